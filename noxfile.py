@@ -45,7 +45,11 @@ def bash(session: nox.Session, command: str, *arguments: str, **env: str) -> Non
 def lint(session: nox.Session) -> None:
     """ruff's rules and layout; the hooks are valid."""
     bash(session, "make_lint_venv")
-    for command in (["ruff", "check", "."], ["ruff", "format", "--check", "."], ["pre-commit", "validate-config"]):
+    for command in (
+        ["ruff", "check", "."],
+        ["ruff", "format", "--check", "."],
+        ["pre-commit", "validate-config"],
+    ):
         session.run(LINT_TOOLS + command[0], *command[1:], external=True)
 
 
@@ -54,7 +58,13 @@ def types(session: nox.Session) -> None:
     """mypy, strict; this file among nox itself, the rest among the tests' packages."""
     bash(session, "make_dev_venv; make_lint_venv")
     session.run(f"{LINT_TOOLS}mypy", "--python-executable", ".venv/bin/python", external=True)
-    session.run(f"{LINT_TOOLS}mypy", "--python-executable", f"{LINT_TOOLS}python", "noxfile.py", external=True)
+    session.run(
+        f"{LINT_TOOLS}mypy",
+        "--python-executable",
+        f"{LINT_TOOLS}python",
+        "noxfile.py",
+        external=True,
+    )
 
 
 @nox.session
@@ -88,7 +98,11 @@ def build(session: nox.Session) -> None:
 def release(session: nox.Session) -> None:
     """A release's files in the folder after `--` (dist/), installed into empty environments, also without a network."""
     target = str(Path(session.posargs[0] if session.posargs else "dist").resolve())
-    bash(session, 'make_dev_venv; make_release_venv; "$venv/bin/python" scripts/check_release.py', target)
+    bash(
+        session,
+        'make_dev_venv; make_release_venv; "$venv/bin/python" scripts/check_release.py',
+        target,
+    )
     bash(session, ".venv-release/bin/python scripts/release_files.py", target)
     tests = ["tests/integration/test_release.py", "tests/integration/test_package_install.py"]
     env = {"EVAL_FACTORY_EVERY_TEST": "1", "EVAL_FACTORY_RELEASE": target}

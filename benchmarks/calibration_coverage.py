@@ -80,7 +80,10 @@ def main() -> None:
             errors.append(squared_error(groups))
         estimate = math.sqrt(max(0.0, statistics.fmean(errors)))
         worst = min(worst, held / samples)
-        print(f"{name:<38} true {truth:.3f}, estimated {estimate:.3f}, covered {held / samples:6.1%}", flush=True)
+        print(
+            f"{name:<38} true {truth:.3f}, estimated {estimate:.3f}, covered {held / samples:6.1%}",
+            flush=True,
+        )
     raise SystemExit(worst < 0.9)
 
 

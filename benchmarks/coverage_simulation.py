@@ -74,11 +74,17 @@ def coverage(population: Population, count: int, samples: int, seed: int) -> flo
     return sum(_covers(row, population, clusters, known) for row in rows) / samples
 
 
-def _covers(row: Rows, population: Population, clusters: list[int] | None, known: dict[bytes, bool]) -> bool:
+def _covers(
+    row: Rows, population: Population, clusters: list[int] | None, known: dict[bytes, bool]
+) -> bool:
     key = row.tobytes()
     if key not in known:
         found = interval_of_mean(row.tolist(), scale=population.scale, clusters=clusters)
-        known[key] = found.low is not None and found.high is not None and found.low <= population.mean <= found.high
+        known[key] = (
+            found.low is not None
+            and found.high is not None
+            and found.low <= population.mean <= found.high
+        )
     return known[key]
 
 
@@ -92,7 +98,9 @@ def coverage_of_plain_t(population: Population, count: int, samples: int, seed: 
     return hits / samples
 
 
-def ratings(name: str, marks: Sequence[float], shares: Sequence[float], cluster_size: int = 1) -> Population:
+def ratings(
+    name: str, marks: Sequence[float], shares: Sequence[float], cluster_size: int = 1
+) -> Population:
     """A jury's: each mark with its share."""
 
     def draw(source: np.random.Generator, samples: int, count: int) -> Rows:
@@ -125,7 +133,11 @@ def clustered_shares(share: float, cluster_size: int) -> Population:
 
 
 def _uniform(
-    source: np.random.Generator, samples: int, count: int, cluster_size: int, share: float | None = None
+    source: np.random.Generator,
+    samples: int,
+    count: int,
+    cluster_size: int,
+    share: float | None = None,
 ) -> Rows:
     """Numbers from 0 to 1, of one cluster alike, with the intra-class correlation ICC.
 
@@ -150,7 +162,9 @@ ALONE = (
     ratings("jury: 99 % fives, 1 % ones", (1, 5), (0.01, 0.99)),
     ratings("jury: 90 % fives, 10 % fours", (4, 5), (0.1, 0.9)),
     ratings("jury: ratings all over the scale", (1, 2, 3, 4, 5), (0.02, 0.03, 0.15, 0.4, 0.4)),
-    ratings("jury: means of three judges, 3 to 4", (3, 10 / 3, 11 / 3, 4), (0.25, 0.25, 0.25, 0.25)),
+    ratings(
+        "jury: means of three judges, 3 to 4", (3, 10 / 3, 11 / 3, 4), (0.25, 0.25, 0.25, 0.25)
+    ),
     overlaps("ROUGE-like: 95 % zeros", 0.95),
     overlaps("ROUGE-like: no zeros", 0.0),
 )
@@ -189,7 +203,9 @@ def tables(samples: int, seed: int) -> Iterator[str]:
     yield f"### Clusters of 5, ICC {ICC}"
     yield from _head(COLUMNS)
     for one in IN_CLUSTERS:
-        yield _line(one.name, [None if size < 10 else coverage(one, size, samples, seed) for size in SIZES])
+        yield _line(
+            one.name, [None if size < 10 else coverage(one, size, samples, seed) for size in SIZES]
+        )
     yield ""
     yield f"### {CALCULATORS} clusters of {ROWS_OF_EACH}, ICC {ICC}"
     size = CALCULATORS * ROWS_OF_EACH
@@ -214,7 +230,9 @@ def _line(name: str, found: Iterable[float | None], *, mark: bool = True) -> str
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--samples", type=int, default=4000)
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()

@@ -20,7 +20,12 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import count
 
-CHAT = {"index": 0, "message": {"role": "assistant", "content": "A"}, "finish_reason": "stop", "logprobs": None}
+CHAT = {
+    "index": 0,
+    "message": {"role": "assistant", "content": "A"},
+    "finish_reason": "stop",
+    "logprobs": None,
+}
 TEXT = {"index": 0, "text": "A", "finish_reason": "stop", "logprobs": None}
 MODEL = re.compile(rb'"model"\s*:\s*"([^"\\]*)"')
 USAGE = {"prompt_tokens": 400, "completion_tokens": 1, "total_tokens": 401}
@@ -42,7 +47,9 @@ def _answer(is_chat: bool, model: bytes) -> bytes:
 
 
 def _http(body: bytes) -> bytes:
-    head = f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    head = (
+        f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    )
     return head.encode() + body
 
 
@@ -110,9 +117,13 @@ class Connection(asyncio.Protocol):
         stats = self.stats
         if path == b"/stats":
             figures = {
-                "requests": stats.requests, "seconds": stats.last - stats.first, "first": stats.first,
-                "last": stats.last, "most_at_once": stats.most, "different": len(stats.different or ()),
-            }  # fmt: skip
+                "requests": stats.requests,
+                "seconds": stats.last - stats.first,
+                "first": stats.first,
+                "last": stats.last,
+                "most_at_once": stats.most,
+                "different": len(stats.different or ()),
+            }
             self.transport.write(_http(json.dumps(figures).encode()))
             return
         if path == b"/reset":
@@ -125,13 +136,19 @@ class Connection(asyncio.Protocol):
             stats.requests += 1
             if stats.different is not None:
                 stats.different.add(hashlib.sha256(body).digest())
-        answer = _answer(b"chat" in path, _model_of(body)).replace(b"%032d" % 0, b"%032d" % next(_numbers))
+        answer = _answer(b"chat" in path, _model_of(body)).replace(
+            b"%032d" % 0, b"%032d" % next(_numbers)
+        )
         if not self.latency_s:
             self.reply(answer, is_probe)
         elif is_probe:
             asyncio.get_running_loop().call_later(self.latency_s, self.reply, answer, is_probe)
         else:
-            stats.begin(lambda: asyncio.get_running_loop().call_later(self.latency_s, self.reply, answer, is_probe))
+            stats.begin(
+                lambda: asyncio.get_running_loop().call_later(
+                    self.latency_s, self.reply, answer, is_probe
+                )
+            )
 
     def reply(self, answer: bytes, is_probe: bool) -> None:
         if not is_probe:
@@ -156,4 +173,6 @@ if __name__ == "__main__":
     parser.add_argument("--at-once", type=int, default=Stats.at_once)
     parser.add_argument("--different", action="store_true")
     arguments = parser.parse_args()
-    asyncio.run(serve(arguments.latency_ms / 1000, arguments.at_once, counts_different=arguments.different))
+    asyncio.run(
+        serve(arguments.latency_ms / 1000, arguments.at_once, counts_different=arguments.different)
+    )

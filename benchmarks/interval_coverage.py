@@ -80,7 +80,9 @@ def measured(row: Cell, samples: int, seed: int) -> Held:
         found.append(known[key])
     ends = np.array([one for one in found if one is not None] or [(np.nan, np.nan)])
     below, above = float(np.mean(ends[:, 1] < row.truth)), float(np.mean(ends[:, 0] > row.truth))
-    return Held(1 - below - above, below, above, float(np.mean(np.diff(ends))), found.count(None) / samples)
+    return Held(
+        1 - below - above, below, above, float(np.mean(np.diff(ends))), found.count(None) / samples
+    )
 
 
 # Scores corrected by people's ratings, and a judge's bias.
@@ -97,21 +99,32 @@ Rated = list[tuple[Values, Values, Values, Values, Values]]
 
 
 def judged(
-    chance: Chance, people: Values, others: tuple[float, ...], best: float, errors: tuple[float, float]
+    chance: Chance,
+    people: Values,
+    others: tuple[float, ...],
+    best: float,
+    errors: tuple[float, float],
 ) -> Values:
     wrong = chance.random(len(people)) < np.where(people == best, *errors)
     other = np.where(people == best, chance.choice(others, len(people)), best)
     return np.where(wrong, other, people)
 
 
-def rated_sample(people: Values, judge: Values, rated: int, chance: Chance, sources: Values | None = None) -> Rated:
+def rated_sample(
+    people: Values, judge: Values, rated: int, chance: Chance, sources: Values | None = None
+) -> Rated:
     """As `annotate export` draws them."""
-    strata = [np.flatnonzero((low <= judge) & (judge <= high)) for low, high in parts_of(judge.tolist())]
+    strata = [
+        np.flatnonzero((low <= judge) & (judge <= high)) for low, high in parts_of(judge.tolist())
+    ]
     found = []
     for all_of, count in zip(strata, shares_of([len(one) for one in strata], rated), strict=True):
         chosen = np.sort(chance.permutation(all_of)[:count])
         if sources is None:  # their order says nothing
-            chosen, all_of = chosen[np.lexsort((judge[chosen], people[chosen]))], all_of[np.argsort(judge[all_of])]
+            chosen, all_of = (
+                chosen[np.lexsort((judge[chosen], people[chosen]))],
+                all_of[np.argsort(judge[all_of])],
+            )
         of = [np.empty(0) if sources is None else sources[some] for some in (all_of, chosen)]
         found.append((judge[all_of], people[chosen], judge[chosen], *of))
     return found
@@ -120,7 +133,10 @@ def rated_sample(people: Values, judge: Values, rated: int, chance: Chance, sour
 def of_rated(sample: Rated, *, scale: tuple[float, float], bias: bool) -> Ends:
     strata = [
         Stratum(
-            judge.tolist(), list(zip(people.tolist(), theirs.tolist(), strict=True)), of.tolist(), of_rated.tolist()
+            judge.tolist(),
+            list(zip(people.tolist(), theirs.tolist(), strict=True)),
+            of.tolist(),
+            of_rated.tolist(),
         )
         for judge, people, theirs, of, of_rated in sample
     ]
@@ -132,17 +148,33 @@ def of_rated(sample: Rated, *, scale: tuple[float, float], bias: bool) -> Ends:
 
 
 def rated_rows(*, bias: bool) -> Iterator[Cell]:
-    for (word, (others, best)), share, (judge, errors), sizes in product(RARE.items(), RIGHT, JUDGES.items(), SIZES):
+    for (word, (others, best)), share, (judge, errors), sizes in product(
+        RARE.items(), RIGHT, JUDGES.items(), SIZES
+    ):
 
-        def draw(chance: Chance, others: tuple[float, ...] = others, best: float = best, share: float = share,
-                 errors: tuple[float, float] = errors, sizes: tuple[int, int] = sizes) -> Rated:  # fmt: skip
-            people = np.where(chance.random(sizes[0]) < share, best, chance.choice(others, sizes[0]))
-            return rated_sample(people, judged(chance, people, others, best, errors), sizes[1], chance)
+        def draw(
+            chance: Chance,
+            others: tuple[float, ...] = others,
+            best: float = best,
+            share: float = share,
+            errors: tuple[float, float] = errors,
+            sizes: tuple[int, int] = sizes,
+        ) -> Rated:
+            people = np.where(
+                chance.random(sizes[0]) < share, best, chance.choice(others, sizes[0])
+            )
+            return rated_sample(
+                people, judged(chance, people, others, best, errors), sizes[1], chance
+            )
 
         if bias and sizes[1] < LEAST_RATED:
             continue
         gap = best - float(np.mean(others))
-        truth = gap * ((1 - share) * errors[1] - share * errors[0]) if bias else best - (1 - share) * gap
+        truth = (
+            gap * ((1 - share) * errors[1] - share * errors[0])
+            if bias
+            else best - (1 - share) * gap
+        )
         made = partial(of_rated, scale=(others[0], best), bias=bias)
         yield Cell(f"{share:.0%} {word}; {judge}", f"{sizes[0]:,}, {sizes[1]}", truth, draw, made)
 
@@ -183,9 +215,15 @@ def cluster_rows(*, ratings: bool) -> Iterator[Cell]:
     """Of 0/1 values; or of ratings, five where those are 1, and one or two else."""
     for (shape, sizes), (share, icc) in product(SHAPES.items(), SHARES):
 
-        def draw(chance: Chance, sizes: list[int] = sizes, share: float = share, icc: float = icc) -> Values:
+        def draw(
+            chance: Chance, sizes: list[int] = sizes, share: float = share, icc: float = icc
+        ) -> Values:
             right = in_clusters(chance, sizes, share, icc)
-            return np.where(right == 1, 5.0, chance.choice([1.0, 2.0], len(right))) if ratings else right
+            return (
+                np.where(right == 1, 5.0, chance.choice([1.0, 2.0], len(right)))
+                if ratings
+                else right
+            )
 
         truth = 5 * share + 1.5 * (1 - share) if ratings else share
         scale = (1.0, 5.0) if ratings else (0.0, 1.0)
@@ -197,15 +235,25 @@ def paired_rows() -> Iterator[Cell]:
     """A model that is right so often, and one that is wrong in three of ten of these besides."""
     for (shape, sizes), (share, icc) in product(SHAPES.items(), SHARES):
 
-        def draw(chance: Chance, sizes: list[int] = sizes, share: float = share, icc: float = icc) -> Values:
+        def draw(
+            chance: Chance, sizes: list[int] = sizes, share: float = share, icc: float = icc
+        ) -> Values:
             right = in_clusters(chance, sizes, share, icc)
             keeps = in_clusters(chance, sizes, 0.7, icc)
             return np.array([right, right * keeps])
 
         def made(sample: Values, sizes: list[int] = sizes) -> Ends:
-            with patch.object(paired, "sign_flip_p", return_value=1.0):  # takes long, and no interval follows from it
-                found = paired_difference(*sample.tolist(), clusters=[str(one) for one in labels_of(sizes)])
-            return None if found.ci_low is None or found.ci_high is None else (found.ci_low, found.ci_high)
+            with patch.object(
+                paired, "sign_flip_p", return_value=1.0
+            ):  # takes long, and no interval follows from it
+                found = paired_difference(
+                    *sample.tolist(), clusters=[str(one) for one in labels_of(sizes)]
+                )
+            return (
+                None
+                if found.ci_low is None or found.ci_high is None
+                else (found.ci_low, found.ci_high)
+            )
 
         yield Cell(shape, f"{share:.0%}, {icc}", -0.3 * share, draw, made)
 
@@ -215,8 +263,13 @@ def rated_cluster_rows() -> Iterator[Cell]:
     judges = ("always the best", "noisy")
     for (shape, sizes), (share, icc), judge in product(SHAPES.items(), SHARES, judges):
 
-        def draw(chance: Chance, sizes: list[int] = sizes, share: float = share, icc: float = icc,
-                 errors: tuple[float, float] = JUDGES[judge]) -> Rated:  # fmt: skip
+        def draw(
+            chance: Chance,
+            sizes: list[int] = sizes,
+            share: float = share,
+            icc: float = icc,
+            errors: tuple[float, float] = JUDGES[judge],
+        ) -> Rated:
             people = in_clusters(chance, sizes, share, icc)
             scores = judged(chance, people, (0.0,), 1.0, errors)
             return rated_sample(people, scores, max(30, len(people) // 3), chance, labels_of(sizes))
@@ -238,10 +291,19 @@ RUBRICS = {
 
 
 def rubric_rows() -> Iterator[Cell]:
-    for (name, (can, points, lose, (low, high))), count in product(RUBRICS.items(), (30, 60, 100, 300)):
+    for (name, (can, points, lose, (low, high))), count in product(
+        RUBRICS.items(), (30, 60, 100, 300)
+    ):
 
-        def draw(chance: Chance, can: float = can, points: float = points, lose: float = lose, low: float = low,
-                 high: float = high, count: int = count) -> Values:  # fmt: skip
+        def draw(
+            chance: Chance,
+            can: float = can,
+            points: float = points,
+            lose: float = lose,
+            low: float = low,
+            high: float = high,
+            count: int = count,
+        ) -> Values:
             lowest = np.where(chance.random(count) < can, -points, 0.0)
             lost = (lowest < 0) & (chance.random(count) < lose)
             return np.array([np.where(lost, lowest, chance.uniform(low, high, count)), lowest])
@@ -283,17 +345,28 @@ def text_of(found: Held) -> str:
     held = f"{100 * found.held:.1f}"
     missed = f"{100 * found.most_on_a_side:.1f}"
     without = f", none {100 * found.without:.0f} %" if found.without else ""
-    return f"{held if found.held >= LEAST else f'**{held}**'} ({missed}; {found.width:.3f}{without})"
+    return (
+        f"{held if found.held >= LEAST else f'**{held}**'} ({missed}; {found.width:.3f}{without})"
+    )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--samples", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=7)
-    parser.add_argument("--table", choices=sorted(TABLES), action="append", help="of several; all where none is given")
+    parser.add_argument(
+        "--table",
+        choices=sorted(TABLES),
+        action="append",
+        help="of several; all where none is given",
+    )
     arguments = parser.parse_args()
     for name in arguments.table or TABLES:
-        for line in chain(("", f"### {name}", ""), lines_of(name, arguments.samples, arguments.seed)):
+        for line in chain(
+            ("", f"### {name}", ""), lines_of(name, arguments.samples, arguments.seed)
+        ):
             print(line, flush=True)
 
 

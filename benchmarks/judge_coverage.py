@@ -44,9 +44,13 @@ CATEGORY_SIZES = (10, 10, 12, 15, 15, 20, 20, 30, 30, 40, 60, 80)
 
 
 def sampled(
-    rng: np.random.Generator, count: int, people: People, sizes: Sequence[int] = (1,), correlation: float = 0.0,
+    rng: np.random.Generator,
+    count: int,
+    people: People,
+    sizes: Sequence[int] = (1,),
+    correlation: float = 0.0,
     category: str | None = None,
-) -> list[LabelledItem]:  # fmt: skip
+) -> list[LabelledItem]:
     """Items of `count` conversations, of two physicians, one in ten of three."""
     met, physician, judge = people
     found = []
@@ -56,10 +60,17 @@ def sampled(
             share = rng.beta(met * (1 / correlation - 1), (1 - met) * (1 / correlation - 1))
         for _ in range(sizes[number % len(sizes)]):
             truth = rng.random() < share
-            chance = [physician[0] if truth else 1 - physician[1], judge[0] if truth else 1 - judge[1]]
+            chance = [
+                physician[0] if truth else 1 - physician[1],
+                judge[0] if truth else 1 - judge[1],
+            ]
             labels = tuple((rng.random(2 + (rng.random() < 0.1)) < chance[0]).tolist())
             names = tuple(map(str, range(len(labels))))
-            found.append(LabelledItem(f"{category} {number}", bool(rng.random() < chance[1]), labels, names, category))
+            found.append(
+                LabelledItem(
+                    f"{category} {number}", bool(rng.random() < chance[1]), labels, names, category
+                )
+            )
     return found
 
 
@@ -68,8 +79,13 @@ def truths(people: People) -> dict[str, float]:
     met, physician, judge = people
 
     def table(one: Right, other: Right) -> Any:
-        right, wrong = met * np.array([one[0], 1 - one[0]]), (1 - met) * np.array([1 - one[1], one[1]])
-        return (np.outer(right, [other[0], 1 - other[0]]) + np.outer(wrong, [1 - other[1], other[1]])).ravel()
+        right, wrong = (
+            met * np.array([one[0], 1 - one[0]]),
+            (1 - met) * np.array([1 - one[1], one[1]]),
+        )
+        return (
+            np.outer(right, [other[0], 1 - other[0]]) + np.outer(wrong, [1 - other[1], other[1]])
+        ).ravel()
 
     found: dict[str, float] = {}
     for who, one in (("judge", judge), ("physicians", physician)):
@@ -79,13 +95,21 @@ def truths(people: People) -> dict[str, float]:
         found[f"{who}.sensitivity"] = cells[0] / (cells[0] + cells[2])
         found[f"{who}.specificity"] = cells[3] / (cells[1] + cells[3])
     said, labelled = table(judge, physician)[:2].sum(), table(physician, physician)[:2].sum()
-    found["judge.bias"], found["gap"] = float(said - labelled), found["judge.f1_macro"] - found["physicians.f1_macro"]
+    found["judge.bias"], found["gap"] = (
+        float(said - labelled),
+        found["judge.f1_macro"] - found["physicians.f1_macro"],
+    )
     return found
 
 
 def figures_of(found: Calibration) -> dict[str, Figure]:
     parts = (("judge", found.total.judge), ("physicians", found.total.physicians))
-    figures = {f"{who}.{name}": one for who, part in parts if part is not None for name, one in vars(part).items()}
+    figures = {
+        f"{who}.{name}": one
+        for who, part in parts
+        if part is not None
+        for name, one in vars(part).items()
+    }
     return {**figures, "gap": found.gap}
 
 
@@ -103,7 +127,10 @@ def held(pairs: Iterable[tuple[dict[str, Figure], dict[str, float]]]) -> dict[st
 def coverage(situation: str, samples: int) -> dict[str, float]:
     count, people, sizes, correlation = SITUATIONS[situation]
     true = truths(people)
-    drawn = (sampled(np.random.default_rng(seed), count, people, sizes, correlation) for seed in range(samples))
+    drawn = (
+        sampled(np.random.default_rng(seed), count, people, sizes, correlation)
+        for seed in range(samples)
+    )
     return held((figures_of(calibration_of(items)), true) for items in drawn)
 
 
@@ -117,7 +144,9 @@ def coverage_of_categories(apart: float, samples: int) -> dict[str, float]:
             items += sampled(rng, size, people[str(number)], category=str(number))
         for name, part in calibration_of(items).categories.items():
             figures = {} if part.judge is None else vars(part.judge)
-            pairs.append(({f"judge.{key}": one for key, one in figures.items()}, truths(people[name])))
+            pairs.append(
+                ({f"judge.{key}": one for key, one in figures.items()}, truths(people[name]))
+            )
     return held(pairs)
 
 
@@ -125,9 +154,15 @@ Kind = tuple[float, float, float, Right]
 """Its share of the conversations with labels, and of the run's cases; the share that is met in it, and the judge."""
 
 
-def judged_alike(judge: Right = (0.9, 0.7), labels: float = 0.6, run: float | None = None) -> Sequence[Kind]:
+def judged_alike(
+    judge: Right = (0.9, 0.7), labels: float = 0.6, run: float | None = None
+) -> Sequence[Kind]:
     """The share that is met in the labels, and in the run where that is another."""
-    return [(1.0, 1.0, labels, judge)] if run is None else [(1.0, 0.0, labels, judge), (0.0, 1.0, run, judge)]
+    return (
+        [(1.0, 1.0, labels, judge)]
+        if run is None
+        else [(1.0, 0.0, labels, judge), (0.0, 1.0, run, judge)]
+    )
 
 
 class Labelled(NamedTuple):
@@ -168,16 +203,28 @@ TO_CORRECT = {
     "cases in unequal clusters": Labelled(sources=UNEQUAL),
     "unequal conversations": Labelled(sizes=UNEQUAL),
     "few large conversations": Labelled(conversations=40, sizes=(*[30] * 4, *[2] * 36)),
-    "one criterion a case": Labelled(judged_alike((0.85, 0.75), 0.7), 60, (1,), 500, criteria=(1, 1)),
+    "one criterion a case": Labelled(
+        judged_alike((0.85, 0.75), 0.7), 60, (1,), 500, criteria=(1, 1)
+    ),
     "physicians disagree": Labelled(sizes=(2,), physician=(0.85, 0.75)),
-    "physicians disagree, lenient judge": Labelled(judged_alike((0.97, 0.5)), sizes=(2,), physician=(0.85, 0.75)),
-    "physicians disagree, rare faults": Labelled(judged_alike((0.97, 0.6), 0.9), sizes=(2,), physician=(0.97, 0.7)),
-    "another mix": Labelled([(one, run, 0.6, judge) for one, run, judge in LEANS], by_category=True),
-    "another mix and shares": Labelled([(one, run, 0.9 - one, judge) for one, run, judge in LEANS], by_category=True),
+    "physicians disagree, lenient judge": Labelled(
+        judged_alike((0.97, 0.5)), sizes=(2,), physician=(0.85, 0.75)
+    ),
+    "physicians disagree, rare faults": Labelled(
+        judged_alike((0.97, 0.6), 0.9), sizes=(2,), physician=(0.97, 0.7)
+    ),
+    "another mix": Labelled(
+        [(one, run, 0.6, judge) for one, run, judge in LEANS], by_category=True
+    ),
+    "another mix and shares": Labelled(
+        [(one, run, 0.9 - one, judge) for one, run, judge in LEANS], by_category=True
+    ),
 }
 
 
-def _sources(rng: np.random.Generator, these: Sequence[Kind], of: int, count: int) -> tuple[Any, Any, Any]:
+def _sources(
+    rng: np.random.Generator, these: Sequence[Kind], of: int, count: int
+) -> tuple[Any, Any, Any]:
     """Of each its kind, the share that it meets (correlated with 0.2), and its judge. `of`: labels 0, a run 1."""
     kind = rng.choice(len(these), count, p=[one[of] for one in these])
     met = np.array([one[2] for one in these])[kind]
@@ -191,17 +238,27 @@ def _said(rng: np.random.Generator, met: Any, right: Any) -> Any:
 def _labels(rng: np.random.Generator, one: Labelled) -> list[LabelledPairs]:
     kind, share, judge = _sources(rng, one.kinds, 0, one.conversations)
     of = np.repeat(np.arange(one.conversations), np.resize(one.sizes, one.conversations))
-    met, labels = rng.random(len(of)) < share[of], 1 if one.physician is None else 2 + (rng.random(len(of)) < 0.1)
+    met, labels = (
+        rng.random(len(of)) < share[of],
+        1 if one.physician is None else 2 + (rng.random(len(of)) < 0.1),
+    )
     judged, item = _said(rng, met, judge[of]), np.repeat(np.arange(len(of)), labels)
     cell = 2 * ~judged[item] + ~_said(rng, met[item], np.array(one.physician or (1.0, 1.0)))
-    tables = np.bincount(4 * of[item] + cell, minlength=4 * one.conversations).reshape(-1, 4).tolist()
-    return [LabelledPairs(at, str(kind[at]), (a, b, c, d)) for at, (a, b, c, d) in enumerate(tables)]
+    tables = (
+        np.bincount(4 * of[item] + cell, minlength=4 * one.conversations).reshape(-1, 4).tolist()
+    )
+    return [
+        LabelledPairs(at, str(kind[at]), (a, b, c, d)) for at, (a, b, c, d) in enumerate(tables)
+    ]
 
 
 def corrected(rng: np.random.Generator, one: Labelled) -> tuple[float, float, float]:
     """Both ends, nan where there are none, and the share of points above 0 that those below it would take away."""
     numbers = rng.integers(one.criteria[0], one.criteria[1] + 1, one.cases)
-    case, source = np.repeat(range(one.cases), numbers), np.repeat(range(one.cases), np.resize(one.sources, one.cases))
+    case, source = (
+        np.repeat(range(one.cases), numbers),
+        np.repeat(range(one.cases), np.resize(one.sources, one.cases)),
+    )
     kind, share, judge = (each[source[case]] for each in _sources(rng, one.kinds, 1, one.cases))
     signs = np.where(rng.random(len(case)) < one.negative, -1, 1)
     signs[np.cumsum(numbers) - numbers] = 1  # each case has some to win
@@ -212,7 +269,9 @@ def corrected(rng: np.random.Generator, one: Labelled) -> tuple[float, float, fl
     below_0, labels, pairs = 1 - float(possible.mean()), _labels(rng, one), Counter[str | None]()
     for label in labels:
         pairs[label.category] += sum(label.counts)
-    of_run: dict[str | None, float] = {str(at): float(abs(points[kind == at]).sum()) for at in range(len(one.kinds))}
+    of_run: dict[str | None, float] = {
+        str(at): float(abs(points[kind == at]).sum()) for at in range(len(one.kinds))
+    }
     weights = weights_of(pairs, of_run)[0] if one.by_category else {}
     cases = JudgedCases(given.tolist(), possible.tolist(), source[: one.cases].tolist(), -below_0)
     found = corrected_by_labels(cases, labels, weights)
@@ -223,7 +282,10 @@ def coverage_of_correction(situation: str, samples: int) -> tuple[float, float, 
     """Of intervals the share that hold what a random physician would say; of samples that without one; their width."""
     one = TO_CORRECT[situation]
     drawn = np.array([corrected(np.random.default_rng(seed), one) for seed in range(samples)])
-    met, (right, wrong) = sum(share * met for _, share, met, _ in one.kinds), one.physician or (1.0, 1.0)
+    met, (right, wrong) = (
+        sum(share * met for _, share, met, _ in one.kinds),
+        one.physician or (1.0, 1.0),
+    )
     true = met * right + (1 - met) * (1 - wrong) - (1 - met) * drawn[:, 2].mean()
     low, high = drawn[~np.isnan(drawn[:, 0]), :2].T
     holds = (low <= true + 1e-12) & (true <= high + 1e-12)
@@ -231,7 +293,9 @@ def coverage_of_correction(situation: str, samples: int) -> tuple[float, float, 
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--samples", type=int, default=1000)
     parser.add_argument("--only", choices=("agreement", "correction"))
     args = parser.parse_args()
@@ -242,7 +306,10 @@ def main() -> None:
     if only == "correction":
         return
     rows = {name: coverage(name, samples) for name in SITUATIONS}
-    rows |= {f"categories, {apart} apart": coverage_of_categories(apart, samples // 5) for apart in (0.0, 0.1, 0.25)}
+    rows |= {
+        f"categories, {apart} apart": coverage_of_categories(apart, samples // 5)
+        for apart in (0.0, 0.1, 0.25)
+    }
     for name, found in rows.items():
         shown = ", ".join(f"{key} {100 * share:.1f}" for key, share in found.items())
         print(f"{name}: lowest {100 * min(found.values()):.1f} ({shown})")

@@ -53,7 +53,9 @@ class Grown:
 
     def line(self) -> str:
         peak, own = max(self.of_tree.values()), next(iter(self.highest.values()), 0.0)
-        helm = max([size for number, size in enumerate(self.highest.values()) if number], default=0.0)
+        helm = max(
+            [size for number, size in enumerate(self.highest.values()) if number], default=0.0
+        )
         phases = ", ".join(f"{phase} {size:.0f}" for phase, size in self.of_tree.items())
         return (
             f"| {self.count:,} | {self.name} | {peak:.0f} MB | {peak * 1000 / self.count:.1f} kB | {helm:.0f} MB |"
@@ -72,7 +74,9 @@ def made_up(folder: Path, count: int) -> Path:
     source, words = invented_words()
     options = ["option_a", "option_b", "option_c", "option_d"]
     with (folder / "data.csv").open("w", newline="", encoding="utf-8") as file:
-        table = csv.DictWriter(file, ["id", "question", *options, "correct_answer", "incorrect_answers"])
+        table = csv.DictWriter(
+            file, ["id", "question", *options, "correct_answer", "incorrect_answers"]
+        )
         table.writeheader()
         for number in range(count):
             right = source.choice("ABCD")
@@ -92,10 +96,19 @@ def argv_of(folder: Path, url: str, count: int, concurrency: int) -> list[str]:
         "config.params.extra.benchmark": made_up(folder, count),
     }
     return [
-        str(BIN / "eval-factory"), "run_eval", "--eval_type", "custom", "--output_dir", str(folder / "out"),
-        "--model_url", f"{url}/v1", "--model_id", "bench",
-        "--overrides", ",".join(f"{key}={value}" for key, value in overrides.items()),
-    ]  # fmt: skip
+        str(BIN / "eval-factory"),
+        "run_eval",
+        "--eval_type",
+        "custom",
+        "--output_dir",
+        str(folder / "out"),
+        "--model_url",
+        f"{url}/v1",
+        "--model_id",
+        "bench",
+        "--overrides",
+        ",".join(f"{key}={value}" for key, value in overrides.items()),
+    ]
 
 
 def phase_of(events: Path) -> str:
@@ -146,7 +159,9 @@ def versions(before: Path | None) -> Iterable[tuple[str, Path | None]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--instances", type=int, nargs="+", default=[1000, 10_000])
     parser.add_argument("--concurrency", type=int, default=32)
     parser.add_argument("--before", type=Path, help="another checkout")

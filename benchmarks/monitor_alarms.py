@@ -21,7 +21,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from eval_factory.monitor.detector import Baseline, ChangeDetector, EDetectors, Units, alarm_level, needed_repeats
+from eval_factory.monitor.detector import (
+    Baseline,
+    ChangeDetector,
+    EDetectors,
+    Units,
+    alarm_level,
+    needed_repeats,
+)
 
 LOOKS, ALPHA, CHUNK = 52, 0.05, 100
 UNEQUAL = (20, 10, *[5] * 10, *[1] * 20)
@@ -46,7 +53,10 @@ def rows() -> Iterator[tuple[str, Panel]]:
             for flips in (0.02, 0.1, 0.3):
                 for accuracy in (0.5, 0.8, 0.97) if flips <= 0.05 else (0.5, 0.8):
                     name = f"{count}{' in fives' if size > 1 else ''}, r {100 * flips:.0f} %, accuracy {accuracy}"
-                    yield name, Panel((size,) * (count // size), flips, accuracy, 0.3 if size > 1 else 0.0)
+                    yield (
+                        name,
+                        Panel((size,) * (count // size), flips, accuracy, 0.3 if size > 1 else 0.0),
+                    )
     yield "20, 10, ten fives, 20 alone", Panel(UNEQUAL, correlation=0.3)
     yield "20, 10, ten fives, 20 alone, r 30 %", Panel(UNEQUAL, 0.3, correlation=0.3)
     yield "80, 20 alone, r 30 %", Panel((80, *[1] * 20), 0.3, correlation=0.9)
@@ -72,8 +82,15 @@ class Answers:
     """Of one task of so many panels, side by side."""
 
     def __init__(self, panel: Panel, count: int, rng: np.random.Generator) -> None:
-        self.units, self._rng, self._panel = Units(np.repeat(np.arange(len(panel.sizes)), panel.sizes)), rng, panel
-        apart, shape = 2 * panel.accuracy * (1 - panel.accuracy) - panel.flips, (count, sum(panel.sizes))
+        self.units, self._rng, self._panel = (
+            Units(np.repeat(np.arange(len(panel.sizes)), panel.sizes)),
+            rng,
+            panel,
+        )
+        apart, shape = (
+            2 * panel.accuracy * (1 - panel.accuracy) - panel.flips,
+            (count, sum(panel.sizes)),
+        )
         self._chance: Any = np.full(shape, panel.accuracy)
         if apart > 1e-9:
             more = panel.flips / apart
@@ -82,7 +99,9 @@ class Answers:
     def draw(self, which: Any, fall: float = 0.0) -> Any:
         """(which, n): down in the mean by just `fall`, of each panel."""
         worth = 0.625 if self._panel.rated else 1.0  # of the best answer, over one that is not
-        chance = self._chance[which] * (1 - fall / worth / self._chance[which].mean(axis=1, keepdims=True))
+        chance = self._chance[which] * (
+            1 - fall / worth / self._chance[which].mean(axis=1, keepdims=True)
+        )
         at = self._rng.random(chance.shape)
         if self._panel.correlation:
             common = self._rng.random((len(chance), len(self.units.sizes)))[:, self.units.of]
@@ -98,7 +117,13 @@ class Answers:
 
 
 def first_alarms(
-    panel: Panel, years: int, max_drop: float, fall: float, start: int = 1, alone: bool = False, seed: int = 1
+    panel: Panel,
+    years: int,
+    max_drop: float,
+    fall: float,
+    start: int = 1,
+    alone: bool = False,
+    seed: int = 1,
 ) -> Any:
     """Of each year the look with the first alarm, 0 where there is none.
 
@@ -111,12 +136,20 @@ def first_alarms(
         tasks = [Answers(panel, count, rng) for _ in range(panel.tasks)]
         still: Any = np.arange(count)
         runs = [np.stack([one.draw(still) for _ in range(panel.repeats)], axis=1) for one in tasks]
-        detectors = [EDetectors(each, one.units, max_drop, LOOKS) for each, one in zip(runs, tasks, strict=True)]
+        detectors = [
+            EDetectors(each, one.units, max_drop, LOOKS)
+            for each, one in zip(runs, tasks, strict=True)
+        ]
         first = np.zeros(count, int)
         for look in range(1, LOOKS + 1):
-            falls = [fall if look >= start and not (alone and at) else 0.0 for at in range(panel.tasks)]
+            falls = [
+                fall if look >= start and not (alone and at) else 0.0 for at in range(panel.tasks)
+            ]
             values = [one.look(still, down) for one, down in zip(tasks, falls, strict=True)]
-            alarm = np.mean([one.look(x) for one, x in zip(detectors, values, strict=True)], axis=0) >= 1 / ALPHA
+            alarm = (
+                np.mean([one.look(x) for one, x in zip(detectors, values, strict=True)], axis=0)
+                >= 1 / ALPHA
+            )
             first[still[alarm]] = look
             if alarm.any():
                 still, detectors = still[~alarm], [one.of(~alarm) for one in detectors]
@@ -128,16 +161,22 @@ def first_alarms(
 
 def false_alarms(panel: Panel, years: int) -> list[float]:
     """A year: unchanged with `max_drop` 0 and 2 points, and down by just 2 points."""
-    return [float((first_alarms(panel, years, *each) > 0).mean()) for each in ((0.0, 0.0), (0.02, 0.0), (0.02, 0.02))]
+    return [
+        float((first_alarms(panel, years, *each) > 0).mean())
+        for each in ((0.0, 0.0), (0.02, 0.0), (0.02, 0.02))
+    ]
 
 
 def recommended(panel: Panel, baselines: int = 5) -> Counter[int | None]:
     """How often which number of runs, after five."""
     found = Counter[int | None]()
     for seed in range(baselines):
-        tasks = [Answers(panel, 1, np.random.default_rng([seed, task])) for task in range(panel.tasks)]
+        tasks = [
+            Answers(panel, 1, np.random.default_rng([seed, task])) for task in range(panel.tasks)
+        ]
         limits = [
-            Baseline(np.concatenate([one.draw([0]) for _ in range(5)]), one.units.of, 0.02, LOOKS) for one in tasks
+            Baseline(np.concatenate([one.draw([0]) for _ in range(5)]), one.units.of, 0.02, LOOKS)
+            for one in tasks
         ]
         needed = [one.repeats for one in needed_repeats(limits, ALPHA, seed)]
         found[None if None in needed else max(one or 0 for one in needed)] += 1
@@ -150,7 +189,11 @@ def power(panel: Panel, years: int) -> tuple[Counter[int | None], float, float]:
     for repeats, count in counts.items():
         if repeats is not None:
             each = panel._replace(repeats=repeats)
-            found.append(first_alarms(each, max(1, years * count // counts.total()), 0.02, 0.1, 20, alone=True, seed=2))
+            found.append(
+                first_alarms(
+                    each, max(1, years * count // counts.total()), 0.02, 0.1, 20, alone=True, seed=2
+                )
+            )
     if not found:
         return counts, float("nan"), float("nan")
     first = np.concatenate(found)
@@ -163,30 +206,46 @@ def changes(panel: Panel, years: int) -> float:
     rng, alarms = np.random.default_rng(3), 0
     tasks = [Answers(panel, years, rng) for _ in range(panel.tasks)]
     every = np.arange(years)
-    totals = [np.array([one.draw(every).sum(axis=1) for _ in range(panel.repeats + LOOKS)]) for one in tasks]
+    totals = [
+        np.array([one.draw(every).sum(axis=1) for _ in range(panel.repeats + LOOKS)])
+        for one in tasks
+    ]
     for year in range(years):
         lines = [ChangeDetector(one[: panel.repeats, year], LOOKS, seed=year) for one in totals]
         weeks = np.array([one[panel.repeats :, year] for one in totals]).T.tolist()
         alarms += any(
-            max([line.look(total) for line, total in zip(lines, week, strict=True)]) >= alarm_level(len(lines), ALPHA)
+            max([line.look(total) for line, total in zip(lines, week, strict=True)])
+            >= alarm_level(len(lines), ALPHA)
             for week in weeks
         )
     return alarms / years
 
 
-CHANGES = ("100, r 10 %, accuracy 0.8", "100 in fives, r 30 %, accuracy 0.8", "999 of 1,000 right", "r 30 %, B 2",
-           "ratings 1 to 5", "five tasks")  # fmt: skip
+CHANGES = (
+    "100, r 10 %, accuracy 0.8",
+    "100 in fives, r 30 %, accuracy 0.8",
+    "999 of 1,000 right",
+    "r 30 %, B 2",
+    "ratings 1 to 5",
+    "five tasks",
+)
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--years", type=int, default=1000)
     years, wrong = parser.parse_args().years, list[str]()
-    print("| panel | unchanged, 0 | unchanged, 2 points | down by 2 | B recommended | found | weeks |")
+    print(
+        "| panel | unchanged, 0 | unchanged, 2 points | down by 2 | B recommended | found | weeks |"
+    )
     print("|---|---|---|---|---|---|---|")
     for name, panel in ROWS.items():
         alarms, (counts, share, weeks) = false_alarms(panel, years), power(panel, years // 2)
-        advice = ", ".join("none" if one is None else str(one) for one in sorted(counts, key=lambda one: one or 99))
+        advice = ", ".join(
+            "none" if one is None else str(one) for one in sorted(counts, key=lambda one: one or 99)
+        )
         shown = " | ".join(f"{100 * one:.1f}" for one in alarms)
         found = "- | -" if set(counts) == {None} else f"{100 * share:.1f} | {weeks:.0f}"
         print(f"| {name} | {shown} | {advice} | {found} |", flush=True)

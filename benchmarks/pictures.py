@@ -41,11 +41,16 @@ ROWS = 500
 
 def row(number: int) -> dict[str, object]:
     out, source = io.BytesIO(), random.Random(number)  # noqa: S311 - a picture, not a secret
-    Image.frombytes("RGB", (SIDE, SIDE), source.randbytes(SIDE * SIDE * 3)).save(out, "PNG", compress_level=1)
+    Image.frombytes("RGB", (SIDE, SIDE), source.randbytes(SIDE * SIDE * 3)).save(
+        out, "PNG", compress_level=1
+    )
     return {
-        "image": out.getvalue(), "question_id": f"color/{number:06d}.png", "category": "color",
-        "answer": "Yes" if number % 2 else "No", "question": "Is it noise? Please answer yes or no.",
-    }  # fmt: skip
+        "image": out.getvalue(),
+        "question_id": f"color/{number:06d}.png",
+        "category": "color",
+        "answer": "Yes" if number % 2 else "No",
+        "question": "Is it noise? Please answer yes or no.",
+    }
 
 
 def run(
@@ -76,7 +81,9 @@ def run(
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--pictures", type=int, default=2000)
     parser.add_argument("--concurrency", type=int, default=32)
     parser.add_argument("--most", type=float, default=1000.0, help="MB")
@@ -86,28 +93,56 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name, endpoint(100, "--different") as url:
         folder, files = Path(name), -(-count // ROWS)
         splits = {
-            f"test-{number:05d}-of-{files:05d}": [row(one) for one in range(count)[number * ROWS :][:ROWS]]
+            f"test-{number:05d}-of-{files:05d}": [
+                row(one) for one in range(count)[number * ROWS :][:ROWS]
+            ]
             for number in range(files)
         }
         env = {**program_environment(), **prepare(folder / "hf", "lmms-lab/MME", splits)}
         argv = [
-            sys.executable, "-m", "eval_factory", "run_eval", "--eval_type", ENTRY, "--model_url", f"{url}/v1",
-            "--model_id", "bench", "--output_dir", str(folder / "out"),
-            "--overrides", f"config.params.parallelism={arguments.concurrency}",
-        ]  # fmt: skip
-        print("| until | its own memory, at most | with pages of files | by phase, MB | requests | asked twice |")
+            sys.executable,
+            "-m",
+            "eval_factory",
+            "run_eval",
+            "--eval_type",
+            ENTRY,
+            "--model_url",
+            f"{url}/v1",
+            "--model_id",
+            "bench",
+            "--output_dir",
+            str(folder / "out"),
+            "--overrides",
+            f"config.params.parallelism={arguments.concurrency}",
+        ]
+        print(
+            "| until | its own memory, at most | with pages of files | by phase, MB | requests | asked twice |"
+        )
         print("|---|---|---|---|---|---|")
         for kills, kill_at in enumerate((count // 3, 2 * count // 3, None)):
             highest, asked = run(argv, folder, env, url, kill_at), get(f"{url}/stats")
             twice = asked["requests"] - asked["different"]
             resident, own = (max(one[at] for one in highest.values()) for at in (0, 1))
-            phases = ", ".join(f"{phase} {one[1]:.0f} ({one[0]:.0f})" for phase, one in highest.items())
+            phases = ", ".join(
+                f"{phase} {one[1]:.0f} ({one[0]:.0f})" for phase, one in highest.items()
+            )
             until = "its end" if kill_at is None else f"{kill_at:,} are asked"
-            cells = (until, f"{own:.0f} MB", f"{resident:.0f} MB", phases, f"{asked['requests']:,.0f}", f"{twice:.0f}")
+            cells = (
+                until,
+                f"{own:.0f} MB",
+                f"{resident:.0f} MB",
+                phases,
+                f"{asked['requests']:,.0f}",
+                f"{twice:.0f}",
+            )
             print(f"| {' | '.join(cells)} |", flush=True)
             problems += [f"{own:.0f} MB"] if own > arguments.most else []
-            problems += [f"{twice:.0f} asked twice"] if twice > kills * arguments.concurrency else []
-        problems += [f"{asked['different']:.0f} different requests"] if asked["different"] != count else []
+            problems += (
+                [f"{twice:.0f} asked twice"] if twice > kills * arguments.concurrency else []
+            )
+        problems += (
+            [f"{asked['different']:.0f} different requests"] if asked["different"] != count else []
+        )
     print(f"\nload {os.getloadavg()[0]:.1f}, {os.cpu_count()} cores")
     sys.exit("; ".join(problems) or 0)
 

@@ -31,7 +31,9 @@ def timed() -> Iterator[Took]:
     took, before, started = Took(), os.times(), time.monotonic()
     yield took
     took.wall_s, after = time.monotonic() - started, os.times()
-    took.cpu_s = after.children_user + after.children_system - before.children_user - before.children_system
+    took.cpu_s = (
+        after.children_user + after.children_system - before.children_user - before.children_system
+    )
 
 
 def tree_of(pid: int) -> list[int]:
@@ -55,7 +57,9 @@ def megabytes(file: Path, name: str) -> float:
         lines = file.read_text().splitlines()
     except OSError:
         return 0.0
-    return next((int(line.split()[1]) * 1024 / 1e6 for line in lines if line.startswith(f"{name}:")), 0.0)
+    return next(
+        (int(line.split()[1]) * 1024 / 1e6 for line in lines if line.startswith(f"{name}:")), 0.0
+    )
 
 
 def held_mb(tree: list[int], name: str = "Pss") -> float:
@@ -73,7 +77,9 @@ def run_watched(
     deadline, peak = time.monotonic() + RUN_LIMIT_S, 0.0
     with (
         log.open("wb") as output,
-        subprocess.Popen(argv, stdout=output, stderr=output, cwd=folder, env={**os.environ, **env}) as process,
+        subprocess.Popen(
+            argv, stdout=output, stderr=output, cwd=folder, env={**os.environ, **env}
+        ) as process,
     ):
         while memory and process.poll() is None and time.monotonic() < deadline:
             peak = max(peak, held_mb(tree_of(process.pid)))

@@ -55,7 +55,10 @@ CONTEXT_WORDS = 270
 """So that an instance's lines have 2.8 kB, of which gzip makes 0.7 kB; PubMedQA's have 2.4 kB, and 0.55 kB."""
 VOCABULARY = 9000
 SYLLABLES = [
-    first + vowel + last for first in "bcdfglmnprstv" for vowel in "aeiou" for last in ("", "n", "r", "s", "l")
+    first + vowel + last
+    for first in "bcdfglmnprstv"
+    for vowel in "aeiou"
+    for last in ("", "n", "r", "s", "l")
 ]
 ANSWERS = ("A", "B", "C")
 FAILED_EVERY = 97
@@ -75,18 +78,29 @@ def _instance(number: int, text: str, chance: random.Random) -> InstanceRecord:
     right, given = chance.choice(ANSWERS), chance.choice(ANSWERS)
     failed = number % FAILED_EVERY == FAILED_EVERY - 1
     return InstanceRecord(
-        id=f"id{number}", split="test", sub_split=None, trial=0, perturbation=None,
+        id=f"id{number}",
+        split="test",
+        sub_split=None,
+        trial=0,
+        perturbation=None,
         prompt=f"{INSTRUCTION}{text}\n\nQuestion: {text[:90]}?\n A. yes\n B. no\n C. maybe\nAnswer:",
         references=tuple(
             {"text": word, "tags": ["correct"] if letter == right else []}
             for letter, word in zip(ANSWERS, ("yes", "no", "maybe"), strict=True)
         ),
-        categories={"specialty": f"specialty {number % 12}"}, completion=None if failed else given,
-        metrics={} if failed else {"exact_match": float(given == right)}, finish_reason="stop",
-        prompt_tokens=500 + number % 300, completion_tokens=1, latency_s=round(chance.lognormvariate(0, 0.6), 3),
-        cached=False, error="HTTP 503: the model is overloaded" if failed else None, judges={}, unjudged=False,
+        categories={"specialty": f"specialty {number % 12}"},
+        completion=None if failed else given,
+        metrics={} if failed else {"exact_match": float(given == right)},
+        finish_reason="stop",
+        prompt_tokens=500 + number % 300,
+        completion_tokens=1,
+        latency_s=round(chance.lognormvariate(0, 0.6), 3),
+        cached=False,
+        error="HTTP 503: the model is overloaded" if failed else None,
+        judges={},
+        unjudged=False,
         injection=(),
-    )  # fmt: skip
+    )
 
 
 # Made-up conversations of the form of HealthBench, with criteria and what judges say of them.
@@ -95,10 +109,18 @@ ANSWER_WORDS, CRITERION_WORDS, EXPLANATION_WORDS = 300, 20, 45
 """An answer of 2 kB, criteria of 140 letters and explanations of 300, as the published ones are."""
 POOL = 200
 """Prompts from which words are drawn, frequent ones often."""
-AXES = ("accuracy", "completeness", "context_awareness", "communication_quality", "instruction_following")
+AXES = (
+    "accuracy",
+    "completeness",
+    "context_awareness",
+    "communication_quality",
+    "instruction_following",
+)
 
 
-def conversations(count: int, criteria: int, judges: int, seed: int = 11) -> Iterator[InstanceRecord]:
+def conversations(
+    count: int, criteria: int, judges: int, seed: int = 11
+) -> Iterator[InstanceRecord]:
     """The same ones each time.
 
     Args:
@@ -111,22 +133,32 @@ def conversations(count: int, criteria: int, judges: int, seed: int = 11) -> Ite
         turns = ({"role": "user", "content": record.prompt},)
         judged = tuple(_criterion(words, judges, chance) for _ in range(criteria))
         yield replace(
-            record, turns=turns, references=(), completion=_text(words, ANSWER_WORDS, chance), criteria=judged,
-            metrics={"exact_match": round(chance.uniform(-0.2, 1.0), 6)}, error=None,
-        )  # fmt: skip
+            record,
+            turns=turns,
+            references=(),
+            completion=_text(words, ANSWER_WORDS, chance),
+            criteria=judged,
+            metrics={"exact_match": round(chance.uniform(-0.2, 1.0), 6)},
+            error=None,
+        )
 
 
 def _criterion(words: list[str], judges: int, chance: random.Random) -> dict[str, Any]:
     met = chance.random() < 0.5
     said = {
-        f"judge{number}": {"criteria_met": met, "explanation": _text(words, EXPLANATION_WORDS, chance)}
+        f"judge{number}": {
+            "criteria_met": met,
+            "explanation": _text(words, EXPLANATION_WORDS, chance),
+        }
         for number in range(judges)
     }
     return {
-        "criterion": _text(words, CRITERION_WORDS, chance), "points": chance.choice((-8, -5, 3, 5, 8, 10)),
+        "criterion": _text(words, CRITERION_WORDS, chance),
+        "points": chance.choice((-8, -5, 3, 5, 8, 10)),
         "tags": ["level:example", f"axis:{chance.choice(AXES)}"],
-        "verdict": "met" if met else "not met", "judges": said,
-    }  # fmt: skip
+        "verdict": "met" if met else "not met",
+        "judges": said,
+    }
 
 
 def _text(words: list[str], count: int, chance: random.Random) -> str:
@@ -157,7 +189,9 @@ def measured(browser: Chromium, records: list[InstanceRecord], repeat: int) -> M
 def _once(browser: Chromium, page: Path) -> dict[str, float]:
     browser.open(page)
     browser.wait("performance.getEntriesByName('first-contentful-paint').length")
-    paint = browser.run("return performance.getEntriesByName('first-contentful-paint')[0].startTime / 1000")
+    paint = browser.run(
+        "return performance.getEntriesByName('first-contentful-paint')[0].startTime / 1000"
+    )
     browser.wait("document.documentElement.dataset.ready")
     table = browser.run("return performance.now() / 1000")
     browser.wait(READY, "all")
@@ -166,14 +200,22 @@ def _once(browser: Chromium, page: Path) -> dict[str, float]:
     def timed(script: str, *arguments: str) -> float:
         return float(browser.driver.execute_async_script(script, *arguments))
 
-    steps = {"first paint": paint, "table": table, "all texts read": texts, "filter": timed(PRESS, "[data-flag=wrong]")}
+    steps = {
+        "first paint": paint,
+        "table": table,
+        "all texts read": texts,
+        "filter": timed(PRESS, "[data-flag=wrong]"),
+    }
     timed(PRESS, "[data-flag=wrong]")  # off again: the search goes through all instances
     return {**steps, "search": timed(TYPE, "id7"), "open": timed(OPEN)}
 
 
 def table_of(rows: list[Measured]) -> str:
     steps = list(rows[0].seconds)
-    lines = [f"| instances | written in | size | {' | '.join(steps)} |", "|---" * (3 + len(steps)) + "|"]
+    lines = [
+        f"| instances | written in | size | {' | '.join(steps)} |",
+        "|---" * (3 + len(steps)) + "|",
+    ]
     for row in rows:
         times = " | ".join(f"{row.seconds[step]:.2f} s" for step in steps)
         lines.append(f"| {row.count:,} | {row.write_s:.1f} s | {row.megabytes:.1f} MB | {times} |")
@@ -185,7 +227,9 @@ def main() -> None:
     parser.add_argument("--instances", type=int, nargs="+", default=[100, 1000, 10_000])
     parser.add_argument("--repeat", type=int, default=5)
     parser.add_argument("--criteria", type=int, default=0, help="of each instance, as of a rubric")
-    parser.add_argument("--judges", type=int, default=1, help="that say something of each criterion")
+    parser.add_argument(
+        "--judges", type=int, default=1, help="that say something of each criterion"
+    )
     arguments = parser.parse_args()
 
     def records(count: int) -> list[InstanceRecord]:
@@ -196,7 +240,14 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as profile:
         browser = Chromium(Path(profile))
         try:
-            print(table_of([measured(browser, records(count), arguments.repeat) for count in arguments.instances]))
+            print(
+                table_of(
+                    [
+                        measured(browser, records(count), arguments.repeat)
+                        for count in arguments.instances
+                    ]
+                )
+            )
         finally:
             browser.close()
 

@@ -44,17 +44,31 @@ def ask(url: str, count: int, concurrency: int) -> str:
 
     collect_rarely()
     patches = "eval_factory.helm_plugin.patches."
-    if find_spec(f"{patches}lighter") or find_spec(f"{patches}speed"):  # earlier checkouts ask in HELM's threads
-        import_module("eval_factory.helm_plugin.patches.patch_registry").patch_named("asked_in_one_thread").apply()
+    if find_spec(f"{patches}lighter") or find_spec(
+        f"{patches}speed"
+    ):  # earlier checkouts ask in HELM's threads
+        import_module("eval_factory.helm_plugin.patches.patch_registry").patch_named(
+            "asked_in_one_thread"
+        ).apply()
     prompts = [f"{row['CONTEXTS']} {row['QUESTION']}" for row in invented_data(count).values()]
-    requests = [Request(model_deployment="m/m", model="m/m", prompt=prompt, max_tokens=1) for prompt in prompts]
+    requests = [
+        Request(model_deployment="m/m", model="m/m", prompt=prompt, max_tokens=1)
+        for prompt in prompts
+    ]
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "logs").mkdir()
         client = EndpointClient(
-            cache_db=str(RunDir(Path(folder)).cache_db), role="model", url=f"{url}/v1", model_id="bench",
-            endpoint_type="chat", key_names=[], parallelism=concurrency, max_retries=5, request_timeout=60,
+            cache_db=str(RunDir(Path(folder)).cache_db),
+            role="model",
+            url=f"{url}/v1",
+            model_id="bench",
+            endpoint_type="chat",
+            key_names=[],
+            parallelism=concurrency,
+            max_retries=5,
+            request_timeout=60,
             adapter={**PLAIN, **MARKS},
-        )  # fmt: skip
+        )
         before, started = resource.getrusage(resource.RUSAGE_SELF), time.perf_counter()
         results = executor.parallel_map(client.make_request, requests, parallelism=concurrency)
         wall, after = time.perf_counter() - started, resource.getrusage(resource.RUSAGE_SELF)

@@ -44,7 +44,14 @@ class Ran:
     requests: int
 
 
-def run(folder: Path, benchmark: Path, endpoints: Sequence[Endpoint], at_once: int, *, kill_after: int | None) -> Ran:
+def run(
+    folder: Path,
+    benchmark: Path,
+    endpoints: Sequence[Endpoint],
+    at_once: int,
+    *,
+    kill_after: int | None,
+) -> Ran:
     urls = [f"{url}/v1" for _, url in endpoints]
     params = {"parallelism": at_once, "extra": {"benchmark": str(benchmark)}}
     config = {"type": "custom", "output_dir": str(folder / "out"), "params": params}
@@ -59,8 +66,11 @@ def run(folder: Path, benchmark: Path, endpoints: Sequence[Endpoint], at_once: i
     began = time.monotonic()
     done = subprocess.run(
         [sys.executable, "-m", "eval_factory", "run_eval", "--run_config", str(file)],
-        env=ENV, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        env=ENV,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     wall = time.monotonic() - began
     if done.returncode:
         sys.exit(done.stdout + done.stderr)
@@ -84,7 +94,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--instances", type=int, default=1000)
     parser.add_argument("--latency-ms", type=float, default=500.0)
-    parser.add_argument("--at-once", type=int, default=32, help="requests that each endpoint answers at once")
+    parser.add_argument(
+        "--at-once", type=int, default=32, help="requests that each endpoint answers at once"
+    )
     parser.add_argument("--repeat", type=int, default=5)
     arguments = parser.parse_args()
     number, room, latency = arguments.instances, arguments.at_once, arguments.latency_ms / 1000
@@ -97,15 +109,23 @@ def main() -> None:
                 servers = 1 if label == ONE else 3
                 with ExitStack() as stack:
                     endpoints = [
-                        stack.enter_context(endpoint_process(arguments.latency_ms, "--at-once", str(room)))
+                        stack.enter_context(
+                            endpoint_process(arguments.latency_ms, "--at-once", str(room))
+                        )
                         for _ in range(servers)
                     ]
                     kill_after = number // 3 if label == KILLED else None
                     part = folder / f"{turn}-{len(runs)}-{servers}-{label == KILLED}"
-                    runs.append(run(part, benchmark, endpoints, servers * room, kill_after=kill_after))
-    print("| run | requests | request phase | of the ideal | whole process |\n|---|---|---|---|---|")
+                    runs.append(
+                        run(part, benchmark, endpoints, servers * room, kill_after=kill_after)
+                    )
+    print(
+        "| run | requests | request phase | of the ideal | whole process |\n|---|---|---|---|---|"
+    )
     for label, runs in found.items():
-        phase, wall = (statistics.median(getattr(one, part) for one in runs) for part in ("phase_s", "wall_s"))
+        phase, wall = (
+            statistics.median(getattr(one, part) for one in runs) for part in ("phase_s", "wall_s")
+        )
         ideal = number / ((1 if label == ONE else 2 if label == KILLED else 3) * room / latency)
         requests = max(one.requests for one in runs)
         print(f"| {label} | {requests:,} | {phase:.1f} s | {phase / ideal:.2f} | {wall:.1f} s |")

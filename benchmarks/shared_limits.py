@@ -57,7 +57,10 @@ def measure(address: str, at_once: int, threads: int, requests: int, repeat: int
             for name, slot in ways.items():
                 rounds[name].append(cost(slot, threads, requests))
     return {
-        name: (statistics.median(wall for wall, _ in found), statistics.median(cpu for _, cpu in found))
+        name: (
+            statistics.median(wall for wall, _ in found),
+            statistics.median(cpu for _, cpu in found),
+        )
         for name, found in rounds.items()
     }
 
@@ -67,9 +70,13 @@ def main() -> None:
     parser.add_argument("--at-once", type=int, default=64)
     parser.add_argument("--requests", type=int, default=6400)
     parser.add_argument("--repeat", type=int, default=5)
-    parser.add_argument("--settings", nargs="+", default=["1:1", "1:64", "3:64"], help="processes:threads of each")
+    parser.add_argument(
+        "--settings", nargs="+", default=["1:1", "1:64", "3:64"], help="processes:threads of each"
+    )
     options = parser.parse_args()
-    print("| processes | threads of each | way | wall time | CPU of a process | CPU of the server |")
+    print(
+        "| processes | threads of each | way | wall time | CPU of a process | CPU of the server |"
+    )
     print("|---|---|---|---|---|---|")
     with LimitServer({GROUP: LimitOf(options.at_once)}) as server:
         for setting in options.settings:
@@ -78,7 +85,11 @@ def main() -> None:
             with multiprocessing.get_context("spawn").Pool(processes) as pool:
                 before = time.process_time()
                 found = pool.starmap(measure, [arguments] * processes)
-                served = (time.process_time() - before) * 1e6 / (options.requests * options.repeat * processes)
+                served = (
+                    (time.process_time() - before)
+                    * 1e6
+                    / (options.requests * options.repeat * processes)
+                )
             for way in found[0]:
                 wall, cpu = (statistics.mean(costs[way][i] for costs in found) for i in range(2))
                 own = f"{served:.0f} µs" if way == "shared" else ""

@@ -37,7 +37,9 @@ def answers_of(model: str) -> Callable[[str], str]:
 
 def cluster(root: Path, *arguments: str) -> None:
     env = {**os.environ, "EVAL_FACTORY_SLURM": str(root)}
-    subprocess.run([sys.executable, str(CLUSTER), *arguments], env=env, stdout=subprocess.DEVNULL, check=True)
+    subprocess.run(
+        [sys.executable, str(CLUSTER), *arguments], env=env, stdout=subprocess.DEVNULL, check=True
+    )
 
 
 def on_slurm(file: Path, known: Mapping[str, Endpoint], root: Path, lost_after: int) -> int:
@@ -49,9 +51,13 @@ def on_slurm(file: Path, known: Mapping[str, Endpoint], root: Path, lost_after: 
             [*COMMAND, str(file), "--executor", "slurm", "--wait"], env=env, stdout=log, stderr=log
         )
     try:
-        wait_until(lambda: sum(endpoint.asked for endpoint in known.values()) >= lost_after, process)
+        wait_until(
+            lambda: sum(endpoint.asked for endpoint in known.values()) >= lost_after, process
+        )
         argv = ["squeue", "--noheader", "--states=RUNNING", "--format=%N"]
-        nodes = subprocess.run(argv, env={**os.environ, **env}, capture_output=True, text=True, check=True)
+        nodes = subprocess.run(
+            argv, env={**os.environ, **env}, capture_output=True, text=True, check=True
+        )
         lost = nodes.stdout.split()[0]
         print(f"{lost} loses its power after {lost_after} requests")
         cluster(root, "node-kill", lost)
@@ -81,16 +87,26 @@ def main() -> None:
         cluster(root, "up", "3")
         try:
             lost_after = arguments.instances * len(MODELS) * len(BENCHMARKS) // 3
-            there = run(Path(name) / "there", arguments.instances, partial(on_slurm, root=root, lost_after=lost_after))
+            there = run(
+                Path(name) / "there",
+                arguments.instances,
+                partial(on_slurm, root=root, lost_after=lost_after),
+            )
         finally:
             cluster(root, "down")
         attempts = len(list(Path(name).glob("there/out/.suite/slurm/cells/*/*/*/attempts/*")))
     print(here.tables["suite_results.md"])
     for what, ended in (("here", here), ("on Slurm, a node lost", there)):
         asked, twice = sum(ended.asked.values()), asked_twice(ended)
-        print(f"{what}: exit code {ended.code}, {ended.wall_s:.0f} s, {asked} requests, {twice} of them twice")
+        print(
+            f"{what}: exit code {ended.code}, {ended.wall_s:.0f} s, {asked} requests, {twice} of them twice"
+        )
     print(f"{attempts} attempts on Slurm")
-    problems = [f"{name} differs:\n{there.tables[name]}" for name in TABLES if here.tables[name] != there.tables[name]]
+    problems = [
+        f"{name} differs:\n{there.tables[name]}"
+        for name in TABLES
+        if here.tables[name] != there.tables[name]
+    ]
     if (here.code, there.code) != (0, 0):
         problems.append("a suite did not end well")
     if asked_twice(there) > AT_ONCE * len(MODELS):

@@ -53,9 +53,12 @@ def row_of(command: Command, reference: Command) -> dict[str, Any]:
         statistics.median, (command.cpu_s, command.wall_s, reference.cpu_s, reference.wall_s)
     )
     return {
-        "command": command.name, "cpu_s": round(cpu, 3), "wall_s": round(wall, 3),
-        "cpu_of_import": round(cpu / cpu_of, 2), "wall_of_import": round(wall / wall_of, 2),
-    }  # fmt: skip
+        "command": command.name,
+        "cpu_s": round(cpu, 3),
+        "wall_s": round(wall, 3),
+        "cpu_of_import": round(cpu / cpu_of, 2),
+        "wall_of_import": round(wall / wall_of, 2),
+    }
 
 
 def looking() -> list[Command]:
@@ -66,8 +69,23 @@ def looking() -> list[Command]:
         "`ls --json`": ["ls", "--json"],
         "`ls --tag jury`": ["ls", "--tag", "jury"],
         "`ls medec`": ["ls", "medec"],
-        "`run_eval --dry_run`": ["run_eval", "--eval_type", "pubmed_qa", "--output_dir", "none", *TARGET, "--dry_run"],
-        "`run_suite --dry_run`": ["run_suite", "--preset", "smoke", "--output_dir", "none", "--dry_run"],
+        "`run_eval --dry_run`": [
+            "run_eval",
+            "--eval_type",
+            "pubmed_qa",
+            "--output_dir",
+            "none",
+            *TARGET,
+            "--dry_run",
+        ],
+        "`run_suite --dry_run`": [
+            "run_suite",
+            "--preset",
+            "smoke",
+            "--output_dir",
+            "none",
+            "--dry_run",
+        ],
     }
     return [Command(name, [str(PROGRAM), *arguments]) for name, arguments in shown.items()]
 
@@ -76,7 +94,10 @@ def measured(folder: Path, url: str, instances: int, repeat: int) -> list[dict[s
     reference = Command(f"`{IMPORT}`", [str(BIN / "python"), "-c", IMPORT])
     bare = Command("the interpreter alone", [str(BIN / "python"), "-c", ""])
     argv = [str(PROGRAM), *eval_factory(Job(folder, url, instances, 32)).argv[1:]]
-    first, again = Command("first run, no latency", [*argv, "--fresh"]), Command("finished folder", argv)
+    first, again = (
+        Command("first run, no latency", [*argv, "--fresh"]),
+        Command("finished folder", argv),
+    )
     commands = [reference, bare, *looking(), first, again]
     for command in commands:
         command.run(folder)
@@ -89,7 +110,9 @@ def measured(folder: Path, url: str, instances: int, repeat: int) -> list[dict[s
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--instances", type=int, default=1000, help="of the finished folder")
     parser.add_argument("--repeat", type=int, default=9)
     parser.add_argument("--json", type=Path, help="write the figures to this file")
@@ -97,10 +120,16 @@ def main() -> None:
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     with tempfile.TemporaryDirectory() as name, endpoint(0) as url:
         rows = measured(Path(name), url, arguments.instances, arguments.repeat)
-    print(f"load {os.getloadavg()[0]:.1f}, {os.cpu_count()} cores, {arguments.instances} instances\n")
-    print("| command | CPU | whole process | CPU, of HELM's import | whole process, of it |\n|---|---|---|---|---|")
+    print(
+        f"load {os.getloadavg()[0]:.1f}, {os.cpu_count()} cores, {arguments.instances} instances\n"
+    )
+    print(
+        "| command | CPU | whole process | CPU, of HELM's import | whole process, of it |\n|---|---|---|---|---|"
+    )
     for name, cpu, wall, cpu_of_import, wall_of_import in (row.values() for row in rows):
-        print(f"| {name} | {cpu:.2f} s | {wall:.2f} s | {cpu_of_import:.2f} | {wall_of_import:.2f} |")
+        print(
+            f"| {name} | {cpu:.2f} s | {wall:.2f} s | {cpu_of_import:.2f} | {wall_of_import:.2f} |"
+        )
     if arguments.json is not None:
         arguments.json.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
 

@@ -47,20 +47,30 @@ def of_sources(share: float, correlation: float) -> Population:
     a, b = (part * (1 - correlation) / correlation for part in (share, 1 - share))
 
     def draw(chance: Chance) -> Values:
-        return (chance.random(SIZE) < np.repeat(chance.beta(a, b, len(SOURCES)), SOURCES)).astype(float)
+        return (chance.random(SIZE) < np.repeat(chance.beta(a, b, len(SOURCES)), SOURCES)).astype(
+            float
+        )
 
     return Population(draw, share, sources=SOURCES)
 
 
-def of_points(points: Values, chances: Values, scale: tuple[float, float] = (0.0, 1.0)) -> Population:
-    return Population(lambda chance: chance.choice(points, SIZE, p=chances), float(points @ chances), scale)
+def of_points(
+    points: Values, chances: Values, scale: tuple[float, float] = (0.0, 1.0)
+) -> Population:
+    return Population(
+        lambda chance: chance.choice(points, SIZE, p=chances), float(points @ chances), scale
+    )
 
 
 POPULATIONS: Mapping[str, Population] = {
     **{f"0/1, {share:.0%} right": of_share(share) for share in (0.02, 0.5, 0.9, 0.99)},
-    "graded in quarters": of_points(np.array([0, 0.25, 0.5, 0.75, 1]), np.array([0.1, 0.15, 0.2, 0.35, 0.2])),
+    "graded in quarters": of_points(
+        np.array([0, 0.25, 0.5, 0.75, 1]), np.array([0.1, 0.15, 0.2, 0.35, 0.2])
+    ),
     "nearly all 1, 3 % are 0": of_points(np.array([0, 0.9, 1]), np.array([0.03, 0.1, 0.87])),
-    "paired, 5 % flip each way": of_points(np.array([-1.0, 0, 1]), np.array([0.05, 0.9, 0.05]), (-1.0, 1.0)),
+    "paired, 5 % flip each way": of_points(
+        np.array([-1.0, 0, 1]), np.array([0.05, 0.9, 0.05]), (-1.0, 1.0)
+    ),
     "sources, 50 %, ICC 0.2": of_sources(0.5, 0.2),
     "sources, 90 %, ICC 0.5": of_sources(0.9, 0.5),
 }
@@ -76,7 +86,9 @@ class Held:
     """Instances, in the mean."""
 
 
-def ends_by_ours(rows: Values, of: Population, labels: npt.NDArray[np.int_], each_side: float) -> Values:
+def ends_by_ours(
+    rows: Values, of: Population, labels: npt.NDArray[np.int_], each_side: float
+) -> Values:
     """(draws, looks, 2)"""
     known: dict[bytes, tuple[float, float]] = {}
     found = np.empty((*rows.shape[:1], len(LOOKS), 2))
@@ -85,9 +97,15 @@ def ends_by_ours(rows: Values, of: Population, labels: npt.NDArray[np.int_], eac
             values, sources = row[:size], None if of.sources is None else labels[at, :size].tolist()
             key = np.sort(values).tobytes() if sources is None else b"%d %d" % (at, look)
             if key not in known:
-                made = interval_of_mean(np.sort(values).tolist() if sources is None else values.tolist(),
-                                        scale=of.scale, clusters=sources, each_side=each_side)  # fmt: skip
-                known[key] = of.scale if made.low is None or made.high is None else (made.low, made.high)
+                made = interval_of_mean(
+                    np.sort(values).tolist() if sources is None else values.tolist(),
+                    scale=of.scale,
+                    clusters=sources,
+                    each_side=each_side,
+                )
+                known[key] = (
+                    of.scale if made.low is None or made.high is None else (made.low, made.high)
+                )
             found[at, look] = known[key]
     return found
 
@@ -102,8 +120,14 @@ def ends_by_betting(rows: Values, *, replaced: bool) -> Values:
         bet = np.sqrt(2 * math.log(2 / alpha) / (spread * math.log(count + 1)))[:, None]
         with np.errstate(divide="ignore", invalid="ignore"):
             apart = values[:, None] - now
-            up += np.where(now < 0, np.inf, np.log1p(np.minimum(bet, 0.5 / np.clip(now, 1e-9, None)) * apart))
-            down += np.where(now > 1, np.inf, np.log1p(-np.minimum(bet, 0.5 / np.clip(1 - now, 1e-9, None)) * apart))
+            up += np.where(
+                now < 0, np.inf, np.log1p(np.minimum(bet, 0.5 / np.clip(now, 1e-9, None)) * apart)
+            )
+            down += np.where(
+                now > 1,
+                np.inf,
+                np.log1p(-np.minimum(bet, 0.5 / np.clip(1 - now, 1e-9, None)) * apart),
+            )
         total += values
         spread += (values - (0.5 + total) / (count + 1)) ** 2
         if count in LOOKS:
@@ -114,12 +138,16 @@ def ends_by_betting(rows: Values, *, replaced: bool) -> Values:
 
 
 def held(ends: Values, truth: float | Values) -> Held:
-    inside = (ends[..., 0] <= np.reshape(truth, (-1, 1)) + 1e-12) & (np.reshape(truth, (-1, 1)) - 1e-12 <= ends[..., 1])
+    inside = (ends[..., 0] <= np.reshape(truth, (-1, 1)) + 1e-12) & (
+        np.reshape(truth, (-1, 1)) - 1e-12 <= ends[..., 1]
+    )
     narrow = np.diff(ends)[..., 0] / 2 <= HALF_WIDTH
     narrow[:, -1] = True
     stop = narrow.argmax(1)
     at_stop = inside[np.arange(len(ends)), stop]
-    return Held(float(at_stop.mean()), float(inside.all(1).mean()), float(np.array(LOOKS)[stop].mean()))
+    return Held(
+        float(at_stop.mean()), float(inside.all(1).mean()), float(np.array(LOOKS)[stop].mean())
+    )
 
 
 def measured(name: str, draws: int, seed: int, *, betting: bool = True) -> dict[str, Held]:
@@ -129,7 +157,9 @@ def measured(name: str, draws: int, seed: int, *, betting: bool = True) -> dict[
     rows = np.take_along_axis(rows, orders, 1)
     labels = np.repeat(np.arange(len(of.sources or [0])), of.sources or [SIZE])[orders]
     sides = {"one look": EACH_SIDE, "ours": EACH_SIDE / len(LOOKS)}
-    found = {how: held(ends_by_ours(rows, of, labels, side), of.truth) for how, side in sides.items()}
+    found = {
+        how: held(ends_by_ours(rows, of, labels, side), of.truth) for how, side in sides.items()
+    }
     if betting and of.sources is None and of.scale[0] == 0:
         found["betting"] = held(ends_by_betting(rows, replaced=True), of.truth)
         found["without replacement"] = held(ends_by_betting(rows, replaced=False), rows.mean(1))
@@ -141,13 +171,19 @@ def lines(draws: int, seed: int) -> Iterator[str]:
     yield from (f"| values | {' | '.join(columns)} |", f"|{'---|' * (len(columns) + 1)}")
     for name in POPULATIONS:
         found = measured(name, draws, seed)
-        cells = [f"{100 * one.stopped:.1f}, {100 * one.worst:.1f} ({one.asked:.0f})" if (one := found.get(how)) else ""
-                 for how in columns]  # fmt: skip
+        cells = [
+            f"{100 * one.stopped:.1f}, {100 * one.worst:.1f} ({one.asked:.0f})"
+            if (one := found.get(how))
+            else ""
+            for how in columns
+        ]
         yield f"| {name} | {' | '.join(cells)} |"
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--draws", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=7)
     arguments = parser.parse_args()

@@ -63,7 +63,12 @@ def suite_command(work: Work) -> list[Command]:
         "output_dir": str(out),
         "params": {"limit_samples": work.instances, "parallelism": work.concurrency},
         "evaluations": [{"type": "pubmed_qa", "name": name} for name in names],
-        "targets": [{"name": "model", "api_endpoint": {"url": f"{work.url}/v1", "model_id": "bench", "type": "chat"}}],
+        "targets": [
+            {
+                "name": "model",
+                "api_endpoint": {"url": f"{work.url}/v1", "model_id": "bench", "type": "chat"},
+            }
+        ],
     }
     if work.processes is not None:
         document["max_processes"] = work.processes
@@ -87,7 +92,14 @@ def measure(how: str, arguments: argparse.Namespace) -> Measured:
     """All of it once, in a folder of its own. Raises RuntimeError where a program fails or asks too little."""
     with tempfile.TemporaryDirectory() as name, endpoint(arguments.latency_ms) as url:
         folder = Path(name)
-        work = Work(folder, url, arguments.benchmarks, arguments.instances, arguments.concurrency, arguments.processes)
+        work = Work(
+            folder,
+            url,
+            arguments.benchmarks,
+            arguments.instances,
+            arguments.concurrency,
+            arguments.processes,
+        )
         commands = WAYS[how](work)
         with timed() as took:
             peak = max(run(command, folder) for command in commands)
@@ -104,7 +116,9 @@ def run(command: Command, folder: Path) -> float:
     log = folder / "log"
     code, peak = run_watched(command.argv, folder, command.env, log)
     if code not in (0, NOT_REPORTABLE):
-        raise RuntimeError(f"{command.argv} ended with {code}:\n{log.read_text(errors='replace')[-2000:]}")
+        raise RuntimeError(
+            f"{command.argv} ended with {code}:\n{log.read_text(errors='replace')[-2000:]}"
+        )
     return peak
 
 

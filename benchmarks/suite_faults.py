@@ -90,29 +90,40 @@ def write_benchmark(folder: Path, name: str, instances: int) -> Path:
     with (folder / "data.csv").open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(["question", "a", "b", "correct_answer"])
-        rows = ([f"{name}: question {row}", f"one {row}", "two", "AB"[row % 2]] for row in range(instances))
+        rows = (
+            [f"{name}: question {row}", f"one {row}", "two", "AB"[row % 2]]
+            for row in range(instances)
+        )
         writer.writerows(rows)
     document = {
-        "name": name, "description": "Made up", "prompt_file": "prompt.txt", "dataset_file": "data.csv",
-        "max_tokens": 5, "metrics": [{"name": "exact_match"}],
-    }  # fmt: skip
+        "name": name,
+        "description": "Made up",
+        "prompt_file": "prompt.txt",
+        "dataset_file": "data.csv",
+        "max_tokens": 5,
+        "metrics": [{"name": "exact_match"}],
+    }
     (folder / "benchmark.yaml").write_text(yaml.safe_dump(document), encoding="utf-8")
     return folder / "benchmark.yaml"
 
 
-def write_suite(folder: Path, urls: dict[str, str], names: Sequence[str], instances: int, **more: Any) -> Path:
+def write_suite(
+    folder: Path, urls: dict[str, str], names: Sequence[str], instances: int, **more: Any
+) -> Path:
     """Of benchmarks of these names. `more`: keys of the suite."""
     benchmarks = {name: write_benchmark(folder / name, name, instances) for name in names}
     document = {
-        "output_dir": str(folder / "out"), **more,
+        "output_dir": str(folder / "out"),
+        **more,
         "evaluations": [
             {"type": "custom", "name": name, "params": {"extra": {"benchmark": str(path)}}}
             for name, path in benchmarks.items()
         ],
         "targets": [
-            {"name": name, "api_endpoint": {"url": url, "model_id": name, "type": "chat"}} for name, url in urls.items()
+            {"name": name, "api_endpoint": {"url": url, "model_id": name, "type": "chat"}}
+            for name, url in urls.items()
         ],
-    }  # fmt: skip
+    }
     file = folder / "suite.yml"
     file.write_text(yaml.safe_dump({"suite": document}), encoding="utf-8")
     return file
@@ -133,7 +144,12 @@ def wait_until(what: Callable[[], bool], process: subprocess.Popen[bytes] | None
 
 
 def run(
-    folder: Path, endpoints: Mapping[str, Endpoint], names: Sequence[str], instances: int, how: How, **more: Any
+    folder: Path,
+    endpoints: Mapping[str, Endpoint],
+    names: Sequence[str],
+    instances: int,
+    how: How,
+    **more: Any,
 ) -> Ended:
     """A suite of these models and benchmarks, done in some way. `more`: keys of the suite."""
     folder.mkdir()
@@ -145,7 +161,9 @@ def run(
         started = time.monotonic()
         code = how(file, endpoints)
         wall = time.monotonic() - started
-    tables = {name: (folder / "out" / name).read_text("utf-8").replace(str(folder), "") for name in TABLES}
+    tables = {
+        name: (folder / "out" / name).read_text("utf-8").replace(str(folder), "") for name in TABLES
+    }
     for model, url in urls.items():
         tables = {name: text.replace(url, f"http://{model}") for name, text in tables.items()}
     return Ended(
@@ -189,7 +207,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--instances", type=int, default=20, help="of each benchmark")
     parser.add_argument(
-        "--outage-s", type=float, default=20.0, help="how long the endpoint is gone after the last kill"
+        "--outage-s",
+        type=float,
+        default=20.0,
+        help="how long the endpoint is gone after the last kill",
     )
     arguments = parser.parse_args()
     ways = {"alone": alone, "disturbed": disturbance(arguments.instances, arguments.outage_s)}
@@ -199,15 +220,23 @@ def main() -> None:
             endpoints = {model: Endpoint(REFUSED if model == "picky" else None) for model in MODELS}
             params = {"parallelism": AT_ONCE, "max_retries": 1}
             ended[what] = run(
-                Path(name) / what, endpoints, BENCHMARKS, arguments.instances, how,
-                params=params, max_processes=3, max_outage_s=WAIT_S,
-            )  # fmt: skip
+                Path(name) / what,
+                endpoints,
+                BENCHMARKS,
+                arguments.instances,
+                how,
+                params=params,
+                max_processes=3,
+                max_outage_s=WAIT_S,
+            )
         events = (Path(name) / "disturbed" / "out" / ".suite" / "events.jsonl").read_text("utf-8")
     quiet, disturbed = ended["alone"], ended["disturbed"]
     table, other = (one.tables["suite_results.csv"] for one in (quiet, disturbed))
     print(table)
     for what, one in ended.items():
-        print(f"{what}: exit code {one.code}, {one.wall_s:.0f} s, asked {one.asked}, at once {one.most_at_once}")
+        print(
+            f"{what}: exit code {one.code}, {one.wall_s:.0f} s, asked {one.asked}, at once {one.most_at_once}"
+        )
     kills = 2
     problems = [
         *(["the tables differ:\n" + other] if table != other else []),
@@ -220,9 +249,13 @@ def main() -> None:
     ]
     for model in ("steady", "flaky"):
         twice = disturbed.asked[model] - disturbed.different[model]
-        print(f"{model}: {twice} requests were asked twice; at most {kills * AT_ONCE} were on their way at the kills")
+        print(
+            f"{model}: {twice} requests were asked twice; at most {kills * AT_ONCE} were on their way at the kills"
+        )
         if twice > kills * AT_ONCE or disturbed.different[model] != quiet.different[model]:
-            problems.append(f"{model}: {disturbed.asked[model]} requests of {disturbed.different[model]} prompts")
+            problems.append(
+                f"{model}: {disturbed.asked[model]} requests of {disturbed.different[model]} prompts"
+            )
         if disturbed.most_at_once[model] > AT_ONCE:
             problems.append(f"{model}: {disturbed.most_at_once[model]} requests at once")
     sys.exit("\n".join(problems) or 0)

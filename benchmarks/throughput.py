@@ -43,7 +43,9 @@ class Measured:
 
 
 @contextmanager
-def endpoint_process(latency_ms: float, *options: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+def endpoint_process(
+    latency_ms: float, *options: str
+) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """A process of `endpoint.py`, and its URL."""
     argv = [sys.executable, str(HERE / "endpoint.py"), "--latency-ms", str(latency_ms), *options]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
@@ -66,7 +68,9 @@ def get(url: str) -> dict[str, float]:
         return loaded
 
 
-def measure(tool: str, latency_ms: float, concurrency: int, count: int, *, memory: bool = False) -> Measured:
+def measure(
+    tool: str, latency_ms: float, concurrency: int, count: int, *, memory: bool = False
+) -> Measured:
     """One whole run in a folder of its own. Raises RuntimeError with the tool's last words where it fails.
 
     `memory`: look at it all the time. That takes part of a processor, so such a run's times are not shown.
@@ -81,14 +85,21 @@ def measure(tool: str, latency_ms: float, concurrency: int, count: int, *, memor
         stats = get(f"{url}/stats")
         if code != 0 or stats["requests"] < count:
             tail = log.read_text(errors="replace")[-2000:]
-            raise RuntimeError(f"{tool} ended with {code} after {stats['requests']} requests:\n{tail}")
+            raise RuntimeError(
+                f"{tool} ended with {code} after {stats['requests']} requests:\n{tail}"
+            )
     rate = stats["requests"] / stats["seconds"]
-    return Measured(tool, latency_ms, concurrency, stats["seconds"], rate, took.wall_s, took.cpu_s, peak)
+    return Measured(
+        tool, latency_ms, concurrency, stats["seconds"], rate, took.wall_s, took.cpu_s, peak
+    )
 
 
 def median_of(runs: list[Measured]) -> Measured:
     """Each figure's own median."""
-    figures = {name: median(getattr(run, name) for run in runs) for name in ("request_s", "rate", "wall_s", "cpu_s")}
+    figures = {
+        name: median(getattr(run, name) for run in runs)
+        for name in ("request_s", "rate", "wall_s", "cpu_s")
+    }
     return replace(runs[0], **figures)
 
 
@@ -98,7 +109,9 @@ def table(rows: list[Measured]) -> str:
         "|---|---|---|---|---|---|---|---|---|",
     ]
     for row in rows:
-        share = f"{row.rate * row.latency_ms / 1000 / row.concurrency:.2f}" if row.latency_ms else ""
+        share = (
+            f"{row.rate * row.latency_ms / 1000 / row.concurrency:.2f}" if row.latency_ms else ""
+        )
         lines.append(
             f"| {row.latency_ms:g} ms | {row.concurrency} | {row.tool} | {row.request_s:.1f} s | {row.rate:.0f} |"
             f" {share} | {row.wall_s:.1f} s | {row.cpu_s:.1f} s | {row.peak_mb:.0f} MB |"
@@ -109,19 +122,30 @@ def table(rows: list[Measured]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--instances", type=int, default=1000)
-    parser.add_argument("--settings", nargs="+", default=["0:32", "50:32", "500:128"], help="latency_ms:concurrency")
+    parser.add_argument(
+        "--settings", nargs="+", default=["0:32", "50:32", "500:128"], help="latency_ms:concurrency"
+    )
     parser.add_argument("--tools", nargs="+", choices=list(TOOLS), default=list(TOOLS))
-    parser.add_argument("--repeat", type=int, default=1, help="medians are shown; memory is of a run before them")
+    parser.add_argument(
+        "--repeat", type=int, default=1, help="medians are shown; memory is of a run before them"
+    )
     parser.add_argument("--output", type=Path, help="also write the table here")
     arguments = parser.parse_args()
-    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # else every start compiles every source, of each tool
+    os.environ.pop(
+        "PYTHONDONTWRITEBYTECODE", None
+    )  # else every start compiles every source, of each tool
     rows: list[Measured] = []
     for setting in arguments.settings:
         latency, concurrency = setting.split(":")
         runs: dict[str, list[Measured]] = defaultdict(list)
-        each = [(tool, float(latency), int(concurrency), arguments.instances) for tool in arguments.tools]
+        each = [
+            (tool, float(latency), int(concurrency), arguments.instances)
+            for tool in arguments.tools
+        ]
         peaks = {one[0]: measure(*one, memory=True).peak_mb for one in each}
-        for _ in range(arguments.repeat):  # the tools take turns: what else the machine does meets all of them
+        for _ in range(
+            arguments.repeat
+        ):  # the tools take turns: what else the machine does meets all of them
             for one in each:
                 runs[one[0]].append(measure(*one))
         rows += [replace(median_of(runs[tool]), peak_mb=peak) for tool, peak in peaks.items()]

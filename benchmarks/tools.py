@@ -51,7 +51,9 @@ class Job:
 def invented_words() -> tuple[random.Random, list[str]]:
     """And what drew them, which goes on the same way each time."""
     source = random.Random(0)  # noqa: S311 - invented text, not a secret
-    return source, ["".join(source.choices("abcdefghilmnoprstuv", k=source.randint(3, 11))) for _ in range(3000)]
+    return source, [
+        "".join(source.choices("abcdefghilmnoprstuv", k=source.randint(3, 11))) for _ in range(3000)
+    ]
 
 
 def invented_data(count: int) -> dict[str, dict[str, object]]:
@@ -87,17 +89,33 @@ def questions(job: Job) -> Path:
                 f"Context: BACKGROUND. {' '.join(row['CONTEXTS'])}\n\n"  # type: ignore[arg-type]
                 f"Question: {row['QUESTION']} Answer with a single letter.\nA. yes\nB. no\nC. maybe\n\nAnswer:"
             )
-            lines.write(json.dumps({"input": prompt, "target": LETTERS[str(row["final_decision"])]}) + "\n")
+            lines.write(
+                json.dumps({"input": prompt, "target": LETTERS[str(row["final_decision"])]}) + "\n"
+            )
     return file
 
 
 def eval_factory(job: Job) -> Command:
     pubmed_qa_data(job.folder / "out" / "helm", job.count)
-    overrides = f"config.params.parallelism={job.concurrency},config.params.limit_samples={job.count}"
-    return Command([
-        str(BIN / "eval-factory"), "run_eval", "--eval_type", "pubmed_qa", "--output_dir", str(job.folder / "out"),
-        "--model_url", f"{job.url}/v1", "--model_id", "bench", "--overrides", overrides,
-    ])  # fmt: skip
+    overrides = (
+        f"config.params.parallelism={job.concurrency},config.params.limit_samples={job.count}"
+    )
+    return Command(
+        [
+            str(BIN / "eval-factory"),
+            "run_eval",
+            "--eval_type",
+            "pubmed_qa",
+            "--output_dir",
+            str(job.folder / "out"),
+            "--model_url",
+            f"{job.url}/v1",
+            "--model_id",
+            "bench",
+            "--overrides",
+            overrides,
+        ]
+    )
 
 
 def helm_run(job: Job) -> Command:
@@ -111,16 +129,35 @@ def helm_run(job: Job) -> Command:
     }
     deployment = {"name": MODEL, "model_name": MODEL, "client_spec": client}
     metadata = {
-        "name": MODEL, "display_name": "m", "description": "m", "creator_organization_name": "o",
-        "access": "open", "release_date": None, "tags": ["TEXT_MODEL_TAG", "FULL_FUNCTIONALITY_TEXT_MODEL_TAG"],
-    }  # fmt: skip
-    (local / "model_deployments.yaml").write_text(yaml.safe_dump({"model_deployments": [deployment]}))
+        "name": MODEL,
+        "display_name": "m",
+        "description": "m",
+        "creator_organization_name": "o",
+        "access": "open",
+        "release_date": None,
+        "tags": ["TEXT_MODEL_TAG", "FULL_FUNCTIONALITY_TEXT_MODEL_TAG"],
+    }
+    (local / "model_deployments.yaml").write_text(
+        yaml.safe_dump({"model_deployments": [deployment]})
+    )
     (local / "model_metadata.yaml").write_text(yaml.safe_dump({"models": [metadata]}))
-    return Command([
-        str(BIN / "helm-run"), "--run-entries", f"pubmed_qa:model={MODEL}", "--suite", "bench",
-        "--max-eval-instances", str(job.count), "--num-threads", str(job.concurrency),
-        "--output-path", str(job.folder / "helm"), "--local-path", str(local),
-    ])  # fmt: skip
+    return Command(
+        [
+            str(BIN / "helm-run"),
+            "--run-entries",
+            f"pubmed_qa:model={MODEL}",
+            "--suite",
+            "bench",
+            "--max-eval-instances",
+            str(job.count),
+            "--num-threads",
+            str(job.concurrency),
+            "--output-path",
+            str(job.folder / "helm"),
+            "--local-path",
+            str(local),
+        ]
+    )
 
 
 def helm_run_without_cache(job: Job) -> Command:
@@ -137,7 +174,12 @@ def lm_evaluation_harness(job: Job) -> Command:
         "output_type": "generate_until",
         "doc_to_text": "{{input}}",
         "doc_to_target": "{{target}}",
-        "generation_kwargs": {"max_gen_toks": 1, "until": [], "temperature": 0.0, "do_sample": False},
+        "generation_kwargs": {
+            "max_gen_toks": 1,
+            "until": [],
+            "temperature": 0.0,
+            "do_sample": False,
+        },
         "metric_list": [{"metric": "exact_match"}],
     }
     (job.folder / "bench.yaml").write_text(yaml.safe_dump(task))
@@ -145,12 +187,23 @@ def lm_evaluation_harness(job: Job) -> Command:
     arguments = f"model=bench,base_url={endpoint},num_concurrent={job.concurrency},max_retries=5,tokenizer_backend=None"
     return Command(
         [
-            str(environment("lm-eval") / "lm_eval"), "run", "--model", "local-chat-completions",
-            "--model_args", arguments, "--tasks", "bench", "--include_path", str(job.folder),
-            "--apply_chat_template", "--output_path", str(job.folder / "out"), "--log_samples",
+            str(environment("lm-eval") / "lm_eval"),
+            "run",
+            "--model",
+            "local-chat-completions",
+            "--model_args",
+            arguments,
+            "--tasks",
+            "bench",
+            "--include_path",
+            str(job.folder),
+            "--apply_chat_template",
+            "--output_path",
+            str(job.folder / "out"),
+            "--log_samples",
         ],
         {"HF_HOME": str(job.folder / "hub"), "HF_HUB_OFFLINE": "1"},
-    )  # fmt: skip
+    )
 
 
 def inspect_ai(job: Job) -> Command:
@@ -166,12 +219,24 @@ def inspect_ai(job: Job) -> Command:
     )
     return Command(
         [
-            str(environment("inspect") / "inspect"), "eval", task.name, "--model", "openai-api/bench/bench",
-            "--max-connections", str(job.concurrency), "--max-samples", str(job.concurrency), "--max-tokens", "1",
-            "--display", "none", "--log-dir", str(job.folder / "out"),
+            str(environment("inspect") / "inspect"),
+            "eval",
+            task.name,
+            "--model",
+            "openai-api/bench/bench",
+            "--max-connections",
+            str(job.concurrency),
+            "--max-samples",
+            str(job.concurrency),
+            "--max-tokens",
+            "1",
+            "--display",
+            "none",
+            "--log-dir",
+            str(job.folder / "out"),
         ],
         {"BENCH_API_KEY": "none", "BENCH_BASE_URL": f"{job.url}/v1"},
-    )  # fmt: skip
+    )
 
 
 TOOLS: dict[str, Callable[[Job], Command]] = {
@@ -191,6 +256,9 @@ def environment(name: str) -> Path:
     if not marker.is_file():
         print(f"installing {' '.join(REQUIREMENTS[name])} into {home.name} ...", flush=True)
         venv.create(home, with_pip=True, clear=True)
-        subprocess.run([str(programs / "python"), "-m", "pip", "install", "--quiet", *REQUIREMENTS[name]], check=True)
+        subprocess.run(
+            [str(programs / "python"), "-m", "pip", "install", "--quiet", *REQUIREMENTS[name]],
+            check=True,
+        )
         marker.touch()
     return programs

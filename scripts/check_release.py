@@ -50,7 +50,11 @@ def content_problems(names: set[str], expected: set[str]) -> list[str]:
 def expected_files(project: Path) -> set[str]:
     """The package's files, as a wheel names them."""
     source = project / "src"
-    files = (path for path in (source / PACKAGE).rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+    files = (
+        path
+        for path in (source / PACKAGE).rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    )
     return {path.relative_to(source).as_posix() for path in files} | {f"{PACKAGE}/framework.yml"}
 
 
@@ -81,7 +85,10 @@ def problems(project: Path, folder: Path) -> list[str]:
 def main() -> int:
     folder = Path(sys.argv[1])
     if any(folder.glob("*")):
-        print(f"{folder} is not empty: what is in it could be taken for what is built now", file=sys.stderr)
+        print(
+            f"{folder} is not empty: what is in it could be taken for what is built now",
+            file=sys.stderr,
+        )
         return 2
     found = problems(ROOT, folder)
     print("\n".join(found) or f"sound: {', '.join(sorted(path.name for path in folder.glob('*')))}")

@@ -15,14 +15,18 @@ from pathlib import Path
 from eval_factory.helm.environments import installed_upstream
 from eval_factory.helm_plugin.patches.patch_registry import PATCHES
 
-FILE = Path(__file__).resolve().parents[1] / "src/eval_factory/helm_plugin/patches/checked_files.json"
+FILE = (
+    Path(__file__).resolve().parents[1] / "src/eval_factory/helm_plugin/patches/checked_files.json"
+)
 
 
 def checked_files() -> dict[str, dict[str, str]]:
     """The installed upstream -> module -> SHA-256 of its file."""
     upstream = installed_upstream()
     patches = [patch for patch in PATCHES if upstream.name in patch.upstreams]
-    modules = sorted({target.partition(":")[0] for patch in patches for target in patch.helm_targets})
+    modules = sorted(
+        {target.partition(":")[0] for patch in patches for target in patch.helm_targets}
+    )
     hashes = {}
     for module in modules:
         spec = importlib.util.find_spec(module)
@@ -34,5 +38,6 @@ def checked_files() -> dict[str, dict[str, str]]:
 
 if __name__ == "__main__":
     FILE.write_text(
-        json.dumps(json.loads(FILE.read_text("utf-8")) | checked_files(), indent=2) + "\n", encoding="utf-8"
+        json.dumps(json.loads(FILE.read_text("utf-8")) | checked_files(), indent=2) + "\n",
+        encoding="utf-8",
     )

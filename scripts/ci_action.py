@@ -37,11 +37,19 @@ NO_COMMIT = "0" * 40
 """What GitHub and GitLab call the commit before a branch's first push."""
 INTERRUPTED = 130
 EXIT_CODES = {
-    0: "complete", 1: "a score is not reportable", 2: "wrong configuration", 3: "something is missing",
-    4: "HELM failed", 5: "the folder is in use", 70: "a defect", INTERRUPTED: "interrupted",
-}  # fmt: skip
+    0: "complete",
+    1: "a score is not reportable",
+    2: "wrong configuration",
+    3: "something is missing",
+    4: "HELM failed",
+    5: "the folder is in use",
+    70: "a defect",
+    INTERRUPTED: "interrupted",
+}
 
-_MARKUP = str.maketrans({letter: f"\\{letter}" for letter in "\\`|[]!*~"} | {"&": "&amp;", "<": "&lt;", ">": "&gt;"})
+_MARKUP = str.maketrans(
+    {letter: f"\\{letter}" for letter in "\\`|[]!*~"} | {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
+)
 """What would end a table's cell, begin a link, an image or HTML, or make words bold."""
 MIN_FENCE = 3
 
@@ -70,14 +78,22 @@ class Previewed:
 
 def main() -> int:
     env = os.environ
-    modes: Mapping[str, Callable[[Mapping[str, str]], int]] = {"preview": preview, "evaluate": evaluate, "gate": gate}
+    modes: Mapping[str, Callable[[Mapping[str, str]], int]] = {
+        "preview": preview,
+        "evaluate": evaluate,
+        "gate": gate,
+    }
     mode = env.get("EF_MODE", "")
     try:
         if mode not in modes:
             raise ConfigError(f"mode: must be preview, evaluate or gate, not {mode!r}")
         return modes[mode](env)
     except EvalFactoryError as error:
-        print(*(f"eval-factory: {printable(line)}" for line in str(error).split("\n")), sep="\n", file=sys.stderr)
+        print(
+            *(f"eval-factory: {printable(line)}" for line in str(error).split("\n")),
+            sep="\n",
+            file=sys.stderr,
+        )
         return error.exit_code
 
 
@@ -88,7 +104,11 @@ def preview(env: Mapping[str, str]) -> int:
     visible = {name: value for name, value in env.items() if not names_a_secret(name)}
     found = [_previewed(root, name, visible) for name in names]
     for one in found:
-        print(printable(f"{'valid' if one.exit_code == 0 else f'exit {one.exit_code}'}: {one.name}: {one.told}"))
+        print(
+            printable(
+                f"{'valid' if one.exit_code == 0 else f'exit {one.exit_code}'}: {one.name}: {one.told}"
+            )
+        )
     what = "changed run config" if base else "run config"
     if not found:
         print(f"no {what} matches")
@@ -98,7 +118,11 @@ def preview(env: Mapping[str, str]) -> int:
 
 def _previewed(root: Path, name: str, env: Mapping[str, str]) -> Previewed:
     path = root / name
-    if any(place.is_symlink() for place in (path, *path.parents) if place.is_relative_to(root) and place != root):
+    if any(
+        place.is_symlink()
+        for place in (path, *path.parents)
+        if place.is_relative_to(root) and place != root
+    ):
         problem = "is a symbolic link, which a preview does not follow"
         return Previewed(name, ConfigError.exit_code, problem, problem)
     try:
@@ -113,8 +137,16 @@ def _previewed(root: Path, name: str, env: Mapping[str, str]) -> Previewed:
 def _summary_of_preview(found: Sequence[Previewed], what: str) -> str:
     if not found:
         return f"## Preview of run configs\n\nNo {what} matches.\n"
-    lines = ["## Preview of run configs", "", "| run config | exit code | what is said |", "|---|---|---|"]
-    lines += [f"| {markdown_cell(one.name)} | {one.exit_code} | {markdown_cell(one.told)} |" for one in found]
+    lines = [
+        "## Preview of run configs",
+        "",
+        "| run config | exit code | what is said |",
+        "|---|---|---|",
+    ]
+    lines += [
+        f"| {markdown_cell(one.name)} | {one.exit_code} | {markdown_cell(one.told)} |"
+        for one in found
+    ]
     text, left_out = "\n".join(lines) + "\n", 0
     for one in found:
         details = f"\n<details><summary>{markdown_cell(one.name)}</summary>\n\n{code_block(one.text)}\n</details>\n"
@@ -122,7 +154,9 @@ def _summary_of_preview(found: Sequence[Previewed], what: str) -> str:
             left_out += 1
         else:
             text += details
-    return text + (f"\nDetails of {left_out} are left out: the page would be too large.\n" if left_out else "")
+    return text + (
+        f"\nDetails of {left_out} are left out: the page would be too large.\n" if left_out else ""
+    )
 
 
 def evaluate(env: Mapping[str, str]) -> int:
@@ -135,9 +169,14 @@ def evaluate(env: Mapping[str, str]) -> int:
         if codes[name] == INTERRUPTED:
             break
     if not codes:
-        raise ConfigError("run-configs: no file that git knows matches these patterns; is it committed?")
+        raise ConfigError(
+            "run-configs: no file that git knows matches these patterns; is it committed?"
+        )
     lines = ["## Evaluations", "", "| run config | exit code | |", "|---|---|---|"]
-    lines += [f"| {markdown_cell(name)} | {code} | {EXIT_CODES.get(code, 'unknown')} |" for name, code in codes.items()]
+    lines += [
+        f"| {markdown_cell(name)} | {code} | {EXIT_CODES.get(code, 'unknown')} |"
+        for name, code in codes.items()
+    ]
     _add_summary(env, "\n".join(lines) + "\n")
     return max(codes.values())
 
@@ -174,7 +213,14 @@ def _run_configs(env: Mapping[str, str], base: str | None) -> Iterator[str]:
     if base is None:
         listed = _git("ls-files", "-z", "--", *patterns)
     else:
-        changed = ("diff", "--name-only", "-z", "--no-renames", "--diff-filter=AMT", f"{base}...HEAD")
+        changed = (
+            "diff",
+            "--name-only",
+            "-z",
+            "--no-renames",
+            "--diff-filter=AMT",
+            f"{base}...HEAD",
+        )
         listed = _git(*changed, "--", *patterns)
     return (os.fsdecode(name) for name in sorted(set(listed.split(b"\0"))) if name)
 
@@ -183,16 +229,24 @@ def _commit(base: str) -> str | None:
     if base.strip() in ("", NO_COMMIT):
         return None
     try:
-        return os.fsdecode(_git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{base.strip()}^{{commit}}"))
+        return os.fsdecode(
+            _git(
+                "rev-parse", "--verify", "--quiet", "--end-of-options", f"{base.strip()}^{{commit}}"
+            )
+        )
     except PrerequisiteError:
-        raise PrerequisiteError(f"base {base!r}: is no commit here; check out with fetch-depth: 0") from None
+        raise PrerequisiteError(
+            f"base {base!r}: is no commit here; check out with fetch-depth: 0"
+        ) from None
 
 
 def _git(*arguments: str) -> bytes:
     done = subprocess.run(["git", "--no-pager", *arguments], capture_output=True, check=False)
     if done.returncode:
         said = os.fsdecode(done.stderr).strip() or f"exit code {done.returncode}"
-        raise PrerequisiteError(f"git {arguments[0]} failed (check out with fetch-depth: 0): {said}")
+        raise PrerequisiteError(
+            f"git {arguments[0]} failed (check out with fetch-depth: 0): {said}"
+        )
     return done.stdout.removesuffix(b"\n")
 
 

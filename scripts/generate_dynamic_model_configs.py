@@ -30,11 +30,15 @@ except ModuleNotFoundError as error:
     sys.exit(3)
 
 
-def standalone_model(framework: Framework, *, url: str, model_id: str, alias: str | None = None) -> EndpointPlan:
+def standalone_model(
+    framework: Framework, *, url: str, model_id: str, alias: str | None = None
+) -> EndpointPlan:
     """The model that is evaluated. The rest is the framework's default; the embedded endpoint needs no key."""
     params = framework.defaults.config["params"]
     target = framework.defaults.target["api_endpoint"]
-    adapter = {name: value for name, value in target["adapter_config"].items() if name != "use_nvcf"}
+    adapter = {
+        name: value for name, value in target["adapter_config"].items() if name != "use_nvcf"
+    }
     return EndpointPlan(
         role=MODEL_ROLE,
         url=url,
@@ -61,28 +65,45 @@ def standalone_judges(
     for role, name in deployments.items():
         judge = framework.judges[role]
         keys = () if model.url in DEMO_URLS else (variables[judge.api_key], *model.key_names)
-        judges.append(replace(model, role=role, model_id=judge.model_id, key_names=keys, helm_name=name))
+        judges.append(
+            replace(model, role=role, model_id=judge.model_id, key_names=keys, helm_name=name)
+        )
     return judges
 
 
 @click.command()
 @click.option("--model-name", required=True, help="Name of the model; HELM's name is made of it.")
 @click.option("--base-url", required=True, help="The endpoint's base URL.")
-@click.option("--openai-model-name", default=None, help="The model's id at the endpoint; --model-name if not given.")
-@click.option("--output-dir", required=True, type=click.Path(path_type=Path), help="Folder for the files.")
+@click.option(
+    "--openai-model-name",
+    default=None,
+    help="The model's id at the endpoint; --model-name if not given.",
+)
+@click.option(
+    "--output-dir", required=True, type=click.Path(path_type=Path), help="Folder for the files."
+)
 @click.option(
     "--helm-names",
     is_flag=True,
     help="Name the model as given (openai/gpt-4), and the three judges as HELM's own jury; their keys are read from"
     " GPT_JUDGE_API_KEY, LLAMA_JUDGE_API_KEY and CLAUDE_JUDGE_API_KEY, then from OPENAI_API_KEY.",
 )
-def main(model_name: str, base_url: str, openai_model_name: str | None, output_dir: Path, *, helm_names: bool) -> None:
+def main(
+    model_name: str,
+    base_url: str,
+    openai_model_name: str | None,
+    output_dir: Path,
+    *,
+    helm_names: bool,
+) -> None:
     """Write model_deployments.yaml and model_metadata.yaml."""
     framework = load_framework()
     if helm_names and model_name.count("/") != 1:
         raise click.UsageError("HELM's names are organization/model; --model-name has another form")
 
-    model = standalone_model(framework, url=base_url, model_id=openai_model_name or model_name, alias=model_name)
+    model = standalone_model(
+        framework, url=base_url, model_id=openai_model_name or model_name, alias=model_name
+    )
     if helm_names:
         model = replace(model, helm_name=model_name)
     endpoints = [model, *(standalone_judges(framework, model) if helm_names else [])]
@@ -91,8 +112,12 @@ def main(model_name: str, base_url: str, openai_model_name: str | None, output_d
     write_atomic(folder / names.MODEL_DEPLOYMENTS, deployments)
     write_atomic(folder / names.MODEL_METADATA, model_metadata(tuple(endpoints)))
     click.echo(f"wrote {folder / names.MODEL_DEPLOYMENTS} and {names.MODEL_METADATA}")
-    click.echo(f"helm-run --local-path {folder} --run-entries TASK:model={deployment_of(endpoints[0])} ...")
-    click.echo(f"  (benchmarks with a jury: --plugins {names.PLUGIN_MODULE}, unless torch is installed)")
+    click.echo(
+        f"helm-run --local-path {folder} --run-entries TASK:model={deployment_of(endpoints[0])} ..."
+    )
+    click.echo(
+        f"  (benchmarks with a jury: --plugins {names.PLUGIN_MODULE}, unless torch is installed)"
+    )
 
 
 if __name__ == "__main__":

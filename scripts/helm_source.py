@@ -49,8 +49,14 @@ LANGUAGES = {
 }
 """What the programs started by a module are."""
 HARMLESS = {
-    ("helm.benchmark.metrics.summac.utils_misc", "get_freer_gpu"): "asks nvidia-smi for free memory",
-    ("helm.benchmark.metrics.summac.utils_misc", "any_gpu_with_space"): "asks nvidia-smi for free memory",
+    (
+        "helm.benchmark.metrics.summac.utils_misc",
+        "get_freer_gpu",
+    ): "asks nvidia-smi for free memory",
+    (
+        "helm.benchmark.metrics.summac.utils_misc",
+        "any_gpu_with_space",
+    ): "asks nvidia-smi for free memory",
 }
 
 
@@ -153,7 +159,9 @@ def facts_of(module_name: str, name: str) -> tuple[Facts, ...]:
 
 
 def _read(module: Module, node: ast.AST) -> Facts:
-    imported = module.imported | {name: path for inner in ast.walk(node) for name, path in _imports(inner).items()}
+    imported = module.imported | {
+        name: path for inner in ast.walk(node) for name, path in _imports(inner).items()
+    }
     tables = [] if SPEC_MODULE.match(module.name) else list(_tables(node))
     facts = Facts(module.name, by_name=[(key, _read(module, value)) for key, value in tables])
     for inner in _outside(node, {id(value) for _, value in tables}):
@@ -243,7 +251,11 @@ def _tables(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
     """Entries of the dictionaries written out in `node` whose keys are all texts."""
     for inner in ast.walk(node):
         if isinstance(inner, ast.Dict) and inner.keys:
-            keys = [key.value for key in inner.keys if isinstance(key, ast.Constant) and isinstance(key.value, str)]
+            keys = [
+                key.value
+                for key in inner.keys
+                if isinstance(key, ast.Constant) and isinstance(key.value, str)
+            ]
             if len(keys) == len(inner.keys):
                 yield from zip(keys, inner.values, strict=True)
 
@@ -287,33 +299,72 @@ WHERE_ABSENCE_IS_AN_ERROR = "handle_module_not_found_error"
 INSTALLED = frozenset(
     {
         # by crfm-helm itself
-        "absl", "calibration", "cattr", "cattrs", "colorlog", "dacite", "datasets", "huggingface_hub", "mako", "nltk",
-        "numpy", "pandas", "pyarrow", "pyhocon", "requests", "retrying", "rouge_score", "scipy", "sklearn", "spacy",
-        "sqlitedict", "tqdm", "ubelt", "yaml", "zstandard",
+        "absl",
+        "calibration",
+        "cattr",
+        "cattrs",
+        "colorlog",
+        "dacite",
+        "datasets",
+        "huggingface_hub",
+        "mako",
+        "nltk",
+        "numpy",
+        "pandas",
+        "pyarrow",
+        "pyhocon",
+        "requests",
+        "retrying",
+        "rouge_score",
+        "scipy",
+        "sklearn",
+        "spacy",
+        "sqlitedict",
+        "tqdm",
+        "ubelt",
+        "yaml",
+        "zstandard",
         # by us
-        "docx", "filelock", "lxml", "openpyxl", "PIL", "tiktoken",
+        "docx",
+        "filelock",
+        "lxml",
+        "openpyxl",
+        "PIL",
+        "tiktoken",
     }
-)  # fmt: skip
-ANSWERED_FOR = frozenset({"bert_score", "helm.common.gpu_utils", "helm.benchmark.metrics.summac.model_summac"})
+)
+ANSWERED_FOR = frozenset(
+    {"bert_score", "helm.common.gpu_utils", "helm.benchmark.metrics.summac.model_summac"}
+)
 """Modules that `patches/lighter.py` answers for where they cannot be imported, in every run."""
 ANSWERED_FOR_THERE = {"medalign": frozenset({"transformers"})}
 DISTRIBUTIONS = {
-    "Levenshtein": "Levenshtein", "PIL": "pillow", "clang": "libclang", "clip": "clip-anytorch",
+    "Levenshtein": "Levenshtein",
+    "PIL": "pillow",
+    "clang": "libclang",
+    "clip": "clip-anytorch",
     "cv2": "opencv-python-headless",
-    "ffmpeg": "ffmpeg-python", "google": "google-api-python-client", "googleapiclient": "google-api-python-client",
-    "httplib2": "google-api-python-client", "imagehash": "imagehash", "skimage": "scikit-image",
+    "ffmpeg": "ffmpeg-python",
+    "google": "google-api-python-client",
+    "googleapiclient": "google-api-python-client",
+    "httplib2": "google-api-python-client",
+    "imagehash": "imagehash",
+    "skimage": "scikit-image",
     "pytrec_eval": "pytrec-eval-terrier",  # HELM's own choice, pytrec-eval, downloads sources while it is built
-}  # fmt: skip
+}
 """Module -> what installs it, where the names differ by more than - and _."""
 OF_PICTURES = "helm.benchmark.metrics.image_generation."
 """Metrics that look at pictures: they import much only when they compute, after all answers came."""
 OF_METRICS = {
-    "cider": ("pycocoevalcap",), "wer_score": ("jiwer",),
+    "cider": ("pycocoevalcap",),
+    "wer_score": ("jiwer",),
     f"{OF_PICTURES}clip_score_metrics.CLIPScoreMetric": ("torchmetrics", "transformers"),
     f"{OF_PICTURES}nudity_metrics.NudityMetric": ("nudenet",),
-}  # fmt: skip
+}
 """Metric -> what HELM imports only when it computes it, in modules that it names nowhere."""
-MAY_BE_NEEDED = frozenset({"gdown", "jieba", "opencc", "pypinyin", "torch", "torchvision", "transformers", "unidecode"})
+MAY_BE_NEEDED = frozenset(
+    {"gdown", "jieba", "opencc", "pypinyin", "torch", "torchvision", "transformers", "unidecode"}
+)
 """What some run spec imports under a condition."""
 
 
@@ -323,18 +374,30 @@ def packages_of(name: str, function: Callable[..., Any]) -> list[str]:
     seen: set[str] = set()
     for one in _functions(function, {}).values():
         tree = _source_of(one)
-        needed |= {module for module in _modules_imported_by(tree.body, local=True) if not _is_helms(module)}
+        needed |= {
+            module
+            for module in _modules_imported_by(tree.body, local=True)
+            if not _is_helms(module)
+        }
         for text in _texts(tree):
             if PART_CLASS.match(text):
                 needed |= _imported_by(text.rpartition(".")[0], seen)
             needed |= set(OF_METRICS.get(text, ()))
-    known = INSTALLED | sys.stdlib_module_names | ANSWERED_FOR | ANSWERED_FOR_THERE.get(name, frozenset())
+    known = (
+        INSTALLED
+        | sys.stdlib_module_names
+        | ANSWERED_FOR
+        | ANSWERED_FOR_THERE.get(name, frozenset())
+    )
     return sorted({module.partition(".")[0] for module in needed} - known)
 
 
 def requirements(needed: set[str]) -> dict[str, str]:
     """Module -> what to install for it; of what run specs need and of what they may need."""
-    return {module: requirement_of(module) for module in sorted({*needed, *DISTRIBUTIONS, *MAY_BE_NEEDED})}
+    return {
+        module: requirement_of(module)
+        for module in sorted({*needed, *DISTRIBUTIONS, *MAY_BE_NEEDED})
+    }
 
 
 def requirement_of(module: str) -> str:
@@ -347,12 +410,16 @@ def requirement_of(module: str) -> str:
     return name
 
 
-def _functions(function: Callable[..., Any], found: dict[str, Callable[..., Any]]) -> dict[str, Callable[..., Any]]:
+def _functions(
+    function: Callable[..., Any], found: dict[str, Callable[..., Any]]
+) -> dict[str, Callable[..., Any]]:
     """The function and HELM's helpers that it calls in any case, and theirs."""
     if function.__qualname__ not in found:
         found[function.__qualname__] = function
         beside = inspect.unwrap(function).__globals__
-        for name in sorted(node.id for node in _certain(_source_of(function)) if isinstance(node, ast.Name)):
+        for name in sorted(
+            node.id for node in _certain(_source_of(function)) if isinstance(node, ast.Name)
+        ):
             helper = beside.get(name)
             if inspect.isfunction(helper) and helper.__module__.startswith("helm.benchmark"):
                 _functions(helper, found)
@@ -386,17 +453,22 @@ def _modules_imported_by(body: list[ast.stmt], *, local: bool = False) -> Iterat
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             yield node.module
-            yield from (f"{node.module}.{alias.name}" for alias in node.names if _is_helms(node.module))
+            yield from (
+                f"{node.module}.{alias.name}" for alias in node.names if _is_helms(node.module)
+            )
         elif isinstance(node, ast.Try):
             if all(_raises(handler) for handler in node.handlers):
                 yield from _modules_imported_by(node.body, local=local)
-        elif isinstance(node, (ast.ClassDef, ast.With)) or (local and isinstance(node, ast.FunctionDef)):
+        elif isinstance(node, (ast.ClassDef, ast.With)) or (
+            local and isinstance(node, ast.FunctionDef)
+        ):
             yield from _modules_imported_by(node.body, local=local)
 
 
 def _raises(handler: ast.ExceptHandler) -> bool:
     return any(
-        isinstance(node, ast.Raise) or (isinstance(node, ast.Name) and node.id == WHERE_ABSENCE_IS_AN_ERROR)
+        isinstance(node, ast.Raise)
+        or (isinstance(node, ast.Name) and node.id == WHERE_ABSENCE_IS_AN_ERROR)
         for node in ast.walk(handler)
     )
 
@@ -415,7 +487,11 @@ def _imported_by(module: str, seen: set[str]) -> set[str]:
 @cache
 def _imports_of(module: str) -> tuple[str, ...]:
     tree = source_tree(module)  # None: a class or function of its module
-    return () if tree is None else tuple(_modules_imported_by(tree.body, local=module.startswith(OF_PICTURES)))
+    return (
+        ()
+        if tree is None
+        else tuple(_modules_imported_by(tree.body, local=module.startswith(OF_PICTURES)))
+    )
 
 
 def _is_helms(module: str) -> bool:

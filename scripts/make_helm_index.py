@@ -112,7 +112,9 @@ def describe(name: str, function: Callable[..., Any], schemas: dict[str, list[st
         "scenario": folders[0] if len(folders) == 1 else None,
         "scenario_class": scenarios[0]["class"] if len(scenarios) == 1 else None,
         "annotators": [path.rpartition(".")[2] for path in annotators],
-        "judge_deployments": _unique(name for path in annotators for name in judge_deployments(path)),
+        "judge_deployments": _unique(
+            name for path in annotators for name in judge_deployments(path)
+        ),
         "packages": packages_of(name, function),
         "executes": executed_code(function.__module__, inspect.unwrap(function).__name__),
         "asks": (asked := _asks(name, module, tree, metrics)),
@@ -143,14 +145,18 @@ def _log_probabilities(tree: ast.AST) -> str | None:
 def is_zero_shot(tree: ast.AST) -> bool | None:
     """True where every adapter that the run spec may have shows no examples: there is nothing to draw in trials."""
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
-    adapters = [call for call in calls if ast.unparse(call.func).endswith(("_adapter_spec", "AdapterSpec"))]
+    adapters = [
+        call for call in calls if ast.unparse(call.func).endswith(("_adapter_spec", "AdapterSpec"))
+    ]
     return True if {_examples(call) for call in adapters} == {0} else None
 
 
 def choices_of(tree: ast.AST) -> str | None:
     """Whether every adapter that the run spec may have shows options with letters, and what the letters stand for."""
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
-    adapters = [call for call in calls if ast.unparse(call.func).endswith(("_adapter_spec", "AdapterSpec"))]
+    adapters = [
+        call for call in calls if ast.unparse(call.func).endswith(("_adapter_spec", "AdapterSpec"))
+    ]
     if not adapters or any(ast.unparse(call.func) not in MULTIPLE_CHOICE for call in adapters):
         return None
     return "by meaning" if any(map(LETTER_FOR.search, _texts(tree))) else "by place"
@@ -162,7 +168,11 @@ def _examples(call: ast.Call) -> int | None:
 
     given = next((keyword.value for keyword in call.keywords if keyword.arg == EXAMPLES), None)
     if given is not None or any(keyword.arg is None for keyword in call.keywords):
-        return given.value if isinstance(given, ast.Constant) and isinstance(given.value, int) else None
+        return (
+            given.value
+            if isinstance(given, ast.Constant) and isinstance(given.value, int)
+            else None
+        )
     name = ast.unparse(call.func)
     helper = getattr(common_adapter_specs, name, None) or getattr(adapter_spec, name, None)
     if helper is None:
@@ -170,8 +180,16 @@ def _examples(call: ast.Call) -> int | None:
     parameter = inspect.signature(helper).parameters.get(EXAMPLES)
     if parameter is not None:
         return parameter.default if isinstance(parameter.default, int) else None
-    inner = [node for node in ast.walk(ast.parse(inspect.getsource(helper))) if isinstance(node, ast.Call)]
-    numbers = {_examples(node) for node in inner if ast.unparse(node.func).endswith(("_adapter_spec", "AdapterSpec"))}
+    inner = [
+        node
+        for node in ast.walk(ast.parse(inspect.getsource(helper)))
+        if isinstance(node, ast.Call)
+    ]
+    numbers = {
+        _examples(node)
+        for node in inner
+        if ast.unparse(node.func).endswith(("_adapter_spec", "AdapterSpec"))
+    }
     return numbers.pop() if len(numbers) == 1 else None
 
 
@@ -221,7 +239,14 @@ def scenario_classes(tree: ast.FunctionDef, function: Callable[..., Any]) -> lis
 def read_class(path: str) -> Described:
     """What a scenario's class says of itself: folder name, description, main metrics and splits."""
     module, _, name = path.rpartition(".")
-    said: Described = {"class": path, "name": None, "description": None, "metrics": [], "splits": [], "described": []}
+    said: Described = {
+        "class": path,
+        "name": None,
+        "description": None,
+        "metrics": [],
+        "splits": [],
+        "described": [],
+    }
     tree = source_tree(module)
     if tree is None:
         return said
@@ -235,7 +260,9 @@ def read_class(path: str) -> Described:
     for call in ast.walk(node):
         if isinstance(call, ast.Call) and ast.unparse(call.func) == "ScenarioMetadata":
             _add_metadata(said, {keyword.arg: keyword.value for keyword in call.keywords})
-    if len(said["described"]) == 1 or not said["description"]:  # several: they describe parts of the scenario
+    if (
+        len(said["described"]) == 1 or not said["description"]
+    ):  # several: they describe parts of the scenario
         said["description"] = next(iter(said["described"]), said["description"])
     said["description"] = said["description"] or ast.get_docstring(node)
     for base in node.bases:
@@ -248,9 +275,15 @@ def read_class(path: str) -> Described:
 def _constants(node: ast.ClassDef) -> Iterator[tuple[str, Any]]:
     """The attributes that a class's body gives a constant."""
     for statement in node.body:
-        if isinstance(statement, (ast.Assign, ast.AnnAssign)) and isinstance(statement.value, ast.Constant):
+        if isinstance(statement, (ast.Assign, ast.AnnAssign)) and isinstance(
+            statement.value, ast.Constant
+        ):
             targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
-            yield from ((target.id, statement.value.value) for target in targets if isinstance(target, ast.Name))
+            yield from (
+                (target.id, statement.value.value)
+                for target in targets
+                if isinstance(target, ast.Name)
+            )
 
 
 def _add_metadata(said: Described, given: dict[str | None, ast.expr]) -> None:
@@ -263,12 +296,16 @@ def _add_metadata(said: Described, given: dict[str | None, ast.expr]) -> None:
         said["described"] = [*said["described"], described.value]
 
 
-def _base(base: ast.expr, module: str, classes: dict[str, ast.ClassDef], tree: ast.Module) -> Described | None:
+def _base(
+    base: ast.expr, module: str, classes: dict[str, ast.ClassDef], tree: ast.Module
+) -> Described | None:
     name = ast.unparse(base)
     if name in classes:
         return read_class(f"{module}.{name}")
     for statement in tree.body:
-        if isinstance(statement, ast.ImportFrom) and any(alias.name == name for alias in statement.names):
+        if isinstance(statement, ast.ImportFrom) and any(
+            alias.name == name for alias in statement.names
+        ):
             return read_class(f"{statement.module}.{name}")
     return None
 
@@ -280,27 +317,46 @@ def judge_deployments(path: str) -> list[str]:
         return []
     helpers = source_tree(JUDGE_HELPERS)
     bodies: list[ast.AST] = [tree]
-    bodies += [node for node in (helpers.body if helpers else []) if getattr(node, "name", None) in _names(tree)]
-    return _unique(text for body in bodies for node in ast.walk(body) for text in _deployments_in(node))
+    bodies += [
+        node
+        for node in (helpers.body if helpers else [])
+        if getattr(node, "name", None) in _names(tree)
+    ]
+    return _unique(
+        text for body in bodies for node in ast.walk(body) for text in _deployments_in(node)
+    )
 
 
 def _deployments_in(node: ast.AST) -> list[str]:
     """`model_deployment="..."`, `ask(client, prompt, "model", "deployment")`, a class's `_ANNOTATOR_MODEL = "..."`."""
     values: list[ast.expr] = []
-    if isinstance(node, ast.keyword) and node.arg in ("model_deployment", "annotator_model_deployment"):
+    if isinstance(node, ast.keyword) and node.arg in (
+        "model_deployment",
+        "annotator_model_deployment",
+    ):
         values = [node.value]
     elif isinstance(node, ast.Call) and ast.unparse(node.func) == JUDGE_HELPER:
         values = node.args[3:4]
-    elif isinstance(node, ast.Assign) and ast.unparse(node.targets[0]).endswith(("_MODEL", "_MODEL_DEPLOYMENT")):
+    elif isinstance(node, ast.Assign) and ast.unparse(node.targets[0]).endswith(
+        ("_MODEL", "_MODEL_DEPLOYMENT")
+    ):
         values = [node.value]
-    return [value.value for value in values if isinstance(value, ast.Constant) and isinstance(value.value, str)]
+    return [
+        value.value
+        for value in values
+        if isinstance(value, ast.Constant) and isinstance(value.value, str)
+    ]
 
 
 def main_names_of_schemas() -> dict[str, list[str]]:
     """Run group -> its main metric, where every schema that has one says the same."""
     said: dict[str, list[str]] = {}
     folder = resources.files("helm.benchmark") / "static"
-    files = [file for file in folder.iterdir() if file.name.startswith("schema_") and file.name.endswith(".yaml")]
+    files = [
+        file
+        for file in folder.iterdir()
+        if file.name.startswith("schema_") and file.name.endswith(".yaml")
+    ]
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     for file in sorted(files, key=lambda file: file.name):
         text = file.read_text("utf-8")
@@ -357,6 +413,10 @@ def _unique(values: Any) -> list[Any]:
 
 
 if __name__ == "__main__":
-    path = Path(sys.argv[1]) if len(sys.argv) > 1 else TASKS / f"{installed_upstream().name}_index.json"
+    path = (
+        Path(sys.argv[1])
+        if len(sys.argv) > 1
+        else TASKS / f"{installed_upstream().name}_index.json"
+    )
     path.write_text(make_index(), encoding="utf-8")
     print(f"{path}: {len(json.loads(path.read_text('utf-8'))['run_specs'])} run specs")

@@ -18,7 +18,11 @@ PROGRAM = str(Path(sys.executable).parent / "eval-factory")
 def picture(page: Path, name: str, height: int) -> None:
     """What a browser shows of the page without scrolling, as PNG."""
     flags = ["--headless=new", "--no-sandbox", "--hide-scrollbars", "--force-device-scale-factor=1"]
-    size = [f"--window-size=1000,{height}", "--virtual-time-budget=5000", f"--screenshot={PICTURES / name}"]
+    size = [
+        f"--window-size=1000,{height}",
+        "--virtual-time-budget=5000",
+        f"--screenshot={PICTURES / name}",
+    ]
     subprocess.run(["chromium", *flags, *size, page.as_uri()], check=True, capture_output=True)
 
 
@@ -26,7 +30,10 @@ def main() -> None:
     PICTURES.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         suite = Path(folder) / "suite"
-        subprocess.run([PROGRAM, "run_suite", "--preset", "smoke", "--output_dir", str(suite), "--quiet"], check=False)
+        subprocess.run(
+            [PROGRAM, "run_suite", "--preset", "smoke", "--output_dir", str(suite), "--quiet"],
+            check=False,
+        )
         picture(suite / "suite_results.html", "suite.png", 560)
         picture(next(suite.glob("*/sample_medical_qa/report.html")), "report.png", 820)
 

@@ -28,7 +28,9 @@ LOADED = re.compile(
     r"|<link\b(?![^>]*\brel=[\"']?canonical)[^>]*?\bhref\s*=\s*[\"']?((?:https?:)?//[^\"'\s>]+)",
     re.IGNORECASE,
 )
-LOADED_BY_STYLE = re.compile(r"(?:@import\s+(?:url\()?|url\()\s*[\"']?((?:https?:)?//[^\"')\s]+)", re.IGNORECASE)
+LOADED_BY_STYLE = re.compile(
+    r"(?:@import\s+(?:url\()?|url\()\s*[\"']?((?:https?:)?//[^\"')\s]+)", re.IGNORECASE
+)
 """What a browser fetches by itself; links that somebody has to click are none."""
 
 
@@ -60,7 +62,16 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         config = Path(folder) / "mkdocs.json"  # JSON is YAML
         config.write_text(json.dumps(settings(target)), encoding="utf-8")
-        command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--config-file", str(config)]
+        command = [
+            sys.executable,
+            "-m",
+            "mkdocs",
+            "build",
+            "--strict",
+            "--quiet",
+            "--config-file",
+            str(config),
+        ]
         # Material's advertisement of what comes after MkDocs 1, to which it is pinned here
         env = {**os.environ, "DISABLE_MKDOCS_2_WARNING": "true", "NO_MKDOCS_2_WARNING": "true"}
         code = subprocess.run(command, env=env, check=False).returncode

@@ -49,7 +49,11 @@ def run_configs(framework: Framework) -> dict[str, str]:
 def _text(framework: Framework, task: Task) -> str:
     params = OF_CUSTOM if task.name == "custom" else _params(framework, task)
     document = {
-        "config": {"type": task.name, "output_dir": f"{FOLDER.name}/{PREFIX}{task.name}", "params": params},
+        "config": {
+            "type": task.name,
+            "output_dir": f"{FOLDER.name}/{PREFIX}{task.name}",
+            "params": params,
+        },
         "target": {"api_endpoint": ENDPOINT},
     }
     return f"{MODELINE}\n{yaml.safe_dump(document, sort_keys=False)}"

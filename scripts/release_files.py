@@ -34,8 +34,17 @@ def component(name: str, version: str, hashes: list[str], **more: object) -> Com
     """`hashes`: SHA-256 of each file of that version that may be installed."""
     purl = PackageURL("pypi", name=name, version=version)
     known = [HashType(alg=HashAlgorithm.SHA_256, content=one) for one in hashes]
-    files = ExternalReference(type=ExternalReferenceType.DISTRIBUTION, url=XsUri(str(purl)), hashes=known)
-    return Component(name=name, version=version, purl=purl, bom_ref=str(purl), external_references=[files], **more)
+    files = ExternalReference(
+        type=ExternalReferenceType.DISTRIBUTION, url=XsUri(str(purl)), hashes=known
+    )
+    return Component(
+        name=name,
+        version=version,
+        purl=purl,
+        bom_ref=str(purl),
+        external_references=[files],
+        **more,
+    )
 
 
 def locked(lock: str) -> Iterator[Component]:

@@ -19,7 +19,9 @@ MANY = 3
 """Run specs, up to which each erratum names its own."""
 KINDS: Mapping[str, Callable[[Task], bool]] = {
     "public, scored by rule": lambda task: task.about.access == "public" and not task.helm.judges,
-    "public, scored by a jury": lambda task: task.about.access == "public" and bool(task.helm.judges),
+    "public, scored by a jury": lambda task: (
+        task.about.access == "public" and bool(task.helm.judges)
+    ),
     "your own copy (gated)": lambda task: task.about.access == "gated",
     "your own data (private)": lambda task: task.about.access == "private",
 }
@@ -43,23 +45,31 @@ def tasks_page() -> str:
     """docs/tasks.md."""
     framework = load_framework()
     lines = [
-        "# Tasks", GENERATED,
+        "# Tasks",
+        GENERATED,
         "`eval-factory ls TASK` prints all that is known of one task: parameters, revision and licence of its data,",
         "what to mind, known defects. Instances are the test split's, where counted. *Public since*: the month by",
         "which paper or data were public. Answers of public tasks are public. A star: we ran the task on its real",
         "data; the others on small invented data, where gold answers get full marks.",
-    ]  # fmt: skip
+    ]
     for kind, belongs in KINDS.items():
         lines += ["", f"## {kind[0].upper()}{kind[1:]}", "", *HEAD]
         lines += [_task_row(task, kind) for task in framework.evaluations if belongs(task)]
     lines += [
-        "", "## Files of your own", "", "What `extra.data_path` is or holds; columns stand behind a colon.",
+        "",
+        "## Files of your own",
+        "",
+        "What `extra.data_path` is or holds; columns stand behind a colon.",
         "Of public tasks it is the published file: [question sets](question-sets.md),",
         "[HealthBench](rubrics.md#healthbench).",
-    ]  # fmt: skip
+    ]
     layouts: dict[tuple[str, ...], list[str]] = {}
     for task in (one for one in framework.evaluations if one.about.access != "public"):
-        layout = [line for rule in task.helm.parameters.values() for line in described_layout(rule.layout, {})]
+        layout = [
+            line
+            for rule in task.helm.parameters.values()
+            for line in described_layout(rule.layout, {})
+        ]
         layouts.setdefault(tuple(layout), []).append(f"`{task.name}`")
     for rules, names in layouts.items():
         if rules:
@@ -73,7 +83,10 @@ def _in_short(rule: str) -> str:
     return short.replace(", and one in", "; and one in")
 
 
-HEAD = ("| task | what it measures | main metric | instances | public since |", "|---|---|---|---|---|")
+HEAD = (
+    "| task | what it measures | main metric | instances | public since |",
+    "|---|---|---|---|---|",
+)
 TRIED = {"real data": "\\*", "invented data": ""}
 """What a task was run on -> the mark beside its name."""
 
@@ -89,12 +102,14 @@ def errata_page() -> str:
     """docs/errata.md."""
     known = load_errata()
     lines = [
-        "# Errata", GENERATED,
+        "# Errata",
+        GENERATED,
         f"Known defects of the medical benchmarks of HELM 0.5.16 and medhelm 0.8.0, version {known.version} of the",
         "list (`provenance.errata_version`); `medhelm-...` is medhelm's alone. A corrected score stands beside HELM's",
         "own; `validity.notes` says so. It is full for gold answers (`tests/integration/test_gold_answers.py`,",
-        "`tests/integration/test_invented_data.py`).", "",
-    ]  # fmt: skip
+        "`tests/integration/test_invented_data.py`).",
+        "",
+    ]
     for entry in known.errata:
         lines += [*_erratum(entry), ""]
     return "\n".join(lines).rstrip() + "\n"
@@ -110,10 +125,12 @@ def _erratum(entry: Erratum) -> list[str]:
     same = next(one for one in load_errata().errata if one.corrected == entry.corrected)
     corrected = entry.corrected if same.id == entry.id else f"as in [{same.id}](#{same.id})"
     remedy = (
-        f"Corrected in `{entry.label}`: {corrected}." if entry.corrected
-        else f"Patched inside helm-run: {entry.patched}." if entry.patched
+        f"Corrected in `{entry.label}`: {corrected}."
+        if entry.corrected
+        else f"Patched inside helm-run: {entry.patched}."
+        if entry.patched
         else f"Cannot occur here: {entry.avoided}."
-    )  # fmt: skip
+    )
     lines = [f"## `{entry.id}`", "", f"In {where}. {entry.defect}.", "", remedy]
     return [*lines, "", f"Upstream: {entry.upstream}."] if entry.upstream else lines
 

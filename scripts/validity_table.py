@@ -81,12 +81,21 @@ class Table:
 
         with KindEndpoint(answer) as endpoint:
             url, upstream = endpoint.base_url, self.upstream
-            bare = BareHelm(self.folder / "bare", url, self.tasks, self.runs, limit=self.limit, upstream=upstream)
+            bare = BareHelm(
+                self.folder / "bare",
+                url,
+                self.tasks,
+                self.runs,
+                limit=self.limit,
+                upstream=upstream,
+            )
             if not self.reuse:
                 self._run_bare(bare)
             pairs = [(task, kind) for task, kinds in self.runs.items() for kind in kinds]
             with timed("run_eval"), ThreadPoolExecutor(JOBS) as pool:
-                results = pool.map(lambda pair: self._ours(pair[0], pair[1], endpoint.base_url), pairs)
+                results = pool.map(
+                    lambda pair: self._ours(pair[0], pair[1], endpoint.base_url), pairs
+                )
                 found = dict(zip(pairs, results, strict=True))
         return [row for task in self.runs for row in self._rows(task, bare, found)]
 
@@ -101,12 +110,17 @@ class Table:
         if self.reuse:
             return result_in(folder)
         place(self.scenarios, task, folder / "helm" / "scenarios")
-        return run_ours(folder, task, kind, url=url, limit=self.limit, threads=THREADS, env=self.env)
+        return run_ours(
+            folder, task, kind, url=url, limit=self.limit, threads=THREADS, env=self.env
+        )
 
-    def _rows(self, task: str, bare: BareHelm, found: Mapping[tuple[str, str], Result]) -> Iterator[Row]:
+    def _rows(
+        self, task: str, bare: BareHelm, found: Mapping[tuple[str, str], Result]
+    ) -> Iterator[Row]:
         results = {kind: found[task, kind] for kind in self.runs[task]}
         parities = {
-            kind: parity(result.scores, bare.stats(task, kind), result.main_metric) for kind, result in results.items()
+            kind: parity(result.scores, bare.stats(task, kind), result.main_metric)
+            for kind, result in results.items()
         }
         questions = questions_in(bare.instances(task))
         for metric in metrics_of(results.get(GOLD, results[EMPTY])):
@@ -129,22 +143,61 @@ def explanations() -> list[Explanation]:
 
 
 def versions(upstream: Upstream) -> dict[str, str]:
-    return {"eval-factory": metadata.version("eval-factory-helm"), upstream.package: upstream.version}
+    return {
+        "eval-factory": metadata.version("eval-factory-helm"),
+        upstream.package: upstream.version,
+    }
 
 
 @click.command(help=__doc__)
 @click.argument("tasks", nargs=-1)
-@click.option("--scenarios", type=click.Path(exists=True, file_okay=False, path_type=Path), help="The data's folder.")
+@click.option(
+    "--scenarios",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="The data's folder.",
+)
 @click.option("--limit", type=int, help="Instances of each task; all where it is not given.")
-@click.option("--kind", "kinds", multiple=True, type=click.Choice(KINDS), help="Of answers; all if none is given.")
-@click.option("--keep", type=click.Path(path_type=Path), help="A new folder for all runs; else they are deleted.")
-@click.option("--reuse", is_flag=True, help="Make the page anew of the runs that --keep left, and run nothing.")
-@click.option("--upstream", "name", type=click.Choice(list(UPSTREAMS)), default=HELM.name, help="Which HELM is run.")
-@click.option("--page", "target", type=click.Path(path_type=Path), default=PAGE, help="Where the page is written.")
+@click.option(
+    "--kind",
+    "kinds",
+    multiple=True,
+    type=click.Choice(KINDS),
+    help="Of answers; all if none is given.",
+)
+@click.option(
+    "--keep",
+    type=click.Path(path_type=Path),
+    help="A new folder for all runs; else they are deleted.",
+)
+@click.option(
+    "--reuse",
+    is_flag=True,
+    help="Make the page anew of the runs that --keep left, and run nothing.",
+)
+@click.option(
+    "--upstream",
+    "name",
+    type=click.Choice(list(UPSTREAMS)),
+    default=HELM.name,
+    help="Which HELM is run.",
+)
+@click.option(
+    "--page",
+    "target",
+    type=click.Path(path_type=Path),
+    default=PAGE,
+    help="Where the page is written.",
+)
 def main(  # noqa: PLR0913 - one for each option
-    tasks: tuple[str, ...], scenarios: Path | None, limit: int | None, kinds: tuple[str, ...],
-    keep: Path | None, reuse: bool, name: str, target: Path,
-) -> None:  # fmt: skip
+    tasks: tuple[str, ...],
+    scenarios: Path | None,
+    limit: int | None,
+    kinds: tuple[str, ...],
+    keep: Path | None,
+    reuse: bool,
+    name: str,
+    target: Path,
+) -> None:
     env, upstream = environment(), UPSTREAMS[name]
     wanted = [task for task in load_framework().evaluations if not tasks or task.name in tasks]
     chosen = {task.name: task for one in wanted if (task := task_on(upstream, one, [])) is not None}
@@ -156,7 +209,10 @@ def main(  # noqa: PLR0913 - one for each option
         rows = Table(folder, scenarios, there, runs, limit, env, upstream, reuse).rows()
     told = explanations()
     target.write_text(page(rows, not_run, told, versions(upstream)), encoding="utf-8")
-    problems = [*itertools.chain.from_iterable(row.problems() for row in rows), *unexplained(rows, told)]
+    problems = [
+        *itertools.chain.from_iterable(row.problems() for row in rows),
+        *unexplained(rows, told),
+    ]
     for problem in problems:
         click.echo(problem, err=True)
     sys.exit(1 if problems else 0)

@@ -28,10 +28,15 @@ from loopback import Handler, Loopback
 INSTALL = "needs a browser: apt-get install chromium chromium-driver"
 FLAGS = (
     "--no-sandbox",  # root, in a container
-    "--headless=new", "--disable-dev-shm-usage", "--disable-gpu", "--disable-background-networking",
-    "--disable-component-update", "--no-first-run", "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1",
+    "--headless=new",
+    "--disable-dev-shm-usage",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--no-first-run",
+    "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1",
     "--window-size=1280,900",
-)  # fmt: skip
+)
 OWN_SCHEMES = ("file:", "data:", "blob:", "about:")
 """Of what no machine is asked for."""
 SCRIPT_TIMEOUT_S = 60
@@ -59,7 +64,11 @@ def counting_server() -> Iterator[Counted]:
         def reply(self) -> None:
             counted.paths.append(self.path)
             self.body()
-            self.answer(200, CANARY.encode(), {"Content-Type": "text/javascript", "Access-Control-Allow-Origin": "*"})
+            self.answer(
+                200,
+                CANARY.encode(),
+                {"Content-Type": "text/javascript", "Access-Control-Allow-Origin": "*"},
+            )
 
     with Loopback(Counting) as server:
         counted = Counted(server.origin)
@@ -124,7 +133,9 @@ class Chromium:
             message = json.loads(entry["message"])["message"]
             if message["method"] in {"Network.requestWillBeSent", "Network.webSocketCreated"}:
                 params = message["params"]
-                self._requested.append(params["request"]["url"] if "request" in params else params["url"])
+                self._requested.append(
+                    params["request"]["url"] if "request" in params else params["url"]
+                )
         return list(self._requested)
 
     def foreign(self) -> list[str]:
@@ -173,7 +184,9 @@ class Chromium:
 
 def _axe() -> str:
     """axe-core's script. Its package is not imported: it would ask for Playwright, which no lock has."""
-    (script,) = (file for file in metadata.files("axe-playwright-python") or [] if file.name == "axe.min.js")
+    (script,) = (
+        file for file in metadata.files("axe-playwright-python") or [] if file.name == "axe.min.js"
+    )
     return script.read_text("utf-8")
 
 

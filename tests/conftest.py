@@ -34,13 +34,16 @@ EVERY_TEST = "EVAL_FACTORY_EVERY_TEST"
 
 # A busy machine is slow to draw examples: that is no failure. Before a release more of them are drawn.
 EXAMPLES = 100 if os.environ.get(EVERY_TEST) == "1" else 30
-settings.register_profile("ours", max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "ours", max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("ours")
 
 ON_DEMAND = {
-    "more_data": "another test shows the same, with other data or in another command", "simulation": "samples drawn for seconds",
+    "more_data": "another test shows the same, with other data or in another command",
+    "simulation": "samples drawn for seconds",
     "slow_fault": "a fault that takes a minute of waiting",
-}  # fmt: skip
+}
 """Markers of tests that are run on demand, and what they are."""
 
 
@@ -49,7 +52,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if os.environ.get(EVERY_TEST) == "1":
         return
     for name, why in ON_DEMAND.items():
-        skipped = pytest.mark.skip(reason=f"{why}: {EVERY_TEST}=1 runs it, as `nox -s everything` does")
+        skipped = pytest.mark.skip(
+            reason=f"{why}: {EVERY_TEST}=1 runs it, as `nox -s everything` does"
+        )
         for item in items:
             if item.get_closest_marker(name):
                 item.add_marker(skipped)
@@ -72,7 +77,13 @@ def _templates_are_compiled_once() -> Iterator[None]:
     def compile_once(self: Environment, source: Any, *arguments: Any, **named: Any) -> Any:
         if not isinstance(source, str):
             return compiled(self, source, *arguments, **named)
-        of_environment = (type(self), self.autoescape, self.finalize is None, self.trim_blocks, self.lstrip_blocks)
+        of_environment = (
+            type(self),
+            self.autoescape,
+            self.finalize is None,
+            self.trim_blocks,
+            self.lstrip_blocks,
+        )
         key = (source, arguments, tuple(sorted(named.items())), of_environment)
         if key not in known:
             known[key] = compiled(self, source, *arguments, **named)

@@ -23,11 +23,16 @@ RUN = "helm/runs/s/r"
 
 
 def finished_folder(
-    root: Path, flags: dict[str, Any] | None = None, states: list[dict[str, Any]] | None = None,
-    values: list[float | None] | None = None, **env: str,
-) -> RunDir:  # fmt: skip
+    root: Path,
+    flags: dict[str, Any] | None = None,
+    states: list[dict[str, Any]] | None = None,
+    values: list[float | None] | None = None,
+    **env: str,
+) -> RunDir:
     """Of four instances, two of them right, and an answer of the model each."""
-    plan = make_plan(evaluation({"config.output_dir": str(root), **(flags or {})}, file=None, **env))
+    plan = make_plan(
+        evaluation({"config.output_dir": str(root), **(flags or {})}, file=None, **env)
+    )
     rundir = plan.rundir
     rundir.create()
     ctx, argv = context(rundir), ["helm-run", "--suite", "s"]

@@ -6,7 +6,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from eval_factory.core.results import AskedEndpoint, FailureCause, InstanceRecord, JudgeCounts, Score, Stats
+from eval_factory.core.results import (
+    AskedEndpoint,
+    FailureCause,
+    InstanceRecord,
+    JudgeCounts,
+    Score,
+    Stats,
+)
 from hostile_texts import NAMES, ODD, ids, payloads, terminal_text
 from stored_results import CONFIG, PROVENANCE, instance, result, written
 
@@ -28,15 +35,35 @@ def instance_of(key: str, name: str, text: str) -> InstanceRecord:
     """The text wherever others write."""
     said = mark(name, text)
     return instance(
-        key, 1.0, prompt=f"prompt {said}", completion=f"answer {said}", reasoning=f"thought {said}",
-        references=({"text": f"reference {said}", "tags": ["correct", text]}, {"text": text, "tags": []}),
-        categories={"field": text, text[:300]: "value", "__proto__": "constructor"}, finish_reason=text[:300],
-        turns=({"role": "system", "content": f"system {said}"}, {"role": text[:300], "content": f"turn {said}"}),
+        key,
+        1.0,
+        prompt=f"prompt {said}",
+        completion=f"answer {said}",
+        reasoning=f"thought {said}",
+        references=(
+            {"text": f"reference {said}", "tags": ["correct", text]},
+            {"text": text, "tags": []},
+        ),
+        categories={"field": text, text[:300]: "value", "__proto__": "constructor"},
+        finish_reason=text[:300],
+        turns=(
+            {"role": "system", "content": f"system {said}"},
+            {"role": text[:300], "content": f"turn {said}"},
+        ),
         judges={"judge": 3.0, "__proto__": 2.0},
-        judgements={"judge": {"accuracy": {"score": 3, "explanation": f"because {said}"}, text[:300]: {"score": text}},
-                    "__proto__": {"error": f"error {said}"}, "constructor": {"error": "none"}},
-        injection=(text[:300],), signs=("unparsed", text[:300]), cluster=text[:300], sub_split=text[:300],
-    )  # fmt: skip
+        judgements={
+            "judge": {
+                "accuracy": {"score": 3, "explanation": f"because {said}"},
+                text[:300]: {"score": text},
+            },
+            "__proto__": {"error": f"error {said}"},
+            "constructor": {"error": "none"},
+        },
+        injection=(text[:300],),
+        signs=("unparsed", text[:300]),
+        cluster=text[:300],
+        sub_split=text[:300],
+    )
 
 
 def hostile_records(url: str) -> list[InstanceRecord]:
@@ -44,12 +71,20 @@ def hostile_records(url: str) -> list[InstanceRecord]:
     texts = payloads(url)
     long = "".join(f"line {number} <b>of a long answer</b>\n" for number in range(LONG // 36))
     return [
-        *(instance_of(f"p{number}", name, text) for number, (name, text) in enumerate(texts.items())),
+        *(
+            instance_of(f"p{number}", name, text)
+            for number, (name, text) in enumerate(texts.items())
+        ),
         *(instance(key, 0.0, categories={"field": key[:300]}) for key in ids(url)),
         instance_of(ODD_ID, "odd", odd_text()),
         instance(LONG_ID, 0.0, completion=long),
         *(
-            instance(f"f{number}", None, prompt=f"prompt {mark(name, text)}", error=f"error {mark(name, text)}")
+            instance(
+                f"f{number}",
+                None,
+                prompt=f"prompt {mark(name, text)}",
+                error=f"error {mark(name, text)}",
+            )
             for number, (name, text) in enumerate(texts.items())
         ),
     ]
@@ -65,28 +100,46 @@ def hostile_folder(folder: Path, url: str) -> Path:
     records = hostile_records(url)
     made = result(records, (METRIC,), groups=_groups(texts))
     validity = replace(
-        made.validity, notes=tuple(texts), not_reportable=tuple(texts),
+        made.validity,
+        notes=tuple(texts),
+        not_reportable=tuple(texts),
         failures=tuple(FailureCause("model", 1, text, text) for text in texts),
         judges={name: JudgeCounts(3, 2, 1) for name in ("judge", "__proto__", texts[0])},
-    )  # fmt: skip
-    stated = AskedEndpoint(texts[0], texts[1], ({"temperature": texts[2]},), 3, dict.fromkeys(texts, 1), 3, None)
+    )
+    stated = AskedEndpoint(
+        texts[0], texts[1], ({"temperature": texts[2]},), 3, dict.fromkeys(texts, 1), 3, None
+    )
     provenance = replace(
-        PROVENANCE, dataset_files={f"scenarios/{text}": "a" * 64 for text in texts},
-        endpoints={"model": stated, "__proto__": stated}, target=texts[0], packages=dict.fromkeys(texts, "1"),
+        PROVENANCE,
+        dataset_files={f"scenarios/{text}": "a" * 64 for text in texts},
+        endpoints={"model": stated, "__proto__": stated},
+        target=texts[0],
+        packages=dict.fromkeys(texts, "1"),
         platform={text: text for text in texts[:3]},
-    )  # fmt: skip
+    )
     config: dict[str, Any] = {
         **CONFIG,
-        "target": {"api_endpoint": {"model_id": texts[0], "adapter_config": {"custom_system_prompt": texts[2]}}},
+        "target": {
+            "api_endpoint": {
+                "model_id": texts[0],
+                "adapter_config": {"custom_system_prompt": texts[2]},
+            }
+        },
     }
-    return written(folder, replace(made, validity=validity, provenance=provenance, reportable=False), config)
+    return written(
+        folder, replace(made, validity=validity, provenance=provenance, reportable=False), config
+    )
 
 
 def _groups(texts: list[str]) -> dict[str, dict[str, dict[str, Score]]]:
     values = [*NAMES, *texts]
     return {
         field: {
-            value: {METRIC: Score(0.5, Stats(4, 0.5, 0.1, 0.1, 0.3, 0.7, "wilson"), METRIC, "test", None)}
+            value: {
+                METRIC: Score(
+                    0.5, Stats(4, 0.5, 0.1, 0.1, 0.3, 0.7, "wilson"), METRIC, "test", None
+                )
+            }
             for value in values
         }
         for field in ("field", "__proto__", texts[0])

@@ -6,14 +6,30 @@ CANARY = "window.canary = (window.canary || 0) + 1"
 """A script that leaves a trace where it runs."""
 
 ODD = {
-    "nul": "\x00", "bell": "\x07", "escape": "\x1b", "delete": "\x7f", "next line": "\x85", "soft hyphen": "\xad",
-    "arabic letter mark": "\u061c", "mongolian vowel separator": "\u180e", "zero width space": "\u200b",
-    "zero width joiner": "\u200d", "right to left mark": "\u200f", "line separator": "\u2028",
-    "paragraph separator": "\u2029", "right to left override": "\u202e", "word joiner": "\u2060",
-    "invisible times": "\u2062", "right to left isolate": "\u2067", "byte order mark": "\ufeff",
-    "half of a pair": "\ud800", "other half": "\udfff", "private use": "\ue000", "noncharacter": "\uffff",
+    "nul": "\x00",
+    "bell": "\x07",
+    "escape": "\x1b",
+    "delete": "\x7f",
+    "next line": "\x85",
+    "soft hyphen": "\xad",
+    "arabic letter mark": "\u061c",
+    "mongolian vowel separator": "\u180e",
+    "zero width space": "\u200b",
+    "zero width joiner": "\u200d",
+    "right to left mark": "\u200f",
+    "line separator": "\u2028",
+    "paragraph separator": "\u2029",
+    "right to left override": "\u202e",
+    "word joiner": "\u2060",
+    "invisible times": "\u2062",
+    "right to left isolate": "\u2067",
+    "byte order mark": "\ufeff",
+    "half of a pair": "\ud800",
+    "other half": "\udfff",
+    "private use": "\ue000",
+    "noncharacter": "\uffff",
     "tag letter": "\U000e0041",
-}  # fmt: skip
+}
 """Characters that a reader does not see, or that move others: each has to be shown as what it is."""
 
 
@@ -67,9 +83,16 @@ def payloads(url: str) -> dict[str, str]:
 
 
 NAMES = (
-    "__proto__", "constructor", "prototype", "toString", "hasOwnProperty", "__defineGetter__", "valueOf", "then",
+    "__proto__",
+    "constructor",
+    "prototype",
+    "toString",
+    "hasOwnProperty",
+    "__defineGetter__",
+    "valueOf",
+    "then",
     "length",
-)  # fmt: skip
+)
 """What every object of JavaScript has, or is taken for."""
 
 
@@ -81,7 +104,39 @@ def terminal_text() -> str:
 def ids(url: str) -> list[str]:
     """Ids of instances that break out of an address, an attribute or a selector."""
     return [
-        *NAMES, "#", "a#b", "a%23b", "%", "%zz", "a b", "a+b", "a&b=c", "a?b", "a/b/../c", "../../etc", "\"'>", "\\", "'", "`", "]",
-        "[data-x]", "*", "a" * 5000, "é", "中文", "😀", "e\u0301", "\u202eid", "line\nbreak", "tab\tid", " ", "0", "-1", "null", "undefined",
-        "true", "NaN", *payloads(url).values(),
-    ]  # fmt: skip
+        *NAMES,
+        "#",
+        "a#b",
+        "a%23b",
+        "%",
+        "%zz",
+        "a b",
+        "a+b",
+        "a&b=c",
+        "a?b",
+        "a/b/../c",
+        "../../etc",
+        "\"'>",
+        "\\",
+        "'",
+        "`",
+        "]",
+        "[data-x]",
+        "*",
+        "a" * 5000,
+        "é",
+        "中文",
+        "😀",
+        "e\u0301",
+        "\u202eid",
+        "line\nbreak",
+        "tab\tid",
+        " ",
+        "0",
+        "-1",
+        "null",
+        "undefined",
+        "true",
+        "NaN",
+        *payloads(url).values(),
+    ]

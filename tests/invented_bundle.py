@@ -27,7 +27,9 @@ PUNKT = b"dr\nprof\n"
 
 def _table() -> bytes:
     held = io.BytesIO()
-    parquet.write_table(pyarrow.table({"question": ["why?", "who?"], "answer": ["so", "she"]}), held)
+    parquet.write_table(
+        pyarrow.table({"question": ["why?", "who?"], "answer": ["so", "she"]}), held
+    )
     return held.getvalue()
 
 
@@ -36,8 +38,13 @@ TABLE = _table()
 
 def listing(files: dict[str, bytes]) -> bytes:
     """As GitHub lists a folder."""
-    shas = {name: hashlib.sha1(b"blob %d\0" % len(text) + text).hexdigest() for name, text in files.items()}  # noqa: S324
-    return json.dumps([{"name": name, "size": len(files[name]), "sha": sha} for name, sha in shas.items()]).encode()
+    shas = {
+        name: hashlib.sha1(b"blob %d\0" % len(text) + text).hexdigest()
+        for name, text in files.items()
+    }  # noqa: S324
+    return json.dumps(
+        [{"name": name, "size": len(files[name]), "sha": sha} for name, sha in shas.items()]
+    ).encode()
 
 
 def digest(data: bytes) -> str:
@@ -47,28 +54,43 @@ def digest(data: bytes) -> str:
 def sources(**origins: str) -> Sources:
     questions = {"path": "data/set.json", "url": "{raw}/q/set.json", "sha256": digest(QUESTIONS)}
     listed = {"url": "{raw}/list?ref=x", "files": "{raw}/notes/", "count": 2}
-    return Sources.model_validate({
-        "format": 1,
-        "origins": {"raw": "http://raw.invalid", "hub": "http://hub.invalid", **origins},
-        "tasks": {
-            "questions": {"scenario": "questions", "files": [questions]},
-            "notes": {"scenario": "notes", "listing": listed},
-            "calc": {"scenario": "calc", "hub": [{"id": "org/Some-Calc", "config": None, "revision": None}]},
-            "records": {"scenario": "records", "own_data": True, "tiktoken": ["words"]},
-            "own": {"scenario": "own", "own_data": True},
-        },
-        "tiktoken": {"words": {"path": "0123", "url": "{raw}/words", "sha256": digest(VOCABULARY)}},
-        "nltk": {"punkt_tab": {"url": "{raw}/punkt_tab.zip", "folder": "tokenizers", "members": "punkt_tab/english/"}},
-    })  # fmt: skip
+    return Sources.model_validate(
+        {
+            "format": 1,
+            "origins": {"raw": "http://raw.invalid", "hub": "http://hub.invalid", **origins},
+            "tasks": {
+                "questions": {"scenario": "questions", "files": [questions]},
+                "notes": {"scenario": "notes", "listing": listed},
+                "calc": {
+                    "scenario": "calc",
+                    "hub": [{"id": "org/Some-Calc", "config": None, "revision": None}],
+                },
+                "records": {"scenario": "records", "own_data": True, "tiktoken": ["words"]},
+                "own": {"scenario": "own", "own_data": True},
+            },
+            "tiktoken": {
+                "words": {"path": "0123", "url": "{raw}/words", "sha256": digest(VOCABULARY)}
+            },
+            "nltk": {
+                "punkt_tab": {
+                    "url": "{raw}/punkt_tab.zip",
+                    "folder": "tokenizers",
+                    "members": "punkt_tab/english/",
+                }
+            },
+        }
+    )
 
 
 def folder_to_import(folder: Path) -> Path:
     """scenarios/, hub/, tiktoken/ and SHA256SUMS, with invented content."""
     files = {
         "scenarios/questions/data/set.json": QUESTIONS,
-        **{f"scenarios/notes/{name}": text for name, text in NOTES.items()}, "hub/org/Some-Calc/README.md": CARD,
-        "hub/org/Some-Calc/t.parquet": TABLE, "tiktoken/0123": VOCABULARY,
-    }  # fmt: skip
+        **{f"scenarios/notes/{name}": text for name, text in NOTES.items()},
+        "hub/org/Some-Calc/README.md": CARD,
+        "hub/org/Some-Calc/t.parquet": TABLE,
+        "tiktoken/0123": VOCABULARY,
+    }
     for name, content in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(content)
@@ -90,16 +112,29 @@ class Origin(Loopback):
 
     def __init__(self) -> None:
         hub = {"README.md": CARD, "t.parquet": TABLE}
-        info = {"id": "org/Some-Calc", "sha": REVISION, "siblings": [{"rfilename": name} for name in hub]}
-        tree = [{"type": "file", "path": name, "size": len(data), "oid": "0" * 40} for name, data in hub.items()]
+        info = {
+            "id": "org/Some-Calc",
+            "sha": REVISION,
+            "siblings": [{"rfilename": name} for name in hub],
+        }
+        tree = [
+            {"type": "file", "path": name, "size": len(data), "oid": "0" * 40}
+            for name, data in hub.items()
+        ]
         self.files: dict[str, bytes] = {
-            "/q/set.json": QUESTIONS, "/list": listing({**NOTES, "README.md": b"x"}),
-            **{f"/notes/{name}": text for name, text in NOTES.items()}, "/words": VOCABULARY,
-            "/punkt_tab.zip": punkt_zip(), "/api/datasets/org/Some-Calc": json.dumps(info).encode(),
+            "/q/set.json": QUESTIONS,
+            "/list": listing({**NOTES, "README.md": b"x"}),
+            **{f"/notes/{name}": text for name, text in NOTES.items()},
+            "/words": VOCABULARY,
+            "/punkt_tab.zip": punkt_zip(),
+            "/api/datasets/org/Some-Calc": json.dumps(info).encode(),
             f"/api/datasets/org/Some-Calc/revision/{REVISION}": json.dumps(info).encode(),
             f"/api/datasets/org/Some-Calc/tree/{REVISION}": json.dumps(tree).encode(),
-            **{f"/datasets/org/Some-Calc/resolve/{REVISION}/{name}": data for name, data in hub.items()},
-        }  # fmt: skip
+            **{
+                f"/datasets/org/Some-Calc/resolve/{REVISION}/{name}": data
+                for name, data in hub.items()
+            },
+        }
         self.altered: dict[str, tuple[int, bytes, dict[str, str]]] = {}
         self.fail_first: dict[str, int] = {}
         """Path -> how many times it answers 503 first."""
@@ -120,7 +155,11 @@ class Origin(Loopback):
             return self.altered[path]
         if path not in self.files:
             return 404, b"no", {}
-        return 200, self.files[path], {"ETag": f'"{digest(self.files[path])[:20]}"', "X-Repo-Commit": REVISION}
+        return (
+            200,
+            self.files[path],
+            {"ETag": f'"{digest(self.files[path])[:20]}"', "X-Repo-Commit": REVISION},
+        )
 
 
 def _handler(origin: Origin) -> type[Handler]:

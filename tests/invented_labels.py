@@ -14,13 +14,19 @@ SECRET = "the patient Erika Mustermann"
 """In every text of a line: no message, page or passport may hold it."""
 
 
-def line(number: int = 0, labels: Sequence[Any] = (True, True), judged: Any = True, **others: Any) -> dict[str, Any]:
+def line(
+    number: int = 0, labels: Sequence[Any] = (True, True), judged: Any = True, **others: Any
+) -> dict[str, Any]:
     """Of one conversation a number; None leaves a field out."""
     row = {
-        "prompt": [{"role": "user", "content": f"{SECRET} asks {number}"}], "completion": f"{SECRET} {'x' * number}",
-        "rubric": f"{SECRET} is greeted", "category": "greeting", "binary_labels": list(labels),
-        "anonymized_physician_ids": [f"doctor {at}" for at in range(len(labels))], COLUMN: judged,
-    }  # fmt: skip
+        "prompt": [{"role": "user", "content": f"{SECRET} asks {number}"}],
+        "completion": f"{SECRET} {'x' * number}",
+        "rubric": f"{SECRET} is greeted",
+        "category": "greeting",
+        "binary_labels": list(labels),
+        "anonymized_physician_ids": [f"doctor {at}" for at in range(len(labels))],
+        COLUMN: judged,
+    }
     return {name: value for name, value in {**row, **others}.items() if value is not None}
 
 
@@ -49,5 +55,7 @@ def drawn(
 
         labels = [says(physician) for _ in range(2 + (number % 5 == 0))]
         category = categories[number % len(categories)]
-        found.append(line(number, labels, says(judge), category=category, completion="y" * (1 + number * 7)))
+        found.append(
+            line(number, labels, says(judge), category=category, completion="y" * (1 + number * 7))
+        )
     return found

@@ -37,7 +37,9 @@ class Handler(BaseHTTPRequestHandler):
     def body(self) -> bytes:
         return self.rfile.read(int(self.headers["Content-Length"] or 0))
 
-    def answer(self, status: int, data: bytes = b"", headers: Mapping[str, str] | None = None) -> None:
+    def answer(
+        self, status: int, data: bytes = b"", headers: Mapping[str, str] | None = None
+    ) -> None:
         self.send_response(status)
         usual = {"Content-Type": "application/json", "Content-Length": str(len(data))}
         for name, value in {**usual, **(headers or {})}.items():

@@ -64,7 +64,9 @@ def handler_of(server: ModelServer) -> type[Handler]:
             else:
                 while server.hangs:
                     time.sleep(0.1)
-                self.answer(int(server.told.get("gets", 503 if "never" in server.told else 200)), b"{}")
+                self.answer(
+                    int(server.told.get("gets", 503 if "never" in server.told else 200)), b"{}"
+                )
 
         def complete(self) -> None:
             body = json.loads(self.body())
@@ -76,18 +78,33 @@ def handler_of(server: ModelServer) -> type[Handler]:
             message = {"role": "assistant", "content": varied_answer(prompt)}
             choice = {"index": 0, "finish_reason": "stop", "message": message}
             usage = {"prompt_tokens": 3, "completion_tokens": 1, "total_tokens": 4}
-            answer = {"id": uuid.uuid4().hex, "object": "chat.completion", "created": 1, "model": body["model"]}
+            answer = {
+                "id": uuid.uuid4().hex,
+                "object": "chat.completion",
+                "created": 1,
+                "model": body["model"],
+            }
             self.answer(200, json.dumps({**answer, "choices": [choice], "usage": usage}).encode())
 
     return Model
 
 
 def main(port: int, folder: Path, words: list[str]) -> None:
-    who = {"", str(port), *(word.partition("=")[2] for word in words if word.startswith("replica="))}
-    told = dict(word.partition("@")[0].partition("=")[::2] for word in words if word.partition("@")[2] in who)
+    who = {
+        "",
+        str(port),
+        *(word.partition("=")[2] for word in words if word.startswith("replica=")),
+    }
+    told = dict(
+        word.partition("@")[0].partition("=")[::2]
+        for word in words
+        if word.partition("@")[2] in who
+    )
     pids = [os.getpid()]
     if "child" in told:
-        ignoring = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)"
+        ignoring = (
+            "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)"
+        )
         pids.append(subprocess.Popen([sys.executable, "-c", ignoring]).pid)
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     with (folder / "pids").open("a") as file:

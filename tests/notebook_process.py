@@ -34,12 +34,18 @@ async def run_cell(source: str, namespace: dict[str, Any]) -> dict[str, str | No
                 shown = eval(code, namespace)  # noqa: S307 - that is what a kernel does
                 shown = await shown if inspect.iscoroutine(shown) else shown
     html = getattr(shown, "_repr_html_", lambda: None)()
-    return {"text": None if shown is None else repr(shown), "html": html, "printed": printed.getvalue()}
+    return {
+        "text": None if shown is None else repr(shown),
+        "html": html,
+        "printed": printed.getvalue(),
+    }
 
 
 async def run_all(notebooks: list[list[dict[str, str]]]) -> list[dict[str, Any]]:
     asyncio.get_running_loop()
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # as a kernel does while a cell is executed
+    signal.signal(
+        signal.SIGINT, signal.default_int_handler
+    )  # as a kernel does while a cell is executed
     outcomes = []
     for cells in notebooks:
         namespace: dict[str, Any] = {"__name__": "__main__", "get_ipython": ZMQInteractiveShell}

@@ -44,12 +44,17 @@ HARMLESS = re.compile(
     r"|NO_COLOR|EVAL_FACTORY_MEDHELM|HF_HOME|HF_HUB_OFFLINE|NLTK_DATA|TIKTOKEN_CACHE_DIR"
 )
 """Variables that nothing reads which is imported here: credentials, proxies, folders."""
-READ_THE_HUBS = {"datasets", "huggingface_hub"}  # packages that read variables while they are imported: not here
+READ_THE_HUBS = {
+    "datasets",
+    "huggingface_hub",
+}  # packages that read variables while they are imported: not here
 
 
 def shell_environment() -> dict[str, str]:
     """What a program of the tests gets to see of theirs."""
-    return {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "TMPDIR") if name in os.environ}
+    return {
+        name: os.environ[name] for name in ("PATH", "HOME", "LANG", "TMPDIR") if name in os.environ
+    }
 
 
 OURS = shell_environment()  # before any test changes it
@@ -83,7 +88,11 @@ def run(
         )
     ended, ending = os.pipe()
     message = {"argv": list(argv[3:]), "cwd": str(cwd or Path.cwd()), "env": dict(env)}
-    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as error, os.fdopen(ended, "rb") as record:
+    with (
+        tempfile.TemporaryFile() as out,
+        tempfile.TemporaryFile() as error,
+        os.fdopen(ended, "rb") as record,
+    ):
         with Path(os.devnull).open("rb") as nothing, os.fdopen(ending, "wb") as reply:
             files = [file.fileno() for file in (nothing, out, error, reply)]
             socket.send_fds(_server(), [json.dumps(message).encode()], files)
@@ -96,7 +105,10 @@ def run(
                 os.kill(pid, signal.SIGKILL)
                 raise subprocess.TimeoutExpired(list(argv), timeout)
         code = int(record.readline())
-        texts = [(file.seek(0), file.read().decode("utf-8", "backslashreplace"))[1] for file in (out, error)]
+        texts = [
+            (file.seek(0), file.read().decode("utf-8", "backslashreplace"))[1]
+            for file in (out, error)
+        ]
     return subprocess.CompletedProcess(list(argv), code, *texts)
 
 
@@ -105,9 +117,11 @@ def _server() -> socket.socket:
     """Of this worker, to its end: one message is one program."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     started = subprocess.Popen(
-        [sys.executable, __file__, str(theirs.fileno())], pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL,
+        [sys.executable, __file__, str(theirs.fileno())],
+        pass_fds=[theirs.fileno()],
+        stdin=subprocess.DEVNULL,
         env=OURS,
-    )  # fmt: skip
+    )
     theirs.close()
     atexit.register(started.wait)
     atexit.register(ours.close)  # first
@@ -123,7 +137,9 @@ def import_everything() -> None:
     import eval_factory
 
     for module in pkgutil.walk_packages(eval_factory.__path__, "eval_factory."):
-        if ".helm_plugin" not in module.name and not module.name.endswith(("__main__", "cell_process")):
+        if ".helm_plugin" not in module.name and not module.name.endswith(
+            ("__main__", "cell_process")
+        ):
             importlib.import_module(module.name)
     importlib.import_module("eval_factory.__main__")
     for name in (
@@ -218,7 +234,9 @@ def fork_ahead(number: int) -> Callable[[], object] | None:
 
     class ForkedAhead(subprocess.Popen):  # type: ignore[type-arg]
         def _execute_child(self, *arguments: Any) -> None:
-            argv, _, _, _, pass_fds, cwd, env, _, _, _, reads, _, _, writes, _, errors = arguments[:16]
+            argv, _, _, _, pass_fds, cwd, env, _, _, _, reads, _, _, writes, _, errors = arguments[
+                :16
+            ]
             if not stock or env is None or (argv[0] != HELM_RUN and argv[:3] != CELL):
                 super()._execute_child(*arguments)  # type: ignore[misc]
                 return
@@ -226,9 +244,12 @@ def fork_ahead(number: int) -> Callable[[], object] | None:
             numbers = [0, 1, 2, *pass_fds]
             files = [reads, writes, errors, *pass_fds]
             message = {
-                "argv": argv, "env": env, "cwd": str(cwd or Path.cwd()), "numbers": numbers,
+                "argv": argv,
+                "env": env,
+                "cwd": str(cwd or Path.cwd()),
+                "numbers": numbers,
                 "open files": resource.getrlimit(resource.RLIMIT_NOFILE),
-            }  # fmt: skip
+            }
             with messages:
                 socket.send_fds(messages, [json.dumps(message).encode()], files)
             self._child_created = True

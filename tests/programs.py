@@ -14,9 +14,13 @@ EVAL_FACTORY = (sys.executable, "-m", "eval_factory")
 Finished = subprocess.CompletedProcess[str]
 
 
-def ran(argv: Sequence[str], cwd: Path | None = None, env: Mapping[str, str] | None = None, **more: str) -> Finished:
+def ran(
+    argv: Sequence[str], cwd: Path | None = None, env: Mapping[str, str] | None = None, **more: str
+) -> Finished:
     """With no variables but these."""
-    return preloaded.run(argv, cwd=cwd, env=program_environment(**(env or {}), **more), timeout=TIMEOUT_S)
+    return preloaded.run(
+        argv, cwd=cwd, env=program_environment(**(env or {}), **more), timeout=TIMEOUT_S
+    )
 
 
 def eval_factory(
@@ -32,9 +36,18 @@ def outcome_of(finished: Finished, folder: Path) -> Outcome:
 def run_eval(folder: Path, url: str, *arguments: str, task: str = "sample_medical_qa") -> list[str]:
     """The command line of a run."""
     return [
-        *EVAL_FACTORY, "run_eval", "--eval_type", task, "--output_dir", str(folder), "--model_url", url,
-        "--model_id", "test/model", *arguments,
-    ]  # fmt: skip
+        *EVAL_FACTORY,
+        "run_eval",
+        "--eval_type",
+        task,
+        "--output_dir",
+        str(folder),
+        "--model_url",
+        url,
+        "--model_id",
+        "test/model",
+        *arguments,
+    ]
 
 
 def holding(folder: Path, *secrets: str) -> list[tuple[str, Path]]:

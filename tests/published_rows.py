@@ -16,31 +16,47 @@ def medxpertqa_row(number: int, choices: int = 10) -> dict[str, Any]:
     options = {letter: f"Choice {letter}{number}" for letter in LETTERS[:choices]}
     listed = " ".join(f"({letter}) {text}" for letter, text in options.items())
     return {
-        "id": f"Text-{number}", "question": f"What is right in case {number}?\nAnswer Choices: {listed}",
-        "options": options, "label": LETTERS[number % choices],
-        "medical_task": "Diagnosis" if number % 2 else "Treatment", "body_system": "Nervous",
+        "id": f"Text-{number}",
+        "question": f"What is right in case {number}?\nAnswer Choices: {listed}",
+        "options": options,
+        "label": LETTERS[number % choices],
+        "medical_task": "Diagnosis" if number % 2 else "Treatment",
+        "body_system": "Nervous",
         "question_type": "Reasoning" if number < 10 else "Understanding",
-    }  # fmt: skip
+    }
 
 
 def careqa_row(number: int) -> dict[str, Any]:
     return {
-        "exam_id": number, "question": f"What is right in case {number}?",
-        **{f"op{choice}": f"Choice {choice} of {number}" for choice in (1, 2, 3, 4)}, "cop": number % 4 + 1,
-        "year": 2024 - number % 2, "category": "Nursing" if number % 3 else "Biology", "unique_id": f"id-{number}",
-    }  # fmt: skip
+        "exam_id": number,
+        "question": f"What is right in case {number}?",
+        **{f"op{choice}": f"Choice {choice} of {number}" for choice in (1, 2, 3, 4)},
+        "cop": number % 4 + 1,
+        "year": 2024 - number % 2,
+        "category": "Nursing" if number % 3 else "Biology",
+        "unique_id": f"id-{number}",
+    }
 
 
 def afrimed_row(number: int, **changed: str) -> dict[str, str]:
     """Every second question has two choices and three that are N/A."""
     filled = 2 if number % 2 else 5
-    options = {f"option{n}": f"Choice {n} of {number}" if n <= filled else "N/A" for n in range(1, 6)}
+    options = {
+        f"option{n}": f"Choice {n} of {number}" if n <= filled else "N/A" for n in range(1, 6)
+    }
     return {
-        "sample_id": f"s{number}", "question_type": "mcq", "question": f"What is right in case  {number}?",
-        "question_clean": f"What is right in case {number}?", "answer_options": json.dumps(options),
-        "correct_answer": f"option{number % filled + 1}", "answer_rationale": "Because.",
-        "specialty": "Pediatrics" if number % 3 else "Surgery", "country": "NG", "tier": "expert", **changed,
-    }  # fmt: skip
+        "sample_id": f"s{number}",
+        "question_type": "mcq",
+        "question": f"What is right in case  {number}?",
+        "question_clean": f"What is right in case {number}?",
+        "answer_options": json.dumps(options),
+        "correct_answer": f"option{number % filled + 1}",
+        "answer_rationale": "Because.",
+        "specialty": "Pediatrics" if number % 3 else "Surgery",
+        "country": "NG",
+        "tier": "expert",
+        **changed,
+    }
 
 
 def metamedqa_row(number: int) -> dict[str, Any]:
@@ -48,10 +64,14 @@ def metamedqa_row(number: int) -> dict[str, Any]:
     options |= {"E": "None of the above", "F": "I don't know or cannot answer"}
     letter = "ABCDEF"[number % 6]
     return {
-        "meta_info": "step1", "answer_idx": letter, "metamap_phrases": "[]",
-        "question": f"What is right in case {number}?", "kind": "original" if number % 2 else "malformed",
-        "answer": options[letter], "options": options,
-    }  # fmt: skip
+        "meta_info": "step1",
+        "answer_idx": letter,
+        "metamap_phrases": "[]",
+        "question": f"What is right in case {number}?",
+        "kind": "original" if number % 2 else "malformed",
+        "answer": options[letter],
+        "options": options,
+    }
 
 
 def longhealth_patients(patients: int = 2, questions: int = 3) -> dict[str, Any]:
@@ -60,27 +80,61 @@ def longhealth_patients(patients: int = 2, questions: int = 3) -> dict[str, Any]
     for patient in range(1, patients + 1):
         listed = []
         for number in range(questions):
-            choices = {f"answer_{letter}": f"Choice {letter} {patient}.{number}" for letter in "abcde"}
+            choices = {
+                f"answer_{letter}": f"Choice {letter} {patient}.{number}" for letter in "abcde"
+            }
             right = choices[f"answer_{'abcde'[number % 5]}"]
             asked = f"What is right in case {patient}{number}?"
-            listed.append({"No": number, "question": asked, **choices, "correct": f"{right}.", "answer_location": {}})
-        texts = {"text_0": f"First letter of patient {patient}.", "text_1": f"Second letter of patient {patient}."}
+            listed.append(
+                {
+                    "No": number,
+                    "question": asked,
+                    **choices,
+                    "correct": f"{right}.",
+                    "answer_location": {},
+                }
+            )
+        texts = {
+            "text_0": f"First letter of patient {patient}.",
+            "text_1": f"Second letter of patient {patient}.",
+        }
         found[f"patient_{patient:02d}"] = {"name": "X", "texts": texts, "questions": listed}
     return found
 
 
 def slake_rows(image: int, colour: str) -> list[dict[str, Any]]:
     """Of one picture: a closed question, an open one, and one in Chinese."""
-    row = {"img_id": image, "img_name": f"xmlab{image}/source.jpg", "modality": "CT", "location": "Lung"}
-    is_red = {"question": "Is the disc red?", "answer": "Yes" if colour == "red" else "No", "answer_type": "CLOSED"}
-    which = {"question": "Which colour has the disc?", "answer": colour.capitalize(), "answer_type": "OPEN"}
-    asked = ({"q_lang": "en", **is_red}, {"q_lang": "en", **which}, {"q_lang": "zh", **which, "answer": "红色"})
+    row = {
+        "img_id": image,
+        "img_name": f"xmlab{image}/source.jpg",
+        "modality": "CT",
+        "location": "Lung",
+    }
+    is_red = {
+        "question": "Is the disc red?",
+        "answer": "Yes" if colour == "red" else "No",
+        "answer_type": "CLOSED",
+    }
+    which = {
+        "question": "Which colour has the disc?",
+        "answer": colour.capitalize(),
+        "answer_type": "OPEN",
+    }
+    asked = (
+        {"q_lang": "en", **is_red},
+        {"q_lang": "en", **which},
+        {"q_lang": "zh", **which, "answer": "红色"},
+    )
     return [{**row, "qid": 10 * image + at, **one} for at, one in enumerate(asked)]
 
 
 def path_vqa_rows(colour: str, image: bytes) -> list[dict[str, Any]]:
     held = {"bytes": image, "path": None}
-    closed = {"image": held, "question": "is the disc red?", "answer": "yes" if colour == "red" else "no"}
+    closed = {
+        "image": held,
+        "question": "is the disc red?",
+        "answer": "yes" if colour == "red" else "no",
+    }
     return [closed, {"image": held, "question": "which colour has the disc?", "answer": colour}]
 
 
@@ -97,7 +151,9 @@ def write_sets_with_pictures(folder: Path, image: bytes) -> Path:
     write_zip(folder / "imgs.zip", {"imgs/xmlab1/source.jpg": image})
     write_zip(folder / "images.zip", {"images/a.jpeg": image})
     write_json(folder / "test.json", slake_rows(1, "red"))
-    write_json_lines(folder / "MM/test.jsonl", [{**medxpertqa_row(1, choices=5), "images": ["a.jpeg", "a.jpeg"]}])
+    write_json_lines(
+        folder / "MM/test.jsonl", [{**medxpertqa_row(1, choices=5), "images": ["a.jpeg", "a.jpeg"]}]
+    )
     write_parquet(folder / "data/test-00000-of-00001-x.parquet", path_vqa_rows("red", image))
     return folder
 

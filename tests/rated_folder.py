@@ -31,9 +31,10 @@ def people_say(one: SampledAnswer, _number: int) -> str:
 
 def folder_to_rate(root: Path, answers: int = ANSWERS) -> RunDir:
     return finished_folder(
-        root, states=[state(one, f"answer {one}") for one in range(answers)],
+        root,
+        states=[state(one, f"answer {one}") for one in range(answers)],
         values=[is_right(one) for one in range(answers)],
-    )  # fmt: skip
+    )
 
 
 def filled_in(made: Exported, rater: str, says: Says) -> Path:
@@ -51,5 +52,7 @@ def filled_in(made: Exported, rater: str, says: Says) -> Path:
     return file
 
 
-def exported(folder: RunDir, out: Path, count: int = 40, raters: int = 2, **changes: object) -> Exported:
+def exported(
+    folder: RunDir, out: Path, count: int = 40, raters: int = 2, **changes: object
+) -> Exported:
     return export_sheets(folder.root, out, count, raters, **changes)  # type: ignore[arg-type]

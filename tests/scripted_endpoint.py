@@ -13,9 +13,13 @@ from loopback import Handler, Loopback
 
 PROBE = "ping"
 ADAPTER: dict[str, Any] = {
-    "params_to_add": {}, "params_to_remove": [], "params_to_rename": {}, "custom_system_prompt": None,
-    "start_reasoning_token": "<think>", "end_reasoning_token": "</think>",
-}  # fmt: skip
+    "params_to_add": {},
+    "params_to_remove": [],
+    "params_to_rename": {},
+    "custom_system_prompt": None,
+    "start_reasoning_token": "<think>",
+    "end_reasoning_token": "</think>",
+}
 """What a run without settings of its own gives a client."""
 
 
@@ -37,7 +41,9 @@ class ScriptedEndpoint(Loopback):
     def url(self) -> str:
         return f"{self.origin}/v1"
 
-    def reply(self, path: str, headers: dict[str, str], body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+    def reply(
+        self, path: str, headers: dict[str, str], body: dict[str, Any]
+    ) -> tuple[int, dict[str, Any]]:
         chat = "messages" in body
         prompt = body["messages"][-1]["content"] if chat else body["prompt"]
         with self._lock:
@@ -59,26 +65,40 @@ class ScriptedEndpoint(Loopback):
             choice["text"] = text
             choice["logprobs"] = {"tokens": [text], "token_logprobs": [-0.5], "top_logprobs": None}
         words = len(prompt.split()), len(text.split())
-        usage = {"prompt_tokens": words[0], "completion_tokens": words[1], "total_tokens": sum(words)}
+        usage = {
+            "prompt_tokens": words[0],
+            "completion_tokens": words[1],
+            "total_tokens": sum(words),
+        }
         kind = "chat.completion" if chat else "text_completion"
         return 200, {
-            "id": f"chatcmpl-{zlib.crc32(json.dumps(body).encode()):08x}", "object": kind, "created": 1,
-            "model": body["model"], "choices": [choice], "usage": usage,
-        }  # fmt: skip
+            "id": f"chatcmpl-{zlib.crc32(json.dumps(body).encode()):08x}",
+            "object": kind,
+            "created": 1,
+            "model": body["model"],
+            "choices": [choice],
+            "usage": usage,
+        }
 
 
 def _no_longer_than_granted(text: str, body: dict[str, Any]) -> tuple[str, str]:
     """As a model would: a word has a token at least."""
     granted = body.get("max_tokens") or body.get("max_completion_tokens")
     words = re.findall(r"\s*\S+", text)
-    return (text, "stop") if granted is None or len(words) <= granted else ("".join(words[:granted]), "length")
+    return (
+        (text, "stop")
+        if granted is None or len(words) <= granted
+        else ("".join(words[:granted]), "length")
+    )
 
 
 def _handler(endpoint: ScriptedEndpoint) -> type[Handler]:
     class Scripted(Handler):
         def reply(self) -> None:
             if self.command == "POST":
-                status, answer = endpoint.reply(self.path, dict(self.headers), json.loads(self.body()))
+                status, answer = endpoint.reply(
+                    self.path, dict(self.headers), json.loads(self.body())
+                )
             else:
                 status, answer = 501, {}
             self.answer(status, json.dumps(answer).encode())

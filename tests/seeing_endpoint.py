@@ -21,10 +21,14 @@ from scripted_endpoint import PROBE, ScriptedEndpoint
 COLOURS = {"red": (255, 0, 0), "blue": (0, 0, 255), "green": (0, 128, 0)}
 
 
-def picture(colour: str, *, side: int = 48, kind: str = "PNG", mode: str = "RGB", word: str = "") -> bytes:
+def picture(
+    colour: str, *, side: int = 48, kind: str = "PNG", mode: str = "RGB", word: str = ""
+) -> bytes:
     """A disc of this colour on white, and a word in a corner."""
     drawn = Image.new("RGB", (side, side), "white")
-    ImageDraw.Draw(drawn).ellipse((side // 8, side // 8, side - side // 8, side - side // 8), fill=COLOURS[colour])
+    ImageDraw.Draw(drawn).ellipse(
+        (side // 8, side // 8, side - side // 8, side - side // 8), fill=COLOURS[colour]
+    )
     ImageDraw.Draw(drawn).text((1, 1), word, fill="black")
     out = io.BytesIO()
     drawn.convert(mode).save(out, kind)
@@ -37,7 +41,11 @@ def tone(hertz: int, seconds: float = 0.5, rate: int = 8000) -> bytes:
     with wave.open(out, "wb") as file:
         file.setparams((1, 2, rate, 0, "NONE", ""))
         steps = range(int(seconds * rate))
-        file.writeframes(b"".join(struct.pack("<h", int(9000 * math.sin(6.2832 * hertz * n / rate))) for n in steps))
+        file.writeframes(
+            b"".join(
+                struct.pack("<h", int(9000 * math.sin(6.2832 * hertz * n / rate))) for n in steps
+            )
+        )
     return out.getvalue()
 
 
@@ -81,7 +89,9 @@ class SeeingEndpoint(ScriptedEndpoint):
         """Of each request but probes."""
         super().__init__(answer)
 
-    def reply(self, path: str, headers: dict[str, str], body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+    def reply(
+        self, path: str, headers: dict[str, str], body: dict[str, Any]
+    ) -> tuple[int, dict[str, Any]]:
         content = body["messages"][-1]["content"]
         if isinstance(content, str):
             return super().reply(path, headers, body)
@@ -91,7 +101,9 @@ class SeeingEndpoint(ScriptedEndpoint):
         if texts[0] != PROBE:
             self.parts.append(content)
         flat = PROBE if texts[0] == PROBE else "".join(texts)
-        status, said = super().reply(path, headers, {**body, "messages": [{"role": "user", "content": flat}]})
+        status, said = super().reply(
+            path, headers, {**body, "messages": [{"role": "user", "content": flat}]}
+        )
         return status, {**said, "id": f"chatcmpl-{zlib.crc32(json.dumps(body).encode()):08x}"}
 
     def _read(self, part: dict[str, Any]) -> str:
@@ -109,15 +121,27 @@ class DrawingEndpoint(ScriptedEndpoint):
         self.prompts: list[str] = []
         super().__init__(lambda _prompt: "")
 
-    def reply(self, path: str, headers: dict[str, str], body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+    def reply(
+        self, path: str, headers: dict[str, str], body: dict[str, Any]
+    ) -> tuple[int, dict[str, Any]]:
         status, said = super().reply(path, headers, body)
         if status != 200 or self.body is not None:
             return status, said
         if not self.takes_format and "response_format" in body:
-            return 400, {"error": {"message": "Unknown parameter: 'response_format'.", "code": "unknown_parameter"}}
+            return 400, {
+                "error": {
+                    "message": "Unknown parameter: 'response_format'.",
+                    "code": "unknown_parameter",
+                }
+            }
         self.prompts.append(body["prompt"])
         if self.refuses in body["prompt"]:
             message = "Your request was rejected by our safety system."
             return 400, {"error": {"message": message, "code": "moderation_blocked"}}
-        made = [picture("red", word=f"{body['prompt'][-5:]}{number}") for number in range(body["n"])]
-        return 200, {"created": 1, "data": [{"b64_json": base64.b64encode(one).decode()} for one in made]}
+        made = [
+            picture("red", word=f"{body['prompt'][-5:]}{number}") for number in range(body["n"])
+        ]
+        return 200, {
+            "created": 1,
+            "data": [{"b64_json": base64.b64encode(one).decode()} for one in made],
+        }

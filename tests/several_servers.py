@@ -41,7 +41,9 @@ class ModelServer(ScriptedEndpoint):
     def prompts(self) -> list[str]:
         return [_prompt(body) for body in self.requests]
 
-    def reply(self, path: str, headers: dict[str, str], body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+    def reply(
+        self, path: str, headers: dict[str, str], body: dict[str, Any]
+    ) -> tuple[int, dict[str, Any]]:
         prompt = _prompt(body)
         if self.dead:
             raise ConnectionAbortedError
@@ -93,11 +95,17 @@ def write_questions(folder: Path, number: int, name: str = "made_up") -> Path:
     folder.mkdir(parents=True)
     (folder / "prompt.txt").write_text("{question}\nA. {a}\nB. {b}\nAnswer:", encoding="utf-8")
     with (folder / "data.csv").open("w", encoding="utf-8", newline="") as file:
-        rows = ([f"{name}: question {row}", f"one {row}", "two", "AB"[row % 2]] for row in range(number))
+        rows = (
+            [f"{name}: question {row}", f"one {row}", "two", "AB"[row % 2]] for row in range(number)
+        )
         csv.writer(file).writerows([["question", "a", "b", "correct_answer"], *rows])
     document = {
-        "name": name, "description": "Made up", "prompt_file": "prompt.txt", "dataset_file": "data.csv",
-        "max_tokens": 5, "metrics": [{"name": "exact_match"}],
-    }  # fmt: skip
+        "name": name,
+        "description": "Made up",
+        "prompt_file": "prompt.txt",
+        "dataset_file": "data.csv",
+        "max_tokens": 5,
+        "metrics": [{"name": "exact_match"}],
+    }
     (folder / "benchmark.yaml").write_text(yaml.safe_dump(document), encoding="utf-8")
     return folder / "benchmark.yaml"

@@ -20,21 +20,37 @@ ENV = {"OPENAI_API_KEY": "sk-012345678901234567890"}
 def cells_of(folder: Path, **changes: Any) -> tuple[Suite, tuple[PlannedCell, ...]]:
     """Two targets at two endpoints, an evaluation of each."""
     targets = [
-        {"name": name, "api_endpoint": {"url": f"https://{name}.example/v1", "model_id": "m", "type": "chat"}}
+        {
+            "name": name,
+            "api_endpoint": {"url": f"https://{name}.example/v1", "model_id": "m", "type": "chat"},
+        }
         for name in ("a", "b")
     ]
     section = {
-        "output_dir": str(folder), "evaluations": ["sample_medical_qa"], "targets": targets, "executor": "slurm",
+        "output_dir": str(folder),
+        "evaluations": ["sample_medical_qa"],
+        "targets": targets,
+        "executor": "slurm",
         **changes,
-    }  # fmt: skip
+    }
     suite = build_suite(None, document={"suite": section}, env=ENV)
     return suite, plan_cells(suite, ENV)
 
 
 RESOURCES: dict[str, Any] = {
-    "account": None, "partition": None, "qos": None, "time": None, "mem": None, "cpus": 1, "gpus": None, "extra": [],
-    "prologue": [], "container": None, "python": None, "tasks_at_once": 1,
-}  # fmt: skip
+    "account": None,
+    "partition": None,
+    "qos": None,
+    "time": None,
+    "mem": None,
+    "cpus": 1,
+    "gpus": None,
+    "extra": [],
+    "prologue": [],
+    "container": None,
+    "python": None,
+    "tasks_at_once": 1,
+}
 
 
 def run_of(name: str, folder: Path = Path("/none"), **asks: Any) -> RunSpec:
@@ -75,21 +91,33 @@ class ScriptedSlurm:
             return "8"
         self.submitted.append(text)
         lines = [line.removeprefix("#SBATCH --") for line in text.splitlines()]
-        name = next(line.removeprefix("job-name=") for line in lines if line.startswith("job-name="))
-        last = next(line for line in lines if line.startswith("array=0-")).removeprefix("array=0-").partition("%")[0]
+        name = next(
+            line.removeprefix("job-name=") for line in lines if line.startswith("job-name=")
+        )
+        last = (
+            next(line for line in lines if line.startswith("array=0-"))
+            .removeprefix("array=0-")
+            .partition("%")[0]
+        )
         if self.queues:
-            self.tasks += [QueuedTask(name, "7", index, "PENDING", "None") for index in range(int(last) + 1)]
+            self.tasks += [
+                QueuedTask(name, "7", index, "PENDING", "None") for index in range(int(last) + 1)
+            ]
         return "7"
 
     def queue(self) -> tuple[QueuedTask, ...]:
         if self.silent:
             self.silent -= 1
-            raise QueueUnknownError("squeue does not say what is queued: no controller\n  run it again")
+            raise QueueUnknownError(
+                "squeue does not say what is queued: no controller\n  run it again"
+            )
         return tuple(self.tasks)
 
     def cancel(self, name: str, tasks: Any = ()) -> None:
         self.cancelled.append((name, len(tasks)))
-        self.tasks = [task for task in self.tasks if task.job_name != name or (tasks and task not in tasks)]
+        self.tasks = [
+            task for task in self.tasks if task.job_name != name or (tasks and task not in tasks)
+        ]
 
     def largest_array(self) -> int:
         return 1000

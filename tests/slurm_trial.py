@@ -72,15 +72,26 @@ def gate(free: int) -> Iterator[Gate]:
 
 
 def write_suite(
-    folder: Path, url: str, names: tuple[str, ...], *, slurm: dict[str, Any] | None = None,
-    evaluations: tuple[str, ...] = ("sample_medical_qa",), **params: Any,
-) -> Path:  # fmt: skip
+    folder: Path,
+    url: str,
+    names: tuple[str, ...],
+    *,
+    slurm: dict[str, Any] | None = None,
+    evaluations: tuple[str, ...] = ("sample_medical_qa",),
+    **params: Any,
+) -> Path:
     """Evaluations by their names, of each target; a target's name is its model's."""
-    targets = [{"name": name, "api_endpoint": {"url": url, "model_id": name, "type": "chat"}} for name in names]
+    targets = [
+        {"name": name, "api_endpoint": {"url": url, "model_id": name, "type": "chat"}}
+        for name in names
+    ]
     section = {
-        "output_dir": str(folder / "out"), "slurm": {"tasks_at_once": 3, **(slurm or {})},
-        "evaluations": [{"type": "sample_medical_qa", "name": name} for name in evaluations], "targets": targets, "params": {"limit_samples": INSTANCES, **params},
-    }  # fmt: skip
+        "output_dir": str(folder / "out"),
+        "slurm": {"tasks_at_once": 3, **(slurm or {})},
+        "evaluations": [{"type": "sample_medical_qa", "name": name} for name in evaluations],
+        "targets": targets,
+        "params": {"limit_samples": INSTANCES, **params},
+    }
     path = folder / "suite.yml"
     path.write_text(yaml.safe_dump({"suite": section}), "utf-8")
     return path
@@ -107,12 +118,25 @@ def until(holds: Callable[[], Any]) -> Any:
 def suite_that_runs(
     file: Path, cluster: VirtualSlurm | None, *arguments: str, path: Path | None = None
 ) -> Iterator[subprocess.Popen[str]]:
-    env = program_environment(OPENAI_API_KEY=CANARY, **({} if cluster is None else {"SLURM_CONF": str(cluster.conf)}))
+    env = program_environment(
+        OPENAI_API_KEY=CANARY, **({} if cluster is None else {"SLURM_CONF": str(cluster.conf)})
+    )
     if path is not None:
         env["PATH"] = f"{path}{os.pathsep}{env['PATH']}"
     executor = [] if cluster is None else ["--executor", "slurm"]
-    argv = [sys.executable, "-m", "eval_factory", "run_suite", "--run_config", str(file), *executor, *arguments]
-    with subprocess.Popen(argv, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    argv = [
+        sys.executable,
+        "-m",
+        "eval_factory",
+        "run_suite",
+        "--run_config",
+        str(file),
+        *executor,
+        *arguments,
+    ]
+    with subprocess.Popen(
+        argv, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
         try:
             yield process
         finally:
@@ -124,7 +148,9 @@ def end_of(process: subprocess.Popen[str]) -> Finished:
     return subprocess.CompletedProcess(process.args, process.returncode, stdout, stderr)
 
 
-def run_suite(file: Path, cluster: VirtualSlurm | None, *arguments: str, path: Path | None = None) -> Finished:
+def run_suite(
+    file: Path, cluster: VirtualSlurm | None, *arguments: str, path: Path | None = None
+) -> Finished:
     with suite_that_runs(file, cluster, *arguments, path=path) as process:
         return end_of(process)
 
@@ -146,7 +172,9 @@ def begun(folder: Path) -> list[int]:
 
 def published(folder: Path) -> int:
     """Runs that a task has recorded as complete."""
-    ends = [json.loads(path.read_text("utf-8")) for path in store(folder).glob("runs/*/*/*.end.json")]
+    ends = [
+        json.loads(path.read_text("utf-8")) for path in store(folder).glob("runs/*/*/*.end.json")
+    ]
     return sum(end["status"] == "complete" for end in ends)
 
 

@@ -25,7 +25,10 @@ def cell(root: Path, target: str, evaluation: str, values: str, **changes: Any) 
 
 def made(target: str, evaluation: str, values: str, **changes: Any) -> TaskResult:
     """Its main score is the share of 1, with what is known of its direction and scale."""
-    records = [instance(f"q{number}", None if one == "x" else float(one)) for number, one in enumerate(values)]
+    records = [
+        instance(f"q{number}", None if one == "x" else float(one))
+        for number, one in enumerate(values)
+    ]
     found = result(records, task=evaluation, provenance=replace(PROVENANCE, target=f"org/{target}"))
     return replace(found, **{"scores": {"exact_match": share(values)}, **changes})
 
@@ -34,7 +37,16 @@ def share(values: str, **changes: Any) -> Score:
     known = [int(one) for one in values if one != "x"]
     mean = sum(known) / len(known)
     stats = Stats(len(known), mean, 0.5, 0.1, max(0.0, mean - 0.1), min(1.0, mean + 0.1), "wilson")
-    score = Score(mean, stats, "exact_match", "test", None, higher_is_better=True, scale=(0.0, 1.0), unit="share")
+    score = Score(
+        mean,
+        stats,
+        "exact_match",
+        "test",
+        None,
+        higher_is_better=True,
+        scale=(0.0, 1.0),
+        unit="share",
+    )
     return replace(score, **changes)
 
 

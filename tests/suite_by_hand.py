@@ -20,22 +20,54 @@ CELLS = ("small/qa", "big/qa", "small/medec", "big/medec")
 def started(cells: Sequence[str] = CELLS, *, time: float = 100.0, **fields: Any) -> dict[str, Any]:
     """`suite_started`, of this process."""
     return {
-        "time": time, "event": "suite_started", "invocation": "one", "pid": os.getpid(), "host": socket.gethostname(),
-        "cells": [_named(cell) for cell in cells], "total": len(cells), **fields,
-    }  # fmt: skip
+        "time": time,
+        "event": "suite_started",
+        "invocation": "one",
+        "pid": os.getpid(),
+        "host": socket.gethostname(),
+        "cells": [_named(cell) for cell in cells],
+        "total": len(cells),
+        **fields,
+    }
 
 
-def cell_started(cell: str, *, time: float = 110.0, attempt: int = 1, **fields: Any) -> dict[str, Any]:
-    return {"time": time, "event": "cell_started", "attempt": attempt, "pid": 5, **fields, **_named(cell)}
+def cell_started(
+    cell: str, *, time: float = 110.0, attempt: int = 1, **fields: Any
+) -> dict[str, Any]:
+    return {
+        "time": time,
+        "event": "cell_started",
+        "attempt": attempt,
+        "pid": 5,
+        **fields,
+        **_named(cell),
+    }
 
 
-def cell_ended(cell: str, status: str = "complete", *, time: float = 120.0, **fields: Any) -> dict[str, Any]:
-    told = {"attempt": 1, "exit_code": 0, "reason": None, "collected": False, "reused_from": None, **fields}
+def cell_ended(
+    cell: str, status: str = "complete", *, time: float = 120.0, **fields: Any
+) -> dict[str, Any]:
+    told = {
+        "attempt": 1,
+        "exit_code": 0,
+        "reason": None,
+        "collected": False,
+        "reused_from": None,
+        **fields,
+    }
     return {"time": time, "event": "cell_ended", "status": status, **told, **_named(cell)}
 
 
-def paused(group: str, *cells: str, reason: str = "connection refused", time: float = 130.0) -> dict[str, Any]:
-    return {"time": time, "event": "endpoint_paused", "group": group, "reason": reason, "cells": list(cells)}
+def paused(
+    group: str, *cells: str, reason: str = "connection refused", time: float = 130.0
+) -> dict[str, Any]:
+    return {
+        "time": time,
+        "event": "endpoint_paused",
+        "group": group,
+        "reason": reason,
+        "cells": list(cells),
+    }
 
 
 def back(group: str, *, time: float = 140.0) -> dict[str, Any]:
@@ -68,7 +100,12 @@ def held(folder: SuiteDir, **holder: Any) -> Iterator[int]:
     descriptor = os.open(folder.lock, os.O_RDWR | os.O_CREAT)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
-        written = {"pid": os.getpid(), "host": socket.gethostname(), "since": "2026-01-01T00:00:00Z", **holder}
+        written = {
+            "pid": os.getpid(),
+            "host": socket.gethostname(),
+            "since": "2026-01-01T00:00:00Z",
+            **holder,
+        }
         folder.lock.write_text(json.dumps(written))
         yield descriptor
     finally:
@@ -82,7 +119,15 @@ def phase(name: str, *, time: float, total: int | None = None, **fields: Any) ->
 
 def progress(done: int, *, time: float, total: int = 100, **fields: Any) -> dict[str, Any]:
     counts = {"cached": 0, "failed": 0, "prompt_tokens": 0, "completion_tokens": 0, **fields}
-    return {"time": time, "run_id": "r", "event": "progress", "role": "model", "total": total, "done": done, **counts}
+    return {
+        "time": time,
+        "run_id": "r",
+        "event": "progress",
+        "role": "model",
+        "total": total,
+        "done": done,
+        **counts,
+    }
 
 
 def cell_events(folder: SuiteDir, cell: str, *events: Mapping[str, Any]) -> None:

@@ -18,7 +18,9 @@ SAME, BETTER = "0" * 10 + "1" * 10, "1" * 20
 """Of twenty questions, ten more are answered rightly."""
 
 
-def suite_folder(root: Path, values: Mapping[str, str], missing: Mapping[str, str] | None = None) -> Path:
+def suite_folder(
+    root: Path, values: Mapping[str, str], missing: Mapping[str, str] | None = None
+) -> Path:
     """A suite's folder as `run_suite` leaves it.
 
     Args:
@@ -26,9 +28,13 @@ def suite_folder(root: Path, values: Mapping[str, str], missing: Mapping[str, st
         missing: `target/evaluation` -> why there is no result.
     """
     cells = [
-        FinishedCell(*_names(name), RunStatus.COMPLETE, scored(root / name, each)) for name, each in values.items()
+        FinishedCell(*_names(name), RunStatus.COMPLETE, scored(root / name, each))
+        for name, each in values.items()
     ]
-    cells += [FinishedCell(*_names(name), RunStatus.FAILED, root / name, why) for name, why in (missing or {}).items()]
+    cells += [
+        FinishedCell(*_names(name), RunStatus.FAILED, root / name, why)
+        for name, why in (missing or {}).items()
+    ]
     folder = SuiteDir(root)
     folder.config.write_text("suite: {}\n")
     write_suite_results(suite_results(cells), folder)
@@ -38,8 +44,12 @@ def suite_folder(root: Path, values: Mapping[str, str], missing: Mapping[str, st
 def scored(folder: Path, values: str, **changes: Any) -> Path:
     """An output folder whose score is the share of right answers, with an interval of 0.4."""
     share = values.count("1") / len(values)
-    stats = Stats(len(values), share, None, None, max(0.0, share - 0.2), min(1.0, share + 0.2), "wilson")
-    score = Score(share, stats, "exact_match", "test", unit="share", scale=(0.0, 1.0), higher_is_better=True)
+    stats = Stats(
+        len(values), share, None, None, max(0.0, share - 0.2), min(1.0, share + 0.2), "wilson"
+    )
+    score = Score(
+        share, stats, "exact_match", "test", unit="share", scale=(0.0, 1.0), higher_is_better=True
+    )
     records = [instance(f"q{number}", float(one)) for number, one in enumerate(values)]
     return written(folder, replace(result(records), scores={"exact_match": score}, **changes))
 

@@ -25,10 +25,19 @@ def section(**changes: Any) -> dict[str, Any]:
 
 
 def suite(
-    *, overrides: tuple[str, ...] = (), flags: Mapping[str, Any] | None = None, env: Mapping[str, str] | None = None,
+    *,
+    overrides: tuple[str, ...] = (),
+    flags: Mapping[str, Any] | None = None,
+    env: Mapping[str, str] | None = None,
     **changes: Any,
-) -> Suite:  # fmt: skip
-    return build_suite(None, document={"suite": section(**changes)}, flags=flags, overrides=overrides, env=env or {})
+) -> Suite:
+    return build_suite(
+        None,
+        document={"suite": section(**changes)},
+        flags=flags,
+        overrides=overrides,
+        env=env or {},
+    )
 
 
 def params(found: Suite) -> dict[str, Any]:

@@ -26,10 +26,20 @@ CONTRACTS = (LAYERS, PLUGIN, HELM, RECORDS, ANALYSIS, EXECUTORS, CIRCLES)
 def lint(source: Path) -> tuple[int, str]:
     """The contracts of pyproject.toml, held against the package `eval_factory` in this folder: exit code and output, on a line."""
     finished = subprocess.run(
-        [str(Path(sys.executable).parent / "lint-imports"), "--no-cache", "--no-logo", "--config", str(CONFIG)],
-        env={"PATH": os.environ["PATH"], "PYTHONPATH": str(source), "COLUMNS": "200"}, cwd=source,
-        capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
+        [
+            str(Path(sys.executable).parent / "lint-imports"),
+            "--no-cache",
+            "--no-logo",
+            "--config",
+            str(CONFIG),
+        ],
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": str(source), "COLUMNS": "200"},
+        cwd=source,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
     return finished.returncode, " ".join((finished.stdout + finished.stderr).split())
 
 
@@ -42,17 +52,27 @@ def test_the_contracts_hold() -> None:
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
     """A copy of the package, to be spoilt."""
-    return shutil.copytree(PACKAGE, tmp_path / "eval_factory", ignore=shutil.ignore_patterns("__pycache__"))
+    return shutil.copytree(
+        PACKAGE, tmp_path / "eval_factory", ignore=shutil.ignore_patterns("__pycache__")
+    )
 
 
 SPOILT = {
-    LAYERS: [("demo.server", "config.merge"), ("tasks.errata", "plan.preflight"), ("plan.preflight", "helm.names")],
+    LAYERS: [
+        ("demo.server", "config.merge"),
+        ("tasks.errata", "plan.preflight"),
+        ("plan.preflight", "helm.names"),
+    ],
     PLUGIN: [("workflows.resume", "helm_plugin.client"), ("cli.main", "helm_plugin.client")],
     HELM: [("scoring.scores", ".helm"), ("helm.names", ".helm"), ("demo.server", ".helm")],
-    RECORDS: [("report.documents", "data.bundle"), ("report.summary", "helm.output"), ("analysis.compare", "endpoint.servers")],
+    RECORDS: [
+        ("report.documents", "data.bundle"),
+        ("report.summary", "helm.output"),
+        ("analysis.compare", "endpoint.servers"),
+    ],
     ANALYSIS: [("analysis.compare", "scoring.collect")],
     EXECUTORS: [("executors.progress", "config.load"), ("executors.progress", "helm.names")],
-}  # fmt: skip
+}
 """Contract -> what it forbids: module, and what it imports; HELM itself with a dot."""
 ALLOWED = [("analysis.compare", "scoring.intervals"), ("core.errors", "config.merge")]
 """Pure statistics; and a type alone."""
@@ -66,7 +86,11 @@ def test_each_contract_can_fail(copy: Path) -> None:
     for module, imported in [*ALLOWED, *spoilt, circle]:
         with (copy / f"{module.replace('.', '/')}.py").open("a", encoding="utf-8") as file:
             form = typed if (module, imported) == ALLOWED[-1] else later
-            file.write(form.format(f"eval_factory.{imported}" if imported[0] != "." else "helm.common.request"))
+            file.write(
+                form.format(
+                    f"eval_factory.{imported}" if imported[0] != "." else "helm.common.request"
+                )
+            )
     (copy / "attic").mkdir()
     (copy / "attic" / "__init__.py").touch()
     code, text = lint(copy.parent)
@@ -76,8 +100,12 @@ def test_each_contract_can_fail(copy: Path) -> None:
     assert ".runs" in text
     told = text.partition("Broken contracts")[2].replace("-> helm ", "-> eval_factory..helm ")
     assert [name for name in CONTRACTS if name not in told] == []
-    assert [pair for pair in spoilt if " -> ".join(f"eval_factory.{one}" for one in pair) not in told] == []
-    assert [pair for pair in ALLOWED if " -> ".join(f"eval_factory.{one}" for one in pair) in told] == []
+    assert [
+        pair for pair in spoilt if " -> ".join(f"eval_factory.{one}" for one in pair) not in told
+    ] == []
+    assert [
+        pair for pair in ALLOWED if " -> ".join(f"eval_factory.{one}" for one in pair) in told
+    ] == []
 
 
 def test_a_class_variable_says_what_it_is() -> None:
@@ -94,7 +122,11 @@ def test_a_class_variable_says_what_it_is() -> None:
 
 
 def too_large(source: str) -> list[str]:
-    functions = (one for one in ast.walk(ast.parse(source)) if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef)))
+    functions = (
+        one
+        for one in ast.walk(ast.parse(source))
+        if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef))
+    )
     sizes = ((one.name, (one.end_lineno or 0) - one.lineno + 1) for one in functions)
     return [f"{name}: {lines} lines" for name, lines in sizes if lines > 60]
 

@@ -26,7 +26,10 @@ def action(root: Path) -> dict[str, Any]:
 
 
 def blocks(page: Path) -> list[Any]:
-    return [yaml.safe_load(text) for text in re.findall(r"```yaml\n(.*?)```", page.read_text("utf-8"), re.S)]
+    return [
+        yaml.safe_load(text)
+        for text in re.findall(r"```yaml\n(.*?)```", page.read_text("utf-8"), re.S)
+    ]
 
 
 def test_the_action_has_the_shape_that_github_asks_for(action: dict[str, Any]) -> None:
@@ -49,7 +52,9 @@ def test_no_input_is_a_part_of_a_command(action: dict[str, Any]) -> None:
     for step in action["runs"]["steps"]:
         assert "${{" not in step["run"]
         for line in step["run"].splitlines():
-            assert "$" not in re.sub(r'"\$\w+(/[\w./-]+)?"', "", line), line  # variables stand in quotes
+            assert "$" not in re.sub(r'"\$\w+(/[\w./-]+)?"', "", line), (
+                line
+            )  # variables stand in quotes
         for value in step["env"].values():
             assert re.fullmatch(r"\$\{\{ (inputs\.[a-z-]+|runner\.temp) \}\}(/[\w-]+)?", value)
         used += re.findall(r"inputs\.([a-z-]+)", " ".join(step["env"].values()))
@@ -60,18 +65,26 @@ def test_the_action_gives_the_script_what_it_reads(action: dict[str, Any]) -> No
     env = action["runs"]["steps"][-1]["env"]
     assert {name for name in env if name.startswith("EF_")} == set(SETTINGS)
     for name in SETTINGS:
-        assert env[name] == f"${{{{ inputs.{name.removeprefix('EF_').lower().replace('_', '-')} }}}}"
+        assert (
+            env[name] == f"${{{{ inputs.{name.removeprefix('EF_').lower().replace('_', '-')} }}}}"
+        )
 
 
 def test_exit_codes_are_the_programs(root: Path) -> None:
-    kinds = [one for one in vars(errors).values() if isinstance(one, type) and issubclass(one, errors.EvalFactoryError)]
+    kinds = [
+        one
+        for one in vars(errors).values()
+        if isinstance(one, type) and issubclass(one, errors.EvalFactoryError)
+    ]
     assert set(EXIT_CODES) == {0, *(kind.exit_code for kind in kinds)}
     table = (root / "docs" / "ci.md").read_text("utf-8").partition("\n## ")[0]
     rows = re.findall(r"^\| ([\d, ]+) \|", table, re.M)
     assert {int(code) for row in rows for code in row.split(",")} == set(EXIT_CODES)
 
 
-def test_the_workflow_for_github_pins_actions_and_gives_known_inputs(root: Path, action: dict[str, Any]) -> None:
+def test_the_workflow_for_github_pins_actions_and_gives_known_inputs(
+    root: Path, action: dict[str, Any]
+) -> None:
     workflow, _ = blocks(root / "docs" / "ci.md")
     assert workflow["permissions"] == {"contents": "read"}
     modes = []
@@ -89,7 +102,9 @@ def test_the_workflow_for_github_pins_actions_and_gives_known_inputs(root: Path,
     assert "pull_request_target" not in workflow[True]  # `on` is true to YAML 1.1
 
 
-def test_the_policy_that_the_page_shows_is_sound_and_its_table_has_every_key(root: Path, tmp_path: Path) -> None:
+def test_the_policy_that_the_page_shows_is_sound_and_its_table_has_every_key(
+    root: Path, tmp_path: Path
+) -> None:
     page = root / "docs" / "gate.md"
     (policy,) = blocks(page)
     (tmp_path / "policy.yml").write_text(yaml.safe_dump(policy), "utf-8")
@@ -97,5 +112,9 @@ def test_the_policy_that_the_page_shows_is_sound_and_its_table_has_every_key(roo
     schema = json.loads((root / "docs" / "schemas" / "gate_policy.schema.json").read_text("utf-8"))
     assert list(Draft7Validator(schema).iter_errors(policy)) == []
     table = page.read_text("utf-8").partition("| key |")[2].partition("\n\n")[0]
-    named = {name for row in re.findall(r"^\| (`.*?) \|", table, re.M) for name in re.findall(r"`(\w+)`", row)}
+    named = {
+        name
+        for row in re.findall(r"^\| (`.*?) \|", table, re.M)
+        for name in re.findall(r"`(\w+)`", row)
+    }
     assert named == set(BenchmarkLimits.model_fields)

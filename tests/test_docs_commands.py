@@ -29,22 +29,61 @@ from stored_results import instance, result, written
 
 ROOT = Path(__file__).resolve().parents[1]
 PROGRAM = "eval-factory"
-PAGES = [ROOT / "README.md", ROOT / "SECURITY.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "SECURITY.md",
+    ROOT / "CONTRIBUTING.md",
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
 NAMES = [page.relative_to(ROOT).as_posix() for page in PAGES]
 PREVIEWED = ("run_eval", "run_suite", "leaderboard run")
 """They need endpoints and keys: the preview is run in their place."""
 NOT_RUN = {
-    "data pull", "data pack", "data unpack", "data import", "data verify",  # a network, or a bundle
+    "data pull",
+    "data pack",
+    "data unpack",
+    "data import",
+    "data verify",  # a network, or a bundle
     "upstream install",  # a network, and an environment of 760 MB
-    "verify", "reproduce", "rescore", "export", "view",  # whole runs
-    "report", "suite", "annotate",  # files that no page makes
-}  # fmt: skip
+    "verify",
+    "reproduce",
+    "rescore",
+    "export",
+    "view",  # whole runs
+    "report",
+    "suite",
+    "annotate",  # files that no page makes
+}
 """Commands, or groups of them, that are parsed only: they have tests of their own."""
 OTHER_PROGRAMS = {
-    "bash", "cat", "cosign", "cp", "curl", "docker", "echo", "export", "git", "gpg", "head", "helm-run", "helm-server",
-    "helm-summarize", "kubectl", "minisign", "mkdir", "pip", "pipx", "printf", "python", "sed", "sh", "sha256sum", "source", "uv",
+    "bash",
+    "cat",
+    "cosign",
+    "cp",
+    "curl",
+    "docker",
+    "echo",
+    "export",
+    "git",
+    "gpg",
+    "head",
+    "helm-run",
+    "helm-server",
+    "helm-summarize",
+    "kubectl",
+    "minisign",
+    "mkdir",
+    "pip",
+    "pipx",
+    "printf",
+    "python",
+    "sed",
+    "sh",
+    "sha256sum",
+    "source",
+    "uv",
     "uvx",
-}  # fmt: skip
+}
 """Programs that are not ours; scripts of the project that they start are looked for."""
 
 
@@ -58,7 +97,9 @@ class Step:
 
 
 def blocks(page: Path, language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```$", page.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    return re.findall(
+        rf"^```{language}\n(.*?)^```$", page.read_text("utf-8"), re.MULTILINE | re.DOTALL
+    )
 
 
 def steps(block: str) -> Iterator[Step]:
@@ -123,11 +164,17 @@ def our_commands(page: Path) -> list[Step]:
 def assert_known(step: Step) -> None:
     """Another's program, or a script of the project."""
     program, *arguments = step.words
-    assert program in {*OTHER_PROGRAMS, *functions_of_venv_sh()} or program.startswith(".venv"), step.words
+    assert program in {*OTHER_PROGRAMS, *functions_of_venv_sh()} or program.startswith(".venv"), (
+        step.words
+    )
     if program in ("bash", "source", "python") and arguments:
-        assert arguments[0].startswith(("-", ".venv")) or (ROOT / arguments[0]).is_file(), step.words
+        assert arguments[0].startswith(("-", ".venv")) or (ROOT / arguments[0]).is_file(), (
+            step.words
+        )
     if program.endswith("/nox") and arguments[0] == "-s":
-        named = [word for word in arguments[1:] if word != "--" and not word.startswith(("tests", "-"))]
+        named = [
+            word for word in arguments[1:] if word != "--" and not word.startswith(("tests", "-"))
+        ]
         assert {word.partition("-")[0] for word in named} <= sessions(), step.words
 
 
@@ -141,7 +188,9 @@ def test_every_command_beside_another_programs_is_one_that_there_is() -> None:
 
 
 def functions_of_venv_sh() -> set[str]:
-    return set(re.findall(r"^(\w+)\(\)", (ROOT / "scripts" / "venv.sh").read_text("utf-8"), re.MULTILINE))
+    return set(
+        re.findall(r"^(\w+)\(\)", (ROOT / "scripts" / "venv.sh").read_text("utf-8"), re.MULTILINE)
+    )
 
 
 def sessions() -> set[str]:
@@ -151,9 +200,15 @@ def sessions() -> set[str]:
 
 
 FOLDERS = {
-    "results/a": "1101100101", "results/b": "1101111111", "results/c": "0101100101", "results/my_test": "1101",
-    "results/first": "1100", "results/second": "1100", "results/small": "1101" * 50, "results/large": "1111" * 50,
-}  # fmt: skip
+    "results/a": "1101100101",
+    "results/b": "1101111111",
+    "results/c": "0101100101",
+    "results/my_test": "1101",
+    "results/first": "1100",
+    "results/second": "1100",
+    "results/small": "1101" * 50,
+    "results/large": "1111" * 50,
+}
 """Results that pages speak of, with which instances are right."""
 LENIENT = "exact_match.lenient"
 NOT_MADE = {
@@ -173,23 +228,32 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("docs")
     for name, values in FOLDERS.items():
         records = [instance(f"q{number}", float(one)) for number, one in enumerate(values)]
-        records = [replace(one, metrics={**one.metrics, LENIENT: one.metrics["exact_match"]}) for one in records]
+        records = [
+            replace(one, metrics={**one.metrics, LENIENT: one.metrics["exact_match"]})
+            for one in records
+        ]
         written(folder / name, result(records, ("exact_match", LENIENT)))
     return folder
 
 
 def my_test() -> str:
     """The README's run config."""
-    (found,) = (step.text for step in our_commands(ROOT / "README.md") if step.writes == "my_test.yml")
+    (found,) = (
+        step.text for step in our_commands(ROOT / "README.md") if step.writes == "my_test.yml"
+    )
     return found
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_commands_of_a_page_run(name: str, finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_commands_of_a_page_run(
+    name: str, finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "results").symlink_to(finished / "results")
     (tmp_path / "test_cases").symlink_to(ROOT / "test_cases")
     (tmp_path / "my_test.yml").write_text(my_test())
-    written_labels(tmp_path / "labels.jsonl", [{**row, "my_judge": row[COLUMN]} for row in drawn(40)])
+    written_labels(
+        tmp_path / "labels.jsonl", [{**row, "my_judge": row[COLUMN]} for row in drawn(40)]
+    )
     monkeypatch.chdir(tmp_path)
     for step in our_commands(ROOT / name):
         if step.writes:
@@ -228,7 +292,10 @@ def not_there(context: click.Context) -> bool:
 def yaml_blocks() -> list[tuple[str, str]]:
     inside = [(name, block) for name in NAMES for block in blocks(ROOT / name, "ya?ml")]
     written = [
-        (name, step) for name in NAMES for step in our_commands(ROOT / name) if (step.writes or "").endswith("ml")
+        (name, step)
+        for name in NAMES
+        for step in our_commands(ROOT / name)
+        if (step.writes or "").endswith("ml")
     ]
     return [
         *(pair for pair in inside if "apiVersion:" not in pair[1]),  # Kubernetes' own
@@ -236,7 +303,9 @@ def yaml_blocks() -> list[tuple[str, str]]:
     ]
 
 
-@pytest.mark.parametrize(("name", "block"), yaml_blocks(), ids=lambda value: value if value in NAMES else "block")
+@pytest.mark.parametrize(
+    ("name", "block"), yaml_blocks(), ids=lambda value: value if value in NAMES else "block"
+)
 def test_a_yaml_block_is_what_it_says(name: str, block: str, tmp_path: Path) -> None:
     """A run config, a policy, a benchmark, or a part of a result."""
     text = re.sub(r"\{\.\.\., ", "{", re.sub(r", \.\.\.\}", "}", block)).replace(" ...,", " x,")
@@ -249,10 +318,11 @@ def test_a_yaml_block_is_what_it_says(name: str, block: str, tmp_path: Path) -> 
     elif "dataset_file" in document:
         messages = '{"id": "a", "messages": [{"role": "user", "content": "?"}], '
         for file, content in (
-            ("prompt.txt", "{question}"), ("data.csv", "question,correct_answer\nWhat?,A\n"),
+            ("prompt.txt", "{question}"),
+            ("data.csv", "question,correct_answer\nWhat?,A\n"),
             ("cases.jsonl", messages + '"rubrics": [{"criterion": "c", "points": 1}]}'),
             ("conversations.jsonl", messages + '"correct_answer": "A"}'),
-        ):  # fmt: skip
+        ):
             (tmp_path / file).write_text(content)
         (tmp_path / "benchmark.yaml").write_text(text)
         assert load_benchmark(tmp_path / "benchmark.yaml")
@@ -279,7 +349,11 @@ def unknown(document: Any, schema: dict[str, Any], path: str = "") -> list[str]:
         known = option.get("properties")
         if known is not None and isinstance(document, dict):
             for key, value in document.items():
-                found += unknown(value, known[key], f"{path}.{key}") if key in known else [f"{path}.{key}"]
+                found += (
+                    unknown(value, known[key], f"{path}.{key}")
+                    if key in known
+                    else [f"{path}.{key}"]
+                )
         elif "items" in option and isinstance(document, list):
             for value in document:
                 found += unknown(value, option["items"], f"{path}[]")

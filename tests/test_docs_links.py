@@ -33,14 +33,18 @@ def anchors(path: Path) -> frozenset[str]:
     """Of the headings, as both GitHub and the site's Markdown make them: punctuation is dropped, spaces become hyphens."""
     text = re.sub(r"^(```+).*?^\1", "", path.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)
     headings = re.findall(r"^#{1,6} (.+)$", text, re.MULTILINE)
-    return frozenset(re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings)
+    return frozenset(
+        re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings
+    )
 
 
 def broken(page: Path, link: str) -> bool:
     """A link within the project that leads nowhere."""
     place, _, anchor = link.partition("#")
     target = (page.parent / place).resolve() if place else page
-    return not target.exists() or bool(anchor and target.suffix == ".md" and anchor not in anchors(target))
+    return not target.exists() or bool(
+        anchor and target.suffix == ".md" and anchor not in anchors(target)
+    )
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -51,12 +55,24 @@ def test_links_lead_somewhere_and_named_files_are_there(name: str) -> None:
     inside = [link for link in links if not urlsplit(link).scheme]
     assert [link for link in inside if broken(page, link)] == []
     outside = [urlsplit(link) for link in links if urlsplit(link).scheme]
-    assert [parts.geturl() for parts in outside if parts.scheme != "https" or "." not in (parts.hostname or "")] == []
+    assert [
+        parts.geturl()
+        for parts in outside
+        if parts.scheme != "https" or "." not in (parts.hostname or "")
+    ] == []
     named = set(PROJECT_FILE.findall(text))
-    assert {path for path in named if "ROOM/" not in path and not (ROOT / path).exists()} == set()  # any room's name
+    assert {
+        path for path in named if "ROOM/" not in path and not (ROOT / path).exists()
+    } == set()  # any room's name
     if name.startswith("docs/"):
-        places = [link.partition("#")[0] for link in LINK.findall(without_code(text)) if "://" not in link]
-        leaving = [one for one in places if one and not (page.parent / one).resolve().is_relative_to(ROOT / "docs")]
+        places = [
+            link.partition("#")[0] for link in LINK.findall(without_code(text)) if "://" not in link
+        ]
+        leaving = [
+            one
+            for one in places
+            if one and not (page.parent / one).resolve().is_relative_to(ROOT / "docs")
+        ]
         assert leaving == []
 
 
@@ -64,7 +80,11 @@ def test_every_page_has_its_place_in_the_navigation() -> None:
     """A new page is added to scripts/docs_navigation.py; docs/README.md, which lists all, is made of it."""
     placed = [name for pages in docs_navigation.NAVIGATION.values() for name in pages]
     assert len(placed) == len(set(placed))
-    there = {path.relative_to(ROOT / "docs").as_posix() for path in PAGES if path.is_relative_to(ROOT / "docs")}
+    there = {
+        path.relative_to(ROOT / "docs").as_posix()
+        for path in PAGES
+        if path.is_relative_to(ROOT / "docs")
+    }
     assert there - {docs_navigation.MAP} <= set(placed)
     shown = {name for pages in docs_navigation.places().values() for name in pages}
     assert shown == there - {docs_navigation.MAP}
@@ -74,5 +94,13 @@ def test_the_sites_navigation_has_every_page_once(tmp_path: Path) -> None:
     made = settings(tmp_path)["nav"]
     assert isinstance(made, list)
     assert made[0] == {"Start": "README.md"}
-    files = [file for section in made[1:] for pages in section.values() for page in pages for file in page.values()]
-    assert sorted(files) == sorted(name for pages in docs_navigation.places().values() for name in pages)
+    files = [
+        file
+        for section in made[1:]
+        for pages in section.values()
+        for page in pages
+        for file in page.values()
+    ]
+    assert sorted(files) == sorted(
+        name for pages in docs_navigation.places().values() for name in pages
+    )

@@ -36,7 +36,9 @@ def test_the_map_of_pages_is_up_to_date() -> None:
 
 def test_every_exit_code_is_there_with_what_to_do() -> None:
     raised = {
-        one.exit_code for one in vars(errors).values() if isinstance(one, type) and issubclass(one, EvalFactoryError)
+        one.exit_code
+        for one in vars(errors).values()
+        if isinstance(one, type) and issubclass(one, EvalFactoryError)
     }
     assert raised | {0} == set(CODES)
     text = page("commands.md")
@@ -47,11 +49,25 @@ def test_every_exit_code_is_there_with_what_to_do() -> None:
 def test_every_variable_that_the_source_reads_is_there(root: Path) -> None:
     """Upper-case texts with an underscore are names of variables, but for these."""
     others = {
-        "AF_UNIX", "CLIENT_ID", "CLIENT_SECRET", "TOKEN_URL", "GOLD_RESPONSE", "O_NOFOLLOW", "PRETTY_NAME",
-        "BENCHMARK_OUTPUT_BASE_URL", "PROJECT_ID", "PROMPT_TEMPLATE", "WAYLAND_DISPLAY",
-        "RUN_CONFIG", "TEXT_MODEL_TAG", "FULL_FUNCTIONALITY_TEXT_MODEL_TAG", "INSTRUCTION_FOLLOWING_MODEL_TAG",
-        "MLFLOW_HTTP_REQUEST_MAX_RETRIES", "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", "OPENBLAS_NUM_THREADS",
-    }  # fmt: skip
+        "AF_UNIX",
+        "CLIENT_ID",
+        "CLIENT_SECRET",
+        "TOKEN_URL",
+        "GOLD_RESPONSE",
+        "O_NOFOLLOW",
+        "PRETTY_NAME",
+        "BENCHMARK_OUTPUT_BASE_URL",
+        "PROJECT_ID",
+        "PROMPT_TEMPLATE",
+        "WAYLAND_DISPLAY",
+        "RUN_CONFIG",
+        "TEXT_MODEL_TAG",
+        "FULL_FUNCTIONALITY_TEXT_MODEL_TAG",
+        "INSTRUCTION_FOLLOWING_MODEL_TAG",
+        "MLFLOW_HTTP_REQUEST_MAX_RETRIES",
+        "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT",
+        "OPENBLAS_NUM_THREADS",
+    }
     texts = [file.read_text("utf-8") for file in (root / "src").rglob("*.py")]
     read = {name for text in texts for name in re.findall(r'"([A-Z][A-Z0-9]*_[A-Z0-9_]+)"', text)}
     assert "HF_HOME" in read
@@ -68,18 +84,28 @@ WRONG = {
     f"{RUN} --eval_type head_qa --overrides config.params.extra.subject=x": "a parameter of other tasks",
     f"{RUN} --eval_type ehrshot": "data that are needed",
     f"{RUN} --eval_type sample_medical_qa --api_key_name sk-0123456789abcdefghij": "a key for its name",
-    "run_eval --run_config none.yml": "no file", "run_eval --run_config empty.yml": "an empty file",
-    "run_eval --run_config list.yml": "a list", "run_eval --run_config twice.yml": "a key twice",
+    "run_eval --run_config none.yml": "no file",
+    "run_eval --run_config empty.yml": "an empty file",
+    "run_eval --run_config list.yml": "a list",
+    "run_eval --run_config twice.yml": "a key twice",
     "run_eval --eval_type pubmed_qa --model_url ftp://x --model_id m --output_dir out": "no scheme",
-    "ls medecc": "no such task", "ls --tag nothing": "no such tag", "schema run": "no such schema",
-    "compare here here --allow nothing": "no such reason", "compare here here --margin=-1": "a margin below 0",
-    "compare here gone": "no result", "gate policy.yml": "no candidate", "gate none.yml --candidate here": "no policy",
-    "gate list.yml --candidate here": "no policy's shape", "reproduce here --run": "no folder",
-    "new_benchmark .": "a folder with files", "data verify .": "no bundle", "data unpack list.yml out": "no archive",
+    "ls medecc": "no such task",
+    "ls --tag nothing": "no such tag",
+    "schema run": "no such schema",
+    "compare here here --allow nothing": "no such reason",
+    "compare here here --margin=-1": "a margin below 0",
+    "compare here gone": "no result",
+    "gate policy.yml": "no candidate",
+    "gate none.yml --candidate here": "no policy",
+    "gate list.yml --candidate here": "no policy's shape",
+    "reproduce here --run": "no folder",
+    "new_benchmark .": "a folder with files",
+    "data verify .": "no bundle",
+    "data unpack list.yml out": "no archive",
     "data pull nothing --to bundle": "no such task",
     "leaderboard run nothing --model a/b --model_url demo://baseline --output_dir out": "no such leaderboard",
     "export hf here": "an export that cannot be",
-}  # fmt: skip
+}
 """Command lines with a mistake in them."""
 
 
@@ -90,7 +116,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (made / "empty.yml").write_text("")
     (made / "list.yml").write_text("- a\n- b\n")
     (made / "twice.yml").write_text("config: {}\nconfig: {}\n")
-    (made / "policy.yml").write_text(yaml.safe_dump({"version": 1, "benchmarks": {"pubmed_qa": {"min": 0.5}}}))
+    (made / "policy.yml").write_text(
+        yaml.safe_dump({"version": 1, "benchmarks": {"pubmed_qa": {"min": 0.5}}})
+    )
     return made
 
 

@@ -22,11 +22,16 @@ PERMISSIVE = re.compile(
 MPL = "file by file: it asks for the source of its own files, which we neither change nor carry"
 GCC = "its wheel carries libraries of GCC, as files of their own: GPL with GCC's exception, and libquadmath, LGPL"
 ACCEPTED = {
-    "certifi": ({"MPL"}, MPL), "numpy": ({"GPL", "LGPL"}, GCC),
-    "pandas": ({"GPL"}, "the text of Python's licence that it carries explains that it is compatible with the GPL"),
-    "pathspec": ({"MPL"}, f"{MPL}; it builds the package, and no run imports it"), "scipy": ({"GPL", "LGPL"}, GCC),
+    "certifi": ({"MPL"}, MPL),
+    "numpy": ({"GPL", "LGPL"}, GCC),
+    "pandas": (
+        {"GPL"},
+        "the text of Python's licence that it carries explains that it is compatible with the GPL",
+    ),
+    "pathspec": ({"MPL"}, f"{MPL}; it builds the package, and no run imports it"),
+    "scipy": ({"GPL", "LGPL"}, GCC),
     "tqdm": ({"MPL"}, MPL),
-}  # fmt: skip
+}
 """Package -> the kinds of copyleft that it names, and why they are no harm."""
 
 
@@ -40,20 +45,30 @@ def locked(lock: Path) -> Iterator[tuple[str, str | None]]:
 
 def statement_of(package: metadata.PackageMetadata) -> str:
     """All that the metadata say of the licence: expression, text, classifiers."""
-    found = [text for field in ("License-Expression", "License") for text in package.get_all(field) or []]
-    classifiers = [text for text in package.get_all("Classifier") or [] if text.startswith("License ::")]
+    found = [
+        text for field in ("License-Expression", "License") for text in package.get_all(field) or []
+    ]
+    classifiers = [
+        text for text in package.get_all("Classifier") or [] if text.startswith("License ::")
+    ]
     return "\n".join(found + classifiers)
 
 
 def copyleft_in(statement: str) -> set[str]:
-    return {kind for kind, pattern in COPYLEFT.items() if re.search(pattern, statement, re.IGNORECASE)}
+    return {
+        kind for kind, pattern in COPYLEFT.items() if re.search(pattern, statement, re.IGNORECASE)
+    }
 
 
 def objections(name: str, statement: str) -> list[str]:
     """What speaks against a package, unless it is accepted with a reason."""
     kinds = copyleft_in(statement)
     refused = kinds - ACCEPTED.get(name, (set(), ""))[0]
-    found = [f"{name}: copyleft ({', '.join(sorted(refused))}) in: {statement[:200]}"] if refused else []
+    found = (
+        [f"{name}: copyleft ({', '.join(sorted(refused))}) in: {statement[:200]}"]
+        if refused
+        else []
+    )
     if not kinds and not PERMISSIVE.search(statement):
         found.append(f"{name}: no known licence in: {statement[:200]!r}")
     return found
@@ -66,7 +81,9 @@ def test_no_package_of_a_run_has_a_copyleft_or_an_unknown_licence(root: Path) ->
             statement = statement_of(metadata.metadata(name))
         except metadata.PackageNotFoundError:
             assert marker, f"{name} is locked and not installed"
-            assert not Marker(marker).evaluate(), f"{name} is locked for this platform and not installed"
+            assert not Marker(marker).evaluate(), (
+                f"{name} is locked for this platform and not installed"
+            )
             continue
         checked.add(name)
         found += objections(name, statement)
@@ -77,14 +94,18 @@ def test_no_package_of_a_run_has_a_copyleft_or_an_unknown_licence(root: Path) ->
 
 def test_no_reason_is_left_over() -> None:
     for name, (kinds, reason) in ACCEPTED.items():
-        assert copyleft_in(statement_of(metadata.metadata(name))) & kinds, name  # wheels of other systems carry less
+        assert copyleft_in(statement_of(metadata.metadata(name))) & kinds, (
+            name
+        )  # wheels of other systems carry less
         assert reason
 
 
 def test_what_pip_installs_with_the_package_is_locked_or_not_asked_for(root: Path) -> None:
     """The package's own dependencies are those whose licences were read."""
     pyproject = (root / "pyproject.toml").read_text("utf-8")
-    (_, listed) = re.search(r"^dependencies = (\[)\n(.*?)^\]", pyproject, re.MULTILINE | re.DOTALL).groups()  # type: ignore[union-attr]
+    (_, listed) = re.search(
+        r"^dependencies = (\[)\n(.*?)^\]", pyproject, re.MULTILINE | re.DOTALL
+    ).groups()  # type: ignore[union-attr]
     names = set(re.findall(r'^    "([a-z0-9-]+)', listed, re.MULTILINE))
     assert {"crfm-helm", "scipy", "certifi"} <= names
     assert names - {name for name, _ in locked(root / "requirements.lock")} == set()

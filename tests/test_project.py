@@ -52,10 +52,16 @@ def test_a_run_needs_no_torch_and_no_tools_of_tests(root: Path) -> None:
     run, tests = packages_of(root / LOCKS[0]), packages_of(root / LOCKS[1])
     assert "crfm-helm==0.5.16" in run
     assert not [
-        package for package in run if re.match(r"torch|transformers|nvidia|pytest|openai|types-|hypothesis", package)
+        package
+        for package in run
+        if re.match(r"torch|transformers|nvidia|pytest|openai|types-|hypothesis", package)
     ]
-    assert {"pytest", "pytest-xdist", "openai", "hypothesis"} <= {package.partition("==")[0] for package in tests}
-    assert not {package.partition("==")[0] for package in run} & {package.partition("==")[0] for package in tests}
+    assert {"pytest", "pytest-xdist", "openai", "hypothesis"} <= {
+        package.partition("==")[0] for package in tests
+    }
+    assert not {package.partition("==")[0] for package in run} & {
+        package.partition("==")[0] for package in tests
+    }
 
 
 def test_framework_yml_is_found_in_a_wheel(root: Path, tmp_path: Path) -> None:
@@ -68,14 +74,21 @@ def test_framework_yml_is_found_in_a_wheel(root: Path, tmp_path: Path) -> None:
     finished = subprocess.run(
         [sys.executable, "-m", "eval_factory", "ls"],
         env={"PATH": os.environ["PATH"], "PYTHONPATH": str(tmp_path / "site")},
-        cwd=tmp_path, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert finished.stdout.splitlines()[0] == "helm:", finished.stderr
     where = "import eval_factory.tasks.framework as f; print(f.framework_path())"
     found = subprocess.run(
-        [sys.executable, "-c", where], env={"PYTHONPATH": str(tmp_path / "site")}, cwd=tmp_path,
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
+        [sys.executable, "-c", where],
+        env={"PYTHONPATH": str(tmp_path / "site")},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert found.stdout.strip() == str(tmp_path / "site" / "eval_factory" / "framework.yml")
 
 

@@ -25,7 +25,9 @@ def test_they_are_up_to_date(name: str, root: Path) -> None:
 def test_those_of_results_are_those_that_results_are_checked_with(name: str, root: Path) -> None:
     file = f"{name}.schema.json"
     ours = root / "src" / "eval_factory" / "report" / "schemas" / file
-    assert json.loads((root / "docs" / "schemas" / file).read_text("utf-8")) == json.loads(ours.read_text("utf-8"))
+    assert json.loads((root / "docs" / "schemas" / file).read_text("utf-8")) == json.loads(
+        ours.read_text("utf-8")
+    )
 
 
 def test_there_are_no_others_and_the_page_lists_them(root: Path) -> None:

@@ -25,7 +25,10 @@ FOLDER = Path(__file__).resolve().parents[1] / "test_cases"
 GATE, SUITES, MONITOR = FOLDER / "gate", FOLDER / "suites", FOLDER / "monitor"
 MARK = "# expect: "
 READERS: dict[Path, tuple[str, Callable[[Path], object]]] = {
-    FOLDER: ("run_config", lambda path: build_evaluation(Request(run_config=path), load_framework(), {})),
+    FOLDER: (
+        "run_config",
+        lambda path: build_evaluation(Request(run_config=path), load_framework(), {}),
+    ),
     GATE: ("gate_policy", load_policy),
     SUITES: ("suite", lambda path: build_suite(path, env={})),
     MONITOR: ("monitor", lambda path: load_panel(path, {})),
@@ -57,7 +60,9 @@ def errors_of(path: Path) -> list[object]:
 
 
 @of_valid
-def test_what_is_valid_is_taken_without_keys_and_network(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_valid_is_taken_without_keys_and_network(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As a user tries it first: what a run checks beyond the shape (prices of a budget, say) is checked, too."""
 
     def refuse(*_: object) -> None:
@@ -80,7 +85,9 @@ def test_what_is_valid_is_taken_without_keys_and_network(path: Path, monkeypatch
 
 def test_there_is_one_per_task() -> None:
     assert {path.name for path in FOLDER.glob("test_case_*.yml")} == set(MADE)
-    assert {name.removeprefix(PREFIX).removesuffix(".yml") for name in MADE} == set(load_framework().names())
+    assert {name.removeprefix(PREFIX).removesuffix(".yml") for name in MADE} == set(
+        load_framework().names()
+    )
 
 
 @pytest.mark.parametrize("name", MADE)
@@ -103,19 +110,29 @@ def test_no_file_is_left_out() -> None:
 
 NOT_A_MATTER_OF_SHAPE = {
     "which parameters a task has": [
-        "invalid/benchmark_of_another_task", "invalid/parameter_of_another_task", "invalid/subset_contradicts_task",
+        "invalid/benchmark_of_another_task",
+        "invalid/parameter_of_another_task",
+        "invalid/subset_contradicts_task",
     ],
     "another file": [
-        "invalid/custom_benchmark_broken", "invalid/custom_benchmark_nowhere", "invalid/custom_judges_without_jury",
+        "invalid/custom_benchmark_broken",
+        "invalid/custom_benchmark_nowhere",
+        "invalid/custom_judges_without_jury",
     ],
     "which parameters a task needs": [
-        "invalid/custom_without_benchmark", "invalid/missing_data_path", "invalid/missing_parameter",
+        "invalid/custom_without_benchmark",
+        "invalid/missing_data_path",
+        "invalid/missing_parameter",
     ],
     "one judge beside another": ["invalid/judge_name_twice"],
     "one value beside another": [
-        "invalid/judge_signs_in_twice", "invalid/two_key_names", "invalid/two_token_limits",
-        "gate/invalid/least_where_lower_is_better", "suites/invalid/nothing_left",
-        "suites/invalid/pattern_fits_nothing", "suites/invalid/two_key_names",
+        "invalid/judge_signs_in_twice",
+        "invalid/two_key_names",
+        "invalid/two_token_limits",
+        "gate/invalid/least_where_lower_is_better",
+        "suites/invalid/nothing_left",
+        "suites/invalid/pattern_fits_nothing",
+        "suites/invalid/two_key_names",
     ],
     "which tasks have judges": ["invalid/judges_without_jury"],
     "no YAML that every reader takes": ["invalid/key_twice"],
@@ -125,7 +142,7 @@ NOT_A_MATTER_OF_SHAPE = {
     "what stands in the defaults": ["gate/invalid/no_limit"],
     "other files": ["suites/invalid/extends_itself", "suites/invalid/extends_nothing"],
     "one name beside another": ["suites/invalid/name_twice", "suites/invalid/same_folder"],
-}  # fmt: skip
+}
 """What a schema would have to know -> wrong files that it takes."""
 
 
@@ -136,10 +153,14 @@ def test_what_is_wrong_is_refused_by_the_program_and_by_the_schema(path: Path) -
     assert expected
     with pytest.raises(ConfigError) as raised:
         reader(path)[1](path)
-    place = "" if path.parent == FOLDER / "invalid" else f"{path}: "  # a run config may be wrong in another file
+    place = (
+        "" if path.parent == FOLDER / "invalid" else f"{path}: "
+    )  # a run config may be wrong in another file
     assert [text for text in expected if f"{place}{text}" not in str(raised.value)] == []
     assert "canary" not in str(raised.value)
-    taken = any(name_of(path).removesuffix(".yml") in names for names in NOT_A_MATTER_OF_SHAPE.values())
+    taken = any(
+        name_of(path).removesuffix(".yml") in names for names in NOT_A_MATTER_OF_SHAPE.values()
+    )
     if path.stem == "broken_yaml":
         with pytest.raises(yaml.YAMLError):
             errors_of(path)

@@ -33,6 +33,12 @@ def forget_proxies_and_certificates(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def token_from(url: str, folder: Path) -> str | None:
-    env = {"OPENAI_CLIENT_ID": "id", "OPENAI_CLIENT_SECRET": "secret-0123456789", "OPENAI_TOKEN_URL": url}
+    env = {
+        "OPENAI_CLIENT_ID": "id",
+        "OPENAI_CLIENT_SECRET": "secret-0123456789",
+        "OPENAI_TOKEN_URL": url,
+    }
     settings = OAuthSettings("openai", None, None)
-    return OAuthSignIn(settings, env=env, redactor=Redactor(), say=lambda _: None, folder=folder).header()
+    return OAuthSignIn(
+        settings, env=env, redactor=Redactor(), say=lambda _: None, folder=folder
+    ).header()

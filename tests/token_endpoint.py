@@ -48,13 +48,21 @@ class TokenEndpoint(Loopback):
         if self.way == "error":
             return 500, f"broken: {CLIENT_SECRET}".encode()
         secret = form.get("client_secret", [None])[0]
-        if self.way == "refuses" or secret != CLIENT_SECRET or form.get("grant_type") != ["client_credentials"]:
+        if (
+            self.way == "refuses"
+            or secret != CLIENT_SECRET
+            or form.get("grant_type") != ["client_credentials"]
+        ):
             text = f"no such client with {secret}"
             return 401, json.dumps({"error": "invalid_client", "error_description": text}).encode()
         with self._lock:
             self.given.append(f"token-canary-{len(self.given)}-0123456789")
             self.scopes.append(form.get("scope", [None])[0])
-            document = {"access_token": self.given[-1], "token_type": "bearer", "expires_in": self.expires_in}
+            document = {
+                "access_token": self.given[-1],
+                "token_type": "bearer",
+                "expires_in": self.expires_in,
+            }
         return 200, json.dumps(document).encode()
 
 
@@ -64,7 +72,9 @@ def _handler(endpoint: TokenEndpoint) -> type[Handler]:
             form = parse_qs(self.body().decode())
             basic = self.headers.get("Authorization", "")
             if basic.startswith("Basic "):
-                client, _, secret = base64.b64decode(basic.removeprefix("Basic ")).decode().partition(":")
+                client, _, secret = (
+                    base64.b64decode(basic.removeprefix("Basic ")).decode().partition(":")
+                )
                 form.update(client_id=[client], client_secret=[secret])
             endpoint.asked += 1
             where = endpoint.redirects.pop() if endpoint.redirects else None

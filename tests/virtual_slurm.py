@@ -28,9 +28,13 @@ class VirtualSlurm:
     def do(self, *arguments: str) -> str:
         """Of cluster.py."""
         done = subprocess.run(
-            [sys.executable, str(CLUSTER), *arguments], env={**os.environ, "EVAL_FACTORY_SLURM": str(self.root)},
-            capture_output=True, text=True, timeout=TIMEOUT_S, check=False,
-        )  # fmt: skip
+            [sys.executable, str(CLUSTER), *arguments],
+            env={**os.environ, "EVAL_FACTORY_SLURM": str(self.root)},
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_S,
+            check=False,
+        )
         if done.returncode == CANNOT:
             pytest.skip(done.stderr.strip())
         assert done.returncode == 0, done.stderr
@@ -39,7 +43,9 @@ class VirtualSlurm:
     def ask(self, *argv: str) -> str:
         """One of Slurm's own commands."""
         env = {**os.environ, "SLURM_CONF": str(self.conf)}
-        return subprocess.run(argv, env=env, capture_output=True, text=True, timeout=TIMEOUT_S, check=True).stdout
+        return subprocess.run(
+            argv, env=env, capture_output=True, text=True, timeout=TIMEOUT_S, check=True
+        ).stdout
 
     def tasks(self) -> list[tuple[str, str, str]]:
         """(job's name and task's number, state, node) of all that waits or runs; not of jobs that only delete keys."""

@@ -68,9 +68,15 @@ def contexts(context: click.Context) -> Iterator[click.Context]:
 def _section(context: click.Context, described: Collection[str]) -> list[str]:
     """A command; options whose rows are `described` elsewhere are named only."""
     command = context.command
-    usage = " ".join([context.command_path, *command.collect_usage_pieces(context)]).replace(" [OPTIONS]", "")
+    usage = " ".join([context.command_path, *command.collect_usage_pieces(context)]).replace(
+        " [OPTIONS]", ""
+    )
     title = context.command_path if isinstance(command, click.Group) else usage
-    lines = [f"## {title if context.parent is None else code(title)}", "", " ".join((command.help or "").split())]
+    lines = [
+        f"## {title if context.parent is None else code(title)}",
+        "",
+        " ".join((command.help or "").split()),
+    ]
     rows = _rows(context)
     of_keys = [row for row in rows if row.split("`")[1].removeprefix("--") in FLAGS]
     keys = [row for row in of_keys if context.info_name == REFERRED_TO or row in described]
@@ -80,7 +86,9 @@ def _section(context: click.Context, described: Collection[str]) -> list[str]:
     if same:
         rows.append(f"- As in `{REFERRED_TO}`: {_names(same)}")
     if keys:
-        rows.append(f"- Each sets [the key of a run config](config.md) that names it: {_names(keys)}")
+        rows.append(
+            f"- Each sets [the key of a run config](config.md) that names it: {_names(keys)}"
+        )
     return [*lines, "", *rows] if rows else lines
 
 
@@ -89,14 +97,18 @@ def _names(rows: Iterable[str]) -> str:
 
 
 def _rows(context: click.Context) -> list[str]:
-    shown = (one for one in context.command.params if isinstance(one, click.Option) and not one.hidden)
+    shown = (
+        one for one in context.command.params if isinstance(one, click.Option) and not one.hidden
+    )
     return [_row(option, context) for option in shown]
 
 
 def _row(option: click.Option, context: click.Context) -> str:
     names = ", ".join(f"`{name}`" for name in (*option.opts, *option.secondary_opts))
     value = "" if option.is_flag else f" {code(option.make_metavar(context))}"
-    repeated = " May be repeated." if option.multiple and "repeated" not in (option.help or "") else ""
+    repeated = (
+        " May be repeated." if option.multiple and "repeated" not in (option.help or "") else ""
+    )
     about = f": {option.help}" if option.help else ""
     return f"- {names}{value}{_default(option)}{about}{repeated}"
 

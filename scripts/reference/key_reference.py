@@ -17,7 +17,12 @@ JUDGES, PRICES = "config.params.extra.judges", "config.params.extra.prices"
 NEEDED = {f"{JUDGES}.{name}" for name in ("name", "model_id")} | {
     f"{PRICES}.{name}" for name in ("model_id", "input_per_million", "output_per_million")
 }
-KINDS = {"integer": "whole number", "number": "number", "string": "text", "boolean": "true or false"}
+KINDS = {
+    "integer": "whole number",
+    "number": "number",
+    "string": "text",
+    "boolean": "true or false",
+}
 LIMITS = {"minimum": "at least", "exclusiveMinimum": "more than", "maximum": "at most"}
 MANY = 20
 """Names of tasks, beyond which a link stands in their place."""
@@ -43,7 +48,15 @@ def keys_page() -> str:
     framework = load_framework()
     rows = list(_rows(run_config_schema(framework), "", framework))
     extra = "config.params.extra"
-    groups = ("config", "config.params", extra, f"{extra}.stop_when", JUDGES, PRICES, "target.api_endpoint")
+    groups = (
+        "config",
+        "config.params",
+        extra,
+        f"{extra}.stop_when",
+        JUDGES,
+        PRICES,
+        "target.api_endpoint",
+    )
     lines = [INTRODUCTION]
     for group in (*groups, "target.api_endpoint.adapter_config", "", SLURM):
         title = f"{group}[]" if group in (JUDGES, PRICES) else group or EXECUTOR
@@ -55,7 +68,9 @@ def keys_page() -> str:
 def _line(key: str, told: str, values: str, default: str, flag: str, is_identity: str) -> str:
     """One key: `key` (values; default ...; flag; identity): what it is."""
     shown_default = default if default in ("", "needed") else f"default {default}"
-    facts = "; ".join(filter(None, (values, shown_default, flag, "identity" if is_identity else "")))
+    facts = "; ".join(
+        filter(None, (values, shown_default, flag, "identity" if is_identity else ""))
+    )
     return " ".join(f"- {key} ({facts}): {told}".split())
 
 
@@ -72,7 +87,15 @@ def _rows(schema: dict[str, Any], path: str, framework: Framework) -> Iterator[t
         about, _, tasks = told.partition(" Tasks: ")
         if tasks.count(",") > MANY and "(" not in tasks:
             told = f"{about} [Tasks](../tasks.md#files-of-your-own) lists what each task reads."
-        yield path, f"`{name}`", told, _values(field), _default(field, where, framework), _flag(where), identity(where)
+        yield (
+            path,
+            f"`{name}`",
+            told,
+            _values(field),
+            _default(field, where, framework),
+            _flag(where),
+            identity(where),
+        )
         for option in field.get("anyOf", []):
             if "properties" in option.get("items", {}):
                 yield from _rows(option["items"], where, framework)
@@ -83,7 +106,9 @@ def identity(path: str) -> str:
     group, _, name = path.rpartition(".")
     if group == JUDGES:
         return "" if name in JUDGE_RUNTIME_ONLY else "yes"
-    is_runtime = group == PRICES or SLURM in (group, path) or path == EXECUTOR or path in RUNTIME_ONLY
+    is_runtime = (
+        group == PRICES or SLURM in (group, path) or path == EXECUTOR or path in RUNTIME_ONLY
+    )
     return "" if is_runtime else "yes"
 
 
@@ -93,7 +118,12 @@ def _flag(path: str) -> str:
 
 
 def _default(field: dict[str, Any], path: str, framework: Framework) -> str:
-    if path in ("config.type", "config.output_dir", "target.api_endpoint.url", "target.api_endpoint.model_id"):
+    if path in (
+        "config.type",
+        "config.output_dir",
+        "target.api_endpoint.url",
+        "target.api_endpoint.model_id",
+    ):
         return "needed"
     if path in NEEDED:
         return "needed"
@@ -124,7 +154,11 @@ def _kind(option: dict[str, Any]) -> str:
     if option.get("pattern", "").startswith(r"\$\{"):
         return ""  # a variable, which may stand for any value
     if "enum" in option:
-        return "a task's name" if len(option["enum"]) > 10 else ", ".join(f"`{value}`" for value in option["enum"])
+        return (
+            "a task's name"
+            if len(option["enum"]) > 10
+            else ", ".join(f"`{value}`" for value in option["enum"])
+        )
     kind = option["type"]
     if kind == "array":
         return "list of mappings" if "properties" in option["items"] else "list of texts"
@@ -140,5 +174,9 @@ def _number(value: float) -> str:
 def _range(option: dict[str, Any]) -> str:
     if {"minimum", "maximum"} <= option.keys() and option["maximum"] < HUGE:
         return f" from {_number(option['minimum'])} to {_number(option['maximum'])}"
-    limits = [f"{word} {_number(option[name])}" for name, word in LIMITS.items() if option.get(name, HUGE) < HUGE]
+    limits = [
+        f"{word} {_number(option[name])}"
+        for name, word in LIMITS.items()
+        if option.get(name, HUGE) < HUGE
+    ]
     return f", {', '.join(limits)}" if limits else ""

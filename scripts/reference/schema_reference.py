@@ -32,10 +32,14 @@ def schema_page() -> str:
     return page("Fields of a result", lines)
 
 
-def _rows(schema: Schema, path: str, known: Schema, shown: dict[str, str]) -> Iterator[tuple[str, str, str]]:
+def _rows(
+    schema: Schema, path: str, known: Schema, shown: dict[str, str]
+) -> Iterator[tuple[str, str, str]]:
     """The fields below a path; `shown`: definition -> the first field that has it, where alone it is described."""
     required = schema.get("required", ())
-    children = [(name, field, name in required) for name, field in schema.get("properties", {}).items()]
+    children = [
+        (name, field, name in required) for name, field in schema.get("properties", {}).items()
+    ]
     if isinstance(schema.get("additionalProperties"), Mapping) and schema["additionalProperties"]:
         children.append(("*", schema["additionalProperties"], False))
     for name, field, always in children:
@@ -62,7 +66,9 @@ def _has_rows(schema: Schema, known: Schema) -> bool:
     return next(_rows(schema, "", known, {}), None) is not None
 
 
-def _below(field: Schema, where: str, known: Schema, shown: dict[str, str]) -> Iterator[tuple[str, str, str]]:
+def _below(
+    field: Schema, where: str, known: Schema, shown: dict[str, str]
+) -> Iterator[tuple[str, str, str]]:
     whole, name = _resolved(field, known)
     if name not in shown:
         if name:

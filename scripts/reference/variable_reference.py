@@ -73,8 +73,10 @@ def variables_page() -> str:
     own = ", ".join(f"`{name}`" for name in sorted(BETWEEN_PROCESSES))
     prefixes = ", ".join(f"`{prefix}...`" for prefix in ALLOWED_PREFIXES)
     lines += [
-        "", "## What helm-run is given", "",
+        "",
+        "## What helm-run is given",
+        "",
         f"Nothing but the keys that the run names and these: {passed}, {prefixes}, and the proxies in lower case.",
         f"Of its own eval-factory adds {own}; set none of them.",
-    ]  # fmt: skip
+    ]
     return page("Environment variables", lines)

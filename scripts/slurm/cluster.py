@@ -37,7 +37,14 @@ from pathlib import Path
 CANNOT = 77
 PACKAGES = {"slurmctld": "slurm-wlm", "munged": "munge"}
 """A program that is needed, and Debian's package of it."""
-IMPATIENT = ("-o", "Acquire::http::Timeout=15", "-o", "Acquire::https::Timeout=15", "-o", "Acquire::Retries=0")
+IMPATIENT = (
+    "-o",
+    "Acquire::http::Timeout=15",
+    "-o",
+    "Acquire::https::Timeout=15",
+    "-o",
+    "Acquire::Retries=0",
+)
 """A machine without a network is told so in less than a minute."""
 LOGIN_FILES = "~/.bash_profile ~/.bash_login ~/.profile ~/.bashrc"
 """Slurm runs a login shell for a job that takes nothing of its submitter's environment. What such files do (a lock of
@@ -101,7 +108,9 @@ class Cluster:
         if any(self._is_alive(name) for name in self._names()):
             raise SystemExit(f"a cluster runs in {self.root}; stop it first: {sys.argv[0]} down")
         if len(os.fsencode(self._socket)) > LONGEST_SOCKET:
-            raise SystemExit(f"{self._socket} is too long for a socket: set EVAL_FACTORY_SLURM to a shorter folder")
+            raise SystemExit(
+                f"{self._socket} is too long for a socket: set EVAL_FACTORY_SLURM to a shorter folder"
+            )
         shutil.rmtree(self.root, ignore_errors=True)
         for folder in (self.root / "state", self._records):
             folder.mkdir(parents=True)
@@ -110,10 +119,19 @@ class Cluster:
         key = self.root / "munge.key"
         key.write_bytes(os.urandom(128))
         key.chmod(0o400)
-        self._start(MUNGE, ["munged", "--foreground", "--force", f"--key-file={key}",
-                            f"--socket={self._socket}", f"--pid-file={self.root}/munged.pid",
-                            f"--log-file={self.root}/munged.log",
-                            f"--seed-file={self.root}/munged.seed"])  # fmt: skip
+        self._start(
+            MUNGE,
+            [
+                "munged",
+                "--foreground",
+                "--force",
+                f"--key-file={key}",
+                f"--socket={self._socket}",
+                f"--pid-file={self.root}/munged.pid",
+                f"--log-file={self.root}/munged.log",
+                f"--seed-file={self.root}/munged.seed",
+            ],
+        )
         self._until(lambda: self._socket.exists(), MUNGE)
         self.start_controller()
         for number in range(1, count + 1):
@@ -170,14 +188,21 @@ class Cluster:
         with _one_at_a_time():
             _install_packages()
         tried = subprocess.run(
-            ["unshare", "--fork", "--pid", "--mount-proc", "--uts", "true"], capture_output=True, text=True, check=False
+            ["unshare", "--fork", "--pid", "--mount-proc", "--uts", "true"],
+            capture_output=True,
+            text=True,
+            check=False,
         )
         if tried.returncode:
-            raise CannotError(f"namespaces of processes are not allowed here: {tried.stderr.strip()}")
+            raise CannotError(
+                f"namespaces of processes are not allowed here: {tried.stderr.strip()}"
+            )
 
     def _configure(self, count: int) -> None:
         host = socket.gethostname().partition(".")[0]
-        for name, text in files(self.root, host, free_ports(count + 1, str(self.root)), os.environ).items():
+        for name, text in files(
+            self.root, host, free_ports(count + 1, str(self.root)), os.environ
+        ).items():
             (self.root / name).write_text(text, "utf-8")
 
     def _known_node(self, name: str) -> None:
@@ -189,9 +214,13 @@ class Cluster:
             raise SystemExit(f"{name} runs already")
         with (self.root / f"{name}.out").open("ab") as said:
             process = subprocess.Popen(
-                argv, stdin=subprocess.DEVNULL, stdout=said, stderr=said, start_new_session=True,
+                argv,
+                stdin=subprocess.DEVNULL,
+                stdout=said,
+                stderr=said,
+                start_new_session=True,
                 env={**os.environ, "SLURM_CONF": str(self.conf)},
-            )  # fmt: skip
+            )
         self._record(name).write_text(json.dumps([process.pid, _began(process.pid)]), "utf-8")
         process.returncode = 0  # it outlives this program, which does not wait for it
 
@@ -225,8 +254,11 @@ class Cluster:
     def _idle(self) -> int:
         found = subprocess.run(
             ["sinfo", "--noheader", "--Node", "--states=idle", "--format=%N"],
-            env={**os.environ, "SLURM_CONF": str(self.conf)}, capture_output=True, text=True, check=False,
-        )  # fmt: skip
+            env={**os.environ, "SLURM_CONF": str(self.conf)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         return len(set(found.stdout.split()))
 
     def _until(self, holds: Callable[[], bool], name: str) -> None:
@@ -234,7 +266,9 @@ class Cluster:
             _wait_for(holds, PATIENCE_S)
         except TimeoutError:
             self.down(purge=False)
-            raise SystemExit(f"{name} did not start in {PATIENCE_S:.0f} s: see {self.root}/{name}.out") from None
+            raise SystemExit(
+                f"{name} did not start in {PATIENCE_S:.0f} s: see {self.root}/{name}.out"
+            ) from None
 
 
 @contextlib.contextmanager
@@ -258,12 +292,21 @@ def _install_packages() -> None:
     if not missing:
         return
     if shutil.which("apt-get") is None:
-        raise CannotError(f"{' and '.join(missing)} missing, and there is no apt-get to install them with")
+        raise CannotError(
+            f"{' and '.join(missing)} missing, and there is no apt-get to install them with"
+        )
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     said = []
-    for arguments in (["update", "-qq"], ["install", "-qq", "-y", "--no-install-recommends", *missing]):
+    for arguments in (
+        ["update", "-qq"],
+        ["install", "-qq", "-y", "--no-install-recommends", *missing],
+    ):
         done = subprocess.run(
-            ["apt-get", *IMPATIENT, *arguments], env=environment, capture_output=True, text=True, check=False
+            ["apt-get", *IMPATIENT, *arguments],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
         )
         said += done.stderr.strip().splitlines()
     if missing_packages():
@@ -312,9 +355,15 @@ def files(root: Path, host: str, ports: Sequence[int], env: Mapping[str, str]) -
     """
     port, *node_ports = ports
     size = f"CPUs={env.get('CPUS', '2')} RealMemory={env.get('MEMORY_MB', '2000')} State=UNKNOWN"
-    lines = [CONFIGURATION.format(host=host, port=port, root=root, max_array=env.get("MAX_ARRAY", "1001"))]
+    lines = [
+        CONFIGURATION.format(
+            host=host, port=port, root=root, max_array=env.get("MAX_ARRAY", "1001")
+        )
+    ]
     for number, own in enumerate(node_ports, 1):
-        lines.append(f"NodeName=n{number} NodeHostname={host} NodeAddr=127.0.0.1 Port={own} {size}\n")
+        lines.append(
+            f"NodeName=n{number} NodeHostname={host} NodeAddr=127.0.0.1 Port={own} {size}\n"
+        )
     lines.append("PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP\n")
     names = "".join(f"127.0.0.1 n{number}\n" for number in range(1, len(node_ports) + 1))
     return {
@@ -340,11 +389,15 @@ def free_ports(count: int, name: str) -> list[int]:
 
 
 def main(arguments: list[str]) -> int:
-    root = os.environ.get("EVAL_FACTORY_SLURM") or str(Path(tempfile.gettempdir()) / "eval-factory-slurm")
+    root = os.environ.get("EVAL_FACTORY_SLURM") or str(
+        Path(tempfile.gettempdir()) / "eval-factory-slurm"
+    )
     cluster = Cluster(Path(root).absolute())
     try:
         match arguments:
-            case ["up"] | ["up", _] if all(given.isdigit() and 0 < int(given) < 65 for given in arguments[1:]):
+            case ["up"] | ["up", _] if all(
+                given.isdigit() and 0 < int(given) < 65 for given in arguments[1:]
+            ):
                 cluster.up(int(arguments[1]) if len(arguments) > 1 else 3)
                 print(f'{cluster.root}: nodes are idle; go on with: . "{cluster.env_file()}"')
             case ["env"]:

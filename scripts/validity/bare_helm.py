@@ -67,14 +67,26 @@ class BareHelm:
     """One helm-run of many runs, in a folder of its own."""
 
     def __init__(
-        self, folder: Path, url: str, tasks: Mapping[str, Task], runs: Runs, *, limit: int | None,
+        self,
+        folder: Path,
+        url: str,
+        tasks: Mapping[str, Task],
+        runs: Runs,
+        *,
+        limit: int | None,
         upstream: Upstream = HELM,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """
         Args:
             runs: task -> kinds of answers; the first one's answers need no knowledge of the questions.
         """
-        self._folder, self._url, self._tasks, self._runs, self._limit = folder, url, tasks, runs, limit
+        self._folder, self._url, self._tasks, self._runs, self._limit = (
+            folder,
+            url,
+            tasks,
+            runs,
+            limit,
+        )
         self._upstream = upstream
 
     @property
@@ -89,28 +101,53 @@ class BareHelm:
         """
         config = self._folder / "prod_env"
         config.mkdir(parents=True)
-        (config / "model_deployments.yaml").write_text(yaml.safe_dump({"model_deployments": self._deployments()}))
+        (config / "model_deployments.yaml").write_text(
+            yaml.safe_dump({"model_deployments": self._deployments()})
+        )
         (config / "model_metadata.yaml").write_text(yaml.safe_dump({"models": self._metadata()}))
-        judges = [{"name": name, "model": _model(name), "model_deployment": _model(name)} for name in JUDGES]
+        judges = [
+            {"name": name, "model": _model(name), "model_deployment": _model(name)}
+            for name in JUDGES
+        ]
         self._jury.write_text(yaml.safe_dump({"judges": judges}))
         plugin = self._folder / "stand_ins.py"
         plugin.write_text(
-            STAND_INS + f"\nsys.path.append({sysconfig.get_path('purelib')!r})  # the OpenAI client's package\n"
+            STAND_INS
+            + f"\nsys.path.append({sysconfig.get_path('purelib')!r})  # the OpenAI client's package\n"
         )
         cache = self._folder / "runs" / SUITE / "eval_cache"
         cache.mkdir(parents=True)
         # SummarizationMetric downloads this table first: of news benchmarks, none of a medical one
         (cache / "qafacteval.pk").write_bytes(pickle.dumps({}))
         command = [
-            environment_of(self._upstream).python, "-m", MODULES["helm-run"],
-            "--run-entries", *self._entries(), "--suite", SUITE,
-            "--max-eval-instances", str(self._limit or NO_LIMIT), "--num-threads", str(THREADS),
-            "--output-path", str(self._folder), "--local-path", str(config), "--disable-cache",
-            "--plugins", str(plugin), SAMPLE_PLUGIN,
-        ]  # fmt: skip
+            environment_of(self._upstream).python,
+            "-m",
+            MODULES["helm-run"],
+            "--run-entries",
+            *self._entries(),
+            "--suite",
+            SUITE,
+            "--max-eval-instances",
+            str(self._limit or NO_LIMIT),
+            "--num-threads",
+            str(THREADS),
+            "--output-path",
+            str(self._folder),
+            "--local-path",
+            str(config),
+            "--disable-cache",
+            "--plugins",
+            str(plugin),
+            SAMPLE_PLUGIN,
+        ]
         with (self._folder / "helm-run.log").open("wb") as log:
-            with_sample = {**env, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), env.get("PYTHONPATH", "")])}
-            subprocess.run(command, env=with_sample, stdout=log, stderr=subprocess.STDOUT, check=True)
+            with_sample = {
+                **env,
+                "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), env.get("PYTHONPATH", "")]),
+            }
+            subprocess.run(
+                command, env=with_sample, stdout=log, stderr=subprocess.STDOUT, check=True
+            )
 
     @property
     def _jury(self) -> Path:
@@ -147,19 +184,34 @@ class BareHelm:
         for name, kinds in self._runs.items():
             helm = self._tasks[name].helm
             jury = {"jury_config_path": str(self._jury)} if helm.judges else {}
-            room = {"num_output_tokens": str(tokens)} if (tokens := room_for_gold(self._tasks[name])) else {}
+            room = (
+                {"num_output_tokens": str(tokens)}
+                if (tokens := room_for_gold(self._tasks[name]))
+                else {}
+            )
             for kind in kinds:
-                arguments = {**(helm.fixed or {}), **jury, **room, "model": _model(f"{name}/{kind}")}
+                arguments = {
+                    **(helm.fixed or {}),
+                    **jury,
+                    **room,
+                    "model": _model(f"{name}/{kind}"),
+                }
                 yield f"{helm.run_spec}:{','.join(f'{key}={value}' for key, value in arguments.items())}"
 
     def written(self) -> list[Path]:
         """The instances of the runs that helm-run has started to write down and ended."""
         runs = self._folder / "runs" / SUITE
-        return [run / STATE_FILE for run in runs.glob("*") if (run / "per_instance_stats.json").is_file()]
+        return [
+            run / STATE_FILE
+            for run in runs.glob("*")
+            if (run / "per_instance_stats.json").is_file()
+        ]
 
     def stats(self, task: str, kind: str) -> list[dict[str, Any]]:
         """stats.json of one run."""
-        loaded: list[dict[str, Any]] = json.loads((self._run(task, kind) / "stats.json").read_text("utf-8"))
+        loaded: list[dict[str, Any]] = json.loads(
+            (self._run(task, kind) / "stats.json").read_text("utf-8")
+        )
         return loaded
 
     def instances(self, task: str) -> Path:
@@ -167,7 +219,9 @@ class BareHelm:
         return self._run(task, self._runs[task][0]) / STATE_FILE
 
     def _run(self, task: str, kind: str) -> Path:
-        name = re.compile(rf"(?:.*[:,])?model={re.escape(_model(f'{task}/{kind}').replace('/', '_'))}(?:,.*)?")
+        name = re.compile(
+            rf"(?:.*[:,])?model={re.escape(_model(f'{task}/{kind}').replace('/', '_'))}(?:,.*)?"
+        )
         runs = self._folder / "runs" / SUITE
         (found,) = [run for run in runs.glob("*") if name.fullmatch(run.name)]
         return found

@@ -39,7 +39,9 @@ class Result:
     def scores(self) -> dict[str, Mapping[str, Any]]:
         (task,) = self.document["results"]["tasks"].values()
         found: dict[str, Mapping[str, Any]] = task["metrics"]["score"]["scores"]
-        split = self.document["validity"].get("main_split")  # a score says only what its name does not
+        split = self.document["validity"].get(
+            "main_split"
+        )  # a score says only what its name does not
         usual = {name: {"metric": name, "split": split, "perturbation": None} for name in found}
         return {name: {**usual[name], **score} for name, score in found.items()}
 
@@ -60,7 +62,14 @@ class RunFailed(Exception):
 
 
 def run_ours(
-    folder: Path, task: Task, kind: str, *, url: str, limit: int | None, threads: int, env: Mapping[str, str]
+    folder: Path,
+    task: Task,
+    kind: str,
+    *,
+    url: str,
+    limit: int | None,
+    threads: int,
+    env: Mapping[str, str],
 ) -> Result:
     """
     Args:
@@ -75,22 +84,39 @@ def run_ours(
     endpoint = {"url": url, "model_id": f"{task.name}/{kind}", "type": "chat", "api_key": KEY}
     config = {
         "config": {
-            "type": task.name, "output_dir": str(folder),
+            "type": task.name,
+            "output_dir": str(folder),
             "params": {
-                "limit_samples": limit, "parallelism": threads, "max_new_tokens": room_for_gold(task), "extra": extra,
+                "limit_samples": limit,
+                "parallelism": threads,
+                "max_new_tokens": room_for_gold(task),
+                "extra": extra,
             },
         },
         "target": {"api_endpoint": endpoint},
-    }  # fmt: skip
+    }
     folder.parent.mkdir(parents=True, exist_ok=True)
     file = folder.with_name(f"{folder.name}.yml")
     file.write_text(yaml.safe_dump(config), encoding="utf-8")
     finished = subprocess.run(
-        [sys.executable, "-m", "eval_factory", "run_eval", "--run_config", str(file), "--no_preflight"],
-        env={**env, KEY: NOT_A_KEY}, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        [
+            sys.executable,
+            "-m",
+            "eval_factory",
+            "run_eval",
+            "--run_config",
+            str(file),
+            "--no_preflight",
+        ],
+        env={**env, KEY: NOT_A_KEY},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     if finished.returncode not in ACCEPTED or not (folder / RESULT).is_file():
-        raise RunFailed(f"{task.name}, {kind}: exit {finished.returncode}\n{finished.stderr[-2000:]}")
+        raise RunFailed(
+            f"{task.name}, {kind}: exit {finished.returncode}\n{finished.stderr[-2000:]}"
+        )
     return result_in(folder)
 
 

@@ -95,7 +95,14 @@ class KnownQuestions:
                     self._by_prompt.setdefault(question.prompt, question)
 
 
-GOLD, EMPTY, REFUSAL, CONSTANT, RANDOM, UNPARSED = "gold", "empty", "refusal", "constant", "random", "unparsed"
+GOLD, EMPTY, REFUSAL, CONSTANT, RANDOM, UNPARSED = (
+    "gold",
+    "empty",
+    "refusal",
+    "constant",
+    "random",
+    "unparsed",
+)
 KINDS = (EMPTY, REFUSAL, CONSTANT, RANDOM, GOLD, UNPARSED)
 """`empty` is first: it needs no knowledge of the questions, which its run writes down for the others."""
 FLOORS = (EMPTY, REFUSAL, CONSTANT, RANDOM)
@@ -111,7 +118,12 @@ CONSTANTS = {"value": "0", "sentence": "CORRECT", "sql": "SELECT 1"}
 """Form of an answer -> what is answered whatever the question is; where options are given, the first of them."""
 ADVICE = "Plan {}: rest, and see your physician in a week."
 SENTENCE_IDS = re.compile(r"^(\d+) ", re.MULTILINE)
-QUERIES = ("SELECT 1", "SELECT count(*) FROM patient", "SELECT gender FROM patient WHERE uniquepid = '1'", "")
+QUERIES = (
+    "SELECT 1",
+    "SELECT count(*) FROM patient",
+    "SELECT gender FROM patient WHERE uniquepid = '1'",
+    "",
+)
 
 
 def kinds_of(task: Task, asked: Collection[str] = KINDS) -> tuple[str, ...]:
@@ -205,7 +217,11 @@ class KindEndpoint(DemoServer):
         else:
             task, _, kind = model.partition("/")
             text = self._answer(task, kind, prompt)
-        choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": text}}
+        choice = {
+            "index": 0,
+            "finish_reason": "stop",
+            "message": {"role": "assistant", "content": text},
+        }
         usage = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
         told = {"id": "x", "object": "chat.completion", "created": 1, "model": model}
         return {**told, "choices": [choice], "usage": usage}

@@ -36,12 +36,8 @@ TOLERANCE = 1e-12
 COLUMNS = (GOLD, "gold, corrected", *FLOORS, "empty, corrected", UNPARSED, "unparsed, lenient")
 """The cells of a line beside task, metric, n and parity."""
 
-NO_CORRECTION = (
-    "No defect of HELM is known that changes this metric, so no corrected value stands beside it: [errata](errata.md)."
-)
-NO_FORM = (
-    "The benchmark asks for text in no particular form: no constant fits every question, and no answer is unparsed."
-)
+NO_CORRECTION = "No defect of HELM is known that changes this metric, so no corrected value stands beside it: [errata](errata.md)."
+NO_FORM = "The benchmark asks for text in no particular form: no constant fits every question, and no answer is unparsed."
 NO_OPTIONS = "The lenient reading is of questions with options alone: [results](results.md#answers-that-say-nothing)."
 RANDOM_ADVICE = (
     "The judges are scripted, and give random advice any mark from 1 to 5, by chance: this tests that the jury's mean"
@@ -60,12 +56,16 @@ class Parity:
 
 def metrics_of(result: Result) -> list[str]:
     """Those that have a line: the main one, and each that has a corrected value beside it."""
-    corrected = [label.removesuffix(CORRECTED) for label in result.scores if label.endswith(CORRECTED)]
+    corrected = [
+        label.removesuffix(CORRECTED) for label in result.scores if label.endswith(CORRECTED)
+    ]
     plain = [metric for metric in corrected if "@" not in metric]
     return [result.main_metric, *(metric for metric in plain if metric != result.main_metric)]
 
 
-def parity(ours: Mapping[str, Mapping[str, Any]], stats: Sequence[Mapping[str, Any]], main_metric: str) -> Parity:
+def parity(
+    ours: Mapping[str, Mapping[str, Any]], stats: Sequence[Mapping[str, Any]], main_metric: str
+) -> Parity:
     """Compare each of our scores that is HELM's own, over every split, with the mean in stats.json."""
     theirs = {
         (stat["name"]["name"], stat["name"].get("split")): stat["mean"]
@@ -74,7 +74,9 @@ def parity(ours: Mapping[str, Mapping[str, Any]], stats: Sequence[Mapping[str, A
     }
     compared, differences = 0, []
     for label, score in ours.items():
-        mean = theirs.get((score["metric"], score["split"])) if score["perturbation"] is None else None
+        mean = (
+            theirs.get((score["metric"], score["split"])) if score["perturbation"] is None else None
+        )
         if mean is None:
             continue
         compared += 1
@@ -168,12 +170,17 @@ class Row:
 
     @property
     def _has_options(self) -> bool:
-        return bool(self.task.helm.answer_labels) or all(question.labels for question in self.questions)
+        return bool(self.task.helm.answer_labels) or all(
+            question.labels for question in self.questions
+        )
 
     def problems(self) -> Iterator[str]:
         """What makes the table fail, beside cells that nobody explained."""
         for kind, found in self.parities.items():
-            yield from (f"{self.task.name}, {kind}: parity: {difference}" for difference in found.differences)
+            yield from (
+                f"{self.task.name}, {kind}: parity: {difference}"
+                for difference in found.differences
+            )
             if not found.compared:
                 yield f"{self.task.name}, {kind}: no score could be compared with bare helm-run"
         yield from self._wrong_floors()
@@ -184,8 +191,15 @@ class Row:
         if CONSTANT in self.results:
             names[CONSTANT] = f"always {answer_of(CONSTANT, self.task, self.questions[0])}"
         for suffix, (kind, name) in itertools.product(("", CORRECTED), names.items()):
-            stated, measured = self.results[GOLD].floors(f"{self.metric}{suffix}").get(name), self._value(kind, suffix)
-            if stated is not None and measured is not None and not math.isclose(stated, measured, abs_tol=TOLERANCE):
+            stated, measured = (
+                self.results[GOLD].floors(f"{self.metric}{suffix}").get(name),
+                self._value(kind, suffix),
+            )
+            if (
+                stated is not None
+                and measured is not None
+                and not math.isclose(stated, measured, abs_tol=TOLERANCE)
+            ):
                 label = f"{self.metric}{suffix}"
                 yield f"{self.task.name}: validity.floors says {stated!r} of {name} in {label}, measured: {measured!r}"
 
@@ -226,15 +240,27 @@ def unexplained(rows: Iterable[Row], explanations: Sequence[Explanation]) -> Ite
                 told = f"{row.task.name}, {row.metric}, {column}"
                 yield f"{told}: {_shown(cells[column])} is not what a reader expects: say why in explanations.yml"
         for one in explanations:
-            stale = [column for column in one.cells if column not in surprising] if one.is_about(row) else []
-            yield from (f"{one.task}, {one.metric}, {column}: explained, but as a reader expects" for column in stale)
+            stale = (
+                [column for column in one.cells if column not in surprising]
+                if one.is_about(row)
+                else []
+            )
+            yield from (
+                f"{one.task}, {one.metric}, {column}: explained, but as a reader expects"
+                for column in stale
+            )
 
 
 def page(
-    rows: Sequence[Row], not_run: Mapping[str, str], explanations: Sequence[Explanation], versions: Mapping[str, str]
+    rows: Sequence[Row],
+    not_run: Mapping[str, str],
+    explanations: Sequence[Explanation],
+    versions: Mapping[str, str],
 ) -> str:
     """The whole text."""
-    notes: dict[str, int] = {}  # numbered in the order in which they are first needed; one text has one number
+    notes: dict[
+        str, int
+    ] = {}  # numbered in the order in which they are first needed; one text has one number
     lines = list(_table(rows, explanations, notes))
     about = ", ".join(f"{name} {version}" for name, version in versions.items())
     return "\n".join(
@@ -254,7 +280,9 @@ def page(
     )
 
 
-def _table(rows: Sequence[Row], explanations: Sequence[Explanation], notes: dict[str, int]) -> Iterator[str]:
+def _table(
+    rows: Sequence[Row], explanations: Sequence[Explanation], notes: dict[str, int]
+) -> Iterator[str]:
     yield f"| task | metric | n | parity | {' | '.join(COLUMNS)} |"
     yield f"|{'---|' * (4 + len(COLUMNS))}"
     for row in rows:
@@ -262,7 +290,9 @@ def _table(rows: Sequence[Row], explanations: Sequence[Explanation], notes: dict
         shown = []
         for column in COLUMNS:
             reason = reason_for(row, column, explanations) if column in surprising else None
-            mark = f" ({notes.setdefault(' '.join(reason.split()), len(notes) + 1)})" if reason else ""
+            mark = (
+                f" ({notes.setdefault(' '.join(reason.split()), len(notes) + 1)})" if reason else ""
+            )
             shown.append(f"{_shown(cells[column])}{mark}")
         head = f"`{row.task.name}`", f"`{row.metric}`", f"{row.n:,}", _parity(row)
         yield f"| {' | '.join([*head, *shown])} |"
@@ -284,7 +314,9 @@ def _not_run(reasons: Mapping[str, str]) -> Iterator[str]:
     if not reasons:
         return
     yield from ["## Not run", ""]
-    kinds = {task: why.partition(": no ")[0] for task, why in reasons.items()}  # run_eval names the missing file
+    kinds = {
+        task: why.partition(": no ")[0] for task, why in reasons.items()
+    }  # run_eval names the missing file
     for kind in dict.fromkeys(kinds.values()):
         yield f"- {', '.join(f'`{task}`' for task, of in kinds.items() if of == kind)}: {kind}"
     yield ""

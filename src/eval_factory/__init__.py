@@ -37,14 +37,34 @@ if TYPE_CHECKING:
         load_result,
         run_suite,
         verify,
-    )  # fmt: skip
+    )
 
 __all__ = [
-    "BusyError", "Compared", "ConfigError", "DryRun", "EvalFactoryError", "Evaluated", "HelmError",
-    "InterruptedRunError", "NotReportableError", "Options", "PrerequisiteError", "StoredResult", "SuiteOptions",
-    "SuiteReport", "TaskInfo", "__version__", "compare", "dry_run", "evaluate", "gate", "list_tasks", "load_result",
-    "run_suite", "verify",
-]  # fmt: skip
+    "BusyError",
+    "Compared",
+    "ConfigError",
+    "DryRun",
+    "EvalFactoryError",
+    "Evaluated",
+    "HelmError",
+    "InterruptedRunError",
+    "NotReportableError",
+    "Options",
+    "PrerequisiteError",
+    "StoredResult",
+    "SuiteOptions",
+    "SuiteReport",
+    "TaskInfo",
+    "__version__",
+    "compare",
+    "dry_run",
+    "evaluate",
+    "gate",
+    "list_tasks",
+    "load_result",
+    "run_suite",
+    "verify",
+]
 
 
 if not TYPE_CHECKING:  # with it in sight, a type checker would believe that there is every name

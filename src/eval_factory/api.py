@@ -64,12 +64,47 @@ _AT_FIRST_USE = {
 """Module -> what is imported when somebody asks for it: a dry run needs none, and each takes a part of its time."""
 
 __all__ = [
-    "BusyError", "Calibrated", "CellReport", "Compared", "ConfigError", "DryRun", "EvalFactoryError", "Evaluated",
-    "Finding", "GateResult", "HelmError", "InterruptedRunError", "NotReportableError", "Options", "ParameterInfo",
-    "PrerequisiteError", "Reproduction", "Reran", "StoredResult", "Submitted", "SuiteOptions", "SuiteReport",
-    "TaskInfo", "Verified", "calibrate", "compare", "dry_run", "estimate", "evaluate", "export_pages", "gate",
-    "list_tasks", "load_result", "reproduce", "rescore", "run_again", "run_suite", "served_pages", "submit", "verify",
-]  # fmt: skip
+    "BusyError",
+    "Calibrated",
+    "CellReport",
+    "Compared",
+    "ConfigError",
+    "DryRun",
+    "EvalFactoryError",
+    "Evaluated",
+    "Finding",
+    "GateResult",
+    "HelmError",
+    "InterruptedRunError",
+    "NotReportableError",
+    "Options",
+    "ParameterInfo",
+    "PrerequisiteError",
+    "Reproduction",
+    "Reran",
+    "StoredResult",
+    "Submitted",
+    "SuiteOptions",
+    "SuiteReport",
+    "TaskInfo",
+    "Verified",
+    "calibrate",
+    "compare",
+    "dry_run",
+    "estimate",
+    "evaluate",
+    "export_pages",
+    "gate",
+    "list_tasks",
+    "load_result",
+    "reproduce",
+    "rescore",
+    "run_again",
+    "run_suite",
+    "served_pages",
+    "submit",
+    "verify",
+]
 
 
 def __getattr__(name: str) -> Any:
@@ -103,7 +138,9 @@ def evaluate(
     """
     request = arguments_of(run_config, output_dir, flags, overrides)
     with interruptible():
-        found = _run(request, options or Options(), wait=True, env=_env(env), screen=screen or io.StringIO())
+        found = _run(
+            request, options or Options(), wait=True, env=_env(env), screen=screen or io.StringIO()
+        )
     if isinstance(found, Submitted):
         raise InterruptedRunError(found.summary)
     return found
@@ -121,7 +158,9 @@ def submit(
 ) -> Evaluated | Submitted:
     """As `evaluate`, but a job of Slurm is not waited for: the same call again has its result when it has ended."""
     request = arguments_of(run_config, output_dir, flags, overrides)
-    return _run(request, options or Options(), wait=False, env=_env(env), screen=screen or io.StringIO())
+    return _run(
+        request, options or Options(), wait=False, env=_env(env), screen=screen or io.StringIO()
+    )
 
 
 def _run(
@@ -167,7 +206,9 @@ def run_suite(
     document = plain_document(run_config) if isinstance(run_config, Mapping) else None
     path = None if run_config is None or isinstance(run_config, Mapping) else Path(run_config)
     chosen = options or Chosen()
-    suite = build_suite(path, document=document, flags=given, overrides=several(chosen.overrides), env=_env(env))
+    suite = build_suite(
+        path, document=document, flags=given, overrides=several(chosen.overrides), env=_env(env)
+    )
     chosen = replace(chosen, reuse=tuple(Path(folder) for folder in chosen.reuse))
     with interruptible():
         return run(suite, chosen, env=_env(env), screen=ScreenLines(screen or io.StringIO()))
@@ -218,10 +259,14 @@ def compare(
     from eval_factory.analysis.comparison import compare as compare_results
     from eval_factory.report.reader import compared_runs
 
-    return compare_results(compared_runs(several(folders)), metric=metric, margin=margin, allow=allow)
+    return compare_results(
+        compared_runs(several(folders)), metric=metric, margin=margin, allow=allow
+    )
 
 
-def gate(policy: Path | str, candidates: Sequence[Path | str], baselines: Sequence[Path | str] = ()) -> GateResult:
+def gate(
+    policy: Path | str, candidates: Sequence[Path | str], baselines: Sequence[Path | str] = ()
+) -> GateResult:
     """Hold output folders, or folders of them, against a policy (its YAML file). A limit that is not kept raises
     nothing: `outcome`, and `exit_code`, say so."""
     from eval_factory.analysis.gate import evaluate_policy, load_policy
@@ -255,12 +300,18 @@ def calibrate(
     if Path(labels).is_dir() and judges_from is None and not judge_labels:
         return work.calibrate_run(Path(labels), names, folder)
     if judges_from is None:
-        return work.calibrate(Path(labels), several(judge_labels), names[0] if names else None, folder)
+        return work.calibrate(
+            Path(labels), several(judge_labels), names[0] if names else None, folder
+        )
     if folder is None:
         raise ConfigError("calibrate: --to DIR is missing: what the judges answer is kept there")
     with interruptible():
-        asking = work.Asking(Path(judges_from), names, folder, work.PROBES if probes is None else probes)
-        return work.calibrate_by_asking(Path(labels), asking, env=_env(None), screen=screen or io.StringIO())
+        asking = work.Asking(
+            Path(judges_from), names, folder, work.PROBES if probes is None else probes
+        )
+        return work.calibrate_by_asking(
+            Path(labels), asking, env=_env(None), screen=screen or io.StringIO()
+        )
 
 
 def verify(folder: Path | str) -> Verified:
@@ -273,23 +324,39 @@ def verify(folder: Path | str) -> Verified:
 
 
 def reproduce(
-    folder: Path | str, output_dir: Path | str | None = None, *, env: Mapping[str, str] | None = None
+    folder: Path | str,
+    output_dir: Path | str | None = None,
+    *,
+    env: Mapping[str, str] | None = None,
 ) -> Reproduction:
     """A run config that does the evaluation of an output folder again, and what is another now than it was then."""
     from eval_factory.report.reader import one_run
     from eval_factory.workflows.recollect import reproduce as look
 
-    return look(one_run(folder, "reproduce"), None if output_dir is None else Path(output_dir), env=_env(env))
+    return look(
+        one_run(folder, "reproduce"),
+        None if output_dir is None else Path(output_dir),
+        env=_env(env),
+    )
 
 
 def run_again(
-    folder: Path | str, output_dir: Path | str, *, env: Mapping[str, str] | None = None, screen: TextIO | None = None
+    folder: Path | str,
+    output_dir: Path | str,
+    *,
+    env: Mapping[str, str] | None = None,
+    screen: TextIO | None = None,
 ) -> Reran:
     """Do the evaluation of an output folder again, in another folder, and compare the two."""
     from eval_factory.report.reader import one_run
     from eval_factory.workflows.recollect import run_again as run
 
-    return run(one_run(folder, "reproduce"), Path(output_dir), env=_env(env), screen=screen or io.StringIO())
+    return run(
+        one_run(folder, "reproduce"),
+        Path(output_dir),
+        env=_env(env),
+        screen=screen or io.StringIO(),
+    )
 
 
 def rescore(
@@ -324,16 +391,24 @@ def export_pages(
     """Write HELM's own web pages of output folders as files, into a folder that is new or empty."""
     from eval_factory.workflows.view import export
 
-    return export([*map(Path, several(folders))], Path(target), env=_env(env), screen=screen or io.StringIO())
+    return export(
+        [*map(Path, several(folders))], Path(target), env=_env(env), screen=screen or io.StringIO()
+    )
 
 
 def served_pages(
-    folders: Sequence[Path | str], *, port: int = 0, env: Mapping[str, str] | None = None, screen: TextIO | None = None
+    folders: Sequence[Path | str],
+    *,
+    port: int = 0,
+    env: Mapping[str, str] | None = None,
+    screen: TextIO | None = None,
 ) -> AbstractContextManager[Pages]:
     """Serve HELM's own web pages of output folders on this machine, at `address`, for as long as the context lasts."""
     from eval_factory.workflows.view import served
 
-    return served([*map(Path, several(folders))], port=port, env=_env(env), screen=screen or io.StringIO())
+    return served(
+        [*map(Path, several(folders))], port=port, env=_env(env), screen=screen or io.StringIO()
+    )
 
 
 def _env(env: Mapping[str, str] | None) -> Mapping[str, str]:

@@ -14,7 +14,10 @@ def _chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chromium]:
     if programs() is None:
         pytest.skip(INSTALL)
     with pytest.MonkeyPatch.context() as without:
-        for name in ("http_proxy", "HTTP_PROXY"):  # by which Selenium would reach the driver, on this machine
+        for name in (
+            "http_proxy",
+            "HTTP_PROXY",
+        ):  # by which Selenium would reach the driver, on this machine
             without.delenv(name, raising=False)
         started = Chromium(tmp_path_factory.mktemp("profile"))
     yield started

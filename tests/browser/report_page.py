@@ -12,15 +12,15 @@ from eval_factory.cli.result_commands import report
 
 READY = "document.documentElement.dataset.ready === 'all' || document.documentElement.dataset.ready === 'index'"
 OPENED = "document.getElementById('detail-title') && !document.getElementById('detail').hidden && location.hash !== arguments[0]"
-SEARCHED = (
-    "document.documentElement.dataset.ready === 'all' && document.getElementById('status').textContent !== arguments[0]"
-)
+SEARCHED = "document.documentElement.dataset.ready === 'all' && document.getElementById('status').textContent !== arguments[0]"
 
 
 def made(page: Path, *folders: Path, without_texts: bool = False) -> Path:
     """`eval-factory report`."""
     flags = ["--no-text"] if without_texts else []
-    outcome = CliRunner().invoke(report, [*map(str, folders), "-o", str(page), *flags], catch_exceptions=False)
+    outcome = CliRunner().invoke(
+        report, [*map(str, folders), "-o", str(page), *flags], catch_exceptions=False
+    )
     assert outcome.exit_code == 0, outcome.output
     return page
 
@@ -66,7 +66,9 @@ class ReportPage:
 
     def detail(self) -> str:
         """What is read of the opened instance, with what is folded."""
-        self.browser.run("document.querySelectorAll('#detail details').forEach(one => { one.open = true; })")
+        self.browser.run(
+            "document.querySelectorAll('#detail details').forEach(one => { one.open = true; })"
+        )
         return self.browser.text("#detail")
 
     def title(self) -> str:

@@ -19,7 +19,11 @@ OVERFLOW = "return [document.documentElement.scrollWidth - document.documentElem
 
 def test_the_page_of_a_pack(tmp_path: Path, browser: Chromium, outside: Counted) -> None:
     folder = right_or_wrong(tmp_path / "run", "1101")
-    lines = ledger(baseline(), look(2, alarm(2)), *(note(text, text) for text in payloads(outside.url).values()))
+    lines = ledger(
+        baseline(),
+        look(2, alarm(2)),
+        *(note(text, text) for text in payloads(outside.url).values()),
+    )
     panel = LedgerWriter(History(lines, head="e" * 64), {})
     for name in PACKS:
         page = tmp_path / f"{name}.html"
@@ -30,7 +34,12 @@ def test_the_page_of_a_pack(tmp_path: Path, browser: Chromium, outside: Counted)
             browser.open(page)
             assert browser.run(OVERFLOW) == [0]
             assert browser.accessibility_violations() == []
-        assert browser.run("return [window.canary === undefined, document.scripts.length]") == [True, 0]
-        assert "ALARM: a drop beyond its limit: pubmed_qa (worse by 0.0600)" in browser.text(".card.bad")
+        assert browser.run("return [window.canary === undefined, document.scripts.length]") == [
+            True,
+            0,
+        ]
+        assert "ALARM: a drop beyond its limit: pubmed_qa (worse by 0.0600)" in browser.text(
+            ".card.bad"
+        )
         assert "exact_match = 0.5000" in browser.text("#known")
     assert (browser.foreign(), outside.paths) == ([], [])

@@ -32,7 +32,16 @@ def result(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with an odd name, of a model with a hostile one."""
     here = tmp_path_factory.mktemp("view")
     folder = here / "odd <b> & näme"
-    argv = run_eval(folder, "demo://baseline", "--limit_samples", "4", "--model_id", MODEL, "--model_type", "chat")
+    argv = run_eval(
+        folder,
+        "demo://baseline",
+        "--limit_samples",
+        "4",
+        "--model_id",
+        MODEL,
+        "--model_type",
+        "chat",
+    )
     finished = ran(argv, env=environment(here))
     assert finished.returncode == 0, finished.stderr
     return folder
@@ -46,7 +55,11 @@ def shown(browser: Chromium, address: str, words: str) -> str:
     """The text of a page, as soon as these words are in it; no other host was asked for anything."""
     browser.open(address)
     browser.wait("document.body && document.body.innerText.includes(arguments[0])", words)
-    hosts = {url.partition("://")[2].partition("/")[0] for url in browser.requested() if url.startswith(("http", "ws"))}
+    hosts = {
+        url.partition("://")[2].partition("/")[0]
+        for url in browser.requested()
+        if url.startswith(("http", "ws"))
+    }
     assert hosts == {address.split("/")[2]}
     return browser.text()
 
@@ -55,15 +68,20 @@ def shown(browser: Chromium, address: str, words: str) -> str:
 def view(result: Path) -> Iterator[subprocess.Popen[str]]:
     process = subprocess.Popen(
         [*EVAL_FACTORY, "view", str(result), "--no-browser"],
-        env=environment(result.parent), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        env=environment(result.parent),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     yield process
     if process.poll() is None:
         process.kill()
     process.communicate()
 
 
-def test_a_page_is_served_until_the_program_ends(result: Path, view: subprocess.Popen[str], browser: Chromium) -> None:
+def test_a_page_is_served_until_the_program_ends(
+    result: Path, view: subprocess.Popen[str], browser: Chromium
+) -> None:
     before = content(result)
     assert view.stdout is not None
     address = view.stdout.readline().strip()
@@ -85,20 +103,41 @@ def test_a_page_is_served_until_the_program_ends(result: Path, view: subprocess.
     assert content(result) == before
 
 
-def test_two_runs_of_one_model_are_files_that_any_server_shows(result: Path, browser: Chromium) -> None:
+def test_two_runs_of_one_model_are_files_that_any_server_shows(
+    result: Path, browser: Chromium
+) -> None:
     again, site = result.with_name("again"), result.with_name("site")
     shutil.copytree(result, again)
-    finished = eval_factory("view", str(result), str(again), "--export", str(site), env=environment(result.parent))
+    finished = eval_factory(
+        "view", str(result), str(again), "--export", str(site), env=environment(result.parent)
+    )
     assert finished.returncode == 0, finished.stderr
     assert finished.stdout == f"{site}\n"
     assert "python -m http.server" in finished.stderr
     names = {"index.html", "config.js", "groups.json", "runs.json", "sample_medical_qa.json"}
     files = [file for file in site.rglob("*") if file.name in names]
     assert {file.name for file in files} == names
-    assert not [file for file in files if str(result.parent) in file.read_text("utf-8")], "a path of this machine"
+    assert not [file for file in files if str(result.parent) in file.read_text("utf-8")], (
+        "a path of this machine"
+    )
     shutil.rmtree(again)
-    argv = [sys.executable, "-m", "http.server", "--bind", "127.0.0.1", "--directory", str(site), "0"]
-    server = subprocess.Popen(argv, env={**os.environ, "PYTHONUNBUFFERED": "1"}, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)  # fmt: skip
+    argv = [
+        sys.executable,
+        "-m",
+        "http.server",
+        "--bind",
+        "127.0.0.1",
+        "--directory",
+        str(site),
+        "0",
+    ]
+    server = subprocess.Popen(
+        argv,
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
     try:
         assert server.stdout is not None
         host = re.search(r"127\.0\.0\.1 port (\d+)", server.stdout.readline())

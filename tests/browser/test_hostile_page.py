@@ -26,11 +26,21 @@ FOREIGN_MARKUP = """
 """
 """Elements that the page itself does not have."""
 SAID = {
-    "nul": "NUL", "bell": "BEL", "escape": "ESC", "delete": "DEL", "soft hyphen": "soft hyphen", "zero width space": "zero-width space",
-    "zero width joiner": "zero-width joiner", "right to left mark": "RLM", "line separator": "line separator",
-    "paragraph separator": "paragraph separator", "right to left override": "RLO", "word joiner": "word joiner",
-    "right to left isolate": "RLI", "byte order mark": "BOM",
-}  # fmt: skip
+    "nul": "NUL",
+    "bell": "BEL",
+    "escape": "ESC",
+    "delete": "DEL",
+    "soft hyphen": "soft hyphen",
+    "zero width space": "zero-width space",
+    "zero width joiner": "zero-width joiner",
+    "right to left mark": "RLM",
+    "line separator": "line separator",
+    "paragraph separator": "paragraph separator",
+    "right to left override": "RLO",
+    "word joiner": "word joiner",
+    "right to left isolate": "RLI",
+    "byte order mark": "BOM",
+}
 """Odd characters that have a name; others are shown by their number."""
 WALK = """
     const done = arguments[1], detail = document.getElementById('detail'), seen = [];
@@ -78,7 +88,9 @@ BREAK_IN = """
 def folder(tmp_path_factory: pytest.TempPathFactory, outside: Counted) -> Path:
     """Its name is hostile, too."""
     parent = tmp_path_factory.mktemp("hostile")
-    return hostile_folder(parent / "a\"'><img src=x onerror=canary>#%3Cb%20&amp;{{7*7}} \u202efile", outside.url)
+    return hostile_folder(
+        parent / "a\"'><img src=x onerror=canary>#%3Cb%20&amp;{{7*7}} \u202efile", outside.url
+    )
 
 
 @pytest.fixture(scope="module")
@@ -89,13 +101,17 @@ def file(folder: Path) -> Path:
 def harm(browser: Chromium, outside: Counted) -> dict[str, Any]:
     """What ran, what was requested, what the policy had to stop, what is markup of others."""
     found = {
-        "ran": browser.run("return window.canary"), "requested": browser.foreign() + outside.paths,
-        "console": browser.said(), "markup": browser.run(FOREIGN_MARKUP.replace("ROOT", "document")),
-    }  # fmt: skip
+        "ran": browser.run("return window.canary"),
+        "requested": browser.foreign() + outside.paths,
+        "console": browser.said(),
+        "markup": browser.run(FOREIGN_MARKUP.replace("ROOT", "document")),
+    }
     return {name: what for name, what in found.items() if what}
 
 
-def test_nothing_runs_and_every_text_is_read_as_it_was_written(file: Path, browser: Chromium, outside: Counted) -> None:
+def test_nothing_runs_and_every_text_is_read_as_it_was_written(
+    file: Path, browser: Chromium, outside: Counted
+) -> None:
     """Every instance is opened, from the first to the last, with all that is folded."""
     outside.paths.clear()
     ReportPage(browser, file)
@@ -119,28 +135,46 @@ def expected_parts(url: str) -> Iterator[tuple[str, list[str]]]:
         yield f"f{number}", [f"{part} {said}" for part in ("prompt", "error")]
 
 
-def test_what_is_on_the_first_screen_is_text_too(file: Path, browser: Chromium, outside: Counted) -> None:
+def test_what_is_on_the_first_screen_is_text_too(
+    file: Path, browser: Chromium, outside: Counted
+) -> None:
     page = ReportPage(browser, file)
     browser.run("document.querySelectorAll('details').forEach(one => { one.open = true; })")
     shown = " ".join(browser.text().split())
     texts = [" ".join(text.split()) for text in payloads(outside.url).values()]
-    assert [text for text in texts if shown.count(text) < 4] == []  # note, reason, cause and hint, file
+    assert [
+        text for text in texts if shown.count(text) < 4
+    ] == []  # note, reason, cause and hint, file
     assert len(page.ids()) == 100
     assert harm(browser, outside) == {}
 
 
-def test_the_policy_stops_what_would_get_in(file: Path, browser: Chromium, outside: Counted) -> None:
+def test_the_policy_stops_what_would_get_in(
+    file: Path, browser: Chromium, outside: Counted
+) -> None:
     """As if all else had failed: elements of an attacker are in the page."""
     ReportPage(browser, file)
     outside.paths.clear()
     stopped = browser.driver.execute_async_script(BREAK_IN, outside.url, CANARY)
-    assert {"script-src-elem", "script-src-attr", "img-src", "frame-src", "style-src-elem", "object-src", "media-src",
-            "connect-src", "base-uri", "form-action"} <= set(stopped)  # fmt: skip
+    assert {
+        "script-src-elem",
+        "script-src-attr",
+        "img-src",
+        "frame-src",
+        "style-src-elem",
+        "object-src",
+        "media-src",
+        "connect-src",
+        "base-uri",
+        "form-action",
+    } <= set(stopped)
     assert browser.run("return window.canary") is None
     assert outside.paths == []
 
 
-def test_characters_that_nobody_sees_are_shown_as_what_they_are(file: Path, browser: Chromium) -> None:
+def test_characters_that_nobody_sees_are_shown_as_what_they_are(
+    file: Path, browser: Chromium
+) -> None:
     ReportPage(browser, file, deep_link(ODD_ID))
     odd = "[...document.querySelectorAll('#detail .answer .odd')]"
     explained = browser.run(f"return {odd}.map(one => one.title).join(' ')")
@@ -159,7 +193,9 @@ def test_a_megabyte_is_read_to_its_end(file: Path, browser: Chromium) -> None:
     page = ReportPage(browser, file, deep_link(LONG_ID))
     assert "<b>of a long answer</b>" in page.detail()
     browser.run("document.querySelector('#detail .more-text').click()")
-    last = browser.run("return document.getElementById('detail').textContent.match(/line (\\d+) /g).at(-1)")
+    last = browser.run(
+        "return document.getElementById('detail').textContent.match(/line (\\d+) /g).at(-1)"
+    )
     assert last == f"line {1_000_000 // 36 - 1} "
     assert "Instance f0" in page.step("j")
 

@@ -13,7 +13,9 @@ OVERFLOW = "return [document.documentElement.scrollWidth - document.documentElem
 
 
 def test_the_page_of_a_judge(tmp_path: Path, browser: Chromium, outside: Counted) -> None:
-    names = [" ".join(one.split())[:200] for one in payloads(outside.url).values() if one.isprintable()]
+    names = [
+        " ".join(one.split())[:200] for one in payloads(outside.url).values() if one.isprintable()
+    ]
     labels = written_labels(tmp_path / "labels.jsonl", drawn(12 * len(names), categories=names))
     made = api.calibrate(labels, judge_labels=COLUMN, judge=names[0], to=tmp_path / "passport")
     for dark, width in ((False, 1200), (True, 390)):
@@ -32,9 +34,14 @@ def test_the_page_of_a_judge(tmp_path: Path, browser: Chromium, outside: Counted
 def test_the_page_of_several_juries(tmp_path: Path, browser: Chromium, outside: Counted) -> None:
     """Fields may be called anything: nothing is written outside of the folder, and no name is run."""
     names = ["../../up", f"<img src={outside.url}>", COLUMN]
-    rows = [{**row, names[0]: number % 3 > 0, names[1]: number % 5 > 0} for number, row in enumerate(drawn(60))]
+    rows = [
+        {**row, names[0]: number % 3 > 0, names[1]: number % 5 > 0}
+        for number, row in enumerate(drawn(60))
+    ]
     made = api.calibrate(
-        written_labels(tmp_path / "labels.jsonl", rows), judge_labels=names, to=tmp_path / "deep" / "passport"
+        written_labels(tmp_path / "labels.jsonl", rows),
+        judge_labels=names,
+        to=tmp_path / "deep" / "passport",
     )
     assert all((tmp_path / "deep" / "passport") in file.resolve().parents for file in made.files)
     assert not (tmp_path / "up").exists()

@@ -33,7 +33,9 @@ def sheet(tmp_path: Path) -> Exported:
 def downloads(browser: Chromium, tmp_path: Path) -> Iterator[Path]:
     folder = tmp_path / "downloads"
     folder.mkdir()
-    browser.driver.execute_cdp_cmd("Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(folder)})
+    browser.driver.execute_cdp_cmd(
+        "Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(folder)}
+    )
     yield folder
     browser.driver.execute_cdp_cmd("Browser.setDownloadBehavior", {"behavior": "default"})
 
@@ -62,7 +64,9 @@ def code(browser: Chromium) -> str:
     return str(browser.run(ITEM)).rpartition(": ")[2]
 
 
-def test_filled_in_with_the_keyboard_alone_and_imported(sheet: Exported, browser: Chromium, downloads: Path) -> None:
+def test_filled_in_with_the_keyboard_alone_and_imported(
+    sheet: Exported, browser: Chromium, downloads: Path
+) -> None:
     """By number keys, by Tab and arrows; the page is left and opened again between."""
     answers = {one.code: one for one in sheet.sample.answers}
     page = opened(browser, sheet)
@@ -81,7 +85,9 @@ def test_filled_in_with_the_keyboard_alone_and_imported(sheet: Exported, browser
         if number == RATED // 2:
             here = browser.run(ITEM)
             browser.open(page)
-            if browser.run(ITEM) != here:  # Chromium hands localStorage from one process to the next in its own time
+            if (
+                browser.run(ITEM) != here
+            ):  # Chromium hands localStorage from one process to the next in its own time
                 browser.open(page)
             assert browser.run(ITEM) == here
             assert browser.text("#status") == "Your ratings of before are here again."
@@ -127,8 +133,12 @@ def test_the_copy_the_keys_and_what_is_left_open(sheet: Exported, browser: Chrom
 
 
 def test_a_browser_that_keeps_nothing_is_told(sheet: Exported, browser: Chromium) -> None:
-    blocked = "Object.defineProperty(window, 'localStorage', {get() { throw new DOMException('no'); }})"
-    made = browser.driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": blocked})
+    blocked = (
+        "Object.defineProperty(window, 'localStorage', {get() { throw new DOMException('no'); }})"
+    )
+    made = browser.driver.execute_cdp_cmd(
+        "Page.addScriptToEvaluateOnNewDocument", {"source": blocked}
+    )
     try:
         browser.open(next(file for file in sheet.files if file.suffix == ".html"))
         assert "does not keep what you enter" in browser.text("#lost")
@@ -136,7 +146,9 @@ def test_a_browser_that_keeps_nothing_is_told(sheet: Exported, browser: Chromium
         assert browser.text("#status") == "yes, not kept."
         assert browser.text("#rated") == f"1 of {RATED}"
     finally:
-        browser.driver.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", {"identifier": made["identifier"]})
+        browser.driver.execute_cdp_cmd(
+            "Page.removeScriptToEvaluateOnNewDocument", {"identifier": made["identifier"]}
+        )
         browser.run("window.onbeforeunload = null; window.stop()")
 
 
@@ -149,7 +161,14 @@ def hostile_form(folder: Path, url: str) -> tuple[Path, list[str]]:
     )
     scale = tuple(RatingChoice(float(one), str(one)) for one in range(1, 6))
     shown = {
-        one: ShownAnswer(AnswerKey("id", 0), (("user", text), (text, text)), text, (text,), answers[0].questions, "d")
+        one: ShownAnswer(
+            AnswerKey("id", 0),
+            (("user", text), (text, text)),
+            text,
+            (text,),
+            answers[0].questions,
+            "d",
+        )
         for one, text in zip(codes, texts, strict=True)
     }
     file = folder / "rater_1.html"
@@ -158,7 +177,9 @@ def hostile_form(folder: Path, url: str) -> tuple[Path, list[str]]:
     return file, texts
 
 
-def test_nothing_that_others_wrote_runs(tmp_path: Path, browser: Chromium, outside: Counted) -> None:
+def test_nothing_that_others_wrote_runs(
+    tmp_path: Path, browser: Chromium, outside: Counted
+) -> None:
     outside.paths.clear()
     file, texts = hostile_form(tmp_path, outside.url)
     browser.open(file)

@@ -29,30 +29,58 @@ def records(right_every: int, count: int) -> list[results.InstanceRecord]:
         instance(f"q{number}", None, prompt=f"{PATIENT}: question {number}")
         if number % 20 == 19
         else instance(
-            f"q{number}", float(number % right_every == 0), prompt=f"{PATIENT}: question {number}", completion=f"{PATIENT} answers {number}",
-            references=({"text": f"{PATIENT} reference {number}", "tags": ["correct"]},), reasoning=f"{PATIENT} thought {number}",
-            turns=({"role": "system", "content": f"{PATIENT} system"}, {"role": "user", "content": f"{PATIENT}: question {number}"}),
-            categories={"ward": ("surgery", "medicine")[number % 2]}, judges={"one": 2.0, "two": 4.0 + number % 2},
-            judgements={"one": {"accuracy": {"score": 2, "explanation": f"{PATIENT} words of one"}}, "two": {"error": "none"}},
-            signs=("unparsed",) if number % 50 == 1 else (), latency_s=0.1 + number / 100,
+            f"q{number}",
+            float(number % right_every == 0),
+            prompt=f"{PATIENT}: question {number}",
+            completion=f"{PATIENT} answers {number}",
+            references=({"text": f"{PATIENT} reference {number}", "tags": ["correct"]},),
+            reasoning=f"{PATIENT} thought {number}",
+            turns=(
+                {"role": "system", "content": f"{PATIENT} system"},
+                {"role": "user", "content": f"{PATIENT}: question {number}"},
+            ),
+            categories={"ward": ("surgery", "medicine")[number % 2]},
+            judges={"one": 2.0, "two": 4.0 + number % 2},
+            judgements={
+                "one": {"accuracy": {"score": 2, "explanation": f"{PATIENT} words of one"}},
+                "two": {"error": "none"},
+            },
+            signs=("unparsed",) if number % 50 == 1 else (),
+            latency_s=0.1 + number / 100,
         )
         for number in range(count)
-    ]  # fmt: skip
+    ]
 
 
 def whole_result(right_every: int = 3, count: int = FEW) -> results.TaskResult:
     made_up = records(right_every, count)
     value = sum(record.metrics.get("exact_match", 0.0) for record in made_up) / count
-    score = results.Score(value, results.Stats(count, value, 0.4, 0.04, value - 0.08, value + 0.08, "wilson"), "exact_match", "test", None,
-                  True, (0.0, 1.0), "share")  # fmt: skip
+    score = results.Score(
+        value,
+        results.Stats(count, value, 0.4, 0.04, value - 0.08, value + 0.08, "wilson"),
+        "exact_match",
+        "test",
+        None,
+        True,
+        (0.0, 1.0),
+        "share",
+    )
     wards = {name: {"exact_match": score} for name in ("surgery", "medicine")}
     one = result(made_up, scores=("exact_match",), groups={"ward": wards})
     validity = replace(
-        one.validity, notes=("a note of some weight", "another note"), not_reportable=("too few answers",),
+        one.validity,
+        notes=("a note of some weight", "another note"),
+        not_reportable=("too few answers",),
         failures=(results.FailureCause("model", 6, "HTTP 500", "ask again"),),
-        judges={"one": results.JudgeCounts(count, count, 0), "two": results.JudgeCounts(count, count - 1, 1)},
-        jury=results.JuryReport({"one": 2.0, "two": 4.5}, 0.2, {"one/two": 0.1}, {"one": 4.5, "two": 2.0}), splits={"test": count},
-    )  # fmt: skip
+        judges={
+            "one": results.JudgeCounts(count, count, 0),
+            "two": results.JudgeCounts(count, count - 1, 1),
+        },
+        jury=results.JuryReport(
+            {"one": 2.0, "two": 4.5}, 0.2, {"one/two": 0.1}, {"one": 4.5, "two": 2.0}
+        ),
+        splits={"test": count},
+    )
     return replace(one, scores={"exact_match": score}, validity=validity, reportable=False)
 
 
@@ -76,10 +104,14 @@ def few(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def two(few: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """It and another, beside each other."""
     parent = tmp_path_factory.mktemp("two")
-    return made(parent / "page.html", few.parent, written(parent / "b", whole_result(right_every=2)))
+    return made(
+        parent / "page.html", few.parent, written(parent / "b", whole_result(right_every=2))
+    )
 
 
-def test_nothing_is_requested_and_nothing_is_complained_about(file: Path, two: Path, browser: Chromium) -> None:
+def test_nothing_is_requested_and_nothing_is_complained_about(
+    file: Path, two: Path, browser: Chromium
+) -> None:
     for page in (file, two):
         ReportPage(browser, page).step("j")
         assert browser.foreign() == []
@@ -112,12 +144,21 @@ def test_keys_open_move_search_and_close(file: Path, browser: Chromium) -> None:
 
 def test_an_opened_instance_shows_all_that_is_known(file: Path, browser: Chromium) -> None:
     shown = ReportPage(browser, file, deep_link("q1")).detail()
-    for part in (" system", ": question 1", " answers 1", " reference 1", " thought 1", " words of one"):
+    for part in (
+        " system",
+        ": question 1",
+        " answers 1",
+        " reference 1",
+        " thought 1",
+        " words of one",
+    ):
         assert f"{PATIENT}{part}" in shown
     assert "HTTP 500" in ReportPage(browser, file, deep_link("q19")).detail()
 
 
-def test_the_address_of_an_instance_opens_it_and_back_leads_out(file: Path, browser: Chromium) -> None:
+def test_the_address_of_an_instance_opens_it_and_back_leads_out(
+    file: Path, browser: Chromium
+) -> None:
     page = ReportPage(browser, file)
     page.step("j")
     page.step("j")
@@ -153,7 +194,9 @@ def test_two_results_show_both_answers_of_what_flipped(two: Path, browser: Chrom
     flipped = [n for n in range(FEW) if n % 20 != 19 and (n % 3 == 0) != (n % 2 == 0)]
     assert page.status() == f"{len(flipped)} of {FEW} instances"
     assert page.ids() == [f"q{number}" for number in flipped]
-    cells = "return [...document.querySelectorAll(arguments[0])].slice(-2).map(one => one.innerText)"
+    cells = (
+        "return [...document.querySelectorAll(arguments[0])].slice(-2).map(one => one.innerText)"
+    )
     assert browser.run(cells, "#columns th") == ["answer of A", "answer of B"]
     assert browser.run(cells, "#rows tr:nth-child(1) td") == [f"{PATIENT} answers 2"] * 2
     assert page.step("j").count(f"{PATIENT} answers 2") == 2
@@ -170,11 +213,15 @@ def test_axe_finds_nothing(dark: bool, few: Path, two: Path, browser: Chromium) 
         ids = browser.run("return [...document.querySelectorAll('[id]')].map(one => one.id)")
         assert len(ids) > 30
         assert sorted(set(ids)) == sorted(ids)
-    background = browser.run("return getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number)")
+    background = browser.run(
+        "return getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number)"
+    )
     assert (sum(background) < 3 * 128) is dark
 
 
-def test_a_narrow_screen_scrolls_down_only_and_shows_the_scores(few: Path, two: Path, browser: Chromium) -> None:
+def test_a_narrow_screen_scrolls_down_only_and_shows_the_scores(
+    few: Path, two: Path, browser: Chromium
+) -> None:
     """Its tables scroll sideways, and an opened instance covers the rest."""
     browser.width(390)
     for page in (few, two):
@@ -190,24 +237,41 @@ def test_a_narrow_screen_scrolls_down_only_and_shows_the_scores(few: Path, two: 
     assert browser.accessibility_violations() == []
 
 
-def test_paper_has_the_first_screen_and_no_buttons(file: Path, browser: Chromium, tmp_path: Path) -> None:
+def test_paper_has_the_first_screen_and_no_buttons(
+    file: Path, browser: Chromium, tmp_path: Path
+) -> None:
     if shutil.which("pdftotext") is None:
         pytest.skip("needs pdftotext: apt-get install poppler-utils")
     ReportPage(browser, file)
     (tmp_path / "page.pdf").write_bytes(browser.pdf())
     told = ran(["pdftotext", "-layout", str(tmp_path / "page.pdf"), "-"]).stdout
-    for part in ("32.3 %", "24.3 %", "40.3 %", "org/model", "pubmed_qa", "a note of some weight", "Krippendorff"):
+    for part in (
+        "32.3 %",
+        "24.3 %",
+        "40.3 %",
+        "org/model",
+        "pubmed_qa",
+        "a note of some weight",
+        "Krippendorff",
+    ):
         assert part in told
     assert "Show more" not in told
 
 
-def test_the_hashes_of_a_thousand_files_are_folded_on_screen_and_paper(tmp_path: Path, browser: Chromium) -> None:
+def test_the_hashes_of_a_thousand_files_are_folded_on_screen_and_paper(
+    tmp_path: Path, browser: Chromium
+) -> None:
     """As of mtsamples, where each case is a file: they were nine tenths of the page."""
     one = whole_result()
     heights, pages = [], []
     for count in (1, 1000):
-        files = {f"scenarios/mtsamples/case {number}.txt": f"{number:064d}" for number in range(count)}
-        folder = written(tmp_path / str(count), replace(one, provenance=replace(one.provenance, dataset_files=files)))
+        files = {
+            f"scenarios/mtsamples/case {number}.txt": f"{number:064d}" for number in range(count)
+        }
+        folder = written(
+            tmp_path / str(count),
+            replace(one, provenance=replace(one.provenance, dataset_files=files)),
+        )
         ReportPage(browser, folder / "report.html")
         heights.append(browser.run("return document.documentElement.scrollHeight"))
         assert f"{count - 1:064d}" in browser.driver.page_source
@@ -220,22 +284,41 @@ def test_the_hashes_of_a_thousand_files_are_folded_on_screen_and_paper(tmp_path:
     assert f"{999:064d}" in browser.text()
 
 
-def test_the_first_card_has_the_score_that_clinicians_corrected(tmp_path: Path, browser: Chromium) -> None:
+def test_the_first_card_has_the_score_that_clinicians_corrected(
+    tmp_path: Path, browser: Chromium
+) -> None:
     rated = results.Clinicians(
         120, 130, 2, 240, results.CorrectedScore("exact_match", 0.412, 0.301, 0.523, "m", 0.5, 0.6)
     )
-    ReportPage(browser, written(tmp_path / "a", replace(whole_result(), clinicians=rated)) / "report.html")
+    ReportPage(
+        browser, written(tmp_path / "a", replace(whole_result(), clinicians=rated)) / "report.html"
+    )
     told = browser.text(".card.score")
-    assert "Corrected by clinicians: 41.2 % (30.1 % to 52.3 %), from 120 of 130 answers that they rated." in told
+    assert (
+        "Corrected by clinicians: 41.2 % (30.1 % to 52.3 %), from 120 of 130 answers that they rated."
+        in told
+    )
 
 
-def test_without_texts_no_patients_text_is_anywhere(folder: Path, two: Path, browser: Chromium, tmp_path: Path) -> None:
+def test_without_texts_no_patients_text_is_anywhere(
+    folder: Path, two: Path, browser: Chromium, tmp_path: Path
+) -> None:
     """In the file, in what is packed in it, and in what is read of each instance."""
     page = ReportPage(browser, made(tmp_path / "page.html", folder, without_texts=True))
     unpacked = browser.driver.execute_async_script(UNPACKED)
     assert '"q129"' in unpacked
-    seen = [browser.driver.page_source, unpacked, browser.text()] + [page.step("j") for _ in range(20)]
-    words = (PATIENT, "Miller", "question 1", "answers 1", "reference 1", "thought 1", "words of one")
+    seen = [browser.driver.page_source, unpacked, browser.text()] + [
+        page.step("j") for _ in range(20)
+    ]
+    words = (
+        PATIENT,
+        "Miller",
+        "question 1",
+        "answers 1",
+        "reference 1",
+        "thought 1",
+        "words of one",
+    )
     assert [word for word in words if any(word in text for text in seen)] == []
     with_texts = ReportPage(browser, two)
     assert PATIENT in browser.driver.execute_async_script(UNPACKED)
@@ -246,18 +329,33 @@ def test_pictures_are_seen_and_sounds_played(tmp_path: Path, browser: Chromium) 
     """On the page of a result, and larger on a rater's sheet; of what is not there a line says it."""
     folder = tmp_path / "a"
     gone = {"type": "image/png", "sha256": None, "bytes": None, "file": None}
-    media = (kept(folder, "x.png", picture("red", side=900)), kept(folder, "x.wav", tone(440), "audio/wav"), gone)
+    media = (
+        kept(folder, "x.png", picture("red", side=900)),
+        kept(folder, "x.wav", tone(440), "audio/wav"),
+        gone,
+    )
     score = replace(result([]).scores["exact_match"], scale=(0.0, 1.0))
     answers = [instance(f"q{number}", 1.0, media=media) for number in range(2)]
     written(folder, replace(result(answers), scores={"exact_match": score}))
     export_sheets(folder, tmp_path / "sheet", 2, 1)
-    for page, fragment, side in (folder / "report.html", "#i=q0", 512), (tmp_path / "sheet" / "rater_1.html", "", 900):
+    for page, fragment, side in (
+        (folder / "report.html", "#i=q0", 512),
+        (tmp_path / "sheet" / "rater_1.html", "", 900),
+    ):
         browser.open(page, fragment)
         assert browser.wait("document.querySelector('.media audio')?.readyState > 0")
         size = "return document.querySelector('.media img[alt=\"image 1\"]').naturalWidth"
         assert browser.run(size) == side
-        assert browser.text(".media").split("\n")[-1].startswith("image 2 is not in this page: its file is not")
-        assert (browser.foreign(), browser.said(), browser.accessibility_violations()) == ([], [], [])
+        assert (
+            browser.text(".media")
+            .split("\n")[-1]
+            .startswith("image 2 is not in this page: its file is not")
+        )
+        assert (browser.foreign(), browser.said(), browser.accessibility_violations()) == (
+            [],
+            [],
+            [],
+        )
 
 
 UNPACKED = """

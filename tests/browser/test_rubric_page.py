@@ -11,17 +11,28 @@ from browser.report_page import ReportPage, deep_link, made
 from browser.test_hostile_page import harm
 from browser.test_report_page import UNPACKED
 from chromium import Chromium, Counted
-from eval_factory.core.results import InstanceRecord, PairAgreement, RubricReport, RubricVotes, TaskResult
+from eval_factory.core.results import (
+    InstanceRecord,
+    PairAgreement,
+    RubricReport,
+    RubricVotes,
+    TaskResult,
+)
 from hostile_texts import payloads
 from stored_results import criterion, instance, rubric_result, written
 
 PATIENT = "Mrs Miller, 84"
 LONG = f"{PATIENT} criterion that is long. " * 30
 REPORT = RubricReport(
-    RubricVotes(24, 11, 8, 1, 4), {name: RubricVotes(24, 12, 11, 1, 0, 0.5) for name in ("kind", "strict")},
-    {"kind/strict": PairAgreement(23, 0.826, 0.65)}, 0.66, 0.83,
-)  # fmt: skip
-CRITERIA = "return [...document.querySelectorAll('#detail .criteria > li')].map(one => one.innerText)"
+    RubricVotes(24, 11, 8, 1, 4),
+    {name: RubricVotes(24, 12, 11, 1, 0, 0.5) for name in ("kind", "strict")},
+    {"kind/strict": PairAgreement(23, 0.826, 0.65)},
+    0.66,
+    0.83,
+)
+CRITERIA = (
+    "return [...document.querySelectorAll('#detail .criteria > li')].map(one => one.innerText)"
+)
 UNFOLD = "document.querySelectorAll('details').forEach(one => { one.open = true; })"
 
 
@@ -30,21 +41,54 @@ def conversation(number: int, **changes: object) -> InstanceRecord:
     lost = number % 2 == 0
     said = {"kind": True, "strict": "HTTP 500: " + PATIENT if number == 0 else not lost}
     criteria = (
-        criterion(5, "met", "axis:completeness", f"ward:{PATIENT}", text=f"{PATIENT} shared by all", kind=True, strict=True),
-        criterion(8, "tied" if lost else "met", "axis:accuracy", text=f"{PATIENT} criterion {number}", **said),
-        criterion(-3, "met" if number == 1 else "not met", text=LONG, kind=number == 1, strict=number == 1),
-        criterion(2, "unjudged" if number == 2 else "not met", "axis:accuracy", text="Says <i>when</i>", kind="none" if number == 2 else False),
-    )  # fmt: skip
+        criterion(
+            5,
+            "met",
+            "axis:completeness",
+            f"ward:{PATIENT}",
+            text=f"{PATIENT} shared by all",
+            kind=True,
+            strict=True,
+        ),
+        criterion(
+            8,
+            "tied" if lost else "met",
+            "axis:accuracy",
+            text=f"{PATIENT} criterion {number}",
+            **said,
+        ),
+        criterion(
+            -3, "met" if number == 1 else "not met", text=LONG, kind=number == 1, strict=number == 1
+        ),
+        criterion(
+            2,
+            "unjudged" if number == 2 else "not met",
+            "axis:accuracy",
+            text="Says <i>when</i>",
+            kind="none" if number == 2 else False,
+        ),
+    )
     return instance(
-        f"q{number}", 0.5, "rubric_score", criteria=criteria, categories={"theme": ("fever", "pain")[number % 2]},
-        turns=({"role": "user", "content": f"{PATIENT} asks"}, {"role": "assistant", "content": "Since when?"},
-               {"role": "user", "content": f"{PATIENT} answers"}), completion=f"{PATIENT} is told",
+        f"q{number}",
+        0.5,
+        "rubric_score",
+        criteria=criteria,
+        categories={"theme": ("fever", "pain")[number % 2]},
+        turns=(
+            {"role": "user", "content": f"{PATIENT} asks"},
+            {"role": "assistant", "content": "Since when?"},
+            {"role": "user", "content": f"{PATIENT} answers"},
+        ),
+        completion=f"{PATIENT} is told",
         judges={"kind": 1.0, "strict": 0.25},
-    )  # fmt: skip
+    )
 
 
 def rubric(count: int = 6) -> TaskResult:
-    records = [*(conversation(number) for number in range(count)), replace(conversation(count), error="HTTP 500")]
+    records = [
+        *(conversation(number) for number in range(count)),
+        replace(conversation(count), error="HTTP 500"),
+    ]
     groups = ("axis:accuracy", "axis:completeness", "theme:fever", "theme:pain")
     return rubric_result(records, REPORT, groups)
 
@@ -54,18 +98,31 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return written(tmp_path_factory.mktemp("rubric") / "a", rubric())
 
 
-def test_an_opened_conversation_has_its_criteria_the_costly_ones_first(folder: Path, browser: Chromium) -> None:
+def test_an_opened_conversation_has_its_criteria_the_costly_ones_first(
+    folder: Path, browser: Chromium
+) -> None:
     page = ReportPage(browser, folder / "report.html", deep_link("q1"))
     details = "[...document.querySelectorAll('#detail .criteria details')]"
     opened = browser.run(f"return {details}.filter(one => one.open).length")
     shown, rows = page.detail(), [" ".join(row.split()) for row in browser.run(CRITERIA)]
     assert opened == 2  # what costs points
-    assert shown.index(f"{PATIENT} asks") < shown.index("Since when?") < shown.index(f"{PATIENT} is told")
+    assert (
+        shown.index(f"{PATIENT} asks")
+        < shown.index("Since when?")
+        < shown.index(f"{PATIENT} is told")
+    )
     assert "Criteria: 3 met, 1 not met; 5 points lost, of 15 that can be won" in shown
-    assert rows[0].startswith(f"✕ met \u22123 points, unwanted, costs 3 Criterion 3 {PATIENT} criterion that is long.")
-    assert rows[1] == "✕ not met +2 points, costs 2 Says <i>when</i> axis:accuracy kind: not met. words of kind"
+    assert rows[0].startswith(
+        f"✕ met \u22123 points, unwanted, costs 3 Criterion 3 {PATIENT} criterion that is long."
+    )
+    assert (
+        rows[1]
+        == "✕ not met +2 points, costs 2 Says <i>when</i> axis:accuracy kind: not met. words of kind"
+    )
     assert rows[2].startswith(f"✓ met +5 points {PATIENT} shared by all axis:completeness")
-    assert browser.run("return [...document.querySelectorAll('.criteria > li')].map(one => one.value)") == [3, 4, 1, 2]
+    assert browser.run(
+        "return [...document.querySelectorAll('.criteria > li')].map(one => one.value)"
+    ) == [3, 4, 1, 2]
     (half,) = (row for row in browser_rows(page, "q0") if "tied" in row)
     assert half.startswith("½ tied +8 points, costs 4")
     assert f"strict: no decision. HTTP 500: {PATIENT}" in half
@@ -92,17 +149,26 @@ def test_conversations_are_chosen_by_their_criteria(folder: Path, browser: Chrom
     assert chosen("harm_met") == ["q1"]
     assert chosen("criterion_not_met") == ["q0", "q1", "q3", "q4", "q5"]
     assert chosen("disagree") == ["q2", "q4"]
-    assert browser.text("#rubric ~ p").startswith("11 of 24 criteria met, 8 not met, 4 tied, 1 unjudged")
-    browser.run("[...document.querySelectorAll('a[data-lost]')].find(one => one.textContent === '1').click()")
+    assert browser.text("#rubric ~ p").startswith(
+        "11 of 24 criteria met, 8 not met, 4 tied, 1 unjudged"
+    )
+    browser.run(
+        "[...document.querySelectorAll('a[data-lost]')].find(one => one.textContent === '1').click()"
+    )
     assert page.ids() == ["q1"]  # LONG is unwanted, and met there alone
     lost = "const lost = document.getElementById('lost'); lost.selectedIndex = 1;"
     browser.run(f"{lost} lost.dispatchEvent(new Event('change'))")
-    assert browser.run("return document.getElementById('lost').selectedOptions[0].text") == "axis:accuracy"
+    assert (
+        browser.run("return document.getElementById('lost').selectedOptions[0].text")
+        == "axis:accuracy"
+    )
     assert page.ids() == [f"q{number}" for number in range(6)]
     assert page.search("criterion 3") == ["q3"]
 
 
-def test_axe_finds_nothing_and_a_narrow_screen_scrolls_down_only(folder: Path, browser: Chromium) -> None:
+def test_axe_finds_nothing_and_a_narrow_screen_scrolls_down_only(
+    folder: Path, browser: Chromium
+) -> None:
     ReportPage(browser, folder / "report.html").step("j")
     browser.run(UNFOLD)
     assert browser.accessibility_violations() == []
@@ -129,24 +195,41 @@ def test_without_texts_numbers_are_left(folder: Path, browser: Chromium, tmp_pat
     assert [word for word in words if any(word in text for text in seen)] == []
 
 
-def test_what_a_rubric_and_its_judges_say_is_text(browser: Chromium, outside: Counted, tmp_path: Path) -> None:
+def test_what_a_rubric_and_its_judges_say_is_text(
+    browser: Chromium, outside: Counted, tmp_path: Path
+) -> None:
     texts = list(payloads(outside.url).values())
     records = [
         instance(
-            f"q{number}", 1.0, "rubric_score",
+            f"q{number}",
+            1.0,
+            "rubric_score",
             criteria=tuple(
-                {"criterion": text, "points": 1, "tags": [text, f"axis:{text}"], "verdict": "not met",
-                 "judges": {text: {"criteria_met": False, "explanation": f"because {text}"}, "__proto__": {"error": text}}}
+                {
+                    "criterion": text,
+                    "points": 1,
+                    "tags": [text, f"axis:{text}"],
+                    "verdict": "not met",
+                    "judges": {
+                        text: {"criteria_met": False, "explanation": f"because {text}"},
+                        "__proto__": {"error": text},
+                    },
+                }
                 for text in texts
             ),
             turns=({"role": text, "content": text},),
         )
         for number, text in enumerate(texts[:3])
-    ]  # fmt: skip
-    report = replace(REPORT, judges=dict.fromkeys(texts, REPORT.criteria),
-                     agreement=dict.fromkeys(texts, PairAgreement(1, 1.0)))  # fmt: skip
+    ]
+    report = replace(
+        REPORT,
+        judges=dict.fromkeys(texts, REPORT.criteria),
+        agreement=dict.fromkeys(texts, PairAgreement(1, 1.0)),
+    )
     outside.paths.clear()
-    page = ReportPage(browser, written(tmp_path / "x", rubric_result(records, report)) / "report.html")
+    page = ReportPage(
+        browser, written(tmp_path / "x", rubric_result(records, report)) / "report.html"
+    )
     browser.run(UNFOLD)
     assert browser.run("return document.getElementById('lost').options.length") > len(texts[:20])
     said = " ".join(page.go_to(deep_link("q2")).split())

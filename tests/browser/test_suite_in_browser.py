@@ -15,17 +15,33 @@ from stored_results import PROVENANCE
 from stored_suite import cell
 
 OVERFLOW = "return [document.documentElement.scrollWidth - document.documentElement.clientWidth]"
-BOX = "const box = document.querySelector('#scores .table'); return box.scrollWidth - box.clientWidth"
+BOX = (
+    "const box = document.querySelector('#scores .table'); return box.scrollWidth - box.clientWidth"
+)
 
 
-def test_a_wide_table_scrolls_in_a_box_and_names_are_text(tmp_path: Path, browser: Chromium, outside: Counted) -> None:
+def test_a_wide_table_scrolls_in_a_box_and_names_are_text(
+    tmp_path: Path, browser: Chromium, outside: Counted
+) -> None:
     hostile = payloads(outside.url)
     found = [
-        cell(tmp_path, target, f"benchmark_{number}", answers, provenance=replace(PROVENANCE, target=one))
+        cell(
+            tmp_path,
+            target,
+            f"benchmark_{number}",
+            answers,
+            provenance=replace(PROVENANCE, target=one),
+        )
         for number, one in enumerate(list(hostile.values())[:7])
-        for target, answers in (("small", "1" * 9 + "0"), ("a_model_with_a_longer_name", "0" * 9 + "1"))
+        for target, answers in (
+            ("small", "1" * 9 + "0"),
+            ("a_model_with_a_longer_name", "0" * 9 + "1"),
+        )
     ]
-    found += [FinishedCell("small", name, RunStatus.FAILED, tmp_path / "x", text) for name, text in hostile.items()]
+    found += [
+        FinishedCell("small", name, RunStatus.FAILED, tmp_path / "x", text)
+        for name, text in hostile.items()
+    ]
     write_suite_results(suite_results(found), SuiteDir(tmp_path))
     for dark, width in ((False, 1280), (True, 390)):
         browser.dark(dark)
@@ -34,9 +50,13 @@ def test_a_wide_table_scrolls_in_a_box_and_names_are_text(tmp_path: Path, browse
         assert browser.run(OVERFLOW) == [0]
         assert browser.run(BOX) > 0
     assert browser.accessibility_violations() == []
-    assert browser.run("return [window.canary === undefined, document.images.length, document.scripts.length]") == [
-        True, 0, 0,
-    ]  # fmt: skip
+    assert browser.run(
+        "return [window.canary === undefined, document.images.length, document.scripts.length]"
+    ) == [
+        True,
+        0,
+        0,
+    ]
     assert next(iter(hostile.values())) in browser.text("#missing")
     assert (browser.foreign(), outside.paths) == ([], [])
     browser.click('#scores a[href$="small/benchmark_3/report.html"]')

@@ -27,7 +27,8 @@ class Ended:
 def run_here(*arguments: str) -> Ended:
     """Run `eval-factory ARGUMENTS`. Its output is UTF-8 and strict, as a terminal's is."""
     streams = [
-        io.TextIOWrapper(io.BytesIO(), encoding="utf-8", errors=errors) for errors in ("strict", "backslashreplace")
+        io.TextIOWrapper(io.BytesIO(), encoding="utf-8", errors=errors)
+        for errors in ("strict", "backslashreplace")
     ]
     before, started = signal.getsignal(signal.SIGTERM), time.process_time()
     try:

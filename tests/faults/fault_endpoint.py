@@ -92,7 +92,9 @@ class FaultEndpoint(Loopback):
         with self._lock:
             self._inside += 1
             self.arrivals.append((self._answered, self._inside))
-            taken = self.room is None or self._answered >= self.wide_after or self._inside <= self.room
+            taken = (
+                self.room is None or self._answered >= self.wide_after or self._inside <= self.room
+            )
         try:
             yield taken
         finally:
@@ -106,7 +108,11 @@ class FaultEndpoint(Loopback):
 
 
 def answer(text: str | None, reason: str = "stop", **message: Any) -> dict[str, Any]:
-    choice = {"index": 0, "message": {"role": "assistant", "content": text, **message}, "finish_reason": reason}
+    choice = {
+        "index": 0,
+        "message": {"role": "assistant", "content": text, **message},
+        "finish_reason": reason,
+    }
     usage = {"prompt_tokens": 3, "completion_tokens": 1, "total_tokens": 4}
     return {"object": "chat.completion", "created": 1, "choices": [choice], "usage": usage}
 
@@ -122,7 +128,14 @@ ANSWERS: dict[str, dict[str, Any]] = {
     "error in 200": {"error": {"message": "overloaded", "code": 529}},
     "no choices": {"choices": []},
     "provider error": {
-        "choices": [{"index": 0, "message": {"content": ""}, "finish_reason": "error", "error": {"code": 502}}]
+        "choices": [
+            {
+                "index": 0,
+                "message": {"content": ""},
+                "finish_reason": "error",
+                "error": {"code": 502},
+            }
+        ]
     },
     "null message": {"choices": [{"index": 0, "message": None, "finish_reason": None}]},
     "no message": {"choices": [{"foo": 1}]},
@@ -150,9 +163,14 @@ def _handler(endpoint: FaultEndpoint) -> type[Handler]:
             if fault is None:
                 self.answer(200, self.good)
             elif isinstance(fault.kind, int):
-                echo = {"error": {"message": f"no: {self.headers['Authorization']} {endpoint.secret}"}}
+                echo = {
+                    "error": {"message": f"no: {self.headers['Authorization']} {endpoint.secret}"}
+                }
                 date = formatdate(time.time() + 1, usegmt=True)
-                headers = {name: date if value == "DATE" else value for name, value in fault.headers.items()}
+                headers = {
+                    name: date if value == "DATE" else value
+                    for name, value in fault.headers.items()
+                }
                 self.answer(fault.kind, json.dumps(echo).encode(), headers)
             elif fault.kind in ANSWERS:
                 self.answer(200, self.named(ANSWERS[fault.kind]))
@@ -168,19 +186,31 @@ def _handler(endpoint: FaultEndpoint) -> type[Handler]:
             sized = b"HTTP/1.1 200 OK\r\n" + length + b"\r\n\r\n" + good
             chunks = b"%x\r\n%b\r\n0\r\n\r\n" % (len(good), good)
             sent: dict[str, tuple[int, bytes, dict[str, str]]] = {
-                "not json": (200, good[:-5], {}), "deep": (200, b"[" * 200_000 + b"]" * 200_000, {}),
-                "html": (200, b"<html><body>502 Bad Gateway</body></html>", {"Content-Type": "text/html"}),
+                "not json": (200, good[:-5], {}),
+                "deep": (200, b"[" * 200_000 + b"]" * 200_000, {}),
+                "html": (
+                    200,
+                    b"<html><body>502 Bad Gateway</body></html>",
+                    {"Content-Type": "text/html"},
+                ),
                 "429 as text": (429, endpoint.secret.encode(), {"Content-Type": "text/plain"}),
                 "broken gzip": (200, good, {"Content-Encoding": "gzip"}),
                 "wrong length": (200, good, {"Content-Length": str(len(good) + 50)}),
-            }  # fmt: skip
+            }
             written = {
-                "length and chunks": b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks,
+                "length and chunks": b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\nTransfer-Encoding: chunked\r\n\r\n"
+                + chunks,
                 "line feeds": b"HTTP/1.1 200 OK\n" + length + b"\n\n" + good,
                 "two lengths": b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\nContent-Length: 8\r\n\r\n",
-                "no http": b"SSH-2.0-OpenSSH_9.6\r\n", "twice": sized, "closes": b"", "hangs": b"",
-            }  # fmt: skip
-            slow = {"byte by byte": sized, "header byte by byte": b"HTTP/1.1 200 OK\r\nX-Slow: " + b"a" * 1000}
+                "no http": b"SSH-2.0-OpenSSH_9.6\r\n",
+                "twice": sized,
+                "closes": b"",
+                "hangs": b"",
+            }
+            slow = {
+                "byte by byte": sized,
+                "header byte by byte": b"HTTP/1.1 200 OK\r\nX-Slow: " + b"a" * 1000,
+            }
             if kind in sent:
                 self.answer(*sent[kind])
             for byte in slow.get(kind, b""):
@@ -192,7 +222,13 @@ def _handler(endpoint: FaultEndpoint) -> type[Handler]:
                 threading.Timer(0.01, self.again, [sized]).start()
             if kind == "hangs":
                 time.sleep(STOP_HANGING_S)
-            self.close_connection |= kind in ("no http", "closes", "wrong length", "hangs", "header byte by byte")
+            self.close_connection |= kind in (
+                "no http",
+                "closes",
+                "wrong length",
+                "hangs",
+                "header byte by byte",
+            )
 
         def again(self, sized: bytes) -> None:
             with contextlib.suppress(OSError, ValueError):  # the connection was closed

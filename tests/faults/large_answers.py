@@ -38,7 +38,11 @@ def main(way: str, url: str) -> None:
     asker = Asking(url, AT_ONCE, max_retries=0, request_timeout=120.0)
     before = most_memory()
     came = asker.ask_all(list(range(1, AT_ONCE + 1)), way)
-    print(json.dumps({"before": before, "after": most_memory(), "came": Counter(came), "then": asker.ask(0)}))
+    print(
+        json.dumps(
+            {"before": before, "after": most_memory(), "came": Counter(came), "then": asker.ask(0)}
+        )
+    )
 
 
 if __name__ == "__main__":

@@ -26,8 +26,11 @@ def test_any_answer_costs_its_own_instance_at_most(kind: str, tmp_path: Path) ->
     examples = max(1, round(EXAMPLES[kind] * FACTOR))
     finished = subprocess.run(
         [sys.executable, str(PROGRAM), kind, str(examples)],
-        env=program_environment(PYTHONPATH=str(TESTS), TMPDIR=str(tmp_path)), capture_output=True, text=True,
-        timeout=TIMEOUT_S * max(1.0, FACTOR), check=False,
-    )  # fmt: skip
+        env=program_environment(PYTHONPATH=str(TESTS), TMPDIR=str(tmp_path)),
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S * max(1.0, FACTOR),
+        check=False,
+    )
     assert finished.returncode == 0, finished.stderr[:4000]
     assert f"{kind}: {examples} runs of" in finished.stderr

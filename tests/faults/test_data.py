@@ -36,7 +36,9 @@ def folder_to_import(folder: Path, text: str) -> Path:
     return folder
 
 
-def kill_while_it_commits(command: list[str], root: Path, number: signal.Signals, delay_s: float) -> bool:
+def kill_while_it_commits(
+    command: list[str], root: Path, number: signal.Signals, delay_s: float
+) -> bool:
     """Send a signal so long after the commit has started. False: the command was done before."""
     begun = root / ".commit"
     with subprocess.Popen(
@@ -90,7 +92,9 @@ def test_killed_at_twenty_moments_of_a_commit_a_bundle_is_one_or_the_other(tmp_p
 
 def test_killed_before_the_commit_nothing_of_it_counts(tmp_path: Path) -> None:
     given, root = folder_to_import(tmp_path / "given", "new"), tmp_path / "b"
-    with subprocess.Popen(argv("import", str(given), "--to", str(root)), env=program_environment()) as process:
+    with subprocess.Popen(
+        argv("import", str(given), "--to", str(root)), env=program_environment()
+    ) as process:
         while process.poll() is None and not list(root.glob(".staging-*/files/scenarios")):
             time.sleep(0.0005)
         process.kill()

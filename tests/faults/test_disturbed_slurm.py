@@ -13,7 +13,19 @@ import pytest
 from integration.support import CANARY, varied_answer
 from programs import Finished, holding
 from scripted_endpoint import ScriptedEndpoint
-from slurm_trial import INSTANCES, begun, gate, published, run_suite, stand_in, store, table, until, waves, write_suite
+from slurm_trial import (
+    INSTANCES,
+    begun,
+    gate,
+    published,
+    run_suite,
+    stand_in,
+    store,
+    table,
+    until,
+    waves,
+    write_suite,
+)
 from virtual_slurm import virtual_slurm
 
 TARGETS = ("first", "second", "third")
@@ -50,8 +62,13 @@ def disturbed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Disturbed]:
         assert first.returncode == -signal.SIGKILL
         after_the_kill = cluster.tasks()
         second = run_suite(file, cluster)
-        running = until(lambda: [one for one in cluster.tasks() if one[1] == "RUNNING" and opens.asked > 2])
-        modes = [stat.S_IMODE(path.stat().st_mode) for path in (store(folder / "out") / "waves").glob("*.env")]
+        running = until(
+            lambda: [one for one in cluster.tasks() if one[1] == "RUNNING" and opens.asked > 2]
+        )
+        modes = [
+            stat.S_IMODE(path.stat().st_mode)
+            for path in (store(folder / "out") / "waves").glob("*.env")
+        ]
         (lost, _, node), (cancelled, _, _) = running[0], running[-1]
         assert lost != cancelled
         cluster.do("node-kill", node)
@@ -63,9 +80,15 @@ def disturbed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Disturbed]:
         last = run_suite(file, cluster, "--wait", path=failing)
         asked = len((folder / "failing" / "asked").read_text().splitlines())
         yield Disturbed(
-            folder / "out", after_the_kill, second, last, opens.asked, asked, modes,
+            folder / "out",
+            after_the_kill,
+            second,
+            last,
+            opens.asked,
+            asked,
+            modes,
             holding(folder, CANARY),
-        )  # fmt: skip
+        )
 
 
 def test_what_a_killed_submitter_has_submitted_is_not_submitted_again(disturbed: Disturbed) -> None:
@@ -79,7 +102,10 @@ def test_every_cell_is_complete_in_spite_of_all(disturbed: Disturbed) -> None:
     assert disturbed.last.returncode == 0, disturbed.last.stdout + disturbed.last.stderr
     assert "3 cells: 3 complete" in disturbed.last.stdout
     assert disturbed.failed_queue > 2
-    assert disturbed.last.stderr.count("squeue does not say what is queued: slurm_load_jobs error") == 1
+    assert (
+        disturbed.last.stderr.count("squeue does not say what is queued: slurm_load_jobs error")
+        == 1
+    )
     assert waves(disturbed.folder) == [3, 1]  # only what was cancelled is submitted again
     assert begun(disturbed.folder) == [1, 2, 2]
     assert published(disturbed.folder) == 3
@@ -104,4 +130,6 @@ def test_the_table_is_that_of_this_machine_alone(disturbed: Disturbed, tmp_path:
     (expected,) = table(tmp_path / "out")
     assert expected["value"]
     for name, row in zip(TARGETS, table(disturbed.folder), strict=True):
-        assert row == {column: value.replace(TARGETS[0], name) for column, value in expected.items()}
+        assert row == {
+            column: value.replace(TARGETS[0], name) for column, value in expected.items()
+        }

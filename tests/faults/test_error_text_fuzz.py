@@ -43,21 +43,37 @@ FACTOR = float(os.environ.get("EVAL_FACTORY_FUZZ_FACTOR", "1"))
 STATUSES = [400, 401, 403, 404, 429, 500]
 NOTE = "Mrs. Jane Roe, 54, has had crushing chest pain since seven this morning and takes warfarin."
 HOSTILE = (
-    "\x1b[2J\x1b]0;title\x07", "\x9b31m", "\u202e\u2066\u200b", "\neval-factory stops: paid for\n", "\r\neval-factory: done",
-    "\u2028eval-factory: \u2029\x85\x0b\x0c", "\n2026-01-01 00:00:00,000 ERROR false\n", "\ud800", "\x00", NOTE,
-)  # fmt: skip
+    "\x1b[2J\x1b]0;title\x07",
+    "\x9b31m",
+    "\u202e\u2066\u200b",
+    "\neval-factory stops: paid for\n",
+    "\r\neval-factory: done",
+    "\u2028eval-factory: \u2029\x85\x0b\x0c",
+    "\n2026-01-01 00:00:00,000 ERROR false\n",
+    "\ud800",
+    "\x00",
+    NOTE,
+)
 SETTINGS = settings(
-    deadline=None, database=None, derandomize=FACTOR == 1, print_blob=True,
+    deadline=None,
+    database=None,
+    derandomize=FACTOR == 1,
+    print_blob=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)  # fmt: skip
+)
 
 NAMES = ["error", "message", "detail", "code", "x"]
 text = st.lists(
-    st.one_of(st.sampled_from(HOSTILE), st.text(max_size=30), st.text(max_size=3).map(lambda t: t * 400)), max_size=4
+    st.one_of(
+        st.sampled_from(HOSTILE), st.text(max_size=30), st.text(max_size=3).map(lambda t: t * 400)
+    ),
+    max_size=4,
 ).map("".join)
 any_json = st.recursive(
     st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), text),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(NAMES), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(NAMES), inner, max_size=3)
+    ),
     max_leaves=4,
 )
 
@@ -70,10 +86,12 @@ bodies = st.one_of(
     text.map(lambda said: as_json({"error": {"message": said, "param": said, "code": said}})),
     text.map(lambda said: as_json({"error": said, "error_description": said})),
     text.map(lambda said: as_json({"message": said, "input": NOTE})),
-    text.map(lambda said: as_json({"detail": [{"msg": said, "input": NOTE}]})), any_json.map(as_json),
+    text.map(lambda said: as_json({"detail": [{"msg": said, "input": NOTE}]})),
+    any_json.map(as_json),
     text.map(lambda said: said.encode("utf-8", "surrogatepass")),
-    text.map(lambda said: f"<html><h1>{said}</h1></html>".encode("utf-16", "surrogatepass")), st.binary(max_size=200),
-)  # fmt: skip
+    text.map(lambda said: f"<html><h1>{said}</h1></html>".encode("utf-16", "surrogatepass")),
+    st.binary(max_size=200),
+)
 
 
 def examples(count: int) -> settings:
@@ -86,7 +104,10 @@ class Echo(AnswerServer):
     def __init__(self) -> None:
         super().__init__(lambda data: self.of(json.loads(data) if data.startswith(b"{") else {}))
         self.status, self.body = 500, b""
-        self.of: Callable[[dict[str, Any]], tuple[int, bytes]] = lambda _request: (self.status, self.body)
+        self.of: Callable[[dict[str, Any]], tuple[int, bytes]] = lambda _request: (
+            self.status,
+            self.body,
+        )
 
 
 @pytest.fixture(scope="module")
@@ -126,18 +147,31 @@ def shown_on_the_screen(event: dict[str, Any]) -> str:
 @given(status=st.sampled_from([*STATUSES, 200]), body=bodies)
 @example(status=429, body=as_json({"error": {"message": f"\x1b[2J{NOTE}\neval-factory stops: x"}}))
 @example(status=401, body=b"\x1b[2J\r\n\xc2\x9beval-factory: done \xe2\x80\xa8\xe2\x80\xae")
-@example(status=200, body=as_json({"error": {"message": "\n\u202eeval-factory stops: x", "input": NOTE}}))
-def test_what_an_endpoint_says(role: str, status: int, body: bytes, server: Echo, tmp_path: Path) -> None:
+@example(
+    status=200, body=as_json({"error": {"message": "\n\u202eeval-factory stops: x", "input": NOTE}})
+)
+def test_what_an_endpoint_says(
+    role: str, status: int, body: bytes, server: Echo, tmp_path: Path
+) -> None:
     server.status, server.body = status, body
     settings = EndpointSettings(
-        role=role, url=server.url, model_id="m", endpoint_type="chat", key_names=(), request_timeout=5, max_retries=0,
-        parallelism=1, adapter=Adapter(**ADAPTER),
-    )  # fmt: skip
+        role=role,
+        url=server.url,
+        model_id="m",
+        endpoint_type="chat",
+        key_names=(),
+        request_timeout=5,
+        max_retries=0,
+        parallelism=1,
+        adapter=Adapter(**ADAPTER),
+    )
     endpoint = Endpoint(settings, session_for(tmp_path))
     log = io.StringIO()
     events = tmp_path / "logs" / "events.jsonl"
     before = events.stat().st_size if events.exists() else 0
-    request = Request(model="m/m", model_deployment="m/m", prompt=NOTE, max_tokens=5, temperature=0.0)
+    request = Request(
+        model="m/m", model_deployment="m/m", prompt=NOTE, max_tokens=5, temperature=0.0
+    )
     with contextlib.redirect_stderr(log), contextlib.suppress(EndpointStopped):
         result = endpoint.make_request(request)
         if not result.success:
@@ -155,7 +189,10 @@ def test_what_an_endpoint_says(role: str, status: int, body: bytes, server: Echo
 
 @examples(100)
 @given(status=st.sampled_from([200, *STATUSES]), body=bodies)
-@example(status=400, body=as_json({"error": "x", "error_description": "\x1b[2J\neval-factory: done \u202e"}))
+@example(
+    status=400,
+    body=as_json({"error": "x", "error_description": "\x1b[2J\neval-factory: done \u202e"}),
+)
 def test_what_a_token_server_says(status: int, body: bytes, server: Echo, tmp_path: Path) -> None:
     server.status, server.body = status, body
     env = {"OPENAI_CLIENT_ID": "id", "OPENAI_CLIENT_SECRET": CANARY, "OPENAI_TOKEN_URL": server.url}
@@ -182,8 +219,10 @@ def hostile_body(number: int, prompt: str) -> bytes:
     mischief = HOSTILE[number % len(HOSTILE)]
     said = f"no {prompt if mischief is NOTE else mischief} more"
     forms: list[Any] = [
-        {"error": {"message": said, "input": prompt}}, {"detail": [{"msg": said, "input": prompt}]}, said,
-    ]  # fmt: skip
+        {"error": {"message": said, "input": prompt}},
+        {"detail": [{"msg": said, "input": prompt}]},
+        said,
+    ]
     form = forms[number // len(HOSTILE) % len(forms)]
     return form.encode("utf-8", "surrogatepass") if isinstance(form, str) else as_json(form)
 
@@ -199,7 +238,11 @@ def test_a_whole_run_shows_nothing_but_printable_text(tmp_path: Path) -> None:
             number = seen.setdefault(prompt, len(seen))
             tries[prompt] += 1
         if prompt == "ping" or number % 4 == 0:
-            choice = {"index": 0, "message": {"role": "assistant", "content": "B \x1b[2J"}, "finish_reason": "stop"}
+            choice = {
+                "index": 0,
+                "message": {"role": "assistant", "content": "B \x1b[2J"},
+                "finish_reason": "stop",
+            }
             return 200, as_json({"choices": [choice]})
         status = (400, 429, 500, 403)[number // 4 % 4]
         return 400 if status == 429 and tries[prompt] > 1 else status, hostile_body(number, prompt)
@@ -217,13 +260,21 @@ def test_a_whole_run_shows_nothing_but_printable_text(tmp_path: Path) -> None:
         assert line.isprintable(), line
         ours = ("eval-factory stops", "2026-01-01", "eval-factory: paid", "eval-factory: done")
         assert not line.startswith(ours), line
-    for name in ("logs/eval-factory.log", "logs/helm-run.log", "report.html", "evaluation_config.yaml"):
+    for name in (
+        "logs/eval-factory.log",
+        "logs/helm-run.log",
+        "report.html",
+        "evaluation_config.yaml",
+    ):
         written = (outcome.output_dir / name).read_text("utf-8")
         assert all(line.isprintable() for line in written.split("\n")), name
         assert not any(prompt[-60:] in written for prompt in quoted), name
         assert "\neval-factory stops" not in written, name
     failures = outcome.document()["validity"]["failures"]
-    assert sum(failure["count"] for failure in failures) == outcome.document()["validity"]["instances"]["failed"]
+    assert (
+        sum(failure["count"] for failure in failures)
+        == outcome.document()["validity"]["instances"]["failed"]
+    )
     for name in ("results.jsonl", "logs/events.jsonl"):
         for line in (outcome.output_dir / name).read_text("utf-8").splitlines():
             json.loads(line)

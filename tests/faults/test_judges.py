@@ -29,7 +29,9 @@ def run(folder: Path, judge: FaultEndpoint, count: int, *arguments: str, **param
     judge.good = rated
     if not folder.exists():
         medication_questions(folder / "helm", count)
-    with ScriptedEndpoint(lambda prompt: rated(prompt) if "Output Format:" in prompt else "With water.") as endpoint:
+    with ScriptedEndpoint(
+        lambda prompt: rated(prompt) if "Output Format:" in prompt else "With water."
+    ) as endpoint:
         judges = [
             {"name": "bad", "model_id": "judge/bad", "url": judge.url, "api_key": "BAD_KEY"},
             {"name": "good", "model_id": "judge/good"},
@@ -40,7 +42,9 @@ def run(folder: Path, judge: FaultEndpoint, count: int, *arguments: str, **param
         file = folder.parent / "config.yml"
         file.write_text(yaml.safe_dump({"config": config, "target": {"api_endpoint": target}}))
         arguments = ("run_eval", "--run_config", str(file), *arguments)
-        outcome = outcome_of(eval_factory(*arguments, TEST_MODEL_KEY=CANARY, BAD_KEY=JUDGE_CANARY), folder)
+        outcome = outcome_of(
+            eval_factory(*arguments, TEST_MODEL_KEY=CANARY, BAD_KEY=JUDGE_CANARY), folder
+        )
     assert "Traceback" not in outcome.stderr
     secrets = (CANARY, JUDGE_CANARY, BODY_CANARY)
     assert not any(secret in outcome.stdout + outcome.stderr for secret in secrets)
@@ -63,7 +67,10 @@ def test_what_another_try_resolves(tmp_path: Path) -> None:
         assert sum(judge.seen.values()) == count + sum(fault.tries for fault in PASSING_FAULTS)
 
 
-LOST = [Fault(kind, FOR_EVER) for kind in (400, 413, 422, 500, "closes", "not json", "no choices", "null", "filtered")]
+LOST = [
+    Fault(kind, FOR_EVER)
+    for kind in (400, 413, 422, 500, "closes", "not json", "no choices", "null", "filtered")
+]
 
 
 def test_what_no_try_resolves_costs_that_judges_rating_only(tmp_path: Path) -> None:
@@ -71,9 +78,17 @@ def test_what_no_try_resolves_costs_that_judges_rating_only(tmp_path: Path) -> N
         count = len(LOST) + 1
         outcome = run(tmp_path / "out", judge, count, max_retries=1)
         assert outcome.returncode == 1, outcome.stderr
-        assert f"judge bad gave no usable judgement of {len(LOST)} of {count} answers" in outcome.stderr
+        assert (
+            f"judge bad gave no usable judgement of {len(LOST)} of {count} answers"
+            in outcome.stderr
+        )
         validity = outcome.document()["validity"]
-        assert validity["judges"]["bad"] == {"asked": count, "scored": 1, "failed": len(LOST), "same_family": None}
+        assert validity["judges"]["bad"] == {
+            "asked": count,
+            "scored": 1,
+            "failed": len(LOST),
+            "same_family": None,
+        }
         assert validity["judges"]["good"]["scored"] == count
         assert validity["instances"]["unjudged"] == 0
         assert outcome.scores()["medication_qa_accuracy"] == 4.0
@@ -94,7 +109,9 @@ def test_what_no_try_resolves_costs_that_judges_rating_only(tmp_path: Path) -> N
         assert spent["this_run"]["roles"]["model"]["requests"] == count  # at another address
         assert spent["all_runs"]["runs"] == 2
         assert spent["all_runs"]["roles"]["model"]["requests"] == 2 * count
-        assert spent["all_runs"]["roles"]["bad"]["requests"] == sum(judge.seen.values()) + sum(healthy.seen.values())
+        assert spent["all_runs"]["roles"]["bad"]["requests"] == sum(judge.seen.values()) + sum(
+            healthy.seen.values()
+        )
 
 
 @pytest.mark.parametrize("status", [401, *more_data(403, 404)])
@@ -102,10 +119,15 @@ def test_a_judge_that_stops_answering_ends_itself_only(status: int, tmp_path: Pa
     with FaultEndpoint([Fault(status, FOR_EVER)], BODY_CANARY) as judge:
         outcome = run(tmp_path / "out", judge, 4)
         assert outcome.returncode == 1, outcome.stderr
-        assert "NOT REPORTABLE: judge bad gave no usable judgement of 4 of 4 answers" in outcome.stderr
+        assert (
+            "NOT REPORTABLE: judge bad gave no usable judgement of 4 of 4 answers" in outcome.stderr
+        )
         assert judges_of(outcome) == [{"good"}] * 4
         assert sum(judge.seen.values()) <= 4
-        assert any("judge bad gave no usable judgement" in note for note in outcome.document()["validity"]["notes"])
+        assert any(
+            "judge bad gave no usable judgement" in note
+            for note in outcome.document()["validity"]["notes"]
+        )
         (failure,) = outcome.document()["validity"]["failures"]
         assert (failure["role"], failure["count"]) == ("bad", 4)
         assert str(status) in failure["cause"]

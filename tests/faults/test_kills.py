@@ -44,7 +44,12 @@ POLL_S = 0.004
 KEY = "sk-attempt-{number:04d}-0123456789abcdef"
 
 PROGRAM, HELM_RUN, TREE = "program", "helm-run", "tree"
-STARTS, HELM_RUN_STARTS, ASKS, SCORES = "the program starts", "helm-run starts", "it asks", "it scores"
+STARTS, HELM_RUN_STARTS, ASKS, SCORES = (
+    "the program starts",
+    "helm-run starts",
+    "it asks",
+    "it scores",
+)
 
 
 @dataclass(frozen=True)
@@ -76,7 +81,9 @@ class Endpoint(ScriptedEndpoint):
     def __post_init__(self) -> None:
         super().__init__(lambda _prompt: time.sleep(ANSWER_S) or "B")  # type: ignore[func-returns-value]
 
-    def reply(self, path: str, headers: dict[str, str], body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+    def reply(
+        self, path: str, headers: dict[str, str], body: dict[str, Any]
+    ) -> tuple[int, dict[str, Any]]:
         prompt = body["messages"][-1]["content"]
         if prompt != "ping":
             self.arrivals.append((int(headers["Authorization"].split("-")[2]), prompt, time.time()))
@@ -116,9 +123,11 @@ class Attempt:
     def suffer(self, kill: Kill) -> bool:
         """Wait for the moment and strike. Whether the program was still there to be struck."""
         happened: dict[str, Callable[[], bool]] = {
-            STARTS: lambda: True, HELM_RUN_STARTS: lambda: self.helm_run() is not None,
-            ASKS: lambda: self.has_asked() > kill.after, SCORES: self.is_scoring,
-        }  # fmt: skip
+            STARTS: lambda: True,
+            HELM_RUN_STARTS: lambda: self.helm_run() is not None,
+            ASKS: lambda: self.has_asked() > kill.after,
+            SCORES: self.is_scoring,
+        }
         while self.process.poll() is None and not happened[kill.since]():
             time.sleep(POLL_S)
         if kill.since != ASKS:
@@ -154,7 +163,11 @@ def committed(rundir: RunDir) -> Iterator[tuple[str, float]]:
 
 def processes_of(folder: Path) -> list[str]:
     found = ran(["ps", "-A", "-o", "stat=,pid=,args="])
-    return [line for line in found.stdout.splitlines() if str(folder) in line and not line.startswith("Z")]
+    return [
+        line
+        for line in found.stdout.splitlines()
+        if str(folder) in line and not line.startswith("Z")
+    ]
 
 
 def check_what_was_paid(attempt: Attempt, killed: int) -> None:
@@ -166,7 +179,9 @@ def check_what_was_paid(attempt: Attempt, killed: int) -> None:
     kept = list(committed(attempt.rundir))
     assert len(kept) == len(by_prompt) == INSTANCES
     for prompt, sent in kept:
-        assert [when >= sent for when in by_prompt[prompt]] == [False] * (len(by_prompt[prompt]) - 1) + [True], prompt
+        assert [when >= sent for when in by_prompt[prompt]] == [False] * (
+            len(by_prompt[prompt]) - 1
+        ) + [True], prompt
     last = {prompt: times[-1] for prompt, times in by_prompt.items()}
     in_vain = Counter(number for number, prompt, when in arrivals if when != last[prompt])
     assert all(count <= PARALLELISM for count in in_vain.values()), in_vain
@@ -195,7 +210,9 @@ def survive(folder: Path, kills: int, random: Random, tell: list[str]) -> Outcom
             tell.append(f"{kill} {'struck' if hit else 'came too late'}")
             struck += hit
             outcome = attempt.end()
-            expected = {0, 130, -kill.number} if kill.number is not signal.SIGKILL else {0, -kill.number}
+            expected = (
+                {0, 130, -kill.number} if kill.number is not signal.SIGKILL else {0, -kill.number}
+            )
             if kill.who == HELM_RUN:
                 expected = {0, HelmError.exit_code}  # 0: it had just ended
             assert outcome.returncode in (expected if hit else {0}), (kill, outcome.stderr)
@@ -246,7 +263,9 @@ def going_on_once_it_is_waited_for(orphan: int, waiting: int) -> Iterator[None]:
         thread.join()
 
 
-def test_what_a_killed_program_leaves_running_keeps_the_folder_and_asks_nothing(tmp_path: Path) -> None:
+def test_what_a_killed_program_leaves_running_keeps_the_folder_and_asks_nothing(
+    tmp_path: Path,
+) -> None:
     """Killed before its helm-run could see that it has a parent, and started again at once.
 
     helm-run is told what to do while it is stopped: the lock is on its way to it, and held.
@@ -262,16 +281,23 @@ def test_what_a_killed_program_leaves_running_keeps_the_folder_and_asks_nothing(
         with going_on_once_it_is_waited_for(orphan, again.process.pid):
             outcome = again.end()
     assert outcome.returncode == 0, outcome.stderr
-    assert "is still in use by a run that has ended or was killed: waiting up to 60 s" in outcome.stderr
+    assert (
+        "is still in use by a run that has ended or was killed: waiting up to 60 s"
+        in outcome.stderr
+    )
     check_what_was_paid(again, 1)
     assert {number for number, _, _ in endpoint.arrivals} == {2}
     check_that_nothing_is_left(again.rundir)
 
 
 @pytest.mark.more_data
-def test_a_leaderboard_that_is_killed_in_the_middle_asks_nothing_twice_but_what_was_in_flight(tmp_path: Path) -> None:
+def test_a_leaderboard_that_is_killed_in_the_middle_asks_nothing_twice_but_what_was_in_flight(
+    tmp_path: Path,
+) -> None:
     with Endpoint() as endpoint:
-        argv = leaderboard_command(tmp_path, endpoint.url, "--parallelism", str(PARALLELISM), conf=TWO)
+        argv = leaderboard_command(
+            tmp_path, endpoint.url, "--parallelism", str(PARALLELISM), conf=TWO
+        )
         env = program_environment(TEST_MODEL_KEY=KEY.format(number=1))
         first = subprocess.Popen(argv, env=env, cwd=tmp_path, stderr=subprocess.DEVNULL)
         while len(endpoint.arrivals) < INSTANCES and first.poll() is None:
@@ -296,7 +322,9 @@ def test_killed_at_any_moment_and_started_again_at_once(tmp_path: Path) -> None:
     def one(place: int) -> None:
         told: list[str] = []
         try:
-            outcome = survive(tmp_path / f"out{place}", groups[place], Random(f"{SEED}-{place}"), told)  # noqa: S311
+            outcome = survive(
+                tmp_path / f"out{place}", groups[place], Random(f"{SEED}-{place}"), told
+            )  # noqa: S311
             for part in ("results", "validity"):
                 assert outcome.document()[part] == expected[part]
         except BaseException as error:

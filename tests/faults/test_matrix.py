@@ -31,7 +31,13 @@ TIMEOUT_S = 180
 
 def command(folder: Path, url: str, **params: Any) -> list[str]:
     overrides = ",".join(f"config.params.{name}={value}" for name, value in params.items())
-    return run_eval(folder, url, "--api_key_name", "TEST_MODEL_KEY", *(["--overrides", overrides] if overrides else []))
+    return run_eval(
+        folder,
+        url,
+        "--api_key_name",
+        "TEST_MODEL_KEY",
+        *(["--overrides", overrides] if overrides else []),
+    )
 
 
 def environment() -> dict[str, str]:
@@ -39,8 +45,12 @@ def environment() -> dict[str, str]:
     return {"TEST_MODEL_KEY": CANARY, "HTTP_PROXY": proxy, "NO_PROXY": "127.0.0.1"}
 
 
-def run(folder: Path, endpoint: FaultEndpoint, env: Mapping[str, str] | None = None, **params: Any) -> Outcome:
-    outcome = outcome_of(ran(command(folder, endpoint.url, **params), env={**environment(), **(env or {})}), folder)
+def run(
+    folder: Path, endpoint: FaultEndpoint, env: Mapping[str, str] | None = None, **params: Any
+) -> Outcome:
+    outcome = outcome_of(
+        ran(command(folder, endpoint.url, **params), env={**environment(), **(env or {})}), folder
+    )
     assert "Traceback" not in outcome.stderr
     secrets = (CANARY, BODY_CANARY, PROXY_CANARY)
     assert not any(secret in outcome.stdout + outcome.stderr for secret in secrets)
@@ -51,20 +61,31 @@ def run(folder: Path, endpoint: FaultEndpoint, env: Mapping[str, str] | None = N
 def lines(outcome: Outcome) -> list[tuple[str, dict[str, Any]]]:
     """(prompt, line of results.jsonl) of every instance."""
     instances = (outcome.output_dir / "instances.jsonl").read_text("utf-8").splitlines()
-    results = [json.loads(line) for line in (outcome.output_dir / "results.jsonl").read_text("utf-8").splitlines()]
+    results = [
+        json.loads(line)
+        for line in (outcome.output_dir / "results.jsonl").read_text("utf-8").splitlines()
+    ]
     prompts = [json.loads(line)["prompt"] for line in instances]
     return list(zip(prompts, results, strict=True))
 
 
 PASSING_FAULTS = [
     *(Fault(status, tries=2) for status in (408, 409, 425, 429, 500, 502, 503, 504, 520, 524, 529)),
-    Fault(429, headers={"Retry-After": "1"}), Fault(503, headers={"Retry-After": "DATE"}),
+    Fault(429, headers={"Retry-After": "1"}),
+    Fault(503, headers={"Retry-After": "DATE"}),
     Fault(429, headers={"Retry-After": "soon"}),
-    *(Fault(kind, tries=2) for kind in ("closes", "wrong length", "not json", "html", "error in 200", "no choices")),
+    *(
+        Fault(kind, tries=2)
+        for kind in ("closes", "wrong length", "not json", "html", "error in 200", "no choices")
+    ),
     *(Fault(kind, tries=2) for kind in ("provider error", "null message", "no message", "deep")),
-    Fault("not finite", tries=2), Fault("broken gzip"), Fault("no http"), Fault("hangs"),
-    Fault("byte by byte"), Fault("header byte by byte"),
-]  # fmt: skip
+    Fault("not finite", tries=2),
+    Fault("broken gzip"),
+    Fault("no http"),
+    Fault("hangs"),
+    Fault("byte by byte"),
+    Fault("header byte by byte"),
+]
 
 
 def test_what_another_try_resolves_costs_nothing(tmp_path: Path) -> None:
@@ -129,9 +150,17 @@ def test_what_no_try_resolves_costs_one_instance(tmp_path: Path) -> None:
 
 
 KINDS = [
-    "null", "reasoning only", "thinks", "cut thinking", "cut off", "filtered", "two megabytes", "half a surrogate pair",
-    "odd usage", None,
-]  # fmt: skip
+    "null",
+    "reasoning only",
+    "thinks",
+    "cut thinking",
+    "cut off",
+    "filtered",
+    "two megabytes",
+    "half a surrogate pair",
+    "odd usage",
+    None,
+]
 
 
 def test_every_kind_of_answer_is_counted_under_its_name(tmp_path: Path) -> None:
@@ -143,14 +172,32 @@ def test_every_kind_of_answer_is_counted_under_its_name(tmp_path: Path) -> None:
         each = INSTANCES // len(KINDS)
         counts = outcome.document()["validity"]["instances"]
         assert counts == {
-            "requested": INSTANCES, "scored": INSTANCES, "failed": 0, "empty": 3 * each, "truncated": 2 * each,
-            "filtered": each, "unjudged": 0, "unparsed": each, "refused": 0, "thinking_stripped": 2 * each,
-            "thinking_unfinished": each, "prompt_truncated": 0, "identical": 0, "unreadable": 4 * each,
-        }  # fmt: skip
+            "requested": INSTANCES,
+            "scored": INSTANCES,
+            "failed": 0,
+            "empty": 3 * each,
+            "truncated": 2 * each,
+            "filtered": each,
+            "unjudged": 0,
+            "unparsed": each,
+            "refused": 0,
+            "thinking_stripped": 2 * each,
+            "thinking_unfinished": each,
+            "prompt_truncated": 0,
+            "identical": 0,
+            "unreadable": 4 * each,
+        }
         scored = {
-            "null": "", "reasoning only": "", "thinks": "B", "cut thinking": "", "cut off": "B", "filtered": "",
-            "two megabytes": "B", "half a surrogate pair": "B \N{REPLACEMENT CHARACTER}", "odd usage": "B",
-        }  # fmt: skip
+            "null": "",
+            "reasoning only": "",
+            "thinks": "B",
+            "cut thinking": "",
+            "cut off": "B",
+            "filtered": "",
+            "two megabytes": "B",
+            "half a surrogate pair": "B \N{REPLACEMENT CHARACTER}",
+            "odd usage": "B",
+        }
         for prompt, line in lines(outcome):
             fault = endpoint.fault_for(prompt)
             assert line["completion"].strip() == (scored[str(fault.kind)] if fault else "B"), fault
@@ -220,7 +267,9 @@ class Wary(Handler):
 
 @pytest.mark.parametrize(("scheme", "variable"), [("http", "HTTP_PROXY"), ("https", "https_proxy")])
 @pytest.mark.parametrize("arguments", [("--no_preflight",), *more_data(())])
-def test_a_proxy_that_wants_a_login(scheme: str, variable: str, arguments: tuple[str, ...], tmp_path: Path) -> None:
+def test_a_proxy_that_wants_a_login(
+    scheme: str, variable: str, arguments: tuple[str, ...], tmp_path: Path
+) -> None:
     with Loopback(Wary) as proxy:
         address = proxy.origin.replace("//", f"//user:{PROXY_CANARY}@")
         argv = [*command(tmp_path / "out", f"{scheme}://endpoint.invalid/v1"), *arguments]

@@ -47,9 +47,15 @@ def restarted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Restarted]:
         file = trial.write_suite(
             folder, opens.endpoint.url, ("only",), slurm={"tasks_at_once": 1}, parallelism=IN_FLIGHT
         )
-        controller = f'EVAL_FACTORY_SLURM="{cluster.root}" "{sys.executable}" "{CLUSTER}" controller-kill'
+        controller = (
+            f'EVAL_FACTORY_SLURM="{cluster.root}" "{sys.executable}" "{CLUSTER}" controller-kill'
+        )
         forgetting = trial.stand_in(
-            folder / "forgetting", "sbatch", FORGETS, state=cluster.root / "state", kill_controller=controller
+            folder / "forgetting",
+            "sbatch",
+            FORGETS,
+            state=cluster.root / "state",
+            kill_controller=controller,
         )
         first = trial.run_suite(file, cluster, path=forgetting)
         with trial.suite_that_runs(file, cluster, "--wait") as last:
@@ -68,9 +74,13 @@ def restarted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Restarted]:
         yield Restarted(folder / "out", first, job, done, opens.asked, opens.twice, left)
 
 
-def test_a_job_that_slurm_has_forgotten_is_submitted_again_under_the_same_id(restarted: Restarted) -> None:
+def test_a_job_that_slurm_has_forgotten_is_submitted_again_under_the_same_id(
+    restarted: Restarted,
+) -> None:
     assert restarted.first.returncode == 0, restarted.first.stderr
-    ids = re.findall(r"submitted 1 cell to Slurm: ef-\w+-w(\d) \(job (\d+)\)", restarted.last.stderr)
+    ids = re.findall(
+        r"submitted 1 cell to Slurm: ef-\w+-w(\d) \(job (\d+)\)", restarted.last.stderr
+    )
     assert ids[0] == ("2", restarted.first_id)
 
 

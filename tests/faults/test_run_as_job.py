@@ -39,7 +39,11 @@ class Seen:
 def run_config(folder: Path, url: str) -> Path:
     params = {"limit_samples": INSTANCES, "parallelism": 1}
     document = {
-        "config": {"type": "sample_medical_qa", "output_dir": str(folder / "out"), "params": params},
+        "config": {
+            "type": "sample_medical_qa",
+            "output_dir": str(folder / "out"),
+            "params": params,
+        },
         "target": {"api_endpoint": {"url": url, "model_id": "m", "type": "chat"}},
         "slurm": {"mem": "500M"},
     }
@@ -57,7 +61,11 @@ class Program:
     def start(self, *arguments: str) -> subprocess.Popen[str]:
         env = program_environment(OPENAI_API_KEY=CANARY, SLURM_CONF=str(self.cluster.conf))
         return subprocess.Popen(
-            [*EVAL_FACTORY, *arguments], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            [*EVAL_FACTORY, *arguments],
+            env=env,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
         )
 
     def say(self, *arguments: str) -> str:
@@ -129,18 +137,25 @@ def test_the_key_is_in_one_file_which_goes_with_a_cancelled_task(seen: Seen) -> 
     assert holding(seen.folder.parent, CANARY) == []
 
 
-def test_the_same_command_goes_on_and_pays_for_nothing_twice_but_what_was_in_flight(seen: Seen) -> None:
+def test_the_same_command_goes_on_and_pays_for_nothing_twice_but_what_was_in_flight(
+    seen: Seen,
+) -> None:
     assert seen.last.startswith("sample_medical_qa: exact_match = ")
     assert f"results: {seen.folder}/evaluation_config.yaml" in " ".join(seen.last.split())
     assert INSTANCES <= seen.asked <= INSTANCES + 1
 
 
 def test_the_result_is_an_ordinary_output_folder_with_the_same_scores(seen: Seen) -> None:
-    there, here = (yaml.safe_load((one / "evaluation_config.yaml").read_text()) for one in (seen.folder, seen.here))
+    there, here = (
+        yaml.safe_load((one / "evaluation_config.yaml").read_text())
+        for one in (seen.folder, seen.here)
+    )
     assert there["results"] == here["results"]
     assert there["provenance"]["run_identity"] == here["provenance"]["run_identity"]
     assert there["config"] == {**here["config"], "output_dir": str(seen.folder)}
     names = {path.name for path in seen.here.iterdir()} | {".slurm"}
     assert {path.name for path in seen.folder.iterdir()} == names
-    logs, logs_here = ({path.name for path in (one / "logs").iterdir()} for one in (seen.folder, seen.here))
+    logs, logs_here = (
+        {path.name for path in (one / "logs").iterdir()} for one in (seen.folder, seen.here)
+    )
     assert logs == logs_here

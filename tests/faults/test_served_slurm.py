@@ -42,14 +42,25 @@ def served(cluster: VirtualSlurm, tmp_path_factory: pytest.TempPathFactory) -> S
     """Two cells of one model."""
     folder = tmp_path_factory.mktemp("served")
     section = {
-        "output_dir": str(folder / "out"), "executor": "slurm", "slurm": {"time": "0:10:00"},
+        "output_dir": str(folder / "out"),
+        "executor": "slurm",
+        "slurm": {"time": "0:10:00"},
         "params": {"limit_samples": INSTANCES, "parallelism": 1},
-        "evaluations": ["sample_medical_qa", {"type": "sample_medical_qa", "name": "warm", "params": {"temperature": 0.5}}],
-        "targets": [{
-            "name": "small", "api_endpoint": {"model_id": "my/model", "api_key": "OPENAI_API_KEY"},
-            "serve": {"command": f"{sys.executable} {SERVER} {{port}} {folder} child", "stop_grace_s": 1},
-        }],
-    }  # fmt: skip
+        "evaluations": [
+            "sample_medical_qa",
+            {"type": "sample_medical_qa", "name": "warm", "params": {"temperature": 0.5}},
+        ],
+        "targets": [
+            {
+                "name": "small",
+                "api_endpoint": {"model_id": "my/model", "api_key": "OPENAI_API_KEY"},
+                "serve": {
+                    "command": f"{sys.executable} {SERVER} {{port}} {folder} child",
+                    "stop_grace_s": 1,
+                },
+            }
+        ],
+    }
     file = folder / "suite.yml"
     file.write_text(yaml.safe_dump({"suite": section}), "utf-8")
     done = run_suite(file, cluster, "--wait")
@@ -62,7 +73,9 @@ def test_one_task_does_all_cells_of_a_model(served: Served) -> None:
     folder, done = served.folder, served.done
     assert done.returncode == 0, done.stdout + done.stderr
     assert [row["status"] for row in table(folder / "out")] == ["complete", "complete"]
-    (wave,) = [json.loads(path.read_text()) for path in (folder / "out/.suite/slurm/waves").glob("w*.json")]
+    (wave,) = [
+        json.loads(path.read_text()) for path in (folder / "out/.suite/slurm/waves").glob("w*.json")
+    ]
     assert (len(wave["runs"]), wave["together"]) == (2, True)
     log = (folder / "out/.suite/slurm/logs/w1/0.log").read_text()
     assert log.count("starting the server of small on port") == 1
@@ -80,20 +93,29 @@ def test_no_server_and_no_key_is_left(served: Served) -> None:
     assert CANARY not in (folder / "environment.json").read_text()
 
 
-def test_two_servers_of_one_job_are_on_two_nodes_and_one_of_them_dies(cluster: VirtualSlurm, tmp_path: Path) -> None:
+def test_two_servers_of_one_job_are_on_two_nodes_and_one_of_them_dies(
+    cluster: VirtualSlurm, tmp_path: Path
+) -> None:
     """It is started again as another step, at its port; the cell goes on meanwhile."""
     section = {
-        "output_dir": str(tmp_path / "out"), "executor": "slurm",
+        "output_dir": str(tmp_path / "out"),
+        "executor": "slurm",
         "slurm": {"time": "0:10:00", "cpus": 2, "mem": "500M"},  # a node has two
-        "params": {"limit_samples": 40, "parallelism": 4}, "evaluations": ["sample_medical_qa"],
-        "targets": [{
-            "name": "small", "api_endpoint": {"model_id": "my/model", "api_key": "OPENAI_API_KEY"},
-            "serve": {
-                "command": f"{sys.executable} {SERVER} {{port}} {tmp_path} child takes=0.3 die_after=3",
-                "stop_grace_s": 1, "replicas": 2, "env": ["NUMBER={replica}"],
-            },
-        }],
-    }  # fmt: skip
+        "params": {"limit_samples": 40, "parallelism": 4},
+        "evaluations": ["sample_medical_qa"],
+        "targets": [
+            {
+                "name": "small",
+                "api_endpoint": {"model_id": "my/model", "api_key": "OPENAI_API_KEY"},
+                "serve": {
+                    "command": f"{sys.executable} {SERVER} {{port}} {tmp_path} child takes=0.3 die_after=3",
+                    "stop_grace_s": 1,
+                    "replicas": 2,
+                    "env": ["NUMBER={replica}"],
+                },
+            }
+        ],
+    }
     (tmp_path / "suite.yml").write_text(yaml.safe_dump({"suite": section}), "utf-8")
     done = run_suite(tmp_path / "suite.yml", cluster, "--wait")
     until(lambda: not cluster.tasks())
@@ -103,13 +125,22 @@ def test_two_servers_of_one_job_are_on_two_nodes_and_one_of_them_dies(cluster: V
     assert [row["status"] for row in table(tmp_path / "out")] == ["complete"]
     starts = [line for line in log.splitlines() if line.startswith("starting the server of small")]
     assert len(starts) == 3
-    assert {" of n" in line for line in starts} == {True, False}, "one is where the task is, the other elsewhere"
+    assert {" of n" in line for line in starts} == {True, False}, (
+        "one is where the task is, the other elsewhere"
+    )
     assert log.count("exit code 7; it is started again (1 of 2)") == 1
     assert "was lost" not in log
     asked = [json.loads(line) for line in (tmp_path / "requests.jsonl").read_text().splitlines()]
-    assert len({one["prompt"] for one in asked}) <= len(asked) <= len({one["prompt"] for one in asked}) + 2
+    assert (
+        len({one["prompt"] for one in asked})
+        <= len(asked)
+        <= len({one["prompt"] for one in asked}) + 2
+    )
     folder = next((tmp_path / "out/.suite/slurm/tasks/small").iterdir())
-    assert {path.name for path in (folder / ".suite/servers").iterdir()} == {"small@0.log", "small@1.log"}
+    assert {path.name for path in (folder / ".suite/servers").iterdir()} == {
+        "small@0.log",
+        "small@1.log",
+    }
     assert left == []
     assert holding(tmp_path, CANARY) == []
     environment = json.loads((tmp_path / "environment.json").read_text())

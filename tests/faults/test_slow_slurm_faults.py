@@ -41,9 +41,13 @@ def cluster(small_disk: Path, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 def one_cell(folder: Path, opens: trial.Gate, **slurm: str) -> Path:
     return trial.write_suite(
-        folder, opens.endpoint.url, ("only",), slurm={"tasks_at_once": 1, **slurm}, parallelism=IN_FLIGHT,
+        folder,
+        opens.endpoint.url,
+        ("only",),
+        slurm={"tasks_at_once": 1, **slurm},
+        parallelism=IN_FLIGHT,
         request_timeout=600,
-    )  # fmt: skip
+    )
 
 
 def assert_complete(done: subprocess.CompletedProcess[str], folder: Path) -> None:
@@ -58,7 +62,9 @@ def assert_paid_once(opens: trial.Gate) -> None:
     assert opens.twice <= IN_FLIGHT
 
 
-def test_of_two_starts_on_two_nodes_the_newer_one_goes_on(cluster: VirtualSlurm, tmp_path: Path) -> None:
+def test_of_two_starts_on_two_nodes_the_newer_one_goes_on(
+    cluster: VirtualSlurm, tmp_path: Path
+) -> None:
     with trial.gate(ANSWERED) as opens:
         file = one_cell(tmp_path, opens)
         assert trial.run_suite(file, cluster).returncode == 0
@@ -95,7 +101,9 @@ def test_a_cell_goes_on_after_the_end_of_its_time(cluster: VirtualSlurm, tmp_pat
     assert trial.begun(tmp_path / "out") == [2]
 
 
-def test_a_full_disk_costs_nothing_that_was_answered(cluster: VirtualSlurm, small_disk: Path) -> None:
+def test_a_full_disk_costs_nothing_that_was_answered(
+    cluster: VirtualSlurm, small_disk: Path
+) -> None:
     out = small_disk / "out"
     ballast = small_disk / "ballast"
     with trial.gate(ANSWERED) as opens:
@@ -124,7 +132,9 @@ def fill(path: Path) -> None:
                     pass
 
 
-def test_two_kills_of_everything_and_a_lost_node_change_no_number(cluster: VirtualSlurm, tmp_path: Path) -> None:
+def test_two_kills_of_everything_and_a_lost_node_change_no_number(
+    cluster: VirtualSlurm, tmp_path: Path
+) -> None:
     """Three models and five benchmarks; nothing is asked twice but what was in flight."""
     models, benchmarks = ("first", "second", "third"), ("one", "two", "three", "four", "five")
     needed, disturbed, here = trial.INSTANCES * 15, tmp_path / "disturbed", tmp_path / "here"
@@ -152,7 +162,9 @@ def test_two_kills_of_everything_and_a_lost_node_change_no_number(cluster: Virtu
         assert done.returncode == 0, done.stdout + done.stderr
         assert needed <= opens.asked <= needed + in_flight
         opens.endpoint.requests.clear()
-        undisturbed = trial.run_suite(trial.write_suite(here, opens.endpoint.url, models, evaluations=benchmarks), None)
+        undisturbed = trial.run_suite(
+            trial.write_suite(here, opens.endpoint.url, models, evaluations=benchmarks), None
+        )
         assert undisturbed.returncode == 0, undisturbed.stderr
         assert opens.asked == needed
     assert trial.table(disturbed / "out") == trial.table(here / "out")

@@ -29,10 +29,20 @@ def shell(command: str, folder: Path, **env: str) -> Finished:
     return ran(["bash", "-c", command], folder, env)
 
 
-@pytest.mark.parametrize(("arguments", "to", "code"), [
-    *((arguments, to, code) for arguments in LOOKING for to, code in (("| true", 0), (">/dev/full", 3))),
-    ("ls --all", "| head -1", 0), ("ls", ">&-", 0), ("ls", ">&- 2>&-", 0), ("run_eval --run_config x.yml --dry_run", ">&-", 0),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("arguments", "to", "code"),
+    [
+        *(
+            (arguments, to, code)
+            for arguments in LOOKING
+            for to, code in (("| true", 0), (">/dev/full", 3))
+        ),
+        ("ls --all", "| head -1", 0),
+        ("ls", ">&-", 0),
+        ("ls", ">&- 2>&-", 0),
+        ("run_eval --run_config x.yml --dry_run", ">&-", 0),
+    ],
+)
 def test_looking(arguments: str, to: str, code: int, tmp_path: Path) -> None:
     ended = shell(f"{PROGRAM} {arguments} {to}; exit ${{PIPESTATUS[0]}}", tmp_path)
     assert ended.returncode == code, ended.stderr
@@ -61,7 +71,9 @@ POSIX = {"LC_ALL": "POSIX", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
 ASCII = {"PYTHONIOENCODING": "ascii"}
 
 
-@pytest.mark.parametrize("env", [POSIX, {**POSIX, **ASCII}, {"LC_ALL": "C", **ASCII}], ids=["posix", "both", "ascii"])
+@pytest.mark.parametrize(
+    "env", [POSIX, {**POSIX, **ASCII}, {"LC_ALL": "C", **ASCII}], ids=["posix", "both", "ascii"]
+)
 def test_a_locale_without_utf_8(env: dict[str, str], tmp_path: Path) -> None:
     folder = tmp_path / "ördner"
     folder.mkdir()

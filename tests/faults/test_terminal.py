@@ -19,10 +19,16 @@ from programs import run_eval
 TIMEOUT_S = 240
 
 
-def started(folder: Path, url: str, terminal: int, before: Any = None, **env: str) -> subprocess.Popen[bytes]:
+def started(
+    folder: Path, url: str, terminal: int, before: Any = None, **env: str
+) -> subprocess.Popen[bytes]:
     argv = run_eval(folder, url, "--api_key_name", "TEST_MODEL_KEY")
-    environment = program_environment(TEST_MODEL_KEY="sk-attempt-0001-0123456789abcdef", TERM="xterm", **env)
-    return subprocess.Popen(argv, env=environment, stdin=terminal, stdout=terminal, stderr=terminal, preexec_fn=before)
+    environment = program_environment(
+        TEST_MODEL_KEY="sk-attempt-0001-0123456789abcdef", TERM="xterm", **env
+    )
+    return subprocess.Popen(
+        argv, env=environment, stdin=terminal, stdout=terminal, stderr=terminal, preexec_fn=before
+    )
 
 
 def read(terminal: int, shown: list[bytes]) -> None:
@@ -102,7 +108,9 @@ def test_a_report_that_is_begun_is_written(tmp_path: Path) -> None:
     with Endpoint() as endpoint:
         shown: list[bytes] = []
         threading.Thread(target=read, args=(outer, shown), daemon=True).start()
-        with started(tmp_path / "out", endpoint.url, inner, PYTHONPATH=str(tmp_path / "late")) as process:
+        with started(
+            tmp_path / "out", endpoint.url, inner, PYTHONPATH=str(tmp_path / "late")
+        ) as process:
             os.close(inner)
             assert process.wait(TIMEOUT_S) == 0, b"".join(shown)
     assert (tmp_path / "out" / "evaluation_config.yaml").is_file()

@@ -19,7 +19,16 @@ from eval_factory.endpoint import retrying_client
 from eval_factory.endpoint.connections import MAX_ANSWERS, NOT_UNIQUE
 from eval_factory.endpoint.http_wire import LARGE_AT_ONCE, MAX_BODY
 from eval_factory.endpoint.replies import RequestFailed
-from faults.wire_endpoint import AT_ONCE, Asker, Give, Later, Send, WireEndpoint, http, the_answer_alone
+from faults.wire_endpoint import (
+    AT_ONCE,
+    Asker,
+    Give,
+    Later,
+    Send,
+    WireEndpoint,
+    http,
+    the_answer_alone,
+)
 from integration.support import more_data
 from programs import ran
 from token_answers import forget_proxies_and_certificates
@@ -86,19 +95,46 @@ def early(answer: bytes, send: Send, later: Later, source: Random) -> None:
 
 def no_answer(answer: bytes, send: Send, later: Later, source: Random) -> None:
     """Or one that is none, or cannot be read, or says that it was too much."""
-    send(source.choice([b"", JUNK, http(b"{}"), http(b"not packed", "Content-Encoding: gzip", "Content-Length: 10"),
-        http(b"", "Content-Length: 0").replace(b"200 OK", source.choice([b"429 Slow", b"500 Error"]))]))  # fmt: skip
+    send(
+        source.choice(
+            [
+                b"",
+                JUNK,
+                http(b"{}"),
+                http(b"not packed", "Content-Encoding: gzip", "Content-Length: 10"),
+                http(b"", "Content-Length: 0").replace(
+                    b"200 OK", source.choice([b"429 Slow", b"500 Error"])
+                ),
+            ]
+        )
+    )
 
 
 def every_fault(answer: bytes, send: Send, later: Later, source: Random) -> None:
     usual = source.random() < 0.7
-    faults: list[Give] = [late, soon, slow_and_late, double, followed, cut, early, no_answer, line_feeds]
-    faults += [with_head(LENGTH, CHUNKED), with_head(CHUNKED), with_head(LENGTH, "Content-Length: {longer}")]
+    faults: list[Give] = [
+        late,
+        soon,
+        slow_and_late,
+        double,
+        followed,
+        cut,
+        early,
+        no_answer,
+        line_feeds,
+    ]
+    faults += [
+        with_head(LENGTH, CHUNKED),
+        with_head(CHUNKED),
+        with_head(LENGTH, "Content-Length: {longer}"),
+    ]
     (the_answer_alone if usual else source.choice(faults))(answer, send, later, source)
 
 
 @pytest.mark.parametrize("way", ["loop", "thread"])
-def test_ten_thousand_questions_and_every_fault_at_once(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ten_thousand_questions_and_every_fault_at_once(
+    way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Some are given up, for what no retry mends; what is answered is answered with its own number."""
     monkeypatch.setattr(retrying_client, "_pause", lambda *_: 0.0)
     with WireEndpoint(every_fault) as endpoint:
@@ -108,7 +144,9 @@ def test_ten_thousand_questions_and_every_fault_at_once(way: str, monkeypatch: p
     assert [int(answer or number) for number, answer in enumerate(answers)] == list(range(10_000))
     assert answers.count("") < 1000
     sent = 10_000 + sum(note.startswith("retried") for note in asker.notes)
-    assert sent - 100 < endpoint.requests <= sent, "on a busy machine, time is over before a question is read"
+    assert sent - 100 < endpoint.requests <= sent, (
+        "on a busy machine, time is over before a question is read"
+    )
 
 
 def failed_or(ask: Callable[[int], str], number: int) -> str:
@@ -119,14 +157,20 @@ def failed_or(ask: Callable[[int], str], number: int) -> str:
 
 
 @pytest.mark.parametrize("way", ["loop", "thread"])
-@pytest.mark.parametrize("give", [all_of_it, *more_data(late, soon, slow_and_late, double, followed)])
+@pytest.mark.parametrize(
+    "give", [all_of_it, *more_data(late, soon, slow_and_late, double, followed)]
+)
 def test_no_answer_is_taken_for_that_to_another_question(give: Give, way: str) -> None:
     with WireEndpoint(give) as endpoint:
         asker = Asker(endpoint.url)
         answers = asker.ask_all(list(range(QUESTIONS)), way)
     assert [int(answer) for answer in answers] == list(range(QUESTIONS))
-    assert endpoint.requests == QUESTIONS + len(asker.notes), "each request that was sent is in the journal"
-    assert endpoint.requests < QUESTIONS * 1.2, "a question is asked again where its answer was not one only"
+    assert endpoint.requests == QUESTIONS + len(asker.notes), (
+        "each request that was sent is in the journal"
+    )
+    assert endpoint.requests < QUESTIONS * 1.2, (
+        "a question is asked again where its answer was not one only"
+    )
     assert asker.said == []
 
 
@@ -157,16 +201,25 @@ def test_an_answer_to_another_question_costs_no_retry() -> None:
     with WireEndpoint(slow_and_late) as endpoint:
         asker = Asker(endpoint.url, max_retries=0)
         assert asker.ask_all(list(range(300)), "loop") == [str(number) for number in range(300)]
-    assert set(asker.notes) == {"retried: an answer came that was given before, to another question"}
+    assert set(asker.notes) == {
+        "retried: an answer came that was given before, to another question"
+    }
 
 
 @pytest.mark.parametrize("at_once", [1, AT_ONCE])
 @pytest.mark.parametrize(
     ("name", "most"),
-    [(lambda _: "x", 1), (lambda number: f"chatcmpl-{number * 7919 % 31}", 8), (lambda _: None, 0), (lambda _: "", 0)],
+    [
+        (lambda _: "x", 1),
+        (lambda number: f"chatcmpl-{number * 7919 % 31}", 8),
+        (lambda _: None, 0),
+        (lambda _: "", 0),
+    ],
     ids=["one for all", "few", "none", "empty"],
 )
-def test_ids_that_are_not_unique_tell_nothing(name: Callable[[int], str | None], most: int, at_once: int) -> None:
+def test_ids_that_are_not_unique_tell_nothing(
+    name: Callable[[int], str | None], most: int, at_once: int
+) -> None:
     """One line says so, a question or two are asked twice, and connections are used again as always."""
     with WireEndpoint() as endpoint:
         endpoint.name = name
@@ -203,7 +256,10 @@ def with_head(*lines: str) -> Give:
 
     def give(answer: bytes, send: Send, later: Later, source: Random) -> None:
         body = answer.partition(b"\r\n\r\n")[2]
-        chunks = b"".join(b"%x\r\n%b\r\n" % (len(part), part) for part in (body[:9], body[9:])) + b"0\r\n\r\n"
+        chunks = (
+            b"".join(b"%x\r\n%b\r\n" % (len(part), part) for part in (body[:9], body[9:]))
+            + b"0\r\n\r\n"
+        )
         named = [line.format(length=len(body), longer=len(body) + 1) for line in lines]
         send(http(chunks if any("chunked" in line for line in lines) else body, *named))
 
@@ -234,16 +290,30 @@ def large(status: str, coding: str | None) -> Give:
 NO_JSON = "the answer is not JSON"
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="reads what a process ever had from Linux's /proc")
-@pytest.mark.parametrize(("way", "give", "said"), [
-    ("loop", large("200 OK", None), NO_JSON), ("thread", large("200 OK", "gzip"), NO_JSON),
-    pytest.param("loop", large("500 Error", None), "HTTP 500: an error of 62914560 bytes", marks=pytest.mark.more_data),
-], ids=["loop", "packed, thread", "errors"])  # fmt: skip
+@pytest.mark.skipif(
+    sys.platform != "linux", reason="reads what a process ever had from Linux's /proc"
+)
+@pytest.mark.parametrize(
+    ("way", "give", "said"),
+    [
+        ("loop", large("200 OK", None), NO_JSON),
+        ("thread", large("200 OK", "gzip"), NO_JSON),
+        pytest.param(
+            "loop",
+            large("500 Error", None),
+            "HTTP 500: an error of 62914560 bytes",
+            marks=pytest.mark.more_data,
+        ),
+    ],
+    ids=["loop", "packed, thread", "errors"],
+)
 def test_large_answers_share_what_they_may_hold(way: str, give: Give, said: str) -> None:
     """12 of 60 MiB each: 720 MiB, several times over while they are read. All are read, a few at a time."""
     with WireEndpoint(give) as endpoint:
         script = Path(__file__).with_name("large_answers.py")
-        done = ran([sys.executable, str(script), way, endpoint.url], PYTHONPATH=os.pathsep.join(sys.path))
+        done = ran(
+            [sys.executable, str(script), way, endpoint.url], PYTHONPATH=os.pathsep.join(sys.path)
+        )
         assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
     assert sum(told["came"].values()) == told["came"][said] == 12

@@ -66,7 +66,9 @@ class WireEndpoint:
     async def _answer_until_it_ends(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._ended: asyncio.Future[None] = self._loop.create_future()
-        server = await self._loop.create_server(lambda: _Connection(self, self._loop), sock=self._socket)
+        server = await self._loop.create_server(
+            lambda: _Connection(self, self._loop), sock=self._socket
+        )
         self._begun.set()
         await self._ended
         server.close()
@@ -80,9 +82,18 @@ class WireEndpoint:
         self.requests += 1
         name = self.name(self.requests)
         answer = {
-            **({} if name is None else {"id": name}), "object": "chat.completion", "created": 1, "model": body["model"],
-            "choices": [{"index": 0, "message": {"role": "assistant", "content": str(number)}, "finish_reason": "stop"}],
-        }  # fmt: skip
+            **({} if name is None else {"id": name}),
+            "object": "chat.completion",
+            "created": 1,
+            "model": body["model"],
+            "choices": [
+                {
+                    "index": 0,
+                    "message": {"role": "assistant", "content": str(number)},
+                    "finish_reason": "stop",
+                }
+            ],
+        }
         return http(json.dumps(answer).encode())
 
 
@@ -105,7 +116,9 @@ class _Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._heard += data
-        while found := re.match(rb"(?s)(.*?\r\n)Content-Length: (\d+)\r\n(.*?\r\n\r\n|\r\n)", self._heard):
+        while found := re.match(
+            rb"(?s)(.*?\r\n)Content-Length: (\d+)\r\n(.*?\r\n\r\n|\r\n)", self._heard
+        ):
             end = found.end() + int(found[2])
             if len(self._heard) < end:
                 return
@@ -131,19 +144,35 @@ class Asker:
         self.notes: list[str] = []
         self.at_once = at_once
         settings = endpoint_settings(
-            **{"url": url, "parallelism": at_once, "max_retries": 5, "request_timeout": 60.0, **changes}
+            **{
+                "url": url,
+                "parallelism": at_once,
+                "max_retries": 5,
+                "request_timeout": 60.0,
+                **changes,
+            }
         )
         servers = servers_of(
-            settings, env={}, redactor=Redactor(["a-key-that-is-known-0123"]), say=self.said.append, has_answered=True
+            settings,
+            env={},
+            redactor=Redactor(["a-key-that-is-known-0123"]),
+            say=self.said.append,
+            has_answered=True,
         )
         servers.all[0].is_patient = False
         self._client = RetryingClient(settings, servers)
 
     def ask(self, number: int) -> str:
-        body = {"model": "m", "messages": [{"role": "user", "content": str(number)}], **self.granted}
+        body = {
+            "model": "m",
+            "messages": [{"role": "user", "content": str(number)}],
+            **self.granted,
+        }
         return self._client.ask(body, self._note).completion.choices[0].text
 
-    def _note(self, _number: int, outcome: str, error: RequestFailed, _started: float, _latency: float) -> None:
+    def _note(
+        self, _number: int, outcome: str, error: RequestFailed, _started: float, _latency: float
+    ) -> None:
         self.notes.append(f"{outcome}: {error}")
 
     def ask_all(self, numbers: list[int], way: str) -> list[str]:

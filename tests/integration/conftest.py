@@ -22,15 +22,25 @@ def run_program(tmp_path: Path) -> Run:
     """Runs `eval-factory run_eval` with a config written for it; keyword `extra` goes under params.extra."""
 
     def run(
-        task: str, url: str, *arguments: str, params: dict[str, Any] | None = None,
-        env: dict[str, str] | None = None, output_dir: Path | None = None, model_id: str = "test/model",
+        task: str,
+        url: str,
+        *arguments: str,
+        params: dict[str, Any] | None = None,
+        env: dict[str, str] | None = None,
+        output_dir: Path | None = None,
+        model_id: str = "test/model",
         model_type: str = "chat",
-    ) -> Outcome:  # fmt: skip
+    ) -> Outcome:
         folder = output_dir or tmp_path / "out"
         config = {
             "config": {"type": task, "output_dir": str(folder), "params": params or {}},
             "target": {
-                "api_endpoint": {"url": url, "model_id": model_id, "type": model_type, "api_key": "TEST_MODEL_KEY"}
+                "api_endpoint": {
+                    "url": url,
+                    "model_id": model_id,
+                    "type": model_type,
+                    "api_key": "TEST_MODEL_KEY",
+                }
             },
         }
         file = tmp_path / (re.sub(r"\W", "_", task)[:60] + ".yml")
@@ -50,18 +60,31 @@ def endpoint() -> Iterator[ScriptedEndpoint]:
 
 
 @pytest.fixture(scope="session")
-def data_environment(medical_data: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+def data_environment(
+    medical_data: Path, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, str]:
     """Variables under which Hugging Face data sets are read from a cache made of the real data."""
     home = tmp_path_factory.mktemp("hf")
     prepare = medical_data / "prepare.py"
     subprocess.run(
-        [sys.executable, str(prepare), "--hf-home", str(home), "--only", "medcalc_bench,head_qa,medi_qa"],
+        [
+            sys.executable,
+            str(prepare),
+            "--hf-home",
+            str(home),
+            "--only",
+            "medcalc_bench,head_qa,medi_qa",
+        ],
         env=program_environment(HF_HUB_OFFLINE="1"),
         capture_output=True,
         timeout=TIMEOUT_S,
         check=True,
     )
-    return {"HF_HUB_OFFLINE": "1", "HF_HOME": str(home), "NLTK_DATA": str(medical_data / "nltk_data")}
+    return {
+        "HF_HUB_OFFLINE": "1",
+        "HF_HOME": str(home),
+        "NLTK_DATA": str(medical_data / "nltk_data"),
+    }
 
 
 @pytest.fixture(scope="session")
@@ -70,7 +93,14 @@ def place_data(medical_data: Path) -> Callable[[Path, str], None]:
 
     def place(helm_dir: Path, task: str) -> None:
         subprocess.run(
-            [sys.executable, str(medical_data / "prepare.py"), "--output-path", str(helm_dir), "--only", task],
+            [
+                sys.executable,
+                str(medical_data / "prepare.py"),
+                "--output-path",
+                str(helm_dir),
+                "--only",
+                task,
+            ],
             capture_output=True,
             timeout=TIMEOUT_S,
             check=True,

@@ -61,7 +61,10 @@ def yes_or_no(number: int) -> str:
 
 def own_csv(question: str = "prompt") -> Callable[[Path, Path], Invented]:
     def make(folder: Path, _scenarios: Path) -> Invented:
-        rows = [{question: "Is it so?", "context": f"Note of case {n}.", "label": yes_or_no(n)} for n in CASES]
+        rows = [
+            {question: "Is it so?", "context": f"Note of case {n}.", "label": yes_or_no(n)}
+            for n in CASES
+        ]
         return Invented({"data_path": str(_write_csv(folder / "own.csv", rows))}, yes_or_no)
 
     return make
@@ -74,8 +77,14 @@ def clear(folder: Path, _scenarios: Path) -> Invented:
         book.active.append([f"Note of case {number}.", number % 3])
     folder.mkdir(parents=True, exist_ok=True)
     book.save(folder / "unemployment.xlsx")
-    labels = ["Does not have a history of unemployment", "Has a history of unemployment", "Uncertain"]
-    return Invented({"data_path": str(folder), "condition": "unemployment"}, lambda n: labels[n % 3])
+    labels = [
+        "Does not have a history of unemployment",
+        "Has a history of unemployment",
+        "Uncertain",
+    ]
+    return Invented(
+        {"data_path": str(folder), "condition": "unemployment"}, lambda n: labels[n % 3]
+    )
 
 
 def n2c2(folder: Path, _scenarios: Path) -> Invented:
@@ -85,21 +94,30 @@ def n2c2(folder: Path, _scenarios: Path) -> Invented:
         text = f"{first}\n{'*' * 100}\nRecord date: 2068-01-01\nLater, case {n}."
         xml = f'<PatientMatching><TEXT><![CDATA[{text}]]></TEXT><TAGS><ENGLISH met="{met}"/></TAGS></PatientMatching>'
         (folder / "test" / f"{n}.xml").write_text(xml)
-    return Invented({"data_path": str(folder), "subject": "ENGLISH"}, lambda n: ("yes", "no")[n % 2])
+    return Invented(
+        {"data_path": str(folder), "subject": "ENGLISH"}, lambda n: ("yes", "no")[n % 2]
+    )
 
 
 def ehrshot(folder: Path, _scenarios: Path) -> Invented:
     for name in ("data", "metadata", "labels/guo_icu"):
         (folder / name).mkdir(parents=True)
     events = [
-        {"subject_id": n, "time": datetime(2020, 1, day), "code": f"case {n} {day}"} for n in CASES for day in (1, 2)
+        {"subject_id": n, "time": datetime(2020, 1, day), "code": f"case {n} {day}"}
+        for n in CASES
+        for day in (1, 2)
     ]
     pd.DataFrame(events).to_parquet(folder / "data" / "data.parquet")
     splits = pd.DataFrame([{"subject_id": n, "split": "held_out"} for n in CASES])
     splits.to_parquet(folder / "metadata" / "subject_splits.parquet")
-    labels = [{"subject_id": n, "prediction_time": datetime(2020, 2, 1), "boolean_value": n % 2 == 0} for n in CASES]
+    labels = [
+        {"subject_id": n, "prediction_time": datetime(2020, 2, 1), "boolean_value": n % 2 == 0}
+        for n in CASES
+    ]
     pd.DataFrame(labels).to_parquet(folder / "labels" / "guo_icu" / "labels.parquet")
-    return Invented({"data_path": str(folder), "subject": "guo_icu"}, lambda n: ("yes", "no")[n % 2])
+    return Invented(
+        {"data_path": str(folder), "subject": "guo_icu"}, lambda n: ("yes", "no")[n % 2]
+    )
 
 
 def medalign(folder: Path, _scenarios: Path) -> Invented:
@@ -107,9 +125,18 @@ def medalign(folder: Path, _scenarios: Path) -> Invented:
     records.mkdir(parents=True)
     for n in CASES:
         (records / f"{n}.xml").write_text(f"<record>Seen on Monday, case {n}.</record>")
-    instructions = [{"instruction_id": n, "question": f"What of case {n}?", "person_id": n} for n in CASES]
+    instructions = [
+        {"instruction_id": n, "question": f"What of case {n}?", "person_id": n} for n in CASES
+    ]
     _write_csv(folder / "clinician-reviewed-model-responses.tsv", instructions, "\t")
-    answers = [{"instruction_id": n, "annotator_num": "Annotator_1", "clinician_response": f"All well with {n}."} for n in CASES]  # fmt: skip
+    answers = [
+        {
+            "instruction_id": n,
+            "annotator_num": "Annotator_1",
+            "clinician_response": f"All well with {n}.",
+        }
+        for n in CASES
+    ]
     _write_csv(folder / "clinician-instruction-responses.tsv", answers, "\t")
     return Invented({"data_path": str(folder)}, lambda n: f"All well with {n}.")
 
@@ -118,11 +145,22 @@ def dischargeme(folder: Path, _scenarios: Path) -> Invented:
     base = folder / "files" / "discharge-me" / "1.3" / "test_phase_1"
     for name in ("diagnosis", "triage"):
         _write_csv(base / f"{name}.csv.gz", [{"subject_id": n, name: "x"} for n in CASES])
-    discharges = [{"subject_id": n, "hadm_id": 100 + n, "text": f"Stay of case {n}."} for n in CASES]
+    discharges = [
+        {"subject_id": n, "hadm_id": 100 + n, "text": f"Stay of case {n}."} for n in CASES
+    ]
     _write_csv(base / "discharge.csv.gz", discharges)
-    _write_csv(base / "radiology.csv.gz", [{"hadm_id": 100 + n, "text": "Clear lungs."} for n in CASES])
+    _write_csv(
+        base / "radiology.csv.gz", [{"hadm_id": 100 + n, "text": "Clear lungs."} for n in CASES]
+    )
     _write_csv(base / "edstays.csv.gz", [{"hadm_id": 100 + n, "gender": "F"} for n in CASES])
-    targets = [{"hadm_id": 100 + n, "brief_hospital_course": f"Course {n}.", "discharge_instructions": f"Rest {n}."} for n in CASES]  # fmt: skip
+    targets = [
+        {
+            "hadm_id": 100 + n,
+            "brief_hospital_course": f"Course {n}.",
+            "discharge_instructions": f"Rest {n}.",
+        }
+        for n in CASES
+    ]
     _write_csv(base / "discharge_target.csv.gz", targets)
     return Invented({"data_path": str(folder)}, lambda n: f"Course {n}.")
 
@@ -135,7 +173,9 @@ def mimic_rrs(folder: Path, _scenarios: Path) -> Invented:
 
 def mimic_bhc(folder: Path, _scenarios: Path) -> Invented:
     lines = (json.dumps({"input": f"Note of case {n}.", "target": f"Course {n}."}) for n in CASES)
-    return Invented({"data_path": str(_write_lines(folder / "bhc.jsonl", lines))}, lambda n: f"Course {n}.")
+    return Invented(
+        {"data_path": str(_write_lines(folder / "bhc.jsonl", lines))}, lambda n: f"Course {n}."
+    )
 
 
 def mimiciv_billing_code(folder: Path, _scenarios: Path) -> Invented:
@@ -146,36 +186,55 @@ def mimiciv_billing_code(folder: Path, _scenarios: Path) -> Invented:
 
 
 def chw_care_plan(folder: Path, _scenarios: Path) -> Invented:
-    file = _write_csv(folder / "plans.csv", [{"MO Note": f"Fever since Monday, case {n}."} for n in CASES])
+    file = _write_csv(
+        folder / "plans.csv", [{"MO Note": f"Fever since Monday, case {n}."} for n in CASES]
+    )
     return Invented({"data_path": str(file)}, lambda n: f"Chief complaint: fever {n}")
 
 
 def starr_patient_instructions(folder: Path, _scenarios: Path) -> Invented:
     same = {"QC": "TRUE", "Diagnosis": "Hernia", "HistoryPhysicalNoteText": "Pain."}
     rows = [
-        {**same, "ActualProcedure": f"Repair, case {n}", "OperativeNoteText": f"Done, case {n}.", "DischargeInstructionNoteText": f"Rest {n} days."}
+        {
+            **same,
+            "ActualProcedure": f"Repair, case {n}",
+            "OperativeNoteText": f"Done, case {n}.",
+            "DischargeInstructionNoteText": f"Rest {n} days.",
+        }
         for n in CASES
-    ]  # fmt: skip
-    return Invented({"data_path": str(_write_csv(folder / "starr.csv", rows))}, lambda n: f"Rest {n} days.")
+    ]
+    return Invented(
+        {"data_path": str(_write_csv(folder / "starr.csv", rows))}, lambda n: f"Rest {n} days."
+    )
 
 
 def mental_health(folder: Path, _scenarios: Path) -> Invented:
     same = {"topic": "Anxiety", "dialogue_type": 1}
     rows = [
-        {**same, "context": f"client: I sleep badly, case {n}.", "gold_counselor_response": f"Tell me more {n}."} for n in CASES
-    ]  # fmt: skip
-    return Invented({"data_path": str(_write_csv(folder / "dialogues.csv", rows))}, lambda n: f"Tell me more {n}.")
+        {
+            **same,
+            "context": f"client: I sleep badly, case {n}.",
+            "gold_counselor_response": f"Tell me more {n}.",
+        }
+        for n in CASES
+    ]
+    return Invented(
+        {"data_path": str(_write_csv(folder / "dialogues.csv", rows))},
+        lambda n: f"Tell me more {n}.",
+    )
 
 
 def medbullets(_folder: Path, scenarios: Path) -> Invented:
     rows = [
         {
-            "question": f"What ails case {n}?", **{f"op{letter.lower()}": f"illness {letter}" for letter in "ABCDE"},
-            "answer_idx": "ABCDE"[n % 5], "answer": f"illness {'ABCDE'[n % 5]}",
+            "question": f"What ails case {n}?",
+            **{f"op{letter.lower()}": f"illness {letter}" for letter in "ABCDE"},
+            "answer_idx": "ABCDE"[n % 5],
+            "answer": f"illness {'ABCDE'[n % 5]}",
             "explanation": f"Because of {n}.\n\nIt is so at every age.\n\nIncorrect Answers: all others.",
         }
         for n in CASES
-    ]  # fmt: skip
+    ]
     for scenario in ("medbullets", "medbullets-freetext"):
         _write_csv(scenarios / scenario / "medbullets_op5.csv", rows)
     return Invented(gold=lambda n: f"illness {'ABCDE'[n % 5]}")
@@ -183,11 +242,20 @@ def medbullets(_folder: Path, scenarios: Path) -> Invented:
 
 def medbullets_freetext(folder: Path, scenarios: Path) -> Invented:
     medbullets(folder, scenarios)
-    return Invented(gold=lambda n: f"illness {'ABCDE'[n % 5]}. Because of {n}.\n\nIt is so at every age.")
+    return Invented(
+        gold=lambda n: f"illness {'ABCDE'[n % 5]}. Because of {n}.\n\nIt is so at every age."
+    )
 
 
 def med_qa(_folder: Path, scenarios: Path) -> Invented:
-    rows = ({"question": f"What ails case {n}?", "options": {x: f"illness {x}" for x in "ABCD"}, "answer_idx": "ABCD"[n % 4]} for n in CASES)  # fmt: skip
+    rows = (
+        {
+            "question": f"What ails case {n}?",
+            "options": {x: f"illness {x}" for x in "ABCD"},
+            "answer_idx": "ABCD"[n % 4],
+        }
+        for n in CASES
+    )
     lines = [json.dumps(row) for row in rows]
     folder = scenarios / "med_qa" / "data" / "data_clean" / "questions" / "US" / "4_options"
     for split in ("train", "dev", "test"):
@@ -197,7 +265,9 @@ def med_qa(_folder: Path, scenarios: Path) -> Invented:
 
 def med_mcqa(_folder: Path, scenarios: Path) -> Invented:
     options = {f"op{x}": f"illness {x}" for x in "abcd"}
-    lines = [json.dumps({"question": f"What ails case {n}?", **options, "cop": 1 + n % 4}) for n in CASES]
+    lines = [
+        json.dumps({"question": f"What ails case {n}?", **options, "cop": 1 + n % 4}) for n in CASES
+    ]
     for split in ("train", "dev"):
         _write_lines(scenarios / "med_mcqa" / "data" / f"{split}.json", lines)
     return Invented(gold=lambda n: f"illness {'abcd'[n % 4]}")
@@ -210,21 +280,41 @@ def medhallu(folder: Path, _scenarios: Path) -> Invented:
     front = {"configs": [{"config_name": "pqa_labeled", "data_files": "pqa_labeled/*.parquet"}]}
     (data / "README.md").write_text(f"---\n{json.dumps(front)}\n---\n")
     rows = [
-        {"Question": "So?", "Ground Truth": f"true, case {2 * n}", "Knowledge": "k", "Hallucinated Answer": f"false, case {2 * n + 1}"}
+        {
+            "Question": "So?",
+            "Ground Truth": f"true, case {2 * n}",
+            "Knowledge": "k",
+            "Hallucinated Answer": f"false, case {2 * n + 1}",
+        }
         for n in CASES
-    ]  # fmt: skip
+    ]
     pd.DataFrame(rows).to_parquet(data / "pqa_labeled" / "train.parquet")
     bundle = folder.parent / "bundle"
-    importing = [sys.executable, "-m", "eval_factory", "data", "import", str(folder), "--to", str(bundle)]
-    subprocess.run(importing, env=program_environment(), check=True, capture_output=True, timeout=TIMEOUT_S)
+    importing = [
+        sys.executable,
+        "-m",
+        "eval_factory",
+        "data",
+        "import",
+        str(folder),
+        "--to",
+        str(bundle),
+    ]
+    subprocess.run(
+        importing, env=program_environment(), check=True, capture_output=True, timeout=TIMEOUT_S
+    )
     return Invented({"data_dir": str(bundle)}, gold=lambda n: str(n % 2))
 
 
 def medication_qa(_folder: Path, scenarios: Path) -> Invented:
     book = openpyxl.Workbook()
-    book.active.append(["Question", "Focus (Drug)", "Question Type", "Answer", "Section Title", "URL"])
+    book.active.append(
+        ["Question", "Focus (Drug)", "Question Type", "Answer", "Section Title", "URL"]
+    )
     for n in CASES:
-        book.active.append([f"May I take it with milk, case {n}?", "drug", "use", f"Answer {n}.", "", ""])
+        book.active.append(
+            [f"May I take it with milk, case {n}?", "drug", "use", f"Answer {n}.", "", ""]
+        )
     folder = scenarios / "medication_qa"
     folder.mkdir(parents=True)
     book.save(folder / "MedInfo2019-QA-Medications.xlsx")
@@ -233,9 +323,17 @@ def medication_qa(_folder: Path, scenarios: Path) -> Invented:
 
 def script_concordance(folder: Path, _scenarios: Path) -> Invented:
     texts = {"question": "Is it an ulcer?", "additional_info": "It is worse at night."}
-    chosen = ({"-2": 0, "-1": 1, "0": 2, "1": 7, "2": 0}, {"-2": 6, "-1": 3, "0": 0, "1": 0, "2": 1})
-    rows = [{"question_id": n, "sct_stem": f"Pain, case {n} of them.", **texts, **chosen[n % 2]} for n in CASES]
-    file = _write_csv(folder / "sct.csv", [*rows, {**rows[0], "question_id": "x", "additional_info": ""}])
+    chosen = (
+        {"-2": 0, "-1": 1, "0": 2, "1": 7, "2": 0},
+        {"-2": 6, "-1": 3, "0": 0, "1": 0, "2": 1},
+    )
+    rows = [
+        {"question_id": n, "sct_stem": f"Pain, case {n} of them.", **texts, **chosen[n % 2]}
+        for n in CASES
+    ]
+    file = _write_csv(
+        folder / "sct.csv", [*rows, {**rows[0], "question_id": "x", "additional_info": ""}]
+    )
     return Invented({"data_path": str(file)}, lambda n: ("+1", "-2")[n % 2])
 
 
@@ -243,7 +341,10 @@ def med_dialog(subset: str) -> Callable[[Path, Path], Invented]:
     def make(_folder: Path, scenarios: Path) -> Invented:
         folder = scenarios / "med_dialog" / subset
         folder.mkdir(parents=True)
-        data = [{"src": f"Patient: pain, case {n}. Doctor: rest.", "tgt": f"Summary {n}."} for n in CASES]
+        data = [
+            {"src": f"Patient: pain, case {n}. Doctor: rest.", "tgt": f"Summary {n}."}
+            for n in CASES
+        ]
         (folder / "test.json").write_text(json.dumps({"data": [*data, data[0]]}))
         return Invented(gold=lambda n: f"Summary {n}.")
 
@@ -251,16 +352,37 @@ def med_dialog(subset: str) -> Callable[[Path, Path], Invented]:
 
 
 _OWN_CSV = (
-    "shc_bmt_med", "shc_cdi_med", "shc_conf_med", "shc_ent_med", "shc_gip_med", "shc_privacy_med", "shc_proxy_med",
-    "shc_ptbm_med", "shc_sei_med",
-)  # fmt: skip
+    "shc_bmt_med",
+    "shc_cdi_med",
+    "shc_conf_med",
+    "shc_ent_med",
+    "shc_gip_med",
+    "shc_privacy_med",
+    "shc_proxy_med",
+    "shc_ptbm_med",
+    "shc_sei_med",
+)
 MAKERS: dict[str, Callable[[Path, Path], Invented]] = {
-    **{name: own_csv() for name in _OWN_CSV}, "shc_sequoia_med": own_csv("question"), "clear": clear,
-    "n2c2_ct_matching": n2c2, "ehrshot": ehrshot, "medalign": medalign, "dischargeme": dischargeme,
-    "mimic_rrs": mimic_rrs, "mimic_bhc": mimic_bhc, "mimiciv_billing_code": mimiciv_billing_code,
-    "chw_care_plan": chw_care_plan, "starr_patient_instructions": starr_patient_instructions,
-    "mental_health": mental_health, "medbullets": medbullets, "medbullets_freetext": medbullets_freetext,
-    "medhelm_med_qa": med_qa, "medhelm_med_mcqa": med_mcqa, "medhallu": medhallu, "medication_qa": medication_qa,
-    "med_dialog_healthcaremagic": med_dialog("healthcaremagic"), "med_dialog_icliniq": med_dialog("icliniq"),
+    **{name: own_csv() for name in _OWN_CSV},
+    "shc_sequoia_med": own_csv("question"),
+    "clear": clear,
+    "n2c2_ct_matching": n2c2,
+    "ehrshot": ehrshot,
+    "medalign": medalign,
+    "dischargeme": dischargeme,
+    "mimic_rrs": mimic_rrs,
+    "mimic_bhc": mimic_bhc,
+    "mimiciv_billing_code": mimiciv_billing_code,
+    "chw_care_plan": chw_care_plan,
+    "starr_patient_instructions": starr_patient_instructions,
+    "mental_health": mental_health,
+    "medbullets": medbullets,
+    "medbullets_freetext": medbullets_freetext,
+    "medhelm_med_qa": med_qa,
+    "medhelm_med_mcqa": med_mcqa,
+    "medhallu": medhallu,
+    "medication_qa": medication_qa,
+    "med_dialog_healthcaremagic": med_dialog("healthcaremagic"),
+    "med_dialog_icliniq": med_dialog("icliniq"),
     "script_concordance": script_concordance,
-}  # fmt: skip
+}

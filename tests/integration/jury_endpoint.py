@@ -12,7 +12,9 @@ from scripted_endpoint import PROBE, ScriptedEndpoint
 
 MODEL, KIND, STRICT, ODD = "test/model", "judge/kind", "judge/strict", "judge/odd"
 KEYS = {MODEL: "TEST_MODEL_KEY", KIND: "KIND_KEY", STRICT: "STRICT_KEY", ODD: "ODD_KEY"}
-CANARIES = {name: f"sk-canary-{name.lower().replace('_', '-')}-0123456789" for name in KEYS.values()}
+CANARIES = {
+    name: f"sk-canary-{name.lower().replace('_', '-')}-0123456789" for name in KEYS.values()
+}
 
 
 def hashed(text: str, choices: int) -> int:
@@ -29,7 +31,8 @@ def criteria_of(prompt: str) -> list[str]:
 def judgement(prompt: str, *scores: int) -> str:
     criteria = criteria_of(prompt)
     ratings = {
-        name: {"score": scores[number % len(scores)], "explanation": "because"} for number, name in enumerate(criteria)
+        name: {"score": scores[number % len(scores)], "explanation": "because"}
+        for number, name in enumerate(criteria)
     }
     return json.dumps(ratings, indent=2)
 
@@ -37,7 +40,9 @@ def judgement(prompt: str, *scores: int) -> str:
 class JuryEndpoint(ScriptedEndpoint):
     """`odd` chooses what the third judge does with the n-th answer: every one in turn unless it is set."""
 
-    def __init__(self, answer: str = "Continue the treatment and see the patient in a week.") -> None:
+    def __init__(
+        self, answer: str = "Continue the treatment and see the patient in a week."
+    ) -> None:
         super().__init__(lambda _prompt: answer)
         self.asked: Counter[tuple[str, str]] = Counter()
         self.authorizations: dict[str, set[str]] = {}
@@ -48,11 +53,15 @@ class JuryEndpoint(ScriptedEndpoint):
         """Model that is asked for -> what the answers state, as of a gateway's fallback; the same where not given."""
         self._jury_lock = threading.Lock()
 
-    def reply(self, path: str, headers: dict[str, str], body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+    def reply(
+        self, path: str, headers: dict[str, str], body: dict[str, Any]
+    ) -> tuple[int, dict[str, Any]]:
         status, answer = self.answered(path, headers, body)
         return status, {**answer, "model": self.stated.get(body["model"], body["model"])}
 
-    def answered(self, path: str, headers: dict[str, str], body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+    def answered(
+        self, path: str, headers: dict[str, str], body: dict[str, Any]
+    ) -> tuple[int, dict[str, Any]]:
         prompt, model = body["messages"][-1]["content"], body["model"]
         with self._jury_lock:
             self.authorizations.setdefault(model, set()).add(headers.get("Authorization", ""))
@@ -65,13 +74,17 @@ class JuryEndpoint(ScriptedEndpoint):
         if model == KIND:
             return 200, self.text(judgement(prompt, 5, 4))
         if model == STRICT:
-            return 200, self.text(f"Well.\n```json\n{judgement(prompt, 1 + hashed(prompt, 3))}\n```")
+            return 200, self.text(
+                f"Well.\n```json\n{judgement(prompt, 1 + hashed(prompt, 3))}\n```"
+            )
         return self.odd(prompt, headers)
 
     def odd(self, prompt: str, headers: dict[str, str]) -> tuple[int, dict[str, Any]]:
         first = prompt.partition("\n\nYour previous answer to this")[0]
         with self._jury_lock:
-            way = self.way_of.setdefault(first, self.odd_ways[len(self.way_of) % len(self.odd_ways)])
+            way = self.way_of.setdefault(
+                first, self.odd_ways[len(self.way_of) % len(self.odd_ways)]
+            )
         if way == "fails":
             return 422, {"error": {"message": f"no: {headers.get('Authorization')}"}}
         if way == "babbles" or (way == "babbles once" and prompt == first):
@@ -82,7 +95,11 @@ class JuryEndpoint(ScriptedEndpoint):
 
     @staticmethod
     def text(text: str) -> dict[str, Any]:
-        choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
+        choice = {
+            "index": 0,
+            "message": {"role": "assistant", "content": text},
+            "finish_reason": "stop",
+        }
         return {"choices": [choice], "usage": {"prompt_tokens": 10, "completion_tokens": 5}}
 
 

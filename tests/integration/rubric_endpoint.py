@@ -39,7 +39,9 @@ class RubricEndpoint(ScriptedEndpoint):
         self._now = 0
         self._rubric_lock = threading.Lock()
 
-    def reply(self, path: str, headers: dict[str, str], body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+    def reply(
+        self, path: str, headers: dict[str, str], body: dict[str, Any]
+    ) -> tuple[int, dict[str, Any]]:
         prompt = body["messages"][-1]["content"]
         if prompt == PROBE:
             return super().reply(path, headers, body)
@@ -50,7 +52,11 @@ class RubricEndpoint(ScriptedEndpoint):
             if body["model"] == MODEL:
                 self.conversations.append(body["messages"])
         try:
-            text = self.answer_to(body["messages"]) if body["model"] == MODEL else self._judged(body["model"], prompt)
+            text = (
+                self.answer_to(body["messages"])
+                if body["model"] == MODEL
+                else self._judged(body["model"], prompt)
+            )
         finally:
             with self._rubric_lock:
                 self._now -= 1
@@ -58,9 +64,13 @@ class RubricEndpoint(ScriptedEndpoint):
         choice = {"index": 0, "finish_reason": "stop", "logprobs": None, "message": message}
         usage = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
         return 200, {
-            "id": f"chatcmpl-{zlib.crc32(json.dumps(body).encode()):08x}", "object": "chat.completion", "created": 1,
-            "model": body["model"], "choices": [choice], "usage": usage,
-        }  # fmt: skip
+            "id": f"chatcmpl-{zlib.crc32(json.dumps(body).encode()):08x}",
+            "object": "chat.completion",
+            "created": 1,
+            "model": body["model"],
+            "choices": [choice],
+            "usage": usage,
+        }
 
     def _judged(self, model: str, prompt: str) -> str:
         conversation, criterion = _CONVERSATION.search(prompt), _CRITERION.search(prompt)

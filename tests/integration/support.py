@@ -36,7 +36,9 @@ class Outcome:
     output_dir: Path
 
     def document(self) -> dict[str, Any]:
-        loaded: dict[str, Any] = yaml.safe_load((self.output_dir / "evaluation_config.yaml").read_text("utf-8"))
+        loaded: dict[str, Any] = yaml.safe_load(
+            (self.output_dir / "evaluation_config.yaml").read_text("utf-8")
+        )
         return loaded
 
     def scores(self) -> dict[str, float]:
@@ -60,7 +62,9 @@ def is_running(pid: int) -> bool:
     """Not, either, where it has ended and nobody has taken note."""
     try:
         os.kill(pid, 0)
-        status = Path(f"/proc/{pid}/stat").read_text() if Path("/proc/self/stat").exists() else ") R"
+        status = (
+            Path(f"/proc/{pid}/stat").read_text() if Path("/proc/self/stat").exists() else ") R"
+        )
     except OSError:
         return False
     return status.rpartition(")")[2].split()[0] not in ("Z", "X")
@@ -88,10 +92,14 @@ def varied_answer(prompt: str) -> str:
     number = int(hashlib.sha256(prompt.encode()).hexdigest(), 16)
     if "return the following output: CORRECT" in prompt:
         ids = re.findall(r"^(\d+) ", prompt, re.MULTILINE)
-        return ("CORRECT", f"{ids[number % len(ids)]} A corrected sentence." if ids else "CORRECT")[number % 2]
+        return ("CORRECT", f"{ids[number % len(ids)]} A corrected sentence." if ids else "CORRECT")[
+            number % 2
+        ]
     if "compute the requested medical value" in prompt:
         return str(number % 6)
     if "SQL" in prompt:
         return ("SELECT 1", "SELECT count(*) FROM patient", "no such thing", "")[number % 4]
-    offered: list[str] = sorted(set(re.findall(r"^([A-D])[.)] ", prompt, re.MULTILINE))) or list("ABCD")
+    offered: list[str] = sorted(set(re.findall(r"^([A-D])[.)] ", prompt, re.MULTILINE))) or list(
+        "ABCD"
+    )
     return offered[number % len(offered)]

@@ -33,8 +33,9 @@ PLACES = int(os.environ.get("EVAL_FACTORY_FUZZ_FACTOR", "1"))
 UNCHECKED = (".eval-factory", ".lock", "SHA256SUMS", "logs/", ".suite/")
 """The marker, the lock, what is made of the other files, and what later commands go on writing."""
 VALUES = {
-    "suite_config.yml": ("temperature: 0.5", "temperature: 0.7"), "suite_usage.yaml": ("requests: 6", "requests: 7"),
-}  # fmt: skip
+    "suite_config.yml": ("temperature: 0.5", "temperature: 0.7"),
+    "suite_usage.yaml": ("requests: 6", "requests: 7"),
+}
 """Of files in which not every digit changes a result."""
 
 
@@ -57,10 +58,17 @@ def suite(tmp_path_factory: pytest.TempPathFactory) -> Path:
     home = tmp_path_factory.mktemp("verify_suite")
     endpoint = {"url": "demo://baseline", "type": "chat"}
     section = {
-        "output_dir": "suite", "params": {"limit_samples": 6},
-        "evaluations": ["sample_medical_qa", {"type": "sample_medical_qa", "name": "warm", "params": {"temperature": 0.5}}],
-        "targets": [{"name": name, "api_endpoint": {**endpoint, "model_id": name}} for name in ("small", "large")],
-    }  # fmt: skip
+        "output_dir": "suite",
+        "params": {"limit_samples": 6},
+        "evaluations": [
+            "sample_medical_qa",
+            {"type": "sample_medical_qa", "name": "warm", "params": {"temperature": 0.5}},
+        ],
+        "targets": [
+            {"name": name, "api_endpoint": {**endpoint, "model_id": name}}
+            for name in ("small", "large")
+        ],
+    }
     (home / "suite.yml").write_text(yaml.safe_dump({"suite": section}), "utf-8")
     ran = program("run_suite", "--run_config", "suite.yml", cwd=home)
     assert ran.returncode == 0, ran.stderr
@@ -73,12 +81,19 @@ def jury(tmp_path_factory: pytest.TempPathFactory) -> Path:
     home = tmp_path_factory.mktemp("verify_jury")
     medication_questions(home / "out" / "helm", 7)
     with JuryEndpoint() as server:
-        endpoint = {"url": server.url, "model_id": MODEL, "type": "chat", "api_key": "TEST_MODEL_KEY"}
+        endpoint = {
+            "url": server.url,
+            "model_id": MODEL,
+            "type": "chat",
+            "api_key": "TEST_MODEL_KEY",
+        }
         params = {"limit_samples": 6, "extra": {"judges": JUDGES}}
         config = {"type": "medication_qa", "output_dir": "out", "params": params}
         document = {"config": config, "target": {"api_endpoint": endpoint}}
         (home / "run.yml").write_text(yaml.safe_dump(document), "utf-8")
-        ran = program("run_eval", "--run_config", "run.yml", cwd=home, HF_HUB_OFFLINE="1", **CANARIES)
+        ran = program(
+            "run_eval", "--run_config", "run.yml", cwd=home, HF_HUB_OFFLINE="1", **CANARIES
+        )
     assert (home / "out" / "SHA256SUMS").is_file(), ran.stderr
     return home / "out"
 
@@ -95,8 +110,12 @@ def restored(*files: Path) -> Iterator[None]:
 
 
 def files_of(folder: Path) -> list[str]:
-    found = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
-    return [name for name in found if not name.startswith(UNCHECKED) and (folder / name).stat().st_size]
+    found = sorted(
+        path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()
+    )
+    return [
+        name for name in found if not name.startswith(UNCHECKED) and (folder / name).stat().st_size
+    ]
 
 
 def change_one_value(file: Path, chance: random.Random) -> str:
@@ -118,21 +137,32 @@ def remake_checksums(folder: Path, name: str) -> None:
     rundir = RunDir(folder)
     if name != rundir.attestation.name:
         result = load_result(folder).result
-        write_checksums(rundir, result, digests_of(rundir, (folder / one for one in last_state(rundir).runs)))
+        write_checksums(
+            rundir, result, digests_of(rundir, (folder / one for one in last_state(rundir).runs))
+        )
         return
     lines = rundir.checksums.read_text("utf-8").splitlines()
     names = [line.split("  ", 1)[1] for line in lines]
-    rundir.checksums.write_text("".join(f"{sha256_of(folder / one)}  {one}\n" for one in names), "utf-8")
+    rundir.checksums.write_text(
+        "".join(f"{sha256_of(folder / one)}  {one}\n" for one in names), "utf-8"
+    )
 
 
-def test_finished_results_are_intact_and_their_checksums_are_sha256sums(sample: Path, jury: Path) -> None:
+def test_finished_results_are_intact_and_their_checksums_are_sha256sums(
+    sample: Path, jury: Path
+) -> None:
     before = {path: sha256_of(path) for path in sample.rglob("*") if path.is_file()}
     told = program("verify", "out", str(jury), "--json", cwd=sample.parent)
     first, second = json.loads(told.stdout)
     assert told.returncode == 0, told.stdout
     assert first == {
-        "folder": "out", "findings": [], "notes": [], "unreadable": None, "intact": True, "exit_code": 0,
-    }  # fmt: skip
+        "folder": "out",
+        "findings": [],
+        "notes": [],
+        "unreadable": None,
+        "intact": True,
+        "exit_code": 0,
+    }
     assert second["intact"]
     assert before == {path: sha256_of(path) for path in sample.rglob("*") if path.is_file()}
     for line in (sample / "SHA256SUMS").read_text("utf-8").splitlines():
@@ -141,7 +171,12 @@ def test_finished_results_are_intact_and_their_checksums_are_sha256sums(sample: 
 
 
 KNOWN = {
-    "sample": {"annotations/ratings.jsonl", "model_configs/benchmark.yaml", ".run_state.json", "packages.txt"},
+    "sample": {
+        "annotations/ratings.jsonl",
+        "model_configs/benchmark.yaml",
+        ".run_state.json",
+        "packages.txt",
+    },
     "jury": {
         "responses/kind.jsonl",
         "helm/run_record.json",
@@ -152,7 +187,9 @@ KNOWN = {
 
 @pytest.mark.parametrize("checksums", [*more_data("as they were"), "made again"])
 @pytest.mark.parametrize("result", KNOWN)
-def test_a_changed_value_in_any_file_is_found(result: str, checksums: str, request: pytest.FixtureRequest) -> None:
+def test_a_changed_value_in_any_file_is_found(
+    result: str, checksums: str, request: pytest.FixtureRequest
+) -> None:
     folder: Path = request.getfixturevalue(result)
     names = files_of(folder)
     assert KNOWN[result] <= {*names}
@@ -182,8 +219,14 @@ def test_a_changed_value_in_any_file_of_a_suite_is_found(suite: Path) -> None:
                 where = change_one_value(suite / name, chance)
                 found = api.verify(suite)
                 assert found.exit_code == 1, (where, found)
-                assert any(finding.file == name and str(finding) for finding in found.findings), (where, found.findings)
+                assert any(finding.file == name and str(finding) for finding in found.findings), (
+                    where,
+                    found.findings,
+                )
                 if name in own and place == 0:  # it looks at the table, and not into the runs
                     told = CliRunner().invoke(cli, ["suite", "check", str(suite)])
                     assert told.exit_code == 1, (where, told.stdout)
-                    assert f"altered: {name}: " in told.stdout or name == "suite_config.yml", (where, told.stdout)
+                    assert f"altered: {name}: " in told.stdout or name == "suite_config.yml", (
+                        where,
+                        told.stdout,
+                    )

@@ -14,12 +14,23 @@ import pytest
 import yaml
 
 from eval_factory.demo.example import write_example
-from eval_factory.tasks.asked_again import ANSWER_WITH_CONFIDENCE, ASK_CONFIDENCE, NEUTRAL, WITH_AUTHORITY
+from eval_factory.tasks.asked_again import (
+    ANSWER_WITH_CONFIDENCE,
+    ASK_CONFIDENCE,
+    NEUTRAL,
+    WITH_AUTHORITY,
+)
 from integration.support import CANARY, Outcome, Run, more_data
 from scripted_endpoint import ScriptedEndpoint
 
 QUESTIONS, REAL = 30, 40
-ALL = {"repeats": 3, "pushback": 2, "confidence": "stated", "allow_abstain": True, "cost_of_wrong": 2}
+ALL = {
+    "repeats": 3,
+    "pushback": 2,
+    "confidence": "stated",
+    "allow_abstain": True,
+    "cost_of_wrong": 2,
+}
 ASKINGS = 1 + 2 + 2 + 1 + 1
 DOUBTS = (*NEUTRAL, *WITH_AUTHORITY)
 
@@ -33,7 +44,9 @@ class Wavering(ScriptedEndpoint):
         self.seen: Counter[str] = Counter()
         self.turns: dict[int, list[list[dict[str, str]]]] = {}
 
-    def reply(self, path: str, headers: dict[str, str], body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+    def reply(
+        self, path: str, headers: dict[str, str], body: dict[str, Any]
+    ) -> tuple[int, dict[str, Any]]:
         turns = body["messages"]
         found = re.search(r"Question (\d+)\?", turns[0]["content"])
         said = "ping" if found is None else self.say(int(found[1]), turns)
@@ -62,7 +75,10 @@ def table(tmp_path: Path) -> Path:
     folder = tmp_path / "mine"
     write_example(folder, "choice")
     (folder / "prompt.txt").write_text("{question}", encoding="utf-8")
-    rows = "".join(f"Question {number}?,{'even' if number % 2 == 0 else 'odd'},A\n" for number in range(QUESTIONS))
+    rows = "".join(
+        f"Question {number}?,{'even' if number % 2 == 0 else 'odd'},A\n"
+        for number in range(QUESTIONS)
+    )
     (folder / "data.csv").write_text(f"question,kind,correct_answer\n{rows}", encoding="utf-8")
     return folder / "benchmark.yaml"
 
@@ -75,14 +91,18 @@ def asked_again(outcome: Outcome) -> dict[str, Any]:
 def test_what_the_endpoint_does_is_found(table: Path, run_program: Run, tmp_path: Path) -> None:
     with Wavering() as endpoint:
         extra = {"benchmark": str(table)}
-        plain = run_program("custom", endpoint.url, params={"extra": extra}, output_dir=tmp_path / "plain")
+        plain = run_program(
+            "custom", endpoint.url, params={"extra": extra}, output_dir=tmp_path / "plain"
+        )
         before = len(endpoint.requests)
         endpoint.times.clear()
         params = {"temperature": 0.5, "parallelism": 1, "extra": extra | ALL}
         outcome = run_program("custom", endpoint.url, params=params)
         assert len(endpoint.requests) - before == QUESTIONS * ASKINGS
         again = run_program("custom", endpoint.url, params=params)
-        assert len(endpoint.requests) - before == QUESTIONS * ASKINGS, "the result stands, and nobody is asked"
+        assert len(endpoint.requests) - before == QUESTIONS * ASKINGS, (
+            "the result stands, and nobody is asked"
+        )
     assert (plain.returncode, outcome.returncode, again.returncode) == (0, 0, 0), outcome.stderr
     found = asked_again(outcome)
 
@@ -91,25 +111,43 @@ def test_what_the_endpoint_does_is_found(table: Path, run_program: Run, tmp_path
     assert outcome.document()["main_metric"] == "exact_match.repeats_mean"
     assert outcome.scores()["exact_match.repeats_mean"] == pytest.approx(0.6 + 0.1 / 3)
     repeats = found["repeats"]
-    assert (repeats["times"], repeats["questions"], repeats["same_each_time"]["value"]) == (3, QUESTIONS, 0.9)
+    assert (repeats["times"], repeats["questions"], repeats["same_each_time"]["value"]) == (
+        3,
+        QUESTIONS,
+        0.9,
+    )
     assert (repeats["majority"]["value"], repeats["best_of_n"]["value"]) == (0.6, 0.7)
     assert repeats["pairs_agree"]["value"] == pytest.approx(0.9 + 0.1 / 3)
 
     first, second = found["pushback"]["turns"]
-    assert (first["right_to_wrong"]["value"], first["right_to_wrong"]["count"]) == (pytest.approx(1 / 7, abs=1e-5), 21)
+    assert (first["right_to_wrong"]["value"], first["right_to_wrong"]["count"]) == (
+        pytest.approx(1 / 7, abs=1e-5),
+        21,
+    )
     assert second["right_to_wrong"]["value"] == pytest.approx(2 / 7, abs=1e-5)
-    assert (second["wrong_to_right"]["value"], second["difference"]) == (pytest.approx(1 / 3, abs=1e-5), -0.1)
+    assert (second["wrong_to_right"]["value"], second["difference"]) == (
+        pytest.approx(1 / 3, abs=1e-5),
+        -0.1,
+    )
     assert found["pushback"]["changed_at"] == {"1": 6, "2": 3, "never": 21}
 
     confidence = found["confidence"]
-    assert (confidence["questions"], confidence["unread"], confidence["mean"]["value"]) == (27, 3, 0.9)
+    assert (confidence["questions"], confidence["unread"], confidence["mean"]["value"]) == (
+        27,
+        3,
+        0.9,
+    )
     assert confidence["right"]["value"] == pytest.approx(18 / 27, abs=1e-5)
     assert confidence["calibration_error"]["value"] == pytest.approx(0.9 - 18 / 27, abs=0.03)
 
     abstention = found["abstention"]
-    assert (abstention["abstained_when_right"]["value"], abstention["abstained_when_right"]["count"]) == (
-        pytest.approx(1 / 7, abs=1e-5), 21,
-    )  # fmt: skip
+    assert (
+        abstention["abstained_when_right"]["value"],
+        abstention["abstained_when_right"]["count"],
+    ) == (
+        pytest.approx(1 / 7, abs=1e-5),
+        21,
+    )
     assert abstention["abstained_when_wrong"]["value"] == pytest.approx(2 / 3, abs=1e-5)
     assert (abstention["score"]["value"], abstention["score_before"]["value"]) == (
         pytest.approx(0.4),
@@ -117,7 +155,10 @@ def test_what_the_endpoint_does_is_found(table: Path, run_program: Run, tmp_path
     )
 
     text = " ".join(outcome.stdout.split())
-    assert "of 21 questions that it got right, 6 were lost (and 3 of 9 others won) after 2 doubts" in text
+    assert (
+        "of 21 questions that it got right, 6 were lost (and 3 of 9 others won) after 2 doubts"
+        in text
+    )
     assert "21 of 30 answers stood through all doubts" in text
     report = (outcome.output_dir / "report.md").read_text("utf-8")
     assert "21 of 30 answers stood through all doubts" in report
@@ -125,7 +166,9 @@ def test_what_the_endpoint_does_is_found(table: Path, run_program: Run, tmp_path
         assert file.is_dir() or CANARY.encode() not in file.read_bytes(), file
 
 
-def test_a_doubt_follows_on_the_answer_and_never_says_which_one_is_right(table: Path, run_program: Run) -> None:
+def test_a_doubt_follows_on_the_answer_and_never_says_which_one_is_right(
+    table: Path, run_program: Run
+) -> None:
     with Wavering() as endpoint:
         params = {"limit_samples": 10, "extra": {"benchmark": str(table), "pushback": 6}}
         outcome = run_program("custom", endpoint.url, params=params)
@@ -138,9 +181,14 @@ def test_a_doubt_follows_on_the_answer_and_never_says_which_one_is_right(table: 
         doubts = [turn["content"] for turn in longest[2::2]]
         assert sorted(doubts) == sorted(DOUBTS), "each once"
         assert [doubt in NEUTRAL for doubt in doubts] in ([True, False] * 3, [False, True] * 3)
-    lines = [json.loads(line) for line in (outcome.output_dir / "instances.jsonl").read_text("utf-8").splitlines()]
+    lines = [
+        json.loads(line)
+        for line in (outcome.output_dir / "instances.jsonl").read_text("utf-8").splitlines()
+    ]
     turns = {
-        line["perturbation"]: line["turns"] for line in lines if line["id"] == lines[0]["id"] and line.get("turns")
+        line["perturbation"]: line["turns"]
+        for line in lines
+        if line["id"] == lines[0]["id"] and line.get("turns")
     }
     assert len(turns["pushback_6"]) == 13
 
@@ -148,7 +196,9 @@ def test_a_doubt_follows_on_the_answer_and_never_says_which_one_is_right(table: 
 def test_what_was_asked_is_not_asked_twice_after_a_stop(table: Path, run_program: Run) -> None:
     extra = {"benchmark": str(table), **ALL}
     with Wavering() as endpoint:
-        stopped = run_program("custom", endpoint.url, params={"extra": extra | {"max_requests": 100}})
+        stopped = run_program(
+            "custom", endpoint.url, params={"extra": extra | {"max_requests": 100}}
+        )
         assert stopped.returncode != 0
         assert 0 < len(endpoint.requests) <= 100
         outcome = run_program("custom", endpoint.url, params={"extra": extra})
@@ -161,11 +211,15 @@ def test_what_was_asked_is_not_asked_twice_after_a_stop(table: Path, run_program
 
 def test_the_probability_of_an_answer_is_that_of_its_tokens(table: Path, run_program: Run) -> None:
     class WithLogprobs(Wavering):
-        def reply(self, path: str, headers: dict[str, str], body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        def reply(
+            self, path: str, headers: dict[str, str], body: dict[str, Any]
+        ) -> tuple[int, dict[str, Any]]:
             status, answer = super().reply(path, headers, body)
             if body.get("logprobs") is True:
                 content = answer["choices"][0]["message"]["content"]
-                answer["choices"][0]["logprobs"] = {"content": [{"token": content, "logprob": -0.5108256237659907}]}
+                answer["choices"][0]["logprobs"] = {
+                    "content": [{"token": content, "logprob": -0.5108256237659907}]
+                }
             return status, answer
 
     with WithLogprobs() as endpoint:
@@ -173,11 +227,19 @@ def test_the_probability_of_an_answer_is_that_of_its_tokens(table: Path, run_pro
         outcome = run_program("custom", endpoint.url, params=params)
         assert len(endpoint.requests) == QUESTIONS, "no further request"
     confidence = asked_again(outcome)["confidence"]
-    assert (confidence["source"], confidence["questions"], confidence["mean"]["value"]) == ("logprobs", QUESTIONS, 0.6)
+    assert (confidence["source"], confidence["questions"], confidence["mean"]["value"]) == (
+        "logprobs",
+        QUESTIONS,
+        0.6,
+    )
     assert confidence["right"]["value"] == 0.7
     with Wavering() as without:
         mute = run_program("custom", without.url, "--fresh", params=params)
-    assert asked_again(mute)["confidence"] == {"source": "logprobs", "questions": 0, "unread": QUESTIONS}
+    assert asked_again(mute)["confidence"] == {
+        "source": "logprobs",
+        "questions": 0,
+        "unread": QUESTIONS,
+    }
     assert "30 answers without a readable confidence" in " ".join(mute.stdout.split())
 
 
@@ -187,18 +249,24 @@ def test_an_endpoint_for_completions_gets_all_in_one_prompt(run_program: Run) ->
 
     with ScriptedEndpoint(say) as endpoint:
         params = {"limit_samples": 4, "extra": {"confidence": "stated", "pushback": 1}}
-        outcome = run_program("sample_medical_qa", endpoint.url, params=params, model_type="completions")
+        outcome = run_program(
+            "sample_medical_qa", endpoint.url, params=params, model_type="completions"
+        )
         prompts = [request["prompt"] for request in endpoint.requests]
     assert outcome.returncode == 0, outcome.stderr
     assert asked_again(outcome)["confidence"]["mean"]["value"] == 0.75
     followed = [prompt for prompt in prompts if prompt.rstrip().endswith((ASK_CONFIDENCE, *DOUBTS))]
     assert len(followed) == 8
-    assert all("Answer: A\n" in prompt or "Answer:A\n" in prompt for prompt in followed), followed[0]
+    assert all("Answer: A\n" in prompt or "Answer:A\n" in prompt for prompt in followed), followed[
+        0
+    ]
 
 
 def test_where_first_answers_fail_nothing_follows_on_them(table: Path, run_program: Run) -> None:
     class Failing(Wavering):
-        def reply(self, path: str, headers: dict[str, str], body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        def reply(
+            self, path: str, headers: dict[str, str], body: dict[str, Any]
+        ) -> tuple[int, dict[str, Any]]:
             is_refused = "Question 3?" in body["messages"][0]["content"]
             self.status = 400 if is_refused else None
             return super().reply(path, headers, body)
@@ -216,7 +284,10 @@ def test_where_first_answers_fail_nothing_follows_on_them(table: Path, run_progr
 
 def test_other_words_lose_what_the_endpoint_loses_by_them(table: Path, run_program: Run) -> None:
     """It knows every fourth question in its own words only."""
-    texts = [f"Question {n}? The patient has had fever and severe headache for several days." for n in range(40)]
+    texts = [
+        f"Question {n}? The patient has had fever and severe headache for several days."
+        for n in range(40)
+    ]
     rows = "".join(f"{text},A\n" for text in texts)
     (table.parent / "data.csv").write_text(f"question,correct_answer\n{rows}", encoding="utf-8")
 
@@ -236,12 +307,20 @@ def test_other_words_lose_what_the_endpoint_loses_by_them(table: Path, run_progr
     assert outcome.scores()["exact_match"] == 1.0
     # the words of a question that typing errors spared are among what a worried sentence stands before
     lost = found["typos"]["change"]
-    assert (lost["right_to_wrong"]["value"], lost["difference"], lost["questions"]) == (0.25, -0.25, 40)
+    assert (lost["right_to_wrong"]["value"], lost["difference"], lost["questions"]) == (
+        0.25,
+        -0.25,
+        40,
+    )
     assert found["typos"]["lost"] == [f"id{n}" for n in range(0, 40, 4)]
     assert lost["ci_low"] < -0.25 < lost["ci_high"] < 0
     assert found["typos"]["p_holm"] < 0.05
-    assert found["worried"]["change"]["difference"] == 0.0, "it adds a sentence, and leaves the question's own"
-    assert "nobody has checked that other words leave the right answers" in " ".join(outcome.stdout.split())
+    assert found["worried"]["change"]["difference"] == 0.0, (
+        "it adds a sentence, and leaves the question's own"
+    )
+    assert "nobody has checked that other words leave the right answers" in " ".join(
+        outcome.stdout.split()
+    )
     page = (outcome.output_dir / "report.html").read_text("utf-8")
     assert "What was lost with typos, side by side (10)" in page
 
@@ -249,14 +328,20 @@ def test_other_words_lose_what_the_endpoint_loses_by_them(table: Path, run_progr
 @pytest.mark.medical_data
 @pytest.mark.parametrize("task", more_data("medec", "pubmed_qa", "head_qa"))
 def test_known_shares_are_found_on_real_questions(
-    task: str, run_program: Run, data_environment: dict[str, str], place_data: Callable[[Path, str], None], tmp_path: Path
-) -> None:  # fmt: skip
+    task: str,
+    run_program: Run,
+    data_environment: dict[str, str],
+    place_data: Callable[[Path, str], None],
+    tmp_path: Path,
+) -> None:
     """A quarter of the answers flips between askings, a fifth after a doubt, by the question's text."""
     place_data(tmp_path / "out" / "helm", task)
     first, other = ("CORRECT", "1") if task == "medec" else ("A", "B")
 
     class Fickle(Wavering):
-        def reply(self, path: str, headers: dict[str, str], body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        def reply(
+            self, path: str, headers: dict[str, str], body: dict[str, Any]
+        ) -> tuple[int, dict[str, Any]]:
             question, last = (body["messages"][at]["content"] for at in (0, -1))
             draw = int(hashlib.sha256(question.encode()).hexdigest(), 16)
             said = other if last in DOUBTS and draw % 5 == 0 else first
@@ -273,7 +358,9 @@ def test_known_shares_are_found_on_real_questions(
             "extra": {"repeats": 2, "pushback": 1, "confidence": "stated"},
         }
         outcome = run_program(task, endpoint.url, params=params, env=data_environment)
-        draws = [int(hashlib.sha256(question.encode()).hexdigest(), 16) for question in endpoint.seen]
+        draws = [
+            int(hashlib.sha256(question.encode()).hexdigest(), 16) for question in endpoint.seen
+        ]
     assert outcome.returncode == 0, outcome.stderr
     assert len(draws) == REAL
     found = asked_again(outcome)
@@ -288,9 +375,15 @@ def test_a_confidence_that_did_not_come_is_asked_for_again(table: Path, run_prog
     class Silent(Wavering):
         is_silent = True
 
-        def reply(self, path: str, headers: dict[str, str], body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        def reply(
+            self, path: str, headers: dict[str, str], body: dict[str, Any]
+        ) -> tuple[int, dict[str, Any]]:
             asked = body["messages"]
-            silent = self.is_silent and asked[-1]["content"] == ASK_CONFIDENCE and "Question 7?" in asked[0]["content"]
+            silent = (
+                self.is_silent
+                and asked[-1]["content"] == ASK_CONFIDENCE
+                and "Question 7?" in asked[0]["content"]
+            )
             self.status = 400 if silent else None
             return super().reply(path, headers, body)
 
@@ -319,8 +412,15 @@ def test_answer_and_confidence_may_come_in_one(table: Path, run_program: Run) ->
     assert len(prompts) == QUESTIONS
     assert all(ANSWER_WITH_CONFIDENCE in prompt for prompt in prompts)
     confidence = asked_again(outcome)["confidence"]
-    assert (confidence["questions"], confidence["unread"], confidence["mean"]["value"]) == (27, 3, 0.9)
+    assert (confidence["questions"], confidence["unread"], confidence["mean"]["value"]) == (
+        27,
+        3,
+        0.9,
+    )
     assert outcome.scores()["exact_match"] == 0.7, "what is scored is the answer alone"
-    lines = [json.loads(line) for line in (outcome.output_dir / "results.jsonl").read_text("utf-8").splitlines()]
+    lines = [
+        json.loads(line)
+        for line in (outcome.output_dir / "results.jsonl").read_text("utf-8").splitlines()
+    ]
     assert {line["completion"] for line in lines} == {"A", "B"}
     assert "the score, are not the benchmark's own" in " ".join(outcome.stdout.split())

@@ -9,7 +9,12 @@ from integration.support import Run
 from programs import eval_factory
 from scripted_endpoint import ScriptedEndpoint
 
-QUESTION = {"QUESTION": "Does Brad want with?", "CONTEXTS": ["Emily."], "LABELS": ["AIM"], "final_decision": "yes"}
+QUESTION = {
+    "QUESTION": "Does Brad want with?",
+    "CONTEXTS": ["Emily."],
+    "LABELS": ["AIM"],
+    "final_decision": "yes",
+}
 WHITE, BLACK = "first_name,race,white_american,gender", "first_name,race,black_american,gender"
 FILES = {
     "scenarios/pubmed_qa/data/test_set.json": json.dumps({"1": QUESTION}),
@@ -18,7 +23,9 @@ FILES = {
 }
 
 
-def test_a_run_with_perturbations_contacts_the_endpoint_only(tmp_path: Path, run_program: Run) -> None:
+def test_a_run_with_perturbations_contacts_the_endpoint_only(
+    tmp_path: Path, run_program: Run
+) -> None:
     root, given = str(tmp_path / "bundle"), tmp_path / "given"
     for name, text in FILES.items():
         (given / name).parent.mkdir(parents=True, exist_ok=True)
@@ -26,14 +33,22 @@ def test_a_run_with_perturbations_contacts_the_endpoint_only(tmp_path: Path, run
     assert eval_factory("data", "import", str(given), "--to", root).returncode == 0
     with ScriptedEndpoint(lambda _prompt: "A") as endpoint:
         outcome = run_program(
-            "helm:pubmed_qa:data_augmentation=fairness", endpoint.url, "--offline", "--data_dir", root
+            "helm:pubmed_qa:data_augmentation=fairness",
+            endpoint.url,
+            "--offline",
+            "--data_dir",
+            root,
         )
     assert outcome.returncode == 0, outcome.stderr
     assert '"event": "blocked"' not in (outcome.output_dir / "logs/events.jsonl").read_text("utf-8")
     asked = [request["messages"][-1]["content"] for request in endpoint.requests]
     for text in ("Brad want with?", "Brad want wit?", "Jamal want with?"):
         assert sum(text in one for one in asked) == 1, text
-    assert {name.partition("+")[2] for name in outcome.scores()} >= {"dialect", "person_name", "fairness.worst"}
+    assert {name.partition("+")[2] for name in outcome.scores()} >= {
+        "dialect",
+        "person_name",
+        "fairness.worst",
+    }
     # HELM asks a question again that no gendered word is in, too: that is no change
     told = outcome.document()["validity"]["asked_again"]["in_other_words"]
     assert set(told) == {"dialect", "person_name"}

@@ -20,7 +20,13 @@ from stored_results import right_or_wrong
 
 VALID: dict[str, Any] = {
     "config": {"type": "pubmed_qa", "output_dir": "results/x"},
-    "target": {"api_endpoint": {"url": "https://example.org/v1", "model_id": "```</details><b>x", "type": "chat"}},
+    "target": {
+        "api_endpoint": {
+            "url": "https://example.org/v1",
+            "model_id": "```</details><b>x",
+            "type": "chat",
+        }
+    },
 }
 HOSTILE = "evaluations/$(touch pwned)`touch pwned`;touch pwned|\n::error::forged <img src=x>.yml"
 LEADING_DASH = "--output=pwned.yml"
@@ -37,9 +43,14 @@ class Done:
 def git(repository: Path, *arguments: str) -> str:
     identity = ["-c", "user.name=x", "-c", "user.email=x@example.org", "-c", "commit.gpgsign=false"]
     done = subprocess.run(
-        ["git", *identity, *arguments], cwd=repository, env=program_environment(), check=True, capture_output=True,
-        text=True, timeout=TIMEOUT_S,
-    )  # fmt: skip
+        ["git", *identity, *arguments],
+        cwd=repository,
+        env=program_environment(),
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+    )
     return done.stdout.strip()
 
 
@@ -76,19 +87,29 @@ def act(root: Path, repository: Path, **inputs: str) -> Done:
     script.write_text(step["run"], "utf-8")
     summary.unlink(missing_ok=True)
     env = {
-        **variables, "EVAL_FACTORY_VENV": sys.prefix, "GITHUB_ACTION_PATH": str(root), "OPENAI_API_KEY": CANARY,
+        **variables,
+        "EVAL_FACTORY_VENV": sys.prefix,
+        "GITHUB_ACTION_PATH": str(root),
+        "OPENAI_API_KEY": CANARY,
         "GITHUB_STEP_SUMMARY": str(summary),
-    }  # fmt: skip
+    }
     done = subprocess.run(
-        ["bash", "--noprofile", "--norc", "-eo", "pipefail", str(script)], cwd=repository,
-        env=program_environment(**env), capture_output=True, text=True, timeout=TIMEOUT_S, check=False,
-    )  # fmt: skip
+        ["bash", "--noprofile", "--norc", "-eo", "pipefail", str(script)],
+        cwd=repository,
+        env=program_environment(**env),
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
     told = summary.read_text("utf-8") if summary.exists() else ""
     assert CANARY not in done.stdout + done.stderr + told
     return Done(done.returncode, done.stdout, done.stderr, told)
 
 
-def test_changed_run_configs_are_previewed_whatever_their_names(root: Path, repository: Path) -> None:
+def test_changed_run_configs_are_previewed_whatever_their_names(
+    root: Path, repository: Path
+) -> None:
     endpoint = {**VALID["target"]["api_endpoint"], "model_id": "${OPENAI_API_KEY}"}
     key_for_model = {**VALID, "target": {"api_endpoint": endpoint}}
     base = committed(repository, {"evaluations/old.yml": VALID, "evaluations/gone.yml": VALID})
@@ -97,8 +118,11 @@ def test_changed_run_configs_are_previewed_whatever_their_names(root: Path, repo
     (repository / "evaluations" / "link.yml").symlink_to("/etc/hostname")
     files = {
         HOSTILE: {**VALID, "config": {"type": "pubmed_qq", "output_dir": "x"}},
-        LEADING_DASH: VALID, "evaluations/key.yml": key_for_model, "other/x.yml": VALID, "evaluations/x.txt": "x",
-    }  # fmt: skip
+        LEADING_DASH: VALID,
+        "evaluations/key.yml": key_for_model,
+        "other/x.yml": VALID,
+        "evaluations/x.txt": "x",
+    }
     committed(repository, files)
     done = act(root, repository, run_configs="evaluations/**/*.yml\n--*.yml", base=base)
     assert done.code == 2, done.stderr
@@ -116,7 +140,9 @@ def test_changed_run_configs_are_previewed_whatever_their_names(root: Path, repo
     assert "&lt;img src=x&gt;" in rows[2]
     assert not re.search(r"^<img|^::error", done.summary, re.M)
     assert done.summary.count("<details>") == 4
-    assert "\n````\n# rendered configuration\n" in done.summary  # a longer fence than the model id holds
+    assert (
+        "\n````\n# rendered configuration\n" in done.summary
+    )  # a longer fence than the model id holds
     assert "    model_id: '```</details><b>x'" in done.summary
 
 
@@ -132,15 +158,27 @@ def test_where_nothing_was_changed_nothing_is_previewed(root: Path, repository: 
     [
         ({"mode": "$(id)"}, 2, "mode: must be preview, evaluate or gate, not '$(id)'"),
         ({"mode": "preview", "run_configs": ""}, 2, "run-configs: give a pattern"),
-        ({"mode": "preview", "run_configs": "*.yml", "base": "--output=pwned"}, 3, "base '--output=pwned': is no commit here; check out"),
+        (
+            {"mode": "preview", "run_configs": "*.yml", "base": "--output=pwned"},
+            3,
+            "base '--output=pwned': is no commit here; check out",
+        ),
         ({"mode": "gate", "policy": "p.yml"}, 2, "gate: give policy and candidates"),
-        ({"mode": "evaluate", "run_configs": "none/*.yml"}, 2, "run-configs: no file that git knows matches"),
+        (
+            {"mode": "evaluate", "run_configs": "none/*.yml"},
+            2,
+            "run-configs: no file that git knows matches",
+        ),
     ],
-)  # fmt: skip
+)
 def test_wrong_inputs_are_said_with_what_to_give(
-    repository: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], inputs: dict[str, str],
-    code: int, words: str,
-) -> None:  # fmt: skip
+    repository: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    inputs: dict[str, str],
+    code: int,
+    words: str,
+) -> None:
     committed(repository, {"x.yml": VALID})
     monkeypatch.chdir(repository)
     for name in ci_action.SETTINGS:
@@ -154,21 +192,50 @@ def test_evaluations_and_a_gate_keep_their_exit_codes(root: Path, repository: Pa
     """One evaluation runs on the embedded endpoint; the other lacks its data, which is exit code 3."""
     sample = {
         "config": {"type": "sample_medical_qa", "output_dir": "results/sample"},
-        "target": {"api_endpoint": {"url": "demo://baseline", "model_id": "demo/baseline", "type": "chat"}},
+        "target": {
+            "api_endpoint": {"url": "demo://baseline", "model_id": "demo/baseline", "type": "chat"}
+        },
     }
-    lacking = {**sample, "config": {"type": "clear", "output_dir": "results/clear",
-                                    "params": {"extra": {"data_path": "nowhere", "condition": "chronic_pain"}}}}  # fmt: skip
+    lacking = {
+        **sample,
+        "config": {
+            "type": "clear",
+            "output_dir": "results/clear",
+            "params": {"extra": {"data_path": "nowhere", "condition": "chronic_pain"}},
+        },
+    }
     policy = {"version": 1, "benchmarks": {"sample_medical_qa": {"min": 0.9}}}
     shadow = "raise SystemExit('the checkout was imported')"
-    committed(repository, {
-        "e/sample.yml": sample, "e/z.yml": lacking, "--p.yml": policy, "yaml.py": shadow, "eval_factory.py": shadow,
-    })  # fmt: skip
-    done = act(root, repository, mode="evaluate", run_configs="e/*.yml", args="--limit_samples=20\n--no_preflight")
+    committed(
+        repository,
+        {
+            "e/sample.yml": sample,
+            "e/z.yml": lacking,
+            "--p.yml": policy,
+            "yaml.py": shadow,
+            "eval_factory.py": shadow,
+        },
+    )
+    done = act(
+        root,
+        repository,
+        mode="evaluate",
+        run_configs="e/*.yml",
+        args="--limit_samples=20\n--no_preflight",
+    )
     assert done.code == 3, done.stderr
     assert [line for line in done.summary.splitlines() if ".yml" in line] == [
-        "| e/sample.yml | 0 | complete |", "| e/z.yml | 3 | something is missing |",
-    ]  # fmt: skip
-    found = act(root, repository, mode="gate", policy="--p.yml", candidates="results\n", junit="out/junit.xml")
+        "| e/sample.yml | 0 | complete |",
+        "| e/z.yml | 3 | something is missing |",
+    ]
+    found = act(
+        root,
+        repository,
+        mode="gate",
+        policy="--p.yml",
+        candidates="results\n",
+        junit="out/junit.xml",
+    )
     assert (found.code, found.summary.partition("\n")[0]) == (1, "## Gate: FAIL"), found.stderr
     assert JUnitXml.fromfile(str(repository / "out" / "junit.xml")).failures == 1
 
@@ -177,10 +244,19 @@ def test_a_gate_with_several_folders(repository: Path, monkeypatch: pytest.Monke
     for side in ("new", "old"):
         right_or_wrong(repository / side / "one", "1" * 100)
         right_or_wrong(repository / side / "two", "1" * 100, task="medec")
-    limits = {"version": 1, "defaults": {"max_drop": 0.1}, "benchmarks": {"pubmed_qa": {}, "medec": {}}}
+    limits = {
+        "version": 1,
+        "defaults": {"max_drop": 0.1},
+        "benchmarks": {"pubmed_qa": {}, "medec": {}},
+    }
     (repository / "policy.yml").write_text(yaml.safe_dump(limits))
     monkeypatch.chdir(repository)
-    named = {"POLICY": "policy.yml", "CANDIDATES": "new/one\nnew/two", "BASELINES": "old", "JUNIT": "j.xml"}
+    named = {
+        "POLICY": "policy.yml",
+        "CANDIDATES": "new/one\nnew/two",
+        "BASELINES": "old",
+        "JUNIT": "j.xml",
+    }
     settings = {f"EF_{name}": value for name, value in named.items()}
     assert ci_action.gate(settings) == 0
     (suite,) = JUnitXml.fromfile("j.xml")

@@ -20,16 +20,26 @@ from integration.support import program, program_each, program_environment
 
 def test_version_and_help_and_the_list_that_programs_parse(tmp_path: Path) -> None:
     version, listed, as_json, tagged, unknown, *helps = program_each(
-        ["--version"], ["ls"], ["ls", "--json"], ["ls", "--tag", "sql"], ["ls", "--tag", "nonsense"], ["--help"],
-        ["run_eval", "--help"], ["run-eval", "-h"], ["ls", "--help"], cwd=tmp_path,
-    )  # fmt: skip
+        ["--version"],
+        ["ls"],
+        ["ls", "--json"],
+        ["ls", "--tag", "sql"],
+        ["ls", "--tag", "nonsense"],
+        ["--help"],
+        ["run_eval", "--help"],
+        ["run-eval", "-h"],
+        ["ls", "--help"],
+        cwd=tmp_path,
+    )
     assert version.stdout == f"eval-factory, version {__version__}\n"
     assert [done.returncode for done in helps] == [0] * 4
     names = load_framework().names()
     assert listed.stdout.splitlines() == ["helm:", *(f"  * {name}" for name in names)]
     records = json.loads(as_json.stdout)
     assert [record["name"] for record in records] == names
-    assert all(record["endpoint_types"] and record["access"] and record["source"] for record in records)
+    assert all(
+        record["endpoint_types"] and record["access"] and record["source"] for record in records
+    )
     assert tagged.stdout == "helm:\n  * ehr_sql\n"
     assert unknown.returncode == 2
     assert "tags: " in unknown.stderr
@@ -37,9 +47,14 @@ def test_version_and_help_and_the_list_that_programs_parse(tmp_path: Path) -> No
 
 def test_mistakes_end_with_2_and_without_traceback(tmp_path: Path) -> None:
     commands = (
-        "run_eval", "nonsense", "run_eval --nonsense", "run_eval --run_config no-such-file.yml", "run_eval --run_config .",
-        "run_eval --overrides x", "run_eval --eval_type pubmedqa",
-    )  # fmt: skip
+        "run_eval",
+        "nonsense",
+        "run_eval --nonsense",
+        "run_eval --run_config no-such-file.yml",
+        "run_eval --run_config .",
+        "run_eval --overrides x",
+        "run_eval --eval_type pubmedqa",
+    )
     for done in program_each(*map(str.split, commands), cwd=tmp_path):
         assert done.returncode == 2, done.args
         assert "Traceback" not in done.stderr
@@ -56,11 +71,20 @@ def test_a_key_given_as_a_flag_or_interpolated_is_not_printed(tmp_path: Path) ->
         "config: {type: pubmed_qa, output_dir: o}\n"
         "target: {api_endpoint: {url: 'http://h/v1', model_id: m, api_key: '${OPENAI_API_KEY}'}}\n"
     )
-    endpoint = ("--model_url", "http://h/v1", "--model_id", "m", "--output_dir", str(tmp_path / "o"))
+    endpoint = (
+        "--model_url",
+        "http://h/v1",
+        "--model_id",
+        "m",
+        "--output_dir",
+        str(tmp_path / "o"),
+    )
     flag, interpolated = program_each(
         ["run_eval", "--eval_type", "pubmed_qa", *endpoint, "--api_key_name", KEY],
-        ["run_eval", "--run_config", str(file), "--dry_run"], cwd=tmp_path, OPENAI_API_KEY=KEY,
-    )  # fmt: skip
+        ["run_eval", "--run_config", str(file), "--dry_run"],
+        cwd=tmp_path,
+        OPENAI_API_KEY=KEY,
+    )
     assert (flag.returncode, interpolated.returncode) == (2, 2)
     assert KEY not in flag.stdout + flag.stderr + interpolated.stdout + interpolated.stderr
     assert "NAME of an environment variable" in interpolated.stderr
@@ -70,8 +94,15 @@ def test_messages_name_the_current_folder_whole_and_no_password(tmp_path: Path) 
     folder = tmp_path / "a-folder-with-a-long-name-1"
     folder.mkdir()
     password = "hunter2-hunter2-hunter2"
-    there = program("run_eval", "--run_config", f"{folder}/no-such-{password}.yml", cwd=folder, PWD=str(folder),
-                OLDPWD=str(tmp_path), MYSQL_PWD=password)  # fmt: skip
+    there = program(
+        "run_eval",
+        "--run_config",
+        f"{folder}/no-such-{password}.yml",
+        cwd=folder,
+        PWD=str(folder),
+        OLDPWD=str(tmp_path),
+        MYSQL_PWD=password,
+    )
     assert there.returncode == 2
     assert f"{folder}/no-such-[API_KEY_REDACTED].yml: there is no such file" in there.stderr
 
@@ -83,18 +114,44 @@ def test_a_home_folder_is_meant_wherever_a_path_is_given(tmp_path: Path) -> None
     made = program("new_benchmark", "~/mine", cwd=here, HOME=str(home))
     assert made.returncode == 0, made.stderr
     config = home / "mine" / "run_config.yml"
-    given = ("--output_dir=~/out", "--overrides", "config.params.extra.benchmark=~/mine/benchmark.yaml", "--dry_run")
-    shown = program("run_eval", "--run_config=~/mine/run_config.yml", *given, cwd=here, HOME=str(home))
+    given = (
+        "--output_dir=~/out",
+        "--overrides",
+        "config.params.extra.benchmark=~/mine/benchmark.yaml",
+        "--dry_run",
+    )
+    shown = program(
+        "run_eval", "--run_config=~/mine/run_config.yml", *given, cwd=here, HOME=str(home)
+    )
     assert shown.returncode == 0, shown.stderr
     assert f"output_dir: {home}/out" in shown.stdout
     assert f"benchmark: {home}/mine/benchmark.yaml" in shown.stdout
     assert config.is_file()
-    board = program("leaderboard", "run", "lite", "--model", "m", "--model_url", "https://h/v1", "--dry_run",
-                "--output_dir=~/board", cwd=here, HOME=str(home))  # fmt: skip
+    board = program(
+        "leaderboard",
+        "run",
+        "lite",
+        "--model",
+        "m",
+        "--model_url",
+        "https://h/v1",
+        "--dry_run",
+        "--output_dir=~/board",
+        cwd=here,
+        HOME=str(home),
+    )
     assert f"--output-path {home}/board/helm" in board.stdout
     (home / "data").mkdir()
-    assert f"{home}/data: is no data bundle" in program("data", "verify", "~/data", cwd=here, HOME=str(home)).stderr
-    nobody = program("run_eval", "--run_config=~/mine/run_config.yml", "--output_dir=~no-such-user/x", HOME=str(home))
+    assert (
+        f"{home}/data: is no data bundle"
+        in program("data", "verify", "~/data", cwd=here, HOME=str(home)).stderr
+    )
+    nobody = program(
+        "run_eval",
+        "--run_config=~/mine/run_config.yml",
+        "--output_dir=~no-such-user/x",
+        HOME=str(home),
+    )
     assert nobody.returncode == 2
     assert "there is no user 'no-such-user'" in nobody.stderr
     assert list(here.iterdir()) == []
@@ -102,13 +159,22 @@ def test_a_home_folder_is_meant_wherever_a_path_is_given(tmp_path: Path) -> None
 
 def test_a_dry_run_says_which_data_are_not_there(tmp_path: Path) -> None:
     tasks = ("clear", "ehrshot", "mimic_rrs", "shc_sei_med")
-    for task, listed in zip(tasks, program_each(*(["ls", task] for task in tasks), cwd=tmp_path), strict=True):
+    for task, listed in zip(
+        tasks, program_each(*(["ls", task] for task in tasks), cwd=tmp_path), strict=True
+    ):
         (tmp_path / f"{task}.yml").write_text(listed.stdout)
-    runs = [["run_eval", "--run_config", f"{task}.yml", *more] for task in tasks for more in (["--dry_run"], [])]
+    runs = [
+        ["run_eval", "--run_config", f"{task}.yml", *more]
+        for task in tasks
+        for more in (["--dry_run"], [])
+    ]
     ended = program_each(*runs, cwd=tmp_path)
     for task, dry, real in zip(tasks, ended[::2], ended[1::2], strict=True):
         assert dry.returncode == 0
-        assert "warning: a run would stop: config.params.extra.data_path: /path/to/data_path" in dry.stderr
+        assert (
+            "warning: a run would stop: config.params.extra.data_path: /path/to/data_path"
+            in dry.stderr
+        )
         assert f"{task} needs:" in dry.stderr
         assert real.returncode == 3
         assert "/path/to/data_path: there is no such" in real.stderr
@@ -117,7 +183,9 @@ def test_a_dry_run_says_which_data_are_not_there(tmp_path: Path) -> None:
 def test_a_terminal_gets_a_table() -> None:
     terminal, program = pty.openpty()
     finished = subprocess.Popen(
-        [sys.executable, "-m", "eval_factory", "ls"], stdout=program, env=program_environment(COLUMNS="160")
+        [sys.executable, "-m", "eval_factory", "ls"],
+        stdout=program,
+        env=program_environment(COLUMNS="160"),
     )
     os.close(program)
     shown = b""
@@ -130,8 +198,25 @@ def test_a_terminal_gets_a_table() -> None:
     assert b"gpt, llama, claude" in shown
 
 
-HEAVY = {"helm", "torch", "scipy", "numpy", "pandas", "datasets", "requests", "jsonschema", "asyncio", "filelock"}
-RECORDS = {"rich", "jinja2", "sqlite3", "eval_factory.core.results", "eval_factory.tasks.custom_benchmark"}
+HEAVY = {
+    "helm",
+    "torch",
+    "scipy",
+    "numpy",
+    "pandas",
+    "datasets",
+    "requests",
+    "jsonschema",
+    "asyncio",
+    "filelock",
+}
+RECORDS = {
+    "rich",
+    "jinja2",
+    "sqlite3",
+    "eval_factory.core.results",
+    "eval_factory.tasks.custom_benchmark",
+}
 """What a run needs, and takes long to import."""
 READERS = {"eval_factory.tasks.own_data"}
 """Of files of a user's own."""
@@ -140,7 +225,9 @@ JOBS = {"eval_factory.config.suite_model"}
 MODELS = {"pydantic"}
 """What checks files that somebody may have changed."""
 
-OTHERS = {f"eval_factory.cli.{name}" for name in ("folder_commands", "result_commands", "suite_command")}
+OTHERS = {
+    f"eval_factory.cli.{name}" for name in ("folder_commands", "result_commands", "suite_command")
+}
 """Of other commands."""
 
 SUITE = ["run_suite", "--preset", "smoke", "--output_dir", "none", "--dry_run"]
@@ -166,7 +253,9 @@ BOARD = ["leaderboard", "run", "lite", "--model", "m", "--model_url", "https://h
     ],
     ids=lambda value: "-".join(value[:2]) if isinstance(value, list) else "",
 )
-def test_looking_imports_nothing_that_takes_long(arguments: list[str], heavy: set[str], root: Path) -> None:
+def test_looking_imports_nothing_that_takes_long(
+    arguments: list[str], heavy: set[str], root: Path
+) -> None:
     code = (
         "import sys\n"
         "from eval_factory.cli.main import cli\n"
@@ -179,14 +268,19 @@ def test_looking_imports_nothing_that_takes_long(arguments: list[str], heavy: se
     given = [config if argument == "{config}" else argument for argument in arguments]
     finished = subprocess.run(
         [sys.executable, "-c", code, ",".join(sorted(heavy)), *given],
-        env=program_environment(PYDANTIC_DISABLE_PLUGINS="true"), capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        env=program_environment(PYDANTIC_DISABLE_PLUGINS="true"),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert finished.returncode == 0, finished.stderr
 
 
 def test_every_command_that_we_show_dry_runs(root: Path) -> None:
     text = (root / "commands.sh").read_text("utf-8").replace("\\\n", " ")
-    commands = [shlex.split(line)[1:] for line in text.splitlines() if line.startswith("eval-factory ")]
+    commands = [
+        shlex.split(line)[1:] for line in text.splitlines() if line.startswith("eval-factory ")
+    ]
     assert len(commands) >= 8
     for command in commands:
         if "run_eval" in command and "--dry_run" not in command:
@@ -196,9 +290,21 @@ def test_every_command_that_we_show_dry_runs(root: Path) -> None:
 
 
 def test_generating_model_files_alone(root: Path, tmp_path: Path) -> None:
-    argv = [sys.executable, f"{root}/scripts/generate_dynamic_model_configs.py", "--model-name", "openai/gpt-4",
-            "--base-url", "https://h/v1", "--openai-model-name", "gpt-4", "--output-dir", f"{tmp_path}/configs"]  # fmt: skip
-    finished = subprocess.run(argv, env=program_environment(), capture_output=True, text=True, timeout=60, check=False)
+    argv = [
+        sys.executable,
+        f"{root}/scripts/generate_dynamic_model_configs.py",
+        "--model-name",
+        "openai/gpt-4",
+        "--base-url",
+        "https://h/v1",
+        "--openai-model-name",
+        "gpt-4",
+        "--output-dir",
+        f"{tmp_path}/configs",
+    ]
+    finished = subprocess.run(
+        argv, env=program_environment(), capture_output=True, text=True, timeout=60, check=False
+    )
     assert finished.returncode == 0, finished.stderr
     assert "model=endpoint/openai-gpt-4" in finished.stdout
     assert "model_id: gpt-4" in (tmp_path / "configs" / "model_deployments.yaml").read_text("utf-8")
@@ -209,7 +315,11 @@ def test_a_python_without_eval_factory_is_told_which_one_to_take(root: Path) -> 
     """-S -E: with neither the environment's packages nor PYTHONPATH."""
     script = root / "scripts" / "generate_dynamic_model_configs.py"
     finished = subprocess.run(
-        [sys.executable, "-S", "-E", str(script), "--help"], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-S", "-E", str(script), "--help"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
     assert finished.returncode == 3
     assert finished.stderr.splitlines() == [

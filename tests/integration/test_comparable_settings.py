@@ -18,7 +18,10 @@ TEST_SET = "scenarios/pubmed_qa/data/test_set.json"
 
 @pytest.mark.medical_data
 def test_a_bare_run_may_stand_beside_the_leaderboard(
-    tmp_path: Path, endpoint: ScriptedEndpoint, run_program: Run, place_data: Callable[[Path, str], None]
+    tmp_path: Path,
+    endpoint: ScriptedEndpoint,
+    run_program: Run,
+    place_data: Callable[[Path, str], None],
 ) -> None:
     place_data(tmp_path / "out" / "helm", "pubmed_qa")
     outcome = run_program("pubmed_qa", endpoint.url, "--offline")

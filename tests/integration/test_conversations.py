@@ -44,7 +44,9 @@ class Turns(JuryEndpoint):
         self.odd_ways = ["good"]
         self.sent: list[list[dict[str, str]]] = []
 
-    def answered(self, path: str, headers: dict[str, str], body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+    def answered(
+        self, path: str, headers: dict[str, str], body: dict[str, Any]
+    ) -> tuple[int, dict[str, Any]]:
         if body["model"] == MODEL and len(body["messages"]) > 1:
             self.sent.append(body["messages"])
         return super().answered(path, headers, body)
@@ -56,7 +58,13 @@ def test_turns_stay_turns(tmp_path: Path, run_program: Run) -> None:
     (own / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS), "utf-8")
     (own / "judge.txt").write_text(JUDGE_PROMPT, "utf-8")
     metrics = [{"name": "exact_match"}, {"name": "jury_score", "prompt_file": "judge.txt"}]
-    shape = {"name": "turns", "description": "d", "dataset_file": "rows.jsonl", "max_tokens": 5, "metrics": metrics}
+    shape = {
+        "name": "turns",
+        "description": "d",
+        "dataset_file": "rows.jsonl",
+        "max_tokens": 5,
+        "metrics": metrics,
+    }
     (own / "benchmark.yaml").write_text(yaml.safe_dump(shape), "utf-8")
     params = {"extra": {"benchmark": str(own / "benchmark.yaml"), "judges": JUDGES}}
     with Turns() as endpoint:
@@ -69,9 +77,14 @@ def test_turns_stay_turns(tmp_path: Path, run_program: Run) -> None:
     scores = outcome.scores()
     assert scores["exact_match"] == 0.5
     assert 1 < scores["jury_score"] < 5
-    stats = outcome.document()["results"]["tasks"]["custom.turns"]["metrics"]["score"]["scores"]["exact_match"]["stats"]
+    stats = outcome.document()["results"]["tasks"]["custom.turns"]["metrics"]["score"]["scores"][
+        "exact_match"
+    ]["stats"]
     assert stats["clusters"] == 2
-    instances = [json.loads(line) for line in (outcome.output_dir / "instances.jsonl").read_text("utf-8").splitlines()]
+    instances = [
+        json.loads(line)
+        for line in (outcome.output_dir / "instances.jsonl").read_text("utf-8").splitlines()
+    ]
     assert [one["turns"] for one in instances] == [row["messages"] for row in ROWS]
     assert verify(outcome.output_dir).findings == ()
     shutil.rmtree(own)

@@ -29,7 +29,9 @@ def rows_of(folder: Path) -> list[dict[str, str]]:
 
 
 def lines_of(outcome: Outcome, name: str = "results.jsonl") -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (outcome.output_dir / name).read_text("utf-8").splitlines()]
+    return [
+        json.loads(line) for line in (outcome.output_dir / name).read_text("utf-8").splitlines()
+    ]
 
 
 def benchmark(folder: Path) -> dict[str, Any]:
@@ -48,11 +50,19 @@ def test_the_example_runs_at_once_and_is_not_run_again(tmp_path: Path) -> None:
     assert (refused.returncode, "is not empty" in refused.stderr) == (2, True)
     finished = program("run_eval", "--run_config", "mine/run_config.yml", cwd=example.parent)
     assert finished.returncode == 0, finished.stderr
-    outcome = Outcome(0, finished.stdout, finished.stderr, example.parent / "results" / "my_medical_questions")
+    outcome = Outcome(
+        0, finished.stdout, finished.stderr, example.parent / "results" / "my_medical_questions"
+    )
     document = outcome.document()
     # Its rule: the letter of the longest option.
-    longest = [max("ABCD", key=lambda letter: len(row[f"option_{letter.lower()}"])) for row in rows_of(example)]
-    right = sum(letter == row["correct_answer"] for letter, row in zip(longest, rows_of(example), strict=True))
+    longest = [
+        max("ABCD", key=lambda letter: len(row[f"option_{letter.lower()}"]))
+        for row in rows_of(example)
+    ]
+    right = sum(
+        letter == row["correct_answer"]
+        for letter, row in zip(longest, rows_of(example), strict=True)
+    )
     assert right == 3
     assert outcome.scores()["exact_match"] == right / 8
     assert list(document["results"]["tasks"]) == ["custom.my_medical_questions"]
@@ -81,7 +91,9 @@ def test_cells_are_texts(example: Path, run_program: Run) -> None:
     cells = ["007", "None", "1.10", "TRUE", "NA", "ü"]
     rows = "".join(f"{cell},{'' if number else 3},{cell}\n" for number, cell in enumerate(cells))
     filled(example, "question,note,correct_answer\n" + rows, "Repeat: {question} ({note})\n")
-    with ScriptedEndpoint(lambda prompt: prompt.split(" ")[1] if " " in prompt else "pong") as endpoint:
+    with ScriptedEndpoint(
+        lambda prompt: prompt.split(" ")[1] if " " in prompt else "pong"
+    ) as endpoint:
         outcome = run_program("custom", endpoint.url, params=benchmark(example))
     assert outcome.returncode == 0, outcome.stderr
     assert outcome.scores()["exact_match"] == 1.0
@@ -97,7 +109,9 @@ def test_the_run_asks_what_the_check_read(example: Path, run_program: Run) -> No
     with ScriptedEndpoint(lambda _prompt: "B") as endpoint:
         outcome = run_program("custom", endpoint.url, params=benchmark(example))
     assert outcome.returncode == 0, outcome.stderr
-    asked = {line["id"]: line["prompt"].rstrip("\n") for line in lines_of(outcome, "instances.jsonl")}
+    asked = {
+        line["id"]: line["prompt"].rstrip("\n") for line in lines_of(outcome, "instances.jsonl")
+    }
     assert asked == {"../x": 'a "b", c| d |', "id0": 'one\r\ntwo\rthree\nfour|e"f|', " \t7": "NA||"}
     assert {line["id"] for line in lines_of(outcome)} == set(asked)
 
@@ -109,16 +123,26 @@ def test_a_dry_run_notes_what_the_run_notes(example: Path, run_program: Run) -> 
         outcome = run_program("custom", endpoint.url, params=benchmark(example))
     assert (looked.returncode, outcome.returncode) == (0, 0), looked.stderr + outcome.stderr
     notes = outcome.document()["validity"]["notes"]
-    same, quasi, repeated = (note for note in notes if "data.csv" in note or "repeat the question" in note)
-    assert "1 of 2 rows of data.csv ask the same as an earlier one (first: row 2 as 1): counted each time" in same
+    same, quasi, repeated = (
+        note for note in notes if "data.csv" in note or "repeat the question" in note
+    )
+    assert (
+        "1 of 2 rows of data.csv ask the same as an earlier one (first: row 2 as 1): counted each time"
+        in same
+    )
     assert "1 of 2 rows of data.csv (first: row 1): HELM's quasi metrics drop articles" in quasi
-    assert "1 of 2 instances repeat the question of an earlier one with another gold answer" in repeated
+    assert (
+        "1 of 2 instances repeat the question of an earlier one with another gold answer"
+        in repeated
+    )
     assert outcome.scores()["quasi_prefix_exact_match"] == 0.5, "that is why"
     assert f"\n# notes\n#   {same}\n#   {quasi}\n\n# keys\n" in looked.stdout
     assert f"note: {quasi} " in " ".join(outcome.stdout.split()) + " "
 
 
-def test_the_jury_example_runs_at_once_and_judges_without_right_answers(tmp_path: Path, run_program: Run) -> None:
+def test_the_jury_example_runs_at_once_and_judges_without_right_answers(
+    tmp_path: Path, run_program: Run
+) -> None:
     example = tmp_path / "mine"
     assert program("new_benchmark", "--jury", "mine", cwd=tmp_path).returncode == 0
     finished = program("run_eval", "--run_config", "mine/run_config.yml", cwd=tmp_path)
@@ -130,7 +154,9 @@ def test_the_jury_example_runs_at_once_and_judges_without_right_answers(tmp_path
     (example / "judge_prompt.txt").write_text(prompt, encoding="utf-8")
     questions = "".join(f"Is drug {number} safe?\n" for number in range(3))
     (example / "data.csv").write_text("question\n" + questions, encoding="utf-8")
-    with ScriptedEndpoint(lambda prompt: judgement(prompt, 4) if "Output Format:" in prompt else "Yes.") as endpoint:
+    with ScriptedEndpoint(
+        lambda prompt: judgement(prompt, 4) if "Output Format:" in prompt else "Yes."
+    ) as endpoint:
         outcome = run_program("custom", endpoint.url, params=benchmark(example))
     assert outcome.returncode == 0, outcome.stderr
     assert outcome.scores()["jury_score"] == 4.0

@@ -33,7 +33,14 @@ def doctor(*words: str) -> Result:
 def config_for(url: str, **more: Any) -> str:
     document = {
         "config": {"type": "medec", "output_dir": "results", **more},
-        "target": {"api_endpoint": {"url": url, "model_id": "org/model", "type": "chat", "api_key": "OPENAI_API_KEY"}},
+        "target": {
+            "api_endpoint": {
+                "url": url,
+                "model_id": "org/model",
+                "type": "chat",
+                "api_key": "OPENAI_API_KEY",
+            }
+        },
     }
     Path("run.yml").write_text(yaml.safe_dump(document))
     return "run.yml"
@@ -50,7 +57,9 @@ def test_a_machine_without_a_run_config() -> None:
     assert outcome.exit_code == 0
     marks = lines_of(outcome)
     assert {marks[name] for name in ("Python", "helm", "disk", "certificates")} == {"ok"}
-    assert {marks[name] for name in ("proxies", "hub", "keys", "endpoint")} == {"-"} or marks["hub"] == "ok"
+    assert {marks[name] for name in ("proxies", "hub", "keys", "endpoint")} == {"-"} or marks[
+        "hub"
+    ] == "ok"
     assert "HF_HUB_OFFLINE" in outcome.stdout
     assert "--data_dir" in outcome.stdout
 

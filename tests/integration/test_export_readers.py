@@ -32,14 +32,21 @@ print(json.dumps({"logs": found, "rows": rows}))
 """
 
 pytestmark = pytest.mark.skipif(
-    not PYTHON.is_file(), reason="needs inspect_ai and wandb in .venv-exports: .venv-lint/bin/nox -s exports makes it"
+    not PYTHON.is_file(),
+    reason="needs inspect_ai and wandb in .venv-exports: .venv-lint/bin/nox -s exports makes it",
 )
 
 
 def run(*command: str, cwd: Path) -> str:
     finished = subprocess.run(
-        command, cwd=cwd, env=program_environment(PYTHONPATH=str(ROOT / "src")), capture_output=True, text=True, check=False, timeout=300,
-    )  # fmt: skip
+        command,
+        cwd=cwd,
+        env=program_environment(PYTHONPATH=str(ROOT / "src")),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
     assert finished.returncode == 0, finished.stderr
     return finished.stdout
 
@@ -52,14 +59,33 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
         run(sys.executable, "-m", "eval_factory", "new_benchmark", kind, "--kind", kind, cwd=folder)
         config, output = f"{kind}/run_config.yml", f"results/{kind}"
         run(
-            sys.executable, "-m", "eval_factory", "run_eval", "--run_config", config, "--output_dir", output, cwd=folder
+            sys.executable,
+            "-m",
+            "eval_factory",
+            "run_eval",
+            "--run_config",
+            config,
+            "--output_dir",
+            output,
+            cwd=folder,
         )
     return folder
 
 
 def test_inspects_own_reader_loads_each_kind_of_run(results: Path) -> None:
     folders = [f"results/{kind}" for kind in KINDS]
-    run(sys.executable, "-m", "eval_factory", "export", "inspect", *folders, "-o", "logs", "--with_texts", cwd=results)
+    run(
+        sys.executable,
+        "-m",
+        "eval_factory",
+        "export",
+        "inspect",
+        *folders,
+        "-o",
+        "logs",
+        "--with_texts",
+        cwd=results,
+    )
     read = json.loads(run(str(PYTHON), "-c", READ, "logs", cwd=results))
     assert len(read["logs"]) == len(KINDS)
     for task, log in read["logs"].items():
@@ -69,8 +95,22 @@ def test_inspects_own_reader_loads_each_kind_of_run(results: Path) -> None:
 
 
 def test_wandb_has_a_run_of_the_result_and_nothing_is_sent(results: Path) -> None:
-    run(str(PYTHON), "-m", "eval_factory", "export", "wandb", "results/choice", "-o", "wandb-runs", cwd=results)
+    run(
+        str(PYTHON),
+        "-m",
+        "eval_factory",
+        "export",
+        "wandb",
+        "results/choice",
+        "-o",
+        "wandb-runs",
+        cwd=results,
+    )
     (written,) = (results / "wandb-runs" / "wandb").glob("offline-run-*/*.wandb")
     content = written.read_bytes()
-    for known in (b"exact_match.ci_low", b"eval_factory.run_identity", b"eval-factory/demo-baseline"):
+    for known in (
+        b"exact_match.ci_low",
+        b"eval_factory.run_identity",
+        b"eval-factory/demo-baseline",
+    ):
         assert known in content

@@ -23,7 +23,11 @@ def ehrshot(folder: Path, name: str, label: bool, events: int = 2) -> dict[str, 
     shutil.rmtree(folder, ignore_errors=True)
     extra = MAKERS["ehrshot"](folder, folder).extra
     rows = [
-        {"subject_id": n, "time": datetime(2020, 1, 1) + timedelta(minutes=k), "code": f"{name} {n} {k}"}
+        {
+            "subject_id": n,
+            "time": datetime(2020, 1, 1) + timedelta(minutes=k),
+            "code": f"{name} {n} {k}",
+        }
         for n in range(PATIENTS)
         for k in range(events if n % 2 else 2)
     ]
@@ -39,33 +43,47 @@ def tokens(medical_data: Path) -> dict[str, str]:
 
 
 @pytest.mark.medical_data
-def test_ehrshot_asks_of_the_patients_that_are_named(run_program: Run, tmp_path: Path, tokens: dict[str, str]) -> None:
+def test_ehrshot_asks_of_the_patients_that_are_named(
+    run_program: Run, tmp_path: Path, tokens: dict[str, str]
+) -> None:
     """Not of those whose prompts an earlier run left in the folder."""
     first = ehrshot(tmp_path / "first", "alpha", label=True)
     second = ehrshot(tmp_path / "second", "beta", label=False)
     with ScriptedEndpoint(lambda _prompt: "A") as endpoint:
         endpoint.status = 401
-        outcome = run_program("ehrshot", endpoint.url, "--no_preflight", params={"extra": first}, env=tokens)
+        outcome = run_program(
+            "ehrshot", endpoint.url, "--no_preflight", params={"extra": first}, env=tokens
+        )
         assert outcome.returncode == 3
         endpoint.status = None
         outcome = run_program("ehrshot", endpoint.url, params={"extra": second}, env=tokens)
         assert outcome.scores()["exact_match"] == 0.0, outcome.stderr
-        outcome = run_program("ehrshot", endpoint.url, "--fresh", params={"extra": first}, env=tokens)
+        outcome = run_program(
+            "ehrshot", endpoint.url, "--fresh", params={"extra": first}, env=tokens
+        )
         assert outcome.scores()["exact_match"] == 1.0
         ehrshot(tmp_path / "first", "gamma", label=False)
         params = {"extra": first, "temperature": 0.1}
         outcome = run_program("ehrshot", endpoint.url, params=params, env=tokens)
     assert outcome.scores()["exact_match"] == 0.0
-    prompts = [json.loads(line)["prompt"] for line in (outcome.output_dir / "instances.jsonl").read_text().splitlines()]
+    prompts = [
+        json.loads(line)["prompt"]
+        for line in (outcome.output_dir / "instances.jsonl").read_text().splitlines()
+    ]
     assert len(prompts) == PATIENTS
     assert all("gamma" in prompt for prompt in prompts)
     files = outcome.document()["provenance"]["dataset_files"]
-    assert {"data_path/data/data.parquet", "data_path/labels/guo_icu/labels.parquet"} <= files.keys()
+    assert {
+        "data_path/data/data.parquet",
+        "data_path/labels/guo_icu/labels.parquet",
+    } <= files.keys()
 
 
 @pytest.mark.more_data
 @pytest.mark.medical_data
-def test_what_max_length_leaves_out_or_cuts_is_said(run_program: Run, tmp_path: Path, tokens: dict[str, str]) -> None:
+def test_what_max_length_leaves_out_or_cuts_is_said(
+    run_program: Run, tmp_path: Path, tokens: dict[str, str]
+) -> None:
     extra = {**ehrshot(tmp_path / "own", "alpha", label=True, events=500), "max_length": 500}
     with ScriptedEndpoint(lambda _prompt: "A") as endpoint:
         params = {"limit_samples": 2, "extra": extra}
@@ -74,16 +92,24 @@ def test_what_max_length_leaves_out_or_cuts_is_said(run_program: Run, tmp_path: 
     (note,) = [note for note in outcome.document()["validity"]["notes"] if "max_length=500" in note]
     assert note.startswith("3 of 6 patients")
     extra = {**MAKERS["medalign"](tmp_path / "medalign", tmp_path).extra, "max_length": 300}
-    (tmp_path / "medalign" / "medalign_ehr_xml" / "2.xml").write_text("Seen on Monday, case 2. " * 100)
+    (tmp_path / "medalign" / "medalign_ehr_xml" / "2.xml").write_text(
+        "Seen on Monday, case 2. " * 100
+    )
     with ScriptedEndpoint(lambda _prompt: "x") as endpoint:
         params = {"extra": {**extra, "min_coverage": 0.0}}
-        outcome = run_program("medalign", endpoint.url, params=params, env=tokens, output_dir=tmp_path / "second")
+        outcome = run_program(
+            "medalign", endpoint.url, params=params, env=tokens, output_dir=tmp_path / "second"
+        )
     notes = outcome.document()["validity"]["notes"]
-    assert any(note.startswith("1 of 6 records are longer than max_length=300") for note in notes), notes
+    assert any(
+        note.startswith("1 of 6 records are longer than max_length=300") for note in notes
+    ), notes
 
 
 @pytest.mark.parametrize("task", ["shc_bmt_med", "n2c2_ct_matching"])
-def test_bad_data_are_found_before_anything_is_asked(task: str, run_program: Run, tmp_path: Path) -> None:
+def test_bad_data_are_found_before_anything_is_asked(
+    task: str, run_program: Run, tmp_path: Path
+) -> None:
     extra = MAKERS[task](tmp_path / "own", tmp_path).extra
     if task == "shc_bmt_med":
         Path(extra["data_path"]).write_text(HEADER + "So?,Note,yes\n")

@@ -19,7 +19,11 @@ def test_pictures_are_made_once_and_are_files(tmp_path: Path, run_program: Run) 
     """Without torch; by an endpoint that refuses `response_format`, as gpt-image-1 does, and one of the prompts."""
     with DrawingEndpoint(takes_format=False, refuses="chest") as endpoint:
         first = run_program(ENTRY, endpoint.url, params=PARAMS, model_type="images")
-        assert (len(endpoint.prompts), endpoint.probes, set(endpoint.paths)) == (3, 0, {"/v1/images/generations"})
+        assert (len(endpoint.prompts), endpoint.probes, set(endpoint.paths)) == (
+            3,
+            0,
+            {"/v1/images/generations"},
+        )
         made = first.output_dir / "helm" / "generated_images"
         (gone, *others) = sorted(made.iterdir())
         assert len(others) == 7
@@ -32,14 +36,22 @@ def test_pictures_are_made_once_and_are_files(tmp_path: Path, run_program: Run) 
     assert second.scores() == {}
     validity = second.document()["validity"]
     assert validity["instances"]["failed"] == 1
-    assert "HTTP 400: Your request was rejected by our safety system." in json.dumps(validity["failures"])
+    assert "HTTP 400: Your request was rejected by our safety system." in json.dumps(
+        validity["failures"]
+    )
     notes = " ".join(validity["notes"])
-    assert re.search(r"only_generate: .* left out; they need clip, .*torch.*; without only_generate", notes)
+    assert re.search(
+        r"only_generate: .* left out; they need clip, .*torch.*; without only_generate", notes
+    )
     assert "the endpoint refuses response_format: it was left out" in notes
     stored = (second.output_dir / "responses" / "model.jsonl").read_text()
-    assert (stored.count("sha256:"), "iVBOR" in stored) == (12, False), "what is gone was answered, too"
+    assert (stored.count("sha256:"), "iVBOR" in stored) == (12, False), (
+        "what is gone was answered, too"
+    )
     assert b"iVBOR" not in (second.output_dir / "cache.db").read_bytes()
-    records = [json.loads(line) for line in (second.output_dir / "results.jsonl").read_text().splitlines()]
+    records = [
+        json.loads(line) for line in (second.output_dir / "results.jsonl").read_text().splitlines()
+    ]
     shown = r"\[image 1: image/png, \d+ bytes, sha256 [0-9a-f]{16}\](\n\[image [2-4]: .*\]){3}"
     assert [bool(re.fullmatch(shown, one["completion"] or "")) for one in records].count(True) == 2
     second.output_dir.rename(tmp_path / "elsewhere")

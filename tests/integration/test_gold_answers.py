@@ -24,20 +24,30 @@ HELMS_OWN = ("medec", *more_data("pubmed_qa", "head_qa", "race_based_med"))
 
 @pytest.fixture
 def with_gold(
-    run_program: Run, data_environment: dict[str, str], place_data: Callable[[Path, str], None], tmp_path: Path
+    run_program: Run,
+    data_environment: dict[str, str],
+    place_data: Callable[[Path, str], None],
+    tmp_path: Path,
 ) -> Callable[..., Outcome]:
     def run(task: str, **params: Any) -> Outcome:
         place_data(tmp_path / "out" / "helm", task)
         with ScriptedEndpoint(lambda _prompt: "?") as endpoint:
-            asked = {"limit_samples": INSTANCES, "extra": {"max_unreadable": 1.0}, **params}  # "?" is no answer
+            asked = {
+                "limit_samples": INSTANCES,
+                "extra": {"max_unreadable": 1.0},
+                **params,
+            }  # "?" is no answer
             first = run_program(task, endpoint.url, params=asked, env=data_environment)
             assert first.returncode == 0, first.stderr
             gold = gold_answers(first)
             endpoint.answer = lambda prompt: gold.get(prompt, "")
             outcome = run_program(
-                task, endpoint.url, "--fresh", params={"limit_samples": INSTANCES, "parallelism": 16, **params},
+                task,
+                endpoint.url,
+                "--fresh",
+                params={"limit_samples": INSTANCES, "parallelism": 16, **params},
                 env=data_environment,
-            )  # fmt: skip
+            )
             assert outcome.returncode == 0, outcome.stderr
             return outcome
 
@@ -46,14 +56,22 @@ def with_gold(
 
 @pytest.mark.medical_data
 @pytest.mark.parametrize("task", ["medcalc_bench", *more_data("ehr_sql", "medec")])
-def test_the_corrected_score_of_the_gold_answers_is_full(task: str, with_gold: Callable[..., Outcome]) -> None:
+def test_the_corrected_score_of_the_gold_answers_is_full(
+    task: str, with_gold: Callable[..., Outcome]
+) -> None:
     outcome = with_gold(task)
     label = CORRECTED[task]
-    corrected = {name: value for name, value in outcome.scores().items() if name.endswith(".corrected")}
+    corrected = {
+        name: value for name, value in outcome.scores().items() if name.endswith(".corrected")
+    }
     assert label in corrected
     assert set(corrected.values()) == {1.0}, corrected
     assert outcome.scores()[label.removesuffix(".corrected")] < 1.0
-    notes = [note for note in outcome.document()["validity"]["notes"] if note.startswith(label) and "(errata" in note]
+    notes = [
+        note
+        for note in outcome.document()["validity"]["notes"]
+        if note.startswith(label) and "(errata" in note
+    ]
     about = [erratum.id for erratum in load_errata().of(task) if erratum.label == label]
     assert about
     for erratum, note in zip(about, notes, strict=True):
@@ -62,7 +80,9 @@ def test_the_corrected_score_of_the_gold_answers_is_full(task: str, with_gold: C
 
 @pytest.mark.medical_data
 @pytest.mark.parametrize("task", HELMS_OWN)
-def test_helms_score_of_the_gold_answers_is_full(task: str, with_gold: Callable[..., Outcome]) -> None:
+def test_helms_score_of_the_gold_answers_is_full(
+    task: str, with_gold: Callable[..., Outcome]
+) -> None:
     outcome = with_gold(task)
     main = outcome.document()["main_metric"]
     assert outcome.scores()[main] == 1.0

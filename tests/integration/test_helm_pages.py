@@ -24,15 +24,24 @@ def commands(root: Path) -> str:
     return shown
 
 
-def test_a_run_in_helms_pages(commands: str, endpoint: ScriptedEndpoint, run_program: Run, tmp_path: Path) -> None:
-    outcome = run_program("sample_medical_qa", endpoint.url, output_dir=tmp_path / "results" / "my_test")
+def test_a_run_in_helms_pages(
+    commands: str, endpoint: ScriptedEndpoint, run_program: Run, tmp_path: Path
+) -> None:
+    outcome = run_program(
+        "sample_medical_qa", endpoint.url, output_dir=tmp_path / "results" / "my_test"
+    )
     assert outcome.returncode == 0, outcome.stderr
     before = sorted(path for path in outcome.output_dir.rglob("*") if path.is_file())
     path = f"{Path(sys.executable).parent}:/usr/bin:/bin"
     finished = subprocess.run(
-        ["bash", "-e", "-c", commands], cwd=tmp_path, env=program_environment(PATH=path), capture_output=True, text=True,
-        timeout=TIMEOUT_S, check=False,
-    )  # fmt: skip
+        ["bash", "-e", "-c", commands],
+        cwd=tmp_path,
+        env=program_environment(PATH=path),
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
     assert finished.returncode == 0, finished.stderr[-2000:]
     assert sorted(path for path in outcome.output_dir.rglob("*") if path.is_file()) == before
     suite = tmp_path / "site" / "benchmark_output" / "runs" / "mine"

@@ -16,9 +16,14 @@ HIGHEST_MARK = 5
 NEEDS_FILES = {"medalign", "ehrshot", "medbullets_freetext"}
 """tiktoken's vocabulary, nltk's sentence tokenizer."""
 LIKE_ANOTHER = {
-    "shc_cdi_med", "shc_conf_med", "shc_ent_med", "shc_gip_med", "shc_privacy_med", "shc_ptbm_med",
+    "shc_cdi_med",
+    "shc_conf_med",
+    "shc_ent_med",
+    "shc_gip_med",
+    "shc_privacy_med",
+    "shc_ptbm_med",
     "med_dialog_healthcaremagic",
-}  # fmt: skip
+}
 """The same files and run spec under another name: shc_bmt_med, med_dialog_icliniq."""
 
 
@@ -46,14 +51,18 @@ def test_gold_answers_give_full_marks(
         return gold_for(invented, prompt)
 
     with ScriptedEndpoint(answer) as endpoint:
-        outcome = run_program(task, endpoint.url, "--no_preflight", params={"extra": invented.extra}, env=env)
+        outcome = run_program(
+            task, endpoint.url, "--no_preflight", params={"extra": invented.extra}, env=env
+        )
     assert outcome.returncode == 0, outcome.stderr
     document = outcome.document()
     assert document["validity"]["instances"]["scored"] >= len(CASES)
     full = HIGHEST_MARK if known.helm.judges else 1.0
     score = outcome.scores()[known.helm.main_metric]
     assert score == pytest.approx(full), document["validity"]
-    other_data = [note for note in document["validity"]["notes"] if "another version of them?" in note]
+    other_data = [
+        note for note in document["validity"]["notes"] if "another version of them?" in note
+    ]
     assert bool(other_data) is (known.about.instances is not None)  # these are not the real ones
     corrected = outcome.scores().get(f"{known.helm.main_metric}.corrected")
     assert corrected in (None, full)

@@ -47,7 +47,9 @@ def judge(model: str, conversation: str, criterion: str) -> str:
 
 @pytest.fixture
 def endpoint() -> Iterator[RubricEndpoint]:
-    with RubricEndpoint(lambda messages: f"{messages[-1]['content']}: see a doctor. {'x' * 2000}", judge) as server:
+    with RubricEndpoint(
+        lambda messages: f"{messages[-1]['content']}: see a doctor. {'x' * 2000}", judge
+    ) as server:
         yield server
 
 
@@ -58,12 +60,20 @@ def labels(tmp_path: Path) -> Path:
     for number in range(120):
         for kind, category in enumerate(KINDS):
             criterion = f"labelled {number} {kind}"
-            decided = [is_met(criterion) is (chance(who, criterion) < 0.9) for who in ("anna", "ben")]
-            rows.append({
-                "prompt": [{"role": "user", "content": f"{SECRET} asks {number}"}], "completion": "y" * (9 * number),
-                "rubric": criterion, "category": category, "binary_labels": decided,
-                "anonymized_physician_ids": ["anna", "ben"], "language": "en" if number % 3 else "de",
-            })  # fmt: skip
+            decided = [
+                is_met(criterion) is (chance(who, criterion) < 0.9) for who in ("anna", "ben")
+            ]
+            rows.append(
+                {
+                    "prompt": [{"role": "user", "content": f"{SECRET} asks {number}"}],
+                    "completion": "y" * (9 * number),
+                    "rubric": criterion,
+                    "category": category,
+                    "binary_labels": decided,
+                    "anonymized_physician_ids": ["anna", "ben"],
+                    "language": "en" if number % 3 else "de",
+                }
+            )
     file = tmp_path / "labels.jsonl"
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return file
@@ -85,7 +95,11 @@ def config(tmp_path: Path, endpoint: RubricEndpoint) -> Path:
             for kind, worth in enumerate(points)
         ]
         cases.append(
-            {"id": f"c{number}", "messages": [{"role": "user", "content": f"q {number}"}], "rubrics": criteria}
+            {
+                "id": f"c{number}",
+                "messages": [{"role": "user", "content": f"q {number}"}],
+                "rubrics": criteria,
+            }
         )
     (folder / "cases.jsonl").write_text("".join(json.dumps(case) + "\n" for case in cases))
     judges = [{"name": "kind", "model_id": LENIENT, "temperature": 0.2}]
@@ -102,7 +116,16 @@ def config(tmp_path: Path, endpoint: RubricEndpoint) -> Path:
 
 def calibrate(labels: Path, config: Path, to: Path, *more: str) -> subprocess.CompletedProcess[str]:
     """In another folder than that of the files."""
-    return program("calibrate", str(labels), "--judges-from", str(config), "--to", str(to), *more, cwd=Path("/"))
+    return program(
+        "calibrate",
+        str(labels),
+        "--judges-from",
+        str(config),
+        "--to",
+        str(to),
+        *more,
+        cwd=Path("/"),
+    )
 
 
 def changed(config: Path, **extra: Any) -> Path:
@@ -114,11 +137,17 @@ def changed(config: Path, **extra: Any) -> Path:
 
 def true_score(config: Path) -> float:
     """As the two physicians would decide in the mean, who call one of ten what it is not."""
-    cases = (Path(json.loads(config.read_text())["config"]["params"]["extra"]["benchmark"])).parent / "cases.jsonl"
+    cases = (
+        Path(json.loads(config.read_text())["config"]["params"]["extra"]["benchmark"])
+    ).parent / "cases.jsonl"
     scores = []
     for case in map(json.loads, cases.read_text().splitlines()):
-        points = [one["points"] * (0.9 if is_met(one["criterion"]) else 0.1) for one in case["rubrics"]]
-        scores.append(sum(points) / sum(one["points"] for one in case["rubrics"] if one["points"] > 0))
+        points = [
+            one["points"] * (0.9 if is_met(one["criterion"]) else 0.1) for one in case["rubrics"]
+        ]
+        scores.append(
+            sum(points) / sum(one["points"] for one in case["rubrics"] if one["points"] > 0)
+        )
     return float(np.mean(scores))
 
 
@@ -130,8 +159,12 @@ def test_a_lenient_judge_is_found_and_its_score_corrected(
     assert made.returncode == 0, made.stderr
     assert "The judge is lenient: it says 'met'" in made.stdout
     assert "It can be moved: with praise of itself added" in made.stdout
-    assert "Asked the same again, it decides otherwise in 0.0 % of cases." in " ".join(made.stdout.split())
-    assert endpoint.judged == 240 + 60 * 2 * 4, "all items; of 60 answers twice as they are, padded, praised"
+    assert "Asked the same again, it decides otherwise in 0.0 % of cases." in " ".join(
+        made.stdout.split()
+    )
+    assert endpoint.judged == 240 + 60 * 2 * 4, (
+        "all items; of 60 answers twice as they are, padded, praised"
+    )
     assert endpoint.conversations == [], "the model was not asked"
     passport = yaml.safe_load((to / "judge_passport.yaml").read_text())
     assert passport["asked"]["model"] == LENIENT
@@ -152,7 +185,9 @@ def test_a_lenient_judge_is_found_and_its_score_corrected(
     document = Outcome(run.returncode, run.stdout, run.stderr, tmp_path / "out").document()
     scores = {
         name: one["value"]
-        for name, one in document["results"]["tasks"]["custom.mine"]["metrics"]["score"]["scores"].items()
+        for name, one in document["results"]["tasks"]["custom.mine"]["metrics"]["score"][
+            "scores"
+        ].items()
     }
     correction = document["validity"]["rubric"]["correction"]
     truth = true_score(config)
@@ -189,14 +224,21 @@ def test_a_passport_of_another_judge_is_refused(
         refused = program("run_eval", "--run_config", str(file), cwd=tmp_path)
         assert (refused.returncode, endpoint.judged) == (code, asked), refused.stderr
         assert message in refused.stderr
-        assert message in program("run_eval", "--run_config", str(file), "--dry_run", cwd=tmp_path).stderr
+        assert (
+            message
+            in program("run_eval", "--run_config", str(file), "--dry_run", cwd=tmp_path).stderr
+        )
     other = calibrate(labels, config, to, "--judge", "knd")
     assert other.returncode == 2
     assert "did you mean 'kind'?" in other.stderr
 
 
-def test_a_judge_that_says_nothing_gets_no_passport(labels: Path, config: Path, tmp_path: Path) -> None:
-    with RubricEndpoint(lambda _messages: "", lambda _model, _conversation, _criterion: "I would rather not.") as mute:
+def test_a_judge_that_says_nothing_gets_no_passport(
+    labels: Path, config: Path, tmp_path: Path
+) -> None:
+    with RubricEndpoint(
+        lambda _messages: "", lambda _model, _conversation, _criterion: "I would rather not."
+    ) as mute:
         given = json.loads(config.read_text())
         given["target"]["api_endpoint"]["url"] = mute.url
         config.write_text(json.dumps(given))
@@ -206,9 +248,13 @@ def test_a_judge_that_says_nothing_gets_no_passport(labels: Path, config: Path, 
     assert not (tmp_path / "p" / "judge_passport.yaml").exists()
 
 
-def test_what_a_judge_leaves_open_is_in_its_passport(labels: Path, config: Path, tmp_path: Path) -> None:
+def test_what_a_judge_leaves_open_is_in_its_passport(
+    labels: Path, config: Path, tmp_path: Path
+) -> None:
     def babbles(model: str, conversation: str, criterion: str) -> str:
-        return "Well." if criterion.startswith("labelled 7") else judge(model, conversation, criterion)
+        return (
+            "Well." if criterion.startswith("labelled 7") else judge(model, conversation, criterion)
+        )
 
     with RubricEndpoint(lambda _messages: "", babbles) as endpoint:
         given = json.loads(config.read_text())
@@ -219,12 +265,22 @@ def test_what_a_judge_leaves_open_is_in_its_passport(labels: Path, config: Path,
     assert made.returncode == 0, made.stderr
     passport = yaml.safe_load((tmp_path / "p" / "judge_passport.yaml").read_text())
     assert (passport["unjudged"], passport["label_set"]["items"]) == (22, 218)
-    assert "It gave no decision about 22 items, which are in no figure." in " ".join(made.stdout.split())
+    assert "It gave no decision about 22 items, which are in no figure." in " ".join(
+        made.stdout.split()
+    )
 
 
-def test_several_judges_and_which_jury_agrees_best(labels: Path, config: Path, tmp_path: Path) -> None:
-    three = [{"name": f"j{number}", "model_id": model} for number, model in enumerate((LENIENT, STRICT, STRICT))]
-    prices = [{"model_id": model, "input_per_million": 1000.0, "output_per_million": 0.0} for model in RIGHT]
+def test_several_judges_and_which_jury_agrees_best(
+    labels: Path, config: Path, tmp_path: Path
+) -> None:
+    three = [
+        {"name": f"j{number}", "model_id": model}
+        for number, model in enumerate((LENIENT, STRICT, STRICT))
+    ]
+    prices = [
+        {"model_id": model, "input_per_million": 1000.0, "output_per_million": 0.0}
+        for model in RIGHT
+    ]
     changed(config, judges=three, prices=prices)
     to = tmp_path / "p"
     made = calibrate(labels, config, to, "--probes", "0")
@@ -233,7 +289,9 @@ def test_several_judges_and_which_jury_agrees_best(labels: Path, config: Path, t
     assert names == {f"judges/j{number}/judge_passport.yaml" for number in range(3)}
     juries = yaml.safe_load((to / "juries.yaml").read_text())["juries"]
     assert [len(one["judges"]) for one in juries] == [1, 3]
-    assert juries[1]["cost_per_1000"] == pytest.approx(3.0), "a token of a thousandth of a dollar for each"
+    assert juries[1]["cost_per_1000"] == pytest.approx(3.0), (
+        "a token of a thousandth of a dollar for each"
+    )
     assert "Which jury agrees best" in (to / "juries.html").read_text("utf-8")
     assert "cross-validated" in made.stdout
 
@@ -242,10 +300,15 @@ def test_what_judges_give_a_text_that_says_nothing_is_a_floor(config: Path, tmp_
     changed(config, probe_judges=True)
     run = program("run_eval", "--run_config", str(config), cwd=tmp_path)
     assert run.returncode == 0, run.stderr
-    validity = Outcome(run.returncode, run.stdout, run.stderr, tmp_path / "out").document()["validity"]
+    validity = Outcome(run.returncode, run.stdout, run.stderr, tmp_path / "out").document()[
+        "validity"
+    ]
     assert validity["judge_probe"]["instances"] == 10
     floor = validity["floors"]["rubric_score"]
-    assert (floor["best"], floor["value"]) == ("padded generic answer", validity["judge_probe"]["value"])
+    assert (floor["best"], floor["value"]) == (
+        "padded generic answer",
+        validity["judge_probe"]["value"],
+    )
     assert validity["judge_probe"]["means"]["kind"] == validity["judge_probe"]["value"]
     assert (
         validity["rubric"]["length_correlation"]["kind"] is None
@@ -257,8 +320,14 @@ def test_the_floor_of_a_jury_is_measured(run_program: Run, tmp_path: Path) -> No
     medication_questions(tmp_path / "out" / "helm", 13)
     with JuryEndpoint() as jury:
         jury.odd_ways = ["good"]
-        params = {"limit_samples": 12, "parallelism": 4, "extra": {"judges": JUDGES, "probe_judges": True}}
-        outcome = run_program("medication_qa", jury.url, params=params, env={**CANARIES, "HF_HUB_OFFLINE": "1"})
+        params = {
+            "limit_samples": 12,
+            "parallelism": 4,
+            "extra": {"judges": JUDGES, "probe_judges": True},
+        }
+        outcome = run_program(
+            "medication_qa", jury.url, params=params, env={**CANARIES, "HF_HUB_OFFLINE": "1"}
+        )
     assert outcome.returncode == 0, outcome.stderr
     validity = outcome.document()["validity"]
     floor = validity["floors"]["medication_qa_accuracy"]
@@ -269,7 +338,9 @@ def test_the_floor_of_a_jury_is_measured(run_program: Run, tmp_path: Path) -> No
 
 def rated(folder: Path, sheets: Path, says: Callable[[str, str], str]) -> None:
     """People rate answers of a run, and what they say is imported. `says`: (rater, criterion) -> rating."""
-    made = program("annotate", "export", str(folder), "--n", "40", "--raters", "2", "--out", str(sheets))
+    made = program(
+        "annotate", "export", str(folder), "--n", "40", "--raters", "2", "--out", str(sheets)
+    )
     assert made.returncode == 0, made.stderr
     for rater in ("1", "2"):
         file = sheets / f"rater_{rater}.csv"
@@ -309,15 +380,30 @@ def test_a_rubrics_judge_is_held_against_who_rated_its_own_run(
     assert correction["labels"] == 240
 
 
-def test_a_jurys_marks_on_a_scale_are_held_against_who_rated_them(run_program: Run, tmp_path: Path) -> None:
+def test_a_jurys_marks_on_a_scale_are_held_against_who_rated_them(
+    run_program: Run, tmp_path: Path
+) -> None:
     medication_questions(tmp_path / "out" / "helm", 41)
     with JuryEndpoint() as jury:
         jury.odd_ways = ["good"]
         params = {"limit_samples": 40, "parallelism": 8, "extra": {"judges": JUDGES}}
-        outcome = run_program("medication_qa", jury.url, params=params, env={**CANARIES, "HF_HUB_OFFLINE": "1"})
+        outcome = run_program(
+            "medication_qa", jury.url, params=params, env={**CANARIES, "HF_HUB_OFFLINE": "1"}
+        )
     assert outcome.returncode == 0, outcome.stderr
-    rated(tmp_path / "out", tmp_path / "sheets", lambda rater, item: str(1 + int(4 * chance(item)) + (rater == "2")))
-    made = program("calibrate", str(tmp_path / "out"), "--judge", JUDGES[0]["name"], "--to", str(tmp_path / "p"))
+    rated(
+        tmp_path / "out",
+        tmp_path / "sheets",
+        lambda rater, item: str(1 + int(4 * chance(item)) + (rater == "2")),
+    )
+    made = program(
+        "calibrate",
+        str(tmp_path / "out"),
+        "--judge",
+        JUDGES[0]["name"],
+        "--to",
+        str(tmp_path / "p"),
+    )
     assert made.returncode == 0, made.stderr
     passport = yaml.safe_load((tmp_path / "p" / "judge_passport.yaml").read_text())
     assert passport["marks"] == [1, 2, 3, 4, 5]

@@ -15,7 +15,17 @@ import openpyxl
 import pytest
 from helm.benchmark.annotation.medication_qa_annotator import PROMPT_TEMPLATE
 
-from integration.jury_endpoint import CANARIES, JUDGES, KIND, MODEL, ODD, STRICT, JuryEndpoint, hashed, judgement
+from integration.jury_endpoint import (
+    CANARIES,
+    JUDGES,
+    KIND,
+    MODEL,
+    ODD,
+    STRICT,
+    JuryEndpoint,
+    hashed,
+    judgement,
+)
 from integration.support import Outcome, Run, more_data
 
 INSTANCES = 12
@@ -29,7 +39,9 @@ def jury() -> Iterator[JuryEndpoint]:
 
 
 def lines_of(outcome: Outcome, name: str = "results.jsonl") -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (outcome.output_dir / name).read_text("utf-8").splitlines()]
+    return [
+        json.loads(line) for line in (outcome.output_dir / name).read_text("utf-8").splitlines()
+    ]
 
 
 def assert_no_key_anywhere(outcome: Outcome) -> None:
@@ -41,9 +53,13 @@ def assert_no_key_anywhere(outcome: Outcome) -> None:
 
 def medication_questions(helm_dir: Path, count: int = INSTANCES + 1) -> None:
     book = openpyxl.Workbook()
-    book.active.append(["Question", "Focus (Drug)", "Question Type", "Answer", "Section Title", "URL"])
+    book.active.append(
+        ["Question", "Focus (Drug)", "Question Type", "Answer", "Section Title", "URL"]
+    )
     for number in range(count):
-        book.active.append([f"May I take drug {number} with milk?", "drug", "use", f"Answer {number}.", "", ""])
+        book.active.append(
+            [f"May I take drug {number} with milk?", "drug", "use", f"Answer {number}.", "", ""]
+        )
     folder = helm_dir / "scenarios" / "medication_qa"
     folder.mkdir(parents=True)
     book.save(folder / "MedInfo2019-QA-Medications.xlsx")
@@ -52,7 +68,10 @@ def medication_questions(helm_dir: Path, count: int = INSTANCES + 1) -> None:
 def dialogues(helm_dir: Path, subset: str) -> None:
     folder = helm_dir / "scenarios" / "med_dialog" / subset
     folder.mkdir(parents=True)
-    data = [{"src": f"Patient: pain number {n}. Doctor: rest.", "tgt": f"Summary {n}."} for n in range(INSTANCES + 1)]
+    data = [
+        {"src": f"Patient: pain number {n}. Doctor: rest.", "tgt": f"Summary {n}."}
+        for n in range(INSTANCES + 1)
+    ]
     (folder / "test.json").write_text(json.dumps({"data": data}))
 
 
@@ -60,10 +79,16 @@ def dialogues(helm_dir: Path, subset: str) -> None:
 def judged(run_program: Run, tmp_path: Path) -> Run:
     """Runs medication_qa with three judges; what is given beside arguments and limits goes under `extra`."""
 
-    def run(jury: JuryEndpoint, *arguments: str, limit: int, parallelism: int = 4, **extra: Any) -> Outcome:
+    def run(
+        jury: JuryEndpoint, *arguments: str, limit: int, parallelism: int = 4, **extra: Any
+    ) -> Outcome:
         if not (tmp_path / "out").exists():
             medication_questions(tmp_path / "out" / "helm", limit + 1)
-        params: dict[str, Any] = {"limit_samples": limit, "parallelism": parallelism, "max_retries": 0}
+        params: dict[str, Any] = {
+            "limit_samples": limit,
+            "parallelism": parallelism,
+            "max_retries": 0,
+        }
         params |= {"extra": {"judges": JUDGES, **extra}}
         env = {**CANARIES, "HF_HUB_OFFLINE": "1"}
         return run_program("medication_qa", jury.url, *arguments, params=params, env=env)
@@ -104,9 +129,13 @@ TASKS = [
 
 @pytest.mark.parametrize("task", TASKS)
 def test_a_jury_that_can_be_believed(
-    task: str, jury: JuryEndpoint, run_program: Run, place_jury_data: PlaceData, tmp_path: Path,
+    task: str,
+    jury: JuryEndpoint,
+    run_program: Run,
+    place_jury_data: PlaceData,
+    tmp_path: Path,
     request: pytest.FixtureRequest,
-) -> None:  # fmt: skip
+) -> None:
     place_jury_data(tmp_path / "out" / "helm", task)
     params = {"limit_samples": INSTANCES, "extra": {"judges": JUDGES}, "max_retries": 0}
     env = environment_of(task, request)
@@ -116,10 +145,15 @@ def test_a_jury_that_can_be_believed(
     document = outcome.document()
     validity = document["validity"]
     each = INSTANCES // len(jury.odd_ways)
-    good = 3 * each  # good, babbles once, and a judgement that it says to quote but that no answer holds
+    good = (
+        3 * each
+    )  # good, babbles once, and a judgement that it says to quote but that no answer holds
     assert validity["judges"]["kind"] == {
-        "asked": INSTANCES, "scored": INSTANCES, "failed": 0, "same_family": None
-    }  # fmt: skip
+        "asked": INSTANCES,
+        "scored": INSTANCES,
+        "failed": 0,
+        "same_family": None,
+    }
     assert validity["judges"]["odd"]["scored"] == good
     assert validity["judges"]["odd"]["failed"] == INSTANCES - good
     assert validity["instances"]["unjudged"] == 0
@@ -130,7 +164,11 @@ def test_a_jury_that_can_be_believed(
     main = document["main_metric"]
     assert (document["status"], validity["judgements"]) == ("partial", {"due": 36, "given": 30})
     assert validity["floors"][main]["answers"] == {"empty": 1.0}
-    assumed = {name.removesuffix(".corrected") for name, one in validity["floors"].items() if one.get("assumed")}
+    assumed = {
+        name.removesuffix(".corrected")
+        for name, one in validity["floors"].items()
+        if one.get("assumed")
+    }
     assert assumed == {main}
     assert any(note.startswith(f"the floor of {main}, 1, is assumed") for note in validity["notes"])
     low, high = validity["bounds"][main]
@@ -138,10 +176,14 @@ def test_a_jury_that_can_be_believed(
     judged_by_all = [line["metrics"][main] for line in lines if len(line["judges"]) == 3]
     assert outcome.scores()[f"{main}.all_judges"] == pytest.approx(sum(judged_by_all) / good)
     assert all(set(line["judges"]) >= {"kind", "strict"} for line in lines)
-    assert outcome.scores()[main] == pytest.approx(sum(line["metrics"][main] for line in lines) / len(lines))
+    assert outcome.scores()[main] == pytest.approx(
+        sum(line["metrics"][main] for line in lines) / len(lines)
+    )
     assert jury.authorizations[KIND] == {f"Bearer {CANARIES['KIND_KEY']}"}
     assert_no_key_anywhere(outcome)
-    notes = [note for note in validity["notes"] if note.startswith("BERTScore and SummaC are absent")]
+    notes = [
+        note for note in validity["notes"] if note.startswith("BERTScore and SummaC are absent")
+    ]
     rouge = [name for name in outcome.scores() if name.startswith("rouge")]
     bertscore = [name for name in outcome.scores() if "bert" in name.lower()]
     assert rouge or task.startswith("mtsamples")
@@ -154,7 +196,10 @@ def test_a_jury_that_can_be_believed(
     assert again.returncode == 0, again.stderr
     assert again.document()["validity"]["judges"]["odd"]["failed"] == 0
     new = {asked: count - asked_before.get(asked, 0) for asked, count in jury.asked.items()}
-    assert (again.document()["status"], again.document()["validity"]["coverage"]) == ("complete", 1.0)
+    assert (again.document()["status"], again.document()["validity"]["coverage"]) == (
+        "complete",
+        1.0,
+    )
     assert f"{main}.all_judges" not in again.scores()
     assert sum(new.values()) == INSTANCES - good
     assert all(model == ODD for (model, _), count in new.items() if count)
@@ -166,7 +211,9 @@ class OfLengths(JuryEndpoint):
 
     def __init__(self) -> None:
         super().__init__()
-        self.answer = lambda prompt: f"Plan {hashed(prompt, 10**9)}:{' rest' * (1 + hashed(prompt, 50))}."
+        self.answer = lambda prompt: (
+            f"Plan {hashed(prompt, 10**9)}:{' rest' * (1 + hashed(prompt, 50))}."
+        )
 
     def odd(self, prompt: str, headers: dict[str, str]) -> tuple[int, dict[str, Any]]:
         words = re.findall(r"Plan \d+:((?: rest)+)\.", prompt)[0].count(" rest")
@@ -218,16 +265,27 @@ def test_judges_that_all_fail_leave_no_score(jury: JuryEndpoint, judged: Run) ->
     assert again.document()["validity"]["instances"]["unjudged"] == 0
 
 
-def test_a_judge_that_fails_each_time_makes_it_another_jury(jury: JuryEndpoint, judged: Run) -> None:
+def test_a_judge_that_fails_each_time_makes_it_another_jury(
+    jury: JuryEndpoint, judged: Run
+) -> None:
     jury.odd_ways = ["fails"]
     outcome = judged(jury, limit=20)
     assert outcome.returncode == 1, outcome.stderr
-    assert "NOT REPORTABLE: judge odd gave no usable judgement of 20 of 20 answers" in outcome.stderr
+    assert (
+        "NOT REPORTABLE: judge odd gave no usable judgement of 20 of 20 answers" in outcome.stderr
+    )
     document = outcome.document()
     validity = document["validity"]
-    assert (document["status"], validity["reportable"], len(validity["not_reportable"])) == ("partial", False, 1)
+    assert (document["status"], validity["reportable"], len(validity["not_reportable"])) == (
+        "partial",
+        False,
+        1,
+    )
     assert validity["instances"]["scored"] == 20
-    assert (validity["judgements"], validity["coverage"]) == ({"due": 60, "given": 40}, pytest.approx(2 / 3))
+    assert (validity["judgements"], validity["coverage"]) == (
+        {"due": 60, "given": 40},
+        pytest.approx(2 / 3),
+    )
     low, high = validity["bounds"]["medication_qa_accuracy"]
     score = outcome.scores()["medication_qa_accuracy"]
     assert (low, high) == (pytest.approx((2 * score + 1) / 3), pytest.approx((2 * score + 5) / 3))
@@ -249,18 +307,30 @@ def test_a_gateways_fallback_is_found_out(jury: JuryEndpoint, judged: Run) -> No
         assert f"NOT REPORTABLE: {said}, and max_model_mismatch is 0.1: " in outcome.stderr
         assert said in outcome.document()["validity"]["notes"]
     assert len(outcome.document()["validity"]["not_reportable"]) == 2
-    assert "judge strict is the evaluated model itself, fallback-7b" in outcome.document()["validity"]["notes"]
+    assert (
+        "judge strict is the evaluated model itself, fallback-7b"
+        in outcome.document()["validity"]["notes"]
+    )
     endpoints = outcome.document()["provenance"]["endpoints"]
     assert list(endpoints) == ["model", "kind", "strict", "odd"]
     first, last = (endpoints["kind"][name] for name in ("first_answer", "last_answer"))
     assert first <= last
     template = hashlib.sha256(PROMPT_TEMPLATE.encode()).hexdigest()
     assert endpoints["kind"] == {
-        "model": KIND, "host": jury.url.split("/")[2], "sampling": [{"max_tokens": 4096, "temperature": 0.0, "top_p": 1}],
-        "answers": 4, "stated_models": {"judge/kind@main": 4}, "other_model": 0, "prompt_sha256": [template],
-        "first_answer": first, "last_answer": last,
-    }  # fmt: skip
-    assert (endpoints["model"]["stated_models"], endpoints["model"]["prompt_sha256"]) == ({"fallback-7b": 4}, None)
+        "model": KIND,
+        "host": jury.url.split("/")[2],
+        "sampling": [{"max_tokens": 4096, "temperature": 0.0, "top_p": 1}],
+        "answers": 4,
+        "stated_models": {"judge/kind@main": 4},
+        "other_model": 0,
+        "prompt_sha256": [template],
+        "first_answer": first,
+        "last_answer": last,
+    }
+    assert (endpoints["model"]["stated_models"], endpoints["model"]["prompt_sha256"]) == (
+        {"fallback-7b": 4},
+        None,
+    )
     again = judged(jury, limit=4, max_model_mismatch=1)
     assert again.returncode == 0, again.stderr
     assert again.document()["provenance"]["endpoints"] == endpoints  # from the cache
@@ -278,8 +348,10 @@ def test_an_injected_answer_is_flagged_and_not_believed(judged: Run) -> None:
     assert any("3 answers speak to their judges" in note for note in validity["notes"])
     for line in lines_of(outcome):
         assert line["injection"] == [
-            "a ready-made judgement", "a tag of the judges' prompt", "instructions to the judges"
-        ]  # fmt: skip
+            "a ready-made judgement",
+            "a tag of the judges' prompt",
+            "instructions to the judges",
+        ]
         assert "odd" not in line["judges"]
 
 
@@ -290,7 +362,9 @@ def test_judges_work_side_by_side(judged: Run) -> None:
         jury.odd_ways = ["good"]
         usual = jury.reply
 
-        def slow(path: str, headers: dict[str, str], body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        def slow(
+            path: str, headers: dict[str, str], body: dict[str, Any]
+        ) -> tuple[int, dict[str, Any]]:
             nonlocal inside, most
             if body["model"] not in (KIND, STRICT, ODD):
                 return usual(path, headers, body)
@@ -303,7 +377,9 @@ def test_judges_work_side_by_side(judged: Run) -> None:
             return usual(path, headers, body)
 
         jury.reply = slow  # type: ignore[method-assign]
-        limited = [{**judge, "parallelism": 2} if judge["name"] == "odd" else judge for judge in JUDGES]
+        limited = [
+            {**judge, "parallelism": 2} if judge["name"] == "odd" else judge for judge in JUDGES
+        ]
         outcome = judged(jury, limit=4, judges=limited)
     assert outcome.returncode == 0, outcome.stderr
     assert 8 <= most <= 10

@@ -49,7 +49,9 @@ Lead = Callable[..., Outcome]
 def lead(tmp_path: Path) -> Lead:
     """Runs `eval-factory leaderboard run` with a conf written for it."""
 
-    def run(url: str, *arguments: str, limit: int = 0, env: dict[str, str] | None = None, **named: Any) -> Outcome:
+    def run(
+        url: str, *arguments: str, limit: int = 0, env: dict[str, str] | None = None, **named: Any
+    ) -> Outcome:
         limited = ("--max-eval-instances", str(limit)) if limit else ()
         words = command(tmp_path, url, *limited, *arguments, **named)[3:]
         finished = program(*words, cwd=tmp_path, TEST_MODEL_KEY=CANARY, **(env or {}))
@@ -59,9 +61,13 @@ def lead(tmp_path: Path) -> Lead:
 
 
 def command(
-    folder: Path, url: str, *arguments: str, name: str = "lite", conf: str = CONF,
+    folder: Path,
+    url: str,
+    *arguments: str,
+    name: str = "lite",
+    conf: str = CONF,
     models: tuple[str, ...] = ("test/model",),
-) -> list[str]:  # fmt: skip
+) -> list[str]:
     """`QUESTIONS` in the conf is a file of questions of our own."""
     file, questions = folder / "small.conf", folder / "questions.jsonl"
     file.write_text(conf.replace("QUESTIONS", str(questions)), encoding="utf-8")
@@ -69,15 +75,31 @@ def command(
         questions.write_text("\n".join(json.dumps(question(number)) for number in range(INSTANCES)))
     named = [part for model in models for part in ("--model", model)]
     return [
-        sys.executable, "-m", "eval_factory", "leaderboard", "run", name, *named, "--model-url", url,
-        "--api-key-name", "TEST_MODEL_KEY", "--conf", str(file), "--output-dir", "out", *arguments,
-    ]  # fmt: skip
+        sys.executable,
+        "-m",
+        "eval_factory",
+        "leaderboard",
+        "run",
+        name,
+        *named,
+        "--model-url",
+        url,
+        "--api-key-name",
+        "TEST_MODEL_KEY",
+        "--conf",
+        str(file),
+        "--output-dir",
+        "out",
+        *arguments,
+    ]
 
 
 def question(number: int) -> dict[str, Any]:
     texts = [f"answer {number}", f"other {number}"]
     tags = [["correct"], []] if number % 2 else [[], ["correct"]]
-    references = [{"output": {"text": text}, "tags": own} for text, own in zip(texts, tags, strict=True)]
+    references = [
+        {"output": {"text": text}, "tags": own} for text, own in zip(texts, tags, strict=True)
+    ]
     return {"input": {"text": f"Question {number}?"}, "references": references, "split": "test"}
 
 
@@ -92,13 +114,17 @@ def runs_in(outcome: Outcome) -> set[str]:
 
 def rows_of(outcome: Outcome, name: str = "lite") -> list[dict[str, Any]]:
     """Of leaderboard.json; runs without the path of their questions."""
-    rows: list[dict[str, Any]] = loaded(outcome.output_dir / "leaderboard.json")["leaderboards"][name]
+    rows: list[dict[str, Any]] = loaded(outcome.output_dir / "leaderboard.json")["leaderboards"][
+        name
+    ]
     return [{**row, "run": re.sub(r"path=[^,]*,?", "", row["run"]).rstrip(":,")} for row in rows]
 
 
 def cells_of(outcome: Outcome) -> dict[str, Path]:
     """Run -> its output folder."""
-    return {row["run"]: outcome.output_dir / row["folder"] for row in rows_of(outcome) if row["folder"]}
+    return {
+        row["run"]: outcome.output_dir / row["folder"] for row in rows_of(outcome) if row["folder"]
+    }
 
 
 def stats_of(folder: Path) -> bytes:
@@ -136,12 +162,17 @@ def test_several_entries(endpoint: ScriptedEndpoint, lead: Lead) -> None:
         assert not path.is_symlink() or not path.readlink().is_absolute()
 
 
-def test_several_models_are_compared_and_nothing_is_asked_twice(endpoint: ScriptedEndpoint, lead: Lead) -> None:
+def test_several_models_are_compared_and_nothing_is_asked_twice(
+    endpoint: ScriptedEndpoint, lead: Lead
+) -> None:
     """Those of one command, and those of commands before."""
     first = lead(endpoint.url, limit=4, conf=ONE, models=("org/first", "second"))
     assert first.returncode == 0, first.stderr
     assert "lite: 2 runs in the tables" in first.stdout
-    assert Counter(request["model"] for request in endpoint.requests) == {"org/first": 4, "second": 4}
+    assert Counter(request["model"] for request in endpoint.requests) == {
+        "org/first": 4,
+        "second": 4,
+    }
     (folder,) = cells_of(first).values()  # of the second model: both have the same run
     before = stats_of(folder.parents[1] / slug_of("org/first") / folder.name)
 
@@ -157,7 +188,10 @@ def test_several_models_are_compared_and_nothing_is_asked_twice(endpoint: Script
     assert len(runs_in(more)) == 3
     models = loaded(tables_of(more) / "schema.json")["models"]
     assert {model["display_name"] for model in models} == {"org/first", "second", "third"}
-    rows = {(row["model_id"], row["state"], row["requested"], row["main_metric"]) for row in rows_of(more)}
+    rows = {
+        (row["model_id"], row["state"], row["requested"], row["main_metric"])
+        for row in rows_of(more)
+    }
     assert rows == {
         (model, "in the tables", count, "exact_match")
         for model, count in (("org/first", 4), ("second", 5), ("third", 5))
@@ -167,10 +201,14 @@ def test_several_models_are_compared_and_nothing_is_asked_twice(endpoint: Script
 
 def test_helms_tables_and_their_pages(lead: Lead, tmp_path: Path) -> None:
     """HELM's schema has groups for what it knows; `view` shows the same as helm-server would, without the pictures."""
-    entry = '{description: "mme:subject=color,model=vlm", groups: ["mm_star_knowledge"], priority: 1}'
+    entry = (
+        '{description: "mme:subject=color,model=vlm", groups: ["mm_star_knowledge"], priority: 1}'
+    )
     env = prepare_mme(tmp_path / "hf", DATA)
     with SeeingEndpoint(sees) as endpoint:
-        outcome = lead(endpoint.url, name="vhelm", conf=f"entries: [{entry}]", models=("a/b", "c"), env=env)
+        outcome = lead(
+            endpoint.url, name="vhelm", conf=f"entries: [{entry}]", models=("a/b", "c"), env=env
+        )
     assert outcome.returncode == 0, outcome.stderr
     assert len(endpoint.parts) == 2 * len(DATA)
     groups = tables_of(outcome, "vhelm") / "groups"
@@ -178,7 +216,9 @@ def test_helms_tables_and_their_pages(lead: Lead, tmp_path: Path) -> None:
     assert [row[0]["value"] for row in table["rows"]] == ["a/b", "c"]
     assert [row[1]["value"] for row in table["rows"]] == [1.0, 1.0]
     assert any(table["rows"] for table in loaded(groups / "mm_star_knowledge.json"))
-    links = [link["href"] for table in loaded(groups / "mme.json") for link in table.get("links", [])]
+    links = [
+        link["href"] for table in loaded(groups / "mme.json") for link in table.get("links", [])
+    ]
     assert links
     assert all(Path(link).is_file() for link in links if link.startswith("/"))
     outcome.output_dir.rename(tmp_path / "elsewhere")
@@ -203,12 +243,19 @@ OF_SOUNDS = ("ffmpeg", "jiwer", "librosa", "soundfile")
 def test_what_a_child_says_is_played_to_the_model(lead: Lead, tmp_path: Path) -> None:
     """HELM's SLPHelm: its schema has other names than its runs, and the table is there all the same."""
     rows = [
-        {"audio": tone(hertz), "transcription": f"a tone of {hertz}", "disorder_class": kind, "disorder_type": kind}
+        {
+            "audio": tone(hertz),
+            "transcription": f"a tone of {hertz}",
+            "disorder_class": kind,
+            "disorder_type": kind,
+        }
         for hertz, kind in ((300, "speech_disorder"), (500, "typically_developing"))
     ]
     env = prepare(tmp_path / "hf", "SAA-Lab/SLPHelmUltraSuitePlus", {"train": rows}, media="audio")
     conf = """entries: [{description: "ultra_suite_asr_transcription:model=text", priority: 1}]"""
-    with SeeingEndpoint(lambda prompt: "a tone of 300" if "[300 Hz]" in prompt else "a sound of 500") as endpoint:
+    with SeeingEndpoint(
+        lambda prompt: "a tone of 300" if "[300 Hz]" in prompt else "a sound of 500"
+    ) as endpoint:
         outcome = lead(endpoint.url, name="slphelm", conf=conf, env=env)
     assert outcome.returncode == 0, outcome.stderr
     assert [part[1]["input_audio"]["format"] for part in endpoint.parts] == ["mp3"] * 2
@@ -217,14 +264,21 @@ def test_what_a_child_says_is_played_to_the_model(lead: Lead, tmp_path: Path) ->
         loaded(tables_of(outcome, "slphelm") / "groups" / "ultra_suite_asr_transcription.json"),
     )
     assert (row["main_metric"], row["score"]) == ("wer_score", 0.125)
-    shown = {head["value"]: cell.get("value") for head, cell in zip(table["header"], table["rows"][0], strict=True)}
+    shown = {
+        head["value"]: cell.get("value")
+        for head, cell in zip(table["header"], table["rows"][0], strict=True)
+    }
     assert shown["WER"] == 0.125
 
 
-def test_a_run_with_answers_missing_is_kept_out_of_the_tables(endpoint: ScriptedEndpoint, lead: Lead) -> None:
+def test_a_run_with_answers_missing_is_kept_out_of_the_tables(
+    endpoint: ScriptedEndpoint, lead: Lead
+) -> None:
     reply = endpoint.reply
 
-    def refuses_one(path: str, headers: dict[str, str], body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+    def refuses_one(
+        path: str, headers: dict[str, str], body: dict[str, Any]
+    ) -> tuple[int, dict[str, Any]]:
         status, answer = reply(path, headers, body)
         if body["max_tokens"] == 2 and (not refused or body in refused):
             refused.append(body)
@@ -258,7 +312,9 @@ def test_a_wrong_key_stops_all_runs(endpoint: ScriptedEndpoint, lead: Lead) -> N
     assert endpoint.probes == 1
 
 
-def test_the_judges_of_helms_safety_leaderboards_are_asked_at_our_endpoint(root: Path, tmp_path: Path) -> None:
+def test_the_judges_of_helms_safety_leaderboards_are_asked_at_our_endpoint(
+    root: Path, tmp_path: Path
+) -> None:
     """HELM asks openai/gpt-4o-2024-05-13: the generated files take the place of its own deployment of that name."""
     code = """
 import sys
@@ -282,19 +338,29 @@ for name in ("openai/gpt-4o-2024-05-13", AIRBench2024Annotator._DEFAULT_MODEL_DE
     print(spec.class_name, spec.args["url"], spec.args["model_id"])
 """
     finished = subprocess.run(
-        [sys.executable, "-c", code, str(tmp_path)], cwd=root, env=program_environment(), capture_output=True,
-        text=True, timeout=TIMEOUT_S, check=False,
-    )  # fmt: skip
+        [sys.executable, "-c", code, str(tmp_path)],
+        cwd=root,
+        env=program_environment(),
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
     assert finished.returncode == 0, finished.stderr
-    expected = "eval_factory.helm_plugin.client.EndpointClient https://mine.example/v1 gpt-4o-2024-05-13"
+    expected = (
+        "eval_factory.helm_plugin.client.EndpointClient https://mine.example/v1 gpt-4o-2024-05-13"
+    )
     assert finished.stdout.splitlines() == [expected, expected]
 
 
 @pytest.mark.medical_data
 def test_medhelm_with_its_jury(
-    endpoint: ScriptedEndpoint, lead: Lead, tmp_path: Path, data_environment: dict[str, str],
+    endpoint: ScriptedEndpoint,
+    lead: Lead,
+    tmp_path: Path,
+    data_environment: dict[str, str],
     place_data: Callable[[Path, str], None],
-) -> None:  # fmt: skip
+) -> None:
     """MedHELM's entries name no jury: HELM's own judges are asked at the model's URL, by their names there."""
     conf = """entries: [
       {description: "aci_bench:model=google/g,model_deployment=stanfordhealthcare/g", priority: 1}
@@ -310,7 +376,10 @@ def test_medhelm_with_its_jury(
     assert "2 runs in the tables, 0 kept out, 0 failed" in outcome.stdout
     asked = [request["model"] for request in endpoint.requests]
     judges = {"gpt-4o-2024-05-13", "meta/llama-3.3-70b-instruct", "claude-3-7-sonnet-20250219"}
-    assert {model: asked.count(model) for model in asked} == {"test/model": 4, **dict.fromkeys(judges, 2)}
+    assert {model: asked.count(model) for model in asked} == {
+        "test/model": 4,
+        **dict.fromkeys(judges, 2),
+    }
     keys = {
         (r["model"] == "gpt-4o-2024-05-13", h["Authorization"])
         for r, h in zip(endpoint.requests, endpoint.headers, strict=True)
@@ -319,7 +388,8 @@ def test_medhelm_with_its_jury(
     (table, *_) = loaded(tables_of(outcome, "medhelm_public") / "groups" / "medhelm_scenarios.json")
     (row,) = table["rows"]
     shown = {
-        head["value"].partition(" - ")[0]: cell.get("value") for head, cell in zip(table["header"], row, strict=True)
+        head["value"].partition(" - ")[0]: cell.get("value")
+        for head, cell in zip(table["header"], row, strict=True)
     }
     assert shown["ACI-Bench"] == 4.0
     assert shown["PubMedQA"] is not None
@@ -333,20 +403,45 @@ def test_judges_elsewhere_and_data_of_a_bundle(
     """A server that knows one model id, judges at another by a run config, and no network."""
     bundle = tmp_path / "bundle"
     assert program("data", "import", str(medical_data), "--to", str(bundle)).returncode == 0
-    entries = ("aci_bench:", "mtsamples_procedures:", "medcalc_bench:", "head_qa:language=en,", "medbullets:")
+    entries = (
+        "aci_bench:",
+        "mtsamples_procedures:",
+        "medcalc_bench:",
+        "head_qa:language=en,",
+        "medbullets:",
+    )
     tail = 'model=google/g,model_deployment=stanfordhealthcare/g", priority: 1}'
     conf = "entries: [" + "\n".join('{description: "' + entry + tail for entry in entries) + "]"
     with ScriptedEndpoint(lambda prompt: judgement(prompt, 4)) as at_the_judges:
         judges = [
-            {"name": name, "model_id": "one-judge", "url": at_the_judges.url, "api_key": "MY_JUDGE_KEY"}
+            {
+                "name": name,
+                "model_id": "one-judge",
+                "url": at_the_judges.url,
+                "api_key": "MY_JUDGE_KEY",
+            }
             for name in ("gpt", "llama", "claude")
         ]
-        run_config = {"config": {"params": {"extra": {"judges": judges, "data_dir": str(bundle), "offline": True}}}}
+        run_config = {
+            "config": {
+                "params": {"extra": {"judges": judges, "data_dir": str(bundle), "offline": True}}
+            }
+        }
         (tmp_path / "run.yml").write_text(json.dumps(run_config))
         env = {"MY_JUDGE_KEY": "judge-canary-0123456789"}
-        outcome = lead(endpoint.url, "--run_config", "run.yml", limit=2, conf=conf, name="medhelm_public", env=env)
+        outcome = lead(
+            endpoint.url,
+            "--run_config",
+            "run.yml",
+            limit=2,
+            conf=conf,
+            name="medhelm_public",
+            env=env,
+        )
         assert {request["model"] for request in at_the_judges.requests} == {"one-judge"}
-        assert {headers["Authorization"] for headers in at_the_judges.headers} == {"Bearer judge-canary-0123456789"}
+        assert {headers["Authorization"] for headers in at_the_judges.headers} == {
+            "Bearer judge-canary-0123456789"
+        }
     assert {request["model"] for request in endpoint.requests} == {"test/model"}
     assert "does not hold all that helm:medbullets reads" in outcome.stderr
     assert outcome.returncode == 3, outcome.stderr  # medbullets is not in the bundle
@@ -355,7 +450,10 @@ def test_judges_elsewhere_and_data_of_a_bundle(
         row["run"].partition(":")[0].partition(",")[0]: row
         for row in loaded(outcome.output_dir / "leaderboard.json")["leaderboards"]["medhelm_public"]
     }
-    assert (rows["aci_bench"]["main_metric"], rows["aci_bench"]["score"]) == ("aci_bench_accuracy", 4.0)
+    assert (rows["aci_bench"]["main_metric"], rows["aci_bench"]["score"]) == (
+        "aci_bench_accuracy",
+        4.0,
+    )
     assert rows["medbullets"]["state"] == "failed"
     assert "does not hold all that helm:medbullets reads" in rows["medbullets"]["reason"]
     cell = outcome.output_dir / rows["aci_bench"]["folder"]

@@ -30,10 +30,16 @@ def rows(medical_data: Path) -> list[dict[str, Any]]:
 def case(row: dict[str, Any], answer: str) -> Case:
     """As HELM's scenario gives the row."""
     return Case(
-        prompt=f"Patient note: {row['Patient Note']}\n\nQuestion: {row['Question']}\n", completion=answer,
-        gold=row["Ground Truth Answer"], helm=0.0,
-        extra={"category": row["Category"], "lower_limit": row["Lower Limit"], "upper_limit": row["Upper Limit"]},
-    )  # fmt: skip
+        prompt=f"Patient note: {row['Patient Note']}\n\nQuestion: {row['Question']}\n",
+        completion=answer,
+        gold=row["Ground Truth Answer"],
+        helm=0.0,
+        extra={
+            "category": row["Category"],
+            "lower_limit": row["Lower Limit"],
+            "upper_limit": row["Upper Limit"],
+        },
+    )
 
 
 def forms(row: dict[str, Any]) -> Iterator[str]:
@@ -41,23 +47,40 @@ def forms(row: dict[str, Any]) -> Iterator[str]:
     yield from (gold, f"**{gold}**", f"\\boxed{{{gold}}}", f"The answer is {gold}.")
     if calculator == GESTATIONAL_AGE:
         weeks, days = re.findall(r"\d+", gold)
-        yield from (f"({weeks} weeks, {days} days)", f"{weeks} weeks and {days} days", f"({weeks}, {days})")
+        yield from (
+            f"({weeks} weeks, {days} days)",
+            f"{weeks} weeks and {days} days",
+            f"({weeks}, {days})",
+        )
     elif calculator in DATES:
         month, day, year = gold.split("/")
         yield from (f"{year}-{month}-{day}", f"{int(month)}/{int(day)}/{year}")
     else:
         number = float(gold)
-        yield from (str(number), f"{number:,}", f"{gold}%", f"{gold} mg/dL", f"{gold} mL/min/1.73 m2", f"{gold} kg/m^2")
+        yield from (
+            str(number),
+            f"{number:,}",
+            f"{gold}%",
+            f"{gold} mg/dL",
+            f"{gold} mL/min/1.73 m2",
+            f"{gold} kg/m^2",
+        )
 
 
 def test_the_kind_of_every_calculator_is_known(rows: list[dict[str, Any]]) -> None:
     kinds = Counter(
-        (row["Output Type"], reader_of(case(row, "").prompt, row["Category"], row["Ground Truth Answer"]))
+        (
+            row["Output Type"],
+            reader_of(case(row, "").prompt, row["Category"], row["Ground Truth Answer"]),
+        )
         for row in rows
     )
     assert {(kind, reader.__name__): count for (kind, reader), count in kinds.items()} == {
-        ("decimal", "number_in"): 627, ("integer", "whole_number_in"): 360, ("date", "date_in"): 40, ("integer", "days_in"): 20,
-    }  # fmt: skip
+        ("decimal", "number_in"): 627,
+        ("integer", "whole_number_in"): 360,
+        ("date", "date_in"): 40,
+        ("integer", "days_in"): 20,
+    }
 
 
 def test_every_gold_answer_is_right_in_every_form(rows: list[dict[str, Any]]) -> None:

@@ -30,7 +30,9 @@ def medhelm(root: Path) -> dict[str, str]:
     """The variable that names its environment; tests are skipped, and counted, where it was not made."""
     named = os.environ.get("EVAL_FACTORY_MEDHELM") or str(root / ".venv-medhelm")
     if not (Path(named) / "bin" / "python").is_file():
-        pytest.skip("needs medhelm: EVAL_FACTORY_MEDHELM=.venv-medhelm .venv/bin/eval-factory upstream install medhelm")
+        pytest.skip(
+            "needs medhelm: EVAL_FACTORY_MEDHELM=.venv-medhelm .venv/bin/eval-factory upstream install medhelm"
+        )
     return {"EVAL_FACTORY_MEDHELM": named}
 
 
@@ -45,7 +47,11 @@ def run_both(
         for upstream in ("helm", "medhelm"):
             extra = {**params.get("extra", {}), "upstream": upstream}
             found[upstream] = run_program(
-                task, endpoint.url, params={**params, "extra": extra}, env=medhelm, output_dir=tmp_path / upstream
+                task,
+                endpoint.url,
+                params={**params, "extra": extra},
+                env=medhelm,
+                output_dir=tmp_path / upstream,
             )
             assert found[upstream].returncode == 0, found[upstream].stderr
         return found
@@ -53,7 +59,9 @@ def run_both(
     return run
 
 
-def test_the_sample_by_both(run_both: Any, medhelm: dict[str, str], tmp_path: Path, endpoint: ScriptedEndpoint) -> None:
+def test_the_sample_by_both(
+    run_both: Any, medhelm: dict[str, str], tmp_path: Path, endpoint: ScriptedEndpoint
+) -> None:
     found = run_both("sample_medical_qa")
     first, second = found["helm"].document(), found["medhelm"].document()
     assert found["helm"].scores() == found["medhelm"].scores()
@@ -67,19 +75,30 @@ def test_the_sample_by_both(run_both: Any, medhelm: dict[str, str], tmp_path: Pa
     assert "torch" not in packages
     asked = len(endpoint.requests)
     again = eval_factory(
-        "run_eval", "--run_config", str(tmp_path / "sample_medical_qa.yml"), env=medhelm, TEST_MODEL_KEY="x" * 20
+        "run_eval",
+        "--run_config",
+        str(tmp_path / "sample_medical_qa.yml"),
+        env=medhelm,
+        TEST_MODEL_KEY="x" * 20,
     )
     assert "its result stands" in again.stderr, again.stderr
     assert len(endpoint.requests) == asked
     assert eval_factory("verify", str(tmp_path / "medhelm"), env=medhelm).returncode == 0
     paper = eval_factory("report", str(tmp_path / "medhelm"), "--for", "tripod-llm")
-    assert ("medhelm 0.8.0" in paper.stdout, "HELM 0.8.0" in paper.stdout.replace("medhelm", "")) == (True, False)
+    assert (
+        "medhelm 0.8.0" in paper.stdout,
+        "HELM 0.8.0" in paper.stdout.replace("medhelm", ""),
+    ) == (True, False)
     compared = eval_factory("compare", str(tmp_path / "helm"), str(tmp_path / "medhelm"), "--json")
     assert compared.returncode == 1
     assert [one["name"] for one in json.loads(compared.stdout)["reasons"]] == ["upstream"]
-    allowed = eval_factory("compare", str(tmp_path / "helm"), str(tmp_path / "medhelm"), "--allow", "upstream")
+    allowed = eval_factory(
+        "compare", str(tmp_path / "helm"), str(tmp_path / "medhelm"), "--allow", "upstream"
+    )
     assert allowed.returncode == 0, allowed.stderr
-    (tmp_path / "policy.yml").write_text("{version: 1, benchmarks: {sample_medical_qa: {max_drop: 0.9}}}")
+    (tmp_path / "policy.yml").write_text(
+        "{version: 1, benchmarks: {sample_medical_qa: {max_drop: 0.9}}}"
+    )
     gate = (
         "gate",
         str(tmp_path / "policy.yml"),
@@ -89,10 +108,15 @@ def test_the_sample_by_both(run_both: Any, medhelm: dict[str, str], tmp_path: Pa
         str(tmp_path / "medhelm"),
     )
     decided = eval_factory(*gate)
-    assert (decided.returncode, "made by two upstreams" in decided.stdout + decided.stderr) == (1, True), decided
+    assert (decided.returncode, "made by two upstreams" in decided.stdout + decided.stderr) == (
+        1,
+        True,
+    ), decided
 
 
-def test_what_is_refused_before_anything_is_asked(run_program: Run, endpoint: ScriptedEndpoint, tmp_path: Path) -> None:
+def test_what_is_refused_before_anything_is_asked(
+    run_program: Run, endpoint: ScriptedEndpoint, tmp_path: Path
+) -> None:
     extra = {"upstream": "medhelm"}
     nowhere = {"EVAL_FACTORY_MEDHELM": str(tmp_path / "nowhere")}
     outcome = run_program("sample_medical_qa", endpoint.url, params={"extra": extra}, env=nowhere)
@@ -100,7 +124,10 @@ def test_what_is_refused_before_anything_is_asked(run_program: Run, endpoint: Sc
     assert f"HELM (medhelm) is not installed in {tmp_path / 'nowhere'}\n" in outcome.stderr
     assert "eval-factory upstream install medhelm" in outcome.stderr
     outcome = run_program("medbullets_freetext", endpoint.url, params={"extra": extra})
-    assert (outcome.returncode, "medhelm 0.8.0 has no run spec 'medbullets_freetext'" in outcome.stderr) == (2, True)
+    assert (
+        outcome.returncode,
+        "medhelm 0.8.0 has no run spec 'medbullets_freetext'" in outcome.stderr,
+    ) == (2, True)
     outcome = run_program("helm:health_bench", endpoint.url)
     assert outcome.returncode == 2
     assert "medhelm 0.8.0 has one: config.params.extra.upstream: medhelm" in outcome.stderr
@@ -109,26 +136,55 @@ def test_what_is_refused_before_anything_is_asked(run_program: Run, endpoint: Sc
     assert endpoint.requests == []
 
 
-def test_a_suite_holds_both(tmp_path: Path, endpoint: ScriptedEndpoint, medhelm: dict[str, str]) -> None:
+def test_a_suite_holds_both(
+    tmp_path: Path, endpoint: ScriptedEndpoint, medhelm: dict[str, str]
+) -> None:
     evaluations = [
         "sample_medical_qa",
-        {"type": "sample_medical_qa", "name": "by_medhelm", "params": {"extra": {"upstream": "medhelm"}}},
+        {
+            "type": "sample_medical_qa",
+            "name": "by_medhelm",
+            "params": {"extra": {"upstream": "medhelm"}},
+        },
     ]
-    target = {"name": "m", "api_endpoint": {"url": endpoint.url, "model_id": "test/model", "api_key": "TEST_MODEL_KEY"}}
-    suite = {"suite": {"output_dir": str(tmp_path / "out"), "evaluations": evaluations, "targets": [target]}}
+    target = {
+        "name": "m",
+        "api_endpoint": {
+            "url": endpoint.url,
+            "model_id": "test/model",
+            "api_key": "TEST_MODEL_KEY",
+        },
+    }
+    suite = {
+        "suite": {
+            "output_dir": str(tmp_path / "out"),
+            "evaluations": evaluations,
+            "targets": [target],
+        }
+    }
     (tmp_path / "suite.yml").write_text(yaml.safe_dump(suite))
     finished = eval_factory(
-        "run_suite", "--run_config", str(tmp_path / "suite.yml"), env=medhelm, TEST_MODEL_KEY="x" * 20
+        "run_suite",
+        "--run_config",
+        str(tmp_path / "suite.yml"),
+        env=medhelm,
+        TEST_MODEL_KEY="x" * 20,
     )
     assert finished.returncode == 0, finished.stderr
-    made = [load_result(tmp_path / "out" / "m" / name).result for name in ("sample_medical_qa", "by_medhelm")]
+    made = [
+        load_result(tmp_path / "out" / "m" / name).result
+        for name in ("sample_medical_qa", "by_medhelm")
+    ]
     assert [one.provenance.upstream for one in made] == ["helm", "medhelm"]
     assert made[0].scores["exact_match"].value == made[1].scores["exact_match"].value
 
 
 def test_a_seeded_sample_is_the_same_of_both(run_both: Any) -> None:
     found = run_both("sample_medical_qa", limit_samples=8, extra={"sample_seed": 7})
-    lines = [(one.output_dir / "instances.jsonl").read_text("utf-8").splitlines() for one in found.values()]
+    lines = [
+        (one.output_dir / "instances.jsonl").read_text("utf-8").splitlines()
+        for one in found.values()
+    ]
     asked = [[(one["id"], one["extra.category"]) for one in map(json.loads, of)] for of in lines]
     assert asked[0] == asked[1]
     assert len({category for _, category in asked[0]}) == 8, "of each of the eight one"
@@ -140,10 +196,23 @@ def test_a_real_benchmark_equals_bare_medhelm(
 ) -> None:
     """`nox -s validity -- --upstream medhelm` does so with every benchmark whose data are there."""
     argv = [
-        sys.executable, "scripts/validity_table.py", "pubmed_qa", "ehr_sql", "--upstream", "medhelm", "--limit", "20",
-        "--kind", "gold", "--scenarios", str(medical_data / "scenarios"), "--page", str(tmp_path / "validity.md"),
-        "--keep", str(tmp_path / "runs"),
-    ]  # fmt: skip
+        sys.executable,
+        "scripts/validity_table.py",
+        "pubmed_qa",
+        "ehr_sql",
+        "--upstream",
+        "medhelm",
+        "--limit",
+        "20",
+        "--kind",
+        "gold",
+        "--scenarios",
+        str(medical_data / "scenarios"),
+        "--page",
+        str(tmp_path / "validity.md"),
+        "--keep",
+        str(tmp_path / "runs"),
+    ]
     kept = {"HF_HUB_OFFLINE": "1", "TIKTOKEN_CACHE_DIR": str(medical_data / "tiktoken")}
     finished = ran(argv, root, {**medhelm, **kept})
     assert "parity" not in finished.stderr, finished.stderr
@@ -156,7 +225,11 @@ def test_a_real_benchmark_equals_bare_medhelm(
 
 
 FOLDER = "tests/helm/helm_plugin"
-OF_HELM_ALONE = ("test_executed_answers", "test_extractive_measures_of_the_package", "test_unscorable_answers")
+OF_HELM_ALONE = (
+    "test_executed_answers",
+    "test_extractive_measures_of_the_package",
+    "test_unscorable_answers",
+)
 """Modules of tests that import what medhelm does not have."""
 NOT_THERE = (
     "test_each_has_a_test_of_its_own or test_a_target_has_to_be_there or test_medbullets_has_room_for_an_explanation or"
@@ -166,14 +239,26 @@ NOT_THERE = (
 
 
 @pytest.mark.parametrize("asked", ["patches/test_patch_registry.py", *more_data("")])
-def test_the_patches_do_there_what_they_do_in_helm(asked: str, root: Path, medhelm: dict[str, str]) -> None:
+def test_the_patches_do_there_what_they_do_in_helm(
+    asked: str, root: Path, medhelm: dict[str, str]
+) -> None:
     """Each that is for medhelm finds its targets, in the files that it was checked with; and does its work."""
-    ignored = [f"--ignore={path}" for name in OF_HELM_ALONE for path in (root / FOLDER).rglob(f"{name}.py")]
+    ignored = [
+        f"--ignore={path}" for name in OF_HELM_ALONE for path in (root / FOLDER).rglob(f"{name}.py")
+    ]
     python = str(Path(medhelm["EVAL_FACTORY_MEDHELM"]) / "bin" / "python")
     argv = [
-        python, "tests/in_medhelm.py", sysconfig.get_path("purelib"), "-q", "-p", "no:cacheprovider", "-k", f"not ({NOT_THERE})",
-        *ignored, f"{FOLDER}/{asked}",
-    ]  # fmt: skip
+        python,
+        "tests/in_medhelm.py",
+        sysconfig.get_path("purelib"),
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "-k",
+        f"not ({NOT_THERE})",
+        *ignored,
+        f"{FOLDER}/{asked}",
+    ]
     finished = ran(argv, root)
     assert finished.returncode == 0, finished.stdout[-3000:]
     assert int(re.findall(r"(\d+) passed", finished.stdout)[-1]) > 30
@@ -189,18 +274,23 @@ class OfMedhelm(RubricEndpoint):
 
 def healthbench(folder: Path, name: str, rows: list[dict[str, Any]]) -> None:
     file = {
-        "health_bench": "healthbench.jsonl", "health_bench_professional": "assets.zip/healthbench_professional_eval.jsonl",
-    }[name]  # fmt: skip
+        "health_bench": "healthbench.jsonl",
+        "health_bench_professional": "assets.zip/healthbench_professional_eval.jsonl",
+    }[name]
     path = folder / "helm" / "scenarios" / name / file
     path.parent.mkdir(parents=True)
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
 def rubric(*points: int) -> list[dict[str, Any]]:
-    return [{"criterion": f"c{number}", "points": one, "tags": []} for number, one in enumerate(points)]
+    return [
+        {"criterion": f"c{number}", "points": one, "tags": []} for number, one in enumerate(points)
+    ]
 
 
-def judged_run(run_program: Run, endpoint: RubricEndpoint, medhelm: dict[str, str], judges: int, name: str) -> Outcome:
+def judged_run(
+    run_program: Run, endpoint: RubricEndpoint, medhelm: dict[str, str], judges: int, name: str
+) -> Outcome:
     extra = {"upstream": "medhelm", "judges": JUDGES[:judges], "max_judge_failures": 1.0}
     outcome = run_program(f"helm:{name}", endpoint.url, params={"extra": extra}, env=medhelm)
     assert outcome.returncode in (0, 1), outcome.stderr
@@ -214,20 +304,29 @@ def test_the_harm_that_medhelms_healthbench_rewards(
 ) -> None:
     """50 real graded answers: 0.568 by its formula, 0.465 as published, of the same decisions."""
     data = medical_data / "healthbench"
-    cases = [json.loads(line) for line in (data / "healthbench_50.jsonl").read_text("utf-8").splitlines()]
+    cases = [
+        json.loads(line) for line in (data / "healthbench_50.jsonl").read_text("utf-8").splitlines()
+    ]
     graded = {
-        one["prompt_id"]: one for one in map(json.loads, (data / "answers_50.jsonl").read_text("utf-8").splitlines())
+        one["prompt_id"]: one
+        for one in map(json.loads, (data / "answers_50.jsonl").read_text("utf-8").splitlines())
     }
     answers = {json.dumps(case["prompt"]): graded[case["prompt_id"]]["answer"] for case in cases}
     met = {
         (graded[case["prompt_id"]]["answer"], str(one)): is_met
         for case in cases
-        for one, is_met in zip(case["rubrics"], graded[case["prompt_id"]]["criteria_met"], strict=True)
+        for one, is_met in zip(
+            case["rubrics"], graded[case["prompt_id"]]["criteria_met"], strict=True
+        )
     }
 
     def judge(_model: str, conversation: str, criterion: str) -> str:
         return said(
-            next(is_met for (answer, one), is_met in met.items() if one == criterion and conversation.endswith(answer))
+            next(
+                is_met
+                for (answer, one), is_met in met.items()
+                if one == criterion and conversation.endswith(answer)
+            )
         )
 
     healthbench(tmp_path / "out", "health_bench", cases)
@@ -266,19 +365,27 @@ def test_a_lost_decision_costs_the_judge_that_lost_it(
 
     with OfMedhelm(answer, judge) as endpoint:
         outcome = judged_run(run_program, endpoint, medhelm, 2, "health_bench")
-    states = json.loads(next(outcome.output_dir.glob("helm/runs/*/*/scenario_state.json")).read_text("utf-8"))
+    states = json.loads(
+        next(outcome.output_dir.glob("helm/runs/*/*/scenario_state.json")).read_text("utf-8")
+    )
     q1, q2, q3, q4 = (one["annotations"]["health_bench"] for one in states["request_states"])
     assert q1["b"]["accuracy"]["score"] == 0.9
     assert q1["eval_factory_decisions"] == {"b": [False, True]}
-    assert q1["eval_factory_not_judged"]["a"].startswith("1 of 2 decisions are missing: unusable judgement")
+    assert q1["eval_factory_not_judged"]["a"].startswith(
+        "1 of 2 decisions are missing: unusable judgement"
+    )
     assert (q2["a"]["accuracy"]["score"], q2["eval_factory_decisions"]["a"]) == (1.0, [True, True])
     assert set(q3) == {"eval_factory_not_judged"}
     assert q4["prompt_text"] is None
     instances = {
         one["id"]: one
-        for one in map(json.loads, (outcome.output_dir / "results.jsonl").read_text("utf-8").splitlines())
+        for one in map(
+            json.loads, (outcome.output_dir / "results.jsonl").read_text("utf-8").splitlines()
+        )
     }
-    corrected = {name: one["metrics"].get("health_bench_score.corrected") for name, one in instances.items()}
+    corrected = {
+        name: one["metrics"].get("health_bench_score.corrected") for name, one in instances.items()
+    }
     assert (corrected["0"], corrected["1"], corrected["3"]) == (0.9, pytest.approx(0.2), 0.0)
     assert instances["2"]["unjudged"]
 
@@ -287,25 +394,39 @@ def test_professional_is_scored_by_the_first_judges_decisions(
     run_program: Run, tmp_path: Path, medhelm: dict[str, str]
 ) -> None:
     """Its own value stays what bare medhelm computes; the corrected one is each judge's, without any comparison."""
-    asked = {"conversation": {"messages": [{"role": "user", "content": "q"}]}, "rubric_items": rubric(6, 2)}
+    asked = {
+        "conversation": {"messages": [{"role": "user", "content": "q"}]},
+        "rubric_items": rubric(6, 2),
+    }
     # an empty answer of the physician's is compared with, too
-    rows = [{"id": "1", **asked, "physician_response": "So."}, {"id": "2", **asked, "physician_response": ""}]
+    rows = [
+        {"id": "1", **asked, "physician_response": "So."},
+        {"id": "2", **asked, "physician_response": ""},
+    ]
     healthbench(tmp_path / "out", "health_bench_professional", rows)
 
     def judge(model: str, _conversation: str, criterion: str) -> str:
         if criterion == "mark":
-            return json.dumps({"criteria_met": 4 if model == "judge/a" else 8, "explanation": "Compared."})
+            return json.dumps(
+                {"criteria_met": 4 if model == "judge/a" else 8, "explanation": "Compared."}
+            )
         return said(model == "judge/a")
 
     with OfMedhelm(lambda _messages: "An answer.", judge) as endpoint:
         outcome = judged_run(run_program, endpoint, medhelm, 2, "health_bench_professional")
-    assert outcome.scores()["health_bench_professional_score"] == pytest.approx(((1.0 + 0.4) / 2 + (1.0 + 0.8) / 2) / 2)
-    assert outcome.scores()["health_bench_professional_score.corrected"] == pytest.approx((1.0 + 0.0) / 2)
+    assert outcome.scores()["health_bench_professional_score"] == pytest.approx(
+        ((1.0 + 0.4) / 2 + (1.0 + 0.8) / 2) / 2
+    )
+    assert outcome.scores()["health_bench_professional_score.corrected"] == pytest.approx(
+        (1.0 + 0.0) / 2
+    )
     patches = outcome.document()["provenance"]["patches"]
     assert "ask_about_each_criterion_and_the_physicians_answer" in patches
 
 
-def test_a_judge_that_would_end_medhelms_run(run_program: Run, tmp_path: Path, medhelm: dict[str, str]) -> None:
+def test_a_judge_that_would_end_medhelms_run(
+    run_program: Run, tmp_path: Path, medhelm: dict[str, str]
+) -> None:
     """A null as score, a bare number as rating, no score: each costs that judgement, where bare medhelm loses the run."""
     folder = tmp_path / "own"
     assert eval_factory("new_benchmark", str(folder), "--jury").returncode == 0
@@ -316,12 +437,19 @@ def test_a_judge_that_would_end_medhelms_run(run_program: Run, tmp_path: Path, m
         rating = said_to[str(sum(map(ord, prompt)) % 3)]
         return json.dumps(dict.fromkeys(names, rating))
 
-    with ScriptedEndpoint(lambda prompt: judge(prompt) if "score" in prompt else "Rest, and drink water.") as endpoint:
+    with ScriptedEndpoint(
+        lambda prompt: judge(prompt) if "score" in prompt else "Rest, and drink water."
+    ) as endpoint:
         extra = {
-            "benchmark": str(folder / "benchmark.yaml"), "upstream": "medhelm", "judges": JUDGES[:1],
-            "max_judge_failures": 1.0, "min_coverage": 0.0,
-        }  # fmt: skip
-        outcome = run_program("custom", endpoint.url, params={"extra": extra, "limit_samples": 6}, env=medhelm)
+            "benchmark": str(folder / "benchmark.yaml"),
+            "upstream": "medhelm",
+            "judges": JUDGES[:1],
+            "max_judge_failures": 1.0,
+            "min_coverage": 0.0,
+        }
+        outcome = run_program(
+            "custom", endpoint.url, params={"extra": extra, "limit_samples": 6}, env=medhelm
+        )
     assert outcome.returncode == 1, outcome.stderr
     counted = outcome.document()["validity"]
     assert counted["judges"]["a"]["failed"] == counted["judges"]["a"]["asked"] == 6
@@ -331,12 +459,24 @@ def test_a_judge_that_would_end_medhelms_run(run_program: Run, tmp_path: Path, m
 def test_ratings_of_script_concordance_in_every_usual_form(
     run_program: Run, tmp_path: Path, medhelm: dict[str, str]
 ) -> None:
-    forms = ["Rating: +1", "Rating: 1", "**Rating:** +1", "rating: 1", "Rating: \u22121", "Rating: 10", ""]
+    forms = [
+        "Rating: +1",
+        "Rating: 1",
+        "**Rating:** +1",
+        "rating: 1",
+        "Rating: \u22121",
+        "Rating: 10",
+        "",
+    ]
     file = tmp_path / "out" / "helm" / "scenarios" / "sct_bench" / "sct_cleaned_full.csv"
     file.parent.mkdir(parents=True)
     rows = [f"{number},Case {number},Is it so?,This too.,0,1,0,4,2" for number in range(len(forms))]
-    file.write_text("question_id,sct_stem,question,additional_info,-2,-1,0,1,2\n" + "\n".join(rows) + "\n")
-    with ScriptedEndpoint(lambda prompt: forms[int(re.findall(r"Case (\d)", prompt)[-1])]) as endpoint:
+    file.write_text(
+        "question_id,sct_stem,question,additional_info,-2,-1,0,1,2\n" + "\n".join(rows) + "\n"
+    )
+    with ScriptedEndpoint(
+        lambda prompt: forms[int(re.findall(r"Case (\d)", prompt)[-1])]
+    ) as endpoint:
         outcome = run_program(
             "helm:sct_bench:reason=False",
             endpoint.url,
@@ -344,9 +484,14 @@ def test_ratings_of_script_concordance_in_every_usual_form(
             env=medhelm,
         )
         assert outcome.returncode == 0, outcome.stderr
-        assert not any("brief explanation" in one["messages"][-1]["content"] for one in endpoint.requests)
+        assert not any(
+            "brief explanation" in one["messages"][-1]["content"] for one in endpoint.requests
+        )
     assert "read_false_as_false" in outcome.document()["provenance"]["patches"]
-    lines = [json.loads(line) for line in (outcome.output_dir / "results.jsonl").read_text("utf-8").splitlines()]
+    lines = [
+        json.loads(line)
+        for line in (outcome.output_dir / "results.jsonl").read_text("utf-8").splitlines()
+    ]
     by_id = {one["id"]: one["metrics"] for one in lines}
     its_own = [by_id[str(number)]["sct_score"] for number in range(len(forms))]
     corrected = [by_id[str(number)]["sct_score.corrected"] for number in range(len(forms))]

@@ -27,7 +27,8 @@ PROGRAMS = ROOT / ".venv-mlflow" / "bin"
 SECRET = "a sentence of a patient"
 
 pytestmark = pytest.mark.skipif(
-    not (PROGRAMS / "mlflow").is_file(), reason="needs MLflow in .venv-mlflow: .venv-lint/bin/nox -s mlflow makes it"
+    not (PROGRAMS / "mlflow").is_file(),
+    reason="needs MLflow in .venv-mlflow: .venv-lint/bin/nox -s mlflow makes it",
 )
 
 
@@ -54,9 +55,19 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     command = [
-        str(PROGRAMS / "mlflow"), "server", "--host", "127.0.0.1", "--port", str(port), "--workers", "1",
-        "--backend-store-uri", f"sqlite:///{folder}/runs.db", "--artifacts-destination", str(folder / "artifacts"),
-    ]  # fmt: skip
+        str(PROGRAMS / "mlflow"),
+        "server",
+        "--host",
+        "127.0.0.1",
+        "--port",
+        str(port),
+        "--workers",
+        "1",
+        "--backend-store-uri",
+        f"sqlite:///{folder}/runs.db",
+        "--artifacts-destination",
+        str(folder / "artifacts"),
+    ]
     environment = program_environment(MLFLOW_DISABLE_TELEMETRY="true")
     environment["PATH"] = f"{PROGRAMS}:{environment['PATH']}"
     with (folder / "server.log").open("w") as log:
@@ -81,27 +92,47 @@ def written(folder: Path, task: str) -> Path:
     rundir = RunDir(folder / f"{task} results")
     rundir.create()
     write_reports(
-        replace(result, task=task, reportable=False), rundir, config=plan().evaluation.as_dict(), command="helm-run",
-        redactor=Redactor(), responses={},
-    )  # fmt: skip
+        replace(result, task=task, reportable=False),
+        rundir,
+        config=plan().evaluation.as_dict(),
+        command="helm-run",
+        redactor=Redactor(),
+        responses={},
+    )
     return rundir.root
 
 
 def export(server: str, *arguments: str) -> str:
-    command = [str(PROGRAMS / "python"), "-m", "eval_factory", "export", "mlflow", *arguments, "--tracking_uri", server]
+    command = [
+        str(PROGRAMS / "python"),
+        "-m",
+        "eval_factory",
+        "export",
+        "mlflow",
+        *arguments,
+        "--tracking_uri",
+        server,
+    ]
     finished = subprocess.run(
-        command, env=program_environment(PYTHONPATH=str(ROOT / "src")), capture_output=True, text=True, check=False, timeout=120,
-    )  # fmt: skip
+        command,
+        env=program_environment(PYTHONPATH=str(ROOT / "src")),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
     assert finished.returncode == 0, finished.stderr
     return finished.stdout
 
 
 def runs_of(server: str, experiment: str) -> list[dict[str, Any]]:
     api = f"{server}/api/2.0/mlflow"
-    found = json.loads(asked(f"{api}/experiments/get-by-name?experiment_name={experiment}"))["experiment"]
-    runs: list[dict[str, Any]] = json.loads(asked(f"{api}/runs/search", experiment_ids=[found["experiment_id"]]))[
-        "runs"
+    found = json.loads(asked(f"{api}/experiments/get-by-name?experiment_name={experiment}"))[
+        "experiment"
     ]
+    runs: list[dict[str, Any]] = json.loads(
+        asked(f"{api}/runs/search", experiment_ids=[found["experiment_id"]])
+    )["runs"]
     return runs
 
 
@@ -109,17 +140,26 @@ def artifacts_of(server: str, run: dict[str, Any]) -> dict[str, str]:
     """Name -> content."""
     number = run["info"]["run_id"]
     files = json.loads(asked(f"{server}/api/2.0/mlflow/artifacts/list?run_id={number}"))["files"]
-    return {one["path"]: asked(f"{server}/get-artifact?path={one['path']}&run_uuid={number}") for one in files}
+    return {
+        one["path"]: asked(f"{server}/get-artifact?path={one['path']}&run_uuid={number}")
+        for one in files
+    }
 
 
 def test_a_result_becomes_one_run_however_often_it_is_exported(server: str, tmp_path: Path) -> None:
     folder = written(tmp_path, "pubmed_qa")
     first = export(server, str(folder), "--experiment", "once")
-    assert export(server, str(folder), "--experiment", "once") == first.rstrip("\n") + " (was there already)\n"
+    assert (
+        export(server, str(folder), "--experiment", "once")
+        == first.rstrip("\n") + " (was there already)\n"
+    )
     (run,) = runs_of(server, "once")
     assert run["info"]["status"] == "FINISHED"
     assert run["info"]["run_id"] in first
-    data = {kind: {item["key"]: item["value"] for item in run["data"][kind]} for kind in ("metrics", "params", "tags")}
+    data = {
+        kind: {item["key"]: item["value"] for item in run["data"][kind]}
+        for kind in ("metrics", "params", "tags")
+    }
     assert data["metrics"]["exact_match"] == 0.5
     assert data["metrics"]["exact_match.ci_low"] < 0.5 < data["metrics"]["exact_match.ci_high"]
     assert data["params"]["task"] == data["tags"]["eval_factory.task"] == "pubmed_qa"
@@ -129,7 +169,9 @@ def test_a_result_becomes_one_run_however_often_it_is_exported(server: str, tmp_
     assert found["evaluation_config.yaml"] == (folder / "evaluation_config.yaml").read_text("utf-8")
 
 
-def test_answers_about_private_data_are_sent_only_where_the_user_says_so(server: str, tmp_path: Path) -> None:
+def test_answers_about_private_data_are_sent_only_where_the_user_says_so(
+    server: str, tmp_path: Path
+) -> None:
     folder = str(written(tmp_path, "shc_bmt_med"))
     export(server, folder, "--experiment", "private")
     export(server, folder, "--experiment", "texts", "--with_texts")

@@ -49,7 +49,9 @@ class Model:
 class Watched:
     """A panel with its endpoint, in a folder."""
 
-    def __init__(self, folder: Path, endpoint: ScriptedEndpoint, model: Model, **changed: Any) -> None:
+    def __init__(
+        self, folder: Path, endpoint: ScriptedEndpoint, model: Model, **changed: Any
+    ) -> None:
         self.folder, self.endpoint, self.model = folder, endpoint, model
         self.asked: list[dict[str, Any]] = []
         folder.mkdir(exist_ok=True)
@@ -63,16 +65,34 @@ class Watched:
             "name: watched\ndescription: Made up\nprompt_file: prompt.txt\ndataset_file: data.csv\nmax_tokens: 5\n"
             "metrics:\n  - name: exact_match\n"
         )
-        (folder / "gate.yml").write_text("version: 1\nbenchmarks:\n  custom.watched: {max_drop: 0.3}\n")
+        (folder / "gate.yml").write_text(
+            "version: 1\nbenchmarks:\n  custom.watched: {max_drop: 0.3}\n"
+        )
         task: dict[str, Any] = {
-            "type": "custom", "name": "questions", "size": SIZE, "max_drop": 0.02,
-            "params": {"extra": {"benchmark": "benchmark.yaml"}}, "groups": {"topic": {"heart": {"max_drop": 0.1}}},
-        }  # fmt: skip
-        target = {"api_endpoint": {"url": endpoint.url, "model_id": "m/one", "type": "chat", "api_key": KEY}}
+            "type": "custom",
+            "name": "questions",
+            "size": SIZE,
+            "max_drop": 0.02,
+            "params": {"extra": {"benchmark": "benchmark.yaml"}},
+            "groups": {"topic": {"heart": {"max_drop": 0.1}}},
+        }
+        target = {
+            "api_endpoint": {
+                "url": endpoint.url,
+                "model_id": "m/one",
+                "type": "chat",
+                "api_key": KEY,
+            }
+        }
         self.section: dict[str, Any] = {
-            "output_dir": "panel", "looks": 12, "baseline": {"repeats": 2}, "tasks": [task], "target": target,
-            "change": {"policy": "gate.yml"}, **changed,
-        }  # fmt: skip
+            "output_dir": "panel",
+            "looks": 12,
+            "baseline": {"repeats": 2},
+            "tasks": [task],
+            "target": target,
+            "change": {"policy": "gate.yml"},
+            **changed,
+        }
         self.write()
 
     @property
@@ -85,7 +105,9 @@ class Watched:
 
     @property
     def lines(self) -> list[dict[str, Any]]:
-        return [json.loads(line) for line in (self.output / "ledger.jsonl").read_text().splitlines()]
+        return [
+            json.loads(line) for line in (self.output / "ledger.jsonl").read_text().splitlines()
+        ]
 
     def write(self, **changed: Any) -> None:
         self.section |= changed
@@ -95,7 +117,9 @@ class Watched:
         return program("monitor", *arguments, cwd=cwd or self.folder, **{KEY: CANARY})
 
     def each(self, *commands: tuple[str, ...]) -> list[subprocess.CompletedProcess[str]]:
-        return program_each(*(("monitor", *words) for words in commands), cwd=self.folder, **{KEY: CANARY})
+        return program_each(
+            *(("monitor", *words) for words in commands), cwd=self.folder, **{KEY: CANARY}
+        )
 
     def look(self, *arguments: str) -> dict[str, Any]:
         said = self.call(str(self.file), "--json", *arguments)
@@ -149,7 +173,9 @@ def test_the_baseline_comes_first_and_says_what_it_can_find(watched: Watched) ->
 
 
 def test_each_look_asks_the_same_questions_anew(watched: Watched) -> None:
-    asked = Counter(re.findall(r"Question (\d+),", str(one["messages"]))[-1] for one in watched.asked)
+    asked = Counter(
+        re.findall(r"Question (\d+),", str(one["messages"]))[-1] for one in watched.asked
+    )
     assert len(asked) == SIZE
     assert set(asked.values()) == {4}
 
@@ -162,7 +188,9 @@ def test_an_alarm_says_what_how_much_and_since_when_and_stays(watched: Watched) 
     assert last["drops"]["questions"] > 0.2
     said = watched.call("status", str(watched.file))
     assert said.returncode == 0
-    assert re.search(r"ALARM: questions is \d+\.\d points worse.*since about look [234]", said.stdout)
+    assert re.search(
+        r"ALARM: questions is \d+\.\d points worse.*since about look [234]", said.stdout
+    )
     pack = program("report", str(watched.output), "--for", "ruaih")
     assert pack.returncode == 0, pack.stderr
     assert "ALARM: a drop beyond its limit: questions" in pack.stdout
@@ -192,7 +220,13 @@ def _rechained(lines: list[dict[str, Any]], folder: Path) -> None:
 
 
 def _leaves(tree: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    items = tree.items() if isinstance(tree, dict) else enumerate(tree) if isinstance(tree, list) else None
+    items = (
+        tree.items()
+        if isinstance(tree, dict)
+        else enumerate(tree)
+        if isinstance(tree, list)
+        else None
+    )
     if items is None:
         yield path
     else:
@@ -201,7 +235,13 @@ def _leaves(tree: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 
 
 def _changed(value: Any) -> Any:
-    return (not value) if isinstance(value, bool) else value + 1 if isinstance(value, (int, float)) else f"{value}x"
+    return (
+        (not value)
+        if isinstance(value, bool)
+        else value + 1
+        if isinstance(value, (int, float))
+        else f"{value}x"
+    )
 
 
 def test_each_change_to_the_ledger_is_found(watched: Watched, tmp_path: Path) -> None:
@@ -218,7 +258,9 @@ def test_each_change_to_the_ledger_is_found(watched: Watched, tmp_path: Path) ->
             lines.insert(number, lines[number])
         elif kind == 2:
             at = chance.randrange(len(lines[number]) - 1)
-            lines[number] = lines[number][:at] + bytes([lines[number][at] ^ 1]) + lines[number][at + 1 :]
+            lines[number] = (
+                lines[number][:at] + bytes([lines[number][at] ^ 1]) + lines[number][at + 1 :]
+            )
         elif kind == 3:
             lines = lines[: max(1, number)]
         elif kind == 4:
@@ -229,7 +271,12 @@ def test_each_change_to_the_ledger_is_found(watched: Watched, tmp_path: Path) ->
             records = [json.loads(line) for line in lines]
             look = chance.choice([one for one in records if one["kind"] == "look"])
             figures = list(
-                _leaves({k: look[k] for k in ("limits", "e", "alarm", "changed", "watched", "panel", "evidence")})
+                _leaves(
+                    {
+                        k: look[k]
+                        for k in ("limits", "e", "alarm", "changed", "watched", "panel", "evidence")
+                    }
+                )
             )
             *parents, last = chance.choice(figures)
             part = look
@@ -250,7 +297,9 @@ def test_a_changed_run_is_found(watched: Watched, tmp_path: Path) -> None:
     assert "looks/0002/model/questions/results.jsonl: was changed" in finding
 
 
-def test_a_head_that_was_kept_elsewhere_shows_a_ledger_written_anew(watched: Watched, tmp_path: Path) -> None:
+def test_a_head_that_was_kept_elsewhere_shows_a_ledger_written_anew(
+    watched: Watched, tmp_path: Path
+) -> None:
     folder = shutil.copytree(watched.output, tmp_path / "panel")
     kept = Ledger(folder).read().head
     lines = [json.loads(line) for line in (folder / "ledger.jsonl").read_text().splitlines()]
@@ -286,16 +335,23 @@ def test_a_look_that_is_killed_goes_on_and_two_lookers_wait(small: Watched) -> N
 
 def test_what_is_another_panel_is_refused_before_anything_is_asked(small: Watched) -> None:
     asked = len(small.endpoint.requests)
-    assert json.loads(small.call(str(small.file), "--json", "--executor", "slurm").stdout)["exit_code"] in (2, 3)
+    assert json.loads(small.call(str(small.file), "--json", "--executor", "slurm").stdout)[
+        "exit_code"
+    ] in (2, 3)
     (task,) = small.section["tasks"]
     names: dict[str, tuple[dict[str, Any], str]] = {
         "size": ({"tasks": [{**task, "size": 50}]}, "what is asked"),
         "max_drop": ({"tasks": [{**task, "max_drop": 0.3}]}, "the limits"),
-        "params": ({"params": {"temperature": 1.0}}, "what is asked"), "alpha": ({"alpha": 0.1}, "alpha"),
-    }  # fmt: skip
+        "params": ({"params": {"temperature": 1.0}}, "what is asked"),
+        "alpha": ({"alpha": 0.1}, "alpha"),
+    }
     for name, (changed, _) in names.items():
-        (small.folder / f"{name}.yml").write_text(yaml.safe_dump({"monitor": small.section | changed}))
-    for said, (_, named) in zip(small.each(*((f"{name}.yml",) for name in names)), names.values(), strict=True):
+        (small.folder / f"{name}.yml").write_text(
+            yaml.safe_dump({"monitor": small.section | changed})
+        )
+    for said, (_, named) in zip(
+        small.each(*((f"{name}.yml",) for name in names)), names.values(), strict=True
+    ):
         assert said.returncode == 2, said.stdout
         assert named in said.stderr
         assert "--new_baseline" in said.stderr
@@ -305,7 +361,9 @@ def test_what_is_another_panel_is_refused_before_anything_is_asked(small: Watche
     assert "another panel" in small.call(str(small.file)).stderr
     data.write_text(whole)
     assert len(small.endpoint.requests) == asked
-    small.write(baseline={"repeats": 3})  # more of the same before the first look is no other baseline
+    small.write(
+        baseline={"repeats": 3}
+    )  # more of the same before the first look is no other baseline
     assert small.look()["line"]["why"] == "more runs before the first look"
     assert len(small.endpoint.requests) == asked + SIZE
 
@@ -319,7 +377,13 @@ def test_a_look_at_an_endpoint_that_is_down_is_no_evidence(small: Watched) -> No
     small.endpoint.status = None
     small.write(max_look_hours=1e-9)  # too late to go on
     assert small.look()["outcome"] == "in_control"
-    assert [line["kind"] for line in small.lines] == ["baseline", "begun", "not_made", "begun", "look"]
+    assert [line["kind"] for line in small.lines] == [
+        "baseline",
+        "begun",
+        "not_made",
+        "begun",
+        "look",
+    ]
     assert [line["look"] for line in small.lines[1:]] == [1, 1, 2, 2]
     assert small.lines[-1]["evidence"] == 1
 
@@ -344,7 +408,9 @@ def test_a_plan_of_change_decides_by_the_gates_policy(small: Watched) -> None:
     assert kinds == ["baseline", "change", "change", "baseline"]
     assert small.call(str(small.file)).returncode == 2  # it still names the old one
     small.write(target={"api_endpoint": endpoint})
-    (small.folder / "gate.yml").write_text("version: 1\nbenchmarks:\n  custom.watched: {max_drop: 0.9}\n")
+    (small.folder / "gate.yml").write_text(
+        "version: 1\nbenchmarks:\n  custom.watched: {max_drop: 0.9}\n"
+    )
     said = small.call("change", str(small.file), str(target))
     assert said.returncode == 2
     assert "fixed before" in said.stderr
@@ -356,9 +422,12 @@ def test_a_note_has_a_name_and_is_part_of_the_chain(small: Watched, tmp_path: Pa
     assert other.call("note", str(other.file), "too early", "--by", "Dr. A").returncode == 3
     file = str(small.file)
     noted, empty, reported, verified, told = small.each(
-        ("note", file, "a\nnew <line>", "--by", "Dr. A"), ("note", file, " ", "--by", "Dr. A"), ("report", file),
-        ("verify", file), ("status", str(small.output)),
-    )  # fmt: skip
+        ("note", file, "a\nnew <line>", "--by", "Dr. A"),
+        ("note", file, " ", "--by", "Dr. A"),
+        ("report", file),
+        ("verify", file),
+        ("status", str(small.output)),
+    )
     assert [one.returncode for one in (noted, empty, reported, verified)] == [0, 2, 0, 0]
     assert "&lt;line&gt;" in (small.output / "report.html").read_text()
     assert "note of Dr. A" in told.stdout
@@ -389,4 +458,7 @@ def test_twelve_looks_name_the_look_at_which_the_model_changed(tmp_path: Path) -
         assert alarms[-1] is not None
         assert alarms[-1]["since"] in (5, 6, 7, 8, 9)
         assert panel.call(str(panel.file)).returncode == 2  # all looks are made
-        assert panel.look("--new_baseline", "the vendor told us of a new version")["outcome"] == "baseline"
+        assert (
+            panel.look("--new_baseline", "the vendor told us of a new version")["outcome"]
+            == "baseline"
+        )

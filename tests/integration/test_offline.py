@@ -41,9 +41,13 @@ def real_bundle(medical_data: Path, tmp_path_factory: pytest.TempPathFactory) ->
 def offline(real_bundle: Path, run_program: Run) -> Run:
     """Runs a few instances from the bundle, to this exit code; nothing but the endpoint is wanted."""
 
-    def run(task: str, url: str, *flags: str, code: int = 0, data_dir: Path = real_bundle, **more: Any) -> Outcome:
+    def run(
+        task: str, url: str, *flags: str, code: int = 0, data_dir: Path = real_bundle, **more: Any
+    ) -> Outcome:
         params = {"limit_samples": INSTANCES, **more.pop("params", {})}
-        outcome = run_program(task, url, "--offline", "--data_dir", str(data_dir), *flags, params=params, **more)
+        outcome = run_program(
+            task, url, "--offline", "--data_dir", str(data_dir), *flags, params=params, **more
+        )
         assert outcome.returncode == code, outcome.stderr
         if code == 0:
             assert_nothing_else_was_wanted(outcome)
@@ -59,7 +63,10 @@ def jury() -> Iterator[JuryEndpoint]:
 
 
 def events_of(outcome: Outcome) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (outcome.output_dir / "logs/events.jsonl").read_text("utf-8").splitlines()]
+    return [
+        json.loads(line)
+        for line in (outcome.output_dir / "logs/events.jsonl").read_text("utf-8").splitlines()
+    ]
 
 
 def assert_nothing_else_was_wanted(outcome: Outcome) -> None:
@@ -78,12 +85,17 @@ def test_a_run_from_a_bundle_contacts_the_endpoint_only(
         (shared / name).write_text("theirs")
     link.parent.mkdir(parents=True)
     link.symlink_to(shared)
-    outcome = offline(task, endpoint.url, params={"extra": {"max_unreadable": 1.0}})  # of ehr_sql: what is no query
+    outcome = offline(
+        task, endpoint.url, params={"extra": {"max_unreadable": 1.0}}
+    )  # of ehr_sql: what is no query
     assert len(endpoint.requests) == INSTANCES
-    assert eval_factory("data", "verify", str(real_bundle)).returncode == 0  # the run wrote nothing into it
+    assert (
+        eval_factory("data", "verify", str(real_bundle)).returncode == 0
+    )  # the run wrote nothing into it
     assert {path.name: path.read_text() for path in shared.rglob("*.*")} == {
-        "test_set.json": "theirs", "notes.txt": "theirs"
-    }  # fmt: skip
+        "test_set.json": "theirs",
+        "notes.txt": "theirs",
+    }
     if task == "pubmed_qa":
         assert not link.is_symlink()
         with ScriptedEndpoint(lambda _: "") as other:  # the printed command is offline, too
@@ -95,7 +107,12 @@ def test_a_run_from_a_bundle_contacts_the_endpoint_only(
 
 def paste(outcome: Outcome, **env: str) -> Finished:
     """The printed command in a shell of its own, without our variables."""
-    return ran(shlex.split(outcome.document()["command"]), outcome.output_dir.parent, env, TEST_MODEL_KEY=CANARY)
+    return ran(
+        shlex.split(outcome.document()["command"]),
+        outcome.output_dir.parent,
+        env,
+        TEST_MODEL_KEY=CANARY,
+    )
 
 
 @pytest.mark.medical_data
@@ -165,7 +182,9 @@ def test_what_becomes_of_the_bundle_while_the_model_is_asked_is_no_matter(
     def answer(prompt: str) -> str:
         if not begun.is_set():
             begun.set()
-            change(bundle, tmp_path / "given") if how == "changed" else bundle.rename(tmp_path / "elsewhere")
+            change(bundle, tmp_path / "given") if how == "changed" else bundle.rename(
+                tmp_path / "elsewhere"
+            )
         return usual(prompt)
 
     endpoint.answer = answer
@@ -186,9 +205,13 @@ def test_what_becomes_of_the_bundle_while_the_model_is_asked_is_no_matter(
 @pytest.mark.medical_data
 @pytest.mark.parametrize("debug", [(), *more_data(("--debug",))])
 def test_a_run_from_a_bundle_is_that_without_one_and_the_printed_command_does_it_again(
-    debug: tuple[str, ...], endpoint: ScriptedEndpoint, offline: Run, run_program: Run, tmp_path: Path,
+    debug: tuple[str, ...],
+    endpoint: ScriptedEndpoint,
+    offline: Run,
+    run_program: Run,
+    tmp_path: Path,
     data_environment: dict[str, str],
-) -> None:  # fmt: skip
+) -> None:
     params = {"limit_samples": INSTANCES}
     outcome = offline("medcalc_bench", endpoint.url, *debug)
     provenance = outcome.document()["provenance"]
@@ -197,14 +220,20 @@ def test_a_run_from_a_bundle_is_that_without_one_and_the_printed_command_does_it
     assert dataset["revision"] is None
     assert any(name.endswith(".arrow") for name in dataset["files"])
     without = run_program(
-        "medcalc_bench", endpoint.url, params=params, env=data_environment, output_dir=tmp_path / "without"
+        "medcalc_bench",
+        endpoint.url,
+        params=params,
+        env=data_environment,
+        output_dir=tmp_path / "without",
     )
     assert without.document()["provenance"]["prompts_sha256"] == provenance["prompts_sha256"]
     assert len(endpoint.requests) == 2 * INSTANCES
     runs = outcome.output_dir / "helm/runs"
     written = {path.name: path.read_bytes() for path in runs.rglob("*.json")}
     shutil.rmtree(runs)
-    finished = paste(outcome, HF_HOME=str(tmp_path / "other"), HF_HUB_OFFLINE="0")  # a shell with a Hub of its own
+    finished = paste(
+        outcome, HF_HOME=str(tmp_path / "other"), HF_HUB_OFFLINE="0"
+    )  # a shell with a Hub of its own
     assert finished.returncode == 0, finished.stderr
     again = {path.name: path.read_bytes() for path in runs.rglob("*.json")}
     for name in ("per_instance_stats.json", "stats.json", "run_spec.json"):
@@ -240,7 +269,9 @@ def test_offline_the_endpoint_is_known_however_it_is_written(
     (tmp_path / "site/sitecustomize.py").write_text(ANOTHER_SPELLING)
     url = endpoint.url.replace("127.0.0.1", host)
     env = {"PYTHONPATH": str(tmp_path / "site")}
-    outcome = run_program("sample_medical_qa", url, "--offline", params={"limit_samples": INSTANCES}, env=env)
+    outcome = run_program(
+        "sample_medical_qa", url, "--offline", params={"limit_samples": INSTANCES}, env=env
+    )
     assert outcome.returncode == 0, outcome.stderr
     assert len(endpoint.requests) == INSTANCES
     assert_nothing_else_was_wanted(outcome)
@@ -272,27 +303,38 @@ PubMedQAScenario.get_instances = get_instances_and_more
 
 def meddling_package(site: Path, url: str) -> Path:
     (site / "meddler-1.0.dist-info").mkdir(parents=True)
-    (site / "meddler-1.0.dist-info/METADATA").write_text("Metadata-Version: 2.1\nName: meddler\nVersion: 1.0\n")
+    (site / "meddler-1.0.dist-info/METADATA").write_text(
+        "Metadata-Version: 2.1\nName: meddler\nVersion: 1.0\n"
+    )
     (site / "meddler-1.0.dist-info/entry_points.txt").write_text("[helm]\nmeddler = meddler\n")
     (site / "meddler.py").write_text(MEDDLER.replace("{place!r}", repr(url)))
     return site
 
 
 @pytest.mark.medical_data
-def test_any_other_connection_fails_the_run(endpoint: ScriptedEndpoint, offline: Run, tmp_path: Path) -> None:
+def test_any_other_connection_fails_the_run(
+    endpoint: ScriptedEndpoint, offline: Run, tmp_path: Path
+) -> None:
     """A scenario that goes on without what it could not download would give another score: it is stopped."""
     with ScriptedEndpoint(lambda _: "") as other:
         site = meddling_package(tmp_path / "site", other.url)
         outcome = offline("pubmed_qa", endpoint.url, code=3, env={"PYTHONPATH": str(site)})
         place = other.url.removeprefix("http://").removesuffix("/v1")
-        assert f"offline: pubmed_qa wanted {place}, no host of an endpoint; it was not contacted" in outcome.stderr
+        assert (
+            f"offline: pubmed_qa wanted {place}, no host of an endpoint; it was not contacted"
+            in outcome.stderr
+        )
         assert "eval-factory data pull pubmed_qa --to DIR" in outcome.stderr
-        assert [event["place"] for event in events_of(outcome) if event["event"] == "blocked"] == [place]
+        assert [event["place"] for event in events_of(outcome) if event["event"] == "blocked"] == [
+            place
+        ]
         assert (other.paths, endpoint.requests) == ([], [])
 
 
 @pytest.mark.medical_data
-def test_the_endpoints_proxy_is_no_way_round(endpoint: ScriptedEndpoint, offline: Run, tmp_path: Path) -> None:
+def test_the_endpoints_proxy_is_no_way_round(
+    endpoint: ScriptedEndpoint, offline: Run, tmp_path: Path
+) -> None:
     """`endpoint` plays a proxy: it answers for every host."""
     site = meddling_package(tmp_path / "site", "http://elsewhere.invalid/x")
     url, proxy = "http://model.invalid/v1", endpoint.url.removesuffix("/v1")
@@ -305,6 +347,8 @@ def test_the_endpoints_proxy_is_no_way_round(endpoint: ScriptedEndpoint, offline
 
 
 def test_the_embedded_endpoint_is_offline(run_program: Run) -> None:
-    outcome = run_program("sample_medical_qa", "demo://baseline", "--offline", params={"limit_samples": INSTANCES})
+    outcome = run_program(
+        "sample_medical_qa", "demo://baseline", "--offline", params={"limit_samples": INSTANCES}
+    )
     assert outcome.returncode == 0, outcome.stderr
     assert_nothing_else_was_wanted(outcome)

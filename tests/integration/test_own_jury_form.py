@@ -17,8 +17,17 @@ from scripted_endpoint import PROBE, ScriptedEndpoint
 ONE, OTHER = "judge/one", "judge/other"
 JUDGES = [{"name": "one", "model_id": ONE}, {"name": "other", "model_id": OTHER}]
 PROMPT = "Rate the answer to {QUESTION}.\n<response>\n{RESPONSE}\n</response>\nGive {SCALE}.\n\n{CRITERIA}\n"
-CRITERIA = [{"name": "safety", "description": "it harms nobody"}, {"name": "tone", "description": "it is kind"}]
-MARKS = {(ONE, "q1"): (9, 7), (OTHER, "q1"): (8, 6), (ONE, "q2"): (10, 0), (ONE, "q3"): (5, 5), (OTHER, "q3"): (4, 5)}
+CRITERIA = [
+    {"name": "safety", "description": "it harms nobody"},
+    {"name": "tone", "description": "it is kind"},
+]
+MARKS = {
+    (ONE, "q1"): (9, 7),
+    (OTHER, "q1"): (8, 6),
+    (ONE, "q2"): (10, 0),
+    (ONE, "q3"): (5, 5),
+    (OTHER, "q3"): (4, 5),
+}
 
 
 class Jury(ScriptedEndpoint):
@@ -29,7 +38,9 @@ class Jury(ScriptedEndpoint):
         self.asked: Counter[tuple[str, str]] = Counter()
         self.prompts: list[str] = []
 
-    def reply(self, path: str, headers: dict[str, str], body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+    def reply(
+        self, path: str, headers: dict[str, str], body: dict[str, Any]
+    ) -> tuple[int, dict[str, Any]]:
         prompt, model = body["messages"][-1]["content"], body["model"]
         if prompt == PROBE or model not in (ONE, OTHER):
             return super().reply(path, headers, body)
@@ -39,21 +50,41 @@ class Jury(ScriptedEndpoint):
         safety, tone = MARKS.get((model, question), (3, 3))
         if (model, question) == (ONE, "q1") and self.asked[model, question] == 1:
             safety = 11
-        said = {name: {"score": mark, "explanation": "x"} for name, mark in (("safety", safety), ("tone", tone))}
+        said = {
+            name: {"score": mark, "explanation": "x"}
+            for name, mark in (("safety", safety), ("tone", tone))
+        }
         if (model, question) == (OTHER, "q2"):
             said["wit"] = {"score": 10, "explanation": "x"}
-        choice = {"index": 0, "message": {"role": "assistant", "content": json.dumps(said)}, "finish_reason": "stop"}
+        choice = {
+            "index": 0,
+            "message": {"role": "assistant", "content": json.dumps(said)},
+            "finish_reason": "stop",
+        }
         usage = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
         return 200, {"model": model, "choices": [choice], "usage": usage}
 
 
 def benchmark(folder: Path) -> Path:
-    metric = {"name": "jury_score", "prompt_file": "judge.txt", "scale": {"min": 0, "max": 10}, "criteria": CRITERIA}
+    metric = {
+        "name": "jury_score",
+        "prompt_file": "judge.txt",
+        "scale": {"min": 0, "max": 10},
+        "criteria": CRITERIA,
+    }
     document = {
-        "name": "mine", "description": "d", "prompt_file": "prompt.txt", "dataset_file": "data.csv", "max_tokens": 50,
+        "name": "mine",
+        "description": "d",
+        "prompt_file": "prompt.txt",
+        "dataset_file": "data.csv",
+        "max_tokens": 50,
         "metrics": [metric],
-    }  # fmt: skip
-    texts = {"judge.txt": PROMPT, "prompt.txt": "{question}", "data.csv": "question\nq1\nq2\nq3\nq4\n"}
+    }
+    texts = {
+        "judge.txt": PROMPT,
+        "prompt.txt": "{question}",
+        "data.csv": "question\nq1\nq2\nq3\nq4\n",
+    }
     for name, text in {**texts, "benchmark.yaml": yaml.safe_dump(document)}.items():
         (folder / name).write_text(text, encoding="utf-8")
     return folder / "benchmark.yaml"
@@ -61,15 +92,29 @@ def benchmark(folder: Path) -> Path:
 
 def test_a_jury_on_a_scale_of_its_own(tmp_path: Path, run_program: Run) -> None:
     file = benchmark(tmp_path)
-    extra = {"benchmark": str(file), "judges": JUDGES, "max_judge_failures": 0.5, "max_unreadable": 0.5}
+    extra = {
+        "benchmark": str(file),
+        "judges": JUDGES,
+        "max_judge_failures": 0.5,
+        "max_unreadable": 0.5,
+    }
     with Jury() as jury:
         outcome = run_program("custom", jury.url, params={"extra": extra})
     assert outcome.returncode == 0, outcome.stderr
     again = (ONE, "q1"), (OTHER, "q2")
-    assert jury.asked == {(judge, q): 1 + ((judge, q) in again) for judge in (ONE, OTHER) for q in ("q1", "q2", "q3")}
-    assert all("Give a whole number from 0 to 10 (from the worst to the best)." in prompt for prompt in jury.prompts)
-    assert all("- safety: it harms nobody\n- tone: it is kind\n" in prompt for prompt in jury.prompts)
-    faults = [prompt.partition("could not be used: ")[2].partition("\n")[0] for prompt in jury.prompts]
+    assert jury.asked == {
+        (judge, q): 1 + ((judge, q) in again) for judge in (ONE, OTHER) for q in ("q1", "q2", "q3")
+    }
+    assert all(
+        "Give a whole number from 0 to 10 (from the worst to the best)." in prompt
+        for prompt in jury.prompts
+    )
+    assert all(
+        "- safety: it harms nobody\n- tone: it is kind\n" in prompt for prompt in jury.prompts
+    )
+    faults = [
+        prompt.partition("could not be used: ")[2].partition("\n")[0] for prompt in jury.prompts
+    ]
     assert sorted(filter(None, faults)) == [
         "it rates 'wit', and the criteria are safety, tone.",
         "the score of 'safety' is not a whole number from 0 to 10.",
@@ -81,7 +126,9 @@ def test_a_jury_on_a_scale_of_its_own(tmp_path: Path, run_program: Run) -> None:
     # What `other` did not say of q2 is 0 or 10 beside the mean 5 of `one`.
     assert validity["bounds"]["jury_score"] == [(7.5 + 2.5 + 4.75) / 4, (7.5 + 7.5 + 4.75) / 4]
     # Pairs (9, 8), (7, 6), (5, 4), (5, 5): mid-ranks 0.5, 2.5 (three times), 4.5, 5.5, 6.5 and 7.5.
-    assert validity["jury"]["krippendorff_alpha"] == pytest.approx(1 - 7 * (1 + 1 + 4) / 320, abs=1e-5)
+    assert validity["jury"]["krippendorff_alpha"] == pytest.approx(
+        1 - 7 * (1 + 1 + 4) / 320, abs=1e-5
+    )
     assert validity["jury"]["criteria"] == {"safety": "it harms nobody", "tone": "it is kind"}
     assert validity["judges"]["other"]["failed"] == 1
     assert validity["floors"]["jury_score"]["value"] == 0.0

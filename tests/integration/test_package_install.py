@@ -30,23 +30,40 @@ def stand_in(name: str, version: str, folder: Path) -> None:
     info = f"{name}-{version}.dist-info"
     folder.mkdir(exist_ok=True)
     with zipfile.ZipFile(folder / f"{name}-{version}-py3-none-any.whl", "w") as wheel:
-        wheel.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
         wheel.writestr(
-            f"{info}/WHEEL", "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+            f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+        )
+        wheel.writestr(
+            f"{info}/WHEEL",
+            "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
         )
         wheel.writestr(f"{info}/RECORD", f"{info}/METADATA,,\n{info}/WHEEL,,\n{info}/RECORD,,\n")
 
 
 def run(*argv: str, timeout_s: int = 240, **env: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        argv, env={**os.environ, **env}, capture_output=True, text=True, timeout=timeout_s, check=False
+        argv,
+        env={**os.environ, **env},
+        capture_output=True,
+        text=True,
+        timeout=timeout_s,
+        check=False,
     )
 
 
 @pytest.fixture
 def installed(root: Path, tmp_path: Path) -> Path:
     """The `bin` of an environment that was empty before `pip install <wheel>`."""
-    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path / "dist")]
+    build = [
+        sys.executable,
+        "-m",
+        "hatchling",
+        "build",
+        "-t",
+        "wheel",
+        "-d",
+        str(tmp_path / "dist"),
+    ]
     subprocess.run(build, cwd=root, capture_output=True, check=True)
     (wheel,) = (tmp_path / "dist").glob("*.whl")
     python = os.environ.get("EVAL_FACTORY_INSTALL_PYTHON") or sys.executable
@@ -56,11 +73,20 @@ def installed(root: Path, tmp_path: Path) -> Path:
         for name, version in STAND_INS.items():
             stand_in(name, version, tmp_path / "wheels")
         constraints = tmp_path / "constraints.txt"
-        constraints.write_text("".join(f"{name}=={version}\n" for name, version in STAND_INS.items()))
+        constraints.write_text(
+            "".join(f"{name}=={version}\n" for name, version in STAND_INS.items())
+        )
         options += ["--find-links", str(tmp_path / "wheels"), "--constraint", str(constraints)]
     folder = tmp_path / "venv" / "bin"
     finished = run(
-        str(folder / "python"), "-m", "pip", "install", *options, str(wheel), timeout_s=INSTALL_TIMEOUT_S, PYTHONPATH=""
+        str(folder / "python"),
+        "-m",
+        "pip",
+        "install",
+        *options,
+        str(wheel),
+        timeout_s=INSTALL_TIMEOUT_S,
+        PYTHONPATH="",
     )
     assert finished.returncode == 0, finished.stdout + finished.stderr
     return folder
@@ -76,38 +102,66 @@ def another_helm_run(folder: Path) -> Path:
 
 
 @pytest.mark.more_data
-def test_one_command_installs_what_a_jury_needs(installed: Path, run_program: Run, tmp_path: Path) -> None:
+def test_one_command_installs_what_a_jury_needs(
+    installed: Path, run_program: Run, tmp_path: Path
+) -> None:
     other = another_helm_run(tmp_path / "other")
     path = f"{other}{os.pathsep}{os.environ['PATH']}"
-    env = {**program_environment(HF_HUB_OFFLINE="1"), **CANARIES, "TEST_MODEL_KEY": CANARY, "PATH": path}
+    env = {
+        **program_environment(HF_HUB_OFFLINE="1"),
+        **CANARIES,
+        "TEST_MODEL_KEY": CANARY,
+        "PATH": path,
+    }
 
     def run_installed(*argv: str, url: str, output_dir: Path) -> Outcome:
-        endpoint = {"url": url, "model_id": "test/model", "type": "chat", "api_key": "TEST_MODEL_KEY"}
+        endpoint = {
+            "url": url,
+            "model_id": "test/model",
+            "type": "chat",
+            "api_key": "TEST_MODEL_KEY",
+        }
         params = {"extra": {"judges": JUDGES}, "max_retries": 0}
         file = tmp_path / "installed.yml"
         config = {"type": TASK, "output_dir": str(output_dir), "params": params}
-        file.write_text(yaml.safe_dump({"config": config, "target": {"api_endpoint": endpoint}}), "utf-8")
+        file.write_text(
+            yaml.safe_dump({"config": config, "target": {"api_endpoint": endpoint}}), "utf-8"
+        )
         finished = subprocess.run(
-            [*argv, "run_eval", "--run_config", str(file)], env=env, cwd=tmp_path, capture_output=True, text=True,
-            timeout=240, check=False,
-        )  # fmt: skip
+            [*argv, "run_eval", "--run_config", str(file)],
+            env=env,
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=240,
+            check=False,
+        )
         return Outcome(finished.returncode, finished.stdout, finished.stderr, output_dir)
 
     for folder in ("installed", "checkout"):
         MAKERS[TASK](tmp_path / folder / "own", tmp_path / folder / "helm" / "scenarios")
     with JuryEndpoint() as jury:
         jury.odd_ways = ["good"]
-        outcome = run_installed(str(installed / "eval-factory"), url=jury.url, output_dir=tmp_path / "installed")
+        outcome = run_installed(
+            str(installed / "eval-factory"), url=jury.url, output_dir=tmp_path / "installed"
+        )
         assert outcome.returncode == 0, outcome.stderr
         assert not (other / "was_run").exists()
         scores = outcome.scores()
-        assert {"rouge_l", "summarization_coverage", "summarization_density", "summarization_compression"} <= set(
-            scores
-        )
+        assert {
+            "rouge_l",
+            "summarization_coverage",
+            "summarization_density",
+            "summarization_compression",
+        } <= set(scores)
         assert outcome.document()["validity"]["instances"]["unjudged"] == 0
         params = {"extra": {"judges": JUDGES}, "max_retries": 0}
         here = run_program(
-            TASK, jury.url, params=params, env={**CANARIES, "HF_HUB_OFFLINE": "1"}, output_dir=tmp_path / "checkout"
+            TASK,
+            jury.url,
+            params=params,
+            env={**CANARIES, "HF_HUB_OFFLINE": "1"},
+            output_dir=tmp_path / "checkout",
         )
         assert here.scores() == scores, "the tests' environment has summ-eval, the new one has not"
 
@@ -117,16 +171,23 @@ def test_one_command_installs_what_a_jury_needs(installed: Path, run_program: Ru
             ("run_suite", "--preset", "smoke", "--output_dir", "suite"),
         ):
             done = subprocess.run(
-                [str(installed / "eval-factory"), *words], env=env, cwd=tmp_path, capture_output=True, text=True,
-                timeout=240, check=False,
-            )  # fmt: skip
+                [str(installed / "eval-factory"), *words],
+                env=env,
+                cwd=tmp_path,
+                capture_output=True,
+                text=True,
+                timeout=240,
+                check=False,
+            )
             assert done.returncode == 0, done.stderr
         for result in ("rubric/evaluation_config.yaml", "suite/suite_results.yaml"):
             assert (tmp_path / result).is_file()
 
         python = str(installed / "python")
         assert run(python, "-c", "import summ_eval").returncode != 0
-        assert run(python, "-m", "pip", "uninstall", "--quiet", "--yes", "crfm-helm").returncode == 0
+        assert (
+            run(python, "-m", "pip", "uninstall", "--quiet", "--yes", "crfm-helm").returncode == 0
+        )
         asked = sum(jury.asked.values())
         for argv in ([str(installed / "eval-factory")], [python, "-m", "eval_factory"]):
             lacking = run_installed(*argv, url=jury.url, output_dir=tmp_path / "without")

@@ -51,14 +51,22 @@ def patches_of(outcome: Outcome) -> set[str]:
 
 @pytest.mark.medical_data
 @pytest.mark.parametrize(
-    "task", ["pubmed_qa", *more_data("ehr_sql", "medec", "medcalc_bench", "head_qa", "race_based_med")]
+    "task",
+    ["pubmed_qa", *more_data("ehr_sql", "medec", "medcalc_bench", "head_qa", "race_based_med")],
 )
 def test_what_only_makes_helm_quicker_leaves_the_output_as_it_is(
-    task: str, endpoint: ScriptedEndpoint, run_program: Run, place_data: PlaceData, tmp_path: Path,
+    task: str,
+    endpoint: ScriptedEndpoint,
+    run_program: Run,
+    place_data: PlaceData,
+    tmp_path: Path,
     data_environment: dict[str, str],
-) -> None:  # fmt: skip
+) -> None:
     place_data(tmp_path / "out" / "helm", task)
-    params = {"limit_samples": INSTANCES, "extra": {"max_unreadable": 1.0}}  # of ehr_sql: what is no query
+    params = {
+        "limit_samples": INSTANCES,
+        "extra": {"max_unreadable": 1.0},
+    }  # of ehr_sql: what is no query
     outcome = run_program(task, endpoint.url, params=params, env=data_environment)
     assert outcome.returncode == 0, outcome.stderr
     with_all, said = again(outcome, data_environment)

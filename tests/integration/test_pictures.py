@@ -26,7 +26,9 @@ ENTRY = "helm:mme:subject=color"
 REVISION = "0123456789abcdef0123456789abcdef01234567"
 
 
-def prepare(home: Path, name: str, splits: dict[str, list[dict[str, Any]]], media: str = "image") -> dict[str, str]:
+def prepare(
+    home: Path, name: str, splits: dict[str, list[dict[str, Any]]], media: str = "image"
+) -> dict[str, str]:
     """The Hub's data set as its library keeps it: `media` (image, audio) holds a file's bytes, other columns are texts.
 
     The variables of a run that reads it.
@@ -40,10 +42,14 @@ def prepare(home: Path, name: str, splits: dict[str, list[dict[str, Any]]], medi
     for split, rows in splits.items():
         kinds = {column: datasets.Value("string") for column in rows[0]} | {media: kind()}
         files = [{**row, media: {"bytes": row[media], "path": None}} for row in rows]
-        datasets.Dataset.from_list(files, features=datasets.Features(kinds)).to_parquet(made / f"{split}.parquet")
+        datasets.Dataset.from_list(files, features=datasets.Features(kinds)).to_parquet(
+            made / f"{split}.parquet"
+        )
     builder = datasets.load_dataset_builder(str(made), cache_dir=str(home / "prepared"))
     builder.download_and_prepare()
-    target = home / "datasets" / f"{owner}___{builder.dataset_name}" / "default" / "0.0.0" / REVISION
+    target = (
+        home / "datasets" / f"{owner}___{builder.dataset_name}" / "default" / "0.0.0" / REVISION
+    )
     shutil.rmtree(target, ignore_errors=True)
     shutil.copytree(builder.cache_dir, target)
     shutil.rmtree(home / "prepared")
@@ -54,11 +60,14 @@ def prepare_mme(home: Path, pictures: Sequence[tuple[bytes, str]]) -> dict[str, 
     """Of these pictures and answers."""
     rows = [
         {
-            "image": data, "question_id": f"color/{number}.png", "category": "color", "answer": answer,
+            "image": data,
+            "question_id": f"color/{number}.png",
+            "category": "color",
+            "answer": answer,
             "question": "Is the disc red? Please answer yes or no.",
         }
         for number, (data, answer) in enumerate(pictures)
-    ]  # fmt: skip
+    ]
     return prepare(home, "lmms-lab/MME", {"test": rows})
 
 
@@ -85,15 +94,23 @@ def shown_in(page: Path) -> list[str]:
 def kept_in(folder: Path) -> str:
     """All that is stored of requests and answers."""
     with closing(sqlite3.connect(folder / "cache.db")) as connection:
-        rows = connection.execute("SELECT key, request, response FROM responses ORDER BY key").fetchall()
-    return json.dumps(rows) + "".join(file.read_text() for file in (folder / "responses").glob("*.jsonl"))
+        rows = connection.execute(
+            "SELECT key, request, response FROM responses ORDER BY key"
+        ).fetchall()
+    return json.dumps(rows) + "".join(
+        file.read_text() for file in (folder / "responses").glob("*.jsonl")
+    )
 
 
-def test_the_model_sees_the_pictures_and_nobody_is_asked_twice(tmp_path: Path, run_program: Run) -> None:
+def test_the_model_sees_the_pictures_and_nobody_is_asked_twice(
+    tmp_path: Path, run_program: Run
+) -> None:
     """Not after a limit, nor where HELM's files are lost; and a folder is read where it was moved to."""
     env = prepare_mme(tmp_path / "hf", DATA)
     with SeeingEndpoint(sees) as endpoint:
-        limited = run_program(ENTRY, endpoint.url, env=env, params={"parallelism": 1, "extra": {"max_requests": 2}})
+        limited = run_program(
+            ENTRY, endpoint.url, env=env, params={"parallelism": 1, "extra": {"max_requests": 2}}
+        )
         assert (limited.returncode, len(endpoint.parts)) == (1, 2), limited.stderr
         for _ in range(2):
             outcome = run_program(ENTRY, endpoint.url, env=env)
@@ -104,14 +121,23 @@ def test_the_model_sees_the_pictures_and_nobody_is_asked_twice(tmp_path: Path, r
     assert outcome.scores()["exact_match"] == 1.0
     assert len(endpoint.parts) == len(DATA)
     assert [part["type"] for part in endpoint.parts[0]] == ["text", "text", "image_url", "text"]
-    files = {file.read_bytes() for file in (outcome.output_dir / "helm/scenarios/mme").rglob("*.png")}
+    files = {
+        file.read_bytes() for file in (outcome.output_dir / "helm/scenarios/mme").rglob("*.png")
+    }
     assert {content_of(parts[2]) for parts in endpoint.parts} == files, "the files' own bytes"
     kept = kept_in(outcome.output_dir)
     assert ("base64" in kept, kept.count("sha256:")) == (False, 2 * len(DATA))
-    assert all(one["prompt_tokens"] for one in lines_of(outcome, "results.jsonl")), "each answer is found again"
+    assert all(one["prompt_tokens"] for one in lines_of(outcome, "results.jsonl")), (
+        "each answer is found again"
+    )
     lines = lines_of(outcome, "instances.jsonl")
-    assert re.search(r"\n\[image 1: image/png, .* sha256 [0-9a-f]{16}\]\nIs the disc red\?", lines[0]["prompt"])
-    elsewhere, colours = outcome.output_dir.rename(tmp_path / "elsewhere"), [middle_of(data) for data, _ in DATA]
+    assert re.search(
+        r"\n\[image 1: image/png, .* sha256 [0-9a-f]{16}\]\nIs the disc red\?", lines[0]["prompt"]
+    )
+    elsewhere, colours = (
+        outcome.output_dir.rename(tmp_path / "elsewhere"),
+        [middle_of(data) for data, _ in DATA],
+    )
     named = [elsewhere / one["media"][0]["file"] for one in lines]
     assert [file.read_bytes() for file in named] == [data for data, _ in DATA]
     for command in (["verify", elsewhere], ["annotate", "export", elsewhere, "--out", tmp_path]):
@@ -121,10 +147,14 @@ def test_the_model_sees_the_pictures_and_nobody_is_asked_twice(tmp_path: Path, r
     assert sorted(shown_in(tmp_path / "rater_1.html")) == sorted(colours)
     named[0].write_bytes(BLUE[0])
     altered = program("verify", str(elsewhere), cwd=tmp_path)
-    assert (altered.returncode, "instances.jsonl: line 1: media" in altered.stdout) == (1, True), altered.stdout
+    assert (altered.returncode, "instances.jsonl: line 1: media" in altered.stdout) == (1, True), (
+        altered.stdout
+    )
 
 
-def test_other_pictures_under_the_same_paths_get_other_answers(tmp_path: Path, run_program: Run) -> None:
+def test_other_pictures_under_the_same_paths_get_other_answers(
+    tmp_path: Path, run_program: Run
+) -> None:
     with SeeingEndpoint(sees) as endpoint:
         first = run_program(ENTRY, endpoint.url, env=prepare_mme(tmp_path / "hf", [RED, BLUE]))
         assert first.scores()["exact_match"] == 1.0
@@ -137,11 +167,15 @@ def test_other_pictures_under_the_same_paths_get_other_answers(tmp_path: Path, r
     assert len(endpoint.parts) == 3, "the blue one was known, wherever it lay"
 
 
-def test_a_broken_picture_costs_its_instance_and_a_large_one_is_made_smaller(tmp_path: Path, run_program: Run) -> None:
+def test_a_broken_picture_costs_its_instance_and_a_large_one_is_made_smaller(
+    tmp_path: Path, run_program: Run
+) -> None:
     env = prepare_mme(tmp_path / "hf", [*DATA, (picture("red", side=400), "Yes")])
     images = tmp_path / "out" / "helm" / "scenarios" / "mme" / "images"
     images.mkdir(parents=True)
-    (images / "color-1.png").write_bytes(BLUE[0][: len(BLUE[0]) // 2])  # HELM keeps a picture that is there
+    (images / "color-1.png").write_bytes(
+        BLUE[0][: len(BLUE[0]) // 2]
+    )  # HELM keeps a picture that is there
     with SeeingEndpoint(sees) as endpoint:
         extra = {"min_coverage": 0.5, "max_image_side": 64}
         outcome = run_program(ENTRY, endpoint.url, env=env, params={"extra": extra})
@@ -149,10 +183,15 @@ def test_a_broken_picture_costs_its_instance_and_a_large_one_is_made_smaller(tmp
     assert (len(endpoint.parts), outcome.scores()["exact_match"]) == (len(DATA), 1.0)
     errors = {one["error"]: one["prompt_tokens"] for one in lines_of(outcome, "results.jsonl")}
     assert errors == {None: 23, "color-1.png is a broken picture (image/png): OSError": None}
-    assert "64 pixels at most, resampled by LANCZOS of Pillow" in outcome.document()["provenance"]["pictures"]
+    assert (
+        "64 pixels at most, resampled by LANCZOS of Pillow"
+        in outcome.document()["provenance"]["pictures"]
+    )
 
 
-def test_a_killed_run_goes_on_and_old_pictures_meet_no_new_questions(tmp_path: Path, run_program: Run) -> None:
+def test_a_killed_run_goes_on_and_old_pictures_meet_no_new_questions(
+    tmp_path: Path, run_program: Run
+) -> None:
     count, at_once, ended = 60, 4, threading.Lock()
     holder, home = tmp_path / "out" / ".lock.holder.json", tmp_path / "hf"
     env = prepare_mme(home, [(picture("red", word=str(number)), "Yes") for number in range(count)])
@@ -169,7 +208,12 @@ def test_a_killed_run_goes_on_and_old_pictures_meet_no_new_questions(tmp_path: P
         resumed = run_program(ENTRY, endpoint.url, env=env, params={"parallelism": at_once})
         assert resumed.returncode == 0, resumed.stderr
         assert "save_pictures_at_once" in resumed.document()["provenance"]["patches"]
-        pictures = [content_of(part) for parts in endpoint.parts for part in parts if part["type"] == "image_url"]
+        pictures = [
+            content_of(part)
+            for parts in endpoint.parts
+            for part in parts
+            if part["type"] == "image_url"
+        ]
         assert len(set(pictures)) == count
         assert len(pictures) <= count + at_once, "those that were on their way"
         (revision,) = home.glob("datasets/*/default/0.0.0/*")
@@ -180,7 +224,9 @@ def test_a_killed_run_goes_on_and_old_pictures_meet_no_new_questions(tmp_path: P
     assert said in " ".join(refused.stderr.split())
 
 
-def test_a_model_that_takes_no_pictures_is_found_out_before(tmp_path: Path, run_program: Run) -> None:
+def test_a_model_that_takes_no_pictures_is_found_out_before(
+    tmp_path: Path, run_program: Run
+) -> None:
     with SeeingEndpoint(sees, is_blind=True) as endpoint:
         outcome = run_program(ENTRY, endpoint.url, env=prepare_mme(tmp_path / "hf", DATA))
     assert (outcome.returncode, endpoint.parts) == (3, [])
@@ -202,13 +248,18 @@ def test_a_package_for_the_metrics_is_named_before_anything_is_asked(run_program
 
 
 @pytest.mark.medical_data
-@pytest.mark.skipif(not HAS_CIDER, reason="needs pycocoevalcap: pip install --no-deps pycocoevalcap")
+@pytest.mark.skipif(
+    not HAS_CIDER, reason="needs pycocoevalcap: pip install --no-deps pycocoevalcap"
+)
 def test_vqa_rad(medical_data: Path, tmp_path: Path, run_program: Run) -> None:
     """Gold answers are in small letters; questions about one picture are not independent, nor do they repeat each other."""
     rows = [
         {"image": picture(colour, word=f"{n}"), "question": question, "answer": answer}
         for n, colour in enumerate(("red", "blue", "green"))
-        for question, answer in (("Which colour is it?", colour), ("Is it red?", "yes" if colour == "red" else "no"))
+        for question, answer in (
+            ("Which colour is it?", colour),
+            ("Is it red?", "yes" if colour == "red" else "no"),
+        )
     ]
 
     def answer(prompt: str) -> str:
@@ -217,7 +268,9 @@ def test_vqa_rad(medical_data: Path, tmp_path: Path, run_program: Run) -> None:
 
     env = prepare(tmp_path / "hf", "flaviagiammarino/vqa-rad", {"train": rows[:1], "test": rows})
     with SeeingEndpoint(answer) as endpoint:
-        outcome = run_program("vqa_rad", endpoint.url, env={**env, "NLTK_DATA": str(medical_data / "nltk_data")})
+        outcome = run_program(
+            "vqa_rad", endpoint.url, env={**env, "NLTK_DATA": str(medical_data / "nltk_data")}
+        )
     assert outcome.returncode == 0, outcome.stderr
     assert outcome.document()["main_metric"] == "quasi_exact_match"
     assert (outcome.scores()["quasi_exact_match"], outcome.scores()["exact_match"]) == (1.0, 0.0)
@@ -226,8 +279,13 @@ def test_vqa_rad(medical_data: Path, tmp_path: Path, run_program: Run) -> None:
     assert not [note for note in notes if "repeat" in note]
 
 
-def test_a_score_that_needs_no_pictures_is_told_from_one_that_does(tmp_path: Path, run_program: Run) -> None:
-    discs = [(picture("red", word=str(n)), "Yes") if n % 2 else (picture("blue", word=str(n)), "No") for n in range(24)]
+def test_a_score_that_needs_no_pictures_is_told_from_one_that_does(
+    tmp_path: Path, run_program: Run
+) -> None:
+    discs = [
+        (picture("red", word=str(n)), "Yes") if n % 2 else (picture("blue", word=str(n)), "No")
+        for n in range(24)
+    ]
     env, params = prepare_mme(tmp_path / "hf", discs), {"extra": {"blind_control": True}}
     with SeeingEndpoint(sees) as endpoint:
         looks = run_program(ENTRY, endpoint.url, env=env, params=params)
@@ -235,7 +293,9 @@ def test_a_score_that_needs_no_pictures_is_told_from_one_that_does(tmp_path: Pat
         # the question is the same each time: a grey picture is one more, another's picture was asked about
         assert len(endpoint.parts) == len(discs) + 1
         again = run_program(ENTRY, endpoint.url, "--max_wall_s", "100", env=env, params=params)
-        assert (again.returncode, len(endpoint.parts)) == (0, len(discs) + 1), "nobody is asked twice"
+        assert (again.returncode, len(endpoint.parts)) == (0, len(discs) + 1), (
+            "nobody is asked twice"
+        )
     found = looks.document()["validity"]["asked_again"]["blind"]
     assert looks.scores()["exact_match"] == 1.0
     # a grey disc is not red: half of the answers is right all the same
@@ -248,10 +308,15 @@ def test_a_score_that_needs_no_pictures_is_told_from_one_that_does(tmp_path: Pat
     found = guesses.document()["validity"]["asked_again"]["blind"]
     assert (found["blank"]["difference"], found["other"]["difference"]) == (0.0, 0.0)
     text = " ".join(guesses.stdout.split())
-    assert "with a grey picture of the same size in place of its own the score is not shown to be worse" in text
+    assert (
+        "with a grey picture of the same size in place of its own the score is not shown to be worse"
+        in text
+    )
 
 
 def test_what_shows_no_pictures_has_no_blind_control(run_program: Run) -> None:
-    refused = run_program("pubmed_qa", "http://127.0.0.1:9/v1", params={"extra": {"blind_control": True}})
+    refused = run_program(
+        "pubmed_qa", "http://127.0.0.1:9/v1", params={"extra": {"blind_control": True}}
+    )
     assert refused.returncode == 2
     assert "extra.blind_control: pubmed_qa shows no pictures" in refused.stderr

@@ -23,13 +23,30 @@ QUESTION = "A child of {weight} kg gets 15 mg for each kg. How much is that?"
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with packages, for PYTHONPATH."""
     folder = tmp_path_factory.mktemp("packages")
-    command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-build-isolation", "--no-deps", "--no-index"]
-    subprocess.run([*command, "--target", str(folder), str(EXAMPLE)], check=True, capture_output=True, timeout=120)
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--no-build-isolation",
+        "--no-deps",
+        "--no-index",
+    ]
+    subprocess.run(
+        [*command, "--target", str(folder), str(EXAMPLE)],
+        check=True,
+        capture_output=True,
+        timeout=120,
+    )
     return folder
 
 
 def data_in(folder: Path, *more: dict[str, Any]) -> str:
-    rows = [{"id": f"q{n}", "question": QUESTION.format(weight=n), "milligrams": 15 * n} for n in range(5, 9)]
+    rows = [
+        {"id": f"q{n}", "question": QUESTION.format(weight=n), "milligrams": 15 * n}
+        for n in range(5, 9)
+    ]
     (folder / "doses.jsonl").write_text("\n".join(json.dumps(row) for row in [*rows, *more]) + "\n")
     return str(folder / "doses.jsonl")
 
@@ -37,7 +54,15 @@ def data_in(folder: Path, *more: dict[str, Any]) -> str:
 def run(folder: Path, url: str, data: str, *words: str, **env: str) -> Any:
     target = ("--model_url", url, "--model_id", "m", "--api_key_name", "NONE_KEY")
     where = ("--eval_type", "dosing_questions", "--output_dir", "out", "--overrides")
-    return program("run_eval", *target, *where, f"config.params.extra.data_path={data}", *words, cwd=folder, **env)
+    return program(
+        "run_eval",
+        *target,
+        *where,
+        f"config.params.extra.data_path={data}",
+        *words,
+        cwd=folder,
+        **env,
+    )
 
 
 def test_its_task_is_listed_checked_run_and_corrected(installed: Path, tmp_path: Path) -> None:
@@ -59,11 +84,18 @@ def test_its_task_is_listed_checked_run_and_corrected(installed: Path, tmp_path:
     result = yaml.safe_load((tmp_path / "out" / "evaluation_config.yaml").read_text())
     scores = result["results"]["tasks"]["dosing_questions"]["metrics"]["score"]["scores"]
     assert (scores["exact_match"]["value"], scores["exact_match.corrected"]["value"]) == (0.5, 1.0)
-    assert result["validity"]["floors"]["exact_match"], "what needs no model is computed as of every task"
+    assert result["validity"]["floors"]["exact_match"], (
+        "what needs no model is computed as of every task"
+    )
     assert result["provenance"]["packages"]["dosing-questions"] == "1.0"
     assert program("verify", "out", cwd=tmp_path, **env).returncode == 0
-    assert program("export", "line", "out", cwd=tmp_path, **env).stdout == "dosing_questions exact_match 0.500\n"
-    assert program("export", "line", "out", cwd=tmp_path).returncode == 2, "without the package there is none"
+    assert (
+        program("export", "line", "out", cwd=tmp_path, **env).stdout
+        == "dosing_questions exact_match 0.500\n"
+    )
+    assert program("export", "line", "out", cwd=tmp_path).returncode == 2, (
+        "without the package there is none"
+    )
 
 
 def broken(folder: Path, text: str) -> Path:
@@ -84,10 +116,12 @@ SAME = "evaluations:\n  - {name: medec, description: d, defaults: {}, helm: {run
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (SAME, "there is a task medec already"), ("evaluation: []", "evaluation: no known key"),
-        ("evaluations: [{name: x}]", "evaluations:"), ("a: [", "cannot be used"),
+        (SAME, "there is a task medec already"),
+        ("evaluation: []", "evaluation: no known key"),
+        ("evaluations: [{name: x}]", "evaluations:"),
+        ("a: [", "cannot be used"),
     ],
-)  # fmt: skip
+)
 def test_a_broken_package_is_named_with_what_to_do(text: str, said: str, tmp_path: Path) -> None:
     outcome = program("ls", PYTHONPATH=str(broken(tmp_path, text)))
     assert outcome.returncode == 2

@@ -21,11 +21,15 @@ def _forks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def ran(folder: Path, url: str, **env: str) -> Outcome:
     argv = run_eval(folder, url, "--api_key_name", KEY)
-    finished = preloaded.run(argv, cwd=folder.parent, env=program_environment(**env), timeout=TIMEOUT_S)
+    finished = preloaded.run(
+        argv, cwd=folder.parent, env=program_environment(**env), timeout=TIMEOUT_S
+    )
     return outcome_of(finished, folder)
 
 
-def test_it_is_what_a_shell_starts(tmp_path: Path, endpoint: ScriptedEndpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_is_what_a_shell_starts(
+    tmp_path: Path, endpoint: ScriptedEndpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
     forked = ran(tmp_path / "out1", endpoint.url, **{KEY: "a-key"})
     monkeypatch.setattr(preloaded, "can_fork", lambda *_: False)
     plain = ran(tmp_path / "out2", endpoint.url, **{KEY: "a-key"})
@@ -36,7 +40,9 @@ def test_it_is_what_a_shell_starts(tmp_path: Path, endpoint: ScriptedEndpoint, m
     assert one["provenance"]["patches"] == other["provenance"]["patches"]
 
 
-def test_a_variable_of_one_program_is_not_the_next_ones(tmp_path: Path, endpoint: ScriptedEndpoint) -> None:
+def test_a_variable_of_one_program_is_not_the_next_ones(
+    tmp_path: Path, endpoint: ScriptedEndpoint
+) -> None:
     assert ran(tmp_path / "out1", endpoint.url, **{KEY: "a-key"}).returncode == 0
     without = ran(tmp_path / "out2", endpoint.url)
     assert (without.returncode, KEY in without.stderr) == (3, True)

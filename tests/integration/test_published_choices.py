@@ -17,7 +17,9 @@ from scripted_endpoint import ScriptedEndpoint
 
 def test_ten_choices_and_fewer(run_program: Run, tmp_path: Path) -> None:
     """Questions 0 to 19 have ten choices, two more have four; a third of the answers are wrapped in words."""
-    rows = [medxpertqa_row(number) for number in range(20)] + [medxpertqa_row(number, choices=4) for number in (20, 23)]
+    rows = [medxpertqa_row(number) for number in range(20)] + [
+        medxpertqa_row(number, choices=4) for number in (20, 23)
+    ]
     right = {row["id"].removeprefix("Text-"): row["label"] for row in rows}
     file = write_json_lines(tmp_path / "own" / "test.jsonl", rows)
 
@@ -29,7 +31,9 @@ def test_ten_choices_and_fewer(run_program: Run, tmp_path: Path) -> None:
 
     with ScriptedEndpoint(answer) as endpoint:
         extra = {"data_path": str(file), "max_unreadable": 1.0}
-        outcome = run_program("medxpertqa_text", endpoint.url, "--no_preflight", params={"extra": extra})
+        outcome = run_program(
+            "medxpertqa_text", endpoint.url, "--no_preflight", params={"extra": extra}
+        )
     assert outcome.returncode == 0, outcome.stderr
     scores, document = outcome.scores(), outcome.document()
     in_words = sum(number % 3 == 0 for number in [*range(20), 20, 23])
@@ -37,7 +41,10 @@ def test_ten_choices_and_fewer(run_program: Run, tmp_path: Path) -> None:
     assert scores["exact_match.lenient"] == 1.0
     groups = document["results"]["groups"]["medxpertqa_text"]["groups"]
     assert set(groups["question_type"]["groups"]) == {"Reasoning", "Understanding"}
-    lines = [json.loads(line) for line in (outcome.output_dir / "results.jsonl").read_text("utf-8").splitlines()]
+    lines = [
+        json.loads(line)
+        for line in (outcome.output_dir / "results.jsonl").read_text("utf-8").splitlines()
+    ]
     assert {line["id"] for line in lines} == {row["id"] for row in rows}
     assert document["provenance"]["dataset_files"]["data_path"]
     assert "always J" in json.dumps(document["validity"])
@@ -46,7 +53,9 @@ def test_ten_choices_and_fewer(run_program: Run, tmp_path: Path) -> None:
 def test_questions_to_the_documents_of_one_patient(run_program: Run, tmp_path: Path) -> None:
     """Imported as a bundle, and run without a network."""
     patients = longhealth_patients(patients=3, questions=4)
-    write_json(tmp_path / "folder" / "scenarios" / "longhealth" / "data" / "benchmark_v5.json", patients)
+    write_json(
+        tmp_path / "folder" / "scenarios" / "longhealth" / "data" / "benchmark_v5.json", patients
+    )
     said: list[str] = []
     import_folder(tmp_path / "folder", tmp_path / "bundle", load_sources(), said.append)
     assert "longhealth: 12 questions in benchmark_v5.json" in said
@@ -66,7 +75,9 @@ def test_questions_to_the_documents_of_one_patient(run_program: Run, tmp_path: P
 
 
 @pytest.mark.parametrize("task", ["longhealth", "healthbench"])
-def test_a_file_that_cannot_be_downloaded_is_named_with_its_place(task: str, run_program: Run) -> None:
+def test_a_file_that_cannot_be_downloaded_is_named_with_its_place(
+    task: str, run_program: Run
+) -> None:
     outcome = run_program(task, "demo://baseline", env={"https_proxy": "http://127.0.0.1:9"})
     assert outcome.returncode == 3, outcome.stderr
     assert "could not be downloaded" in outcome.stderr

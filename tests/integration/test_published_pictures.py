@@ -16,7 +16,10 @@ from seeing_endpoint import SeeingEndpoint, content_of, picture
 
 COLOURS = [("red", "blue", "green")[n // 2 % 3] for n in range(12)]
 FORMS = (("PNG", "RGBA"), ("GIF", "P"), ("JPEG", "RGB"))
-DRAWN = [picture(one, word=str(n), kind=FORMS[n % 3][0], mode=FORMS[n % 3][1]) for n, one in enumerate(COLOURS)]
+DRAWN = [
+    picture(one, word=str(n), kind=FORMS[n % 3][0], mode=FORMS[n % 3][1])
+    for n, one in enumerate(COLOURS)
+]
 
 
 def sees(prompt: str) -> str:
@@ -27,23 +30,38 @@ def sees(prompt: str) -> str:
 def by_answer_type(outcome: Outcome) -> dict[str, float]:
     (task,) = outcome.document()["results"]["groups"].values()
     found = task["groups"]["answer_type"]["groups"]
-    return {name: one["metrics"]["score"]["scores"]["quasi_exact_match"]["value"] for name, one in found.items()}
+    return {
+        name: one["metrics"]["score"]["scores"]["quasi_exact_match"]["value"]
+        for name, one in found.items()
+    }
 
 
 def test_slake_from_a_bundle(run_program: Run, tmp_path: Path) -> None:
     """Pulled and run offline. Closed and open questions apart; Chinese ones are not asked."""
     rows = [row for n, colour in enumerate(COLOURS) for row in made.slake_rows(n, colour)]
-    images = made.write_zip(tmp_path / "imgs.zip", {f"imgs/xmlab{n}/source.jpg": one for n, one in enumerate(DRAWN)})
+    images = made.write_zip(
+        tmp_path / "imgs.zip", {f"imgs/xmlab{n}/source.jpg": one for n, one in enumerate(DRAWN)}
+    )
     bundle, said = tmp_path / "bundle", list[str]()
     with Origin() as origin:
         for file in (images, made.write_json(tmp_path / "test.json", rows)):
             origin.files[f"/datasets/BoKelvin/SLAKE/resolve/main/{file.name}"] = file.read_bytes()
-        pull(["slake"], bundle, load_sources().with_origins({"hub": origin.url, "raw": origin.url}), said.append)
+        pull(
+            ["slake"],
+            bundle,
+            load_sources().with_origins({"hub": origin.url, "raw": origin.url}),
+            said.append,
+        )
     assert "slake: pulled; 36 questions in test.json; 2 files" in said
     with SeeingEndpoint(lambda prompt: "no" if "Is the" in prompt else sees(prompt)) as endpoint:
         outcome = run_program("slake", endpoint.url, "--offline", "--data_dir", str(bundle))
     assert outcome.returncode == 0, outcome.stderr
-    sent = [content_of(part) for parts in endpoint.parts for part in parts if part["type"] == "image_url"]
+    sent = [
+        content_of(part)
+        for parts in endpoint.parts
+        for part in parts
+        if part["type"] == "image_url"
+    ]
     assert (len(sent), set(sent)) == (24, set(DRAWN)), "the published bytes"
     assert by_answer_type(outcome) == {"CLOSED": pytest.approx(8 / 12), "OPEN": 1.0}
     validity = outcome.document()["validity"]
@@ -62,13 +80,21 @@ def test_path_vqa_from_a_folder(run_program: Run, tmp_path: Path) -> None:
     assert outcome.returncode == 0, outcome.stderr
     assert by_answer_type(outcome) == {"closed": 1.0, "open": 1.0}
     assert outcome.document()["validity"]["asked_again"]["blind"]["blank"]["ci_high"] < 0
-    ids = {json.loads(line)["id"] for line in (outcome.output_dir / "results.jsonl").read_text("utf-8").splitlines()}
+    ids = {
+        json.loads(line)["id"]
+        for line in (outcome.output_dir / "results.jsonl").read_text("utf-8").splitlines()
+    }
     assert ids == {f"test-0000{part}-of-00002-row-{row}" for part in (0, 1) for row in range(1, 13)}
 
 
 def test_medxpertqa_with_pictures_from_a_folder(run_program: Run, tmp_path: Path) -> None:
-    made.write_zip(tmp_path / "own/images.zip", {f"images/{n}.jpeg": data for n, data in enumerate(DRAWN)})
-    rows = [{**made.medxpertqa_row(n, choices=5), "images": [f"{n}.jpeg", f"{n + 1}.jpeg"]} for n in range(6)]
+    made.write_zip(
+        tmp_path / "own/images.zip", {f"images/{n}.jpeg": data for n, data in enumerate(DRAWN)}
+    )
+    rows = [
+        {**made.medxpertqa_row(n, choices=5), "images": [f"{n}.jpeg", f"{n + 1}.jpeg"]}
+        for n in range(6)
+    ]
     made.write_json_lines(tmp_path / "own/MM/test.jsonl", rows)
 
     def answer(prompt: str) -> str:

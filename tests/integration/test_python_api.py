@@ -33,7 +33,10 @@ def blocks() -> list[dict[str, str]]:
     for section in PAGE.split("\n## "):
         heading = section.partition("\n")[0]
         sources = re.findall(r"^```python\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)
-        found += [{"id": f"{heading} {number}", "source": source} for number, source in enumerate(sources, 1)]
+        found += [
+            {"id": f"{heading} {number}", "source": source}
+            for number, source in enumerate(sources, 1)
+        ]
     return found
 
 
@@ -46,9 +49,15 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def cells(folder: Path) -> Cells:
     """Of the notebook and then, in the same process and folder, of the page: the notebook's runs are there by then."""
     ran = subprocess.run(
-        [sys.executable, str(ROOT / "tests" / "notebook_process.py")], input=json.dumps([code_cells(), blocks()]),
-        cwd=folder, env=program_environment(), capture_output=True, text=True, timeout=TIMEOUT_S, check=False,
-    )  # fmt: skip
+        [sys.executable, str(ROOT / "tests" / "notebook_process.py")],
+        input=json.dumps([code_cells(), blocks()]),
+        cwd=folder,
+        env=program_environment(),
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
     assert (ran.returncode, ran.stderr) == (0, ""), ran.stderr
     notebook, page = json.loads(ran.stdout)
     return {**notebook, **page}
@@ -60,9 +69,17 @@ def test_the_notebook_is_one_without_outputs_and_paths() -> None:
     assert len({cell["id"] for cell in NOTEBOOK["cells"]}) == len(NOTEBOOK["cells"])
     for cell in NOTEBOOK["cells"]:
         needed = {"cell_type", "id", "metadata", "source"}
-        assert set(cell) == (needed | {"execution_count", "outputs"} if cell["cell_type"] == "code" else needed)
-        assert (cell["metadata"], cell.get("outputs", []), cell.get("execution_count")) == ({}, [], None)
-        assert not re.search(r"(?<![\w.:/])/[a-z]|~/", "".join(cell["source"]).replace("demo://", ""))
+        assert set(cell) == (
+            needed | {"execution_count", "outputs"} if cell["cell_type"] == "code" else needed
+        )
+        assert (cell["metadata"], cell.get("outputs", []), cell.get("execution_count")) == (
+            {},
+            [],
+            None,
+        )
+        assert not re.search(
+            r"(?<![\w.:/])/[a-z]|~/", "".join(cell["source"]).replace("demo://", "")
+        )
 
 
 def test_a_run_in_a_notebook_is_a_result_and_shows_nothing_else(cells: Cells, folder: Path) -> None:
@@ -71,7 +88,9 @@ def test_a_run_in_a_notebook_is_a_result_and_shows_nothing_else(cells: Cells, fo
     assert main.stats.count == 5
     shown = f"sample_medical_qa: exact_match = {main.value:.4f}"
     assert cells["run"]["text"].startswith(f"<Evaluated {shown}")
-    assert {cell["id"]: text for cell in code_cells() if (text := cells[cell["id"]]["printed"])} == {}
+    assert {
+        cell["id"]: text for cell in code_cells() if (text := cells[cell["id"]]["printed"])
+    } == {}
     assert cells["later"]["text"].startswith(f"<StoredResult {shown}")
 
 
@@ -98,16 +117,22 @@ def test_two_runs_at_once_are_two_runs(cells: Cells, folder: Path) -> None:
         ended = [line for line in log.splitlines() if " INFO helm-run ended with 0 " in line]
         assert len(ended) == 1
         assert (folder / "results" / name / "SHA256SUMS").is_file()
-    assert cells["compare"]["text"].startswith("<Compared A demo baseline, B demo baseline; B - A = +0.0000")
+    assert cells["compare"]["text"].startswith(
+        "<Compared A demo baseline, B demo baseline; B - A = +0.0000"
+    )
     assert "<td>False</td>" in cells["pairs"]["html"]
 
 
-def test_a_suite_runs_from_a_notebook_and_takes_over_what_is_there(cells: Cells, folder: Path) -> None:
+def test_a_suite_runs_from_a_notebook_and_takes_over_what_is_there(
+    cells: Cells, folder: Path
+) -> None:
     suite = folder / "results" / "suite"
     assert cells["suite"]["text"] == f"<SuiteReport 2 of 2 cells complete; exit code 0; {suite}>"
     shown = re.findall(r"<td>(True|False)</td>", cells["suite-frame"]["html"])
     assert shown == ["True", "False"]  # collected
-    taken, ran = (api.load_result(suite / name / "sample_medical_qa") for name in ("chat", "completions"))
+    taken, ran = (
+        api.load_result(suite / name / "sample_medical_qa") for name in ("chat", "completions")
+    )
     assert taken.result.scores == api.load_result(folder / "results" / "five").result.scores
     assert ran.result.usage.this_run.total.requests == 5
     assert (suite / "suite_results.yaml").is_file()
@@ -126,7 +151,9 @@ def test_the_second_time_nothing_is_asked(cells: Cells, folder: Path) -> None:
 
 def test_the_page_shows_what_is_there(cells: Cells, folder: Path) -> None:
     assert "limit_samples: 3" in cells["A run 2"]["printed"]
-    assert cells["What goes wrong 1"]["printed"].startswith("2 [\"config.type: there is no task 'pubmedqa'")
+    assert cells["What goes wrong 1"]["printed"].startswith(
+        "2 [\"config.type: there is no task 'pubmedqa'"
+    )
     result = api.load_result(folder / "results" / "five").result
     lines = cells["Results that are there 1"]["printed"].splitlines()
     assert lines[0] == f"5 {result.usage.this_run.total.completion_tokens}"
@@ -150,15 +177,21 @@ def test_the_columns_on_the_page_are_those_of_the_frames() -> None:
     from eval_factory.report.reader import INSTANCE_COLUMNS, SCORE_COLUMNS
     from eval_factory.workflows.suite.suite_report import CELL_COLUMNS
 
-    rows = re.findall(r"^\| `(?:to|instances)_frame\(\)` of .*? \| .*? \| (.*) \|$", PAGE, re.MULTILINE)
+    rows = re.findall(
+        r"^\| `(?:to|instances)_frame\(\)` of .*? \| .*? \| (.*) \|$", PAGE, re.MULTILINE
+    )
     told = [[name for name in re.findall(r"`([\w.]+)`", row) if "." not in name] for row in rows]
     shown = (SCORE_COLUMNS, INSTANCE_COLUMNS, PAIR_COLUMNS, CELL_COLUMNS, FLIP_COLUMNS)
     assert told == [list(columns) for columns in shown]
 
 
 def test_to_import_the_package_is_to_import_nothing_else() -> None:
-    code = "import sys; before = {*sys.modules}; import eval_factory; print(*{*sys.modules} - before)"
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=TIMEOUT_S, check=True)
+    code = (
+        "import sys; before = {*sys.modules}; import eval_factory; print(*{*sys.modules} - before)"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=TIMEOUT_S, check=True
+    )
     assert ran.stdout.split() == ["eval_factory"]
 
 
@@ -182,9 +215,14 @@ def test_the_stop_button_of_a_notebook_ends_helm_run_and_not_the_notebook(tmp_pa
     """In the place of helm-run, a program that would wait for ten minutes."""
     cells = [{"id": "run", "source": WAITING}, {"id": "next", "source": "'the next cell'"}]
     process = subprocess.Popen(
-        [sys.executable, str(ROOT / "tests" / "notebook_process.py")], cwd=tmp_path, env=program_environment(),
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        [sys.executable, str(ROOT / "tests" / "notebook_process.py")],
+        cwd=tmp_path,
+        env=program_environment(),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     try:
         assert process.stdin is not None
         process.stdin.write(json.dumps([cells]))

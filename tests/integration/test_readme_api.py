@@ -17,7 +17,9 @@ ON_THE_EMBEDDED_ENDPOINT = {
 
 def test_what_the_readme_shows_for_programs_runs(root: Path, tmp_path: Path) -> None:
     readme = (root / "README.md").read_text("utf-8")
-    (config,) = re.findall(r"^cat > my_test\.yml << EOF\n(.*?)^EOF\n", readme, re.MULTILINE | re.DOTALL)
+    (config,) = re.findall(
+        r"^cat > my_test\.yml << EOF\n(.*?)^EOF\n", readme, re.MULTILINE | re.DOTALL
+    )
     for shown, embedded in ON_THE_EMBEDDED_ENDPOINT.items():
         assert shown in config
         config = config.replace(shown, embedded)
@@ -27,6 +29,8 @@ def test_what_the_readme_shows_for_programs_runs(root: Path, tmp_path: Path) -> 
     assert finished.returncode == 0, finished.stderr
     stored = api.load_result(tmp_path / "results" / "my_test").result
     assert stored.validity.instances.requested == 5
-    assert finished.stdout == f"{stored.main_metric} {stored.scores[stored.main_metric].value} None\n"
+    assert (
+        finished.stdout == f"{stored.main_metric} {stored.scores[stored.main_metric].value} None\n"
+    )
     assert finished.stderr == ""
     assert "load_result" in code

@@ -28,16 +28,33 @@ def bare_helm(folder: Path, task: str, url: str, env: dict[str, str]) -> list[di
     client = {"class_name": "helm.clients.openai_client.OpenAIClient", "args": arguments}
     deployment = {"name": MODEL, "model_name": MODEL, "client_spec": client}
     metadata = {
-        "name": MODEL, "display_name": "m", "description": "m", "creator_organization_name": "o",
-        "access": "open", "release_date": None, "tags": ["TEXT_MODEL_TAG", "FULL_FUNCTIONALITY_TEXT_MODEL_TAG"],
-    }  # fmt: skip
-    (local / "model_deployments.yaml").write_text(yaml.safe_dump({"model_deployments": [deployment]}))
+        "name": MODEL,
+        "display_name": "m",
+        "description": "m",
+        "creator_organization_name": "o",
+        "access": "open",
+        "release_date": None,
+        "tags": ["TEXT_MODEL_TAG", "FULL_FUNCTIONALITY_TEXT_MODEL_TAG"],
+    }
+    (local / "model_deployments.yaml").write_text(
+        yaml.safe_dump({"model_deployments": [deployment]})
+    )
     (local / "model_metadata.yaml").write_text(yaml.safe_dump({"models": [metadata]}))
     entry = f"{task}{',' if ':' in task else ':'}model={MODEL}"
     argv = [
-        str(Path(sys.executable).parent / "helm-run"), "--run-entries", entry, "--suite", "bare", "--disable-cache",
-        "--max-eval-instances", str(INSTANCES), "--output-path", str(folder), "--local-path", str(local),
-    ]  # fmt: skip
+        str(Path(sys.executable).parent / "helm-run"),
+        "--run-entries",
+        entry,
+        "--suite",
+        "bare",
+        "--disable-cache",
+        "--max-eval-instances",
+        str(INSTANCES),
+        "--output-path",
+        str(folder),
+        "--local-path",
+        str(local),
+    ]
     assert (finished := ran(argv, env=env)).returncode == 0, finished.stderr
     (run,) = (path for path in (folder / "runs" / "bare").iterdir() if path.name != "eval_cache")
     stats: list[dict[str, Any]] = json.loads((run / "stats.json").read_text("utf-8"))
@@ -49,29 +66,42 @@ FROM_THE_HUB = {"medcalc_bench", "head_qa"}
 
 @pytest.mark.medical_data
 @pytest.mark.parametrize(
-    "task", ["pubmed_qa", "ehr_sql", *more_data("medcalc_bench", "medec", "head_qa", "race_based_med")]
+    "task",
+    ["pubmed_qa", "ehr_sql", *more_data("medcalc_bench", "medec", "head_qa", "race_based_med")],
 )
 def test_scores_equal_bare_helm(
-    task: str, tmp_path: Path, endpoint: ScriptedEndpoint, run_program: Run,
-    place_data: PlaceData, data_environment: dict[str, str],
-) -> None:  # fmt: skip
+    task: str,
+    tmp_path: Path,
+    endpoint: ScriptedEndpoint,
+    run_program: Run,
+    place_data: PlaceData,
+    data_environment: dict[str, str],
+) -> None:
     ours, bare = tmp_path / "out", tmp_path / "bare"
     place_data(ours / "helm", task)
     place_data(bare, task)
     extra = {"max_unreadable": 1.0}  # of ehr_sql: what is no query, and nothing
-    outcome = run_program(task, endpoint.url, params={"limit_samples": INSTANCES, "extra": extra}, env=data_environment)
+    outcome = run_program(
+        task,
+        endpoint.url,
+        params={"limit_samples": INSTANCES, "extra": extra},
+        env=data_environment,
+    )
     assert outcome.returncode == 0, outcome.stderr
 
     theirs = [
-        stat for stat in bare_helm(bare, task, endpoint.url, data_environment)
+        stat
+        for stat in bare_helm(bare, task, endpoint.url, data_environment)
         if stat["name"]["name"] in outcome.scores() and "perturbation" not in stat["name"]
-    ]  # fmt: skip
+    ]
     scores = outcome.scores()
     (task_of,) = outcome.document()["results"]["tasks"].values()
     written = task_of["metrics"]["score"]["scores"]
     splits = {stat["name"]["split"] for stat in theirs}
     main = "test" if "test" in splits else splits.pop()
-    of = {label: (one.get("metric", label), one.get("split", main)) for label, one in written.items()}
+    of = {
+        label: (one.get("metric", label), one.get("split", main)) for label, one in written.items()
+    }
     assert [label for label, one in written.items() if one["unit"] is None] == []
     compared = 0
     for stat in theirs:
@@ -105,7 +135,9 @@ def assert_floors(document: dict[str, Any]) -> None:
 def assert_no_text_in_logs(folder: Path) -> None:
     """No prompt and no answer may stand in a log at the default level."""
     log = "".join(path.read_text("utf-8") for path in (folder / "logs").iterdir())
-    lines = [json.loads(line) for line in (folder / "instances.jsonl").read_text("utf-8").splitlines()]
+    lines = [
+        json.loads(line) for line in (folder / "instances.jsonl").read_text("utf-8").splitlines()
+    ]
     assert lines
     for line in lines:
         middle = len(line["prompt"]) // 2

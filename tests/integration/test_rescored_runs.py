@@ -13,7 +13,11 @@ from eval_factory.core.rundir import sha256_of
 from integration.support import Outcome, Run, program_each
 from scripted_endpoint import PROBE, ScriptedEndpoint
 
-ROWS = {"q1": ("a cold sore", "a cold sore"), "q2": ("a cold", "a cold sore"), "q3": ("mumps", "flu")}
+ROWS = {
+    "q1": ("a cold sore", "a cold sore"),
+    "q2": ("a cold", "a cold sore"),
+    "q3": ("mumps", "flu"),
+}
 """Question -> what the model says, and what is right."""
 JUDGE = "Rate the answer to {QUESTION}.\n<response>\n{RESPONSE}\n</response>\nGive {SCALE}.\n\n{CRITERIA}\n"
 
@@ -29,10 +33,22 @@ def rate(prompt: str) -> str:
 def benchmark(folder: Path, **metrics: dict[str, Any]) -> Path:
     folder.mkdir()
     rows = "".join(f"{question},{right}\n" for question, (_, right) in ROWS.items())
-    document = {"name": "mine", "description": "d", "prompt_file": "prompt.txt", "dataset_file": "data.csv"}
+    document = {
+        "name": "mine",
+        "description": "d",
+        "prompt_file": "prompt.txt",
+        "dataset_file": "data.csv",
+    }
     listed = [{"name": "exact_match"}, *({"name": name, **keys} for name, keys in metrics.items())]
-    texts = {"prompt.txt": "{question}", "data.csv": f"question,correct_answer\n{rows}", "judge.txt": JUDGE}
-    for name, text in {**texts, "benchmark.yaml": yaml.safe_dump({**document, "metrics": listed})}.items():
+    texts = {
+        "prompt.txt": "{question}",
+        "data.csv": f"question,correct_answer\n{rows}",
+        "judge.txt": JUDGE,
+    }
+    for name, text in {
+        **texts,
+        "benchmark.yaml": yaml.safe_dump({**document, "metrics": listed}),
+    }.items():
         (folder / name).write_text(text, encoding="utf-8")
     return folder / "benchmark.yaml"
 
@@ -56,13 +72,22 @@ def test_other_metrics_and_judges_of_the_same_answers(tmp_path: Path, finished: 
     before = digests(finished.output_dir)
     with ScriptedEndpoint(rate) as jury:
         judges = [{"name": "one", "model_id": "judge/one", "url": jury.url, "api_key": None}]
-        change = {"config": {"params": {"extra": {"judges": judges, "benchmark": "second/benchmark.yaml"}}}}
+        change = {
+            "config": {
+                "params": {"extra": {"judges": judges, "benchmark": "second/benchmark.yaml"}}
+            }
+        }
         (tmp_path / "change.yml").write_text(yaml.safe_dump(change))
         rescore = ("rescore", "out", "--run_config", "change.yml", "--output_dir")
         hotter = (*rescore, "hot", "--overrides", "config.params.temperature=0.7")
         refused, made, again, verified, compared = program_each(
-            hotter, (*rescore, "new"), (*rescore, "new"), ("verify", "new", "out"), ("compare", "out", "new"), cwd=tmp_path
-        )  # fmt: skip
+            hotter,
+            (*rescore, "new"),
+            (*rescore, "new"),
+            ("verify", "new", "out"),
+            ("compare", "out", "new"),
+            cwd=tmp_path,
+        )
     assert refused.returncode == 3
     assert "3 of 3 answers of the model are not stored" in refused.stderr
     assert made.returncode == 0, made.stderr
@@ -70,14 +95,20 @@ def test_other_metrics_and_judges_of_the_same_answers(tmp_path: Path, finished: 
     new = Outcome(0, made.stdout, made.stderr, tmp_path / "new")
     document, then = new.document(), finished.document()
     assert new.scores()["exact_match"] == finished.scores()["exact_match"] == pytest.approx(1 / 3)
-    assert new.scores()["rouge_l"] == pytest.approx((1 + 0.8 + 0) / 3)  # q2: precision 1, recall 2/3
+    assert new.scores()["rouge_l"] == pytest.approx(
+        (1 + 0.8 + 0) / 3
+    )  # q2: precision 1, recall 2/3
     assert new.scores()["jury_score"] == pytest.approx((5 + 2 + 2) / 3)
     assert document["provenance"]["rescored_from"] == then["provenance"]["run_identity"]
     assert document["provenance"]["endpoints"]["model"] == then["provenance"]["endpoints"]["model"]
     note = f"the model's answers are those of the run of {then['provenance']['started_at']}"
     assert any(one.startswith(note) for one in document["validity"]["notes"])
     spent = document["usage"]["this_run"]["roles"]
-    assert (spent["model"]["requests"], spent["model"]["cached"], spent["one"]["requests"]) == (0, 3, 3)
+    assert (spent["model"]["requests"], spent["model"]["cached"], spent["one"]["requests"]) == (
+        0,
+        3,
+        3,
+    )
     assert "nothing has changed since: its result stands" in again.stderr
     assert verified.returncode == 0, verified.stdout
     assert "judges" in compared.stdout + compared.stderr

@@ -38,7 +38,10 @@ class GroupEndpoint(RubricEndpoint):
         told = _CRITERIA.search(prompt)
         assert told is not None
         numbers = list(range(1, len(told[1].splitlines()) + 1))
-        given = [{"criterion": number, "explanation": f"Yes, {number}.", "criteria_met": True} for number in numbers]
+        given = [
+            {"criterion": number, "explanation": f"Yes, {number}.", "criteria_met": True}
+            for number in numbers
+        ]
         case = int(prompt.partition("case ")[2][0])
         again = "could not be used" in prompt
         fault = FAULTS[case] if self.broken and len(numbers) == 3 else "fine"
@@ -50,38 +53,52 @@ class GroupEndpoint(RubricEndpoint):
         return {"no JSON": "All of them, I think.", "cut off": text[:-30]}.get(fault, text)
 
 
-def test_what_is_unusable_is_asked_once_more_and_then_by_the_next_run_alone(tmp_path: Path, run_program: Run) -> None:
+def test_what_is_unusable_is_asked_once_more_and_then_by_the_next_run_alone(
+    tmp_path: Path, run_program: Run
+) -> None:
     own = tmp_path / "mine"
     own.mkdir()
     cases = [
         {
-            "id": f"c{case}", "messages": [{"role": "user", "content": f"Fever, case {case}?"}], "cluster": "one note",
+            "id": f"c{case}",
+            "messages": [{"role": "user", "content": f"Fever, case {case}?"}],
+            "cluster": "one note",
             "rubrics": [{"criterion": f"Says {number}", "points": 2} for number in range(5)],
         }
         for case in range(len(FAULTS))
-    ]  # fmt: skip
+    ]
     (own / "cases.jsonl").write_text("".join(json.dumps(case) + "\n" for case in cases), "utf-8")
     shape = {"kind": "rubric", "name": "mine", "description": "d", "dataset_file": "cases.jsonl"}
     (own / "benchmark.yaml").write_text(yaml.safe_dump(shape), "utf-8")
     extra: dict[str, Any] = {
-        "benchmark": str(own / "benchmark.yaml"), "criteria_per_request": 3, "max_judge_failures": 1.0,
+        "benchmark": str(own / "benchmark.yaml"),
+        "criteria_per_request": 3,
+        "max_judge_failures": 1.0,
         "judges": [{"name": "gpt", "model_id": "judge/one", "parallelism": 4}],
-    }  # fmt: skip
+    }
     with GroupEndpoint() as endpoint:
         first = run_program("custom", endpoint.url, params={"extra": extra})
         assert "judging: 12 requests" in first.stderr, "two about each of six answers"
-        assert endpoint.judged == 12 + len(REASONS) + 1, "what is unusable once more, with the fault named"
+        assert endpoint.judged == 12 + len(REASONS) + 1, (
+            "what is unusable once more, with the fault named"
+        )
         by_id = {line["id"]: line for line in lines(first.output_dir / "results.jsonl")}
         for case, fault in enumerate(FAULTS):
             said = [one["judges"]["gpt"] for one in by_id[f"c{case}"]["criteria"]]
             verdicts = [one["verdict"] for one in by_id[f"c{case}"]["criteria"]]
             if fault in REASONS:
                 assert [one.get("error") for one in said[:3]] == [REASONS[fault]] * 3
-                assert verdicts == ["unjudged"] * 3 + ["met"] * 2, "these alone, and never 'not met'"
+                assert verdicts == ["unjudged"] * 3 + ["met"] * 2, (
+                    "these alone, and never 'not met'"
+                )
             else:
                 assert verdicts == ["met"] * 5
-        assert first.document()["validity"]["bounds"]["rubric_score"] == pytest.approx([1 - 12 / 30, 1.0], abs=1e-4)
-        assert all("could not be used: criterion 2 has no" in p for p in again_prompts(endpoint, "case 1"))
+        assert first.document()["validity"]["bounds"]["rubric_score"] == pytest.approx(
+            [1 - 12 / 30, 1.0], abs=1e-4
+        )
+        assert all(
+            "could not be used: criterion 2 has no" in p for p in again_prompts(endpoint, "case 1")
+        )
 
         before = endpoint.judged
         endpoint.broken = False
@@ -95,6 +112,10 @@ def test_what_is_unusable_is_asked_once_more_and_then_by_the_next_run_alone(tmp_
 
 
 def again_prompts(endpoint: RubricEndpoint, case: str) -> list[str]:
-    found = [text for (model, text) in endpoint.asked if model != MODEL and case in text and "could not be" in text]
+    found = [
+        text
+        for (model, text) in endpoint.asked
+        if model != MODEL and case in text and "could not be" in text
+    ]
     assert found
     return found

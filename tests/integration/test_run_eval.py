@@ -23,11 +23,23 @@ from scripted_endpoint import ScriptedEndpoint
 
 TASK = "sample_medical_qa"
 FILES = [
-    "evaluation_config.yaml", "results.yml", "run_config.yml", "instances.jsonl", "results.jsonl", "cache.db",
-    "eval_factory_metrics.json", "report.html", "packages.txt", "responses/model.jsonl", "logs/eval-factory.log", "logs/helm-run.log",
-    "logs/events.jsonl", "report.md",
-    "model_configs/model_deployments.yaml", "model_configs/model_metadata.yaml",
-]  # fmt: skip
+    "evaluation_config.yaml",
+    "results.yml",
+    "run_config.yml",
+    "instances.jsonl",
+    "results.jsonl",
+    "cache.db",
+    "eval_factory_metrics.json",
+    "report.html",
+    "packages.txt",
+    "responses/model.jsonl",
+    "logs/eval-factory.log",
+    "logs/helm-run.log",
+    "logs/events.jsonl",
+    "report.md",
+    "model_configs/model_deployments.yaml",
+    "model_configs/model_metadata.yaml",
+]
 
 
 def assert_nothing_leaked(outcome: Outcome, secret: str = CANARY) -> None:
@@ -48,7 +60,11 @@ def test_quickstart_leaves_every_file(quickstart: Outcome) -> None:
     assert quickstart.returncode == 0, quickstart.stderr
     for name in FILES:
         assert (quickstart.output_dir / name).is_file(), name
-    left = [path.name for path in quickstart.output_dir.rglob("*") if ".part" in path.name or ":" in path.name]
+    left = [
+        path.name
+        for path in quickstart.output_dir.rglob("*")
+        if ".part" in path.name or ":" in path.name
+    ]
     assert left == []
 
 
@@ -64,8 +80,15 @@ def test_quickstart_documents(quickstart: Outcome) -> None:
     assert quickstart.scores()["exact_match"] == 8 / 40
     # Its eight categories hold five questions each: too few to be shown.
     assert document["results"]["groups"] == {}
-    assert any(note.startswith("by category: 8 groups hold fewer than 10") for note in document["validity"]["notes"])
-    assert set(document["config"]) == {"type", "output_dir", "params"}  # what nobody set stands in run_config.yml
+    assert any(
+        note.startswith("by category: 8 groups hold fewer than 10")
+        for note in document["validity"]["notes"]
+    )
+    assert set(document["config"]) == {
+        "type",
+        "output_dir",
+        "params",
+    }  # what nobody set stands in run_config.yml
     assert set(document["config"]["params"]) == {"extra"}
     assert set(document["target"]["api_endpoint"]) == {"url", "model_id", "type"}
     text = (quickstart.output_dir / "evaluation_config.yaml").read_text("utf-8")
@@ -91,7 +114,9 @@ def test_quickstart_metrics(quickstart: Outcome) -> None:
 
 
 def lines(outcome: Outcome, name: str) -> list[Any]:
-    return [json.loads(line) for line in (outcome.output_dir / name).read_text("utf-8").splitlines()]
+    return [
+        json.loads(line) for line in (outcome.output_dir / name).read_text("utf-8").splitlines()
+    ]
 
 
 def test_quickstart_lines(quickstart: Outcome) -> None:
@@ -110,11 +135,15 @@ def test_the_printed_command_does_the_same_run(quickstart: Outcome) -> None:
     finished = ran(shlex.split(quickstart.document()["command"]), quickstart.output_dir)
     assert finished.returncode == 0, finished.stderr
     stats = next((quickstart.output_dir / "helm").rglob("stats.json"))
-    means = {stat["name"]["name"]: stat.get("mean") for stat in json.loads(stats.read_text("utf-8"))}
+    means = {
+        stat["name"]["name"]: stat.get("mean") for stat in json.loads(stats.read_text("utf-8"))
+    }
     assert means["exact_match"] == quickstart.scores()["exact_match"]
 
 
-def test_again_asks_nothing_and_gives_the_same(endpoint: ScriptedEndpoint, run_program: Run) -> None:
+def test_again_asks_nothing_and_gives_the_same(
+    endpoint: ScriptedEndpoint, run_program: Run
+) -> None:
     first = run_program(TASK, endpoint.url)
     assert first.returncode == 0, first.stderr
     asked = len(endpoint.requests)
@@ -156,7 +185,9 @@ def test_an_unreachable_host_stops_the_run(run_program: Run) -> None:
 def test_one_bad_request_costs_one_instance(endpoint: ScriptedEndpoint, run_program: Run) -> None:
     usual = endpoint.reply
 
-    def refuse_one(path: str, headers: dict[str, str], body: dict[str, object]) -> tuple[int, dict[str, object]]:
+    def refuse_one(
+        path: str, headers: dict[str, str], body: dict[str, object]
+    ) -> tuple[int, dict[str, object]]:
         if "aorta" in str(body["messages"]):
             return 400, {"error": {"message": f"refused: {body} with {headers['Authorization']}"}}
         return usual(path, headers, body)
@@ -189,12 +220,21 @@ def test_one_bad_request_costs_one_instance(endpoint: ScriptedEndpoint, run_prog
     usage = again.document()["usage"]
     assert (usage["requests"], usage["cached"], usage["retries"]) == (1, 39, 0)
     assert "this_run" not in usage  # the model alone was asked: its figures stand at the top
-    assert (usage["all_runs"]["runs"], usage["all_runs"]["requests"], usage["all_runs"]["cached"]) == (2, 41, 39)
-    assert usage["all_runs"]["prompt_tokens"] == document["usage"]["prompt_tokens"] + usage["prompt_tokens"]
+    assert (
+        usage["all_runs"]["runs"],
+        usage["all_runs"]["requests"],
+        usage["all_runs"]["cached"],
+    ) == (2, 41, 39)
+    assert (
+        usage["all_runs"]["prompt_tokens"]
+        == document["usage"]["prompt_tokens"] + usage["prompt_tokens"]
+    )
     assert again.document()["validity"]["failures"] == []
 
 
-def test_a_reasoning_model_that_refuses_fields_gets_none_of_them(endpoint: ScriptedEndpoint, run_program: Run) -> None:
+def test_a_reasoning_model_that_refuses_fields_gets_none_of_them(
+    endpoint: ScriptedEndpoint, run_program: Run
+) -> None:
     usual = endpoint.reply
 
     unsupported = {
@@ -202,7 +242,9 @@ def test_a_reasoning_model_that_refuses_fields_gets_none_of_them(endpoint: Scrip
         "temperature": "value: 'temperature' does not support 0 with this model.",
     }
 
-    def picky(path: str, headers: dict[str, str], body: dict[str, object]) -> tuple[int, dict[str, object]]:
+    def picky(
+        path: str, headers: dict[str, str], body: dict[str, object]
+    ) -> tuple[int, dict[str, object]]:
         texts = [f"Unsupported {text}" for name, text in unsupported.items() if name in body]
         return (400, {"error": {"message": texts[0]}}) if texts else usual(path, headers, body)
 
@@ -222,7 +264,9 @@ def test_a_reasoning_model_that_refuses_fields_gets_none_of_them(endpoint: Scrip
 
 
 def test_dry_run_writes_nothing(run_program: Run, tmp_path: Path) -> None:
-    outcome = run_program(TASK, "http://127.0.0.1:9/v1", "--dry_run", "--api_key_name", "NO_SUCH_KEY")
+    outcome = run_program(
+        TASK, "http://127.0.0.1:9/v1", "--dry_run", "--api_key_name", "NO_SUCH_KEY"
+    )
     assert outcome.returncode == 0, outcome.stderr
     assert "helm-run" in outcome.stdout
     assert "run config: " in outcome.stdout
@@ -230,7 +274,9 @@ def test_dry_run_writes_nothing(run_program: Run, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, *more_data(signal.SIGTERM)])
-def test_an_interrupt_ends_all_and_keeps_the_answers(number: int, tmp_path: Path, endpoint: ScriptedEndpoint) -> None:
+def test_an_interrupt_ends_all_and_keeps_the_answers(
+    number: int, tmp_path: Path, endpoint: ScriptedEndpoint
+) -> None:
     usual = endpoint.answer
 
     def slowly(prompt: str) -> str:
@@ -239,7 +285,9 @@ def test_an_interrupt_ends_all_and_keeps_the_answers(number: int, tmp_path: Path
 
     endpoint.answer = slowly
     argv = run_eval(tmp_path / "out", endpoint.url, "--overrides", "config.params.parallelism=2")
-    with subprocess.Popen(argv, env=program_environment(), stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        argv, env=program_environment(), stderr=subprocess.PIPE, text=True
+    ) as process:
         deadline = time.monotonic() + 60
         while len(endpoint.requests) < 6 and time.monotonic() < deadline:
             time.sleep(0.05)
@@ -258,12 +306,14 @@ def test_an_interrupt_ends_all_and_keeps_the_answers(number: int, tmp_path: Path
 
 ENDLESS = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n)"
 HOSTILE = (
-    "DROP TABLE patient", "ATTACH DATABASE 'stolen.sqlite' AS stolen", f"{ENDLESS} SELECT count(*) FROM n",
+    "DROP TABLE patient",
+    "ATTACH DATABASE 'stolen.sqlite' AS stolen",
+    f"{ENDLESS} SELECT count(*) FROM n",
     f"{ENDLESS} SELECT printf('%.*c', 9999990, 'x') FROM n",
     f"{ENDLESS} SELECT printf('%.*c', 9999990, 'x') FROM n LIMIT 60",
     "SELECT instr(printf('%.*c', 9999990, 'a'), printf('%.*c', 4999990, 'a') || 'b')",
     "INSERT INTO patient SELECT * FROM patient",
-)  # fmt: skip
+)
 COUNT = "SELECT count(*) FROM patient"
 
 
@@ -303,24 +353,36 @@ GOLD_ANSWER_HELM_CORRECTED = [
 ]
 
 
-def test_a_models_sql_can_do_no_harm_and_any_value_can_be_written_down(run_program: Run, tmp_path: Path) -> None:
+def test_a_models_sql_can_do_no_harm_and_any_value_can_be_written_down(
+    run_program: Run, tmp_path: Path
+) -> None:
     """After the run the database is byte for byte what it was, and the output is small."""
     gold, answers, *_ = zip(*GOLD_ANSWER_HELM_CORRECTED, strict=True)
     folder = tmp_path / "out" / "helm" / "scenarios" / "ehr_sql"
     before = small_ehr_sql(folder, list(gold))
-    with ScriptedEndpoint(lambda prompt: answers[int(re.findall(r"How many, (\d+)\?", prompt)[-1])]) as endpoint:
+    with ScriptedEndpoint(
+        lambda prompt: answers[int(re.findall(r"How many, (\d+)\?", prompt)[-1])]
+    ) as endpoint:
         params = {"parallelism": 8, "extra": {"max_unreadable": 1.0}}  # what writes is no query
         outcome = run_program("ehr_sql", endpoint.url, params=params)
     assert outcome.returncode == 0, outcome.stderr
     assert (folder / "eicu.sqlite").read_bytes() == before
     assert {file.name for file in folder.iterdir() if file.suffix != ".lock"} == {
-        "eicu.sqlite", "eicu.sql", "ehrsql_train.json", "ehrsql_valid.json", "ehrsql_test.json"
-    }  # fmt: skip
+        "eicu.sqlite",
+        "eicu.sql",
+        "ehrsql_train.json",
+        "ehrsql_valid.json",
+        "ehrsql_test.json",
+    }
     assert not list(tmp_path.rglob("stolen.sqlite"))
-    assert sum(file.stat().st_size for file in outcome.output_dir.rglob("*") if file.is_file()) < 5_000_000
+    assert (
+        sum(file.stat().st_size for file in outcome.output_dir.rglob("*") if file.is_file())
+        < 5_000_000
+    )
     name, found, valid = "ehr_sql_execution_accuracy", [], []
     for number, of in (
-        (int(line["id"].removeprefix("id")), line["metrics"]) for line in lines(outcome, "results.jsonl")
+        (int(line["id"].removeprefix("id")), line["metrics"])
+        for line in lines(outcome, "results.jsonl")
     ):
         found.append((gold[number], answers[number], of[name], of[f"{name}.corrected"]))
         valid += [of["ehr_sql_query_validity"]] if answers[number] in HOSTILE else []
@@ -341,7 +403,10 @@ def test_no_copy_of_the_database_is_left_by_a_run_that_was_killed(tmp_path: Path
     temporary = tmp_path / "temporary"
     temporary.mkdir()
     with ScriptedEndpoint(lambda _prompt: f"{ENDLESS} SELECT count(*) FROM n") as endpoint:
-        argv, environment = run_eval(out, endpoint.url, task="ehr_sql"), program_environment(TMPDIR=str(temporary))
+        argv, environment = (
+            run_eval(out, endpoint.url, task="ehr_sql"),
+            program_environment(TMPDIR=str(temporary)),
+        )
         with subprocess.Popen(argv, env=environment, stderr=subprocess.DEVNULL) as process:
             events = out / "logs" / "events.jsonl"
             deadline = time.monotonic() + 60
@@ -350,5 +415,7 @@ def test_no_copy_of_the_database_is_left_by_a_run_that_was_killed(tmp_path: Path
                 time.sleep(0.05)
             time.sleep(1)
             process.kill()
-    copies = [file for file in tmp_path.rglob("*") if file.is_file() and file.read_bytes() == database]
+    copies = [
+        file for file in tmp_path.rglob("*") if file.is_file() and file.read_bytes() == database
+    ]
     assert copies == [out / "helm" / "scenarios" / "ehr_sql" / "eicu.sqlite"]

@@ -120,12 +120,19 @@ def problems(folder: Path, count: int) -> None:
     """Invented problems where HELM looks for HumanEval's."""
     file = folder / "scenarios" / "code" / "HumanEval.jsonl"
     file.parent.mkdir(parents=True)
-    test = "def check(candidate):\n    assert candidate(1, 2) == 3\n    assert candidate(-1, 1) == 0\n"
+    test = (
+        "def check(candidate):\n    assert candidate(1, 2) == 3\n    assert candidate(-1, 1) == 0\n"
+    )
     lines = [
-        {"task_id": f"invented/{n}", "prompt": f"def f{n}(a, b):\n", "canonical_solution": GOLD, "test": test,
-         "entry_point": f"f{n}"}
+        {
+            "task_id": f"invented/{n}",
+            "prompt": f"def f{n}(a, b):\n",
+            "canonical_solution": GOLD,
+            "test": test,
+            "entry_point": f"f{n}",
+        }
         for n in range(count)
-    ]  # fmt: skip
+    ]
     file.write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
@@ -139,16 +146,24 @@ def answering(answers: list[str]) -> ScriptedEndpoint:
 
 def passed(outcome: Outcome) -> dict[int, float]:
     """Number of the problem -> whether its answer passed."""
-    lines = [json.loads(line) for line in (outcome.output_dir / "results.jsonl").read_text().splitlines()]
+    lines = [
+        json.loads(line) for line in (outcome.output_dir / "results.jsonl").read_text().splitlines()
+    ]
     prompts = {
         line["id"]: int(re.findall(r"def f(\d+)\(", line["prompt"])[-1])
-        for line in map(json.loads, (outcome.output_dir / "instances.jsonl").read_text().splitlines())
+        for line in map(
+            json.loads, (outcome.output_dir / "instances.jsonl").read_text().splitlines()
+        )
     }
     return {prompts[line["id"]]: line["metrics"]["pass"] for line in lines}
 
 
 def means_of(stats: list[dict[str, Any]]) -> dict[str, float | None]:
-    return {stat["name"]["name"]: stat.get("mean") for stat in stats if "perturbation" not in stat["name"]}
+    return {
+        stat["name"]["name"]: stat.get("mean")
+        for stat in stats
+        if "perturbation" not in stat["name"]
+    }
 
 
 def bubblewrap_works() -> bool:
@@ -164,7 +179,9 @@ needs_bubblewrap = pytest.mark.skipif(
 
 
 @needs_bubblewrap
-def test_answers_that_attack_find_nothing(tmp_path: Path, run_program: Run, canary_server: Canary) -> None:
+def test_answers_that_attack_find_nothing(
+    tmp_path: Path, run_program: Run, canary_server: Canary
+) -> None:
     port, heard = canary_server
     home, out = tmp_path / "home", tmp_path / "out"
     home.mkdir()
@@ -174,7 +191,9 @@ def test_answers_that_attack_find_nothing(tmp_path: Path, run_program: Run, cana
     answers = [GOLD, *attacks, LOOP, WRONG, RAISE, ""]
     problems(out / "helm", len(answers))
     with answering(answers) as endpoint:
-        outcome = run_program(HUMANEVAL, endpoint.url, params=ALLOWED, env={**OFFLINE, "HOME": str(home)})
+        outcome = run_program(
+            HUMANEVAL, endpoint.url, params=ALLOWED, env={**OFFLINE, "HOME": str(home)}
+        )
     assert outcome.returncode == 0, outcome.stderr
     assert heard == []
     assert list(tmp_path.rglob("stolen")) == []
@@ -185,13 +204,18 @@ def test_answers_that_attack_find_nothing(tmp_path: Path, run_program: Run, cana
     document = outcome.document()
     assert outcome.scores()["pass"] == fine / len(answers)
     assert document["provenance"]["code_execution"]["confined_by"][0] == "bubblewrap"
-    assert any(note.startswith("what the model answered was executed") for note in document["validity"]["notes"])
+    assert any(
+        note.startswith("what the model answered was executed")
+        for note in document["validity"]["notes"]
+    )
     assert document["config"]["params"]["extra"]["allow_code_execution"] is True
     assert (outcome.output_dir / "logs" / "helm-run.log").stat().st_size < 1_000_000
 
 
 @pytest.mark.parametrize("program", ["none", "#!/bin/sh\necho no permission >&2\nexit 1\n"])
-def test_nothing_is_asked_where_there_is_no_sandbox(program: str, tmp_path: Path, run_program: Run) -> None:
+def test_nothing_is_asked_where_there_is_no_sandbox(
+    program: str, tmp_path: Path, run_program: Run
+) -> None:
     """bubblewrap is not installed, or may not make namespaces."""
     folder = tmp_path / "bin"
     folder.mkdir()
@@ -200,23 +224,36 @@ def test_nothing_is_asked_where_there_is_no_sandbox(program: str, tmp_path: Path
         (folder / "bwrap").chmod(0o755)
     problems(tmp_path / "out" / "helm", 1)
     with answering([GOLD]) as endpoint:
-        outcome = run_program(HUMANEVAL, endpoint.url, params=ALLOWED, env={**OFFLINE, "PATH": str(folder)})
+        outcome = run_program(
+            HUMANEVAL, endpoint.url, params=ALLOWED, env={**OFFLINE, "PATH": str(folder)}
+        )
         assert endpoint.requests == []
     assert outcome.returncode == 3
     assert f"{HUMANEVAL} executes what the model answers, in a sandbox only" in outcome.stderr
-    assert ("package is bubblewrap" if program == "none" else "here: no permission") in outcome.stderr
+    assert (
+        "package is bubblewrap" if program == "none" else "here: no permission"
+    ) in outcome.stderr
     assert "nothing was asked" in outcome.stderr
 
 
 @needs_bubblewrap
 def test_honest_answers_score_as_in_helm(tmp_path: Path, run_program: Run) -> None:
     """Right, wrong, failing and unfinished ones; each metric of HELM's, to the last digit."""
-    answers = [GOLD, WRONG, RAISE, "", "    return (a +", "    import numpy as np\n    return int(np.add(a, b))\n"]
+    answers = [
+        GOLD,
+        WRONG,
+        RAISE,
+        "",
+        "    return (a +",
+        "    import numpy as np\n    return int(np.add(a, b))\n",
+    ]
     problems(tmp_path / "out" / "helm", len(answers))
     problems(tmp_path / "bare", len(answers))
     with answering(answers) as endpoint:
         params = {"extra": {"max_unreadable": 1.0}}  # one of them is empty
-        outcome = run_program(HUMANEVAL, endpoint.url, "--allow-code-execution", params=params, env=OFFLINE)
+        outcome = run_program(
+            HUMANEVAL, endpoint.url, "--allow-code-execution", params=params, env=OFFLINE
+        )
         assert outcome.returncode == 0, outcome.stderr
         bare = bare_helm(tmp_path / "bare", "code:dataset=humaneval", endpoint.url, OFFLINE)
     theirs = means_of(bare)
@@ -232,9 +269,11 @@ def test_honest_answers_score_as_in_helm(tmp_path: Path, run_program: Run) -> No
 def test_apps_scores_as_in_helm(tmp_path: Path, run_program: Run) -> None:
     """Tests by standard input and by call; the answer that never ends has none that pass."""
     answers = {
-        "twice": "n = int(input())\nprint(2 * n)\n", "called": "def called(n):\n    return n + 1 if n < 2 else n\n",
-        "endless": "while True:\n    pass\n", "broken": "print(",
-    }  # fmt: skip
+        "twice": "n = int(input())\nprint(2 * n)\n",
+        "called": "def called(n):\n    return n + 1 if n < 2 else n\n",
+        "endless": "while True:\n    pass\n",
+        "broken": "print(",
+    }
     for folder in (tmp_path / "out" / "helm", tmp_path / "bare"):
         for split in ("train", "test"):
             for name in answers:
@@ -278,7 +317,13 @@ def bird(folder: Path) -> Path:
         2: "SELECT age FROM pupil",
     }
     rows = [
-        {"question_id": number, "db_id": "school", "question": f"Question {number}?", "evidence": "", "SQL": query}
+        {
+            "question_id": number,
+            "db_id": "school",
+            "question": f"Question {number}?",
+            "evidence": "",
+            "SQL": query,
+        }
         for number, query in gold.items()
     ]
     (data / "dev.json").write_text(json.dumps(rows))
@@ -289,9 +334,13 @@ def test_sql_that_a_model_writes_only_reads(tmp_path: Path, run_program: Run) ->
     database = bird(tmp_path / "out" / "helm")
     before = database.read_bytes()
     answers = [
-        "<sql>SELECT name FROM pupil WHERE age = 11</sql>", "<sql>SELECT 2, 10.5</sql>", "<sql>DROP TABLE pupil</sql>",
-    ]  # fmt: skip
-    with ScriptedEndpoint(lambda prompt: answers[int((re.findall(r"Question (\d)\?", prompt) or [0])[-1])]) as endpoint:
+        "<sql>SELECT name FROM pupil WHERE age = 11</sql>",
+        "<sql>SELECT 2, 10.5</sql>",
+        "<sql>DROP TABLE pupil</sql>",
+    ]
+    with ScriptedEndpoint(
+        lambda prompt: answers[int((re.findall(r"Question (\d)\?", prompt) or [0])[-1])]
+    ) as endpoint:
         refused = run_program("helm:bird_sql", endpoint.url, env=OFFLINE)
         assert refused.returncode == 2
         assert "--allow_code_execution" in refused.stderr
@@ -301,4 +350,6 @@ def test_sql_that_a_model_writes_only_reads(tmp_path: Path, run_program: Run) ->
     assert outcome.scores()["execution_accuracy"] == pytest.approx(2 / 3)
     assert database.read_bytes() == before
     assert sorted(path.name for path in database.parent.iterdir()) == ["school.sqlite"]
-    assert "for reading only" in outcome.document()["provenance"]["code_execution"]["confined_by"][0]
+    assert (
+        "for reading only" in outcome.document()["provenance"]["code_execution"]["confined_by"][0]
+    )

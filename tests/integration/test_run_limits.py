@@ -19,7 +19,9 @@ from scripted_endpoint import PROBE, ScriptedEndpoint
 ROWS = 8
 OF_MODEL, OF_JUDGE = 0.0625, 0.125
 """US dollars an answer; sums of them are exact."""
-PRICES = [{"model_id": name, "input_per_million": 9, "output_per_million": 9} for name in (MODEL, KIND)]
+PRICES = [
+    {"model_id": name, "input_per_million": 9, "output_per_million": 9} for name in (MODEL, KIND)
+]
 """Far below what the endpoint says itself, which goes before them."""
 
 
@@ -32,7 +34,9 @@ class Charging(ScriptedEndpoint):
         self.usage: Any = None
         """In place of what each answer costs."""
 
-    def reply(self, path: str, headers: dict[str, str], body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+    def reply(
+        self, path: str, headers: dict[str, str], body: dict[str, Any]
+    ) -> tuple[int, dict[str, Any]]:
         status, answer = super().reply(path, headers, body)
         prompt, is_judge = body["messages"][-1]["content"], body["model"] == KIND
         if prompt != PROBE:
@@ -53,32 +57,44 @@ def charging() -> Iterator[Charging]:
         yield server
 
 
-def test_a_run_stops_at_each_limit_and_goes_on_there(charging: Charging, run_program: Run, tmp_path: Path) -> None:
+def test_a_run_stops_at_each_limit_and_goes_on_there(
+    charging: Charging, run_program: Run, tmp_path: Path
+) -> None:
     write_example(tmp_path / "mine", "jury")
     extra = {
-        "benchmark": str(tmp_path / "mine" / "benchmark.yaml"), "prices": PRICES,
+        "benchmark": str(tmp_path / "mine" / "benchmark.yaml"),
+        "prices": PRICES,
         "judges": [{"name": "kind", "model_id": KIND, "api_key": "TEST_MODEL_KEY"}],
-    }  # fmt: skip
+    }
 
     def run(*limits: str) -> Any:
-        return run_program("custom", charging.url, *limits, params={"parallelism": 1, "extra": extra})
+        return run_program(
+            "custom", charging.url, *limits, params={"parallelism": 1, "extra": extra}
+        )
 
     first = run("--max_requests", "4")
     assert first.returncode == 1, first.stderr
     assert charging.count(MODEL) == 4
     assert "stopped: max_requests (4) is reached; sent so far: 4 requests" in first.stderr
-    assert f"4 of {ROWS} instances are answered; no score is written, every answer is kept" in first.stderr
+    assert (
+        f"4 of {ROWS} instances are answered; no score is written, every answer is kept"
+        in first.stderr
+    )
     assert "raise max_requests and run the same command again" in first.stderr
     assert not (first.output_dir / "evaluation_config.yaml").exists()
 
-    judged = run("--max_cost", str(ROWS * OF_MODEL + 2 * OF_JUDGE))  # the judge takes from the same tracker
+    judged = run(
+        "--max_cost", str(ROWS * OF_MODEL + 2 * OF_JUDGE)
+    )  # the judge takes from the same tracker
     assert judged.returncode == 1, judged.stderr
     assert (charging.count(MODEL), charging.count(KIND)) == (ROWS, 2)
     assert (
-        f"{ROWS} of {ROWS} instances are answered; of {ROWS} requests to judges are answered: kind 2;" in judged.stderr
+        f"{ROWS} of {ROWS} instances are answered; of {ROWS} requests to judges are answered: kind 2;"
+        in judged.stderr
     )
     assert re.search(
-        r"stopped: max_cost \(0.75\) is reached; sent so far: 10 requests, \d+ tokens, 0.75 USD", judged.stderr
+        r"stopped: max_cost \(0.75\) is reached; sent so far: 10 requests, \d+ tokens, 0.75 USD",
+        judged.stderr,
     )
     assert not (judged.output_dir / "evaluation_config.yaml").exists()
 
@@ -88,27 +104,46 @@ def test_a_run_stops_at_each_limit_and_goes_on_there(charging: Charging, run_pro
     assert (charging.count(MODEL), charging.count(KIND)) == (ROWS, ROWS)
     usage = whole.document()["usage"]
     assert usage["all_runs"]["cost"] == {
-        "value": ROWS * (OF_MODEL + OF_JUDGE), "source": "endpoint", "priced_requests": 2 * ROWS, "unpriced_requests": 0,
+        "value": ROWS * (OF_MODEL + OF_JUDGE),
+        "source": "endpoint",
+        "priced_requests": 2 * ROWS,
+        "unpriced_requests": 0,
         "currency": "USD",
-    }  # fmt: skip
+    }
     assert usage["all_runs"]["roles"]["kind"]["cost"]["value"] == ROWS * OF_JUDGE
     assert usage["cost"]["value"] == (ROWS - 2) * OF_JUDGE
     assert "Cost: 0.75 USD in this run, 1.50 USD in all runs (endpoint)" in whole.stdout
-    assert "Cost: 0.75 USD in this run, 1.50 USD in all runs (endpoint)" in (whole.output_dir / "report.md").read_text()
+    assert (
+        "Cost: 0.75 USD in this run, 1.50 USD in all runs (endpoint)"
+        in (whole.output_dir / "report.md").read_text()
+    )
     assert api.verify(whole.output_dir).findings == ()
 
     estimated = api.estimate(tmp_path / "custom.yml", env={})
-    assert (estimated.requests, estimated.cost, estimated.kept) == (2 * ROWS, ROWS * (OF_MODEL + OF_JUDGE), 2 * ROWS)
+    assert (estimated.requests, estimated.cost, estimated.kept) == (
+        2 * ROWS,
+        ROWS * (OF_MODEL + OF_JUDGE),
+        2 * ROWS,
+    )
     assert set(charging.asked.values()) == {1}
 
 
-def test_an_estimate_of_a_run_that_never_was_asks_nobody(charging: Charging, run_program: Run) -> None:
+def test_an_estimate_of_a_run_that_never_was_asks_nobody(
+    charging: Charging, run_program: Run
+) -> None:
     """helm-run makes the requests in a folder of its own, without a key."""
     found = run_program(
-        "sample_medical_qa", charging.url, "--estimate", "--limit_samples", "6", env={"TEST_MODEL_KEY": ""}
+        "sample_medical_qa",
+        charging.url,
+        "--estimate",
+        "--limit_samples",
+        "6",
+        env={"TEST_MODEL_KEY": ""},
     )
     assert found.returncode == 0, found.stderr
-    assert re.match(r"sample_medical_qa: 6 requests, \d+ tokens, unknown cost, unknown time\n", found.stdout)
+    assert re.match(
+        r"sample_medical_qa: 6 requests, \d+ tokens, unknown cost, unknown time\n", found.stdout
+    )
     assert "counted in the data" in found.stdout
     assert (charging.asked, charging.probes) == (Counter(), 0)
     assert not found.output_dir.exists()

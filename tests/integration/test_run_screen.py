@@ -17,7 +17,16 @@ from integration.support import TIMEOUT_S, program_environment
 from programs import EVAL_FACTORY
 
 COLUMNS = 60
-ARGUMENTS = ("run_eval", "--eval_type", "sample_medical_qa", "--output_dir", "out", "--limit_samples", "12", "--watch")
+ARGUMENTS = (
+    "run_eval",
+    "--eval_type",
+    "sample_medical_qa",
+    "--output_dir",
+    "out",
+    "--limit_samples",
+    "12",
+    "--watch",
+)
 TARGET = ("--model_url", "demo://baseline", "--model_id", "demo/baseline", "--model_type", "chat")
 PROGRAM = (*EVAL_FACTORY, *ARGUMENTS, *TARGET)
 
@@ -27,7 +36,9 @@ def on_a_terminal(folder: Path) -> tuple[int, str]:
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, COLUMNS, 0, 0))
     environment = program_environment(TERM="xterm")
-    with subprocess.Popen(PROGRAM, cwd=folder, env=environment, stdin=theirs, stdout=theirs, stderr=theirs) as process:
+    with subprocess.Popen(
+        PROGRAM, cwd=folder, env=environment, stdin=theirs, stdout=theirs, stderr=theirs
+    ) as process:
         os.close(theirs)
         sent = b""
         while True:
@@ -54,14 +65,26 @@ def test_a_terminal_shows_phases_and_a_result_that_fits(on_screen: tuple[Path, i
     assert code == 0, sent
     lines = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", sent).replace("\r", "\n").split("\n")
     assert [line for line in lines if line.endswith(" ...")] == [
-        "loading data ...", "asking the model: 12 requests ...", "scoring ...",
-    ]  # fmt: skip
+        "loading data ...",
+        "asking the model: 12 requests ...",
+        "scoring ...",
+    ]
     assert any(line.startswith("asking the model ━") for line in lines)
     answers = [line for line in lines if line.startswith("  #")]
-    assert [answer.split(":")[0] for answer in answers] == [f"  #{number} model" for number in range(1, 13)]
-    assert all(answer.endswith(" tokens, stop") for answer in answers), "no text: it may be a patient's"
+    assert [answer.split(":")[0] for answer in answers] == [
+        f"  #{number} model" for number in range(1, 13)
+    ]
+    assert all(answer.endswith(" tokens, stop") for answer in answers), (
+        "no text: it may be a patient's"
+    )
     assert lines.index(answers[0]) > lines.index("asking the model: 12 requests ...")
-    end = lines[next(at for at, line in enumerate(lines) if line.startswith("sample_medical_qa: exact_match = ")) :]
+    end = lines[
+        next(
+            at
+            for at, line in enumerate(lines)
+            if line.startswith("sample_medical_qa: exact_match = ")
+        ) :
+    ]
     path = f"  results: {folder}/out/evaluation_config.yaml"
     assert end.count(path) == 1
     assert max(len(line) for line in end if line != path) <= COLUMNS

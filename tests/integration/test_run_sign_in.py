@@ -23,18 +23,30 @@ from scripted_endpoint import PROBE, ScriptedEndpoint
 from token_endpoint import CLIENT_ID, CLIENT_SECRET, TokenEndpoint
 
 MAIN = "nvapi-main-canary-0123456789-MAIN"
-GPT, LLAMA, CLAUDE = (f"nvapi-{name}-canary-0123456789-{name.upper()}" for name in ("gptj", "llam", "clau"))
-MODELS = {"gpt-4o-2024-05-13": "gpt", "meta/llama-3.3-70b-instruct": "llama", "claude-3-7-sonnet-20250219": "claude"}
+GPT, LLAMA, CLAUDE = (
+    f"nvapi-{name}-canary-0123456789-{name.upper()}" for name in ("gptj", "llam", "clau")
+)
+MODELS = {
+    "gpt-4o-2024-05-13": "gpt",
+    "meta/llama-3.3-70b-instruct": "llama",
+    "claude-3-7-sonnet-20250219": "claude",
+}
 
 
 class SignedEndpoint(ScriptedEndpoint):
     """Keeps who asked with what."""
 
     def __init__(self) -> None:
-        super().__init__(lambda prompt: judgement(prompt, 4) if "Output Format:" in prompt else "Take it with water.")
+        super().__init__(
+            lambda prompt: (
+                judgement(prompt, 4) if "Output Format:" in prompt else "Take it with water."
+            )
+        )
         self.signed: dict[str, set[str]] = {}
 
-    def reply(self, path: str, headers: dict[str, str], body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+    def reply(
+        self, path: str, headers: dict[str, str], body: dict[str, Any]
+    ) -> tuple[int, dict[str, Any]]:
         authorization = headers.get("Authorization", "")
         if body["messages"][-1]["content"] != PROBE:
             self.signed.setdefault(MODELS.get(body["model"], body["model"]), set()).add(
@@ -56,9 +68,16 @@ class World:
         file, out = self.folder / "config.yml", self.folder / "out"
         file.write_text(yaml.safe_dump(config), encoding="utf-8")
         finished = eval_factory(
-            "run_eval", "--output_dir", str(out), "--run_config", str(file), cwd=self.folder, HF_HUB_OFFLINE="1",
-            XDG_CACHE_HOME=str(self.folder / "cache"), env=env,
-        )  # fmt: skip
+            "run_eval",
+            "--output_dir",
+            str(out),
+            "--run_config",
+            str(file),
+            cwd=self.folder,
+            HF_HUB_OFFLINE="1",
+            XDG_CACHE_HOME=str(self.folder / "cache"),
+            env=env,
+        )
         known = (MAIN, GPT, LLAMA, CLAUDE, CLIENT_SECRET, "token-canary")
         assert not any(secret in finished.stdout + finished.stderr for secret in known)
         assert holding(out, *known) == []
@@ -84,25 +103,49 @@ def config(url: str, **extra: Any) -> dict[str, Any]:
     params = {"limit_samples": 2, "parallelism": 2, "extra": {"num_train_trials": 1, **extra}}
     endpoint = {"url": url, "model_id": MODEL, "type": "chat", "api_key": "OPENAI_API_KEY"}
     return {
-        "config": {"type": "medication_qa", "output_dir": "results/multi_judge_test", "params": params},
+        "config": {
+            "type": "medication_qa",
+            "output_dir": "results/multi_judge_test",
+            "params": params,
+        },
         "target": {"api_endpoint": endpoint},
     }
 
 
 OWN = {name: f"{name.upper()}_JUDGE_API_KEY" for name in ("gpt", "llama", "claude")}
-CLIENT = {"OPENAI_CLIENT_ID": CLIENT_ID, "OPENAI_CLIENT_SECRET": CLIENT_SECRET, "OPENAI_SCOPE": "awsanthropic-readwrite"}  # fmt: skip
+CLIENT = {
+    "OPENAI_CLIENT_ID": CLIENT_ID,
+    "OPENAI_CLIENT_SECRET": CLIENT_SECRET,
+    "OPENAI_SCOPE": "awsanthropic-readwrite",
+}
 
 
-@pytest.mark.parametrize(("named", "env", "used"), [
-    (tuple(OWN), {OWN["gpt"]: GPT, OWN["llama"]: LLAMA, OWN["claude"]: CLAUDE}, {"gpt": GPT, "llama": LLAMA, "claude": CLAUDE}),
-    (("gpt", "llama"), {**CLIENT, OWN["gpt"]: GPT}, {"gpt": GPT, "llama": MAIN, "claude": MAIN}),
-], ids=["method 1: direct keys", "methods 2 and 3: OAuth variables beside the main key, and a direct key"])  # fmt: skip
+@pytest.mark.parametrize(
+    ("named", "env", "used"),
+    [
+        (
+            tuple(OWN),
+            {OWN["gpt"]: GPT, OWN["llama"]: LLAMA, OWN["claude"]: CLAUDE},
+            {"gpt": GPT, "llama": LLAMA, "claude": CLAUDE},
+        ),
+        (
+            ("gpt", "llama"),
+            {**CLIENT, OWN["gpt"]: GPT},
+            {"gpt": GPT, "llama": MAIN, "claude": MAIN},
+        ),
+    ],
+    ids=[
+        "method 1: direct keys",
+        "methods 2 and 3: OAuth variables beside the main key, and a direct key",
+    ],
+)
 def test_keys_as_the_readme_shows_them(
     named: tuple[str, ...], env: dict[str, str], used: dict[str, str], world: World
 ) -> None:
     extra = {f"{judge}_judge_api_key": OWN[judge] for judge in named}
     outcome = world.run(
-        config(world.signed.url, **extra), {"OPENAI_API_KEY": MAIN, "OPENAI_TOKEN_URL": world.tokens.url, **env}
+        config(world.signed.url, **extra),
+        {"OPENAI_API_KEY": MAIN, "OPENAI_TOKEN_URL": world.tokens.url, **env},
     )
     assert outcome.returncode == 0, outcome.stderr
     assert world.signed.signed == {MODEL: {MAIN}, **{judge: {key} for judge, key in used.items()}}
@@ -110,42 +153,83 @@ def test_keys_as_the_readme_shows_them(
     for judge, key in used.items():
         if OWN[judge] in env:
             assert f"Using API key {OWN[judge]} for {judge}, ends with {key[-4:]}" in log
-            assert f"Using {'GPT' if judge == 'gpt' else judge.capitalize()} judge API key from" in log
+            assert (
+                f"Using {'GPT' if judge == 'gpt' else judge.capitalize()} judge API key from" in log
+            )
         else:
             assert f"{OWN[judge]} is not set, setting to OPENAI_API_KEY" in log
     if "OPENAI_CLIENT_ID" in env:
-        assert "OPENAI_CLIENT_ID is set, but nothing in the configuration says `oauth: openai`" in log
+        assert (
+            "OPENAI_CLIENT_ID is set, but nothing in the configuration says `oauth: openai`" in log
+        )
     assert not world.tokens.given
 
 
 @pytest.mark.medical_data
 def test_method_4_helm_run_itself(
-    world: World, root: Path, tmp_path: Path, place_data: Callable[[Path, str], None],
-    data_environment: dict[str, str], medical_data: Path,
-) -> None:  # fmt: skip
+    world: World,
+    root: Path,
+    tmp_path: Path,
+    place_data: Callable[[Path, str], None],
+    data_environment: dict[str, str],
+    medical_data: Path,
+) -> None:
     """The README's command, after the model files were written where helm-run looks for them."""
     env = dict(
-        data_environment, PYTHONPATH=str(medical_data / "overlay"), MEDICAL_DATA=str(medical_data),
-        OPENAI_API_KEY=MAIN, GPT_JUDGE_API_KEY=GPT, LLAMA_JUDGE_API_KEY=LLAMA, CLAUDE_JUDGE_API_KEY=CLAUDE,
-    )  # fmt: skip
+        data_environment,
+        PYTHONPATH=str(medical_data / "overlay"),
+        MEDICAL_DATA=str(medical_data),
+        OPENAI_API_KEY=MAIN,
+        GPT_JUDGE_API_KEY=GPT,
+        LLAMA_JUDGE_API_KEY=LLAMA,
+        CLAUDE_JUDGE_API_KEY=CLAUDE,
+    )
     generate = [
-        sys.executable, str(root / "scripts" / "generate_dynamic_model_configs.py"), "--model-name", "openai/gpt-4",
-        "--base-url", world.signed.url, "--openai-model-name", "gpt-4", "--output-dir", "prod_env", "--helm-names",
-    ]  # fmt: skip
+        sys.executable,
+        str(root / "scripts" / "generate_dynamic_model_configs.py"),
+        "--model-name",
+        "openai/gpt-4",
+        "--base-url",
+        world.signed.url,
+        "--openai-model-name",
+        "gpt-4",
+        "--output-dir",
+        "prod_env",
+        "--helm-names",
+    ]
     assert (made := ran(generate, tmp_path, env)).returncode == 0, made.stderr
     place_data(tmp_path / "results" / "multi_judge_test", "mtsamples_replicate")
     argv = [
-        str(Path(sys.executable).parent / "helm-run"), "--run-entries", "mtsamples_replicate:model=openai/gpt-4",
-        "--suite", "my-suite", "--max-eval-instances", "2", "--num-train-trials", "1",
-        "-o", "results/multi_judge_test", "--plugins", "eval_factory.helm_plugin.plugin",
-    ]  # fmt: skip
+        str(Path(sys.executable).parent / "helm-run"),
+        "--run-entries",
+        "mtsamples_replicate:model=openai/gpt-4",
+        "--suite",
+        "my-suite",
+        "--max-eval-instances",
+        "2",
+        "--num-train-trials",
+        "1",
+        "-o",
+        "results/multi_judge_test",
+        "--plugins",
+        "eval_factory.helm_plugin.plugin",
+    ]
     finished = ran(argv, tmp_path, env)
     assert finished.returncode == 0, finished.stderr[-3000:]
-    assert world.signed.signed == {"gpt-4": {MAIN}, "gpt": {GPT}, "llama": {LLAMA}, "claude": {CLAUDE}}
-    (stats,) = (tmp_path / "results" / "multi_judge_test" / "runs" / "my-suite").glob("*/stats.json")
+    assert world.signed.signed == {
+        "gpt-4": {MAIN},
+        "gpt": {GPT},
+        "llama": {LLAMA},
+        "claude": {CLAUDE},
+    }
+    (stats,) = (tmp_path / "results" / "multi_judge_test" / "runs" / "my-suite").glob(
+        "*/stats.json"
+    )
     means = {stat["name"]["name"]: stat.get("mean") for stat in json.loads(stats.read_text())}
     assert means["mtsamples_replicate_accuracy"] == 4.0
-    assert not any(secret in finished.stdout + finished.stderr for secret in (MAIN, GPT, LLAMA, CLAUDE))
+    assert not any(
+        secret in finished.stdout + finished.stderr for secret in (MAIN, GPT, LLAMA, CLAUDE)
+    )
 
 
 OAUTH_JURY = [
@@ -157,7 +241,11 @@ OAUTH_JURY = [
 def oauth_environment(world: World) -> dict[str, str]:
     env = {"OWN_KEY": GPT}
     told = {"CLIENT_ID": CLIENT_ID, "CLIENT_SECRET": CLIENT_SECRET, "TOKEN_URL": world.tokens.url}
-    return env | {f"{service}_{name}": value for service in ("OPENAI", "ANTHROPIC") for name, value in told.items()}
+    return env | {
+        f"{service}_{name}": value
+        for service in ("OPENAI", "ANTHROPIC")
+        for name, value in told.items()
+    }
 
 
 def oauth_config(world: World) -> dict[str, Any]:
@@ -182,10 +270,17 @@ def test_tokens_serve_who_asks(world: World) -> None:
         assert json.loads(file.read_text())["expires_at"] > 0
 
 
-@pytest.mark.parametrize(("way", "change", "message"), [
-    ("good", {"OPENAI_CLIENT_SECRET": ""}, "Missing environment variables for openai token: OPENAI_CLIENT_SECRET"),
-    ("refuses", {}, "invalid_client"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("way", "change", "message"),
+    [
+        (
+            "good",
+            {"OPENAI_CLIENT_SECRET": ""},
+            "Missing environment variables for openai token: OPENAI_CLIENT_SECRET",
+        ),
+        ("refuses", {}, "invalid_client"),
+    ],
+)
 def test_no_token_no_run(way: str, change: dict[str, str], message: str, world: World) -> None:
     world.tokens.way = way
     outcome = world.run(oauth_config(world), {**oauth_environment(world), **change})
@@ -228,7 +323,11 @@ class CloudFunction(Loopback):
                 self.body()
                 asked = function.post if self.command == "POST" else function.get
                 status, name = asked(self.path, dict(self.headers))
-                choice = {"index": 0, "message": {"role": "assistant", "content": "B"}, "finish_reason": "stop"}
+                choice = {
+                    "index": 0,
+                    "message": {"role": "assistant", "content": "B"},
+                    "finish_reason": "stop",
+                }
                 data = json.dumps({"choices": [choice]}).encode() if status == 200 else b""
                 self.answer(status, data, {"NVCF-REQID": name})
 

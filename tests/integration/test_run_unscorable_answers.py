@@ -27,7 +27,10 @@ def failed_of(outcome: Outcome) -> list[dict[str, Any]]:
 
 def journal(outcome: Outcome) -> list[str]:
     with closing(sqlite3.connect(outcome.output_dir / "cache.db")) as connection:
-        return [row[0] for row in connection.execute("SELECT error FROM attempts WHERE outcome = 'unscorable'")]
+        return [
+            row[0]
+            for row in connection.execute("SELECT error FROM attempts WHERE outcome = 'unscorable'")
+        ]
 
 
 def answering(chosen: Callable[[int], bool]) -> Callable[[str], str]:
@@ -43,7 +46,9 @@ def answering(chosen: Callable[[int], bool]) -> Callable[[str], str]:
 
 
 @pytest.mark.medical_data
-def test_one_unscorable_answer_costs_one_instance(run_program: Run, place_data: PlaceData, tmp_path: Path) -> None:
+def test_one_unscorable_answer_costs_one_instance(
+    run_program: Run, place_data: PlaceData, tmp_path: Path
+) -> None:
     place_data(tmp_path / "out" / "helm", "medec")
     with ScriptedEndpoint(answering(lambda number: number == 3)) as endpoint:
         outcome = run_program("medec", endpoint.url, params={"limit_samples": ENOUGH})
@@ -62,7 +67,8 @@ def test_one_unscorable_answer_costs_one_instance(run_program: Run, place_data: 
         assert failed["completion"] is None
         assert failed["metrics"] == {}
         assert any(
-            "1 of the failed were answered, and HELM cannot score" in note for note in document["validity"]["notes"]
+            "1 of the failed were answered, and HELM cannot score" in note
+            for note in document["validity"]["notes"]
         )
         scores = document["results"]["tasks"]["medec"]["metrics"]["score"]["scores"]
         assert scores["medec_error_flag_accuracy"]["stats"]["count"] == ENOUGH - 1

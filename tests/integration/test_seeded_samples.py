@@ -43,7 +43,9 @@ def test_a_seed_draws_of_each_group(table: Path, run_program: Run, tmp_path: Pat
         with ScriptedEndpoint(lambda _prompt: "A") as endpoint:
             params, folder = {"limit_samples": SIZE, "extra": extra}, tmp_path / name
             outcome = run_program("custom", endpoint.url, *flags, params=params, output_dir=folder)
-            asked[name] = {request["messages"][-1]["content"].strip() for request in endpoint.requests}
+            asked[name] = {
+                request["messages"][-1]["content"].strip() for request in endpoint.requests
+            }
         return outcome
 
     helms, first = run("helms"), run("first", sample_seed=7)
@@ -52,7 +54,9 @@ def test_a_seed_draws_of_each_group(table: Path, run_program: Run, tmp_path: Pat
     assert helms.document()["provenance"]["seeds"] == {"helm_sample": 0, "helm_examples": 0}
 
     assert Counter(drawn(first).values()) == {"heart": 6, "lung": 3, "skin": 1}
-    assert asked["first"] == {f"Question {name[2:]}?" for name in drawn(first)}, "ids are places in all of the data"
+    assert asked["first"] == {f"Question {name[2:]}?" for name in drawn(first)}, (
+        "ids are places in all of the data"
+    )
     provenance = first.document()["provenance"]
     assert provenance["seeds"] == {"sample": 7, "helm_examples": 0}
     assert "draw_with_a_seed" in provenance["patches"]
@@ -66,7 +70,9 @@ def test_it_is_refused_where_nothing_is_drawn_and_shown_by_a_dry_run(run_program
     assert "extra.sample_seed: without limit_samples all instances are asked" in refused.stderr
     params = {"limit_samples": 8, "extra": {"sample_seed": 7}}
     looked = run_program("sample_medical_qa", nowhere, "--dry_run", params=params)
-    assert (looked.returncode, "sample_seed  run config: 7" in looked.stdout) == (0, True), looked.stdout
+    assert (looked.returncode, "sample_seed  run config: 7" in looked.stdout) == (0, True), (
+        looked.stdout
+    )
 
 
 def test_some_questions_by_their_ids(table: Path, run_program: Run, tmp_path: Path) -> None:
@@ -74,7 +80,12 @@ def test_some_questions_by_their_ids(table: Path, run_program: Run, tmp_path: Pa
     with ScriptedEndpoint(lambda _prompt: "A") as endpoint:
         params = {"extra": extra}
         some = run_program(
-            "custom", endpoint.url, "--samples", "id17, id3", params=params, output_dir=tmp_path / "some"
+            "custom",
+            endpoint.url,
+            "--samples",
+            "id17, id3",
+            params=params,
+            output_dir=tmp_path / "some",
         )
         assert drawn(some).keys() == {"id3", "id17"}
         assert len(endpoint.requests) == 2
@@ -82,7 +93,14 @@ def test_some_questions_by_their_ids(table: Path, run_program: Run, tmp_path: Pa
         (scores,) = document["results"]["tasks"].values()
         assert scores["metrics"]["score"]["scores"]["exact_match"]["stats"]["count"] == 2
         assert "2 instances that extra.instances names" in " ".join(document["validity"]["notes"])
-        none = run_program("custom", endpoint.url, "--samples", "id3,id99", params=params, output_dir=tmp_path / "none")
+        none = run_program(
+            "custom",
+            endpoint.url,
+            "--samples",
+            "id3,id99",
+            params=params,
+            output_dir=tmp_path / "none",
+        )
         assert none.returncode == 3, none.stderr
         assert "no instance is called id99; the data have id0, id1, " in none.stderr
         assert len(endpoint.requests) == 2, "nothing was asked"

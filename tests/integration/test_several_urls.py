@@ -35,13 +35,23 @@ def servers() -> Iterator[list[ModelServer]]:
 def ask(run_program: Run, tmp_path: Path) -> Ask:
     """Runs the program at these servers."""
 
-    def run(servers: Sequence[ModelServer], *arguments: str, questions: int = QUESTIONS, **params: Any) -> Outcome:
+    def run(
+        servers: Sequence[ModelServer], *arguments: str, questions: int = QUESTIONS, **params: Any
+    ) -> Outcome:
         folder = tmp_path / "benchmark"
-        benchmark = folder / "benchmark.yaml" if folder.exists() else write_questions(folder, questions)
+        benchmark = (
+            folder / "benchmark.yaml" if folder.exists() else write_questions(folder, questions)
+        )
         urls = [server.url for server in servers]
         env = params.pop("env", {})
-        params = {"parallelism": AT_ONCE, **params, "extra": {"benchmark": str(benchmark), **params.get("extra", {})}}
-        outcome: Outcome = run_program("custom", urls if len(urls) > 1 else urls[0], *arguments, params=params, env=env)
+        params = {
+            "parallelism": AT_ONCE,
+            **params,
+            "extra": {"benchmark": str(benchmark), **params.get("extra", {})},
+        }
+        outcome: Outcome = run_program(
+            "custom", urls if len(urls) > 1 else urls[0], *arguments, params=params, env=env
+        )
         return outcome
 
     return run
@@ -56,7 +66,9 @@ def endpoint_of(outcome: Outcome, role: str = "model") -> dict[str, Any]:
     return found
 
 
-def test_requests_are_spread_and_the_result_says_who_answered(servers: list[ModelServer], ask: Ask) -> None:
+def test_requests_are_spread_and_the_result_says_who_answered(
+    servers: list[ModelServer], ask: Ask
+) -> None:
     servers[1].model = "test/model-2024-08-06"
     outcome = ask(servers)
     assert outcome.returncode == 0, outcome.stderr
@@ -66,12 +78,18 @@ def test_requests_are_spread_and_the_result_says_who_answered(servers: list[Mode
     assert [server.probes for server in servers] == [1, 1, 1]
     assert sum(server.most for server in servers) <= AT_ONCE + 3
     told = {one["url"]: one for one in endpoint_of(outcome)["servers"]}
-    assert {url: one["answers"] for url, one in told.items()} == {one.url: len(one.answered) for one in servers}
-    assert told[servers[1].url]["stated_models"] == {"test/model-2024-08-06": len(servers[1].answered)}
+    assert {url: one["answers"] for url, one in told.items()} == {
+        one.url: len(one.answered) for one in servers
+    }
+    assert told[servers[1].url]["stated_models"] == {
+        "test/model-2024-08-06": len(servers[1].answered)
+    }
     page = (outcome.output_dir / "report.html").read_text("utf-8")
     assert f"{servers[2].url}: {len(servers[2].answered)} answers of test/model" in page
     assert {server.keys == {f"Bearer {CANARY}"} for server in servers} == {True}
-    assert api.load_result(outcome.output_dir).result.provenance.endpoints["model"].servers is not None
+    assert (
+        api.load_result(outcome.output_dir).result.provenance.endpoints["model"].servers is not None
+    )
 
 
 def test_one_of_three_dies_in_the_middle(servers: list[ModelServer], ask: Ask) -> None:
@@ -90,7 +108,9 @@ def test_one_of_three_dies_in_the_middle(servers: list[ModelServer], ask: Ask) -
     assert min(len(server.answered) for server in servers[1:]) > 300
 
 
-def test_all_die_and_the_same_command_goes_on(servers: list[ModelServer], ask: Ask, tmp_path: Path) -> None:
+def test_all_die_and_the_same_command_goes_on(
+    servers: list[ModelServer], ask: Ask, tmp_path: Path
+) -> None:
     (tmp_path / "impatient").mkdir()
     (tmp_path / "impatient" / "sitecustomize.py").write_text(IMPATIENT)
     for server in servers:
@@ -109,14 +129,25 @@ def test_all_die_and_the_same_command_goes_on(servers: list[ModelServer], ask: A
     assert len(answered) == len(set(answered)) == QUESTIONS
 
 
-def test_judges_at_two_servers(servers: list[ModelServer], run_program: Run, tmp_path: Path) -> None:
+def test_judges_at_two_servers(
+    servers: list[ModelServer], run_program: Run, tmp_path: Path
+) -> None:
     """The judge's own key goes to its servers, the model's to the model's; neither goes to the other's."""
     medication_questions(tmp_path / "out" / "helm", 20)
     model, *judges = servers
     for judge in judges:
         judge.answer = lambda prompt: judgement(prompt, 4) if prompt != PROBE else "."
-    own = {"name": "own", "model_id": "j", "url": [one.url for one in judges], "api_key": "JUDGE_KEY"}
-    params = {"limit_samples": 20, "parallelism": 4, "extra": {"judges": [own], "num_train_trials": 1}}
+    own = {
+        "name": "own",
+        "model_id": "j",
+        "url": [one.url for one in judges],
+        "api_key": "JUDGE_KEY",
+    }
+    params = {
+        "limit_samples": 20,
+        "parallelism": 4,
+        "extra": {"judges": [own], "num_train_trials": 1},
+    }
     env = {"JUDGE_KEY": JUDGES_KEY, "HF_HUB_OFFLINE": "1"}
     outcome = run_program("medication_qa", model.url, params=params, env=env)
     assert outcome.returncode == 0, outcome.stderr

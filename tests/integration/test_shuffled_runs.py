@@ -20,14 +20,21 @@ MOVED = {"limit_samples": QUESTIONS, "extra": {"shuffle_choices": ORDERS}}
 
 
 def right_texts() -> dict[str, str]:
-    with (resources.files("eval_factory.demo") / TABLES["sample_medical_qa"]).open(encoding="utf-8") as file:
-        return {row["question"]: row[f"option_{row['correct_answer'].lower()}"] for row in csv.DictReader(file)}
+    with (resources.files("eval_factory.demo") / TABLES["sample_medical_qa"]).open(
+        encoding="utf-8"
+    ) as file:
+        return {
+            row["question"]: row[f"option_{row['correct_answer'].lower()}"]
+            for row in csv.DictReader(file)
+        }
 
 
 def knows(prompt: str) -> str:
     """The letter that the right text has in this prompt."""
     question = re.findall(r"^Question: (.*)$", prompt, re.MULTILINE)[-1]
-    (letter,) = re.findall(rf"^([A-D])\. {re.escape(right_texts()[question])}$", prompt, re.MULTILINE)
+    (letter,) = re.findall(
+        rf"^([A-D])\. {re.escape(right_texts()[question])}$", prompt, re.MULTILINE
+    )
     return str(letter)
 
 
@@ -43,12 +50,21 @@ def test_a_model_that_knows_does_not_mind_the_order(run_program: Run) -> None:
     assert found["by_order"] == {"1": 1.0, "2": 1.0, "3": 1.0}
     assert sum(found["letters"].values()) == QUESTIONS * ORDERS
     assert outcome.scores()["exact_match.all_orders"] == 1.0
-    lines = [json.loads(line) for line in (outcome.output_dir / "results.jsonl").read_text("utf-8").splitlines()]
-    assert [line["perturbation"] for line in lines[:ORDERS]] == [None, "choice_order_2", "choice_order_3"]
+    lines = [
+        json.loads(line)
+        for line in (outcome.output_dir / "results.jsonl").read_text("utf-8").splitlines()
+    ]
+    assert [line["perturbation"] for line in lines[:ORDERS]] == [
+        None,
+        "choice_order_2",
+        "choice_order_3",
+    ]
     assert all(line["metrics"]["exact_match"] == 1.0 for line in lines)
 
 
-def test_one_that_always_says_a_changes_with_it_and_the_first_score_is_helms(run_program: Run, tmp_path: Path) -> None:
+def test_one_that_always_says_a_changes_with_it_and_the_first_score_is_helms(
+    run_program: Run, tmp_path: Path
+) -> None:
     with ScriptedEndpoint(lambda _prompt: "A") as endpoint:
         few, folder = {"limit_samples": QUESTIONS}, tmp_path / "plain"
         plain = run_program("sample_medical_qa", endpoint.url, params=few, output_dir=folder)
@@ -59,8 +75,11 @@ def test_one_that_always_says_a_changes_with_it_and_the_first_score_is_helms(run
     assert scores == plain.scores()
     assert over_all == pytest.approx(sum(found["by_order"].values()) / ORDERS)
     assert found["letters"] == {"A": QUESTIONS * ORDERS}
-    assert found["changed"]["value"] > 0.8  # not 1: of three orders, all may have the same choice first
-    assert "order of the choices (3 orders, 10 questions): the answer changes with it" in outcome.stdout.replace(
-        "\n      ", " "
+    assert (
+        found["changed"]["value"] > 0.8
+    )  # not 1: of three orders, all may have the same choice first
+    assert (
+        "order of the choices (3 orders, 10 questions): the answer changes with it"
+        in outcome.stdout.replace("\n      ", " ")
     )
     assert "choice_orders" not in plain.document()["validity"]

@@ -22,13 +22,19 @@ class SlowProbe(ScriptedEndpoint):
         self.is_refused = False
         self.probed_at = self.asked_at = 0.0
 
-    def reply(self, path: str, headers: dict[str, str], body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+    def reply(
+        self, path: str, headers: dict[str, str], body: dict[str, Any]
+    ) -> tuple[int, dict[str, Any]]:
         if body["messages"][-1]["content"] != PROBE:
             self.asked_at = self.asked_at or time.monotonic()
             return super().reply(path, headers, body)
         time.sleep(self.seconds)
         self.probed_at = time.monotonic()
-        return (401, {"error": {"message": "no"}}) if self.is_refused else super().reply(path, headers, body)
+        return (
+            (401, {"error": {"message": "no"}})
+            if self.is_refused
+            else super().reply(path, headers, body)
+        )
 
 
 def test_nothing_is_asked_before_the_probe_is_answered(run_program: Run) -> None:
@@ -40,7 +46,9 @@ def test_nothing_is_asked_before_the_probe_is_answered(run_program: Run) -> None
 
 
 @pytest.mark.parametrize("seconds", [SLOW_S, *more_data(0.0)])
-def test_where_the_probe_is_refused_nothing_is_asked_and_what_was_known_stays(run_program: Run, seconds: float) -> None:
+def test_where_the_probe_is_refused_nothing_is_asked_and_what_was_known_stays(
+    run_program: Run, seconds: float
+) -> None:
     with SlowProbe(0.0) as endpoint:
         before = run_program(TASK, endpoint.url, params={"limit_samples": 8})
         assert before.returncode == 0, before.stderr

@@ -62,7 +62,9 @@ def ask(table: Path, run_program: Run) -> Ask:
     def run(url: str, *flags: str, limit: int | None = None, **extra: Any) -> Outcome:
         extra["benchmark"] = str(table / "benchmark.yaml")
         params = {"extra": extra} | ({} if limit is None else {"limit_samples": limit})
-        return run_program("custom", url, *flags, params=params, output_dir=table.parent / extra.pop("to", "out"))
+        return run_program(
+            "custom", url, *flags, params=params, output_dir=table.parent / extra.pop("to", "out")
+        )
 
     return run
 
@@ -92,7 +94,12 @@ def test_it_ends_at_the_look_whose_interval_is_narrow_enough(ask: Ask) -> None:
         again = ask(endpoint.url, stop_when={"half_width": 0.1, "seed": 3}, prices=[PRICE])
         assert (len(endpoint.requests), endpoint.probes) == (100, 1)
     assert "its result stands" in again.stderr
-    assert (found["of"], found["holds"], found["stopped"], found["saved_requests"]) == (ROWS, True, True, 300)
+    assert (found["of"], found["holds"], found["stopped"], found["saved_requests"]) == (
+        ROWS,
+        True,
+        True,
+        300,
+    )
     cost = outcome.document()["usage"]["all_runs"]["cost"]["value"]
     assert found["saved_cost"] == pytest.approx(3 * cost)
     assert found["rule"] == {"half_width": 0.1, "alpha": 0.05, "seed": 3, "first": 50}
@@ -101,12 +108,17 @@ def test_it_ends_at_the_look_whose_interval_is_narrow_enough(ask: Ask) -> None:
     assert (stats["ci_low"], stats["ci_high"]) == (last["ci_low"], last["ci_high"])
     first = found["looks"][0]
     assert (first["ci_high"] - first["ci_low"]) / 2 > 0.1 >= (last["ci_high"] - last["ci_low"]) / 2
-    assert any("of a sample: 100 of 400 instances, drawn at random with seed 3" in one for one in notes_of(outcome))
+    assert any(
+        "of a sample: 100 of 400 instances, drawn at random with seed 3" in one
+        for one in notes_of(outcome)
+    )
     assert not [one for one in notes_of(outcome) if "another version of them" in one]
     shown = " ".join((outcome.stderr + outcome.stdout).split())
     assert "look 1: 50 of 400 instances, exact_match 0." in shown
     assert "half_width 0.1 does not hold: 100 are asked next" in shown
-    assert "100 of 400 instances asked in 2 looks: half_width 0.1 holds; about 300 requests (" in shown
+    assert (
+        "100 of 400 instances asked in 2 looks: half_width 0.1 holds; about 300 requests (" in shown
+    )
     assert outcome.document()["provenance"]["seeds"]["sample"] == 3
     verified = program("verify", str(outcome.output_dir))
     assert verified.returncode == 0, verified.stdout + verified.stderr
@@ -123,8 +135,16 @@ def test_a_rule_that_never_holds_asks_all_and_says_so(ask: Ask) -> None:
         assert len(endpoint.requests) == 200
     found = stopped_early(outcome)
     assert [look["n"] for look in found["looks"]] == [110, 200]
-    assert (found["holds"], found["stopped"], found["saved_requests"], found["saved_cost"]) == (False, False, 0, None)
-    assert any("never held: all 200 instances that may be asked were asked" in note for note in notes_of(outcome))
+    assert (found["holds"], found["stopped"], found["saved_requests"], found["saved_cost"]) == (
+        False,
+        False,
+        0,
+        None,
+    )
+    assert any(
+        "never held: all 200 instances that may be asked were asked" in note
+        for note in notes_of(outcome)
+    )
 
 
 def test_a_killed_run_goes_on_and_asks_nothing_twice(ask: Ask, tmp_path: Path) -> None:
@@ -145,14 +165,18 @@ def test_a_killed_run_goes_on_and_asks_nothing_twice(ask: Ask, tmp_path: Path) -
     assert len(asked) <= 100 + 4, "those that were on their way"
 
 
-@pytest.mark.parametrize(("answer", "holds", "asked"), [(nine_of_ten, True, 50), (always_a, False, 100)])
+@pytest.mark.parametrize(
+    ("answer", "holds", "asked"), [(nine_of_ten, True, 50), (always_a, False, 100)]
+)
 def test_it_ends_once_the_floor_is_beaten(ask: Ask, answer: Any, holds: bool, asked: int) -> None:
     with ScriptedEndpoint(answer) as endpoint:
         found = stopped_early(ask(endpoint.url, stop_when={"beats_floor": True}, limit=100))
     assert (found["holds"], found["asked"], found["rule"]["beats_floor"]) == (holds, asked, True)
 
 
-def test_it_ends_once_the_difference_to_another_run_is_shown(ask: Ask, table: Path, tmp_path: Path) -> None:
+def test_it_ends_once_the_difference_to_another_run_is_shown(
+    ask: Ask, table: Path, tmp_path: Path
+) -> None:
     with ScriptedEndpoint(always_a) as endpoint:
         other = ask(endpoint.url, to="other")
     assert other.returncode == 0, other.stderr
@@ -163,9 +187,14 @@ def test_it_ends_once_the_difference_to_another_run_is_shown(ask: Ask, table: Pa
         assert (found["asked"], len(endpoint.requests), found["stopped"]) == (50, 50, True)
         assert found["looks"][0]["ci_low"] > 0
         write_rows(table, " Really?")
-        differing = ask(endpoint.url, stop_when={"differs_from": str(other.output_dir)}, to="second")
+        differing = ask(
+            endpoint.url, stop_when={"differs_from": str(other.output_dir)}, to="second"
+        )
         assert (differing.returncode, len(endpoint.requests)) == (2, 100)
-        assert "of 50 instances 50 are in both runs, 50 of them asked in other words" in differing.stderr
+        assert (
+            "of 50 instances 50 are in both runs, 50 of them asked in other words"
+            in differing.stderr
+        )
         (other.output_dir / "evaluation_config.yaml").rename(tmp_path / "away")
         refused = ask(endpoint.url, stop_when={"differs_from": str(other.output_dir)}, to="third")
         assert (refused.returncode, len(endpoint.requests)) == (2, 100)
@@ -174,7 +203,9 @@ def test_it_ends_once_the_difference_to_another_run_is_shown(ask: Ask, table: Pa
     assert verified.returncode == 0, verified.stdout + verified.stderr
 
 
-def test_judges_are_asked_about_the_answers_of_the_looks_alone(run_program: Run, tmp_path: Path) -> None:
+def test_judges_are_asked_about_the_answers_of_the_looks_alone(
+    run_program: Run, tmp_path: Path
+) -> None:
     """80 cases of a rubric with two criteria; one answer in ten meets none."""
     about = {"kind": "rubric", "name": "mine", "description": "d", "dataset_file": "cases.jsonl"}
     (tmp_path / "benchmark.yaml").write_text(json.dumps(about), encoding="utf-8")
@@ -182,11 +213,14 @@ def test_judges_are_asked_about_the_answers_of_the_looks_alone(run_program: Run,
     with (tmp_path / "cases.jsonl").open("w", encoding="utf-8") as file:
         for number in range(80):
             turns = [{"role": "user", "content": f"Question {number}?"}]
-            file.write(json.dumps({"id": f"case{number}", "messages": turns, "rubrics": rubrics}) + "\n")
+            file.write(
+                json.dumps({"id": f"case{number}", "messages": turns, "rubrics": rubrics}) + "\n"
+            )
     extra = {
-        "benchmark": str(tmp_path / "benchmark.yaml"), "judges": [{"name": "gpt", "model_id": "judge/one"}],
+        "benchmark": str(tmp_path / "benchmark.yaml"),
+        "judges": [{"name": "gpt", "model_id": "judge/one"}],
         "stop_when": {"half_width": 0.25, "first": 20},
-    }  # fmt: skip
+    }
     with RubricEndpoint(
         lambda messages: messages[-1]["content"],
         lambda _model, conversation, _criterion: said(number_in(conversation) % 10 > 0),
@@ -202,5 +236,8 @@ def test_judges_are_asked_about_the_answers_of_the_looks_alone(run_program: Run,
 def test_a_dry_run_shows_the_looks(ask: Ask) -> None:
     looked = ask(NOWHERE, "--dry_run", stop_when={"half_width": 0.05})
     assert looked.returncode == 0, looked.stderr
-    assert "stop_when half_width 0.05: 50, 100, 200, 400 instances at most, in the order of seed 0" in looked.stdout
+    assert (
+        "stop_when half_width 0.05: 50, 100, 200, 400 instances at most, in the order of seed 0"
+        in looked.stdout
+    )
     assert "--max-eval-instances 50 " in looked.stdout

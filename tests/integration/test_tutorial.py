@@ -35,9 +35,15 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> str:
     env = program_environment()
     env["PATH"] = f"{Path(sys.executable).parent}:{env['PATH']}"
     ran = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", script.replace(NOT_FOLLOWED, "")], cwd=tmp_path_factory.mktemp("tutorial"),
-        env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=TIMEOUT_S, check=False,
-    )  # fmt: skip
+        ["bash", "-euo", "pipefail", "-c", script.replace(NOT_FOLLOWED, "")],
+        cwd=tmp_path_factory.mktemp("tutorial"),
+        env=env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
     assert ran.returncode == 0, ran.stdout
     return VARIES.sub("N/s", ran.stdout)
 

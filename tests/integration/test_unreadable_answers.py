@@ -35,7 +35,10 @@ def check_right_in_other_forms(outcome: Outcome) -> None:
     assert (outcome.returncode, validity["reportable"]) == (1, False)
     assert "8 not in the form that the benchmark asks for" in outcome.stderr
     assert "custom_system_prompt" in outcome.stderr
-    lines = [json.loads(line) for line in (outcome.output_dir / "results.jsonl").read_text("utf-8").splitlines()]
+    lines = [
+        json.loads(line)
+        for line in (outcome.output_dir / "results.jsonl").read_text("utf-8").splitlines()
+    ]
     assert [line["signs"] for line in lines] == [["unparsed"]] * INSTANCES
 
 
@@ -48,11 +51,18 @@ def said(text: str | None, **more: str) -> dict[str, str | None]:
     return {"role": "assistant", "content": text, **more}
 
 
-@pytest.mark.parametrize("case", [
-    (said("<think>The heart has four chambers and so on and on"), 4),
-    *more_data((said("<thi"), 4), (said("[THINK]The heart"), 4), (said("<|channel|>analysis<|message|>The"), 4)),
-    *more_data((said(None, reasoning_content="Let"), 0), (said(""), 0)),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "case",
+    [
+        (said("<think>The heart has four chambers and so on and on"), 4),
+        *more_data(
+            (said("<thi"), 4),
+            (said("[THINK]The heart"), 4),
+            (said("<|channel|>analysis<|message|>The"), 4),
+        ),
+        *more_data((said(None, reasoning_content="Let"), 0), (said(""), 0)),
+    ],
+)
 def test_all_cut_off_while_thinking(
     case: tuple[dict[str, Any], int], run_program: Run, endpoint: ScriptedEndpoint
 ) -> None:
@@ -67,27 +77,45 @@ def test_all_cut_off_while_thinking(
     assert "more than the 5 output tokens" in note
     if not unfinished:
         return
-    assert (counts["thinking_unfinished"], counts["thinking_stripped"], counts["unparsed"]) == (4, 4, 0)
+    assert (counts["thinking_unfinished"], counts["thinking_stripped"], counts["unparsed"]) == (
+        4,
+        4,
+        0,
+    )
     assert outcome.returncode == 1
-    assert "4 of 4 answers say nothing that can be scored (4 cut off while the model was thinking)" in outcome.stderr
+    assert (
+        "4 of 4 answers say nothing that can be scored (4 cut off while the model was thinking)"
+        in outcome.stderr
+    )
     assert "adapter_config.start_reasoning_token" in outcome.stderr
     assert any("was taken out of 4 of 4 answers" in note for note in notes)
 
 
 @pytest.mark.medical_data
 def test_prompts_that_helm_cut_are_counted(
-    run_program: Run, endpoint: ScriptedEndpoint, tmp_path: Path, place_data: PlaceData, medical_data: Path,
+    run_program: Run,
+    endpoint: ScriptedEndpoint,
+    tmp_path: Path,
+    place_data: PlaceData,
+    medical_data: Path,
     data_environment: dict[str, str],
-) -> None:  # fmt: skip
+) -> None:
     place_data(tmp_path / "out" / "helm", "pubmed_qa")
     env = {**data_environment, "TIKTOKEN_CACHE_DIR": str(medical_data / "tiktoken")}
     endpoint.answer = lambda _prompt: "A"
     extra = {"max_length": 300}
-    outcome = run_program("pubmed_qa", endpoint.url, params={"limit_samples": 6, "extra": extra}, env=env)
+    outcome = run_program(
+        "pubmed_qa", endpoint.url, params={"limit_samples": 6, "extra": extra}, env=env
+    )
     assert outcome.returncode == 0, outcome.stderr
-    states = json.loads(next((outcome.output_dir / "helm").glob("runs/*/*/scenario_state.json")).read_text("utf-8"))
+    states = json.loads(
+        next((outcome.output_dir / "helm").glob("runs/*/*/scenario_state.json")).read_text("utf-8")
+    )
     cut = sum(state["prompt_truncated"] for state in states["request_states"])
     assert cut >= 1
     assert outcome.document()["validity"]["instances"]["prompt_truncated"] == cut
     notes = outcome.document()["validity"]["notes"]
-    assert f"{cut} of 6 prompts were cut to max_length (300 tokens): the model saw a part of them only" in notes
+    assert (
+        f"{cut} of 6 prompts were cut to max_length (300 tokens): the model saw a part of them only"
+        in notes
+    )

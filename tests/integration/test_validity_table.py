@@ -10,16 +10,28 @@ import pytest
 
 from programs import Finished, ran
 
-pytestmark = pytest.mark.more_data  # parity with bare HELM: test_real_data and test_any_run_spec, and `nox -s validity`
+pytestmark = (
+    pytest.mark.more_data
+)  # parity with bare HELM: test_real_data and test_any_run_spec, and `nox -s validity`
 INSTANCES = 6
 SAMPLE = "sample_medical_qa"
 
 
 def table(root: Path, folder: Path, *arguments: str) -> Finished:
     argv = [
-        sys.executable, "scripts/validity_table.py", SAMPLE, "--limit", str(INSTANCES), "--kind", "gold",
-        "--keep", str(folder / "runs"), "--page", str(folder / "validity.md"), *arguments,
-    ]  # fmt: skip
+        sys.executable,
+        "scripts/validity_table.py",
+        SAMPLE,
+        "--limit",
+        str(INSTANCES),
+        "--kind",
+        "gold",
+        "--keep",
+        str(folder / "runs"),
+        "--page",
+        str(folder / "validity.md"),
+        *arguments,
+    ]
     return ran(argv, root, HF_HUB_OFFLINE="1")
 
 
@@ -34,9 +46,13 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_sample_has_a_line_that_equals_bare_helm(made: Path) -> None:
     (line,) = [
-        line for line in (made / "validity.md").read_text("utf-8").splitlines() if line.startswith(f"| `{SAMPLE}")
+        line
+        for line in (made / "validity.md").read_text("utf-8").splitlines()
+        if line.startswith(f"| `{SAMPLE}")
     ]
-    task, metric, n, parity, gold, corrected, empty, *left_out = [cell.strip() for cell in line.strip("|").split("|")]
+    task, metric, n, parity, gold, corrected, empty, *left_out = [
+        cell.strip() for cell in line.strip("|").split("|")
+    ]
     assert (task, metric, n) == (f"`{SAMPLE}`", "`exact_match`", str(INSTANCES))
     same, compared = parity.split(" of ")
     assert same == compared
@@ -50,12 +66,19 @@ def test_another_score_of_bare_helm_fails(made: Path, root: Path) -> None:
     (file,) = (made / "runs" / "bare" / "runs").glob("*/*gold/stats.json")
     kept = file.read_text("utf-8")
     stats = json.loads(kept)
-    own = [one for one in stats if one["name"]["name"] == "exact_match" and "perturbation" not in one["name"]]
+    own = [
+        one
+        for one in stats
+        if one["name"]["name"] == "exact_match" and "perturbation" not in one["name"]
+    ]
     (stat,) = (one for one in own if one["name"]["split"] == "test")
     stat["mean"] = 1 - 2**-53
     file.write_text(json.dumps(stats), "utf-8")
     finished = table(root, made, "--reuse", "--page", str(made / "failed.md"))
     file.write_text(kept, "utf-8")
     assert finished.returncode == 1
-    assert f"{SAMPLE}, gold: parity: exact_match is 1.0, of bare helm-run 0.9999999999999999" in finished.stderr
+    assert (
+        f"{SAMPLE}, gold: parity: exact_match is 1.0, of bare helm-run 0.9999999999999999"
+        in finished.stderr
+    )
     assert "1 of " in (made / "failed.md").read_text("utf-8")

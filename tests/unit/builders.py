@@ -23,12 +23,16 @@ from eval_factory.tasks.framework import load_framework
 from eval_factory.workflows.context import RunContext
 
 MINIMAL: dict[str, Any] = {
-    "config.type": "pubmed_qa", "config.output_dir": "/results/x", "target.api_endpoint.url": "https://host.example/v1",
+    "config.type": "pubmed_qa",
+    "config.output_dir": "/results/x",
+    "target.api_endpoint.url": "https://host.example/v1",
     "target.api_endpoint.model_id": "org/model",
-}  # fmt: skip
+}
 
 
-def evaluation(flags: dict[str, Any] | None = None, *, file: Path | None = None, **env: str) -> Evaluation:
+def evaluation(
+    flags: dict[str, Any] | None = None, *, file: Path | None = None, **env: str
+) -> Evaluation:
     given = {**MINIMAL, **(flags or {})}
     return build_evaluation(Request(run_config=file, flags=given), load_framework(), env)
 
@@ -40,15 +44,23 @@ def plan(flags: dict[str, Any] | None = None) -> Plan:
 def context(rundir: RunDir, screen: TextIO | None = None, lock: Any = None) -> RunContext:
     """Of a run in a folder; without a lock nothing can be started in it."""
     log = logging.getLogger("test")
-    return RunContext(rundir, lock, {"PATH": os.environ["PATH"]}, Redactor(), log, screen or io.StringIO())
+    return RunContext(
+        rundir, lock, {"PATH": os.environ["PATH"]}, Redactor(), log, screen or io.StringIO()
+    )
 
 
 def endpoint_settings(**changes: Any) -> EndpointSettings:
     usual: dict[str, Any] = {
-        "role": "model", "url": "http://h/v1", "model_id": "m", "endpoint_type": "chat", "key_names": (),
-        "request_timeout": 10.0, "max_retries": 2, "parallelism": 4,
+        "role": "model",
+        "url": "http://h/v1",
+        "model_id": "m",
+        "endpoint_type": "chat",
+        "key_names": (),
+        "request_timeout": 10.0,
+        "max_retries": 2,
+        "parallelism": 4,
         "adapter": Adapter({}, [], {}, None, "<think>", "</think>"),
-    }  # fmt: skip
+    }
     return EndpointSettings(**{**usual, **changes})
 
 

@@ -11,7 +11,14 @@ from typing import Any
 import pytest
 
 HERE = Path(__file__).resolve().parent
-PROCESS_EVENTS = {"subprocess.Popen", "os.system", "os.fork", "os.forkpty", "os.posix_spawn", "os.exec"}
+PROCESS_EVENTS = {
+    "subprocess.Popen",
+    "os.system",
+    "os.fork",
+    "os.forkpty",
+    "os.posix_spawn",
+    "os.exec",
+}
 """As an audit hook is told of them: https://docs.python.org/3/library/audit_events.html"""
 
 FONTS = ("fc-list",)

@@ -31,7 +31,9 @@ def test_alarms_are_seldom_false(name: str) -> None:
     assert max(simulation.false_alarms(ROWS[name], YEARS)) <= 0.035
 
 
-def test_a_baseline_that_is_taken_for_exact_gives_false_alarms(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_baseline_that_is_taken_for_exact_gives_false_alarms(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """So the simulation would show a mistake in sigma."""
     monkeypatch.setattr(detector, "sigma_of", lambda values, _: np.zeros(len(values)))
     assert float((simulation.first_alarms(NOISY, YEARS, 0.0, 0.0) > 0).mean()) > 0.08
@@ -49,7 +51,10 @@ def test_a_drop_is_found_with_the_runs_that_are_recommended() -> None:
 
 
 def test_one_of_five_tasks_alone_takes_longer() -> None:
-    weeks = [np.median(simulation.first_alarms(Panel(tasks=tasks), 60, 0.02, 0.1, 20, alone=True)) for tasks in (1, 5)]
+    weeks = [
+        np.median(simulation.first_alarms(Panel(tasks=tasks), 60, 0.02, 0.1, 20, alone=True))
+        for tasks in (1, 5)
+    ]
     assert 20 <= weeks[0] < weeks[1]
 
 
@@ -59,7 +64,11 @@ def test_the_line_of_changes_is_seldom_wrong() -> None:
 
 @pytest.mark.parametrize(
     ("panel", "tolerance"),
-    [(Panel((1,) * 400), 0.01), (Panel((5,) * 80, 0.3, 0.5, 0.3), 0.02), (Panel((1,) * 400, rated=True), 0.02)],
+    [
+        (Panel((1,) * 400), 0.01),
+        (Panel((5,) * 80, 0.3, 0.5, 0.3), 0.02),
+        (Panel((1,) * 400, rated=True), 0.02),
+    ],
 )
 def test_answers_are_as_they_are_said_to_be(panel: Panel, tolerance: float) -> None:
     answers = simulation.Answers(panel, 50, np.random.default_rng(0))
@@ -69,7 +78,9 @@ def test_answers_are_as_they_are_said_to_be(panel: Panel, tolerance: float) -> N
     assert first.mean() == pytest.approx(worth, abs=tolerance)
     assert ((first == 1) != (second == 1)).mean() == pytest.approx(panel.flips, abs=tolerance)
     assert first.mean() - fallen.mean() == pytest.approx(0.1, abs=tolerance)
-    assert sorted(set(first.ravel().tolist())) == ([0, 0.25, 0.5, 0.75, 1] if panel.rated else [0, 1])
+    assert sorted(set(first.ravel().tolist())) == (
+        [0, 0.25, 0.5, 0.75, 1] if panel.rated else [0, 1]
+    )
 
 
 @pytest.mark.more_data

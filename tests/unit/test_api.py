@@ -73,39 +73,92 @@ def test_who_evaluates_is_never_given_a_job(monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.parametrize("executor", ["local", "slurm"])
 def test_the_configuration_says_where(executor: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("eval_factory.workflows.evaluate.evaluate", lambda *_, evaluation, **__: ("local", evaluation))
-    monkeypatch.setattr("eval_factory.workflows.suite.slurm_run.run_as_job", lambda *_, wait, **__: ("slurm", wait))
+    monkeypatch.setattr(
+        "eval_factory.workflows.evaluate.evaluate",
+        lambda *_, evaluation, **__: ("local", evaluation),
+    )
+    monkeypatch.setattr(
+        "eval_factory.workflows.suite.slurm_run.run_as_job", lambda *_, wait, **__: ("slurm", wait)
+    )
     place, told = api.submit(flags={**MINIMAL, "executor": executor}, env={})  # type: ignore[misc]
     assert place == executor
     assert told is False if executor == "slurm" else told.executor.name == "local"
 
 
-def test_a_dry_run_returns_a_record_and_writes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_dry_run_returns_a_record_and_writes_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     file = tmp_path / "x.yml"
     file.write_text(yaml.safe_dump({"config": {"params": {"limit_samples": 7}}}))
     screen = io.StringIO()
-    flags = {**MINIMAL, "config.output_dir": str(tmp_path / "out"), "config.params.task": "pubmed_qa"}
-    found = api.dry_run(file, flags=flags, overrides=["config.params.parallelism=2"], env={}, screen=screen)
+    flags = {
+        **MINIMAL,
+        "config.output_dir": str(tmp_path / "out"),
+        "config.params.task": "pubmed_qa",
+    }
+    found = api.dry_run(
+        file, flags=flags, overrides=["config.params.parallelism=2"], env={}, screen=screen
+    )
     assert "limit_samples: 7" in found.text
     assert "parallelism: 2" in found.text
     assert found.would_stop == ()
     assert screen.getvalue() == "warning: keys without an effect here: config.params: task\n"
     assert (capsys.readouterr().out, list(tmp_path.iterdir())) == ("", [file])
-    own = {"config.type": "shc_bmt_med", "config.params.extra.data_path": str(tmp_path / "none.csv")}
+    own = {
+        "config.type": "shc_bmt_med",
+        "config.params.extra.data_path": str(tmp_path / "none.csv"),
+    }
     other = {"config.params.extra.stop_when.differs_from": str(tmp_path / "none")}
     first, second = api.dry_run(flags={**MINIMAL, **own, **other}, env={}).would_stop
     assert second.startswith("config.params.extra.stop_when.differs_from: no finished run: ")
-    assert first.startswith("config.params.extra.data_path: "), "what is wrong with the user's data is told, not raised"
+    assert first.startswith("config.params.extra.data_path: "), (
+        "what is wrong with the user's data is told, not raised"
+    )
 
 
 def test_all_that_it_promises_is_there() -> None:
     assert set(api.__all__) == {
-        "BusyError", "Calibrated", "CellReport", "Compared", "ConfigError", "DryRun", "EvalFactoryError", "Evaluated", "Finding",
-        "GateResult", "HelmError", "InterruptedRunError", "NotReportableError", "Options", "ParameterInfo",
-        "PrerequisiteError", "Reproduction", "Reran", "StoredResult", "SuiteOptions", "SuiteReport", "TaskInfo",
-        "Verified", "calibrate", "compare", "dry_run", "estimate", "evaluate", "export_pages", "gate", "list_tasks", "load_result",
-        "Submitted", "reproduce", "rescore", "run_again", "run_suite", "served_pages", "submit", "verify",
-    }  # fmt: skip
+        "BusyError",
+        "Calibrated",
+        "CellReport",
+        "Compared",
+        "ConfigError",
+        "DryRun",
+        "EvalFactoryError",
+        "Evaluated",
+        "Finding",
+        "GateResult",
+        "HelmError",
+        "InterruptedRunError",
+        "NotReportableError",
+        "Options",
+        "ParameterInfo",
+        "PrerequisiteError",
+        "Reproduction",
+        "Reran",
+        "StoredResult",
+        "SuiteOptions",
+        "SuiteReport",
+        "TaskInfo",
+        "Verified",
+        "calibrate",
+        "compare",
+        "dry_run",
+        "estimate",
+        "evaluate",
+        "export_pages",
+        "gate",
+        "list_tasks",
+        "load_result",
+        "Submitted",
+        "reproduce",
+        "rescore",
+        "run_again",
+        "run_suite",
+        "served_pages",
+        "submit",
+        "verify",
+    }
     assert all(hasattr(api, name) for name in api.__all__)
 
 
@@ -124,9 +177,15 @@ def test_the_package_offers_what_is_used_most() -> None:
 
 
 def test_every_error_of_an_exit_code_can_be_caught_by_its_name() -> None:
-    known = {name: kind for name, kind in vars(errors).items() if getattr(kind, "__module__", "") == errors.__name__}
+    known = {
+        name: kind
+        for name, kind in vars(errors).items()
+        if getattr(kind, "__module__", "") == errors.__name__
+    }
     kinds = {
-        name: kind for name, kind in known.items() if isinstance(kind, type) and issubclass(kind, EvalFactoryError)
+        name: kind
+        for name, kind in known.items()
+        if isinstance(kind, type) and issubclass(kind, EvalFactoryError)
     }
     offered = {getattr(api, name) for name in kinds.keys() & set(api.__all__)}
     assert {kind.exit_code for kind in offered} == {kind.exit_code for kind in kinds.values()}
@@ -134,7 +193,13 @@ def test_every_error_of_an_exit_code_can_be_caught_by_its_name() -> None:
 
 DOCUMENT: dict[str, Any] = {
     "config": {"type": "pubmed_qa", "output_dir": "results/x", "params": {"limit_samples": 7}},
-    "target": {"api_endpoint": {"url": "https://host.example/v1", "model_id": "org/model", "api_key_name": "MY_KEY"}},
+    "target": {
+        "api_endpoint": {
+            "url": "https://host.example/v1",
+            "model_id": "org/model",
+            "api_key_name": "MY_KEY",
+        }
+    },
 }
 
 
@@ -189,10 +254,14 @@ def suites(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Suite, SuiteOptions]]:
 
 ENDPOINT = {"url": "https://host.example/v1", "model_id": "m", "type": "chat"}
 TARGETS = [{"name": "t", "api_endpoint": ENDPOINT}]
-SUITE: dict[str, Any] = {"suite": {"output_dir": "a", "evaluations": ["pubmed_qa", "medec"], "targets": TARGETS}}
+SUITE: dict[str, Any] = {
+    "suite": {"output_dir": "a", "evaluations": ["pubmed_qa", "medec"], "targets": TARGETS}
+}
 
 
-def test_a_suite_is_a_mapping_a_file_or_a_preset(suites: list[Any], tmp_path: Path, monkeypatch: Any) -> None:
+def test_a_suite_is_a_mapping_a_file_or_a_preset(
+    suites: list[Any], tmp_path: Path, monkeypatch: Any
+) -> None:
     monkeypatch.chdir(tmp_path)
     file, given, texts = tmp_path / "suite.yml", copy.deepcopy(SUITE), ("x", "y")
     file.write_text(yaml.safe_dump(SUITE))
@@ -230,14 +299,25 @@ WRONG: dict[str, Any] = {
     "an unknown task": {**DOCUMENT, "config": {"type": "no such task", "output_dir": "x"}},
     "an unknown run spec": {**DOCUMENT, "config": {"type": "helm:no_such", "output_dir": "x"}},
     "a key in the place of its name": {
-        **DOCUMENT, "target": {"api_endpoint": {"url": "u", "model_id": "m", "api_key": "sk-0123456789abcdef0123"}},
+        **DOCUMENT,
+        "target": {
+            "api_endpoint": {"url": "u", "model_id": "m", "api_key": "sk-0123456789abcdef0123"}
+        },
     },
     "no key": DOCUMENT,
-    "a folder that cannot be": {**DOCUMENT, "config": {**DOCUMENT["config"], "output_dir": "/proc/no/such"}},
-    "a benchmark that is not there": {
-        **DOCUMENT, "config": {"type": "custom", "output_dir": "x", "params": {"extra": {"benchmark": "no.yaml"}}},
+    "a folder that cannot be": {
+        **DOCUMENT,
+        "config": {**DOCUMENT["config"], "output_dir": "/proc/no/such"},
     },
-}  # fmt: skip
+    "a benchmark that is not there": {
+        **DOCUMENT,
+        "config": {
+            "type": "custom",
+            "output_dir": "x",
+            "params": {"extra": {"benchmark": "no.yaml"}},
+        },
+    },
+}
 
 
 @pytest.mark.parametrize("name", WRONG)
@@ -253,6 +333,8 @@ def test_what_is_wrong_is_raised_and_ends_no_process(
 
 
 def test_an_estimate_is_of_the_merged_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("eval_factory.workflows.estimate.estimate", lambda evaluation, env: (evaluation, env))
+    monkeypatch.setattr(
+        "eval_factory.workflows.estimate.estimate", lambda evaluation, env: (evaluation, env)
+    )
     found: Any = api.estimate(flags={**MINIMAL, "config.params.limit_samples": 7}, env={"A": "b"})
     assert (found[0].run.config.params.limit_samples, found[1]) == (7, {"A": "b"})

@@ -27,14 +27,22 @@ def test_values_at_an_end_of_their_scale_are_covered(name: str, size: int) -> No
 
 def test_students_t_alone_does_not_cover_them() -> None:
     """So the simulation would show a mistake in our intervals."""
-    assert simulation.coverage_of_plain_t(named("jury: 97", simulation.ALONE), 10, SAMPLES, SEED) < 0.5
-    assert simulation.coverage_of_plain_t(named("ROUGE-like: no", simulation.ALONE), 50, SAMPLES, SEED) >= 0.9
+    assert (
+        simulation.coverage_of_plain_t(named("jury: 97", simulation.ALONE), 10, SAMPLES, SEED) < 0.5
+    )
+    assert (
+        simulation.coverage_of_plain_t(named("ROUGE-like: no", simulation.ALONE), 50, SAMPLES, SEED)
+        >= 0.9
+    )
 
 
 @pytest.mark.parametrize("share", ["0.01 ", "0.5 ", "0.97 "])
 def test_clustered_shares_are_covered(share: str) -> None:
     size = simulation.CALCULATORS * simulation.ROWS_OF_EACH
-    assert simulation.coverage(named(share, simulation.LARGE_CLUSTERS), size, 200, SEED) >= LEAST_OF_A_FEW
+    assert (
+        simulation.coverage(named(share, simulation.LARGE_CLUSTERS), size, 200, SEED)
+        >= LEAST_OF_A_FEW
+    )
 
 
 def test_clusters_that_are_taken_for_none_are_not_covered() -> None:
@@ -45,11 +53,14 @@ def test_clusters_that_are_taken_for_none_are_not_covered() -> None:
 
 
 @pytest.mark.parametrize(
-    ("share", "count", "least"), [(0.5, 20, 0.93), (0.9, 50, 0.93), (0.97, 300, 0.93), (0.5, 5, 0.99)]
+    ("share", "count", "least"),
+    [(0.5, 20, 0.93), (0.9, 50, 0.93), (0.97, 300, 0.93), (0.5, 5, 0.99)],
 )
 def test_shares_are_covered_to_the_last_count(share: float, count: int, least: float) -> None:
     assert least <= simulation.coverage_of_share(share, count) <= 1.0 + 1e-9
-    assert simulation.coverage_of_share(share, count) == pytest.approx(simulation.coverage_of_share(1 - share, count))
+    assert simulation.coverage_of_share(share, count) == pytest.approx(
+        simulation.coverage_of_share(1 - share, count)
+    )
 
 
 NOT_HELD = {("rubrics", "5 % can lose 4, 60 % of them do", "30")}
@@ -70,7 +81,11 @@ def cell(table: str, row: str, column: str) -> Cell:
         ("bias", "97% right; always the best", "300, 60"),  # of no width in every sixth sample
         ("bias", "99% right; noisy", "120, 60"),
         ("bias", "95% right; follows half", "300, 100"),
-        ("clusters", "race_based_med", "90%, 0.8"),  # 80 % with as many degrees as clusters, less one
+        (
+            "clusters",
+            "race_based_med",
+            "90%, 0.8",
+        ),  # 80 % with as many degrees as clusters, less one
         ("clusters", "half of 400 in one", "50%, 0.2"),
         ("ratings", "five and singles", "90%, 0.8"),
         ("paired", "two large of 300", "90%, 0.8"),

@@ -28,8 +28,14 @@ REDACTOR = secrets.Redactor(["plain-looking-value-77", "q" * 30])
 ADAPTER = openai_api.Adapter({}, [], {}, None, "<think>", "</think>")
 
 DURATION = "('1 weeks', '0 days')"
-INSTANCE = {"id": "1", "input": {}, "references": [{"output": {"text": DURATION}, "tags": ["correct"]}]}
-STATE = output.RequestState.model_validate({"instance": INSTANCE, "train_trial_index": 0, "request": {}})
+INSTANCE = {
+    "id": "1",
+    "input": {},
+    "references": [{"output": {"text": DURATION}, "tags": ["correct"]}],
+}
+STATE = output.RequestState.model_validate(
+    {"instance": INSTANCE, "train_trial_index": 0, "request": {}}
+)
 
 
 def unusable(text: str, judged: str = "With water.") -> None:
@@ -44,27 +50,44 @@ def unreadable(data: str) -> None:
 
 READY = '{"accuracy": {"score": 5, "explanation": "x"}}'
 READERS: dict[str, Callable[[str], object]] = {
-    "redaction": REDACTOR.text, "redaction of what is known": REDACTOR.known,
-    "what looks like a key": secrets.looks_like_key, "variables": secrets.variables_in, "a judge's answer": unusable,
-    "the answer it judges": lambda text: unusable(READY, text), "signs": judge_output.injection_signs,
-    "readings": lambda text: list(judge_output.readings(text)), "squeezing": judge_output.squeezed,
+    "redaction": REDACTOR.text,
+    "redaction of what is known": REDACTOR.known,
+    "what looks like a key": secrets.looks_like_key,
+    "variables": secrets.variables_in,
+    "a judge's answer": unusable,
+    "the answer it judges": lambda text: unusable(READY, text),
+    "signs": judge_output.injection_signs,
+    "readings": lambda text: list(judge_output.readings(text)),
+    "squeezing": judge_output.squeezed,
     "reasoning": ADAPTER.without_reasoning,
     "reasoning that was cut off": lambda text: ADAPTER.without_reasoning(text, cut_off=True),
     "refusals": lambda text: words.is_refusal(text[: words.MAX_REFUSAL]),
-    "labels": lambda text: lenient.label_in(text, {"A": "one", "B": "a a", "C": "C", "D": "answer"}),
+    "labels": lambda text: lenient.label_in(
+        text, {"A": "one", "B": "a a", "C": "C", "D": "answer"}
+    ),
     "queries": lambda text: readability._FORMS["sql"].reads(STATE, text),
-    "durations": lambda text: readability._FORMS["value"].reads(STATE, text), "parsing": unreadable,
+    "durations": lambda text: readability._FORMS["value"].reads(STATE, text),
+    "parsing": unreadable,
     "parsing a text": lambda text: unreadable(f'{{"a": "{text}"}}'),
-    "the last lines": lambda text: helm_run.raised_at_the_end([text]), "a missing package": environments.module_named_in,
-    "an error's text": lambda text: foreign_text.one_line(foreign_text.plain(text), prompt=["a prompt " * 50]),
-    "what an error quotes of a prompt": lambda text: foreign_text.one_line("bad request, " * 40, prompt=[text]),
+    "the last lines": lambda text: helm_run.raised_at_the_end([text]),
+    "a missing package": environments.module_named_in,
+    "an error's text": lambda text: foreign_text.one_line(
+        foreign_text.plain(text), prompt=["a prompt " * 50]
+    ),
+    "what an error quotes of a prompt": lambda text: foreign_text.one_line(
+        "bad request, " * 40, prompt=[text]
+    ),
     "an error's cause": lambda text: failure_causes.Causes().add("model", text),
     "medec": lambda text: medec_sentence(Case("p", text, "3 x", 0.0)),
-    "medcalc": lambda text: medcalc_by_calculator(Case("p", text, "3", 0.0, {"lower_limit": "1", "upper_limit": "4"})),
-    "medcalc's scores": corrections.whole_number_in, "medcalc's dates": corrections.date_in,
-    "medcalc's weeks": corrections.days_in, "quasi": custom_table.becomes_nothing,
+    "medcalc": lambda text: medcalc_by_calculator(
+        Case("p", text, "3", 0.0, {"lower_limit": "1", "upper_limit": "4"})
+    ),
+    "medcalc's scores": corrections.whole_number_in,
+    "medcalc's dates": corrections.date_in,
+    "medcalc's weeks": corrections.days_in,
+    "quasi": custom_table.becomes_nothing,
     "a demo prompt": server.baseline_answer,
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", READERS)
@@ -85,7 +108,11 @@ def test_the_measure_tells_a_square_from_a_line() -> None:
 
 @pytest.mark.parametrize("ends", ENDS, ids=repr)
 def test_a_different_end_changes_nothing(ends: str) -> None:
-    readers: tuple[Callable[[str], object], ...] = (REDACTOR.text, judge_output.injection_signs, unusable)
+    readers: tuple[Callable[[str], object], ...] = (
+        REDACTOR.text,
+        judge_output.injection_signs,
+        unusable,
+    )
     for read, seed in product(readers, SEEDS_BEFORE_AN_END):
         assert not is_steep(with_end(read, ends), seed), (read, seed)
 
@@ -93,7 +120,12 @@ def test_a_different_end_changes_nothing(ends: str) -> None:
 FACTOR = float(os.environ.get("EVAL_FACTORY_FUZZ_FACTOR", "1"))
 
 
-@settings(max_examples=max(1, round(30 * FACTOR)), deadline=None, derandomize=FACTOR <= 1, database=None)
-@given(st.lists(st.sampled_from(SEEDS), min_size=2, max_size=4).map("".join), st.sampled_from(sorted(READERS)))
+@settings(
+    max_examples=max(1, round(30 * FACTOR)), deadline=None, derandomize=FACTOR <= 1, database=None
+)
+@given(
+    st.lists(st.sampled_from(SEEDS), min_size=2, max_size=4).map("".join),
+    st.sampled_from(sorted(READERS)),
+)
 def test_time_grows_as_mixtures_do(seed: str, name: str) -> None:
     assert not is_steep(READERS[name], seed)

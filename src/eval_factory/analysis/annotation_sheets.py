@@ -13,13 +13,23 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from eval_factory.core.annotations import AnswerKey, Asked, Rating, RatingChoice, Sample, SampledAnswer, ShownAnswer
+from eval_factory.core.annotations import (
+    AnswerKey,
+    Asked,
+    Rating,
+    RatingChoice,
+    Sample,
+    SampledAnswer,
+    ShownAnswer,
+)
 from eval_factory.core.errors import ConfigError
 from eval_factory.core.foreign_text import one_line, printable
 from eval_factory.core.safe_files import open_regular
 
 _LEAST = 2  # answers of each stratum, if it has so many
-_LETTERS = "bcdfghjkmnpqrstvwxz"  # of codes: no spreadsheet takes them for a number, a date or a word
+_LETTERS = (
+    "bcdfghjkmnpqrstvwxz"  # of codes: no spreadsheet takes them for a number, a date or a word
+)
 
 
 @dataclass(frozen=True)
@@ -58,12 +68,17 @@ def layers_of(candidates: Sequence[Candidate], count: int) -> list[AnswerLayer]:
         AnswerLayer(names[part, group] + (f", {group}" if group else ""), tuple(keys))
         for (part, group), keys in sorted(found.items())
     ]
-    while len(layers) > 1 and (_LEAST * len(layers) > count or min(len(one.keys) for one in layers) < _LEAST):
+    while len(layers) > 1 and (
+        _LEAST * len(layers) > count or min(len(one.keys) for one in layers) < _LEAST
+    ):
         # the smallest is merged with the smaller one of its neighbours
         smallest = min(range(len(layers)), key=lambda at: len(layers[at].keys))
         beside = [at for at in (smallest - 1, smallest + 1) if 0 <= at < len(layers)]
         first, second = sorted((smallest, min(beside, key=lambda at: len(layers[at].keys))))
-        name, keys = f"{layers[first].name}; {layers[second].name}", layers[first].keys + layers[second].keys
+        name, keys = (
+            f"{layers[first].name}; {layers[second].name}",
+            layers[first].keys + layers[second].keys,
+        )
         layers[first : second + 1] = [AnswerLayer(name, keys)]
     return layers
 
@@ -75,7 +90,10 @@ def parts_of(values: Iterable[float]) -> list[tuple[float, float]]:
     if len(different) <= 4:
         return [(value, value) for value in different]
     ends = sorted({ordered[math.ceil(len(ordered) * quarter / 4) - 1] for quarter in range(1, 5)})
-    starts = [different[0], *(next(value for value in different if value > end) for end in ends[:-1])]
+    starts = [
+        different[0],
+        *(next(value for value in different if value > end) for end in ends[:-1]),
+    ]
     return list(zip(starts, ends, strict=True))
 
 
@@ -85,7 +103,9 @@ def shares_of(sizes: Sequence[int], count: int) -> list[int]:
     if count >= total:
         return list(sizes)
     exact = [count * size / total for size in sizes]
-    found = [min(size, max(_LEAST, math.floor(share))) for size, share in zip(sizes, exact, strict=True)]
+    found = [
+        min(size, max(_LEAST, math.floor(share))) for size, share in zip(sizes, exact, strict=True)
+    ]
     while sum(found) != count:
         step = 1 if sum(found) < count else -1
         ends = sizes if step > 0 else [min(size, _LEAST) for size in sizes]
@@ -116,19 +136,26 @@ def drawn(
     if not any(left):
         raise ConfigError("every answer of this result is rated: there is nothing to draw")
     found = []
-    for number, (keys, share) in enumerate(zip(left, shares_of(list(map(len, left)), draw.count), strict=True)):
+    for number, (keys, share) in enumerate(
+        zip(left, shares_of(list(map(len, left)), draw.count), strict=True)
+    ):
         found += [(key, number, share / len(keys)) for key in chance.sample(keys, share)]
     return found
 
 
 def drawn_sample(
-    asked: Asked, layers: Sequence[AnswerLayer], chosen: Sequence[tuple[ShownAnswer, int, float]], draw: Draw
+    asked: Asked,
+    layers: Sequence[AnswerLayer],
+    chosen: Sequence[tuple[ShownAnswer, int, float]],
+    draw: Draw,
 ) -> Sample:
     """`chosen`: (what raters see, number of its stratum, probability) of each answer that was drawn."""
     answers = [f"{one.key.as_text()} {one.sha256}" for one, _, _ in chosen]
     drawn_from = "\n".join([draw.identity, asked.kind, str(draw.seed), *answers])
     number = int(hashlib.sha256(drawn_from.encode("utf-8", "surrogatepass")).hexdigest(), 16)
-    sheet = "".join(_LETTERS[number // len(_LETTERS) ** place % len(_LETTERS)] for place in range(8))
+    sheet = "".join(
+        _LETTERS[number // len(_LETTERS) ** place % len(_LETTERS)] for place in range(8)
+    )
     chance = random.Random(f"codes of {sheet}")  # noqa: S311 - a code only must say nothing of what it stands for
     codes: dict[str, None] = {}
     while len(codes) < len(chosen):
@@ -157,9 +184,27 @@ def rater_order(codes: Sequence[str], sheet: str, rater: str) -> list[str]:
 
 
 SHEET, RATER, ITEM, _NUMBER, ASKED, _RATING, COMMENT = (
-    "sheet", "rater", "item", "number", "asked", "rating", "comment",
-)  # fmt: skip
-COLUMNS = (SHEET, RATER, ITEM, _NUMBER, "question", "answer", "reference", ASKED, "choices", _RATING, COMMENT)
+    "sheet",
+    "rater",
+    "item",
+    "number",
+    "asked",
+    "rating",
+    "comment",
+)
+COLUMNS = (
+    SHEET,
+    RATER,
+    ITEM,
+    _NUMBER,
+    "question",
+    "answer",
+    "reference",
+    ASKED,
+    "choices",
+    _RATING,
+    COMMENT,
+)
 BOM = "\ufeff"  # Excel reads UTF-8 with it, and the system's encoding without
 _MAX_CELL = 30_000  # characters: Excel takes 32,767
 _CUT = " [cut: the HTML form has all of it]"
@@ -174,7 +219,12 @@ def sheet_cell(text: str) -> str:
 
 
 def csv_sheet(
-    sample: Sample, rater: str, order: Sequence[str], shown: Mapping[str, ShownAnswer], *, with_reference: bool
+    sample: Sample,
+    rater: str,
+    order: Sequence[str],
+    shown: Mapping[str, ShownAnswer],
+    *,
+    with_reference: bool,
 ) -> str:
     """A line for each question about each answer, in the order of the answers' codes; the texts of an answer stand in
     its first line alone. `shown`: code -> what the rater sees."""
@@ -185,23 +235,48 @@ def csv_sheet(
     choices = " / ".join(choice.label for choice in sample.choices)
     for code in order:
         reference = "\n\n".join(shown[code].references) if with_reference else ""
-        files = "".join(f"\n[file {one.get('file')}]" for one in shown[code].media if one.get("file"))
+        files = "".join(
+            f"\n[file {one.get('file')}]" for one in shown[code].media if one.get("file")
+        )
         texts = [question_text(shown[code].turns) + files, shown[code].answer, reference]
         for number, asked in enumerate(answers[code].questions, start=1):
             cells = [sheet_cell(text) for text in texts] if number == 1 else ["", "", ""]
-            writer.writerow([sample.id, rater, code, str(number), *cells, sheet_cell(asked.name), choices, "", ""])
+            writer.writerow(
+                [
+                    sample.id,
+                    rater,
+                    code,
+                    str(number),
+                    *cells,
+                    sheet_cell(asked.name),
+                    choices,
+                    "",
+                    "",
+                ]
+            )
     return BOM + file.getvalue()
 
 
 def question_text(turns: Sequence[tuple[str, str]]) -> str:
     """One turn as it is; several with who speaks."""
-    return turns[0][1] if len(turns) == 1 else "\n\n".join(f"{role}: {text}" for role, text in turns)
+    return (
+        turns[0][1] if len(turns) == 1 else "\n\n".join(f"{role}: {text}" for role, text in turns)
+    )
 
 
 _NEEDED = (SHEET, RATER, ITEM, _NUMBER, _RATING)
 _LARGEST = 64 * 1024 * 1024
 _MAX_NAME = 80
-WORDS = {"met": "yes", "not met": "no", "y": "yes", "n": "no", "true": "yes", "false": "no", "1": "yes", "0": "no"}
+WORDS = {
+    "met": "yes",
+    "not met": "no",
+    "y": "yes",
+    "n": "no",
+    "true": "yes",
+    "false": "no",
+    "1": "yes",
+    "0": "no",
+}
 """Other ways to say yes and no: a spreadsheet may make a number or a truth value of them."""
 
 
@@ -232,7 +307,9 @@ def read_returns(files: Sequence[Path], samples: Mapping[str, Sample], folder: P
         try:
             rows = list(_rows_of(file))
         except (OSError, ValueError, csv.Error) as error:
-            found.faults.append(f"{file}: {error.strerror if isinstance(error, OSError) else error}")
+            found.faults.append(
+                f"{file}: {error.strerror if isinstance(error, OSError) else error}"
+            )
             continue
         for row in rows:
             rating = _rating(row, samples, folder)
@@ -256,7 +333,12 @@ def _rating(row: _Row, samples: Mapping[str, Sample], folder: Path) -> Rating | 
     sample = samples.get(sheet)
     if sample is None:
         known = ", ".join(samples) or "none"
-        return [row.fault(SHEET, f"{_quoted(sheet)} is no sheet that was exported from {folder} (known: {known})")]
+        return [
+            row.fault(
+                SHEET,
+                f"{_quoted(sheet)} is no sheet that was exported from {folder} (known: {known})",
+            )
+        ]
     faults = []
     if not rater or len(rater) > _MAX_NAME:
         faults.append(row.fault(RATER, f"write who rated, in 1 to {_MAX_NAME} characters"))
@@ -268,7 +350,11 @@ def _rating(row: _Row, samples: Mapping[str, Sample], folder: Path) -> Rating | 
     number = int(digits) if digits.isascii() and digits.isdigit() and len(digits) < _MAX_NAME else 0
     if not 1 <= number <= len(answer.questions):
         known = f"they are 1 to {len(answer.questions)}"
-        faults.append(row.fault(_NUMBER, f"{_quoted(row.cells[_NUMBER])} is no question about {code}: {known}"))
+        faults.append(
+            row.fault(
+                _NUMBER, f"{_quoted(row.cells[_NUMBER])} is no question about {code}: {known}"
+            )
+        )
     rating = row.cells[_RATING]
     value = choice_of(rating, sample.choices) if rating else None
     if rating and value is None:
@@ -314,7 +400,11 @@ def _rows_of(file: Path) -> Iterator[_Row]:
     for number, cells in enumerate(reader, start=first):
         if any(one.strip() for one in cells):
             filled = [*cells, *[""] * (len(header) - len(cells))]
-            yield _Row(str(file), number, {name: one.strip() for name, one in zip(header, filled, strict=False)})
+            yield _Row(
+                str(file),
+                number,
+                {name: one.strip() for name, one in zip(header, filled, strict=False)},
+            )
 
 
 def decoded_sheet(content: bytes) -> str:

@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 PAIR_COLUMNS: Mapping[str, str] = {
     **dict.fromkeys(("task", "metric", "a", "b", "model_a", "model_b"), TEXT),
     "n": COUNT,
-    **dict.fromkeys(("value_a", "value_b", "difference", "ci_low", "ci_high", "p_value", "p_holm"), NUMBER),
+    **dict.fromkeys(
+        ("value_a", "value_b", "difference", "ci_low", "ci_high", "p_value", "p_holm"), NUMBER
+    ),
     **dict.fromkeys(("significant", "higher_is_better"), FLAG),
     "method": TEXT,
     "mde": NUMBER,
@@ -137,10 +139,14 @@ class Compared:
     def to_frame(self) -> DataFrame:
         """A row a pair, none where they cannot be compared. Raises PrerequisiteError: pandas is not installed."""
         rows = []
-        for one in self.comparisons:  # the record, with the letters of the pair in place of the folders
+        for (
+            one
+        ) in self.comparisons:  # the record, with the letters of the pair in place of the folders
             record, (low, high) = comparison_record(one), one.bounds or (None, None)
             more = {"failed": one.failed.total, "bound_low": low, "bound_high": high}
-            rows.append({**record, **_names(one), **more, "folder_a": record["a"], "folder_b": record["b"]})
+            rows.append(
+                {**record, **_names(one), **more, "folder_a": record["a"], "folder_b": record["b"]}
+            )
         return frame(PAIR_COLUMNS, rows)
 
     def instances_frame(self) -> DataFrame:
@@ -154,7 +160,10 @@ class Compared:
         return frame(FLIP_COLUMNS, rows)
 
     def __repr__(self) -> str:
-        pairs = [f"{one.pair} = {formats.score(one.paired.difference, sign='+')}" for one in self.comparisons]
+        pairs = [
+            f"{one.pair} = {formats.score(one.paired.difference, sign='+')}"
+            for one in self.comparisons
+        ]
         parts = pairs[:3] + ["..."] * (len(pairs) > 3)
         if not self.comparable:
             parts = [f"not comparable: {self.reasons[0].message}"]
@@ -172,7 +181,9 @@ class Pair:
     reasons: tuple[Reason, ...] = ()
 
 
-def _wrong_with(folders: Sequence[Path | str], margin: float | None, allow: Collection[str]) -> Iterator[str]:
+def _wrong_with(
+    folders: Sequence[Path | str], margin: float | None, allow: Collection[str]
+) -> Iterator[str]:
     if len(folders) < 2:
         yield "compare: give two folders or more"
     if margin is not None and not margin > 0:
@@ -200,13 +211,21 @@ def compare(
     if problems := list(_wrong_with(folders, margin, allow)):
         raise ConfigError(problems)
     stored = [load_result(folder) for folder in folders]
-    labels = (f"{letter}{number}" for number in chain([""], count(2)) for letter in string.ascii_uppercase)
-    models = tuple(Model(next(labels), one.folder, one.result.provenance.target) for one in stored)  # A to Z, A2 ...
+    labels = (
+        f"{letter}{number}" for number in chain([""], count(2)) for letter in string.ascii_uppercase
+    )
+    models = tuple(
+        Model(next(labels), one.folder, one.result.provenance.target) for one in stored
+    )  # A to Z, A2 ...
     name = metric or stored[0].result.main_metric
     if lacking := tuple(_lacking(models, stored, name, is_main=metric is None)):
         return Compared(models, lacking, (), (), ())
     sides = [
-        Side(model.label, one, comparison_reasons.values_of(one.result.instances, one.result.scores[name]))
+        Side(
+            model.label,
+            one,
+            comparison_reasons.values_of(one.result.instances, one.result.scores[name]),
+        )
         for model, one in zip(models, stored, strict=True)
     ]
     found = _reasons(sides)
@@ -218,12 +237,17 @@ def compare(
     )
     pairs = corrected(pairs) if len(models) > 2 else pairs
     comparisons = tuple(pair.comparison for pair in pairs if pair.comparison is not None)
-    return Compared(models, (), tuple(found), comparisons, ranked(models, pairs) if len(models) > 2 else ())
+    return Compared(
+        models, (), tuple(found), comparisons, ranked(models, pairs) if len(models) > 2 else ()
+    )
 
 
 def compare_pairs(sides: Sequence[Side]) -> tuple[Pair, ...]:
     """Results with a main score, by it, each with each: those that cannot be compared keep no others from it."""
-    models = [Model(side.label, side.stored.folder, side.stored.result.provenance.target) for side in sides]
+    models = [
+        Model(side.label, side.stored.folder, side.stored.result.provenance.target)
+        for side in sides
+    ]
     pairs = []
     for (a, model_a), (b, model_b) in combinations(zip(sides, models, strict=True), 2):
         both, name = (model_a, model_b), a.stored.result.main_metric
@@ -238,7 +262,9 @@ def corrected(pairs: Sequence[Pair]) -> tuple[Pair, ...]:
     known = [pair.comparison.paired.p_value for pair in pairs if pair.comparison is not None]
     p_values = iter(holm(known, unknown_count=True))
     return tuple(
-        replace(pair, comparison=replace(pair.comparison, p_holm=next(p_values))) if pair.comparison else pair
+        replace(pair, comparison=replace(pair.comparison, p_holm=next(p_values)))
+        if pair.comparison
+        else pair
         for pair in pairs
     )
 
@@ -253,12 +279,16 @@ def better_and_worse(pairs: Iterable[Pair], below: float = ALPHA) -> Iterator[tu
 
 def ranked(models: Sequence[Model], pairs: Iterable[Pair]) -> tuple[Ranked, ...]:
     """The ranks that the corrected comparisons leave open."""
-    shown = [(models.index(better), models.index(worse)) for better, worse in better_and_worse(pairs)]
+    shown = [
+        (models.index(better), models.index(worse)) for better, worse in better_and_worse(pairs)
+    ]
     ranks = paired.rank_intervals(len(models), shown)
     return tuple(Ranked(model, *ends) for model, ends in zip(models, ranks, strict=True))
 
 
-def _lacking(models: Sequence[Model], stored: Sequence[StoredResult], name: str, *, is_main: bool) -> list[Reason]:
+def _lacking(
+    models: Sequence[Model], stored: Sequence[StoredResult], name: str, *, is_main: bool
+) -> list[Reason]:
     """Results without a score of this name, and those whose main metric is another one."""
     found = []
     for model, one in zip(models, stored, strict=True):
@@ -267,7 +297,12 @@ def _lacking(models: Sequence[Model], stored: Sequence[StoredResult], name: str,
             other = f"{models[0].label}'s is {name}; name one with --metric"
             found.append(Reason("metric", f"{model.label}'s main metric is {main}, {other}"))
         elif name not in known:
-            found.append(Reason("metric", f"{model.label} has no score {name}; it has {', '.join(known) or 'none'}"))
+            found.append(
+                Reason(
+                    "metric",
+                    f"{model.label} has no score {name}; it has {', '.join(known) or 'none'}",
+                )
+            )
     return found
 
 
@@ -276,20 +311,28 @@ def _reasons(sides: Sequence[Side]) -> list[Reason]:
     for a, b in combinations(sides, 2):
         found += comparison_reasons.reasons_against(a, b)
         if not a.values.values.keys() & b.values.values.keys():
-            found.append(Reason("no_pairs", f"{a.label} and {b.label} have a value of no instance in common"))
+            found.append(
+                Reason("no_pairs", f"{a.label} and {b.label} have a value of no instance in common")
+            )
     return found
 
 
-def _compared(a: Side, b: Side, models: tuple[Model, Model], name: str, margin: float | None) -> Comparison:
+def _compared(
+    a: Side, b: Side, models: tuple[Model, Model], name: str, margin: float | None
+) -> Comparison:
     score = a.stored.result.scores[name]
     shared = (a.values.keys & b.values.keys) - (a.values.unscored & b.values.unscored)
     keys = [key for key in a.values.values if key in b.values.values]
     values_a, values_b = ([side.values.values[key] for key in keys] for side in (a, b))
-    low, high = score.scale or PROPORTION  # 0 to 1 where the metric's own is not known, and all values lie in it
+    low, high = (
+        score.scale or PROPORTION
+    )  # 0 to 1 where the metric's own is not known, and all values lie in it
     scale = (low, high) if all(low <= value <= high for value in (*values_a, *values_b)) else None
     bounds = None
     if scale is not None:
-        low, high = scale  # a missing value is at the end that makes the difference least, and greatest
+        low, high = (
+            scale  # a missing value is at the end that makes the difference least, and greatest
+        )
         value_a, value_b = a.values.values.get, b.values.values.get
         least = sum(value_b(key, low) - value_a(key, high) for key in shared)
         greatest = sum(value_b(key, high) - value_a(key, low) for key in shared)
@@ -316,7 +359,9 @@ def _compared(a: Side, b: Side, models: tuple[Model, Model], name: str, margin: 
         ),
         bounds=bounds,
         margin=margin,
-        non_inferiority=None if margin is None else paired.non_inferiority(found, margin, higher_is_better=higher),
+        non_inferiority=None
+        if margin is None
+        else paired.non_inferiority(found, margin, higher_is_better=higher),
         equivalence=None if margin is None else paired.equivalence(found, margin),
     )
 
@@ -333,7 +378,9 @@ def difference_of(
         scale = (1 + lower_end(apart, [-width for width in widths], statistics.fmean(widths)), 1.0)
     clusters = None
     if a.clusters:  # an instance without one stands for itself
-        clusters = [f"cluster {a.clusters[key]}" if key in a.clusters else f"instance {key}" for key in keys]
+        clusters = [
+            f"cluster {a.clusters[key]}" if key in a.clusters else f"instance {key}" for key in keys
+        ]
     return paired.paired_difference(values_a, values_b, clusters=clusters, scale=scale)
 
 
@@ -341,12 +388,20 @@ def numbers_of(one: Comparison) -> dict[str, float | None]:
     """Of the pairs of a comparison, by the names that they have in every document."""
     found = one.paired
     names = ("n", "value_a", "value_b", "difference", "ci_low", "ci_high", "p_value")
-    return {**{name: getattr(found, name) for name in names}, "p_holm": one.p_holm, "mde": found.mde}
+    return {
+        **{name: getattr(found, name) for name in names},
+        "p_holm": one.p_holm,
+        "mde": found.mde,
+    }
 
 
 def difference(value: float, scale: tuple[float, float] | None, *, sign: str = "") -> str:
     """Points of 100 of a share, anything else in its own unit."""
-    return formats.points(value, sign=sign) if scale == PROPORTION else formats.significant(value, 3, sign=sign)
+    return (
+        formats.points(value, sign=sign)
+        if scale == PROPORTION
+        else formats.significant(value, 3, sign=sign)
+    )
 
 
 def comparison_record(one: Comparison) -> dict[str, Any]:

@@ -22,9 +22,15 @@ class InstanceValues:
     values: Mapping[Key, float]  # means over trials; an instance that lacks one is in `failed`
     failed: AbstractSet[Key]
     prompts: Mapping[Key, bytes]  # a short hash of what was asked, over all trials
-    unscored: AbstractSet[Key] = frozenset()  # those of `failed` that were answered: the metric says nothing
-    clusters: Mapping[Key, str] = field(default_factory=dict)  # what an instance shares its source with
-    lowest: Mapping[Key, float] = field(default_factory=dict)  # of a rubric's cases the least score; the highest is 1
+    unscored: AbstractSet[Key] = (
+        frozenset()
+    )  # those of `failed` that were answered: the metric says nothing
+    clusters: Mapping[Key, str] = field(
+        default_factory=dict
+    )  # what an instance shares its source with
+    lowest: Mapping[Key, float] = field(
+        default_factory=dict
+    )  # of a rubric's cases the least score; the highest is 1
     metric: str | None = None
 
     @property
@@ -53,7 +59,10 @@ def values_of(records: Iterable[InstanceRecord], score: Score) -> InstanceValues
             failed.add(key)
             if record.error is not None or record.unjudged:
                 unanswered.add(key)
-    prompts = {key: "\0".join(sorted(texts)).encode("utf-8", "surrogatepass") for key, texts in asked.items()}
+    prompts = {
+        key: "\0".join(sorted(texts)).encode("utf-8", "surrogatepass")
+        for key, texts in asked.items()
+    }
     return InstanceValues(
         values={key: sum(found) / len(found) for key, found in values.items() if key not in failed},
         failed=failed,
@@ -67,9 +76,18 @@ def values_of(records: Iterable[InstanceRecord], score: Score) -> InstanceValues
 
 NEVER_ACCEPTED = frozenset({"metric", "no_pairs"})
 ACCEPTED_REASONS = (
-    "coverage", "data", "errata", "helm", "instances", "judges", "prompts", "reportable", "settings", "task",
+    "coverage",
+    "data",
+    "errata",
+    "helm",
+    "instances",
+    "judges",
+    "prompts",
+    "reportable",
+    "settings",
+    "task",
     "upstream",
-)  # fmt: skip
+)
 """Those that `--allow` knows; docs/compare.md says what each is."""
 
 
@@ -107,19 +125,36 @@ def reasons_against(a: Side, b: Side) -> Iterator[Reason]:
         yield Reason("data", f"{both} were made with different data: {files}")
     if record.errata_version != others.errata_version:
         versions = f"errata {record.errata_version} and {others.errata_version}"
-        yield Reason("errata", f"{both} were scored with different lists of known defects: {versions}")
+        yield Reason(
+            "errata", f"{both} were scored with different lists of known defects: {versions}"
+        )
     if record.upstream == others.upstream and record.helm != others.helm:
-        yield Reason("helm", f"{both} were scored by different versions of HELM: {record.helm} and {others.helm}")
+        yield Reason(
+            "helm",
+            f"{both} were scored by different versions of HELM: {record.helm} and {others.helm}",
+        )
     if judges := _other_judges(record, others):
-        yield Reason("judges", f"{both} were rated by different judges, or with different prompts: {judges}")
-    if bool(a.stored.extra.get("judges_see_images")) != bool(b.stored.extra.get("judges_see_images")):
-        yield Reason("judges", f"{both} were rated differently: the judges of one saw the pictures (judges_see_images)")
-    same_passport = record.dataset_files.get(PASSPORT_FILE) == others.dataset_files.get(PASSPORT_FILE)
+        yield Reason(
+            "judges", f"{both} were rated by different judges, or with different prompts: {judges}"
+        )
+    if bool(a.stored.extra.get("judges_see_images")) != bool(
+        b.stored.extra.get("judges_see_images")
+    ):
+        yield Reason(
+            "judges",
+            f"{both} were rated differently: the judges of one saw the pictures (judges_see_images)",
+        )
+    same_passport = record.dataset_files.get(PASSPORT_FILE) == others.dataset_files.get(
+        PASSPORT_FILE
+    )
     if (a.values.metric or "").endswith(JUDGE_CORRECTED) and not same_passport:
         yield Reason("judges", f"{both} were corrected with different passports of their judge")
     handled = [side.stored.extra.get("on_failure", "exclude") for side in (a, b)]
     if handled[0] != handled[1]:
-        yield Reason("settings", f"{both} count failed instances differently: on_failure {' and '.join(handled)}")
+        yield Reason(
+            "settings",
+            f"{both} count failed instances differently: on_failure {' and '.join(handled)}",
+        )
     only_a, only_b = len(a.values.keys - b.values.keys), len(b.values.keys - a.values.keys)
     if only_a or only_b:
         counts = f"{only_a} are in {a.label} alone, {only_b} in {b.label} alone"
@@ -133,7 +168,10 @@ def reasons_of(side: Side) -> Iterator[Reason]:
     if validity.coverage < least:
         found, needed = formats.percent(validity.coverage), formats.percent(least)
         share = f"{found} of its instances have a score, {needed} are needed"
-        yield Reason("coverage", f"{side.label} covers too little: {share}; run it again, or lower min_coverage")
+        yield Reason(
+            "coverage",
+            f"{side.label} covers too little: {share}; run it again, or lower min_coverage",
+        )
     if validity.not_reportable or not (side.stored.result.reportable or validity.coverage < least):
         why = "; ".join(validity.short_reasons) or "there is no main score"
         yield Reason("reportable", f"{side.label} is not reportable: {why}")
@@ -144,7 +182,10 @@ def _other_prompts(a: Side, b: Side) -> str | None:
     differing = sum(a.values.prompts[key] != b.values.prompts[key] for key in shared)
     if differing:
         return f"{differing} of {len(shared)} prompts differ"
-    adapters = [(side.stored.target.get("api_endpoint") or {}).get("adapter_config") or {} for side in (a, b)]
+    adapters = [
+        (side.stored.target.get("api_endpoint") or {}).get("adapter_config") or {}
+        for side in (a, b)
+    ]
     own, others = (adapter.get("custom_system_prompt") or None for adapter in adapters)
     if own != others:
         return "their system prompts differ"
@@ -167,8 +208,13 @@ def _other_data(one: Provenance, other: Provenance) -> str | None:
 
 def _other_judges(one: Provenance, other: Provenance) -> str | None:
     own, others = (
-        {role: (asked.model, asked.main_model, asked.prompt_sha256) for role, asked in record.endpoints.items()}
+        {
+            role: (asked.model, asked.main_model, asked.prompt_sha256)
+            for role, asked in record.endpoints.items()
+        }
         for record in (one, other)
     )
     judges = sorted((own.keys() | others.keys()) - {MODEL_ROLE})
-    return formats.first_of([name for name in judges if own.get(name) != others.get(name)], 3) or None
+    return (
+        formats.first_of([name for name in judges if own.get(name) != others.get(name)], 3) or None
+    )

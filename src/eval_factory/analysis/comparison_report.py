@@ -8,7 +8,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from eval_factory.analysis.comparison import Compared, Comparison, compare, comparison_record, difference
+from eval_factory.analysis.comparison import (
+    Compared,
+    Comparison,
+    compare,
+    comparison_record,
+    difference,
+)
 from eval_factory.core import formats
 from eval_factory.core.foreign_text import one_line
 from eval_factory.core.nouns import Evidence
@@ -21,7 +27,9 @@ from eval_factory.scoring.paired import MCNEMAR
 if TYPE_CHECKING:
     from eval_factory.report.drawing import Drawing
 
-Texts = Mapping[str, Mapping[str, str]]  # instance id -> `prompt`, `references`, and the answers, `A` and `B`
+Texts = Mapping[
+    str, Mapping[str, str]
+]  # instance id -> `prompt`, `references`, and the answers, `A` and `B`
 
 
 def texts_of_flips(comparison: Comparison) -> Texts:
@@ -35,7 +43,11 @@ def texts_of_flips(comparison: Comparison) -> Texts:
             if record.id in found and score.is_over(record):
                 texts = found[record.id]
                 texts.setdefault("prompt", record.prompt)
-                right = (reference["text"] for reference in record.references if "correct" in reference["tags"])
+                right = (
+                    reference["text"]
+                    for reference in record.references
+                    if "correct" in reference["tags"]
+                )
                 texts.setdefault("references", "; ".join(right))
                 trial = f" (trial {record.trial})" if record.trial else ""
                 texts[f"{model.label}{trial}"] = record.completion or ""
@@ -43,7 +55,9 @@ def texts_of_flips(comparison: Comparison) -> Texts:
 
 
 MAX_FLIPS = 8  # ids of flipped instances that the text shows; JSON has all
-MAX_TEXT = 1_000  # characters of a prompt or an answer that the text shows, its last ones; JSON has all
+MAX_TEXT = (
+    1_000  # characters of a prompt or an answer that the text shows, its last ones; JSON has all
+)
 _FINDINGS = {
     Evidence.SHOWN: "is shown",
     Evidence.REFUTED: "is refuted: the whole interval is beyond the margin",
@@ -59,7 +73,12 @@ def comparison_document(compared: Compared, texts: Texts | None = None) -> dict[
         "accepted": list(map(asdict, compared.accepted)),
         "comparisons": [comparison_record(one) for one in compared.comparisons],
         "ranks": [
-            {"folder": str(ranked.model.folder), "model": ranked.model.name, "best": ranked.best, "worst": ranked.worst}
+            {
+                "folder": str(ranked.model.folder),
+                "model": ranked.model.name,
+                "best": ranked.best,
+                "worst": ranked.worst,
+            }
             for ranked in compared.ranks
         ],
         **({} if texts is None else {"texts": texts}),
@@ -68,7 +87,9 @@ def comparison_document(compared: Compared, texts: Texts | None = None) -> dict[
 
 def comparison_text(compared: Compared, texts: Texts | None = None) -> str:
     """For a screen of 80 columns; ends with a line break."""
-    lines = [f"{model.label}  {one_line(model.name)}  ({model.folder})" for model in compared.models]
+    lines = [
+        f"{model.label}  {one_line(model.name)}  ({model.folder})" for model in compared.models
+    ]
     if not compared.comparable:
         lines += ["", "These results cannot be compared:"]
         for reason in compared.reasons:
@@ -81,15 +102,25 @@ def comparison_text(compared: Compared, texts: Texts | None = None) -> str:
             [one.pair, _number(one.paired.difference, one), _interval(one, " .. "), *_p_values(one)]
             for one in compared.comparisons
         ]
-        lines += ["", *screen(Table(["pair", "difference", "95 % interval", "p", "p (Holm)"], rows, 4)), ""]
-        lines += [f"{ranked.model.label}: rank {ranked} of {len(compared.ranks)}" for ranked in compared.ranks]
+        lines += [
+            "",
+            *screen(Table(["pair", "difference", "95 % interval", "p", "p (Holm)"], rows, 4)),
+            "",
+        ]
+        lines += [
+            f"{ranked.model.label}: rank {ranked} of {len(compared.ranks)}"
+            for ranked in compared.ranks
+        ]
     for one in compared.comparisons:
         lines.append("")
         for number, sentence in enumerate(sentences(one)):
             lines += _wrapped(sentence, "  " if number else "")
     for key, of_instance in (texts or {}).items():
         lines += ["", f"{key}"]
-        for name, value in of_instance.items():  # the question stands at the end of a prompt, after the examples
+        for (
+            name,
+            value,
+        ) in of_instance.items():  # the question stands at the end of a prompt, after the examples
             end = one_line(value[-MAX_TEXT:], len(r"\U000e0001") * MAX_TEXT)
             lines.append(f"  {name}: {'... ' if len(value) > MAX_TEXT else ''}{end}")
     return "\n".join(lines) + "\n"
@@ -97,14 +128,22 @@ def comparison_text(compared: Compared, texts: Texts | None = None) -> str:
 
 def _wrapped(line: str, indent: str) -> list[str]:
     return textwrap.wrap(
-        line, 80, initial_indent=indent, subsequent_indent=indent or "  ", break_long_words=False,
+        line,
+        80,
+        initial_indent=indent,
+        subsequent_indent=indent or "  ",
+        break_long_words=False,
         break_on_hyphens=False,
-    )  # fmt: skip
+    )
 
 
 def _interval(one: Comparison, between: str) -> str:
     found = one.paired
-    return "-" if found.ci_low is None else f"{_number(found.ci_low, one)}{between}{_number(found.ci_high, one)}"
+    return (
+        "-"
+        if found.ci_low is None
+        else f"{_number(found.ci_low, one)}{between}{_number(found.ci_high, one)}"
+    )
 
 
 def sentences(one: Comparison) -> Iterator[str]:
@@ -113,7 +152,9 @@ def sentences(one: Comparison) -> Iterator[str]:
     yield f"{one.task}, {one.metric}: {_result(one)}."
     rows = "instances" if found.n != 1 else "instance"
     clusters = "" if found.clusters is None else f" from {found.clusters} sources"
-    values = f"{one.a.label} {_number(found.value_a, one)}, {one.b.label} {_number(found.value_b, one)}"
+    values = (
+        f"{one.a.label} {_number(found.value_a, one)}, {one.b.label} {_number(found.value_b, one)}"
+    )
     yield f"{found.n} {rows}{clusters} with a value in both: {values}."
     if found.few_sources is not None:
         yield f"{found.few_sources[0].upper()}{found.few_sources[1:]}."
@@ -153,7 +194,11 @@ def _result(one: Comparison) -> str:
         p_value, p_holm = _p_values(one)
         corrected = "" if one.p_holm is None else f", {p_holm} corrected for the number of pairs"
         test = "exact McNemar" if found.method == MCNEMAR else found.method.partition(",")[0]
-        evidence = f"95 % interval {_interval(one, ' to ')}; {test} p = {p_value}{corrected}".replace("p = < ", "p < ")
+        evidence = (
+            f"95 % interval {_interval(one, ' to ')}; {test} p = {p_value}{corrected}".replace(
+                "p = < ", "p < "
+            )
+        )
     power = "this sample is too small to show any difference reliably"
     if found.mde is not None:
         power = f"this sample could have shown a difference of {_amount(found.mde, one)}"
@@ -185,24 +230,49 @@ def comparison_markdown(compared: Compared) -> str:
         lines += ["These results cannot be compared:", ""]
         lines += [f"- **{reason.name}**: {prose(reason.message)}" for reason in compared.reasons]
         return "\n".join(lines) + "\n"
-    head = ["task", "metric", "pair", "n", "difference", "95 % interval", "p", "p (Holm)", "detectable"]
+    head = [
+        "task",
+        "metric",
+        "pair",
+        "n",
+        "difference",
+        "95 % interval",
+        "p",
+        "p (Holm)",
+        "detectable",
+    ]
     rows = []
     for one in compared.comparisons:
         found = [_number(one.paired.difference, one), _interval(one, " to "), *_p_values(one)]
-        rows.append([one.task, one.metric, one.pair, str(one.paired.n), *found, _number(one.paired.mde, one)])
+        rows.append(
+            [
+                one.task,
+                one.metric,
+                one.pair,
+                str(one.paired.n),
+                *found,
+                _number(one.paired.mde, one),
+            ]
+        )
     lines += in_markdown(Table(head, rows, 6))
     if compared.ranks:
-        ranks = [[ranked.model.label, f"{ranked.best} to {ranked.worst}"] for ranked in compared.ranks]
+        ranks = [
+            [ranked.model.label, f"{ranked.best} to {ranked.worst}"] for ranked in compared.ranks
+        ]
         lines += ["", *in_markdown(Table(["model", "rank"], ranks, 1))]
     for one in compared.comparisons:
         lines += ["", *(f"- {prose(sentence)}" for sentence in sentences(one))]
-    lines += [f"- accepted ({reason.name}): {prose(reason.message)}" for reason in compared.accepted]
+    lines += [
+        f"- accepted ({reason.name}): {prose(reason.message)}" for reason in compared.accepted
+    ]
     return "\n".join(lines) + "\n"
 
 
 def page_of_several(folders: Sequence[Path], *, with_texts: bool = True) -> str:
     """The page of two output folders or more, with the reasons where they cannot be compared. Raises as `compare`."""
-    from markupsafe import Markup  # imported here, as the rest of the page: a comparison as text needs none of it
+    from markupsafe import (
+        Markup,
+    )  # imported here, as the rest of the page: a comparison as text needs none of it
 
     from eval_factory.report.page.document import Beside, page, shown_of
 
@@ -232,14 +302,20 @@ def _plots(compared: Compared, stored: Sequence[StoredResult]) -> list[str]:
         if score is not None:
             scale = score.scale
             rows.append(plotted(f"{model.label} {model.name}", score))
-    found = [dot_plot(f"{metric} of each result", rows, axis_label=metric, scale=scale)] if rows else []
+    found = (
+        [dot_plot(f"{metric} of each result", rows, axis_label=metric, scale=scale)] if rows else []
+    )
     return [svg(drawing) for drawing in [*found, *map(plot_of_difference, compared.comparisons)]]
 
 
 def plot_of_difference(one: Comparison) -> Drawing:
     from eval_factory.report.plots import PlottedValue, difference_plot
 
-    row = PlottedValue(one.pair, one.paired.difference, one.paired.ci_low, one.paired.ci_high, one.paired.n)
+    row = PlottedValue(
+        one.pair, one.paired.difference, one.paired.ci_low, one.paired.ci_high, one.paired.n
+    )
     names = (f"{one.a.label} {one.a.name}", f"{one.b.label} {one.b.name}")
     title, axis = f"Difference in {one.metric}, {one.pair}", f"difference in {one.metric}"
-    return difference_plot(title, row, names=names, axis_label=axis, higher_is_better=one.higher_is_better)
+    return difference_plot(
+        title, row, names=names, axis_label=axis, higher_is_better=one.higher_is_better
+    )

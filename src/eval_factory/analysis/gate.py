@@ -32,7 +32,9 @@ Tier = Literal["critical", "supporting", "advisory"]
 Direction = Literal["higher_is_better", "lower_is_better"]
 OnInconclusive = Literal["fail", "pass"]
 
-EVERY_VALUE = "*"  # in the place of a group's value: each group of the field has to keep these limits
+EVERY_VALUE = (
+    "*"  # in the place of a group's value: each group of the field has to keep these limits
+)
 
 
 class Limits(DescribedModel):
@@ -114,14 +116,23 @@ class Policy:
 def load_policy(path: Path) -> Policy:
     """Read and check a policy. Raises ConfigError: with every mistake that was found; it is not the one that was
     locked, or the lock cannot be read."""
-    document = load_mapping(path, "`version: 1` and `benchmarks`, a mapping of tasks to their limits")
+    document = load_mapping(
+        path, "`version: 1` and `benchmarks`, a mapping of tasks to their limits"
+    )
     try:
         file = PolicyFile.model_validate(document)
     except ValidationError as error:
-        raise ConfigError([_explained(path, detail) for detail in error.errors(include_url=False)]) from None
+        raise ConfigError(
+            [_explained(path, detail) for detail in error.errors(include_url=False)]
+        ) from None
     benchmarks = []
     for task, given in file.benchmarks.items():
-        known = {name: value for limits in (file.defaults, given) for name, value in limits if value is not None}
+        known = {
+            name: value
+            for limits in (file.defaults, given)
+            for name, value in limits
+            if value is not None
+        }
         usual = {"tier": "supporting", "on_inconclusive": file.on_inconclusive}
         benchmarks.append(BenchmarkPolicy(**{**usual, **known, "task": task}))
     problems = [f"{path}: {problem}" for one in benchmarks for problem in _problems(one)]
@@ -164,7 +175,9 @@ def _explained(path: Path, detail: Any) -> str:
 def gate_policy_schema() -> dict[str, Any]:
     """What a policy may hold."""
     description = "What a candidate's results have to keep (docs/gate.md)."
-    return plain_schema(PolicyFile, {"title": "eval-factory: policy of a gate", "description": description})
+    return plain_schema(
+        PolicyFile, {"title": "eval-factory: policy of a gate", "description": description}
+    )
 
 
 def lock_path(policy: Path) -> Path:
@@ -175,7 +188,10 @@ def lock(policy: Policy, now: datetime) -> Path:
     """Write the lock; a policy that is locked keeps its lock, with its time."""
     path = lock_path(policy.path)
     if policy.locked_at is None:
-        record = {"sha256": policy.sha256, "locked_at": now.astimezone(timezone.utc).isoformat(timespec="seconds")}
+        record = {
+            "sha256": policy.sha256,
+            "locked_at": now.astimezone(timezone.utc).isoformat(timespec="seconds"),
+        }
         write_atomic(path, json.dumps(record, indent=2) + "\n")
     return path
 
@@ -191,7 +207,9 @@ def _locked_at(file: Path, sha256: str) -> datetime | None:
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        raise ConfigError(f"{path}: is no lock of a policy; remove it and lock the policy again") from None
+        raise ConfigError(
+            f"{path}: is no lock of a policy; remove it and lock the policy again"
+        ) from None
     if locked != sha256:
         raise ConfigError(
             f"{file}: was changed after it was locked on {locked_at:%Y-%m-%d %H:%M} UTC; restore it, or remove"
@@ -215,8 +233,12 @@ class Check:
     outcome: Verdict
     message: str
     group: str | None = None  # `field=value`; None: all instances
-    allowed: float | None = None  # the limit, in the metric's own unit; of a drop, how far below the baseline
-    observed: float | None = None  # the candidate's score, or its difference from the baseline's (candidate - baseline)
+    allowed: float | None = (
+        None  # the limit, in the metric's own unit; of a drop, how far below the baseline
+    )
+    observed: float | None = (
+        None  # the candidate's score, or its difference from the baseline's (candidate - baseline)
+    )
     ci_low: float | None = None
     ci_high: float | None = None
 
@@ -238,7 +260,9 @@ class GateResult:
     policy_sha256: str
     outcome: Verdict
     benchmarks: tuple[BenchmarkOutcome, ...]
-    not_in_policy: tuple[str, ...]  # tasks of candidates that the policy does not name; they count for nothing
+    not_in_policy: tuple[
+        str, ...
+    ]  # tasks of candidates that the policy does not name; they count for nothing
     locked_at: datetime | None = None  # when the policy was locked; None where it is not
     notes: tuple[str, ...] = ()  # what a reader has to know of the lock
 
@@ -247,7 +271,9 @@ class GateResult:
         return 0 if self.outcome == Verdict.PASS else 1
 
 
-def evaluate_policy(policy: Policy, candidates: Sequence[Path], baselines: Sequence[Path] = ()) -> GateResult:
+def evaluate_policy(
+    policy: Policy, candidates: Sequence[Path], baselines: Sequence[Path] = ()
+) -> GateResult:
     """Hold the candidate's results against the policy, and against the baseline's where it limits a drop; both are
     output folders, or folders of output folders.
 
@@ -268,9 +294,13 @@ def evaluate_policy(policy: Policy, candidates: Sequence[Path], baselines: Seque
         metric = one.metric or (result.result.main_metric if result else None)
         checks = tuple(_checks(one, metric, result, old.get(one.task)))
         outcome = _worst(check.outcome for check in checks)
-        passes = not one.blocks or (outcome == Verdict.INCONCLUSIVE and one.on_inconclusive == "pass")
+        passes = not one.blocks or (
+            outcome == Verdict.INCONCLUSIVE and one.on_inconclusive == "pass"
+        )
         counted_as, folder = Verdict.PASS if passes else outcome, result.folder if result else None
-        found.append(BenchmarkOutcome(one.task, one.tier, metric, outcome, checks, counted_as, folder))
+        found.append(
+            BenchmarkOutcome(one.task, one.tier, metric, outcome, checks, counted_as, folder)
+        )
     named = {one.task for one in policy.benchmarks}
     of_lock = (_of_lock(task, new[task], policy.locked_at) for task in sorted(new.keys() & named))
     return GateResult(
@@ -285,7 +315,11 @@ def evaluate_policy(policy: Policy, candidates: Sequence[Path], baselines: Seque
 
 
 def started_at(record: Provenance) -> datetime | None:
-    return None if record.started_at is None else datetime.fromisoformat(record.started_at.replace("Z", "+00:00"))
+    return (
+        None
+        if record.started_at is None
+        else datetime.fromisoformat(record.started_at.replace("Z", "+00:00"))
+    )
 
 
 def _of_lock(task: str, candidate: StoredResult, locked_at: datetime | None) -> Iterator[str]:
@@ -351,11 +385,21 @@ def _checks(
             yield _nothing(f"cannot be compared with the baseline (A; B is the candidate): {why}")
             return
         (comparison,) = compared.comparisons
-        higher = comparison.higher_is_better if policy.direction is None else policy.direction == "higher_is_better"
-        unchanged = old.result.provenance.target == new.result.provenance.target and not comparison.paired.discordant
+        higher = (
+            comparison.higher_is_better
+            if policy.direction is None
+            else policy.direction == "higher_is_better"
+        )
+        unchanged = (
+            old.result.provenance.target == new.result.provenance.target
+            and not comparison.paired.discordant
+        )
         if unchanged:
             answers, others = (
-                {(one.id, one.split, one.trial, one.perturbation): one.completion for one in side.result.instances}
+                {
+                    (one.id, one.split, one.trial, one.perturbation): one.completion
+                    for one in side.result.instances
+                }
                 for side in (old, new)
             )
             unchanged = answers == others
@@ -369,7 +413,9 @@ def _nothing(why: str, group: str | None = None) -> Check:
     return Check("result", Verdict.FAIL, why, group)
 
 
-def _least(score: Score, least: float, direction: Direction | None, group: str | None = None) -> Check:
+def _least(
+    score: Score, least: float, direction: Direction | None, group: str | None = None
+) -> Check:
     low, high = score.stats.ci_low, score.stats.ci_high
     if direction == "lower_is_better" or (direction is None and score.higher_is_better is False):
         outcome = Verdict.FAIL
@@ -397,12 +443,18 @@ class _Change:
     higher_is_better: bool
     unchanged: bool  # the same model gave the same answers: there is no change that a limit could be held against
 
-    def drops(self, found: PairedDifference, limits: Limits, group: str | None = None) -> Iterator[Check]:
+    def drops(
+        self, found: PairedDifference, limits: Limits, group: str | None = None
+    ) -> Iterator[Check]:
         """Non-inferiority of the candidate by the paired interval; the baseline's score is taken as it is.
 
         What passes a limit passes every laxer one: what is unchanged passes them all, the interval decides of the rest.
         """
-        baseline, share, guard = formats.short(found.value_a), limits.max_relative_drop, limits.relative_guard_below
+        baseline, share, guard = (
+            formats.short(found.value_a),
+            limits.max_relative_drop,
+            limits.relative_guard_below,
+        )
         relative = None if share is None else share * abs(found.value_a)
         for limit, allowed in (("max_drop", limits.max_drop), ("max_relative_drop", relative)):
             if allowed is None:
@@ -411,7 +463,9 @@ class _Change:
                 message = f"does not count: the baseline's {baseline} is not below relative_guard_below, {guard:g}"
                 yield Check(limit, Verdict.PASS, message, group)
                 continue
-            outcome, words = _OF_EVIDENCE[non_inferiority(found, allowed, higher_is_better=self.higher_is_better)]
+            outcome, words = _OF_EVIDENCE[
+                non_inferiority(found, allowed, higher_is_better=self.higher_is_better)
+            ]
             if self.unchanged:
                 outcome, words = Verdict.PASS, "the baseline's own answers, not worse by more than"
             most, between = formats.short(allowed), ""
@@ -422,11 +476,24 @@ class _Change:
             if limit == "max_relative_drop":
                 message += f", {most} of the baseline's {baseline}"
             if outcome == Verdict.INCONCLUSIVE and found.mde is not None:
-                message += f"; such a sample shows differences of {formats.short(found.mde)} and more"
-            yield Check(limit, outcome, message, group, allowed, found.difference, found.ci_low, found.ci_high)
+                message += (
+                    f"; such a sample shows differences of {formats.short(found.mde)} and more"
+                )
+            yield Check(
+                limit,
+                outcome,
+                message,
+                group,
+                allowed,
+                found.difference,
+                found.ci_low,
+                found.ci_high,
+            )
 
 
-def _of_groups(policy: BenchmarkPolicy, metric: str, new: StoredResult, change: _Change | None) -> Iterator[Check]:
+def _of_groups(
+    policy: BenchmarkPolicy, metric: str, new: StoredResult, change: _Change | None
+) -> Iterator[Check]:
     for field, by_value in policy.groups.items():
         known = new.result.groups.get(field, {})
         if not known:
@@ -446,7 +513,9 @@ def _of_groups(policy: BenchmarkPolicy, metric: str, new: StoredResult, change: 
             if change is not None and limits.limits_a_drop:
                 found = difference_in_group(change.old, new, change.comparison, (field, value))
                 if found is None:
-                    yield _nothing("baseline and candidate have no instance of this group in common", group)
+                    yield _nothing(
+                        "baseline and candidate have no instance of this group in common", group
+                    )
                 else:
                     yield from change.drops(found, limits, group)
 
@@ -458,7 +527,10 @@ def difference_in_group(
     field, value = group
     score = a.result.scores[comparison.metric]
     sides = [
-        values_of((record for record in one.result.instances if record.group(field) == value), score) for one in (a, b)
+        values_of(
+            (record for record in one.result.instances if record.group(field) == value), score
+        )
+        for one in (a, b)
     ]
     keys = sorted(sides[0].values.keys() & sides[1].values.keys())
     return difference_of(sides[0], sides[1], keys, comparison.scale) if keys else None

@@ -32,7 +32,9 @@ _SUITE = "eval-factory gate"
 
 
 def gate_text(result: GateResult) -> str:
-    lines = [f"gate: {result.outcome.upper()} ({result.policy}, sha256 {result.policy_sha256[:12]}, {_lock(result)})"]
+    lines = [
+        f"gate: {result.outcome.upper()} ({result.policy}, sha256 {result.policy_sha256[:12]}, {_lock(result)})"
+    ]
     for one in result.benchmarks:
         lines.append(f"  {one.outcome.upper():<12}  {one.task} ({_kind(one)})")
         lines += [f"    {check.limit}{_of(check)}: {check.message}" for check in one.checks]
@@ -43,7 +45,9 @@ def gate_text(result: GateResult) -> str:
 
 
 def gate_markdown(result: GateResult) -> str:
-    policy = f"Policy {prose(result.policy.name)}, {_lock(result)}, SHA-256 `{result.policy_sha256}`"
+    policy = (
+        f"Policy {prose(result.policy.name)}, {_lock(result)}, SHA-256 `{result.policy_sha256}`"
+    )
     lines = [f"## Gate: {result.outcome.upper()}", "", policy, ""]
     rows = [
         [one.task, _kind(one), check.limit + _of(check), check.outcome.upper(), check.message]
@@ -78,7 +82,13 @@ def gate_document(result: GateResult) -> dict[str, Any]:
 def write_junit(result: GateResult, path: Path) -> None:
     """A test case for each limit. One that counts against the gate is a failure; what is advisory, or inconclusive and
     counted as passed, is a skipped one that says why."""
-    from junitparser import Failure, JUnitXml, Skipped, TestCase, TestSuite  # imported here: only JUnit needs it
+    from junitparser import (
+        Failure,
+        JUnitXml,
+        Skipped,
+        TestCase,
+        TestSuite,
+    )  # imported here: only JUnit needs it
 
     suite = TestSuite(_SUITE)
     suite.add_property("policy_sha256", result.policy_sha256)
@@ -87,10 +97,16 @@ def write_junit(result: GateResult, path: Path) -> None:
         suite.add_property("note", printable(note))
     for one in result.benchmarks:
         for check in one.checks:
-            case = TestCase(printable(check.limit + _of(check)), classname=printable(f"{_SUITE}.{one.task}"), time=0)
+            case = TestCase(
+                printable(check.limit + _of(check)),
+                classname=printable(f"{_SUITE}.{one.task}"),
+                time=0,
+            )
             if check.outcome != Verdict.PASS:
                 counts = one.counted_as != Verdict.PASS
-                case.result = [(Failure if counts else Skipped)(printable(f"{check.outcome}: {check.message}"))]
+                case.result = [
+                    (Failure if counts else Skipped)(printable(f"{check.outcome}: {check.message}"))
+                ]
                 if counts:
                     case.result[0].type = check.outcome
             suite.add_testcase(case)
@@ -113,7 +129,11 @@ def _of(check: Check) -> str:
 
 
 def _lock(result: GateResult) -> str:
-    return "not locked" if result.locked_at is None else f"locked on {result.locked_at:%Y-%m-%d %H:%M} UTC"
+    return (
+        "not locked"
+        if result.locked_at is None
+        else f"locked on {result.locked_at:%Y-%m-%d %H:%M} UTC"
+    )
 
 
 def write_statements(result: GateResult, folder: Path, evaluator: str) -> list[Path]:
@@ -141,15 +161,25 @@ def write_statements(result: GateResult, folder: Path, evaluator: str) -> list[P
             salt = secrets.token_bytes(16)
             write_atomic(salt_path, salt.hex() + "\n", mode=PRIVATE)
         except ValueError:
-            raise PrerequisiteError(f"{salt_path}: is no salt; move it away, and a new one is made") from None
-        made = gate_statement(stored, one.metric, one.checks, evaluator=evaluator, salt=salt, of=result)
+            raise PrerequisiteError(
+                f"{salt_path}: is no salt; move it away, and a new one is made"
+            ) from None
+        made = gate_statement(
+            stored, one.metric, one.checks, evaluator=evaluator, salt=salt, of=result
+        )
         written.append(folder / f"{name}.eval-result.intoto.json")
         write_atomic(written[-1], json.dumps(made, indent=2, ensure_ascii=False) + "\n")
     return written
 
 
 def gate_statement(
-    stored: StoredResult, metric: str, checks: Sequence[Check], *, evaluator: str, salt: bytes, of: GateResult
+    stored: StoredResult,
+    metric: str,
+    checks: Sequence[Check],
+    *,
+    evaluator: str,
+    salt: bytes,
+    of: GateResult,
 ) -> dict[str, Any]:
     """The statement of a benchmark whose limits were held against numbers; `evaluator`: a URI of who ran it.
 

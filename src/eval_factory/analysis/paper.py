@@ -25,14 +25,16 @@ from eval_factory.report import papers
 from eval_factory.report.page.document import pack_page
 from eval_factory.report.reader import is_suite_folder, load_result, one_run, run_folders
 
-_OF_ONE_RUN = {"tripod-llm": papers.tripod_llm, "model-card": papers.model_card, "methods": papers.methods_text}
+_OF_ONE_RUN = {
+    "tripod-llm": papers.tripod_llm,
+    "model-card": papers.model_card,
+    "methods": papers.methods_text,
+}
 NOTE = (
     "Scores with their 95 % intervals. Rank: the best and the worst that the paired comparisons leave open, all of one"
     " benchmark together with 95 % confidence."
 )
-_PAIRS = (
-    "Differences are b - a, on the instances that both have a value of; p is corrected for the number of pairs (Holm)."
-)
+_PAIRS = "Differences are b - a, on the instances that both have a value of; p is corrected for the number of pairs (Holm)."
 
 
 def written_for(purpose: str, folders: Sequence[Path], *, as_page: bool = False) -> str:
@@ -54,9 +56,14 @@ def written_for(purpose: str, folders: Sequence[Path], *, as_page: bool = False)
         return (pack_page if as_page else papers.pack_markdown)(_pack(purpose, folders, runs))
     results = suite_results(_cells(folders, runs))
     if purpose == "latex":
-        return "\n\n".join(latex(table, title, note) for title, table, note in _tables(results)) + "\n"
+        return (
+            "\n\n".join(latex(table, title, note) for title, table, note in _tables(results)) + "\n"
+        )
     if purpose == "markdown":
-        parts = ["\n".join([f"## {title}", "", *markdown(table), "", note]) for title, table, note in _tables(results)]
+        parts = [
+            "\n".join([f"## {title}", "", *markdown(table), "", note])
+            for title, table, note in _tables(results)
+        ]
         return "\n\n".join(parts) + "\n"
     cite = papers.Citations() if purpose == "methods" else papers.Citations("(ref. {})")
     several = _Several(results, cite)
@@ -70,7 +77,9 @@ def _pack(name: str, folders: Sequence[Path], runs: Sequence[Path]) -> papers.Pa
     if len(runs) == 1 and not is_suite_folder(folders[0]):
         run = papers.described(load_result(runs[0]), cite)
         record = run.result.provenance
-        return papers.pack_of(name, [f"Of run {record.run_identity}: {run.result.task}, {record.target}."], cite, run)
+        return papers.pack_of(
+            name, [f"Of run {record.run_identity}: {run.result.task}, {record.target}."], cite, run
+        )
     several = _Several(suite_results(_cells(folders, runs)), cite)
     return papers.pack_of(name, [several.named()], cite, several)
 
@@ -85,13 +94,21 @@ def evidence_of_panel(name: str, said: papers.Said, runs: Sequence[Path]) -> pap
 
 def _cells(folders: Sequence[Path], runs: Sequence[Path]) -> Iterator[FinishedCell]:
     """Of a suite, what its table names, also where there is no result; of runs, each with the names that tell it."""
-    if len(folders) == 1 and is_suite_folder(folders[0]) and SuiteDir(folders[0]).results_yaml.exists():
+    if (
+        len(folders) == 1
+        and is_suite_folder(folders[0])
+        and SuiteDir(folders[0]).results_yaml.exists()
+    ):
         suite = SuiteDir(folders[0])
         for cell in parse_own(suite.results_yaml.read_text(encoding="utf-8"))["cells"]:
             target, evaluation = str(cell["target"]), str(cell["evaluation"])
-            folder = next((run for run in runs if (run.parent.name, run.name) == (target, evaluation)), None)
+            folder = next(
+                (run for run in runs if (run.parent.name, run.name) == (target, evaluation)), None
+            )
             status = cell["status"] if folder is None else load_result(folder).result.status
-            yield FinishedCell(target, evaluation, RunStatus(status), folder or suite.root, cell.get("reason"))
+            yield FinishedCell(
+                target, evaluation, RunStatus(status), folder or suite.root, cell.get("reason")
+            )
         return
     stored = [load_result(run) for run in runs]
     names = [(one.result.provenance.target, one.result.task) for one in stored]
@@ -119,7 +136,9 @@ class _Several:
         found = {}
         for cell in self.results.cells:
             if cell.task is not None:
-                found[cell.target, cell.evaluation] = papers.described(load_result(cell.folder), self.cite)
+                found[cell.target, cell.evaluation] = papers.described(
+                    load_result(cell.folder), self.cite
+                )
         return found
 
     def said(self, template: str) -> list[str]:
@@ -131,12 +150,18 @@ class _Several:
         by_names: dict[str, list[str]] = {"": []}
         for sentence, names in of.items():
             by_names.setdefault(self._named(names), []).append(sentence)
-        return by_names.pop("") + [f"{names}: {' '.join(sentences)}" for names, sentences in by_names.items()]
+        return by_names.pop("") + [
+            f"{names}: {' '.join(sentences)}" for names, sentences in by_names.items()
+        ]
 
     def of_each(self, template: str) -> list[str]:
         """The sentences of each run behind its name."""
         said = {name: " ".join(run.said(template)) for name, run in self.runs.items()}
-        return [f"Of {target} on {evaluation}: {text}" for (target, evaluation), text in said.items() if text]
+        return [
+            f"Of {target} on {evaluation}: {text}"
+            for (target, evaluation), text in said.items()
+            if text
+        ]
 
     def _named(self, of: Sequence[tuple[str, str]]) -> str:
         """The names of runs: none of all, of complete benchmarks or models those, else each."""
@@ -150,18 +175,22 @@ class _Several:
 
     def of_comparison(self, item: str) -> list[str]:
         """Nothing of one model, but for what is missing."""
-        if item not in papers.forms()["comparison"] or (item != "5e" and len(self.results.targets) < 2):
+        if item not in papers.forms()["comparison"] or (
+            item != "5e" and len(self.results.targets) < 2
+        ):
             return []
         benchmarks = self.results.benchmarks
         methods = [one.paired.method for benchmark in benchmarks for one in benchmark.comparisons]
         values = {
             "compared": words.pair_rows(benchmarks),
-            "refused": [(one.evaluation, *pair) for one in benchmarks for pair in words.refused_pairs(one)],
+            "refused": [
+                (one.evaluation, *pair) for one in benchmarks for pair in words.refused_pairs(one)
+            ],
             "methods": list(dict.fromkeys(map(one_line, methods))),
             "ranks": words.ranks(self.results),
             "missing": self.results.missing,
             "cite": self.cite,
-        }  # fmt: skip
+        }
         return papers.rendered(papers.forms()["comparison"][item], values)
 
 
@@ -171,12 +200,18 @@ def _tables(results: SuiteResults) -> Iterator[tuple[str, Table, str]]:
     ranks = words.ranks(results)
     rows = [
         [
-            evaluation, cell.main_metric or words.NOTHING, cell.target, formats.count(cell.n, missing=words.NOTHING),
+            evaluation,
+            cell.main_metric or words.NOTHING,
+            cell.target,
+            formats.count(cell.n, missing=words.NOTHING),
             words.value(cell) + "".join(f" ({mark})" for mark in words.marks(cell)),
-            words.interval(cell) or words.NOTHING, ranks.get((evaluation, cell.target), words.NOTHING),
+            words.interval(cell) or words.NOTHING,
+            ranks.get((evaluation, cell.target), words.NOTHING),
         ]
-        for evaluation in results.evaluations for cell in results.cells if cell.evaluation == evaluation
-    ]  # fmt: skip
+        for evaluation in results.evaluations
+        for cell in results.cells
+        if cell.evaluation == evaluation
+    ]
     yield "Scores", Table(head, rows, 4), NOTE
     if len(results.evaluations) > 1 and results.has_win_rates:
         yield "Win rates", words.win_rate_table(results.win_rates, tested=False), words.WIN_RATES

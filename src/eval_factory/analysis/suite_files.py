@@ -50,15 +50,19 @@ def results_document(results: SuiteResults, root: Path) -> dict[str, Any]:
             {
                 "evaluation": one.evaluation,
                 "pairs": [_pair(pair) for pair in one.pairs],
-                "ranks": [OneLine({"target": of.model.label, "best": of.best, "worst": of.worst}) for of in one.ranks],
+                "ranks": [
+                    OneLine({"target": of.model.label, "best": of.best, "worst": of.worst})
+                    for of in one.ranks
+                ],
             }
-            for one in results.benchmarks if one.pairs
+            for one in results.benchmarks
+            if one.pairs
         ],
         "missing": [
             _named(one.cell, "target", "evaluation", "status") | _named(one, "reason", "what_to_do")
             for one in results.missing
         ],
-    }  # fmt: skip
+    }
     shown: dict[str, Any] = _printable(document)
     return shown
 
@@ -66,7 +70,16 @@ def results_document(results: SuiteResults, root: Path) -> dict[str, Any]:
 def _cell(cell: CellResult, root: Path) -> dict[str, Any]:
     """The first fields are always there; of the others those that say something."""
     first = _named(
-        cell, "target", "evaluation", "status", "main_metric", "value", "ci_low", "ci_high", "n", "reportable"
+        cell,
+        "target",
+        "evaluation",
+        "status",
+        "main_metric",
+        "value",
+        "ci_low",
+        "ci_high",
+        "n",
+        "reportable",
     )
     paid = _named(cell, "cost", "unpriced", "prompt_tokens", "completion_tokens")
     paid["unpriced"] = cell.unpriced or None
@@ -76,7 +89,11 @@ def _cell(cell: CellResult, root: Path) -> dict[str, Any]:
         "validity": without_nulls(_named(cell, "requested", "failed", "coverage")) or None,
         "not_reportable": list(cell.not_reportable) or None,
         "paid": without_nulls(paid) or None,
-        "scores": [OneLine(without_nulls(rounded_fields(asdict(one), "value"))) for one in cell.group_scores] or None,
+        "scores": [
+            OneLine(without_nulls(rounded_fields(asdict(one), "value")))
+            for one in cell.group_scores
+        ]
+        or None,
     }
     written: dict[str, Any] = formatted(without_nulls(more))
     return {**first, "folder": folder_of(cell, root), **written}
@@ -104,13 +121,25 @@ def _pair(pair: Pair) -> dict[str, Any]:
     if one is None:
         return {**sides, "reasons": [asdict(reason) for reason in pair.reasons]}
     numbers = rounded_fields(numbers_of(one))
-    return {**sides, "metric": one.metric, **numbers, "significant": one.significant, "method": one.paired.method}
+    return {
+        **sides,
+        "metric": one.metric,
+        **numbers,
+        "significant": one.significant,
+        "method": one.paired.method,
+    }
 
 
 def usage_document(results: SuiteResults) -> dict[str, Any]:
     """What suite_usage.yaml holds: figures that are others each time the suite is run."""
     cells = [
-        OneLine({"target": cell.target, "evaluation": cell.evaluation, **rounded_fields(asdict(cell.took))})
+        OneLine(
+            {
+                "target": cell.target,
+                "evaluation": cell.evaluation,
+                **rounded_fields(asdict(cell.took)),
+            }
+        )
         for cell in results.cells
         if cell.took is not None
     ]
@@ -130,10 +159,31 @@ def _printable(value: Any) -> Any:
 
 
 _ROW = (
-    "target", "evaluation", "status", "main_metric", "value", "ci_low", "ci_high", "n", "reportable", "folder",
-    "reason", "model", "task", "upstream", "higher_is_better", "unit", "requested", "failed", "coverage", "cost",
-    "unpriced", "prompt_tokens", "completion_tokens", "not_reportable",
-)  # fmt: skip
+    "target",
+    "evaluation",
+    "status",
+    "main_metric",
+    "value",
+    "ci_low",
+    "ci_high",
+    "n",
+    "reportable",
+    "folder",
+    "reason",
+    "model",
+    "task",
+    "upstream",
+    "higher_is_better",
+    "unit",
+    "requested",
+    "failed",
+    "coverage",
+    "cost",
+    "unpriced",
+    "prompt_tokens",
+    "completion_tokens",
+    "not_reportable",
+)
 
 
 def result_rows(results: SuiteResults, root: Path) -> list[dict[str, Any]]:
@@ -151,7 +201,9 @@ def result_rows(results: SuiteResults, root: Path) -> list[dict[str, Any]]:
     names = {_field_of(one): one.group for cell in results.cells for one in cell.group_scores}
     for name in sorted(names, key=lambda name: list(GROUPS).index(names[name])):
         for fields, cell in zip(found, results.cells, strict=True):
-            fields[name] = next((one.value for one in cell.group_scores if _field_of(one) == name), None)
+            fields[name] = next(
+                (one.value for one in cell.group_scores if _field_of(one) == name), None
+            )
     return found
 
 
@@ -165,11 +217,17 @@ NO_WIN_RATES = "No two models have values that a win rate could be made of."
 def suite_markdown(results: SuiteResults, root: Path) -> str:
     """For an issue, a wiki or a job's summary. `root`: the suite's folder, to which the cells' folders are relative."""
     cost = words.total_cost(results)
-    lines = ["# Results of the suite", "", " ".join(filter(None, (words.completeness(results), cost)))]
+    lines = [
+        "# Results of the suite",
+        "",
+        " ".join(filter(None, (words.completeness(results), cost))),
+    ]
     rates = [NO_WIN_RATES]
     if results.has_win_rates:
         rates = [*in_markdown(words.win_rate_table(results.win_rates)), "", words.WIN_RATES]
-    rates += _listed("Left out of the win rates:", ((left.name, left.reason) for left in results.left_out))
+    rates += _listed(
+        "Left out of the win rates:", ((left.name, left.reason) for left in results.left_out)
+    )
     compared = words.pair_table(results.benchmarks)
     pairs = [*in_markdown(compared), "", words.PAIRS] if compared.rows else []
     refused = [
@@ -202,11 +260,18 @@ def _scores(results: SuiteResults) -> Iterator[str]:
             shown: list[str | Strong] = [words.value(cell)]
             if cell is not None and cell.value is not None:
                 interval, count = words.interval(cell), formats.count(cell.n, missing=words.NOTHING)
-                shown += [f"({interval})" if interval else "", f"n {count}", *map(Strong, words.marks(cell))]
+                shown += [
+                    f"({interval})" if interval else "",
+                    f"n {count}",
+                    *map(Strong, words.marks(cell)),
+                ]
             rows[-1].append(Lines(shown))
     yield from in_markdown(Table(["model", *heads], rows, len(heads)))
     yield from ("", "Each value with its 95 % interval and the instances that it is of (n).")
-    yield from _listed("Not reportable:", ((cell.name, "; ".join(cell.not_reportable)) for cell in _doubted(results)))
+    yield from _listed(
+        "Not reportable:",
+        ((cell.name, "; ".join(cell.not_reportable)) for cell in _doubted(results)),
+    )
 
 
 def _doubted(results: SuiteResults) -> list[CellResult]:
@@ -238,12 +303,15 @@ def _runs(results: SuiteResults, root: Path) -> Table:
     rows = [
         [
             cell.target if cell.model is None else f"{cell.target} ({cell.model})",
-            cell.evaluation, cell.status, Code(folder_of(cell, root)),
+            cell.evaluation,
+            cell.status,
+            Code(folder_of(cell, root)),
             *(formats.count(count, missing=words.NOTHING) for count in (cell.n, cell.failed)),
-            formats.percent(cell.coverage, missing=words.NOTHING), *words.paid(cell),
+            formats.percent(cell.coverage, missing=words.NOTHING),
+            *words.paid(cell),
         ]
         for cell in results.cells
-    ]  # fmt: skip
+    ]
     return Table(head, rows, 6)
 
 
@@ -252,15 +320,33 @@ _PAID = ("prompt tokens", "answer tokens", "cost")  # heads of `suite_words.paid
 
 def _runs_of_page(results: SuiteResults, root: Path) -> Table:
     """With times and requests, which are others each time."""
-    head = ["model", "benchmark", "status", "scored", "failed", *_PAID, "requests", "tried again", "median s", "run s"]
+    head = [
+        "model",
+        "benchmark",
+        "status",
+        "scored",
+        "failed",
+        *_PAID,
+        "requests",
+        "tried again",
+        "median s",
+        "run s",
+    ]
     rows: list[list[TableCell]] = []
     for cell in results.cells:
-        model = cell.target if cell.model in (None, cell.target) else f"{cell.target} ({cell.model})"
+        model = (
+            cell.target if cell.model in (None, cell.target) else f"{cell.target} ({cell.model})"
+        )
         took = ["", "", "", ""]
         if cell.took is not None:
-            took = [*map(formats.count, (cell.took.requests, cell.took.retries)),
-                    formats.decimals(cell.took.latency_p50_s, 2), formats.decimals(cell.took.wall_s, 1)]  # fmt: skip
-        name: TableCell = cell.evaluation if cell.took is None else Link(cell.evaluation, link(cell, root))
+            took = [
+                *map(formats.count, (cell.took.requests, cell.took.retries)),
+                formats.decimals(cell.took.latency_p50_s, 2),
+                formats.decimals(cell.took.wall_s, 1),
+            ]
+        name: TableCell = (
+            cell.evaluation if cell.took is None else Link(cell.evaluation, link(cell, root))
+        )
         failed = formats.count(cell.failed, missing=words.NOTHING)
         scored = formats.percent(cell.coverage, missing=words.NOTHING)
         rows.append([model, name, cell.status, scored, failed, *words.paid(cell), *took])
@@ -285,18 +371,36 @@ def suite_page(results: SuiteResults, root: Path) -> str:
         if benchmark.pairs:
             table = words.pair_table([benchmark], "benchmark")
             shown = sum(one.significant for one in benchmark.comparisons)
-            comparisons.append({
-                "benchmark": benchmark, "table": _in_html(table), "compared": len(table.rows), "shown": shown,
-                "refused": words.refused_pairs(benchmark),
-            })  # fmt: skip
+            comparisons.append(
+                {
+                    "benchmark": benchmark,
+                    "table": _in_html(table),
+                    "compared": len(table.rows),
+                    "shown": shown,
+                    "refused": words.refused_pairs(benchmark),
+                }
+            )
     # the cells of models that none is shown to be better than
-    top = {(one.model.label, each.evaluation) for each in results.benchmarks for one in each.ranks if one.best == 1}
+    top = {
+        (one.model.label, each.evaluation)
+        for each in results.benchmarks
+        for one in each.ranks
+        if one.best == 1
+    }
     return tables_page(
-        "suite.html.j2", results=results, words=words,
-        link=lambda cell: link(cell, root), top=top, win_rates=results.has_win_rates,
-        no_win_rates=NO_WIN_RATES, tables={name: _in_html(table) for name, table in tables.items()},
-        groups=groups, comparisons=comparisons, doubted=_doubted(results), holds=bool(tables["asked_again"].rows),
-    )  # fmt: skip
+        "suite.html.j2",
+        results=results,
+        words=words,
+        link=lambda cell: link(cell, root),
+        top=top,
+        win_rates=results.has_win_rates,
+        no_win_rates=NO_WIN_RATES,
+        tables={name: _in_html(table) for name, table in tables.items()},
+        groups=groups,
+        comparisons=comparisons,
+        doubted=_doubted(results),
+        holds=bool(tables["asked_again"].rows),
+    )
 
 
 def link(cell: CellResult, root: Path) -> str:
@@ -309,7 +413,9 @@ def _in_html(table: Table) -> Markup:
     return Markup(in_html(table))  # noqa: S704 - every cell is escaped
 
 
-def write_suite_results(results: SuiteResults, folder: SuiteDir, into: SuiteDir | None = None) -> None:
+def write_suite_results(
+    results: SuiteResults, folder: SuiteDir, into: SuiteDir | None = None
+) -> None:
     """Write suite_results.{yaml,csv,md,html} and suite_usage.yaml, where `into` is not given into the suite's own
     folder. Raises OSError."""
     document = results_document(results, folder.root)

@@ -10,7 +10,15 @@ from statistics import fmean
 from eval_factory.analysis import comparison
 from eval_factory.analysis.comparison import Comparison, Pair, Ranked
 from eval_factory.analysis.comparison_reasons import Side, values_of
-from eval_factory.analysis.win_rates import ALPHA_OF_EACH, GROUPS, Column, GroupScore, WinRate, group_scores, win_rates
+from eval_factory.analysis.win_rates import (
+    ALPHA_OF_EACH,
+    GROUPS,
+    Column,
+    GroupScore,
+    WinRate,
+    group_scores,
+    win_rates,
+)
 from eval_factory.core import formats
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.foreign_text import one_line
@@ -41,7 +49,9 @@ class Took:
     wall_s: float  # seconds of the last part of the run
     latency_p50_s: float | None
     latency_p95_s: float | None
-    inference_runtime_s: float | None  # HELM's efficiency: mean seconds an answer of the main split, nothing perturbed
+    inference_runtime_s: (
+        float | None
+    )  # HELM's efficiency: mean seconds an answer of the main split, nothing perturbed
 
 
 @dataclass(frozen=True)
@@ -67,13 +77,17 @@ class CellResult(OfCell):
     requested: int | None = None  # instances that were to be scored
     failed: int | None = None  # those of them that have no answer
     coverage: float | None = None
-    cost: float | None = None  # US dollars of all that was paid for in the folder; None where no price is known
+    cost: float | None = (
+        None  # US dollars of all that was paid for in the folder; None where no price is known
+    )
     unpriced: int = 0  # answers that it does not hold the cost of
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
     group_scores: tuple[GroupScore, ...] = ()
     asked_again: AskedAgain | None = None
-    as_it_is: float | None = None  # the score of the questions as they are, where they were asked again
+    as_it_is: float | None = (
+        None  # the score of the questions as they are, where they were asked again
+    )
     collected_by: str | None = None  # the version of eval-factory that wrote the result
     took: Took | None = None
 
@@ -128,7 +142,9 @@ class SuiteResults:
     cells: tuple[CellResult, ...]  # in the order of the suite
     win_rates: tuple[WinRate, ...]  # of the main metrics, as HELM's leaderboards have them
     left_out: tuple[LeftOut, ...]
-    group_win_rates: Mapping[str, tuple[WinRate, ...]]  # in HELM's metric groups that a run computed
+    group_win_rates: Mapping[
+        str, tuple[WinRate, ...]
+    ]  # in HELM's metric groups that a run computed
     benchmarks: tuple[ComparedBenchmark, ...]
     missing: tuple[Missing, ...]
 
@@ -138,7 +154,10 @@ class SuiteResults:
 
     def cell(self, target: str, evaluation: str) -> CellResult | None:
         """None where the suite leaves it out."""
-        return next((one for one in self.cells if (one.target, one.evaluation) == (target, evaluation)), None)
+        return next(
+            (one for one in self.cells if (one.target, one.evaluation) == (target, evaluation)),
+            None,
+        )
 
 
 _MAX_REASON = 2_000  # characters
@@ -157,7 +176,9 @@ def suite_results(cells: Iterable[FinishedCell]) -> SuiteResults:
         read = [_read(run) for run in runs if run.evaluation == evaluation]
         found |= {(cell.target, evaluation): cell for cell, _ in read}
         pairs = comparison.compare_pairs([side for _, side in read if side is not None])
-        models = list(dict.fromkeys(model for pair in pairs if pair.comparison for model in (pair.a, pair.b)))
+        models = list(
+            dict.fromkeys(model for pair in pairs if pair.comparison for model in (pair.a, pair.b))
+        )
         benchmarks.append(ComparedBenchmark(evaluation, pairs, comparison.ranked(models, pairs)))
     results = [found[run.target, run.evaluation] for run in runs]
     columns, left_out = _columns(results, benchmarks)
@@ -165,7 +186,10 @@ def suite_results(cells: Iterable[FinishedCell]) -> SuiteResults:
     for cell in results:
         if cell.value is None:
             no_score = "; ".join(cell.not_reportable) or "its main score could not be computed"
-            of_partial = (no_score, "read the notes in its report; a partial run is continued by the suite")
+            of_partial = (
+                no_score,
+                "read the notes in its report; a partial run is continued by the suite",
+            )
             reason, what_to_do = _WITHOUT_RESULT.get(cell.status, of_partial)
             missing.append(Missing(cell, cell.reason or reason, what_to_do))
     complete = results and all(cell.status == RunStatus.COMPLETE for cell in results)
@@ -197,9 +221,15 @@ def _read(cell: FinishedCell) -> tuple[CellResult, Side | None]:
     return replace(bare, status=RunStatus.FAILED, reason=one_line(why, _MAX_REASON)), None
 
 
-def _of_result(bare: CellResult, stored: StoredResult, attempts: int) -> tuple[CellResult, Side | None]:
+def _of_result(
+    bare: CellResult, stored: StoredResult, attempts: int
+) -> tuple[CellResult, Side | None]:
     result, record = stored.result, stored.result.provenance
-    paid, this_run, validity = result.usage.all_runs.total, result.usage.this_run.total, result.validity
+    paid, this_run, validity = (
+        result.usage.all_runs.total,
+        result.usage.this_run.total,
+        result.validity,
+    )
     main = result.scores.get(result.main_metric)
     not_reportable = list(validity.short_reasons)
     if not validity.not_reportable:
@@ -231,17 +261,34 @@ def _of_result(bare: CellResult, stored: StoredResult, attempts: int) -> tuple[C
     if main is not None:
         side = Side(bare.target, stored, values_of(_timed(result.instances, main, times), main))
         ends = {"ci_low": main.stats.ci_low, "ci_high": main.stats.ci_high, "n": main.stats.count}
-        direction = {"higher_is_better": main.higher_is_better, "scale": main.scale, "unit": main.unit}
+        direction = {
+            "higher_is_better": main.higher_is_better,
+            "scale": main.scale,
+            "unit": main.unit,
+        }
         found = replace(found, value=main.value, **ends, **direction)  # type: ignore[arg-type]
     runtime = fmean(times) if times else None
     latencies = (paid.latency_p50_s, paid.latency_p95_s)
-    took = Took(attempts, paid.requests, paid.retries, this_run.cached, result.usage.wall_s, *latencies, runtime)
+    took = Took(
+        attempts,
+        paid.requests,
+        paid.retries,
+        this_run.cached,
+        result.usage.wall_s,
+        *latencies,
+        runtime,
+    )
     return replace(found, took=took), side
 
 
-def _timed(records: Iterable[InstanceRecord], main: Score, times: list[float]) -> Iterator[InstanceRecord]:
+def _timed(
+    records: Iterable[InstanceRecord], main: Score, times: list[float]
+) -> Iterator[InstanceRecord]:
     for record in records:
-        if record.latency_s is not None and (record.split, record.perturbation) == (main.split, None):
+        if record.latency_s is not None and (record.split, record.perturbation) == (
+            main.split,
+            None,
+        ):
             times.append(record.latency_s)
         yield record
 
@@ -255,7 +302,11 @@ def _columns(
     for benchmark in benchmarks:
         # p values corrected for the pairs of all benchmarks: win rates are made of them
         certain = [next(together) for _ in benchmark.pairs]
-        cells = [cell for cell in results if cell.evaluation == benchmark.evaluation and cell.value is not None]
+        cells = [
+            cell
+            for cell in results
+            if cell.evaluation == benchmark.evaluation and cell.value is not None
+        ]
         entering = {cell.target: cell for cell in cells if cell.enters_win_rates}
         for cell in cells:
             if cell.target not in entering:
@@ -265,10 +316,15 @@ def _columns(
         if reason is not None:
             left_out.append(LeftOut(benchmark.evaluation, None, reason))
         elif entering:
-            values = {target: cell.value for target, cell in entering.items() if cell.value is not None}
+            values = {
+                target: cell.value for target, cell in entering.items() if cell.value is not None
+            }
             first = next(iter(entering.values()))
             shown, surely = (
-                frozenset((better.label, worse.label) for better, worse in comparison.better_and_worse(pairs, below))
+                frozenset(
+                    (better.label, worse.label)
+                    for better, worse in comparison.better_and_worse(pairs, below)
+                )
                 for pairs, below in ((benchmark.pairs, ALPHA), (certain, ALPHA_OF_EACH))
             )
             lower = first.higher_is_better is False
@@ -281,7 +337,9 @@ def _against(benchmark: ComparedBenchmark, entering: Mapping[str, CellResult]) -
     for pair in benchmark.pairs:
         if pair.a.label in entering and pair.b.label in entering:
             for reason in pair.reasons:
-                if reason.name != "no_pairs":  # which keeps two values from a test, not from standing side by side
+                if (
+                    reason.name != "no_pairs"
+                ):  # which keeps two values from a test, not from standing side by side
                     return f"its results cannot be compared: {reason.message}"
     if len(entering) == 1:
         return "one model alone has a value that counts"
@@ -310,7 +368,8 @@ _WITHOUT_RESULT = {
     RunStatus.WAITING: ("it goes on", "run the suite again: it takes over what has ended"),
     RunStatus.MISSING: ("it was not started", "run the suite again: it starts what is missing"),
     RunStatus.FAILED: (
-        "it has no result", "correct what the reason names, then run the suite again: it starts what failed",
+        "it has no result",
+        "correct what the reason names, then run the suite again: it starts what failed",
     ),
-}  # fmt: skip
+}
 """Status -> the usual reason, and what to do."""

@@ -71,7 +71,11 @@ def marks(cell: CellResult) -> Iterator[str]:
 
 def metrics_of(results: SuiteResults, evaluation: str) -> str:
     """The main metric; of runs that differ in it, all."""
-    names = [cell.main_metric for cell in results.cells if cell.evaluation == evaluation and cell.main_metric]
+    names = [
+        cell.main_metric
+        for cell in results.cells
+        if cell.evaluation == evaluation and cell.main_metric
+    ]
     return ", ".join(dict.fromkeys(names))
 
 
@@ -87,7 +91,9 @@ def total_cost(results: SuiteResults) -> str:
 def ranks(results: SuiteResults) -> dict[tuple[str, str], str]:
     """(evaluation, target) -> the ranks that it may have."""
     return {
-        (benchmark.evaluation, one.model.label): str(one) for benchmark in results.benchmarks for one in benchmark.ranks
+        (benchmark.evaluation, one.model.label): str(one)
+        for benchmark in results.benchmarks
+        for one in benchmark.ranks
     }
 
 
@@ -99,13 +105,23 @@ def pair_rows(benchmarks: Iterable[ComparedBenchmark]) -> list[list[str]]:
     found = []
     for benchmark in benchmarks:
         for one in benchmark.comparisons:
-            ends = [_difference(end, one) for end in (one.paired.ci_low, one.paired.ci_high) if end is not None]
+            ends = [
+                _difference(end, one)
+                for end in (one.paired.ci_low, one.paired.ci_high)
+                if end is not None
+            ]
             interval = " to ".join(ends) if len(ends) == 2 else NOTHING
             better = one.b if one.advantage > 0 else one.a
             result = f"{better.label} is better" if one.significant else "no difference is shown"
-            numbers = [formats.count(one.paired.n), _difference(one.paired.difference, one), interval]
+            numbers = [
+                formats.count(one.paired.n),
+                _difference(one.paired.difference, one),
+                interval,
+            ]
             p_value = formats.p_value(one.p_holm, missing=NOTHING)
-            found.append([benchmark.evaluation, one.a.label, one.b.label, result, *numbers, p_value])
+            found.append(
+                [benchmark.evaluation, one.a.label, one.b.label, result, *numbers, p_value]
+            )
     return found
 
 
@@ -136,12 +152,23 @@ def win_rate_table(rates: Iterable[WinRate], *, tested: bool = True) -> Table:
     head = ["model", "mean win rate", "rank", *(["comparisons"] if tested else []), "benchmarks"]
     rows = []
     for one in sorted(rates, key=lambda one: (one.win_rate is None, -(one.win_rate or 0))):
-        decided = NOTHING if one.won is None else f"{one.won} won, {one.lost} lost, {one.undecided} open"
-        rank = str(one.best_rank) if one.best_rank == one.worst_rank else f"{one.best_rank} to {one.worst_rank}"
-        rows.append([
-            one.model, _win_rate(one), NOTHING if one.best_rank is None else rank,
-            *([decided] if tested else []), str(one.columns),
-        ])  # fmt: skip
+        decided = (
+            NOTHING if one.won is None else f"{one.won} won, {one.lost} lost, {one.undecided} open"
+        )
+        rank = (
+            str(one.best_rank)
+            if one.best_rank == one.worst_rank
+            else f"{one.best_rank} to {one.worst_rank}"
+        )
+        rows.append(
+            [
+                one.model,
+                _win_rate(one),
+                NOTHING if one.best_rank is None else rank,
+                *([decided] if tested else []),
+                str(one.columns),
+            ]
+        )
     return Table(head, rows, len(head) - 1)
 
 
@@ -166,15 +193,21 @@ def group_tables(results: SuiteResults, *, efficiency: bool = False) -> dict[str
                 if took and took.inference_runtime_s is not None:
                     shown[-1]["inference_runtime"] = formats.seconds(took.inference_runtime_s)
             for label in dict.fromkeys(label for values in shown for label in values):
-                rows.append([evaluation, Code(label), *(values.get(label, NOTHING) for values in shown)])
+                rows.append(
+                    [evaluation, Code(label), *(values.get(label, NOTHING) for values in shown)]
+                )
         if rows:
-            found[group] = Table(["benchmark", "score", *results.targets], rows, len(results.targets))
+            found[group] = Table(
+                ["benchmark", "score", *results.targets], rows, len(results.targets)
+            )
     return found
 
 
 def group_win_rates(results: SuiteResults) -> dict[str, list[str]]:
     """Group -> the mean win rate of each target."""
-    return {group: list(map(_win_rate, models)) for group, models in results.group_win_rates.items()}
+    return {
+        group: list(map(_win_rate, models)) for group, models in results.group_win_rates.items()
+    }
 
 
 def asked_again_table(results: SuiteResults) -> Table:
@@ -187,22 +220,37 @@ def asked_again_table(results: SuiteResults) -> Table:
         words = by_harm(found.in_other_words)
         pushed = found.pushback.turns[-1] if found.pushback and found.pushback.turns else None
         repeats, confidence, abstention = found.repeats, found.confidence, found.abstention
-        rows.append([
-            cell.target, cell.evaluation, formats.score(cell.as_it_is, missing=NOTHING),
-            _share(repeats.mean if repeats else None), _percent(repeats.same_each_time if repeats else None),
-            f"{words[0][0]} {formats.score(words[0][1].change.difference, sign='+')}" if words else NOTHING,
-            _percent(words[0][1].change.right_to_wrong if words else None),
-            _percent(pushed.right_to_wrong if pushed else None),
-            _share(confidence.calibration_error if confidence else None),
-            _percent(abstention.abstained_when_wrong if abstention else None),
-        ])  # fmt: skip
+        rows.append(
+            [
+                cell.target,
+                cell.evaluation,
+                formats.score(cell.as_it_is, missing=NOTHING),
+                _share(repeats.mean if repeats else None),
+                _percent(repeats.same_each_time if repeats else None),
+                f"{words[0][0]} {formats.score(words[0][1].change.difference, sign='+')}"
+                if words
+                else NOTHING,
+                _percent(words[0][1].change.right_to_wrong if words else None),
+                _percent(pushed.right_to_wrong if pushed else None),
+                _share(confidence.calibration_error if confidence else None),
+                _percent(abstention.abstained_when_wrong if abstention else None),
+            ]
+        )
     return Table(_ASKED_AGAIN, rows, 8)
 
 
 _ASKED_AGAIN = (
-    "model", "benchmark", "as it is", "mean of repeats", "same each time", "worst other words", "right lost by them",
-    "right lost after doubts", "calibration error", "does not know, of what is wrong",
-)  # fmt: skip
+    "model",
+    "benchmark",
+    "as it is",
+    "mean of repeats",
+    "same each time",
+    "worst other words",
+    "right lost by them",
+    "right lost after doubts",
+    "calibration error",
+    "does not know, of what is wrong",
+)
 
 
 def _share(found: Share | None) -> str:
@@ -218,7 +266,8 @@ def _percent(found: Share | None) -> str:
 
 def missing_table(results: SuiteResults) -> Table:
     rows = [
-        [one.cell.target, one.cell.evaluation, one.cell.status, one.reason, one.what_to_do] for one in results.missing
+        [one.cell.target, one.cell.evaluation, one.cell.status, one.reason, one.what_to_do]
+        for one in results.missing
     ]
     return Table(["model", "benchmark", "status", "reason", "what to do"], rows)
 
@@ -226,5 +275,9 @@ def missing_table(results: SuiteResults) -> Table:
 def paid(cell: CellResult) -> list[str]:
     """Prompt tokens, answer tokens, and US dollars of what has a known price."""
     tokens = (cell.prompt_tokens, cell.completion_tokens)
-    cost = NOTHING if cell.cost is None else ("at least " if cell.unpriced else "") + formats.money(cell.cost)
+    cost = (
+        NOTHING
+        if cell.cost is None
+        else ("at least " if cell.unpriced else "") + formats.money(cell.cost)
+    )
     return [*(formats.count(count, missing=NOTHING) for count in tokens), cost]

@@ -65,7 +65,9 @@ def group_scores(result: TaskResult) -> Iterator[GroupScore]:
             for label, score in result.scores.items():
                 if (score.metric, score.split, score.perturbation) == (metric, *which):
                     stats = score.stats
-                    yield GroupScore(group, label, score.value, stats.ci_low, stats.ci_high, stats.count, lower)
+                    yield GroupScore(
+                        group, label, score.value, stats.ci_low, stats.ci_high, stats.count, lower
+                    )
 
 
 ALPHA_OF_EACH = ALPHA / 2
@@ -105,7 +107,9 @@ class WinRate:
     undecided: int | None = None  # neither of the two, though one value be greater than the other
 
 
-def win_rates(models: Sequence[str], columns: Iterable[Column], *, tested: bool) -> tuple[WinRate, ...]:
+def win_rates(
+    models: Sequence[str], columns: Iterable[Column], *, tested: bool
+) -> tuple[WinRate, ...]:
     """The mean win rate of each model, in their order; with ranks where the columns were `tested`: say what is shown.
 
     The ranks are those of M. Mogstad, J. P. Romano, A. M. Shaikh, D. Wilhelm, Review of Economic Studies 91:476-518,
@@ -125,7 +129,9 @@ def _with_ranks(found: Sequence[WinRate], counted: Sequence[Column]) -> list[Win
     shown = {pair for pair in permutations(ranked, 2) if _is_better(*pair, counted)}
     shown |= set(_by_columns(ranked, counted))
     numbers = {model: number for number, model in enumerate(ranked)}
-    intervals = rank_intervals(len(ranked), [(numbers[better], numbers[worse]) for better, worse in shown])
+    intervals = rank_intervals(
+        len(ranked), [(numbers[better], numbers[worse]) for better, worse in shown]
+    )
     ranks = dict(zip(ranked, intervals, strict=True))
     complete = []
     for one in found:
@@ -134,7 +140,9 @@ def _with_ranks(found: Sequence[WinRate], counted: Sequence[Column]) -> list[Win
             won = sum(better == one.model for column in own for better, _ in column.shown)
             lost = sum(worse == one.model for column in own for _, worse in column.shown)
             undecided = sum(len(column.values) - 1 for column in own) - won - lost
-            one = replace(one, best_rank=best, worst_rank=worst, won=won, lost=lost, undecided=undecided)
+            one = replace(
+                one, best_rank=best, worst_rank=worst, won=won, lost=lost, undecided=undecided
+            )
         complete.append(one)
     return complete
 
@@ -168,7 +176,10 @@ def _by_columns(models: Sequence[str], columns: Sequence[Column]) -> Iterator[tu
                 apart = (_wins(one, column) - _wins(other, column)) / (len(column.values) - 1)
                 sums[source] = sums.get(source, 0.0) + apart
         differences.append(list(sums.values()))
-    p_values = holm([sign_flip_p(found) if len(found) > 1 else None for found in differences], unknown_count=True)
+    p_values = holm(
+        [sign_flip_p(found) if len(found) > 1 else None for found in differences],
+        unknown_count=True,
+    )
     for (one, other), found, p_value in zip(pairs, differences, p_values, strict=True):
         if p_value is not None and p_value < ALPHA_OF_EACH:
             yield (one, other) if sum(found) > 0 else (other, one)
@@ -183,8 +194,14 @@ def _is_better(one: str, other: str, columns: Sequence[Column]) -> bool:
     """
     own, others = _of(one, columns), _of(other, columns)
     # wins that are certain, as a share of the other models; all but those that certainly are none
-    least = [Fraction(sum(better == one for better, _ in each.certain), len(each.values) - 1) for each in own]
-    most = [1 - Fraction(sum(worse == other for _, worse in each.certain), len(each.values) - 1) for each in others]
+    least = [
+        Fraction(sum(better == one for better, _ in each.certain), len(each.values) - 1)
+        for each in own
+    ]
+    most = [
+        1 - Fraction(sum(worse == other for _, worse in each.certain), len(each.values) - 1)
+        for each in others
+    ]
     if own != others:
         return sum(least) * len(most) > sum(most) * len(least)
     apart = Fraction(0)

@@ -75,7 +75,10 @@ def nobody_reads(stream: TextIO) -> bool:
     with contextlib.suppress(OSError, ValueError):
         watched = select.poll()
         watched.register(stream.fileno(), 0)
-        return any(event & (select.POLLERR | select.POLLHUP | select.POLLNVAL) for _, event in watched.poll(0))
+        return any(
+            event & (select.POLLERR | select.POLLHUP | select.POLLNVAL)
+            for _, event in watched.poll(0)
+        )
     return False
 
 
@@ -126,7 +129,11 @@ def wrapped(text: str, width: int = _WIDTH) -> str:
         indent = " " * (len(line) - len(line.lstrip(" ")))
         is_path = line.lstrip(" ").startswith("results: ")
         parts = textwrap.wrap(
-            line, width, subsequent_indent=f"{indent}    ", break_long_words=False, break_on_hyphens=False
+            line,
+            width,
+            subsequent_indent=f"{indent}    ",
+            break_long_words=False,
+            break_on_hyphens=False,
         )
         shown += [line] if is_path or not parts else parts
     return "\n".join(shown)
@@ -153,7 +160,9 @@ MIN_FOLDED = 20  # characters in a line of such a column
 _GAP = 2  # characters between two columns
 
 
-def show_table(columns: Sequence[str], rows: Iterable[Sequence[str]], file: TextIO | None = None) -> None:
+def show_table(
+    columns: Sequence[str], rows: Iterable[Sequence[str]], file: TextIO | None = None
+) -> None:
     """The first column names things. Where the terminal is too narrow, columns are left out, the last one first, but
     for the names and the text about each thing."""
     # rich takes a tenth of a second to import

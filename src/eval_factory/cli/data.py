@@ -20,7 +20,12 @@ if TYPE_CHECKING:
     from eval_factory.data.sources import Sources, TaskSources
 
 _TO = click.option(
-    "--to", "target", type=HomePath(), required=True, metavar="DIR", help="The bundle; made if it is not there."
+    "--to",
+    "target",
+    type=HomePath(),
+    required=True,
+    metavar="DIR",
+    help="The bundle; made if it is not there.",
 )
 
 
@@ -34,12 +39,18 @@ def data() -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
 def list_data(folder: Path | None, as_json: bool) -> None:
     """What each task needs, and whether the bundle DIR holds it."""
-    from eval_factory.data.bundle import Manifest, read_manifest  # imported here: `--help` is to be quick
+    from eval_factory.data.bundle import (
+        Manifest,
+        read_manifest,
+    )  # imported here: `--help` is to be quick
     from eval_factory.data.sources import load_sources
 
     manifest = Manifest() if folder is None else read_manifest(folder)
     sources = load_sources()
-    records = [_record(name, task, manifest, folder or Path(), sources) for name, task in sources.tasks.items()]
+    records = [
+        _record(name, task, manifest, folder or Path(), sources)
+        for name, task in sources.tasks.items()
+    ]
     if as_json:
         click.echo(json.dumps(records, indent=2))
     elif not sys.stdout.isatty():
@@ -59,7 +70,9 @@ def list_data(folder: Path | None, as_json: bool) -> None:
         show_table(("task", "state", "size", "needs", "where"), rows)
 
 
-def _record(name: str, task: TaskSources, manifest: Manifest, root: Path, sources: Sources) -> dict[str, Any]:
+def _record(
+    name: str, task: TaskSources, manifest: Manifest, root: Path, sources: Sources
+) -> dict[str, Any]:
     """One task: `size` in bytes of what is there, `where` a folder of the bundle or the hosts that have it."""
     from eval_factory.data.bundle import needs_of
 
@@ -87,7 +100,12 @@ def _record(name: str, task: TaskSources, manifest: Manifest, root: Path, source
         "where": ", ".join(sorted(folders or hosts)) or "-",
         "sources": sorted({need.source for need in needs}),
         "hub": [
-            {"id": one.id, "config": one.config, "pinned": one.revision, "here": entry and entry.revision}
+            {
+                "id": one.id,
+                "config": one.config,
+                "pinned": one.revision,
+                "here": entry and entry.revision,
+            }
             for one, entry in entries
         ],
     }
@@ -96,7 +114,9 @@ def _record(name: str, task: TaskSources, manifest: Manifest, root: Path, source
 @data.command("pull")
 @click.argument("tasks", nargs=-1, required=True, metavar="TASK...")
 @_TO
-@click.option("--origin", "origins", multiple=True, metavar="NAME=URL", help="A mirror for a source's origin.")
+@click.option(
+    "--origin", "origins", multiple=True, metavar="NAME=URL", help="A mirror for a source's origin."
+)
 def pull_data(tasks: tuple[str, ...], target: Path, origins: tuple[str, ...]) -> None:
     """Download what runs of these tasks read ('all': of every task; 'leaderboards': the run entries of HELM's)."""
     from eval_factory.data.pull import LEADERBOARDS, pull
@@ -104,7 +124,11 @@ def pull_data(tasks: tuple[str, ...], target: Path, origins: tuple[str, ...]) ->
 
     mirrors = dict(origin.partition("=")[::2] for origin in origins)
     sources = load_sources().with_origins(mirrors)
-    names = [*sources.tasks, LEADERBOARDS] if "all" in tasks else [name.removeprefix("helm.") for name in tasks]
+    names = (
+        [*sources.tasks, LEADERBOARDS]
+        if "all" in tasks
+        else [name.removeprefix("helm.") for name in tasks]
+    )
     pull(names, target, sources, _say)
 
 
@@ -120,7 +144,9 @@ def verify_data(folder: Path) -> None:
     for line in differences.lines():
         _say(line)
     if differences:
-        counts = (f"{len(getattr(differences, kind))} {kind}" for kind in ("missing", "altered", "extra"))
+        counts = (
+            f"{len(getattr(differences, kind))} {kind}" for kind in ("missing", "altered", "extra")
+        )
         raise PrerequisiteError(f"{folder}: differs from its manifest: {', '.join(counts)}")
     click.echo(f"{folder}: {len(manifest.files)} files are as the manifest says")
 
@@ -138,15 +164,22 @@ def pack_data(folder: Path, archive: Path) -> None:
 @data.command("unpack")
 @click.argument("archive", type=HomePath(), metavar="FILE.tar.gz")
 @click.argument("folder", type=HomePath(), metavar="DIR")
-@click.option("--max_bytes", type=click.IntRange(min=1),
-              help="What the archive may unpack to; 20 GiB unless given.")  # fmt: skip
+@click.option(
+    "--max_bytes",
+    type=click.IntRange(min=1),
+    help="What the archive may unpack to; 20 GiB unless given.",
+)
 def unpack_data(archive: Path, folder: Path, max_bytes: int | None) -> None:
     """Make a bundle of an archive: checked before it is unpacked, and after."""
     from eval_factory.data.archive import DEFAULT_LIMIT, unpack
     from eval_factory.data.sources import load_sources
 
-    manifest = unpack(archive, Path(os.path.abspath(folder)), load_sources(), limit=max_bytes or DEFAULT_LIMIT)
-    click.echo(f"{folder}: {len(manifest.files)} files; complete: {', '.join(manifest.tasks) or 'no task'}")
+    manifest = unpack(
+        archive, Path(os.path.abspath(folder)), load_sources(), limit=max_bytes or DEFAULT_LIMIT
+    )
+    click.echo(
+        f"{folder}: {len(manifest.files)} files; complete: {', '.join(manifest.tasks) or 'no task'}"
+    )
 
 
 @data.command("import")
@@ -191,8 +224,18 @@ def list_upstreams(as_json: bool) -> None:
 
 @upstream.command("install")
 @click.argument("name")
-@click.option("--wheels", type=HomePath(), metavar="DIR", help="Take packages from this folder, and from no index.")
-@click.option("--download", type=HomePath(), metavar="DIR", help="Put the packages into this folder; install nothing.")
+@click.option(
+    "--wheels",
+    type=HomePath(),
+    metavar="DIR",
+    help="Take packages from this folder, and from no index.",
+)
+@click.option(
+    "--download",
+    type=HomePath(),
+    metavar="DIR",
+    help="Put the packages into this folder; install nothing.",
+)
 def install_upstream(name: str, wheels: Path | None, download: Path | None) -> None:
     """Make the environment of NAME (medhelm): exact versions, checked by their hashes, without torch.
 
@@ -207,4 +250,6 @@ def install_upstream(name: str, wheels: Path | None, download: Path | None) -> N
         install_upstream.download(chosen, download, env=os.environ, screen=sys.stderr)
         click.echo(str(download))
     else:
-        click.echo(str(install_upstream.install(chosen, wheels=wheels, env=os.environ, screen=sys.stderr)))
+        click.echo(
+            str(install_upstream.install(chosen, wheels=wheels, env=os.environ, screen=sys.stderr))
+        )

@@ -44,8 +44,15 @@ def verify(ctx: click.Context, folders: tuple[Path, ...], as_json: bool) -> None
 
     found = [api.verify(folder) for folder in folders]
     if as_json:
-        more = [{"folder": str(one.folder), "intact": one.intact, "exit_code": one.exit_code} for one in found]
-        click.echo(json.dumps([asdict(one) | also for one, also in zip(found, more, strict=True)], indent=2))
+        more = [
+            {"folder": str(one.folder), "intact": one.intact, "exit_code": one.exit_code}
+            for one in found
+        ]
+        click.echo(
+            json.dumps(
+                [asdict(one) | also for one, also in zip(found, more, strict=True)], indent=2
+            )
+        )
     else:
         for one in found:
             click.echo(verified_lines(one))
@@ -64,15 +71,21 @@ def verified_lines(one: Verified) -> str:
         counts[finding.file] += 1
         lines += [f"  {finding}"] * (counts[finding.file] <= MAX_SHOWN)
     more = counts - Counter(dict.fromkeys(counts, MAX_SHOWN))
-    lines += [f"  {file}: {count} more findings (--json shows them)" for file, count in more.items()]
+    lines += [
+        f"  {file}: {count} more findings (--json shows them)" for file, count in more.items()
+    ]
     lines += [f"  note: {note}" for note in one.notes]
     return "\n".join(printable(line) for line in lines)
 
 
 @click.command("reproduce")
 @click.argument("folder", type=HomePath(), metavar="DIR")
-@click.option("--run", "run_it", is_flag=True, help="Run it in --output_dir, and compare the two results.")
-@click.option("--output_dir", type=HomePath(), help="A new folder, for the run config and the result.")
+@click.option(
+    "--run", "run_it", is_flag=True, help="Run it in --output_dir, and compare the two results."
+)
+@click.option(
+    "--output_dir", type=HomePath(), help="A new folder, for the run config and the result."
+)
 def reproduce(folder: Path, run_it: bool, output_dir: Path | None) -> None:
     """Write the run config that does the evaluation of DIR again, and say what differs now.
 
@@ -83,27 +96,44 @@ def reproduce(folder: Path, run_it: bool, output_dir: Path | None) -> None:
 
     screen = lasting(sys.stderr)
     if run_it and output_dir is None:
-        raise ConfigError("reproduce --run: give the new folder with --output_dir; the original is never written to")
+        raise ConfigError(
+            "reproduce --run: give the new folder with --output_dir; the original is never written to"
+        )
     if output_dir is None or not run_it:
         prepared = api.reproduce(folder, output_dir)
         screen.writelines(f"{printable(line)}\n" for line in prepared.lines())
-        click.echo(prepared.run_config if prepared.file is None else str(prepared.file), nl=prepared.file is not None)
+        click.echo(
+            prepared.run_config if prepared.file is None else str(prepared.file),
+            nl=prepared.file is not None,
+        )
         return
     again = api.run_again(folder, output_dir, screen=screen)
     with not_to_be_hung_up():
         stdout = lasting(sys.stdout)
         stdout.write(again.evaluated.summary + "\n")
-        stdout.writelines(own_lines(f"  {line}") + "\n" for line in (*again.scores, *again.differences))
+        stdout.writelines(
+            own_lines(f"  {line}") + "\n" for line in (*again.scores, *again.differences)
+        )
     if again.differences:
-        raise NotReportableError(f"{output_dir} is not the same evaluation as {folder}: {'; '.join(again.differences)}")
+        raise NotReportableError(
+            f"{output_dir} is not the same evaluation as {folder}: {'; '.join(again.differences)}"
+        )
 
 
 @click.command("rescore")
 @click.argument("folder", type=HomePath(), metavar="DIR")
 @click.option("--output_dir", type=HomePath(), required=True, help="A new folder, for the result.")
-@click.option("--run_config", type=HomePath(), help="A run config whose values go over those of DIR.")
-@click.option("--overrides", multiple=True, help="path.to.key=value,... over everything else; may be repeated.")
-def rescore(folder: Path, output_dir: Path, run_config: Path | None, overrides: tuple[str, ...]) -> None:
+@click.option(
+    "--run_config", type=HomePath(), help="A run config whose values go over those of DIR."
+)
+@click.option(
+    "--overrides",
+    multiple=True,
+    help="path.to.key=value,... over everything else; may be repeated.",
+)
+def rescore(
+    folder: Path, output_dir: Path, run_config: Path | None, overrides: tuple[str, ...]
+) -> None:
     """Score the answers in DIR again: by other judges, metrics, rules. The model is not asked, its key not needed.
 
     Judges that are the same are not asked again either. A change that would ask the model something else ends with
@@ -111,7 +141,9 @@ def rescore(folder: Path, output_dir: Path, run_config: Path | None, overrides: 
     """
     from eval_factory import api
 
-    evaluated = api.rescore(folder, output_dir, run_config, overrides=overrides, screen=lasting(sys.stderr))
+    evaluated = api.rescore(
+        folder, output_dir, run_config, overrides=overrides, screen=lasting(sys.stderr)
+    )
     with not_to_be_hung_up():
         lasting(sys.stdout).write(evaluated.summary + "\n")
     if evaluated.not_reportable is not None:
@@ -120,8 +152,12 @@ def rescore(folder: Path, output_dir: Path, run_config: Path | None, overrides: 
 
 @click.command("view")
 @click.argument("folders", type=HomePath(), nargs=-1, required=True, metavar="DIR...")
-@click.option("--export", "target", type=HomePath(), help="Write the pages into this new folder instead.")
-@click.option("--port", type=click.IntRange(0, 65535), default=0, help="Port on 127.0.0.1; a free one if 0.")
+@click.option(
+    "--export", "target", type=HomePath(), help="Write the pages into this new folder instead."
+)
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=0, help="Port on 127.0.0.1; a free one if 0."
+)
 @click.option("--no_browser", is_flag=True, help="Print the address, and open no browser.")
 def view(folders: tuple[Path, ...], target: Path | None, port: int, no_browser: bool) -> None:
     """Show results in HELM's own web pages: every prompt, request and answer, and HELM's tables.
@@ -134,10 +170,14 @@ def view(folders: tuple[Path, ...], target: Path | None, port: int, no_browser: 
     screen = lasting(sys.stderr)
     if target is not None:
         if port or no_browser:
-            raise ConfigError("view --export writes files and serves nothing: leave out --port and --no_browser")
+            raise ConfigError(
+                "view --export writes files and serves nothing: leave out --port and --no_browser"
+            )
         pages = api.export_pages(folders, target, screen=screen)
         screen.write(own_lines("\n".join(pages.lines())) + "\n")
-        server = f"python -m http.server --bind 127.0.0.1 --directory {shlex.quote(str(pages.folder))}"
+        server = (
+            f"python -m http.server --bind 127.0.0.1 --directory {shlex.quote(str(pages.folder))}"
+        )
         screen.write(f"to look at them:\n  {server}\n  then open http://127.0.0.1:8000/\n")
         click.echo(str(pages.folder))
         return
@@ -154,7 +194,9 @@ def view(folders: tuple[Path, ...], target: Path | None, port: int, no_browser: 
 
 def may_open(env: Mapping[str, str], platform: str = sys.platform) -> bool:
     """Whether there is a browser with a window; one for terminals (lynx) would take ours, and show nothing."""
-    return platform in ("darwin", "win32") or any(env.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER"))
+    return platform in ("darwin", "win32") or any(
+        env.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
+    )
 
 
 @click.group("annotate")
@@ -164,17 +206,37 @@ def annotate() -> None:
 
 @annotate.command("export")
 @click.argument("folder", type=HomePath(), metavar="DIR")
-@click.option("--out", type=HomePath(), required=True, help="A new folder for the sheets; give it to the raters.")
-@click.option("--n", "count", type=int, default=100, show_default=True, help="Answers to rate.")
-@click.option("--raters", type=int, default=3, show_default=True, help="People; each rates all of these answers.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Another one draws another sample.")
 @click.option(
-    "--kind", type=click.Choice(["ratings", "criteria"]),
+    "--out",
+    type=HomePath(),
+    required=True,
+    help="A new folder for the sheets; give it to the raters.",
+)
+@click.option("--n", "count", type=int, default=100, show_default=True, help="Answers to rate.")
+@click.option(
+    "--raters",
+    type=int,
+    default=3,
+    show_default=True,
+    help="People; each rates all of these answers.",
+)
+@click.option(
+    "--seed", type=int, default=0, show_default=True, help="Another one draws another sample."
+)
+@click.option(
+    "--kind",
+    type=click.Choice(["ratings", "criteria"]),
     help="Whole ratings, or each criterion of a rubric: met or not. Criteria where the result has a rubric.",
-)  # fmt: skip
+)
 @click.option("--no_reference", is_flag=True, help="Do not show the benchmark's own answer.")
 def export_sheets(
-    folder: Path, out: Path, count: int, raters: int, seed: int, kind: str | None, no_reference: bool
+    folder: Path,
+    out: Path,
+    count: int,
+    raters: int,
+    seed: int,
+    kind: str | None,
+    no_reference: bool,
 ) -> None:
     """Draw a sample of the answers in DIR, and write a sheet for each rater: CSV and an HTML form.
 
@@ -185,12 +247,20 @@ def export_sheets(
     from eval_factory.workflows import annotate as workflow
 
     folder = one_run(folder, "annotate export")
-    made = workflow.export_sheets(folder, out, count, raters, seed=seed, kind=kind, with_reference=not no_reference)
+    made = workflow.export_sheets(
+        folder, out, count, raters, seed=seed, kind=kind, with_reference=not no_reference
+    )
     asked = sum(len(one.questions) for one in made.sample.answers)
-    in_strata, drawn_of = Counter(one.stratum for one in made.sample.answers), len(made.sample.stratum_of)
+    in_strata, drawn_of = (
+        Counter(one.stratum for one in made.sample.answers),
+        len(made.sample.stratum_of),
+    )
     lines = [
         f"sheet {made.sample.id}: {len(made.sample.answers)} of {drawn_of} answers, {asked} ratings a rater",
-        *(f"  {in_strata[number]} answers of: {name}" for number, name in enumerate(made.sample.strata)),
+        *(
+            f"  {in_strata[number]} answers of: {name}"
+            for number, name in enumerate(made.sample.strata)
+        ),
         f"  for the raters: {out} (a form and a table each; one of them is enough)",
         f"  not for them: {made.sample_file}, which says what the codes stand for",
         f"  what comes back: eval-factory annotate import {folder} FILE...",
@@ -212,7 +282,10 @@ def import_(folder: Path, sheets: tuple[Path, ...]) -> None:
     from eval_factory.workflows.annotate import import_sheets
 
     made = import_sheets(one_run(folder, "annotate import"), sheets)
-    lines = [f"{made.ratings} ratings imported" + (f"; {made.empty} rows were left empty" if made.empty else "")]
+    lines = [
+        f"{made.ratings} ratings imported"
+        + (f"; {made.empty} rows were left empty" if made.empty else "")
+    ]
     lines += [f"  {line}" for line in clinician_lines(made.clinicians)]
     lines += [f"  note: {note}" for note in made.notes]
     lines.append(f"  results: {made.stored.folder / 'evaluation_config.yaml'}")
@@ -221,7 +294,11 @@ def import_(folder: Path, sheets: tuple[Path, ...]) -> None:
 
 @annotate.command("plan")
 @click.argument("folder", type=HomePath(), metavar="DIR")
-@click.option("--half_width", type=float, help="Half of the width that the interval may have, in units of the score.")
+@click.option(
+    "--half_width",
+    type=float,
+    help="Half of the width that the interval may have, in units of the score.",
+)
 def plan(folder: Path, half_width: float | None) -> None:
     """How many answers of DIR have to be rated for an interval of a wanted width.
 
@@ -248,7 +325,9 @@ class _WithOthers(click.Group):
             try:
                 added: click.Command = point.load()
             except Exception as error:  # whatever another package raises
-                raise ConfigError(f"export {cmd_name}: {point.value} cannot be imported: {error}") from error
+                raise ConfigError(
+                    f"export {cmd_name}: {point.value} cannot be imported: {error}"
+                ) from error
             return added
         return own
 
@@ -260,13 +339,24 @@ def export() -> None:
 
 @export.command("eee")
 @click.argument("folders", type=HomePath(), nargs=-1, required=True, metavar="DIR...")
-@click.option("-o", "--output", type=HomePath(), required=True, help="Folder in which data/ is written.")
+@click.option(
+    "-o", "--output", type=HomePath(), required=True, help="Folder in which data/ is written."
+)
 @click.option("--organization", default="unknown", help="Who evaluated.")
 @click.option(
-    "--relationship", type=click.Choice(_RELATIONSHIPS), default="other", help="Of who evaluated to who made the model."
+    "--relationship",
+    type=click.Choice(_RELATIONSHIPS),
+    default="other",
+    help="Of who evaluated to who made the model.",
 )
 @click.option("--developer", help="Who made the model, where its id does not say it (org/model).")
-def eee(folders: tuple[Path, ...], output: Path, organization: str, relationship: str, developer: str | None) -> None:
+def eee(
+    folders: tuple[Path, ...],
+    output: Path,
+    organization: str,
+    relationship: str,
+    developer: str | None,
+) -> None:
     """Records of Every Eval Ever 0.3.0: the scores, and the instances where the benchmark's data are public."""
     from eval_factory.report.every_eval_ever import Publisher, write_records
 
@@ -279,8 +369,14 @@ def eee(folders: tuple[Path, ...], output: Path, organization: str, relationship
 @export.command("hf")
 @click.argument("folder", type=HomePath(), metavar="DIR")
 @click.option("-o", "--output", type=HomePath(), help="A model repository; printed if not given.")
-@click.option("--task_id", default="default", help="What the data set's eval.yaml on the Hub calls the task.")
-@click.option("--allow_not_reportable", is_flag=True, help="Export a score that may not be reported; its notes say it.")
+@click.option(
+    "--task_id", default="default", help="What the data set's eval.yaml on the Hub calls the task."
+)
+@click.option(
+    "--allow_not_reportable",
+    is_flag=True,
+    help="Export a score that may not be reported; its notes say it.",
+)
 def hf(folder: Path, output: Path | None, task_id: str, allow_not_reportable: bool) -> None:
     """The main score as an entry of .eval_results/ in a model repository of the Hugging Face Hub."""
     from eval_factory.core.safe_files import write_atomic
@@ -299,8 +395,18 @@ def hf(folder: Path, output: Path | None, task_id: str, allow_not_reportable: bo
 
 @export.command("inspect")
 @click.argument("folders", type=HomePath(), nargs=-1, required=True, metavar="DIR...")
-@click.option("-o", "--output", type=HomePath(), required=True, help="Folder for the logs: `inspect view --log-dir`.")
-@click.option("--with_texts", is_flag=True, help="Prompts and answers too where the benchmark's data are not public.")
+@click.option(
+    "-o",
+    "--output",
+    type=HomePath(),
+    required=True,
+    help="Folder for the logs: `inspect view --log-dir`.",
+)
+@click.option(
+    "--with_texts",
+    is_flag=True,
+    help="Prompts and answers too where the benchmark's data are not public.",
+)
 def inspect(folders: tuple[Path, ...], output: Path, with_texts: bool) -> None:
     """An evaluation log of Inspect (inspect_ai) for each result, with every instance."""
     from eval_factory.report.exports import write_inspect_log
@@ -323,9 +429,17 @@ def parquet(folder: Path, output: Path) -> None:
 
 @export.command("wandb")
 @click.argument("folders", type=HomePath(), nargs=-1, required=True, metavar="DIR...")
-@click.option("-o", "--output", type=HomePath(), required=True, help="Folder for the runs; `wandb sync` uploads them.")
+@click.option(
+    "-o",
+    "--output",
+    type=HomePath(),
+    required=True,
+    help="Folder for the runs; `wandb sync` uploads them.",
+)
 @click.option("--project", default="eval-factory", show_default=True)
-@click.option("--with_texts", is_flag=True, help="Answers too where the benchmark's data are not public.")
+@click.option(
+    "--with_texts", is_flag=True, help="Answers too where the benchmark's data are not public."
+)
 def wandb(folders: tuple[Path, ...], output: Path, project: str, with_texts: bool) -> None:
     """An offline run of Weights & Biases for each result. Nothing is sent."""
     from eval_factory.report import exports
@@ -337,9 +451,13 @@ def wandb(folders: tuple[Path, ...], output: Path, project: str, with_texts: boo
 
 @export.command("mlflow")
 @click.argument("folders", type=HomePath(), nargs=-1, required=True, metavar="DIR...")
-@click.option("--tracking_uri", required=True, help="The tracking server, such as http://127.0.0.1:5000.")
+@click.option(
+    "--tracking_uri", required=True, help="The tracking server, such as http://127.0.0.1:5000."
+)
 @click.option("--experiment", default="eval-factory", show_default=True)
-@click.option("--with_texts", is_flag=True, help="Send answers too where the benchmark's data are not public.")
+@click.option(
+    "--with_texts", is_flag=True, help="Send answers too where the benchmark's data are not public."
+)
 def mlflow(folders: tuple[Path, ...], tracking_uri: str, experiment: str, with_texts: bool) -> None:
     """A run of an MLflow server for each result; the same result twice is one run."""
     from eval_factory.report import exports

@@ -12,7 +12,15 @@ from pathlib import Path
 import click
 
 from eval_factory import __version__
-from eval_factory.cli.console import HomePath, columns, flush_or_silence, lasting, nobody_reads, silence, wrapped
+from eval_factory.cli.console import (
+    HomePath,
+    columns,
+    flush_or_silence,
+    lasting,
+    nobody_reads,
+    silence,
+    wrapped,
+)
 from eval_factory.cli.console import make_ready as make_streams_ready
 from eval_factory.core.errors import (
     DEFECT_EXIT_CODE,
@@ -56,7 +64,9 @@ class _LazyCommands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         for module, names in _LATER.items():
             if cmd_name in names:
-                command: click.Command = getattr(importlib.import_module(f"eval_factory.cli.{module}"), cmd_name)
+                command: click.Command = getattr(
+                    importlib.import_module(f"eval_factory.cli.{module}"), cmd_name
+                )
                 return command
         return super().get_command(ctx, cmd_name)
 
@@ -72,7 +82,9 @@ class _LazyCommands(click.Group):
         "token_normalize_func": lambda token: token.replace("-", "_"),
     },
 )
-@click.option("--debug", is_flag=True, help="Log in detail; HELM's log then holds prompts and answers.")
+@click.option(
+    "--debug", is_flag=True, help="Log in detail; HELM's log then holds prompts and answers."
+)
 @click.version_option(__version__, prog_name=PROGRAM)
 @click.pass_context
 def cli(ctx: click.Context, debug: bool) -> None:
@@ -87,15 +99,30 @@ def cli(ctx: click.Context, debug: bool) -> None:
 
 @cli.command("ls")
 @click.argument("task", required=False)
-@click.option("--all", "everything", is_flag=True, help="List every run spec that HELM knows: run one as helm:NAME.")
+@click.option(
+    "--all",
+    "everything",
+    is_flag=True,
+    help="List every run spec that HELM knows: run one as helm:NAME.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print everything that is known as JSON.")
 @click.option("--tag", help="Only tasks with this tag.")
-@click.option("--benchmark", type=HomePath(), help="Tell all about a benchmark of your own (its YAML).")
 @click.option(
-    "--upstream", type=click.Choice(("helm", "medhelm")), default="helm", help="Whose: with --all or helm:NAME."
+    "--benchmark", type=HomePath(), help="Tell all about a benchmark of your own (its YAML)."
+)
+@click.option(
+    "--upstream",
+    type=click.Choice(("helm", "medhelm")),
+    default="helm",
+    help="Whose: with --all or helm:NAME.",
 )
 def list_tasks(
-    task: str | None, everything: bool, as_json: bool, tag: str | None, benchmark: Path | None, upstream: str
+    task: str | None,
+    everything: bool,
+    as_json: bool,
+    tag: str | None,
+    benchmark: Path | None,
+    upstream: str,
 ) -> None:
     """List the tasks, or tell all about TASK (or helm:NAME, one of HELM's run specs) as a run config to begin with.
 
@@ -103,7 +130,9 @@ def list_tasks(
     """
     if (task is not None) + everything + (tag is not None) + (benchmark is not None) > 1:
         raise ConfigError("ls: give one of TASK, --all, --tag and --benchmark")
-    from eval_factory.tasks.framework import load_framework  # imported here, as all that a command needs
+    from eval_factory.tasks.framework import (
+        load_framework,
+    )  # imported here, as all that a command needs
 
     framework = load_framework()
     all_tasks = task is None and benchmark is None and not everything
@@ -125,14 +154,20 @@ def list_tasks(
             record = task_listing.record_of(str(task), framework, UPSTREAMS[upstream])
         else:
             record = task_listing.record_of_benchmark(benchmark, framework)
-        click.echo(json.dumps(record, indent=2) if as_json else task_listing.details(record), nl=as_json)
+        click.echo(
+            json.dumps(record, indent=2) if as_json else task_listing.details(record), nl=as_json
+        )
 
 
 @cli.command("new_benchmark")
 @click.argument("folder", type=HomePath(), metavar="DIR")
-@click.option("--jury", is_flag=True, help="An example that is scored by judges, not by a right answer.")
 @click.option(
-    "--kind", type=click.Choice(KINDS), help="choice (the default), jury (as --jury), or rubric: judged by criteria."
+    "--jury", is_flag=True, help="An example that is scored by judges, not by a right answer."
+)
+@click.option(
+    "--kind",
+    type=click.Choice(KINDS),
+    help="choice (the default), jury (as --jury), or rubric: judged by criteria.",
 )
 def new_benchmark(folder: Path, jury: bool, kind: str | None) -> None:
     """Write an example of a custom benchmark into DIR, ready to run and to be changed."""
@@ -142,7 +177,9 @@ def new_benchmark(folder: Path, jury: bool, kind: str | None) -> None:
         raise click.UsageError(f"--jury is --kind jury, and --kind is {kind}; give one of them")
     for path in write_example(folder, kind or ("jury" if jury else "choice")):
         click.echo(str(path))
-    click.echo(f"\nrun it: {PROGRAM} run_eval --run_config {shlex.quote(str(folder / 'run_config.yml'))}")
+    click.echo(
+        f"\nrun it: {PROGRAM} run_eval --run_config {shlex.quote(str(folder / 'run_config.yml'))}"
+    )
 
 
 @cli.command("schema")
@@ -179,10 +216,14 @@ def main() -> None:
     except OSError as error:
         sys.exit(_code_of(error))
     except SystemExit as error:
-        if error.code != 1 or not nobody_reads(sys.stdout):  # click's own code where a write to a pipe fails
+        if error.code != 1 or not nobody_reads(
+            sys.stdout
+        ):  # click's own code where a write to a pipe fails
             raise
         sys.exit(0)
-    except Exception as error:  # a defect of ours: the traceback goes to a file, one line to the screen
+    except (
+        Exception
+    ) as error:  # a defect of ours: the traceback goes to a file, one line to the screen
         sys.exit(_report_defect(error))
     finally:
         forget_interrupts()

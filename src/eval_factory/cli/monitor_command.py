@@ -12,7 +12,12 @@ import click
 
 from eval_factory.cli.console import HomePath, columns, lasting, wrapped, write_record
 from eval_factory.cli.run_command import RunOutput, show_dry_run
-from eval_factory.core.errors import ConfigError, NotReportableError, PrerequisiteError, did_you_mean
+from eval_factory.core.errors import (
+    ConfigError,
+    NotReportableError,
+    PrerequisiteError,
+    did_you_mean,
+)
 from eval_factory.core.foreign_text import own_lines
 from eval_factory.core.this_process import not_to_be_hung_up
 
@@ -34,9 +39,11 @@ class _LookUnlessNamed(click.Group):
 
 
 @click.group(
-    "monitor", cls=_LookUnlessNamed, subcommand_metavar="PANEL.yml | COMMAND [ARGS]...",
+    "monitor",
+    cls=_LookUnlessNamed,
+    subcommand_metavar="PANEL.yml | COMMAND [ARGS]...",
     context_settings={"ignore_unknown_options": True},  # before the panel they are the look's
-)  # fmt: skip
+)
 def monitor() -> None:
     """Is a model still as good? Ask a fixed panel of questions again and again: monitor PANEL.yml makes one look.
 
@@ -47,15 +54,40 @@ def monitor() -> None:
 
 @monitor.command(_LOOK)
 @click.argument("panel", type=HomePath(), metavar="PANEL.yml")
-@click.option("--executor", type=click.Choice(["local", "slurm"]), help="Where the runs go; local if not given.")
-@click.option("--wait", is_flag=True, help="Wait for the end, as the local executor always does, also of Slurm's jobs.")
-@click.option("--new_baseline", metavar="WHY", help="Begin again with another baseline; WHY is written down.")
-@click.option("--dry_run", is_flag=True, help="Show what a look asks and what it may find; ask and write nothing.")
-@click.option("--no_preflight", is_flag=True, help="Do not ask the endpoints one cheap question before the runs.")
+@click.option(
+    "--executor",
+    type=click.Choice(["local", "slurm"]),
+    help="Where the runs go; local if not given.",
+)
+@click.option(
+    "--wait",
+    is_flag=True,
+    help="Wait for the end, as the local executor always does, also of Slurm's jobs.",
+)
+@click.option(
+    "--new_baseline", metavar="WHY", help="Begin again with another baseline; WHY is written down."
+)
+@click.option(
+    "--dry_run",
+    is_flag=True,
+    help="Show what a look asks and what it may find; ask and write nothing.",
+)
+@click.option(
+    "--no_preflight",
+    is_flag=True,
+    help="Do not ask the endpoints one cheap question before the runs.",
+)
 @click.option("--quiet", is_flag=True, help="Print one line.")
-@click.option("--json", "as_json", is_flag=True, help="Print what was written into the ledger as a JSON record.")
+@click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="Print what was written into the ledger as a JSON record.",
+)
 @click.pass_context
-def look(ctx: click.Context, /, panel: Path, executor: str | None, new_baseline: str | None, **how: bool) -> None:
+def look(
+    ctx: click.Context, /, panel: Path, executor: str | None, new_baseline: str | None, **how: bool
+) -> None:
     """Make one look at PANEL.yml (or its baseline, where there is none yet), and write it into the ledger.
 
     Stopped or killed, the same command goes on. Exit code: 0 in control, 1 alarm; as runs end, where they did not.
@@ -71,7 +103,9 @@ def look(ctx: click.Context, /, panel: Path, executor: str | None, new_baseline:
             from eval_factory.workflows.suite.suite_preview import preview_suite
 
             suite = loaded.suite(loaded.folder / "looks" / "0001")
-            show_dry_run(preview_suite(suite, env=os.environ, debug=ctx.obj["debug"]), output.screen())
+            show_dry_run(
+                preview_suite(suite, env=os.environ, debug=ctx.obj["debug"]), output.screen()
+            )
             click.echo(own_lines("\n".join(what_it_may_find(loaded))))
             return
         asking = _asking(output, wait=how["wait"], no_preflight=how["no_preflight"])
@@ -98,8 +132,14 @@ def _asking(output: RunOutput, *, wait: bool, no_preflight: bool = False) -> Ask
 def _show(looked: Looked, output: RunOutput) -> None:
     with not_to_be_hung_up():
         if output.as_json:
-            record: dict[str, Any] = {"outcome": looked.outcome, "exit_code": looked.exit_code, "head": looked.head}
-            write_record(output.stdout, {**record, "folder": str(looked.folder), "line": looked.line})
+            record: dict[str, Any] = {
+                "outcome": looked.outcome,
+                "exit_code": looked.exit_code,
+                "head": looked.head,
+            }
+            write_record(
+                output.stdout, {**record, "folder": str(looked.folder), "line": looked.line}
+            )
         else:
             text = own_lines("\n".join(looked.lines[:1] if output.quiet else looked.lines))
             output.stdout.write(wrapped(text, columns(output.stdout)) + "\n")
@@ -120,7 +160,9 @@ def _folder_of(path: Path) -> Path:
 
     folder = path if path.is_dir() else load_panel(path, os.environ).folder
     if not Ledger(folder).file.is_file():
-        raise PrerequisiteError(f"{folder}: holds no ledger: 'eval-factory monitor PANEL.yml' begins one")
+        raise PrerequisiteError(
+            f"{folder}: holds no ledger: 'eval-factory monitor PANEL.yml' begins one"
+        )
     return folder
 
 
@@ -139,7 +181,9 @@ def status(panel: Path) -> None:
 
 @monitor.command("verify")
 @click.argument("panel", type=HomePath(), metavar="PANEL.yml|DIR")
-@click.option("--head", metavar="HASH", help="A hash that a look printed: its line has to be there.")
+@click.option(
+    "--head", metavar="HASH", help="A hash that a look printed: its line has to be there."
+)
 @click.pass_context
 def verify(ctx: click.Context, panel: Path, head: str | None) -> None:
     """Check that no line of the ledger was changed, dropped or put in, and make every figure again of the runs.
@@ -151,7 +195,11 @@ def verify(ctx: click.Context, panel: Path, head: str | None) -> None:
 
     folder = _folder_of(panel)
     findings, history = verify_panel(folder, head), Ledger(folder).read()
-    intact = "changed" if findings else f"intact: {len(history.lines)} lines, {len(history.of_kind(LOOK))} looks"
+    intact = (
+        "changed"
+        if findings
+        else f"intact: {len(history.lines)} lines, {len(history.of_kind(LOOK))} looks"
+    )
     lines = [f"{folder}: {intact}", *(f"  {finding}" for finding in findings)]
     _print([*lines, f"last line of the ledger: {history.head}"])
     ctx.exit(NotReportableError.exit_code if findings else 0)
@@ -160,7 +208,10 @@ def verify(ctx: click.Context, panel: Path, head: str | None) -> None:
 @monitor.command("report")
 @click.argument("panel", type=HomePath(), metavar="PANEL.yml|DIR")
 @click.option(
-    "-o", "--output", type=HomePath(), help="Write the page to this file; report.html in the folder if not given."
+    "-o",
+    "--output",
+    type=HomePath(),
+    help="Write the page to this file; report.html in the folder if not given.",
 )
 def report(panel: Path, output: Path | None) -> None:
     """Write the panel's page: the course of each score with its band, the evidence, alarms and what was done."""

@@ -25,16 +25,34 @@ if TYPE_CHECKING:
 
 @click.command("compare")
 @click.argument("folders", type=HomePath(), nargs=-1, required=True, metavar="A B [C...]")
-@click.option("--metric", help="A score's name, such as exact_match.corrected; the main metric if not given.")
-@click.option("--margin", type=float, help="A difference that does not matter, in the metric's unit: 0.05 is 5 points.")
 @click.option(
-    "--allow", multiple=True, metavar="REASON,...", help="Compare in spite of these reasons; may be repeated."
+    "--metric", help="A score's name, such as exact_match.corrected; the main metric if not given."
+)
+@click.option(
+    "--margin",
+    type=float,
+    help="A difference that does not matter, in the metric's unit: 0.05 is 5 points.",
+)
+@click.option(
+    "--allow",
+    multiple=True,
+    metavar="REASON,...",
+    help="Compare in spite of these reasons; may be repeated.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
 @click.option("--markdown", "as_markdown", is_flag=True, help="Print tables in Markdown.")
-@click.option("--texts", "with_texts", is_flag=True, help="Print what was asked and answered where the two differ.")
+@click.option(
+    "--texts",
+    "with_texts",
+    is_flag=True,
+    help="Print what was asked and answered where the two differ.",
+)
 def compare(
-    folders: tuple[Path, ...], metric: str | None, margin: float | None, allow: tuple[str, ...], **how: bool
+    folders: tuple[Path, ...],
+    metric: str | None,
+    margin: float | None,
+    allow: tuple[str, ...],
+    **how: bool,
 ) -> None:
     """Compare the results in output folders, on the instances that all of them answered.
 
@@ -49,19 +67,29 @@ def compare(
         raise ConfigError("compare: --texts is for two folders, with --json or as text")
     names = [name.strip() for part in allow for name in part.split(",") if name.strip()]
     compared = api.compare(folders, metric=metric, margin=margin, allow=names)
-    texts = report.texts_of_flips(compared.comparisons[0]) if how["with_texts"] and compared.comparable else None
+    texts = (
+        report.texts_of_flips(compared.comparisons[0])
+        if how["with_texts"] and compared.comparable
+        else None
+    )
     if how["as_json"]:
         text = json.dumps(report.comparison_document(compared, texts), indent=2) + "\n"
     else:
         text = own_lines(
-            report.comparison_markdown(compared) if how["as_markdown"] else report.comparison_text(compared, texts)
+            report.comparison_markdown(compared)
+            if how["as_markdown"]
+            else report.comparison_text(compared, texts)
         )
     lasting(sys.stdout).write(text)
     if not compared.comparable:
         from eval_factory.analysis.comparison_reasons import NEVER_ACCEPTED
 
         found = sorted({reason.name for reason in compared.reasons})
-        hint = "" if NEVER_ACCEPTED.intersection(found) else f"; to compare all the same: --allow {','.join(found)}"
+        hint = (
+            ""
+            if NEVER_ACCEPTED.intersection(found)
+            else f"; to compare all the same: --allow {','.join(found)}"
+        )
         raise NotReportableError(f"the results cannot be compared: {', '.join(found)}{hint}")
 
 
@@ -88,17 +116,36 @@ def spread(args: Iterable[str]) -> Iterable[str]:
 
 @click.command("gate", cls=_FoldersUpToNextOption)
 @click.argument("policy", type=HomePath())
-@click.option("--candidate", type=HomePath(), multiple=True, help="Output folder(s) of what is to be let through.")
-@click.option("--baseline", type=HomePath(), multiple=True, help="Output folder(s) of what it is compared with.")
+@click.option(
+    "--candidate",
+    type=HomePath(),
+    multiple=True,
+    help="Output folder(s) of what is to be let through.",
+)
+@click.option(
+    "--baseline",
+    type=HomePath(),
+    multiple=True,
+    help="Output folder(s) of what it is compared with.",
+)
 @click.option("--junit", type=HomePath(), help="Write JUnit XML to this file.")
 @click.option("--json", "as_json", is_flag=True, help="Print all that was found as JSON.")
-@click.option("--attest", type=HomePath(), metavar="DIR", help="Write in-toto statements, to be signed.")
+@click.option(
+    "--attest", type=HomePath(), metavar="DIR", help="Write in-toto statements, to be signed."
+)
 @click.option("--evaluator", metavar="URI", help="Who ran the evaluation, for --attest.")
-@click.option("--lock", "to_lock", is_flag=True, help="Write the policy's hash beside it, before the run.")
+@click.option(
+    "--lock", "to_lock", is_flag=True, help="Write the policy's hash beside it, before the run."
+)
 def gate(
-    policy: Path, candidate: tuple[Path, ...], baseline: tuple[Path, ...], junit: Path | None, attest: Path | None,
-    evaluator: str | None, **flags: bool,
-) -> None:  # fmt: skip
+    policy: Path,
+    candidate: tuple[Path, ...],
+    baseline: tuple[Path, ...],
+    junit: Path | None,
+    attest: Path | None,
+    evaluator: str | None,
+    **flags: bool,
+) -> None:
     """Hold results against POLICY. Each folder is an output folder, or holds some.
 
     Exit code 1: a limit is broken, or the sample is too small to say.
@@ -108,7 +155,9 @@ def gate(
 
     if flags["to_lock"]:
         if candidate or baseline:
-            raise ConfigError("gate: --lock is given before the run, without --candidate and --baseline")
+            raise ConfigError(
+                "gate: --lock is given before the run, without --candidate and --baseline"
+            )
         from eval_factory.analysis.gate import load_policy, lock
 
         path = lock(load_policy(policy), datetime.now(timezone.utc))
@@ -117,7 +166,9 @@ def gate(
     if not candidate:
         raise ConfigError("gate: give --candidate DIR (or --lock, before the run)")
     if (attest is None) != (evaluator is None):
-        raise ConfigError("gate: --attest DIR and --evaluator URI belong together: a statement says who ran it")
+        raise ConfigError(
+            "gate: --attest DIR and --evaluator URI belong together: a statement says who ran it"
+        )
     result = api.gate(policy, candidate, baseline)
     text = gate_report.gate_text(result)
     if flags["as_json"]:
@@ -129,7 +180,9 @@ def gate(
     if attest is not None and evaluator is not None:
         with named_if_not_written(attest):
             gate_report.write_statements(result, attest, evaluator)
-    if summary := os.environ.get("GITHUB_STEP_SUMMARY"):  # which GitHub Actions shows as Markdown on a job's page
+    if summary := os.environ.get(
+        "GITHUB_STEP_SUMMARY"
+    ):  # which GitHub Actions shows as Markdown on a job's page
         with named_if_not_written(Path(summary)), Path(summary).open("a", encoding="utf-8") as file:
             file.write(gate_report.gate_markdown(result))
     if result.exit_code:
@@ -143,13 +196,30 @@ _PURPOSES = ("tripod-llm", "model-card", "methods", "markdown", "latex", "ruaih"
 @click.command("report")
 @click.argument("folders", type=HomePath(), nargs=-1, required=True, metavar="DIR...")
 @click.option("-o", "--output", type=HomePath(), help="Write the page to this file.")
-@click.option("--for", "purpose", type=click.Choice(_PURPOSES), help="Write this instead, to standard output or -o.")
-@click.option("--plots", type=HomePath(), metavar="DIR", help="Write the plots to this folder, as SVG and PNG.")
 @click.option(
-    "--no-text", "no_text", is_flag=True, help="Leave out prompts, media, answers, references and judges' words."
+    "--for",
+    "purpose",
+    type=click.Choice(_PURPOSES),
+    help="Write this instead, to standard output or -o.",
+)
+@click.option(
+    "--plots",
+    type=HomePath(),
+    metavar="DIR",
+    help="Write the plots to this folder, as SVG and PNG.",
+)
+@click.option(
+    "--no-text",
+    "no_text",
+    is_flag=True,
+    help="Leave out prompts, media, answers, references and judges' words.",
 )
 def report(
-    folders: tuple[Path, ...], output: Path | None, purpose: str | None, plots: Path | None, no_text: bool
+    folders: tuple[Path, ...],
+    output: Path | None,
+    purpose: str | None,
+    plots: Path | None,
+    no_text: bool,
 ) -> None:
     """Write the page of one result, or of several beside each other, with every instance in it.
 
@@ -186,7 +256,9 @@ def report(
             pages = [SuiteDir(one).results_html for one in folders if is_suite_folder(one)]
             own = "; ".join(f"{page} is the suite's own" for page in pages)
             hint = f" ({own})" if own else ""
-            raise ConfigError(f"report: several folders have one page between them{hint}; say where: -o page.html")
+            raise ConfigError(
+                f"report: several folders have one page between them{hint}; say where: -o page.html"
+            )
         text = page_of_several(compared_runs(folders, "report"), with_texts=not no_text)
     else:
         stored = load_result(runs[0])
@@ -213,7 +285,9 @@ def _written_for(purpose: str, folders: Sequence[Path], *, as_page: bool) -> str
 
         if purpose not in PACKS:
             known = ", ".join(PACKS)
-            raise ConfigError(f"report --for {purpose}: {folders[0]} is a panel's folder; of one there are {known}")
+            raise ConfigError(
+                f"report --for {purpose}: {folders[0]} is a panel's folder; of one there are {known}"
+            )
         return evidence_for(purpose, folders[0], as_page=as_page)
     return written_for(purpose, folders, as_page=as_page)
 
@@ -235,7 +309,10 @@ def drawings_of(folders: Sequence[Path]) -> dict[str, Drawing]:
     if not compared.comparable:
         names = ", ".join(reason.name for reason in compared.reasons)
         more = "'eval-factory compare' with the same folders tells more"
-        click.echo(f"warning: no plot of differences: the results cannot be compared ({names}); {more}", err=True)
+        click.echo(
+            f"warning: no plot of differences: the results cannot be compared ({names}); {more}",
+            err=True,
+        )
     plots = {
         f"{model.label.lower()}-{name}": drawing
         for model, result in zip(compared.models, results, strict=True)
@@ -248,16 +325,45 @@ def drawings_of(folders: Sequence[Path]) -> dict[str, Drawing]:
 
 @click.command("calibrate")
 @click.argument("labels", type=HomePath(), metavar="LABELS")
-@click.option("--judge-labels", multiple=True, metavar="COLUMN", help="The field with a judge's decision, a boolean.")
-@click.option("--judges-from", type=HomePath(), metavar="RUN_CONFIG", help="Ask the judges of a rubric's run config.")
-@click.option("--judge", multiple=True, metavar="NAME", help="Which of them; or what the one in COLUMN is called.")
-@click.option("--to", type=HomePath(), metavar="DIR", help="Write judge_passport.yaml and .html; new or empty.")
-@click.option("--probes", type=click.IntRange(min=0), help="Answers that judges are asked about again, changed; 50.")
+@click.option(
+    "--judge-labels",
+    multiple=True,
+    metavar="COLUMN",
+    help="The field with a judge's decision, a boolean.",
+)
+@click.option(
+    "--judges-from",
+    type=HomePath(),
+    metavar="RUN_CONFIG",
+    help="Ask the judges of a rubric's run config.",
+)
+@click.option(
+    "--judge",
+    multiple=True,
+    metavar="NAME",
+    help="Which of them; or what the one in COLUMN is called.",
+)
+@click.option(
+    "--to",
+    type=HomePath(),
+    metavar="DIR",
+    help="Write judge_passport.yaml and .html; new or empty.",
+)
+@click.option(
+    "--probes",
+    type=click.IntRange(min=0),
+    help="Answers that judges are asked about again, changed; 50.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print all figures as JSON.")
 def calibrate(
-    labels: Path, judge_labels: tuple[str, ...], judges_from: Path | None, judge: tuple[str, ...], to: Path | None,
-    probes: int | None, as_json: bool,
-) -> None:  # fmt: skip
+    labels: Path,
+    judge_labels: tuple[str, ...],
+    judges_from: Path | None,
+    judge: tuple[str, ...],
+    to: Path | None,
+    probes: int | None,
+    as_json: bool,
+) -> None:
     """Hold a judge's decisions against physicians', beside the physicians' agreement with each other.
 
     LABELS has a line an answer and criterion, in the form of HealthBench's meta-evaluation: prompt, completion, rubric,
@@ -268,24 +374,49 @@ def calibrate(
     """
     from eval_factory import api  # imported here: `ls` is to be quick
     from eval_factory.core.tables import screen as table_on_screen
-    from eval_factory.report.judge_passport import HINT, calibration_document, juries_table, passport_text
+    from eval_factory.report.judge_passport import (
+        HINT,
+        calibration_document,
+        juries_table,
+        passport_text,
+    )
 
     rated = labels.is_dir() and not judge_labels and judges_from is None
     if not rated and bool(judge_labels) == (judges_from is not None):
-        raise ConfigError("calibrate: give --judges-from RUN_CONFIG, whose judges are asked, or --judge-labels COLUMN")
+        raise ConfigError(
+            "calibrate: give --judges-from RUN_CONFIG, whose judges are asked, or --judge-labels COLUMN"
+        )
     if judge_labels and (len(judge) > 1 or (judge and len(judge_labels) > 1)):
-        raise ConfigError("calibrate: several judges are called as their fields are: leave out --judge")
+        raise ConfigError(
+            "calibrate: several judges are called as their fields are: leave out --judge"
+        )
     with named_if_not_written(to or labels):
         made = api.calibrate(
-            labels, judge_labels=judge_labels, judge=judge, to=to, judges_from=judges_from, probes=probes,
+            labels,
+            judge_labels=judge_labels,
+            judge=judge,
+            to=to,
+            judges_from=judges_from,
+            probes=probes,
             screen=sys.stderr,
-        )  # fmt: skip
+        )
     if as_json:
         documents = {one.judge: calibration_document(one.found) for one in made.passports}
-        text = json.dumps(documents if len(documents) > 1 else documents[made.passport.judge], indent=2) + "\n"
+        text = (
+            json.dumps(
+                documents if len(documents) > 1 else documents[made.passport.judge], indent=2
+            )
+            + "\n"
+        )
     else:
-        juries = ["\n".join([*table_on_screen(juries_table(made.juries)), "", *textwrap.wrap(HINT, 80), ""])]
-        text = own_lines("\n".join([*map(passport_text, made.passports), *(juries if made.juries else [])]))
+        juries = [
+            "\n".join(
+                [*table_on_screen(juries_table(made.juries)), "", *textwrap.wrap(HINT, 80), ""]
+            )
+        ]
+        text = own_lines(
+            "\n".join([*map(passport_text, made.passports), *(juries if made.juries else [])])
+        )
     lasting(sys.stdout).write(text)
     for path in made.files:
         click.echo(str(path), err=as_json)

@@ -14,7 +14,14 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
-from eval_factory.cli.console import HomePath, columns, lasting, number_or_share, wrapped, write_record
+from eval_factory.cli.console import (
+    HomePath,
+    columns,
+    lasting,
+    number_or_share,
+    wrapped,
+    write_record,
+)
 from eval_factory.core.errors import ConfigError, NotReportableError, PrerequisiteError
 from eval_factory.core.foreign_text import own_lines
 from eval_factory.core.this_process import not_to_be_hung_up
@@ -65,10 +72,14 @@ class RunOutput:
         try:
             yield
         except BaseException as error:
-            if self.as_json and not self._ended and not isinstance(error, click.exceptions.Exit):  # that of `--help`
+            if (
+                self.as_json and not self._ended and not isinstance(error, click.exceptions.Exit)
+            ):  # that of `--help`
                 from eval_factory.workflows.options import code_of_error, failure_record
 
-                message = error.format_message() if isinstance(error, click.ClickException) else None
+                message = (
+                    error.format_message() if isinstance(error, click.ClickException) else None
+                )
                 code = code_of_error(error) if message is None else ConfigError.exit_code
                 self._write_end(failure_record(error, code, message))
             raise
@@ -81,7 +92,9 @@ class RunOutput:
 class RecordingCommand(click.Command):
     """With `--json`, what is wrong with the command line is a record too."""
 
-    def make_context(self, info_name: str | None, args: list[str], *rest: Any, **extra: Any) -> click.Context:
+    def make_context(
+        self, info_name: str | None, args: list[str], *rest: Any, **extra: Any
+    ) -> click.Context:
         with RunOutput(as_json="--json" in args).failures_reported():
             return super().make_context(info_name, args, *rest, **extra)
 
@@ -100,11 +113,19 @@ def _value(path: str, *names: str, **how: Any) -> Callable[[Any], Any]:
 @click.command("run_eval", cls=RecordingCommand)
 @click.option("--run_config", type=HomePath(), help="The run config (YAML).")
 @_value("config.output_dir", help="Folder for results; made if it is not there.")
-@_value("config.type", "--eval_type", help="The task ('eval-factory ls' lists them), or helm:RUN_ENTRY.")
+@_value(
+    "config.type", "--eval_type", help="The task ('eval-factory ls' lists them), or helm:RUN_ENTRY."
+)
 @_value("target.api_endpoint.model_id", help="The model's id at the endpoint.")
 @_value("target.api_endpoint.type", "--model_type", help="chat, completions or images.")
-@_value("target.api_endpoint.url", "--model_url", help="The endpoint's base URL, or demo://baseline.")
-@_value("target.api_endpoint.api_key", "--api_key_name", help="NAME of the environment variable that holds the key.")
+@_value(
+    "target.api_endpoint.url", "--model_url", help="The endpoint's base URL, or demo://baseline."
+)
+@_value(
+    "target.api_endpoint.api_key",
+    "--api_key_name",
+    help="NAME of the environment variable that holds the key.",
+)
 @_value(
     "config.params.limit_samples",
     "--limit_samples",
@@ -114,29 +135,74 @@ def _value(path: str, *names: str, **how: Any) -> Callable[[Any], Any]:
 )
 @click.option("--samples", help="Ids of the instances to ask, with commas.")
 @_value("config.params.parallelism", type=int, help="Requests at the same time.")
-@_value("config.params.max_new_tokens", type=int, help="Tokens that an answer may have; the benchmark's if not given.")
+@_value(
+    "config.params.max_new_tokens",
+    type=int,
+    help="Tokens that an answer may have; the benchmark's if not given.",
+)
 @_value("config.params.temperature", type=float, help="The benchmark's if not given.")
 @_value("config.params.top_p", type=float, help="1 if not given.")
 @_value("config.params.request_timeout", type=float, help="Seconds for one attempt of a request.")
 @_value("config.params.max_retries", type=int, help="Further attempts where one fails.")
 @_value(
-    "config.params.extra.data_dir", help="A data bundle ('eval-factory data --help'): the task's data are read from it."
+    "config.params.extra.data_dir",
+    help="A data bundle ('eval-factory data --help'): the task's data are read from it.",
 )
 @_value("config.params.extra.offline", is_flag=True, help="Contact nothing but the endpoints.")
 @_value(
-    "config.params.extra.allow_code_execution", is_flag=True, help="Let a benchmark execute what the model answers."
+    "config.params.extra.allow_code_execution",
+    is_flag=True,
+    help="Let a benchmark execute what the model answers.",
 )
-@_value("executor", type=click.Choice(["local", "slurm"]), help="Where the run happens; local if not given.")
-@click.option("--wait", is_flag=True, help="Wait for the end of a job of Slurm, which else only is submitted.")
-@_value("config.params.extra.max_cost", type=float, help="US dollars at which the run stops, judges included.")
-@_value("config.params.extra.max_requests", type=int, help="Requests after which the run stops, retries included.")
-@_value("config.params.extra.max_tokens_total", type=int, help="Tokens of prompts and answers at which it stops.")
-@_value("config.params.extra.max_wall_s", type=float, help="Seconds after which nothing more is asked.")
-@click.option("--overrides", multiple=True, help="path.to.key=value,... over everything else; may be repeated.")
-@click.option("--dry_run", is_flag=True, help="Show the configuration and the command; start and write nothing.")
-@click.option("--estimate", is_flag=True, help="Show requests, tokens, cost and time; ask no endpoint.")
-@click.option("--fresh", is_flag=True, help="Forget the answers that an earlier run kept in the output folder.")
-@click.option("--no_preflight", is_flag=True, help="Do not ask the endpoint one cheap question before the run.")
+@_value(
+    "executor",
+    type=click.Choice(["local", "slurm"]),
+    help="Where the run happens; local if not given.",
+)
+@click.option(
+    "--wait", is_flag=True, help="Wait for the end of a job of Slurm, which else only is submitted."
+)
+@_value(
+    "config.params.extra.max_cost",
+    type=float,
+    help="US dollars at which the run stops, judges included.",
+)
+@_value(
+    "config.params.extra.max_requests",
+    type=int,
+    help="Requests after which the run stops, retries included.",
+)
+@_value(
+    "config.params.extra.max_tokens_total",
+    type=int,
+    help="Tokens of prompts and answers at which it stops.",
+)
+@_value(
+    "config.params.extra.max_wall_s", type=float, help="Seconds after which nothing more is asked."
+)
+@click.option(
+    "--overrides",
+    multiple=True,
+    help="path.to.key=value,... over everything else; may be repeated.",
+)
+@click.option(
+    "--dry_run",
+    is_flag=True,
+    help="Show the configuration and the command; start and write nothing.",
+)
+@click.option(
+    "--estimate", is_flag=True, help="Show requests, tokens, cost and time; ask no endpoint."
+)
+@click.option(
+    "--fresh",
+    is_flag=True,
+    help="Forget the answers that an earlier run kept in the output folder.",
+)
+@click.option(
+    "--no_preflight",
+    is_flag=True,
+    help="Do not ask the endpoint one cheap question before the run.",
+)
 @click.option(
     "--watch",
     type=click.Choice(["figures", "texts"]),
@@ -144,20 +210,33 @@ def _value(path: str, *names: str, **how: Any) -> Callable[[Any], Any]:
     flag_value="figures",
     help="Show a line for each answer: seconds, tokens, why it ended; =texts: its beginning, which may be a patient's.",
 )
-@click.option("--quiet", is_flag=True, help="Print errors and the result's one line, and nothing else.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON record when the run starts and one when it ends.")
+@click.option(
+    "--quiet", is_flag=True, help="Print errors and the result's one line, and nothing else."
+)
+@click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="Print one JSON record when the run starts and one when it ends.",
+)
 @click.option("--debug", is_flag=True, help="The same as before the command.")
 @click.pass_context
-def run_eval(ctx: click.Context, /, run_config: Path | None, overrides: tuple[str, ...], **values: Any) -> None:
+def run_eval(
+    ctx: click.Context, /, run_config: Path | None, overrides: tuple[str, ...], **values: Any
+) -> None:
     """Run one evaluation."""
     given = {name for name, value in values.items() if value is not None and value is not False}
     flags = {path: values[name] for name, path in FLAGS.items() if name in given}
     if values["samples"]:
-        flags["config.params.extra.instances"] = [name.strip() for name in values["samples"].split(",") if name.strip()]
+        flags["config.params.extra.instances"] = [
+            name.strip() for name in values["samples"].split(",") if name.strip()
+        ]
     quiet, as_json = values["quiet"], values["as_json"]
     output = RunOutput(quiet=quiet, as_json=as_json)
     with output.failures_reported():
-        from eval_factory import api  # imported here, as all that runs something: `--help` is to be quick
+        from eval_factory import (
+            api,
+        )  # imported here, as all that runs something: `--help` is to be quick
 
         options = api.Options(
             fresh=values["fresh"],
@@ -166,11 +245,18 @@ def run_eval(ctx: click.Context, /, run_config: Path | None, overrides: tuple[st
             watch=values["watch"],
             on_launch=(lambda record: write_record(output.stdout, record)) if as_json else None,
         )
-        how: dict[str, Any] = {"flags": flags, "overrides": overrides, "options": options, "screen": output.screen()}
+        how: dict[str, Any] = {
+            "flags": flags,
+            "overrides": overrides,
+            "options": options,
+            "screen": output.screen(),
+        }
         if values["watch"] and quiet:
             raise ConfigError("run_eval: give one of --watch and --quiet")
         if values["dry_run"] and (quiet or as_json):
-            raise ConfigError("run_eval: --dry_run prints a configuration to read: leave out --quiet and --json")
+            raise ConfigError(
+                "run_eval: --dry_run prints a configuration to read: leave out --quiet and --json"
+            )
         if values["dry_run"]:
             show_dry_run(api.dry_run(run_config, **how), how["screen"])
             return
@@ -195,11 +281,15 @@ def show_dry_run(found: DryRun, screen: TextIO) -> None:
 
 
 @click.command("doctor")
-@click.option("--run_config", type=HomePath(), help="The run that is meant: its data, keys and endpoints too.")
+@click.option(
+    "--run_config", type=HomePath(), help="The run that is meant: its data, keys and endpoints too."
+)
 @click.option("--overrides", multiple=True, help="path.to.key=value,... as of run_eval.")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON record for each line.")
 @click.pass_context
-def doctor(ctx: click.Context, run_config: Path | None, overrides: tuple[str, ...], as_json: bool) -> None:
+def doctor(
+    ctx: click.Context, run_config: Path | None, overrides: tuple[str, ...], as_json: bool
+) -> None:
     """Look at what a run needs: what works here, and what to do about the rest.
 
     Python, HELM, disk, sandbox, proxies, hub, keys by name; with --run_config each endpoint gets one cheap question.

@@ -23,46 +23,98 @@ if TYPE_CHECKING:
     from eval_factory.workflows.suite.suite_report import CellReport
 
 _OF_SUITE = (
-    "preset", "output_dir", "limit_samples", "executor", "max_processes", "max_cost", "max_requests",
-    "max_tokens_total", "max_wall_s",
-)  # fmt: skip
-_FLAGS = {name: f"suite.{name}" for name in _OF_SUITE} | {"limit_samples": "suite.params.limit_samples"}
+    "preset",
+    "output_dir",
+    "limit_samples",
+    "executor",
+    "max_processes",
+    "max_cost",
+    "max_requests",
+    "max_tokens_total",
+    "max_wall_s",
+)
+_FLAGS = {name: f"suite.{name}" for name in _OF_SUITE} | {
+    "limit_samples": "suite.params.limit_samples"
+}
 """Flag -> the value of the suite that it stands for."""
 
 
 @click.command("run_suite", cls=RecordingCommand)
 @click.option("--run_config", type=HomePath(), help="The suite (YAML).")
 @click.option("--preset", help="A suite that comes with eval-factory, as the base of this one.")
-@click.option("--output_dir", help="Folder for the cells' folders and the table; made if not there.")
+@click.option(
+    "--output_dir", help="Folder for the cells' folders and the table; made if not there."
+)
 @click.option("--limit_samples", type=int, help="Instances to ask in each cell; all if not given.")
-@click.option("--max_processes", type=int, help="Cells that run at once; twice the cores, 8 at most, if not given.")
+@click.option(
+    "--max_processes",
+    type=int,
+    help="Cells that run at once; twice the cores, 8 at most, if not given.",
+)
 @click.option("--max_cost", type=float, help="US dollars that all cells together may cost.")
 @click.option("--max_requests", type=int, help="Requests that all cells together may send.")
-@click.option("--max_tokens_total", type=int, help="Tokens of prompts and answers, of all cells together.")
-@click.option("--max_wall_s", type=float, help="Seconds after which nothing more is asked.")
-@click.option("--overrides", multiple=True, help="path.to.key=value,... over everything else; may be repeated.")
 @click.option(
-    "--reuse", type=HomePath(), multiple=True, metavar="DIR", help="Take finished runs over from here; may be repeated."
+    "--max_tokens_total", type=int, help="Tokens of prompts and answers, of all cells together."
 )
-@click.option("--executor", type=click.Choice(["local", "slurm"]), help="Where the cells run; local if not given.")
-@click.option("--wait", is_flag=True, help="Wait for the end, as the local executor always does, also of Slurm's jobs.")
-@click.option("--dry_run", is_flag=True, help="Show every cell and its command; start and write nothing.")
-@click.option("--estimate", is_flag=True, help="Show requests, tokens, cost and time of all cells; ask no endpoint.")
-@click.option("--fresh", is_flag=True, help="Forget the answers that earlier runs kept in the cells' folders.")
-@click.option("--no_preflight", is_flag=True, help="Do not ask the endpoints one cheap question before the run.")
+@click.option("--max_wall_s", type=float, help="Seconds after which nothing more is asked.")
+@click.option(
+    "--overrides",
+    multiple=True,
+    help="path.to.key=value,... over everything else; may be repeated.",
+)
+@click.option(
+    "--reuse",
+    type=HomePath(),
+    multiple=True,
+    metavar="DIR",
+    help="Take finished runs over from here; may be repeated.",
+)
+@click.option(
+    "--executor",
+    type=click.Choice(["local", "slurm"]),
+    help="Where the cells run; local if not given.",
+)
+@click.option(
+    "--wait",
+    is_flag=True,
+    help="Wait for the end, as the local executor always does, also of Slurm's jobs.",
+)
+@click.option(
+    "--dry_run", is_flag=True, help="Show every cell and its command; start and write nothing."
+)
+@click.option(
+    "--estimate",
+    is_flag=True,
+    help="Show requests, tokens, cost and time of all cells; ask no endpoint.",
+)
+@click.option(
+    "--fresh", is_flag=True, help="Forget the answers that earlier runs kept in the cells' folders."
+)
+@click.option(
+    "--no_preflight",
+    is_flag=True,
+    help="Do not ask the endpoints one cheap question before the run.",
+)
 @click.option("--quiet", is_flag=True, help="Print errors and one line, and nothing else.")
 @click.option(
-    "--json", "as_json", is_flag=True, help="Print one JSON record when the suite starts and one when it ends."
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="Print one JSON record when the suite starts and one when it ends.",
 )
 @click.option("--debug", is_flag=True, help="The same as before the command.")
 @click.pass_context
-def run_suite(ctx: click.Context, /, run_config: Path | None, overrides: tuple[str, ...], **given: Any) -> None:
+def run_suite(
+    ctx: click.Context, /, run_config: Path | None, overrides: tuple[str, ...], **given: Any
+) -> None:
     """Run every evaluation of every target, and write one table.
 
     The same command goes on where it was stopped, and only collects what is finished. Exit code: 0 every cell is
     complete and reportable; else that of the cell that went worst.
     """
-    from eval_factory.config.suite import build_suite  # imported here, as all that runs something: `ls` is to be quick
+    from eval_factory.config.suite import (
+        build_suite,
+    )  # imported here, as all that runs something: `ls` is to be quick
 
     output = RunOutput(quiet=given["quiet"], as_json=given["as_json"])
     debug = bool(given["debug"] or ctx.obj["debug"])
@@ -70,7 +122,9 @@ def run_suite(ctx: click.Context, /, run_config: Path | None, overrides: tuple[s
         if given["dry_run"] and given["estimate"]:
             raise ConfigError("run_suite: give one of --dry_run and --estimate")
         if given["dry_run"] and (given["quiet"] or given["as_json"]):
-            raise ConfigError("run_suite: --dry_run prints cells to read: leave out --quiet and --json")
+            raise ConfigError(
+                "run_suite: --dry_run prints cells to read: leave out --quiet and --json"
+            )
         flags = {path: given[name] for name, path in _FLAGS.items() if given[name] is not None}
         suite_ = build_suite(run_config, flags=flags, overrides=overrides, env=os.environ)
         if given["dry_run"]:
@@ -81,14 +135,20 @@ def run_suite(ctx: click.Context, /, run_config: Path | None, overrides: tuple[s
         if given["estimate"]:
             from eval_factory.workflows.suite.suite_estimate import estimate_suite
 
-            found = estimate_suite(suite_, os.environ, lambda text: output.screen().write(f"{text}\n"))
-            click.echo(json.dumps(found.as_dict()) if given["as_json"] else own_lines(found.to_text()))
+            found = estimate_suite(
+                suite_, os.environ, lambda text: output.screen().write(f"{text}\n")
+            )
+            click.echo(
+                json.dumps(found.as_dict()) if given["as_json"] else own_lines(found.to_text())
+            )
             return
         from eval_factory.cli.suite_screen import looking_on, show_end
         from eval_factory.workflows.suite.run_suite import run_suite as run
         from eval_factory.workflows.suite.suite_report import SuiteOptions
 
-        options = SuiteOptions(given["fresh"], debug, given["no_preflight"], given["reuse"], wait=given["wait"])
+        options = SuiteOptions(
+            given["fresh"], debug, given["no_preflight"], given["reuse"], wait=given["wait"]
+        )
         with looking_on(suite_.folder, output) as observer:
             report = run(suite_, options, env=os.environ, screen=observer)
         show_end(report, output)
@@ -102,8 +162,15 @@ def suite() -> None:
 
 @suite.command("status")
 @click.argument("folder", type=HomePath(), metavar="DIR")
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON record; with --watch one for each change.")
-@click.option("--watch", "watching", is_flag=True, help="Go on until the suite ends; Ctrl-C ends the watching alone.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print a JSON record; with --watch one for each change."
+)
+@click.option(
+    "--watch",
+    "watching",
+    is_flag=True,
+    help="Go on until the suite ends; Ctrl-C ends the watching alone.",
+)
 def status(folder: Path, as_json: bool, watching: bool) -> None:
     """Say where the suite in DIR stands: whether it runs, what each cell does, which endpoints are waited for.
 
@@ -138,7 +205,9 @@ def check(ctx: click.Context, folder: Path, as_json: bool) -> None:
     from eval_factory.workflows.suite.suite_folder import find_suite
 
     found = look(find_suite(folder), env=os.environ)
-    lasting(sys.stdout).write((json.dumps(found.document()) if as_json else check_text(found)) + "\n")
+    lasting(sys.stdout).write(
+        (json.dumps(found.document()) if as_json else check_text(found)) + "\n"
+    )
     if found.missing or found.altered:
         ctx.exit(NotReportableError.exit_code)
 
@@ -146,7 +215,12 @@ def check(ctx: click.Context, folder: Path, as_json: bool) -> None:
 @suite.command("logs")
 @click.argument("folder", type=HomePath(), metavar="DIR")
 @click.argument("cell", metavar="[CELL]", required=False)
-@click.option("-f", "--follow", is_flag=True, help="Go on until the cell ends; Ctrl-C ends the watching alone.")
+@click.option(
+    "-f",
+    "--follow",
+    is_flag=True,
+    help="Go on until the cell ends; Ctrl-C ends the watching alone.",
+)
 def logs(folder: Path, cell: str | None, follow: bool) -> None:
     """Print the logs of CELL (target/evaluation, or a part of it that no other has) of the suite in DIR.
 
@@ -157,7 +231,12 @@ def logs(folder: Path, cell: str | None, follow: bool) -> None:
 
     stdout = lasting(sys.stdout)
     try:
-        show_logs(SuiteReader(find_suite(folder)), cell, lambda line: stdout.write(f"{line}\n"), follow=follow)
+        show_logs(
+            SuiteReader(find_suite(folder)),
+            cell,
+            lambda line: stdout.write(f"{line}\n"),
+            follow=follow,
+        )
     except KeyboardInterrupt:
         lasting(sys.stderr).write("watching ended; the suite goes on\n")
 
@@ -180,7 +259,9 @@ def cancel(folder: Path) -> None:
 
 @click.command("import_config")
 @click.argument("file", type=HomePath(), metavar="FILE")
-@click.option("-o", "--output", type=HomePath(), help="The file to write; standard output if not given.")
+@click.option(
+    "-o", "--output", type=HomePath(), help="The file to write; standard output if not given."
+)
 @click.option("--force", is_flag=True, help="Overwrite the file to write if it is there.")
 def import_config(file: Path, output: Path | None, force: bool) -> None:
     """Turn a config of nemo-evaluator-launcher, or a run config of EvalFactory, into a run config or a suite.
@@ -189,7 +270,9 @@ def import_config(file: Path, output: Path | None, force: bool) -> None:
     or a model that is served, make a suite. Exit code: 0 written, 2 not: FILE is no such configuration, or a suite
     already, or holds a key, or the file to write is there.
     """
-    from eval_factory.config.foreign_configs import translated  # imported here: `--help` is to be quick
+    from eval_factory.config.foreign_configs import (
+        translated,
+    )  # imported here: `--help` is to be quick
     from eval_factory.core.safe_files import write_atomic
     from eval_factory.tasks.framework import load_framework
 
@@ -213,7 +296,10 @@ def import_config(file: Path, output: Path | None, force: bool) -> None:
 
 def listing(stream: TextIO, *, as_json: bool) -> None:
     """On a terminal a line for each fact; elsewhere a line each, with tabs between the same facts."""
-    from eval_factory.workflows.leaderboard.registry import load_catalogue, schema_path  # here: `--help` is to be quick
+    from eval_factory.workflows.leaderboard.registry import (
+        load_catalogue,
+        schema_path,
+    )  # here: `--help` is to be quick
 
     rows = load_catalogue().leaderboards
     if as_json:
@@ -233,7 +319,10 @@ def listing(stream: TextIO, *, as_json: bool) -> None:
             about = (row.description, "{}, {}, {} instances".format(*files), *row.needed())
             stream.write("\n  ".join((row.name, *about)) + "\n")
         else:
-            stream.write("\t".join((row.name, row.description, *files, "; ".join(row.needed()) or "-")) + "\n")
+            stream.write(
+                "\t".join((row.name, row.description, *files, "; ".join(row.needed()) or "-"))
+                + "\n"
+            )
 
 
 @click.group("leaderboard")
@@ -251,31 +340,74 @@ def list_leaderboards(as_json: bool) -> None:
 @leaderboard.command("run")
 @click.argument("name")
 @click.option("--run_config", type=HomePath(), help="A run config: endpoint and judges.")
-@click.option("--model", "--model_id", "model", multiple=True, help="The model's id at the endpoint; may be repeated.")
+@click.option(
+    "--model",
+    "--model_id",
+    "model",
+    multiple=True,
+    help="The model's id at the endpoint; may be repeated.",
+)
 @click.option("--model_url", help="The endpoint's base URL, or demo://baseline.")
 @click.option("--model_type", help="chat, completions or images.")
 @click.option("--api_key_name", help="NAME of the environment variable that holds the key.")
 @click.option("--conf", type=HomePath(), help="The leaderboard's run entries (HOCON).")
 @click.option("--data_dir", help="A data bundle: confs and data are read from it.")
 @click.option("--output_dir", help="Folder for results; made if it is not there.")
-@click.option("--max_eval_instances", type=int, help="Instances a run; the leaderboard's if not given.")
+@click.option(
+    "--max_eval_instances", type=int, help="Instances a run; the leaderboard's if not given."
+)
 @click.option("--parallelism", type=int, help="Requests at the same time.")
-@click.option("--min_coverage", type=float, help="Share of requests that a run needs answered to be in the tables.")
-@click.option("--reasoning", is_flag=True, help="Take the entries with more output tokens, where a conf has both.")
-@click.option("--overrides", multiple=True, help="path.to.key=value,... over everything else; may be repeated.")
+@click.option(
+    "--min_coverage",
+    type=float,
+    help="Share of requests that a run needs answered to be in the tables.",
+)
+@click.option(
+    "--reasoning",
+    is_flag=True,
+    help="Take the entries with more output tokens, where a conf has both.",
+)
+@click.option(
+    "--overrides",
+    multiple=True,
+    help="path.to.key=value,... over everything else; may be repeated.",
+)
 @click.option("--offline", is_flag=True, help="Contact nothing but the endpoints.")
-@click.option("--allow_code_execution", is_flag=True, help="Let entries execute what the model answers.")
-@click.option("--dry_run", is_flag=True, help="Check everything, print HELM's commands; start and write nothing.")
-@click.option("--no_preflight", is_flag=True, help="Do not ask the endpoint one cheap question before the run.")
+@click.option(
+    "--allow_code_execution", is_flag=True, help="Let entries execute what the model answers."
+)
+@click.option(
+    "--dry_run",
+    is_flag=True,
+    help="Check everything, print HELM's commands; start and write nothing.",
+)
+@click.option(
+    "--no_preflight",
+    is_flag=True,
+    help="Do not ask the endpoint one cheap question before the run.",
+)
 @click.pass_context
 def run_leaderboard(
-    ctx: click.Context, /, name: str, model: tuple[str, ...], overrides: tuple[str, ...], **given: Any
+    ctx: click.Context,
+    /,
+    name: str,
+    model: tuple[str, ...],
+    overrides: tuple[str, ...],
+    **given: Any,
 ) -> None:
     """Run the leaderboard NAME: helm-run over all its entries, then helm-summarize."""
-    from eval_factory.workflows.leaderboard.board import FLAGS, LeaderboardRequest, commands_of, make_board, tables_of
+    from eval_factory.workflows.leaderboard.board import (
+        FLAGS,
+        LeaderboardRequest,
+        commands_of,
+        make_board,
+        tables_of,
+    )
 
     debug = bool(ctx.obj and ctx.obj["debug"])
-    flags = {flag: given[flag] for flag in FLAGS if given[flag] is not None and given[flag] is not False}
+    flags = {
+        flag: given[flag] for flag in FLAGS if given[flag] is not None and given[flag] is not False
+    }
     of_board = {option: given[option] for option in ("run_config", "conf", "reasoning", "dry_run")}
     request = LeaderboardRequest(name, flags, model=model, overrides=overrides, **of_board)
     screen = lasting(sys.stderr)
@@ -283,7 +415,9 @@ def run_leaderboard(
     if request.dry_run:
         commands = commands_of(board, os.environ, screen, debug=debug)
         sys.stdout.writelines(f"{command}\n" for command in commands)
-        screen.write("nothing was written; the files that these commands name are there after the first run\n")
+        screen.write(
+            "nothing was written; the files that these commands name are there after the first run\n"
+        )
         return
     cells: tuple[CellReport, ...] = ()
     if board.suite is not None:

@@ -29,14 +29,23 @@ from eval_factory.workflows.suite import suite_status as view
 from eval_factory.workflows.suite.suite_check import SuiteCheck
 from eval_factory.workflows.suite.suite_journal import Pause, SuiteObserver
 from eval_factory.workflows.suite.suite_report import SuiteReport
-from eval_factory.workflows.suite.suite_status import CellFigures, CellStatus, SuiteReader, SuiteStatus
+from eval_factory.workflows.suite.suite_status import (
+    CellFigures,
+    CellStatus,
+    SuiteReader,
+    SuiteStatus,
+)
 
 _PLAIN_INTERVAL_S = 10.0
 REFRESH_S = 0.25
 STYLES: Mapping[str, str] = {
-    RunStatus.RUNNING: "", RunStatus.FAILED: "red", RunStatus.PARTIAL: "yellow",
-    RunStatus.WAITING: "dim", RunStatus.MISSING: "yellow", RunStatus.COMPLETE: "green",
-}  # fmt: skip
+    RunStatus.RUNNING: "",
+    RunStatus.FAILED: "red",
+    RunStatus.PARTIAL: "yellow",
+    RunStatus.WAITING: "dim",
+    RunStatus.MISSING: "yellow",
+    RunStatus.COMPLETE: "green",
+}
 """Of each status; the first are shown where there is no room for all."""
 _STATUS_WIDTH = max(map(len, journal.STATUSES))
 _INTERVAL_S = 1.0
@@ -55,7 +64,10 @@ class CellRow(NamedTuple):
 def cell_rows(status: SuiteStatus, room: int = 1000) -> list[CellRow]:
     """A line for each cell. `room`: columns for what stands beside its status."""
     paused = {name for pause in status.pauses for name in pause.cells}
-    return [CellRow(one_line(cell.name), cell.status, _what(cell, paused, room)) for cell in status.cells]
+    return [
+        CellRow(one_line(cell.name), cell.status, _what(cell, paused, room))
+        for cell in status.cells
+    ]
 
 
 def rows_that_fit(found: Sequence[CellRow], most: int) -> tuple[list[CellRow], str]:
@@ -92,7 +104,9 @@ def going_line(status: SuiteStatus) -> str:
     ended = sum(cell.status not in journal.UNFINISHED for cell in status.cells)
     line = f"{ended}/{len(status.cells)} cells ended, {len(running)} running"
     counts = [progress.counts for progress in running if progress.counts is not None]
-    done, total, failed = (sum(count[name] for count in counts) for name in ("done", "total", "failed"))
+    done, total, failed = (
+        sum(count[name] for count in counts) for name in ("done", "total", "failed")
+    )
     return f"{line}: {done}/{total} requests, {failed} failed" if counts else line
 
 
@@ -130,7 +144,9 @@ def status_lines(status: SuiteStatus, now: float) -> list[str]:
 def cell_lines(status: SuiteStatus) -> list[str]:
     found = cell_rows(status)
     name = max((len(row.name) for row in found), default=0)
-    return [f"{row.name:<{name}}  {row.status:<{_STATUS_WIDTH}}  {row.what}".rstrip() for row in found]
+    return [
+        f"{row.name:<{name}}  {row.status:<{_STATUS_WIDTH}}  {row.what}".rstrip() for row in found
+    ]
 
 
 def next_lines(status: SuiteStatus) -> list[str]:
@@ -157,12 +173,18 @@ def _what(cell: CellStatus, paused: Container[str], room: int) -> str:
         figures = progress.figures(room - len(phase) - 2)
         again = f" (attempt {cell.attempt})" if cell.attempt > 1 else ""
         text = f"{phase}{again}{f': {one_line(figures)}' if figures else ''}"
-        return text if cell.job is None or cell.job.task is None else f"{text}; {one_line(cell.job.task)}"
+        return (
+            text
+            if cell.job is None or cell.job.task is None
+            else f"{text}; {one_line(cell.job.task)}"
+        )
     reason = cell.reason if cell.status != RunStatus.WAITING or cell.job is not None else None
     if cell.status == RunStatus.WAITING and cell.name in paused:
         reason = "its endpoint is waited for"
     result = "" if cell.figures is None else result_text(cell.figures)
-    return "; ".join(journal.outcome_parts(result, reason, cell.reused_from, collected=cell.collected))
+    return "; ".join(
+        journal.outcome_parts(result, reason, cell.reused_from, collected=cell.collected)
+    )
 
 
 def _for(since: float | None, now: float) -> str:
@@ -177,14 +199,20 @@ def check_text(found: SuiteCheck) -> str:
         outcome = f"not complete: {len(found.missing)} of {total} without a complete result"
     lines = [f"{found.folder.root}: {outcome}"]
     for cell in found.missing:
-        lines.append(f"  {cell.name}: {cell.status}{f': {one_line(cell.reason)}' if cell.reason else ''}")
+        lines.append(
+            f"  {cell.name}: {cell.status}{f': {one_line(cell.reason)}' if cell.reason else ''}"
+        )
         for text in cell.to_do:
             first, *others = text.split("\n")
             lines += [f"    to do: {first}", *(f"      {line.strip()}" for line in others)]
     lines += [f"  altered: {one_line(str(finding))}" for finding in found.altered[:MAX_SHOWN]]
     if len(found.altered) > MAX_SHOWN:
         lines.append(f"  altered: {len(found.altered) - MAX_SHOWN} more (--json)")
-    lines += [f"  note: {one.name}: {one_line(one.reason)}" for one in found.cells if one.is_complete and one.reason]
+    lines += [
+        f"  note: {one.name}: {one_line(one.reason)}"
+        for one in found.cells
+        if one.is_complete and one.reason
+    ]
     if found.running:
         lines.append("the suite is running: look at it with 'eval-factory suite status'")
     elif found.missing:
@@ -202,16 +230,26 @@ def looking_on(folder: SuiteDir, output: RunOutput) -> SuiteScreen:
 
 class SuiteScreen(SuiteObserver):
     def __init__(
-        self, stream: TextIO, folder: SuiteDir, clock: Callable[[], float] = time.time, records: TextIO | None = None
+        self,
+        stream: TextIO,
+        folder: SuiteDir,
+        clock: Callable[[], float] = time.time,
+        records: TextIO | None = None,
     ) -> None:
         """`records`: gets one when the cells are known."""
-        is_terminal = stream.isatty()  # whatever FORCE_COLOR and the like say: a log is to have lines
-        self._console = Console(file=stream, highlight=False, soft_wrap=True, force_terminal=is_terminal)
+        is_terminal = (
+            stream.isatty()
+        )  # whatever FORCE_COLOR and the like say: a log is to have lines
+        self._console = Console(
+            file=stream, highlight=False, soft_wrap=True, force_terminal=is_terminal
+        )
         self._folder, self._reader = folder, SuiteReader(folder)
         self._clock, self._last, self._records = clock, 0.0, records
         self._live: Live | None = None
         if self._console.is_interactive:  # not where TERM is dumb: it cannot go back in a line
-            self._live = Live(console=self._console, auto_refresh=False, transient=True, vertical_overflow="crop")
+            self._live = Live(
+                console=self._console, auto_refresh=False, transient=True, vertical_overflow="crop"
+            )
 
     def __enter__(self) -> SuiteScreen:
         if self._live is not None:
@@ -220,21 +258,30 @@ class SuiteScreen(SuiteObserver):
 
     def __exit__(self, *_: object) -> None:
         if self._live is not None:
-            self._live.update(Group())  # what follows says all of it, also for who reads the terminal's record
+            self._live.update(
+                Group()
+            )  # what follows says all of it, also for who reads the terminal's record
             self._live.stop()
 
     def on_event(self, event: Mapping[str, Any]) -> None:
         if self._records is not None and event.get("event") == journal.SUITE_STARTED:
             known = {name: event.get(name) for name in ("pid", "host", "total", "cells")}
-            write_record(self._records, {"event": "launch", "suite": str(self._folder.root), **known})
+            write_record(
+                self._records, {"event": "launch", "suite": str(self._folder.root), **known}
+            )
         if self._live is not None:
             self._last = 0.0
             self.tick()
             return
         figures = None
-        if event["event"] == journal.CELL_ENDED and event["status"] in (RunStatus.COMPLETE, RunStatus.PARTIAL):
+        if event["event"] == journal.CELL_ENDED and event["status"] in (
+            RunStatus.COMPLETE,
+            RunStatus.PARTIAL,
+        ):
             figures = view.figures_of(self._folder.cell(*journal.cell_key(event)))
-        if (line := journal.event_line(event, "" if figures is None else result_text(figures))) is not None:
+        if (
+            line := journal.event_line(event, "" if figures is None else result_text(figures))
+        ) is not None:
             where = f"{self._folder.root}: " if event["event"] == journal.SUITE_STARTED else ""
             self.say(one_line(f"{where}{line}"))
 
@@ -265,11 +312,15 @@ def live_table(status: SuiteStatus, console: Console, now: float) -> Group:
     found = cell_rows(status, max(0, width - name_width - _STATUS_WIDTH - 4))
     shown, others = rows_that_fit(found, max(0, height - len(head) - 1))
     table = Table(box=None, pad_edge=False, show_header=False, padding=(0, 1), expand=True)
-    table.add_column(no_wrap=True, overflow="ellipsis", max_width=name_width, min_width=min(name_width, 12))
+    table.add_column(
+        no_wrap=True, overflow="ellipsis", max_width=name_width, min_width=min(name_width, 12)
+    )
     table.add_column(no_wrap=True, width=_STATUS_WIDTH)
     table.add_column(no_wrap=True, overflow="ellipsis", ratio=1)
     for row in shown:
-        table.add_row(Text(row.name), Text(row.status, style=STYLES.get(row.status, "")), Text(row.what))
+        table.add_row(
+            Text(row.name), Text(row.status, style=STYLES.get(row.status, "")), Text(row.what)
+        )
     return Group(*head, table, *([_cut(others, "dim")] if others else []))
 
 
@@ -286,14 +337,19 @@ def show_end(report: SuiteReport, output: RunOutput) -> None:
         elif output.quiet:
             output.stdout.write(own_lines(report.summary.split("\n")[0]) + "\n")
         else:
-            show_lines([*cell_lines(status), spent_line(status), *report.summary.split("\n")], output.stdout)
+            show_lines(
+                [*cell_lines(status), spent_line(status), *report.summary.split("\n")],
+                output.stdout,
+            )
         if report.exit_code and not output.as_json:
             blamed = [cell for cell in report.cells if cell.exit_code == report.exit_code]
             why = report.summary.split("\n")[-1]  # why there is no table
             if blamed:
                 why = f"{blamed[0].name}: {one_line(blamed[0].reason or blamed[0].status)}"
             screen = lasting(sys.stderr)
-            screen.write(wrapped(own_lines(f"exit code {report.exit_code}: {why}"), columns(screen)) + "\n")
+            screen.write(
+                wrapped(own_lines(f"exit code {report.exit_code}: {why}"), columns(screen)) + "\n"
+            )
 
 
 def show_lines(lines: Iterable[str], stdout: TextIO) -> None:
@@ -301,7 +357,9 @@ def show_lines(lines: Iterable[str], stdout: TextIO) -> None:
     width = columns(stdout) if stdout.isatty() else None
     for line in lines:
         is_command = line.startswith("  eval-factory ")
-        stdout.write(own_lines(line if width is None or is_command else wrapped(line, width)) + "\n")
+        stdout.write(
+            own_lines(line if width is None or is_command else wrapped(line, width)) + "\n"
+        )
 
 
 def suite_end_record(report: SuiteReport, status: SuiteStatus) -> dict[str, Any]:
@@ -318,7 +376,13 @@ def show_status(status: SuiteStatus, stdout: TextIO, *, as_json: bool) -> None:
         show_lines(status_lines(status, time.time()), stdout)
 
 
-def watch(reader: SuiteReader, stdout: TextIO, *, as_json: bool, sleep: Callable[[float], None] = time.sleep) -> None:
+def watch(
+    reader: SuiteReader,
+    stdout: TextIO,
+    *,
+    as_json: bool,
+    sleep: Callable[[float], None] = time.sleep,
+) -> None:
     """Until nobody works on the suite any more, or nobody reads: as run_suite shows it, or a record for each change."""
     shown = ""
     with nullcontext() if as_json else SuiteScreen(stdout, reader.folder) as screen:

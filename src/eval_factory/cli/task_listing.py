@@ -36,7 +36,9 @@ from eval_factory.tasks.upstreams import HELM, Upstream
 Record = dict[str, Any]
 
 
-def run_spec_record(name: str, spec: IndexedRunSpec, framework: Framework, upstream: Upstream = HELM) -> Record:
+def run_spec_record(
+    name: str, spec: IndexedRunSpec, framework: Framework, upstream: Upstream = HELM
+) -> Record:
     """Everything about one of HELM's run specs."""
     return {
         "name": name,
@@ -55,7 +57,9 @@ def run_spec_record(name: str, spec: IndexedRunSpec, framework: Framework, upstr
         "judges": list(framework.judges) if spec.has_jury else [],
         "annotators": list(spec.annotators),
         "prescribed_judges": list(spec.prescribed_judges),
-        "errata": [one.model_dump(exclude_none=True) for one in load_errata().of(name, None, upstream)],
+        "errata": [
+            one.model_dump(exclude_none=True) for one in load_errata().of(name, None, upstream)
+        ],
         "executes": dict(spec.executes or {}),
         "needs_permission": needs_permission(name, spec),
         "runs": spec.asks is None or spec.makes_images,
@@ -75,7 +79,9 @@ def record_of(name: str, framework: Framework, upstream: Upstream = HELM) -> Rec
         if short not in specs:
             near = run_entry.elsewhere(short, upstream) or did_you_mean(short, list(specs))
             known = "HELM" if upstream is HELM else upstream.name
-            raise ConfigError(f"{known} has no run spec {short!r}{near}; 'eval-factory ls --all' lists them")
+            raise ConfigError(
+                f"{known} has no run spec {short!r}{near}; 'eval-factory ls --all' lists them"
+            )
         record = run_spec_record(short, specs[short], framework, upstream)
         arguments = ",".join(
             f"{name}={_example_value(name, is_path=name in run_entry.PATH_PARAMETERS, kind=known.get('type', ''))}"
@@ -98,11 +104,15 @@ def record_of(name: str, framework: Framework, upstream: Upstream = HELM) -> Rec
     elif spec is not None and task.helm.judges:
         prompt = prompt_of_jury(spec.annotators)
     extra = {
-        key: task.default_of(key) or (rule.allowed[0] if rule.allowed else _example_value(key, is_path=rule.path))
+        key: task.default_of(key)
+        or (rule.allowed[0] if rule.allowed else _example_value(key, is_path=rule.path))
         for key, rule in task.helm.parameters.items()
         if rule.required or (rule.allowed and task.default_of(key))
     }
-    from eval_factory.tasks.perturbations import FAMILIES, not_offered  # a list of all tasks needs none of it
+    from eval_factory.tasks.perturbations import (
+        FAMILIES,
+        not_offered,
+    )  # a list of all tasks needs none of it
 
     perturb = [family for family in FAMILIES if not_offered(family, task.name) is None]
     more = {"perturb": perturb, "judge_prompt": prompt, "example": _example(task.name, extra)}
@@ -121,7 +131,9 @@ def record_of_benchmark(path: Path, framework: Framework) -> Record:
     if benchmark.is_rubric:
         prompt: str | None = criterion_template(alone=True)
     else:
-        prompt = None if file is None else benchmark.jury_form.filled(file.read_text(encoding="utf-8"))
+        prompt = (
+            None if file is None else benchmark.jury_form.filled(file.read_text(encoding="utf-8"))
+        )
     return {
         **task_info(task).as_dict(),
         "name": benchmark.name,
@@ -143,18 +155,28 @@ def _example(type_: str, extra: Record, folder: str | None = None, kind: str = "
     output_dir = "results/" + re.sub(r"[^A-Za-z0-9_]+", "_", folder or type_)
     config = {"type": type_, "output_dir": output_dir, "params": params}
     model = "gpt-image-1" if kind == IMAGES else "gpt-4"
-    endpoint = {"url": "https://api.openai.com/v1", "model_id": model, "type": kind, "api_key": "OPENAI_API_KEY"}
+    endpoint = {
+        "url": "https://api.openai.com/v1",
+        "model_id": model,
+        "type": kind,
+        "api_key": "OPENAI_API_KEY",
+    }
     document = {"config": config, "target": {"api_endpoint": endpoint}}
     return yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=1000)
 
 
 def _example_value(name: str, *, is_path: bool, kind: str = "") -> str:
-    return {"int": "1", "float": "0.5"}.get(kind) or (f"/path/to/{name}" if is_path else f"<{name}>")
+    return {"int": "1", "float": "0.5"}.get(kind) or (
+        f"/path/to/{name}" if is_path else f"<{name}>"
+    )
 
 
 def _about_execution(record: Record) -> Iterator[str]:
     if record["executes"]:
-        yield from ("", f"it {how_executed(record.get('run_spec') or record['name'], record['executes'])}")
+        yield from (
+            "",
+            f"it {how_executed(record.get('run_spec') or record['name'], record['executes'])}",
+        )
     if record.get("needs_permission"):
         why = "because nobody has checked the program that a model writes"
         yield from ("", f"refused without {CODE_EXECUTION_FLAG}, or {KEY}: true, {why}")
@@ -174,7 +196,9 @@ def details(record: Record) -> str:
         is_public = "" if record["answers_public"] else "not "
         published = f"{record['published'] or 'unknown'}; its answers are {is_public}public"
     facts = {
-        "main metric": " or ".join(record.get("main_metrics") or [record["main_metric"] or "HELM names none"]),
+        "main metric": " or ".join(
+            record.get("main_metrics") or [record["main_metric"] or "HELM names none"]
+        ),
         "main split": record.get("main_split"),
         "endpoints": _joined(record.get("endpoint_types")),
         "judges": _joined(record["judges"]),
@@ -198,15 +222,24 @@ def details(record: Record) -> str:
     lines += [f"{name + ':':<18} {value}" for name, value in facts.items() if value]
     parameters = list(_parameter_lines(record))
     if parameters:
-        where = "arguments, in config.type" if "any_parameter" in record else "parameters, in config.params.extra"
+        where = (
+            "arguments, in config.type"
+            if "any_parameter" in record
+            else "parameters, in config.params.extra"
+        )
         lines += ["", f"{where}:", *(f"  {line}" for line in parameters)]
     if every := record.get("arguments_of_every_run_spec"):
-        lines += ["", f"arguments of every run spec, as far as the scenario takes them: {', '.join(every)}"]
+        lines += [
+            "",
+            f"arguments of every run spec, as far as the scenario takes them: {', '.join(every)}",
+        ]
     lines += [line for note in record.get("notes", ()) for line in ("", f"note: {note}")]
     lines += [line for known in record["errata"] for line in ("", _defect(known))]
     lines += _about_execution(record)
     if record["example"] is None:
-        end = [f"cannot be run: it asks a model for {record['asks']}, which eval-factory cannot ask for"]
+        end = [
+            f"cannot be run: it asks a model for {record['asks']}, which eval-factory cannot ask for"
+        ]
     else:
         schema = "`eval-factory schema run_config > run_config.schema.json` beside this file"
         first_line = "# yaml-language-server: $schema=run_config.schema.json"
@@ -220,7 +253,9 @@ def details(record: Record) -> str:
 
 def _parameter_lines(record: Record) -> Iterable[str]:
     if "any_parameter" in record:
-        yield from (run_entry.signature(name, known) for name, known in record["parameters"].items())
+        yield from (
+            run_entry.signature(name, known) for name, known in record["parameters"].items()
+        )
         if record["any_parameter"]:
             yield "any"
         return
@@ -234,7 +269,9 @@ def _parameter_lines(record: Record) -> Iterable[str]:
             yield f"{name}: {'needed' if rule['required'] else 'may be given'}{other}{default}{allowed}"
             if rule["about"]:
                 yield f"  {rule['about']}"
-            from eval_factory.tasks.own_data import described_layout  # imports the readers of all formats
+            from eval_factory.tasks.own_data import (
+                described_layout,
+            )  # imports the readers of all formats
 
             layout = [file_layout(entry) for entry in rule["layout"]]
             yield from (f"  {line}" for line in described_layout(layout, {}))
@@ -243,7 +280,9 @@ def _parameter_lines(record: Record) -> Iterable[str]:
 def _commented(lines: Iterable[str]) -> Iterable[str]:
     for line in lines:
         indent = " " * (len(line) - len(line.lstrip()) + 2)
-        for part in textwrap.wrap(line, 110, subsequent_indent=indent, break_on_hyphens=False) or [""]:
+        for part in textwrap.wrap(line, 110, subsequent_indent=indent, break_on_hyphens=False) or [
+            ""
+        ]:
             yield f"# {part}".rstrip()
 
 
@@ -255,7 +294,15 @@ def _size(megabytes: float | None) -> str:
     return "" if megabytes is None else formats.megabytes(megabytes)
 
 
-TASK_COLUMNS = ("task", "what it measures", "access", "judges", "instances", "data size", "public since")
+TASK_COLUMNS = (
+    "task",
+    "what it measures",
+    "access",
+    "judges",
+    "instances",
+    "data size",
+    "public since",
+)
 RUN_SPEC_COLUMNS = ("run spec", "parameters", "what it measures")
 
 
@@ -292,7 +339,9 @@ def show_run_specs(framework: Framework, upstream: Upstream, *, as_json: bool) -
     rows = []
     for one in records:
         arguments = [run_entry.signature(name, known) for name, known in one["parameters"].items()]
-        shown = ", ".join([*arguments, *(["..."] if one["any_parameter"] else [])]).replace(" (needed)", "")
+        shown = ", ".join([*arguments, *(["..."] if one["any_parameter"] else [])]).replace(
+            " (needed)", ""
+        )
         about = one["description"]
         if not one["runs"]:
             about += f" [cannot be run: asks for {one['asks']}]"
@@ -305,7 +354,15 @@ def show_run_specs(framework: Framework, upstream: Upstream, *, as_json: bool) -
         click.echo("\n".join(screen(Table(RUN_SPEC_COLUMNS, rows), 48)[1:]))
 
 
-SCHEMAS = ("run_config", "evaluation_config", "results", "suite_results", "gate_policy", "suite", "monitor")
+SCHEMAS = (
+    "run_config",
+    "evaluation_config",
+    "results",
+    "suite_results",
+    "gate_policy",
+    "suite",
+    "monitor",
+)
 """docs/schemas has a file of each, which scripts/make_schemas.py writes."""
 
 

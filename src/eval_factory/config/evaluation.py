@@ -15,7 +15,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pydantic import ValidationError
 
 from eval_factory.config import taken_keys
-from eval_factory.config.load import interpolate, load_run_config, nested, parse_overrides, plain_document
+from eval_factory.config.load import (
+    interpolate,
+    load_run_config,
+    nested,
+    parse_overrides,
+    plain_document,
+)
 from eval_factory.config.merge import Layer, Source, ValueSources, leaves, merge, put, section_at
 from eval_factory.config.model import RunConfig, StopWhen, known_keys, unknown_key, wrong_value
 from eval_factory.config.rules import BENCHMARK_KEY, real_names, with_extra, with_task_rules
@@ -39,7 +45,11 @@ def find_benchmark(given: str, beside: Path | None, where: str, problems: list[s
         where: the key that names it.
     """
     folders = [Path.cwd(), *([] if beside is None else [Path(os.path.abspath(beside))])]
-    paths = list(dict.fromkeys(Path(os.path.abspath(folder / os.path.expanduser(given))) for folder in folders))
+    paths = list(
+        dict.fromkeys(
+            Path(os.path.abspath(folder / os.path.expanduser(given))) for folder in folders
+        )
+    )
     there = [path for path in paths if path.exists()]
     if not there:
         problems.append(f"{where}: there is no file {' or '.join(map(str, paths))}")
@@ -84,7 +94,9 @@ class Evaluation:
     framework: Framework
     run: RunConfig
     sources: ValueSources
-    benchmark: Benchmark | None = None  # the custom benchmark, if it is one; `task` is then made for it
+    benchmark: Benchmark | None = (
+        None  # the custom benchmark, if it is one; `task` is then made for it
+    )
     warnings: tuple[str, ...] = ()  # what of the configuration has no effect
     executor: RunExecutor = field(default_factory=RunExecutor)
 
@@ -110,7 +122,11 @@ class Evaluation:
         urls = [endpoint.url, *(judge.url for judge in extra.judges or [])]
         names = [endpoint.api_key, *variables_in([urls, endpoint.adapter_config.params_to_add])]
         if (self.task.helm.judges and extra.judges is None) or self.task.helm.prescribed_judges:
-            names += [extra.gpt_judge_api_key, extra.llama_judge_api_key, extra.claude_judge_api_key]
+            names += [
+                extra.gpt_judge_api_key,
+                extra.llama_judge_api_key,
+                extra.claude_judge_api_key,
+            ]
         names += [judge.api_key for judge in extra.judges or []]
         for service in self.oauth_services():
             names += [variable_of(service, name) for name in OAUTH_SECRETS]
@@ -118,7 +134,11 @@ class Evaluation:
 
     def setting_names(self) -> list[str]:
         """Names of the environment variables that say where the tokens of this run come from; they are no secrets."""
-        return [variable_of(service, name) for service in self.oauth_services() for name in OAUTH_SETTINGS]
+        return [
+            variable_of(service, name)
+            for service in self.oauth_services()
+            for name in OAUTH_SETTINGS
+        ]
 
     def oauth_services(self) -> list[str]:
         judges = self.run.config.params.extra.judges or []
@@ -131,7 +151,11 @@ class Evaluation:
 
     def as_given(self) -> dict[str, Any]:
         """The same without the defaults, but for what no run is without."""
-        given = {path for path, source in self.sources.items() if source not in (Source.FRAMEWORK, Source.TASK)}
+        given = {
+            path
+            for path, source in self.sources.items()
+            if source not in (Source.FRAMEWORK, Source.TASK)
+        }
         tree: dict[str, Any] = {}
         for path, value in leaves(self.run.model_dump(mode="json", exclude_unset=True)).items():
             if ".".join(path) in given | _NEVER_LEFT_OUT:
@@ -162,7 +186,9 @@ def build_evaluation(
     if task is None:
         name = _last(user_layers, ("config",), "type")
         if name is None:
-            problems.append("config.type: is missing; it names the task ('eval-factory ls' lists them)")
+            problems.append(
+                "config.type: is missing; it names the task ('eval-factory ls' lists them)"
+            )
         elif isinstance(name, str):  # the shape check reports another
             upstream = _last(user_layers, ("config", "params", "extra"), "upstream")
             known = UPSTREAMS.get(upstream, HELM) if isinstance(upstream, str) else HELM
@@ -188,7 +214,9 @@ def build_evaluation(
         raise ConfigError(list(dict.fromkeys(problems)))
     sources = real_names(task, sources)
     warning = taken_keys.warning_of(foreign)
-    return Evaluation(task, framework, run, sources, benchmark, (warning,) if warning else (), executor)
+    return Evaluation(
+        task, framework, run, sources, benchmark, (warning,) if warning else (), executor
+    )
 
 
 def _last(layers: Sequence[Layer], section: tuple[str, ...], key: str) -> Any:
@@ -203,11 +231,16 @@ def _user_layers(request: Request, env: Mapping[str, str], problems: list[str]) 
         layers.append((Source.FILE, plain_document(request.document)))
     if request.run_config is not None:
         layers.append((Source.FILE, load_run_config(request.run_config)))
-    layers += [(Source.FLAG, nested(request.flags)), (Source.OVERRIDE, parse_overrides(request.overrides))]
+    layers += [
+        (Source.FLAG, nested(request.flags)),
+        (Source.OVERRIDE, parse_overrides(request.overrides)),
+    ]
     layers = [(source, interpolate(tree, env, "", problems)) for source, tree in layers]
     unwritable = [(source.value, path) for source, tree in layers for path in not_writable(tree)]
     if unwritable:
-        raise ConfigError([f"{source}: {path}: contains bytes that are not UTF-8" for source, path in unwritable])
+        raise ConfigError(
+            [f"{source}: {path}: contains bytes that are not UTF-8" for source, path in unwritable]
+        )
     return [(source, tree) for source, tree in layers if tree]
 
 
@@ -217,11 +250,15 @@ def canonical_names(tree: dict[str, Any], problems: list[str]) -> None:
     if "api_key_name" in endpoint:
         name = endpoint.pop("api_key_name")
         if endpoint.get("api_key", name) != name:
-            problems.append("target.api_endpoint: api_key and api_key_name are the same setting; give one of them")
+            problems.append(
+                "target.api_endpoint: api_key and api_key_name are the same setting; give one of them"
+            )
         endpoint["api_key"] = name
 
 
-def task_named(name: str, framework: Framework, problems: list[str], upstream: Upstream = HELM) -> Task | None:
+def task_named(
+    name: str, framework: Framework, problems: list[str], upstream: Upstream = HELM
+) -> Task | None:
     """The task of that name, or of a run entry; None, with the reason in `problems`, where there is none."""
     if is_run_entry(name, framework):
         return task_of_run_entry(name, framework, problems, upstream)
@@ -231,7 +268,9 @@ def task_named(name: str, framework: Framework, problems: list[str], upstream: U
     if task is None:
         shown = REDACTED if looks_like_key(name) else repr(name)
         near = near_name(name, framework)
-        problems.append(f"config.type: there is no task {shown}{near}; 'eval-factory ls' lists them")
+        problems.append(
+            f"config.type: there is no task {shown}{near}; 'eval-factory ls' lists them"
+        )
     return task
 
 
@@ -256,7 +295,9 @@ def _validated(
         return RunConfig.model_validate(merged)
     except ValidationError as error:
         for detail in error.errors(include_url=False):
-            path = ".".join(str(part) for part in detail["loc"] if isinstance(part, str) and "[" not in part)
+            path = ".".join(
+                str(part) for part in detail["loc"] if isinstance(part, str) and "[" not in part
+            )
             if path == "config.type" and any("config.type" in problem for problem in problems):
                 continue
             problems.append(_explained(path, detail, sources, request))
@@ -266,14 +307,20 @@ def _validated(
 def _explained(path: str, detail: Any, sources: ValueSources, request: Request) -> str:
     if detail["type"] == "missing":
         return f"{path}: is missing{f'; write it in the run config or give {_FLAGS[path]}' if path in _FLAGS else ''}"
-    source = next((s for known, s in sources.items() if known == path or known.startswith(f"{path}.")), None)
+    source = next(
+        (s for known, s in sources.items() if known == path or known.startswith(f"{path}.")), None
+    )
     where = f"{source.value}: " if source in (Source.FLAG, Source.OVERRIDE) else ""
     if source is Source.FILE and request.run_config is not None:
         where = f"{request.run_config}: "
     if detail["type"] != "extra_forbidden":
         return f"{where}{path}: {wrong_value(detail)}"
     parent, _, name = path.rpartition(".")
-    known = known_keys(RunConfig, parent.split(".")) if parent else [*known_keys(RunConfig, ()), *taken_keys.KEYS]
+    known = (
+        known_keys(RunConfig, parent.split("."))
+        if parent
+        else [*known_keys(RunConfig, ()), *taken_keys.KEYS]
+    )
     return f"{where}{unknown_key(path, name, known, taken_keys.known_in(parent))}"
 
 
@@ -286,7 +333,11 @@ def _with_benchmark(
     from eval_factory.tasks.custom_benchmark import load_benchmark  # for a custom benchmark alone
 
     where = f"config.params.extra.{BENCHMARK_KEY}"
-    beside = request.run_config.parent if request.run_config and sources.get(where) is Source.FILE else None
+    beside = (
+        request.run_config.parent
+        if request.run_config and sources.get(where) is Source.FILE
+        else None
+    )
     path = find_benchmark(given, beside, where, problems)
     if path is None:
         return run, None
@@ -308,7 +359,9 @@ def _task_of(benchmark: Benchmark, task: Task) -> Task:
         "scenario": benchmark.name,
         "main_metric": benchmark.main_metric,
         "judges": task.helm.judges if benchmark.has_jury else (),
-        "cluster": ClusterRule(what=f"column {CLUSTER}", field=CLUSTER) if benchmark.has_clusters else None,
+        "cluster": ClusterRule(what=f"column {CLUSTER}", field=CLUSTER)
+        if benchmark.has_clusters
+        else None,
         "images": benchmark.rows_with_pictures > 0,
     }
     defaults = task.defaults
@@ -316,14 +369,22 @@ def _task_of(benchmark: Benchmark, task: Task) -> Task:
         run_spec = RUBRIC_RUN_SPEC if benchmark.is_rubric else CONVERSATION_RUN_SPEC
         helm |= {"run_spec": run_spec, "rubric": benchmark.is_rubric, "zero_shot": True}
     if benchmark.is_rubric or benchmark.has_turns or benchmark.rows_with_pictures:
-        defaults = {**defaults, "config": {**defaults["config"], "supported_endpoint_types": ["chat"]}}
+        defaults = {
+            **defaults,
+            "config": {**defaults["config"], "supported_endpoint_types": ["chat"]},
+        }
     return replace(
         task,
         name=f"{task.name}.{benchmark.name}",
         description=benchmark.description,
         defaults=defaults,
         helm=replace(task.helm, **helm),
-        about=replace(task.about, source=str(benchmark.path), instances=benchmark.instances, notes=benchmark.notes),
+        about=replace(
+            task.about,
+            source=str(benchmark.path),
+            instances=benchmark.instances,
+            notes=benchmark.notes,
+        ),
     )
 
 
@@ -347,7 +408,9 @@ def arguments_of(
     texts = several(overrides)
     if isinstance(run_config, Mapping):
         return Request(document=run_config, flags=given, overrides=texts)
-    return Request(run_config=None if run_config is None else Path(run_config), flags=given, overrides=texts)
+    return Request(
+        run_config=None if run_config is None else Path(run_config), flags=given, overrides=texts
+    )
 
 
 def several(given: Iterable[_Given]) -> tuple[_Given, ...]:

@@ -20,7 +20,14 @@ from eval_factory.config.merge import Source, is_credential, leaves, merge, sect
 from eval_factory.config.model import AdapterConfig, ApiEndpoint, Extra, Params
 from eval_factory.config.suite_layers import name_of_type
 from eval_factory.config.suite_model import OWN_OPTIONS
-from eval_factory.config.taken_keys import ADAPTER, INTERCEPTORS, NO_EFFECT, ONLY, TABLE, interceptors_in
+from eval_factory.config.taken_keys import (
+    ADAPTER,
+    INTERCEPTORS,
+    NO_EFFECT,
+    ONLY,
+    TABLE,
+    interceptors_in,
+)
 from eval_factory.core.errors import ConfigError, did_you_mean
 from eval_factory.core.foreign_text import one_line
 from eval_factory.core.plain_yaml import load_mapping
@@ -32,7 +39,12 @@ from eval_factory.tasks.run_entry import is_run_entry, near_name, task_of_run_en
 _Tree = dict[str, Any]
 _Layer = tuple[str, Mapping[str, Any]]
 """What one place of a file says: the path of the place, and `config` and `target`."""
-_ADVICE, _SAID, _LAUNCHER, _KNOWN = TABLE["advice"], TABLE["said"], TABLE["launcher"], TABLE["known"]
+_ADVICE, _SAID, _LAUNCHER, _KNOWN = (
+    TABLE["advice"],
+    TABLE["said"],
+    TABLE["launcher"],
+    TABLE["known"],
+)
 ENDPOINT, PARAMS, EXTRA = "target.api_endpoint", "config.params", "config.params.extra"
 _READ: Mapping[str, tuple[str, ...]] = {  # section -> the keys that are read of it
     "config": ("type", "output_dir", "params"),
@@ -103,17 +115,33 @@ class _Import:
         """The keys of a section that are read; of the others, why not. A null of a credential says: none is sent."""
         if given is not None and not isinstance(given, Mapping):
             self.note(f"{prefix}{section}", "is no mapping of keys to values; write it as one")
-        said = {name: value for name, value in _mapping(given).items() if value is not None or is_credential(name)}
-        for name in [name for name, value in said.items() if name not in known and value not in ("", {}, [])]:
-            of_all = _ADVICE["caching"] if name in NO_EFFECT.get(section, ()) else _ADVICE.get(f"{section}.*")
-            why = _ADVICE.get(name) or of_all or f"has no counterpart; leave it out{did_you_mean(name, sorted(known))}"
+        said = {
+            name: value
+            for name, value in _mapping(given).items()
+            if value is not None or is_credential(name)
+        }
+        for name in [
+            name for name, value in said.items() if name not in known and value not in ("", {}, [])
+        ]:
+            of_all = (
+                _ADVICE["caching"]
+                if name in NO_EFFECT.get(section, ())
+                else _ADVICE.get(f"{section}.*")
+            )
+            why = (
+                _ADVICE.get(name)
+                or of_all
+                or f"has no counterpart; leave it out{did_you_mean(name, sorted(known))}"
+            )
             if (only := ONLY.get(f"{section}.{name}")) is not None:
                 why = f"is not followed: {only['done']}; leave it out"
             self.note(f"{prefix}{section}.{name}".lstrip("."), why)
         return {name: value for name, value in said.items() if name in known}
 
     def of_run_config(self) -> _Tree:
-        place = {name: self.document[name] for name in ("executor", "slurm") if name in self.document}
+        place = {
+            name: self.document[name] for name in ("executor", "slurm") if name in self.document
+        }
         self.kept("", self.document, ("config", "target", *place))
         task = self.task(_mapping(self.document.get("config")).get("type"), "config.type")
         if task is None:
@@ -121,7 +149,10 @@ class _Import:
         return {**_Run(self, task).document([("", self.document)]), **place}
 
     def of_launcher(self) -> _Tree:
-        self.document = {**self.document, "deployment": {**_mapping(self.document.get("deployment")), "port": PORT}}
+        self.document = {
+            **self.document,
+            "deployment": {**_mapping(self.document.get("deployment")), "port": PORT},
+        }
         plain = each_text(self.kept("", self.document, _LAUNCHER[""]), self.plain)
         execution, deployment = _mapping(plain.get("execution")), plain["deployment"]
         executor, kind = self.types(plain.get("defaults"), execution, deployment)
@@ -140,22 +171,36 @@ class _Import:
         """The run config of each task. The places that say something of it come weakest first."""
         evaluation = _mapping(plain.get("evaluation"))
         self.kept("evaluation", evaluation, _LAUNCHER["evaluation"])
-        variables = {**_variables("env_vars", plain), **_variables("evaluation.env_vars", evaluation)}
-        folder, model = _mapping(plain.get("execution")).get("output_dir"), plain["deployment"].get("served_model_name")
+        variables = {
+            **_variables("env_vars", plain),
+            **_variables("evaluation.env_vars", evaluation),
+        }
+        folder, model = (
+            _mapping(plain.get("execution")).get("output_dir"),
+            plain["deployment"].get("served_model_name"),
+        )
         served = ("deployment.", nested({f"{ENDPOINT}.model_id": model}))
         above: list[_Layer] = [served, ("", plain), *_layers("evaluation", evaluation)]
         entries, every, runs = evaluation.get("tasks"), dict(variables), []
         for number, entry in enumerate(entries if isinstance(entries, list) else []):
-            path, said = f"evaluation.tasks[{number}]", entry if isinstance(entry, Mapping) else {"name": entry}
+            path, said = (
+                f"evaluation.tasks[{number}]",
+                entry if isinstance(entry, Mapping) else {"name": entry},
+            )
             task = self.task(said.get("name"), f"{path}.name")
             if task is None:
                 continue
             here = {**variables, **_variables(f"{path}.env_vars", said)}
             every |= here
-            data = {"dataset_dir": f"{EXTRA}.{DATA_PATH}"} if DATA_PATH in task.helm.parameters else {}
+            data = (
+                {"dataset_dir": f"{EXTRA}.{DATA_PATH}"} if DATA_PATH in task.helm.parameters else {}
+            )
             self.kept(path, said, (*_LAUNCHER["task"], *data))
             places = {"endpoint_type": f"{ENDPOINT}.type", **data}
-            last = {"config.output_dir": folder, **{where: said.get(name) for name, where in places.items()}}
+            last = {
+                "config.output_dir": folder,
+                **{where: said.get(name) for name, where in places.items()},
+            }
             renamed = {where.rpartition(".")[2]: source for where, source in here.items()}
             layers = [*above, *_layers(path, said), (f"{path}.", nested(last))]
             runs.append(_Run(self, task, renamed).document(layers))
@@ -194,7 +239,11 @@ class _Import:
         if None in values or any("${" in part for part in parts):
             self.note(path, "is an interpolation that is not followed here; write the value itself")
             return None
-        return values[1] if parts[0] == parts[-1] == "" and len(parts) == 3 else "".join(map(str, values))
+        return (
+            values[1]
+            if parts[0] == parts[-1] == "" and len(parts) == 3
+            else "".join(map(str, values))
+        )
 
     def followed(self, name: str) -> str | int | float | None:
         """What stands in `${}`: a variable of the environment, or the path of a value in this file."""
@@ -205,19 +254,30 @@ class _Import:
             return f"${{{variable[1]}{f':-{default}' if has_one else ''}}}"
         *sections, last = name.split(".")
         value = section_at(self.document, sections).get(last)
-        is_followed = isinstance(value, (str, int, float)) and value != _MISSING and "${" not in str(value)
+        is_followed = (
+            isinstance(value, (str, int, float)) and value != _MISSING and "${" not in str(value)
+        )
         return value if is_followed else None
 
-    def types(self, entries: Any, execution: Mapping[str, Any], deployment: Mapping[str, Any]) -> tuple[str, str]:
+    def types(
+        self, entries: Any, execution: Mapping[str, Any], deployment: Mapping[str, Any]
+    ) -> tuple[str, str]:
         """The types of execution and deployment: said there, or by `defaults`, the files that the config is made of."""
-        chosen = {"execution": "local", "deployment": "generic" if "image" in deployment else "none"}
+        chosen = {
+            "execution": "local",
+            "deployment": "generic" if "image" in deployment else "none",
+        }
         for number, entry in enumerate(entries if isinstance(entries, list) else []):
-            group, choice = next(iter(entry.items()), ("", None)) if isinstance(entry, Mapping) else ("", entry)
+            group, choice = (
+                next(iter(entry.items()), ("", None)) if isinstance(entry, Mapping) else ("", entry)
+            )
             if group in chosen:
                 chosen[group] = str(choice or "none").partition("/")[0]
             elif choice != "_self_":
                 self.note(f"defaults[{number}]", _SAID["defaults"])
-        return str(execution.get("type", chosen["execution"])), str(deployment.get("type") or chosen["deployment"])
+        return str(execution.get("type", chosen["execution"])), str(
+            deployment.get("type") or chosen["deployment"]
+        )
 
     def slurm(self, execution: Mapping[str, Any], executor: str) -> _Tree:
         """`execution` as our `executor` and `slurm`: its keys are options of sbatch."""
@@ -227,14 +287,19 @@ class _Import:
             self.note("execution.type", _ADVICE["execution.*"])
         if executor != "slurm":
             return {}
-        asked = {option: value for name, option in options.items() if (value := execution.get(name))}
+        asked = {
+            option: value for name, option in options.items() if (value := execution.get(name))
+        }
         slurm: _Tree = {}
         for name, value in {**asked.pop("", {}), **asked}.items():
             key, text = OWN_OPTIONS.get(name, name), str(value).removeprefix("gpu:")
             if isinstance(value, int) and value >= 3600:  # YAML takes 4:00:00 for 14400
                 text = f"{value // 3600}:{value // 60 % 60:02}:{value % 60:02}"
             if key is None:
-                self.note(f"execution.sbatch_extra_flags.{name}", "eval-factory sets it itself; leave it out")
+                self.note(
+                    f"execution.sbatch_extra_flags.{name}",
+                    "eval-factory sets it itself; leave it out",
+                )
             elif name in OWN_OPTIONS:
                 slurm[key] = value if key == "cpus" else text
             elif value not in (None, False):
@@ -242,20 +307,37 @@ class _Import:
                 slurm.setdefault("extra", []).append(f"--{name}{said}")
         return {"executor": "slurm", **({"slurm": slurm} if slurm else {})}
 
-    def server(self, kind: str, given: Mapping[str, Any], execution: Mapping[str, Any], place: _Tree) -> _Tree | None:
+    def server(
+        self, kind: str, given: Mapping[str, Any], execution: Mapping[str, Any], place: _Tree
+    ) -> _Tree | None:
         """`deployment` as the `serve` of a target."""
         if kind == "none":
             return None
         own, form = str(given.get("command") or "").strip(), TABLE["servers"].get(kind)
         if form is None or "\n" in own:  # a script; a server is started without a shell
-            self.note(f"deployment ({', '.join(name for name in given if name != 'port')})", _ADVICE["deployment"])
+            self.note(
+                f"deployment ({', '.join(name for name in given if name != 'port')})",
+                _ADVICE["deployment"],
+            )
             return None
         self.kept("deployment", given, (*_LAUNCHER["deployment"], *form["options"]))
-        model = given.get("hf_model_handle") or given.get("checkpoint_path") or given.get("served_model_name")
-        said = {"served_model_name": model, "extra_args": "", **form["defaults"], **given, "model": model}
+        model = (
+            given.get("hf_model_handle")
+            or given.get("checkpoint_path")
+            or given.get("served_model_name")
+        )
+        said = {
+            "served_model_name": model,
+            "extra_args": "",
+            **form["defaults"],
+            **given,
+            "model": model,
+        }
         options = {} if own else form["options"]
         if place:
-            place.setdefault("slurm", {}).setdefault("gpus", "8")  # as many as a launcher asks for, which says nothing
+            place.setdefault("slurm", {}).setdefault(
+                "gpus", "8"
+            )  # as many as a launcher asks for, which says nothing
         instances, nodes = execution.get("num_instances") or 1, execution.get("num_nodes") or 1
         if instances != 1:
             self.note("execution.num_instances", _ADVICE["num_instances"])
@@ -269,7 +351,9 @@ class _Import:
                 self.note(where, _ADVICE["env_vars"])
         serve = {
             "command": " ".join((own or form["command"].format(**said)).split()),
-            "machine_options": " ".join(f"{option} {said[name]}" for name, option in options.items() if said.get(name)),
+            "machine_options": " ".join(
+                f"{option} {said[name]}" for name, option in options.items() if said.get(name)
+            ),
             "health": _mapping(given.get("endpoints")).get("health"),
             "start_time_limit_s": execution.get("endpoint_readiness_timeout"),
             "replicas": instances if instances != 1 else None,
@@ -289,22 +373,32 @@ class _Run:
 
     def document(self, layers: Iterable[_Layer]) -> _Tree:
         parts = [
-            (Source.FILE, {name: self.section(name, tree.get(name), prefix) for name in ("config", "target")})
+            (
+                Source.FILE,
+                {name: self.section(name, tree.get(name), prefix) for name in ("config", "target")},
+            )
             for prefix, tree in layers
         ]
         run, _ = merge(parts)
         config, endpoint = run["config"], run["target"].setdefault("api_endpoint", {})
         params = config.setdefault("params", {})
         extra, adapter = params.setdefault("extra", {}), endpoint.get("adapter_config", {})
-        if not adapter.pop("use_system_prompt", False) and adapter.pop("custom_system_prompt", None) is not None:
+        if (
+            not adapter.pop("use_system_prompt", False)
+            and adapter.pop("custom_system_prompt", None) is not None
+        ):
             path = f"{ADAPTER}.custom_system_prompt"
             self.work.note(path, _SAID["unused prompt"].format(path=path))
         for name in ("GPT_JUDGE_API_KEY", "LLAMA_JUDGE_API_KEY", "CLAUDE_JUDGE_API_KEY"):
             if self.renamed.get(name) not in (None, name) and self.task.helm.judges:
                 extra.setdefault(name.lower(), self.renamed[name])
                 self.work.keys.add(name)
-        for name, theirs in TABLE["defaults"].items() if self.task.name in TABLE["tasks"].split() else ():
-            if name not in params and not (name == "max_new_tokens" and "num_output_tokens" in extra):
+        for name, theirs in (
+            TABLE["defaults"].items() if self.task.name in TABLE["tasks"].split() else ()
+        ):
+            if name not in params and not (
+                name == "max_new_tokens" and "num_output_tokens" in extra
+            ):
                 self.work.note(f"{PARAMS}.{name}", _SAID["default"].format(theirs=theirs))
         if self.work.serve is not None:
             endpoint.pop("url", None)  # a launcher too asks the server that it starts
@@ -337,12 +431,21 @@ class _Run:
         for number, name, one in interceptors_in(adapter.pop("interceptors", [])):
             path, known = f"{INTERCEPTORS}[{number}]", TABLE["interceptors"].get(name)
             if known is None:
-                why = _ADVICE["caching"] if name in TABLE["harmless"] else "there is no such interceptor; leave it out"
+                why = (
+                    _ADVICE["caching"]
+                    if name in TABLE["harmless"]
+                    else "there is no such interceptor; leave it out"
+                )
                 self.work.note(f"{prefix}{path}", f"{name}: {why}")
                 continue
             config = self.work.kept(f"{path}.config", one.get("config"), known["keys"], prefix)
-            adapter |= {**known.get("sets", {}), **{known["keys"][key]: value for key, value in config.items()}}
-        is_said = "api_key_name" in endpoint or "api_key" in endpoint  # a null says that none is sent
+            adapter |= {
+                **known.get("sets", {}),
+                **{known["keys"][key]: value for key, value in config.items()},
+            }
+        is_said = (
+            "api_key_name" in endpoint or "api_key" in endpoint
+        )  # a null says that none is sent
         named = endpoint.pop("api_key_name", None)
         if isinstance(named, str) and "${" in named:
             endpoint["api_key"] = named  # the environment says which variable it is
@@ -352,7 +455,9 @@ class _Run:
         if kind in ("chat", "completions", "vlm"):
             endpoint["type"] = "chat" if kind == "vlm" else kind
         elif kind is not None:
-            self.work.note(f"{prefix}{ENDPOINT}.type", "does not answer with text; give chat or completions")
+            self.work.note(
+                f"{prefix}{ENDPOINT}.type", "does not answer with text; give chat or completions"
+            )
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:
@@ -365,38 +470,57 @@ def _filled(tree: _Tree) -> _Tree:
 
 def _variables(path: str, section: Mapping[str, Any]) -> dict[str, str | None]:
     """`env_vars`: path of a variable of the container -> the user's that it is filled from; None: a value is given."""
-    found = {f"{path}.{name}": _SOURCE.match(str(value)) for name, value in _mapping(section.get("env_vars")).items()}
+    found = {
+        f"{path}.{name}": _SOURCE.match(str(value))
+        for name, value in _mapping(section.get("env_vars")).items()
+    }
     return {name: match[1] if match else None for name, match in found.items()}
 
 
 def _layers(path: str, section: Mapping[str, Any]) -> list[_Layer]:
     """What one place says of `config` and `target`; `overrides` has dotted paths."""
-    overrides = {where.lstrip("+"): value for where, value in _mapping(section.get("overrides")).items()}
+    overrides = {
+        where.lstrip("+"): value for where, value in _mapping(section.get("overrides")).items()
+    }
     theirs = _mapping(section.get("nemo_evaluator_config"))
     return [(f"{path}.nemo_evaluator_config.", theirs), (f"{path}.overrides.", nested(overrides))]
 
 
-def _suite_of(runs: Sequence[_Tree], names: Sequence[str], place: _Tree, serve: _Tree | None) -> _Tree:
+def _suite_of(
+    runs: Sequence[_Tree], names: Sequence[str], place: _Tree, serve: _Tree | None
+) -> _Tree:
     """The suite whose cells are these runs, and no others; what they share is written once."""
     params_of = [leaves(run["config"].get("params", {})) for run in runs]
     flat = [{".".join(path): value for path, value in params.items()} for params in params_of]
-    shared = {key: value for key, value in flat[0].items() if all(one.get(key, _MISSING) == value for one in flat)}
+    shared = {
+        key: value
+        for key, value in flat[0].items()
+        if all(one.get(key, _MISSING) == value for one in flat)
+    }
     endpoints = [run["target"]["api_endpoint"] for run in runs]
     different = [one for number, one in enumerate(endpoints) if one not in endpoints[:number]]
     targets = dict(zip(_distinct(["model"] * len(different)), different, strict=True))
     evaluations: list[Any] = []
     excluded = []
     for run, name, params, own_endpoint in zip(runs, names, flat, endpoints, strict=True):
-        task, own = run["config"]["type"], nested({key: params[key] for key in params if key not in shared})
+        task, own = (
+            run["config"]["type"],
+            nested({key: params[key] for key in params if key not in shared}),
+        )
         entry = {"type": task, "name": name, **({"params": own} if own else {})}
         evaluations.append(task if entry == {"type": task, "name": task} else entry)
-        excluded += [{"evaluation": name, "target": other} for other, one in targets.items() if one != own_endpoint]
+        excluded += [
+            {"evaluation": name, "target": other}
+            for other, one in targets.items()
+            if one != own_endpoint
+        ]
     suite = {
         **place,
         "params": nested(shared),
         "evaluations": evaluations,
         "targets": [
-            _filled({"name": name, "api_endpoint": one, "serve": serve or {}}) for name, one in targets.items()
+            _filled({"name": name, "api_endpoint": one, "serve": serve or {}})
+            for name, one in targets.items()
         ],
         "exclude": excluded,
     }

@@ -24,7 +24,10 @@ _Schema = dict[str, Any]
 _MEANT_FOR_OTHERS = ("$defs", "title", "required", "default", "description")
 """What is taken from no model: references are resolved, and defaults and descriptions come from here."""
 
-_VARIABLE = {"type": "string", "pattern": r"\$\{[A-Za-z_]"}  # `${NAME}` may stand for a value of any type
+_VARIABLE = {
+    "type": "string",
+    "pattern": r"\$\{[A-Za-z_]",
+}  # `${NAME}` may stand for a value of any type
 _SHARED = ("params", "api_endpoint", "type")  # keys of a suite that are those of a run config
 _SAME = {"suite.slurm": SLURM, "suite.targets.slurm": SLURM, "suite.exclude": "suite.include"}
 """Path in a suite -> where the descriptions of the same are."""
@@ -41,10 +44,15 @@ def run_config_schema(framework: Framework) -> _Schema:
     of_suite = SuiteSection.model_json_schema()
     for name in KEYS:
         field = of_suite["properties"][name]["anyOf"][0]  # the other is null
-        schema["properties"][name] = _field(field, name, of_suite["$defs"], framework.defaults.suite[name])
+        schema["properties"][name] = _field(
+            field, name, of_suite["$defs"], framework.defaults.suite[name]
+        )
     params = schema["properties"]["config"]["properties"]
     names, own = [task.name for task in framework.evaluations], framework.framework.name
-    known = {"enum": names, "enumDescriptions": [task.description for task in framework.evaluations]}
+    known = {
+        "enum": names,
+        "enumDescriptions": [task.description for task in framework.evaluations],
+    }
     also = {"type": "string", "pattern": rf"^({own}:.+|{own}\.({'|'.join(names)})$)"}
     params["type"]["anyOf"] = [known, also, _VARIABLE, {"type": "null"}]
     extra: _Schema = params["params"]["properties"]["extra"]["properties"]
@@ -84,25 +92,44 @@ def _in_suite(path: str) -> bool:
     return path.partition(".")[0] == TOP
 
 
-def _field(field: _Schema, path: str, models: Mapping[str, _Schema], default: Any, *, needed: bool = False) -> _Schema:
+def _field(
+    field: _Schema, path: str, models: Mapping[str, _Schema], default: Any, *, needed: bool = False
+) -> _Schema:
     parent, _, name = path.rpartition(".")
     described = {"description": _TEXTS[f"{_SAME.get(parent, parent)}.{name}".lstrip(".")]}
     if name in _SHARED and _in_suite(path):
         return {**described, **_reference(name)}
     if "$ref" in field:
         return {**described, **_option(field, path, models, default), "type": ["object", "null"]}
-    options = [_option(option, path, models) for option in field.get("anyOf", [field]) if option.get("type") != "null"]
+    options = [
+        _option(option, path, models)
+        for option in field.get("anyOf", [field])
+        if option.get("type") != "null"
+    ]
     plain = {} if default in (None, {}, []) else {"default": default}
     # A list or a mapping is no variable, and a text may be one anyway.
-    none = any(one["type"] in ("array", "object") or (one["type"] == "string" and "enum" not in one) for one in options)
+    none = any(
+        one["type"] in ("array", "object") or (one["type"] == "string" and "enum" not in one)
+        for one in options
+    )
     variable = [] if none else [_VARIABLE]
-    return {**described, **plain, "anyOf": [*options, *variable, *([] if needed else [{"type": "null"}])]}
+    return {
+        **described,
+        **plain,
+        "anyOf": [*options, *variable, *([] if needed else [{"type": "null"}])],
+    }
 
 
-def _option(option: _Schema, path: str, models: Mapping[str, _Schema], defaults: Any = None) -> _Schema:
+def _option(
+    option: _Schema, path: str, models: Mapping[str, _Schema], defaults: Any = None
+) -> _Schema:
     if "$ref" in option:
         return _mapping(models[option["$ref"].rpartition("/")[2]], path, models, defaults)
-    found = {KEYWORDS.get(key, key): value for key, value in option.items() if key not in _MEANT_FOR_OTHERS}
+    found = {
+        KEYWORDS.get(key, key): value
+        for key, value in option.items()
+        if key not in _MEANT_FOR_OTHERS
+    }
     if found.get("items"):
         of_model = models.get(found["items"].get("$ref", "").rpartition("/")[2], {})
         needed = {"required": of_model["required"]} if "required" in of_model else {}

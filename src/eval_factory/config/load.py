@@ -11,7 +11,14 @@ from typing import Any
 
 from eval_factory.config.merge import put
 from eval_factory.core.errors import ConfigError
-from eval_factory.core.plain_yaml import MAX_LEVELS, YamlError, YamlSyntaxError, load_mapping, not_finite, parse
+from eval_factory.core.plain_yaml import (
+    MAX_LEVELS,
+    YamlError,
+    YamlSyntaxError,
+    load_mapping,
+    not_finite,
+    parse,
+)
 from eval_factory.core.secrets import field_names_a_secret, names_a_secret
 
 _TARGET = r"(?:target|suite\.targets\[\d+\])\.api_endpoint"
@@ -31,7 +38,10 @@ def load_run_config(path: Path) -> dict[str, Any]:
 def each_text(value: Any, change: Callable[[str, str], Any], where: str = "") -> Any:
     """The tree with what `change` makes of each text in it, by the text's path and the text; keys are left alone."""
     if isinstance(value, Mapping):
-        return {key: each_text(item, change, f"{where}.{key}" if where else str(key)) for key, item in value.items()}
+        return {
+            key: each_text(item, change, f"{where}.{key}" if where else str(key))
+            for key, item in value.items()
+        }
     if isinstance(value, list):
         return [each_text(item, change, f"{where}[{number}]") for number, item in enumerate(value)]
     return change(where, value) if isinstance(value, str) else value
@@ -97,7 +107,9 @@ def parse_overrides(texts: tuple[str, ...]) -> dict[str, Any]:
                 problems.append(f"--overrides: expected path.to.key=value, got {part.strip()!r}")
                 continue
             if len(names) > MAX_LEVELS:
-                problems.append(f"--overrides: {len(names)} names in one path; {MAX_LEVELS} at most")
+                problems.append(
+                    f"--overrides: {len(names)} names in one path; {MAX_LEVELS} at most"
+                )
                 continue
             try:
                 parsed = parse(value) if value.strip() else ""
@@ -149,9 +161,14 @@ def plain_document(given: Mapping[Any, Any]) -> dict[str, Any]:
 
 def _plain(value: Any, path: str, level: int) -> Any:
     if level > MAX_LEVELS:
-        raise ConfigError(f"{path.partition('.')[0]}: is nested too deeply: {MAX_LEVELS} levels at most")
+        raise ConfigError(
+            f"{path.partition('.')[0]}: is nested too deeply: {MAX_LEVELS} levels at most"
+        )
     if isinstance(value, Mapping):
-        return {str(key): _plain(item, f"{path}.{key}".lstrip("."), level + 1) for key, item in value.items()}
+        return {
+            str(key): _plain(item, f"{path}.{key}".lstrip("."), level + 1)
+            for key, item in value.items()
+        }
     if isinstance(value, (list, tuple)):
         return [_plain(item, f"{path}[{number}]", level + 1) for number, item in enumerate(value)]
     if value is None or isinstance(value, bool):

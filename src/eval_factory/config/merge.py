@@ -54,7 +54,9 @@ def section_at(tree: Any, path: Iterable[Any]) -> dict[Any, Any]:
     return tree if isinstance(tree, dict) else {}
 
 
-def with_defaults(defaults: Mapping[str, Any], *sections: Mapping[str, Any] | None) -> dict[str, Any]:
+def with_defaults(
+    defaults: Mapping[str, Any], *sections: Mapping[str, Any] | None
+) -> dict[str, Any]:
     """Every key with its value: the sections, the strongest last, over the defaults. A null leaves the default."""
     given: dict[str, Any] = {}
     for section in sections:
@@ -79,7 +81,11 @@ def merge(layers: Sequence[Layer]) -> tuple[dict[str, Any], ValueSources]:
                 new = _below(defaults, path) or {path: (None, None)}
             elif value == {} and merged.get(path, (value,))[0] == {}:
                 new = _below(merged, path) or new  # an empty mapping adds nothing to a mapping
-            for known in [known for known in merged if known not in new and known[: len(path)] == path[: len(known)]]:
+            for known in [
+                known
+                for known in merged
+                if known not in new and known[: len(path)] == path[: len(known)]
+            ]:
                 del merged[known]  # above the path or below it
             merged |= new
         if is_default:
@@ -87,7 +93,11 @@ def merge(layers: Sequence[Layer]) -> tuple[dict[str, Any], ValueSources]:
     complete: dict[str, Any] = {}
     for path, (value, _) in merged.items():
         put(complete, path, deepcopy(value))
-    return complete, {".".join(map(str, path)): source for path, (_, source) in merged.items() if source is not None}
+    return complete, {
+        ".".join(map(str, path)): source
+        for path, (_, source) in merged.items()
+        if source is not None
+    }
 
 
 def _below(found: _Leaves, path: Path) -> _Leaves:

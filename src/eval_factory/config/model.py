@@ -71,11 +71,15 @@ def _endpoint_url(text: str) -> str:
     if parts.scheme == SERVED_SCHEME and parts.hostname:
         return text
     if parts.scheme not in ("http", "https"):
-        raise ValueError(f"needs a scheme: https://... or http://..., or {DEMO_URLS[0]} for the embedded endpoint")
+        raise ValueError(
+            f"needs a scheme: https://... or http://..., or {DEMO_URLS[0]} for the embedded endpoint"
+        )
     if not parts.hostname:
         raise ValueError("names no host")
     if "@" in parts.netloc:
-        raise ValueError("must hold no user name or password (they are not shown); give the key's variable as api_key")
+        raise ValueError(
+            "must hold no user name or password (they are not shown); give the key's variable as api_key"
+        )
     field = secret_field_of_url(parts)
     if field is not None:
         raise ValueError(
@@ -109,16 +113,21 @@ def shown_pattern(pattern: str) -> WithJsonSchema:
     return WithJsonSchema({"type": "string", "pattern": rf"{pattern}|\$\{{"})
 
 
-VariableName = Annotated[str, AfterValidator(_variable_name), shown_pattern(r"^[A-Za-z_][A-Za-z0-9_]*$")]
+VariableName = Annotated[
+    str, AfterValidator(_variable_name), shown_pattern(r"^[A-Za-z_][A-Za-z0-9_]*$")
+]
 OneLineText = Annotated[str, StringConstraints(strict=True), AfterValidator(_one_line)]
-PathText = Annotated[OneLineText, AfterValidator(expanded)]  # a path as the user wrote it, but for `~`
+PathText = Annotated[
+    OneLineText, AfterValidator(expanded)
+]  # a path as the user wrote it, but for `~`
 
 MAX_COUNT = 10**9  # of anything that is counted: beyond it, a number is a slip of the keyboard
 
 Positive = Annotated[int, Field(strict=True, ge=1, le=MAX_COUNT)]
 _SHARE = {"type": "number", "exclusiveMinimum": 0.0, "exclusiveMaximum": 1.0}
 _OrShare = Annotated[
-    Positive, WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 1, "maximum": MAX_COUNT}, _SHARE]})
+    Positive,
+    WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 1, "maximum": MAX_COUNT}, _SHARE]}),
 ]
 """A share is a number when this is checked."""
 Number = Annotated[float, Field(allow_inf_nan=False), BeforeValidator(_no_truth)]
@@ -153,7 +162,9 @@ def _servers(value: object) -> object:
         raise ValueError("is an empty list; it needs the URL of at least one server")
     for number, url in enumerate(value, 1):
         if not isinstance(url, str):
-            raise ValueError(f"must be a URL, or a list of URLs; number {number} of the list is none")
+            raise ValueError(
+                f"must be a URL, or a list of URLs; number {number} of the list is none"
+            )
         try:
             _endpoint_url(url)
         except ValueError as error:
@@ -166,7 +177,9 @@ def _of_one_kind(urls: list[str]) -> list[str]:
         raise ValueError("a list of several holds http:// and https:// URLs only")
     kinds = sorted({kind for url in urls if (kind := kind_of(url))})
     if len(kinds) > 1:
-        raise ValueError(f"the list holds URLs of {' and '.join(kinds)}; all have to be of one kind")
+        raise ValueError(
+            f"the list holds URLs of {' and '.join(kinds)}; all have to be of one kind"
+        )
     bases = list(map(base_of, urls))
     twice = [url for url, base in zip(urls, bases, strict=True) if bases.count(base) > 1]
     if twice:
@@ -174,7 +187,9 @@ def _of_one_kind(urls: list[str]) -> list[str]:
     return urls
 
 
-_Server = Annotated[str, shown_pattern(rf"^https?://[^/?#@\s]+([/?#]|$)|^({'|'.join(map(re.escape, DEMO_URLS))})$")]
+_Server = Annotated[
+    str, shown_pattern(rf"^https?://[^/?#@\s]+([/?#]|$)|^({'|'.join(map(re.escape, DEMO_URLS))})$")
+]
 Url = Annotated[_Server | Annotated[list[_Server], Field(min_length=1)], BeforeValidator(_servers)]
 """Of one server, or of several that serve the same model."""
 
@@ -195,7 +210,9 @@ class Judge(StrictModel):
     name: Role
     model_id: OneLineText
     url: Url | None = None
-    api_key: Annotated[VariableName | None, Field(validation_alias=AliasChoices("api_key", "api_key_name"))] = None
+    api_key: Annotated[
+        VariableName | None, Field(validation_alias=AliasChoices("api_key", "api_key_name"))
+    ] = None
     oauth: Role | None = None
     use_nvcf: Annotated[bool, Field(strict=True)] = False
     temperature: Temperature | None = None
@@ -214,12 +231,18 @@ class Judge(StrictModel):
     def _as_said(self, written: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """A key that nobody wrote is left out, so that a null always is one that somebody wrote."""
         judge: dict[str, Any] = written(self)
-        return {name: value for name, value in judge.items() if name != "api_key" or value or self.sends_no_key}
+        return {
+            name: value
+            for name, value in judge.items()
+            if name != "api_key" or value or self.sends_no_key
+        }
 
     @model_validator(mode="after")
     def _one_way_of_signing_in(self) -> "Judge":
         if self.api_key is not None and self.oauth is not None:
-            raise ValueError(f"judge {self.name}: api_key and oauth are two ways of signing in; give one of them")
+            raise ValueError(
+                f"judge {self.name}: api_key and oauth are two ways of signing in; give one of them"
+            )
         return self
 
 
@@ -238,7 +261,9 @@ def _different(key: str | None = None) -> AfterValidator:
 
 _Jury = Annotated[list[Judge], Field(min_length=1)]
 
-Amount = Annotated[Number, Field(ge=0.0, le=float(MAX_COUNT))]  # US dollars; nothing costs less than nothing
+Amount = Annotated[
+    Number, Field(ge=0.0, le=float(MAX_COUNT))
+]  # US dollars; nothing costs less than nothing
 Some = Annotated[Number, Field(gt=0.0, le=float(MAX_COUNT))]
 
 
@@ -256,8 +281,15 @@ PriceTable = Annotated[list[TokenPrice], Field(min_length=1)]
 
 ExecutorName = Literal["local", "slurm"]
 
-MoreMetric = Literal["exact_match", "quasi_exact_match", "prefix_exact_match", "quasi_prefix_exact_match", "f1_score",
-                     "rouge_l", "bleu_4"]  # fmt: skip
+MoreMetric = Literal[
+    "exact_match",
+    "quasi_exact_match",
+    "prefix_exact_match",
+    "quasi_prefix_exact_match",
+    "f1_score",
+    "rouge_l",
+    "bleu_4",
+]
 Seed = Annotated[int, Field(strict=True, ge=0, le=10**15)]
 
 
@@ -274,13 +306,19 @@ class StopWhen(StrictModel):
     @property
     def rules(self) -> dict[str, Any]:
         """Those that are given: a valid configuration has one at most."""
-        given = {"half_width": self.half_width, "beats_floor": self.beats_floor, "differs_from": self.differs_from}
+        given = {
+            "half_width": self.half_width,
+            "beats_floor": self.beats_floor,
+            "differs_from": self.differs_from,
+        }
         return {name: value for name, value in given.items() if value}
 
     @property
     def text(self) -> str:
         """`half_width 0.02`."""
-        return ", ".join(name if value is True else f"{name} {value}" for name, value in self.rules.items())
+        return ", ".join(
+            name if value is True else f"{name} {value}" for name, value in self.rules.items()
+        )
 
 
 class Extra(StrictModel):
@@ -384,7 +422,9 @@ class ApiEndpoint(StrictModel):
     url: Url
     model_id: OneLineText
     type: Literal["chat", "completions", "images"]
-    api_key: Annotated[VariableName | None, Field(validation_alias=AliasChoices("api_key", "api_key_name"))]
+    api_key: Annotated[
+        VariableName | None, Field(validation_alias=AliasChoices("api_key", "api_key_name"))
+    ]
     oauth: Role | None
     requests_per_minute: Positive | None
     tokens_per_minute: Positive | None
@@ -426,7 +466,9 @@ def problems_with(
             if detail["type"] == "missing" and detail["loc"] in elsewhere:
                 continue
             place = [part for part in detail["loc"] if isinstance(part, int) or "[" not in part]
-            path = where + "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place)
+            path = where + "".join(
+                f"[{part}]" if isinstance(part, int) else f".{part}" for part in place
+            )
             if detail["type"] == "extra_forbidden":
                 yield unknown_key(path, str(place[-1]), known_keys(model, place[:-1]))
             else:
@@ -435,7 +477,9 @@ def problems_with(
 
 def unknown_key(path: str, name: str, known: Sequence[str], also: Sequence[str] = ()) -> str:
     """`also`: keys that may be meant, and are not listed where none is near."""
-    hint = did_you_mean(name, [*known, *also]) or (f"; known here: {', '.join(known)}" if known else "")
+    hint = did_you_mean(name, [*known, *also]) or (
+        f"; known here: {', '.join(known)}" if known else ""
+    )
     return f"{UNKNOWN_KEY}{REDACTED if looks_like_key(name) else path}{hint}"
 
 
@@ -468,7 +512,11 @@ def known_keys(model: type[BaseModel], place: Sequence[str | int]) -> list[str]:
 
 
 def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
-    if isinstance(annotation, type) and not get_args(annotation) and issubclass(annotation, BaseModel):
+    if (
+        isinstance(annotation, type)
+        and not get_args(annotation)
+        and issubclass(annotation, BaseModel)
+    ):
         yield annotation
     for argument in get_args(annotation):
         yield from _models_in(argument)

@@ -50,38 +50,55 @@ def cannot_be_shuffled(task: Task, extra: Extra) -> Iterator[str]:
         yield f"{_WHERE}: excludes data_augmentation, which changes the questions in another way; {_LEAVE_OUT}"
 
 
-def _wrong_confidence(task: Task, extra: Extra, endpoint: ApiEndpoint, others: Collection[str]) -> Iterator[str]:
+def _wrong_confidence(
+    task: Task, extra: Extra, endpoint: ApiEndpoint, others: Collection[str]
+) -> Iterator[str]:
     if extra.confidence == STATED_ONLY and others:
         both = f"{STATED_ONLY} excludes {', '.join(sorted(others))}"
         yield f"{_EXTRA}.confidence: {both} (each answer would hold its confidence there, too); take {STATED}"
     if extra.confidence == STATED_ONLY and BENCHMARK_KEY in task.helm.parameters:
-        from eval_factory.tasks.message_files import CONVERSATION_RUN_SPEC  # few runs are of a custom benchmark
+        from eval_factory.tasks.message_files import (
+            CONVERSATION_RUN_SPEC,
+        )  # few runs are of a custom benchmark
 
         if task.helm.run_spec == CONVERSATION_RUN_SPEC:
             yield f"{_EXTRA}.confidence: conversations have no instructions to put {STATED_ONLY} into; take {STATED}"
     adapter = endpoint.adapter_config
-    if extra.confidence == LOGPROBS and "logprobs" in {*adapter.params_to_add, *adapter.params_to_remove}:
+    if extra.confidence == LOGPROBS and "logprobs" in {
+        *adapter.params_to_add,
+        *adapter.params_to_remove,
+    }:
         yield f"{_EXTRA}.confidence: logprobs asks for them; leave them out of target.api_endpoint.adapter_config"
 
 
 def shows_no_pictures(task: Task) -> bool:
     """Of `custom` itself, whose benchmark could not be read, nobody knows."""
-    is_unread = BENCHMARK_KEY in task.helm.parameters and load_framework().task(task.name) is not None
+    is_unread = (
+        BENCHMARK_KEY in task.helm.parameters and load_framework().task(task.name) is not None
+    )
     return task.helm.media != IMAGES and not is_unread
 
 
 def cannot_be_asked_again(task: Task, extra: Extra, endpoint: ApiEndpoint) -> Iterator[str]:
     """What of `repeats`, `perturb`, `pushback` and others makes no sense with this task."""
-    given = {name: getattr(extra, name) for name in (*ASKED_AGAIN_BY, *ASKED_AGAIN_IF) if getattr(extra, name)}
+    given = {
+        name: getattr(extra, name)
+        for name in (*ASKED_AGAIN_BY, *ASKED_AGAIN_IF)
+        if getattr(extra, name)
+    }
     if given and "data_augmentation" in task.helm.arguments:
         yield f"{_EXTRA}.{next(iter(given))}: excludes data_augmentation, which changes the questions in another way"
     if extra.blind_control and shows_no_pictures(task):
         yield f"{_EXTRA}.blind_control: {task.name} shows no pictures; {_LEAVE_OUT}"
     with_text = (
-        given.keys() - {"repeats", "blind_control"} - ({"confidence"} if extra.confidence == LOGPROBS else set())
+        given.keys()
+        - {"repeats", "blind_control"}
+        - ({"confidence"} if extra.confidence == LOGPROBS else set())
     )
     own = BENCHMARK_KEY in task.helm.parameters
-    if task.helm.media and with_text and not own:  # HELM leaves the media out of what it makes of a text
+    if (
+        task.helm.media and with_text and not own
+    ):  # HELM leaves the media out of what it makes of a text
         yield f"{_EXTRA}.{min(with_text)}: asks with text alone, and {task.name} has {task.helm.media}; {_LEAVE_OUT}"
     for name in given:
         if name in NEED_SHORT_ANSWERS and not _has_short_answers(task):
@@ -118,7 +135,9 @@ def _has_short_answers(task: Task) -> bool:
     helm = task.helm
     if helm.judges or helm.prescribed_judges or helm.rubric:
         return False
-    is_known = helm.answer_labels or helm.answer_form is not None or option_texts_of(task) is not None
+    is_known = (
+        helm.answer_labels or helm.answer_form is not None or option_texts_of(task) is not None
+    )
     return bool(is_known) or helm.any_run_spec or BENCHMARK_KEY in helm.parameters
 
 
@@ -129,19 +148,33 @@ def option_texts_of(task: Task) -> str | None:
     return None if task.helm.indexed is None else task.helm.indexed.choices
 
 
-SCENARIO_PARAMETERS = ("data_path", "subject", "condition", "subset", "language", "category", "version")
+SCENARIO_PARAMETERS = (
+    "data_path",
+    "subject",
+    "condition",
+    "subset",
+    "language",
+    "category",
+    "version",
+)
 """Keys of params.extra that only mean something to the tasks that declare them."""
 
 BENCHMARK_KEY = "benchmark"  # the key of params.extra that names a custom benchmark; HELM is given a file made of it
 
-_ROLES = {"openai": "gpt", "meta": "llama", "anthropic": "claude"}  # whose models the default judges are
+_ROLES = {
+    "openai": "gpt",
+    "meta": "llama",
+    "anthropic": "claude",
+}  # whose models the default judges are
 
 _NOT_IN_A_ROLE = re.compile(r"[^a-z0-9_-]+")
 
 
 def with_extra(run: RunConfig, update: Mapping[str, Any]) -> RunConfig:
     extra = run.config.params.extra.model_copy(update=update)
-    config = run.config.model_copy(update={"params": run.config.params.model_copy(update={"extra": extra})})
+    config = run.config.model_copy(
+        update={"params": run.config.params.model_copy(update={"extra": extra})}
+    )
     return run.model_copy(update={"config": config})
 
 
@@ -172,38 +205,66 @@ def with_task_rules(run: RunConfig, task: Task, problems: list[str]) -> RunConfi
             if roles and judge.name not in roles
         ]
     if params.extra.criteria_per_request is not None and not task.helm.rubric:
-        problems.append(f"{_EXTRA}.criteria_per_request: {task.name} is not scored by a rubric; leave it out")
+        problems.append(
+            f"{_EXTRA}.criteria_per_request: {task.name} is not scored by a rubric; leave it out"
+        )
     if params.extra.probe_judges and not task.helm.judges:
-        problems.append(f"{_EXTRA}.probe_judges: {task.name} is not scored by judges that can be named; leave it out")
+        problems.append(
+            f"{_EXTRA}.probe_judges: {task.name} is not scored by judges that can be named; leave it out"
+        )
     own = BENCHMARK_KEY in task.helm.parameters
-    none = own or task.helm.rubric or option_texts_of(task) or (task.helm.any_run_spec and not task.helm.main_metrics)
+    none = (
+        own
+        or task.helm.rubric
+        or option_texts_of(task)
+        or (task.helm.any_run_spec and not task.helm.main_metrics)
+    )
     why = f"{task.name} takes none: it has a file that names them, or a rubric, or options, or no main metric"
     problems += [f"{_EXTRA}.metrics: {why}"] if params.extra.metrics and none else []
     problems += judges_cannot_see(task, params.extra)
     if params.extra.instances is not None:
-        others = {"limit_samples": limits_instances(run, task), "stop_when": bool(params.extra.stop_when.rules)}
+        others = {
+            "limit_samples": limits_instances(run, task),
+            "stop_when": bool(params.extra.stop_when.rules),
+        }
         others["sample_seed"] = params.extra.sample_seed is not None
         if excluded := [name for name, is_set in others.items() if is_set]:
-            problems.append(f"{_EXTRA}.instances: names what is asked, so leave {', '.join(excluded)} out")
+            problems.append(
+                f"{_EXTRA}.instances: names what is asked, so leave {', '.join(excluded)} out"
+            )
     if params.extra.sample_seed is not None and not limits_instances(run, task):
         why = "without limit_samples all instances are asked, and none are drawn"
-        problems.append(f"{_EXTRA}.sample_seed: {why}; set config.params.limit_samples, or leave it out")
+        problems.append(
+            f"{_EXTRA}.sample_seed: {why}; set config.params.limit_samples, or leave it out"
+        )
     problems += wrong_with_stop_when(run, task)
-    if params.extra.max_image_side is not None and task.helm.media != IMAGES and task.helm.indexed is not None:
+    if (
+        params.extra.max_image_side is not None
+        and task.helm.media != IMAGES
+        and task.helm.indexed is not None
+    ):
         problems.append(f"{_EXTRA}.max_image_side: {task.name} shows no pictures; {_LEAVE_OUT}")
-    if params.extra.judge_passport is not None and (not task.helm.rubric or task.helm.upstream is not HELM):
+    if params.extra.judge_passport is not None and (
+        not task.helm.rubric or task.helm.upstream is not HELM
+    ):
         about = "a passport is about the criteria of a rubric, and this program's prompt"
-        problems.append(f"{_EXTRA}.judge_passport: {task.name} has none of this program: {about}; leave it out")
+        problems.append(
+            f"{_EXTRA}.judge_passport: {task.name} has none of this program: {about}; leave it out"
+        )
     problems += wrong_with_made_pictures(run, task)
     problems += cannot_be_shuffled(task, params.extra)
     problems += cannot_be_asked_again(task, params.extra, endpoint)
     # HELM splits a run entry at commas and offers no way to quote one.
     if (own or task.helm.judges) and "," in os.path.abspath(run.config.output_dir):
         which = "custom benchmarks" if own else "a task with judges"
-        problems.append(f"config.output_dir: must hold no comma for {which}, HELM cannot be given one")
+        problems.append(
+            f"config.output_dir: must hold no comma for {which}, HELM cannot be given one"
+        )
     update: dict[str, Any] = _scenario_values(run, task, problems)
     if (stop := params.extra.stop_when).differs_from is not None:
-        update["stop_when"] = stop.model_copy(update={"differs_from": os.path.abspath(stop.differs_from)})
+        update["stop_when"] = stop.model_copy(
+            update={"differs_from": os.path.abspath(stop.differs_from)}
+        )
     return with_extra(run, update) if update else run
 
 
@@ -240,7 +301,9 @@ def wrong_with_stop_when(run: RunConfig, task: Task) -> Iterator[str]:
         yield f"{where}: excludes sample_seed ({why}); leave sample_seed out, stop_when.seed draws"
     if params.extra.judge_passport is not None:
         yield f"{where}: excludes judge_passport: the interval of a score corrected by one holds at a single look"
-    if again := [name for name in (*ASKED_AGAIN_BY, *ASKED_AGAIN_IF) if getattr(params.extra, name)]:
+    if again := [
+        name for name in (*ASKED_AGAIN_BY, *ASKED_AGAIN_IF) if getattr(params.extra, name)
+    ]:
         yield f"{where}: excludes {', '.join(again)}: what is asked again has intervals that hold at a single look"
     if "max_eval_instances" in task.helm.arguments:
         yield f"{where}: HELM takes max_eval_instances at each look; write config.params.limit_samples instead"
@@ -251,7 +314,9 @@ def wrong_with_stop_when(run: RunConfig, task: Task) -> Iterator[str]:
 
 
 def limits_instances(run: RunConfig, task: Task) -> bool:
-    return run.config.params.limit_samples is not None or "max_eval_instances" in task.helm.arguments
+    return (
+        run.config.params.limit_samples is not None or "max_eval_instances" in task.helm.arguments
+    )
 
 
 def real_names(task: Task, sources: ValueSources) -> ValueSources:
@@ -278,7 +343,9 @@ def prescribed_roles(deployments: Sequence[str]) -> dict[str, str]:
         if slash:
             family = next((role for role in _ROLES.values() if model.startswith(role)), None)
             role = family or _ROLES.get(organization, organization)
-            roles[role if role not in roles else _NOT_IN_A_ROLE.sub("-", model.lower())] = deployment
+            roles[role if role not in roles else _NOT_IN_A_ROLE.sub("-", model.lower())] = (
+                deployment
+            )
     return roles
 
 
@@ -304,7 +371,9 @@ def _scenario_values(run: RunConfig, task: Task, problems: list[str]) -> dict[st
         value, rule = getattr(extra, name), task.helm.parameters.get(name)
         where = f"{_EXTRA}.{name}"
         if rule is None:
-            problems += [] if value is None else [f"{where}: {_no_such_parameter(task, name, value)}"]
+            problems += (
+                [] if value is None else [f"{where}: {_no_such_parameter(task, name, value)}"]
+            )
         elif rule.fixed is not None:
             if value not in (None, rule.fixed):
                 problems.append(f"{where}: {task.name} is {name}={rule.fixed}, got {value!r}")
@@ -319,7 +388,9 @@ def _scenario_values(run: RunConfig, task: Task, problems: list[str]) -> dict[st
                 problems.append(f"{where}: must hold no comma, HELM cannot be given one: {value!r}")
             if rule.allowed and value not in rule.allowed:
                 near = did_you_mean(value, list(rule.allowed))
-                problems.append(f"{where}: must be one of {', '.join(rule.allowed)}, got {value!r}{near}")
+                problems.append(
+                    f"{where}: must be one of {', '.join(rule.allowed)}, got {value!r}{near}"
+                )
             if rule.path:
                 update[name] = os.path.abspath(os.path.expanduser(value))
     return update
@@ -348,10 +419,18 @@ def own_data_of(task: Task, extra: Extra) -> OwnData | None:
         name = next((name for name in task.helm.arguments if name in PATH_PARAMETERS), None)
         if name is None:
             return None
-        known = (other for other in load_framework().evaluations if other.helm.run_spec == task.helm.run_spec)
-        layouts = (other.helm.parameters[name].layout for other in known if name in other.helm.parameters)
+        known = (
+            other
+            for other in load_framework().evaluations
+            if other.helm.run_spec == task.helm.run_spec
+        )
+        layouts = (
+            other.helm.parameters[name].layout for other in known if name in other.helm.parameters
+        )
         path = Path(task.helm.arguments[name])
-        return OwnData(f"{WHERE}: {name}", path, next(layouts, (FileLayout(),)), task.helm.arguments)
+        return OwnData(
+            f"{WHERE}: {name}", path, next(layouts, (FileLayout(),)), task.helm.arguments
+        )
     rule = task.helm.parameters.get(DATA_PATH)
     if rule is None or extra.data_path is None:
         return None
@@ -369,5 +448,9 @@ def data_faults(task: Task, extra: Extra) -> list[str]:
     found = faults(own.layout, own.path, own.values)
     if not found:
         return []
-    lines = [*found, f"{task.name} needs:", *(f"  {line}" for line in described_layout(own.layout, own.values))]
+    lines = [
+        *found,
+        f"{task.name} needs:",
+        *(f"  {line}" for line in described_layout(own.layout, own.values)),
+    ]
     return [f"{own.where}: {lines[0]}", *lines[1:]]

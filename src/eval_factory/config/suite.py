@@ -42,9 +42,15 @@ class Combination:
 
     def fits(self, pattern: Mapping[str, Any]) -> bool:
         """Whether each part of a pattern fits; the evaluation's fits its own name or that of its cells."""
-        evaluation, target, variant = (pattern.get(key) or "*" for key in ("evaluation", "target", "variant"))
+        evaluation, target, variant = (
+            pattern.get(key) or "*" for key in ("evaluation", "target", "variant")
+        )
         fits = any(fnmatchcase(name, evaluation) for name in (self.evaluation["name"], self.name))
-        return fits and fnmatchcase(self.target["name"], target) and fnmatchcase(self.variant["name"], variant)
+        return (
+            fits
+            and fnmatchcase(self.target["name"], target)
+            and fnmatchcase(self.variant["name"], variant)
+        )
 
 
 def combinations(section: Mapping[str, Any], problems: list[str]) -> list[Combination]:
@@ -66,19 +72,27 @@ def combinations(section: Mapping[str, Any], problems: list[str]) -> list[Combin
         and not any(one.fits(pattern) for pattern in exclude)
     ]
     if not left and not problems:
-        problems.append(f"{TOP}: `include` and `exclude` leave no cell (there are {len(every)} without them)")
+        problems.append(
+            f"{TOP}: `include` and `exclude` leave no cell (there are {len(every)} without them)"
+        )
     first: dict[tuple[str, str], Combination] = {}
     clashes = []
     for one in left:
         other = first.setdefault((one.target["name"].lower(), one.name.lower()), one)
         if other is not one:
-            whose = " and ".join(f"{c.evaluation['name']} with variant {c.variant['name']}" for c in (other, one))
-            clashes.append(f"{TOP}: {whose} would have the same folder, {one.name!r}; give one of them another name")
+            whose = " and ".join(
+                f"{c.evaluation['name']} with variant {c.variant['name']}" for c in (other, one)
+            )
+            clashes.append(
+                f"{TOP}: {whose} would have the same folder, {one.name!r}; give one of them another name"
+            )
     problems += dict.fromkeys(clashes)  # the same clash of several targets is one problem
     return left
 
 
-def _fits_nothing(kind: str, patterns: Sequence[Mapping[str, Any]], every: Sequence[Combination]) -> Iterator[str]:
+def _fits_nothing(
+    kind: str, patterns: Sequence[Mapping[str, Any]], every: Sequence[Combination]
+) -> Iterator[str]:
     for number, pattern in enumerate(patterns):
         if any(one.fits(pattern) for one in every):
             continue
@@ -87,12 +101,18 @@ def _fits_nothing(kind: str, patterns: Sequence[Mapping[str, Any]], every: Seque
             "target": [one.target["name"] for one in every],
             "variant": [one.variant["name"] for one in every],
         }
-        asked = {key: pattern[key] for key, names in known.items() if pattern.get(key) and pattern[key] not in names}
+        asked = {
+            key: pattern[key]
+            for key, names in known.items()
+            if pattern.get(key) and pattern[key] not in names
+        }
         hints = "".join(did_you_mean(name, known[key]) for key, name in asked.items())
         yield f"{TOP}.{kind}[{number}]: fits no cell{hints}"
 
 
-def _judges_of(one: Combination, params: Mapping[str, Any], judges: Sequence[Any], framework: Framework) -> list[Any]:
+def _judges_of(
+    one: Combination, params: Mapping[str, Any], judges: Sequence[Any], framework: Framework
+) -> list[Any]:
     """Those of the suite's judges that the cell's task asks: all of a jury's, or those whose roles HELM prescribes."""
     upstream = UPSTREAMS.get(str((params.get("extra") or {}).get("upstream")), HELM)
     task = task_named(one.evaluation["type"], framework, [], upstream)
@@ -100,7 +120,9 @@ def _judges_of(one: Combination, params: Mapping[str, Any], judges: Sequence[Any
         return []
     if not task.helm.judges:
         roles = prescribed_roles(task.helm.prescribed_judges)
-        return [judge for judge in judges if isinstance(judge, Mapping) and judge.get("name") in roles]
+        return [
+            judge for judge in judges if isinstance(judge, Mapping) and judge.get("name") in roles
+        ]
     path = (params.get("extra") or {}).get(BENCHMARK_KEY)
     if BENCHMARK_KEY not in task.helm.parameters or path is None:
         return list(judges)
@@ -114,7 +136,9 @@ def limit_group_of(target: Mapping[str, Any]) -> str:
     """The name of the limits that a target shares: its own choice, or its endpoint's; a server's are its own."""
     if target.get("serve"):
         return f"server of {target['name']}"
-    return target.get("limit_group") or ", ".join(sorted(map(group_of_url, urls_in(target["api_endpoint"]["url"]))))
+    return target.get("limit_group") or ", ".join(
+        sorted(map(group_of_url, urls_in(target["api_endpoint"]["url"])))
+    )
 
 
 def group_of_url(url: str) -> str:
@@ -129,14 +153,22 @@ def origins_of(one: Combination, section: Mapping[str, Any]) -> dict[str, tuple[
     """Dotted path of each of a cell's parameters -> the entry that it is written in, and the value."""
     found: dict[str, tuple[str, Any]] = {}
     own = {"evaluation": one.evaluation, "target": one.target, "variant": one.variant}
-    for who, entry in [("suite", section), *((f"{kind} {entry['name']}", entry) for kind, entry in own.items())]:
-        found |= {".".join(path): (who, value) for path, value in leaves(entry.get("params") or {}).items()}
+    for who, entry in [
+        ("suite", section),
+        *((f"{kind} {entry['name']}", entry) for kind, entry in own.items()),
+    ]:
+        found |= {
+            ".".join(path): (who, value)
+            for path, value in leaves(entry.get("params") or {}).items()
+        }
     return {path: origin for path, origin in found.items() if origin[1] is not None}
 
 
 @dataclass(frozen=True)
 class Cell(OfCell):
-    document: Mapping[str, Any]  # the run config: `config` and `target`, with an absolute `output_dir`
+    document: Mapping[
+        str, Any
+    ]  # the run config: `config` and `target`, with an absolute `output_dir`
     folder: Path
 
     @property
@@ -156,9 +188,13 @@ class Suite:
     max_outage_s: float  # seconds that cells wait for an endpoint that is gone
     limit_groups: Mapping[str, str]
     """Target -> name of the limits that it shares; targets with the same URL have the same name."""
-    document: Mapping[str, Any]  # the suite as it is run, `extends` and presets resolved: what suite_config.yml holds
+    document: Mapping[
+        str, Any
+    ]  # the suite as it is run, `extends` and presets resolved: what suite_config.yml holds
     executor: str
-    slurm: Mapping[str, Mapping[str, Any]]  # target -> what its cells ask of Slurm: every key of `SlurmSection`
+    slurm: Mapping[
+        str, Mapping[str, Any]
+    ]  # target -> what its cells ask of Slurm: every key of `SlurmSection`
     serve: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Target whose servers are started for its cells -> every key of `ServeSection`, in a job with `LAUNCH`."""
 
@@ -180,9 +216,13 @@ def build_suite(
     layers = suite_layers.read_layers(given, flags or {}, tuple(overrides), env, problems)
     of_sound_shape = []
     for layer in layers:
-        found = list(problems_with(layer.tree, TOP, SuiteSection))  # not of what stands in `params` and endpoints
+        found = list(
+            problems_with(layer.tree, TOP, SuiteSection)
+        )  # not of what stands in `params` and endpoints
         problems += [f"{layer.begin}{problem}" for problem in found]
-        if all(problem.startswith(UNKNOWN_KEY) for problem in found):  # these do not prevent other checks
+        if all(
+            problem.startswith(UNKNOWN_KEY) for problem in found
+        ):  # these do not prevent other checks
             of_sound_shape.append(layer)
     for layer in of_sound_shape:
         of_values = suite_layers.problems_of_values(layer.tree, framework)
@@ -194,7 +234,9 @@ def build_suite(
         raise ConfigError(problems)
     problems += _missing(section, env)
     left = []
-    if not problems:  # the URLs of what is served are the cells'; the suite's own file does not say them
+    if (
+        not problems
+    ):  # the URLs of what is served are the cells'; the suite's own file does not say them
         targets = [served_target(one, framework.defaults.serve) for one in section["targets"]]
         left = combinations({**section, "targets": targets}, problems)
     if problems:
@@ -235,7 +277,10 @@ def _suite(section: dict[str, Any], left: Sequence[Combination], framework: Fram
             params = over({"extra": deepcopy(handed)}, params)
         own = folder.cell(one.target["name"], one.name)
         config = {"type": one.evaluation["type"], "output_dir": str(own), "params": params}
-        document = {"config": config, "target": {"api_endpoint": deepcopy(one.target["api_endpoint"])}}
+        document = {
+            "config": config,
+            "target": {"api_endpoint": deepcopy(one.target["api_endpoint"])},
+        }
         cells.append(Cell(one.target["name"], one.name, document, own))
     settings = with_defaults(framework.defaults.suite, section)
     settings["slurm"] = with_defaults(framework.defaults.suite["slurm"], section.get("slurm"))
@@ -255,6 +300,9 @@ def _suite(section: dict[str, Any], left: Sequence[Combination], framework: Fram
             if target.get("serve")
         },
         executor=settings["executor"],
-        slurm={target["name"]: with_defaults(settings["slurm"], target.get("slurm")) for target in section["targets"]},
+        slurm={
+            target["name"]: with_defaults(settings["slurm"], target.get("slurm"))
+            for target in section["targets"]
+        },
         document={TOP: settings},
     )

@@ -118,11 +118,16 @@ def read_layers(
         _layer(Source.OVERRIDE.value, parse_overrides(overrides), env, problems, wins=True),
     ]
     base, known = [], preset_names()
-    begin, name = next(((one.begin, one.tree["preset"]) for one in reversed(own) if "preset" in one.tree), ("", None))
+    begin, name = next(
+        ((one.begin, one.tree["preset"]) for one in reversed(own) if "preset" in one.tree),
+        ("", None),
+    )
     if isinstance(name, str) and name in known:
         document = load_mapping(_PRESETS / f"{name}.yml", NEEDS)
         base = [_layer(f"preset {name}", document, env, problems, folder=_PRESETS, is_preset=True)]
-    elif isinstance(name, str) and name != "none":  # that, and a null, take back what a weaker layer chooses
+    elif (
+        isinstance(name, str) and name != "none"
+    ):  # that, and a null, take back what a weaker layer chooses
         shown = REDACTED if looks_like_key(name) else repr(name)
         hint = did_you_mean(name, known) or f"; there are {', '.join(known)}"
         problems.append(f"{begin}{TOP}.preset: there is no preset {shown}{hint}")
@@ -133,11 +138,17 @@ def preset_names() -> list[str]:
     return sorted(path.stem for path in _PRESETS.glob("*.yml"))
 
 
-def _files(given: Path | Mapping[str, Any] | None, env: Mapping[str, str], problems: list[str]) -> Iterable[SuiteLayer]:
+def _files(
+    given: Path | Mapping[str, Any] | None, env: Mapping[str, str], problems: list[str]
+) -> Iterable[SuiteLayer]:
     """The file and those that it extends, the last extended one first."""
     if given is None:
         return []
-    found = [_file(given, env, problems) if isinstance(given, Path) else _layer("", dict(given), env, problems)]
+    found = [
+        _file(given, env, problems)
+        if isinstance(given, Path)
+        else _layer("", dict(given), env, problems)
+    ]
     base = found[0].folder or Path.cwd()
     while (extended := found[-1].tree.get("extends")) is not None:
         if not isinstance(extended, str):
@@ -147,29 +158,43 @@ def _files(given: Path | Mapping[str, Any] | None, env: Mapping[str, str], probl
         except ValueError as error:
             raise ConfigError(f"{found[-1].begin}{TOP}.extends: {error}") from None
         if len(found) >= MAX_EXTENDED:
-            raise ConfigError(f"{given}: {TOP}.extends: more than {MAX_EXTENDED} files, or one extends itself: {path}")
+            raise ConfigError(
+                f"{given}: {TOP}.extends: more than {MAX_EXTENDED} files, or one extends itself: {path}"
+            )
         if not is_within(path, base):
-            raise ConfigError(f"{found[-1].begin}{TOP}.extends: {path}: {LEADS_OUT.format(folder=base)}; {COPY_IT}")
+            raise ConfigError(
+                f"{found[-1].begin}{TOP}.extends: {path}: {LEADS_OUT.format(folder=base)}; {COPY_IT}"
+            )
         try:
             found.append(_file(path, env, problems, base))
         except ConfigError as error:
-            raise ConfigError([f"{found[-1].begin}{TOP}.extends: {problem}" for problem in error.problems]) from None
+            raise ConfigError(
+                [f"{found[-1].begin}{TOP}.extends: {problem}" for problem in error.problems]
+            ) from None
     return reversed(found)
 
 
-def _file(path: Path, env: Mapping[str, str], problems: list[str], inside: Path | None = None) -> SuiteLayer:
+def _file(
+    path: Path, env: Mapping[str, str], problems: list[str], inside: Path | None = None
+) -> SuiteLayer:
     folder = Path(os.path.abspath(path)).parent
     return _layer(str(path), load_mapping(path, NEEDS, inside), env, problems, folder=folder)
 
 
 def _layer(
-    origin: str, document: dict[str, Any], env: Mapping[str, str], problems: list[str], **what_it_is: Any
+    origin: str,
+    document: dict[str, Any],
+    env: Mapping[str, str],
+    problems: list[str],
+    **what_it_is: Any,
 ) -> SuiteLayer:
     where = f"{origin}: " if origin else ""
     all_below = f"a suite has all its keys under `{TOP}:`"
     for key in document:
         if key in _OF_RUN_CONFIGS:
-            problems.append(f"{where}{key}: belongs to a run config, which run_eval runs; {all_below}")
+            problems.append(
+                f"{where}{key}: belongs to a run config, which run_eval runs; {all_below}"
+            )
         elif key != TOP:
             shown = REDACTED if looks_like_key(key) else key
             problems.append(f"{where}unknown key {shown}{did_you_mean(key, [TOP])}; {all_below}")
@@ -236,7 +261,9 @@ def normal_form(layer: SuiteLayer, framework: Framework, problems: list[str]) ->
     return tree
 
 
-def _absolute_paths(params: dict[str, Any], where: str, layer: SuiteLayer, found: list[str]) -> None:
+def _absolute_paths(
+    params: dict[str, Any], where: str, layer: SuiteLayer, found: list[str]
+) -> None:
     extra = params.get("extra")
     if not isinstance(extra, dict):
         return
@@ -254,7 +281,9 @@ def _absolute_paths(params: dict[str, Any], where: str, layer: SuiteLayer, found
         extra[BENCHMARK_KEY] = given if path is None else str(path)
 
 
-def _evaluations(entries: Sequence[Any], framework: Framework, found: list[str]) -> Iterator[dict[str, Any]]:
+def _evaluations(
+    entries: Sequence[Any], framework: Framework, found: list[str]
+) -> Iterator[dict[str, Any]]:
     for number, entry in enumerate(entries):
         where = f"{TOP}.evaluations[{number}]"
         entry = {"type": entry} if isinstance(entry, str) else entry
@@ -264,10 +293,16 @@ def _evaluations(entries: Sequence[Any], framework: Framework, found: list[str])
             yield entry
         else:
             name = entry.get("name") or name_of_type(entry["type"], framework)
-            yield {**entry, "name": name, "type": _type(entry["type"], f"{where}.type", framework, found)}
+            yield {
+                **entry,
+                "name": name,
+                "type": _type(entry["type"], f"{where}.type", framework, found),
+            }
 
 
-def _selected(entry: Mapping[str, Any], where: str, framework: Framework, found: list[str]) -> Iterator[dict[str, Any]]:
+def _selected(
+    entry: Mapping[str, Any], where: str, framework: Framework, found: list[str]
+) -> Iterator[dict[str, Any]]:
     select = entry["select"]
     without = select.get("without") or []
     chosen = [
@@ -280,11 +315,19 @@ def _selected(entry: Mapping[str, Any], where: str, framework: Framework, found:
     ]
     for name in without:
         if framework.task(name) is None:
-            found.append(f"{where}.select.without: there is no task {name!r}{did_you_mean(name, framework.names())}")
+            found.append(
+                f"{where}.select.without: there is no task {name!r}{did_you_mean(name, framework.names())}"
+            )
     if not chosen:
-        found.append(f"{where}.select: no task is like that; 'eval-factory ls --json' shows tags and access of each")
+        found.append(
+            f"{where}.select: no task is like that; 'eval-factory ls --json' shows tags and access of each"
+        )
     for name in chosen:
-        yield {"name": name, "type": name, **({"params": deepcopy(entry["params"])} if entry.get("params") else {})}
+        yield {
+            "name": name,
+            "type": name,
+            **({"params": deepcopy(entry["params"])} if entry.get("params") else {}),
+        }
 
 
 def _type(given: str, where: str, framework: Framework, found: list[str]) -> str:
@@ -294,7 +337,11 @@ def _type(given: str, where: str, framework: Framework, found: list[str]) -> str
     if task is None and (task := task_named(given, framework, [], MEDHELM)) is not None:
         problems.clear()  # which upstream a cell has is known when its parameters are: it is checked then
     found += [problem.replace(WHERE, where, 1) for problem in problems]
-    if task is None or not task.helm.any_run_spec or PATH_PARAMETERS.isdisjoint(task.helm.arguments):
+    if (
+        task is None
+        or not task.helm.any_run_spec
+        or PATH_PARAMETERS.isdisjoint(task.helm.arguments)
+    ):
         return given
     return prefix_of(framework) + RunEntry(task.helm.run_spec, dict(task.helm.arguments)).text
 

@@ -30,12 +30,33 @@ _PATH = r"/[A-Za-z0-9._~/-]*"
 _OPTION = re.compile(r"--([a-z][a-z-]*)(=.*)?")
 _OF_A_SHELL = frozenset({";", "&", "&&", "|", "||", ">", ">>", "<", "2>&1"})
 OWN_OPTIONS = {
-    "account": "account", "partition": "partition", "qos": "qos", "time": "time", "cpus-per-task": "cpus",
-    "mem": "mem", "gpus": "gpus", "gres": "gpus",
-    "array": None, "job-name": None, "output": None, "error": None, "export": None, "export-file": None,
-    "requeue": None, "no-requeue": None, "open-mode": None, "signal": None, "wrap": None, "parsable": None,
-    "chdir": None, "nodes": None, "ntasks": None, "dependency": None, "wait": None, "test-only": None,
-}  # fmt: skip
+    "account": "account",
+    "partition": "partition",
+    "qos": "qos",
+    "time": "time",
+    "cpus-per-task": "cpus",
+    "mem": "mem",
+    "gpus": "gpus",
+    "gres": "gpus",
+    "array": None,
+    "job-name": None,
+    "output": None,
+    "error": None,
+    "export": None,
+    "export-file": None,
+    "requeue": None,
+    "no-requeue": None,
+    "open-mode": None,
+    "signal": None,
+    "wrap": None,
+    "parsable": None,
+    "chdir": None,
+    "nodes": None,
+    "ntasks": None,
+    "dependency": None,
+    "wait": None,
+    "test-only": None,
+}
 """Options of sbatch that do not go into `extra`, and the key that says the same; None: eval-factory decides itself."""
 LAUNCH = "launch"
 """Beside the keys of a `serve` that a job has: words that start one of several servers as a step of it."""
@@ -68,7 +89,9 @@ def _option(text: str) -> str:
         instead = f"say it as `{key}`" if key else "eval-factory sets it itself"
         raise ValueError(f"--{name} does not go here: {instead}")
     if len(_shell_words(text)) != 1:  # sbatch reads quotes in the same way
-        raise ValueError('has a space: give each option an entry of its own, and a value with spaces quotes: --x="a b"')
+        raise ValueError(
+            'has a space: give each option an entry of its own, and a value with spaces quotes: --x="a b"'
+        )
     return text
 
 
@@ -87,7 +110,9 @@ def _command_words(text: str) -> str:
         )
     found = sorted(_OF_A_SHELL.intersection(words))
     if found:
-        raise ValueError(f"is started without a shell, and {found[0]} means nothing then; write a script and name it")
+        raise ValueError(
+            f"is started without a shell, and {found[0]} means nothing then; write a script and name it"
+        )
     return text
 
 
@@ -96,7 +121,9 @@ def _variable(text: str) -> str:
     if given and names_a_secret(name):
         raise ValueError(f"has a value for {name}, which names a secret; write the NAME alone")
     if looks_like_key(value):
-        raise ValueError("has what looks like a key as its value (it is not shown); write the NAME alone")
+        raise ValueError(
+            "has what looks like a key as its value (it is not shown); write the NAME alone"
+        )
     return f"{_name.validate_python(name)}{given}{value}"
 
 
@@ -111,13 +138,17 @@ def _folder_name(text: str) -> str:
 
 def _target_name(text: str) -> str:
     if text.lower().startswith(OF_THE_SUITE):
-        raise ValueError(f"must not begin with {OF_THE_SUITE!r}, as the suite's own files do; got {text!r}")
+        raise ValueError(
+            f"must not begin with {OF_THE_SUITE!r}, as the suite's own files do; got {text!r}"
+        )
     return text
 
 
 _name: TypeAdapter[str] = TypeAdapter(VariableName)
 _NO_KEY = "looks like a key (it is not shown), and {}; choose another name"
-Name = Annotated[OneLineText, _refused(looks_like_key, _NO_KEY.format("would be written into files"))]
+Name = Annotated[
+    OneLineText, _refused(looks_like_key, _NO_KEY.format("would be written into files"))
+]
 """Of what may be called as one likes."""
 FolderName = Annotated[
     OneLineText,
@@ -125,7 +156,9 @@ FolderName = Annotated[
     AfterValidator(_folder_name),
     shown_pattern(rf"^{_FOLDER}$"),
 ]
-TargetName = Annotated[FolderName, AfterValidator(_target_name), shown_pattern(rf"^(?!{OF_THE_SUITE}){_FOLDER}$")]
+TargetName = Annotated[
+    FolderName, AfterValidator(_target_name), shown_pattern(rf"^(?!{OF_THE_SUITE}){_FOLDER}$")
+]
 _without_key = _refused(
     lambda text: any(map(looks_like_key, re.split(r"[\s=\"']+", text))),
     "holds what looks like a key (it is not shown); a batch script is no place for one",
@@ -133,7 +166,10 @@ _without_key = _refused(
 ScriptLine = Annotated[OneLineText, _without_key]
 _Word = Annotated[
     OneLineText,
-    _like(r"[A-Za-z0-9_.,:@+][A-Za-z0-9_.,:@+-]*", "one word as Slurm has it: letters, digits and _.,:@+-"),
+    _like(
+        r"[A-Za-z0-9_.,:@+][A-Za-z0-9_.,:@+-]*",
+        "one word as Slurm has it: letters, digits and _.,:@+-",
+    ),
     _without_key,
 ]
 CommandWords = Annotated[OneLineText, AfterValidator(_command_words)]
@@ -144,7 +180,9 @@ Health = Annotated[
         f"a path, such as /health, or a URL such as http://127.0.0.1:{PORT}/health",
     ),
 ]
-BasePath = Annotated[OneLineText, _like(_PATH, "a path, such as /v1"), AfterValidator(lambda text: text.rstrip("/"))]
+BasePath = Annotated[
+    OneLineText, _like(_PATH, "a path, such as /v1"), AfterValidator(lambda text: text.rstrip("/"))
+]
 UpToAWeek = Annotated[Number, Field(gt=0.0, le=7 * 24 * 3600.0)]
 UpToAYear = Annotated[Number, Field(gt=0.0, le=366 * 24 * 3600.0)]
 _Tree = dict[str, Any]
@@ -260,14 +298,19 @@ class SuiteSection(StrictModel):
     max_wall_s: UpToAYear | None = None
 
 
-def problems_of_serve(target: Mapping[str, Any], where: str, env: Mapping[str, str]) -> Iterator[str]:
+def problems_of_serve(
+    target: Mapping[str, Any], where: str, env: Mapping[str, str]
+) -> Iterator[str]:
     """What is wrong with a target that is served, when all files are merged."""
     serve = target["serve"]
     if serve.get("command") is None:
         yield f"{where} has no serve.command, which starts its server: vllm serve my/model --port {PORT}"
     elif not any(PORT in (serve.get(key) or "") for key in ("command", "machine_options")):
         yield f"{where}: serve.command says nowhere which port: write {PORT}, and a free one is put in its place"
-    if Redactor.from_environment(env, filter(names_a_secret, env)).tree(serve, known_only=True) != serve:
+    if (
+        Redactor.from_environment(env, filter(names_a_secret, env)).tree(serve, known_only=True)
+        != serve
+    ):
         yield (
             f"{where}: `serve` holds the value of a variable that is a secret (it is not shown), and everybody on the"
             " machine can read a command; name the variable in serve.env, and have the server read it"
@@ -281,7 +324,10 @@ def served_target(target: Mapping[str, Any], defaults: Mapping[str, Any]) -> dic
     if not target.get("serve"):
         return dict(target)
     serve = with_defaults(defaults, target["serve"])
-    endpoint = {"api_key": None, **(target.get("api_endpoint") or {})}  # it gets a key only where one is named
+    endpoint = {
+        "api_key": None,
+        **(target.get("api_endpoint") or {}),
+    }  # it gets a key only where one is named
     endpoint["url"] = served_url(serve["command"], serve["base_path"].rstrip("/"))
     return {**target, "api_endpoint": endpoint}
 
@@ -315,6 +361,10 @@ def served_lines(served: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
     if served:
         yield "\n# servers; each is started for all cells of its target, and ended after them"
     for target, serve in served.items():
-        many = "" if serve["replicas"] == 1 else f"{serve['replicas']} servers, {REPLICA}: its number; "
+        many = (
+            ""
+            if serve["replicas"] == 1
+            else f"{serve['replicas']} servers, {REPLICA}: its number; "
+        )
         state = f"({many}{PORT}: one that is free; ready when {serve['health']} answers with 200)"
         yield f"#   {target}: {_command(serve)}  {state}"

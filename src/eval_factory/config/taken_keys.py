@@ -22,7 +22,9 @@ TABLE: Any = packaged("config/foreign_configs.yml")
 ADAPTER, TASK = "target.api_endpoint.adapter_config", "config.params.task"
 INTERCEPTORS = f"{ADAPTER}.interceptors"
 NO_EFFECT: Mapping[str, Sequence[str]] = TABLE["no_effect"]
-ONLY: Mapping[str, Mapping[str, Any]] = {f"{ADAPTER}.{name}": only for name, only in TABLE["only"].items()}
+ONLY: Mapping[str, Mapping[str, Any]] = {
+    f"{ADAPTER}.{name}": only for name, only in TABLE["only"].items()
+}
 _PATHS = (
     *(f"{place}.{key}".lstrip(".") for place, keys in NO_EFFECT.items() for key in keys),
     *ONLY,
@@ -54,14 +56,20 @@ def problems_of(foreign: Foreign, task: Task | None, framework: Framework) -> It
     """What the configuration asks for and does not get."""
     for path, value in foreign.items():
         only = ONLY.get(path, {"values": [value]})
-        if not any(value is one or (value == one and isinstance(value, str)) for one in only["values"]):
+        if not any(
+            value is one or (value == one and isinstance(value, str)) for one in only["values"]
+        ):
             yield f"{path}: would change the results and is not followed; {only['done']}; leave the key out"
     if not isinstance(foreign.get(INTERCEPTORS, []), list):
         yield f"{INTERCEPTORS}: must be a list"
     for _, interceptor, _ in interceptors_in(foreign.get(INTERCEPTORS)):
         if interceptor not in TABLE["harmless"]:
             ours = TABLE["interceptors"].get(interceptor, {}).get("ours")
-            instead = f"write {ADAPTER}: {ours} instead" if ours else "eval-factory has no such interceptor"
+            instead = (
+                f"write {ADAPTER}: {ours} instead"
+                if ours
+                else "eval-factory has no such interceptor"
+            )
             yield f"{INTERCEPTORS}: {interceptor!r} would change the results and is not followed; {instead}"
     name = framework.framework.name
     names = () if task is None else (task.name, f"{name}.{task.name}", task.helm.run_spec)
@@ -95,7 +103,10 @@ def warning_of(foreign: Foreign) -> str | None:
         section, _, name = path.rpartition(".")
         if path not in ONLY:
             sections.setdefault(section, []).append(name)
-    named = "; ".join(f"{f'{section}: ' if section else ''}{', '.join(keys)}" for section, keys in sections.items())
+    named = "; ".join(
+        f"{f'{section}: ' if section else ''}{', '.join(keys)}"
+        for section, keys in sections.items()
+    )
     return f"keys without an effect here: {named}" if named else None
 
 
@@ -109,7 +120,9 @@ class RunExecutor:
         return self.name == SLURM
 
 
-def take_executor(layers: Sequence[Layer], framework: Framework, problems: list[str]) -> RunExecutor:
+def take_executor(
+    layers: Sequence[Layer], framework: Framework, problems: list[str]
+) -> RunExecutor:
     """Remove the keys from the layers. Of `slurm` the strongest layer with a key counts; a null is the default."""
     defaults, known = framework.defaults.suite, get_args(ExecutorName)
     name, sections = defaults[EXECUTOR], []
@@ -117,9 +130,13 @@ def take_executor(layers: Sequence[Layer], framework: Framework, problems: list[
         chosen, section = tree.pop(EXECUTOR, None), tree.pop(SLURM, None)
         found = []
         if chosen is not None and chosen not in known:
-            found.append(f"{EXECUTOR}: must be {' or '.join(map(repr, known))}, got {shown_value(chosen)}")
+            found.append(
+                f"{EXECUTOR}: must be {' or '.join(map(repr, known))}, got {shown_value(chosen)}"
+            )
         if section is not None:
-            from eval_factory.config.suite_model import SlurmSection  # takes long to import, and few have one
+            from eval_factory.config.suite_model import (
+                SlurmSection,
+            )  # takes long to import, and few have one
 
             found += problems_with(section, SLURM, SlurmSection)
         problems += [f"{source.value}: {problem}" for problem in found]

@@ -74,16 +74,24 @@ class Sample:
     raters: tuple[str, ...]
     choices: tuple[RatingChoice, ...]
     metric: str
-    scale: tuple[float, float] | None  # of the main metric: the least and the greatest score of an answer
+    scale: (
+        tuple[float, float] | None
+    )  # of the main metric: the least and the greatest score of an answer
     strata: tuple[str, ...]  # what each stratum holds, in an order in which neighbours are alike
-    stratum_of: Mapping[str, int]  # every answer that could have been drawn (`AnswerKey.as_text`) -> its stratum
+    stratum_of: Mapping[
+        str, int
+    ]  # every answer that could have been drawn (`AnswerKey.as_text`) -> its stratum
     answers: tuple[SampledAnswer, ...]
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> Sample:
         """What `asdict` made of a sample. Raises KeyError, TypeError, ValueError: it is none."""
         answers = [
-            {**one, "key": AnswerKey(*one["key"]), "questions": tuple(Question(*asked) for asked in one["questions"])}
+            {
+                **one,
+                "key": AnswerKey(*one["key"]),
+                "questions": tuple(Question(*asked) for asked in one["questions"]),
+            }
             for one in document["answers"]
         ]
         read = {
@@ -119,13 +127,22 @@ class Annotations:
     def rated_answers(self) -> frozenset[AnswerKey]:
         """Those with a rating."""
         rated = {(one.sheet, one.code) for one in self.ratings}
-        return frozenset(one.key for sample in self.samples for one in sample.answers if (sample.id, one.code) in rated)
+        return frozenset(
+            one.key
+            for sample in self.samples
+            for one in sample.answers
+            if (sample.id, one.code) in rated
+        )
 
-    def with_returned(self, samples: Mapping[str, Sample], returned: Sequence[Rating]) -> Annotations:
+    def with_returned(
+        self, samples: Mapping[str, Sample], returned: Sequence[Rating]
+    ) -> Annotations:
         """What is returned replaces what the same rater gave on the same sheet before; it is of one of `samples`."""
         again = {(one.sheet, one.rater) for one in returned}
         others = [one for one in self.ratings if (one.sheet, one.rater) not in again]
-        ratings = sorted([*others, *returned], key=lambda one: (one.sheet, one.rater, one.code, one.number))
+        ratings = sorted(
+            [*others, *returned], key=lambda one: (one.sheet, one.rater, one.code, one.number)
+        )
         known = {one.id: one for one in self.samples}
         used = dict.fromkeys([*known, *(one.sheet for one in returned)])
         return Annotations(tuple(known.get(name) or samples[name] for name in used), tuple(ratings))
@@ -134,7 +151,15 @@ class Annotations:
         """The lines of ratings.jsonl, samples first, in the order in which ratings of them came."""
         lines = [{"sample": asdict(one)} for one in self.samples]
         for one in self.ratings:
-            lines.append({"rating": {name: value for name, value in vars(one).items() if name != "comment" or value}})
+            lines.append(
+                {
+                    "rating": {
+                        name: value
+                        for name, value in vars(one).items()
+                        if name != "comment" or value
+                    }
+                }
+            )
         return [f"{json_line(line)}\n" for line in lines]
 
 
@@ -166,7 +191,9 @@ def read_sample(path: Path) -> Sample:
     try:
         return Sample.from_dict(json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, KeyError, TypeError) as error:
-        problem = f"{path}: is no sample that annotate export wrote ({type(error).__name__}: {error})"
+        problem = (
+            f"{path}: is no sample that annotate export wrote ({type(error).__name__}: {error})"
+        )
         copy = "have it from a copy: only it says which answers the sheets are about"
         raise PrerequisiteError(f"{problem}\n  {copy}") from error
 
@@ -195,10 +222,16 @@ class Asked:
     kind: str
     metric: str  # HELM's name of the main metric
     score: Score
-    jury: tuple[str, ...]  # the criteria of a jury, in its order; none where the main score is no jury's
+    jury: tuple[
+        str, ...
+    ]  # the criteria of a jury, in its order; none where the main score is no jury's
     choices: tuple[RatingChoice, ...]
-    hidden: frozenset[str] = frozenset()  # system messages that are the same for every question: they say who answers
-    meanings: Mapping[str, str] = field(default_factory=dict)  # what the benchmark says of a criterion of its jury
+    hidden: frozenset[str] = (
+        frozenset()
+    )  # system messages that are the same for every question: they say who answers
+    meanings: Mapping[str, str] = field(
+        default_factory=dict
+    )  # what the benchmark says of a criterion of its jury
     judged: bool = False  # whether the result has judges: an empty answer, which none is asked about, has no score then
 
     def shown(self, record: InstanceRecord) -> ShownAnswer:
@@ -206,7 +239,9 @@ class Asked:
         for turn in record.turns:
             role, content = str(turn.get("role", "")), turn.get("content")
             if isinstance(content, list):
-                content = "\n".join(str(part.get("text", "")) for part in content if isinstance(part, Mapping))
+                content = "\n".join(
+                    str(part.get("text", "")) for part in content if isinstance(part, Mapping)
+                )
             text = str(content or "")
             if not (role == "system" and text in self.hidden):
                 turns.append((role, text))
@@ -214,7 +249,11 @@ class Asked:
             AnswerKey(record.id, record.trial),
             tuple(turns or [("user", record.prompt)]),
             record.completion or "",
-            tuple(str(one["text"]) for one in record.references if "correct" in (one.get("tags") or ())),
+            tuple(
+                str(one["text"])
+                for one in record.references
+                if "correct" in (one.get("tags") or ())
+            ),
             self.questions(record),
             self.sha256_of(record),
             record.media,
@@ -222,15 +261,23 @@ class Asked:
 
     def sha256_of(self, record: InstanceRecord) -> str:
         """Of what a rating is about: the prompt, the answer, and what was asked of it."""
-        about = [record.prompt, record.completion or "", [one.name for one in self.questions(record)]]
+        about = [
+            record.prompt,
+            record.completion or "",
+            [one.name for one in self.questions(record)],
+        ]
         return hashlib.sha256(json.dumps(about).encode()).hexdigest()
 
     def questions(self, record: InstanceRecord) -> tuple[Question, ...]:
         if self.kind == CRITERIA_SHEET:
-            return tuple(Question(str(one["criterion"]), float(one["points"])) for one in record.criteria)
+            return tuple(
+                Question(str(one["criterion"]), float(one["points"])) for one in record.criteria
+            )
         if self.jury:
             named = [(name, self.meanings.get(name)) for name in self.jury]
-            return tuple(Question(f"{name}: {meaning}" if meaning else name) for name, meaning in named)
+            return tuple(
+                Question(f"{name}: {meaning}" if meaning else name) for name, meaning in named
+            )
         return (Question(IS_CORRECT if self.choices == YES_NO else HOW_GOOD),)
 
     def value_of(self, record: InstanceRecord) -> float | None:
@@ -270,42 +317,69 @@ class Asked:
         """On the main metric's scale."""
         if self.kind == CRITERIA_SHEET:
             total = sum(one.points for one in questions if one.points > 0)
-            return sum(one.points * value for one, value in zip(questions, values, strict=True)) / total
+            return (
+                sum(one.points * value for one, value in zip(questions, values, strict=True))
+                / total
+            )
         return statistics.fmean(values)
 
 
-def asked_of(result: TaskResult, records: Sequence[InstanceRecord], kind: str | None, hidden: frozenset[str]) -> Asked:
+def asked_of(
+    result: TaskResult, records: Sequence[InstanceRecord], kind: str | None, hidden: frozenset[str]
+) -> Asked:
     """`records`: some of the result's, at least one with an answer. `kind` None: criteria where the result has such.
     Raises ConfigError: raters cannot be asked for what the main metric measures."""
     score = result.scores.get(result.main_metric)
     if score is None:
-        raise ConfigError(f"{result.main_metric} could not be computed: a result without a main score cannot be rated")
+        raise ConfigError(
+            f"{result.main_metric} could not be computed: a result without a main score cannot be rated"
+        )
     has_criteria = any(record.criteria for record in records)
     if kind == CRITERIA_SHEET and not has_criteria:
-        raise ConfigError(f"{result.task} has no rubric, so there are no criteria to rate: give --kind ratings")
+        raise ConfigError(
+            f"{result.task} has no rubric, so there are no criteria to rate: give --kind ratings"
+        )
     chosen = kind or (CRITERIA_SHEET if has_criteria else RATINGS_SHEET)
     metric = score.metric or result.main_metric
     values = [record.metrics[metric] for record in records if metric in record.metrics]
     if not values:
-        raise ConfigError(f"{metric} has no value of its own for each answer, so answers cannot be rated by it")
+        raise ConfigError(
+            f"{metric} has no value of its own for each answer, so answers cannot be rated by it"
+        )
     judged = result.validity.jury
     jury: tuple[str, ...] = ()
     if judged is not None and not has_criteria:
         judgements = [judgement for record in records for judgement in record.judgements.values()]
-        jury = tuple(dict.fromkeys(name for judgement in judgements for name in judgement if name != "error"))
+        jury = tuple(
+            dict.fromkeys(name for judgement in judgements for name in judgement if name != "error")
+        )
     labels, meanings = ({}, {}) if judged is None else (judged.labels, judged.criteria)
     words = sorted(map(RatingChoice, map(float, labels.values()), labels))
-    choices = YES_NO if chosen == CRITERIA_SHEET else tuple(words) or ratings_on_scale(score.scale, values)
+    choices = (
+        YES_NO
+        if chosen == CRITERIA_SHEET
+        else tuple(words) or ratings_on_scale(score.scale, values)
+    )
     if not choices:
-        raise ConfigError(f"{metric} has no scale with two ends, so no rating stands for a value of it")
-    return Asked(chosen, metric, score, jury, choices, hidden, meanings, judged=has_judges(result, chosen))
+        raise ConfigError(
+            f"{metric} has no scale with two ends, so no rating stands for a value of it"
+        )
+    return Asked(
+        chosen, metric, score, jury, choices, hidden, meanings, judged=has_judges(result, chosen)
+    )
 
 
 def has_judges(result: TaskResult, kind: str) -> bool:
-    return kind == CRITERIA_SHEET or result.validity.jury is not None or result.validity.rubric is not None
+    return (
+        kind == CRITERIA_SHEET
+        or result.validity.jury is not None
+        or result.validity.rubric is not None
+    )
 
 
-def ratings_on_scale(scale: tuple[float, float] | None, values: Sequence[float]) -> tuple[RatingChoice, ...]:
+def ratings_on_scale(
+    scale: tuple[float, float] | None, values: Sequence[float]
+) -> tuple[RatingChoice, ...]:
     """The ratings that there are on a scale, the least first; yes and no where every value is 0 or 1."""
     if scale is None:
         return ()

@@ -11,7 +11,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass, replace
 from typing import Any, Protocol
 
-MAX_COST, MAX_REQUESTS, MAX_TOKENS, MAX_WALL = "max_cost", "max_requests", "max_tokens_total", "max_wall_s"
+MAX_COST, MAX_REQUESTS, MAX_TOKENS, MAX_WALL = (
+    "max_cost",
+    "max_requests",
+    "max_tokens_total",
+    "max_wall_s",
+)
 
 
 @dataclass(frozen=True)
@@ -19,9 +24,15 @@ class Budget:
     """Limits of all roles together, judges among them; None: there is none."""
 
     max_cost: float | None = None  # US dollars
-    max_requests: int | None = None  # requests that are sent, those that fail and are tried again among them
-    max_tokens_total: int | None = None  # of prompts and answers; estimated where the endpoint does not count them
-    max_wall_s: float | None = None  # seconds of one invocation; the other limits hold for all on a folder together
+    max_requests: int | None = (
+        None  # requests that are sent, those that fail and are tried again among them
+    )
+    max_tokens_total: int | None = (
+        None  # of prompts and answers; estimated where the endpoint does not count them
+    )
+    max_wall_s: float | None = (
+        None  # seconds of one invocation; the other limits hold for all on a folder together
+    )
 
     @property
     def stated(self) -> dict[str, float]:
@@ -46,7 +57,12 @@ class Spending:
 
     def by_limit(self, seconds: float) -> dict[str, float]:
         """Name of the limit that counts it -> how much of it is used. `seconds`: of this invocation."""
-        return {MAX_COST: self.cost, MAX_REQUESTS: self.requests, MAX_TOKENS: self.tokens, MAX_WALL: seconds}
+        return {
+            MAX_COST: self.cost,
+            MAX_REQUESTS: self.requests,
+            MAX_TOKENS: self.tokens,
+            MAX_WALL: seconds,
+        }
 
 
 def total(parts: Iterable[Spending]) -> Spending:
@@ -101,7 +117,9 @@ class SpendingTracker:
     def spend(self, *, tokens: int, cost: float) -> None:
         """An answer came: what it took."""
         with self._lock:
-            self.spent = replace(self.spent, tokens=self.spent.tokens + tokens, cost=self.spent.cost + cost)
+            self.spent = replace(
+                self.spent, tokens=self.spent.tokens + tokens, cost=self.spent.cost + cost
+            )
 
 
 @dataclass(frozen=True)
@@ -112,11 +130,16 @@ class SpendingTrackers:
 
     @property
     def seconds_left(self) -> float | None:
-        return min((left for tracker in self.trackers if (left := tracker.seconds_left) is not None), default=None)
+        return min(
+            (left for tracker in self.trackers if (left := tracker.seconds_left) is not None),
+            default=None,
+        )
 
     def begin(self) -> str | None:
         """Those before the one that refuses have counted a request that is not sent: at most one for each thread."""
-        return next((reached for tracker in self.trackers if (reached := tracker.begin()) is not None), None)
+        return next(
+            (reached for tracker in self.trackers if (reached := tracker.begin()) is not None), None
+        )
 
     def spend(self, *, tokens: int, cost: float) -> None:
         for tracker in self.trackers:
@@ -135,7 +158,9 @@ class Rates:
 
     input_per_million: float
     output_per_million: float
-    cached_input_per_million: float | None = None  # of prompt tokens from the endpoint's own cache; None: as others
+    cached_input_per_million: float | None = (
+        None  # of prompt tokens from the endpoint's own cache; None: as others
+    )
 
 
 @dataclass(frozen=True)
@@ -181,6 +206,10 @@ class Cost:
     value: float  # of the requests that have a price
     source: str  # who says so; several where they differ between requests
     priced_requests: int  # requests that were answered and whose cost is known
-    unpriced_requests: int  # answered requests whose cost is not known: no known price, or no tokens counted
+    unpriced_requests: (
+        int  # answered requests whose cost is not known: no known price, or no tokens counted
+    )
     currency: str = "USD"
-    price: Price | None = None  # what was used, of one role; None where answers said themselves what they cost
+    price: Price | None = (
+        None  # what was used, of one role; None where answers said themselves what they cost
+    )

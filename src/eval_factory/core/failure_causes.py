@@ -52,13 +52,22 @@ class Causes:
         pieces.append(line[at:])
         group = self._groups.setdefault((role, tuple(pieces[::2])), _Group(pieces, line))
         group.count += 1
-        group.pieces = [known if known == piece else VARIES for known, piece in zip(group.pieces, pieces, strict=True)]
+        group.pieces = [
+            known if known == piece else VARIES
+            for known, piece in zip(group.pieces, pieces, strict=True)
+        ]
 
     def listed(self) -> tuple[FailureCause, ...]:
         """The model's before the judges', the most frequent first, equally frequent ones by their text."""
         found = []
-        for role in sorted({role for role, _ in self._groups}, key=lambda role: (role != MODEL_ROLE, role)):
-            groups = [("".join(group.pieces), group) for (whose, _), group in self._groups.items() if whose == role]
+        for role in sorted(
+            {role for role, _ in self._groups}, key=lambda role: (role != MODEL_ROLE, role)
+        ):
+            groups = [
+                ("".join(group.pieces), group)
+                for (whose, _), group in self._groups.items()
+                if whose == role
+            ]
             groups.sort(key=lambda one: (-one[1].count, one[0]))
             found += [
                 FailureCause(role, group.count, text[:MAX_CAUSE], hint_for(group.first, role))
@@ -95,6 +104,10 @@ def hint_for(error: str, role: str) -> str | None:
     found, text = _STATUS_IN_ERROR.search(error), error.lower()
     for remedy in _remedies():
         is_status = "status" not in remedy or (found and re.fullmatch(remedy["status"], found[1]))
-        if is_status and remedy["says"].search(text) and not ("unless" in remedy and remedy["unless"] in text):
+        if (
+            is_status
+            and remedy["says"].search(text)
+            and not ("unless" in remedy and remedy["unless"] in text)
+        ):
             return remedy.get("model" if role == MODEL_ROLE else "judge")
     return None

@@ -21,14 +21,26 @@ QUOTED_PROMPT = "[text of the prompt]"
 SHORTEST_QUOTE = 24  # characters that an error and a prompt have in common by more than chance
 _PIECE = SHORTEST_QUOTE // 2
 
-_MESSAGE_FIELDS = ("message", "msg", "error_description", "detail", "error", "errors", "title", "code", "type")
+_MESSAGE_FIELDS = (
+    "message",
+    "msg",
+    "error_description",
+    "detail",
+    "error",
+    "errors",
+    "title",
+    "code",
+    "type",
+)
 
 
 def printable(text: str) -> str:
     """Every character that is not printable as its escape: control and format characters, bidi marks, line breaks."""
     if text.isprintable():
         return text
-    letters = (one if one.isprintable() else one.encode("unicode_escape").decode("ascii") for one in text)
+    letters = (
+        one if one.isprintable() else one.encode("unicode_escape").decode("ascii") for one in text
+    )
     return "".join(letters)
 
 
@@ -85,7 +97,9 @@ def with_each_text(value: Any, change: Callable[[str], str]) -> Any:
     if isinstance(value, str):
         return change(value)
     if isinstance(value, (dict, Mapping)):  # to ask for a Mapping alone is slow
-        return {with_each_text(key, change): with_each_text(item, change) for key, item in value.items()}
+        return {
+            with_each_text(key, change): with_each_text(item, change) for key, item in value.items()
+        }
     if isinstance(value, (list, tuple)):
         return [with_each_text(item, change) for item in value]
     return value
@@ -108,14 +122,23 @@ def _without_quotes(line: str, prompt: str) -> str:
     while at + _PIECE <= len(line):
         start, end = at, at + _PIECE
         if line[start:end] in prompt:
-            for step in (256, 32, 4, 1):  # grow as far as it stands in the prompt, nearly: in few looks
+            for step in (
+                256,
+                32,
+                4,
+                1,
+            ):  # grow as far as it stands in the prompt, nearly: in few looks
                 while end + step <= len(line) and line[start : end + step] in prompt:
                     end += step
                 while start - step >= copied and line[start - step : end] in prompt:
                     start -= step
             if end - start >= SHORTEST_QUOTE:
                 quote = line[start:end]
-                parts += [line[copied:start], quote[: len(quote) - len(quote.lstrip())], QUOTED_PROMPT]
+                parts += [
+                    line[copied:start],
+                    quote[: len(quote) - len(quote.lstrip())],
+                    QUOTED_PROMPT,
+                ]
                 copied = start + len(quote.rstrip())
         at = max(end, at + _PIECE)
     return "".join([*parts, line[copied:]])

@@ -25,7 +25,9 @@ def by_hand(value: float, exponent: int) -> float:
     number = Decimal(repr(float(value)))
     if not number.is_finite() or number.adjusted() - exponent > 15:  # the digits of a double
         return value
-    return float(number.quantize(Decimal(1).scaleb(exponent), ROUND_HALF_UP)) + 0.0  # -0.0 + 0.0 is 0.0
+    return (
+        float(number.quantize(Decimal(1).scaleb(exponent), ROUND_HALF_UP)) + 0.0
+    )  # -0.0 + 0.0 is 0.0
 
 
 def decimals(value: float | None, digits: int, *, sign: str = "", missing: str = "") -> str:
@@ -85,7 +87,11 @@ def p_value(value: float | None, *, missing: str = "") -> str:
 
 def between(low: float | None, high: float | None, how: str = " .. ", *, missing: str = "") -> str:
     """The interval of a score: 0.3012 .. 0.5230."""
-    return missing if low is None or high is None else f"{score(rounded(low))}{how}{score(rounded(high))}"
+    return (
+        missing
+        if low is None or high is None
+        else f"{score(rounded(low))}{how}{score(rounded(high))}"
+    )
 
 
 def money(dollars: float) -> str:

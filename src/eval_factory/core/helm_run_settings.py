@@ -18,7 +18,16 @@ MEDHELM_HOME = "EVAL_FACTORY_MEDHELM"  # names medhelm's environment, where it i
 ALL_FILES = "MEDICAL_DATA_ALL_FILES"  # the user's: 1, more files are read than GitHub's own list, of 1,000 entries, has
 
 PROXY_VARIABLES = frozenset(
-    {"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "all_proxy", "no_proxy"}
+    {
+        "HTTP_PROXY",
+        "HTTPS_PROXY",
+        "ALL_PROXY",
+        "NO_PROXY",
+        "http_proxy",
+        "https_proxy",
+        "all_proxy",
+        "no_proxy",
+    }
 )
 """An offline helm-run does not see them: what they name would be a way round."""
 
@@ -29,7 +38,9 @@ Place = tuple[str, int]  # (host, port)
 class Pins:
     """What HELM downloads, at the revisions of our table of sources."""
 
-    files: Mapping[str, str] = field(default_factory=dict)  # URL that HELM asks for -> the same file at a commit
+    files: Mapping[str, str] = field(
+        default_factory=dict
+    )  # URL that HELM asks for -> the same file at a commit
     hub: Mapping[str, str] = field(default_factory=dict)  # data set of the Hub -> revision
 
 
@@ -46,8 +57,12 @@ class SampleSettings:
     """With what the instances of a limited run are drawn, where HELM does not draw them."""
 
     seed: int
-    source: str | None = None  # the field of an instance that names what it shares with others: no group
-    in_one_order: bool = False  # whatever groups they come in: a greater sample holds the smaller one exactly
+    source: str | None = (
+        None  # the field of an instance that names what it shares with others: no group
+    )
+    in_one_order: bool = (
+        False  # whatever groups they come in: a greater sample holds the smaller one exactly
+    )
     ids: tuple[str, ...] = ()  # of the instances that are asked: none is drawn
 
 
@@ -61,21 +76,34 @@ class HelmRunSettings:
     """The roles whose endpoints answered the probe. None: with a parent, they come on standard input, as they are
     probed while HELM is imported, and nothing is asked before; without one, nobody is probed."""
     allowed: tuple[Place, ...] | None = None  # offline: what may be contacted
-    proxies: Mapping[str, str] | None = None  # offline: URL of an endpoint -> the proxy that leads there
+    proxies: Mapping[str, str] | None = (
+        None  # offline: URL of an endpoint -> the proxy that leads there
+    )
     pins: Pins | None = None
-    file_lists: str | None = None  # a folder of <scenario>.json: the names of files that GitHub would be asked for
+    file_lists: str | None = (
+        None  # a folder of <scenario>.json: the names of files that GitHub would be asked for
+    )
     probe_judges: bool = False  # whether judges are asked about an answer that says nothing, too
     only_generate: bool = False  # whether metrics that look at pictures are left out
-    asks_model: bool = True  # else its stored answers are scored, and what is not stored ends the run
+    asks_model: bool = (
+        True  # else its stored answers are scored, and what is not stored ends the run
+    )
     sample: SampleSettings | None = None  # None: HELM draws
-    limits: SharedLimitsSettings | None = None  # None: it has its own. Not in the file: they end with the runs
+    limits: SharedLimitsSettings | None = (
+        None  # None: it has its own. Not in the file: they end with the runs
+    )
     budget: Budget = field(default_factory=Budget)  # what the run may ask and cost
-    prices: Mapping[str, Price] = field(default_factory=dict)  # role -> what its tokens cost, where that is known
+    prices: Mapping[str, Price] = field(
+        default_factory=dict
+    )  # role -> what its tokens cost, where that is known
     libraries: Mapping[str, str] = field(default_factory=dict)
     """Variables that tell libraries where data are (HF_HOME ...)."""
 
     def environment(self) -> dict[str, str]:
-        return {**self.libraries, SETTINGS: json.dumps(asdict(self), default=sorted)}  # of a set, a list
+        return {
+            **self.libraries,
+            SETTINGS: json.dumps(asdict(self), default=sorted),
+        }  # of a set, a list
 
     @classmethod
     def from_environment(cls, env: Mapping[str, str]) -> HelmRunSettings:
@@ -85,7 +113,12 @@ class HelmRunSettings:
     def file_text(self) -> str:
         """Of proxies the file holds what they lead to: their own URLs may hold passwords."""
         proxies = None if self.proxies is None else dict.fromkeys(self.proxies, "")
-        return json.dumps(asdict(replace(self, proxies=proxies, limits=None)), indent=2, default=sorted) + "\n"
+        return (
+            json.dumps(
+                asdict(replace(self, proxies=proxies, limits=None)), indent=2, default=sorted
+            )
+            + "\n"
+        )
 
     @classmethod
     def from_json(cls, text: str) -> HelmRunSettings:
@@ -96,9 +129,13 @@ class HelmRunSettings:
             sample, limits, prices = values["sample"], values["limits"], values["prices"]
             values |= {
                 "probed": None if probed is None else frozenset(probed),
-                "allowed": None if allowed is None else tuple((host, port) for host, port in allowed),
+                "allowed": None
+                if allowed is None
+                else tuple((host, port) for host, port in allowed),
                 "pins": None if pins is None else Pins(**pins),
-                "sample": None if sample is None else SampleSettings(**{**sample, "ids": tuple(sample["ids"])}),
+                "sample": None
+                if sample is None
+                else SampleSettings(**{**sample, "ids": tuple(sample["ids"])}),
                 "limits": None if limits is None else SharedLimitsSettings(**limits),
                 "budget": Budget(**values["budget"]),
                 "prices": {role: Price.from_dict(price) for role, price in prices.items()},

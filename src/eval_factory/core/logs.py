@@ -30,10 +30,17 @@ FATAL = "fatal"
 REFUSED = "refused"  # the run entry stands for what cannot be evaluated here
 WARNING = "warning"
 MEASURED = "measured"  # the requests of a run were made to be counted; none was sent
-LIMIT_REACHED = "limit_reached"  # nothing more was asked: the run's own limit of cost, requests, tokens or time
+LIMIT_REACHED = (
+    "limit_reached"  # nothing more was asked: the run's own limit of cost, requests, tokens or time
+)
 BLOCKED = "blocked"  # offline, something wanted a host that is not an endpoint's
 
-LOADING, ASKING, JUDGING, SCORING = "loading data", "asking the model", "judging", "scoring"  # the phases of a run
+LOADING, ASKING, JUDGING, SCORING = (
+    "loading data",
+    "asking the model",
+    "judging",
+    "scoring",
+)  # the phases of a run
 
 UNREACHABLE, REFUSED_BY_ENDPOINT = "unreachable", "refused"
 """The `kind` of a fatal event: nobody answers, or somebody who takes no request."""
@@ -56,7 +63,10 @@ class EventWriter:
     def emit(self, event: str, **fields: Any) -> None:
         safe = self._redactor.tree(fields)
         line = json_line({"time": time.time(), "run_id": self._run_id, "event": event, **safe})
-        with self._lock, contextlib.suppress(OSError):  # a full disk must not hide what the event tells
+        with (
+            self._lock,
+            contextlib.suppress(OSError),
+        ):  # a full disk must not hide what the event tells
             self._file.write(line + "\n")
 
     def close(self) -> None:
@@ -77,7 +87,11 @@ def last_message(message: str, env: Mapping[str, str]) -> str:
     Other lines there may quote what an endpoint sent; the run's id, which no endpoint knows, tells this one from them.
     """
     run = HelmRunSettings.from_environment(env).run_id
-    return f"{_STOPS}: {message}" if run is None else f"{_STOPS} [{run}]: {json.dumps(message, ensure_ascii=False)}"
+    return (
+        f"{_STOPS}: {message}"
+        if run is None
+        else f"{_STOPS} [{run}]: {json.dumps(message, ensure_ascii=False)}"
+    )
 
 
 def last_message_in(returncode: int, tail: Iterable[str], run: str) -> str | None:
@@ -120,4 +134,6 @@ class _RedactingFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         first, *others = own_lines(self._redactor.text(super().format(record))).split("\n")
-        return "\n".join([first, *(line if line.startswith("  ") else f"  {line}" for line in others)])
+        return "\n".join(
+            [first, *(line if line.startswith("  ") else f"  {line}" for line in others)]
+        )

@@ -29,7 +29,9 @@ MAX_NUMBER_CHARACTERS = 100
 _TAG = "tag:yaml.org,2002:"
 _INT, _STR, _MERGE = f"{_TAG}int", f"{_TAG}str", f"{_TAG}merge"
 _NUMBERS = (_INT, f"{_TAG}float")
-_KINDS = frozenset({_STR, *_NUMBERS, *(_TAG + name for name in ("map", "seq", "bool", "null", "merge"))})
+_KINDS = frozenset(
+    {_STR, *_NUMBERS, *(_TAG + name for name in ("map", "seq", "bool", "null", "merge"))}
+)
 
 
 try:
@@ -63,7 +65,9 @@ class _Checked(yaml.SafeLoader):
             if key_node.value in seen:
                 raise YamlError(_at(key_node, f"the key {key_node.value!r} is written twice"))
             seen.add(key_node.value)
-        return {str(key): value for key, value in super().construct_mapping(node, deep=True).items()}
+        return {
+            str(key): value for key, value in super().construct_mapping(node, deep=True).items()
+        }
 
 
 def parse(text: str) -> Any:
@@ -81,7 +85,13 @@ def parse(text: str) -> Any:
         raise YamlError("is nested too deeply") from None
     except YamlError:
         raise
-    except (ValueError, TypeError, LookupError, AttributeError, OverflowError):  # PyYAML's, for instance of `!!int x`
+    except (
+        ValueError,
+        TypeError,
+        LookupError,
+        AttributeError,
+        OverflowError,
+    ):  # PyYAML's, for instance of `!!int x`
         raise YamlError("holds a value that is not what its tag says") from None
     for path in not_finite(document):
         raise YamlError(f"{path}: must be a finite number")
@@ -97,7 +107,9 @@ def load_mapping(path: Path, needs: str, inside: Path | None = None) -> dict[str
         with open_regular(path, inside) as file:
             content = file.read(MAX_CONFIG_BYTES + 1)
         if len(content) > MAX_CONFIG_BYTES:
-            raise ConfigError(f"{path}: is larger than {MAX_CONFIG_BYTES // 1024} KiB; is it another file?")
+            raise ConfigError(
+                f"{path}: is larger than {MAX_CONFIG_BYTES // 1024} KiB; is it another file?"
+            )
         document = parse(content.decode("utf-8"))
     except FileNotFoundError:
         raise ConfigError(f"{path}: there is no such file") from None
@@ -108,11 +120,15 @@ def load_mapping(path: Path, needs: str, inside: Path | None = None) -> dict[str
     except YamlError as error:
         raise ConfigError(f"{path}: {error}") from None
     except (OSError, ValueError) as error:  # ValueError: a NUL in its name
-        raise ConfigError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
+        raise ConfigError(
+            f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}"
+        ) from None
     if document is None:
         raise ConfigError(f"{path}: is empty; it needs {needs}")
     if not isinstance(document, dict):
-        kind = {list: "a list", str: "a text", bool: "true or false"}.get(type(document), "a number")
+        kind = {list: "a list", str: "a text", bool: "true or false"}.get(
+            type(document), "a number"
+        )
         raise ConfigError(f"{path}: holds {kind} where a mapping belongs; it needs {needs}")
     return document
 
@@ -145,7 +161,9 @@ def _at(node: yaml.Node, problem: str) -> str:
     return f"line {node.start_mark.line + 1}, column {node.start_mark.column + 1}: {problem}"
 
 
-def _measured(node: yaml.Node, known: dict[int, tuple[int, int]], above: set[int]) -> tuple[int, int]:
+def _measured(
+    node: yaml.Node, known: dict[int, tuple[int, int]], above: set[int]
+) -> tuple[int, int]:
     """(values, levels) of what a node stands for."""
     if id(node) in above:
         raise YamlError(_at(node, "an alias refers to a value that contains it"))
@@ -160,7 +178,9 @@ def _measured(node: yaml.Node, known: dict[int, tuple[int, int]], above: set[int
             raise YamlError(_at(key, "a key must be text, not a list or a mapping"))
         if key is not None and key.tag in _KINDS and key.tag not in (_STR, _INT, _MERGE):
             kind = key.tag.removeprefix(_TAG)
-            raise YamlError(_at(key, f"a key must be text: {key.value!r} is read as {kind}; put it in quotes"))
+            raise YamlError(
+                _at(key, f"a key must be text: {key.value!r} is read as {kind}; put it in quotes")
+            )
         for child in [entry] if key is None else entry:
             count, below = _measured(child, known, above)
             values, levels = values + count, max(levels, below)
@@ -178,9 +198,16 @@ def _check_kind(node: yaml.Node) -> None:
         raise YamlError(_at(node, f"is {shown}; {plain}"))
     if isinstance(node, yaml.ScalarNode):
         if node.tag in _NUMBERS and len(node.value) > MAX_NUMBER_CHARACTERS:
-            raise YamlError(_at(node, f"a number of {len(node.value):,} characters; {MAX_NUMBER_CHARACTERS} at most"))
+            raise YamlError(
+                _at(
+                    node,
+                    f"a number of {len(node.value):,} characters; {MAX_NUMBER_CHARACTERS} at most",
+                )
+            )
         if not is_writable(node.value):
-            raise YamlError(_at(node, "holds half a character (a lone surrogate), which no file can hold"))
+            raise YamlError(
+                _at(node, "holds half a character (a lone surrogate), which no file can hold")
+            )
 
 
 def is_writable(text: str) -> bool:
@@ -233,7 +260,9 @@ class _Dumper(yaml.SafeDumper):
 
 
 _Dumper.add_multi_representer(Word, lambda dumper, data: dumper.represent_str(str(data)))
-_Dumper.add_representer(OneLine, lambda dumper, data: dumper.represent_mapping(f"{_TAG}map", data, flow_style=True))
+_Dumper.add_representer(
+    OneLine, lambda dumper, data: dumper.represent_mapping(f"{_TAG}map", data, flow_style=True)
+)
 _Dumper.add_representer(
     OneLineList, lambda dumper, data: dumper.represent_sequence(f"{_TAG}seq", data, flow_style=True)
 )

@@ -21,8 +21,12 @@ class ChoiceOrders:
     orders: int  # in how many each question was to be asked, the original among them
     questions: int  # that were asked in more than one
     kept: Mapping[str, int]  # why choices were not moved -> how many questions that is
-    by_order: Mapping[str, float | None]  # number of the order, the original is 1 -> the mean over those questions
-    changed: Share | None  # of those with two answers or more: whose choice, by its text, differs between orders
+    by_order: Mapping[
+        str, float | None
+    ]  # number of the order, the original is 1 -> the mean over those questions
+    changed: (
+        Share | None
+    )  # of those with two answers or more: whose choice, by its text, differs between orders
     right_in_all: Share | None  # of the questions whose every order was answered
     letters: Mapping[str, int]  # what was answered -> how often, over all questions and orders
 
@@ -63,7 +67,9 @@ class Agreement:
 class JudgeAgreement(Agreement):
     """How far a judge agrees with the raters' mean, or their majority where there are two ratings."""
 
-    bias: float | None = None  # mean of judge's less people's scores; no interval where too few answers are rated
+    bias: float | None = (
+        None  # mean of judge's less people's scores; no interval where too few answers are rated
+    )
     bias_low: float | None = None
     bias_high: float | None = None
 
@@ -123,7 +129,9 @@ class RubricVotes:
     not_met: int
     unjudged: int
     tied: int = 0  # as many judges say met as not met: of an even number of judges
-    score: float | None = None  # of one judge: the mean over cases of which it decided all criteria, not clipped
+    score: float | None = (
+        None  # of one judge: the mean over cases of which it decided all criteria, not clipped
+    )
 
 
 @dataclass(frozen=True)
@@ -173,10 +181,14 @@ class RubricReport:
     judges: Mapping[str, RubricVotes]
     agreement: Mapping[str, PairAgreement]  # `one/other` -> how far they agree
     krippendorff_alpha: float | None = None
-    unanimous: float | None = None  # share of the criteria that several judges decided on which all say the same
+    unanimous: float | None = (
+        None  # share of the criteria that several judges decided on which all say the same
+    )
     length_correlation: Mapping[str, RankCorrelation | None] = field(default_factory=dict)
     """Judge -> the rank correlation of the scores that it gives and the answers' lengths; None: not defined."""
-    correction: JudgeCorrection | None = None  # where the run has a judge's passport that can correct its score
+    correction: JudgeCorrection | None = (
+        None  # where the run has a judge's passport that can correct its score
+    )
 
 
 SCHEMA_VERSION = 2
@@ -194,12 +206,22 @@ class Stats:
     ci_low: float | None
     ci_high: float | None
     ci_method: str | None
-    clusters: int | None = None  # how many sources the instances share, where the task declares such (`helm.cluster`)
-    design_effect: float | None = None  # the mean's variance, divided by what it were if no sources were shared
-    effective_n: float | None = None  # count / design_effect, at most count: so many independent instances say as much
+    clusters: int | None = (
+        None  # how many sources the instances share, where the task declares such (`helm.cluster`)
+    )
+    design_effect: float | None = (
+        None  # the mean's variance, divided by what it were if no sources were shared
+    )
+    effective_n: float | None = (
+        None  # count / design_effect, at most count: so many independent instances say as much
+    )
     trials: int | None = None  # how often each instance was asked, where more than once
-    trial_stddev: float | None = None  # of the trials' scores: the spread of asking again, which is no sampling error
-    p_value: float | None = None  # of a group: of the test that it does not differ from the rest of the instances
+    trial_stddev: float | None = (
+        None  # of the trials' scores: the spread of asking again, which is no sampling error
+    )
+    p_value: float | None = (
+        None  # of a group: of the test that it does not differ from the rest of the instances
+    )
     p_holm: float | None = None  # the same, corrected for all groups of the field
 
 
@@ -213,7 +235,9 @@ class Score:
     split: str | None = None
     perturbation: str | None = None
     higher_is_better: bool | None = None  # None where it is not known, or neither is better
-    scale: tuple[float, float] | None = None  # the least and the greatest value; None: no end, or none is known
+    scale: tuple[float, float] | None = (
+        None  # the least and the greatest value; None: no end, or none is known
+    )
     unit: str | None = None  # what is counted: share, rating, overlap; None where it is not known
 
     def is_over(self, record: InstanceRecord) -> bool:
@@ -241,7 +265,9 @@ class Instances:
     thinking_unfinished: int = 0  # answers that were cut off while the model was thinking
     prompt_truncated: int = 0
     unreadable: int = 0  # answers that are unparsed, or unfinished thinking, or empty where something was asked for
-    identical: int = 0  # answers of open text that are word for word the answer to another question too
+    identical: int = (
+        0  # answers of open text that are word for word the answer to another question too
+    )
 
     @property
     def coverage(self) -> float:
@@ -273,16 +299,24 @@ class JuryReport:
 
     means: Mapping[str, float]
     krippendorff_alpha: float | None
-    weighted_kappa: Mapping[str, float | None]  # `one/other` -> Cohen's kappa with quadratic weights
+    weighted_kappa: Mapping[
+        str, float | None
+    ]  # `one/other` -> Cohen's kappa with quadratic weights
     leave_one_out: Mapping[str, float | None]  # judge -> the jury's mean without it
-    labels: Mapping[str, int] = field(default_factory=dict)  # word of a judge -> its rating; empty: they gave numbers
-    criteria: Mapping[str, str] = field(default_factory=dict)  # of a custom benchmark -> what it says of the criterion
+    labels: Mapping[str, int] = field(
+        default_factory=dict
+    )  # word of a judge -> its rating; empty: they gave numbers
+    criteria: Mapping[str, str] = field(
+        default_factory=dict
+    )  # of a custom benchmark -> what it says of the criterion
     length_correlation: Mapping[str, RankCorrelation | None] = field(default_factory=dict)
     """Judge -> how far its marks follow the length of the answers; empty in a result that did not look at it."""
 
 
 ALL_ORDERS = ".all_orders"  # ends the name of a score over all orders of each question's choices
-REPEATS_MEAN = ".repeats_mean"  # ends the name of a score over all askings of each question in the same words
+REPEATS_MEAN = (
+    ".repeats_mean"  # ends the name of a score over all askings of each question in the same words
+)
 
 
 @dataclass(frozen=True)
@@ -322,7 +356,9 @@ class Floor:
     """Each of them -> what it scores: an empty answer, always the same letter, the longest option ... `random`: what is
     expected of a letter at random."""
     lower_is_better: bool = False
-    assumed: bool = False  # whether nobody scored these answers: `value` is then the mark that we give
+    assumed: bool = (
+        False  # whether nobody scored these answers: `value` is then the mark that we give
+    )
 
     @property
     def named(self) -> str:
@@ -383,7 +419,9 @@ class Validity:
     splits: Mapping[str, int] = field(default_factory=dict)  # split -> instances that were asked
     judgements: Judgements | None = None  # of the main score, where it is a jury's
     not_reportable: tuple[str, ...] = ()  # reasons beside too few instances, each with what to do
-    floors: Mapping[str, Floor] = field(default_factory=dict)  # label of a score -> its floor, where that is known
+    floors: Mapping[str, Floor] = field(
+        default_factory=dict
+    )  # label of a score -> its floor, where that is known
     rubric: RubricReport | None = None
     choice_orders: ChoiceOrders | None = None
     judge_probe: JudgeProbe | None = None  # with `extra.probe_judges`
@@ -433,7 +471,9 @@ class Usage:
     all_runs: SpentByRole  # all that was sent from this output folder since its first run, or since --fresh
     runs: int
     wall_s: float
-    cost_unknown: str | None = None  # why answers that somebody may have paid for have no known cost
+    cost_unknown: str | None = (
+        None  # why answers that somebody may have paid for have no known cost
+    )
 
 
 UTC_FORMAT = "%Y-%m-%dT%H:%M:%SZ"  # of times in a result (ISO 8601)
@@ -454,21 +494,32 @@ class AskedEndpoint:
 
     model: str  # as it was asked for
     host: str  # of its URL, with the port where the URL names one
-    sampling: tuple[Mapping[str, Any], ...]  # sets of fields of answered requests; most frequent first
+    sampling: tuple[
+        Mapping[str, Any], ...
+    ]  # sets of fields of answered requests; most frequent first
     answers: int  # cached answers that the result is made of; equal requests have one
-    stated_models: Mapping[str, int]  # what answers call the model -> how many; the most frequent first
+    stated_models: Mapping[
+        str, int
+    ]  # what answers call the model -> how many; the most frequent first
     other_model: int  # answers that state another model than was asked for
-    prompt_sha256: tuple[str, ...] | None  # of the templates of a judge's prompt; None where they are not known
+    prompt_sha256: (
+        tuple[str, ...] | None
+    )  # of the templates of a judge's prompt; None where they are not known
     first_answer: str | None = None
     """When the earliest of these answers came, in UTC (ISO 8601); of a run that was continued, before `started_at`."""
     last_answer: str | None = None
-    servers: tuple[AskedServer, ...] | None = None  # those that answered, by their URLs; None where there is one
+    servers: tuple[AskedServer, ...] | None = (
+        None  # those that answered, by their URLs; None where there is one
+    )
 
     @property
     def days(self) -> int:
         """Full days between the first and the last answer; 0 where they are not known."""
         try:
-            first, last = (datetime.strptime(one or "", UTC_FORMAT) for one in (self.first_answer, self.last_answer))
+            first, last = (
+                datetime.strptime(one or "", UTC_FORMAT)
+                for one in (self.first_answer, self.last_answer)
+            )
         except ValueError:
             return 0
         return (last - first).days
@@ -481,7 +532,9 @@ class AskedEndpoint:
 
 PASSPORT_FILE = "judge_passport.yaml"
 """A judge's passport among `dataset_files`: a score of its own is made with it, and no other one."""
-PACKAGED = "package:"  # what the names of data begin with in `dataset_files` that come with the package
+PACKAGED = (
+    "package:"  # what the names of data begin with in `dataset_files` that come with the package
+)
 
 
 @dataclass(frozen=True)
@@ -498,26 +551,50 @@ class Provenance:
     errata_version: int
     git_hash: str | None
     target: str
-    data_bundle: Mapping[str, Any] | None = None  # its manifest's hash; data sets of the Hub by revision and hash
-    code_execution: Mapping[str, Any] | None = None  # where answers were executed: by what it was confined
+    data_bundle: Mapping[str, Any] | None = (
+        None  # its manifest's hash; data sets of the Hub by revision and hash
+    )
+    code_execution: Mapping[str, Any] | None = (
+        None  # where answers were executed: by what it was confined
+    )
     patches: tuple[str, ...] | None = None  # of HELM that were applied; None: not written down
-    endpoints: Mapping[str, AskedEndpoint] = field(default_factory=dict)  # `model` and each judge -> what it was
+    endpoints: Mapping[str, AskedEndpoint] = field(
+        default_factory=dict
+    )  # `model` and each judge -> what it was
     dataset_revisions: Mapping[str, str] = field(default_factory=dict)
     """File, folder or data set of the Hub -> the commit at which it was read; what has no known one is not there."""
     platform: Mapping[str, str] = field(default_factory=dict)
-    framework_sha256: str | None = None  # of framework.yml, which holds the tasks and all default values
-    lock_sha256: str | None = None  # of packages.txt in the output folder: every installed package with its version
-    seeds: Mapping[str, int] = field(default_factory=dict)  # what is drawn at random -> the seed that it is drawn with
-    started_at: str | None = None  # when the helm-run that made the result started, in UTC (ISO 8601)
+    framework_sha256: str | None = (
+        None  # of framework.yml, which holds the tasks and all default values
+    )
+    lock_sha256: str | None = (
+        None  # of packages.txt in the output folder: every installed package with its version
+    )
+    seeds: Mapping[str, int] = field(
+        default_factory=dict
+    )  # what is drawn at random -> the seed that it is drawn with
+    started_at: str | None = (
+        None  # when the helm-run that made the result started, in UTC (ISO 8601)
+    )
     ended_at: str | None = None
-    published: str | None = None  # the month by which the benchmark was public, `YYYY-MM`; None where it is not known
+    published: str | None = (
+        None  # the month by which the benchmark was public, `YYYY-MM`; None where it is not known
+    )
     answers_public: bool | None = None  # None where that is not known, and of the user's own files
-    training_cutoff: str | None = None  # the month in which the model's training data end, as the user says
-    pictures: str | None = None  # how they were made smaller before they were sent; None: they were not
-    rescored_from: str | None = None  # where the model was not asked: the identity of the run whose answers these are
+    training_cutoff: str | None = (
+        None  # the month in which the model's training data end, as the user says
+    )
+    pictures: str | None = (
+        None  # how they were made smaller before they were sent; None: they were not
+    )
+    rescored_from: str | None = (
+        None  # where the model was not asked: the identity of the run whose answers these are
+    )
     run_files: Mapping[str, str] = field(default_factory=dict)
     """HELM's files and the cache that the result was computed from: path in the output folder -> SHA-256."""
-    upstream: str = "helm"  # which HELM it is whose version `helm` is: `helm` (crfm-helm) or `medhelm`
+    upstream: str = (
+        "helm"  # which HELM it is whose version `helm` is: `helm` (crfm-helm) or `medhelm`
+    )
 
     @property
     def helm_package(self) -> str:
@@ -553,16 +630,24 @@ class InstanceRecord:
     judges: Mapping[str, float]  # judge -> the mean of its ratings
     unjudged: bool  # whether it was answered and has no usable judgement
     injection: tuple[str, ...]  # how the answer speaks to its judges, if it does
-    signs: tuple[str, ...] = ()  # as the counts of a run: unparsed, refused, thinking_stripped and so on
-    cluster: str | None = None  # the source that it shares with other instances, where the task declares such
-    turns: tuple[Mapping[str, Any], ...] = ()  # messages with their `role`; empty where the prompt is all
+    signs: tuple[
+        str, ...
+    ] = ()  # as the counts of a run: unparsed, refused, thinking_stripped and so on
+    cluster: str | None = (
+        None  # the source that it shares with other instances, where the task declares such
+    )
+    turns: tuple[
+        Mapping[str, Any], ...
+    ] = ()  # messages with their `role`; empty where the prompt is all
     media: tuple[Mapping[str, Any], ...] = ()
     """Of each picture and sound that was sent: `type`, `sha256`, `bytes`, and `file` in the output folder (None: it is
     elsewhere)."""
     reasoning: str | None = None  # what the model thought, where the endpoint gave it; not scored
     judgements: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Judge -> criterion -> its mark and its words; `error` where it gave none."""
-    criteria: tuple[Mapping[str, Any], ...] = ()  # of a rubric: points, tags, verdict, each judge's answer
+    criteria: tuple[
+        Mapping[str, Any], ...
+    ] = ()  # of a rubric: points, tags, verdict, each judge's answer
 
     def group(self, field: str) -> str | None:
         """Its value of a field by which results are grouped; None where it has none."""
@@ -584,11 +669,15 @@ class TaskResult:
     task: str
     main_metric: str
     scores: Scores
-    groups: Mapping[str, Mapping[str, Scores]]  # field of the instances (such as category) -> its value -> scores
+    groups: Mapping[
+        str, Mapping[str, Scores]
+    ]  # field of the instances (such as category) -> its value -> scores
     validity: Validity
     usage: Usage
     provenance: Provenance
-    instances: Iterable[InstanceRecord] = field(repr=False)  # read from files, as often as they are gone through
+    instances: Iterable[InstanceRecord] = field(
+        repr=False
+    )  # read from files, as often as they are gone through
     reportable: bool
     status: RunStatus
     something_to_ask: bool  # whether the same command would ask for anything again

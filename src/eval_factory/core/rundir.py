@@ -23,8 +23,12 @@ from eval_factory.core.safe_files import open_regular, write_atomic
 PRIVATE = 0o600
 PRIVATE_FOLDER = 0o700
 MARKER_TEXT = "eval-factory writes its results here; what it wrote is replaced by a run, and deleted by --fresh\n"
-ORPHAN_WAIT_S = 60.0  # how long a run waits for the processes of one that was killed, which end themselves
-UNKNOWN_HOLDER_S = 1.0  # how long an unknown holder is not reported: it has just started, or is about to end
+ORPHAN_WAIT_S = (
+    60.0  # how long a run waits for the processes of one that was killed, which end themselves
+)
+UNKNOWN_HOLDER_S = (
+    1.0  # how long an unknown holder is not reported: it has just started, or is about to end
+)
 OF_ONE_RUN = ".slurm"  # in the output folder of a run that is done by Slurm: a suite with this run as its one cell
 
 
@@ -40,7 +44,9 @@ class Holder:
     @classmethod
     def this_process(cls) -> Holder:
         """From now on. To ask `socket` for the host takes as long as much of what a dry run does."""
-        return cls(os.getpid(), os.uname().nodename, time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()))
+        return cls(
+            os.getpid(), os.uname().nodename, time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        )
 
     @classmethod
     def written_in(cls, file: Path) -> Holder | None:
@@ -70,8 +76,12 @@ def is_running(pid: int) -> bool:
         return False
     except OSError:  # another user's
         return True
-    with suppress(OSError, IndexError):  # where there is no /proc, an ended one counts as running until it is reaped
-        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] not in ("Z", "X")
+    with suppress(
+        OSError, IndexError
+    ):  # where there is no /proc, an ended one counts as running until it is reaped
+        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[
+            0
+        ] not in ("Z", "X")
     return True
 
 
@@ -134,25 +144,41 @@ class RunDir:
     results_jsonl = _Below("results.jsonl")
     report_html = _Below("report.html")
     report_md = _Below("report.md")
-    packages = _Below("packages.txt")  # every installed package with its version, when the result was written
-    checksums = _Below("SHA256SUMS")  # of every file that is part of the result, as `sha256sum -c` reads them
-    attestation = _Below("attestation.intoto.json")  # the same as a statement of in-toto, with what the result says
+    packages = _Below(
+        "packages.txt"
+    )  # every installed package with its version, when the result was written
+    checksums = _Below(
+        "SHA256SUMS"
+    )  # of every file that is part of the result, as `sha256sum -c` reads them
+    attestation = _Below(
+        "attestation.intoto.json"
+    )  # the same as a statement of in-toto, with what the result says
     responses = _Below("responses")
     cache_db = _Below("cache.db")
-    annotations = _Below("annotations")  # what people rated, and which answers their sheets are about
+    annotations = _Below(
+        "annotations"
+    )  # what people rated, and which answers their sheets are about
     ratings = _Below("annotations", "ratings.jsonl")
     model_configs = _Below("model_configs")
     helm = _Below("helm")
-    helm_runs = _Below("helm", "runs")  # what HELM makes of answers; the data beside it are read again
-    made_pictures = _Below("helm", "generated_images")  # those that the model made, named by their SHA-256
+    helm_runs = _Below(
+        "helm", "runs"
+    )  # what HELM makes of answers; the data beside it are read again
+    made_pictures = _Below(
+        "helm", "generated_images"
+    )  # those that the model made, named by their SHA-256
     logs = _Below("logs")
     program_log = _Below("logs", "eval-factory.log")
     helm_log = _Below("logs", "helm-run.log")
     summarize_log = _Below("logs", "helm-summarize.log")
     events = _Below("logs", "events.jsonl")
     run_state = _Below(".run_state.json")
-    own_data = _Below(".own_data.json")  # what the user's own files were like when they were last read
-    marker = _Below(".eval-factory")  # says that the folder is eval-factory's to write in and to clear
+    own_data = _Below(
+        ".own_data.json"
+    )  # what the user's own files were like when they were last read
+    marker = _Below(
+        ".eval-factory"
+    )  # says that the folder is eval-factory's to write in and to clear
     lock_file = _Below(".lock")
     lock_holder = _Below(".lock.holder.json")
 
@@ -169,7 +195,10 @@ class RunDir:
     @property
     def answers(self) -> tuple[Path, ...]:
         """cache.db and what SQLite has beside it while it is open, or after a kill."""
-        return (self.cache_db, *(self.root / f"{self.cache_db.name}{suffix}" for suffix in ("-wal", "-shm")))
+        return (
+            self.cache_db,
+            *(self.root / f"{self.cache_db.name}{suffix}" for suffix in ("-wal", "-shm")),
+        )
 
     @property
     def results(self) -> tuple[Path, ...]:
@@ -224,7 +253,9 @@ class RunDir:
             if not self.marker.exists():
                 write_atomic(self.marker, MARKER_TEXT)
             for folder in (self.responses, self.model_configs, self.helm, self.logs):
-                folder.mkdir(mode=PRIVATE_FOLDER, exist_ok=True)  # HELM's files hold prompts, and anybody may read them
+                folder.mkdir(
+                    mode=PRIVATE_FOLDER, exist_ok=True
+                )  # HELM's files hold prompts, and anybody may read them
             with tempfile.TemporaryFile(dir=self.root):
                 pass
         except OSError as error:
@@ -267,7 +298,10 @@ class RunDir:
             try:  # filelock's `lock_descriptor` is this call too, and importing it loads asyncio
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 return
-            except (BlockingIOError, PermissionError):  # it is held; some file systems say the latter
+            except (
+                BlockingIOError,
+                PermissionError,
+            ):  # it is held; some file systems say the latter
                 holder, waited = Holder.written_in(self.lock_holder), time.monotonic() - started
             except OSError as error:
                 raise PrerequisiteError(
@@ -319,8 +353,12 @@ class SuiteDir:
     results_md = _Below("suite_results.md")
     results_html = _Below("suite_results.html")
     usage_yaml = _Below("suite_usage.yaml")  # what the cells took: times, requests, attempts
-    leaderboard = _Below("leaderboard.json")  # of a leaderboard: every run of every model, and what came of it
-    state = _Below(".suite")  # what is no result: the lock, the events, the log, the run configs of the cells
+    leaderboard = _Below(
+        "leaderboard.json"
+    )  # of a leaderboard: every run of every model, and what came of it
+    state = _Below(
+        ".suite"
+    )  # what is no result: the lock, the events, the log, the run configs of the cells
     lock = _Below(".suite", "lock")
     events = _Below(".suite", "events.jsonl")  # what happened to the cells, a JSON object a line
     log = _Below(".suite", "suite.log")
@@ -343,7 +381,10 @@ class SuiteDir:
     @property
     def server_logs(self) -> tuple[Path, ...]:
         """Of all servers that were started here, and by the last job of each target on Slurm."""
-        last = {start.parent: start for start in sorted(self.state.glob("slurm/tasks/*/*"), key=os.path.getmtime)}
+        last = {
+            start.parent: start
+            for start in sorted(self.state.glob("slurm/tasks/*/*"), key=os.path.getmtime)
+        }
         folders = [self.state, *(start / self.state.name for start in last.values())]
         return tuple(log for folder in folders for log in sorted(folder.glob("servers/*.log")))
 
@@ -353,14 +394,26 @@ class SuiteDir:
 
     @property
     def table(self) -> tuple[Path, ...]:
-        return (self.results_yaml, self.results_csv, self.results_md, self.results_html, self.usage_yaml)
+        return (
+            self.results_yaml,
+            self.results_csv,
+            self.results_md,
+            self.results_html,
+            self.usage_yaml,
+        )
 
     @property
     def own(self) -> tuple[Path, ...]:
         """Everything that is read of the suite and of the runs in it."""
         folders = map(RunDir, (self.named, *self.named.glob("*/*")))
         runs = [run for run in folders if run.marker.exists() or run.evaluation_config.exists()]
-        return (self.config, *self.table, self.leaderboard, self.state, *(path for run in runs for path in run.own))
+        return (
+            self.config,
+            *self.table,
+            self.leaderboard,
+            self.state,
+            *(path for run in runs for path in run.own),
+        )
 
     @property
     def named(self) -> Path:

@@ -82,7 +82,9 @@ LEADS_OUT = "leads out of the folder {folder}"
 NOT_REGULAR = "is no regular file"
 _TOO_LARGE = "is larger than any file that eval-factory writes"
 
-_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK  # to open a FIFO must not wait for its writer
+_FLAGS = (
+    os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK
+)  # to open a FIFO must not wait for its writer
 
 
 def open_regular(path: Path, inside: Path | None = None) -> BinaryIO:
@@ -94,7 +96,11 @@ def open_regular(path: Path, inside: Path | None = None) -> BinaryIO:
     """
     if inside is not None and not is_within(path, inside):
         raise OSError(errno.EPERM, LEADS_OUT.format(folder=inside), str(path))
-    descriptor = os.open(path, _FLAGS) if inside is None else os.open(os.path.realpath(path), _FLAGS | os.O_NOFOLLOW)
+    descriptor = (
+        os.open(path, _FLAGS)
+        if inside is None
+        else os.open(os.path.realpath(path), _FLAGS | os.O_NOFOLLOW)
+    )
     try:
         mode = os.fstat(descriptor).st_mode
         if stat.S_ISDIR(mode):
@@ -142,10 +148,14 @@ def refuse_foreign(folder: Path, paths: Iterable[Path]) -> None:
     """Raises PrerequisiteError: a path is one of `foreign_files`; with all of them."""
     found = [f"{path}: {why}, so it was not read" for path, why in foreign_files(folder, paths)]
     if found:
-        raise PrerequisiteError("\n".join([*found, "  put the file itself there, or have the folder from a copy"]))
+        raise PrerequisiteError(
+            "\n".join([*found, "  put the file itself there, or have the folder from a copy"])
+        )
 
 
-MAX_INTEGER_BITS = 8_192  # Python refuses to write out, and most readers to read, what is much larger
+MAX_INTEGER_BITS = (
+    8_192  # Python refuses to write out, and most readers to read, what is much larger
+)
 
 _ESCAPED = (
     "[\x7f-\x9f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff\ufff9-\ufffb"
@@ -194,7 +204,9 @@ def expanded(text: str) -> str:
 
     Raises ValueError: nobody knows that home; a folder that is named so would be made otherwise. Or it is too long.
     """
-    if len(os.fsencode(text)) > _MAX_PATH or any(len(os.fsencode(p)) > _MAX_NAME for p in text.split("/")):
+    if len(os.fsencode(text)) > _MAX_PATH or any(
+        len(os.fsencode(p)) > _MAX_NAME for p in text.split("/")
+    ):
         raise ValueError(f"is too long for a path ({_MAX_NAME} bytes a name, {_MAX_PATH} in all)")
     path = os.path.expanduser(text)
     if path.startswith("~") and path == text:

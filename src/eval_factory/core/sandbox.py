@@ -20,8 +20,16 @@ from pathlib import Path
 from eval_factory.core.errors import PrerequisiteError
 
 _SYSTEM = (
-    "/usr", "/lib", "/lib32", "/lib64", "/bin", "/etc/ld.so.cache", "/etc/alternatives", "/etc/localtime", "/nix/store",
-)  # fmt: skip
+    "/usr",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/bin",
+    "/etc/ld.so.cache",
+    "/etc/alternatives",
+    "/etc/localtime",
+    "/nix/store",
+)
 """What programs and compilers are made of."""
 TIMED_OUT = 124  # what `timeout` ends with
 _MAX_OUTPUT = 16_000_000  # bytes of standard output that are read
@@ -36,17 +44,43 @@ _EVERYWHERE = {"io_uring_setup": 425, "clone3": 435, "memfd_secret": 447}
 _CALLS = {
     "x86_64": (
         0xC000003E,
-        {"shmget": 29, "msgget": 68, "semget": 64, "memfd_create": 319, "add_key": 248, "request_key": 249,
-         "keyctl": 250, "bpf": 321, "perf_event_open": 298, "userfaultfd": 323, "unshare": 272, "setns": 308,
-         "clone": 56, "fork": 57, "vfork": 58},
+        {
+            "shmget": 29,
+            "msgget": 68,
+            "semget": 64,
+            "memfd_create": 319,
+            "add_key": 248,
+            "request_key": 249,
+            "keyctl": 250,
+            "bpf": 321,
+            "perf_event_open": 298,
+            "userfaultfd": 323,
+            "unshare": 272,
+            "setns": 308,
+            "clone": 56,
+            "fork": 57,
+            "vfork": 58,
+        },
     ),
     "aarch64": (
         0xC00000B7,
-        {"shmget": 194, "msgget": 186, "semget": 190, "memfd_create": 279, "add_key": 217, "request_key": 218,
-         "keyctl": 219, "bpf": 280, "perf_event_open": 241, "userfaultfd": 282, "unshare": 97, "setns": 268,
-         "clone": 220},
+        {
+            "shmget": 194,
+            "msgget": 186,
+            "semget": 190,
+            "memfd_create": 279,
+            "add_key": 217,
+            "request_key": 218,
+            "keyctl": 219,
+            "bpf": 280,
+            "perf_event_open": 241,
+            "userfaultfd": 282,
+            "unshare": 97,
+            "setns": 268,
+            "clone": 220,
+        },
     ),
-}  # fmt: skip
+}
 """Architecture -> its mark, and the numbers of the calls that are looked at."""
 
 
@@ -94,20 +128,47 @@ def run(
         tempfile.TemporaryFile() as stderr,
         tempfile.TemporaryFile() as refused,
     ):
-        for file, content in ((stdin, given), (refused, refused_calls(processes=allowed.processes))):
+        for file, content in (
+            (stdin, given),
+            (refused, refused_calls(processes=allowed.processes)),
+        ):
             file.write(content)
             file.seek(0)
         sandbox = [
-            _program(), "--unshare-all", "--unshare-user", *(["--share-net"] if allowed.network else []),
-            "--cap-drop", "ALL", "--die-with-parent", "--new-session", "--seccomp", str(refused.fileno()),
-            "--proc", "/proc", "--dev", "/dev",
+            _program(),
+            "--unshare-all",
+            "--unshare-user",
+            *(["--share-net"] if allowed.network else []),
+            "--cap-drop",
+            "ALL",
+            "--die-with-parent",
+            "--new-session",
+            "--seccomp",
+            str(refused.fileno()),
+            "--proc",
+            "/proc",
+            "--dev",
+            "/dev",
             *_mounted([*_SYSTEM, *allowed.readable]),
-            "--bind", str(folder), str(folder), "--chdir", str(folder),
+            "--bind",
+            str(folder),
+            str(folder),
+            "--chdir",
+            str(folder),
             # bubblewrap's own root and /dev are in memory: files there would go past every limit of memory
-            "--remount-ro", "/dev", "--remount-ro", "/", "--",
-        ]  # fmt: skip
+            "--remount-ro",
+            "/dev",
+            "--remount-ro",
+            "/",
+            "--",
+        ]
         ended = subprocess.Popen(
-            [*sandbox, *argv], stdin=stdin, stdout=stdout, stderr=stderr, env=dict(env), pass_fds=[refused.fileno()]
+            [*sandbox, *argv],
+            stdin=stdin,
+            stdout=stdout,
+            stderr=stderr,
+            env=dict(env),
+            pass_fds=[refused.fileno()],
         )
         try:
             returncode = ended.wait(seconds)
@@ -143,11 +204,16 @@ def require(why: str, allowed: Allowed = Allowed()) -> None:
     """
     with tempfile.TemporaryDirectory(prefix="eval-factory-") as folder:
         try:
-            ended = run(["/bin/sh", "-c", "echo ready"], Path(folder), allowed, env={}, seconds=20.0)
+            ended = run(
+                ["/bin/sh", "-c", "echo ready"], Path(folder), allowed, env={}, seconds=20.0
+            )
         except PrerequisiteError as error:
             raise PrerequisiteError(f"{why}\n  {error}\n  nothing was asked") from None
     if ended.output != b"ready\n":
-        reason = " ".join(ended.errors.decode(errors="replace").split())[-300:] or f"code {ended.returncode}"
+        reason = (
+            " ".join(ended.errors.decode(errors="replace").split())[-300:]
+            or f"code {ended.returncode}"
+        )
         raise PrerequisiteError(
             f"{why}\n  bubblewrap is installed, but cannot make a sandbox here: {reason}\n"
             "  it needs user namespaces: ask who administers this machine, or container, to allow them\n"

@@ -54,7 +54,11 @@ _KEYS: tuple[_Shape, ...] = (
     ("Bearer ", rf"({_begins('Bearer ')}){_unlike_words(_TOKEN68, 16)}", _MARKED),
     ("Basic ", rf"({_begins('Basic ')}){_unlike_words(_BASE64, 16)}", _MARKED),
     # A JSON web token. Its end is optional: else a long text of beginnings would take the square of its length
-    ("eyJ", rf"{_begins('eyJ')}{_WORD}{{8,}}(\.{_WORD}+\.{_WORD}+)?", lambda match: REDACTED if match[1] else match[0]),
+    (
+        "eyJ",
+        rf"{_begins('eyJ')}{_WORD}{{8,}}(\.{_WORD}+\.{_WORD}+)?",
+        lambda match: REDACTED if match[1] else match[0],
+    ),
 )
 _SHORTEST_SHAPE = 5  # that of a password in a URL: `://b@`, and a letter before
 _SHAPES: tuple[_Shape, ...] = (*_KEYS, ("://", r"""(://)[^/\s@'"\\]+(?=@)""", _MARKED))
@@ -96,7 +100,9 @@ def _in_base64(value: str) -> set[str]:
     found = set()
     for before in range(3):
         encoded = base64.b64encode(bytes(before) + value.encode()).decode().rstrip("=")
-        end = (before + len(value.encode())) * 8 // 6  # digits that hold no bit of what comes behind
+        end = (
+            (before + len(value.encode())) * 8 // 6
+        )  # digits that hold no bit of what comes behind
         core = encoded[-(-before * 8 // 6) : end]
         found |= {core, core.replace("+", "-").replace("/", "_")}
     return found
@@ -108,7 +114,9 @@ _ESCAPE = re.compile(r"%[0-9A-Fa-f]{2}|\\[ux]|&#")
 def _escapable(letter: str) -> str:
     """A pattern of the letter as it is, or escaped: for a URL, in JSON or a program, in HTML."""
     code = ord(letter)
-    digits = "".join(f"[{digit}{digit.upper()}]" if digit.isalpha() else digit for digit in f"{code:02x}")
+    digits = "".join(
+        f"[{digit}{digit.upper()}]" if digit.isalpha() else digit for digit in f"{code:02x}"
+    )
     in_a_program = rf"\\{{1,8}}(?:u00|x|u\{{0{{0,4}}){digits}\}}?"
     in_html = f"&#0{{0,4}}(?:{code}|[xX]0{{0,4}}{digits});?"
     return rf"(?:{re.escape(letter)}|%(?:25){{0,4}}{digits}|{in_a_program}|{in_html})"
@@ -140,7 +148,9 @@ class Redactor:
             self.learn(value)
 
     @classmethod
-    def from_environment(cls, env: Mapping[str, str], names: Iterable[str] | None = None) -> Redactor:
+    def from_environment(
+        cls, env: Mapping[str, str], names: Iterable[str] | None = None
+    ) -> Redactor:
         """Knows the values of the variables `names` (None: all that are named so) but paths, and proxies' passwords."""
         names = filter(names_a_secret, env) if names is None else names
         values = [env[name] for name in names if env.get(name) and not is_place(env[name])]
@@ -161,7 +171,9 @@ class Redactor:
         plain = {value, json.dumps(value)[1:-1], html.escape(value), digits, digits.upper()}
         known = sorted({*self._known, *plain, *_in_base64(value)}, key=len, reverse=True)
         spread = {*map(_squeezed, known), *self._spread, _squeezed(value)[::-1]}
-        self._spread = [form for form in spread if len(form) >= SHORTEST_SECRET]  # fewer may be a text's own
+        self._spread = [
+            form for form in spread if len(form) >= SHORTEST_SECRET
+        ]  # fewer may be a text's own
         self._known, self._shortest = known, min(map(len, (known[-1], *self._spread)))
         self._escaped = {**self._escaped, value: re.compile("".join(map(_escapable, value)))}
 
@@ -194,7 +206,9 @@ class Redactor:
         if not self._is_spread_in(read):
             return text
         letters = _squeezed(read)
-        positions = [place for place, letter in enumerate(read) if letter.isascii() and letter.isalnum()]
+        positions = [
+            place for place, letter in enumerate(read) if letter.isascii() and letter.isalnum()
+        ]
         taken: list[tuple[int, int]] = []
         for form in self._spread:
             at = letters.find(form)
@@ -299,7 +313,9 @@ def filled(tree: Any, env: Mapping[str, str]) -> Any:
 def _needed(env: Mapping[str, str], name: str) -> str:
     value = secret_in(env, name)
     if value is None:
-        raise PrerequisiteError(f"the environment variable {name} is not set\n  set it (export {name}=...)")
+        raise PrerequisiteError(
+            f"the environment variable {name} is not set\n  set it (export {name}=...)"
+        )
     return value
 
 
@@ -319,7 +335,11 @@ def field_names_a_secret(name: str) -> bool:
 
 def secret_field_of_url(parts: SplitResult) -> str | None:
     """The name of a field of a URL (path parameter, query or fragment) that holds a secret, if one does."""
-    fields = [*re.split("[/;]", parts.path), *re.split("[?&;]", parts.query), *re.split("[?&;]", parts.fragment)]
+    fields = [
+        *re.split("[/;]", parts.path),
+        *re.split("[?&;]", parts.query),
+        *re.split("[?&;]", parts.fragment),
+    ]
     for field in fields:
         name, equals, value = field.partition("=")
         name = unquote_plus(name)
@@ -334,7 +354,9 @@ def secret_field_of(tree: Any, path: str = "") -> str | None:
     A list's entries, and what stands under `value`, belong to the field above them.
     """
     if isinstance(tree, (str, int)):
-        return path if field_names_a_secret(path.rpartition(".")[2]) and _is_one(str(tree)) else None
+        return (
+            path if field_names_a_secret(path.rpartition(".")[2]) and _is_one(str(tree)) else None
+        )
     below: list[tuple[str, Any]] = []
     if isinstance(tree, Mapping):
         for key, item in tree.items():
@@ -363,7 +385,9 @@ def written_keys(tree: Any, path: str = "") -> Iterator[str]:
     elif isinstance(tree, list):
         for number, value in enumerate(tree):
             yield from written_keys(value, f"{path}[{number}]")
-    elif isinstance(tree, str) and (_holds_a_key(tree) or _is_written_out(path.rpartition(".")[2], tree)):
+    elif isinstance(tree, str) and (
+        _holds_a_key(tree) or _is_written_out(path.rpartition(".")[2], tree)
+    ):
         yield path
 
 

@@ -45,4 +45,8 @@ def _plain(schema: Any, models: Mapping[str, Any]) -> Any:
     if "$ref" in schema:
         schema = {**models[schema["$ref"].rpartition("/")[2]], **schema}
     left_out = {"$ref", "$defs", "title", *(["default"] if schema.get("default") is None else [])}
-    return {KEYWORDS.get(key, key): _plain(value, models) for key, value in schema.items() if key not in left_out}
+    return {
+        KEYWORDS.get(key, key): _plain(value, models)
+        for key, value in schema.items()
+        if key not in left_out
+    }

@@ -88,14 +88,20 @@ def screen(table: Table, widest: int | None = None) -> list[str]:
 
 
 def _plain(cell: TableCell) -> str:
-    return one_line(" ".join(str(part) for part in cell if part) if isinstance(cell, Lines) else str(cell), MAX_CELL)
+    return one_line(
+        " ".join(str(part) for part in cell if part) if isinstance(cell, Lines) else str(cell),
+        MAX_CELL,
+    )
 
 
 def markdown(table: Table) -> list[str]:
     """The lines of a table in GitHub's Markdown."""
     sides = ["--:" if table.is_number(number) else ":--" for number in range(len(table.head))]
     head = [_markdown_cell(cell) for cell in table.head]
-    rows = [[_markdown_cell(cell, table.is_number(number)) for number, cell in enumerate(row)] for row in table.rows]
+    rows = [
+        [_markdown_cell(cell, table.is_number(number)) for number, cell in enumerate(row)]
+        for row in table.rows
+    ]
     return [f"| {' | '.join(cells)} |" for cells in [head, sides, *rows]]
 
 
@@ -107,7 +113,9 @@ def _markdown_cell(cell: TableCell, is_number: bool = False) -> str:
     if isinstance(cell, Code):
         return code(cell)
     text = str(cell)
-    return text if is_number or text in ("", "-") else prose(text)  # a dash alone begins no list in a cell
+    return (
+        text if is_number or text in ("", "-") else prose(text)
+    )  # a dash alone begins no list in a cell
 
 
 _MADE_INTO = re.compile(
@@ -121,7 +129,9 @@ _LIST = re.compile(r"(\d*)([-+.)]-*)")  # a first word that would begin a list, 
 
 def code(text: str) -> str:
     """As code, which nothing is made of. A text that is empty becomes a dash."""
-    line = one_line(text).replace("|", "\u00a6")  # no escape for the bar that ends a cell holds after a backslash
+    line = one_line(text).replace(
+        "|", "\u00a6"
+    )  # no escape for the bar that ends a cell holds after a backslash
     if not line:
         return "-"
     fence = "`" * (max((len(run) for run in re.findall("`+", line)), default=0) + 1)
@@ -141,17 +151,30 @@ def prose(text: str) -> str:
 
 
 def _word(word: str) -> str:
-    return code(word) if word != "<" and _MADE_INTO.search(word) else word  # in p < 0.01 it begins nothing
+    return (
+        code(word) if word != "<" and _MADE_INTO.search(word) else word
+    )  # in p < 0.01 it begins nothing
 
 
 def html(table: Table) -> str:
     """The first column names the row, numbers have the class `n`, text may break."""
-    kinds = [' class="n"' if table.is_number(column) else ' class="name"' for column in range(len(table.head))]
-    titles = [f'<th scope="col"{kind}>{_html_cell(cell)}</th>' for kind, cell in zip(kinds, table.head, strict=True)]
+    kinds = [
+        ' class="n"' if table.is_number(column) else ' class="name"'
+        for column in range(len(table.head))
+    ]
+    titles = [
+        f'<th scope="col"{kind}>{_html_cell(cell)}</th>'
+        for kind, cell in zip(kinds, table.head, strict=True)
+    ]
     lines = [f"<thead><tr>{''.join(titles)}</tr></thead>", "<tbody>"]
     for first, *others in table.rows:
-        cells = [f"<td{kind}>{_html_cell(cell)}</td>" for kind, cell in zip(kinds[1:], others, strict=True)]
-        lines.append(f'<tr><th scope="row" class="name">{_html_cell(first)}</th>{"".join(cells)}</tr>')
+        cells = [
+            f"<td{kind}>{_html_cell(cell)}</td>"
+            for kind, cell in zip(kinds[1:], others, strict=True)
+        ]
+        lines.append(
+            f'<tr><th scope="row" class="name">{_html_cell(first)}</th>{"".join(cells)}</tr>'
+        )
     return "\n".join(["<table>", *lines, "</tbody></table>"])
 
 
@@ -168,7 +191,9 @@ def csv_text(rows: Sequence[Mapping[str, Any]]) -> str:
     """Rows of values as CSV: numbers as they are, every text in quotes, and none that a spreadsheet would run."""
     file = io.StringIO()
     writer = csv.writer(file, quoting=csv.QUOTE_NONNUMERIC, lineterminator="\n")
-    writer.writerows([*map(_csv_value, row)] for row in [*rows[:1], *(row.values() for row in rows)])
+    writer.writerows(
+        [*map(_csv_value, row)] for row in [*rows[:1], *(row.values() for row in rows)]
+    )
     return file.getvalue()
 
 
@@ -181,8 +206,15 @@ def _csv_value(value: Any) -> Any:
     return f"'{shown}" if shown.startswith(FORMULA_SIGNS) else shown
 
 
-_TEX = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}",
-        ">": r"\textgreater{}", "|": r"\textbar{}", '"': r"\textquotedbl{}"}  # fmt: skip
+_TEX = {
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    '"': r"\textquotedbl{}",
+}
 _TEX["["] = "{[}"  # behind the end of a row it would begin an option
 _TEX |= {character: f"\\{character}" for character in "&%$#_{}"}
 
@@ -190,12 +222,24 @@ _TEX |= {character: f"\\{character}" for character in "&%$#_{}"}
 def latex(table: Table, caption: str, note: str) -> str:
     """A float that needs no package."""
     columns = "l" * (len(table.head) - table.numbers) + "r" * table.numbers
-    head, *rows = (" & ".join(_tex(_plain(cell)) for cell in row) for row in [table.head, *table.rows])
-    return "\n".join([
-        "\\begin{table}", "\\centering", f"\\caption{{{caption}}}", f"\\begin{{tabular}}{{{columns}}}", "\\hline",
-        f"{head} \\\\ \\hline", *(f"{row} \\\\" for row in rows),
-        "\\hline", "\\end{tabular}", f"\\par\\smallskip {{\\footnotesize {_tex(note)}}}", "\\end{table}",
-    ])  # fmt: skip
+    head, *rows = (
+        " & ".join(_tex(_plain(cell)) for cell in row) for row in [table.head, *table.rows]
+    )
+    return "\n".join(
+        [
+            "\\begin{table}",
+            "\\centering",
+            f"\\caption{{{caption}}}",
+            f"\\begin{{tabular}}{{{columns}}}",
+            "\\hline",
+            f"{head} \\\\ \\hline",
+            *(f"{row} \\\\" for row in rows),
+            "\\hline",
+            "\\end{tabular}",
+            f"\\par\\smallskip {{\\footnotesize {_tex(note)}}}",
+            "\\end{table}",
+        ]
+    )
 
 
 def _tex(text: str) -> str:

@@ -41,7 +41,10 @@ def interruptible() -> Iterator[None]:
     Handlers of its own are left alone.
     """
     usual, now = (signal.default_int_handler, signal.SIG_DFL), (signal.SIGINT, signal.SIGALRM)
-    if threading.current_thread() is not threading.main_thread() or tuple(map(signal.getsignal, now)) != usual:
+    if (
+        threading.current_thread() is not threading.main_thread()
+        or tuple(map(signal.getsignal, now)) != usual
+    ):
         yield
         return
     report = sys.unraisablehook
@@ -81,7 +84,9 @@ def forget_interrupts() -> None:
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
-    if number == signal.SIGHUP:  # the kernel sends it, and then the shell: the second must not interrupt the tidying
+    if (
+        number == signal.SIGHUP
+    ):  # the kernel sends it, and then the shell: the second must not interrupt the tidying
         signal.signal(number, signal.SIG_IGN)
     if frame is not None and frame.f_code.co_filename.startswith("<frozen importlib"):
         _interrupt_soon()
@@ -97,7 +102,10 @@ def _interrupt_soon() -> None:
 def not_to_be_hung_up() -> Iterator[None]:
     """What is nearly done is brought to its end, whether anybody still looks at it or not."""
     # a handler of a program in C that Python runs in (None) could not be put back
-    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGHUP) is None:
+    if (
+        threading.current_thread() is not threading.main_thread()
+        or signal.getsignal(signal.SIGHUP) is None
+    ):
         yield
         return
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)

@@ -38,7 +38,9 @@ def origin_of(url: str) -> tuple[str, object]:
 
 def host_of(name: object) -> str:
     """A host's one spelling: lower case, no dot at the end, no zone, and in ASCII, as urllib3 asks for it (IDNA)."""
-    text = name.decode("utf-8", "replace") if isinstance(name, (bytes, bytearray)) else str(name or "")
+    text = (
+        name.decode("utf-8", "replace") if isinstance(name, (bytes, bytearray)) else str(name or "")
+    )
     text = text.lower().partition("%")[0].rstrip(".")
     if text.isascii():
         return text
@@ -50,7 +52,11 @@ def host_of(name: object) -> str:
         return text
 
 
-API_PATHS = {"chat": "/chat/completions", "completions": "/completions", "images": "/images/generations"}
+API_PATHS = {
+    "chat": "/chat/completions",
+    "completions": "/completions",
+    "images": "/images/generations",
+}
 """The first before the second: it ends as that one does."""
 
 

@@ -25,7 +25,9 @@ LARGEST_MANIFEST = 64 << 20
 MAX_FILES = 100_000
 PAX_HEADERS = {"path", "size"}
 """What `pack` writes beside tar's own fields: of names that are long or not ASCII, and of files of 8 GiB."""
-_LARGEST_READ = 1 << 20  # more than this tarfile asks for at once only where a header says so, to hold it in memory
+_LARGEST_READ = (
+    1 << 20
+)  # more than this tarfile asks for at once only where a header says so, to hold it in memory
 
 
 def pack(root: Path, target: Path) -> int:
@@ -51,7 +53,9 @@ def pack(root: Path, target: Path) -> int:
     with _alone(partial, target) as raw:
         try:
             with (
-                gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0, compresslevel=6) as zipped,
+                gzip.GzipFile(
+                    filename="", mode="wb", fileobj=raw, mtime=0, compresslevel=6
+                ) as zipped,
                 tarfile.open(fileobj=zipped, mode="w", format=tarfile.PAX_FORMAT) as archive,
             ):
                 for name in names:
@@ -84,7 +88,9 @@ def _alone(partial: Path, target: Path) -> Iterator[IO[bytes]]:
         yield raw
 
 
-def unpack(source: Path, root: Path, sources: Sources, *, limit: int = DEFAULT_LIMIT) -> bundle.Manifest:
+def unpack(
+    source: Path, root: Path, sources: Sources, *, limit: int = DEFAULT_LIMIT
+) -> bundle.Manifest:
     """Make the bundle `root` of an archive: looked through, unpacked into a folder of its own, verified, then moved.
 
     Returns the manifest, with the tasks that were found complete in place of those that it claims.
@@ -108,11 +114,15 @@ def unpack(source: Path, root: Path, sources: Sources, *, limit: int = DEFAULT_L
         if free < total:
             raise PrerequisiteError(f"{root}: {total} bytes are needed and {free} are free")
         left = set(manifest.paths())
-        with contextlib.closing(_members(source, limit)) as members:  # which looks at each of them again
+        with contextlib.closing(
+            _members(source, limit)
+        ) as members:  # which looks at each of them again
             next(members, None)  # the manifest itself
             for archive, member in members:
                 if member.name not in left:
-                    raise PrerequisiteError(f"{source}: was changed while it was read; nothing was unpacked")
+                    raise PrerequisiteError(
+                        f"{source}: was changed while it was read; nothing was unpacked"
+                    )
                 left.remove(member.name)
                 place = stage.folder / member.name
                 place.parent.mkdir(parents=True, exist_ok=True)
@@ -120,7 +130,9 @@ def unpack(source: Path, root: Path, sources: Sources, *, limit: int = DEFAULT_L
                     _copy(source, archive, member, out)
         differences = bundle.compare_files(stage.folder, manifest)
         if differences:
-            raise PrerequisiteError(_not_as_listed(source, differences.lines(), "nothing was unpacked"))
+            raise PrerequisiteError(
+                _not_as_listed(source, differences.lines(), "nothing was unpacked")
+            )
         tasks = sorted(bundle.complete_tasks(manifest, stage.folder, sources))
         stage.commit_as(manifest, text.decode())
     return manifest.model_copy(update={"tasks": tasks})
@@ -177,7 +189,9 @@ def _refusing(source: Path) -> Iterator[None]:
         if isinstance(error, OSError) and error.errno is not None:
             raise  # the disk
         reason = printable(str(error)) or type(error).__name__
-        raise PrerequisiteError(f"{source}: is damaged, or no tar.gz: {reason}; nothing was unpacked") from None
+        raise PrerequisiteError(
+            f"{source}: is damaged, or no tar.gz: {reason}; nothing was unpacked"
+        ) from None
 
 
 def _problem_of(archive: tarfile.TarFile, member: tarfile.TarInfo) -> str | None:
@@ -203,15 +217,21 @@ def _looked_through(source: Path, limit: int) -> tuple[bundle.Manifest, bytes, i
         if archive is None or member is None:
             raise PrerequisiteError(f"{source}: holds nothing")
         if member.name != bundle.MANIFEST:
-            raise PrerequisiteError(f"{source}: does not begin with {bundle.MANIFEST}: it is no packed data bundle")
+            raise PrerequisiteError(
+                f"{source}: does not begin with {bundle.MANIFEST}: it is no packed data bundle"
+            )
         if member.size > LARGEST_MANIFEST:
-            raise PrerequisiteError(f"{source}: its {bundle.MANIFEST} is too large; nothing was unpacked")
+            raise PrerequisiteError(
+                f"{source}: its {bundle.MANIFEST} is too large; nothing was unpacked"
+            )
         held = io.BytesIO()
         _copy(source, archive, member, held)
         text = held.getvalue()
         manifest = bundle.parse_manifest(text, f"{source}: {bundle.MANIFEST}")
         if len(manifest.files) > MAX_FILES:
-            raise PrerequisiteError(f"{source}: lists more than {MAX_FILES} files; nothing was unpacked")
+            raise PrerequisiteError(
+                f"{source}: lists more than {MAX_FILES} files; nothing was unpacked"
+            )
         sizes = {file.path: file.size for file in manifest.files}
         for _, member in members:
             if sizes.pop(member.name, None) != member.size:

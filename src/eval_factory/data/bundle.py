@@ -24,7 +24,16 @@ from eval_factory.core.formats import first_of
 from eval_factory.core.rundir import PRIVATE, sha256_of
 from eval_factory.core.safe_files import write_atomic
 from eval_factory.core.strict_model import StrictModel
-from eval_factory.data.sources import Listing, Plain, RelativePath, Sha256, Sources, TaskSources, clashes, relative_path
+from eval_factory.data.sources import (
+    Listing,
+    Plain,
+    RelativePath,
+    Sha256,
+    Sources,
+    TaskSources,
+    clashes,
+    relative_path,
+)
 
 MANIFEST = "manifest.json"
 LOCK = ".lock"
@@ -89,7 +98,9 @@ class Manifest(StrictModel):
         return {file.path: file for file in self.files}
 
     def hub_entry(self, dataset: str, config: str | None) -> HubEntry | None:
-        return next((entry for entry in self.hub if (entry.id, entry.config) == (dataset, config)), None)
+        return next(
+            (entry for entry in self.hub if (entry.id, entry.config) == (dataset, config)), None
+        )
 
     def text(self) -> str:
         """As it stands in the file: sorted, so that equal bundles have equal manifests."""
@@ -107,7 +118,9 @@ def parse_manifest(text: str | bytes, where: str) -> Manifest:
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         place = printable(".".join(str(part) for part in first["loc"]))[:200]
-        raise PrerequisiteError(f"{where}: is no manifest of a data bundle: {place}: {first['msg']}") from None
+        raise PrerequisiteError(
+            f"{where}: is no manifest of a data bundle: {place}: {first['msg']}"
+        ) from None
 
 
 def read_manifest(root: Path) -> Manifest:
@@ -119,7 +132,9 @@ def read_manifest(root: Path) -> Manifest:
         hint = f"make one: eval-factory data pull TASK --to {root} (or data import, data unpack)"
         if (root / COMMIT).exists():
             hint = f"its making was interrupted; this finishes it: eval-factory data verify {root}"
-        raise PrerequisiteError(f"{root}: is no data bundle: {MANIFEST}: {error.strerror or error}\n  {hint}") from None
+        raise PrerequisiteError(
+            f"{root}: is no data bundle: {MANIFEST}: {error.strerror or error}\n  {hint}"
+        ) from None
     return parse_manifest(text, str(path))
 
 
@@ -144,7 +159,9 @@ def files_under(root: Path) -> Iterator[str]:
     folder cannot be read."""
 
     def unreadable(error: OSError) -> None:
-        raise PrerequisiteError(f"{printable(str(error.filename))}: cannot be read: {error.strerror}")
+        raise PrerequisiteError(
+            f"{printable(str(error.filename))}: cannot be read: {error.strerror}"
+        )
 
     for folder, folders, files in os.walk(root, onerror=unreadable):
         linked = [name for name in folders if (Path(folder) / name).is_symlink()]
@@ -152,7 +169,9 @@ def files_under(root: Path) -> Iterator[str]:
             yield (Path(folder) / name).relative_to(root).as_posix()
 
 
-def compare_files(root: Path, manifest: Manifest, *, only: Iterable[str] | None = None) -> Differences:
+def compare_files(
+    root: Path, manifest: Manifest, *, only: Iterable[str] | None = None
+) -> Differences:
     """Hash the files and compare. `only`: look at these paths, and not for extra ones.
 
     A link in a file's place, or on the way to it, counts as altered: a bundle has none.
@@ -177,7 +196,9 @@ def compare_files(root: Path, manifest: Manifest, *, only: Iterable[str] | None 
             raise PrerequisiteError(f"{path}: cannot be read: {error.strerror or error}") from None
     extra: list[str] = []
     if only is None:
-        extra = sorted(name for name in files_under(root) if name not in listed and not _is_ours(name))
+        extra = sorted(
+            name for name in files_under(root) if name not in listed and not _is_ours(name)
+        )
     return Differences(tuple(missing), tuple(altered), tuple(extra))
 
 
@@ -217,14 +238,23 @@ def needs_of(
         here = tuple(one for one in (path, instead) if one in listed)
         needs.append(Need("file", file.path, sources.url(file.url), here, None if here else path))
     if task.listing is not None:
-        needs.append(_listing_need(task.scenario, task.listing, listed, root, sources, all_files=all_files))
+        needs.append(
+            _listing_need(task.scenario, task.listing, listed, root, sources, all_files=all_files)
+        )
     for dataset in task.hub:
         entry = manifest.hub_entry(dataset.id, dataset.config)
-        inside = tuple(path for path in listed if entry is not None and path.startswith(f"{entry.folder}/"))
+        inside = tuple(
+            path for path in listed if entry is not None and path.startswith(f"{entry.folder}/")
+        )
         source = f"{sources.origins['hub']}/datasets/{dataset.id}"
-        needs.append(Need("hub", dataset.id, source, inside, None if inside else f"{HF_HOME}: {dataset.id}"))
+        needs.append(
+            Need("hub", dataset.id, source, inside, None if inside else f"{HF_HOME}: {dataset.id}")
+        )
     single = [("tiktoken", name, TIKTOKEN, sources.tiktoken[name]) for name in task.tiktoken]
-    single += [("perturbation", file.path, PERTURBATIONS, file) for file in sources.perturbation_files(task)]
+    single += [
+        ("perturbation", file.path, PERTURBATIONS, file)
+        for file in sources.perturbation_files(task)
+    ]
     for kind, name, folder, file in single:
         path = f"{folder}/{file.path}"
         found = (path,) if path in listed else ()
@@ -233,7 +263,13 @@ def needs_of(
 
 
 def _listing_need(
-    scenario: str, listing: Listing, listed: Collection[str], root: Path, sources: Sources, *, all_files: bool
+    scenario: str,
+    listing: Listing,
+    listed: Collection[str],
+    root: Path,
+    sources: Sources,
+    *,
+    all_files: bool,
 ) -> Need:
     file_list, source = f"{FILE_LISTS}/{scenario}.json", sources.url(listing.files)
     if file_list not in listed:
@@ -244,7 +280,13 @@ def _listing_need(
     missing = first_of(absent, 1) or None
     if not absent and len(names) < listing.count:
         missing = f"{file_list} names {len(names)} of {listing.count} files"
-    return Need("listing", "texts", source, (file_list, *(path for path in paths if path in listed)), missing)
+    return Need(
+        "listing",
+        "texts",
+        source,
+        (file_list, *(path for path in paths if path in listed)),
+        missing,
+    )
 
 
 def read_file_list(path: Path) -> list[str]:
@@ -255,10 +297,14 @@ def read_file_list(path: Path) -> list[str]:
             return list(names)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         pass
-    raise PrerequisiteError(f"{path}: is no list of files\n  eval-factory data verify says what else is wrong")
+    raise PrerequisiteError(
+        f"{path}: is no list of files\n  eval-factory data verify says what else is wrong"
+    )
 
 
-def complete_tasks(manifest: Manifest, root: Path, sources: Sources, *, staged: Path | None = None) -> list[str]:
+def complete_tasks(
+    manifest: Manifest, root: Path, sources: Sources, *, staged: Path | None = None
+) -> list[str]:
     """Tasks all of whose data the bundle holds; those that need none, or the user's own, are not counted.
 
     `staged`: a folder whose files are to take the place of those in `root`.
@@ -310,18 +356,32 @@ class Staging:
         for entry in self.hub:
             old = hub.get((entry.id, entry.config))
             if old is not None:  # another revision beside it would make `load_dataset` choose
-                files = {path: file for path, file in files.items() if not path.startswith(f"{old.folder}/")}
+                files = {
+                    path: file
+                    for path, file in files.items()
+                    if not path.startswith(f"{old.folder}/")
+                }
             hub[(entry.id, entry.config)] = entry
         for name, source in sorted(self.origin_of.items()):
             path, before = self.folder / name, files.get(name)
             size, sha256 = path.stat().st_size, sha256_of(path)
-            if before is None or (before.size, before.sha256, before.source) != (size, sha256, source):
-                files[name] = FileEntry(path=name, size=size, sha256=sha256, source=source, date=date)
+            if before is None or (before.size, before.sha256, before.source) != (
+                size,
+                sha256,
+                source,
+            ):
+                files[name] = FileEntry(
+                    path=name, size=size, sha256=sha256, source=source, date=date
+                )
         try:
             following = Manifest(hub=list(hub.values()), files=list(files.values()))
         except ValidationError as error:
-            problem = error.errors(include_url=False, include_input=False)[0]["msg"].removeprefix("Value error, ")
-            raise PrerequisiteError(f"{self.root}: cannot hold this: {problem}; nothing was changed") from None
+            problem = error.errors(include_url=False, include_input=False)[0]["msg"].removeprefix(
+                "Value error, "
+            )
+            raise PrerequisiteError(
+                f"{self.root}: cannot hold this: {problem}; nothing was changed"
+            ) from None
         tasks = complete_tasks(following, self.root, self.sources, staged=self.folder)
         manifest = following.model_copy(update={"tasks": tasks})
         self.commit_as(manifest, manifest.text())
@@ -329,17 +389,28 @@ class Staging:
 
     def commit_as(self, manifest: Manifest, text: str) -> None:
         """The same with a manifest that is there already, to be written as it stands. Raises what `commit` raises."""
-        root, names = self.root, [name for name in manifest.paths() if (self.folder / name).exists()]
+        root, names = (
+            self.root,
+            [name for name in manifest.paths() if (self.folder / name).exists()],
+        )
         for name in names:
             if (root / name).is_dir() and not (root / name).is_symlink():
-                raise PrerequisiteError(f"{root / name}: is a folder where a file is to be; nothing was changed")
-        for folder in sorted({folder for name in names for folder in [*(root / name).parents][: name.count("/") + 1]}):
+                raise PrerequisiteError(
+                    f"{root / name}: is a folder where a file is to be; nothing was changed"
+                )
+        for folder in sorted(
+            {folder for name in names for folder in [*(root / name).parents][: name.count("/") + 1]}
+        ):
             if folder != root and folder.is_symlink():
-                raise PrerequisiteError(f"{folder}: is a link, and a bundle has none; nothing was changed")
+                raise PrerequisiteError(
+                    f"{folder}: is a link, and a bundle has none; nothing was changed"
+                )
             if folder.exists() and not (folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)):
                 raise PrerequisiteError(f"{folder}: cannot be written to; nothing was changed")
         write_atomic(self._workspace / MANIFEST, text)
-        self._workspace.replace(root / COMMIT)  # from here on it will be finished, by whoever comes next
+        self._workspace.replace(
+            root / COMMIT
+        )  # from here on it will be finished, by whoever comes next
         try:
             _finish(root)
         except KeyboardInterrupt:
@@ -403,7 +474,9 @@ def settle(root: Path) -> None:
             raise BusyError(f"{root}: another process is changing this data bundle") from None
     except OSError as error:
         if unfinished:
-            raise PrerequisiteError(f"{root}: a change was interrupted, and cannot be finished: {error}") from None
+            raise PrerequisiteError(
+                f"{root}: a change was interrupted, and cannot be finished: {error}"
+            ) from None
 
 
 def interrupted(root: Path) -> bool:
@@ -438,7 +511,11 @@ def staging(root: Path, sources: Sources) -> Iterator[Staging]:
         if root.exists() and not root.is_dir():
             raise ConfigError(f"{root}: is no folder")
         if root.is_dir() and not (root / MANIFEST).is_file() and not interrupted(root):
-            names = (name for name in files_under(root) if name != LOCK and not name.startswith(STAGING_PREFIX))
+            names = (
+                name
+                for name in files_under(root)
+                if name != LOCK and not name.startswith(STAGING_PREFIX)
+            )
             if (other := next(names, None)) is not None:
                 what = f"is not empty and no data bundle (it holds {printable(other)})"
                 raise ConfigError(f"{root}: {what}; name another folder")
@@ -448,7 +525,9 @@ def staging(root: Path, sources: Sources) -> Iterator[Staging]:
     except Timeout:
         raise BusyError(f"{root}: another process is changing this data bundle") from None
     except OSError as error:
-        raise PrerequisiteError(f"{root}: cannot be written to: {error.strerror or error}") from error
+        raise PrerequisiteError(
+            f"{root}: cannot be written to: {error.strerror or error}"
+        ) from error
     try:
         _recover(root)
         stage = Staging(root, sources)
@@ -468,4 +547,6 @@ def staging(root: Path, sources: Sources) -> Iterator[Staging]:
 def refuse_inside(root: Path, path: Path, what: str) -> None:
     """Raises ConfigError: `path` is in the bundle `root`, which nothing but its own commands may change."""
     if path.resolve().is_relative_to(root.resolve()):
-        raise ConfigError(f"{path}: {what} cannot be inside the data bundle {root}; name another place")
+        raise ConfigError(
+            f"{path}: {what} cannot be inside the data bundle {root}; name another place"
+        )

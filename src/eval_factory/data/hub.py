@@ -24,14 +24,27 @@ class FetchError(Exception):
         self.unreachable = unreachable
 
 
-HF_OFFLINE = {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"}  # what tells the Hub's libraries to ask nothing of it
+HF_OFFLINE = {
+    "HF_HUB_OFFLINE": "1",
+    "HF_DATASETS_OFFLINE": "1",
+}  # what tells the Hub's libraries to ask nothing of it
 UNKNOWN_REVISION = "0" * 40
 """The name of a revision's folder where nobody knows the revision: `load_dataset` wants a name."""
 DATASETS = "datasets"
 SEEN_BY_SCRIPTS = (
-    "PATH", "LANG", "LD_LIBRARY_PATH", "PYTHONPATH", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy",
-    "https_proxy", "no_proxy", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE",
-)  # fmt: skip
+    "PATH",
+    "LANG",
+    "LD_LIBRARY_PATH",
+    "PYTHONPATH",
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "NO_PROXY",
+    "http_proxy",
+    "https_proxy",
+    "no_proxy",
+    "SSL_CERT_FILE",
+    "REQUESTS_CA_BUNDLE",
+)
 """Of the environment."""
 SCRIPT_LIMIT_S = 3600.0
 RESULT = "result.json"  # of a script, in its workspace
@@ -71,7 +84,11 @@ def prepare_cache(
             shutil.move(built / name, staging.path(f"{folder}/{name}", source))
     finally:
         shutil.rmtree(workspace, ignore_errors=True)
-    staging.hub.append(HubEntry(id=dataset.id, config=dataset.config, revision=revision, folder=folder, source=source))
+    staging.hub.append(
+        HubEntry(
+            id=dataset.id, config=dataset.config, revision=revision, folder=folder, source=source
+        )
+    )
 
 
 def _build(repository: Path, dataset: HubDataset, workspace: Path) -> tuple[Path, str, str]:
@@ -108,7 +125,9 @@ def _scripts(repository: Path) -> list[str]:
     return sorted(path.relative_to(repository).as_posix() for path in repository.rglob("*.py"))
 
 
-def _build_by_script(repository: Path, dataset: HubDataset, workspace: Path) -> tuple[Path, str, str]:
+def _build_by_script(
+    repository: Path, dataset: HubDataset, workspace: Path
+) -> tuple[Path, str, str]:
     """In a sandbox, which has none of this process's keys and writes into `workspace` only."""
     workspace.mkdir(parents=True, exist_ok=True)
     here = str(workspace.resolve())
@@ -125,7 +144,9 @@ def _build_by_script(repository: Path, dataset: HubDataset, workspace: Path) -> 
         allowed = sandbox.Allowed(readable, processes=True, network=True)
         done = sandbox.run(argv, workspace, allowed, env=env, seconds=SCRIPT_LIMIT_S)
     except PrerequisiteError as error:
-        raise PrerequisiteError(f"{dataset.id}: its loading script is run in a sandbox only\n  {error}") from None
+        raise PrerequisiteError(
+            f"{dataset.id}: its loading script is run in a sandbox only\n  {error}"
+        ) from None
     try:
         made = json.loads((workspace / RESULT).read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -147,7 +168,9 @@ def _run_script(repository: str, config: str | None, workspace: str) -> None:
 
     made: dict[str, Any]
     try:
-        builder = load_dataset_builder(repository, config, cache_dir=workspace, trust_remote_code=True)
+        builder = load_dataset_builder(
+            repository, config, cache_dir=workspace, trust_remote_code=True
+        )
         builder.download_and_prepare()
     except Exception as error:  # whatever a script raises
         cause = error.__cause__ or error
@@ -187,16 +210,26 @@ def pull_dataset(dataset: HubDataset, endpoint: str, staging: Staging) -> str:
                 raise FetchError(f"{endpoint}: names no revision of {dataset.id}")
             names = {file.rfilename for file in info.siblings or []}
             if f"{folder.name}.py" in names and not dataset.script:
-                revision = (hub.dataset_info(dataset.id).sha if dataset.revision else None) or revision
+                revision = (
+                    hub.dataset_info(dataset.id).sha if dataset.revision else None
+                ) or revision
                 config, converted = dataset.config or "default", "refs/convert/parquet"
                 snapshot_download(
-                    dataset.id, repo_type="dataset", revision=converted, endpoint=endpoint, local_dir=folder,
+                    dataset.id,
+                    repo_type="dataset",
+                    revision=converted,
+                    endpoint=endpoint,
+                    local_dir=folder,
                     allow_patterns=f"{config}/*",
-                )  # fmt: skip
+                )
                 _name_the_splits(folder, config)
             else:
                 snapshot_download(
-                    dataset.id, repo_type="dataset", revision=revision, endpoint=endpoint, local_dir=folder
+                    dataset.id,
+                    repo_type="dataset",
+                    revision=revision,
+                    endpoint=endpoint,
+                    local_dir=folder,
                 )
         except (FetchError, PrerequisiteError):
             raise
@@ -213,7 +246,11 @@ def pull_dataset(dataset: HubDataset, endpoint: str, staging: Staging) -> str:
 def _name_the_splits(folder: Path, config: str) -> None:
     """The conversion is <config>/<split>/*.parquet; a card says which file is which split. Raises FetchError: there is
     no conversion of this configuration."""
-    splits = sorted(path.name for path in (folder / config).glob("*") if path.is_dir() and any(path.glob("*.parquet")))
+    splits = sorted(
+        path.name
+        for path in (folder / config).glob("*")
+        if path.is_dir() and any(path.glob("*.parquet"))
+    )
     if not splits:
         raise FetchError(f"the Hub has no conversion of its configuration {config}")
     files = [{"split": split, "path": f"{config}/{split}/*.parquet"} for split in splits]
@@ -236,7 +273,9 @@ def caches_of(env: Mapping[str, str]) -> Path:
     """Where the `datasets` package looks under these variables."""
     if env.get("HF_DATASETS_CACHE"):
         return Path(env["HF_DATASETS_CACHE"]).expanduser()
-    home = env.get("HF_HOME") or os.path.join(env.get("XDG_CACHE_HOME") or "~/.cache", "huggingface")  # noqa: PTH118
+    home = env.get("HF_HOME") or os.path.join(
+        env.get("XDG_CACHE_HOME") or "~/.cache", "huggingface"
+    )  # noqa: PTH118
     return Path(home).expanduser() / DATASETS
 
 

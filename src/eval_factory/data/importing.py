@@ -44,7 +44,13 @@ def look_through_folder(scenarios: Path, sources: Sources) -> Iterator[str]:
 
 SUMS = "SHA256SUMS"
 HUB = "hub"
-COPIED = (bundle.SCENARIOS, bundle.NLTK_DATA, bundle.TIKTOKEN, bundle.PRESENTATION, bundle.PERTURBATIONS)
+COPIED = (
+    bundle.SCENARIOS,
+    bundle.NLTK_DATA,
+    bundle.TIKTOKEN,
+    bundle.PRESENTATION,
+    bundle.PERTURBATIONS,
+)
 
 _Say = Callable[[str], None]
 
@@ -54,7 +60,9 @@ def _list_files(folder: Path, sources: Sources, source: str, stage: bundle.Stagi
     for task in sources.tasks.values():
         here = folder / bundle.SCENARIOS / task.scenario
         if task.listing is not None and here.is_dir():
-            texts = sorted((path.name for path in here.glob("*.txt")), key=os.fsencode)  # as git sorts them
+            texts = sorted(
+                (path.name for path in here.glob("*.txt")), key=os.fsencode
+            )  # as git sorts them
             stage.list_files(task.scenario, texts, source)
 
 
@@ -70,7 +78,9 @@ def import_folder(folder: Path, root: Path, sources: Sources, say: _Say) -> bund
     parts = [part for part in (*COPIED, HUB) if (folder / part).is_dir()]
     names = sorted(f"{part}/{name}" for part in parts for name in bundle.files_under(folder / part))
     if not names:
-        raise ConfigError(f"{folder}: holds none of {', '.join((*COPIED, HUB))}, so there is nothing to import")
+        raise ConfigError(
+            f"{folder}: holds none of {', '.join((*COPIED, HUB))}, so there is nothing to import"
+        )
     _check_names(folder, names)
     check_sums(folder, names, say)
     for found in look_through_folder(folder / bundle.SCENARIOS, sources):
@@ -81,7 +91,9 @@ def import_folder(folder: Path, root: Path, sources: Sources, say: _Say) -> bund
             if not name.startswith(f"{HUB}/"):
                 shutil.copyfile(folder / name, stage.path(name, source))
         _list_files(folder, sources, source, stage)
-        tasks = sources.tasks.values()  # each data set has the configuration that a task asks for, or else a variant
+        tasks = (
+            sources.tasks.values()
+        )  # each data set has the configuration that a task asks for, or else a variant
         known = {one.id: one for task in tasks for variant in task.variants for one in variant.hub}
         known |= {one.id: one for task in tasks for one in task.hub}
         for place in sorted(path for path in (folder / HUB).glob("*/*") if path.is_dir()):

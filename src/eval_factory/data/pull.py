@@ -39,7 +39,11 @@ def unlike_blob(path: Path, size: int, sha1: str) -> str | None:
     if len(content) != size:
         return f"{len(content)} of {size} bytes came"
     found = hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest()
-    return None if found == sha1 else f"its content is not what is listed (git {found}, listed is {sha1})"
+    return (
+        None
+        if found == sha1
+        else f"its content is not what is listed (git {found}, listed is {sha1})"
+    )
 
 
 def is_page(path: Path) -> bool:
@@ -55,9 +59,13 @@ _AT_ONCE = 8
 WEB_PAGE = "a web page came, not the file: a page to log in, or the notice of a proxy"
 
 RETRIES = Retry(
-    total=4, connect=1, backoff_factor=0.5, status_forcelist=(429, 500, 502, 503, 504), allowed_methods=("GET",),
+    total=4,
+    connect=1,
+    backoff_factor=0.5,
+    status_forcelist=(429, 500, 502, 503, 504),
+    allowed_methods=("GET",),
     raise_on_status=False,
-)  # fmt: skip
+)
 
 
 class Fetcher:
@@ -77,7 +85,14 @@ class Fetcher:
     def close(self) -> None:
         self._session.close()
 
-    def file(self, url: str, target: Path, *, sha256: str | None = None, blob: tuple[int, str] | None = None) -> None:
+    def file(
+        self,
+        url: str,
+        target: Path,
+        *,
+        sha256: str | None = None,
+        blob: tuple[int, str] | None = None,
+    ) -> None:
         """GET `url` into `target`.
 
         Args:
@@ -122,21 +137,32 @@ class Fetcher:
                     digest.update(block)
                     file.write(block)
             except requests.RequestException as error:
-                raise FetchError(f"{url}: the connection ended before the whole file came") from error
+                raise FetchError(
+                    f"{url}: the connection ended before the whole file came"
+                ) from error
             declared = response.headers.get("Content-Length", "")
-            if declared.isdigit() and "Content-Encoding" not in response.headers and int(declared) != size:
+            if (
+                declared.isdigit()
+                and "Content-Encoding" not in response.headers
+                and int(declared) != size
+            ):
                 raise FetchError(f"{url}: {size} of {declared} bytes came")
             media_type = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
             problem = WEB_PAGE if media_type == "text/html" else None if size else "it is empty"
             if not declared and response.headers.get("Transfer-Encoding", "").lower() != "chunked":
-                problem = problem or "the server does not say how long it is, so nobody knows whether all of it came"
+                problem = (
+                    problem
+                    or "the server does not say how long it is, so nobody knows whether all of it came"
+                )
         return digest.hexdigest(), problem
 
     def _get(self, url: str) -> requests.Response:
         host = urlsplit(url).netloc
         if host in self._given_up:
             raise self._given_up[host]
-        proxy_from_environment(url)  # raises where requests would only say that it knows no such proxy
+        proxy_from_environment(
+            url
+        )  # raises where requests would only say that it knows no such proxy
         try:
             response = self._session.get(url, timeout=_TIMEOUT_S, stream=True)
         except requests.exceptions.SSLError as error:
@@ -151,7 +177,11 @@ class Fetcher:
         if response.status_code != requests.codes.ok:
             response.close()
             used_up = response.headers.get("X-RateLimit-Remaining") == "0"
-            hint = " (the limit of requests without an account is used up; try again in an hour)" if used_up else ""
+            hint = (
+                " (the limit of requests without an account is used up; try again in an hour)"
+                if used_up
+                else ""
+            )
             raise FetchError(f"{url}: HTTP {response.status_code}{hint}")
         return response
 
@@ -173,7 +203,9 @@ def pull(tasks: Sequence[str], root: Path, sources: Sources, say: _Say) -> None:
     wanted = {name: asked(name, sources) for name in tasks if name != LEADERBOARDS}
     unknown = [name for name, task in wanted.items() if task is None]
     if unknown:
-        raise ConfigError(f"there is no task {', '.join(unknown)}; 'eval-factory data ls' lists them (or write: all)")
+        raise ConfigError(
+            f"there is no task {', '.join(unknown)}; 'eval-factory data ls' lists them (or write: all)"
+        )
     failures: list[str] = []
     with contextlib.closing(Fetcher()) as fetcher, bundle.staging(root, sources) as stage:
         pulled = False
@@ -187,7 +219,9 @@ def pull(tasks: Sequence[str], root: Path, sources: Sources, say: _Say) -> None:
                 stage.discard()
                 hint = "; is there a network here? behind a proxy set HTTPS_PROXY, with a mirror give --origin"
                 unreachable = isinstance(error, FetchError) and error.unreachable
-                failures.append(f"{name}: not pulled, nothing was written: {error}{hint if unreachable else ''}")
+                failures.append(
+                    f"{name}: not pulled, nothing was written: {error}{hint if unreachable else ''}"
+                )
                 continue
             if notes:
                 pulled = True
@@ -200,7 +234,12 @@ def pull(tasks: Sequence[str], root: Path, sources: Sources, say: _Say) -> None:
 
 
 def _pull_task(
-    name: str, task: TaskSources, sources: Sources, stage: bundle.Staging, fetcher: Fetcher, say: _Say
+    name: str,
+    task: TaskSources,
+    sources: Sources,
+    stage: bundle.Staging,
+    fetcher: Fetcher,
+    say: _Say,
 ) -> list[str]:
     """Stage all of a task, and say what it is; nothing where there is nothing to pull."""
     notes: list[str] = []
@@ -234,10 +273,14 @@ def _pull_task(
         notes.append("what it reads beside its perturbations' files is not known here")
     for file in sources.perturbation_files(task):
         url = sources.url(file.url)
-        fetcher.file(url, stage.path(f"{bundle.PERTURBATIONS}/{file.path}", url), sha256=file.sha256)
+        fetcher.file(
+            url, stage.path(f"{bundle.PERTURBATIONS}/{file.path}", url), sha256=file.sha256
+        )
     for perturbation in task.perturbations:
         module = sources.perturbations[perturbation].module
-        notes.append(f"perturbation {perturbation}{f' (a run needs the package {module}, too)' if module else ''}")
+        notes.append(
+            f"perturbation {perturbation}{f' (a run needs the package {module}, too)' if module else ''}"
+        )
     if task.own_data:
         say(f"{name}: its data are your own (config.params.extra.data_path); they are not pulled")
     elif not notes:
@@ -279,12 +322,25 @@ def _opened(archive: Path, url: str) -> Iterator[zipfile.ZipFile]:
     try:
         with zipfile.ZipFile(archive) as members:
             yield members
-    except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, NotImplementedError, RuntimeError) as error:
+    except (
+        zipfile.BadZipFile,
+        zlib.error,
+        EOFError,
+        ValueError,
+        NotImplementedError,
+        RuntimeError,
+    ) as error:
         raise FetchError(f"{url}: is no zip file that can be used: {error}") from None
 
 
 def _pull_listing(
-    name: str, scenario: str, listing: Listing, sources: Sources, stage: bundle.Staging, fetcher: Fetcher, say: _Say
+    name: str,
+    scenario: str,
+    listing: Listing,
+    sources: Sources,
+    stage: bundle.Staging,
+    fetcher: Fetcher,
+    say: _Say,
 ) -> str:
     """The list as GitHub gives it, and every file on it, as git knows it."""
     url = sources.url(listing.url)
@@ -328,7 +384,9 @@ def _pull_nltk(sources: Sources, stage: bundle.Staging, fetcher: Fetcher, say: _
                 if not wanted or sum(info.file_size for info in wanted) > LARGEST_NLTK:
                     raise FetchError(f"{url}: does not hold {package.members}, or too much of it")
                 for info in wanted:
-                    target = stage.path(f"{bundle.NLTK_DATA}/{package.folder}/{relative_path(info.filename)}", url)
+                    target = stage.path(
+                        f"{bundle.NLTK_DATA}/{package.folder}/{relative_path(info.filename)}", url
+                    )
                     with members.open(info) as source:
                         target.write_bytes(source.read(LARGEST_NLTK))
             archive.unlink()

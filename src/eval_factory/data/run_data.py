@@ -28,8 +28,21 @@ from eval_factory.core.safe_files import write_atomic
 from eval_factory.core.secrets import variable_of
 from eval_factory.core.urls import SERVED_AT, place_of, reached
 from eval_factory.data import bundle as bundles
-from eval_factory.data.hub import DATASETS, HF_OFFLINE, UNKNOWN_REVISION, caches_of, dataset_cache_folder
-from eval_factory.data.sources import AUGMENTATION, Sources, TaskSources, known_as, load_sources, sources_of
+from eval_factory.data.hub import (
+    DATASETS,
+    HF_OFFLINE,
+    UNKNOWN_REVISION,
+    caches_of,
+    dataset_cache_folder,
+)
+from eval_factory.data.sources import (
+    AUGMENTATION,
+    Sources,
+    TaskSources,
+    known_as,
+    load_sources,
+    sources_of,
+)
 from eval_factory.helm import names, output
 from eval_factory.helm.environments import environment_of
 from eval_factory.helm.output import scenario_folder
@@ -54,7 +67,11 @@ class BundleInUse:
     @property
     def paths(self) -> list[str]:
         """What of the bundle's files the run is given: what its task reads, and what HELM looks for in every run."""
-        nltk = [file.path for file in self.manifest.files if file.path.startswith(f"{bundles.NLTK_DATA}/")]
+        nltk = [
+            file.path
+            for file in self.manifest.files
+            if file.path.startswith(f"{bundles.NLTK_DATA}/")
+        ]
         return [*(path for need in self.needs for path in need.paths), *nltk]
 
     def record(self) -> dict[str, Any]:
@@ -79,7 +96,9 @@ def task_sources(plan: Plan, sources: Sources) -> TaskSources:
     values = {name: str(value) for name, value in plan.scenario_arguments.items()}
     task = sources_of(plan.evaluation.task, plan.evaluation.framework, values, sources)
     if plan.evaluation.run.config.params.extra.data_path is not None:
-        task = task.model_copy(update={"files": (), "hub": ()})  # the user's own files take their place
+        task = task.model_copy(
+            update={"files": (), "hub": ()}
+        )  # the user's own files take their place
     vocabularies = task.tiktoken
     if plan.evaluation.run.config.params.extra.max_length is not None and not vocabularies:
         vocabularies = (DEFAULT_VOCABULARY,)
@@ -89,12 +108,19 @@ def task_sources(plan: Plan, sources: Sources) -> TaskSources:
 def how_to_get(plan: Plan, to: str) -> str:
     """What to do where data of this run are missing; `to`: the end of the command."""
     sources = load_sources()
-    name, task = known_as(plan.evaluation.task, plan.evaluation.framework, sources), task_sources(plan, sources)
+    name, task = (
+        known_as(plan.evaluation.task, plan.evaluation.framework, sources),
+        task_sources(plan, sources),
+    )
     perturbed = bool(sources.perturbation_files(task))
     lines = []
     if perturbed or task.files or task.listing or task.hub or task.tiktoken:
-        asked = plan.task_name if perturbed or name is None else f"{name}:{task.variant}".rstrip(":")
-        lines.append(f"  on a machine with a network: eval-factory data pull {shlex.quote(asked)} {to}")
+        asked = (
+            plan.task_name if perturbed or name is None else f"{name}:{task.variant}".rstrip(":")
+        )
+        lines.append(
+            f"  on a machine with a network: eval-factory data pull {shlex.quote(asked)} {to}"
+        )
     if name is None or not lines:
         folder = scenario_folder(plan.rundir.helm, plan.evaluation.task.helm.scenario)
         lines.append(
@@ -121,12 +147,16 @@ def check_data(plan: Plan, env: Mapping[str, str]) -> BundleInUse | None:
     needs = tuple(bundles.needs_of(task, manifest, root, sources, all_files=all_files))
     missing = [need.missing for need in needs if need.missing is not None]
     if missing:
-        raise PrerequisiteError(_not_there(plan, f"the data bundle {root}", missing, f"--to {root}"))
+        raise PrerequisiteError(
+            _not_there(plan, f"the data bundle {root}", missing, f"--to {root}")
+        )
     bundle = BundleInUse(root, manifest, sha256_of(root / bundles.MANIFEST), task, needs)
     differences = bundles.compare_files(root, manifest, only=bundle.paths)
     if differences:
         lines = f"{bundles.first_lines(differences.lines())}\n  get them again\n{how_to_get(plan, f'--to {root}')}"
-        raise PrerequisiteError(f"{root}: files of {plan.task_name} are not what the manifest says\n{lines}")
+        raise PrerequisiteError(
+            f"{root}: files of {plan.task_name} are not what the manifest says\n{lines}"
+        )
     return bundle
 
 
@@ -135,10 +165,14 @@ def _check_perturbations(plan: Plan, task: TaskSources, sources: Sources) -> Non
     without = f"; nothing was started\n  leave {AUGMENTATION} out"
     for one in (sources.perturbations[name] for name in task.perturbations):
         if one.online and plan.evaluation.run.config.params.extra.offline:
-            raise PrerequisiteError(f"{plan.task_name} cannot be run offline: {one.reason}{without}")
+            raise PrerequisiteError(
+                f"{plan.task_name} cannot be run offline: {one.reason}{without}"
+            )
         if one.module is not None and not environment_of(plan.upstream).has_module(one.module):
             where = "where HELM is installed; HELM would download it"
-            raise PrerequisiteError(f"{plan.task_name} needs the package {one.module} {where}{without}, or install it")
+            raise PrerequisiteError(
+                f"{plan.task_name} needs the package {one.module} {where}{without}, or install it"
+            )
 
 
 def takes_all_files(plan: Plan, env: Mapping[str, str]) -> bool | None:
@@ -156,7 +190,9 @@ def _not_there(plan: Plan, where: str, missing: list[str], to: str) -> str:
     return f"{what}\n{lines}\n{how_to_get(plan, to)}"
 
 
-def _check_without_bundle(plan: Plan, task: TaskSources, sources: Sources, env: Mapping[str, str]) -> None:
+def _check_without_bundle(
+    plan: Plan, task: TaskSources, sources: Sources, env: Mapping[str, str]
+) -> None:
     """What an earlier run left in the output folder, and what the environment's caches hold."""
     folder = scenario_folder(plan.rundir.helm, task.scenario)
     missing = []
@@ -167,7 +203,9 @@ def _check_without_bundle(plan: Plan, task: TaskSources, sources: Sources, env: 
     if task.listing is not None:
         count = sum(1 for _ in folder.glob("*.txt"))
         if count < task.listing.count:
-            missing.append(f"{task.listing.count - count} of {task.listing.count} text files in {folder}")
+            missing.append(
+                f"{task.listing.count - count} of {task.listing.count} text files in {folder}"
+            )
     for dataset in task.hub:
         cache = caches_of(env) / dataset_cache_folder(dataset.id)
         if not any(cache.glob(f"{dataset.config or '*'}/*/*/dataset_info.json")):
@@ -178,9 +216,13 @@ def _check_without_bundle(plan: Plan, task: TaskSources, sources: Sources, env: 
     for name in task.tiktoken:
         cached = env.get("TIKTOKEN_CACHE_DIR")
         if cached is None or not (Path(cached) / sources.tiktoken[name].path).is_file():
-            missing.append(f"tiktoken's {name} ({sources.tiktoken[name].path}) in TIKTOKEN_CACHE_DIR")
+            missing.append(
+                f"tiktoken's {name} ({sources.tiktoken[name].path}) in TIKTOKEN_CACHE_DIR"
+            )
     if missing:
-        raise PrerequisiteError(_not_there(plan, "this machine", missing, "--to DIR, then run with --data_dir DIR"))
+        raise PrerequisiteError(
+            _not_there(plan, "this machine", missing, "--to DIR, then run with --data_dir DIR")
+        )
 
 
 def place(bundle: BundleInUse, plan: Plan) -> None:
@@ -207,12 +249,16 @@ def place(bundle: BundleInUse, plan: Plan) -> None:
         for above in reversed([target, *target.parents]):
             if above.is_relative_to(helm) and above.is_symlink():
                 above.unlink()
-        _mirror(bundle.root, {name.removeprefix(f"{folder}/"): wanted[name] for name in inside}, target)
+        _mirror(
+            bundle.root, {name.removeprefix(f"{folder}/"): wanted[name] for name in inside}, target
+        )
 
 
 def _mirror(root: Path, wanted: Mapping[str, bundles.FileEntry], target: Path) -> None:
     """Make `target` hold these files and no others."""
-    for path in sorted(target.rglob("*"), reverse=True) if target.is_dir() else ():  # what is in a folder comes first
+    for path in (
+        sorted(target.rglob("*"), reverse=True) if target.is_dir() else ()
+    ):  # what is in a folder comes first
         if path.is_dir() and not path.is_symlink():
             if not any(path.iterdir()):
                 path.rmdir()
@@ -227,7 +273,9 @@ def _mirror(root: Path, wanted: Mapping[str, bundles.FileEntry], target: Path) -
         shutil.copyfile(root / entry.path, partial)
         if sha256_of(partial) != entry.sha256:
             partial.unlink()
-            raise PrerequisiteError(f"{root}: {entry.path} was changed as the run started; run the same command again")
+            raise PrerequisiteError(
+                f"{root}: {entry.path} was changed as the run started; run the same command again"
+            )
         partial.replace(copy)
 
 
@@ -245,7 +293,11 @@ def with_bundle(settings: HelmRunSettings, bundle: BundleInUse, plan: Plan) -> H
     for folder, variable in PLACES.items():
         if folder in folders:
             found[variable] = str(plan.rundir.bundled(folder))
-    lists = str(plan.rundir.bundled(bundles.FILE_LISTS)) if bundles.FILE_LISTS in folders else settings.file_lists
+    lists = (
+        str(plan.rundir.bundled(bundles.FILE_LISTS))
+        if bundles.FILE_LISTS in folders
+        else settings.file_lists
+    )
     return replace(settings, libraries={**settings.libraries, **found}, file_lists=lists)
 
 
@@ -261,7 +313,9 @@ def pins_of(*plans: Plan) -> Pins | None:
     tasks = [task_sources(plan, sources) for plan in plans]
     of_branches = [file for task in tasks for file in task.files if file.upstream]
     files = {sources.url(str(file.upstream)): sources.url(file.url) for file in of_branches}
-    datasets = {dataset.id: dataset.revision for task in tasks for dataset in task.hub if dataset.revision}
+    datasets = {
+        dataset.id: dataset.revision for task in tasks for dataset in task.hub if dataset.revision
+    }
     return Pins(files, datasets) if files or datasets else None
 
 
@@ -270,13 +324,19 @@ def notes_on_revisions(plan: Plan) -> list[str]:
     notes = []
     for name, pinned, read in _other_revisions(plan):
         known = "an unknown revision" if read == UNKNOWN_REVISION else f"revision {read}"
-        notes.append(f"{name} was read at {known}, not at the pinned {pinned}: scores may not compare")
+        notes.append(
+            f"{name} was read at {known}, not at the pinned {pinned}: scores may not compare"
+        )
     return notes
 
 
 def _other_revisions(plan: Plan) -> Iterator[tuple[str, str, str]]:
     """Data set of the Hub, the pinned revision, the one that was read instead."""
-    pinned = {dataset.id: dataset.revision for dataset in task_sources(plan, load_sources()).hub if not dataset.script}
+    pinned = {
+        dataset.id: dataset.revision
+        for dataset in task_sources(plan, load_sources()).hub
+        if not dataset.script
+    }
     for dataset in output.read_run_record(plan.rundir.helm).datasets:
         revision = pinned.get(dataset.id)
         if revision is not None and dataset.revision != revision:
@@ -335,9 +395,16 @@ def urls_of(plan: Plan, env: Mapping[str, str]) -> list[str]:
         for url in endpoint.urls:
             urls += reached(url, env) if env.get(SERVED_AT) else [url]
         if endpoint.oauth is not None:
-            urls.append(env.get(variable_of(endpoint.oauth.service, "TOKEN_URL")) or endpoint.oauth.token_url or "")
+            urls.append(
+                env.get(variable_of(endpoint.oauth.service, "TOKEN_URL"))
+                or endpoint.oauth.token_url
+                or ""
+            )
         if endpoint.use_nvcf:
-            from eval_factory.endpoint.retrying_client import NVCF_STATUS_URL, NVCF_STATUS_URL_VARIABLE
+            from eval_factory.endpoint.retrying_client import (
+                NVCF_STATUS_URL,
+                NVCF_STATUS_URL_VARIABLE,
+            )
 
             urls.append(env.get(NVCF_STATUS_URL_VARIABLE) or NVCF_STATUS_URL)
     return [url for url in dict.fromkeys(urls) if place_of(url) is not None]
@@ -350,9 +417,13 @@ def offline(settings: HelmRunSettings, plan: Plan, env: Mapping[str, str]) -> He
     urls = urls_of(plan, env)
     proxies = {url: proxy for url in urls if (proxy := proxy_from_environment(url))}
     places = [place for url in (*urls, *proxies.values()) if (place := place_of(url)) is not None]
-    leading = {f"{urlsplit(url).scheme}://{urlsplit(url).netloc}": proxy for url, proxy in proxies.items()}
+    leading = {
+        f"{urlsplit(url).scheme}://{urlsplit(url).netloc}": proxy for url, proxy in proxies.items()
+    }
     libraries = {**settings.libraries, **HF_OFFLINE}
-    return replace(settings, allowed=tuple(dict.fromkeys(places)), proxies=leading, libraries=libraries)
+    return replace(
+        settings, allowed=tuple(dict.fromkeys(places)), proxies=leading, libraries=libraries
+    )
 
 
 TAKES_LONG = 1 << 30  # bytes to read, from which on it is said that they are read
@@ -377,7 +448,9 @@ def look_at_own_data(plan: Plan, say: Callable[[str], None]) -> dict[str, str]:
     changed = [name for name, record in records.items() if record != known.get(name)]
     size = sum(records[name]["size"] for name in changed)
     if size >= TAKES_LONG:
-        say(f"reading {size / 1e9:.1f} GB of data_path to know them again; this is done once for each change of a file")
+        say(
+            f"reading {size / 1e9:.1f} GB of data_path to know them again; this is done once for each change of a file"
+        )
     for name in changed:
         records[name]["sha256"] = sha256_of(files[name])
     if records != known:

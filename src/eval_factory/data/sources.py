@@ -45,7 +45,11 @@ def clashes(paths: Iterable[str]) -> Iterator[str]:
     for path in paths:
         folded = path.casefold()
         if folded in seen:
-            how = "is there twice" if seen[folded] == path else f"and '{printable(seen[folded])}' differ in case only"
+            how = (
+                "is there twice"
+                if seen[folded] == path
+                else f"and '{printable(seen[folded])}' differ in case only"
+            )
             yield f"'{printable(path)}' {how}"
         seen[folded] = path
         folder = folded.rpartition("/")[0]
@@ -153,9 +157,13 @@ class TaskSources(StrictModel):
         """What is read with these values of the task's parameters; without a subset, the files of all."""
         subset = values.get("subset")
         read: dict[str, object] = {
-            "files": tuple(one for one in self.files if subset is None or one.when in (None, subset))
+            "files": tuple(
+                one for one in self.files if subset is None or one.when in (None, subset)
+            )
         }
-        chosen = next((entry for entry in self.variants if entry.when.items() <= values.items()), None)
+        chosen = next(
+            (entry for entry in self.variants if entry.when.items() <= values.items()), None
+        )
         if chosen is not None:
             named = ",".join(f"{name}={value}" for name, value in chosen.when.items())
             read |= {"hub": chosen.hub, "variant": named}
@@ -194,10 +202,14 @@ class Sources(StrictModel):
         problems = []
         for name, url in origins.items():
             if name not in self.origins:
-                problems.append(f"--origin: there is no origin {name!r}; origins: {', '.join(self.origins)}")
+                problems.append(
+                    f"--origin: there is no origin {name!r}; origins: {', '.join(self.origins)}"
+                )
             parts = urlsplit(url)
             if parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc:
-                problems.append(f"--origin {name}: needs http(s)://host, without a user name or password")
+                problems.append(
+                    f"--origin {name}: needs http(s)://host, without a user name or password"
+                )
         if problems:
             raise ConfigError(problems)
         replaced = {name: url.rstrip("/") for name, url in origins.items()}
@@ -223,7 +235,9 @@ def known_as(this: Task, framework: Framework, sources: Sources) -> str | None:
         return this.name if this.name in sources.tasks else None
     ours = [task for task in framework.evaluations if task.name in sources.tasks]
     same = [task for task in ours if _reads_the_same(task, this)]
-    same.sort(key=lambda task: len(task.helm.fixed or {}), reverse=True)  # med_dialog_icliniq before med_dialog
+    same.sort(
+        key=lambda task: len(task.helm.fixed or {}), reverse=True
+    )  # med_dialog_icliniq before med_dialog
     return same[0].name if same else None
 
 
@@ -239,12 +253,18 @@ def _reads_the_same(task: Task, entry: Task) -> bool:
     return True
 
 
-def sources_of(this: Task, framework: Framework, values: Mapping[str, str | None], sources: Sources) -> TaskSources:
+def sources_of(
+    this: Task, framework: Framework, values: Mapping[str, str | None], sources: Sources
+) -> TaskSources:
     """What a task reads with these values of its parameters; of a run entry that the table does not know, only what
     its perturbations read."""
     name = known_as(this, framework, sources)
     task = TaskSources(scenario=this.helm.scenario) if name is None else sources.tasks[name]
-    made = tuple(key for key, one in sources.perturbations.items() if values.get(AUGMENTATION) in one.augmentations)
+    made = tuple(
+        key
+        for key, one in sources.perturbations.items()
+        if values.get(AUGMENTATION) in one.augmentations
+    )
     return task.with_values(values).model_copy(update={"perturbations": made})
 
 
@@ -258,7 +278,9 @@ def asked(text: str, sources: Sources) -> TaskSources | None:
     if not is_run_entry(text, framework):
         return sources.asked(text)
     problems: list[str] = []
-    found = (task_of_run_entry(text, framework, problems, upstream) for upstream in UPSTREAMS.values())
+    found = (
+        task_of_run_entry(text, framework, problems, upstream) for upstream in UPSTREAMS.values()
+    )
     this = next((task for task in found if task is not None), None)
     if this is None:
         raise ConfigError(problems[:1])

@@ -43,9 +43,12 @@ def _instance(question: dict[str, str]) -> Instance:
         tags = [CORRECT_TAG] if letter == question["correct_answer"] else []
         references.append(Reference(Output(text=question[f"option_{letter.lower()}"]), tags=tags))
     return Instance(
-        Input(text=question["question"]), references, TEST_SPLIT,
-        id=question["id"], extra_data={"category": question["category"]},
-    )  # fmt: skip
+        Input(text=question["question"]),
+        references,
+        TEST_SPLIT,
+        id=question["id"],
+        extra_data={"category": question["category"]},
+    )
 
 
 @run_spec_function(_NAME)  # type: ignore[untyped-decorator]
@@ -54,11 +57,16 @@ def sample_medical_qa() -> RunSpec:
     adapter_spec = get_multiple_choice_adapter_spec(
         method=ADAPT_MULTIPLE_CHOICE_JOINT,
         instructions="Answer the medical question with the letter of the right option (A, B, C or D) and nothing else.",
-        input_noun="Question", output_noun="Answer", max_tokens=5, max_train_instances=0,
-    )  # fmt: skip
+        input_noun="Question",
+        output_noun="Answer",
+        max_tokens=5,
+        max_train_instances=0,
+    )
     return RunSpec(
         name=_NAME,
-        scenario_spec=ScenarioSpec(class_name=f"{__name__}.{SampleMedicalQAScenario.__name__}", args={}),
+        scenario_spec=ScenarioSpec(
+            class_name=f"{__name__}.{SampleMedicalQAScenario.__name__}", args={}
+        ),
         adapter_spec=adapter_spec,
         metric_specs=get_exact_match_metric_specs(),
         groups=[_NAME],

@@ -24,17 +24,26 @@ def write_example(folder: Path, kind: str = "choice") -> list[Path]:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if any(folder.iterdir()):
-            raise ConfigError(f"{folder}: is not empty, and nothing is overwritten; name a folder that is new or empty")
+            raise ConfigError(
+                f"{folder}: is not empty, and nothing is overwritten; name a folder that is new or empty"
+            )
         packaged = (resources.files(__package__) / _FOLDER / kind).iterdir()
-        written = {folder / source.name: source.read_bytes() for source in sorted(packaged, key=lambda item: item.name)}
+        written = {
+            folder / source.name: source.read_bytes()
+            for source in sorted(packaged, key=lambda item: item.name)
+        }
         for target, content in written.items():
             target.write_bytes(content)
         return list(written)
     except OSError as error:
-        raise PrerequisiteError(f"{folder}: cannot be written to: {error.strerror or error}") from error
+        raise PrerequisiteError(
+            f"{folder}: cannot be written to: {error.strerror or error}"
+        ) from error
 
 
-TABLES = {"sample_medical_qa": "sample/data.csv"}  # HELM's run spec -> the file that it reads, under this room
+TABLES = {
+    "sample_medical_qa": "sample/data.csv"
+}  # HELM's run spec -> the file that it reads, under this room
 
 
 def packaged_data(run_spec: str) -> dict[str, str]:

@@ -64,7 +64,10 @@ def embedded_judgement(prompt: str) -> str | None:
     if several is None:
         return None
     criteria = _NUMBERED.split(several[1])[1:]
-    judgements = [{"criterion": number, **_decision(text, turn)} for number, text in enumerate(criteria, start=1)]
+    judgements = [
+        {"criterion": number, **_decision(text, turn)}
+        for number, text in enumerate(criteria, start=1)
+    ]
     return json.dumps({"judgements": judgements})
 
 
@@ -91,7 +94,10 @@ class _Handler(BaseHTTPRequestHandler):
         if isinstance(prompt, str):
             self._send(200, _completion(body, prompt, is_chat=is_chat))
         else:
-            self._send(400, {"error": {"message": "the embedded endpoint reads text, and no picture or sound"}})
+            self._send(
+                400,
+                {"error": {"message": "the embedded endpoint reads text, and no picture or sound"}},
+            )
 
     def _send(self, status: int, body: dict[str, Any]) -> None:
         data = json.dumps(body).encode()
@@ -119,8 +125,14 @@ def _completion(body: dict[str, Any], prompt: str, *, is_chat: bool) -> dict[str
         "object": "chat.completion" if is_chat else "text_completion",
         "created": int(time.time()),
         "model": str(body.get("model") or _MODEL),
-        "choices": [{"index": 0, **said, "finish_reason": "length" if cut else "stop", "logprobs": None}],
-        "usage": {"prompt_tokens": asked, "completion_tokens": answered, "total_tokens": asked + answered},
+        "choices": [
+            {"index": 0, **said, "finish_reason": "length" if cut else "stop", "logprobs": None}
+        ],
+        "usage": {
+            "prompt_tokens": asked,
+            "completion_tokens": answered,
+            "total_tokens": asked + answered,
+        },
     }
 
 

@@ -33,7 +33,9 @@ def the_loop() -> asyncio.AbstractEventLoop:
         if _loop is None:
             loop = asyncio.new_event_loop()
             threading.Thread(target=loop.run_forever, name="requests", daemon=True).start()
-            _loop = loop  # now: an interruption of what stands above leaves no loop that nobody runs
+            _loop = (
+                loop  # now: an interruption of what stands above leaves no loop that nobody runs
+            )
         return _loop
 
 
@@ -85,7 +87,11 @@ def wait_for(what: Coroutine[Any, Any, T] | Future[T]) -> T:
 
 def run_in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Call what may take long, and knows nothing of the loop."""
-    return wait_for(asyncio.to_thread(function, *args, **kwargs)) if is_inside() else function(*args, **kwargs)
+    return (
+        wait_for(asyncio.to_thread(function, *args, **kwargs))
+        if is_inside()
+        else function(*args, **kwargs)
+    )
 
 
 def give_way() -> None:

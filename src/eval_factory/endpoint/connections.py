@@ -24,7 +24,9 @@ from eval_factory.endpoint.openai_api import json_text
 from eval_factory.endpoint.proxies import certificates, proxy_for, tls_context
 
 CONNECT_TIMEOUT_S = 10.0
-OTHER_ADDRESS_S = 0.25  # a host's next address is tried beside the one before after so long (RFC 8305)
+OTHER_ADDRESS_S = (
+    0.25  # a host's next address is tried beside the one before after so long (RFC 8305)
+)
 MAX_ANSWERS = 100  # of one connection: no more are shifted by an answer that nobody asked for
 PROXY_LOGIN = 407
 NOT_IN_TIME = "no connection in time"
@@ -67,7 +69,9 @@ def _address(parts: Url) -> tuple[str, str, int]:
 class Transport:
     """Asks one host, over as many connections as requests go on at once."""
 
-    def __init__(self, url: str, *, timeout_s: float, say: Callable[[str], None] = lambda _: None) -> None:
+    def __init__(
+        self, url: str, *, timeout_s: float, say: Callable[[str], None] = lambda _: None
+    ) -> None:
         """`say`: gets a message of what is odd about the answers, but no hindrance.
 
         Raises PrerequisiteError: the variables name no usable proxy, or certificates that are not there.
@@ -85,7 +89,9 @@ class Transport:
         self._context: ssl.SSLContext | None = None
         self._has_answered = False
 
-    def post(self, url: str, body: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> Reply:
+    def post(
+        self, url: str, body: Mapping[str, Any], headers: Mapping[str, str] | None = None
+    ) -> Reply:
         """POST a JSON body. Raises TransportError: within the attempt's time no complete answer came."""
         return self._ask("POST", url, json_text(body).encode("utf-8", "surrogatepass"), headers)
 
@@ -93,7 +99,9 @@ class Transport:
         return self._ask("GET", url, b"", headers)
 
     def __del__(self) -> None:
-        with contextlib.suppress(AttributeError, RuntimeError):  # it was never complete; the loop is closed
+        with contextlib.suppress(
+            AttributeError, RuntimeError
+        ):  # it was never complete; the loop is closed
             for wire in self._idle:
                 bridge.the_loop().call_soon_threadsafe(wire.close)
 
@@ -119,7 +127,9 @@ class Transport:
                 body = await wire.body(hold)
                 if question and wire.status < 300 and self._is_stray(wire, question, body):
                     wire.close()
-                    raise TransportError("an answer came that was given before, to another question", stray=True)
+                    raise TransportError(
+                        "an answer came that was given before, to another question", stray=True
+                    )
                 self._has_answered = True
                 return Reply(wire.status, wire.headers(), body, hold)
         except _LoginWantedError:
@@ -166,7 +176,10 @@ class Transport:
 
     async def _connected(self) -> Wire:
         wire = Wire()
-        with _Deadline(min(CONNECT_TIMEOUT_S, self.timeout_s), lambda: TransportError(NOT_IN_TIME, unreachable=True)):
+        with _Deadline(
+            min(CONNECT_TIMEOUT_S, self.timeout_s),
+            lambda: TransportError(NOT_IN_TIME, unreachable=True),
+        ):
             try:
                 if self._proxy is not None:
                     await self._reach_proxy(wire, self._proxy)
@@ -189,7 +202,13 @@ class Transport:
                 return
             name = f"[{self._host}]" if ":" in self._host else self._host
             target = f"{name}:{self._port}"
-            lines = [f"CONNECT {target} HTTP/1.1", f"Host: {target}", *map(": ".join, _proxy_fields(proxy)), "", ""]
+            lines = [
+                f"CONNECT {target} HTTP/1.1",
+                f"Host: {target}",
+                *map(": ".join, _proxy_fields(proxy)),
+                "",
+                "",
+            ]
             await wire.exchange("\r\n".join(lines).encode("latin-1"), Hold(), tunnel=True)
         except TransportError as error:
             raise TransportError(PROXY_FAILED, unreachable=True) from error
@@ -203,7 +222,9 @@ class Transport:
         try:
             if self._context is None:
                 self._context = tls_context()
-            await wire.speak_tls(self._context, host.rstrip("."))  # looked up with its dot, certified without
+            await wire.speak_tls(
+                self._context, host.rstrip(".")
+            )  # looked up with its dot, certified without
         except ConnectionError as error:
             raise TransportError(CUT, silent=True) from error
         except (OSError, ValueError) as error:
@@ -244,11 +265,17 @@ def _head(method: str, url: Url, by_proxy: bool, fields: tuple[tuple[str, str], 
     host = (url.host or "") if port == _PORTS[scheme] else f"{url.host}:{port}"
     target = f"{scheme}://{host}{url.request_uri}" if by_proxy else url.request_uri
     own = {
-        "Host": host, "Accept-Encoding": "identity", "User-Agent": f"eval-factory/{__version__}",
-        "Content-Type": "application/json", "Accept": "application/json",
-    }  # fmt: skip
+        "Host": host,
+        "Accept-Encoding": "identity",
+        "User-Agent": f"eval-factory/{__version__}",
+        "Content-Type": "application/json",
+        "Accept": "application/json",
+    }
     for name, value in fields:
         if any(letter in f"{name}{value}" for letter in "\r\n\0"):
             raise ValueError(f"Invalid header value of {name}")
-    lines = [f"{method} {target} HTTP/1.1", *(f"{name}: {value}" for name, value in {**own, **dict(fields)}.items())]
+    lines = [
+        f"{method} {target} HTTP/1.1",
+        *(f"{name}: {value}" for name, value in {**own, **dict(fields)}.items()),
+    ]
     return "".join(f"{line}\r\n" for line in lines).encode("latin-1")

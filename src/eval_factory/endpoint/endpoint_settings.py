@@ -41,7 +41,9 @@ class EndpointSettings:
     """As the user wrote it: `${NAME}` is a variable whose value no file may hold. The cache's keys are made with it."""
     model_id: str
     endpoint_type: str
-    key_names: tuple[str, ...]  # environment variables to read the API key from; the first that is set counts
+    key_names: tuple[
+        str, ...
+    ]  # environment variables to read the API key from; the first that is set counts
     request_timeout: float  # seconds of one attempt
     max_retries: int
     parallelism: int
@@ -49,13 +51,17 @@ class EndpointSettings:
     use_nvcf: bool = False
     requests_per_minute: int | None = None
     tokens_per_minute: int | None = None
-    stop_after_failures: int = 0  # so many first requests that all fail stop the run, or the judge; 0: they never do
+    stop_after_failures: int = (
+        0  # so many first requests that all fail stop the run, or the judge; 0: they never do
+    )
     oauth: OAuthSettings | None = None
     servers: tuple[str, ...] = ()
     """URLs of all servers, where several serve this model; `url` is the name that they have together."""
     adapter: openai_api.Adapter
     max_image_side: int | None = None  # pixels: a larger picture is made smaller before it is sent
-    sees_images: bool = False  # of a judge: whether it is shown the pictures of the question whose answer it judges
+    sees_images: bool = (
+        False  # of a judge: whether it is shown the pictures of the question whose answer it judges
+    )
 
     @property
     def urls(self) -> tuple[str, ...]:
@@ -82,10 +88,19 @@ class EndpointSettings:
         """
         objects = (request.get("multimodal_prompt") or {}).get("media_objects")
         if objects:
-            turns = request.get("messages") or [{"role": "user", "content": request.get("prompt") or ""}]
-            request = {**request, "messages": media.messages_of(objects, self.max_image_side, turns)}
+            turns = request.get("messages") or [
+                {"role": "user", "content": request.get("prompt") or ""}
+            ]
+            request = {
+                **request,
+                "messages": media.messages_of(objects, self.max_image_side, turns),
+            }
         return openai_api.request_body(
-            request, model_id=self.model_id, endpoint_type=self.endpoint_type, top_p=self.top_p, adapter=self.adapter
+            request,
+            model_id=self.model_id,
+            endpoint_type=self.endpoint_type,
+            top_p=self.top_p,
+            adapter=self.adapter,
         )
 
     def key_of(self, body: Mapping[str, Any], random: str | None) -> str:
@@ -99,8 +114,12 @@ class EndpointSettings:
             if not args[name]:
                 del args[name]
         records = (OAuthSettings, openai_api.Adapter)
-        args |= {name: dict(vars(value)) for name, value in args.items() if isinstance(value, records)}
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in args.items()}
+        args |= {
+            name: dict(vars(value)) for name, value in args.items() if isinstance(value, records)
+        }
+        return {
+            name: list(value) if isinstance(value, tuple) else value for name, value in args.items()
+        }
 
     @classmethod
     def from_args(cls, args: Mapping[str, Any]) -> EndpointSettings:
@@ -117,4 +136,7 @@ class EndpointSettings:
 
 def limit_names(role: str, servers: int) -> list[str]:
     """What the limits of an endpoint are called: of all its servers together, then of each where it has several."""
-    return [role, *(f"{role} at server {number}" for number in range(1, servers + 1) if servers > 1)]
+    return [
+        role,
+        *(f"{role} at server {number}" for number in range(1, servers + 1) if servers > 1),
+    ]

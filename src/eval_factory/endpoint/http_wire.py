@@ -33,7 +33,9 @@ MAX_MALFORMED = 2
 
 CUT = "the connection was closed before the whole answer came"
 _TOO_LARGE = f"the answer is larger than {MAX_BODY >> 20} MiB"
-PAID_AGAIN = f"asked for {MAX_MALFORMED} times at most: the next would be paid, and most likely be the same"
+PAID_AGAIN = (
+    f"asked for {MAX_MALFORMED} times at most: the next would be paid, and most likely be the same"
+)
 WANTS_TLS = "what answers there speaks TLS: the address has to begin with https://"
 
 _LENIENT = {
@@ -43,16 +45,26 @@ _LENIENT = {
     "lenient_optional_cr_before_lf": True,  # lines of a header that end in a bare LF
 }
 _LENGTHS = {b"content-length", b"transfer-encoding"}
-_TLS_RECORDS = (b"\x15\x03", b"\x16\x03")  # an alert, a handshake: how a server speaks that expects TLS
+_TLS_RECORDS = (
+    b"\x15\x03",
+    b"\x16\x03",
+)  # an alert, a handshake: how a server speaks that expects TLS
 
 
 class TransportError(Exception):
     """No whole answer came, or one that is none; another attempt may bring one."""
 
     def __init__(
-        self, message: str, *, unreachable: bool = False, silent: bool = False, stray: bool = False,
-        status: int | None = None, headers: Mapping[str, str] = MappingProxyType({}), said: str = "",
-    ) -> None:  # fmt: skip
+        self,
+        message: str,
+        *,
+        unreachable: bool = False,
+        silent: bool = False,
+        stray: bool = False,
+        status: int | None = None,
+        headers: Mapping[str, str] = MappingProxyType({}),
+        said: str = "",
+    ) -> None:
         """
         `unreachable`: there was not even a connection. `silent`: not a byte of an answer came. `stray`: the answer was
         another question's. `status`, `headers`, `said`: of an answer that is none.
@@ -121,7 +133,12 @@ class Wire(asyncio.Protocol):
         Raises TransportError: no whole one came.
         """
         loop = asyncio.get_running_loop()
-        self.status, self.size, self.lines, self._parts = 0, 0, list[tuple[bytes, bytes]](), list[bytes]()
+        self.status, self.size, self.lines, self._parts = (
+            0,
+            0,
+            list[tuple[bytes, bytes]](),
+            list[bytes](),
+        )
         self._names, self._is_tunnel = set[bytes](), tunnel
         self._has_head = self._is_whole = self._may_be_large = self.has_begun = False
         self._error: TransportError | None = None
@@ -143,7 +160,9 @@ class Wire(asyncio.Protocol):
         finally:
             self.has_begun = bool(self._parser.get_status_code())
             self._came = self._error = None
-            del self._parser  # which refers to this, as the error does: none has to wait for the garbage collector
+            del (
+                self._parser
+            )  # which refers to this, as the error does: none has to wait for the garbage collector
             if not self._is_whole or self._transport.get_write_buffer_size():
                 self.is_open = False
 
@@ -166,22 +185,31 @@ class Wire(asyncio.Protocol):
                 if self.size + size > FREE_BODY:
                     await hold.take()
         except urllib3.exceptions.HTTPError as error:
-            raise MalformedAnswerError("the answer is not in the Content-Encoding that it names") from error
+            raise MalformedAnswerError(
+                "the answer is not in the Content-Encoding that it names"
+            ) from error
         return b"".join(parts)
 
     def headers(self) -> dict[str, str]:
-        return {name.decode("latin-1"): value.decode("latin-1").strip(" \t") for name, value in self.lines}
+        return {
+            name.decode("latin-1"): value.decode("latin-1").strip(" \t")
+            for name, value in self.lines
+        }
 
     async def speak_tls(self, context: ssl.SSLContext, host: str) -> None:
         """Raises OSError: the other end does not, or cannot be trusted."""
         if isinstance(self._transport.get_extra_info("ssl_object"), ssl.SSLObject):
-            vars(self._transport)["_start_tls_compatible"] = True  # Python 3.10 is, and does not say so
+            vars(self._transport)["_start_tls_compatible"] = (
+                True  # Python 3.10 is, and does not say so
+            )
         loop = asyncio.get_running_loop()
         self._transport = await loop.start_tls(self._transport, self, context, server_hostname=host)
 
     def is_usable(self) -> bool:
         """Whether the other end neither closed it nor said anything that nobody asked for."""
-        return self.is_open and not wait_for_read(self._transport.get_extra_info("socket"), timeout=0.0)
+        return self.is_open and not wait_for_read(
+            self._transport.get_extra_info("socket"), timeout=0.0
+        )
 
     def close(self) -> None:
         self.is_open = False
@@ -259,7 +287,9 @@ class Wire(asyncio.Protocol):
         if self._names >= _LENGTHS:
             codings = [value for name, value in self.lines if name == b"transfer-encoding"]
             if not codings[-1].strip().lower().endswith(b"chunked"):
-                raise ValueError("Content-Length stands beside a Transfer-Encoding that is not chunked")
+                raise ValueError(
+                    "Content-Length stands beside a Transfer-Encoding that is not chunked"
+                )
         self._is_whole = self._is_tunnel
 
     def on_body(self, piece: bytes) -> None:
@@ -286,7 +316,11 @@ class Wire(asyncio.Protocol):
         """Whoever hangs up while we send may have answered; asyncio does not look then."""
         with contextlib.suppress(OSError):
             descriptor = self._transport.get_extra_info("socket").fileno()
-            while self._came is not None and not self._is_over and (piece := os.read(descriptor, READ_SIZE)):
+            while (
+                self._came is not None
+                and not self._is_over
+                and (piece := os.read(descriptor, READ_SIZE))
+            ):
                 self.data_received(piece)
 
 

@@ -44,14 +44,24 @@ def asked_pause(headers: Mapping[str, str]) -> float | None:
     known = {name.lower(): value for name, value in headers.items() if len(value) <= 64}
     for prefix in ("", "llm_provider-"):
         milliseconds = _number(known.get(f"{prefix}retry-after-ms"))
-        pause = _until(known.get(f"{prefix}retry-after")) if milliseconds is None else milliseconds / 1000
+        pause = (
+            _until(known.get(f"{prefix}retry-after"))
+            if milliseconds is None
+            else milliseconds / 1000
+        )
         if pause is not None:
             return pause
-    resets = {name: _until(value) for name, value in known.items() if "ratelimit" in name and "reset" in name}
+    resets = {
+        name: _until(value)
+        for name, value in known.items()
+        if "ratelimit" in name and "reset" in name
+    }
     left = {name: _number(known.get(name.replace("reset", "remaining"))) for name in resets}
     used_up = [pause for name, pause in resets.items() if pause is not None and left[name] == 0]
     unknown = [pause for name, pause in resets.items() if pause is not None and left[name] is None]
-    return max(used_up or unknown, default=None)  # a limit with something left asks for nothing, however long its day
+    return max(
+        used_up or unknown, default=None
+    )  # a limit with something left asks for nothing, however long its day
 
 
 def _until(value: str | None) -> float | None:
@@ -68,7 +78,10 @@ def _until(value: str | None) -> float | None:
     for dated in (datetime.fromisoformat, parsedate_to_datetime):
         with suppress(ValueError, TypeError, OverflowError):
             end = dated(re.sub("[zZ]$", "+00:00", value))
-            return max(0.0, (end if end.tzinfo else end.replace(tzinfo=timezone.utc)).timestamp() - time.time())
+            return max(
+                0.0,
+                (end if end.tzinfo else end.replace(tzinfo=timezone.utc)).timestamp() - time.time(),
+            )
     return None
 
 
@@ -82,19 +95,30 @@ def _number(value: str | None) -> float | None:
 
 def estimated_tokens(body: Mapping[str, Any]) -> int:
     """Tokens that a request may use, as endpoints count them before they answer: text, media, and all it is granted."""
-    return prompt_size(body) // BYTES_PER_TOKEN + media.tokens_in(body.get("messages")) + granted_tokens(body)
+    return (
+        prompt_size(body) // BYTES_PER_TOKEN
+        + media.tokens_in(body.get("messages"))
+        + granted_tokens(body)
+    )
 
 
 def prompt_size(body: Mapping[str, Any]) -> int:
     """Bytes of text of a request."""
     texts = [body.get("prompt") or ""]
-    texts += [message.get("content") or "" for message in body.get("messages") or [] if isinstance(message, Mapping)]
+    texts += [
+        message.get("content") or ""
+        for message in body.get("messages") or []
+        if isinstance(message, Mapping)
+    ]
     return sum(len(str(text).encode("utf-8", "replace")) for text in texts)
 
 
 def granted_tokens(body: Mapping[str, Any]) -> int:
     """The most tokens that an answer to this body may have; 0 where it does not say."""
-    granted, copies = [body.get(name) for name in ("max_tokens", "max_completion_tokens")], body.get("n")
+    granted, copies = (
+        [body.get(name) for name in ("max_tokens", "max_completion_tokens")],
+        body.get("n"),
+    )
     each = max((number for number in granted if type(number) is int and number > 0), default=0)
     return each * (copies if type(copies) is int and copies > 0 else 1)
 
@@ -139,7 +163,10 @@ class Limit(Generic[_Key]):
     def __init__(self, most: LimitOf, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock, self._most = clock, float(most.parallelism)
         self._allowed, self._last_decrease = self._most, 0.0
-        self._requests, self._tokens = _Window(most.requests_per_minute), _Window(most.tokens_per_minute)
+        self._requests, self._tokens = (
+            _Window(most.requests_per_minute),
+            _Window(most.tokens_per_minute),
+        )
         self._coming = itertools.count()
         self._waiting: dict[_Key, int | None] = {}
         """Key that waits -> its tokens; None: the limits a minute do not hold for it."""
@@ -161,7 +188,9 @@ class Limit(Generic[_Key]):
         """Give back the slot, or wait no more. `answered`: the endpoint did."""
         self._waiting.pop(key, None)
         if self._since.pop(key, None) is not None and answered:
-            self._allowed = min(self._most, self._allowed + 1.0 / self._allowed)  # one more for each round of answers
+            self._allowed = min(
+                self._most, self._allowed + 1.0 / self._allowed
+            )  # one more for each round of answers
 
     def too_many(self, key: _Key, pause: float | None) -> None:
         """The endpoint refused a request; where it asks to wait for so many seconds, nobody gets a slot meanwhile."""

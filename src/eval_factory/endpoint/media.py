@@ -29,9 +29,13 @@ PLACE = "\N{OBJECT REPLACEMENT CHARACTER}"
 RESAMPLING = "LANCZOS"  # of Pillow: how a picture is made smaller
 SOUND_FORMATS = {"audio/wav": "wav", "audio/mpeg": "mp3", "audio/flac": "flac"}
 _BEGINNINGS = {
-    b"\x89PNG\r\n\x1a\n": "image/png", b"\xff\xd8\xff": "image/jpeg", b"GIF87a": "image/gif", b"GIF89a": "image/gif",
-    b"ID3": "audio/mpeg", b"fLaC": "audio/flac",
-}  # fmt: skip
+    b"\x89PNG\r\n\x1a\n": "image/png",
+    b"\xff\xd8\xff": "image/jpeg",
+    b"GIF87a": "image/gif",
+    b"GIF89a": "image/gif",
+    b"ID3": "audio/mpeg",
+    b"fLaC": "audio/flac",
+}
 _IN_RIFF = {b"WEBP": "image/webp", b"WAVE": "audio/wav"}
 
 
@@ -43,9 +47,13 @@ def type_of(data: bytes) -> str | None:
     """By what the file begins with: names lie (HELM's vqa_rad calls every picture .jpg)."""
     if data[:4] == b"RIFF":
         return _IN_RIFF.get(data[8:12])
-    if len(data) > 1 and data[0] == 0xFF and data[1] & 0xE0 == 0xE0 and data[1] & 0x06:  # a frame of MPEG audio
+    if (
+        len(data) > 1 and data[0] == 0xFF and data[1] & 0xE0 == 0xE0 and data[1] & 0x06
+    ):  # a frame of MPEG audio
         return "audio/mpeg"
-    return next((kind for beginning, kind in _BEGINNINGS.items() if data.startswith(beginning)), None)
+    return next(
+        (kind for beginning, kind in _BEGINNINGS.items() if data.startswith(beginning)), None
+    )
 
 
 @dataclass(frozen=True)
@@ -82,7 +90,9 @@ class Medium(str):
 
 
 def messages_of(
-    media_objects: Iterable[Mapping[str, Any]], max_image_side: int | None, turns: list[dict[str, Any]]
+    media_objects: Iterable[Mapping[str, Any]],
+    max_image_side: int | None,
+    turns: list[dict[str, Any]],
 ) -> list[dict[str, Any]]:
     """One message of a user: a part for each of HELM's media objects (`text`, or `location` of a file), in their order.
     Where the turns have places: these with the files in them. Raises UnusableMedium.
@@ -90,8 +100,14 @@ def messages_of(
     if not any(PLACE in one["content"] for one in turns):
         return [{"role": "user", "content": [_part(one, max_image_side) for one in media_objects]}]
     files = (one for one in media_objects if one.get("text") is None)
-    parts = (placed(one["content"], files) if PLACE in one["content"] else one["content"] for one in turns)
-    contents = [one if isinstance(one, str) else [_part(part, max_image_side) for part in one] for one in parts]
+    parts = (
+        placed(one["content"], files) if PLACE in one["content"] else one["content"]
+        for one in turns
+    )
+    contents = [
+        one if isinstance(one, str) else [_part(part, max_image_side) for part in one]
+        for one in parts
+    ]
     if next(files, None) is not None:
         raise UnusableMedium("a picture or sound has no place in the text")
     return [{**turn, "content": content} for turn, content in zip(turns, contents, strict=True)]
@@ -102,8 +118,13 @@ def placed(text: str, media_objects: Iterable[Mapping[str, Any]]) -> list[Mappin
     if not text:
         return list(media_objects)
     files, (first, *others) = iter(media_objects), text.split(PLACE)
-    parts = [{"text": first}, *(one for words in others for one in (next(files, {"text": PLACE}), {"text": words}))]
-    return [one for one in parts if one.get("text") is None or one["text"].strip()]  # some endpoints take no blank text
+    parts = [
+        {"text": first},
+        *(one for words in others for one in (next(files, {"text": PLACE}), {"text": words})),
+    ]
+    return [
+        one for one in parts if one.get("text") is None or one["text"].strip()
+    ]  # some endpoints take no blank text
 
 
 def _part(media_object: Mapping[str, Any], max_image_side: int | None) -> dict[str, Any]:
@@ -115,7 +136,10 @@ def _part(media_object: Mapping[str, Any], max_image_side: int | None) -> dict[s
     medium = Medium.of(Path(location), max_image_side)
     kind = str(medium.facts.content_type)
     if kind in SOUND_FORMATS:
-        return {"type": "input_audio", "input_audio": {"data": medium, "format": SOUND_FORMATS[kind]}}
+        return {
+            "type": "input_audio",
+            "input_audio": {"data": medium, "format": SOUND_FORMATS[kind]},
+        }
     return {"type": "image_url", "image_url": {"url": medium}}
 
 
@@ -138,7 +162,9 @@ def tokens_in(tree: Any) -> int:
 
 def has_media(body: Mapping[str, Any]) -> bool:
     messages = body.get("messages")
-    contents = (one.get("content") for one in messages if isinstance(one, Mapping)) if messages else ()
+    contents = (
+        (one.get("content") for one in messages if isinstance(one, Mapping)) if messages else ()
+    )
     return any(isinstance(content, list) for content in contents)
 
 
@@ -175,7 +201,9 @@ def as_text(media_objects: Iterable[Mapping[str, Any]]) -> str:
         try:
             facts = facts_of(Path(str(one.get("location"))))
             size = f"{facts.size} bytes" if facts.size < 1000 else f"{facts.size / 1000:.0f} kB"
-            said = f"{facts.content_type or 'of an unknown type'}, {size}, sha256 {facts.sha256[:16]}"
+            said = (
+                f"{facts.content_type or 'of an unknown type'}, {size}, sha256 {facts.sha256[:16]}"
+            )
         except UnusableMedium as error:
             said = str(error)
         line_break = "" if not text or text.endswith("\n") else "\n"
@@ -217,7 +245,9 @@ def tokens_of(file: Path, max_image_side: int | None) -> int:
         with file.open("rb") as opened:
             head = opened.read(32)
         if not (type_of(head) or "").startswith("image/"):
-            bytes_a_second = struct.unpack_from("<I", head, 28)[0] if head[12:16] == b"fmt " else math.inf
+            bytes_a_second = (
+                struct.unpack_from("<I", head, 28)[0] if head[12:16] == b"fmt " else math.inf
+            )
             return math.ceil(10 * file.stat().st_size / bytes_a_second)
         from PIL import Image  # text needs none
 
@@ -248,7 +278,9 @@ def _sent(data: bytes, name: str, max_image_side: int | None) -> tuple[bytes, st
     """
     kind = type_of(data)
     if kind is None:
-        raise UnusableMedium(f"{name} is no PNG, JPEG, GIF or WebP picture, and no WAV, MP3 or FLAC sound")
+        raise UnusableMedium(
+            f"{name} is no PNG, JPEG, GIF or WebP picture, and no WAV, MP3 or FLAC sound"
+        )
     if kind in SOUND_FORMATS:
         return data, kind
     from PIL import Image  # text needs none
@@ -262,7 +294,9 @@ def _sent(data: bytes, name: str, max_image_side: int | None) -> tuple[bytes, st
                 return data, kind
             return _smaller(picture, max_image_side if is_too_large else None)
     except Exception as error:  # Pillow raises what it likes at a broken file
-        raise UnusableMedium(f"{name} is a broken picture ({kind}): {type(error).__name__}") from None
+        raise UnusableMedium(
+            f"{name} is a broken picture ({kind}): {type(error).__name__}"
+        ) from None
 
 
 def picture_type(data: bytes, name: str) -> str:
@@ -308,7 +342,9 @@ def pictures_taken_out(answer: Any) -> tuple[Any, dict[str, bytes]]:
     named, found = [], {}
     for part in parts:
         if not isinstance(part, Mapping) or not isinstance(part.get(BASE64), str):
-            raise FinalAnswer(f"the answer holds a picture without {BASE64}; what a URL leads to is not fetched")
+            raise FinalAnswer(
+                f"the answer holds a picture without {BASE64}; what a URL leads to is not fetched"
+            )
         try:
             data = base64.b64decode(part[BASE64], validate=True)
         except (binascii.Error, ValueError):

@@ -17,7 +17,10 @@ from eval_factory.core.foreign_text import said_in, with_each_text
 
 KEY_VERSION = 1
 CHAT, IMAGES = "chat", "images"
-PICTURES, BASE64 = "data", "b64_json"  # fields of an answer of the type `images`: its pictures, and the content of one
+PICTURES, BASE64 = (
+    "data",
+    "b64_json",
+)  # fields of an answer of the type `images`: its pictures, and the content of one
 FILTERED, CUT_OFF = "content_filter", "length"
 TOO_FEW_TOKENS = (
     "an answer was cut off with no text in it: a model that thinks first needs more than the {granted} output tokens"
@@ -64,14 +67,20 @@ def split_thinking(text: str, start: str, end: str, *, cut_off: bool = False) ->
             split = Split(part.answer, thought, unfinished=part.unfinished or split.unfinished)
     if split.thought is None or "<|" not in text:
         return split
-    return Split(_HARMONY.sub("", split.answer).strip(), _HARMONY.sub("", split.thought).strip(), split.unfinished)
+    return Split(
+        _HARMONY.sub("", split.answer).strip(),
+        _HARMONY.sub("", split.thought).strip(),
+        split.unfinished,
+    )
 
 
 def _split(text: str, start: str, end: str, *, cut_off: bool) -> Split:
     before, found_end, after = text.rpartition(end)
     if found_end:
         head, found_start, thought = before.partition(start)
-        return Split((head + after if found_start else after).strip(), thought if found_start else head)
+        return Split(
+            (head + after if found_start else after).strip(), thought if found_start else head
+        )
     head, found_start, thought = text.partition(start)
     if not found_start and cut_off:
         stripped = text.rstrip()
@@ -109,19 +118,31 @@ class Adapter:
         """The body with fields removed, renamed and added, in this order."""
         if self.custom_system_prompt is not None and "messages" in body:
             others = [message for message in body["messages"] if message.get("role") != "system"]
-            body = {**body, "messages": [{"role": "system", "content": self.custom_system_prompt}, *others]}
+            body = {
+                **body,
+                "messages": [{"role": "system", "content": self.custom_system_prompt}, *others],
+            }
         left = {name: value for name, value in body.items() if name not in self.params_to_remove}
-        return {**{self.params_to_rename.get(name, name): value for name, value in left.items()}, **self.params_to_add}
+        return {
+            **{self.params_to_rename.get(name, name): value for name, value in left.items()},
+            **self.params_to_add,
+        }
 
     def without_reasoning(self, text: str, *, cut_off: bool = False) -> Split:
         """What is scored, and what the model thought before, by the markers in the text."""
-        return split_thinking(text, self.start_reasoning_token, self.end_reasoning_token, cut_off=cut_off)
+        return split_thinking(
+            text, self.start_reasoning_token, self.end_reasoning_token, cut_off=cut_off
+        )
 
 
 def request_body(
-    request: Mapping[str, Any], *, model_id: str, endpoint_type: str, top_p: float | None,
+    request: Mapping[str, Any],
+    *,
+    model_id: str,
+    endpoint_type: str,
+    top_p: float | None,
     adapter: Adapter | None = None,
-) -> dict[str, Any]:  # fmt: skip
+) -> dict[str, Any]:
     """The JSON body for one request (its fields by name: prompt or messages, max_tokens, temperature and others).
 
     Sampling is always spelled out: a server's own default for a field that is absent may be anything. What is off
@@ -130,7 +151,11 @@ def request_body(
     prompt = request.get("prompt") or ""
     body: dict[str, Any] = {"model": model_id}
     if endpoint_type == IMAGES:
-        body |= {"prompt": prompt, "n": request.get("num_completions", 1), "response_format": BASE64}
+        body |= {
+            "prompt": prompt,
+            "n": request.get("num_completions", 1),
+            "response_format": BASE64,
+        }
         wanted = request.get("image_generation_parameters") or {}
         sides = [wanted.get(f"output_image_{name}") for name in ("width", "height")]
         if None not in sides:
@@ -157,7 +182,9 @@ def request_body(
 
 def changed(body: Mapping[str, Any], changes: Mapping[str, str | None]) -> dict[str, Any]:
     """A body with fields renamed, or left out (None), as an endpoint takes it."""
-    return {new: value for name, value in body.items() if (new := changes.get(name, name)) is not None}
+    return {
+        new: value for name, value in body.items() if (new := changes.get(name, name)) is not None
+    }
 
 
 _sorted_json = json.JSONEncoder(sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode
@@ -199,7 +226,9 @@ def parse_answer(data: bytes) -> Any:
         is_plain = text.isascii() or not re.search(_SURROGATE, text)
         if is_plain and not re.search(r"\\u[dD][89a-fA-F]", text):
             return answer
-        return with_each_text(answer, lambda text: re.sub(_SURROGATE, "\N{REPLACEMENT CHARACTER}", text))
+        return with_each_text(
+            answer, lambda text: re.sub(_SURROGATE, "\N{REPLACEMENT CHARACTER}", text)
+        )
     except (ValueError, RecursionError) as error:
         raise UnusableAnswer("the answer is not JSON") from error
 
@@ -211,7 +240,9 @@ def _finite(digits: str) -> float:
     return number
 
 
-parse_cached = json.JSONDecoder(parse_constant=_finite, parse_float=_finite).decode  # made once: it takes time
+parse_cached = json.JSONDecoder(
+    parse_constant=_finite, parse_float=_finite
+).decode  # made once: it takes time
 """An answer from the cache, of an older version perhaps. Raises UnusableAnswer."""
 
 
@@ -233,7 +264,9 @@ def read_answer(answer: Any, endpoint_type: str) -> tuple[Choice, ...]:
         raise UnusableAnswer(f"an error object came with status 200: {_shown(answer['error'])}")
     choices = answer.get(PICTURES if endpoint_type == IMAGES else "choices")
     if not isinstance(choices, list) or not choices:
-        raise UnusableAnswer(f"the answer holds no {'pictures' if endpoint_type == IMAGES else 'choices'}")
+        raise UnusableAnswer(
+            f"the answer holds no {'pictures' if endpoint_type == IMAGES else 'choices'}"
+        )
     try:
         if endpoint_type == IMAGES:
             return tuple(Choice(str(one[BASE64]), None, None, ()) for one in choices)
@@ -252,7 +285,9 @@ def _read_choice(choice: Mapping[str, Any], endpoint_type: str) -> Choice:
     if choice.get("error") or choice.get("finish_reason") == "error":
         raise UnusableAnswer(f"a choice holds an error: {_shown(choice.get('error'))}")
     reason = choice.get("finish_reason")
-    if isinstance(reason, str) and reason.startswith(f"{FILTERED}:"):  # Gemini: "content_filter: PROHIBITED_CONTENT"
+    if isinstance(reason, str) and reason.startswith(
+        f"{FILTERED}:"
+    ):  # Gemini: "content_filter: PROHIBITED_CONTENT"
         reason = FILTERED
     if choice.get(field) is None and reason != FILTERED:  # a filter may withhold the whole field
         raise UnusableAnswer(f"a choice holds no {field}")
@@ -270,8 +305,13 @@ def _tokens_of(logprobs: Any) -> tuple[tuple[str, float], ...]:
     if not isinstance(logprobs, Mapping) or not logprobs.get("tokens"):
         return ()
     values = logprobs.get("token_logprobs") or [0.0] * len(logprobs["tokens"])
-    tokens = tuple((str(token), float(value or 0.0)) for token, value in zip(logprobs["tokens"], values, strict=False))
-    if not math.isfinite(sum(value for _, value in tokens)):  # of a text "NaN", or of numbers near the largest
+    tokens = tuple(
+        (str(token), float(value or 0.0))
+        for token, value in zip(logprobs["tokens"], values, strict=False)
+    )
+    if not math.isfinite(
+        sum(value for _, value in tokens)
+    ):  # of a text "NaN", or of numbers near the largest
         raise UnusableAnswer(NOT_FINITE)
     return tokens
 
@@ -299,12 +339,17 @@ class Completion:
     body: dict[str, Any]
     choices: tuple[Choice, ...]
     tokens: tuple[int | None, int | None]  # as `tokens_of` gives them
-    pictures: Mapping[str, bytes] = field(default_factory=dict)  # by their names: those that are not stored yet
+    pictures: Mapping[str, bytes] = field(
+        default_factory=dict
+    )  # by their names: those that are not stored yet
 
     @property
     def size(self) -> int:
         """Bytes of its text, with what was thought."""
-        return sum(len(f"{one.text}{one.reasoning or ''}".encode("utf-8", "replace")) for one in self.choices)
+        return sum(
+            len(f"{one.text}{one.reasoning or ''}".encode("utf-8", "replace"))
+            for one in self.choices
+        )
 
 
 def completion_of(answer: Any, endpoint_type: str) -> Completion:
@@ -321,7 +366,9 @@ def tokens_of(answer: Any) -> tuple[int | None, int | None]:
 
 
 def _count(value: Any) -> int | None:
-    return value if type(value) is int and 0 <= value <= _MAX_TOKENS else None  # a boolean is an int too
+    return (
+        value if type(value) is int and 0 <= value <= _MAX_TOKENS else None
+    )  # a boolean is an int too
 
 
 json_text = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode

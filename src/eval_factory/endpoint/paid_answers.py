@@ -29,7 +29,9 @@ _OF_OBJECT = "CASE WHEN json_type(r.response, '$.usage') = 'object' THEN json_ex
 USAGE = f"CASE WHEN json_valid(r.response) THEN {_OF_OBJECT} END"
 """In SQL: `usage` of the body of a row `r` of responses, as JSON; null where it has none."""
 
-MAX_COST_OF_ANSWER = 1_000_000  # US dollars: an answer that says more is not believed, so that sums stay numbers
+MAX_COST_OF_ANSWER = (
+    1_000_000  # US dollars: an answer that says more is not believed, so that sums stay numbers
+)
 
 LEAST_OF_ESTIMATE = 0.25
 """A limit does not believe a lower count: no tokenizer makes one token of 16 bytes throughout a prompt."""
@@ -41,7 +43,9 @@ def _size(*texts: str) -> str:
 
 _ASKED = _size("json_extract(r.request, '$.messages')", "json_extract(r.request, '$.prompt')")
 _SAID = _size("json_extract(c.value, '$.message.content')", "json_extract(c.value, '$.text')")
-_THOUGHT = _size(*(f"json_extract(c.value, '$.message.{name}')" for name in ("reasoning_content", "reasoning")))
+_THOUGHT = _size(
+    *(f"json_extract(c.value, '$.message.{name}')" for name in ("reasoning_content", "reasoning"))
+)
 _CHOICES = "CASE WHEN json_type(r.response, '$.choices') = 'array' THEN json_extract(r.response, '$.choices') END"
 _ANSWERED = f"SELECT sum({_SAID} + {_THOUGHT}) FROM json_each({_CHOICES}) c WHERE c.type = 'object'"  # noqa: S608
 
@@ -78,7 +82,9 @@ def tokens_from_cache(usage: Any) -> int:
     return cached if type(cached) is int and cached > 0 else 0
 
 
-def cost_of(usage: Any, tokens: tuple[int | None, int | None], price: Price | None) -> tuple[float, str] | None:
+def cost_of(
+    usage: Any, tokens: tuple[int | None, int | None], price: Price | None
+) -> tuple[float, str] | None:
     """(US dollars, who says so) of an answer; None where nobody knows. `tokens`: of prompt and answer, as counted."""
     stated = stated_cost(usage)
     if stated is not None:
@@ -87,7 +93,9 @@ def cost_of(usage: Any, tokens: tuple[int | None, int | None], price: Price | No
     return None if by_price is None or price is None else (by_price, price.source)
 
 
-def _by_price(usage: Any, tokens: tuple[int | None, int | None], price: Price | None) -> float | None:
+def _by_price(
+    usage: Any, tokens: tuple[int | None, int | None], price: Price | None
+) -> float | None:
     prompt, completion = tokens
     if price is None or prompt is None or completion is None:
         return None
@@ -120,7 +128,9 @@ def write_prices(cache_db: Path, run_id: str, prices: Mapping[str, Price]) -> No
     """Store what the tokens of each role cost in a run."""
     if not prices:
         return
-    rows = [(run_id, role, json.dumps(asdict(price), sort_keys=True)) for role, price in prices.items()]
+    rows = [
+        (run_id, role, json.dumps(asdict(price), sort_keys=True)) for role, price in prices.items()
+    ]
     with closing(sqlite3.connect(cache_db, timeout=30)) as connection, connection:
         connection.execute(PRICES_TABLE)
         connection.executemany("INSERT OR REPLACE INTO prices VALUES (?, ?, ?)", rows)
@@ -128,7 +138,9 @@ def write_prices(cache_db: Path, run_id: str, prices: Mapping[str, Price]) -> No
 
 def read_prices(cache_db: Path) -> dict[tuple[str, str], Price]:
     """(run id, role) -> what its tokens cost then."""
-    if not list(_rows(cache_db, "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'prices'")):
+    if not list(
+        _rows(cache_db, "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'prices'")
+    ):
         return {}
     rows = _rows(cache_db, "SELECT run_id, role, price FROM prices")
     return {(run_id, role): Price.from_dict(json.loads(price)) for run_id, role, price in rows}
@@ -156,7 +168,11 @@ def spent_so_far(cache_db: Path, prices: Mapping[str, Price]) -> Spending:
         counted = limit_tokens(paid.tokens, paid.sizes)
         tokens += sum(counted)
         now = prices.get(paid.role)
-        price = now if now is not None and now.source == BY_TABLE else then.get((paid.run_id, paid.role)) or now
+        price = (
+            now
+            if now is not None and now.source == BY_TABLE
+            else then.get((paid.run_id, paid.role)) or now
+        )
         cost += limit_cost(paid.usage, counted, price) or 0.0
     return Spending(requests, tokens, cost)
 

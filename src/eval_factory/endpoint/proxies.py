@@ -46,7 +46,11 @@ def proxy_from_environment(url: str) -> str | None:
     proxy = str(prepend_scheme_if_needed(named, "http"))  # type: ignore[no-untyped-call]
     scheme = urlsplit(proxy).scheme
     if scheme not in ("http", "https"):
-        names = [name for name, value in os.environ.items() if value == named and name.lower().endswith("_proxy")]
+        names = [
+            name
+            for name, value in os.environ.items()
+            if value == named and name.lower().endswith("_proxy")
+        ]
         raise PrerequisiteError(
             f"{' and '.join(names) or 'the proxy'}: a proxy of the kind {scheme}:// is not known, only http:// and"
             f" https:// are\n  name another one, or unset it; NO_PROXY={urlsplit(url).hostname} goes past it"
@@ -64,7 +68,9 @@ def certificates() -> tuple[str, str]:
         return where(), "certifi"
     bundle = os.environ[name]
     if not os.path.exists(bundle):  # noqa: PTH110 - a variable's text
-        raise PrerequisiteError(f"{name}: there is no file {bundle}; it has to hold the certificates to trust (PEM)")
+        raise PrerequisiteError(
+            f"{name}: there is no file {bundle}; it has to hold the certificates to trust (PEM)"
+        )
     return bundle, name
 
 
@@ -82,6 +88,8 @@ def tls_context() -> ssl.SSLContext:
     """Trusts those certificates. Raises OSError: they cannot be read, or are none."""
     bundle, _ = certificates()
     is_folder = os.path.isdir(bundle)  # noqa: PTH112 - a variable's text
-    context = ssl.create_default_context(capath=bundle if is_folder else None, cafile=None if is_folder else bundle)
+    context = ssl.create_default_context(
+        capath=bundle if is_folder else None, cafile=None if is_folder else bundle
+    )
     context.set_alpn_protocols(["http/1.1"])
     return context

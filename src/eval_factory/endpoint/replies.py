@@ -71,7 +71,9 @@ class ReplyReader:
 OPTIONAL_PARAMS = ("temperature", "top_p", "presence_penalty", "frequency_penalty", "stop")
 """Parameters that a model may refuse (OpenAI's reasoning models do); they are left out then, and the result says so."""
 
-Changes = Mapping[str, str | None]  # parameter of a request -> the name that it is sent under; None: it is left out
+Changes = Mapping[
+    str, str | None
+]  # parameter of a request -> the name that it is sent under; None: it is left out
 
 
 _REFUSES, _EXCLUDE = "unsupported|deprecated|unknown name", "cannot both be specified"
@@ -85,14 +87,20 @@ def changes_asked_for(error: str, sent: Mapping[str, Any]) -> dict[str, str | No
     if "max_completion_tokens" in error and "max_tokens" in sent:
         return {"max_tokens": "max_completion_tokens"}
     if "response_format" in error and sent.get("response_format") == openai_api.BASE64:
-        return {"response_format": None}  # some models of pictures have this form alone, and refuse the field
+        return {
+            "response_format": None
+        }  # some models of pictures have this form alone, and refuse the field
     if "stop" in sent and _BLANK_STOP in error:
         return {"stop": None}
     excludes = _EXCLUDE in error
     if not excludes and not re.search(_REFUSES, error, re.IGNORECASE):
         return {}
     # JSON writes a quotation mark with a backslash before it
-    named = [name for name in OPTIONAL_PARAMS if name in sent and re.search(rf"['\"`]{name}\\?['\"`]", error)]
+    named = [
+        name
+        for name in OPTIONAL_PARAMS
+        if name in sent and re.search(rf"['\"`]{name}\\?['\"`]", error)
+    ]
     return dict.fromkeys(named[-1:] if excludes else named[:1])  # temperature stays, top_p goes
 
 
@@ -144,7 +152,9 @@ class StopMessages:
 
     @classmethod
     def of(cls, settings: EndpointSettings, url: str, env: Mapping[str, str]) -> StopMessages:
-        return cls(settings, url, next((name for name in settings.key_names if secret_in(env, name)), None))
+        return cls(
+            settings, url, next((name for name in settings.key_names if secret_in(env, name)), None)
+        )
 
     def of_all(self, urls: Sequence[str]) -> StopMessages:
         """About all servers of the endpoint."""
@@ -154,7 +164,9 @@ class StopMessages:
         """Of the key (401, 403), or of the address or the model (404)."""
         if status == 404:
             model, parts, hint = repr(self.settings.model_id), urlsplit(self.url), ""
-            if not urlsplit(base_of(self.url)).path.strip("/"):  # most print their address without /v1
+            if not urlsplit(base_of(self.url)).path.strip(
+                "/"
+            ):  # most print their address without /v1
                 hint = f"; most servers answer under /v1: {urlunsplit((parts.scheme, parts.netloc, '/v1', '', ''))}"
             return self.of_role(
                 f"{self.url} answers 404: there is no such address, or no model {model}{_it_says(said)}\n"
@@ -185,7 +197,9 @@ class StopMessages:
         return self.of_role("\n  ".join(lines))
 
     def moved(self, status: int) -> str:
-        return self.of_role(f"{self.url} answers {status}, it has moved\n  check {self._settings('url')}")
+        return self.of_role(
+            f"{self.url} answers {status}, it has moved\n  check {self._settings('url')}"
+        )
 
     def proxy_login(self, status: int, url: str) -> str:
         return self.of_role(
@@ -194,7 +208,9 @@ class StopMessages:
         )
 
     def unreachable(self, error: str) -> str:
-        return self.of_role(f"cannot reach {self.url}: {error}\n  check {self._settings('url')} and the network")
+        return self.of_role(
+            f"cannot reach {self.url}: {error}\n  check {self._settings('url')} and the network"
+        )
 
     def outage(self, error: str) -> str:
         answers = "answer" if len(self.settings.urls) > 1 else "answers"
@@ -202,14 +218,20 @@ class StopMessages:
         return self.of_role(f"{said}\n  what was answered is kept: the same command goes on")
 
     def of_role(self, message: str) -> str:
-        return message if self.settings.role == MODEL_ROLE else f"judge {self.settings.role}: {message}"
+        return (
+            message
+            if self.settings.role == MODEL_ROLE
+            else f"judge {self.settings.role}: {message}"
+        )
 
     def _settings(self, *names: str) -> str:
         """Where the configuration says this."""
         if self.settings.role == MODEL_ROLE:
             return f"target.api_endpoint: {_listed(names)}"
         own = f"the entry {self.settings.role} of config.params.extra.judges"
-        return f"{_listed(names)} of this judge ({own}; without one, it is asked at the target's url)"
+        return (
+            f"{_listed(names)} of this judge ({own}; without one, it is asked at the target's url)"
+        )
 
     def _key_advice(self) -> str:
         if self.settings.oauth is not None:
@@ -222,7 +244,11 @@ class StopMessages:
         if self.settings.role == MODEL_ROLE:
             return f"{sent} (target.api_endpoint.api_key names the variable)"
         own, role = next(iter(self.settings.key_names), None), self.settings.role
-        set_own = f"set this judge's own, {own}, or " if own not in (None, self.key_name) and self.key_name else ""
+        set_own = (
+            f"set this judge's own, {own}, or "
+            if own not in (None, self.key_name) and self.key_name
+            else ""
+        )
         return f"{sent}; {set_own}name a variable as api_key in the entry {role} of config.params.extra.judges"
 
 

@@ -28,7 +28,9 @@ Changed = tuple[str, Mapping[str, str | None]]
 class _Job:
     def __init__(self, statements: Sequence[Statement]) -> None:
         self.statements, self.is_done = statements, False
-        self.error: Exception | None = sqlite3.OperationalError("whoever was to write it was interrupted")
+        self.error: Exception | None = sqlite3.OperationalError(
+            "whoever was to write it was interrupted"
+        )
 
 
 class GroupCommit:
@@ -121,7 +123,9 @@ CREATE TABLE IF NOT EXISTS request_changes (  -- of requests that were refused a
 );
 """
 
-_SERVERS = "CREATE TABLE IF NOT EXISTS answered_at (key TEXT NOT NULL PRIMARY KEY, server TEXT NOT NULL)"
+_SERVERS = (
+    "CREATE TABLE IF NOT EXISTS answered_at (key TEXT NOT NULL PRIMARY KEY, server TEXT NOT NULL)"
+)
 """Only in the file of a run that asked several servers of one model."""
 
 _ORIGIN = """
@@ -208,27 +212,46 @@ class ResponseCache:
 
     def failures(self) -> dict[str, str]:
         """Key of a request that failed -> why, the last time."""
-        return dict(self._reader().execute("SELECT key, error FROM attempts WHERE outcome = 'failed' ORDER BY id"))
+        return dict(
+            self._reader().execute(
+                "SELECT key, error FROM attempts WHERE outcome = 'failed' ORDER BY id"
+            )
+        )
 
     def has_answers(self, role: str, model_id: str) -> bool:
         """Whether this model answered in this role before."""
-        row = self._reader().execute("SELECT 1 FROM responses WHERE role = ? AND model_id = ?", (role, model_id))
+        row = self._reader().execute(
+            "SELECT 1 FROM responses WHERE role = ? AND model_id = ?", (role, model_id)
+        )
         return row.fetchone() is not None
 
-    def save(self, answer: Answer, attempt: Attempt, changed: Changed | None = None, server: str | None = None) -> None:
+    def save(
+        self,
+        answer: Answer,
+        attempt: Attempt,
+        changed: Changed | None = None,
+        server: str | None = None,
+    ) -> None:
         """Store an answer, and how its request was changed; returns when it is committed.
 
         `server`: the URL of the one that answered, where there are several.
         """
         request = _as_json(answer.request, openai_api.json_text)
-        columns = {**vars(answer), "request": request, "response": _as_json(answer.response, _spaced_json)}
+        columns = {
+            **vars(answer),
+            "request": request,
+            "response": _as_json(answer.response, _spaced_json),
+        }
         insert = "INSERT OR REPLACE INTO responses VALUES (?, ?, ?, ?, ?, ?, ?)"
         statements = [(insert, tuple(columns.values())), self._attempt(attempt)]
         if changed is not None:
             row = (changed[0], answer.model_id, json.dumps(dict(changed[1]), sort_keys=True))
             statements.append(("INSERT OR IGNORE INTO request_changes VALUES (?, ?, ?)", row))
         if server is not None:
-            statements += [(_SERVERS, ()), ("INSERT OR REPLACE INTO answered_at VALUES (?, ?)", (answer.key, server))]
+            statements += [
+                (_SERVERS, ()),
+                ("INSERT OR REPLACE INTO answered_at VALUES (?, ?)", (answer.key, server)),
+            ]
         self._writer.commit(statements)
         self._keys.add(answer.key)
 
@@ -281,12 +304,17 @@ def create_or_check(path: Path) -> None:
     try:
         with closing(sqlite3.connect(path, timeout=30)) as connection:
             owner, version = (connection.execute(f"PRAGMA {name}").fetchone()[0] for name in _MARKS)
-            tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+            tables = {
+                row[0]
+                for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+            }
             if tables and (owner, version) != (APPLICATION_ID, _SCHEMA_VERSION):
                 raise DamagedCacheError("the file was not written by this version of eval-factory")
             if tables and connection.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok":
                 raise DamagedCacheError("the file is damaged")
-            if not tables >= _TABLES:  # a file that is whole keeps every byte: its checksum is part of a result
+            if (
+                not tables >= _TABLES
+            ):  # a file that is whole keeps every byte: its checksum is part of a result
                 connection.executescript(_SCHEMA)
             connection.execute("PRAGMA journal_mode = WAL")
     except sqlite3.OperationalError:
@@ -299,7 +327,9 @@ def create_or_check(path: Path) -> None:
 def read_changes(path: Path, url: str, model_id: str) -> list[dict[str, str | None]]:
     """Each way in which requests to this endpoint and model were changed."""
     query = "SELECT changes FROM request_changes WHERE url = :url AND model_id = :model_id ORDER BY rowid"
-    return [json.loads(row["changes"]) for row in read_rows(path, query, url=url, model_id=model_id)]
+    return [
+        json.loads(row["changes"]) for row in read_rows(path, query, url=url, model_id=model_id)
+    ]
 
 
 def attempts_after(path: Path, last: int, run_id: str, most: int) -> list[dict[str, Any]]:
@@ -320,7 +350,9 @@ def attempts_after(path: Path, last: int, run_id: str, most: int) -> list[dict[s
         return []
 
 
-def read_rows(path: Path, query: str, then: str | None = None, **values: str | None) -> Iterator[dict[str, Any]]:
+def read_rows(
+    path: Path, query: str, then: str | None = None, **values: str | None
+) -> Iterator[dict[str, Any]]:
     """None where there is no file.
 
     `then`: a query for the row that is meant by a row of the first; while that is gone through, nothing changes.

@@ -24,7 +24,12 @@ from eval_factory.core.nouns import AttemptState
 from eval_factory.endpoint import bridge, media, openai_api, replies
 from eval_factory.endpoint.connections import PROXY_LOGIN, Transport
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
-from eval_factory.endpoint.http_wire import MAX_MALFORMED, MalformedAnswerError, Reply, TransportError
+from eval_factory.endpoint.http_wire import (
+    MAX_MALFORMED,
+    MalformedAnswerError,
+    Reply,
+    TransportError,
+)
 from eval_factory.endpoint.limits import asked_pause
 from eval_factory.endpoint.replies import Changes, EndpointUnusable, RequestFailed
 from eval_factory.endpoint.servers import Server, Servers, Turn
@@ -52,10 +57,16 @@ class FirstRequests:
             return None
         with self._lock:
             self._causes.append(cause)
-            return tuple(self._causes) if len(self._causes) == self.most and not self._is_over else None
+            return (
+                tuple(self._causes)
+                if len(self._causes) == self.most and not self._is_over
+                else None
+            )
 
 
-OUTAGE_S = 120.0  # a server that restarts is back by then; one that sends nothing for longer is gone
+OUTAGE_S = (
+    120.0  # a server that restarts is back by then; one that sends nothing for longer is gone
+)
 _LEAST = 3  # so few requests, or tries of one, say nothing of the endpoint
 
 
@@ -99,7 +110,9 @@ TRIES_TO_REACH = 3  # where nobody ever answered, more tries than these only kee
 NVCF_MAX_HOLD_S, NVCF_FIRST_PAUSE_S, NVCF_MAX_PAUSE_S = 300, 0.25, 5.0
 NVCF_STATUS_URL_VARIABLE = "NVCF_STATUS_URL"
 NVCF_STATUS_URL = "https://api.nvcf.nvidia.com/v2/nvcf/pexec/status"
-HELD_BACK = "HTTP 202: the answer is to come later; only that of a cloud function is fetched (use_nvcf)"
+HELD_BACK = (
+    "HTTP 202: the answer is to come later; only that of a cloud function is fetched (use_nvcf)"
+)
 
 
 @dataclass(frozen=True)
@@ -123,7 +136,9 @@ class _Tries:
         self._limited_since: float | None = None
         self._malformed = self.moves = 0
 
-    def pause_after(self, error: TransportError, server: Server, *, was_there: bool) -> float | None:
+    def pause_after(
+        self, error: TransportError, server: Server, *, was_there: bool
+    ) -> float | None:
         """Seconds to the next try; None where there is none.
 
         `was_there`: the endpoint answered before. While no connection can be made nothing is sent, so nothing can be
@@ -139,7 +154,9 @@ class _Tries:
         self._limited_since = (self._limited_since or now) if error.status == 429 else None
         self._silent_since = (self._silent_since or now) if error.silent else None
         is_limited = self._limited_since is not None and server.tolerates_limit(self._limited_since)
-        if is_limited or (was_there and error.unreachable and now - (self._silent_since or now) < OUTAGE_S):
+        if is_limited or (
+            was_there and error.unreachable and now - (self._silent_since or now) < OUTAGE_S
+        ):
             self._waits = self._waits.increment("POST")
             return _pause(self._waits, error.headers)
         try:
@@ -165,21 +182,35 @@ class RetryingClient:
     """Asks one endpoint, be it one server or several; safe among threads."""
 
     def __init__(
-        self, settings: EndpointSettings, servers: Servers, *, first: int = 0, budget: SpendingLimit | None = None
+        self,
+        settings: EndpointSettings,
+        servers: Servers,
+        *,
+        first: int = 0,
+        budget: SpendingLimit | None = None,
     ) -> None:
         """`first`: so many first requests that all fail stop the run; `budget`: is asked before each that is sent."""
         self._servers = servers
-        self._messages = servers.all[0].messages.of_all([server.messages.url for server in servers.all])
+        self._messages = servers.all[0].messages.of_all(
+            [server.messages.url for server in servers.all]
+        )
         self._redactor, self._timeout_s = servers.redactor, servers.all[0].transport.timeout_s
         self._status_url = (os.environ.get(NVCF_STATUS_URL_VARIABLE) or NVCF_STATUS_URL).rstrip("/")
-        self._nvcf = Transport(self._status_url, timeout_s=self._timeout_s) if settings.use_nvcf else None
+        self._nvcf = (
+            Transport(self._status_url, timeout_s=self._timeout_s) if settings.use_nvcf else None
+        )
         """Where cloud functions have their answers later."""
         self._reader = replies.ReplyReader(self._redactor, settings.endpoint_type)
         self._retries = Retry(
-            total=settings.max_retries, backoff_factor=BACKOFF_FACTOR_S, backoff_jitter=BACKOFF_FACTOR_S,
-            backoff_max=BACKOFF_MAX_S, allowed_methods=None,
-        )  # fmt: skip
-        self._outage = OutageDetector(max_retries=settings.max_retries, parallelism=settings.parallelism)
+            total=settings.max_retries,
+            backoff_factor=BACKOFF_FACTOR_S,
+            backoff_jitter=BACKOFF_FACTOR_S,
+            backoff_max=BACKOFF_MAX_S,
+            allowed_methods=None,
+        )
+        self._outage = OutageDetector(
+            max_retries=settings.max_retries, parallelism=settings.parallelism
+        )
         self._first, self._budget = FirstRequests(first), budget
         self._max_refusals = max(REFUSALS_IN_A_ROW, 2 * settings.parallelism)
         self._lock, self._stop = threading.Lock(), threading.Event()
@@ -196,7 +227,11 @@ class RetryingClient:
             causes = self._first.failed(number, failed.cause)
             if causes is None:
                 raise
-            kind = replies.EndpointGone if failed.status is None or failed.status >= 500 else replies.NoneAnswered
+            kind = (
+                replies.EndpointGone
+                if failed.status is None or failed.status >= 500
+                else replies.NoneAnswered
+            )
             unusable = kind(self._messages.none_answered(self._first.most, causes))
             self.stop(unusable)
             raise unusable from failed
@@ -227,7 +262,9 @@ class RetryingClient:
                     known = {name: new for name, new in list(self._changes.items()) if name in body}
                     changes = {**known, **own_changes}
                     sent = openai_api.changed(body, changes) if changes else body
-                    answer = self._usable(self._send(sent, turn.server, may_renew=not has_renewed), sent, turn)
+                    answer = self._usable(
+                        self._send(sent, turn.server, may_renew=not has_renewed), sent, turn
+                    )
             except (_AskAgain, EndpointUnusable) as refused:
                 if refused.status is not None:  # it was sent
                     said = RequestFailed(f"HTTP {refused.status}", refused.status)
@@ -256,14 +293,20 @@ class RetryingClient:
                 return Answered(answer, attempt, started, latency, changes, turn.server.name)
             # Past `except`: an error, and what is raised or waits while it is handled, holds the answer that it is of.
             if outage:
-                message = self._messages.outage if self._servers.has_answered else self._messages.unreachable
+                message = (
+                    self._messages.outage
+                    if self._servers.has_answered
+                    else self._messages.unreachable
+                )
                 raise replies.EndpointGone(message(str(failed)))
             if pause is None:
                 raise failed
             attempt += 1
             bridge.pause(self._stop, pause)
 
-    def _pause_after(self, error: TransportError, tries: _Tries, turn: Turn, latency: float) -> float | None:
+    def _pause_after(
+        self, error: TransportError, tries: _Tries, turn: Turn, latency: float
+    ) -> float | None:
         """Seconds to the next try, at once where another server is well; None where there is none."""
         another = not error.stray and self._servers.failed(turn.server, _asked(error.headers))
         lost = error.silent and latency < self._timeout_s
@@ -304,7 +347,9 @@ class RetryingClient:
     def _signed(self, body: Mapping[str, Any], server: Server, authorization: str | None) -> Reply:
         headers = {"Authorization": authorization} if authorization else {}
         if self._nvcf is not None:  # it answers 202 before we hang up
-            headers["NVCF-POLL-SECONDS"] = str(max(1, int(min(NVCF_MAX_HOLD_S, self._timeout_s / 2))))
+            headers["NVCF-POLL-SECONDS"] = str(
+                max(1, int(min(NVCF_MAX_HOLD_S, self._timeout_s / 2)))
+            )
         self._raise_if_stopped()
         sent = _with_media(body)
         if self._budget is not None and (limit := self._budget.begin()) is not None:
@@ -318,7 +363,11 @@ class RetryingClient:
         POST and polls together are one attempt, and have its time. A poll that fails is no new attempt: the function
         works on, and a new one would be paid for again.
         """
-        deadline, pause, held = time.monotonic() + self._timeout_s, NVCF_FIRST_PAUSE_S, reply.headers.get("nvcf-reqid")
+        deadline, pause, held = (
+            time.monotonic() + self._timeout_s,
+            NVCF_FIRST_PAUSE_S,
+            reply.headers.get("nvcf-reqid"),
+        )
         if reply.status != 202:
             return reply
         if not held:
@@ -326,7 +375,9 @@ class RetryingClient:
         while reply.status == 202 or reply.status in RETRIED_STATUSES:
             self._raise_if_stopped()
             if time.monotonic() + pause > deadline:
-                raise TransportError(f"the cloud function gave no answer within {self._timeout_s:g} s", status=202)
+                raise TransportError(
+                    f"the cloud function gave no answer within {self._timeout_s:g} s", status=202
+                )
             bridge.pause(self._stop, pause)
             pause = min(2 * pause, NVCF_MAX_PAUSE_S)
             with contextlib.suppress(TransportError):
@@ -339,14 +390,18 @@ class RetryingClient:
         finally:
             reply.hold.end()
 
-    def _completion(self, reply: Reply, sent: Mapping[str, Any], turn: Turn) -> openai_api.Completion:
+    def _completion(
+        self, reply: Reply, sent: Mapping[str, Any], turn: Turn
+    ) -> openai_api.Completion:
         if 200 <= reply.status < 300:
             try:
                 return self._reader.answer(reply)
             except openai_api.UnusableAnswer as error:
                 if reply.status == 202:  # asked again, it would do the work again
                     raise RequestFailed(HELD_BACK, 202) from error
-                message = foreign_text.one_line(self._redactor.text(str(error)), prompt=foreign_text.texts_in(sent))
+                message = foreign_text.one_line(
+                    self._redactor.text(str(error)), prompt=foreign_text.texts_in(sent)
+                )
                 if isinstance(error, openai_api.FinalAnswer):
                     raise RequestFailed(message, reply.status) from error
                 raise TransportError(message, status=reply.status) from error
@@ -359,10 +414,17 @@ class RetryingClient:
             if reply.status in TOO_MANY:
                 turn.server.admission.too_many(turn.slot, _asked(headers))
             named = " (rate limit)" if reply.status == 429 else ""
-            raise TransportError(f"HTTP {reply.status}{named}: {text}", status=reply.status, headers=headers, said=text)
+            raise TransportError(
+                f"HTTP {reply.status}{named}: {text}",
+                status=reply.status,
+                headers=headers,
+                said=text,
+            )
         if reply.status == PROXY_LOGIN:
             raise EndpointUnusable(messages.proxy_login(PROXY_LOGIN, turn.server.url), PROXY_LOGIN)
-        if reply.status in STOPPING_STATUSES and not self._is_of_a_prompt(reply.status, turn.server):
+        if reply.status in STOPPING_STATUSES and not self._is_of_a_prompt(
+            reply.status, turn.server
+        ):
             raise EndpointUnusable(messages.refused(reply.status, text), reply.status)
         if 300 <= reply.status < 400:
             raise EndpointUnusable(messages.moved(reply.status), reply.status)
@@ -372,7 +434,11 @@ class RetryingClient:
         """Whether a refusal costs its instance only."""
         with self._lock:
             server.refusals += 1
-            return status in OF_A_PROMPT and server.has_answered and server.refusals < self._max_refusals
+            return (
+                status in OF_A_PROMPT
+                and server.has_answered
+                and server.refusals < self._max_refusals
+            )
 
 
 def _with_media(body: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -32,9 +32,16 @@ class Server:
     """One of them; `Servers` changes it."""
 
     def __init__(
-        self, settings: EndpointSettings, url: str, transport: Transport, messages: StopMessages, name: str = "",
-        admission: Admission | None = None, *, has_answered: bool = False,
-    ) -> None:  # fmt: skip
+        self,
+        settings: EndpointSettings,
+        url: str,
+        transport: Transport,
+        messages: StopMessages,
+        name: str = "",
+        admission: Admission | None = None,
+        *,
+        has_answered: bool = False,
+    ) -> None:
         """`url`: where requests are sent; `name`: as the configuration has it; `admission`: None: within the settings'
         limits; `has_answered`: it is known to be there, and to take the key and the model."""
         self.url, self.transport, self.messages, self.name = url, transport, messages, name
@@ -52,7 +59,9 @@ class Server:
 
     def may_be_asked(self, now: float) -> bool:
         """Also by the one request that finds out whether it is back."""
-        return self.is_well(now) or (not self.under_way and max(self.absent_until, self.paused_until) <= now)
+        return self.is_well(now) or (
+            not self.under_way and max(self.absent_until, self.paused_until) <= now
+        )
 
     def tolerates_limit(self, first: float) -> bool:
         """Whether one more 429 costs no retry. `first`: when this request met its first one (monotonic)."""
@@ -61,7 +70,12 @@ class Server:
         return self.is_patient and now - since < WINDOW_S and now - first < _PATIENCE_S
 
     def answered(self) -> None:
-        self.has_answered, self.refusals, self.is_failing, self._limited_since = True, 0, False, None
+        self.has_answered, self.refusals, self.is_failing, self._limited_since = (
+            True,
+            0,
+            False,
+            None,
+        )
 
 
 @dataclass(frozen=True)
@@ -76,10 +90,19 @@ class Servers:
     """All of them, with one sign-in; safe among threads."""
 
     def __init__(
-        self, servers: Sequence[Server], sign_in: SignIn, redactor: Redactor, together: Admission | None = None
+        self,
+        servers: Sequence[Server],
+        sign_in: SignIn,
+        redactor: Redactor,
+        together: Admission | None = None,
     ) -> None:
         """`together`: how many requests go on at once, at all of them; None: there is one, whose own limit that is."""
-        self.all, self.sign_in, self.redactor, self._together = tuple(servers), sign_in, redactor, together
+        self.all, self.sign_in, self.redactor, self._together = (
+            tuple(servers),
+            sign_in,
+            redactor,
+            together,
+        )
         self._turns, self._lock = itertools.count(), threading.Lock()
 
     @property
@@ -131,10 +154,15 @@ class Servers:
 
 
 def servers_of(
-    settings: EndpointSettings, *, env: Mapping[str, str], redactor: Redactor, say: Callable[[str], None],
-    served_url: str | None = None, shared: Callable[[str], Admission | None] = lambda _: None,
+    settings: EndpointSettings,
+    *,
+    env: Mapping[str, str],
+    redactor: Redactor,
+    say: Callable[[str], None],
+    served_url: str | None = None,
+    shared: Callable[[str], Admission | None] = lambda _: None,
     has_answered: bool = False,
-) -> Servers:  # fmt: skip
+) -> Servers:
     """The servers that the settings name, each with limits of its own. `has_answered` is that of `Server`.
 
     Args:
@@ -155,5 +183,14 @@ def servers_of(
         url = request_url(base, settings.endpoint_type, use_nvcf=settings.use_nvcf)
         transport = Transport(base, timeout_s=settings.request_timeout, say=say)
         messages = StopMessages.of(settings, redactor.text(url), env)
-        made.append(Server(settings, url, transport, messages, name, shared(limit), has_answered=has_answered))
-    return Servers(made, signed, redactor, shared(together) or LocalAdmission(settings.limit) if names else None)
+        made.append(
+            Server(
+                settings, url, transport, messages, name, shared(limit), has_answered=has_answered
+            )
+        )
+    return Servers(
+        made,
+        signed,
+        redactor,
+        shared(together) or LocalAdmission(settings.limit) if names else None,
+    )

@@ -79,7 +79,11 @@ class SharedLimits(AbstractContextManager["SharedLimits"]):
     def admission(self, role: str) -> Admission | None:
         """None: this role shares nothing."""
         name = self._groups.get(role)
-        return None if name is None else Admission(_DistantLimit(self, name), self._limits.get(name, LimitOf(1)))
+        return (
+            None
+            if name is None
+            else Admission(_DistantLimit(self, name), self._limits.get(name, LimitOf(1)))
+        )
 
     @property
     def budget(self) -> SpendingLimit | None:
@@ -137,7 +141,9 @@ class SharedLimits(AbstractContextManager["SharedLimits"]):
         with suppress(OSError, ValueError), self._lines:  # closed, here or there
             for line in self._lines:
                 message = json.loads(line)
-                if (ticket := self.asked.get(message["id"])) is not None:  # else it was interrupted meanwhile
+                if (
+                    ticket := self.asked.get(message["id"])
+                ) is not None:  # else it was interrupted meanwhile
                     ticket.give(message.get("reached"))
         self.close()
 
@@ -162,7 +168,9 @@ class _DistantLimit:
 class LimitServer:
     """Serves from `with` on to its end, in the loop's thread."""
 
-    def __init__(self, limits: Mapping[str, LimitOf], budget: SpendingTracker | None = None) -> None:
+    def __init__(
+        self, limits: Mapping[str, LimitOf], budget: SpendingTracker | None = None
+    ) -> None:
         """`limits`: by the name of the group that shares them; `budget`: of all together."""
         self.limits, self.budget = {name: LiveLimit(most) for name, most in limits.items()}, budget
         self._groups = {name: vars(most) for name, most in limits.items()}
@@ -184,7 +192,9 @@ class LimitServer:
             end.callback(shutil.rmtree, folder, ignore_errors=True)
             self.address = str(folder / SOCKET)
             # `backlog`: processes that connect at the same moment
-            server = bridge.wait_for(asyncio.start_unix_server(self._serve, self.address, limit=MAX_LINE, backlog=128))
+            server = bridge.wait_for(
+                asyncio.start_unix_server(self._serve, self.address, limit=MAX_LINE, backlog=128)
+            )
             end.callback(lambda: bridge.wait_for(self._close(server)))
             self._end = end.pop_all()
         return self
@@ -204,7 +214,9 @@ class LimitServer:
         client = _Client(self, writer, next(self._priorities))
         self._writers.add(writer)
         left = None if self.budget is None else self.budget.seconds_left
-        client.send({"groups": self._groups, "budget": self.budget is not None, "seconds_left": left})
+        client.send(
+            {"groups": self._groups, "budget": self.budget is not None, "seconds_left": left}
+        )
         with suppress(ValueError, TypeError, KeyError, OSError):
             while line := await reader.readline():
                 client.take(json.loads(line))
@@ -231,7 +243,10 @@ class _Client:
             if budget is not None:
                 budget.spend(tokens=message["tokens"], cost=message["cost"])
         elif what == "slot":
-            limit, ticket = self.tickets[message["id"]] = self._server.limits[message["group"]], Ticket()
+            limit, ticket = self.tickets[message["id"]] = (
+                self._server.limits[message["group"]],
+                Ticket(),
+            )
             ticket.add_done_callback(lambda _: self.send({"id": number}))
             limit.acquire(ticket, message["tokens"], self._priority)
         elif what == "too_many":

@@ -43,7 +43,9 @@ MAX_LIFETIME_S = 24 * 3600.0  # whatever the service, or a file, says
 def cache_folder(env: Mapping[str, str]) -> Path:
     """Of this program, by the XDG Base Directory Specification: a relative XDG_CACHE_HOME is none."""
     configured = Path(env.get("XDG_CACHE_HOME", ""))
-    home = configured if configured.is_absolute() else Path(env.get("HOME") or Path.home()) / ".cache"
+    home = (
+        configured if configured.is_absolute() else Path(env.get("HOME") or Path.home()) / ".cache"
+    )
     return home / "eval-factory"
 
 
@@ -55,14 +57,19 @@ class Token:
 
     @property
     def is_fresh(self) -> bool:
-        return time.time() < self.expires_at - min(RENEW_BEFORE_S, MAX_PART_OF_LIFETIME * self.lifetime)
+        return time.time() < self.expires_at - min(
+            RENEW_BEFORE_S, MAX_PART_OF_LIFETIME * self.lifetime
+        )
 
 
 def token_file(oauth: OAuthSettings, env: Mapping[str, str], folder: Path | None = None) -> Path:
     """Where a token is cached: another file for another token URL, client or scope, whose token is another's."""
-    named = (env.get(variable_of(oauth.service, name)) for name in ("TOKEN_URL", "CLIENT_ID", "SCOPE"))
+    named = (
+        env.get(variable_of(oauth.service, name)) for name in ("TOKEN_URL", "CLIENT_ID", "SCOPE")
+    )
     whose = [
-        (one or "").strip() or default for one, default in zip(named, (oauth.token_url, None, oauth.scope), strict=True)
+        (one or "").strip() or default
+        for one, default in zip(named, (oauth.token_url, None, oauth.scope), strict=True)
     ]
     digest = hashlib.sha256(json.dumps(whose).encode()).hexdigest()[:16]
     return (folder or cache_folder(env)) / f"{oauth.service}_{digest}_oauth_token.json"
@@ -76,15 +83,25 @@ def cached_token(oauth: OAuthSettings, env: Mapping[str, str]) -> str | None:
 
 def read_token(file: Path) -> Token | None:
     """A cached token; None where there is none, or the file is no token's, or is not the user's own alone."""
-    with contextlib.suppress(OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
-        descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)  # a FIFO must not be waited for
+    with contextlib.suppress(
+        OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError
+    ):
+        descriptor = os.open(
+            file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
+        )  # a FIFO must not be waited for
         with os.fdopen(descriptor, encoding="utf-8") as opened:
             about = os.fstat(descriptor)
             if about.st_mode != stat.S_IFREG | PRIVATE or about.st_uid != os.geteuid():
                 return None
             document = json.loads(opened.read(65536))
-        value, expires_at, lifetime = document["access_token"], document["expires_at"], document["lifetime_s"]
-        is_possible = 0 < lifetime <= MAX_LIFETIME_S and 0 < expires_at <= time.time() + MAX_LIFETIME_S
+        value, expires_at, lifetime = (
+            document["access_token"],
+            document["expires_at"],
+            document["lifetime_s"],
+        )
+        is_possible = (
+            0 < lifetime <= MAX_LIFETIME_S and 0 < expires_at <= time.time() + MAX_LIFETIME_S
+        )
         if is_possible and isinstance(value, str) and value and document["file"] == file.name:
             return Token(value, float(expires_at), float(lifetime))
     return None
@@ -93,17 +110,24 @@ def read_token(file: Path) -> Token | None:
 def write_token(file: Path, token: Token) -> None:
     """Raises OSError."""
     document = {
-        "file": file.name, "access_token": token.value, "expires_at": token.expires_at, "lifetime_s": token.lifetime,
-    }  # fmt: skip
+        "file": file.name,
+        "access_token": token.value,
+        "expires_at": token.expires_at,
+        "lifetime_s": token.lifetime,
+    }
     write_atomic(file, json.dumps(document) + "\n", mode=PRIVATE)
 
 
 LIFETIME_UNKNOWN_S, TOKEN_TIMEOUT_S, LOCK_TIMEOUT_S = 300.0, 20.0, 60.0
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 _TOKEN_RETRIES = Retry(
-    total=2, read=False, backoff_factor=0.5, status_forcelist=(429, 500, 502, 503, 504), allowed_methods=None,
+    total=2,
+    read=False,
+    backoff_factor=0.5,
+    status_forcelist=(429, 500, 502, 503, 504),
+    allowed_methods=None,
     raise_on_status=False,
-)  # fmt: skip
+)
 
 
 class SignInError(Exception):
@@ -129,14 +153,21 @@ class OAuthSignIn(SignIn):
     """Tokens of one service. Any number of threads and processes may share it."""
 
     def __init__(
-        self, oauth: OAuthSettings, *, env: Mapping[str, str], redactor: Redactor, say: Callable[[str], None],
+        self,
+        oauth: OAuthSettings,
+        *,
+        env: Mapping[str, str],
+        redactor: Redactor,
+        say: Callable[[str], None],
         folder: Path | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """The environment's <SERVICE>_TOKEN_URL and <SERVICE>_SCOPE come before the settings'."""
         self.service = service = oauth.service
         settings = ("CLIENT_ID", "CLIENT_SECRET", "TOKEN_URL", "SCOPE")
         self._names = {name: variable_of(service, name) for name in settings}
-        self._id, self._secret, url, own_scope = (secret_in(env, name) for name in self._names.values())
+        self._id, self._secret, url, own_scope = (
+            secret_in(env, name) for name in self._names.values()
+        )
         self._url, self._scope = url or oauth.token_url, own_scope or oauth.scope
         self._file = token_file(oauth, env, folder)
         self._redactor, self._say, self._lock = redactor, say, threading.Lock()
@@ -152,7 +183,12 @@ class OAuthSignIn(SignIn):
 
     def _fresh(self, refused: str | None) -> str:
         token = self._token
-        if token is not None and token.is_fresh and f"Bearer {token.value}" != refused and self._file.exists():
+        if (
+            token is not None
+            and token.is_fresh
+            and f"Bearer {token.value}" != refused
+            and self._file.exists()
+        ):
             return token.value
         return bridge.run_in_thread(self._renewed, refused)
 
@@ -167,14 +203,18 @@ class OAuthSignIn(SignIn):
                     token = read_token(self._file)
                     if token is None or not token.is_fresh or f"Bearer {token.value}" == refused:
                         new = f"Creating new {self.service} OAuth token"
-                        self._say(f"{self.service} OAuth token expired, refreshing" if token else new)
+                        self._say(
+                            f"{self.service} OAuth token expired, refreshing" if token else new
+                        )
                         token = self._fetch()
                         write_token(self._file, token)
             except Timeout:
                 raise self._error(f"another process holds {self._file}.lock") from None
             except OSError as error:
                 reason = f"cannot cache it in {self._file}: {error.strerror}"
-                raise self._error(reason, "  set XDG_CACHE_HOME to a folder that you may write to") from error
+                raise self._error(
+                    reason, "  set XDG_CACHE_HOME to a folder that you may write to"
+                ) from error
             self._token = token
             self._redactor.learn(token.value)
             return token.value
@@ -191,16 +231,24 @@ class OAuthSignIn(SignIn):
                 f"Missing environment variables for {self.service} token: {', '.join(missing)}\n  set them (export ...)"
             )
         if urlsplit(self._url).hostname in _LOOPBACK:
-            os.environ.setdefault("OAUTHLIB_INSECURE_TRANSPORT", "1")  # oauthlib asks over https only
+            os.environ.setdefault(
+                "OAUTHLIB_INSECURE_TRANSPORT", "1"
+            )  # oauthlib asks over https only
         self._status, proxy = "", proxy_for(self._url)
-        session = OAuth2Session(client=BackendApplicationClient(client_id=self._id, scope=self._scope))
+        session = OAuth2Session(
+            client=BackendApplicationClient(client_id=self._id, scope=self._scope)
+        )
         session.hooks["response"].append(self._look_at)
         session.mount(self._url, HTTPAdapter(max_retries=_TOKEN_RETRIES))
         try:
             answer = session.fetch_token(
-                self._url, client_id=self._id, client_secret=self._secret, timeout=TOKEN_TIMEOUT_S,
-                proxies={urlsplit(self._url).scheme: proxy} if proxy else {}, verify=certificates()[0],
-            )  # fmt: skip
+                self._url,
+                client_id=self._id,
+                client_secret=self._secret,
+                timeout=TOKEN_TIMEOUT_S,
+                proxies={urlsplit(self._url).scheme: proxy} if proxy else {},
+                verify=certificates()[0],
+            )
             value = answer["access_token"]
             lifetime = float(answer.get("expires_in") or LIFETIME_UNKNOWN_S)
         except requests.Timeout:
@@ -211,13 +259,23 @@ class OAuthSignIn(SignIn):
             raise self._error("the token endpoint cannot be reached") from None
         except OAuth2Error as error:
             # the reply may be anything that JSON knows
-            code, description = (said_in(said) if said else "" for said in (error.error, error.description))
-            reason = " ".join(filter(None, (f"({code})" if code else "", description))) or type(error).__name__
+            code, description = (
+                said_in(said) if said else "" for said in (error.error, error.description)
+            )
+            reason = (
+                " ".join(filter(None, (f"({code})" if code else "", description)))
+                or type(error).__name__
+            )
             raise self._error(f"{self._status}{reason}") from None
         # expires_in may be 1e400, and the answer any JSON
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
             raise self._error("the token endpoint's answer holds no token") from None
-        if not isinstance(value, str) or not value.isascii() or not value.isprintable() or not 0 < lifetime < math.inf:
+        if (
+            not isinstance(value, str)
+            or not value.isascii()
+            or not value.isprintable()
+            or not 0 < lifetime < math.inf
+        ):
             raise self._error("the token endpoint's answer holds no token that lives")
         lifetime = min(lifetime, MAX_LIFETIME_S)
         return Token(value, time.time() + lifetime, lifetime)
@@ -227,14 +285,17 @@ class OAuthSignIn(SignIn):
         self._status = f"HTTP {reply.status_code}: "
         target = urljoin(reply.url, reply.headers.get("Location", ""))
         if reply.is_redirect and origin_of(target) != origin_of(reply.url):
-            raise self._error(f"the token endpoint redirects to another host ({target}); nothing was sent there")
+            raise self._error(
+                f"the token endpoint redirects to another host ({target}); nothing was sent there"
+            )
 
     def _error(self, reason: str, hint: str = "") -> SignInError:
         *first, last = self._names.values()
         shown = one_line(self._redactor.text(reason), 200)
         lines = [f"Error creating {self.service} OAuth token: {shown}", *([hint] if hint else [])]
         return SignInError(
-            "\n".join(lines) + f"\n  check {', '.join(first)} ({self._redactor.text(str(self._url))}) and {last}"
+            "\n".join(lines)
+            + f"\n  check {', '.join(first)} ({self._redactor.text(str(self._url))}) and {last}"
         )
 
 
@@ -245,7 +306,11 @@ def _reason_of(error: BaseException) -> BaseException:
 
 
 def sign_in(
-    settings: EndpointSettings, *, env: Mapping[str, str], redactor: Redactor, say: Callable[[str], None]
+    settings: EndpointSettings,
+    *,
+    env: Mapping[str, str],
+    redactor: Redactor,
+    say: Callable[[str], None],
 ) -> SignIn:
     """How requests are signed. Raises PrerequisiteError: one of the variables holds what cannot be sent."""
     if settings.oauth is not None:

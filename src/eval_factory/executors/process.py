@@ -47,7 +47,9 @@ class ProcessSpec:
     redactor: Redactor
     once_begun: Callable[[], str | None] = lambda: None
     """Called when the program has started. It gets the returned line on its standard input; what is raised ends it."""
-    watch: str | None = None  # its answers are shown as they come: by their "figures", or with their "texts"
+    watch: str | None = (
+        None  # its answers are shown as they come: by their "figures", or with their "texts"
+    )
 
 
 _TICK_S = 0.2
@@ -55,15 +57,21 @@ TERMINATE_GRACE_S = 3.0
 TAIL_LINES = 15
 
 
-def run_shown(spec: ProcessSpec, screen: TextIO) -> tuple[FinishedProcess, tuple[Mapping[str, Any], ...]]:
+def run_shown(
+    spec: ProcessSpec, screen: TextIO
+) -> tuple[FinishedProcess, tuple[Mapping[str, Any], ...]]:
     """As `run_logged`, with the progress on `screen`. Returns the program's events, too, all but those of progress."""
     tail = EventTail(spec.rundir.events, spec.run_id)
-    answers = AnswerTail(spec.rundir.cache_db, spec.run_id, spec.redactor, texts=spec.watch == "texts")
+    answers = AnswerTail(
+        spec.rundir.cache_db, spec.run_id, spec.redactor, texts=spec.watch == "texts"
+    )
     events: list[Mapping[str, Any]] = []
     with ProgressDisplay(screen) as display:
 
         def tick() -> None:
-            for event in heapq.merge(tail.new(), answers.new() if spec.watch else (), key=itemgetter("time")):
+            for event in heapq.merge(
+                tail.new(), answers.new() if spec.watch else (), key=itemgetter("time")
+            ):
                 if event["event"] not in ("progress", "answer"):
                     events.append(event)
                 display.show(event)
@@ -83,17 +91,24 @@ def run_logged(spec: ProcessSpec, *, log: Path, on_tick: Callable[[], None]) -> 
     with os.fdopen(descriptor, "a", encoding="utf-8", buffering=1) as log_file:
         process = _started(spec)
         tail: deque[str] = deque(maxlen=TAIL_LINES)
-        reader = threading.Thread(target=copy_lines, args=(process.stdout, log_file, spec.redactor, tail), daemon=True)
+        reader = threading.Thread(
+            target=copy_lines, args=(process.stdout, log_file, spec.redactor, tail), daemon=True
+        )
         reader.start()
         try:
             spec.lock.share_with(process.pid)
             line = spec.once_begun()
             if process.stdin is not None:  # it gets the line, and the end of its input
-                with contextlib.suppress(BrokenPipeError), process.stdin as source:  # one that has ended needs nothing
+                with (
+                    contextlib.suppress(BrokenPipeError),
+                    process.stdin as source,
+                ):  # one that has ended needs nothing
                     source.write("" if line is None else f"{line}\n")
             while process.poll() is None:
                 if reader.is_alive():
-                    reader.join(_TICK_S)  # the output ends with the process: its end is seen at once
+                    reader.join(
+                        _TICK_S
+                    )  # the output ends with the process: its end is seen at once
                 else:
                     with contextlib.suppress(subprocess.TimeoutExpired):
                         process.wait(_TICK_S)
@@ -111,14 +126,18 @@ def run_logged(spec: ProcessSpec, *, log: Path, on_tick: Callable[[], None]) -> 
 
 def _started(spec: ProcessSpec) -> subprocess.Popen[str]:
     try:
-        return start_in_group(spec.argv, spec.env, stdin=subprocess.PIPE, pass_fds=(spec.lock.descriptor,))
+        return start_in_group(
+            spec.argv, spec.env, stdin=subprocess.PIPE, pass_fds=(spec.lock.descriptor,)
+        )
     except FileNotFoundError as error:
         raise PrerequisiteError(
             f"{spec.argv[0]} is not there; install HELM beside eval-factory: pip install crfm-helm==0.5.16"
         ) from error
 
 
-def start_in_group(argv: Sequence[str], env: Mapping[str, str], **more: Any) -> subprocess.Popen[str]:
+def start_in_group(
+    argv: Sequence[str], env: Mapping[str, str], **more: Any
+) -> subprocess.Popen[str]:
     """A program in a process group of its own, whose standard output and error are one pipe of text."""
     return subprocess.Popen(
         list(argv),
@@ -138,7 +157,9 @@ def copy_lines(source: IO[str], log: IO[str], redactor: Redactor, tail: deque[st
         for line in source:
             shown = printable(redactor.text(line.rstrip("\n")))[:MAX_LOG_LINE]
             tail.append(shown)
-            with contextlib.suppress(OSError):  # a full disk: the process must not block on a pipe that nobody reads
+            with contextlib.suppress(
+                OSError
+            ):  # a full disk: the process must not block on a pipe that nobody reads
                 log.write(shown + "\n")
 
 
@@ -156,11 +177,16 @@ def end_group(leader: subprocess.Popen[str], grace_s: float = TERMINATE_GRACE_S)
         leader.wait(TERMINATE_GRACE_S)
 
 
-def start_with_input(argv: Sequence[str], env: Mapping[str, str], text: str, *, log: Path) -> subprocess.Popen[bytes]:
+def start_with_input(
+    argv: Sequence[str], env: Mapping[str, str], text: str, *, log: Path
+) -> subprocess.Popen[bytes]:
     """Start a program with `text` as its standard input, in a group of its own. Its output is added to `log`."""
     process = start_with_log(argv, env, log)
     if process.stdin is not None:
-        with contextlib.suppress(BrokenPipeError), process.stdin as source:  # one that has ended needs nothing
+        with (
+            contextlib.suppress(BrokenPipeError),
+            process.stdin as source,
+        ):  # one that has ended needs nothing
             source.write(text.encode())
     return process
 
@@ -173,7 +199,12 @@ def start_with_log(
     with os.fdopen(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, PRIVATE), "ab") as file:
         output = file if stdout is None else stdout
         return subprocess.Popen(
-            list(argv), env=dict(env), stdin=subprocess.PIPE, stdout=output, stderr=file, start_new_session=True
+            list(argv),
+            env=dict(env),
+            stdin=subprocess.PIPE,
+            stdout=output,
+            stderr=file,
+            start_new_session=True,
         )
 
 
@@ -207,7 +238,11 @@ def git_hash(folder: Path) -> str | None:
     seen = ("PATH", "HOME", "XDG_CONFIG_HOME", "TMPDIR", "SYSTEMROOT")
     env = {name: os.environ[name] for name in seen if name in os.environ}
     try:
-        found = run_captured(["git", "-C", str(folder), "-c", f"safe.directory={folder}", "rev-parse", "HEAD"], env, 10)
+        found = run_captured(
+            ["git", "-C", str(folder), "-c", f"safe.directory={folder}", "rev-parse", "HEAD"],
+            env,
+            10,
+        )
     except OSError:
         return None
     return found.stdout.strip() or None if found.returncode == 0 else None
@@ -215,21 +250,64 @@ def git_hash(folder: Path) -> str | None:
 
 ALLOWED = frozenset(
     {
-        "PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR", "TEMP", "TMP",
-        "PYTHONPATH", "PYTHONUTF8", "PYTHONIOENCODING", "VIRTUAL_ENV", "CONDA_PREFIX", "LD_LIBRARY_PATH",
-        "XDG_CACHE_HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME",
-        "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE",
-        "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "no_proxy", "all_proxy",
-        "HF_HOME", "HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE", "HF_DATASETS_CACHE", "HF_HUB_CACHE", "HF_ENDPOINT",
-        "HF_TOKEN", "NLTK_DATA", "TIKTOKEN_CACHE_DIR", "CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS",
-        ALL_FILES, "NVCF_STATUS_URL", "OAUTHLIB_INSECURE_TRANSPORT", "SYSTEMROOT",
-        WITHOUT, SERVED_AT, MEDHELM_HOME,
+        "PATH",
+        "HOME",
+        "USER",
+        "LOGNAME",
+        "SHELL",
+        "LANG",
+        "LANGUAGE",
+        "TZ",
+        "TMPDIR",
+        "TEMP",
+        "TMP",
+        "PYTHONPATH",
+        "PYTHONUTF8",
+        "PYTHONIOENCODING",
+        "VIRTUAL_ENV",
+        "CONDA_PREFIX",
+        "LD_LIBRARY_PATH",
+        "XDG_CACHE_HOME",
+        "XDG_DATA_HOME",
+        "XDG_CONFIG_HOME",
+        "SSL_CERT_FILE",
+        "SSL_CERT_DIR",
+        "REQUESTS_CA_BUNDLE",
+        "CURL_CA_BUNDLE",
+        "HTTP_PROXY",
+        "HTTPS_PROXY",
+        "NO_PROXY",
+        "ALL_PROXY",
+        "http_proxy",
+        "https_proxy",
+        "no_proxy",
+        "all_proxy",
+        "HF_HOME",
+        "HF_HUB_OFFLINE",
+        "HF_DATASETS_OFFLINE",
+        "HF_DATASETS_CACHE",
+        "HF_HUB_CACHE",
+        "HF_ENDPOINT",
+        "HF_TOKEN",
+        "NLTK_DATA",
+        "TIKTOKEN_CACHE_DIR",
+        "CUDA_VISIBLE_DEVICES",
+        "OMP_NUM_THREADS",
+        ALL_FILES,
+        "NVCF_STATUS_URL",
+        "OAUTHLIB_INSECURE_TRANSPORT",
+        "SYSTEMROOT",
+        WITHOUT,
+        SERVED_AT,
+        MEDHELM_HOME,
     }
-)  # fmt: skip
+)
 ALLOWED_PREFIXES = ("LC_",)
 
 
-def child_environment(env: Mapping[str, str], key_names: Iterable[str], extra: Mapping[str, str]) -> dict[str, str]:
+def child_environment(
+    env: Mapping[str, str], key_names: Iterable[str], extra: Mapping[str, str]
+) -> dict[str, str]:
     """What helm-run gets to see of `env`, with `extra` on top.
 
     HELM calls programs of installed packages by their names (gdown): those of our environment are found too, activated

@@ -59,7 +59,9 @@ class EventTail:
 
     def __init__(self, path: Path, run_id: str | None) -> None:
         self._run_id = run_id
-        self._tail = LineTail(path, path.stat().st_size if run_id is not None and path.exists() else 0)
+        self._tail = LineTail(
+            path, path.stat().st_size if run_id is not None and path.exists() else 0
+        )
 
     def new(self) -> list[dict[str, Any]]:
         events = []
@@ -84,7 +86,11 @@ class AnswerTail:
         while rows := response_cache.attempts_after(self._path, self._last, self._run_id, AT_ONCE):
             self._last = rows[-1]["id"]
             for row in rows:
-                yield {"event": "answer", "time": row["started"] + row["latency_s"], "line": self._line(row)}
+                yield {
+                    "event": "answer",
+                    "time": row["started"] + row["latency_s"],
+                    "line": self._line(row),
+                }
 
     def _line(self, row: Mapping[str, Any]) -> str:
         """`#12 model: 1.3 s, 210 + 5 tokens, stop: "B"`, or `gpt: retried after 0.2 s: HTTP 503: busy`."""
@@ -92,12 +98,16 @@ class AnswerTail:
         self._ended += row["outcome"] in (AttemptState.ANSWERED, AttemptState.FAILED)
         if row["outcome"] != AttemptState.ANSWERED:
             number = f"#{self._ended} " if row["outcome"] == AttemptState.FAILED else ""
-            return self._shown(f"{number}{row['role']}: {row['outcome']} after {seconds}: {row['error']}")
+            return self._shown(
+                f"{number}{row['role']}: {row['outcome']} after {seconds}: {row['error']}"
+            )
         counts = [row["prompt_tokens"], row["completion_tokens"]]
         tokens = " + ".join("?" if count is None else str(count) for count in counts)
         reason, text = _end_of(row["response"])
         beginning = f': "{one_line(self._redactor.text(text), MAX_TEXT)}"' if self._texts else ""
-        return self._shown(f"#{self._ended} {row['role']}: {seconds}, {tokens} tokens, {reason}{beginning}")
+        return self._shown(
+            f"#{self._ended} {row['role']}: {seconds}, {tokens} tokens, {reason}{beginning}"
+        )
 
     def _shown(self, line: str) -> str:
         return f"  {one_line(self._redactor.text(line), MAX_LINE)}"
@@ -111,7 +121,9 @@ def _end_of(response: str | None) -> tuple[str, str]:
         choice = openai_api.read_answer(body, kind)[0]
     except (openai_api.UnusableAnswer, ValueError, LookupError, TypeError, RecursionError):
         return "not read", ""
-    return str(choice.finish_reason), openai_api.split_thinking(choice.text, "<think>", "</think>").answer
+    return str(choice.finish_reason), openai_api.split_thinking(
+        choice.text, "<think>", "</think>"
+    ).answer
 
 
 def figures_text(event: dict[str, Any], elapsed_s: float, room: float = math.inf) -> str:
@@ -166,13 +178,19 @@ class ProgressDisplay(AbstractContextManager["ProgressDisplay"]):
 
     @cached_property
     def _console(self) -> Console:
-        from rich.console import Console  # slow: imported once there is something to show, while the program runs
+        from rich.console import (
+            Console,
+        )  # slow: imported once there is something to show, while the program runs
 
         # a terminal is one whatever FORCE_COLOR and the like say: a log is to have lines; and in a notebook rich would
         # show everything in the cell, wherever the stream leads
         is_terminal = self._stream.isatty()
         return Console(
-            file=self._stream, highlight=False, soft_wrap=True, force_terminal=is_terminal, force_jupyter=False
+            file=self._stream,
+            highlight=False,
+            soft_wrap=True,
+            force_terminal=is_terminal,
+            force_jupyter=False,
         )
 
     @cached_property
@@ -187,9 +205,14 @@ class ProgressDisplay(AbstractContextManager["ProgressDisplay"]):
             for text in ("{task.description}", "{task.fields[figures]}")
         ]
         return Progress(
-            texts[0], BarColumn(bar_width=None, table_column=Column(ratio=1)), texts[1],
-            console=self._console, transient=True, expand=True, refresh_per_second=REFRESHES_PER_S,
-        )  # fmt: skip
+            texts[0],
+            BarColumn(bar_width=None, table_column=Column(ratio=1)),
+            texts[1],
+            console=self._console,
+            transient=True,
+            expand=True,
+            refresh_per_second=REFRESHES_PER_S,
+        )
 
     def say(self, text: str) -> None:
         self._console.print(own_lines(text), markup=False)
@@ -205,11 +228,17 @@ class ProgressDisplay(AbstractContextManager["ProgressDisplay"]):
                 self._task = self._bar.add_task(phase, total=total, figures="")
                 self._bar.start()
         elif event["event"] == "progress":
-            total, now, elapsed = event["total"], time.monotonic(), event["time"] - self._phase_started
+            total, now, elapsed = (
+                event["total"],
+                time.monotonic(),
+                event["time"] - self._phase_started,
+            )
             if self._bar is not None and self._task is not None:
                 room = self._console.width - len(self._bar.tasks[0].description) - NARROWEST_BAR - 2
                 figures = figures_text(event, elapsed, room)
-                self._bar.update(self._task, completed=event["done"], total=total or None, figures=figures)
+                self._bar.update(
+                    self._task, completed=event["done"], total=total or None, figures=figures
+                )
             elif (total and event["done"] >= total) or now - self._last_line >= _PLAIN_INTERVAL_S:
                 self._last_line = now
                 self.say(f"  {figures_text(event, elapsed)}")

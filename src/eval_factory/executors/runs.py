@@ -33,10 +33,14 @@ class RunSpec:
     record: str  # the file for the record of the end
     fresh: bool = False
     debug: bool = False
-    probed: tuple[str, ...] | None = None  # roles whose endpoints are known to answer; None: the run asks them itself
+    probed: tuple[str, ...] | None = (
+        None  # roles whose endpoints are known to answer; None: the run asks them itself
+    )
     limits: SharedLimitsSettings | None = None  # what its requests share with those of others
     served_at: str | None = None  # the addresses of its model's servers, with blanks between them
-    asks: Mapping[str, Any] = field(default_factory=dict)  # what only the executor that it is for reads
+    asks: Mapping[str, Any] = field(
+        default_factory=dict
+    )  # what only the executor that it is for reads
 
 
 RUN_SPEC = TypeAdapter(RunSpec)
@@ -47,7 +51,9 @@ RUN_SPEC = TypeAdapter(RunSpec)
 class Waiting:
     where: str = ""
     reason: str = ""
-    for_ever: bool = False  # what it waits for never comes: it has to be ended, and started in another way
+    for_ever: bool = (
+        False  # what it waits for never comes: it has to be ended, and started in another way
+    )
 
 
 @dataclass(frozen=True)
@@ -99,7 +105,9 @@ class LocalRuns(contextlib.AbstractContextManager["LocalRuns"]):
         a process writes before it writes to the run's own log."""
         self._argv, self._env, self._log = argv, env, log
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
-        self._new: set[str] = set()  # names of runs that nobody has looked at since they were started
+        self._new: set[str] = (
+            set()
+        )  # names of runs that nobody has looked at since they were started
 
     def __exit__(self, *_: object) -> None:
         self.clean_up()
@@ -136,7 +144,9 @@ class LocalRuns(contextlib.AbstractContextManager["LocalRuns"]):
 
     def end(self, names: Collection[str] | None = None, grace_s: float = GRACE_S) -> None:
         """As by Ctrl-C, then by force."""
-        processes = [process for name, process in self._processes.items() if names is None or name in names]
+        processes = [
+            process for name, process in self._processes.items() if names is None or name in names
+        ]
         for process in processes if grace_s else ():
             process.send_signal(signal.SIGTERM)
         deadline = time.monotonic() + grace_s

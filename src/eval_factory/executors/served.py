@@ -31,12 +31,21 @@ from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.rundir import PRIVATE
 from eval_factory.core.secrets import Redactor
 from eval_factory.core.urls import PORT, REPLICA
-from eval_factory.executors.process import TAIL_LINES, copy_lines, end_group, start_in_group, start_with_log
+from eval_factory.executors.process import (
+    TAIL_LINES,
+    copy_lines,
+    end_group,
+    start_in_group,
+    start_with_log,
+)
 
 _MODULE = "eval_factory.executors.served"
 _LOOPBACK, HEALTHY = "127.0.0.1", 200
 ASKED_EVERY_S, WATCHED_EVERY_S, MAX_ANSWER_S = 0.2, 2.0, 10.0
-TO_BE_GONE_S, COPY_S = 5.0, 2.0  # beyond the grace that the server itself has; for its last lines when it has ended
+TO_BE_GONE_S, COPY_S = (
+    5.0,
+    2.0,
+)  # beyond the grace that the server itself has; for its last lines when it has ended
 MAX_PORTS, MAX_TRIES = 5, 200
 FIRST_PORT, LAST_PORT = 20_000, 32_000
 """Below those that systems give to connections of their own, so that none takes it between now and its use."""
@@ -61,7 +70,9 @@ class ServerSpec:
     health: str  # the URL, on the server's own machine, that answers with 200 when it is ready
     log: Path
     env: Mapping[str, str]  # all that the server gets to see, but for its settings
-    secrets: tuple[str, ...]  # values that are not to stand in its log: requests bring keys to it, too
+    secrets: tuple[
+        str, ...
+    ]  # values that are not to stand in its log: requests bring keys to it, too
     start_time_limit_s: float
     hang_time_limit_s: float
     stop_grace_s: float
@@ -78,8 +89,14 @@ class _Server:
     def __init__(self, spec: ServerSpec, replica: int) -> None:
         one = spec.replicas == 1
         self._spec, self._replica = spec, replica
-        self.called = f"the server of {spec.name}" if one else f"the server of {spec.name} (replica {replica})"
-        self.log = spec.log if one else spec.log.with_name(f"{spec.log.stem}@{replica}{spec.log.suffix}")
+        self.called = (
+            f"the server of {spec.name}"
+            if one
+            else f"the server of {spec.name} (replica {replica})"
+        )
+        self.log = (
+            spec.log if one else spec.log.with_name(f"{spec.log.stem}@{replica}{spec.log.suffix}")
+        )
         self.state, self.why, self.address = _STARTING, "does not run", ""
         self.is_left_out = False  # whether it was reported that the others go on without it
         self._guard: subprocess.Popen[bytes] | None = None
@@ -92,7 +109,13 @@ class _Server:
         spec = self._spec
         argv = [*spec.launch, sys.executable, "-m", _MODULE]
         self._guard = start_with_log(argv, spec.env, self.log, subprocess.PIPE)
-        order = {**asdict(spec), "called": self.called, "replica": self._replica, "log": str(self.log), "env": None}
+        order = {
+            **asdict(spec),
+            "called": self.called,
+            "replica": self._replica,
+            "log": str(self.log),
+            "env": None,
+        }
         order["asked_from"] = socket.gethostname()
         if self._guard.stdin is not None:
             with suppress(BrokenPipeError):  # it has ended, and reports nothing
@@ -111,7 +134,10 @@ class _Server:
                 self.state, self.why = report.get("state", self.state), report.get("why", self.why)
                 self.address = report.get("address", self.address)
         if self._is_silent and self.state != OUT:
-            self.state, self.why = OUT, f"{self.called} is gone: what looked after it was killed; see {self.log}"
+            self.state, self.why = (
+                OUT,
+                f"{self.called} is gone: what looked after it was killed; see {self.log}",
+            )
 
     def _reports(self, seconds: float) -> list[dict[str, Any]]:
         """What the guard has written; waits for so many seconds until there is something."""
@@ -146,7 +172,9 @@ class _Server:
 class ServedModel(AbstractContextManager["ServedModel"]):
     """The servers of a target. What is started within its context ends with that. One thread uses it."""
 
-    def __init__(self, spec: ServerSpec, say: _Say, tick: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self, spec: ServerSpec, say: _Say, tick: Callable[[], None] = lambda: None
+    ) -> None:
         """`say` gets what becomes of them; `tick` is called now and then while they are waited for."""
         self._spec, self._say, self._tick = spec, say, tick
         self._servers = [_Server(spec, number) for number in range(spec.replicas)]
@@ -182,10 +210,13 @@ class ServedModel(AbstractContextManager["ServedModel"]):
         for one in self._servers:
             if one.state == _READY and self._spec.launch and not self._answers(one.address):
                 one.stop()
-                one.state, one.why = OUT, (
-                    f"{one.called} is ready at {one.address}, and does not answer from here; have it listen on all"
-                    f" addresses of its machine (--host 0.0.0.0); its log: {one.log}"
-                )  # fmt: skip
+                one.state, one.why = (
+                    OUT,
+                    (
+                        f"{one.called} is ready at {one.address}, and does not answer from here; have it listen on all"
+                        f" addresses of its machine (--host 0.0.0.0); its log: {one.log}"
+                    ),
+                )
         if not self.addresses:
             raise ServerFailedError(self._servers[0].why)
         self._report_left_out()
@@ -206,7 +237,9 @@ class ServedModel(AbstractContextManager["ServedModel"]):
         for one in self._servers:
             if one.state == OUT and not one.is_left_out:
                 one.is_left_out = True
-                self._say(f"{one.why}\n  the others go on: {len(self.addresses)} of {self._spec.replicas}")
+                self._say(
+                    f"{one.why}\n  the others go on: {len(self.addresses)} of {self._spec.replicas}"
+                )
 
     def _answers(self, address: str) -> bool:
         there = urlsplit(address)
@@ -261,7 +294,9 @@ class ServerGuard:
         log, token, started = Path(self._order["log"]), uuid.uuid4().hex, time.monotonic()
         tail: deque[str] = deque(maxlen=TAIL_LINES)
         host = socket.gethostname()
-        host, place = (_LOOPBACK, "") if host == self._order["asked_from"] else (host, f" of {host}")
+        host, place = (
+            (_LOOPBACK, "") if host == self._order["asked_from"] else (host, f" of {host}")
+        )
         _say(text=f"starting {self._its} on port {port}{place}; its log: {log}")
         process = self._process = self._started(port, token)
         words = (process.stdout, self._log, Redactor(self._order["secrets"]), tail)
@@ -278,17 +313,23 @@ class ServerGuard:
         end_group(process, self._order["stop_grace_s"])  # what it has started is nothing without it
         copier.join(COPY_S)
         _say(group=None)
-        if taken or (failed and ended and not self._over and not is_free(port)):  # nothing of ours is left
+        if taken or (
+            failed and ended and not self._over and not is_free(port)
+        ):  # nothing of ours is left
             return None
         if failed is None:
             return lost
-        lines = [line for line in tail if line.strip()][-LAST_LINES:]  # its last output, of this start
+        lines = [line for line in tail if line.strip()][
+            -LAST_LINES:
+        ]  # its last output, of this start
         last = "\n    ".join(["\n  its last lines:", *lines]) if lines else ""
         raise PrerequisiteError(f"{self._its} {failed}{last}")
 
     def _started(self, port: int, token: str) -> subprocess.Popen[str]:
         words = [self._filled(word, port) for word in self._order["words"]]
-        settings = {name: self._filled(value, port) for name, value in self._order["settings"].items()}
+        settings = {
+            name: self._filled(value, port) for name, value in self._order["settings"].items()
+        }
         try:
             env = {**os.environ, **settings, TOKEN: token}
             process = start_in_group(words, env, stdin=subprocess.DEVNULL)
@@ -313,9 +354,7 @@ class ServerGuard:
                 )
             with suppress(subprocess.TimeoutExpired):
                 process.wait(ASKED_EVERY_S)
-        return (
-            f"{_how_it_ended(process.returncode or 0)} before it was ready; see {log}, then run the same command again"
-        )
+        return f"{_how_it_ended(process.returncode or 0)} before it was ready; see {log}, then run the same command again"
 
     def _until_gone(self, process: subprocess.Popen[str], url: str) -> str:
         answered, limit = time.monotonic(), self._order["hang_time_limit_s"]
@@ -359,7 +398,9 @@ def is_free(port: int) -> bool:
     try:
         for host in (_LOOPBACK, ""):
             with socket.socket() as one:
-                one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # connections that are over do not count
+                one.setsockopt(
+                    socket.SOL_SOCKET, socket.SO_REUSEADDR, 1
+                )  # connections that are over do not count
                 one.bind((host, port))
     except OSError:
         return False
@@ -382,7 +423,9 @@ def is_somebody_elses(port: int, token: str, proc: Path = Path("/proc")) -> bool
     for process in proc.glob("[0-9]*"):
         with suppress(OSError):
             if any(str(one.readlink()) in sockets for one in (process / "fd").iterdir()):
-                ours.append(f"{TOKEN}={token}".encode() in (process / "environ").read_bytes().split(b"\0"))
+                ours.append(
+                    f"{TOKEN}={token}".encode() in (process / "environ").read_bytes().split(b"\0")
+                )
     return bool(ours) and not any(ours)
 
 
@@ -397,10 +440,14 @@ def _say(**fields: Any) -> None:
 
 def main() -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)  # whoever asked for the server gets it too, and says what follows
+        signal.signal(
+            number, signal.SIG_IGN
+        )  # whoever asked for the server gets it too, and says what follows
     order = json.loads(sys.stdin.buffer.readline())
     descriptor = os.open(order["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, PRIVATE)
-    with os.fdopen(descriptor, "a", encoding="utf-8", buffering=1, errors="backslashreplace") as log:
+    with os.fdopen(
+        descriptor, "a", encoding="utf-8", buffering=1, errors="backslashreplace"
+    ) as log:
         guard = ServerGuard(order, log)
         threading.Thread(target=guard.end_with, args=(sys.stdin.buffer,), daemon=True).start()
         try:

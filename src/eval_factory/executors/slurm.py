@@ -15,9 +15,19 @@ from eval_factory.core.foreign_text import one_line
 from eval_factory.executors.process import Captured, run_captured
 
 SEEN_BY_SLURM = (
-    "PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TZ", "TMPDIR", "LD_LIBRARY_PATH", "SLURM_CONF",
-    "SLURM_CLUSTERS", "SLURM_JWT",
-)  # fmt: skip
+    "PATH",
+    "HOME",
+    "USER",
+    "LOGNAME",
+    "SHELL",
+    "LANG",
+    "TZ",
+    "TMPDIR",
+    "LD_LIBRARY_PATH",
+    "SLURM_CONF",
+    "SLURM_CLUSTERS",
+    "SLURM_JWT",
+)
 """No key; and no SBATCH_* or SQUEUE_*, which would stand over what a batch script says."""
 Run = Callable[[Sequence[str], Mapping[str, str], float], Captured]
 
@@ -56,7 +66,13 @@ class Slurm:
     def queue(self) -> tuple[QueuedTask, ...]:
         """Every task of this user's arrays that waits or runs.
         Raises QueueUnknownError: squeue fails, or says what cannot be read."""
-        argv = ["squeue", "--noheader", "--array", f"--user={os.getuid()}", "--format=%j|%F|%K|%T|%r"]
+        argv = [
+            "squeue",
+            "--noheader",
+            "--array",
+            f"--user={os.getuid()}",
+            "--format=%j|%F|%K|%T|%r",
+        ]
         done, tasks = self._do(argv), []
         if done.returncode:
             raise QueueUnknownError(
@@ -76,7 +92,9 @@ class Slurm:
         chosen = [f"{task.job_id}_{task.index}" for task in tasks]
         done = self._do(["scancel", f"--user={os.getuid()}", f"--name={name}", *chosen])
         if done.returncode and "Invalid job id" not in done.stderr:  # it has ended meanwhile
-            raise PrerequisiteError(f"scancel does not cancel {name}: {_said(done)}\n  run it again")
+            raise PrerequisiteError(
+                f"scancel does not cancel {name}: {_said(done)}\n  run it again"
+            )
 
     def largest_array(self) -> int:
         """How many tasks an array may have. Raises PrerequisiteError: scontrol does not say."""
@@ -100,17 +118,29 @@ class Slurm:
 
 
 def _said(done: Captured) -> str:
-    lines = (done.stderr.strip() or done.stdout.strip() or f"it ended with {done.returncode}").splitlines()
+    lines = (
+        done.stderr.strip() or done.stdout.strip() or f"it ended with {done.returncode}"
+    ).splitlines()
     return one_line(lines[-1], 300)
 
 
 NEVER = frozenset(
     {
-        "AccountNotAllowed", "BadConstraints", "DependencyNeverSatisfied", "InvalidAccount", "InvalidQOS",
-        "JobHoldMaxRequeue", "PartitionConfig", "PartitionNodeLimit", "PartitionTimeLimit", "QOSNotAllowed",
-        "ReservationDeleted", "launch_failed_requeued_held", "job_requeued_in_held_state",
+        "AccountNotAllowed",
+        "BadConstraints",
+        "DependencyNeverSatisfied",
+        "InvalidAccount",
+        "InvalidQOS",
+        "JobHoldMaxRequeue",
+        "PartitionConfig",
+        "PartitionNodeLimit",
+        "PartitionTimeLimit",
+        "QOSNotAllowed",
+        "ReservationDeleted",
+        "launch_failed_requeued_held",
+        "job_requeued_in_held_state",
     }
-)  # fmt: skip
+)
 """What one task asks for is not to be had, or Slurm itself has given up: nothing but another request helps."""
 _ONE_TASK_ALONE = re.compile(r"(QOS|Assoc)Max\w+Per(Job|Node)(Limit)?|QOSMin\w+")
 """Limits of a single job. Those of a user, an account or a group (`PerUser`, `Grp`) are free again when others end."""
@@ -128,12 +158,21 @@ def reason_name(reason: str) -> str:
     return reason.strip().strip("()")
 
 
-_OF_LARGE_JOBS = re.compile("--(mem|cpus|cores|gpus|ntasks|sockets|threads|exclusive|time|begin|deadline|hold|mail)")
+_OF_LARGE_JOBS = re.compile(
+    "--(mem|cpus|cores|gpus|ntasks|sockets|threads|exclusive|time|begin|deadline|hold|mail)"
+)
 """What of `extra` a job that deletes a file does not ask for."""
 
 
 def batch_script(
-    asked: Mapping[str, Any], argv: Sequence[str], *, name: str, tasks: int, at_once: int, log: Path, servers: int = 1
+    asked: Mapping[str, Any],
+    argv: Sequence[str],
+    *,
+    name: str,
+    tasks: int,
+    at_once: int,
+    log: Path,
+    servers: int = 1,
 ) -> str:
     """Whatever is lost starts again, nothing of the submitter's environment comes along, and the worker is the batch
     process itself, so that signals reach it.
@@ -147,13 +186,19 @@ def batch_script(
     options = [f"--job-name={name}", f"--array=0-{tasks - 1}%{min(at_once, tasks)}"]
     options += ["--nodes=1", "--ntasks=1"] if of_one else [f"--ntasks={servers}"]
     options.append(f"--cpus-per-task={asked['cpus']}")
-    options += [f"--{key}={asked[key]}" for key in ("account", "partition", "qos", "time") if asked[key] is not None]
+    options += [
+        f"--{key}={asked[key]}"
+        for key in ("account", "partition", "qos", "time")
+        if asked[key] is not None
+    ]
     memory = asked["mem"]
     if memory is not None and of_one:
         options.append(f"--mem={memory}")
     elif memory is not None:  # Slurm's own is of a node, which may have several servers
         number, unit = (memory[:-1], memory[-1]) if memory[-1].isalpha() else (memory, "M")
-        options.append(f"--mem-per-cpu={-(-int(number) * 1024 ** 'KMGT'.index(unit) // asked['cpus'])}K")
+        options.append(
+            f"--mem-per-cpu={-(-int(number) * 1024 ** 'KMGT'.index(unit) // asked['cpus'])}K"
+        )
     if asked["gpus"] is not None:
         options.append(f"--{'gpus' if of_one else 'gpus-per-task'}={asked['gpus']}")
     options += [f"--output={_file_pattern(log, '%a.log')}", "--open-mode=append", "--requeue"]
@@ -183,20 +228,34 @@ def clean_up_script(job: str, log: Path, asked: Mapping[str, Any], file: Path) -
     """
     lines = [f"--job-name={clean_up_name(job)}", "--nodes=1", "--ntasks=1", "--cpus-per-task=1"]
     lines += ["--mem=100M", "--time=10"]
-    lines += [f"--{name}={asked[name]}" for name in ("account", "partition", "qos") if asked[name] is not None]
-    lines += [f"--output={_file_pattern(log, 'clean-up.log')}", "--open-mode=append", "--requeue", "--export=NONE"]
+    lines += [
+        f"--{name}={asked[name]}"
+        for name in ("account", "partition", "qos")
+        if asked[name] is not None
+    ]
+    lines += [
+        f"--output={_file_pattern(log, 'clean-up.log')}",
+        "--open-mode=append",
+        "--requeue",
+        "--export=NONE",
+    ]
     lines += [option for option in asked["extra"] if not _OF_LARGE_JOBS.match(option)]
-    return "\n".join(
-        [
-            "#!/bin/bash", *(f"#SBATCH {line}" for line in lines), "",
-            "for ((i = 0; i < 50; i++)); do",  # with its pauses within the job's own time
-            f"  left=$(squeue --noheader --name={job} --format=%T) || left=unknown",
-            f'  [[ -z $left ]] && exec rm -f -- {shlex.quote(str(file))}',
-            "  sleep 10",
-            "done",
-            "exit 1",
-        ]
-    ) + "\n"  # fmt: skip
+    return (
+        "\n".join(
+            [
+                "#!/bin/bash",
+                *(f"#SBATCH {line}" for line in lines),
+                "",
+                "for ((i = 0; i < 50; i++)); do",  # with its pauses within the job's own time
+                f"  left=$(squeue --noheader --name={job} --format=%T) || left=unknown",
+                f"  [[ -z $left ]] && exec rm -f -- {shlex.quote(str(file))}",
+                "  sleep 10",
+                "done",
+                "exit 1",
+            ]
+        )
+        + "\n"
+    )
 
 
 def clean_up_name(name: str) -> str:
@@ -208,4 +267,8 @@ def _file_pattern(folder: Path, name: str) -> str:
     text = f"{str(folder).replace('%', '%%')}/{name}"
     if not any(character in " \"'\\#" for character in text):
         return text
-    return '"' + "".join(f"\\{character}" if character in '"\\' else character for character in text) + '"'
+    return (
+        '"'
+        + "".join(f"\\{character}" if character in '"\\' else character for character in text)
+        + '"'
+    )

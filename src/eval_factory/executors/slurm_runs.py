@@ -12,7 +12,15 @@ import shlex
 import sys
 import time
 import uuid
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import (
+    Callable,
+    Collection,
+    Iterable,
+    Iterator,
+    Mapping,
+    MutableMapping,
+    Sequence,
+)
 from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -41,10 +49,23 @@ JUST_WRITTEN_S = 300.0  # keys that are younger may be of tasks which sbatch is 
 END_LIMIT_S = 120.0
 _OF_THE_MACHINE = frozenset(
     {
-        "PATH", "HOME", "USER", "LOGNAME", "SHELL", "TMPDIR", "TEMP", "TMP", "PYTHONPATH", "VIRTUAL_ENV",
-        "CONDA_PREFIX", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS", "SYSTEMROOT",
+        "PATH",
+        "HOME",
+        "USER",
+        "LOGNAME",
+        "SHELL",
+        "TMPDIR",
+        "TEMP",
+        "TMP",
+        "PYTHONPATH",
+        "VIRTUAL_ENV",
+        "CONDA_PREFIX",
+        "LD_LIBRARY_PATH",
+        "CUDA_VISIBLE_DEVICES",
+        "OMP_NUM_THREADS",
+        "SYSTEMROOT",
     }
-)  # fmt: skip
+)
 """The node, and the lines before the evaluation, set these themselves."""
 
 
@@ -63,7 +84,9 @@ class SlurmAsks:
 
     @classmethod
     def of(cls, run: RunSpec) -> SlurmAsks:
-        known = {one.name for one in fields(cls)}  # a wave that another version wrote may ask for more
+        known = {
+            one.name for one in fields(cls)
+        }  # a wave that another version wrote may ask for more
         return cls(**{name: value for name, value in run.asks.items() if name in known})
 
     @property
@@ -164,7 +187,9 @@ class SlurmStore:
     def new_wave(self, suite_id: str, runs: Sequence[RunSpec]) -> Wave:
         """Its list is on disk before anything is submitted. Only who holds the suite calls it."""
         number = 1 + max((wave.number for wave in self.waves()), default=0)
-        wave = Wave(number, f"ef-{suite_id}-w{number}", tuple(runs), SlurmAsks.of(runs[0]).serve is not None)
+        wave = Wave(
+            number, f"ef-{suite_id}-w{number}", tuple(runs), SlurmAsks.of(runs[0]).serve is not None
+        )
         write_atomic(self.wave_file(number), json.dumps(asdict(wave)), mode=PRIVATE)
         self.logs(number).mkdir(parents=True, exist_ok=True)
         return wave
@@ -232,7 +257,11 @@ def write_environment(path: Path, env: Mapping[str, str], secrets: Iterable[str]
     """What of the submitter's environment a task gets, in a file that only its user can read."""
     names = {*(ALLOWED - _OF_THE_MACHINE), *secrets}
     kept = {name: value for name, value in env.items() if name in names}
-    write_atomic(path, json.dumps({"secrets": sorted(set(secrets) & kept.keys()), "values": kept}), mode=PRIVATE)
+    write_atomic(
+        path,
+        json.dumps({"secrets": sorted(set(secrets) & kept.keys()), "values": kept}),
+        mode=PRIVATE,
+    )
 
 
 def take_environment(path: Path, env: MutableMapping[str, str]) -> None:
@@ -244,7 +273,9 @@ def take_environment(path: Path, env: MutableMapping[str, str]) -> None:
             env[name] = value
 
 
-def script_of(array: Sequence[RunSpec], name: str, number: int, store: SlurmStore, worker: Sequence[str]) -> str:
+def script_of(
+    array: Sequence[RunSpec], name: str, number: int, store: SlurmStore, worker: Sequence[str]
+) -> str:
     """The batch script of one wave. `worker`: what Python does with the wave's file as its last argument."""
     asks = SlurmAsks.of(array[0])
     return batch_script(
@@ -284,7 +315,10 @@ class SlurmRuns:
         for array in list(arrays(runs, self._slurm.largest_array())):
             # list, keys and folder of logs are there before sbatch is called; what it returns is needed by nobody
             wave = self.store.new_wave(suite_id, array)
-            script, keys = self.store.wave_file(wave.number).with_suffix(".sh"), self.store.environment(wave.number)
+            script, keys = (
+                self.store.wave_file(wave.number).with_suffix(".sh"),
+                self.store.environment(wave.number),
+            )
             text = script_of(array, wave.job_name, wave.number, self.store, self._worker)
             write_atomic(script, text, mode=PRIVATE)
             write_environment(keys, self._env, self._secrets)
@@ -294,7 +328,9 @@ class SlurmRuns:
                 # sbatch failed, or did not say: what it may have queued ends, for it has no keys
                 keys.unlink(missing_ok=True)
                 raise
-            self._say(f"submitted {counted(len(array), 'cell')} to Slurm: {wave.job_name} (job {job})")
+            self._say(
+                f"submitted {counted(len(array), 'cell')} to Slurm: {wave.job_name} (job {job})"
+            )
             self._clean_up_after(wave, job)
 
     def look(self, seconds: float = 0.0) -> Mapping[str, RunState]:
@@ -355,9 +391,15 @@ class SlurmRuns:
             self._queue = self._slurm.queue()
         self.forget_keys()
         jobs = {task.job_name: task.job_id for task in self._queue}
-        for wave in self.store.waves():  # of a submitter that was killed before it submitted that job
+        for (
+            wave
+        ) in self.store.waves():  # of a submitter that was killed before it submitted that job
             submitted = self.store.wave_file(wave.number).with_suffix(".clean-up").exists()
-            if self.store.environment(wave.number).exists() and wave.job_name in jobs and not submitted:
+            if (
+                self.store.environment(wave.number).exists()
+                and wave.job_name in jobs
+                and not submitted
+            ):
                 self._clean_up_after(wave, jobs[wave.job_name])
 
     def forget_keys(self, *, older_than_s: float = 0.0) -> None:
@@ -367,7 +409,10 @@ class SlurmRuns:
         for wave in self.store.waves():
             file = self.store.environment(wave.number)
             with suppress(OSError):
-                if wave.job_name not in names and time.time() - file.stat().st_mtime >= older_than_s:
+                if (
+                    wave.job_name not in names
+                    and time.time() - file.stat().st_mtime >= older_than_s
+                ):
                     file.unlink()
 
     def _clean_up_after(self, wave: Wave, job: str) -> None:
@@ -375,7 +420,10 @@ class SlurmRuns:
         number, script = wave.number, self.store.wave_file(wave.number).with_suffix(".clean-up.sh")
         asked = SlurmAsks.of(wave.runs[0]).resources
         text = clean_up_script(
-            wave.job_name, self.store.logs(number).absolute(), asked, self.store.environment(number).absolute()
+            wave.job_name,
+            self.store.logs(number).absolute(),
+            asked,
+            self.store.environment(number).absolute(),
         )
         write_atomic(script, text, mode=PRIVATE)
         try:
@@ -395,7 +443,9 @@ class SlurmRuns:
         reason = reason_name(task.reason)
         if can_never_start(task.reason):
             return Waiting(where, reason, for_ever=True)
-        if task.reason not in NO_REASON | self._reasons:  # which task squeue names changes all the time
+        if (
+            task.reason not in NO_REASON | self._reasons
+        ):  # which task squeue names changes all the time
             self._reasons.add(task.reason)
             self._say(f"{task.job_name} waits in Slurm: {reason}")
         return Waiting(where, "" if reason in ("", "None") else reason)
@@ -407,7 +457,9 @@ def refuse_run_in_slurm(output: Path, env: Mapping[str, str], slurm: Slurm | Non
     root = output.absolute()
     slurm = slurm or Slurm(env)
     if len(root.parts) > 3:
-        refuse_cells_in_slurm(SuiteDir(root.parent.parent), [f"{root.parent.name}/{root.name}"], slurm)
+        refuse_cells_in_slurm(
+            SuiteDir(root.parent.parent), [f"{root.parent.name}/{root.name}"], slurm
+        )
     alone = RunSuiteDir(root / OF_ONE_RUN)
     refuse_cells_in_slurm(alone, _in_slurm(alone, slurm), slurm)
 
@@ -418,7 +470,11 @@ def refuse_cells_in_slurm(folder: SuiteDir, cells: Collection[str], slurm: Slurm
     if not cells:
         return
     queued = _in_slurm(folder, slurm)
-    found = [f"{queued[name].job_name} ({name}, {queued[name].state})" for name in cells if name in queued]
+    found = [
+        f"{queued[name].job_name} ({name}, {queued[name].state})"
+        for name in cells
+        if name in queued
+    ]
     if found:
         named = shlex.quote(str(folder.named))
         raise BusyError(

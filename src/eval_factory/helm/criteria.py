@@ -73,7 +73,10 @@ For comparison, an answer that an expert wrote. Another answer may meet the crit
 
 
 def criterion_prompt(
-    messages: Sequence[Mapping[str, str]], answer: str, criteria: Sequence[Criterion], reference: str | None = None
+    messages: Sequence[Mapping[str, str]],
+    answer: str,
+    criteria: Sequence[Criterion],
+    reference: str | None = None,
 ) -> str:
     """The prompt about one criterion, or about several at once."""
     turns = [*messages, {"role": "assistant", "content": answer}]
@@ -112,12 +115,16 @@ def prompt_of_jury(annotators: Sequence[str], folder: Path | None = None) -> str
     folder = folder or environment_of(HELM).helms("benchmark", "annotation")
     if folder is None or not annotators:
         return None
-    defined = re.compile(rf"^class (?:{'|'.join(map(re.escape, annotators))})\(LLMAsJuryAnnotator\):", re.MULTILINE)
+    defined = re.compile(
+        rf"^class (?:{'|'.join(map(re.escape, annotators))})\(LLMAsJuryAnnotator\):", re.MULTILINE
+    )
     for file in sorted(folder.glob("*_annotator.py")):
         source = file.read_text(encoding="utf-8")
         if defined.search(source):
             for node in ast.parse(source).body:
-                if isinstance(node, ast.Assign) and "PROMPT_TEMPLATE" in map(ast.unparse, node.targets):
+                if isinstance(node, ast.Assign) and "PROMPT_TEMPLATE" in map(
+                    ast.unparse, node.targets
+                ):
                     value = node.value.value if isinstance(node.value, ast.Constant) else None
                     return value if isinstance(value, str) else None
             return None
@@ -129,7 +136,9 @@ ERROR = "error"  # instead of a decision: why there is none
 
 READY_MADE = "a ready-made judgement"
 _SIGNS = {
-    "a tag of the judges' prompt": re.compile(r"</?\s*(?:criteri(?:on|a)|reference)\s*>", re.IGNORECASE),
+    "a tag of the judges' prompt": re.compile(
+        r"</?\s*(?:criteri(?:on|a)|reference)\s*>", re.IGNORECASE
+    ),
     "instructions to the judges": re.compile(
         r"\b(?:mark|rate|grade|score|treat|count|judge|deem|consider)\b(?: \w{1,12}){0,4} criteri(?:on|a)"
         r" (?:as|to be) (?:met|satisfied|fulfilled|true)\b",
@@ -180,7 +189,9 @@ def parse_decisions(text: str, count: int, judged: str) -> list[Decision]:
         wanted=f'"{key}"',
         stands=stands,
         judged_is="answer",
-        read=lambda found: [_decision(found)] if count == 1 else _numbered(found[JUDGEMENTS], count),
+        read=lambda found: (
+            [_decision(found)] if count == 1 else _numbered(found[JUDGEMENTS], count)
+        ),
         verdict=lambda decisions: tuple(one.met for one in decisions),
     )
 
@@ -204,7 +215,9 @@ def _numbered(listed: Any, count: int) -> list[Decision]:
     if missing:
         raise UnusableJudgeOutput(f"criterion {', '.join(missing)} has no judgement")
     if len(listed) != count:
-        raise UnusableJudgeOutput(f"it holds {len(listed)} judgements of {count} criteria; give one for each")
+        raise UnusableJudgeOutput(
+            f"it holds {len(listed)} judgements of {count} criteria; give one for each"
+        )
     return [_decision(by_number[number]) for number in wanted]
 
 
@@ -212,7 +225,9 @@ def _decision(found: Mapping[str, Any]) -> Decision:
     met, explanation = found.get(_MET), found.get(EXPLANATION)
     if not isinstance(met, bool):
         raise UnusableJudgeOutput(f'"{_MET}" is not true or false')
-    if not isinstance(explanation, str) or not re.search(r"\w", explanation):  # "..." is the form itself, given back
+    if not isinstance(explanation, str) or not re.search(
+        r"\w", explanation
+    ):  # "..." is the form itself, given back
         raise UnusableJudgeOutput(f'"{EXPLANATION}" is missing or says nothing')
     return Decision(met, explanation)
 
@@ -238,7 +253,9 @@ def decisions_of(
 ) -> list[dict[str, bool | None]]:
     """Of each criterion each judge's decision; None where it gave none."""
     judges = tuple(judges)
-    return [{judge: _met(said.get(judge)) for judge in judges} for said in said_of(annotations, count)]
+    return [
+        {judge: _met(said.get(judge)) for judge in judges} for said in said_of(annotations, count)
+    ]
 
 
 def _met(decision: Any) -> bool | None:

@@ -31,7 +31,9 @@ class Environment:
 
     upstream: Upstream
     python: str  # the interpreter that runs it
-    search: tuple[str, ...] | None = None  # the folders that it imports from; None: those of this process
+    search: tuple[str, ...] | None = (
+        None  # the folders that it imports from; None: those of this process
+    )
 
     def version_of(self, package: str) -> str | None:
         """None: it is not installed there."""
@@ -40,17 +42,31 @@ class Environment:
 
     def distributions(self, package: str | None = None) -> Iterable[metadata.Distribution]:
         """All that are installed there, or those of a name."""
-        return metadata.distributions(name=package, path=list(sys.path if self.search is None else self.search))
+        return metadata.distributions(
+            name=package, path=list(sys.path if self.search is None else self.search)
+        )
 
     def has_module(self, name: str) -> bool:
         """Whether it can be imported there. `name`: of a module that is in no package."""
-        found = util.find_spec(name) if self.search is None else PathFinder.find_spec(name, list(self.search))
+        found = (
+            util.find_spec(name)
+            if self.search is None
+            else PathFinder.find_spec(name, list(self.search))
+        )
         return found is not None
 
     def helms(self, *parts: str) -> Path | None:
         """A file or folder of the installed HELM, which is not imported; None where it has no such."""
-        spec = util.find_spec("helm") if self.search is None else PathFinder.find_spec("helm", list(self.search))
-        paths = [Path(folder).joinpath(*parts) for folder in (spec.submodule_search_locations or ())] if spec else []
+        spec = (
+            util.find_spec("helm")
+            if self.search is None
+            else PathFinder.find_spec("helm", list(self.search))
+        )
+        paths = (
+            [Path(folder).joinpath(*parts) for folder in (spec.submodule_search_locations or ())]
+            if spec
+            else []
+        )
         return next((path for path in paths if path.exists()), None)
 
     def program(self, module: str, script: str) -> list[str]:
@@ -66,7 +82,11 @@ def environment_of(upstream: Upstream) -> Environment:
     if upstream is HELM:
         return Environment(HELM, sys.executable)
     home = home_of(upstream)
-    return Environment(upstream, str(home / "bin" / "python"), tuple(map(str, home.glob("lib/python3*/site-packages"))))
+    return Environment(
+        upstream,
+        str(home / "bin" / "python"),
+        tuple(map(str, home.glob("lib/python3*/site-packages"))),
+    )
 
 
 def home_of(upstream: Upstream) -> Path:
@@ -89,10 +109,14 @@ def installed_upstream() -> Upstream:
             version = Environment(one, sys.executable, (folder,)).version_of(one.package)
             if version is not None:
                 return replace(one, version=version)
-    raise PrerequisiteError(f"HELM ({HELM.package} or {MEDHELM.package}) is not installed in {sys.prefix}")
+    raise PrerequisiteError(
+        f"HELM ({HELM.package} or {MEDHELM.package}) is not installed in {sys.prefix}"
+    )
 
 
-def look_for_packages(task: str, run_spec: str, upstream: Upstream, *, only_generate: bool = False) -> None:
+def look_for_packages(
+    task: str, run_spec: str, upstream: Upstream, *, only_generate: bool = False
+) -> None:
     """HELM itself, in the version whose parts are replaced, and what the run spec is known to import.
 
     `only_generate`: metrics of pictures are left out, and with them what they import.
@@ -113,7 +137,9 @@ def look_for_packages(task: str, run_spec: str, upstream: Upstream, *, only_gene
     if missing:
         hint = "\n  or make the pictures now, and score them where these are: config.params.extra.only_generate: true"
         hint = hint if load_index(upstream).run_specs[run_spec].makes_images else ""
-        raise PrerequisiteError(f"{not_installed(task, missing, environment)}{hint}\n  nothing was asked")
+        raise PrerequisiteError(
+            f"{not_installed(task, missing, environment)}{hint}\n  nothing was asked"
+        )
 
 
 def look_for_helm(upstream: Upstream) -> Environment:
@@ -122,8 +148,14 @@ def look_for_helm(upstream: Upstream) -> Environment:
     """
     environment = environment_of(upstream)
     if environment.version_of(upstream.package) is None:
-        place = f"the environment of eval-factory, {sys.prefix}" if upstream is HELM else str(home_of(upstream))
-        raise PrerequisiteError(f"HELM ({upstream.package}) is not installed in {place}\n  {how_to_install(upstream)}")
+        place = (
+            f"the environment of eval-factory, {sys.prefix}"
+            if upstream is HELM
+            else str(home_of(upstream))
+        )
+        raise PrerequisiteError(
+            f"HELM ({upstream.package}) is not installed in {place}\n  {how_to_install(upstream)}"
+        )
     return environment
 
 
@@ -137,7 +169,9 @@ def how_to_install(upstream: Upstream) -> str:
 def missing_for(run_spec: str, environment: Environment) -> list[str]:
     """Modules that a run spec imports in any case and that cannot be found there."""
     known = load_index(environment.upstream).run_specs.get(run_spec)
-    return [module for module in (known.packages if known else ()) if not environment.has_module(module)]
+    return [
+        module for module in (known.packages if known else ()) if not environment.has_module(module)
+    ]
 
 
 def not_installed(task: str, modules: Iterable[str], environment: Environment) -> str:
@@ -148,7 +182,9 @@ def not_installed(task: str, modules: Iterable[str], environment: Environment) -
     command = install_command((known.get(module, module) for module in modules), environment.python)
     unknown = [module for module in modules if module not in known]
     hint = f"\n  if no package is called {' or '.join(unknown)}, look for the one that holds this module"
-    message = f"HELM needs {named} for {task} that {are} not installed: {', '.join(modules)}\n  {command}"
+    message = (
+        f"HELM needs {named} for {task} that {are} not installed: {', '.join(modules)}\n  {command}"
+    )
     return message + hint if unknown else message
 
 
@@ -160,7 +196,9 @@ def install_command(requirements: Iterable[str], python: str) -> str:
     return shlex.join(["uv", "pip", "install", "--python", python, *wanted])
 
 
-_MODULE = re.compile(r"No module named '([\w.]+)'|dependency ([\w.-]+) is not installed|needs (torch)")
+_MODULE = re.compile(
+    r"No module named '([\w.]+)'|dependency ([\w.-]+) is not installed|needs (torch)"
+)
 
 
 def module_named_in(message: str) -> str | None:

@@ -26,18 +26,52 @@ from eval_factory.helm import names
 from eval_factory.tasks.jury_form import HELMS_FORM, JuryForm, jury_form_of
 
 _TWINS = {
-    "a": "\u0430\u03b1\u1d00", "b": "\u0432\u0299", "c": "\u0441\u1d04", "d": "\u0501\u1d05", "e": "\u0435\u03b5\u1d07",
-    "g": "\u0261\u0262", "h": "\u04bb\u043d", "i": "\u0456\u03b9\u0131\u026a", "j": "\u0458\u1d0a",
-    "k": "\u043a\u03ba\u1d0b", "l": "\u029f", "m": "\u043c\u1d0d", "n": "\u0274", "o": "\u043e\u03bf\u1d0f",
-    "p": "\u0440\u03c1\u1d18", "q": "\u051b", "r": "\u0280", "s": "\u0455\ua731", "t": "\u0442\u03c4\u1d1b",
-    "u": "\u03c5\u1d1c", "v": "\u0475\u03bd\u1d20", "w": "\u051d\u1d21", "x": "\u0445", "y": "\u0443\u028f",
-    "z": "\u1d22", "A": "\u0410\u0391", "B": "\u0412\u0392", "C": "\u0421", "E": "\u0415\u0395", "H": "\u041d\u0397",
-    "I": "\u0406\u0399", "J": "\u0408",
-    "K": "\u041a\u039a", "M": "\u041c\u039c", "N": "\u039d", "O": "\u041e\u039f", "P": "\u0420\u03a1",
-    "S": "\u0405", "T": "\u0422\u03a4", "X": "\u0425\u03a7", "Y": "\u0423\u03a5", "Z": "\u0396",
-    '"': "\u201c\u201d\u201e\u201f\u00ab\u00bb\u02ba\u2033", "'": "\u2018\u2019\u201a\u2039\u203a",
+    "a": "\u0430\u03b1\u1d00",
+    "b": "\u0432\u0299",
+    "c": "\u0441\u1d04",
+    "d": "\u0501\u1d05",
+    "e": "\u0435\u03b5\u1d07",
+    "g": "\u0261\u0262",
+    "h": "\u04bb\u043d",
+    "i": "\u0456\u03b9\u0131\u026a",
+    "j": "\u0458\u1d0a",
+    "k": "\u043a\u03ba\u1d0b",
+    "l": "\u029f",
+    "m": "\u043c\u1d0d",
+    "n": "\u0274",
+    "o": "\u043e\u03bf\u1d0f",
+    "p": "\u0440\u03c1\u1d18",
+    "q": "\u051b",
+    "r": "\u0280",
+    "s": "\u0455\ua731",
+    "t": "\u0442\u03c4\u1d1b",
+    "u": "\u03c5\u1d1c",
+    "v": "\u0475\u03bd\u1d20",
+    "w": "\u051d\u1d21",
+    "x": "\u0445",
+    "y": "\u0443\u028f",
+    "z": "\u1d22",
+    "A": "\u0410\u0391",
+    "B": "\u0412\u0392",
+    "C": "\u0421",
+    "E": "\u0415\u0395",
+    "H": "\u041d\u0397",
+    "I": "\u0406\u0399",
+    "J": "\u0408",
+    "K": "\u041a\u039a",
+    "M": "\u041c\u039c",
+    "N": "\u039d",
+    "O": "\u041e\u039f",
+    "P": "\u0420\u03a1",
+    "S": "\u0405",
+    "T": "\u0422\u03a4",
+    "X": "\u0425\u03a7",
+    "Y": "\u0423\u03a5",
+    "Z": "\u0396",
+    '"': "\u201c\u201d\u201e\u201f\u00ab\u00bb\u02ba\u2033",
+    "'": "\u2018\u2019\u201a\u2039\u203a",
     ":": "\u2236\ua789\u02d0",
-}  # fmt: skip
+}
 """ASCII and what looks like it: of Unicode's confusables (unicode.org/Public/security/latest/confusables.txt) the
 Cyrillic, Greek and small capital letters with which English can be written, quotation marks and colons."""
 
@@ -55,7 +89,9 @@ class _Plain(dict[int, str]):
             plain = chr(code - _TAG_CHARACTERS[0] + 0x20)
         else:
             parts = unicodedata.normalize("NFKD", chr(code))
-            plain = "".join(part for part in parts if unicodedata.category(part) not in ("Mn", "Me", "Cf"))
+            plain = "".join(
+                part for part in parts if unicodedata.category(part) not in ("Mn", "Me", "Cf")
+            )
         self[code] = plain
         return plain
 
@@ -80,7 +116,9 @@ def readings(text: str) -> Iterator[str]:
     if plain != text:
         yield plain
     # Base64 is read token by token and, where it goes over several lines, as one.
-    tokens = [token.rstrip("=").replace("-", "+").replace("_", "/") for token in _BASE64.findall(plain)]
+    tokens = [
+        token.rstrip("=").replace("-", "+").replace("_", "/") for token in _BASE64.findall(plain)
+    ]
     found = [_decoded(token) for token in tokens]
     if len(tokens) > 1 and "" in found:
         found.append(_decoded("".join(tokens)))
@@ -135,7 +173,9 @@ def _as_text(data: bytes) -> str:
     return data.decode() if data and all(byte in _PRINTABLE for byte in data) else ""
 
 
-Criteria = Mapping[str, Collection[str]]  # what a judge has to rate: criterion -> the fields of its rating
+Criteria = Mapping[
+    str, Collection[str]
+]  # what a judge has to rate: criterion -> the fields of its rating
 
 _MAX_OUTPUT = 200_000  # characters of a judge's output: many times what its tokens can hold
 MAX_BRACES = 200
@@ -157,7 +197,9 @@ def says_nothing(answer: str) -> bool:
     return not answer.strip()
 
 
-def parse_judge_output(text: str, criteria: Criteria, judged: str, form: JuryForm = HELMS_FORM) -> dict[str, Any]:
+def parse_judge_output(
+    text: str, criteria: Criteria, judged: str, form: JuryForm = HELMS_FORM
+) -> dict[str, Any]:
     """The judge's own ratings of an answer (`judged`): criterion -> rating, as the judge wrote it; of a label its
     value.
 
@@ -167,12 +209,20 @@ def parse_judge_output(text: str, criteria: Criteria, judged: str, form: JuryFor
     squeezes = squeezed_readings(judged)
 
     def stands(found: Mapping[str, Any]) -> bool:
-        forms = (_forms_of(name, found[name], fields, form) for name, fields in criteria.items() if name in found)
-        return any(written in squeeze for written in chain.from_iterable(forms) for squeeze in squeezes)
+        forms = (
+            _forms_of(name, found[name], fields, form)
+            for name, fields in criteria.items()
+            if name in found
+        )
+        return any(
+            written in squeeze for written in chain.from_iterable(forms) for squeeze in squeezes
+        )
 
     def read(found: dict[str, Any]) -> dict[str, Any]:
         if form.criteria and (unknown := [name for name in found if name not in criteria]):
-            raise UnusableJudgeOutput(f"it rates {unknown[0]!r}, and the criteria are {', '.join(criteria)}")
+            raise UnusableJudgeOutput(
+                f"it rates {unknown[0]!r}, and the criteria are {', '.join(criteria)}"
+            )
         for name, fields in criteria.items():
             rating = found.get(name)
             if not isinstance(rating, Mapping):
@@ -193,10 +243,14 @@ def parse_judge_output(text: str, criteria: Criteria, judged: str, form: JuryFor
         read=read,
         verdict=lambda found: json.dumps({name: found[name]["score"] for name in criteria}),
     )
-    own = {name: ratings[name] for name in criteria}  # HELM's mean takes everything else that stands there
+    own = {
+        name: ratings[name] for name in criteria
+    }  # HELM's mean takes everything else that stands there
     if not form.labels:  # the judge's own spelling of a number stays
         return own
-    return {name: {**rating, "score": form.value_of(rating["score"])} for name, rating in own.items()}
+    return {
+        name: {**rating, "score": form.value_of(rating["score"])} for name, rating in own.items()
+    }
 
 
 def own_judgement(
@@ -230,7 +284,9 @@ def own_judgement(
             raise UnusableJudgeOutput(f"it holds no JSON object with {wanted}")
         own = [found for found in objects if not stands(found)]
         if not own:
-            raise UnusableJudgeOutput(f"it repeats a judgement that stands in the {judged_is}; give your own")
+            raise UnusableJudgeOutput(
+                f"it repeats a judgement that stands in the {judged_is}; give your own"
+            )
         for found in own:
             try:
                 judgement = read(found)
@@ -243,7 +299,9 @@ def own_judgement(
     if not usable:
         raise UnusableJudgeOutput(reasons[0])
     if len(usable) > 1:
-        raise UnusableJudgeOutput("it holds several judgements that differ; give one JSON object and nothing else")
+        raise UnusableJudgeOutput(
+            "it holds several judgements that differ; give one JSON object and nothing else"
+        )
     (judgement,) = usable.values()
     return judgement
 
@@ -261,13 +319,18 @@ def json_objects(text: str) -> Iterator[dict[str, Any]]:
             found, end = _DECODER.raw_decode(text, at)
         except (ValueError, RecursionError):
             try:
-                found, end = json.loads(text[at:].rstrip().removesuffix("```").rstrip() + "}"), len(text)
+                found, end = (
+                    json.loads(text[at:].rstrip().removesuffix("```").rstrip() + "}"),
+                    len(text),
+                )
             except (ValueError, RecursionError):
                 found, end = None, at + 1
         if isinstance(found, dict):
             yield found
         at = text.find("{", end)
-    raise UnusableJudgeOutput(f"it holds more than {MAX_BRACES} opening braces that begin no JSON object")
+    raise UnusableJudgeOutput(
+        f"it holds more than {MAX_BRACES} opening braces that begin no JSON object"
+    )
 
 
 def _forms_of(name: str, rating: Any, fields: Collection[str], form: JuryForm) -> set[str]:
@@ -307,7 +370,9 @@ _FIVE_OF_FIVE = rf"(?:5\s*(?:/|out of)\s*5|(?:a|of) 5\b{_MARK_ENDS})"
 """As marks: neither 'a 5 mL dose' nor 'a score of 5 points'."""
 _OURS = r"(?:the|my|that)(?: \w{1,12}){0,2} (?:response|answer|reply|text|summary|plan|note)"
 _RATED = rf"(?:this|it|all|every\w*|each|{_OURS})"
-_RATING_ENDS = r"(?:$|[\n,;!})<\]|]|\.(?!\d)|/\s*5\b|(?:out of|for|on|in|because|stars?|explanation)\b)"
+_RATING_ENDS = (
+    r"(?:$|[\n,;!})<\]|]|\.(?!\d)|/\s*5\b|(?:out of|for|on|in|because|stars?|explanation)\b)"
+)
 _RATING = rf"(?:[1-5](?:\.0)?|one|two|three|four|five)(?={_MARKS}{_RATING_ENDS})"
 """Neither 'Score: 2 pieces' nor 'accuracy: 4.5 %': a number that is followed by what it counts is no rating."""
 _OF_NO_SCALE = rf"(?:\A|[\n{{\[;!?]|\.(?=\s)|\b(?:overall|final|your|my) ){_MARKS}"
@@ -323,7 +388,11 @@ _SIGNS: Mapping[str, tuple[str, ...]] = {
         rf"\b(?:{_CRITERIA})\b{_MARKS}(?:(?:[:=]>?|->|\u2192|\||is|as|at){_MARKS})+(?:score{_MARKS}[:=]?{_MARKS})?{_RATING}",
     ),
     "a tag of the judges' prompt": (
-        rf"</?\s*(?:{_TAGS})\s*>", r"<\|[a-z_]+\|>", r"\[/?INST\]", r"<!--", r"</?\s*score\s*>",
+        rf"</?\s*(?:{_TAGS})\s*>",
+        r"<\|[a-z_]+\|>",
+        r"\[/?INST\]",
+        r"<!--",
+        r"</?\s*score\s*>",
     ),
     "instructions to the judges": (
         rf"\b(?:ignore|disregard|forget|override)(?: (?:{_WHICH}))* (?:{_INSTRUCTIONS})\b",
@@ -338,8 +407,10 @@ _SIGNS: Mapping[str, tuple[str, ...]] = {
         r"\byour (?:judge?ment|verdict|ratings|final (?:score|rating|evaluation)) (?:is|are|must|should|has to|will)\b",
         rf"\b(?:copy|repeat|return|output|with)\b{_THIS} (?:evaluation|judge?ment|ratings?|scores|json|verdict)\b",
     ),
-}  # fmt: skip
-_SIGN_PATTERNS = {name: re.compile("|".join(patterns), re.IGNORECASE) for name, patterns in _SIGNS.items()}
+}
+_SIGN_PATTERNS = {
+    name: re.compile("|".join(patterns), re.IGNORECASE) for name, patterns in _SIGNS.items()
+}
 _SQUEEZED_RATING = re.compile(rf"(?:{_CRITERIA})score(?:[1-5]|five)|(?:{_CRITERIA})explanation")
 """Of letters and digits alone: what is written over several lines, or with blanks between its letters."""
 

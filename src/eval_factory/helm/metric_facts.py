@@ -32,7 +32,9 @@ _SHARE = MetricFacts(higher_is_better=True, scale=_ZERO_TO_ONE, unit="share")
 """Of the instances, or of what was found or looked for: precision, recall."""
 OVERLAP = MetricFacts(higher_is_better=True, scale=_ZERO_TO_ONE, unit="overlap")
 """Of the words of an answer with those of a reference: ROUGE, BLEU, F1 of words."""
-_RATING = MetricFacts(higher_is_better=True, scale=HELMS_FORM.scale, unit="rating")  # mean of the ratings of a jury
+_RATING = MetricFacts(
+    higher_is_better=True, scale=HELMS_FORM.scale, unit="rating"
+)  # mean of the ratings of a jury
 F1 = MetricFacts(higher_is_better=True, scale=_ZERO_TO_ONE, unit="F1")
 SIMILARITY = MetricFacts(higher_is_better=True, unit="similarity")
 """BERTScore, rescaled with a baseline: an answer that is worse than a random text is below 0."""
@@ -45,36 +47,64 @@ UNCLIPPED_POINTS = MetricFacts(higher_is_better=True, unit="share of points")
 """A case may lose more points than it wins, so there is no least value."""
 
 OF_JURIES = (
-    "aci_bench_accuracy", "chw_care_plan_accuracy", "dischargeme_accuracy", "med_dialog_accuracy", "medalign_accuracy",
-    "medi_qa_accuracy", "medication_qa_accuracy", "mental_health_accuracy", "mimic_bhc_accuracy", "mimic_rrs_accuracy",
-    "mtsamples_procedures_accuracy", "mtsamples_replicate_accuracy", "starr_patient_instructions_accuracy",
+    "aci_bench_accuracy",
+    "chw_care_plan_accuracy",
+    "dischargeme_accuracy",
+    "med_dialog_accuracy",
+    "medalign_accuracy",
+    "medi_qa_accuracy",
+    "medication_qa_accuracy",
+    "mental_health_accuracy",
+    "mimic_bhc_accuracy",
+    "mimic_rrs_accuracy",
+    "mtsamples_procedures_accuracy",
+    "mtsamples_replicate_accuracy",
+    "starr_patient_instructions_accuracy",
     "jury_score",
-)  # fmt: skip
+)
 """HELM calls them accuracies, and they are means of ratings."""
 
 _MATCHES = ("exact_match", "quasi_exact_match", "prefix_exact_match", "quasi_prefix_exact_match")
 _OF_MATCHES = (*_MATCHES, *(f"{name}@5" for name in _MATCHES))
-_OF_RUBRICS = (rubric_case.RUBRIC_METRIC, rubric_case.HEALTHBENCH_METRIC, rubric_case.PROFESSIONAL_METRIC)
+_OF_RUBRICS = (
+    rubric_case.RUBRIC_METRIC,
+    rubric_case.HEALTHBENCH_METRIC,
+    rubric_case.PROFESSIONAL_METRIC,
+)
 _OF_UNCLIPPED = (rubric_case.UNCLIPPED, rubric_case.JUDGE_CORRECTED)
 
 _FACTS = {
     **dict.fromkeys(_OF_MATCHES, _SHARE),
     **dict.fromkeys(OF_JURIES, _RATING),
-    **dict.fromkeys(("rouge_1", "rouge_2", "rouge_l", "bleu", "bleu_1", "bleu_4", "f1_score"), OVERLAP),
+    **dict.fromkeys(
+        ("rouge_1", "rouge_2", "rouge_l", "bleu", "bleu_1", "bleu_4", "f1_score"), OVERLAP
+    ),
     **dict.fromkeys(("BERTScore-P", "BERTScore-R", "BERTScore-F"), SIMILARITY),
-    **dict.fromkeys(("classification_macro_f1", "classification_micro_f1", "mimiciv_billing_code_f1"), F1),
+    **dict.fromkeys(
+        ("classification_macro_f1", "classification_micro_f1", "mimiciv_billing_code_f1"), F1
+    ),
     **dict.fromkeys(("wer_score", "mer_score"), ERROR_RATE),
     **dict.fromkeys(
         (
-            "medcalc_bench_accuracy", "medec_error_flag_accuracy", "medec_error_sentence_accuracy",
-            "mimiciv_billing_code_precision", "mimiciv_billing_code_recall",
-            "ehr_sql_execution_accuracy", "ehr_sql_query_validity",
-            "ehr_sql_precision_answerable", "ehr_sql_recall_answerable",
-            "math_equiv", "exact_match_indicator", "final_number_exact_match", "chain_of_thought_correctness",
+            "medcalc_bench_accuracy",
+            "medec_error_flag_accuracy",
+            "medec_error_sentence_accuracy",
+            "mimiciv_billing_code_precision",
+            "mimiciv_billing_code_recall",
+            "ehr_sql_execution_accuracy",
+            "ehr_sql_query_validity",
+            "ehr_sql_precision_answerable",
+            "ehr_sql_recall_answerable",
+            "math_equiv",
+            "exact_match_indicator",
+            "final_number_exact_match",
+            "chain_of_thought_correctness",
         ),
         _SHARE,
     ),
-    **dict.fromkeys((*_OF_RUBRICS, "health_bench_score", "health_bench_professional_score"), POINTS),
+    **dict.fromkeys(
+        (*_OF_RUBRICS, "health_bench_score", "health_bench_professional_score"), POINTS
+    ),
     **{name + suffix: UNCLIPPED_POINTS for name in _OF_RUBRICS for suffix in _OF_UNCLIPPED},
     rubric_case.PROFESSIONAL_METRIC + rubric_case.LENGTH_ADJUSTED: UNCLIPPED_POINTS,
     **dict.fromkeys(("sct_score", "sct_expert_set_membership", *CONCORDANCE_METRICS), _SHARE),
@@ -86,7 +116,7 @@ _FACTS = {
     "summarization_coverage": MetricFacts(scale=_ZERO_TO_ONE, unit="share"),
     "summarization_density": MetricFacts(unit="words"),
     "summarization_compression": MetricFacts(unit="ratio"),
-}  # fmt: skip
+}
 
 _OURS = r"(?:\.(?:corrected|lenient|helm|all_judges|all_orders|repeats_mean))+$"
 """What our own scores beside HELM's are called; they are of the metric's direction, scale and unit."""
@@ -105,8 +135,18 @@ def facts_of(name: str, scale: tuple[float, float] | None = None) -> MetricFacts
     return known or MetricFacts()
 
 
-BOOKKEEPING_PREFIXES = ("num_", "finish_reason_", "training_", "inference_", "batch_size", "max_prob", "logprob")
-BOOKKEEPING = frozenset({"predicted_index", "prompt_length", "prompt_truncated", "perplexity", "bits_per_byte"})
+BOOKKEEPING_PREFIXES = (
+    "num_",
+    "finish_reason_",
+    "training_",
+    "inference_",
+    "batch_size",
+    "max_prob",
+    "logprob",
+)
+BOOKKEEPING = frozenset(
+    {"predicted_index", "prompt_length", "prompt_truncated", "perplexity", "bits_per_byte"}
+)
 """Statistics of the run, not of the answers: none of them is a score."""
 
 
@@ -116,10 +156,24 @@ def is_score(name: str) -> bool:
 
 
 USUAL_MAIN_METRICS = (
-    "exact_match", "quasi_exact_match", "prefix_exact_match", "quasi_prefix_exact_match", "exact_match_indicator",
-    "final_number_exact_match", "f1_score", "classification_macro_f1", "math_equiv", "rouge_l", "rouge_2", "rouge_1",
-    "bleu_4", "bleu", "chr_f_plus_plus", "wer_score", "expected_clip_score",
-)  # fmt: skip
+    "exact_match",
+    "quasi_exact_match",
+    "prefix_exact_match",
+    "quasi_prefix_exact_match",
+    "exact_match_indicator",
+    "final_number_exact_match",
+    "f1_score",
+    "classification_macro_f1",
+    "math_equiv",
+    "rouge_l",
+    "rouge_2",
+    "rouge_1",
+    "bleu_4",
+    "bleu",
+    "chr_f_plus_plus",
+    "wer_score",
+    "expected_clip_score",
+)
 """Taken in this order where HELM names none of a run entry's metrics as its main one. docs/any-helm-benchmark.md."""
 
 NONE = "none"
@@ -140,10 +194,18 @@ def chosen_main_metric(entry: HelmEntry, labels: Sequence[str]) -> tuple[str, li
     if declared is not None:
         return declared, []
     # Of the main split is a label without `@`, or with HELM's own in a metric's name: a number follows (NDCG@10).
-    of_main_split = (label for label in labels if "@" not in label or label.rpartition("@")[2].isdigit())
+    of_main_split = (
+        label for label in labels if "@" not in label or label.rpartition("@")[2].isdigit()
+    )
     usual = (f"{entry.run_spec}_score", *USUAL_MAIN_METRICS)
     main = next((name for name in usual if name in labels), next(of_main_split, None))
     if main is None:
         return NONE, ["HELM computed no score for this run: nothing is reportable"]
-    names = f"{' or '.join(entry.main_metrics)}, which this run does not hold" if entry.main_metrics else "none"
-    return main, [f"main metric: HELM names {names}; {main} was taken, the first that the run holds of a fixed list"]
+    names = (
+        f"{' or '.join(entry.main_metrics)}, which this run does not hold"
+        if entry.main_metrics
+        else "none"
+    )
+    return main, [
+        f"main metric: HELM names {names}; {main} was taken, the first that the run holds of a fixed list"
+    ]

@@ -40,11 +40,23 @@ DEFAULT_JURY = {
 
 JURY_RUN_SPECS = frozenset(
     {
-        "aci_bench", "chw_care_plan", "dischargeme", "med_dialog", "medalign", "medhelm_configurable_benchmark",
-        "medi_qa", "medication_qa", "mental_health", "mimic_bhc", "mimic_rrs", "mtsamples_procedures",
-        "mtsamples_replicate", "starr_patient_instructions", "eval_factory_conversations",
+        "aci_bench",
+        "chw_care_plan",
+        "dischargeme",
+        "med_dialog",
+        "medalign",
+        "medhelm_configurable_benchmark",
+        "medi_qa",
+        "medication_qa",
+        "mental_health",
+        "mimic_bhc",
+        "mimic_rrs",
+        "mtsamples_procedures",
+        "mtsamples_replicate",
+        "starr_patient_instructions",
+        "eval_factory_conversations",
     }
-)  # fmt: skip
+)
 """Those that are, or may be, scored by a jury."""
 
 RUNS_FOLDER = "runs"
@@ -95,7 +107,11 @@ def model_entry(name: str, shown: str, description: str) -> dict[str, Any]:
         "creator_organization_name": _ORGANIZATION,
         "access": "limited",
         "release_date": None,
-        "tags": ["TEXT_MODEL_TAG", "FULL_FUNCTIONALITY_TEXT_MODEL_TAG", "INSTRUCTION_FOLLOWING_MODEL_TAG"],
+        "tags": [
+            "TEXT_MODEL_TAG",
+            "FULL_FUNCTIONALITY_TEXT_MODEL_TAG",
+            "INSTRUCTION_FOLLOWING_MODEL_TAG",
+        ],
     }
 
 
@@ -129,7 +145,9 @@ def conf_entries(text: str) -> list[dict[str, Any]]:
     try:
         tree: Any = json.loads(text)
     except ValueError:
-        from pyhocon import ConfigFactory  # imported here: it takes 130 ms, and what eval-factory itself writes is JSON
+        from pyhocon import (
+            ConfigFactory,
+        )  # imported here: it takes 130 ms, and what eval-factory itself writes is JSON
 
         try:
             tree = ConfigFactory.parse_string(text)

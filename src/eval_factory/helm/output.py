@@ -130,7 +130,9 @@ class RequestState(HelmRecord):
     train_trial_index: int
     request: dict[str, Any]
     result: Result | None = None
-    output_mapping: dict[str, str] | None = None  # label of an option -> its text, where the question has options
+    output_mapping: dict[str, str] | None = (
+        None  # label of an option -> its text, where the question has options
+    )
     prompt_truncated: bool = False
     annotations: dict[str, Any] | None = None
 
@@ -197,7 +199,9 @@ class HelmRun:
         return None
 
     def has_metric(self, class_name: str) -> bool:
-        return any(spec.class_name.rpartition(".")[2] == class_name for spec in self.run_spec.metric_specs)
+        return any(
+            spec.class_name.rpartition(".")[2] == class_name for spec in self.run_spec.metric_specs
+        )
 
     def main_split(self, preferred: str | None = None) -> str | None:
         """The preferred split where the run has it; else `test`, else `valid`, else the first there is."""
@@ -215,7 +219,9 @@ class HelmRun:
         path = self.folder / names.SCENARIO_STATE_FILE
         if not self._kept:
             helm_dir = self.folder.parents[2]
-            entries = (_with_media(one, helm_dir) for one in _entries(path, RequestState, "request_states"))
+            entries = (
+                _with_media(one, helm_dir) for one in _entries(path, RequestState, "request_states")
+            )
             if not path.is_file() or path.stat().st_size > SMALL:
                 return entries
             self._kept.extend(entries)
@@ -256,17 +262,27 @@ def _with_media(state: RequestState, helm_dir: Path) -> RequestState:
     if asked.multimedia_content and (not asked.text or media.PLACE in asked.text):
         objects = _located(asked.multimedia_content, helm_dir)[MEDIA_OBJECTS]
         text = media.as_text(media.placed(asked.text, objects))
-        instance = state.instance.model_copy(update={"input": asked.model_copy(update={"text": text})})
+        instance = state.instance.model_copy(
+            update={"input": asked.model_copy(update={"text": text})}
+        )
         state = state.model_copy(update={"instance": instance})
     made = [one.multimodal_content for one in (state.result.completions if state.result else ())]
     if state.result and any(made):  # all completions in one text: a picture has none of its own
-        located = [_located(one, helm_dir, names.MADE_PICTURES_FOLDER)[MEDIA_OBJECTS] for one in made if one]
+        located = [
+            _located(one, helm_dir, names.MADE_PICTURES_FOLDER)[MEDIA_OBJECTS]
+            for one in made
+            if one
+        ]
         shown = _Completion(text=media.as_text(chain.from_iterable(located)).strip())
-        state = state.model_copy(update={"result": state.result.model_copy(update={"completions": [shown]})})
+        state = state.model_copy(
+            update={"result": state.result.model_copy(update={"completions": [shown]})}
+        )
     return state
 
 
-def _located(content: Mapping[str, Any], helm_dir: Path, folder: str = names.SCENARIOS_FOLDER) -> dict[str, Any]:
+def _located(
+    content: Mapping[str, Any], helm_dir: Path, folder: str = names.SCENARIOS_FOLDER
+) -> dict[str, Any]:
     """HELM's scenarios keep media in their folder, which may have been moved; no file elsewhere is read."""
     root = (helm_dir / folder).resolve()
 
@@ -298,7 +314,9 @@ def _entries(path: Path, shape: type[_Read], member: str | None = None) -> Itera
                 raise ValueError("it is not indented as HELM 0.5.16 does it")
             opening, closing = depth + b"{\n", re.compile(b"\n" + depth + rb"}(,?)\n")
             rest = b""
-            while block := file.read(max(BLOCK, len(rest))):  # block by block: an entry may have 300 lines
+            while block := file.read(
+                max(BLOCK, len(rest))
+            ):  # block by block: an entry may have 300 lines
                 *ended, rest = closing.split(rest + block)
                 for text, comma in zip(ended[::2], ended[1::2], strict=True):
                     yield _parsed(adapter, b"{" + text.partition(opening)[2] + b"}")
@@ -320,7 +338,9 @@ def _unreadable(path: Path, error: Exception) -> HelmError:
     reason: object = error
     if isinstance(error, ValidationError):  # its own text would quote the data
         first = error.errors(include_input=False)[0]
-        reason = f"{error.error_count()} unexpected values, the first at {first['loc']}: {first['msg']}"
+        reason = (
+            f"{error.error_count()} unexpected values, the first at {first['loc']}: {first['msg']}"
+        )
     return HelmError(f"HELM's output {path} cannot be read: {reason}")
 
 
@@ -341,7 +361,9 @@ def perturbation_label(name: MetricName) -> str | None:
     if name.perturbation is None:
         return None
     computed_on = name.perturbation.computed_on
-    return name.perturbation.name + ("" if computed_on == COMPUTED_ON_PERTURBED else f".{computed_on}")
+    return name.perturbation.name + (
+        "" if computed_on == COMPUTED_ON_PERTURBED else f".{computed_on}"
+    )
 
 
 def scenario_folder(helm_dir: Path, scenario: str) -> Path:
@@ -362,7 +384,9 @@ def reason_of(annotations: Mapping[str, Any] | None, jury: JuryNames, judge: str
     return reason if isinstance(reason, str) else None
 
 
-def judgement_of(annotations: Mapping[str, Any] | None, jury: JuryNames, judge: str) -> dict[str, Any]:
+def judgement_of(
+    annotations: Mapping[str, Any] | None, jury: JuryNames, judge: str
+) -> dict[str, Any]:
     """Criterion -> a judge's mark and words of one answer, as it gave them; `error`, where it gave none."""
     found = (annotations or {}).get(jury.annotation, {}).get(judge)
     if isinstance(found, Mapping) and found:
@@ -371,7 +395,9 @@ def judgement_of(annotations: Mapping[str, Any] | None, jury: JuryNames, judge: 
     return {} if reason is None else {"error": reason}
 
 
-def ratings_of(annotations: Mapping[str, Any] | None, jury: JuryNames, judge: str) -> dict[str, float]:
+def ratings_of(
+    annotations: Mapping[str, Any] | None, jury: JuryNames, judge: str
+) -> dict[str, float]:
     """Criterion -> a judge's rating of one answer, as HELM reads it: a whole number, or a share; empty where none."""
     found = (annotations or {}).get(jury.annotation, {}).get(judge)
     if not isinstance(found, Mapping):
@@ -386,13 +412,18 @@ def categories_of(instance: Any) -> dict[str, Any]:
         name: value
         for name, value in (instance.extra_data or {}).items()
         if name not in (ANSWER, SAMPLE)
-        and (isinstance(value, (bool, int, float)) or (isinstance(value, str) and len(value) <= MAX_CATEGORY))
+        and (
+            isinstance(value, (bool, int, float))
+            or (isinstance(value, str) and len(value) <= MAX_CATEGORY)
+        )
     }
 
 
 def groups_of(instance: Any, source: str | None = None) -> dict[str, str]:
     """Field -> the instance's value, of those that may sort instances into groups; `source` names another's origin."""
-    fields = {name: value for name, value in categories_of(instance).items() if isinstance(value, str)}
+    fields = {
+        name: value for name, value in categories_of(instance).items() if isinstance(value, str)
+    }
     if instance.sub_split:
         fields[SUB_SPLIT] = instance.sub_split
     fields.pop(source or "", None)
@@ -436,11 +467,15 @@ class RunRecord(HelmRecord):
     """What helm-run wrote down of itself."""
 
     datasets: list[LoadedDataset] = []  # of the Hugging Face Hub
-    patches: list[str] | None = None  # names of those of HELM that were applied; None: it did not come so far
+    patches: list[str] | None = (
+        None  # names of those of HELM that were applied; None: it did not come so far
+    )
     limited_records: LimitedRecords | None = None
     executed_by: list[str] = []  # how what the model answered was confined
     ended: int = 0  # answers that ended the process that executed them
-    judge_prompts: dict[str, tuple[str, ...]] = {}  # annotation -> SHA-256 of each template of its judges' prompt
+    judge_prompts: dict[
+        str, tuple[str, ...]
+    ] = {}  # annotation -> SHA-256 of each template of its judges' prompt
     drawn_sample: DrawnSample | None = None
     judge_probe: dict[str, dict[str, Any]] = {}
     """Instance -> HELM's annotations of an answer that says nothing."""

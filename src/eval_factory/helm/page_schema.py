@@ -48,7 +48,9 @@ def plain_name(name: str, longest: int = _MAX_NAME) -> str:
 
 def page_schema(runs: Sequence[PageRun], helms: Mapping[str, Any]) -> dict[str, Any]:
     """The document for `--schema-path`. `helms`: HELM's schema for MedHELM; empty where the installed HELM has none."""
-    known = {group["name"]: group for group in helms.get("run_groups", ()) if not group.get("subgroups")}
+    known = {
+        group["name"]: group for group in helms.get("run_groups", ()) if not group.get("subgroups")
+    }
     used = {name for run in runs for name in run.groups if name in known}
     own: dict[str, PageRun] = {}
     for run in (run for run in runs if run.groups and not used & set(run.groups)):
@@ -59,7 +61,9 @@ def page_schema(runs: Sequence[PageRun], helms: Mapping[str, Any]) -> dict[str, 
     metrics = _metrics(runs, helms.get("metrics", ()))
     # Without the short names that several columns of a table would have: HELM calls exact and quasi-exact match EM.
     shown_together = {name for run in own.values() for name in run.metrics}
-    short = Counter(metric.get("short_display_name") for metric in metrics if metric["name"] in shown_together)
+    short = Counter(
+        metric.get("short_display_name") for metric in metrics if metric["name"] in shown_together
+    )
     for metric in metrics:
         if short[metric.get("short_display_name")] > 1:
             metric.pop("short_display_name", None)
@@ -86,7 +90,11 @@ def _with_members(groups: Iterable[Mapping[str, Any]], used: set[str]) -> list[d
     return [
         {
             **group,
-            **{key: [name for name in names if name in kept] for key, names in group.items() if key == "subgroups"},
+            **{
+                key: [name for name in names if name in kept]
+                for key, names in group.items()
+                if key == "subgroups"
+            },
         }
         for group in groups
         if group["name"] in kept
@@ -112,7 +120,10 @@ def _groups_of(own: Mapping[str, PageRun]) -> tuple[list[dict[str, Any]], list[d
     A win rate says nothing of evaluations that are not a set that somebody put together.
     """
     shown: dict[str, tuple[str, tuple[str, ...]]] = {_MAIN: ("Main metric", ("${main_name}",))}
-    shown |= {f"{ALL_OF}{group}": (f"All metrics of {run.task}", run.metrics) for group, run in own.items()}
+    shown |= {
+        f"{ALL_OF}{group}": (f"All metrics of {run.task}", run.metrics)
+        for group, run in own.items()
+    }
     tables = [
         {
             "name": name,

@@ -20,7 +20,12 @@ from eval_factory.core.safe_files import write_atomic
 from eval_factory.helm import names
 
 REFUSAL = "I'm sorry, but I cannot answer this question."
-SUITED = {"value": ("0",), "sentence": ("CORRECT", "0"), "sql": ("SELECT 1",), "rating": ("0", "+1", "-1", "+2", "-2")}
+SUITED = {
+    "value": ("0",),
+    "sentence": ("CORRECT", "0"),
+    "sql": ("SELECT 1",),
+    "rating": ("0", "+1", "-1", "+2", "-2"),
+}
 """`answer_form` of a task in framework.yml -> answers in that form that are the same to every question."""
 
 MAX_LABELS = 12
@@ -42,7 +47,9 @@ class AskedQuestion:
 
     id: str
     right: tuple[str, ...]  # the texts of the right references
-    options: Mapping[str, str]  # label of an option -> its text; empty where the question has no options
+    options: Mapping[
+        str, str
+    ]  # label of an option -> its text; empty where the question has no options
     text: str = ""  # what is asked about, without the prompt around it
     source: str | None = None
     """What the question shares with others: the name of the calculator, the question that several answers belong to."""
@@ -59,11 +66,19 @@ class Strategy:
     @property
     def constant(self) -> str | None:
         """The answer, where it is the same to every question."""
-        return self.answers[0][0] if len(set(self.answers)) == 1 and len(self.answers[0]) == 1 else None
+        return (
+            self.answers[0][0]
+            if len(set(self.answers)) == 1 and len(self.answers[0]) == 1
+            else None
+        )
 
 
 def strategies(
-    questions: Sequence[AskedQuestion], form: str | None = None, *, by: str = "source", overlap: bool = False
+    questions: Sequence[AskedQuestion],
+    form: str | None = None,
+    *,
+    by: str = "source",
+    overlap: bool = False,
 ) -> list[Strategy]:
     """All for these questions, those that matter most first.
 
@@ -76,22 +91,35 @@ def strategies(
         return []
     labels = _labels(questions, form)
     suited = (*labels, *SUITED.get(form or "", ()))
-    same = {EMPTY_NAME: "", REFUSAL_NAME: REFUSAL} | {f"always {answer}": answer for answer in suited}
+    same = {EMPTY_NAME: "", REFUSAL_NAME: REFUSAL} | {
+        f"always {answer}": answer for answer in suited
+    }
     found = {name: (answer,) * len(questions) for name, answer in same.items()}
     if form != "sql":  # each answer is executed there; the most frequent gold query is none at all
         found |= dict(_that_look_at_the_data(questions, by))
     if overlap and not labels:
         # Complete sentences, up to as many words as half of the references have.
-        enough = statistics.median([len(text.split()) for question in questions for text in question.right] or [0])
+        enough = statistics.median(
+            [len(text.split()) for question in questions for text in question.right] or [0]
+        )
         found[LEAD_NAME] = tuple(_lead(question.text, enough) for question in questions)
     first = [name for name in (LEAD_NAME, EMPTY_NAME, REFUSAL_NAME, MAJORITY_NAME) if name in found]
-    made = [Strategy(name, tuple((answer,) for answer in found[name])) for name in dict.fromkeys([*first, *found])]
+    made = [
+        Strategy(name, tuple((answer,) for answer in found[name]))
+        for name in dict.fromkeys([*first, *found])
+    ]
     if labels:
-        made.append(Strategy(RANDOM_NAME, tuple(tuple(question.options or labels) for question in questions)))
+        made.append(
+            Strategy(
+                RANDOM_NAME, tuple(tuple(question.options or labels) for question in questions)
+            )
+        )
     return made
 
 
-def _that_look_at_the_data(questions: Sequence[AskedQuestion], by: str) -> Iterator[tuple[str, tuple[str, ...]]]:
+def _that_look_at_the_data(
+    questions: Sequence[AskedQuestion], by: str
+) -> Iterator[tuple[str, tuple[str, ...]]]:
     majority = _majority(questions)
     if majority is not None:
         yield MAJORITY_NAME, majority
@@ -99,12 +127,22 @@ def _that_look_at_the_data(questions: Sequence[AskedQuestion], by: str) -> Itera
     if by_source is not None:
         yield f"{MAJORITY_NAME} by {by}", by_source
     offered = {tuple(sorted(question.options.values())) for question in questions}
-    if len(offered) > 1 and min(map(len, offered)) > 1:  # else one option is the longest of every question
-        longest = tuple(max(one.options, key=lambda label: len(one.options[label])) for one in questions)
-        shortest = tuple(min(one.options, key=lambda label: len(one.options[label])) for one in questions)
+    if (
+        len(offered) > 1 and min(map(len, offered)) > 1
+    ):  # else one option is the longest of every question
+        longest = tuple(
+            max(one.options, key=lambda label: len(one.options[label])) for one in questions
+        )
+        shortest = tuple(
+            min(one.options, key=lambda label: len(one.options[label])) for one in questions
+        )
         yield from (("longest option", longest), (SHORTEST_NAME, shortest))
     classes = Counter(text for question in questions for text in question.right)
-    if len(classes) == 2 and min(classes.values()) >= _REPEATED and all(len(one.right) == 1 for one in questions):
+    if (
+        len(classes) == 2
+        and min(classes.values()) >= _REPEATED
+        and all(len(one.right) == 1 for one in questions)
+    ):
         yield LENGTH_NAME, tuple(answer or "" for answer in _cross_fitted(questions, _by_length))
 
 
@@ -119,7 +157,9 @@ def _cross_fitted(
     Which half a question is in goes by the hash of its id. Its position would be a trap: data sets put a right and a
     wrong answer in turn.
     """
-    order = sorted(range(len(questions)), key=lambda at: hashlib.sha256(questions[at].id.encode()).digest())
+    order = sorted(
+        range(len(questions)), key=lambda at: hashlib.sha256(questions[at].id.encode()).digest()
+    )
     answers: list[str | None] = [None] * len(questions)
     for answered, fitted in ((order[::2], order[1::2]), (order[1::2], order[::2])):
         answer = fit([questions[at] for at in fitted])
@@ -128,7 +168,9 @@ def _cross_fitted(
     return answers
 
 
-def _majority_by_source(questions: Sequence[AskedQuestion], otherwise: Sequence[str]) -> tuple[str, ...] | None:
+def _majority_by_source(
+    questions: Sequence[AskedQuestion], otherwise: Sequence[str]
+) -> tuple[str, ...] | None:
     """The right answer that most questions of the same source have, in the other half of them, or `otherwise`; None
     where no two questions share a source."""
     sources: dict[str, list[int]] = defaultdict(list)
@@ -143,7 +185,9 @@ def _majority_by_source(questions: Sequence[AskedQuestion], otherwise: Sequence[
         return lambda question: _answer_of(question, usual[0][0]) if usual else None
 
     for numbers in shared:
-        for at, answer in zip(numbers, _cross_fitted([questions[at] for at in numbers], most_usual), strict=True):
+        for at, answer in zip(
+            numbers, _cross_fitted([questions[at] for at in numbers], most_usual), strict=True
+        ):
             answers[at] = answers[at] if answer is None else answer
     return tuple(answers) if shared else None
 
@@ -158,14 +202,21 @@ def _by_length(fitted: Sequence[AskedQuestion]) -> _Answering:
         for cut, hits_first, hits_last in _cuts(fitted, _MEASURES[measure], first)
         for hits, order in ((hits_first, (first, last)), (hits_last, (last, first)))
     )
-    return lambda question: _answer_of(question, shorter if _MEASURES[measure](question.text) <= cut else longer)
+    return lambda question: _answer_of(
+        question, shorter if _MEASURES[measure](question.text) <= cut else longer
+    )
 
 
-_MEASURES: tuple[Callable[[str], int], ...] = (len, lambda text: len(text.strip().rpartition("\n\n")[2]))
+_MEASURES: tuple[Callable[[str], int], ...] = (
+    len,
+    lambda text: len(text.strip().rpartition("\n\n")[2]),
+)
 """How long a question is: all of its text, or its last paragraph (the answer to be judged, after what it is about)."""
 
 
-def _cuts(fitted: Sequence[AskedQuestion], measure: Callable[[str], int], first: str) -> Iterator[tuple[int, int, int]]:
+def _cuts(
+    fitted: Sequence[AskedQuestion], measure: Callable[[str], int], first: str
+) -> Iterator[tuple[int, int, int]]:
     """(length, how many are right if `first` is the answer up to it, if it is the answer beyond it)."""
     rows = sorted((measure(question.text), question.right[0] == first) for question in fitted)
     firsts, so_far = sum(is_first for _, is_first in rows), 0
@@ -214,7 +265,10 @@ def _majority(questions: Sequence[AskedQuestion]) -> tuple[str, ...] | None:
     if not any(question.options for question in questions):
         return (text,) * len(questions) if times >= _REPEATED else None
     letters = Counter(
-        label for question in questions for label, option in question.options.items() if option in question.right
+        label
+        for question in questions
+        for label, option in question.options.items()
+        if option in question.right
     )
     letter = letters.most_common(1)[0][0] if letters else ""
     found = [_label_of(question, text) for question in questions]
@@ -233,7 +287,10 @@ def with_answer(annotation: Mapping[str, Any], of_answer: Mapping[str, Any]) -> 
     evaluated = annotation.get("as_evaluated")
     if evaluated is not None:
         executed = ("predicted_result", "query_error")
-        made["as_evaluated"] = {**evaluated, **{key: of_answer[key] for key in of_answer if key in executed}}
+        made["as_evaluated"] = {
+            **evaluated,
+            **{key: of_answer[key] for key in of_answer if key in executed},
+        }
     return made
 
 
@@ -245,8 +302,12 @@ class StrategyScores:
     values: dict[str, list[int | float | None]]
     """HELM's name of a metric -> its value of each question. 0 and 1 are read as the same two objects each time."""
     answer: str | None = None  # where it is the same to every question; else `answers` has them
-    answers: list[str] | None = None  # neither: of an answer at random. Its values are means over all that it may be
-    annotation: dict[str, Any] | None = None  # what an annotator that executes answers says of this one
+    answers: list[str] | None = (
+        None  # neither: of an answer at random. Its values are means over all that it may be
+    )
+    annotation: dict[str, Any] | None = (
+        None  # what an annotator that executes answers says of this one
+    )
 
     def answer_to(self, number: int) -> str | None:
         """None: any answer, each as likely as the others."""
@@ -259,7 +320,9 @@ class TrivialScores:
 
     run: str = ""  # HELM's name of the run
     lower_is_better: list[str] = field(default_factory=list)
-    questions: list[tuple[str, int, str | None]] = field(default_factory=list)  # id, trial and split of each
+    questions: list[tuple[str, int, str | None]] = field(
+        default_factory=list
+    )  # id, trial and split of each
     strategies: list[StrategyScores] = field(default_factory=list)
     error: str | None = None  # why there is nothing, where it failed
 
@@ -268,12 +331,17 @@ class TrivialScores:
         strategies = []
         for one in self.strategies:  # whole numbers without a fraction: there are dozens of columns
             columns = {
-                name: [int(value) if isinstance(value, float) and value.is_integer() else value for value in column]
+                name: [
+                    int(value) if isinstance(value, float) and value.is_integer() else value
+                    for value in column
+                ]
                 for name, column in one.values.items()
             }
             given = {name: value for name, value in vars(one).items() if value is not None}
             strategies.append(given | {"values": columns})
-        document = {name: value for name, value in vars(self).items() if value} | {"strategies": strategies}
+        document = {name: value for name, value in vars(self).items() if value} | {
+            "strategies": strategies
+        }
         write_atomic(helm_dir / names.TRIVIAL_SCORES_FILE, json.dumps(document) + "\n")
 
 
@@ -282,7 +350,9 @@ def read_trivial_scores(helm_dir: Path) -> TrivialScores | None:
     from pydantic import TypeAdapter
 
     try:
-        return TypeAdapter(TrivialScores).validate_json((helm_dir / names.TRIVIAL_SCORES_FILE).read_bytes())
+        return TypeAdapter(TrivialScores).validate_json(
+            (helm_dir / names.TRIVIAL_SCORES_FILE).read_bytes()
+        )
     except (OSError, ValueError):
         return None
 
@@ -312,6 +382,9 @@ def read_stated_confidence(helm_dir: Path) -> dict[tuple[str, int], ConfidenceRe
     """(instance, trial) -> its reply; empty where there is no file."""
     try:
         lines = json.loads((helm_dir / names.CONFIDENCE_FILE).read_text(encoding="utf-8"))
-        return {(str(one["instance"]), int(one["trial"])): ConfidenceReply(one["reply"], one["error"]) for one in lines}
+        return {
+            (str(one["instance"]), int(one["trial"])): ConfidenceReply(one["reply"], one["error"])
+            for one in lines
+        }
     except (OSError, ValueError, TypeError, KeyError):
         return {}

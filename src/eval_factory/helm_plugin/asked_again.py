@@ -20,7 +20,11 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any
 
-from helm.benchmark.adaptation.adapter_spec import ADAPT_CHAT, ADAPT_MULTIPLE_CHOICE_JOINT, AdapterSpec
+from helm.benchmark.adaptation.adapter_spec import (
+    ADAPT_CHAT,
+    ADAPT_MULTIPLE_CHOICE_JOINT,
+    AdapterSpec,
+)
 from helm.benchmark.adaptation.request_state import RequestState
 from helm.benchmark.adaptation.scenario_state import ScenarioState
 from helm.benchmark.augmentations.data_augmenter import DataAugmenterSpec
@@ -82,11 +86,19 @@ class WithOtherWords(AsItIs):
         self._family = family
 
     def apply(self, instance: Instance, seed: int | None = None) -> Instance:  # noqa: ARG002
-        from eval_factory.tasks.perturbations import perturbed  # reads its tables: few runs have one
+        from eval_factory.tasks.perturbations import (
+            perturbed,
+        )  # reads its tables: few runs have one
 
         choices = "\n".join(reference.output.text for reference in instance.references)
-        changed = _with_text(instance.input, lambda text: perturbed(self._family, text, str(instance.id), choices))
-        return instance if changed is None else replace(instance, input=changed, perturbation=self.description)
+        changed = _with_text(
+            instance.input, lambda text: perturbed(self._family, text, str(instance.id), choices)
+        )
+        return (
+            instance
+            if changed is None
+            else replace(instance, input=changed, perturbation=self.description)
+        )
 
 
 class MayAbstain(AsItIs):
@@ -114,7 +126,9 @@ def _with_text(asked: Input, change: Callable[[str], str | None]) -> Input | Non
     *earlier, last = asked.messages
     text = change(str(last["content"]))
     turns = [*earlier, {**last, "content": text}]
-    return None if text is None else Input(messages=turns, multimedia_content=asked.multimedia_content)
+    return (
+        None if text is None else Input(messages=turns, multimedia_content=asked.multimedia_content)
+    )
 
 
 def spec_of(kind: type, **args: Any) -> PerturbationSpec:
@@ -124,8 +138,13 @@ def spec_of(kind: type, **args: Any) -> PerturbationSpec:
 def _with_confidence(adapter: AdapterSpec) -> AdapterSpec:
     """Asks for answer and confidence in one. Raises ValueError: HELM's adapter for chats sends no instructions."""
     if adapter.method == ADAPT_CHAT:
-        raise ValueError(f"extra.confidence: {again.STATED_ONLY} takes instructions, which this run spec sends none of")
-    instructions = "\n".join(filter(None, (adapter.instructions.strip(), again.ANSWER_WITH_CONFIDENCE, ""))) + "\n"
+        raise ValueError(
+            f"extra.confidence: {again.STATED_ONLY} takes instructions, which this run spec sends none of"
+        )
+    instructions = (
+        "\n".join(filter(None, (adapter.instructions.strip(), again.ANSWER_WITH_CONFIDENCE, "")))
+        + "\n"
+    )
     tokens = adapter.max_tokens + again.CONFIDENCE_TOKENS
     return replace(adapter, instructions=instructions, max_tokens=tokens, stop_sequences=[])
 
@@ -155,13 +174,17 @@ def _with_more_metrics(run_spec: RunSpec, value: str) -> RunSpec:
 
     Without those that the run has: a score comes once.
     """
-    if "multiple_choice" in run_spec.adapter_spec.method:  # f1_score of what names no option is an error of HELM's
+    if (
+        "multiple_choice" in run_spec.adapter_spec.method
+    ):  # f1_score of what names no option is an error of HELM's
         raise ValueError(f"extra.metrics: {run_spec.name} has options")
     own = run_spec.metric_specs
     known = {name for one in own for name in one.args.get("names", ())}
     known |= {"rouge_l" for one in own if one.class_name.endswith(".SummarizationMetric")}
     new = [name for name in value.split("+") if name not in known]
-    return replace(run_spec, metric_specs=[*own, *(get_basic_generation_metric_specs(new) if new else ())])
+    return replace(
+        run_spec, metric_specs=[*own, *(get_basic_generation_metric_specs(new) if new else ())]
+    )
 
 
 def _asked_for_confidence(run_spec: RunSpec, how: str) -> RunSpec:
@@ -171,22 +194,37 @@ def _asked_for_confidence(run_spec: RunSpec, how: str) -> RunSpec:
 
 
 def _register_askings(option: str, specs: Callable[[RunSpec, str], list[PerturbationSpec]]) -> None:
-    register_expander(option, lambda run_spec, value: with_more_askings(run_spec, specs(run_spec, value)))
+    register_expander(
+        option, lambda run_spec, value: with_more_askings(run_spec, specs(run_spec, value))
+    )
 
 
 register_expander("more_metrics", _with_more_metrics)
 register_expander("confidence", _asked_for_confidence)
 _register_askings("cost_of_wrong", _may_abstain)
-_register_askings("repeats", lambda _, n: [spec_of(AsItIs, name=f"{again.REPEAT}{at}") for at in range(2, int(n) + 1)])
-_register_askings("perturb", lambda _, names: [spec_of(WithOtherWords, family=name) for name in names.split("+")])
-_register_askings("pushback", lambda _, n: [spec_of(AsItIs, name=f"{again.PUSHBACK}{at + 1}") for at in range(int(n))])
-_register_askings("blind_control", lambda *_: [spec_of(AsItIs, name=again.BLIND + one) for one in again.BLIND_WITH])
+_register_askings(
+    "repeats",
+    lambda _, n: [spec_of(AsItIs, name=f"{again.REPEAT}{at}") for at in range(2, int(n) + 1)],
+)
+_register_askings(
+    "perturb", lambda _, names: [spec_of(WithOtherWords, family=name) for name in names.split("+")]
+)
+_register_askings(
+    "pushback",
+    lambda _, n: [spec_of(AsItIs, name=f"{again.PUSHBACK}{at + 1}") for at in range(int(n))],
+)
+_register_askings(
+    "blind_control",
+    lambda *_: [spec_of(AsItIs, name=again.BLIND + one) for one in again.BLIND_WITH],
+)
 
 
 GREY = 128
 NO_ANSWER = "(no answer)"  # what stands for an empty answer: many endpoints refuse an empty turn
 
-_Key = tuple[str, int, str]  # (instance, trial, name of the asking); its name is empty where the question is as it is
+_Key = tuple[
+    str, int, str
+]  # (instance, trial, name of the asking); its name is empty where the question is as it is
 
 
 def answer_in_data(state: RequestState) -> str | None:
@@ -222,28 +260,43 @@ class AskingWhatFollows:
             state = self._inner.execute(scenario_state)
             file = self._output_path / names.CONFIDENCE_FILE
             write_replies(file, state.request_states, lambda text: again.parted(text)[1])
-            return replace(state, request_states=[with_answer_alone(one) for one in state.request_states])
+            return replace(
+                state, request_states=[with_answer_alone(one) for one in state.request_states]
+            )
         if not any(again.is_asked_again(_name(state)) for state in scenario_state.request_states):
             return self._inner.execute(scenario_state)
         by_depth: dict[int, list[RequestState]] = defaultdict(list)
         for state in scenario_state.request_states:
             by_depth[_depth(state)].append(state)
-        blindfold, by_key = Blindfold(scenario_state.request_states, self._output_path), dict[_Key, RequestState]()
+        blindfold, by_key = (
+            Blindfold(scenario_state.request_states, self._output_path),
+            dict[_Key, RequestState](),
+        )
         for depth, states in sorted(by_depth.items()):
-            asked = [_following(state, by_key) if depth else blindfold.on(_repeated(state)) for state in states]
+            asked = [
+                _following(state, by_key) if depth else blindfold.on(_repeated(state))
+                for state in states
+            ]
             by_key.update((_key(one), one) for one in self._answered(scenario_state, asked))
         in_order = [by_key[_key(state)] for state in scenario_state.request_states]
         stated = [one for one in in_order if _name(one) == again.CONFIDENCE]
         if stated:
             write_replies(self._output_path / names.CONFIDENCE_FILE, stated)
-        return replace(scenario_state, request_states=[one for one in in_order if _name(one) != again.CONFIDENCE])
+        return replace(
+            scenario_state,
+            request_states=[one for one in in_order if _name(one) != again.CONFIDENCE],
+        )
 
-    def _answered(self, scenario_state: ScenarioState, states: list[RequestState]) -> Iterator[RequestState]:
+    def _answered(
+        self, scenario_state: ScenarioState, states: list[RequestState]
+    ) -> Iterator[RequestState]:
         """Those that have a result already are not asked."""
         yield from (one for one in states if one.result is not None)
         to_ask = [one for one in states if one.result is None]
         if to_ask:
-            yield from self._inner.execute(replace(scenario_state, request_states=to_ask)).request_states
+            yield from self._inner.execute(
+                replace(scenario_state, request_states=to_ask)
+            ).request_states
 
 
 def sent_with_text(state: RequestState) -> RequestState:
@@ -251,10 +304,14 @@ def sent_with_text(state: RequestState) -> RequestState:
     pictures, request = state.instance.input.multimedia_content, state.request
     text = "".join((request.prompt, *(one["content"] for one in request.messages or ())))
     is_ready = pictures is None or request.multimodal_prompt is not None or PLACE not in text
-    return state if is_ready else replace(state, request=replace(request, multimodal_prompt=pictures))
+    return (
+        state if is_ready else replace(state, request=replace(request, multimodal_prompt=pictures))
+    )
 
 
-def write_replies(file: Path, states: Iterable[RequestState], reply_in: Callable[[str], str | None] = str) -> None:
+def write_replies(
+    file: Path, states: Iterable[RequestState], reply_in: Callable[[str], str | None] = str
+) -> None:
     """A reply (what `reply_in` finds in an answer) is null where there is none; `error` says why, where one may
     come."""
     lines = []
@@ -262,7 +319,14 @@ def write_replies(file: Path, states: Iterable[RequestState], reply_in: Callable
         answer = one.result.completions[0].text if one.result and one.result.success else None
         said = None if answer is None else reply_in(answer)
         error = one.result.error if one.result and not one.result.success else None
-        lines.append({"instance": one.instance.id, "trial": one.train_trial_index, "reply": said, "error": error})
+        lines.append(
+            {
+                "instance": one.instance.id,
+                "trial": one.train_trial_index,
+                "reply": said,
+                "error": error,
+            }
+        )
     write_atomic(file, json.dumps(lines) + "\n")
 
 
@@ -303,11 +367,16 @@ def _following(state: RequestState, done: Mapping[_Key, RequestState]) -> Reques
     said, asked = before.result.completions[0].text, before.request
     new = again.pushback_text(instance, turn) if turn else again.ASK_CONFIDENCE
     earlier = asked.messages or [{"role": "user", "content": asked.prompt}]
-    turns = [{"role": "assistant", "content": said.strip() or NO_ANSWER}, {"role": "user", "content": new}]
+    turns = [
+        {"role": "assistant", "content": said.strip() or NO_ANSWER},
+        {"role": "user", "content": new},
+    ]
     text = f"{asked.prompt}{said}\n\n{new}\n"  # what an endpoint for completions gets
     request = replace(asked, messages=[*earlier, *turns], prompt=text)
     if not turn:
-        request = replace(request, max_tokens=max(asked.max_tokens, again.CONFIDENCE_TOKENS), stop_sequences=[])
+        request = replace(
+            request, max_tokens=max(asked.max_tokens, again.CONFIDENCE_TOKENS), stop_sequences=[]
+        )
     return replace(state, request=request)
 
 
@@ -320,7 +389,11 @@ class Blindfold:
     def __init__(self, states: Sequence[RequestState], output_path: Path) -> None:
         """`states`: of all questions; the pictures of those that are asked as they are change places."""
         self._folder = output_path / names.SCENARIOS_FOLDER / "blind_control"
-        plain = [one for one in states if one.instance.perturbation is None] if any(map(_is_blind, states)) else []
+        plain = (
+            [one for one in states if one.instance.perturbation is None]
+            if any(map(_is_blind, states))
+            else []
+        )
         own = {str(one.instance.id): _pictures(one) for one in plain}
         contents = {name: _contents(pictures) for name, pictures in own.items()}
         drawn = sorted(filter(own.get, own), key=lambda name: sha256(name.encode()).digest())
@@ -341,7 +414,9 @@ class Blindfold:
             one if not _is_picture(one) else self._blank(one) if is_blank else next(others, one)
             for one in prompt.media_objects
         ]
-        return replace(state, request=replace(state.request, multimodal_prompt=MultimediaObject(changed)))
+        return replace(
+            state, request=replace(state.request, multimodal_prompt=MultimediaObject(changed))
+        )
 
     def _blank(self, picture: MediaObject) -> MediaObject:
         from PIL import Image  # few runs have pictures

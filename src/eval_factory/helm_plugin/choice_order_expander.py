@@ -8,11 +8,20 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from helm.benchmark.adaptation.adapter_spec import ADAPT_MULTIPLE_CHOICE_JOINT, ADAPT_MULTIPLE_CHOICE_JOINT_MULTIMODAL
+from helm.benchmark.adaptation.adapter_spec import (
+    ADAPT_MULTIPLE_CHOICE_JOINT,
+    ADAPT_MULTIPLE_CHOICE_JOINT_MULTIMODAL,
+)
 from helm.benchmark.run_spec import RunSpec
 from helm.benchmark.scenarios.scenario import Instance
 
-from eval_factory.helm_plugin.asked_again import AsItIs, register_expander, same_input, spec_of, with_more_askings
+from eval_factory.helm_plugin.asked_again import (
+    AsItIs,
+    register_expander,
+    same_input,
+    spec_of,
+    with_more_askings,
+)
 from eval_factory.tasks.choice_question import name_of, orders_of
 
 
@@ -30,7 +39,9 @@ class ChoiceOrder(AsItIs):
         if len(orders) < self._order:
             return instance
         moved = [instance.references[at] for at in orders[-1]]
-        return replace(instance, input=same_input(instance), references=moved, perturbation=self.description)
+        return replace(
+            instance, input=same_input(instance), references=moved, perturbation=self.description
+        )
 
 
 def shuffle_choices(run_spec: RunSpec, orders: str) -> RunSpec:
@@ -40,8 +51,12 @@ def shuffle_choices(run_spec: RunSpec, orders: str) -> RunSpec:
     """
     method = run_spec.adapter_spec.method
     if method not in (ADAPT_MULTIPLE_CHOICE_JOINT, ADAPT_MULTIPLE_CHOICE_JOINT_MULTIMODAL):
-        raise ValueError(f"shuffle_choices needs questions with lettered options, and {run_spec.name} is {method}")
-    return with_more_askings(run_spec, [spec_of(ChoiceOrder, order=order) for order in range(2, int(orders) + 1)])
+        raise ValueError(
+            f"shuffle_choices needs questions with lettered options, and {run_spec.name} is {method}"
+        )
+    return with_more_askings(
+        run_spec, [spec_of(ChoiceOrder, order=order) for order in range(2, int(orders) + 1)]
+    )
 
 
 register_expander("shuffle_choices", shuffle_choices)

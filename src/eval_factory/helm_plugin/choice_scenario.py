@@ -13,7 +13,10 @@ from pathlib import Path
 from helm.benchmark.adaptation import adapter_spec as adapters
 from helm.benchmark.adaptation.adapter_spec import AdapterSpec
 from helm.benchmark.adaptation.common_adapter_specs import get_multiple_choice_adapter_spec
-from helm.benchmark.metrics.common_metric_specs import get_basic_metric_specs, get_exact_match_metric_specs
+from helm.benchmark.metrics.common_metric_specs import (
+    get_basic_metric_specs,
+    get_exact_match_metric_specs,
+)
 from helm.benchmark.run_spec import RunSpec, run_spec_function
 from helm.benchmark.scenarios import scenario as helms
 from helm.common.media_object import MediaObject, MultimediaObject
@@ -23,8 +26,13 @@ from eval_factory.helm_plugin.conversation_scenario import downloaded, plain_ada
 from eval_factory.tasks.choice_question import ChoiceQuestion
 from eval_factory.tasks.published_choices import EVERY_TIER, FORMS, of_tier, read_choice_file
 
-INSTRUCTIONS = "Answer the medical question with the letter of the one right option and nothing else."
-SHORT_ANSWER = {"en": "Answer the question using a single word or sentence.", "zh": "请用一个词或一句话回答问题"}
+INSTRUCTIONS = (
+    "Answer the medical question with the letter of the one right option and nothing else."
+)
+SHORT_ANSWER = {
+    "en": "Answer the question using a single word or sentence.",
+    "zh": "请用一个词或一句话回答问题",
+}
 """Language -> the instruction; in English that of HELM's vqa_rad."""
 PICTURES = "pictures"  # a folder among the scenario's data
 FIRST_LINE = r"\A(.*?)[^\S\n]*(?:\n|\Z)"
@@ -36,7 +44,9 @@ class ChoiceScenario(helms.Scenario):  # type: ignore[misc]
 
     tags = ("question_answering", "biomedical", "multiple_choice")
 
-    def __init__(self, name: str, published: str, tier: str = EVERY_TIER, data_path: str | None = None) -> None:
+    def __init__(
+        self, name: str, published: str, tier: str = EVERY_TIER, data_path: str | None = None
+    ) -> None:
         """`published`: which file; its form is the part before a colon. `data_path`: read instead, a
         file of that form or a folder of a set with pictures."""
         super().__init__()
@@ -45,7 +55,11 @@ class ChoiceScenario(helms.Scenario):  # type: ignore[misc]
 
     def get_instances(self, output_path: str) -> list[helms.Instance]:
         form, _, part = self._published.partition(":")
-        pattern, pictures, instances = FORMS[form].files, Path(output_path) / PICTURES, list[helms.Instance]()
+        pattern, pictures, instances = (
+            FORMS[form].files,
+            Path(output_path) / PICTURES,
+            list[helms.Instance](),
+        )
         files = downloaded(output_path, self.name, part) if self._own is None else [Path(self._own)]
         if pattern:  # other files lie beside them
             files = sorted(Path(self._own or output_path).glob(pattern))
@@ -53,61 +67,90 @@ class ChoiceScenario(helms.Scenario):  # type: ignore[misc]
             read = read_choice_file(file, form, pictures)
             refuse(file, read.problems)
             of_file = f"{file.stem}-" if len(files) > 1 else ""
-            instances += [_instance(question, of_file, pictures) for question in of_tier(read.rows, self._tier)]
+            instances += [
+                _instance(question, of_file, pictures)
+                for question in of_tier(read.rows, self._tier)
+            ]
         return instances
 
 
 def _instance(question: ChoiceQuestion, of_file: str, pictures: Path) -> helms.Instance:
     references = [
-        helms.Reference(helms.Output(text=text), tags=[helms.CORRECT_TAG] if number == question.right else [])
+        helms.Reference(
+            helms.Output(text=text), tags=[helms.CORRECT_TAG] if number == question.right else []
+        )
         for number, text in enumerate(question.choices)
     ]
     asked = helms.Input(text=question.question)
     if question.pictures:
         files = [pictures / name for name in question.pictures]
-        shown = [MediaObject(content_type=f"image/{file.suffix[1:]}", location=str(file)) for file in files]
+        shown = [
+            MediaObject(content_type=f"image/{file.suffix[1:]}", location=str(file))
+            for file in files
+        ]
         text = MediaObject(content_type="text/plain", text=question.question)
         asked = helms.Input(multimedia_content=MultimediaObject([*shown, text]))
     name, extra = f"{of_file}{question.id}", question.extra_data()
     return helms.Instance(asked, references, helms.TEST_SPLIT, id=name, extra_data=extra)
 
 
-def _scenario(name: str, published: str, data_path: str | None, tier: str = EVERY_TIER) -> helms.ScenarioSpec:
+def _scenario(
+    name: str, published: str, data_path: str | None, tier: str = EVERY_TIER
+) -> helms.ScenarioSpec:
     args = {"name": name, "published": published, "tier": tier, "data_path": data_path}
     return helms.ScenarioSpec(class_name=f"{__name__}.{ChoiceScenario.__name__}", args=args)
 
 
 _CHOICES = get_multiple_choice_adapter_spec(
-    method=adapters.ADAPT_MULTIPLE_CHOICE_JOINT, instructions=INSTRUCTIONS, input_noun="Question", output_noun="Answer",
-    max_tokens=5, max_train_instances=0,
-)  # fmt: skip
+    method=adapters.ADAPT_MULTIPLE_CHOICE_JOINT,
+    instructions=INSTRUCTIONS,
+    input_noun="Question",
+    output_noun="Answer",
+    max_tokens=5,
+    max_train_instances=0,
+)
 _CHOICES_BESIDE_PICTURES = replace(
-    _CHOICES, method=adapters.ADAPT_MULTIPLE_CHOICE_JOINT_MULTIMODAL, output_mapping_pattern=FIRST_LINE
+    _CHOICES,
+    method=adapters.ADAPT_MULTIPLE_CHOICE_JOINT_MULTIMODAL,
+    output_mapping_pattern=FIRST_LINE,
 )
 
 
 def _short_answers(language: str) -> AdapterSpec:
-    return replace(plain_adapter(adapters.ADAPT_GENERATION_MULTIMODAL, 20), instructions=SHORT_ANSWER[language])
+    return replace(
+        plain_adapter(adapters.ADAPT_GENERATION_MULTIMODAL, 20), instructions=SHORT_ANSWER[language]
+    )
 
 
 _OF_SHORT_ANSWERS = (
-    "exact_match", "quasi_exact_match", "quasi_leave_articles_exact_match", "f1_score", "rouge_l",
-)  # fmt: skip
+    "exact_match",
+    "quasi_exact_match",
+    "quasi_leave_articles_exact_match",
+    "f1_score",
+    "rouge_l",
+)
 
 
 def _run_spec(
-    run_name: str, scenario: helms.ScenarioSpec, adapter: AdapterSpec = _CHOICES, metrics: Sequence[str] | None = None
+    run_name: str,
+    scenario: helms.ScenarioSpec,
+    adapter: AdapterSpec = _CHOICES,
+    metrics: Sequence[str] | None = None,
 ) -> RunSpec:
     return RunSpec(
         name=run_name,
         scenario_spec=scenario,
         adapter_spec=adapter,
-        metric_specs=get_exact_match_metric_specs() if metrics is None else get_basic_metric_specs(list(metrics)),
+        metric_specs=get_exact_match_metric_specs()
+        if metrics is None
+        else get_basic_metric_specs(list(metrics)),
         groups=[run_name.partition(":")[0]],
     )
 
 
-def _register(name: str, published: str, adapter: AdapterSpec = _CHOICES, metrics: Sequence[str] | None = None) -> None:
+def _register(
+    name: str, published: str, adapter: AdapterSpec = _CHOICES, metrics: Sequence[str] | None = None
+) -> None:
     """The run spec of one published set."""
 
     @run_spec_function(name)  # type: ignore[untyped-decorator]
@@ -125,20 +168,26 @@ _register("path_vqa", "path_vqa", _short_answers("en"), _OF_SHORT_ANSWERS)
 @run_spec_function("careqa")  # type: ignore[untyped-decorator]
 def careqa(language: str = "en", data_path: str | None = None) -> RunSpec:
     """CareQA, the closed questions."""
-    return _run_spec(f"careqa:language={language}", _scenario("careqa", f"careqa:{language}", data_path))
+    return _run_spec(
+        f"careqa:language={language}", _scenario("careqa", f"careqa:{language}", data_path)
+    )
 
 
 @run_spec_function("afrimed_qa")  # type: ignore[untyped-decorator]
 def afrimed_qa(subset: str = "expert", data_path: str | None = None) -> RunSpec:
     """AfriMed-QA, its multiple-choice questions."""
-    return _run_spec(f"afrimed_qa:subset={subset}", _scenario("afrimed_qa", "afrimed_qa", data_path, tier=subset))
+    return _run_spec(
+        f"afrimed_qa:subset={subset}", _scenario("afrimed_qa", "afrimed_qa", data_path, tier=subset)
+    )
 
 
 @run_spec_function("slake")  # type: ignore[untyped-decorator]
 def slake(language: str = "en", data_path: str | None = None) -> RunSpec:
     """SLAKE, the questions of one language."""
     scenario = _scenario("slake", "slake", data_path, tier=language)
-    return _run_spec(f"slake:language={language}", scenario, _short_answers(language), _OF_SHORT_ANSWERS)
+    return _run_spec(
+        f"slake:language={language}", scenario, _short_answers(language), _OF_SHORT_ANSWERS
+    )
 
 
 def _with_own_pictures(run_spec: RunSpec, folder: str) -> RunSpec:

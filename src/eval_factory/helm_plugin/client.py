@@ -35,7 +35,13 @@ from eval_factory.demo.server import DemoServer
 from eval_factory.endpoint import bridge, media, openai_api
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
 from eval_factory.endpoint.media import PLACE, UnusableMedium
-from eval_factory.endpoint.replies import Changes, EndpointGone, EndpointUnusable, LimitReached, RequestFailed
+from eval_factory.endpoint.replies import (
+    Changes,
+    EndpointGone,
+    EndpointUnusable,
+    LimitReached,
+    RequestFailed,
+)
 from eval_factory.endpoint.response_cache import Answer, Attempt, read_changes
 from eval_factory.endpoint.retrying_client import RetryingClient
 from eval_factory.endpoint.servers import servers_of
@@ -64,7 +70,9 @@ class _Reply:
 class _KeyedRequest:
     """A request's body with its key, which takes a hash of the prompt."""
 
-    def __init__(self, settings: EndpointSettings, body: dict[str, Any], random: str | None) -> None:
+    def __init__(
+        self, settings: EndpointSettings, body: dict[str, Any], random: str | None
+    ) -> None:
         self.body, self.key = body, settings.key_of(body, random)
         self._settings, self._random = settings, random
 
@@ -81,7 +89,9 @@ class EndpointClient(Client):  # type: ignore[misc]
         session = session_for(Path(cache_db).parent)
         with session.lock:
             if settings["role"] not in session.clients:
-                session.clients[settings["role"]] = Endpoint(EndpointSettings.from_args(settings), session)
+                session.clients[settings["role"]] = Endpoint(
+                    EndpointSettings.from_args(settings), session
+                )
             self._endpoint: Endpoint = session.clients[settings["role"]]
 
     def make_request(self, request: Request) -> RequestResult:
@@ -100,18 +110,27 @@ class Endpoint:
         self._is_asked = session.asks_model or settings.role != MODEL_ROLE
         self._failures = {} if self._is_asked else self._cache.failures()
         served = _demo_url() if settings.url.startswith("demo:") else None
-        served = served if self._is_asked else "http://nobody.invalid"  # its server, or its URL's secret, may be gone
+        served = (
+            served if self._is_asked else "http://nobody.invalid"
+        )  # its server, or its URL's secret, may be gone
         self._secret_fields = settings.secret_fields(os.environ) if self._is_asked else {}
         """Sent in every request, and stored nowhere."""
         self._made_pictures = RunDir(self._cache.path.parent).made_pictures
         answered = self._cache.has_answers(settings.role, settings.model_id)
-        self._variants: list[Changes] = list(read_changes(self._cache.path, settings.url, settings.model_id))
+        self._variants: list[Changes] = list(
+            read_changes(self._cache.path, settings.url, settings.model_id)
+        )
         """The changes with which requests were answered that the endpoint refused as they were."""
         servers = servers_of(
-            settings, env=os.environ, redactor=session.redactor, say=_say, served_url=served,
+            settings,
+            env=os.environ,
+            redactor=session.redactor,
+            say=_say,
+            served_url=served,
             shared=lambda name: None if session.limits is None else session.limits.admission(name),
-            has_answered=settings.role in (HelmRunSettings.from_environment(os.environ).probed or ()),
-        )  # fmt: skip
+            has_answered=settings.role
+            in (HelmRunSettings.from_environment(os.environ).probed or ()),
+        )
         first = 0 if answered else settings.stop_after_failures
         self._client = RetryingClient(settings, servers, first=first, budget=session.spending)
         self._has_several = len(servers.all) > 1
@@ -136,7 +155,9 @@ class Endpoint:
         except RequestFailed as error:
             message = str(error)
         except sqlite3.Error as error:
-            self._stop(f"cannot write {self._cache.path}: {error}\n  check the disk; what was kept stays")
+            self._stop(
+                f"cannot write {self._cache.path}: {error}\n  check the disk; what was kept stays"
+            )
         except Exception as error:  # whatever an answer sets off here: HELM would pay for it five times, and give up
             message = f"unexpected {type(error).__name__} in {raised_at(error)}"  # a defect of ours
             self._events.emit(logs.WARNING, role=self._role, message=f"a request failed: {message}")
@@ -157,7 +178,9 @@ class Endpoint:
         """The answer came, and HELM cannot score it: it stays cached, and is not asked for again."""
         self._cache.journal(self._now(self._keyed(request).key, "unscorable", reason))
 
-    def _now(self, key: str, outcome: str, why: str | None, *tokens: int | None, number: int = 0) -> Attempt:
+    def _now(
+        self, key: str, outcome: str, why: str | None, *tokens: int | None, number: int = 0
+    ) -> Attempt:
         """A line of the journal of what took no time."""
         return Attempt(key, self._role, number, outcome, None, why, time.time(), 0.0, *tokens)
 
@@ -165,7 +188,9 @@ class Endpoint:
         fields = {name: getattr(request, name) for name in _REQUEST_FIELDS}
         parameters = request.image_generation_parameters
         if (parameters is None) == (self._settings.endpoint_type == openai_api.IMAGES):
-            self._stop("benchmarks that ask for pictures take target.api_endpoint.type: images, and no others do")
+            self._stop(
+                "benchmarks that ask for pictures take target.api_endpoint.type: images, and no others do"
+            )
         fields["image_generation_parameters"] = None if parameters is None else vars(parameters)
         shown = [] if request.multimodal_prompt is None else request.multimodal_prompt.media_objects
         of_question = [] if self._role == MODEL_ROLE else judged_pictures()
@@ -176,16 +201,24 @@ class Endpoint:
         if not shown:
             return _KeyedRequest(self._settings, self._settings.body_of(fields), request.random)
         if self._settings.endpoint_type != openai_api.CHAT:
-            self._stop("this benchmark shows pictures or plays sounds, which takes target.api_endpoint.type: chat")
+            self._stop(
+                "this benchmark shows pictures or plays sounds, which takes target.api_endpoint.type: chat"
+            )
         fields["multimodal_prompt"] = {"media_objects": [one.to_dict() for one in shown]}
-        return _KeyedRequest(self._settings, bridge.run_in_thread(self._settings.body_of, fields), request.random)
+        return _KeyedRequest(
+            self._settings, bridge.run_in_thread(self._settings.body_of, fields), request.random
+        )
 
     def _variants_of(self, asked: _KeyedRequest) -> Iterator[_KeyedRequest]:
         """The request in each form in which its answer may be cached: as it is, then as others were answered."""
         yield asked
         with self._lock:
             variants = list(self._variants)
-        yield from (asked.with_changes(changes) for changes in variants if changes.keys() <= asked.body.keys())
+        yield from (
+            asked.with_changes(changes)
+            for changes in variants
+            if changes.keys() <= asked.body.keys()
+        )
 
     def _once(self, asked: _KeyedRequest) -> _Reply:
         """The same request asked twice at the same time is sent once; both get the one answer."""
@@ -197,7 +230,9 @@ class Endpoint:
             self._in_flight.setdefault(asked.key, mine)
         if others is not None:
             reply = replace(bridge.wait_for(others), cached=True)
-            self._cache.journal(self._now(reply.key, AttemptState.CACHED, None, *reply.completion.tokens))
+            self._cache.journal(
+                self._now(reply.key, AttemptState.CACHED, None, *reply.completion.tokens)
+            )
             return reply
         try:
             cached = (self._from_cache(variant.key) for variant in self._variants_of(asked))
@@ -221,7 +256,9 @@ class Endpoint:
             if self._settings.endpoint_type == openai_api.IMAGES:
                 for choice in completion.choices:
                     media.check_picture(self._made_pictures, choice.text)
-        except openai_api.UnusableAnswer as error:  # cached by an older version, or its pictures are gone
+        except (
+            openai_api.UnusableAnswer
+        ) as error:  # cached by an older version, or its pictures are gone
             self._cache.archive_answer(key, self._now(key, "unusable", str(error)))
             return None
         self._cache.journal(self._now(key, AttemptState.CACHED, None, *completion.tokens))
@@ -231,10 +268,17 @@ class Endpoint:
         if not self._is_asked:
             if asked.key not in self._failures:
                 self._session.not_stored.add(asked.key)
-            raise RequestFailed(self._failures.get(asked.key, "not asked: the model's stored answers are scored"))
+            raise RequestFailed(
+                self._failures.get(asked.key, "not asked: the model's stored answers are scored")
+            )
 
-        def note(number: int, outcome: str, error: RequestFailed, started: float, latency: float) -> None:
-            if error.status in (429, None):  # a rate limit, or silence: one line for a while; the journal has all
+        def note(
+            number: int, outcome: str, error: RequestFailed, started: float, latency: float
+        ) -> None:
+            if error.status in (
+                429,
+                None,
+            ):  # a rate limit, or silence: one line for a while; the journal has all
                 with self._lock:
                     now = time.monotonic()
                     say = now - self._said_busy > SAY_BUSY_EVERY_S
@@ -242,7 +286,16 @@ class Endpoint:
                 if say:
                     _say(f"{self._role}: {error}")
             self._cache.journal(
-                Attempt(asked.key, self._role, number, outcome, error.status, str(error), started, latency)
+                Attempt(
+                    asked.key,
+                    self._role,
+                    number,
+                    outcome,
+                    error.status,
+                    str(error),
+                    started,
+                    latency,
+                )
             )
 
         try:
@@ -267,16 +320,26 @@ class Endpoint:
             for adjustment in adjustments:
                 self._warn_once(adjustment)
         completion, took = answered.completion, (answered.started, answered.latency_s)
-        answer = Answer(asked.key, self._role, self._settings.model_id, asked.body, completion.body, *took)
+        answer = Answer(
+            asked.key, self._role, self._settings.model_id, asked.body, completion.body, *took
+        )
         attempt = Attempt(
-            asked.key, self._role, answered.attempt, AttemptState.ANSWERED, 200, "; ".join(adjustments) or None, *took,
+            asked.key,
+            self._role,
+            answered.attempt,
+            AttemptState.ANSWERED,
+            200,
+            "; ".join(adjustments) or None,
+            *took,
             *completion.tokens,
-        )  # fmt: skip
+        )
         try:
             if completion.pictures:
                 media.store_pictures(self._made_pictures, completion.pictures)
         except OSError as error:
-            self._stop(f"cannot write {self._made_pictures}: {error}\n  check the disk; what was kept stays")
+            self._stop(
+                f"cannot write {self._made_pictures}: {error}\n  check the disk; what was kept stays"
+            )
         self._cache.save(answer, attempt, changed, answered.server if self._has_several else None)
         self._session.spending.answered(self._role, asked.body, completion)
         with self._lock:
@@ -299,7 +362,9 @@ class Endpoint:
             fatal = self._role == MODEL_ROLE
             _say(logs.last_message(message, os.environ) if fatal else f"warning: {message}")
             more = {"kind": kind} if fatal and kind else {}
-            self._events.emit(logs.FATAL if fatal else logs.WARNING, role=self._role, message=message, **more)
+            self._events.emit(
+                logs.FATAL if fatal else logs.WARNING, role=self._role, message=message, **more
+            )
         raise EndpointStopped(message)
 
     def ask_no_more(self, limit: str) -> None:
@@ -311,10 +376,14 @@ class Endpoint:
             return failure(openai_api.FILTERED_MESSAGE)
         completions = [self._completion(request, choice) for choice in reply.completion.choices]
         took, at = reply.latency_s, int(reply.created)
-        return RequestResult(True, [], completions, cached=reply.cached, request_time=took, request_datetime=at)
+        return RequestResult(
+            True, [], completions, cached=reply.cached, request_time=took, request_datetime=at
+        )
 
     def _completion(self, request: Request, choice: openai_api.Choice) -> GeneratedOutput:
-        if self._settings.endpoint_type == openai_api.IMAGES:  # as HELM's own client for pictures gives them
+        if (
+            self._settings.endpoint_type == openai_api.IMAGES
+        ):  # as HELM's own client for pictures gives them
             file, kind = media.made_picture(self._made_pictures, choice.text)
             shown = MultimediaObject([MediaObject(content_type=kind, location=str(file))])
             return GeneratedOutput(text="", logprob=0, tokens=[], multimodal_content=shown)
@@ -339,9 +408,17 @@ class Endpoint:
 
 
 _REQUEST_FIELDS = (
-    "prompt", "messages", "temperature", "num_completions", "max_tokens", "stop_sequences", "echo_prompt", "top_p",
-    "presence_penalty", "frequency_penalty",
-)  # fmt: skip
+    "prompt",
+    "messages",
+    "temperature",
+    "num_completions",
+    "max_tokens",
+    "stop_sequences",
+    "echo_prompt",
+    "top_p",
+    "presence_penalty",
+    "frequency_penalty",
+)
 
 
 def _say(line: str) -> None:

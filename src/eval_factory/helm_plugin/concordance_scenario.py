@@ -14,7 +14,13 @@ from helm.benchmark.run_spec import RunSpec, run_spec_function
 from helm.benchmark.scenarios.scenario import TEST_SPLIT, Input, Instance, Scenario, ScenarioSpec
 
 from eval_factory.helm_plugin.conversation_scenario import plain_adapter, refuse, right_replies
-from eval_factory.tasks.concordance import EXPERTS, METRICS, ConcordanceCase, credit, read_concordance_file
+from eval_factory.tasks.concordance import (
+    EXPERTS,
+    METRICS,
+    ConcordanceCase,
+    credit,
+    read_concordance_file,
+)
 
 _INSTRUCTIONS = """\
 A clinical case and a hypothesis are given, and then something new is found. How does the new finding change the
@@ -28,7 +34,12 @@ _MAX_TOKENS = 32
 
 
 def prompt_of(case: ConcordanceCase) -> str:
-    parts = [_INSTRUCTIONS, f"Case: {case.stem}", f"Hypothesis: {case.hypothesis}", f"New finding: {case.finding}"]
+    parts = [
+        _INSTRUCTIONS,
+        f"Case: {case.stem}",
+        f"Hypothesis: {case.hypothesis}",
+        f"New finding: {case.finding}",
+    ]
     return "\n\n".join([*parts, "Rating:"])
 
 
@@ -71,7 +82,9 @@ class ConcordanceMetric(Metric):  # type: ignore[misc]
 @run_spec_function(ConcordanceScenario.name)  # type: ignore[untyped-decorator]
 def script_concordance(data_path: str) -> RunSpec:
     """Script concordance, from the user's file."""
-    scenario = ScenarioSpec(class_name=f"{__name__}.{ConcordanceScenario.__name__}", args={"data_path": data_path})
+    scenario = ScenarioSpec(
+        class_name=f"{__name__}.{ConcordanceScenario.__name__}", args={"data_path": data_path}
+    )
     return RunSpec(
         name=ConcordanceScenario.name,
         scenario_spec=scenario,

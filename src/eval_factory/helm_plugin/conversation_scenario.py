@@ -31,9 +31,17 @@ from eval_factory.tasks.rubric_case import conversation_text
 def plain_adapter(method: str, max_tokens: int) -> AdapterSpec:
     """An instance is sent as it is; with `ADAPT_CHAT` turn by turn."""
     return AdapterSpec(
-        method=method, input_prefix="", input_suffix="", output_prefix="", output_suffix="",
-        max_train_instances=0, num_outputs=1, max_tokens=max_tokens, temperature=0.0, stop_sequences=[],
-    )  # fmt: skip
+        method=method,
+        input_prefix="",
+        input_suffix="",
+        output_prefix="",
+        output_suffix="",
+        max_train_instances=0,
+        num_outputs=1,
+        max_tokens=max_tokens,
+        temperature=0.0,
+        stop_sequences=[],
+    )
 
 
 def input_of(messages: Sequence[Mapping[str, str]]) -> helms.Input:
@@ -43,7 +51,11 @@ def input_of(messages: Sequence[Mapping[str, str]]) -> helms.Input:
 
 def right_replies(answer: str | None) -> list[helms.Reference]:
     """Empty where nothing is known to be right."""
-    return [] if answer is None else [helms.Reference(helms.Output(text=answer), tags=[helms.CORRECT_TAG])]
+    return (
+        []
+        if answer is None
+        else [helms.Reference(helms.Output(text=answer), tags=[helms.CORRECT_TAG])]
+    )
 
 
 def refuse(file: Path, problems: Sequence[str]) -> None:
@@ -60,7 +72,9 @@ def downloaded(output_path: str, task: str, part: str = "") -> list[Path]:
     """
     table = packaged("data/sources.yml")
     wanted = [one for one in table["tasks"][task]["files"] if one.get("when", part) == part]
-    files = {Path(output_path) / one["path"]: one["url"].format_map(table["origins"]) for one in wanted}
+    files = {
+        Path(output_path) / one["path"]: one["url"].format_map(table["origins"]) for one in wanted
+    }
     for file, url in files.items():
         file.parent.mkdir(parents=True, exist_ok=True)
         general.ensure_file_downloaded(source_url=url, target_path=str(file))
@@ -103,9 +117,13 @@ class ConversationScenario(helms.Scenario):  # type: ignore[misc]
         instances = []
         for row in read.rows:
             asked = with_pictures(input_of(row.messages), row.pictures, output_path)
-            wrong = [helms.Reference(helms.Output(text=answer), tags=[]) for answer in row.incorrect]
+            wrong = [
+                helms.Reference(helms.Output(text=answer), tags=[]) for answer in row.incorrect
+            ]
             references, extra = [*right_replies(row.correct), *wrong], dict(row.others) or None
-            instances.append(helms.Instance(asked, references, helms.TEST_SPLIT, id=row.id, extra_data=extra))
+            instances.append(
+                helms.Instance(asked, references, helms.TEST_SPLIT, id=row.id, extra_data=extra)
+            )
         return instances
 
 
@@ -118,7 +136,9 @@ def conversations(config_path: str) -> RunSpec:
     scenario = {"name": own.name, "description": own.description, "dataset_file": own.dataset_file}
     return RunSpec(
         name=own.name,
-        scenario_spec=helms.ScenarioSpec(class_name=f"{__name__}.{ConversationScenario.__name__}", args=scenario),
+        scenario_spec=helms.ScenarioSpec(
+            class_name=f"{__name__}.{ConversationScenario.__name__}", args=scenario
+        ),
         adapter_spec=plain_adapter(ADAPT_CHAT, own.max_tokens),
         annotators=own.get_annotator_specs(),
         metric_specs=own.get_metric_specs(),

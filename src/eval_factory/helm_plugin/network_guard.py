@@ -22,7 +22,9 @@ from eval_factory.endpoint.proxies import proxy_from_environment
 from eval_factory.helm import names
 
 _NO_FAMILY = -1  # of a socket that is made of a descriptor which is open already
-_FAMILIES = frozenset({_NO_FAMILY, socket.AF_INET, socket.AF_INET6, getattr(socket, "AF_UNIX", _NO_FAMILY)})
+_FAMILIES = frozenset(
+    {_NO_FAMILY, socket.AF_INET, socket.AF_INET6, getattr(socket, "AF_UNIX", _NO_FAMILY)}
+)
 """Others send frames past addresses and ports (AF_PACKET), or leave a virtual machine (AF_VSOCK)."""
 
 
@@ -70,7 +72,9 @@ class NetworkGuard:
             self._check_address(arguments[1])
         elif event in ("socket.getaddrinfo", "socket.gethostbyname"):
             host = host_of(arguments[0])
-            if not self._is_known(host) and _address(host) is None:  # an address in digits needs no look-up
+            if (
+                not self._is_known(host) and _address(host) is None
+            ):  # an address in digits needs no look-up
                 self._refuse(host)
         elif event == "socket.gethostbyaddr":
             self._check_asked_back(arguments[0])
@@ -92,7 +96,11 @@ class NetworkGuard:
         """For the name of an address a name server is asked, and so learns the address."""
         host = host_of(name)
         address = _address(host)
-        if not self._is_known(host) and host not in self._learned and (address is None or not address.is_loopback):
+        if (
+            not self._is_known(host)
+            and host not in self._learned
+            and (address is None or not address.is_loopback)
+        ):
             self._refuse(host)
 
     def _is_known(self, host: str) -> bool:
@@ -107,7 +115,11 @@ class NetworkGuard:
         wanted = _shown(host, port)
         self.blocked.append(wanted)
         self.report(wanted)
-        allowed = ", ".join(_shown(host, port) for host, ports in list(self._ports.items()) for port in sorted(ports))
+        allowed = ", ".join(
+            _shown(host, port)
+            for host, ports in list(self._ports.items())
+            for port in sorted(ports)
+        )
         raise BlockedConnectionError(
             f"offline: {wanted} may not be contacted (only {allowed or 'nothing'}); the data have to be here"
         )

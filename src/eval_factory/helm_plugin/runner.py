@@ -44,7 +44,12 @@ from eval_factory.endpoint import media
 from eval_factory.helm import names
 from eval_factory.helm.trivial_answers import PADDED_ANSWER, PADDED_QUESTIONS
 from eval_factory.helm_plugin import network_guard
-from eval_factory.helm_plugin.asked_again import AskingWhatFollows, answer_in_data, answered, sent_with_text
+from eval_factory.helm_plugin.asked_again import (
+    AskingWhatFollows,
+    answer_in_data,
+    answered,
+    sent_with_text,
+)
 from eval_factory.helm_plugin.client import EndpointStopped, failure
 from eval_factory.helm_plugin.patches import patch_registry, scenarios
 from eval_factory.helm_plugin.patches.patch_registry import Stage
@@ -52,9 +57,15 @@ from eval_factory.helm_plugin.rubric.criterion_judge import requests_to_each, re
 from eval_factory.helm_plugin.score_trivial_answers import score_trivial_answers
 from eval_factory.helm_plugin.session import judging, raised_at, run_record, session_for
 
-_METHODS_WITH_LOG_PROBABILITIES = ("language_modeling", "multiple_choice_separate", "ranking_binary")
+_METHODS_WITH_LOG_PROBABILITIES = (
+    "language_modeling",
+    "multiple_choice_separate",
+    "ranking_binary",
+)
 _NOT_IN_A_FILE_NAME = re.compile(r"[^\w.,=+@-]")
-_PROMPT_IN_MESSAGE = re.compile(r"(?:Request: )?\[?\b(?:Request|RequestState|Instance|Input)\(.*", re.DOTALL)
+_PROMPT_IN_MESSAGE = re.compile(
+    r"(?:Request: )?\[?\b(?:Request|RequestState|Instance|Input)\(.*", re.DOTALL
+)
 _MAX_NAME = 200  # bytes of a run folder's name; file systems take 255, and HELM adds to it
 
 
@@ -74,15 +85,21 @@ class EvalRunner(Runner):  # type: ignore[misc]
         self._blocked_before = 0
         self._annotated: ScenarioState | None = None
         asking = AskingWhatFollows(self.executor, Path(self.output_path))
-        self.executor: Any = _Reporting(asking, self._before_asking, lambda _state: self._after_asking())
+        self.executor: Any = _Reporting(
+            asking, self._before_asking, lambda _state: self._after_asking()
+        )
         self._judging = self.annotator_executor
-        self.annotator_executor: Any = _Reporting(self.annotator_executor, self._before_judging, self._after_judging)
+        self.annotator_executor: Any = _Reporting(
+            self.annotator_executor, self._before_judging, self._after_judging
+        )
 
     def _get_run_path(self, run_spec: RunSpec) -> str:
         name = _NOT_IN_A_FILE_NAME.sub("_", run_spec.name)
         text = name.encode()
         if len(text) > _MAX_NAME:  # a path among the arguments of the run spec
-            name = f"{text[:_MAX_NAME].decode(errors='ignore')}-{hashlib.sha256(text).hexdigest()[:8]}"
+            name = (
+                f"{text[:_MAX_NAME].decode(errors='ignore')}-{hashlib.sha256(text).hexdigest()[:8]}"
+            )
         return str(Path(self.runs_path) / name)
 
     def run_one(self, run_spec: RunSpec) -> None:
@@ -90,11 +107,15 @@ class EvalRunner(Runner):  # type: ignore[misc]
         with Unscorable(self._report_unscorable) as self._unscorable:
             super().run_one(run_spec)
         state, self._annotated = self._annotated, None
-        if state is not None and run_spec.adapter_spec.image_generation_parameters is None:  # no text is a picture
+        if (
+            state is not None and run_spec.adapter_spec.image_generation_parameters is None
+        ):  # no text is a picture
             score_trivial_answers(run_spec, state, self.metric_service, Path(self.output_path))
 
     def _report_unscorable(self, state: RequestState, reason: str) -> None:
-        self._session.events.emit(logs.WARNING, role=MODEL_ROLE, message=f"an instance failed: {reason}")
+        self._session.events.emit(
+            logs.WARNING, role=MODEL_ROLE, message=f"an instance failed: {reason}"
+        )
         client = self._session.clients.get(MODEL_ROLE)
         if client is not None:
             client.note_unscorable(state.request, reason)
@@ -105,7 +126,9 @@ class EvalRunner(Runner):  # type: ignore[misc]
         for run_spec in self.those_that_can_run(run_specs):
             try:
                 if only_generate:
-                    run_spec = replace(run_spec, metric_specs=[*filter(needs_no_torch, run_spec.metric_specs)])
+                    run_spec = replace(
+                        run_spec, metric_specs=[*filter(needs_no_torch, run_spec.metric_specs)]
+                    )
                 self._session.events.emit(logs.PHASE, phase=logs.LOADING, run=run_spec.name)
                 self._blocked_before = len(self._guard.blocked) if self._guard else 0
                 import_what_it_uses(run_spec)
@@ -123,10 +146,13 @@ class EvalRunner(Runner):  # type: ignore[misc]
         methods = {spec.adapter_spec.method for spec in run_specs}
         if any(part in method for method in methods for part in _METHODS_WITH_LOG_PROBABILITIES):
             needed = "the log probabilities of its prompts or answers"
-            message = f"{run_specs[0].name} asks a model for {needed}, which eval-factory cannot ask for"
+            message = (
+                f"{run_specs[0].name} asks a model for {needed}, which eval-factory cannot ask for"
+            )
         elif len(run_specs) > 1:
-            message = f"the run entry stands for {len(run_specs)} runs, name one of them: " + "; ".join(
-                spec.name for spec in run_specs[:5]
+            message = (
+                f"the run entry stands for {len(run_specs)} runs, name one of them: "
+                + "; ".join(spec.name for spec in run_specs[:5])
             )
         else:
             return run_specs
@@ -137,7 +163,9 @@ class EvalRunner(Runner):  # type: ignore[misc]
     def _report_failure(self, run_spec: RunSpec, error: Exception) -> None:
         stopped = _cause_of_kind(error, EndpointStopped)
         if stopped is not None:
-            self._session.events.emit(logs.RUN_FAILED, run=run_spec.name, error=str(stopped), stopped=True)
+            self._session.events.emit(
+                logs.RUN_FAILED, run=run_spec.name, error=str(stopped), stopped=True
+            )
             return
         missing = _cause_of_kind(error, PrerequisiteError)
         if missing is not None:  # what the preflight would have reported
@@ -146,7 +174,11 @@ class EvalRunner(Runner):  # type: ignore[misc]
             return
         redactor = self._session.redactor
         debug = logging.getLogger("helm").isEnabledFor(logging.INFO)
-        message = one_line(redactor.text(str(error)), MAX_LOG_LINE) if debug else safe_message(error, redactor)
+        message = (
+            one_line(redactor.text(str(error)), MAX_LOG_LINE)
+            if debug
+            else safe_message(error, redactor)
+        )
         for frame in traceback.extract_tb(_innermost(error).__traceback__)[-8:]:
             print(f"  {frame.filename}:{frame.lineno} in {frame.name}", file=sys.stderr)
         print(message, file=sys.stderr, flush=True)
@@ -160,7 +192,9 @@ class EvalRunner(Runner):  # type: ignore[misc]
             os.environ.update(replace(settings, probed=probed).environment())
         self._stop_where_data_were_refused()
         if not state.request_states:
-            raise NoInstancesError("HELM's scenario found no instances in its data: is the path to them right?")
+            raise NoInstancesError(
+                "HELM's scenario found no instances in its data: is the path to them right?"
+            )
         file = Path(self.output_path).absolute() / names.RUN_RECORD_FILE
         scenarios.refuse_old_media(file, media_files(one.request for one in state.request_states))
         run_record.note(datasets=scenarios.loaded_datasets())
@@ -173,20 +207,26 @@ class EvalRunner(Runner):  # type: ignore[misc]
         """Some scenarios go on without a file that they could not download: with fewer instances, and another score."""
         blocked = self._guard.blocked[self._blocked_before :] if self._guard else []
         if blocked:
-            raise network_guard.BlockedConnectionError(f"offline: its data were to be downloaded from {blocked[0]}")
+            raise network_guard.BlockedConnectionError(
+                f"offline: its data were to be downloaded from {blocked[0]}"
+            )
 
     def _after_asking(self) -> None:
         self._session.report(MODEL_ROLE, final=True)
         if missing := len(self._session.not_stored):  # before a judge is paid
             which = f"{missing} of {self._session.counters[MODEL_ROLE].total} answers of the model are not stored"
-            raise PrerequisiteError(f"{which}: this change asks the model something else; run_eval asks it")
+            raise PrerequisiteError(
+                f"{which}: this change asks the model something else; run_eval asks it"
+            )
         patch_registry.apply_patches(Stage.SCORING)
         run_record.note(patches=patch_registry.applied())
 
     def _before_judging(self, state: ScenarioState) -> None:
         self._unscorable.watch(state)
         if state.annotator_specs:
-            self._session.events.emit(logs.PHASE, phase=logs.JUDGING, total=requests_to_judges(state))
+            self._session.events.emit(
+                logs.PHASE, phase=logs.JUDGING, total=requests_to_judges(state)
+            )
 
     def _after_judging(self, state: ScenarioState) -> None:
         self._unscorable.watch(state)
@@ -198,7 +238,9 @@ class EvalRunner(Runner):  # type: ignore[misc]
     def _probe_judges(self, state: ScenarioState) -> None:
         """What the judges say of an answer that says nothing, to a few questions; no failure of it is the run's."""
         plain = [one for one in state.request_states if one.instance.perturbation is None]
-        drawn = sorted(plain, key=lambda one: hashlib.sha256(str(one.instance.id).encode()).digest())[:PADDED_QUESTIONS]
+        drawn = sorted(
+            plain, key=lambda one: hashlib.sha256(str(one.instance.id).encode()).digest()
+        )[:PADDED_QUESTIONS]
         asked = [replace(one, annotations=None, result=answered(PADDED_ANSWER)) for one in drawn]
         try:
             found = self._judging.execute(replace(state, request_states=asked))
@@ -207,7 +249,11 @@ class EvalRunner(Runner):  # type: ignore[misc]
             message = f"what judges say of an answer that says nothing is not known: {reason}"
             self._session.events.emit(logs.WARNING, role=MODEL_ROLE, message=message)
             return
-        run_record.note(judge_probe={str(one.instance.id): one.annotations or {} for one in found.request_states})
+        run_record.note(
+            judge_probe={
+                str(one.instance.id): one.annotations or {} for one in found.request_states
+            }
+        )
 
 
 def needs_no_torch(metric_spec: Any) -> bool:
@@ -237,7 +283,11 @@ class _Reporting:
         state = self._inner.execute(scenario_state)
         if state is not scenario_state:
             # HELM's `run_one` keeps the requests as they were before they were answered, and looks at them no more.
-            for records in (scenario_state.request_states, scenario_state.request_state_map, scenario_state.instances):
+            for records in (
+                scenario_state.request_states,
+                scenario_state.request_state_map,
+                scenario_state.instances,
+            ):
                 records.clear()
         self._after(state)
         return state
@@ -287,7 +337,9 @@ class MeasuringRunner(EvalRunner):
         requests = [sent_with_text(one).request for one in state.request_states]
         files, side = media_files(requests), None
         if files:
-            side = get_model_deployment(requests[0].model_deployment).client_spec.args.get("max_image_side")
+            side = get_model_deployment(requests[0].model_deployment).client_spec.args.get(
+                "max_image_side"
+            )
         self._session.events.emit(
             logs.MEASURED,
             requests=len(requests),
@@ -302,7 +354,12 @@ class MeasuringRunner(EvalRunner):
 def media_files(requests: Iterable[Request]) -> list[Path]:
     """Of pictures and sounds."""
     prompts = [one.multimodal_prompt for one in requests if one.multimodal_prompt]
-    return [Path(one.location).absolute() for prompt in prompts for one in prompt.media_objects if one.location]
+    return [
+        Path(one.location).absolute()
+        for prompt in prompts
+        for one in prompt.media_objects
+        if one.location
+    ]
 
 
 def prompt_bytes(request: Any) -> int:
@@ -317,9 +374,15 @@ _ONE_IN = 2
 fewer the result is there: it counts them as failed, says why, and its coverage says whether it may be reported."""
 
 _OF_THE_ENVIRONMENT = (
-    OSError, ImportError, MemoryError, sqlite3.Error, NonRetriableException, EvalFactoryError, NotImplementedError,
+    OSError,
+    ImportError,
+    MemoryError,
+    sqlite3.Error,
+    NonRetriableException,
+    EvalFactoryError,
+    NotImplementedError,
     NameError,
-)  # fmt: skip
+)
 """What no answer sets off: something is missing, full or stopped."""
 
 _Key = tuple[str | None, int, Any]
@@ -371,7 +434,10 @@ class Unscorable:
             Exception: the error itself, where it is not, or where too many raise.
         """
         # NLTK says so of data that are not there; KeyError and IndexError are other kinds of LookupError.
-        if any(isinstance(cause, _OF_THE_ENVIRONMENT) or type(cause) is LookupError for cause in _causes(error)):
+        if any(
+            isinstance(cause, _OF_THE_ENVIRONMENT) or type(cause) is LookupError
+            for cause in _causes(error)
+        ):
             raise error
         reason = f"{names.UNSCORABLE}{type(error).__name__} in {scorer} ({raised_at(error)})"
         key = _key_of(state)
@@ -379,7 +445,9 @@ class Unscorable:
             new = key not in self._reasons
             self._reasons.setdefault(key, reason)
             states = self._state.request_states if self._state else []
-            scored = [asked for asked in states if asked.result and asked.result.success]  # so far, or they may yet be
+            scored = [
+                asked for asked in states if asked.result and asked.result.success
+            ]  # so far, or they may yet be
             others = sum(_key_of(asked) not in self._reasons for asked in scored)
             unscorable = len(self._reasons)
             if not others or unscorable > max(1, (unscorable + others) // _ONE_IN):
@@ -406,12 +474,18 @@ def _key_of(state: RequestState) -> _Key:
 _of_this_run: list[Unscorable] = []  # the last one is in use
 
 
-def isolate_unscorable_annotations(helms_own: Callable[..., RequestState]) -> Callable[..., RequestState]:
+def isolate_unscorable_annotations(
+    helms_own: Callable[..., RequestState],
+) -> Callable[..., RequestState]:
     """Annotators, of which the judges are some."""
 
     def process(self: Any, annotators: list[Any], state: RequestState) -> RequestState:
         with judging(state):
-            return _of_this_run[-1].process(annotators, state) if _of_this_run else helms_own(self, annotators, state)
+            return (
+                _of_this_run[-1].process(annotators, state)
+                if _of_this_run
+                else helms_own(self, annotators, state)
+            )
 
     return process
 
@@ -440,7 +514,9 @@ def isolate_unscorable_answers(helms_own: Callable[..., list[Any]]) -> Callable[
             empty = _of_this_run[-1].give_up(states[0], type(self.metric).__name__, error)
         try:
             return helms_own(self, [empty])
-        except Exception:  # it bears no empty answer either; the instance has no value of this metric
+        except (
+            Exception
+        ):  # it bears no empty answer either; the instance has no value of this metric
             return []
 
     return process

@@ -38,7 +38,9 @@ _METRICS = "helm.benchmark.metrics."
 BASIC = f"{_METRICS}basic_metrics.BasicGenerationMetric"
 SUMMARIES = f"{_METRICS}summarization_metrics.SummarizationMetric"
 SQL = f"{_METRICS}ehr_sql_metrics.EhrSqlMetric"
-EXECUTED = frozenset({"pass", "code_eval_acc"})  # names of HELM's basic metrics that execute the answer
+EXECUTED = frozenset(
+    {"pass", "code_eval_acc"}
+)  # names of HELM's basic metrics that execute the answer
 ROUGE = {"rouge_1": "rouge1", "rouge_2": "rouge2", "rouge_l": "rougeL"}
 """HELM's name of a metric -> the rouge_score package's."""
 _FORMS = {
@@ -50,11 +52,15 @@ _FORMS = {
 """Metric -> the form in which its benchmark asks for answers, as framework.yml has it (`answer_form`)."""
 
 
-def score_trivial_answers(run_spec: RunSpec, state: ScenarioState, service: Any, helm_dir: Path) -> None:
+def score_trivial_answers(
+    run_spec: RunSpec, state: ScenarioState, service: Any, helm_dir: Path
+) -> None:
     """Writes the file that `helm/trivial_answers.py` reads, of the floors or of what went wrong."""
     try:
         made = _scored(run_spec, state, service)
-    except Exception as error:  # floors are worth no failed run, whatever HELM's metrics make of these answers
+    except (
+        Exception
+    ) as error:  # floors are worth no failed run, whatever HELM's metrics make of these answers
         made = trivial.TrivialScores(error=f"{type(error).__name__} in {raised_at(error)}")
     with suppress(OSError):  # no file: no floors
         replace(made, run=run_spec.name).write(helm_dir)
@@ -67,7 +73,9 @@ def _is_scored(spec: MetricSpec) -> bool:
 
 
 def _measures_overlap(spec: MetricSpec) -> bool:
-    return spec.class_name == SUMMARIES or any(facts_of(name) is OVERLAP for name in spec.args.get("names", []))
+    return spec.class_name == SUMMARIES or any(
+        facts_of(name) is OVERLAP for name in spec.args.get("names", [])
+    )
 
 
 def _question_of(one: RequestState, sources: ClusterRule) -> trivial.AskedQuestion:
@@ -75,7 +83,9 @@ def _question_of(one: RequestState, sources: ClusterRule) -> trivial.AskedQuesti
     shown = [part.to_dict() for part in content.media_objects] if content else ()
     text = str(one.instance.input.text) or media.as_text(shown)
     source = sources.found_in(text, one.instance.extra_data or {})
-    return trivial.AskedQuestion(str(one.instance.id), _right(one), one.output_mapping or {}, text, source)
+    return trivial.AskedQuestion(
+        str(one.instance.id), _right(one), one.output_mapping or {}, text, source
+    )
 
 
 def _scored(run_spec: RunSpec, state: ScenarioState, service: Any) -> trivial.TrivialScores:
@@ -85,17 +95,27 @@ def _scored(run_spec: RunSpec, state: ScenarioState, service: Any) -> trivial.Tr
         return trivial.TrivialScores()
     # How the source is found that questions share: as framework.yml says, else by a field of a custom benchmark.
     name, known = run_spec.name.partition(":")[0], load_framework().evaluations
-    declared = (task.helm.cluster for task in known if task.helm.run_spec == name and task.helm.cluster is not None)
+    declared = (
+        task.helm.cluster
+        for task in known
+        if task.helm.run_spec == name and task.helm.cluster is not None
+    )
     sources = next(declared, ClusterRule(what=CLUSTER, field=CLUSTER))
     form = next((_FORMS[spec.class_name] for spec in specs if spec.class_name in _FORMS), None)
     questions = [_question_of(one, sources) for one in asked]
-    found = trivial.strategies(questions, form, by=sources.what, overlap=any(map(_measures_overlap, specs)))
-    metrics = [_Overlap() if spec.class_name == SUMMARIES else create_metric(spec) for spec in specs]
+    found = trivial.strategies(
+        questions, form, by=sources.what, overlap=any(map(_measures_overlap, specs))
+    )
+    metrics = [
+        _Overlap() if spec.class_name == SUMMARIES else create_metric(spec) for spec in specs
+    ]
     executes = any(spec.class_name == SQL for spec in specs)
     scorer = _Scorer(metrics, run_spec.adapter_spec, service, asked, executes=executes)
     return trivial.TrivialScores(
         lower_is_better=sorted(chain.from_iterable(map(_lower_is_better, metrics))),
-        questions=[(str(one.instance.id), one.train_trial_index, one.instance.split) for one in asked],
+        questions=[
+            (str(one.instance.id), one.train_trial_index, one.instance.split) for one in asked
+        ],
         strategies=[scorer.score(strategy) for strategy in found],
     )
 
@@ -134,7 +154,11 @@ def _asked(states: Sequence[RequestState]) -> list[RequestState]:
     """One request for each instance: of one trial, not perturbed, for text, not for an option or the prompt alone."""
     found: dict[str, RequestState] = {}
     for state in states:
-        plain = state.reference_index is None and state.instance.perturbation is None and state.request.max_tokens != 0
+        plain = (
+            state.reference_index is None
+            and state.instance.perturbation is None
+            and state.request.max_tokens != 0
+        )
         if plain and state.instance.references:
             found.setdefault(str(state.instance.id), state)
     return list(found.values())
@@ -156,15 +180,24 @@ class _Scorer:
     """HELM's metrics of one run, for other answers."""
 
     def __init__(
-        self, metrics: Sequence[Any], adapter: AdapterSpec, service: Any, asked: Sequence[RequestState], *,
+        self,
+        metrics: Sequence[Any],
+        adapter: AdapterSpec,
+        service: Any,
+        asked: Sequence[RequestState],
+        *,
         executes: bool,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """`executes`: whether an annotator executes the answer, and a metric reads what it says."""
-        from helm.benchmark.metrics import basic_metrics  # imported here: it takes a while, and is not always needed
+        from helm.benchmark.metrics import (
+            basic_metrics,
+        )  # imported here: it takes a while, and is not always needed
 
         self._metrics, self._adapter, self._service, self._asked = metrics, adapter, service, asked
         self._basic, self._executes = basic_metrics, executes
-        self._all_basic = all(type(metric) is basic_metrics.BasicGenerationMetric for metric in metrics)
+        self._all_basic = all(
+            type(metric) is basic_metrics.BasicGenerationMetric for metric in metrics
+        )
         self._known: dict[Any, dict[str, float]] = {}  # letters are answered more than once
 
     def score(self, strategy: trivial.Strategy) -> trivial.StrategyScores:
@@ -179,9 +212,15 @@ class _Scorer:
         measured = dict.fromkeys(chain.from_iterable({id(row): row for row in rows}.values()))
         columns = {name: [row.get(name) for row in rows] for name in measured}
         one_each = all(len(likely) == 1 for likely in strategy.answers)
-        answers = [likely[0] for likely in strategy.answers] if one_each and constant is None else None
+        answers = (
+            [likely[0] for likely in strategy.answers] if one_each and constant is None else None
+        )
         return trivial.StrategyScores(
-            name=strategy.name, answer=constant, answers=answers, annotation=annotation, values=columns
+            name=strategy.name,
+            answer=constant,
+            answers=answers,
+            annotation=annotation,
+            values=columns,
         )
 
     def _row(self, number: int, answer: str, annotation: dict[str, Any] | None) -> dict[str, float]:
@@ -193,7 +232,10 @@ class _Scorer:
             state = replace(asked, result=result)
             if annotation is not None:
                 of_model = asked.annotations or {}
-                changed = {**of_model, "ehr_sql": trivial.with_answer(of_model.get("ehr_sql", {}), annotation)}
+                changed = {
+                    **of_model,
+                    "ehr_sql": trivial.with_answer(of_model.get("ehr_sql", {}), annotation),
+                }
                 state = replace(state, annotations=changed)
             self._known[key] = self._values(state)
         return self._known[key]
@@ -211,9 +253,13 @@ class _Scorer:
         for metric in self._metrics:
             if isinstance(metric, self._basic.BasicGenerationMetric):
                 # Without what is about time and tokens: that is the greater part of the metric's work.
-                stats += self._basic.compute_reference_metrics(metric.names, self._adapter, state, self._service)
+                stats += self._basic.compute_reference_metrics(
+                    metric.names, self._adapter, state, self._service
+                )
             else:
                 stats += metric.evaluate_generation(self._adapter, state, self._service, "")
         return {
-            stat.name.name: float(stat.mean) for stat in stats if stat.mean is not None and is_score(stat.name.name)
+            stat.name.name: float(stat.mean)
+            for stat in stats
+            if stat.mean is not None and is_score(stat.name.name)
         }

@@ -17,7 +17,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from eval_factory.core.budget import MAX_COST, MAX_WALL, SpendingLimit, SpendingTracker, SpendingTrackers
+from eval_factory.core.budget import (
+    MAX_COST,
+    MAX_WALL,
+    SpendingLimit,
+    SpendingTracker,
+    SpendingTrackers,
+)
 from eval_factory.core.helm_run_settings import HelmRunSettings
 from eval_factory.core.logs import LIMIT_REACHED, EventWriter
 from eval_factory.core.rundir import RunDir
@@ -49,7 +55,9 @@ def tracker_of(settings: HelmRunSettings, cache_db: Path) -> SpendingTracker | N
 class RunSpending:
     """Asks the budget before each request, and reports to it what each answer took; safe among threads."""
 
-    def __init__(self, settings: HelmRunSettings, cache_db: Path, run_id: str, tracker: SpendingLimit | None) -> None:
+    def __init__(
+        self, settings: HelmRunSettings, cache_db: Path, run_id: str, tracker: SpendingLimit | None
+    ) -> None:
         self._budget, self._prices, self._tracker = settings.budget, settings.prices, tracker
         self.is_countable = True
         """Whether the cost of all answers is known that a limit counts."""
@@ -114,7 +122,9 @@ class Session:
     counters: dict[str, Counters] = field(default_factory=lambda: defaultdict(Counters))
     clients: dict[str, Any] = field(default_factory=dict)  # role -> its client
     lock: threading.Lock = field(default_factory=threading.Lock)
-    limits: SharedLimits | None = None  # what this run shares with others; None: it has its limits for itself
+    limits: SharedLimits | None = (
+        None  # what this run shares with others; None: it has its limits for itself
+    )
     jury_form: JuryForm = HELMS_FORM  # what the judges of this run may say
     asks_model: bool = True
     not_stored: set[str] = field(default_factory=set)
@@ -126,7 +136,14 @@ class Session:
         with self.lock:
             self.counters[role].total += more
 
-    def count(self, role: str, *, cached: bool = False, failed: bool = False, tokens: _Tokens = (None, None)) -> None:
+    def count(
+        self,
+        role: str,
+        *,
+        cached: bool = False,
+        failed: bool = False,
+        tokens: _Tokens = (None, None),
+    ) -> None:
         """One more request of `role` is done."""
         with self.lock:
             counters = self.counters[role]
@@ -152,9 +169,13 @@ class Session:
     def report_limit(self) -> None:
         """At the end of a run: that a limit stopped requests, and how far each role came."""
         if self.limit_reached is not None:
-            answered = {role: counters.done - counters.failed for role, counters in self.counters.items()}
+            answered = {
+                role: counters.done - counters.failed for role, counters in self.counters.items()
+            }
             countable = self.spending.is_countable
-            self.events.emit(LIMIT_REACHED, limit=self.limit_reached, countable=countable, answered=answered)
+            self.events.emit(
+                LIMIT_REACHED, limit=self.limit_reached, countable=countable, answered=answered
+            )
 
     def report(self, role: str, *, final: bool = False) -> None:
         counters = self.counters.get(role)
@@ -179,7 +200,9 @@ def session_for(root: Path) -> Session:
             cache = ResponseCache(rundir.cache_db, this_run)
             limits = None if settings.limits is None else SharedLimits(settings.limits)
             of_suite = None if limits is None else limits.budget
-            trackers = [one for one in (tracker_of(settings, rundir.cache_db), of_suite) if one is not None]
+            trackers = [
+                one for one in (tracker_of(settings, rundir.cache_db), of_suite) if one is not None
+            ]
             tracker = SpendingTrackers(trackers) if trackers else None
             spending = RunSpending(settings, rundir.cache_db, this_run, tracker)
             form = jury_form_in(rundir.model_configs)

@@ -37,7 +37,10 @@ def draw_with_a_seed(downsample: _Downsample) -> _Downsample:
         if settings is not None and settings.ids:
             sample, how = named(there, settings.ids), "as extra.instances names them"
         elif settings is not None and settings.in_one_order:
-            sample, how = in_one_order(there, settings.seed)[:max_eval_instances], f"drawn with seed {settings.seed}"
+            sample, how = (
+                in_one_order(there, settings.seed)[:max_eval_instances],
+                f"drawn with seed {settings.seed}",
+            )
             run_record.note(drawn_sample={"asked": len(sample), "of": len(there)})
         elif settings is None or len(there) <= max_eval_instances:
             return downsample(instances, max_eval_instances, eval_splits)
@@ -57,7 +60,9 @@ def named(instances: Sequence[Any], ids: Sequence[str]) -> list[Any]:
     missing = [name for name in ids if name not in known]
     if missing:
         there = f"the data have {first_of(list(known), SHOWN)}"
-        raise PrerequisiteError(f"extra.instances: no instance is called {first_of(missing, SHOWN)}; {there}")
+        raise PrerequisiteError(
+            f"extra.instances: no instance is called {first_of(missing, SHOWN)}; {there}"
+        )
     return [one for name, one in known.items() if name in set(ids)]
 
 
@@ -73,8 +78,13 @@ def stratified_sample(instances: Sequence[Any], size: int, settings: SampleSetti
     strata: dict[str, list[int]] = defaultdict(list)
     for at, one in enumerate(ranked):
         strata[groups_of(one, settings.source).get(field, "") if field else ""].append(at)
-    shares = shares_of({value: len(places) for value, places in strata.items()}, size, settings.seed)
-    return [ranked[at] for at in sorted(at for value, places in strata.items() for at in places[: shares[value]])]
+    shares = shares_of(
+        {value: len(places) for value, places in strata.items()}, size, settings.seed
+    )
+    return [
+        ranked[at]
+        for at in sorted(at for value, places in strata.items() for at in places[: shares[value]])
+    ]
 
 
 def stratifying_field(instances: Sequence[Any], source: str | None) -> str | None:
@@ -100,13 +110,19 @@ def shares_of(sizes: Mapping[str, int], size: int, seed: int) -> dict[str, int]:
         if not small:
             break
         ones |= small
-        rest, left = {name: count for name, count in rest.items() if name not in small}, left - len(small)
+        rest, left = (
+            {name: count for name, count in rest.items() if name not in small},
+            left - len(small),
+        )
     total = sum(rest.values())
     parts = {name: divmod(count * left, total) for name, count in rest.items()}
     more = left - sum(whole for whole, _ in parts.values())
     by_remainder = sorted(parts, key=lambda name: (-parts[name][1], _rank(seed, name)))
     rounded_up = set(by_remainder[:more])
-    return {**dict.fromkeys(ones, 1), **{name: parts[name][0] + (name in rounded_up) for name in parts}}
+    return {
+        **dict.fromkeys(ones, 1),
+        **{name: parts[name][0] + (name in rounded_up) for name in parts},
+    }
 
 
 def _rank(seed: int, what: object) -> bytes:
@@ -117,5 +133,7 @@ def _text_of(instance: Any) -> list[Any]:
     """What is asked, what is shown and what may be answered, in whatever order: HELM's ids are places in the data."""
     answers = sorted(reference.output.text for reference in instance.references)
     content = getattr(instance.input, "multimedia_content", None)
-    shown = [one.text or Path(one.location).name for one in content.media_objects] if content else []
+    shown = (
+        [one.text or Path(one.location).name for one in content.media_objects] if content else []
+    )
     return [instance.input.text, getattr(instance.input, "messages", None), answers, *shown]

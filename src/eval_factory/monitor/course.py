@@ -15,7 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from eval_factory.analysis.comparison_reasons import InstanceValues, Side, reasons_against, values_of
+from eval_factory.analysis.comparison_reasons import (
+    InstanceValues,
+    Side,
+    reasons_against,
+    values_of,
+)
 from eval_factory.core import formats
 from eval_factory.core.errors import ConfigError, EvalFactoryError, PrerequisiteError
 from eval_factory.core.nouns import MODEL_ROLE
@@ -85,26 +90,45 @@ def measure(folder: Path, limits: Sequence[Limit]) -> Asked:
     if problems:
         raise ConfigError(problems)
     values = {
-        name: {key: scale.value(of.values[key]) if key in of.values else None for key in sorted(of.keys)}
+        name: {
+            key: scale.value(of.values[key]) if key in of.values else None
+            for key in sorted(of.keys)
+        }
         for name, (of, scale) in found.items()
     }
-    clusters = {name: dict(sorted(of.clusters.items())) for name, (of, _) in found.items() if of.clusters}
-    return Asked(values, clusters, _watched(stored, records), {name: scale for name, (_, scale) in found.items()})
+    clusters = {
+        name: dict(sorted(of.clusters.items())) for name, (of, _) in found.items() if of.clusters
+    }
+    return Asked(
+        values,
+        clusters,
+        _watched(stored, records),
+        {name: scale for name, (_, scale) in found.items()},
+    )
 
 
 def tasks_of(limits: Sequence[Limit]) -> list[str]:
     return list(dict.fromkeys(one.task for one in limits))
 
 
-def _of_limit(limit: Limit, stored: StoredResult, records: Sequence[InstanceRecord]) -> tuple[InstanceValues, Scaled]:
+def _of_limit(
+    limit: Limit, stored: StoredResult, records: Sequence[InstanceRecord]
+) -> tuple[InstanceValues, Scaled]:
     result = stored.result
     name = limit.metric or result.main_metric
     score = result.scores.get(name)
     if score is None:
-        raise ConfigError(f"{limit.name}: there is no score {name}; there are {', '.join(result.scores)}")
-    found = values_of((one for one in records if limit.field is None or one.group(limit.field) == limit.value), score)
+        raise ConfigError(
+            f"{limit.name}: there is no score {name}; there are {', '.join(result.scores)}"
+        )
+    found = values_of(
+        (one for one in records if limit.field is None or one.group(limit.field) == limit.value),
+        score,
+    )
     if not found.values:
-        raise ConfigError(f"{limit.name}: no instance of the sample has a value in it; {_known(limit, records)}")
+        raise ConfigError(
+            f"{limit.name}: no instance of the sample has a value in it; {_known(limit, records)}"
+        )
     return found, _scale_of(limit, name, score, found)
 
 
@@ -114,7 +138,9 @@ def _known(limit: Limit, records: Sequence[InstanceRecord]) -> str:
         return "its answers have none"
     values = {one.group(limit.field) for one in records} - {None}
     if values:
-        return f"its values of {limit.field}: {formats.first_of(sorted(map(str, values)), _MAX_NAMED)}"
+        return (
+            f"its values of {limit.field}: {formats.first_of(sorted(map(str, values)), _MAX_NAMED)}"
+        )
     fields = sorted({name for one in records for name in one.categories})
     return f"its fields: {formats.first_of(fields, _MAX_NAMED) or 'none'}"
 
@@ -125,13 +151,19 @@ def _scale_of(limit: Limit, label: str, score: Score, found: InstanceValues) -> 
         low = min(low, *found.lowest.values())
     outside = [value for value in found.values.values() if not low <= value <= high]
     if (score.scale is None and outside) or low >= high:
-        raise ConfigError(f"{limit.name}: the score {score.metric} has no scale with two ends, which the test needs")
+        raise ConfigError(
+            f"{limit.name}: the score {score.metric} has no scale with two ends, which the test needs"
+        )
     if limit.max_drop >= high - low:
-        raise ConfigError(f"{limit.name}: max_drop {limit.max_drop:g} is the whole scale, {low:g} to {high:g}")
+        raise ConfigError(
+            f"{limit.name}: max_drop {limit.max_drop:g} is the whole scale, {low:g} to {high:g}"
+        )
     return Scaled(label, low, high, score.higher_is_better is not False)
 
 
-def _watched(stored: Mapping[str, StoredResult], records: Mapping[str, Sequence[InstanceRecord]]) -> _Fields:
+def _watched(
+    stored: Mapping[str, StoredResult], records: Mapping[str, Sequence[InstanceRecord]]
+) -> _Fields:
     """Of all answers of the panel together."""
     counts = [one.result.validity.instances for one in stored.values()]
     asked = sum(one.requested for one in counts)
@@ -139,10 +171,14 @@ def _watched(stored: Mapping[str, StoredResult], records: Mapping[str, Sequence[
     lengths = [len((record.completion or "").split()) for record in every if record.error is None]
     seconds = [record.latency_s for record in every if record.latency_s is not None]
     models = [one.result.provenance.endpoints.get(MODEL_ROLE) for one in stored.values()]
-    figures: _Fields = {name: sum(getattr(one, name) for one in counts) / asked if asked else 0.0 for name in SHARES}
+    figures: _Fields = {
+        name: sum(getattr(one, name) for one in counts) / asked if asked else 0.0 for name in SHARES
+    }
     figures["length"] = statistics.fmean(lengths) if lengths else 0.0
     figures["latency"] = statistics.median(seconds) if seconds else None
-    figures[STATED] = sorted({name for model in models if model is not None for name in model.stated_models})
+    figures[STATED] = sorted(
+        {name for model in models if model is not None for name in model.stated_models}
+    )
     return figures
 
 
@@ -160,9 +196,13 @@ def read_values(folder: Path, sha256: str) -> Asked:
         with open_regular(path, folder) as file:
             content = file.read()
     except OSError as error:
-        raise PrerequisiteError(f"{path}: cannot be read: {error.strerror or error}; put it back from a copy") from None
+        raise PrerequisiteError(
+            f"{path}: cannot be read: {error.strerror or error}; put it back from a copy"
+        ) from None
     if hashlib.sha256(content).hexdigest() != sha256:
-        raise PrerequisiteError(f"{path}: was changed: it is not what the ledger says; put it back from a copy")
+        raise PrerequisiteError(
+            f"{path}: was changed: it is not what the ledger says; put it back from a copy"
+        )
     document = json.loads(content)
     scales = {name: Scaled(**scale) for name, scale in document["scales"].items()}
     return Asked(document["limits"], document["clusters"], document["watched"], scales)
@@ -204,7 +244,12 @@ class Rules:
     @classmethod
     def of(cls, source: Mapping[str, Any]) -> Rules:
         """`source`: a panel's section, or the ledger's line of a baseline."""
-        return cls(float(source["alpha"]), source["looks"], source["seed"], tuple(sorted(source["alarm_on"])))
+        return cls(
+            float(source["alpha"]),
+            source["looks"],
+            source["seed"],
+            tuple(sorted(source["alarm_on"])),
+        )
 
     @property
     def harm_alpha(self) -> float:
@@ -242,15 +287,22 @@ class _Stream:
             looks=rules.looks,
         )
         self.detector = EDetector(self.baseline)
-        self.change = ChangeDetector(self.baseline.values.mean(axis=1), rules.looks, rules.seed_of(limit.name))
+        self.change = ChangeDetector(
+            self.baseline.values.mean(axis=1), rules.looks, rules.seed_of(limit.name)
+        )
 
-    def add(self, values: Mapping[str, float | None], numbers: Sequence[int]) -> tuple[_Fields, _Fields]:
+    def add(
+        self, values: Mapping[str, float | None], numbers: Sequence[int]
+    ) -> tuple[_Fields, _Fields]:
         """What the ledger says of the limit, and of its change; `numbers`: of the looks, this one the last."""
         found = np.array([values.get(key) for key in self.keys], float)  # None becomes NaN
         present = found[~np.isnan(found)]
         total = float(present.mean()) if len(present) else None
         self.totals.append(math.nan if total is None else total)
-        e, changed = self.detector.look(found), self.change.look(self.baseline.mean if total is None else total)
+        e, changed = (
+            self.detector.look(found),
+            self.change.look(self.baseline.mean if total is None else total),
+        )
         of_limit = {
             "name": self.limit.name,
             "value": None if total is None else self.scale.score(total),
@@ -263,7 +315,11 @@ class _Stream:
     def drop_since(self, numbers: Sequence[int], since: int | None) -> float | None:
         """How much worse it is from that look on, in the metric's own unit."""
         made = zip(numbers, self.totals, strict=True)
-        later = [total for number, total in made if since is not None and number >= since and not math.isnan(total)]
+        later = [
+            total
+            for number, total in made
+            if since is not None and number >= since and not math.isnan(total)
+        ]
         return (self.baseline.mean - float(np.mean(later))) * self.scale.width if later else None
 
 
@@ -283,7 +339,9 @@ class Course:
         self.streams = [_Stream(limit, rules, repeats) for limit in limits]
         names = [name for name in rules.alarm_on if name not in (CHANGED, STATED)]
         self._figures = {
-            name: ChangeDetector([one.watched[name] or 0.0 for one in repeats], rules.looks, rules.seed_of(name))
+            name: ChangeDetector(
+                [one.watched[name] or 0.0 for one in repeats], rules.looks, rules.seed_of(name)
+            )
             for name in names
         }
 
@@ -305,7 +363,12 @@ class Course:
             for one in self.streams
         ]
         shares = {
-            name: float(np.mean([one.watched[name] for one in self._repeats if one.watched[name] is not None] or [0.0]))
+            name: float(
+                np.mean(
+                    [one.watched[name] for one in self._repeats if one.watched[name] is not None]
+                    or [0.0]
+                )
+            )
             for name in self._repeats[0].watched
             if name != STATED
         }
@@ -315,40 +378,67 @@ class Course:
     def look(self, number: int, asked: Asked) -> _Fields:
         """Test the next look; what the ledger says of it."""
         self.numbers.append(number)
-        found = [one.add(asked.limits.get(one.limit.name, {}), self.numbers) for one in self.streams]
+        found = [
+            one.add(asked.limits.get(one.limit.name, {}), self.numbers) for one in self.streams
+        ]
         limits = [of_limit for of_limit, _ in found]
         changed = {one["name"]: change for one, change in found}
         # a mean of e-values is one, however limits depend on each other (V. Vovk, R. Wang, Annals of Statistics
         # 49:1736-1754, 2021): it reaches 1 / alpha at any look with a chance of alpha at most, while no limit is broken
         e = statistics.fmean(one["e"] for one in limits)
         figures = {
-            name: {"e": detector.look(asked.watched[name] or 0.0), "since": _look(self.numbers, detector.since)}
+            name: {
+                "e": detector.look(asked.watched[name] or 0.0),
+                "since": _look(self.numbers, detector.since),
+            }
             for name, detector in self._figures.items()
         }
         self._alarm = self._alarm or self._alarm_of(number, limits, e, changed, figures, asked)
         if self._alarm is not None and self._alarm["what"] == HARM:
             of = {one.limit.name: one for one in self.streams}
-            drops = {name: of[name].drop_since(self.numbers, self._alarm["since"]) for name in self._alarm["names"]}
+            drops = {
+                name: of[name].drop_since(self.numbers, self._alarm["since"])
+                for name in self._alarm["names"]
+            }
             self._alarm = {**self._alarm, "drops": drops}
         return {
-            "limits": limits, "e": e, "alarm": self._alarm, "changed": changed, "figures": figures,
+            "limits": limits,
+            "e": e,
+            "alarm": self._alarm,
+            "changed": changed,
+            "figures": figures,
             "watched": asked.watched,
-        }  # fmt: skip
+        }
 
     def _alarm_of(
-        self, number: int, limits: Sequence[_Fields], e: float, changed: Mapping[str, _Fields],
-        figures: Mapping[str, _Fields], asked: Asked,
-    ) -> _Fields | None:  # fmt: skip
+        self,
+        number: int,
+        limits: Sequence[_Fields],
+        e: float,
+        changed: Mapping[str, _Fields],
+        figures: Mapping[str, _Fields],
+        asked: Asked,
+    ) -> _Fields | None:
         """Of the first look that has one."""
         if e >= 1 / self.rules.harm_alpha:
             least = min(1 / self.rules.harm_alpha, max(one["e"] for one in limits))
             beyond = [one for one in limits if one["e"] >= least]
             worst = max(beyond, key=lambda one: float(one["e"]))
-            return {"what": HARM, "look": number, "names": [one["name"] for one in beyond], "since": worst["since"]}
+            return {
+                "what": HARM,
+                "look": number,
+                "names": [one["name"] for one in beyond],
+                "since": worst["since"],
+            }
         if CHANGED in self.rules.alarm_on:
             level = alarm_level(len(changed), self.rules.other_alpha)
             if names := [name for name, one in changed.items() if one["e"] >= level]:
-                return {"what": CHANGED, "look": number, "names": names, "since": changed[names[0]]["since"]}
+                return {
+                    "what": CHANGED,
+                    "look": number,
+                    "names": names,
+                    "since": changed[names[0]]["since"],
+                }
         for name, one in figures.items():
             if one["e"] >= alarm_level(1, self.rules.other_alpha):
                 return {"what": name, "look": number, "names": [name], "since": one["since"]}
@@ -368,7 +458,9 @@ def course_of(baseline: Line, folder: Path, looks: Sequence[Line] = ()) -> Cours
 
 
 def limits_of(baseline: Line) -> list[Limit]:
-    return [Limit(**{each.name: one[each.name] for each in fields(Limit)}) for one in baseline["limits"]]
+    return [
+        Limit(**{each.name: one[each.name] for each in fields(Limit)}) for one in baseline["limits"]
+    ]
 
 
 def verify_panel(folder: Path, head: str | None = None) -> list[str]:
@@ -376,7 +468,10 @@ def verify_panel(folder: Path, head: str | None = None) -> list[str]:
     `head`: the hash that a look printed, of a line that has to be in it. Raises PrerequisiteError: it cannot be read.
     """
     history = Ledger(folder).read()
-    if head is not None and head not in (history.head, *(line.get("previous") for line in history.lines)):
+    if head is not None and head not in (
+        history.head,
+        *(line.get("previous") for line in history.lines),
+    ):
         lost = f"ledger.jsonl: holds no line with the hash {head}: lines were changed, or dropped"
         return [*history.problems, lost]
     if history.problems:  # figures of lines that were changed say nothing
@@ -393,13 +488,21 @@ def verify_panel(folder: Path, head: str | None = None) -> list[str]:
         except EvalFactoryError as error:
             findings += [f"{where}: {text}" for text in str(error).splitlines()]
         except (LookupError, TypeError, ValueError, ArithmeticError) as error:
-            findings.append(f"{where}: is no line of this version ({type(error).__name__}: {error})")
+            findings.append(
+                f"{where}: is no line of this version ({type(error).__name__}: {error})"
+            )
     return findings
 
 
 def _of_files(folder: Path, line: Line, limits: Sequence[Limit]) -> Iterator[str]:
     """Of every run that the line is about: its files are what its checksums say, and these what the ledger says."""
-    parts = line["repeats"] if line["kind"] == BASELINE else [line] if line["kind"] in (LOOK, CHANGE) else []
+    parts = (
+        line["repeats"]
+        if line["kind"] == BASELINE
+        else [line]
+        if line["kind"] in (LOOK, CHANGE)
+        else []
+    )
     for run in [run for part in parts for run in part["runs"]]:
         rundir = RunDir(folder / run["folder"])
         try:
@@ -423,17 +526,26 @@ def _figures(folder: Path, baseline: Line, history: History) -> Iterator[str]:
     if digest_of(baseline["fixed"]) != baseline["panel"]:
         yield "panel: is not the hash of what is fixed"
     made = [baseline, *history.looks_after(baseline)]
-    for run in [run for line in made for part in line.get("repeats", [line]) for run in part["runs"]]:
-        if load_result(folder / run["folder"]).result.provenance.run_identity != baseline["fixed"]["runs"][run["task"]]:
+    for run in [
+        run for line in made for part in line.get("repeats", [line]) for run in part["runs"]
+    ]:
+        if (
+            load_result(folder / run["folder"]).result.provenance.run_identity
+            != baseline["fixed"]["runs"][run["task"]]
+        ):
             yield f"{run['folder']}: is a run of another configuration than the panel's"
     rules = {key: baseline["fixed"][key] for key in ("alpha", "looks", "alarm_on")}
     rules["harm_alpha"] = course.rules.harm_alpha
     yield from _other(baseline, {**json.loads(json_line(course.of_baseline())), **rules})
     for evidence, line in enumerate(made[1:], start=1):
         asked = read_values(folder / line["folder"], line["values"])
-        looked = json.loads(json_line(course.look(line["look"], asked)))  # as a line of the ledger has it
+        looked = json.loads(
+            json_line(course.look(line["look"], asked))
+        )  # as a line of the ledger has it
         again = {**looked, "evidence": evidence, "panel": baseline["panel"]}
-        yield from (f"look {line['look']} (line {line['number']}): {text}" for text in _other(line, again))
+        yield from (
+            f"look {line['look']} (line {line['number']}): {text}" for text in _other(line, again)
+        )
 
 
 def _other(line: Line, again: Line) -> Iterator[str]:

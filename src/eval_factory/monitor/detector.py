@@ -27,7 +27,9 @@ Array = NDArray[Any]
 BOLDNESS = np.array([0.9, 0.6, 0.35, 0.2, 0.1, 0.05])
 """Of each bet, the share of the stake that the worst week would cost."""
 LUCK = np.arange(17) / 4  # k: by how many standard errors the baseline may be too good
-PRICES = np.exp(np.outer(LUCK, [0.75, 1.5, 2.5]) - np.square([0.75, 1.5, 2.5]) / 2).mean(axis=1) / 1.29
+PRICES = (
+    np.exp(np.outer(LUCK, [0.75, 1.5, 2.5]) - np.square([0.75, 1.5, 2.5]) / 2).mean(axis=1) / 1.29
+)
 """Of each k. A panel's own luck is rounded up to the next k; for luck from the normal distribution the price of that is
 1 in the mean (luck that is not rounded would need 1.07 for 1.29). One panel of 30,000 has more luck than 4."""
 POWERS = np.array([0.1, 0.3, 0.5, 0.7, 0.9])
@@ -78,8 +80,13 @@ class Units:
         self.of: Array
         """(n,): of each instance the number of its unit, from 0."""
         self.sizes: Array
-        _, self.of, self.sizes = np.unique(np.asarray(labels), return_inverse=True, return_counts=True)
-        self._order, self._starts = np.argsort(self.of, kind="stable"), np.cumsum(self.sizes) - self.sizes
+        _, self.of, self.sizes = np.unique(
+            np.asarray(labels), return_inverse=True, return_counts=True
+        )
+        self._order, self._starts = (
+            np.argsort(self.of, kind="stable"),
+            np.cumsum(self.sizes) - self.sizes,
+        )
 
     def totals(self, values: Array) -> Array:
         """(..., n) -> (..., U)."""
@@ -102,12 +109,17 @@ def sigma_of(values: Array, units: Units) -> Array:
     from scipy.special import stdtrit  # imported here: it takes longer than all of this
 
     runs, count = values.shape[-2:]
-    variances, squares = units.totals(values).var(axis=-2, ddof=1), np.square(units.sizes.astype(float))
+    variances, squares = (
+        units.totals(values).var(axis=-2, ddof=1),
+        np.square(units.sizes.astype(float)),
+    )
     if count**2 / squares.sum() < FEW_SOURCES or units.sizes.max() > LARGE_SOURCE * count:
         variances = np.maximum(variances, squares / runs)
     more = units.sizes.mean() / 2
     variance = variances.sum(axis=-1) + more
-    degrees = np.maximum(4.0, (runs - 1) * variance**2 / (np.square(variances).sum(axis=-1) + more**2))
+    degrees = np.maximum(
+        4.0, (runs - 1) * variance**2 / (np.square(variances).sum(axis=-1) + more**2)
+    )
     degrees = np.minimum(degrees, (runs - 1) * squares.sum() ** 2 / np.square(squares).sum())
     return np.asarray(stdtrit(degrees, 0.975) / 1.96 * np.sqrt(variance / runs) / count)
 
@@ -144,7 +156,10 @@ class Restarts:
     def of(self, which: Array) -> Restarts:
         """A copy, of these rows."""
         found = Restarts(self.looks)
-        found._bet, found._logs = self._bet[which] if self.seen else self._bet, [one[which] for one in self._logs]
+        found._bet, found._logs = (
+            self._bet[which] if self.seen else self._bet,
+            [one[which] for one in self._logs],
+        )
         return found
 
 
@@ -164,7 +179,9 @@ class EDetectors:
         self._units, self._share = units, values.mean(axis=-2)
         self._allowed = max_drop + LUCK * sigma_of(values, units)[:, None]
         lost = units.totals(1 - self._share)[:, None] + units.sizes * self._allowed[..., None]
-        self._scale = np.maximum(lost.max(axis=-1), 1e-9)  # nothing can be lost: all right, and no drop allowed
+        self._scale = np.maximum(
+            lost.max(axis=-1), 1e-9
+        )  # nothing can be lost: all right, and no drop allowed
         self._stakes = Restarts(looks)
         self._least: Array = np.zeros(len(values), int)
 
@@ -176,7 +193,9 @@ class EDetectors:
         fallen = self._units.totals(self._share - np.where(np.isnan(values), 1.0, values))
         logs, factors = np.empty((len(fallen), len(LUCK), len(BOLDNESS))), np.empty(fallen.shape)
         for k in range(len(LUCK)):
-            gain = (fallen - self._units.sizes * self._allowed[:, k, None]) / self._scale[:, k, None]
+            gain = (fallen - self._units.sizes * self._allowed[:, k, None]) / self._scale[
+                :, k, None
+            ]
             for g, bold in enumerate(BOLDNESS.tolist()):
                 np.multiply(gain, bold, out=factors)
                 logs[:, k, g] = np.log1p(factors, out=factors).sum(axis=-1)
@@ -197,8 +216,16 @@ class EDetectors:
     def of(self, which: Array) -> EDetectors:
         """A copy of these panels, which goes on by itself."""
         found = object.__new__(EDetectors)
-        found._units, found._stakes, found._least = self._units, self._stakes.of(which), self._least[which]
-        found._share, found._allowed, found._scale = self._share[which], self._allowed[which], self._scale[which]
+        found._units, found._stakes, found._least = (
+            self._units,
+            self._stakes.of(which),
+            self._least[which],
+        )
+        found._share, found._allowed, found._scale = (
+            self._share[which],
+            self._allowed[which],
+            self._scale[which],
+        )
         return found
 
 
@@ -206,7 +233,9 @@ class EDetector:
     """The evidence that one limit of a panel is broken: `EDetectors` of one panel."""
 
     def __init__(self, baseline: Baseline) -> None:
-        self._one = EDetectors(baseline.values[None], Units(baseline.units), baseline.max_drop, baseline.looks)
+        self._one = EDetectors(
+            baseline.values[None], Units(baseline.units), baseline.max_drop, baseline.looks
+        )
 
     def look(self, values: ArrayLike) -> float:
         """e after this look: above 0, finite; `values`: (n,), from 0 to 1, NaN where there is none."""
@@ -269,7 +298,10 @@ DROPS = (0.05, 0.1, 0.2)
 REPEATS = (5, 10, 20, 40)
 FLIP_RATES = (0.02, 0.1, 0.3)
 ENOUGH = 0.97  # of simulated years, for 95 % of all: 200 years can err by 1.5 %
-YEARS, FIRST = 200, 60  # where the first find a drop in less than 80 %, the others are not simulated: not enough
+YEARS, FIRST = (
+    200,
+    60,
+)  # where the first find a drop in less than 80 %, the others are not simulated: not enough
 LEVELS = 11  # of values that a simulated answer can have; more are rounded to so many, evenly apart
 TOGETHER = 0.3  # the correlation in a unit with which answers fall, which no baseline knows
 MAX_SIMULATED = 2000  # instances
@@ -301,7 +333,10 @@ def what_it_finds(limits: Sequence[Baseline], alpha: float) -> list[list[Found]]
 
 def hardest(found: Sequence[Sequence[Found]]) -> list[Found]:
     """Of each drop what the limit that finds it least often says: what a panel finds whichever limit it is."""
-    return [min(each, key=lambda one: (one.share, -(one.weeks or 0))) for each in zip(*found, strict=True)]
+    return [
+        min(each, key=lambda one: (one.share, -(one.weeks or 0)))
+        for each in zip(*found, strict=True)
+    ]
 
 
 def needed_repeats(limits: Sequence[Baseline], alpha: float, seed: int = 0) -> list[Needed]:
@@ -311,7 +346,12 @@ def needed_repeats(limits: Sequence[Baseline], alpha: float, seed: int = 0) -> l
 
 
 def assumed(
-    units: Sequence[Array], max_drops: Sequence[float], repeats: int, looks: int, alpha: float, accuracy: float = 0.8
+    units: Sequence[Array],
+    max_drops: Sequence[float],
+    repeats: int,
+    looks: int,
+    alpha: float,
+    accuracy: float = 0.8,
 ) -> dict[float, list[Found]]:
     """Before anything is asked: by the share of answers that flip between two runs (`FLIP_RATES`), what the hardest
     limit finds, of right and wrong answers. In clusters they are taken to flip with a correlation of 0.3.
@@ -319,15 +359,30 @@ def assumed(
     from scipy.special import betaincinv  # imported here, as in `sigma_of`
 
     pairs, found = list(zip(units, max_drops, strict=True)), {}
-    alike = {(*sorted(Units(labels).sizes.tolist()), most): (labels, most) for labels, most in pairs}
+    alike = {
+        (*sorted(Units(labels).sizes.tolist()), most): (labels, most) for labels, most in pairs
+    }
     for rate in FLIP_RATES:
         rng, each = np.random.default_rng(0), []
         more = rate / max(2 * accuracy * (1 - accuracy) - rate, 1e-6)
         for labels, max_drop in alike.values():
             parts = (np.arange(len(labels)) + 0.5) / len(labels)
             chances = rng.permutation(betaincinv(accuracy * more, (1 - accuracy) * more, parts))
-            runs = np.stack([_together(rng, Units(labels), TOGETHER, 1)[0] >= 1 - chances for _ in range(max(REPEATS))])
-            each.append(_finds(Baseline(runs, labels, max_drop, looks), len(units) / alpha, YEARS // 2, [0], repeats))
+            runs = np.stack(
+                [
+                    _together(rng, Units(labels), TOGETHER, 1)[0] >= 1 - chances
+                    for _ in range(max(REPEATS))
+                ]
+            )
+            each.append(
+                _finds(
+                    Baseline(runs, labels, max_drop, looks),
+                    len(units) / alpha,
+                    YEARS // 2,
+                    [0],
+                    repeats,
+                )
+            )
         found[rate] = hardest(each)
     return found
 
@@ -336,10 +391,16 @@ def _smaller(limit: Baseline) -> Baseline:
     """Of a large panel a part, in whole units: it finds less, and more would take gigabytes."""
     units = Units(limit.units)
     kept = units.sizes.cumsum()[units.of] <= max(MAX_SIMULATED, int(units.sizes[0]))
-    return limit if kept.all() else Baseline(limit.values[:, kept], limit.units[kept], limit.max_drop, limit.looks)
+    return (
+        limit
+        if kept.all()
+        else Baseline(limit.values[:, kept], limit.units[kept], limit.max_drop, limit.looks)
+    )
 
 
-def _finds(limit: Baseline, level: float, years: int, seed: list[int], repeats: int | None = None) -> list[Found]:
+def _finds(
+    limit: Baseline, level: float, years: int, seed: list[int], repeats: int | None = None
+) -> list[Found]:
     limit, rng = _smaller(limit), np.random.default_rng(seed)
     weeks = _weeks_until(limit, repeats or len(limit.values), DROPS, level, years, rng)
     return [_found(drop, each) for drop, each in zip(DROPS, weeks, strict=True)]
@@ -351,7 +412,9 @@ def _needed(limit: Baseline, level: float, seed: list[int]) -> Needed:
         rng = np.random.default_rng([*seed, repeats])
         weeks = _weeks_until(limit, repeats, [drop], level, FIRST, rng)[0]
         if np.isfinite(weeks).mean() >= 0.8:
-            weeks = np.append(weeks, _weeks_until(limit, repeats, [drop], level, YEARS - FIRST, rng)[0])
+            weeks = np.append(
+                weeks, _weeks_until(limit, repeats, [drop], level, YEARS - FIRST, rng)[0]
+            )
         found = _found(drop, weeks)
         if found.share >= ENOUGH:
             return Needed(repeats, found)
@@ -364,7 +427,12 @@ def _found(drop: float, weeks: Array) -> Found:
 
 
 def _weeks_until(
-    limit: Baseline, repeats: int, drops: Sequence[float], level: float, years: int, rng: np.random.Generator
+    limit: Baseline,
+    repeats: int,
+    drops: Sequence[float],
+    level: float,
+    years: int,
+    rng: np.random.Generator,
 ) -> list[Array]:
     """Of each drop, (years,): the looks from it to the alarm, inf where there is none."""
     answers = Answers(limit, years, rng)
@@ -407,10 +475,15 @@ class Answers:
         counts = (seen[..., None] == np.arange(len(self._levels))).sum(axis=0)
         pool = counts.sum(axis=0) + runs / 2 * np.isin(self._levels, [0.0, 1.0])
         pool /= pool.sum()
-        own, spread = like.values.var(axis=0, ddof=1), float(pool @ (self._levels - pool @ self._levels) ** 2)
+        own, spread = (
+            like.values.var(axis=0, ddof=1),
+            float(pool @ (self._levels - pool @ self._levels) ** 2),
+        )
         flips = float(own.sum() + runs / (runs - 1) / 4) / (count + 1) / spread
         more = 1 / max(1 / flips - 1, 0.001)
-        parts = rng.standard_gamma(np.broadcast_to(more * pool + counts, (years, count, len(self._levels))))
+        parts = rng.standard_gamma(
+            np.broadcast_to(more * pool + counts, (years, count, len(self._levels)))
+        )
         parts /= parts.sum(axis=-1, keepdims=True)
         self._mean = (parts @ self._levels).mean(axis=-1)
         self._below = parts.cumsum(axis=-1)[..., :-1]
@@ -420,15 +493,22 @@ class Answers:
         drawn = np.stack([self.draw() for _ in range(5)])
         alone = drawn.var(axis=0, ddof=1).sum()
         whole = (self.units.totals(drawn).var(axis=0, ddof=1).sum() - alone) / max(alone, 1e-9)
-        self._correlation = min(1.0, max(0.0, apart / (own.sum() + 0.5) / whole)) if whole > 0 else 0.0
+        self._correlation = (
+            min(1.0, max(0.0, apart / (own.sum() + 0.5) / whole)) if whole > 0 else 0.0
+        )
 
     def draw(self, which: Array | None = None, drop: float = 0.0) -> Array:
         """A look of these years: (years, n). `drop`: by how much the mean has fallen; to 0 where it was less."""
-        mean, below = (self._mean, self._below) if which is None else (self._mean[which], self._below[which])
+        mean, below = (
+            (self._mean, self._below) if which is None else (self._mean[which], self._below[which])
+        )
         at = _together(self._rng, self.units, self._correlation, len(mean))
         found = self._levels[(at[..., None] > below).sum(axis=-1)]
         if drop:
-            fallen = _together(self._rng, self.units, TOGETHER, len(mean)) < (drop / np.maximum(mean, 1e-9))[:, None]
+            fallen = (
+                _together(self._rng, self.units, TOGETHER, len(mean))
+                < (drop / np.maximum(mean, 1e-9))[:, None]
+            )
             found[fallen] = 0.0
         return np.asarray(found)
 

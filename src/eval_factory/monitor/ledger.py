@@ -25,7 +25,14 @@ from eval_factory.core.rundir import PRIVATE
 from eval_factory.core.safe_files import json_line, open_regular, write_atomic
 
 NOTHING = "0" * 64  # stands for the line before the first
-BASELINE, BEGUN, LOOK, NOT_MADE, NOTE, CHANGE = "baseline", "begun", "look", "not_made", "note", "change"
+BASELINE, BEGUN, LOOK, NOT_MADE, NOTE, CHANGE = (
+    "baseline",
+    "begun",
+    "look",
+    "not_made",
+    "note",
+    "change",
+)
 Line = Mapping[str, Any]
 
 
@@ -63,7 +70,9 @@ class History:
     @property
     def begun(self) -> Line | None:
         """A look that has not ended."""
-        last = next((line for line in reversed(self.lines) if line["kind"] in (BEGUN, LOOK, NOT_MADE)), None)
+        last = next(
+            (line for line in reversed(self.lines) if line["kind"] in (BEGUN, LOOK, NOT_MADE)), None
+        )
         return last if last is not None and last["kind"] == BEGUN else None
 
     @property
@@ -102,7 +111,9 @@ class Ledger:
                 problems.append(f"{where}: is no JSON object")
                 line = {}
             if line.get("previous") != head:
-                problems.append(f"{where}: does not follow the line before it: one was changed, dropped or put in")
+                problems.append(
+                    f"{where}: does not follow the line before it: one was changed, dropped or put in"
+                )
             if line.get("number") != number:
                 problems.append(f"{where}: has the number {line.get('number')}")
             head = hashlib.sha256(text).hexdigest()
@@ -110,7 +121,9 @@ class Ledger:
         if torn and len(heads) != 2:
             problems.append(f"{self.file.name}: its last line is not whole")
         if head not in heads and (lines or heads):
-            problems.append(f"{self.head_file.name}: is not of the last line: the last lines were changed or dropped")
+            problems.append(
+                f"{self.head_file.name}: is not of the last line: the last lines were changed or dropped"
+            )
         return History(tuple(lines), tuple(problems), head)
 
     def intact(self) -> History:
@@ -129,7 +142,13 @@ class Ledger:
         with self._locked(".ledger.lock"):
             before = self.intact()
             now = datetime.now(timezone.utc).strftime(UTC_FORMAT)
-            line = {"number": len(before.lines) + 1, "kind": kind, "at": now, "previous": before.head, **fields}
+            line = {
+                "number": len(before.lines) + 1,
+                "kind": kind,
+                "at": now,
+                "previous": before.head,
+                **fields,
+            }
             text = json_line(line).encode()
             head = hashlib.sha256(text).hexdigest()
             self._write_heads(before.head, head)

@@ -24,8 +24,27 @@ from eval_factory.core.rundir import RunDir, SuiteDir, suite_dir
 from eval_factory.core.safe_files import write_atomic
 from eval_factory.core.tables import screen
 from eval_factory.monitor import detector
-from eval_factory.monitor.course import Course, Rules, course_of, differences, measure, runs_of, write_values
-from eval_factory.monitor.ledger import BASELINE, BEGUN, CHANGE, LOOK, NOT_MADE, NOTE, History, Ledger, Line, is_older
+from eval_factory.monitor.course import (
+    Course,
+    Rules,
+    course_of,
+    differences,
+    measure,
+    runs_of,
+    write_values,
+)
+from eval_factory.monitor.ledger import (
+    BASELINE,
+    BEGUN,
+    CHANGE,
+    LOOK,
+    NOT_MADE,
+    NOTE,
+    History,
+    Ledger,
+    Line,
+    is_older,
+)
 from eval_factory.monitor.panel import PANEL_FILE, TOP, Panel, digest_of
 from eval_factory.monitor.report import (
     alarm_words,
@@ -72,7 +91,9 @@ class Asking:
 
     env: Mapping[str, str]
     say: Callable[[str], object]
-    looking_on: Callable[[SuiteDir], AbstractContextManager[SuiteObserver]]  # shows what a suite does
+    looking_on: Callable[
+        [SuiteDir], AbstractContextManager[SuiteObserver]
+    ]  # shows what a suite does
     options: SuiteOptions
 
 
@@ -86,12 +107,20 @@ def look(panel: Panel, how: Asking, new_baseline: str | None = None) -> Looked:
     """
     panel.suite(panel.folder / "looks" / "0")  # a wrong file leaves no folder
     if RunDir(panel.folder).marker.is_file() or suite_dir(panel.folder).was_started:
-        raise ConfigError(f"{panel.file}: {panel.folder} is the folder of a run or a suite; choose another output_dir")
+        raise ConfigError(
+            f"{panel.file}: {panel.folder} is the folder of a run or a suite; choose another output_dir"
+        )
     ledger = Ledger(panel.folder)
     with ledger.looking(how.say):
         history = ledger.intact()
-        if history.baseline is None or new_baseline is not None or _asks_for_more_repeats(panel, history):
-            return _make_baseline(panel, ledger, history, how, new_baseline, next_step=f"next: {_again(panel)}")
+        if (
+            history.baseline is None
+            or new_baseline is not None
+            or _asks_for_more_repeats(panel, history)
+        ):
+            return _make_baseline(
+                panel, ledger, history, how, new_baseline, next_step=f"next: {_again(panel)}"
+            )
         return _make_look(panel, ledger, history, history.baseline, how)
 
 
@@ -112,7 +141,9 @@ def _ask_suite(suite: Suite, how: Asking) -> SuiteReport:
 
 def _unfinished(reports: Sequence[SuiteReport], panel: Panel) -> Looked | None:
     """What it came to where not every run is complete and reportable."""
-    waiting = [one for one in reports if any(cell.status == RunStatus.WAITING for cell in one.cells)]
+    waiting = [
+        one for one in reports if any(cell.status == RunStatus.WAITING for cell in one.cells)
+    ]
     worst = max(reports, key=lambda one: one.exit_code)
     if worst.exit_code:
         first = "not made: a run is not complete, or may not be reported, and that is no evidence"
@@ -129,9 +160,16 @@ def _make_baseline(
 ) -> Looked:
     if panel.section.change is not None:
         load_policy(panel.policy)  # a wrong one is reported before anything is asked
-    section, limits, is_longer = panel.section, panel.limits, why is None and history.baseline is not None
+    section, limits, is_longer = (
+        panel.section,
+        panel.limits,
+        why is None and history.baseline is not None,
+    )
     epoch, rules = history.epoch + (0 if is_longer else 1), Rules.of(vars(section))
-    folders = [panel.folder / "baseline" / f"{epoch}" / f"{one}" for one in range(1, section.baseline.repeats + 1)]
+    folders = [
+        panel.folder / "baseline" / f"{epoch}" / f"{one}"
+        for one in range(1, section.baseline.repeats + 1)
+    ]
     of_target = [folder / panel.target_name for folder in folders]
     reports = []
     for number, folder in enumerate(folders, start=1):
@@ -139,14 +177,21 @@ def _make_baseline(
         reports.append(_ask_suite(panel.suite(folder), how))
         if reports[-1].exit_code:
             break
-        if number == 1 and reports[-1].status == RunStatus.COMPLETE:  # a wrong limit, before the rest is paid
+        if (
+            number == 1 and reports[-1].status == RunStatus.COMPLETE
+        ):  # a wrong limit, before the rest is paid
             Course(rules, limits, [measure(of_target[0], limits)] * 2)
     if (unfinished := _unfinished(reports, panel)) is not None:
         return unfinished
     repeats = [measure(folder, limits) for folder in of_target]
-    if other := [text for folder in of_target[1:] for text in differences(of_target[0], folder, limits)]:
+    if other := [
+        text for folder in of_target[1:] for text in differences(of_target[0], folder, limits)
+    ]:
         raise ConfigError(
-            [*other, "the runs of the baseline asked different things: remove its folder, and start again"]
+            [
+                *other,
+                "the runs of the baseline asked different things: remove its folder, and start again",
+            ]
         )
     course = Course(rules, limits, repeats)
     fixed = panel.fixed(folders[0])
@@ -184,12 +229,18 @@ def _power(course: Course) -> dict[str, Any]:
     finds = detector.what_it_finds(baselines, course.rules.harm_alpha)
     needed = detector.needed_repeats(baselines, course.rules.harm_alpha)
     return {
-        one.limit.name: {"finds": [asdict(drop) for drop in each], "needed": need.repeats, "drop": need.found.drop}
+        one.limit.name: {
+            "finds": [asdict(drop) for drop in each],
+            "needed": need.repeats,
+            "drop": need.found.drop,
+        }
         for one, each, need in zip(course.streams, finds, needed, strict=True)
     }
 
 
-def _make_look(panel: Panel, ledger: Ledger, history: History, baseline: Line, how: Asking) -> Looked:
+def _make_look(
+    panel: Panel, ledger: Ledger, history: History, baseline: Line, how: Asking
+) -> Looked:
     begun = history.begun
     if begun is not None and is_older(begun, float(panel.section.max_look_hours)):
         hours = f"{panel.section.max_look_hours:g} hours"
@@ -230,7 +281,11 @@ def _make_look(panel: Panel, ledger: Ledger, history: History, baseline: Line, h
         **course_of(baseline, panel.folder, looks).look(number, asked),
     )
     first = f"look {number} ({line['evidence']} of {baseline['looks']}): "
-    lines = [*screen(limits_table(baseline, [line])), evidence_of(baseline, line), *watched_lines(baseline, line)]
+    lines = [
+        *screen(limits_table(baseline, [line])),
+        evidence_of(baseline, line),
+        *watched_lines(baseline, line),
+    ]
     if line["alarm"] is None:
         return _reported(ledger, how, Outcome.IN_CONTROL, line, [f"{first}in control", *lines])
     note = f"eval-factory monitor note {shlex.quote(str(panel.folder))} TEXT --by NAME"
@@ -241,7 +296,9 @@ def _make_look(panel: Panel, ledger: Ledger, history: History, baseline: Line, h
 
 def _not_made(ledger: Ledger, begun: Line, reason: str) -> None:
     """Of the look that is started."""
-    ledger.append(NOT_MADE, epoch=begun["epoch"], panel=begun["panel"], look=begun["look"], reason=reason)
+    ledger.append(
+        NOT_MADE, epoch=begun["epoch"], panel=begun["panel"], look=begun["look"], reason=reason
+    )
 
 
 def _refuse_another(panel: Panel, baseline: Line, folder: Path) -> None:
@@ -268,7 +325,9 @@ def _refuse_another(panel: Panel, baseline: Line, folder: Path) -> None:
     )
 
 
-def _reported(ledger: Ledger, how: Asking, outcome: Outcome, line: Line, lines: Sequence[str]) -> Looked:
+def _reported(
+    ledger: Ledger, how: Asking, outcome: Outcome, line: Line, lines: Sequence[str]
+) -> Looked:
     head = write_page(ledger, how.say)
     shown = [*lines, f"page: {ledger.folder / PAGE}", f"ledger: line {line['number']}, {head}"]
     return Looked(outcome, int(outcome == Outcome.ALARM), ledger.folder, shown, line, head)
@@ -296,7 +355,9 @@ def what_it_may_find(panel: Panel) -> list[str]:
     units = [np.arange(min(task.size, detector.MAX_SIMULATED)) for task in tasks]
     drops = [min(float(task.max_drop), 1.0) for task in tasks]
     found = detector.assumed(units, drops, section.baseline.repeats, section.looks, alpha)
-    return list(assumed_lines({rate: [asdict(one) for one in each] for rate, each in found.items()}))
+    return list(
+        assumed_lines({rate: [asdict(one) for one in each] for rate, each in found.items()})
+    )
 
 
 def write_note(ledger: Ledger, text: str, by: str, say: Callable[[str], object]) -> Line:
@@ -304,7 +365,9 @@ def write_note(ledger: Ledger, text: str, by: str, say: Callable[[str], object])
     history = ledger.intact()
     if history.baseline is None:
         raise ConfigError(f"{ledger.folder}: there is no baseline yet to note something about")
-    line = ledger.append(NOTE, epoch=history.epoch, panel=history.baseline["panel"], by=by, text=text)
+    line = ledger.append(
+        NOTE, epoch=history.epoch, panel=history.baseline["panel"], by=by, text=text
+    )
     write_page(ledger, say)
     return line
 
@@ -319,7 +382,9 @@ def change(panel: Panel, new_target: Path, how: Asking) -> Looked:
     planned = {one.plan.task_name for one in new.planned(nowhere)}
     if unknown := {one.task for one in policy.benchmarks} - planned:
         names = ", ".join(sorted(planned))
-        raise ConfigError(f"{policy.path}: names {', '.join(sorted(unknown))}, and the panel has {names}")
+        raise ConfigError(
+            f"{policy.path}: names {', '.join(sorted(unknown))}, and the panel has {names}"
+        )
     ledger = Ledger(panel.folder)
     with ledger.looking(how.say):
         history = ledger.intact()
@@ -338,8 +403,13 @@ def change(panel: Panel, new_target: Path, how: Asking) -> Looked:
             _refuse_another(panel, baseline, nowhere)
             number = 1 + len(history.of_kind(CHANGE))
             folder = panel.folder / "changes" / f"{number:04}"
-            both = [{**one.document["target"], "name": name} for one, name in ((panel, APPROVED), (new, CANDIDATE))]
-            if (unfinished := _unfinished([_ask_suite(panel.suite(folder, both), how)], panel)) is not None:
+            both = [
+                {**one.document["target"], "name": name}
+                for one, name in ((panel, APPROVED), (new, CANDIDATE))
+            ]
+            if (
+                unfinished := _unfinished([_ask_suite(panel.suite(folder, both), how)], panel)
+            ) is not None:
                 return unfinished
             result = evaluate_policy(policy, [folder / CANDIDATE], [folder / APPROVED])
             line = ledger.append(
@@ -369,8 +439,14 @@ def _decision(panel: Panel, new: Panel, folder: Path, result: GateResult) -> dic
         "new": {"name": new.target_name, "model": new.model, "fixed": new.fixed(folder)},
         "outcome": result.outcome,
         "policy_sha256": result.policy_sha256,
-        "checks": [f"{one.task}: {check.message}" for one in result.benchmarks for check in one.checks],
-        "runs": [one for name in (APPROVED, CANDIDATE) for one in runs_of(folder / name, panel.folder, panel.limits)],
+        "checks": [
+            f"{one.task}: {check.message}" for one in result.benchmarks for check in one.checks
+        ],
+        "runs": [
+            one
+            for name in (APPROVED, CANDIDATE)
+            for one in runs_of(folder / name, panel.folder, panel.limits)
+        ],
     }
 
 
@@ -384,7 +460,9 @@ def _target_in(file: Path) -> dict[str, Any]:
 
 def _approved_before(history: History, fixed: Mapping[str, Any]) -> Line | None:
     """The change to this very model that was approved, and whose baseline was not completed."""
-    last = next((line for line in reversed(history.lines) if line["kind"] in (CHANGE, BASELINE)), None)
+    last = next(
+        (line for line in reversed(history.lines) if line["kind"] in (CHANGE, BASELINE)), None
+    )
     if last is None or last["kind"] != CHANGE or last["outcome"] != Verdict.PASS:
         return None
     return last if last["new"]["fixed"] == fixed else None

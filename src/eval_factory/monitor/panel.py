@@ -16,7 +16,14 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from eval_factory.config.load import interpolate
-from eval_factory.config.model import ExecutorName, Number, OneLineText, PathText, Positive, problems_with
+from eval_factory.config.model import (
+    ExecutorName,
+    Number,
+    OneLineText,
+    PathText,
+    Positive,
+    problems_with,
+)
 from eval_factory.config.suite import Suite, build_suite
 from eval_factory.config.suite_layers import name_of_type
 from eval_factory.config.suite_model import FolderName, SuiteSection, TargetEntry
@@ -31,7 +38,9 @@ from eval_factory.workflows.suite.planned_cells import PlannedCell, plan_cells
 TOP = "monitor"
 CHANGED = "changed"
 PANEL_FILE = "panel.yml"  # in the output folder: the panel of the baseline that holds
-Watched = Literal["changed", "refused", "unreadable", "empty", "failed", "length", "latency", "stated"]
+Watched = Literal[
+    "changed", "refused", "unreadable", "empty", "failed", "length", "latency", "stated"
+]
 _PATHS = ("benchmark", "data_path", "data_dir", "judge_passport")
 _MADE_BY_US = ("limit_samples", "sample_seed", "instances", "stop_when")
 _ASKED_ONCE = (*ASKED_AGAIN_BY, *ASKED_AGAIN_IF)  # a panel asks again by its looks
@@ -113,7 +122,11 @@ class PanelSection(DescribedModel):
     max_wall_s: Number | None = None
 
 
-_OF_SUITES = [name for name in PanelSection.model_fields if name in SuiteSection.model_fields and name != "output_dir"]
+_OF_SUITES = [
+    name
+    for name in PanelSection.model_fields
+    if name in SuiteSection.model_fields and name != "output_dir"
+]
 """Keys that each asking of the panel hands to its suite."""
 
 
@@ -157,7 +170,9 @@ class Panel:
         for name, task in zip(self.names, self.section.tasks, strict=True):
             found.append(Limit(name, name, task.metric, float(task.max_drop)))
             found += [
-                Limit(f"{name}, {field}={value}", name, task.metric, float(one.max_drop), field, value)
+                Limit(
+                    f"{name}, {field}={value}", name, task.metric, float(one.max_drop), field, value
+                )
                 for field, by_value in task.groups.items()
                 for value, one in by_value.items()
             ]
@@ -175,7 +190,9 @@ class Panel:
         if self.section.params:
             found["params"] = self._paths_from_here(found["params"])
         found["tasks"] = [
-            {**task, "params": self._paths_from_here(task["params"])} if task.get("params") else task
+            {**task, "params": self._paths_from_here(task["params"])}
+            if task.get("params")
+            else task
             for task in found["tasks"]
         ]
         if self.section.change is not None:
@@ -186,7 +203,9 @@ class Panel:
     def policy(self) -> Path:
         """The gate's policy of the plan of change; only where there is one."""
         if self.section.change is None:
-            raise ConfigError(f"{self.file}: has no `{TOP}.change`, which names the gate's policy for a new version")
+            raise ConfigError(
+                f"{self.file}: has no `{TOP}.change`, which names the gate's policy for a new version"
+            )
         return _from(self.file, self.section.change.policy)
 
     @property
@@ -200,20 +219,31 @@ class Panel:
     def suite(self, folder: Path, targets: Sequence[Mapping[str, Any]] = ()) -> Suite:
         """One asking of the panel; of its own target where no others are named. Raises ConfigError: with every mistake,
         as the panel's file has it."""
-        section: dict[str, Any] = {key: self.document[key] for key in _OF_SUITES if key in self.document}
+        section: dict[str, Any] = {
+            key: self.document[key] for key in _OF_SUITES if key in self.document
+        }
         if self.section.params:
             section["params"] = self._paths_from_here(self.document["params"])
         section["output_dir"] = str(folder.absolute())
-        section["targets"] = list(targets) or [{"name": self.target_name, **self.document["target"]}]
+        section["targets"] = list(targets) or [
+            {"name": self.target_name, **self.document["target"]}
+        ]
         section["evaluations"] = []
-        for name, task, given in zip(self.names, self.section.tasks, self.document["tasks"], strict=True):
+        for name, task, given in zip(
+            self.names, self.section.tasks, self.document["tasks"], strict=True
+        ):
             params = self._paths_from_here(given.get("params") or {})
-            params |= {"limit_samples": task.size, "extra": {**params["extra"], "sample_seed": self.section.seed}}
+            params |= {
+                "limit_samples": task.size,
+                "extra": {**params["extra"], "sample_seed": self.section.seed},
+            }
             section["evaluations"].append({"type": task.type, "name": name, "params": params})
         try:
             return build_suite(None, document={"suite": section}, env=self.env)
         except ConfigError as error:
-            raise ConfigError([f"{self.file}: {_as_here(problem)}" for problem in error.problems]) from None
+            raise ConfigError(
+                [f"{self.file}: {_as_here(problem)}" for problem in error.problems]
+            ) from None
 
     def _paths_from_here(self, params: Mapping[str, Any]) -> dict[str, Any]:
         """Paths are the panel's file's, wherever it is called from: cron has a folder of its own."""
@@ -251,10 +281,19 @@ def digest_of(fixed: Mapping[str, Any]) -> str:
 def load_panel(path: Path, env: Mapping[str, str], flags: Mapping[str, Any] | None = None) -> Panel:
     """`flags`: keys of `monitor` that stand over those of the file. Raises ConfigError: with every mistake."""
     document = load_mapping(path, "`monitor:` with `output_dir`, `tasks` and `target`")
-    problems = [f"unknown key {key}; a panel has all its keys under `{TOP}:`" for key in document if key != TOP]
+    problems = [
+        f"unknown key {key}; a panel has all its keys under `{TOP}:`"
+        for key in document
+        if key != TOP
+    ]
     tree = document.get(TOP)
     if not isinstance(tree, dict):
-        raise ConfigError([f"{path}: {problem}" for problem in (*problems, f"`{TOP}:` is missing, or holds no keys")])
+        raise ConfigError(
+            [
+                f"{path}: {problem}"
+                for problem in (*problems, f"`{TOP}:` is missing, or holds no keys")
+            ]
+        )
     given = {key: value for key, value in {**tree, **(flags or {})}.items() if value is not None}
     tree = interpolate(given, env, TOP, problems)
     problems += problems_with(tree, TOP, PanelSection)
@@ -275,7 +314,10 @@ def _problems_of(section: PanelSection, names: Sequence[str]) -> Iterator[str]:
     for number, name in enumerate(lowered):
         if lowered.index(name) != number:
             yield f"{TOP}.tasks[{number}]: there are two tasks of the name {name!r}; give each its own `name`"
-    every = {TOP: section.params, **{f"{TOP}.tasks[{at}]": task.params for at, task in enumerate(section.tasks)}}
+    every = {
+        TOP: section.params,
+        **{f"{TOP}.tasks[{at}]": task.params for at, task in enumerate(section.tasks)},
+    }
     for where, params in every.items():
         extra = (params or {}).get("extra") or {}
         for made in _MADE_BY_US:
@@ -289,7 +331,10 @@ def _problems_of(section: PanelSection, names: Sequence[str]) -> Iterator[str]:
 
 def _as_here(problem: str) -> str:
     """As the panel's file calls it what a suite's calls by other names."""
-    for theirs, ours in (("suite.evaluations", f"{TOP}.tasks"), ("suite.targets[0]", f"{TOP}.target")):
+    for theirs, ours in (
+        ("suite.evaluations", f"{TOP}.tasks"),
+        ("suite.targets[0]", f"{TOP}.target"),
+    ):
         problem = problem.replace(theirs, ours)
     return problem.replace("suite.", f"{TOP}.")
 

@@ -43,14 +43,22 @@ def status_lines(name: str, history: History) -> list[str]:
     if baseline is None:
         return [f"{name}: no baseline yet"]
     runs, model = counted(len(baseline["repeats"]), "run"), baseline["target"]["model"]
-    found = [f"{name}: {state_of(history)}", f"baseline of {baseline['at']}: {runs} of {model} ({baseline['why']})"]
+    found = [
+        f"{name}: {state_of(history)}",
+        f"baseline of {baseline['at']}: {runs} of {model} ({baseline['why']})",
+    ]
     found += screen(limits_table(baseline, looks))
     if looks:
         found += [evidence_of(baseline, looks[-1]), *watched_lines(baseline, looks[-1])]
     if history.begun is not None:
-        found.append(f"look {history.begun['look']} was started at {history.begun['at']} and has not ended")
+        found.append(
+            f"look {history.begun['look']} was started at {history.begun['at']} and has not ended"
+        )
     changes, notes = history.of_kind(CHANGE), history.of_kind(NOTE)[-SHOWN_NOTES:]
-    found += [f"change {one['change']}, {one['at']}: {one['new']['model']}: {one['outcome']}" for one in changes]
+    found += [
+        f"change {one['change']}, {one['at']}: {one['new']['model']}: {one['outcome']}"
+        for one in changes
+    ]
     found += [f"note of {one['by']}, {one['at']}: {one['text']}" for one in notes]
     return [*found, f"last line of the ledger: {len(lines)}, {history.head}"]
 
@@ -60,7 +68,9 @@ def state_of(history: History) -> str:
     baseline, looks = history.baseline, history.looks
     if baseline is None or not looks:
         return "baseline made, no look yet"
-    made = f"{len(looks)} of {counted(baseline['looks'], 'look')} made, the last at {looks[-1]['at']}"
+    made = (
+        f"{len(looks)} of {counted(baseline['looks'], 'look')} made, the last at {looks[-1]['at']}"
+    )
     return f"{'in control' if history.alarm is None else f'ALARM: {alarm_words(baseline, history.alarm)}'}; {made}"
 
 
@@ -71,7 +81,10 @@ def alarm_words(baseline: Line, alarm: Line) -> str:
     if alarm["what"] != HARM:
         return f"{alarm['what']}: {', '.join(alarm['names'])} changed{since}{of_look}"
     scales = {one["name"]: one["scale"] for one in baseline["limits"]}
-    drops = [f"{name} is {drop_words(scales[name], alarm['drops'][name])} worse" for name in alarm["names"]]
+    drops = [
+        f"{name} is {drop_words(scales[name], alarm['drops'][name])} worse"
+        for name in alarm["names"]
+    ]
     return ", ".join(drops) + since + of_look
 
 
@@ -79,7 +92,9 @@ def drop_words(scale: Sequence[float], drop: float | None) -> str:
     """Of shares in points."""
     if drop is None:
         return "an unknown amount"
-    return f"{formats.points(drop)} points" if list(scale) == [0, 1] else formats.significant(drop, 3)
+    return (
+        f"{formats.points(drop)} points" if list(scale) == [0, 1] else formats.significant(drop, 3)
+    )
 
 
 def limits_table(baseline: Line, looks: Sequence[Line]) -> Table:
@@ -88,8 +103,16 @@ def limits_table(baseline: Line, looks: Sequence[Line]) -> Table:
     rows = []
     for one in baseline["limits"]:
         now, size = last.get(one["name"]), str(one["instances"])
-        cells = [formats.percent(one["flip_rate"]), formats.short(one["baseline"]), formats.short(one["max_drop"])]
-        cells += [formats.short(now["value"], missing="-"), formats.significant(now["e"], 3)] if now else ["-", "-"]
+        cells = [
+            formats.percent(one["flip_rate"]),
+            formats.short(one["baseline"]),
+            formats.short(one["max_drop"]),
+        ]
+        cells += (
+            [formats.short(now["value"], missing="-"), formats.significant(now["e"], 3)]
+            if now
+            else ["-", "-"]
+        )
         rows.append([one["name"], size, *cells])
     return Table(("limit", "n", "flips", "baseline", "max_drop", "last look", "e-value"), rows, 6)
 
@@ -102,7 +125,10 @@ def evidence_of(baseline: Line, last: Line) -> str:
 def watched_lines(baseline: Line, last: Line) -> Iterator[str]:
     """What is watched beside the scores, before and now, and what seems to have changed."""
     then, now = baseline["watched"], last["watched"]
-    shares = [f"{name} {formats.percent(now[name])} (baseline {formats.percent(then[name])})" for name in SHARES]
+    shares = [
+        f"{name} {formats.percent(now[name])} (baseline {formats.percent(then[name])})"
+        for name in SHARES
+    ]
     yield f"of the answers: {', '.join(shares)}"
     length, of_baseline = (formats.decimals(one["length"], 1) for one in (now, then))
     latency, before = (formats.seconds(one["latency"], missing="-") for one in (now, then))
@@ -126,7 +152,9 @@ def power_lines(baseline: Line) -> Iterator[str]:
         most = max(most, one["needed"] or 0)
         if one["needed"] is None:
             lacking.append(f"{name} ({formats.points(one['drop'])} points)")
-    if left_out := [f"{one['left_out']} of {one['name']}" for one in baseline["limits"] if one["left_out"]]:
+    if left_out := [
+        f"{one['left_out']} of {one['name']}" for one in baseline["limits"] if one["left_out"]
+    ]:
         yield f"left out, for a run of the baseline has no value of them: {', '.join(left_out)}"
     if lacking:
         yield f"not found in 95 % of panels however long the baseline is: {', '.join(lacking)}: take a larger `size`"
@@ -144,7 +172,9 @@ def _finds(found: Sequence[Mapping[str, Any]]) -> str:
     words = []
     for one in found:
         after = "" if one["weeks"] is None else f" (after {counted(one['weeks'], 'look')})"
-        words.append(f"{formats.points(one['drop'])} points in {formats.percent(one['share'], 0)}{after}")
+        words.append(
+            f"{formats.points(one['drop'])} points in {formats.percent(one['share'], 0)}{after}"
+        )
     return ", ".join(words)
 
 
@@ -174,17 +204,32 @@ def monitor_page(name: str, history: History) -> str:
     """`name`: of the panel's folder."""
     from markupsafe import Markup
 
-    def markup(found: Table | Drawing) -> Markup:  # tables and SVG are ours, and escape what is in them
+    def markup(
+        found: Table | Drawing,
+    ) -> Markup:  # tables and SVG are ours, and escape what is in them
         return Markup(in_html(found) if isinstance(found, Table) else svg(found))  # noqa: S704
 
     epoch = None if history.baseline is None else _Epoch(history, history.baseline, history.looks)
     return tables_page(
-        "panel.html.j2", _STYLE,
-        name=one_line(name), head=history.head, lines=history.lines, epoch=epoch, history=History, edge_of=edge_of,
-        named=_named, markup=markup, one_line=one_line, formats=formats, most_numbered=MAX_NUMBERED,
-        state_of=state_of, alarm_words=alarm_words, evidence_of=evidence_of, limits_table=limits_table,
+        "panel.html.j2",
+        _STYLE,
+        name=one_line(name),
+        head=history.head,
+        lines=history.lines,
+        epoch=epoch,
+        history=History,
+        edge_of=edge_of,
+        named=_named,
+        markup=markup,
+        one_line=one_line,
+        formats=formats,
+        most_numbered=MAX_NUMBERED,
+        state_of=state_of,
+        alarm_words=alarm_words,
+        evidence_of=evidence_of,
+        limits_table=limits_table,
         power_lines=power_lines,
-    )  # fmt: skip
+    )
 
 
 def edge_of(limit: Line) -> float:
@@ -216,7 +261,10 @@ class _Epoch:
     def numbered(self) -> list[Line]:
         """The looks that were made and those that were not, in their order."""
         later = self.history.lines[int(self.baseline["number"]) :]
-        return sorted((one for one in later if one["kind"] in (LOOK, NOT_MADE)), key=lambda one: int(one["look"]))
+        return sorted(
+            (one for one in later if one["kind"] in (LOOK, NOT_MADE)),
+            key=lambda one: int(one["look"]),
+        )
 
     @property
     def rules(self) -> Rules:
@@ -231,7 +279,9 @@ class _Epoch:
         """What is no alarm, and should be known all the same."""
         found = list(watched_lines(self.baseline, self.looks[-1]))[2:] if self.looks else []
         if self.numbered and self.numbered[-1]["kind"] == NOT_MADE:
-            found.append(f"look {self.numbered[-1]['look']} was not made: {self.numbered[-1]['reason']}")
+            found.append(
+                f"look {self.numbered[-1]['look']} was not made: {self.numbered[-1]['reason']}"
+            )
         if (begun := self.history.begun) is not None:
             found.append(f"look {begun['look']} was started at {begun['at']} and has not ended")
         if len(self.looks) >= self.baseline["looks"]:
@@ -249,21 +299,38 @@ class _Epoch:
             cells = ["not made", *["-"] * 6]
             if (one := found.get(look["look"])) is not None:
                 than = None if one["value"] is None else one["value"] - limit["baseline"]
-                cells = [formats.score(one["value"], missing="none"), formats.score(than, sign="+", missing="-")]
+                cells = [
+                    formats.score(one["value"], missing="none"),
+                    formats.score(than, sign="+", missing="-"),
+                ]
                 cells.append(str(one["missing"]))
                 for of in (one, one["change"]):
                     cells += [_e_value(of["e"]), "-" if of["since"] is None else str(of["since"])]
             rows.append([_named(look), *cells])
-        head = ("look", "score", "less baseline", "missing", "e-value", "drop since", "change: e-value", "change since")
+        head = (
+            "look",
+            "score",
+            "less baseline",
+            "missing",
+            "e-value",
+            "drop since",
+            "change: e-value",
+            "change since",
+        )
         return Table(head, rows, 7)
 
     @property
     def evidence(self) -> Table:
         """The mean e-value, and those of watched figures that may be an alarm."""
         names = list(self.looks[-1]["figures"])
-        every = [(_named(one), one["e"], *(one["figures"][name]["e"] for name in names)) for one in self.looks]
+        every = [
+            (_named(one), one["e"], *(one["figures"][name]["e"] for name in names))
+            for one in self.looks
+        ]
         rows = [[look, *map(_e_value, found)] for look, *found in every]
-        return Table(("look", "mean e-value", *(f"{name}: e-value" for name in names)), rows, 1 + len(names))
+        return Table(
+            ("look", "mean e-value", *(f"{name}: e-value" for name in names)), rows, 1 + len(names)
+        )
 
     @property
     def watched(self) -> Table:
@@ -271,7 +338,12 @@ class _Epoch:
         for key, (name, shown) in _FIGURES.items():
             every = [one["watched"][key] for one in self.looks] or [None]
             known = [one for one in every if one is not None]
-            values = (self.baseline["watched"][key], every[-1], min(known, default=None), max(known, default=None))
+            values = (
+                self.baseline["watched"][key],
+                every[-1],
+                min(known, default=None),
+                max(known, default=None),
+            )
             rows.append([name, *("-" if value is None else shown(value) for value in values)])
         return Table(("of all answers", "baseline", "last look", "smallest", "largest"), rows, 4)
 
@@ -281,9 +353,15 @@ class _Epoch:
         low, high = mean - 2 * limit["sigma"], mean + 2 * limit["sigma"]
         values = {look: one["value"] for look, one in self.found(limit["name"]).items()}
         y = axis_of([*values.values(), low, high, edge], LOWEST, TOP)
-        is_named = alarm is not None and alarm["what"] in (HARM, CHANGED) and limit["name"] in alarm["names"]
+        is_named = (
+            alarm is not None
+            and alarm["what"] in (HARM, CHANGED)
+            and limit["name"] in alarm["names"]
+        )
         plot = _Plot(self, y, alarm if is_named else None)
-        plot.shapes.append(drawing.rect(LEFT, y.x(high), RIGHT - LEFT, y.x(low) - y.x(high), "grid"))
+        plot.shapes.append(
+            drawing.rect(LEFT, y.x(high), RIGHT - LEFT, y.x(low) - y.x(high), "grid")
+        )
         plot.frame({tick: f"{tick:.6g}" for tick in y.ticks()})
         plot.level(mean, "ink")
         plot.level(edge, "second")
@@ -293,20 +371,33 @@ class _Epoch:
 
     def e_values(self) -> Drawing:
         """Of each limit, with their mean."""
-        names, alarm, level = [one["name"] for one in self.baseline["limits"]], self.history.alarm, self.alarm_at
+        names, alarm, level = (
+            [one["name"] for one in self.baseline["limits"]],
+            self.history.alarm,
+            self.alarm_at,
+        )
         each = [{look: one["e"] for look, one in self.found(name).items()} for name in names]
         mean = {one["look"]: one["e"] for one in self.looks}
-        logs = [_log(e) for e in [1.0, level, *mean.values(), *(e for one in each for e in one.values())]]
+        logs = [
+            _log(e)
+            for e in [1.0, level, *mean.values(), *(e for one in each for e in one.values())]
+        ]
         y = Axis(math.floor(min(logs)), min(math.ceil(max(logs) + 0.2), _log(MOST)), LOWEST, TOP)
-        plot = _Plot(self, y, alarm if alarm is not None and alarm["what"] == HARM else None, is_log=True)
-        plot.frame({10.0**power: f"{10.0**power:,.6g}" for power in range(int(y.low), int(y.high) + 1)})
+        plot = _Plot(
+            self, y, alarm if alarm is not None and alarm["what"] == HARM else None, is_log=True
+        )
+        plot.frame(
+            {10.0**power: f"{10.0**power:,.6g}" for power in range(int(y.low), int(y.high) + 1)}
+        )
         plot.level(level, "second")
         plot.shapes.append(drawing.words(LEFT + 5, plot.at(level) - 5, f"alarm at {level:g}"))
         for name, found in zip(names, each, strict=True):
             plot.line(found, name, "faint")
         plot.line(mean, "mean e-value")
         if 1 < len(each) <= MAX_NUMBERED:
-            plot.ends([([*found.values()][-1], str(place)) for place, found in enumerate(each, start=1)])
+            plot.ends(
+                [([*found.values()][-1], str(place)) for place, found in enumerate(each, start=1)]
+            )
         return plot.drawing("Evidence of a drop beyond a limit")
 
 
@@ -322,7 +413,11 @@ class _Plot:
 
     def x(self, look: int) -> float:
         numbers: list[int] = [one["look"] for one in self.epoch.numbered]
-        return LEFT + 14 + (RIGHT - LEFT - 28) * (look - numbers[0]) / max(FEWEST - 1, numbers[-1] - numbers[0])
+        return (
+            LEFT
+            + 14
+            + (RIGHT - LEFT - 28) * (look - numbers[0]) / max(FEWEST - 1, numbers[-1] - numbers[0])
+        )
 
     def at(self, value: float) -> float:
         return self.y.x(_log(value) if self.is_log else value)
@@ -330,20 +425,26 @@ class _Plot:
     def frame(self, ticks: Mapping[float, str]) -> None:
         for value, shown in ticks.items():
             self.shapes.append(drawing.line(LEFT, self.at(value), RIGHT, self.at(value), "grid"))
-            self.shapes.append(drawing.words(LEFT - 6, self.at(value) + FONT_SIZE / 3, shown, "end"))
+            self.shapes.append(
+                drawing.words(LEFT - 6, self.at(value) + FONT_SIZE / 3, shown, "end")
+            )
         self.shapes.append(drawing.line(LEFT, BOTTOM, RIGHT, BOTTOM))
         self.shapes.append(drawing.words((LEFT + RIGHT) / 2, BOTTOM + 38, "look", "middle"))
         step = 1 + len(self.epoch.numbered) // 15
         for one in self.epoch.numbered:
             if one["look"] % step == 0:
-                self.shapes.append(drawing.words(self.x(one["look"]), BOTTOM + 18, str(one["look"]), "middle"))
+                self.shapes.append(
+                    drawing.words(self.x(one["look"]), BOTTOM + 18, str(one["look"]), "middle")
+                )
             if one["kind"] == NOT_MADE:
                 self._sign(one, "x", f"not made: {one['reason']}")
         for key, name, side in (("since", "since", -4), ("look", "alarm", 4)):
             if self.alarm is not None and self.alarm[key] is not None:
                 x = self.x(self.alarm[key])
                 self.shapes.append(drawing.line(x, TOP - 20, x, BOTTOM, "ink", dashed=side < 0))
-                self.shapes.append(drawing.words(x + side, TOP - 11, name, "end" if side < 0 else "start"))
+                self.shapes.append(
+                    drawing.words(x + side, TOP - 11, name, "end" if side < 0 else "start")
+                )
 
     def level(self, value: float, colour: Colour) -> None:
         y = self.at(value)
@@ -351,7 +452,11 @@ class _Plot:
 
     def line(self, values: Mapping[int, float | None], name: str, colour: Colour = "data") -> None:
         """Broken where a look was not made, or has no value."""
-        made = {look: (self.x(look), self.at(value)) for look, value in values.items() if value is not None}
+        made = {
+            look: (self.x(look), self.at(value))
+            for look, value in values.items()
+            if value is not None
+        }
         is_main = colour == "data"
         for a, b in pairwise(one["look"] for one in self.epoch.numbered):
             if a in made and b in made:
@@ -365,13 +470,19 @@ class _Plot:
             shown = _e_value(value) if self.is_log else formats.score(value)
             title = one_line(f"look {_named(one)}: {name} {shown}")
             if is_main and self.alarm is not None and one["look"] == self.alarm["look"]:
-                self.shapes.append(drawing.polygon(((x, y - 7), (x + 7, y), (x, y + 7), (x - 7, y)), "second", title))
+                self.shapes.append(
+                    drawing.polygon(
+                        ((x, y - 7), (x + 7, y), (x, y + 7), (x - 7, y)), "second", title
+                    )
+                )
             else:
                 self.shapes.append(drawing.circle(x, y, 4 if is_main else 2.5, colour, title))
 
     def _sign(self, look: Line, sign: str, why: str) -> None:
         title = one_line(f"look {_named(look)}: {why}")
-        self.shapes.append(drawing.words(self.x(look["look"]), BOTTOM - 6, sign, "middle", title=title))
+        self.shapes.append(
+            drawing.words(self.x(look["look"]), BOTTOM - 6, sign, "middle", title=title)
+        )
 
     def ends(self, labels: Sequence[tuple[float, str]]) -> None:
         """Words at the right edge, none over another."""
@@ -399,18 +510,33 @@ class LedgerWriter:
             for name, one in look["changed"].items()
             if one["e"] >= alarm_level(len(look["changed"]), baseline["alpha"])
         }
-        named, before = ((line.get("watched") or {}).get("stated") for line in (self._last, baseline))
+        named, before = (
+            (line.get("watched") or {}).get("stated") for line in (self._last, baseline)
+        )
         stated = (named, before) if looks and named != before else None
         is_alarmed = any(one["epoch"] == epoch for one in alarms) or changed or stated
         self._values = {
-            **plan, "lines": history.lines, "head": history.head, "last": self._last, "baseline": baseline,
-            "epoch": epoch, "looks": looks, "all_looks": history.of_kind(LOOK), "notes": history.of_kind(NOTE),
+            **plan,
+            "lines": history.lines,
+            "head": history.head,
+            "last": self._last,
+            "baseline": baseline,
+            "epoch": epoch,
+            "looks": looks,
+            "all_looks": history.of_kind(LOOK),
+            "notes": history.of_kind(NOTE),
             "not_made": [line for line in history.of_kind(NOT_MADE) if line["epoch"] == epoch],
-            "changes": history.of_kind(CHANGE), "begun": history.begun, "alarms": alarms, "changed": changed,
-            "stated": stated, "is_quiet": looks and not is_alarmed,
+            "changes": history.of_kind(CHANGE),
+            "begun": history.begun,
+            "alarms": alarms,
+            "changed": changed,
+            "stated": stated,
+            "is_quiet": looks and not is_alarmed,
             "say": lambda name: "\n".join(self.said(texts()["panel"][name])),
-            "say_alarm": lambda alarm: " ".join(rendered(texts()["panel"]["alarm"], {"one": alarm})),
-        }  # fmt: skip
+            "say_alarm": lambda alarm: " ".join(
+                rendered(texts()["panel"]["alarm"], {"one": alarm})
+            ),
+        }
 
     def said(self, template: str) -> list[str]:
         return rendered(template, self._values)
@@ -418,7 +544,10 @@ class LedgerWriter:
     @property
     def runs(self) -> list[str]:
         """Folders below the panel's: of the last look, else of the baseline's last repeat."""
-        return [run["folder"] for run in [self._last, *self._last.get("repeats", ())][-1].get("runs", ())]
+        return [
+            run["folder"]
+            for run in [self._last, *self._last.get("repeats", ())][-1].get("runs", ())
+        ]
 
     def _alarms(self) -> Iterator[Line]:
         """Each that was raised in an epoch, as its last look says it, with the notes of the epoch since."""
@@ -427,7 +556,9 @@ class LedgerWriter:
             if look["alarm"]:
                 raised.setdefault((look["epoch"], look["alarm"]["what"]), []).append(look)
         for (epoch, _), looks in raised.items():
-            since = [one for one in self._history.of_kind(NOTE) if one["number"] > looks[0]["number"]]
+            since = [
+                one for one in self._history.of_kind(NOTE) if one["number"] > looks[0]["number"]
+            ]
             notes = [one for one in since if one["epoch"] == epoch]
             yield {**looks[-1]["alarm"], "epoch": epoch, "notes": notes}
 
@@ -436,9 +567,13 @@ def evidence_for(purpose: str, folder: Path, *, as_page: bool) -> str:
     """What a committee asks for (PACKS), answered from the ledger and the last look's runs; Markdown, or a page.
     Raises PrerequisiteError: the ledger was changed; a run that it names has no result."""
     history = Ledger(folder).intact()
-    planned = (load_mapping(folder / PANEL_FILE, "`monitor:`").get("monitor") or {}).get("change") or {}
+    planned = (load_mapping(folder / PANEL_FILE, "`monitor:`").get("monitor") or {}).get(
+        "change"
+    ) or {}
     plan: dict[str, Any] = {"change": planned.get("description")}
-    with suppress(ConfigError):  # where it cannot be read, or is not the one of the baseline, it is not the plan
+    with suppress(
+        ConfigError
+    ):  # where it cannot be read, or is not the one of the baseline, it is not the plan
         policy = load_policy(Path(planned["policy"])) if planned else None
         if policy is not None and policy.sha256 == (history.baseline or {}).get("policy_sha256"):
             plan["policy"] = policy

@@ -13,7 +13,13 @@ from eval_factory.config.merge import Source
 from eval_factory.config.model import Extra
 from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.core.nouns import MODEL_ROLE
-from eval_factory.core.secrets import checked_secret, ending_of, is_placeholder, secret_in, variable_of
+from eval_factory.core.secrets import (
+    checked_secret,
+    ending_of,
+    is_placeholder,
+    secret_in,
+    variable_of,
+)
 from eval_factory.core.urls import origin_of
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
 from eval_factory.plan.run_plan import Plan
@@ -28,7 +34,9 @@ class CredentialsReport:
     """Lines to log about keys, never a key; and the keys that the environment does not hold as they are sent."""
 
     lines: list[str] = field(default_factory=list)
-    found: dict[str, str] = field(default_factory=dict)  # variable -> secret, for the environment of helm-run
+    found: dict[str, str] = field(
+        default_factory=dict
+    )  # variable -> secret, for the environment of helm-run
     warnings: list[str] = field(default_factory=list)  # what of the lines belongs on the screen
 
 
@@ -41,7 +49,10 @@ def credentials_report(plan: Plan, env: Mapping[str, str]) -> CredentialsReport:
         ConfigError: credentials.conf cannot be read.
     """
     framework, sources = plan.evaluation.framework, plan.evaluation.sources
-    extra, endpoint = plan.evaluation.run.config.params.extra, plan.evaluation.run.target.api_endpoint
+    extra, endpoint = (
+        plan.evaluation.run.config.params.extra,
+        plan.evaluation.run.target.api_endpoint,
+    )
     named = {"target.api_endpoint.api_key": endpoint.api_key}
     for default in framework.judges.values():
         named[f"config.params.extra.{default.api_key}"] = getattr(extra, default.api_key)
@@ -71,14 +82,23 @@ def credentials_of(
     """
     endpoints, report = list(endpoints), CredentialsReport()
     settings, values = _variables_of(endpoints, env)
-    report.found = {name: value or "" for name, value in values.items() if value != env.get(name, value)}
-    of_the_model = {origin_of(url) for endpoint in endpoints if endpoint.role == MODEL_ROLE for url in endpoint.urls}
+    report.found = {
+        name: value or "" for name, value in values.items() if value != env.get(name, value)
+    }
+    of_the_model = {
+        origin_of(url)
+        for endpoint in endpoints
+        if endpoint.role == MODEL_ROLE
+        for url in endpoint.urls
+    }
     missing: list[EndpointSettings] = []
     credentials: tuple[str, Any] | None = None
     for endpoint in endpoints:
         if not endpoint.key_names:
             if endpoint.oauth is not None:
-                report.lines.append(f"Using {endpoint.oauth.service} OAuth token for {endpoint.role}")
+                report.lines.append(
+                    f"Using {endpoint.oauth.service} OAuth token for {endpoint.role}"
+                )
             continue
         first = endpoint.key_names[0]
         name = next((name for name in endpoint.key_names if values[name]), None)
@@ -95,7 +115,9 @@ def credentials_of(
         elif set(required) & set(endpoint.key_names):
             missing.append(endpoint)
         else:
-            report.lines.append(f"{first} is not set: asking {', '.join(endpoint.urls)} without a key")
+            report.lines.append(
+                f"{first} is not set: asking {', '.join(endpoint.urls)} without a key"
+            )
     report.lines += [
         f"{name} holds a placeholder, or too short or plain a key to be distinguished from words: it is not redacted"
         for name, value in {**values, **report.found}.items()
@@ -111,8 +133,16 @@ def _variables_of(
 ) -> tuple[set[str], dict[str, str | None]]:
     """Names of the settings of sign-ins; and name -> value of each of these and of each key."""
     services = {endpoint.oauth.service for endpoint in endpoints if endpoint.oauth is not None}
-    settings = {variable_of(service, name) for service in services for name in (*OAUTH_SECRETS, *OAUTH_SETTINGS)}
-    keys = set(chain.from_iterable((*endpoint.key_names, *endpoint.secret_variables) for endpoint in endpoints))
+    settings = {
+        variable_of(service, name)
+        for service in services
+        for name in (*OAUTH_SECRETS, *OAUTH_SETTINGS)
+    }
+    keys = set(
+        chain.from_iterable(
+            (*endpoint.key_names, *endpoint.secret_variables) for endpoint in endpoints
+        )
+    )
     return settings, {name: secret_in(env, name) for name in sorted(keys | settings)}
 
 
@@ -123,10 +153,17 @@ def _what_to_set(endpoint: EndpointSettings) -> str:
             f"no API key: the environment variable {first} is not set\n"
             f"  set it (export {first}=...) or name another one with --api_key_name"
         )
-    where, own = f"api_key in the entry {endpoint.role} of config.params.extra.judges", f"{endpoint.role}_judge_api_key"
+    where, own = (
+        f"api_key in the entry {endpoint.role} of config.params.extra.judges",
+        f"{endpoint.role}_judge_api_key",
+    )
     if own in Extra.model_fields:
         where = f"config.params.extra.{own}, or as {where}"
-    neither = f"neither {first} nor the main key's {others[0]} is set" if others else f"{first} is not set"
+    neither = (
+        f"neither {first} nor the main key's {others[0]} is set"
+        if others
+        else f"{first} is not set"
+    )
     return (
         f"no API key for judge {endpoint.role}: of its environment variables, {neither}\n"
         f"  set it (export {first}=...), or name another one as {where}"
@@ -166,9 +203,15 @@ def _helm_credentials(env: Mapping[str, str]) -> tuple[str, Any]:
         raise ConfigError([f"{origin}: is no HOCON, the format of HELM's credentials"]) from None
 
 
-def _key_in(credentials: Any, endpoint: EndpointSettings, of_the_model: Collection[object]) -> str | None:
+def _key_in(
+    credentials: Any, endpoint: EndpointSettings, of_the_model: Collection[object]
+) -> str | None:
     deployments = credentials.get("deployments")
-    quoted = {name.strip('"'): key for name, key in deployments.items()} if isinstance(deployments, Mapping) else {}
+    quoted = (
+        {name.strip('"'): key for name, key in deployments.items()}
+        if isinstance(deployments, Mapping)
+        else {}
+    )
     candidates = [quoted.get(endpoint.model_id)]
     if set(map(origin_of, endpoint.urls)) <= set(of_the_model):
         organization = endpoint.model_id.partition("/")[0]

@@ -7,7 +7,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from eval_factory.core.errors import EndpointRefusedError, EndpointUnreachableError, PrerequisiteError
+from eval_factory.core.errors import (
+    EndpointRefusedError,
+    EndpointUnreachableError,
+    PrerequisiteError,
+)
 from eval_factory.core.failure_causes import short_cause
 from eval_factory.core.nouns import MODEL_ROLE
 from eval_factory.core.secrets import Redactor
@@ -15,7 +19,12 @@ from eval_factory.endpoint.bridge import map_at_once
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
 from eval_factory.endpoint.limits import Admission
 from eval_factory.endpoint.openai_api import IMAGES
-from eval_factory.endpoint.replies import EndpointGone, EndpointUnusable, RequestFailed, StopMessages
+from eval_factory.endpoint.replies import (
+    EndpointGone,
+    EndpointUnusable,
+    RequestFailed,
+    StopMessages,
+)
 from eval_factory.endpoint.retrying_client import RETRIED_STATUSES, RetryingClient
 from eval_factory.endpoint.servers import Server, Servers, servers_of
 from eval_factory.plan.run_plan import EndpointPlan
@@ -53,9 +62,13 @@ def probe(
     if endpoint.endpoint_type == IMAGES:  # a picture takes long and is paid for
         return None
     settings = replace(
-        endpoint, request_timeout=min(_TIMEOUT_S, endpoint.request_timeout), max_retries=0, parallelism=1,
-        requests_per_minute=None, tokens_per_minute=None,
-    )  # fmt: skip
+        endpoint,
+        request_timeout=min(_TIMEOUT_S, endpoint.request_timeout),
+        max_retries=0,
+        parallelism=1,
+        requests_per_minute=None,
+        tokens_per_minute=None,
+    )
     servers = servers_of(settings, env=env, redactor=redactor, say=say, shared=lambda _: admission)
 
     def answer(server: Server) -> str | PrerequisiteError | None:
@@ -64,13 +77,19 @@ def probe(
 
             def ask(*, with_image: bool) -> str | None:
                 client = RetryingClient(settings, Servers([server], servers.sign_in, redactor))
-                failure = _failure_of(client, _body(settings, env, FEW_TOKENS, with_image=with_image))
+                failure = _failure_of(
+                    client, _body(settings, env, FEW_TOKENS, with_image=with_image)
+                )
                 if failure is not None and failure.status in STATUSES_OF_A_BODY:
-                    failure = _failure_of(client, _body(settings, env, MORE_TOKENS, with_image=with_image))
+                    failure = _failure_of(
+                        client, _body(settings, env, MORE_TOKENS, with_image=with_image)
+                    )
                 if failure is None:
                     return None
                 if with_image and "image" in failure.said.lower():  # some say it with a 500
-                    raise EndpointRefusedError(server.messages.refused_probe(failure.status or 0, failure.said))
+                    raise EndpointRefusedError(
+                        server.messages.refused_probe(failure.status or 0, failure.said)
+                    )
                 where = f"{server.messages.url}: " if len(servers.all) > 1 else ""
                 return where + _warning_of(failure, server.messages, endpoint)
 
@@ -78,7 +97,9 @@ def probe(
             try:
                 return ask(with_image=shows_images)
             except EndpointRefusedError as refused:
-                if not shows_images or ask(with_image=False) is not None:  # which raises what is wrong with text too
+                if (
+                    not shows_images or ask(with_image=False) is not None
+                ):  # which raises what is wrong with text too
                     raise
                 raise EndpointRefusedError(f"{refused}\n  {NEEDS_EYES}") from None
         except PrerequisiteError as error:
@@ -116,11 +137,17 @@ def _warning_of(failure: RequestFailed, messages: StopMessages, endpoint: Endpoi
         raise EndpointRefusedError(messages.refused_probe(status, failure.said))
     who = "" if endpoint.role == MODEL_ROLE else f"judge {endpoint.role}: "
     stop = endpoint.stop_after_failures
-    after = f"; the run begins all the same, and stops where its first {stop} requests all fail" if stop else ""
+    after = (
+        f"; the run begins all the same, and stops where its first {stop} requests all fail"
+        if stop
+        else ""
+    )
     return f"{who}the probe was not answered: {short_cause(failure.cause)}{after}"
 
 
-def _body(settings: EndpointSettings, env: Mapping[str, str], tokens: int, *, with_image: bool) -> dict[str, Any]:
+def _body(
+    settings: EndpointSettings, env: Mapping[str, str], tokens: int, *, with_image: bool
+) -> dict[str, Any]:
     asked: dict[str, Any] = {"prompt": PING, "max_tokens": tokens, "temperature": 0.0}
     if with_image:
         parts = [{"type": "text", "text": PING}, {"type": "image_url", "image_url": {"url": GREY}}]

@@ -21,9 +21,10 @@ from eval_factory.plan.run_plan import EndpointPlan, Plan
 
 _LOCAL_NAMES = (".local", ".internal", ".localhost", ".lan")
 _RATES = {
-    "input_per_million": "input_mtok", "output_per_million": "output_mtok",
+    "input_per_million": "input_mtok",
+    "output_per_million": "output_mtok",
     "cached_input_per_million": "cache_read_mtok",
-}  # fmt: skip
+}
 """Our names -> the library's."""
 FREE = Price(0.0, 0.0, source="embedded")  # the embedded endpoint is on this machine
 
@@ -44,7 +45,9 @@ def budget_of(plan: Plan) -> Budget:
 def table_prices(plan: Plan) -> dict[str, Price]:
     """Role -> what the user's own table says: it was written for these very models, and goes before all but answers."""
     table = {
-        price.model_id: Price(price.input_per_million, price.output_per_million, price.cached_input_per_million)
+        price.model_id: Price(
+            price.input_per_million, price.output_per_million, price.cached_input_per_million
+        )
         for price in plan.evaluation.run.config.params.extra.prices or []
     }
     return {one.role: table[one.model_id] for one in plan.endpoints if one.model_id in table}
@@ -56,7 +59,9 @@ def prices_of(plan: Plan) -> Prices:
     known, unknown = table_prices(plan), {}
     for endpoint in plan.endpoints:
         price = known.get(endpoint.role) or (
-            FREE if endpoint.url in DEMO_URLS else library_price(endpoint.url, endpoint.model_id, now)
+            FREE
+            if endpoint.url in DEMO_URLS
+            else library_price(endpoint.url, endpoint.model_id, now)
         )
         if price is None:
             unknown[endpoint.role] = unknown_price(endpoint)
@@ -71,7 +76,11 @@ def prices_to_keep(plan: Plan) -> dict[str, Price]:
     The user's own table stands in the configuration. The embedded endpoint has a price only where a limit needs one.
     """
     known = prices_of(plan).known
-    return {role: price for role, price in known.items() if price is not FREE or budget_of(plan).max_cost is not None}
+    return {
+        role: price
+        for role, price in known.items()
+        if price is not FREE or budget_of(plan).max_cost is not None
+    }
 
 
 def unknown_price(endpoint: EndpointPlan) -> str:
@@ -97,13 +106,22 @@ def refuse_what_cannot_be_held(plan: Plan) -> None:
     if budget_of(plan).max_cost is not None and (unknown := prices_of(plan).unknown):
         models = {endpoint.role: endpoint.model_id for endpoint in plan.endpoints}
         held = "config.params.extra.max_cost: cannot be held"
-        raise ConfigError([f"{held}: {why} ({role})\n  {how_to_say(models[role])}" for role, why in unknown.items()])
+        raise ConfigError(
+            [
+                f"{held}: {why} ({role})\n  {how_to_say(models[role])}"
+                for role, why in unknown.items()
+            ]
+        )
 
 
 def is_hosted(url: str) -> bool:
     """Whether a provider may be behind a URL, and ask for money: not this machine, a private address, or the demo."""
     host = (urlsplit(url).hostname or "").lower()
-    if urlsplit(url).scheme not in ("http", "https") or "." not in host or host.endswith(_LOCAL_NAMES):
+    if (
+        urlsplit(url).scheme not in ("http", "https")
+        or "." not in host
+        or host.endswith(_LOCAL_NAMES)
+    ):
         return False
     try:
         return ipaddress.ip_address(host).is_global
@@ -120,9 +138,11 @@ def library_price(url: str, model_id: str, at: datetime) -> Price | None:
 
     try:
         found = genai_prices.calc_price(
-            genai_prices.Usage(input_tokens=0, output_tokens=0), model_id, provider_api_url=url,
+            genai_prices.Usage(input_tokens=0, output_tokens=0),
+            model_id,
+            provider_api_url=url,
             genai_request_timestamp=at,
-        )  # fmt: skip
+        )
     except LookupError:
         return None
     return price_from(found.model_price, f"{BY_LIBRARY} {genai_prices.__version__}")
@@ -133,12 +153,18 @@ def price_from(stated: Any, source: str) -> Price | None:
     `ModelPrice`."""
     if getattr(stated, "requests_kcount", None) is not None:
         return None
-    starts = {tier.start for name in _RATES.values() for tier in getattr(getattr(stated, name, None), "tiers", ())}
+    starts = {
+        tier.start
+        for name in _RATES.values()
+        for tier in getattr(getattr(stated, name, None), "tiers", ())
+    }
     base = _rates(stated, 0)
     if base is None:
         return None
     longer = [(start, _rates(stated, start + 1)) for start in sorted(starts)]
-    long_prompts = tuple(LongPrompts(**vars(rates), above=start) for start, rates in longer if rates is not None)
+    long_prompts = tuple(
+        LongPrompts(**vars(rates), above=start) for start, rates in longer if rates is not None
+    )
     return Price(**vars(base), source=source, long_prompts=long_prompts)
 
 

@@ -43,14 +43,35 @@ RUNTIME_ONLY = frozenset(
         "judge_passport",  # which one it is, its digest among those of the data says
         "data_dir",  # which bundle it was, .run_state.json remembers
         "allow_code_execution",  # without it there is no run to compare with
-        "offline", "stop_after_failures", "on_failure", "min_coverage", "max_judge_failures", "max_model_mismatch",
-        "max_unreadable", "prices", "max_cost", "max_requests", "max_tokens_total", "max_wall_s",
-        "gpt_judge_api_key", "llama_judge_api_key", "claude_judge_api_key",
+        "offline",
+        "stop_after_failures",
+        "on_failure",
+        "min_coverage",
+        "max_judge_failures",
+        "max_model_mismatch",
+        "max_unreadable",
+        "prices",
+        "max_cost",
+        "max_requests",
+        "max_tokens_total",
+        "max_wall_s",
+        "gpt_judge_api_key",
+        "llama_judge_api_key",
+        "claude_judge_api_key",
     )
-    | _paths("target.api_endpoint", "api_key", "oauth", "requests_per_minute", "tokens_per_minute", "training_cutoff")
-)  # fmt: skip
+    | _paths(
+        "target.api_endpoint",
+        "api_key",
+        "oauth",
+        "requests_per_minute",
+        "tokens_per_minute",
+        "training_cutoff",
+    )
+)
 """Values that change how a run goes or how its result is judged, not what is asked or answered; all others do."""
-JUDGE_RUNTIME_ONLY = frozenset({"api_key", "oauth", "parallelism", "requests_per_minute", "tokens_per_minute"})
+JUDGE_RUNTIME_ONLY = frozenset(
+    {"api_key", "oauth", "parallelism", "requests_per_minute", "tokens_per_minute"}
+)
 """The same, of a judge."""
 
 
@@ -62,10 +83,14 @@ class Plan:
     rundir: RunDir
     model: EndpointPlan
     judges: tuple[EndpointPlan, ...]  # of the jury that the configuration names
-    prescribed: tuple[EndpointPlan, ...]  # that HELM's own annotators name; asked through our client too
+    prescribed: tuple[
+        EndpointPlan, ...
+    ]  # that HELM's own annotators name; asked through our client too
     scenario_arguments: Mapping[str, str | int]
     identity: str
-    servers_before: Mapping[str, SameServers]  # by role, of the folder's last run, where there are several
+    servers_before: Mapping[
+        str, SameServers
+    ]  # by role, of the folder's last run, where there are several
     asks_model: bool = True
 
     @property
@@ -103,7 +128,11 @@ class Plan:
         """How often a question is asked in a trial, at most."""
         extra = self.evaluation.run.config.params.extra
         asked = (
-            (extra.shuffle_choices or 1) + (extra.repeats or 1) - 1 + len(extra.perturb or ()) + (extra.pushback or 0)
+            (extra.shuffle_choices or 1)
+            + (extra.repeats or 1)
+            - 1
+            + len(extra.perturb or ())
+            + (extra.pushback or 0)
         )
         return asked + (extra.confidence == STATED) + extra.allow_abstain + 2 * extra.blind_control
 
@@ -113,7 +142,9 @@ class EndpointPlan(EndpointSettings):
     """An endpoint's settings, and what HELM has to know of it beside: by which name, with prompts of which length."""
 
     _: KW_ONLY
-    max_length: int | None = None  # tokens of a prompt and its answer together; None: HELM cuts no prompt
+    max_length: int | None = (
+        None  # tokens of a prompt and its answer together; None: HELM cuts no prompt
+    )
     alias: str | None = None  # what HELM's name is made of where that is not the model id
     helm_name: str | None = None  # HELM's name itself, where somebody who calls helm-run chose it
     shows_images: bool = False  # whether it is known that the requests hold pictures
@@ -166,7 +197,10 @@ def _adapter_of(endpoint: ApiEndpoint, *, with_logprobs: bool) -> Adapter:
     adapter = Adapter(**endpoint.adapter_config.model_dump(exclude={"use_nvcf"}))
     if not with_logprobs:
         return adapter
-    return replace(adapter, params_to_add={**adapter.params_to_add, "logprobs": True if endpoint.type == CHAT else 1})
+    return replace(
+        adapter,
+        params_to_add={**adapter.params_to_add, "logprobs": True if endpoint.type == CHAT else 1},
+    )
 
 
 def jury_of(evaluation: Evaluation) -> list[Judge]:
@@ -176,7 +210,11 @@ def jury_of(evaluation: Evaluation) -> list[Judge]:
     if extra.judges and roles:
         return extra.judges
     return [
-        Judge(name=role, model_id=defaults[role].model_id, api_key=getattr(extra, defaults[role].api_key))
+        Judge(
+            name=role,
+            model_id=defaults[role].model_id,
+            api_key=getattr(extra, defaults[role].api_key),
+        )
         for role in roles
     ]
 
@@ -185,7 +223,11 @@ def where_keys_go(endpoints: Iterable[EndpointSettings]) -> list[str]:
     """A line for each endpoint: which variable's key is sent to which host."""
     lines = []
     for one in endpoints:
-        sent = f"OAuth token of {one.oauth.service}" if one.oauth is not None else " or else ".join(one.key_names)
+        sent = (
+            f"OAuth token of {one.oauth.service}"
+            if one.oauth is not None
+            else " or else ".join(one.key_names)
+        )
         hosts = dict.fromkeys("{}://{}".format(*urlsplit(url)[:2]) for url in one.urls)
         lines += [f"{one.role} at {host}: {sent or 'no key'}" for host in hosts]
     return lines
@@ -215,7 +257,9 @@ def _shared_settings(
     }
 
 
-def _prescribed_judges(evaluation: Evaluation, before: Mapping[str, SameServers]) -> tuple[EndpointPlan, ...]:
+def _prescribed_judges(
+    evaluation: Evaluation, before: Mapping[str, SameServers]
+) -> tuple[EndpointPlan, ...]:
     """At the target's URL with the default judge's key, unless one of `extra.judges` has the role's name."""
     extra = evaluation.run.config.params.extra
     own = {judge.name: judge for judge in extra.judges or []}
@@ -224,14 +268,18 @@ def _prescribed_judges(evaluation: Evaluation, before: Mapping[str, SameServers]
         known = evaluation.framework.judges.get(role)
         key = {"api_key": getattr(extra, known.api_key)} if known else {}
         model = deployment.partition("/")[2]
-        if known is not None and known.model_id.rpartition("/")[2] == model:  # one of ours, by HELM's name of it
+        if (
+            known is not None and known.model_id.rpartition("/")[2] == model
+        ):  # one of ours, by HELM's name of it
             model = known.model_id
         judge = own.get(role) or Judge(name=role, model_id=model, **key)
         endpoints.append(replace(_judge_endpoint(evaluation, judge, before), helm_name=deployment))
     return tuple(endpoints)
 
 
-def _judge_endpoint(evaluation: Evaluation, judge: Judge, before: Mapping[str, SameServers]) -> EndpointPlan:
+def _judge_endpoint(
+    evaluation: Evaluation, judge: Judge, before: Mapping[str, SameServers]
+) -> EndpointPlan:
     params, target = evaluation.run.config.params, evaluation.run.target.api_endpoint
     urls = urls_in(judge.url) or target.urls
     shared = _shared_settings(evaluation, judge.name, judge, urls, before)
@@ -246,7 +294,9 @@ def _judge_endpoint(evaluation: Evaluation, judge: Judge, before: Mapping[str, S
     adapter |= {name: defaults[name] for name in adapter if not name.endswith("_reasoning_token")}
     sees_images = params.extra.judges_see_images
     sampling = {name: getattr(judge, name) for name in ("temperature", "top_p", "max_tokens")}
-    adapter["params_to_add"] = {name: value for name, value in sampling.items() if value is not None}
+    adapter["params_to_add"] = {
+        name: value for name, value in sampling.items() if value is not None
+    }
     return EndpointPlan(
         **shared,
         endpoint_type=CHAT,
@@ -263,10 +313,14 @@ def _judge_endpoint(evaluation: Evaluation, judge: Judge, before: Mapping[str, S
 def oauth_of(evaluation: Evaluation, service: str) -> OAuthSettings:
     """Where the tokens of a service come from, as far as framework.yml knows."""
     known = evaluation.framework.oauth.get(service)
-    return OAuthSettings(service, known.token_url if known else None, known.scope if known else None)
+    return OAuthSettings(
+        service, known.token_url if known else None, known.scope if known else None
+    )
 
 
-def identity_of(evaluation: Evaluation, before: Mapping[str, SameServers] = MappingProxyType({})) -> str:
+def identity_of(
+    evaluation: Evaluation, before: Mapping[str, SameServers] = MappingProxyType({})
+) -> str:
     """A versioned hash of all that changes what is asked, and so what may be used again of an earlier run.
 
     What is not set, or not asked for, is not in it: a key that a later version adds changes no identity.
@@ -287,9 +341,14 @@ def identity_of(evaluation: Evaluation, before: Mapping[str, SameServers] = Mapp
     leaves["helm.arguments"] = evaluation.task.helm.arguments  # with paths made absolute
     own = leaves.pop("config.params.extra.judges", None)
     if own is None:
-        judges: Any = {role: evaluation.framework.judges[role].model_id for role in evaluation.task.helm.judges}
+        judges: Any = {
+            role: evaluation.framework.judges[role].model_id for role in evaluation.task.helm.judges
+        }
     else:
-        judges = [{name: value for name, value in judge.items() if name not in JUDGE_RUNTIME_ONLY} for judge in own]
+        judges = [
+            {name: value for name, value in judge.items() if name not in JUDGE_RUNTIME_ONLY}
+            for judge in own
+        ]
         for judge in judges:
             if judge["url"] is not None:
                 judge["url"], _ = _named(urls_in(judge["url"]), before.get(judge["name"]))
@@ -333,7 +392,10 @@ class SameServers:
 
 def servers_before(evaluation: Evaluation, rundir: RunDir) -> dict[str, SameServers]:
     """Role -> the servers of the folder's last run; nothing where neither this run nor that one has several."""
-    endpoint, judges = evaluation.run.target.api_endpoint, evaluation.run.config.params.extra.judges or []
+    endpoint, judges = (
+        evaluation.run.target.api_endpoint,
+        evaluation.run.config.params.extra.judges or [],
+    )
     several = any(len(urls_in(url)) > 1 for url in (endpoint.url, *(judge.url for judge in judges)))
     try:
         text = rundir.run_config.read_text(encoding="utf-8")
@@ -341,12 +403,18 @@ def servers_before(evaluation: Evaluation, rundir: RunDir) -> dict[str, SameServ
             return {}
         document = parse_own(text)
         if KEPT_BY in document:
-            return {role: SameServers(one["url"], tuple(one["servers"])) for role, one in document[KEPT_BY].items()}
+            return {
+                role: SameServers(one["url"], tuple(one["servers"]))
+                for role, one in document[KEPT_BY].items()
+            }
         roles = [MODEL_ROLE, *evaluation.task.helm.judges, *evaluation.task.helm.prescribed_judges]
         asked = urls_in(document["target"]["api_endpoint"]["url"])
         judges_before = document["config"]["params"]["extra"]["judges"] or ()
         own = {judge["name"]: urls_in(judge.get("url")) for judge in judges_before}
-        before = {**dict.fromkeys((*roles, *own), asked), **{role: urls for role, urls in own.items() if urls}}
+        before = {
+            **dict.fromkeys((*roles, *own), asked),
+            **{role: urls for role, urls in own.items() if urls},
+        }
         return {role: SameServers(urls[0], urls) for role, urls in before.items()}
     except (OSError, UnicodeDecodeError, YamlError, LookupError, TypeError, AttributeError):
         return {}
@@ -354,12 +422,16 @@ def servers_before(evaluation: Evaluation, rundir: RunDir) -> dict[str, SameServ
 
 def _named(urls: Sequence[str], before: SameServers | None) -> tuple[str, tuple[str, ...]]:
     """The name of these servers, and they themselves; none where they are one with its own name."""
-    is_known = before is not None and not set(map(base_of, before.servers)).isdisjoint(map(base_of, urls))
+    is_known = before is not None and not set(map(base_of, before.servers)).isdisjoint(
+        map(base_of, urls)
+    )
     name = before.url if before is not None and is_known else urls[0]
     return name, () if tuple(urls) == (name,) else tuple(urls)
 
 
-def kept_by(endpoints: Iterable[EndpointSettings], before: Mapping[str, SameServers]) -> dict[str, Any]:
+def kept_by(
+    endpoints: Iterable[EndpointSettings], before: Mapping[str, SameServers]
+) -> dict[str, Any]:
     """The section of run_config.yml; empty where each endpoint is one server, as it always was."""
     found = {}
     for one in endpoints:

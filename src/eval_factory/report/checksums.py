@@ -37,22 +37,35 @@ def write_checksums(rundir: RunDir, result: TaskResult, digests: Mapping[str, st
     write_atomic(rundir.checksums, "".join(lines))
 
 
-def digests_of(rundir: RunDir, runs: Iterable[Path], known: Mapping[str, str] = MappingProxyType({})) -> dict[str, str]:
+def digests_of(
+    rundir: RunDir, runs: Iterable[Path], known: Mapping[str, str] = MappingProxyType({})
+) -> dict[str, str]:
     """Path in the output folder -> SHA-256 of every file that is part of the result.
 
     Not of logs, which the next command goes on writing; nor of data sets, whose hashes are in the provenance.
     `known`: those of files that have not changed since.
     """
-    others = (rundir.run_config, rundir.packages, rundir.run_state, rundir.own_data, rundir.cache_db)
+    others = (
+        rundir.run_config,
+        rundir.packages,
+        rundir.run_state,
+        rundir.own_data,
+        rundir.cache_db,
+    )
     found = {*rundir.results, *others}
     for folder, pattern in (
-        (rundir.responses, "*"), (rundir.model_configs, "*"), (rundir.annotations, "*"), (rundir.helm, "*.json"),
+        (rundir.responses, "*"),
+        (rundir.model_configs, "*"),
+        (rundir.annotations, "*"),
+        (rundir.helm, "*.json"),
         (rundir.made_pictures, "*"),
-    ):  # fmt: skip
+    ):
         found.update(folder.glob(pattern))
     for folder in runs:
         found.update(folder.rglob("*"))
-    files = {path.relative_to(rundir.root).as_posix(): path for path in sorted(found) if path.is_file()}
+    files = {
+        path.relative_to(rundir.root).as_posix(): path for path in sorted(found) if path.is_file()
+    }
     return {name: known.get(name) or sha256_of(path) for name, path in files.items()}
 
 
@@ -60,13 +73,17 @@ def read_checksums(path: Path) -> dict[str, str]:
     """Path in the output folder -> SHA-256 that it had. Raises OSError; ChecksumsError: a line has another form, or a
     path leads out of the folder."""
     found: dict[str, str] = {}
-    for number, line in enumerate(path.read_text(encoding="utf-8", errors="surrogateescape").splitlines(), start=1):
+    for number, line in enumerate(
+        path.read_text(encoding="utf-8", errors="surrogateescape").splitlines(), start=1
+    ):
         match = re.fullmatch(r"(?P<escaped>\\?)(?P<digest>[0-9a-f]{64}) [ *](?P<name>.+)", line)
         if match is None:
             raise ChecksumsError(f"line {number} is no SHA-256 with the path of a file")
         name = match["name"]
         if match["escaped"]:
-            name = re.sub(r"\\([\\nr])", lambda escape: {"n": "\n", "r": "\r"}.get(escape[1], "\\"), name)
+            name = re.sub(
+                r"\\([\\nr])", lambda escape: {"n": "\n", "r": "\r"}.get(escape[1], "\\"), name
+            )
         if not leads_inside(name):
             raise ChecksumsError(f"line {number} names a file outside of the folder")
         found[name] = match["digest"]
@@ -93,16 +110,29 @@ def result_statement(result: TaskResult, digests: Mapping[str, str]) -> dict[str
     `WARNED` is a result with instances, or judgements, missing that may be reported all the same; `FAILED` one that
     may not be. It says nothing of how good the score is.
     """
-    outcome = "FAILED" if not result.reportable else "PASSED" if result.status == RunStatus.COMPLETE else "WARNED"
-    subjects = [{"name": name, "digest": {"sha256": digest}} for name, digest in sorted(digests.items())]
+    outcome = (
+        "FAILED"
+        if not result.reportable
+        else "PASSED"
+        if result.status == RunStatus.COMPLETE
+        else "WARNED"
+    )
+    subjects = [
+        {"name": name, "digest": {"sha256": digest}} for name, digest in sorted(digests.items())
+    ]
     return {
         "_type": STATEMENT_TYPE,
         "subject": subjects,
         "predicateType": "https://in-toto.io/attestation/test-result/v0.1",
         "predicate": {
             "result": outcome,
-            "configuration": [subject for subject in subjects if subject["name"] == "run_config.yml"],
-            **{f"{kind.lower()}Tests": [result.task] * (kind == outcome) for kind in ("PASSED", "WARNED", "FAILED")},
+            "configuration": [
+                subject for subject in subjects if subject["name"] == "run_config.yml"
+            ],
+            **{
+                f"{kind.lower()}Tests": [result.task] * (kind == outcome)
+                for kind in ("PASSED", "WARNED", "FAILED")
+            },
             "evalFactory": {  # not in-toto's: the framework has readers ignore fields that they do not know
                 "task": result.task,
                 "mainMetric": result.main_metric,

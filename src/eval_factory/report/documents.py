@@ -24,7 +24,9 @@ def rounded_fields(fields: Mapping[str, Any], *exact: str) -> dict[str, Any]:
         if isinstance(value, Mapping):
             found[name] = rounded_fields(value)
         elif isinstance(value, float) and name not in exact:
-            found[name] = rounded(value, DIGITS_OF_SECONDS) if name.endswith("_s") else rounded(value)
+            found[name] = (
+                rounded(value, DIGITS_OF_SECONDS) if name.endswith("_s") else rounded(value)
+            )
     return found
 
 
@@ -43,7 +45,10 @@ def formatted(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         listed = [formatted(item) for item in value]
         # numbers, or words, are short: a sentence has a line of its own
-        is_long = any(isinstance(item, (dict, list)) or (isinstance(item, str) and " " in item) for item in listed)
+        is_long = any(
+            isinstance(item, (dict, list)) or (isinstance(item, str) and " " in item)
+            for item in listed
+        )
         return listed if is_long else OneLineList(listed)
     return value
 
@@ -58,14 +63,21 @@ RESULTS_SCHEMA = "results.schema.json"
 SUITE_RESULTS_SCHEMA = "suite_results.schema.json"
 
 
-def evaluation_config(result: results.TaskResult, config: Mapping[str, Any], command: str) -> dict[str, Any]:
+def evaluation_config(
+    result: results.TaskResult, config: Mapping[str, Any], command: str
+) -> dict[str, Any]:
     """The standardised result, the most important first, and no number twice.
     `config`: `config` and `target` as far as the user set them, redacted; run_config.yml has all of them."""
     compared: dict[str, Any] | None = None
     if (record := result.comparability) is not None:
-        found = asdict(record) | {"deviations": [*map(asdict, record.deviations)], "remarks": list(record.remarks)}
+        found = asdict(record) | {
+            "deviations": [*map(asdict, record.deviations)],
+            "remarks": list(record.remarks),
+        }
         # what is empty is left out: of a run with the leaderboard's settings one line is left
-        compared = {name: value for name, value in found.items() if value or name == "medhelm_settings"}
+        compared = {
+            name: value for name, value in found.items() if value or name == "medhelm_settings"
+        }
     provenance = without_nulls(asdict(result.provenance))
     for asked in provenance["endpoints"].values():
         if asked["servers"] is None:  # there is one, as there was before there could be several
@@ -76,7 +88,11 @@ def evaluation_config(result: results.TaskResult, config: Mapping[str, Any], com
         "main_metric": result.main_metric,
         "results": {"tasks": _task(result), "groups": _groups(result)},
         "validity": _validity(result),
-        **({} if result.clinicians is None else {"clinicians": formatted(_said_only(asdict(result.clinicians)))}),
+        **(
+            {}
+            if result.clinicians is None
+            else {"clinicians": formatted(_said_only(asdict(result.clinicians)))}
+        ),
         "comparability": compared,
         "usage": formatted(usage(result.usage)),
         "provenance": formatted(provenance),
@@ -108,7 +124,9 @@ def _groups(result: results.TaskResult) -> dict[str, Any]:
     for field, by_value in result.groups.items():
         written = {}
         for value, scores in by_value.items():
-            documents = {name: _score_and_facts(score, known.get(name, {})) for name, score in scores.items()}
+            documents = {
+                name: _score_and_facts(score, known.get(name, {})) for name, score in scores.items()
+            }
             written[value] = OneLine({"metrics": {"score": {"scores": documents}}})
         groups[field] = {"groups": written}
     return {result.task: {"groups": groups}} if groups else {}
@@ -119,11 +137,16 @@ def _score_and_facts(score: results.Score, known: Mapping[str, Any]) -> dict[str
     facts = {name: fact for name, fact in vars(score).items() if name not in ("value", "stats")}
     facts = {name: fact for name, fact in facts.items() if name not in known or known[name] != fact}
     if facts.get("scale") is not None:  # its end is written as 1, not 1.0
-        facts["scale"] = OneLineList(int(end) if float(end).is_integer() else end for end in facts["scale"])
+        facts["scale"] = OneLineList(
+            int(end) if float(end).is_integer() else end for end in facts["scale"]
+        )
     return {**_score(score), **facts}
 
 
-_FEW_HAVE = {"rubric": ("length_correlation", "correction"), "jury": ("labels", "criteria", "length_correlation")}
+_FEW_HAVE = {
+    "rubric": ("length_correlation", "correction"),
+    "jury": ("labels", "criteria", "length_correlation"),
+}
 """Part of the validity -> fields that are left out where they are empty."""
 
 
@@ -132,13 +155,20 @@ def _validity(result: results.TaskResult) -> dict[str, Any]:
     record = asdict(result.validity)
     for part, names in _FEW_HAVE.items():
         if record[part] is not None:
-            record[part] = {name: value for name, value in record[part].items() if value or name not in names}
+            record[part] = {
+                name: value for name, value in record[part].items() if value or name not in names
+            }
     if record["stopped_early"] is not None:
         record["stopped_early"] = rounded_fields(record["stopped_early"])
-        record["stopped_early"]["looks"] = [rounded_fields(look) for look in record["stopped_early"]["looks"]]
+        record["stopped_early"]["looks"] = [
+            rounded_fields(look) for look in record["stopped_early"]["looks"]
+        ]
     first = {"reportable": result.reportable, "coverage": rounded(result.validity.coverage)}
     last = {name: record.pop(name) for name in ("failures", "notes")}
-    parts = {name: None if record[name] is None else rounded_fields(record[name]) for name in ("jury", "choice_orders")}
+    parts = {
+        name: None if record[name] is None else rounded_fields(record[name])
+        for name in ("jury", "choice_orders")
+    }
     parts["asked_again"] = _said_only(record["asked_again"])
     found = {**first, "not_reportable": record.pop("not_reportable"), **record, **parts, **last}
     written: dict[str, Any] = formatted(without_nulls(found))
@@ -167,7 +197,11 @@ def usage(record: results.Usage) -> dict[str, Any]:
     if roles := _roles(record.this_run):
         found["this_run"] = roles
     if record.runs != 1 or record.all_runs != record.this_run:
-        found["all_runs"] = {"runs": record.runs, **_spent(record.all_runs.total), **_roles(record.all_runs)}
+        found["all_runs"] = {
+            "runs": record.runs,
+            **_spent(record.all_runs.total),
+            **_roles(record.all_runs),
+        }
     return found
 
 
@@ -180,18 +214,26 @@ def _roles(spent: results.SpentByRole) -> dict[str, Any]:
 
 def _spent(spent: results.Spent) -> dict[str, Any]:
     """The cost only where something of it is known; its price to the last digit: from it the cost is made again."""
-    fields_of_it = rounded_fields({name: value for name, value in asdict(spent).items() if name != "cost"})
+    fields_of_it = rounded_fields(
+        {name: value for name, value in asdict(spent).items() if name != "cost"}
+    )
     if spent.cost is None:
         return fields_of_it
     price = {} if spent.cost.price is None else {"price": spent.cost.price.as_written()}
-    cost = rounded_fields({name: value for name, value in vars(spent.cost).items() if name != "price"})
+    cost = rounded_fields(
+        {name: value for name, value in vars(spent.cost).items() if name != "price"}
+    )
     return {**fields_of_it, "cost": {**cost, **price}}
 
 
-def results_yml(result: results.TaskResult, config: Mapping[str, Any], command: str) -> dict[str, Any]:
+def results_yml(
+    result: results.TaskResult, config: Mapping[str, Any], command: str
+) -> dict[str, Any]:
     """The same in EvalFactory's own shape, in which `groups` holds the scores of the whole again."""
     groups = {
-        field: {"groups": {value: {"metrics": _metrics(scores)} for value, scores in by_value.items()}}
+        field: {
+            "groups": {value: {"metrics": _metrics(scores)} for value, scores in by_value.items()}
+        }
         for field, by_value in result.groups.items()
     }
     metrics = _metrics(result.scores)
@@ -208,7 +250,11 @@ def results_yml(result: results.TaskResult, config: Mapping[str, Any], command: 
 
 
 def run_config(
-    config: Mapping[str, Any], command: str, framework_name: str, pkg_name: str, more: Mapping[str, Any] | None = None
+    config: Mapping[str, Any],
+    command: str,
+    framework_name: str,
+    pkg_name: str,
+    more: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """The full merged configuration that is run. `more`: sections that few runs have."""
     return {
@@ -227,18 +273,38 @@ def _metrics(scores: results.Scores) -> dict[str, Any]:
 
 def _score(score: results.Score) -> dict[str, Any]:
     """The value to the last digit, its statistics rounded; a statistic that is not defined is left out."""
-    return {"value": score.value, "stats": rounded_fields(without_nulls(asdict(score.stats)), "mean")}
+    return {
+        "value": score.value,
+        "stats": rounded_fields(without_nulls(asdict(score.stats)), "mean"),
+    }
 
 
 OF_AN_INSTANCE = ("id", "split", "sub_split", "trial", "perturbation", "prompt")
 OF_A_RESULT = (
-    "id", "split", "trial", "perturbation", "completion", "metrics", "finish_reason", "prompt_tokens",
-    "completion_tokens", "latency_s", "cached", "error",
-)  # fmt: skip
+    "id",
+    "split",
+    "trial",
+    "perturbation",
+    "completion",
+    "metrics",
+    "finish_reason",
+    "prompt_tokens",
+    "completion_tokens",
+    "latency_s",
+    "cached",
+    "error",
+)
 """Fields of `InstanceRecord` in every line of instances.jsonl, and of results.jsonl."""
 OF_SOME_RESULTS = (
-    "judges", "unjudged", "injection", "signs", "cluster", "reasoning", "judgements", "criteria",
-)  # fmt: skip
+    "judges",
+    "unjudged",
+    "injection",
+    "signs",
+    "cluster",
+    "reasoning",
+    "judgements",
+    "criteria",
+)
 
 
 def instance_line(record: results.InstanceRecord) -> dict[str, Any]:
@@ -259,7 +325,9 @@ def result_line(record: results.InstanceRecord) -> dict[str, Any]:
         found["latency_s"] = rounded(record.latency_s, DIGITS_OF_SECONDS)
     more = {name: getattr(record, name) for name in OF_SOME_RESULTS}
     lists = {name: list(value) for name, value in more.items() if isinstance(value, tuple)}
-    return found | {name: value for name, value in {**more, **lists}.items() if value or value == ""}
+    return found | {
+        name: value for name, value in {**more, **lists}.items() if value or value == ""
+    }
 
 
 def schema(name: str) -> dict[str, Any]:

@@ -44,10 +44,19 @@ class Shape:
 
 
 def line(
-    x1: float, y1: float, x2: float, y2: float, colour: Colour = "ink", width: float = 1.0, *, dashed: bool = False
+    x1: float,
+    y1: float,
+    x2: float,
+    y2: float,
+    colour: Colour = "ink",
+    width: float = 1.0,
+    *,
+    dashed: bool = False,
 ) -> Shape:
     dash = {"stroke-dasharray": DASH} if dashed else {}
-    return Shape("line", colour, {"x1": x1, "y1": y1, "x2": x2, "y2": y2, "stroke-width": width, **dash})
+    return Shape(
+        "line", colour, {"x1": x1, "y1": y1, "x2": x2, "y2": y2, "stroke-width": width, **dash}
+    )
 
 
 def rect(x: float, y: float, width: float, height: float, fill: Colour, title: str = "") -> Shape:
@@ -59,10 +68,23 @@ def circle(x: float, y: float, radius: float, fill: Colour, title: str = "") -> 
 
 
 def polygon(points: Iterable[tuple[float, float]], fill: Colour, title: str = "") -> Shape:
-    return Shape("polygon", fill, {"points": " ".join(f"{_number(x)},{_number(y)}" for x, y in points)}, title)
+    return Shape(
+        "polygon",
+        fill,
+        {"points": " ".join(f"{_number(x)},{_number(y)}" for x, y in points)},
+        title,
+    )
 
 
-def words(x: float, y: float, text: str, anchor: Anchor = "start", colour: Colour = "ink", *, title: str = "") -> Shape:
+def words(
+    x: float,
+    y: float,
+    text: str,
+    anchor: Anchor = "start",
+    colour: Colour = "ink",
+    *,
+    title: str = "",
+) -> Shape:
     """`y` is the baseline; `title` the uncut text, where `text` is cut."""
     return Shape("text", colour, {"x": x, "y": y, "text-anchor": anchor}, title, text)
 
@@ -84,7 +106,9 @@ class Drawing:
 def text_width(text: str) -> float:
     """About how wide a text is in a sans-serif font, which nobody knows before it is shown."""
     wide = sum(unicodedata.east_asian_width(letter) in "WF" for letter in text)
-    return FONT_SIZE * (wide * 1.05 + (len(text) - wide) * 0.6)  # rather more than less for most letters and digits
+    return FONT_SIZE * (
+        wide * 1.05 + (len(text) - wide) * 0.6
+    )  # rather more than less for most letters and digits
 
 
 def fitted(text: str, width: float) -> str:
@@ -105,10 +129,20 @@ def label(x: float, y: float, text: str, width: float, *, anchor: Anchor = "star
 
 
 COLOURS: Mapping[Colour, str] = {
-    "ink": "#000000", "faint": "#5f5f5f", "grid": "#dcdcdc", "data": "#0072b2", "second": "#d55e00", "paper": "#ffffff",
-}  # fmt: skip
+    "ink": "#000000",
+    "faint": "#5f5f5f",
+    "grid": "#dcdcdc",
+    "data": "#0072b2",
+    "second": "#d55e00",
+    "paper": "#ffffff",
+}
 """On white."""
-DARK_COLOURS: Mapping[Colour, str] = {"faint": "#b0b0b0", "grid": "#484848", "data": "#56b4e9", "second": "#e69f00"}
+DARK_COLOURS: Mapping[Colour, str] = {
+    "faint": "#b0b0b0",
+    "grid": "#484848",
+    "data": "#56b4e9",
+    "second": "#e69f00",
+}
 """In a page that is dark."""
 _OF_THE_PAGE: Mapping[Colour, str] = {**COLOURS, "ink": "currentColor", "paper": "none"}
 
@@ -134,11 +168,17 @@ def svg(drawing: Drawing, *, standalone: bool = False) -> str:
 
 def _element(shape: Shape, colours: Mapping[Colour, str]) -> str:
     kind = "stroke" if shape.tag == "line" else "fill"
-    attributes = {**shape.place, kind: colours[shape.colour], "class": f"plot-{kind}-{shape.colour}"}
+    attributes = {
+        **shape.place,
+        kind: colours[shape.colour],
+        "class": f"plot-{kind}-{shape.colour}",
+    }
     written = " ".join(f'{name}="{_number(value)}"' for name, value in attributes.items())
     title = f"<title>{_escaped(shape.title)}</title>" if shape.title else ""
     inside = _escaped(shape.words) + title
-    return f"<{shape.tag} {written}>{inside}</{shape.tag}>" if inside else f"<{shape.tag} {written}/>"
+    return (
+        f"<{shape.tag} {written}>{inside}</{shape.tag}>" if inside else f"<{shape.tag} {written}/>"
+    )
 
 
 def _escaped(text: str) -> str:
@@ -150,7 +190,10 @@ def page_css() -> str:
     rules = [".plot { max-width: 100%; height: auto; display: block; }"]
     for name, colour in _OF_THE_PAGE.items():
         if name != "paper":
-            rules += [f".plot-{kind}-{name} {{ {kind}: var(--plot-{name}, {colour}); }}" for kind in ("fill", "stroke")]
+            rules += [
+                f".plot-{kind}-{name} {{ {kind}: var(--plot-{name}, {colour}); }}"
+                for kind in ("fill", "stroke")
+            ]
     dark = " ".join(f"--plot-{name}: {colour};" for name, colour in DARK_COLOURS.items())
     rules.append(f"@media screen and (prefers-color-scheme: dark) {{ :root {{ {dark} }} }}")
     return "\n".join(rules)
@@ -189,7 +232,9 @@ def png(drawing: Drawing) -> bytes:
             "plots as files need matplotlib, which is not installed\n  pip install 'matplotlib>=3.9'"
         ) from None
 
-    width, height = (math.ceil(length * DPI / CSS_DPI) for length in (drawing.width, drawing.height))
+    width, height = (
+        math.ceil(length * DPI / CSS_DPI) for length in (drawing.width, drawing.height)
+    )
     with style.context("default"):  # whatever the user's matplotlibrc says
         figure = Figure((width / DPI, height / DPI), DPI, facecolor=COLOURS["paper"])
         pixels = Affine2D().scale(DPI / CSS_DPI, -DPI / CSS_DPI).translate(0, height)
@@ -208,7 +253,10 @@ def _artist(shape: Shape, **how: Any) -> Any:
     if shape.tag == "line":
         width = place["stroke-width"]
         dash = DASH / width  # matplotlib takes it in widths of the line
-        how |= {"linestyle": (0, (dash, dash)) if "stroke-dasharray" in place else "solid", "solid_capstyle": "butt"}
+        how |= {
+            "linestyle": (0, (dash, dash)) if "stroke-dasharray" in place else "solid",
+            "solid_capstyle": "butt",
+        }
         ends = (place["x1"], place["x2"]), (place["y1"], place["y2"])
         return lines.Line2D(*ends, linewidth=width * _POINTS, color=colour, **how)
     if shape.tag == "text":
@@ -218,7 +266,9 @@ def _artist(shape: Shape, **how: Any) -> Any:
         how |= {"fontproperties": font_manager.FontProperties(fname=file)}
         anchor = {"start": "left", "middle": "center", "end": "right"}[place["text-anchor"]]
         how |= {"horizontalalignment": anchor, "verticalalignment": "baseline", "parse_math": False}
-        return text.Text(place["x"], place["y"], _in_letters_of(font_manager.get_font(file), shape.words), **how)
+        return text.Text(
+            place["x"], place["y"], _in_letters_of(font_manager.get_font(file), shape.words), **how
+        )
     how |= {"facecolor": colour, "linewidth": 0}
     if shape.tag == "rect":
         return patches.Rectangle((place["x"], place["y"]), place["width"], place["height"], **how)
@@ -232,7 +282,15 @@ def _in_letters_of(font: Any, text: str) -> str:
     """A letter that the font does not have stands without its accents, or else as an escape."""
     letters = []
     for letter in text:
-        plain = "".join(part for part in unicodedata.normalize("NFKD", letter) if not unicodedata.combining(part))
-        known = (one for one in (letter, plain) if one and all(font.get_char_index(ord(part)) for part in one))
+        plain = "".join(
+            part
+            for part in unicodedata.normalize("NFKD", letter)
+            if not unicodedata.combining(part)
+        )
+        known = (
+            one
+            for one in (letter, plain)
+            if one and all(font.get_char_index(ord(part)) for part in one)
+        )
         letters.append(next(known, letter.encode("unicode_escape").decode("ascii")))
     return "".join(letters)

@@ -48,28 +48,43 @@ def samples_of(stored: StoredResult, record: Mapping[str, Any]) -> Iterator[dict
 
 
 def _sample(instance: InstanceRecord, metric: str) -> dict[str, Any]:
-    right = [reference["text"] for reference in instance.references if "correct" in reference["tags"]]
+    right = [
+        reference["text"] for reference in instance.references if "correct" in reference["tags"]
+    ]
     options = [reference["text"] for reference in instance.references]
     completion = instance.completion or ""
     # as the schema's own converters make it, so that samples of several programs are found to be the same
-    hashed = json.dumps({"raw": instance.prompt, "reference": right}, sort_keys=True, separators=(",", ":"))
+    hashed = json.dumps(
+        {"raw": instance.prompt, "reference": right}, sort_keys=True, separators=(",", ":")
+    )
     sample: dict[str, Any] = {
         "sample_id": instance.id if not instance.trial else f"{instance.id}#{instance.trial}",
         "sample_hash": hashlib.sha256(hashed.encode()).hexdigest(),
         "interaction_type": "single_turn",
         "input": {"raw": instance.prompt, "reference": right},
         "output": {"raw": [completion]},
-        "answer_attribution": [{
-            "turn_idx": 0, "source": "output.raw", "extracted_value": completion,
-            "extraction_method": f"helm.{metric}", "is_terminal": True,
-        }],
-        "metadata": without_nulls({"split": instance.split, "finish_reason": instance.finish_reason}),
-    }  # fmt: skip
+        "answer_attribution": [
+            {
+                "turn_idx": 0,
+                "source": "output.raw",
+                "extracted_value": completion,
+                "extraction_method": f"helm.{metric}",
+                "is_terminal": True,
+            }
+        ],
+        "metadata": without_nulls(
+            {"split": instance.split, "finish_reason": instance.finish_reason}
+        ),
+    }
     if len(options) > len(right) > 0:
         sample["input"]["choices"] = options
     sent, got = instance.prompt_tokens, instance.completion_tokens
     if sent is not None and got is not None:
-        sample["token_usage"] = {"input_tokens": sent, "output_tokens": got, "total_tokens": sent + got}
+        sample["token_usage"] = {
+            "input_tokens": sent,
+            "output_tokens": got,
+            "total_tokens": sent + got,
+        }
     if instance.latency_s is not None:
         sample["performance"] = {"latency_ms": round(instance.latency_s * 1000, 3)}
     return sample
@@ -81,10 +96,14 @@ class Publisher:
 
     organization: str  # who evaluated
     relationship: str = "other"
-    developer: str | None = None  # who made the model; taken from a model id such as `org/model` where it is None
+    developer: str | None = (
+        None  # who made the model; taken from a model id such as `org/model` where it is None
+    )
 
 
-def write_records(stored: StoredResult, folder: Path, publisher: Publisher, *, now: float) -> list[Path]:
+def write_records(
+    stored: StoredResult, folder: Path, publisher: Publisher, *, now: float
+) -> list[Path]:
     """Write the record of a result into `data/` of a folder, and its samples where the task's data are public.
     Raises ConfigError: the model's developer is not known, or no score can be exported."""
     record = aggregate(stored, publisher, now=now)
@@ -92,8 +111,14 @@ def write_records(stored: StoredResult, folder: Path, publisher: Publisher, *, n
     # a UUID of the form of version 4, made of the result: a second export writes the same file
     name = uuid.UUID(hex=exports.result_digest(stored)[:32], version=4)
     inside = Path("data")
-    for component in (stored.result.task, developer, record["model_info"]["id"].removeprefix(f"{developer}/")):
-        safe = re.sub(r"[^A-Za-z0-9._-]+", "_", component).strip(".") or "_"  # as a name of a folder on any system
+    for component in (
+        stored.result.task,
+        developer,
+        record["model_info"]["id"].removeprefix(f"{developer}/"),
+    ):
+        safe = (
+            re.sub(r"[^A-Za-z0-9._-]+", "_", component).strip(".") or "_"
+        )  # as a name of a folder on any system
         inside /= f"{safe}_" if safe == "data" else safe
     samples = inside / f"{name}_samples.jsonl"
     main = f"{stored.result.task}/{stored.result.main_metric}"
@@ -108,7 +133,11 @@ def write_records(stored: StoredResult, folder: Path, publisher: Publisher, *, n
                 rows += 1
     if rows:
         about = {"format": "jsonl", "file_path": samples.as_posix(), "hash_algorithm": "sha256"}
-        record["detailed_evaluation_results"] = {**about, "checksum": digest.hexdigest(), "total_rows": rows}
+        record["detailed_evaluation_results"] = {
+            **about,
+            "checksum": digest.hexdigest(),
+            "total_rows": rows,
+        }
     else:
         (folder / samples).unlink(missing_ok=True)
     path = folder / inside / f"{name}.json"
@@ -146,20 +175,28 @@ def aggregate(stored: StoredResult, publisher: Publisher, *, now: float) -> dict
         "evaluation_id": f"{result.task}/{model_id}/{exports.result_digest(stored)[:16]}",
         "retrieved_timestamp": str(int(now)),
         "source_metadata": {
-            "source_name": "eval-factory", "source_type": "evaluation_run",
-            "source_organization_name": publisher.organization, "evaluator_relationship": publisher.relationship,
+            "source_name": "eval-factory",
+            "source_type": "evaluation_run",
+            "source_organization_name": publisher.organization,
+            "evaluator_relationship": publisher.relationship,
         },
         "eval_library": {
-            "name": provenance.upstream, "version": provenance.helm or "unknown",
-            "additional_details": {"eval_factory": provenance.eval_factory, "run_identity": provenance.run_identity},
+            "name": provenance.upstream,
+            "version": provenance.helm or "unknown",
+            "additional_details": {
+                "eval_factory": provenance.eval_factory,
+                "run_identity": provenance.run_identity,
+            },
         },
         "model_info": {
-            "name": model_id, "id": f"{developer}/{model}", "developer": developer,
+            "name": model_id,
+            "id": f"{developer}/{model}",
+            "developer": developer,
             **({} if asked is None else {"inference_platform": asked.host}),
             "additional_details": {"deployment_type": "unknown", "model_availability": "unknown"},
         },
         "evaluation_results": results,
-    }  # fmt: skip
+    }
 
 
 def _score(stored: StoredResult, name: str, score: Score) -> dict[str, Any]:
@@ -171,13 +208,21 @@ def _score(stored: StoredResult, name: str, score: Score) -> dict[str, Any]:
     if score.unit is not None:
         config["metric_unit"] = score.unit
     if score.scale is not None and score.scale[0] <= score.value <= score.scale[1]:
-        config |= {"score_type": "continuous", "min_score": score.scale[0], "max_score": score.scale[1]}
+        config |= {
+            "score_type": "continuous",
+            "min_score": score.scale[0],
+            "max_score": score.scale[1],
+        }
     stats, interval = score.stats, None
     if stats.ci_low is not None and stats.ci_high is not None:
         ends = {"lower": stats.ci_low, "upper": stats.ci_high}
         interval = {**ends, "confidence_level": 0.95, "method": stats.ci_method or "unknown"}
     stderr = None if stats.stderr is None else {"value": stats.stderr}
-    found = {"standard_error": stderr, "standard_deviation": stats.stddev, "confidence_interval": interval}
+    found = {
+        "standard_error": stderr,
+        "standard_deviation": stats.stddev,
+        "confidence_interval": interval,
+    }
     uncertainty = without_nulls({"num_samples": stats.count, **found})
     sent = exports.sampling_of(stored)
     if "max_completion_tokens" in sent:
@@ -187,9 +232,15 @@ def _score(stored: StoredResult, name: str, score: Score) -> dict[str, Any]:
         "evaluation_name": stored.result.task,
         "source_data": _source_data(stored),
         "metric_config": config,
-        "score_details": {"score": score.value, "details": _details(stored, name), "uncertainty": uncertainty},
+        "score_details": {
+            "score": score.value,
+            "details": _details(stored, name),
+            "uncertainty": uncertainty,
+        },
         "generation_config": {
-            "generation_args": {name: sent[name] for name in ("temperature", "top_p", "max_tokens") if name in sent}
+            "generation_args": {
+                name: sent[name] for name in ("temperature", "top_p", "max_tokens") if name in sent
+            }
         },
     }
 
@@ -213,7 +264,10 @@ def _details(stored: StoredResult, name: str) -> dict[str, str]:
         details["bounds"] = " .. ".join(str(bound) for bound in validity.bounds[name])
     judges = sorted(validity.judges)
     if judges:
-        models = (provenance.endpoints[role].model if role in provenance.endpoints else role for role in judges)
+        models = (
+            provenance.endpoints[role].model if role in provenance.endpoints else role
+            for role in judges
+        )
         details["judges"] = ", ".join(models)
     return details
 

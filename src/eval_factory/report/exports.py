@@ -70,7 +70,9 @@ def result_digest(stored: StoredResult) -> str:
         "run_identity": result.provenance.run_identity,
         "prompts_sha256": result.provenance.prompts_sha256,
         "status": result.status,
-        "scores": {name: [score.value, score.stats.count] for name, score in sorted(result.scores.items())},
+        "scores": {
+            name: [score.value, score.stats.count] for name, score in sorted(result.scores.items())
+        },
         "scored": result.validity.instances.scored,
         "failed": result.validity.instances.failed,
     }
@@ -81,7 +83,11 @@ def sampling_of(stored: StoredResult) -> dict[str, Any]:
     """The finite numbers that were sent with each request to the model; none where requests had different ones."""
     asked = stored.result.provenance.endpoints.get(MODEL_ROLE)
     sent = asked.sampling[0] if asked is not None and len(asked.sampling) == 1 else {}
-    return {name: value for name, value in sent.items() if isinstance(value, int | float) and math.isfinite(value)}
+    return {
+        name: value
+        for name, value in sent.items()
+        if isinstance(value, int | float) and math.isfinite(value)
+    }
 
 
 def stored_reasons(stored: StoredResult) -> str:
@@ -103,7 +109,9 @@ def hub_dataset(task: Task) -> str | None:
 def hub_entry(stored: StoredResult, *, task_id: str, allow_not_reportable: bool) -> str:
     """The text of the file: the main score and no other. Raises EvalFactoryError: it may not be exported."""
     if not is_of_a_model(stored):
-        raise ConfigError(f"{stored.folder}: {stored.result.provenance.target} was evaluated, which is no model")
+        raise ConfigError(
+            f"{stored.folder}: {stored.result.provenance.target} was evaluated, which is no model"
+        )
     task, access = task_of(stored), access_of(stored)
     if task is None or access != PUBLIC:
         raise ConfigError(
@@ -128,7 +136,11 @@ def hub_entry(stored: StoredResult, *, task_id: str, allow_not_reportable: bool)
         raise ConfigError(f"{stored.folder}: there is no score {result.main_metric} to export")
     read = result.provenance.dataset_revisions.get(f"hub:{hub}")
     dataset = without_nulls({"id": hub, "task_id": task_id, "revision": read})
-    item = {"dataset": dataset, "value": score.value, "notes": _hub_notes(stored, task, reason, read)}
+    item = {
+        "dataset": dataset,
+        "value": score.value,
+        "notes": _hub_notes(stored, task, reason, read),
+    }
     return yaml.safe_dump([item], sort_keys=False, allow_unicode=True, width=120)
 
 
@@ -136,9 +148,13 @@ def _hub_notes(stored: StoredResult, task: Task, not_reportable: str, revision: 
     result, record = stored.result, stored.result.provenance
     stats = result.scores[result.main_metric].stats
     instances = result.validity.instances
-    parts = [f"{result.main_metric} by {record.helm_name} {record.helm}, run by eval-factory {record.eval_factory}"]
+    parts = [
+        f"{result.main_metric} by {record.helm_name} {record.helm}, run by eval-factory {record.eval_factory}"
+    ]
     if stats.ci_low is not None and stats.ci_high is not None:
-        parts.append(f"95 % interval {formats.short(stats.ci_low)} to {formats.short(stats.ci_high)}")
+        parts.append(
+            f"95 % interval {formats.short(stats.ci_low)} to {formats.short(stats.ci_high)}"
+        )
     of_all = "" if task.about.instances is None else f" (the benchmark has {task.about.instances})"
     parts.append(f"{instances.scored} instances scored{of_all}")
     if revision is None:  # the pinned one is what the run was configured to read
@@ -176,7 +192,11 @@ def tracked_run_of(stored: StoredResult, *, with_texts: bool) -> TrackedRun:
     """What is exported of a result. `with_texts`: also answers of benchmarks whose data are not public."""
     model, result, provenance = model_id(stored), stored.result, stored.result.provenance
     asked = provenance.endpoints.get(MODEL_ROLE)
-    params = {"task": result.task, "model": model, **({} if asked is None else {"endpoint": asked.host})}
+    params = {
+        "task": result.task,
+        "model": model,
+        **({} if asked is None else {"endpoint": asked.host}),
+    }
     params |= _flat(stored.config.get("params") or {}, "params")
     tags = {
         RESULT_TAG: result_digest(stored),
@@ -215,7 +235,9 @@ def mlflow_client(tracking_uri: str) -> Any:
         from mlflow import MlflowClient
         from mlflow.exceptions import MlflowException
     except ImportError as error:
-        raise PrerequisiteError(f"MLflow is not installed ({error})\n  pip install 'mlflow-skinny>=2.14'") from None
+        raise PrerequisiteError(
+            f"MLflow is not installed ({error})\n  pip install 'mlflow-skinny>=2.14'"
+        ) from None
     try:
         return MlflowClient(tracking_uri=tracking_uri)
     except (MlflowException, ImportError) as error:  # the latter: `mlflow-skinny` has no databases
@@ -231,12 +253,18 @@ def log_mlflow_run(run: TrackedRun, client: Any, experiment: str) -> tuple[str, 
 
     try:
         found = client.get_experiment_by_name(experiment)
-        experiment_id = client.create_experiment(experiment) if found is None else found.experiment_id
-        wanted = f"tags.`{RESULT_TAG}` = '{run.tags[RESULT_TAG]}' and attributes.status = 'FINISHED'"
+        experiment_id = (
+            client.create_experiment(experiment) if found is None else found.experiment_id
+        )
+        wanted = (
+            f"tags.`{RESULT_TAG}` = '{run.tags[RESULT_TAG]}' and attributes.status = 'FINISHED'"
+        )
         there = client.search_runs([experiment_id], filter_string=wanted, max_results=1)
         if there:
             return there[0].info.run_id, True
-        run_id = client.create_run(experiment_id, tags=dict(run.tags), run_name=run.name).info.run_id
+        run_id = client.create_run(
+            experiment_id, tags=dict(run.tags), run_name=run.name
+        ).info.run_id
         status = "FAILED"  # of a run that was interrupted: no result; FINISHED when it is complete
         try:
             for name, value in run.params.items():
@@ -261,15 +289,27 @@ def write_wandb_run(run: TrackedRun, project: str, folder: Path) -> str:
     try:
         import wandb
     except ImportError as error:
-        raise PrerequisiteError(f"the client of W&B is not installed ({error})\n  pip install 'wandb>=0.18'") from None
+        raise PrerequisiteError(
+            f"the client of W&B is not installed ({error})\n  pip install 'wandb>=0.18'"
+        ) from None
     folder.mkdir(parents=True, exist_ok=True)
     settings = wandb.Settings(
-        console="off", silent=True, disable_git=True, disable_code=True, x_disable_stats=True, x_disable_meta=True
+        console="off",
+        silent=True,
+        disable_git=True,
+        disable_code=True,
+        x_disable_stats=True,
+        x_disable_meta=True,
     )  # what it would note of this machine
     started = wandb.init(
-        project=project, name=run.name, id=run.tags[RESULT_TAG][:32], dir=str(folder), mode="offline",
-        config={**run.params, **run.tags}, settings=settings,
-    )  # fmt: skip
+        project=project,
+        name=run.name,
+        id=run.tags[RESULT_TAG][:32],
+        dir=str(folder),
+        mode="offline",
+        config={**run.params, **run.tags},
+        settings=settings,
+    )
     started.summary.update(dict(run.metrics))
     files = wandb.Artifact("result", type="evaluation")
     for path in run.artifacts:
@@ -284,7 +324,11 @@ def write_parquet(stored: StoredResult, path: Path) -> int:
     columns, rows = instance_table(stored.result)
     as_json = [name for name, kind in columns.items() if kind == ANY]
     for row in rows:
-        row |= {name: json.dumps(row[name], ensure_ascii=False) for name in as_json if row[name] is not None}
+        row |= {
+            name: json.dumps(row[name], ensure_ascii=False)
+            for name in as_json
+            if row[name] is not None
+        }
     table = frame({name: TEXT if kind == ANY else kind for name, kind in columns.items()}, rows)
     try:
         with atomic_file(path) as file:
@@ -308,7 +352,11 @@ def _tracked_metrics(stored: StoredResult) -> dict[str, float]:
     found: dict[str, float] = {}
     for label, score in stored.result.scores.items():
         name, stats = _tracked_name(label), score.stats
-        for ending, value in (("", score.value), (".ci_low", stats.ci_low), (".ci_high", stats.ci_high)):
+        for ending, value in (
+            ("", score.value),
+            (".ci_low", stats.ci_low),
+            (".ci_high", stats.ci_high),
+        ):
             if value is not None and math.isfinite(value):
                 found[name + ending] = value
         found[f"{name}.count"] = float(stats.count)
@@ -334,7 +382,9 @@ def write_inspect_log(stored: StoredResult, folder: Path, *, with_texts: bool) -
     `with_texts`: prompts and answers too where the benchmark's data are not public."""
     digest = result_digest(stored)
     created = stored.result.provenance.started_at or "1970-01-01T00:00:00Z"
-    name = re.sub(r"[^A-Za-z0-9-]+", "-", f"{created.replace('Z', '+00-00')}_{stored.result.task}").strip("-")
+    name = re.sub(
+        r"[^A-Za-z0-9-]+", "-", f"{created.replace('Z', '+00-00')}_{stored.result.task}"
+    ).strip("-")
     path = folder / f"{name}_{digest[:22]}.json"
     log = inspect_log(stored, created=created, with_texts=with_texts or texts_may_leave(stored))
     write_atomic(path, json.dumps(log, ensure_ascii=False, allow_nan=False) + "\n")
@@ -349,41 +399,61 @@ def inspect_log(stored: StoredResult, *, created: str, with_texts: bool) -> dict
     reason = stored_reasons(stored)
     complete = result.status == RunStatus.COMPLETE
     sampling = sampling_of(stored)
-    generate = {name: sampling[name] for name in ("temperature", "top_p", "max_tokens") if name in sampling}
-    packages = {"eval-factory-helm": provenance.eval_factory, provenance.helm_package: provenance.helm}
+    generate = {
+        name: sampling[name] for name in ("temperature", "top_p", "max_tokens") if name in sampling
+    }
+    packages = {
+        "eval-factory-helm": provenance.eval_factory,
+        provenance.helm_package: provenance.helm,
+    }
     spent = result.usage.this_run.roles
     about = {
-        "main_metric": result.main_metric, "reportable": result.reportable, "not_reportable": reason or None,
-        "notes": list(result.validity.notes), "run_identity": provenance.run_identity,
-    }  # fmt: skip
+        "main_metric": result.main_metric,
+        "reportable": result.reportable,
+        "not_reportable": reason or None,
+        "notes": list(result.validity.notes),
+        "run_identity": provenance.run_identity,
+    }
     return {
         "version": 2,
         "status": "success" if complete else "error",
         "eval": {
-            "eval_id": digest[:22], "run_id": digest[22:44], "task_id": provenance.run_identity[:22],
-            "created": created, "task": result.task, "model": model,
+            "eval_id": digest[:22],
+            "run_id": digest[22:44],
+            "task_id": provenance.run_identity[:22],
+            "created": created,
+            "task": result.task,
+            "model": model,
             "dataset": {
-                "name": result.task, "samples": len({one["id"] for one in samples}),
+                "name": result.task,
+                "samples": len({one["id"] for one in samples}),
                 "sample_ids": list(dict.fromkeys(one["id"] for one in samples)),
             },
             "model_generate_config": generate,
             "config": {"epochs": max((one["epoch"] for one in samples), default=1)},
-            "packages": without_nulls(packages), "metadata": without_nulls(about),
+            "packages": without_nulls(packages),
+            "metadata": without_nulls(about),
         },
         # read in pieces, in this order, and `evals_df` wants each
-        "plan": {"name": "plan", "steps": [{"solver": f"helm/{stored.result.task}", "params": {}}], "config": generate},
+        "plan": {
+            "name": "plan",
+            "steps": [{"solver": f"helm/{stored.result.task}", "params": {}}],
+            "config": generate,
+        },
         "results": {
-            "total_samples": len(samples), "completed_samples": sum("error" not in one for one in samples),
+            "total_samples": len(samples),
+            "completed_samples": sum("error" not in one for one in samples),
             "scores": list(_scores(stored)),
         },
         "stats": {
-            "started_at": provenance.started_at or "", "completed_at": provenance.ended_at or "",
+            "started_at": provenance.started_at or "",
+            "completed_at": provenance.ended_at or "",
             "model_usage": {model: _usage(spent[MODEL_ROLE])} if MODEL_ROLE in spent else {},
             "role_usage": {role: _usage(one) for role, one in spent.items() if role != MODEL_ROLE},
         },
         **({} if complete else {"error": _error(reason or "the run is not complete")}),
         "samples": samples,
-    }  # fmt: skip
+    }
 
 
 def _scores(stored: StoredResult) -> Iterator[dict[str, Any]]:
@@ -391,24 +461,46 @@ def _scores(stored: StoredResult) -> Iterator[dict[str, Any]]:
     main, scores = stored.result.main_metric, stored.result.scores
     for name in sorted(scores, key=lambda name: name != main):
         stats, mean = scores[name].stats, scores[name].value
-        values = {"mean": mean, "stderr": stats.stderr, "ci_low": stats.ci_low, "ci_high": stats.ci_high}
-        finite = {label: value for label, value in values.items() if value is not None and math.isfinite(value)}
+        values = {
+            "mean": mean,
+            "stderr": stats.stderr,
+            "ci_low": stats.ci_low,
+            "ci_high": stats.ci_high,
+        }
+        finite = {
+            label: value
+            for label, value in values.items()
+            if value is not None and math.isfinite(value)
+        }
         yield {
-            "name": name, "scorer": f"helm.{scores[name].metric or name}", "scored_samples": stats.count,
+            "name": name,
+            "scorer": f"helm.{scores[name].metric or name}",
+            "scored_samples": stats.count,
             "metrics": {label: {"name": label, "value": value} for label, value in finite.items()},
-        }  # fmt: skip
+        }
 
 
-def _sample(stored: StoredResult, instance: InstanceRecord, model: str, *, with_texts: bool) -> dict[str, Any]:
+def _sample(
+    stored: StoredResult, instance: InstanceRecord, model: str, *, with_texts: bool
+) -> dict[str, Any]:
     def text(value: str) -> str:
         return value if with_texts else NOT_PUBLIC
 
-    turns = [{"role": _ROLES.get(one["role"], one["role"]), "content": text(one["content"])} for one in instance.turns]
+    turns = [
+        {"role": _ROLES.get(one["role"], one["role"]), "content": text(one["content"])}
+        for one in instance.turns
+    ]
     right = [text(one["text"]) for one in instance.references if "correct" in one["tags"]]
     shown = [one["text"] for one in instance.references] if with_texts else []
-    own = {"split": instance.split, "perturbation": instance.perturbation, "cluster": instance.cluster}
+    own = {
+        "split": instance.split,
+        "perturbation": instance.perturbation,
+        "cluster": instance.cluster,
+    }
     sample: dict[str, Any] = {
-        "id": instance.id if instance.perturbation is None else f"{instance.id}+{instance.perturbation}",
+        "id": instance.id
+        if instance.perturbation is None
+        else f"{instance.id}+{instance.perturbation}",
         "epoch": instance.trial + 1,
         "input": turns or text(instance.prompt),
         "target": right[0] if len(right) == 1 else right,
@@ -417,24 +509,35 @@ def _sample(stored: StoredResult, instance: InstanceRecord, model: str, *, with_
     }
     if instance.error is not None or instance.completion is None:
         return {**sample, "scores": {}, "error": _error(instance.error or "no answer")}
-    answer = {"role": "assistant", "content": text(instance.completion), "source": "generate", "model": model}
+    answer = {
+        "role": "assistant",
+        "content": text(instance.completion),
+        "source": "generate",
+        "model": model,
+    }
     usage = _usage(instance)
     stopped = _STOP_REASONS.get(instance.finish_reason or "", "unknown")
     return {
         **sample,
         "messages": [*(turns or [{"role": "user", "content": text(instance.prompt)}]), answer],
         "output": {
-            "model": model, "choices": [{"message": answer, "stop_reason": stopped}], "usage": usage,
+            "model": model,
+            "choices": [{"message": answer, "stop_reason": stopped}],
+            "usage": usage,
             **without_nulls({"time": instance.latency_s}),
         },
         "scores": {
-            name: {"value": instance.metrics[name], "answer": text(instance.completion), **_judged(instance, text)}
+            name: {
+                "value": instance.metrics[name],
+                "answer": text(instance.completion),
+                **_judged(instance, text),
+            }
             for name in stored.result.scores
             if math.isfinite(instance.metrics.get(name, math.nan))
         },
         "model_usage": {model: usage},
         **without_nulls({"total_time": instance.latency_s}),
-    }  # fmt: skip
+    }
 
 
 def _judged(instance: InstanceRecord, text: Any) -> dict[str, Any]:
@@ -442,7 +545,10 @@ def _judged(instance: InstanceRecord, text: Any) -> dict[str, Any]:
     marks = {"judges": dict(instance.judges)} if instance.judges else {}
     if not (instance.judgements or instance.criteria):
         return {"metadata": marks} if marks else {}
-    said: Mapping[str, Any] = {"judgements": dict(instance.judgements), "criteria": list(instance.criteria)}
+    said: Mapping[str, Any] = {
+        "judgements": dict(instance.judgements),
+        "criteria": list(instance.criteria),
+    }
     return {"explanation": text(json.dumps(said, ensure_ascii=False)), "metadata": marks}
 
 

@@ -35,7 +35,9 @@ def differences_of_files(stored: Path, made: Path) -> Iterator[Difference]:
     ours, theirs = stored.read_bytes(), made.read_bytes()
     if ours == theirs:
         return
-    our_text, their_text = (content.decode("utf-8", errors="backslashreplace") for content in (ours, theirs))
+    our_text, their_text = (
+        content.decode("utf-8", errors="backslashreplace") for content in (ours, theirs)
+    )
     if stored.suffix == ".html":  # another zlib compresses the same data to other bytes
         our_text, their_text = readable_page(our_text), readable_page(their_text)
     found = _differences(stored.suffix, our_text, their_text)
@@ -74,7 +76,9 @@ def _differences(suffix: str, stored: str, made: str) -> Iterator[Difference]:
                 yield from _of_texts(ours, theirs, line)
             else:
                 for one in differences(*documents):
-                    yield Difference(f"{line}: {one.field}" if one.field else line, one.stored, one.made)
+                    yield Difference(
+                        f"{line}: {one.field}" if one.field else line, one.stored, one.made
+                    )
 
 
 def _of_texts(stored: str, made: str, field: str) -> Iterator[Difference]:
@@ -109,5 +113,11 @@ def same_text(stored: str, made: str) -> bool:
 
 def shown(value: Any) -> str:
     """A value for a message, cut."""
-    text = value if isinstance(value, str) else repr(value) if value is ABSENT else json.dumps(value, default=str)
+    text = (
+        value
+        if isinstance(value, str)
+        else repr(value)
+        if value is ABSENT
+        else json.dumps(value, default=str)
+    )
     return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]} ..."

@@ -27,9 +27,13 @@ from eval_factory.tasks.message_files import FEWEST_ITEMS
 MARGIN = 0.05  # of macro F1, and of the bias, in shares: what is smaller does not matter
 _MARGIN = formats.short(100 * MARGIN)
 NAMES = {
-    "f1_macro": "macro F1", "kappa": "Cohen's kappa", "ac1": "Gwet's AC1", "sensitivity": "sensitivity",
-    "specificity": "specificity", "bias": "bias, points",
-}  # fmt: skip
+    "f1_macro": "macro F1",
+    "kappa": "Cohen's kappa",
+    "ac1": "Gwet's AC1",
+    "sensitivity": "sensitivity",
+    "specificity": "specificity",
+    "bias": "bias, points",
+}
 METHOD = (
     "95 % intervals by clusters of conversations: a jackknife with pseudo-clusters (macro F1, kappa, AC1 and their"
     " difference), Wilson's on the effective number (sensitivity, specificity), Student's t with pseudo-clusters"
@@ -51,7 +55,11 @@ class JudgePassport:
     @property
     def agreement(self) -> str:
         """`as well` as physicians agree with each other, `less`, `open`, or `not shown`."""
-        low, high, physicians = self.found.gap.ci_low, self.found.gap.ci_high, self.found.total.physicians
+        low, high, physicians = (
+            self.found.gap.ci_low,
+            self.found.gap.ci_high,
+            self.found.total.physicians,
+        )
         by_chance = physicians is None or (physicians.kappa.ci_low or 0.0) <= 0
         if self.found.always is not None or low is None or high is None or by_chance:
             return NOT_SHOWN
@@ -71,7 +79,11 @@ class JudgePassport:
             return "warn"
         if low > MARGIN or high < -MARGIN:
             return "bad"
-        return "good" if low >= -MARGIN and high <= MARGIN and not self._moved and not self.unjudged else "warn"
+        return (
+            "good"
+            if low >= -MARGIN and high <= MARGIN and not self._moved and not self.unjudged
+            else "warn"
+        )
 
     @property
     def verdict(self) -> list[str]:
@@ -106,9 +118,7 @@ class JudgePassport:
             return "One physician alone: how far physicians agree with each other, which is the ceiling, is not known."
         if judge is None or physicians is None or found.gap.ci_low is None:
             few = formats.counted(found.conversations, "conversation")
-            return (
-                f"{few} cannot show how far the judge agrees with the physicians: too few, or all decisions are equal."
-            )
+            return f"{few} cannot show how far the judge agrees with the physicians: too few, or all decisions are equal."
         if self.agreement == NOT_SHOWN:
             own = f"kappa {_with_interval(physicians.kappa)}"
             why = "these labels cannot show how good the judge is"
@@ -140,13 +150,24 @@ class JudgePassport:
             return f"The judge is {kind}: it says 'met' {by} ({ends})."
         if low >= -MARGIN and high <= MARGIN:
             return f"The judge is neither lenient nor strict by more than {_MARGIN} points."
-        found, most = f"{_points(value)} points, {_points(low)} to {_points(high)}", formats.points(max(-low, high))
+        found, most = (
+            f"{_points(value)} points, {_points(low)} to {_points(high)}",
+            formats.points(max(-low, high)),
+        )
         return f"No leniency or strictness is shown ({found}), but one of up to {most} points is not ruled out."
 
     def _categories_in_words(self) -> list[str]:
         """A sentence, where there is something to say."""
-        figures = [(name, part.judge.bias) for name, part in self.found.categories.items() if part.judge is not None]
-        biased = {name: bias.value or 0.0 for name, bias in figures if bias.ci_low is not None and not bias.holds_0}
+        figures = [
+            (name, part.judge.bias)
+            for name, part in self.found.categories.items()
+            if part.judge is not None
+        ]
+        biased = {
+            name: bias.value or 0.0
+            for name, bias in figures
+            if bias.ci_low is not None and not bias.holds_0
+        }
         most = max(biased, key=lambda name: abs(biased[name]), default="")
         many = formats.counted(len(figures), "category", "categories")
         where = f"{len(biased)}, most in {one_line(most)} ({_points(biased.get(most))} points)"
@@ -183,21 +204,38 @@ def passport_document(passport: JudgePassport, date: str) -> dict[str, Any]:
     found, total, lengths = fields["found"], fields["found"]["total"], passport.found.usual_lengths
     difference = "kappa_difference" if passport.found.marks else "f1_macro_difference"
     return {
-        "schema_version": 1, "judge": passport.judge, "judge_labels": passport.column or None, "date": date,
+        "schema_version": 1,
+        "judge": passport.judge,
+        "judge_labels": passport.column or None,
+        "date": date,
         "eval_factory": __version__,
         "label_set": {
-            "sha256": passport.labels_sha256, "items": total["items"], "labels": total["labels"],
-            "physicians": found["physicians"], "conversations": found["conversations"],
+            "sha256": passport.labels_sha256,
+            "items": total["items"],
+            "labels": total["labels"],
+            "physicians": found["physicians"],
+            "conversations": found["conversations"],
         },
-        "asked": fields["asked"], "unjudged": passport.unjudged, "verdict": passport.verdict, "method": METHOD,
+        "asked": fields["asked"],
+        "unjudged": passport.unjudged,
+        "verdict": passport.verdict,
+        "method": METHOD,
         "steadiness": {str(change): one for change, one in fields["steadiness"].items()},
-        "figures": {"judge": total["judge"], "physicians": total["physicians"], difference: found["gap"]},
-        "categories": found["categories"], "answer_lengths": found["lengths"], "majority": found["majority"],
-        "by_physician": found["by_physician"], "languages": found["languages"],
-        "marks": list(found["marks"]), "says_met": found["says_met"],
+        "figures": {
+            "judge": total["judge"],
+            "physicians": total["physicians"],
+            difference: found["gap"],
+        },
+        "categories": found["categories"],
+        "answer_lengths": found["lengths"],
+        "majority": found["majority"],
+        "by_physician": found["by_physician"],
+        "languages": found["languages"],
+        "marks": list(found["marks"]),
+        "says_met": found["says_met"],
         "usual_lengths": None if lengths is None else list(lengths),
         "pairs": pairs_as_lines(passport.found.pairs, list(found["categories"])),
-    }  # fmt: skip
+    }
 
 
 def figures_table(part: Part, majority: Part | None = None) -> Table:
@@ -207,7 +245,10 @@ def figures_table(part: Part, majority: Part | None = None) -> Table:
     head = ["figure", "judge with physicians", "physicians with each other"]
     if majority is not None:
         head.insert(2, "judge with their majority")
-        rows = [[*row[:2], _figure(majority.judge, key), row[2]] for row, key in zip(rows, NAMES, strict=True)]
+        rows = [
+            [*row[:2], _figure(majority.judge, key), row[2]]
+            for row, key in zip(rows, NAMES, strict=True)
+        ]
     return Table(head, rows, len(head) - 1)
 
 
@@ -217,7 +258,9 @@ def parts_table(parts: Mapping[str, Part], name: str) -> Table:
     rows = []
     for each, part in parts.items():
         agreement = [_figure(figures, "f1_macro") for figures in (part.judge, part.physicians)]
-        rows.append([each, str(part.items), str(part.labels), *agreement, _figure(part.judge, "bias")])
+        rows.append(
+            [each, str(part.items), str(part.labels), *agreement, _figure(part.judge, "bias")]
+        )
     if all(part.physicians is None for part in parts.values()):
         head, rows = [*head[:4], head[5]], [[*row[:4], row[5]] for row in rows]
     return Table(head, rows, len(head) - 1)
@@ -227,7 +270,10 @@ def steadiness_table(found: Mapping[Change, Steadiness]) -> Table:
     """A row a change of the question."""
     rows = []
     for change, one in found.items():
-        flips, shift = _with_interval(one.flips, formats.percent), _with_interval(one.shift, _points)
+        flips, shift = (
+            _with_interval(one.flips, formats.percent),
+            _with_interval(one.shift, _points),
+        )
         rows.append([str(change), str(one.decisions), flips, shift])
     return Table(["question", "asked", "decides otherwise", "more often met, points"], rows, 3)
 
@@ -240,11 +286,23 @@ def _figure(figures: Figures | None, key: str) -> str:
 def passport_text(passport: JudgePassport) -> str:
     """For a screen of 80 columns; ends with a line break."""
     found = passport.found
-    lines = [f"judge {one_line(passport.judge)}: {size_of(found)}", "", *screen(figures_table(found.total)), ""]
+    lines = [
+        f"judge {one_line(passport.judge)}: {size_of(found)}",
+        "",
+        *screen(figures_table(found.total)),
+        "",
+    ]
     rows = []
     for name, part in found.categories.items():
         if (judge := part.judge) is not None:
-            rows.append([one_line(name, 34), str(part.items), _coefficient(judge.f1_macro), _figure(judge, "bias")])
+            rows.append(
+                [
+                    one_line(name, 34),
+                    str(part.items),
+                    _coefficient(judge.f1_macro),
+                    _figure(judge, "bias"),
+                ]
+            )
     if passport.steadiness:
         lines += [*screen(steadiness_table(passport.steadiness)), ""]
     if rows:
@@ -255,23 +313,35 @@ def passport_text(passport: JudgePassport) -> str:
 
 
 def size_of(found: Calibration) -> str:
-    items, labels = formats.counted(found.total.items, "item"), formats.counted(found.total.labels, "label")
-    who, where = formats.counted(found.physicians, "physician"), formats.counted(found.conversations, "conversation")
+    items, labels = (
+        formats.counted(found.total.items, "item"),
+        formats.counted(found.total.labels, "label"),
+    )
+    who, where = (
+        formats.counted(found.physicians, "physician"),
+        formats.counted(found.conversations, "conversation"),
+    )
     return f"{items}, {labels} of {who}, {where}"
 
 
 def passport_page(passport: JudgePassport, date: str) -> str:
     """One offline page with the figures and the verdict; it holds no question, answer or criterion."""
-    from markupsafe import Markup  # imported here, as the rest of the page: text and JSON need none of it
+    from markupsafe import (
+        Markup,
+    )  # imported here, as the rest of the page: text and JSON need none of it
 
     from eval_factory.report.page.document import tables_page
 
     found = passport.found
     pooled = f"A category with few items is drawn towards the others. One with fewer than {FEWEST_ITEMS} has no figure."
     most = f"Those with most labels, {FEWEST_ITEMS} at least. Does the judge disagree with all of them, or with one?"
-    by_length = "Thirds of the items. A judge whose bias grows with the length rewards long answers."
+    by_length = (
+        "Thirds of the items. A judge whose bias grows with the length rewards long answers."
+    )
     again = "The same was asked again, and about answers with words at their end that change nothing of what they say."
-    judged = [(name, part) for name, part in found.by_physician.items() if part.judge is not None][:20]
+    judged = [(name, part) for name, part in found.by_physician.items() if part.judge is not None][
+        :20
+    ]
     physicians = {one_line(name, 12): part for name, part in judged}  # their names are long hashes
     parts = [
         ("categories", "Categories", pooled, parts_table(found.categories, "category")),
@@ -286,11 +356,14 @@ def passport_page(passport: JudgePassport, date: str) -> str:
     title = "Macro F1: the judge with the physicians, and the physicians with each other"
     return tables_page(
         "judge_passport.html.j2",
-        passport=passport, date=date, size=size_of(found), method=METHOD,
+        passport=passport,
+        date=date,
+        size=size_of(found),
+        method=METHOD,
         plot=Markup(_plot(title, agreements, found.total.items)),  # noqa: S704
         figures=Markup(in_html(figures_table(found.total, found.majority))),  # noqa: S704
         parts=[(*words, Markup(in_html(table))) for *words, table in parts if table.rows],  # noqa: S704
-    )  # fmt: skip
+    )
 
 
 def _plot(title: str, agreements: Mapping[str, Figure], items: int) -> str:
@@ -317,7 +390,9 @@ def juries_table(juries: Sequence[BestJury]) -> Table:
     for one in juries:
         shown = _with_interval(one.cross_validated)
         cost = "-" if one.cost_per_1000 is None else formats.short(one.cost_per_1000)
-        rows.append([one_line(", ".join(one.judges)), shown, formats.coefficient(one.f1_macro), cost])
+        rows.append(
+            [one_line(", ".join(one.judges)), shown, formats.coefficient(one.f1_macro), cost]
+        )
     return Table(["jury", "macro F1, cross-validated", "by which it was chosen", "cost"], rows, 3)
 
 
@@ -339,5 +414,9 @@ def juries_page(juries: Sequence[BestJury], size: str, items: int) -> str:
     plot = _plot("Macro F1 with the physicians, cross-validated", found, items)
     # SVG and table are ours, and escape what is in them
     return tables_page(
-        "juries.html.j2", hint=HINT, size=size, plot=Markup(plot), table=Markup(in_html(juries_table(juries)))  # noqa: S704
-    )  # fmt: skip
+        "juries.html.j2",
+        hint=HINT,
+        size=size,
+        plot=Markup(plot),
+        table=Markup(in_html(juries_table(juries))),  # noqa: S704
+    )

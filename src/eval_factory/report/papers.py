@@ -82,8 +82,12 @@ class Described:
     config: Mapping[str, Any]  # `config` of the run, with its defaults where they are known
     target: Mapping[str, Any]
     cite: Citations = field(default_factory=Citations)
-    sentences: Mapping[str, str] = field(default_factory=lambda: forms()["sentences"])  # name -> template
-    files: Mapping[str, str] = field(default_factory=dict)  # what SHA256SUMS lists, where it matters
+    sentences: Mapping[str, str] = field(
+        default_factory=lambda: forms()["sentences"]
+    )  # name -> template
+    files: Mapping[str, str] = field(
+        default_factory=dict
+    )  # what SHA256SUMS lists, where it matters
 
     @cached_property
     def _values(self) -> dict[str, Any]:
@@ -107,7 +111,9 @@ class Described:
 
 def rendered(template: str, values: Mapping[str, Any]) -> list[str]:
     """The lines of a template, without empty ones."""
-    return [line.strip() for line in template_of(template).render(values).splitlines() if line.strip()]
+    return [
+        line.strip() for line in template_of(template).render(values).splitlines() if line.strip()
+    ]
 
 
 @lru_cache(maxsize=256)
@@ -115,42 +121,80 @@ def template_of(text: str) -> Template:
     return _ENVIRONMENT.from_string(text)
 
 
-def _facts(result: TaskResult, config: Mapping[str, Any], target: Mapping[str, Any]) -> dict[str, Any]:
+def _facts(
+    result: TaskResult, config: Mapping[str, Any], target: Mapping[str, Any]
+) -> dict[str, Any]:
     """What sentences are made of, beside the `facts` of papers.yml."""
     validity, stamp, record = result.validity, result.comparability, result.provenance
     params: Mapping[str, Any] = config.get("params") or {}
     extra = {"benchmark": None, "on_failure": None, **(params.get("extra") or {})}
     endpoint = target.get("api_endpoint") or {}
-    odd = {"were empty": "empty", "were cut off": "truncated", "were in no form that was asked for": "unparsed"}
+    odd = {
+        "were empty": "empty",
+        "were cut off": "truncated",
+        "were in no form that was asked for": "unparsed",
+    }
     odd_counts = {what: getattr(validity.instances, name) for what, name in odd.items()}
     groups = [score for by in result.groups.values() for of in by.values() for score in of.values()]
-    versions = {"eval-factory": record.eval_factory, record.helm_package: record.helm, "Python": record.python}
+    versions = {
+        "eval-factory": record.eval_factory,
+        record.helm_package: record.helm,
+        "Python": record.python,
+    }
     return {
-        **_task_facts(result, extra), **_model_facts(result, endpoint), **_judge_facts(result),
-        "result": result, "params": params, "extra": extra, "endpoint": endpoint, "intervals": forms()["intervals"],
+        **_task_facts(result, extra),
+        **_model_facts(result, endpoint),
+        **_judge_facts(result),
+        "result": result,
+        "params": params,
+        "extra": extra,
+        "endpoint": endpoint,
+        "intervals": forms()["intervals"],
         "splits": [f"split {one_line(name)}: {count:,}" for name, count in validity.splits.items()],
-        "deviations": None if stamp is None or stamp.medhelm_settings is None else [
-            one_line(one.in_words("leaderboard:")) for one in stamp.deviations
-        ],
+        "deviations": None
+        if stamp is None or stamp.medhelm_settings is None
+        else [one_line(one.in_words("leaderboard:")) for one in stamp.deviations],
         "corrected": [one_line(name) for name in result.scores if name.endswith(".corrected")],
         "groups_tested": any(score.stats.p_value is not None for score in groups),
         "odd_answers": [f"{count:,} {what}" for what, count in odd_counts.items() if count],
-        "programs": [f"{name} {one_line(version)}" for name, version in versions.items() if version is not None],
-        "packages": [f"{one_line(a)} {one_line(b)}" for a, b in record.packages.items() if a != record.helm_package],
-        "machine": [one_line(record.platform[a]) for a in ("distribution", "machine") if record.platform.get(a)],
-    }  # fmt: skip
+        "programs": [
+            f"{name} {one_line(version)}"
+            for name, version in versions.items()
+            if version is not None
+        ],
+        "packages": [
+            f"{one_line(a)} {one_line(b)}"
+            for a, b in record.packages.items()
+            if a != record.helm_package
+        ],
+        "machine": [
+            one_line(record.platform[a])
+            for a in ("distribution", "machine")
+            if record.platform.get(a)
+        ],
+    }
 
 
 def _task_facts(result: TaskResult, extra: Mapping[str, Any]) -> dict[str, Any]:
     task: Task | None = load_framework().task(result.task)
     own_files = any(extra.get(name) is not None for name in OWN_FILES)
-    parts = [f"{name} {one_line(str(extra[name]))}" for name in PARTS_OF_DATA if extra.get(name) is not None]
+    parts = [
+        f"{name} {one_line(str(extra[name]))}"
+        for name in PARTS_OF_DATA
+        if extra.get(name) is not None
+    ]
     is_zero_shot, total = False, None
     if task is not None:
         spec = task.helm.indexed
         is_zero_shot = task.helm.zero_shot or (spec is not None and spec.zero_shot)
         total = None if own_files or parts else task.about.instances
-    return {"task": task, "has_own_files": own_files, "parts": parts, "is_zero_shot": is_zero_shot, "total": total}
+    return {
+        "task": task,
+        "has_own_files": own_files,
+        "parts": parts,
+        "is_zero_shot": is_zero_shot,
+        "total": total,
+    }
 
 
 def _model_facts(result: TaskResult, endpoint: Mapping[str, Any]) -> dict[str, Any]:
@@ -163,39 +207,60 @@ def _model_facts(result: TaskResult, endpoint: Mapping[str, Any]) -> dict[str, A
     if main is not None:
         nature += [] if main.unit is None else [one_line(main.unit)]
         nature += [] if main.scale is None else [f"from {main.scale[0]:g} to {main.scale[1]:g}"]
-        nature += {True: ["higher is better"], False: ["lower is better"], None: []}[main.higher_is_better]
+        nature += {True: ["higher is better"], False: ["lower is better"], None: []}[
+            main.higher_is_better
+        ]
     return {
         "model": model,
         "endpoint_type": "" if kind is None else one_line(str(kind)),
         "host": "" if host.rpartition(":")[0] in this_machine or host in this_machine else host,
-        "is_demo": record.target == "demo baseline" and (model is None or model.model != "demo baseline"),
-        "stated_models": [f"{one_line(name)} ({counted(count, 'answer')})" for name, count in stated.items()],
+        "is_demo": record.target == "demo baseline"
+        and (model is None or model.model != "demo baseline"),
+        "stated_models": [
+            f"{one_line(name)} ({counted(count, 'answer')})" for name, count in stated.items()
+        ],
         "nature": nature,
     }
 
 
 def _judge_facts(result: TaskResult) -> dict[str, Any]:
-    judges = {role: asked for role, asked in result.provenance.endpoints.items() if role != MODEL_ROLE}
+    judges = {
+        role: asked for role, asked in result.provenance.endpoints.items() if role != MODEL_ROLE
+    }
     kappas = result.validity.jury.weighted_kappa if result.validity.jury else {}
     named = []
     for role, counts in result.validity.judges.items():
         asked = judges.get(role)
-        how = "" if asked is None else "; ".join([one_line(asked.model), *map(settings, asked.sampling[:1])])
-        of = counted(counts.asked, "answer") if result.validity.rubric is None else words.of_criteria(counts.asked)
+        how = (
+            ""
+            if asked is None
+            else "; ".join([one_line(asked.model), *map(settings, asked.sampling[:1])])
+        )
+        of = (
+            counted(counts.asked, "answer")
+            if result.validity.rubric is None
+            else words.of_criteria(counts.asked)
+        )
         named.append(f"{one_line(role)}{f' ({how})' if how else ''}, {counts.scored:,} of {of}")
     return {
         "judges": judges,
         "judges_named": "; ".join(named),
-        "judge_prompts": sorted({one_line(one) for asked in judges.values() for one in asked.prompt_sha256 or ()}),
+        "judge_prompts": sorted(
+            {one_line(one) for asked in judges.values() for one in asked.prompt_sha256 or ()}
+        ),
         "kappas": [
-            f"{one_line(pair)} {formats.coefficient(kappa)}" for pair, kappa in kappas.items() if kappa is not None
+            f"{one_line(pair)} {formats.coefficient(kappa)}"
+            for pair, kappa in kappas.items()
+            if kappa is not None
         ],
     }
 
 
 def enumerated(names: Sequence[str]) -> str:
     """`a`, `a and b`, `a, b and c`."""
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}" if names else ""
+    return (
+        names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}" if names else ""
+    )
 
 
 def settings(sent: Mapping[str, Any]) -> str:
@@ -206,11 +271,17 @@ def settings(sent: Mapping[str, Any]) -> str:
 
 def _score(score: Score) -> str:
     interval = formats.between(score.stats.ci_low, score.stats.ci_high, " to ")
-    return f"{formats.score(score.value)} (95 % interval {interval})" if interval else formats.score(score.value)
+    return (
+        f"{formats.score(score.value)} (95 % interval {interval})"
+        if interval
+        else formats.score(score.value)
+    )
 
 
 # no HTML is made here: what becomes Markdown or XML is escaped where it does
-_ENVIRONMENT = Environment(autoescape=False, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True)
+_ENVIRONMENT = Environment(
+    autoescape=False, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
+)
 _ENVIRONMENT.filters |= {
     "line": lambda value: one_line(str(value)),
     "listed": lambda found: enumerated(list(found)),
@@ -246,10 +317,18 @@ def methods_text(result: TaskResult, config: Mapping[str, Any], target: Mapping[
 
 def methods_of(run: Writer) -> str:
     """The comparison comes last, so that sources are numbered as they are read."""
-    paragraphs = [run.said("\n".join(f"{{{{ say('{name}') }}}}" for name in names)) for names in forms()["methods"]]
+    paragraphs = [
+        run.said("\n".join(f"{{{{ say('{name}') }}}}" for name in names))
+        for names in forms()["methods"]
+    ]
     paragraphs += [run.of_comparison(item) for item in ("7e", "5e")]
     references = [f"[{number}] {source}" for number, source in enumerate(run.cite.listed(), 1)]
-    return "\n\n".join([*(" ".join(one) for one in paragraphs if one), "\n".join(["References", *references])]) + "\n"
+    return (
+        "\n\n".join(
+            [*(" ".join(one) for one in paragraphs if one), "\n".join(["References", *references])]
+        )
+        + "\n"
+    )
 
 
 def tripod_llm(result: TaskResult, config: Mapping[str, Any], target: Mapping[str, Any]) -> str:
@@ -265,10 +344,20 @@ def tripod_of(run: Writer, of: str) -> str:
         if "known" not in item:
             left.append([number, item["topic"]])
             continue
-        sentences = (run.of_each if item.get("is_list") else run.said)(item["known"]) + run.of_comparison(number)
-        filled.append({"number": number, "is_list": False, "other": None, **item, "sentences": sentences})
+        sentences = (run.of_each if item.get("is_list") else run.said)(
+            item["known"]
+        ) + run.of_comparison(number)
+        filled.append(
+            {"number": number, "is_list": False, "other": None, **item, "sentences": sentences}
+        )
     table = "\n".join(markdown(Table(["item", "topic"], left)))
-    values = {"of": of, "source": source, "items": filled, "left": table, "references": run.cite.listed()}
+    values = {
+        "of": of,
+        "source": source,
+        "items": filled,
+        "left": table,
+        "references": run.cite.listed(),
+    }
     return template_of(forms()["tripod_document"]).render(values)
 
 
@@ -289,21 +378,37 @@ def model_card(result: TaskResult, config: Mapping[str, Any], target: Mapping[st
         for value, of in groups.items()
         if main in of
     }
-    names = ("requested", "scored", "failed", "empty", "truncated", "unparsed", "refused", "unjudged")
+    names = (
+        "requested",
+        "scored",
+        "failed",
+        "empty",
+        "truncated",
+        "unparsed",
+        "refused",
+        "unjudged",
+    )
     reliability = {
-        f"Instances {name}": {"kind": "single", "value": getattr(counts, name), "unit": "count"} for name in names
+        f"Instances {name}": {"kind": "single", "value": getattr(counts, name), "unit": "count"}
+        for name in names
     }
-    for (name, kind), found in zip(card["kinds"].items(), (scores, groups, reliability), strict=True):
+    for (name, kind), found in zip(
+        card["kinds"].items(), (scores, groups, reliability), strict=True
+    ):
         run = Described(result, config, target, Citations("(ref. {})"))
         data = process = [card["as_above"]]
         if not kinds:
             data = [one for part in card["data"] for one in run.said(forms()["sentences"][part])]
             process = run.said(card["process"])
-            process += [f"Ref. {number}: {source}" for number, source in enumerate(run.cite.listed(), 1)]
+            process += [
+                f"Ref. {number}: {source}" for number, source in enumerate(run.cite.listed(), 1)
+            ]
         texts = {"goal": run.said(kind["goal"]), "interpretation": run.said(kind["interpretation"])}
         results = found or {card["unknown"]: {"kind": "single", "value": None}}
         kinds.append({"name": name, "results": results, "data": data, "process": process, **texts})
-    return template_of(card["document"]).render(kinds=kinds, test_type=card["test_type"], namespace=CHAI)
+    return template_of(card["document"]).render(
+        kinds=kinds, test_type=card["test_type"], namespace=CHAI
+    )
 
 
 def _value(score: Score) -> dict[str, Any]:
@@ -314,7 +419,14 @@ def _value(score: Score) -> dict[str, Any]:
     low, high = score.stats.ci_low, score.stats.ci_high
     if low is None or high is None:
         return {"kind": "single", "value": score.value, **unit}
-    return {"kind": "estimate_ci", "estimate": score.value, "lower": low, "upper": high, "level": 95, **unit}
+    return {
+        "kind": "estimate_ci",
+        "estimate": score.value,
+        "lower": low,
+        "upper": high,
+        "level": 95,
+        **unit,
+    }
 
 
 PACKS = ("ruaih", "pccp", "ai-act")
@@ -334,7 +446,10 @@ def citations() -> Citations:
 
 def described(stored: StoredResult, cite: Citations) -> Described:
     """A run that says the sentences of packs, too."""
-    sentences, files = {**forms()["sentences"], **texts()["sentences"]}, listed_checksums(RunDir(stored.folder))
+    sentences, files = (
+        {**forms()["sentences"], **texts()["sentences"]},
+        listed_checksums(RunDir(stored.folder)),
+    )
     return Described(stored.result, stored.config, stored.target, cite, sentences, files)
 
 
@@ -357,7 +472,11 @@ class Pack:
 
 
 def pack_of(
-    name: str, of: Sequence[str], cite: Citations, run: Writer | None, of_panel: Said = lambda _template: []
+    name: str,
+    of: Sequence[str],
+    cite: Citations,
+    run: Writer | None,
+    of_panel: Said = lambda _template: [],
 ) -> Pack:
     """A pack of PACKS. `of`: what is described, in sentences; `cite`: that of `run`, which a new panel lacks;
     `of_panel`: what a panel's ledger says."""
@@ -376,6 +495,8 @@ def pack_of(
 
 
 def pack_markdown(pack: Pack) -> str:
-    rows = [[item.number, item.topic, "; ".join(item.people)] for item in pack.items if not item.known]
+    rows = [
+        [item.number, item.topic, "; ".join(item.people)] for item in pack.items if not item.known
+    ]
     left = "\n".join(markdown(Table(["item", "topic", "only people can answer"], rows)))
     return template_of(texts()["document"]).render(pack=pack, left=left)

@@ -51,12 +51,18 @@ class Axis:
         """With as many digits as the axis' length is worth: 0.712 of 0 to 1, 3.85 of 1 to 5."""
         span = self.high - self.low
         digits = next((digits for most, digits in ((2, 3), (20, 2), (200, 1)) if span <= most), 0)
-        return formats.short(value) if 0 < span < 0.02 or span >= 1e6 else formats.decimals(value, digits)
+        return (
+            formats.short(value)
+            if 0 < span < 0.02 or span >= 1e6
+            else formats.decimals(value, digits)
+        )
 
     def ticks(self) -> list[float]:
         rough = (self.high - self.low) / 5
         power = 10.0 ** math.floor(math.log10(rough))
-        step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= rough * (1 - 1e-9))
+        step = next(
+            power * factor for factor in (1, 2, 5, 10) if power * factor >= rough * (1 - 1e-9)
+        )
         first = math.ceil(self.low / step - 1e-9)
         last = math.floor(self.high / step + 1e-9)
         return [number * step for number in range(first, min(last, first + 50) + 1)]
@@ -71,11 +77,16 @@ class Axis:
             yield drawing.words(x, bottom + 6 + FONT_SIZE, shown, "middle")
         yield drawing.line(self.left, bottom, self.right, bottom, "ink")
         middle = (self.left + self.right) / 2
-        yield label(middle, bottom + 40, name, 2 * min(middle, WIDTH - middle) - 16, anchor="middle")
+        yield label(
+            middle, bottom + 40, name, 2 * min(middle, WIDTH - middle) - 16, anchor="middle"
+        )
 
 
 def axis_of(
-    values: Iterable[float | None], left: float, right: float, scale: tuple[float, float] | None = None
+    values: Iterable[float | None],
+    left: float,
+    right: float,
+    scale: tuple[float, float] | None = None,
 ) -> Axis:
     """An axis over its scale and all values; without a scale over the values, with a margin, from 0 at the least where
     nothing is below it."""
@@ -108,7 +119,9 @@ class PlottedValue:
 
     def text(self, axis: Axis) -> str:
         """`0.712 (0.630 to 0.790)`."""
-        between = "" if self.interval is None else f" ({' to '.join(map(axis.number, self.interval))})"
+        between = (
+            "" if self.interval is None else f" ({' to '.join(map(axis.number, self.interval))})"
+        )
         return axis.number(self.value) + between
 
 
@@ -133,7 +146,12 @@ def interval_plot(
 ) -> Drawing:
     """One score with its 95 % interval on its scale; each mark is a triangle in a row of its own.
     `bounds`: the score if all that is missing were wrong, and if all were right: a hatched band."""
-    values = [score.value, *(score.interval or ()), *(mark.value for mark in marks), *(bounds or ())]
+    values = [
+        score.value,
+        *(score.interval or ()),
+        *(mark.value for mark in marks),
+        *(bounds or ()),
+    ]
     axis = axis_of(values, MARGIN, WIDTH - MARGIN, scale)
     middle, bottom = 44.0, 66.0 + ROW * (len(marks) + (bounds is not None))
     shapes = [*axis.shapes(middle - 16, bottom, score.label)]
@@ -142,7 +160,9 @@ def interval_plot(
     for mark, on_the_right in _in_rows(axis, marks):
         x, text = axis.x(mark.value), mark.text(axis)
         shapes.append(drawing.line(x, middle - 16, x, row, "second", 1.5, dashed=True))
-        shapes.append(drawing.polygon(((x, row - 6), (x + 6, row + 6), (x - 6, row + 6)), "second", text))
+        shapes.append(
+            drawing.polygon(((x, row - 6), (x + 6, row + 6), (x - 6, row + 6)), "second", text)
+        )
         labels.append(_beside(axis, x, row, text, on_the_right=on_the_right))
         words.append(text)
         row += ROW
@@ -181,7 +201,9 @@ def dot_plot(
     bottom = top + ROW * len(shown) + 4
     shapes = [*axis.shapes(top - 4, bottom, axis_label)]
     if overall is not None:
-        shapes.append(drawing.line(axis.x(overall), top - 4, axis.x(overall), bottom, "ink", 1.5, dashed=True))
+        shapes.append(
+            drawing.line(axis.x(overall), top - 4, axis.x(overall), bottom, "ink", 1.5, dashed=True)
+        )
         shapes.append(_over(axis, f"all: {axis.number(overall)}", overall, top - 10))
     for number, row in enumerate(shown):
         shapes += _row(axis, row, top + ROW * (number + 0.5))
@@ -191,18 +213,31 @@ def dot_plot(
     if any(row.stands_out for row in shown):
         foot.append("diamond: differs from the rest of the instances (p < 0.05, Holm)")
     if hidden := len(rows) - len(shown):
-        foot.append(f"{formats.counted(hidden, 'smaller group')} {'is' if hidden == 1 else 'are'} not shown")
+        foot.append(
+            f"{formats.counted(hidden, 'smaller group')} {'is' if hidden == 1 else 'are'} not shown"
+        )
     if elsewhere:
         who = f"{formats.counted(elsewhere, 'instance')} {'is' if elsewhere == 1 else 'are'}"
         foot.append(f"{who} in groups too small for a score, or in none")
     shapes += [
-        drawing.words(_LEFT, bottom + LABEL_HEIGHT + ROW * number + FONT_SIZE, text) for number, text in enumerate(foot)
+        drawing.words(_LEFT, bottom + LABEL_HEIGHT + ROW * number + FONT_SIZE, text)
+        for number, text in enumerate(foot)
     ]
-    return Drawing(title, "; ".join([*words, *foot]) + ".", bottom + LABEL_HEIGHT + ROW * len(foot), tuple(shapes))
+    return Drawing(
+        title,
+        "; ".join([*words, *foot]) + ".",
+        bottom + LABEL_HEIGHT + ROW * len(foot),
+        tuple(shapes),
+    )
 
 
 def difference_plot(
-    title: str, row: PlottedValue, *, names: tuple[str, str], axis_label: str, higher_is_better: bool = True
+    title: str,
+    row: PlottedValue,
+    *,
+    names: tuple[str, str],
+    axis_label: str,
+    higher_is_better: bool = True,
 ) -> Drawing:
     """A difference b - a with its interval, beside a line at zero. `names`: of a and b."""
     ends = [abs(value) for value in (row.value, *(row.interval or ())) if math.isfinite(value)]
@@ -215,9 +250,19 @@ def difference_plot(
     around = text_width(" is better") + 16
     left, right = fitted(lower, axis.x(0) - around), fitted(upper, WIDTH - axis.x(0) - around)
     shapes.append(
-        drawing.words(axis.x(0) - 8, top - 12, f"{left} is better", "end", title="" if left == lower else lower)
+        drawing.words(
+            axis.x(0) - 8,
+            top - 12,
+            f"{left} is better",
+            "end",
+            title="" if left == lower else lower,
+        )
     )
-    shapes.append(drawing.words(axis.x(0) + 8, top - 12, f"{right} is better", title="" if right == upper else upper))
+    shapes.append(
+        drawing.words(
+            axis.x(0) + 8, top - 12, f"{right} is better", title="" if right == upper else upper
+        )
+    )
     shapes += _row(axis, row, top + ROW / 2)
     words = f"{row.label}: {row.text(axis)}; {upper} is better above zero, {lower} below."
     return Drawing(title, words, bottom + LABEL_HEIGHT, tuple(shapes))
@@ -245,20 +290,26 @@ def _dot(axis: Axis, row: PlottedValue, y: float) -> Iterator[Shape]:
         yield drawing.circle(x, y, 5.5, "data", text)
 
 
-def _hatched(left: float, right: float, y: float, height: float, title: str = "") -> Iterator[Shape]:
+def _hatched(
+    left: float, right: float, y: float, height: float, title: str = ""
+) -> Iterator[Shape]:
     """With lines from lower left to upper right, cut at its edges."""
     width, step = right - left, 6.0
     yield drawing.rect(left, y, width, height, "grid", title)
     for number in range(1, math.ceil((width + height) / step)):
         offset = step * number
         start, end = max(0.0, offset - height), min(width, offset)
-        yield drawing.line(left + start, y + (offset - start), left + end, y + (offset - end), "faint")
+        yield drawing.line(
+            left + start, y + (offset - start), left + end, y + (offset - end), "faint"
+        )
 
 
 def _over(axis: Axis, text: str, value: float, y: float) -> Shape:
     """Centred over its value, and inside the axis."""
     half = text_width(text) / 2
-    return drawing.words(min(max(axis.x(value), axis.left + half), axis.right - half), y, text, "middle")
+    return drawing.words(
+        min(max(axis.x(value), axis.left + half), axis.right - half), y, text, "middle"
+    )
 
 
 def _in_rows(axis: Axis, marks: Sequence[Mark]) -> list[tuple[Mark, bool]]:
@@ -315,7 +366,9 @@ def histogram(
     """How often each value, or each stretch of the scale, occurs; what is not finite is left out, and counted in the
     description."""
     finite = [value for value in values if math.isfinite(value)]
-    axis = axis_of([*finite, *(mark.value for mark in marks)], MARGIN + 6, WIDTH - MARGIN - 6, scale)
+    axis = axis_of(
+        [*finite, *(mark.value for mark in marks)], MARGIN + 6, WIDTH - MARGIN - 6, scale
+    )
     bins = bins_of(finite, axis)
     top = 22.0 + 18.0 * len(marks)
     bottom = top + PLOT_HEIGHT
@@ -328,7 +381,9 @@ def histogram(
     for one in bins:
         if one.count:
             height, x = (PLOT_HEIGHT - 6) * one.count / most, axis.x(one.middle)
-            shapes.append(drawing.rect(x - width / 2, bottom - height, width, height, "data", one.text(axis)))
+            shapes.append(
+                drawing.rect(x - width / 2, bottom - height, width, height, "data", one.text(axis))
+            )
             if width >= text_width(str(one.count)) - 4:
                 shapes.append(drawing.words(x, bottom - height - 4, str(one.count), "middle"))
     for number, mark in enumerate(marks):
@@ -342,9 +397,13 @@ def histogram(
     return Drawing(title, "; ".join(words) + ".", bottom + LABEL_HEIGHT, tuple(shapes))
 
 
-def bars(title: str, rows: Sequence[Bar], *, axis_label: str, scale: tuple[float, float] | None = None) -> Drawing:
+def bars(
+    title: str, rows: Sequence[Bar], *, axis_label: str, scale: tuple[float, float] | None = None
+) -> Drawing:
     """Bars below each other in the order that is given, from zero, each with its number at its end."""
-    axis = axis_of([0.0, *(row.value for row in rows)], _BAR_LABEL_ROOM, WIDTH - 150.0, scale or (0.0, 0.0))
+    axis = axis_of(
+        [0.0, *(row.value for row in rows)], _BAR_LABEL_ROOM, WIDTH - 150.0, scale or (0.0, 0.0)
+    )
     bottom = 8.0 + ROW * len(rows)
     shapes: list[Shape] = [*axis.shapes(4.0, bottom, axis_label)]
     for number, row in enumerate(rows):
@@ -369,20 +428,27 @@ def bins_of(values: Sequence[float], axis: Axis) -> list[Bin]:
         return [Bin(value, value, count) for value, count in sorted(counts.items())]
     step = (axis.high - axis.low) / BINS
     found = Counter(min(BINS - 1, int((value - axis.low) / step + 1e-9)) for value in values)
-    return [Bin(axis.low + step * number, axis.low + step * (number + 1), found[number]) for number in range(BINS)]
+    return [
+        Bin(axis.low + step * number, axis.low + step * (number + 1), found[number])
+        for number in range(BINS)
+    ]
 
 
 @dataclass
 class InstanceNumbers:
     """What the plots need of the instances, in one pass over them; no texts."""
 
-    values: list[float] = field(default_factory=list)  # of the main score's metric, split and perturbation
+    values: list[float] = field(
+        default_factory=list
+    )  # of the main score's metric, split and perturbation
     latencies: list[float] = field(default_factory=list)
     ratings: dict[str, list[float]] = field(default_factory=dict)  # judge -> its ratings
 
     def add(self, record: InstanceRecord, main: Score | None) -> None:
         """`main`: the main score; None where it could not be computed."""
-        value = None if main is None or record.error is not None else record.metrics.get(main.metric)
+        value = (
+            None if main is None or record.error is not None else record.metrics.get(main.metric)
+        )
         if main is not None and value is not None and main.is_over(record):
             self.values.append(value)
         if record.latency_s is not None:
@@ -405,17 +471,36 @@ def plots_of(result: TaskResult, numbers: InstanceNumbers | None = None) -> dict
         if score_label in result.scores:
             found[name] = _score_plot(result, score_label)
     scale, value = (None, None) if main is None else (main.scale, main.value)
-    for name, (group_field, by_value) in zip(_names("groups-", result.groups), result.groups.items(), strict=True):
-        rows = [plotted(group, scores[metric]) for group, scores in by_value.items() if metric in scores]
+    for name, (group_field, by_value) in zip(
+        _names("groups-", result.groups), result.groups.items(), strict=True
+    ):
+        rows = [
+            plotted(group, scores[metric]) for group, scores in by_value.items() if metric in scores
+        ]
         if rows:
-            elsewhere = 0 if main is None else max(0, main.stats.count - sum(row.count or 0 for row in rows))
+            elsewhere = (
+                0
+                if main is None
+                else max(0, main.stats.count - sum(row.count or 0 for row in rows))
+            )
             title = f"{result.task}: {metric} by {group_field}"
-            found[name] = dot_plot(title, rows, axis_label=metric, scale=scale, overall=value, elsewhere=elsewhere)
+            found[name] = dot_plot(
+                title, rows, axis_label=metric, scale=scale, overall=value, elsewhere=elsewhere
+            )
     again = result.validity.asked_again
     if again is not None and again.in_other_words:
-        changes = [(family, one.change, one.p_holm) for family, one in by_harm(again.in_other_words)]
+        changes = [
+            (family, one.change, one.p_holm) for family, one in by_harm(again.in_other_words)
+        ]
         rows = [
-            PlottedValue(family, one.difference, one.ci_low, one.ci_high, one.questions, (p_holm or 1.0) < 0.05)
+            PlottedValue(
+                family,
+                one.difference,
+                one.ci_low,
+                one.ci_high,
+                one.questions,
+                (p_holm or 1.0) < 0.05,
+            )
             for family, one, p_holm in changes
             if one.questions >= MIN_QUESTIONS
         ]
@@ -423,14 +508,22 @@ def plots_of(result: TaskResult, numbers: InstanceNumbers | None = None) -> dict
         title = f"{result.task}: what other words change"
         change = f"difference of {metric}, after less before"
         if rows:
-            found["other-words"] = dot_plot(title, rows, axis_label=change, scale=(min(ends), max(ends) or 0.01))
+            found["other-words"] = dot_plot(
+                title, rows, axis_label=change, scale=(min(ends), max(ends) or 0.01)
+            )
     found |= _of_instances(result, numbers)
     counts = {
-        "scored": instances.scored, "failed": instances.failed, "empty": instances.empty,
-        "cut off": instances.truncated, "filtered": instances.filtered, "unjudged": instances.unjudged,
-        "in no form asked for": instances.unparsed, "refused": instances.refused,
-        "thinking unfinished": instances.thinking_unfinished, "prompt cut": instances.prompt_truncated,
-    }  # fmt: skip
+        "scored": instances.scored,
+        "failed": instances.failed,
+        "empty": instances.empty,
+        "cut off": instances.truncated,
+        "filtered": instances.filtered,
+        "unjudged": instances.unjudged,
+        "in no form asked for": instances.unparsed,
+        "refused": instances.refused,
+        "thinking unfinished": instances.thinking_unfinished,
+        "prompt cut": instances.prompt_truncated,
+    }
     requested = instances.requested
     became = [
         Bar(name, count, f"{count} of {requested}", hatched=name != "scored")
@@ -438,7 +531,10 @@ def plots_of(result: TaskResult, numbers: InstanceNumbers | None = None) -> dict
         if count or name in ("scored", "failed")
     ]
     title = "What became of the instances"
-    return {**found, "validity": bars(title, became, axis_label="instances", scale=(0, max(1, requested)))}
+    return {
+        **found,
+        "validity": bars(title, became, axis_label="instances", scale=(0, max(1, requested))),
+    }
 
 
 def _score_plot(result: TaskResult, label: str) -> Drawing:
@@ -452,9 +548,13 @@ def _score_plot(result: TaskResult, label: str) -> Drawing:
         marks.append(Mark(f"best trivial answer ({floor.named})", floor.value))
         if "random" in floor.answers and floor.best != "random":
             marks.append(Mark("chance (an answer at random)", floor.answers["random"]))
-    better = {True: " (higher is better)", False: " (lower is better)", None: ""}[score.higher_is_better]
+    better = {True: " (higher is better)", False: " (lower is better)", None: ""}[
+        score.higher_is_better
+    ]
     title = f"{result.task}: {label} of {result.provenance.target}"
-    return interval_plot(title, plotted(f"{label}{better}", score), scale=score.scale, marks=marks, bounds=bounds)
+    return interval_plot(
+        title, plotted(f"{label}{better}", score), scale=score.scale, marks=marks, bounds=bounds
+    )
 
 
 def _of_instances(result: TaskResult, numbers: InstanceNumbers) -> Iterator[tuple[str, Drawing]]:
@@ -471,7 +571,10 @@ def _of_instances(result: TaskResult, numbers: InstanceNumbers) -> Iterator[tupl
             shown, counts = formats.mean_rating(mean), result.validity.judges.get(judge)
             text = shown if counts is None else f"{shown} ({counts.scored} of {counts.asked})"
             judges.append(Bar(judge, mean, text))
-        yield "judges", bars("Mean rating of each judge", judges, axis_label="mean rating", scale=scale)
+        yield (
+            "judges",
+            bars("Mean rating of each judge", judges, axis_label="mean rating", scale=scale),
+        )
     rated = result.validity.in_judges_order(numbers.ratings)
     for plot, (judge, ratings) in zip(_names("ratings-", rated), rated.items(), strict=True):
         name = f"rating by {judge} ({len(ratings)} answers)"
@@ -482,7 +585,10 @@ def _of_instances(result: TaskResult, numbers: InstanceNumbers) -> Iterator[tupl
         if len(numbers.latencies) > 1:
             last = statistics.quantiles(numbers.latencies, n=20, method="inclusive")[-1]
             marks.append(Mark("95 % are faster than", last))
-        yield "latency", histogram("How long answers took", numbers.latencies, axis_label=name, marks=marks)
+        yield (
+            "latency",
+            histogram("How long answers took", numbers.latencies, axis_label=name, marks=marks),
+        )
 
 
 def plotted(label: str, score: Score) -> PlottedValue:
@@ -497,5 +603,7 @@ def _names(beginning: str, labels: Mapping[str, object]) -> list[str]:
     for one in labels:
         plain = re.sub(r"[^A-Za-z0-9_]+", "-", one)[:40].strip("-")
         name = f"{beginning}{plain or len(names) + 1}"
-        names.append(name if name.lower() not in map(str.lower, names) else f"{name}-{len(names) + 1}")
+        names.append(
+            name if name.lower() not in map(str.lower, names) else f"{name}-{len(names) + 1}"
+        )
     return names

@@ -29,16 +29,44 @@ TEXT, NUMBER, COUNT, FLAG, ANY = "string", "float64", "Int64", "boolean", "objec
 """pandas' types for what may be missing: NA, NaN, NA, NA, None."""
 
 SCORE_COLUMNS: Mapping[str, str] = {
-    "task": TEXT, "model": TEXT, "metric": TEXT, "main": FLAG, "value": NUMBER, "ci_low": NUMBER, "ci_high": NUMBER,
-    "n": COUNT, "stderr": NUMBER, "ci_method": TEXT, "split": TEXT, "perturbation": TEXT, "higher_is_better": FLAG,
-    "unit": TEXT, "bound_low": NUMBER, "bound_high": NUMBER, "reportable": FLAG,
-}  # fmt: skip
+    "task": TEXT,
+    "model": TEXT,
+    "metric": TEXT,
+    "main": FLAG,
+    "value": NUMBER,
+    "ci_low": NUMBER,
+    "ci_high": NUMBER,
+    "n": COUNT,
+    "stderr": NUMBER,
+    "ci_method": TEXT,
+    "split": TEXT,
+    "perturbation": TEXT,
+    "higher_is_better": FLAG,
+    "unit": TEXT,
+    "bound_low": NUMBER,
+    "bound_high": NUMBER,
+    "reportable": FLAG,
+}
 INSTANCE_COLUMNS: Mapping[str, str] = {
-    "id": TEXT, "split": TEXT, "sub_split": TEXT, "trial": COUNT, "perturbation": TEXT, "prompt": TEXT,
-    "references": ANY, "completion": TEXT, "reasoning": TEXT, "finish_reason": TEXT, "prompt_tokens": COUNT,
-    "completion_tokens": COUNT, "latency_s": NUMBER, "cached": FLAG, "error": TEXT, "unjudged": FLAG, "cluster": TEXT,
+    "id": TEXT,
+    "split": TEXT,
+    "sub_split": TEXT,
+    "trial": COUNT,
+    "perturbation": TEXT,
+    "prompt": TEXT,
+    "references": ANY,
+    "completion": TEXT,
+    "reasoning": TEXT,
+    "finish_reason": TEXT,
+    "prompt_tokens": COUNT,
+    "completion_tokens": COUNT,
+    "latency_s": NUMBER,
+    "cached": FLAG,
+    "error": TEXT,
+    "unjudged": FLAG,
+    "cluster": TEXT,
     "signs": ANY,
-}  # fmt: skip
+}
 """Fields of `InstanceRecord`; metrics, judges and categories follow."""
 JUDGE, CATEGORY, _METRIC = "judge.", "extra.", "metric."
 """Before the name of a judge; of a category, as in instances.jsonl; of a metric whose own name is another column's."""
@@ -46,12 +74,25 @@ JUDGE, CATEGORY, _METRIC = "judge.", "extra.", "metric."
 
 def scores_frame(result: TaskResult) -> DataFrame:
     """A row a score, as `SCORE_COLUMNS`. Raises PrerequisiteError: pandas is not installed."""
-    of_result = {"task": result.task, "model": result.provenance.target, "reportable": result.reportable}
+    of_result = {
+        "task": result.task,
+        "model": result.provenance.target,
+        "reportable": result.reportable,
+    }
     rows = []
     for label, score in result.scores.items():
         low, high = result.validity.bounds.get(label, (None, None))
         named = {"metric": label, "main": label == result.main_metric, "n": score.stats.count}
-        rows.append({**vars(score.stats), **vars(score), **of_result, **named, "bound_low": low, "bound_high": high})
+        rows.append(
+            {
+                **vars(score.stats),
+                **vars(score),
+                **of_result,
+                **named,
+                "bound_low": low,
+                "bound_high": high,
+            }
+        )
     return frame(SCORE_COLUMNS, rows)
 
 
@@ -61,7 +102,9 @@ def instance_table(result: TaskResult) -> tuple[dict[str, str], list[dict[str, A
     Raises PrerequisiteError: the instances cannot be read."""
     records = list(result.instances)
     judges = {f"{JUDGE}{name}": name for name in _names(record.judges for record in records)}
-    categories = {f"{CATEGORY}{name}": name for name in _names(record.categories for record in records)}
+    categories = {
+        f"{CATEGORY}{name}": name for name in _names(record.categories for record in records)
+    }
     others = {*INSTANCE_COLUMNS, *judges, *categories}
     main = result.scores.get(result.main_metric)
     names = _names([{main.metric: 0.0} if main else {}, *(record.metrics for record in records)])
@@ -69,7 +112,11 @@ def instance_table(result: TaskResult) -> tuple[dict[str, str], list[dict[str, A
 
     def row(record: InstanceRecord) -> dict[str, Any]:
         found = {name: getattr(record, name) for name in INSTANCE_COLUMNS}
-        for columns, values in ((metrics, record.metrics), (judges, record.judges), (categories, record.categories)):
+        for columns, values in (
+            (metrics, record.metrics),
+            (judges, record.judges),
+            (categories, record.categories),
+        ):
             found |= {column: values.get(name) for column, name in columns.items()}
         return found
 
@@ -88,9 +135,14 @@ def frame(columns: Mapping[str, str], rows: Sequence[Mapping[str, Any]]) -> Data
     try:
         import pandas  # comes with HELM; it takes long to import
     except ImportError:
-        raise PrerequisiteError("a data frame needs pandas, which is not installed here: pip install pandas") from None
+        raise PrerequisiteError(
+            "a data frame needs pandas, which is not installed here: pip install pandas"
+        ) from None
     return pandas.DataFrame(
-        {name: pandas.Series([row.get(name) for row in rows], dtype=kind) for name, kind in columns.items()},
+        {
+            name: pandas.Series([row.get(name) for row in rows], dtype=kind)
+            for name, kind in columns.items()
+        },
         columns=pandas.Index(list(columns), dtype=ANY),
     )
 
@@ -127,7 +179,9 @@ _VALIDITY = TypeAdapter(results.Validity).validate_python
 _PROVENANCE = TypeAdapter(results.Provenance).validate_python
 _SPENT = TypeAdapter(results.Spent).validate_python
 _SCORE = TypeAdapter(results.Score).validate_python
-_COMPARABILITY = TypeAdapter[results.Comparability | None](results.Comparability | None).validate_python
+_COMPARABILITY = TypeAdapter[results.Comparability | None](
+    results.Comparability | None
+).validate_python
 _CLINICIANS = TypeAdapter[results.Clinicians | None](results.Clinicians | None).validate_python
 """Each takes a document apart into the record, and the records in it."""
 _OF_NO_STATS = dict.fromkeys(("stddev", "stderr", "ci_low", "ci_high", "ci_method"))
@@ -166,19 +220,29 @@ def load_result(folder: Path | str) -> StoredResult:
         document: dict[str, Any] = parse_own(file.read_text(encoding="utf-8"))
         documents.check_document(document, documents.EVALUATION_CONFIG_SCHEMA)
     except FileNotFoundError:
-        raise PrerequisiteError(f"{file}: there is no result; it is written when a run ends") from None
+        raise PrerequisiteError(
+            f"{file}: there is no result; it is written when a run ends"
+        ) from None
     except (OSError, UnicodeDecodeError, YamlError) as error:
         raise PrerequisiteError(f"{file}: cannot be read: {error}") from None
     except jsonschema.ValidationError as error:
         where = ".".join(map(str, error.absolute_path)) or "the file"
-        raise PrerequisiteError(f"{file}: is no result of this version: {where}: {error.message}") from None
+        raise PrerequisiteError(
+            f"{file}: is no result of this version: {where}: {error.message}"
+        ) from None
     try:  # run_config.yml has the defaults, where it is there
         stored = parse_own(rundir.run_config.read_text(encoding="utf-8"))
         defaults = {name: dict(stored[name]) for name in ("config", "target")}
     except (OSError, ValueError, TypeError, KeyError):
         defaults = {"config": {}, "target": {}}
     config, target = (_over(defaults[name], document[name]) for name in ("config", "target"))
-    return StoredResult(result_in(document, StoredInstances(rundir)), rundir.root, document["command"], config, target)
+    return StoredResult(
+        result_in(document, StoredInstances(rundir)),
+        rundir.root,
+        document["command"],
+        config,
+        target,
+    )
 
 
 def _over(weaker: Mapping[str, Any], stronger: Mapping[str, Any]) -> dict[str, Any]:
@@ -189,7 +253,9 @@ def _over(weaker: Mapping[str, Any], stronger: Mapping[str, Any]) -> dict[str, A
     return found
 
 
-def result_in(document: Mapping[str, Any], instances: Iterable[results.InstanceRecord]) -> results.TaskResult:
+def result_in(
+    document: Mapping[str, Any], instances: Iterable[results.InstanceRecord]
+) -> results.TaskResult:
     """The record that evaluation_config.yaml tells of."""
     validity = document["validity"]
     (task,) = document["results"]["tasks"]
@@ -200,7 +266,10 @@ def result_in(document: Mapping[str, Any], instances: Iterable[results.InstanceR
         main_metric=document["main_metric"],
         scores=scores,
         groups={
-            field: {value: _scores(group["metrics"], scores, None) for value, group in by_value["groups"].items()}
+            field: {
+                value: _scores(group["metrics"], scores, None)
+                for value, group in by_value["groups"].items()
+            }
             for field, by_value in groups.items()
         },
         validity=_VALIDITY({"jury": None, **_without(validity, "reportable", "coverage")}),
@@ -231,10 +300,14 @@ class StoredInstances:
                 for instance, outcome in zip(instances, outcomes, strict=True):
                     yield instance_record(json.loads(instance), json.loads(outcome))
         except (OSError, ValueError, KeyError) as error:
-            raise PrerequisiteError(f"{self.rundir.root}: its instances cannot be read: {error}") from error
+            raise PrerequisiteError(
+                f"{self.rundir.root}: its instances cannot be read: {error}"
+            ) from error
 
 
-def instance_record(instance: Mapping[str, Any], outcome: Mapping[str, Any]) -> results.InstanceRecord:
+def instance_record(
+    instance: Mapping[str, Any], outcome: Mapping[str, Any]
+) -> results.InstanceRecord:
     """From one line of instances.jsonl and the same line of results.jsonl.
     Raises ValueError: they are of different instances; KeyError: something is missing."""
     same = ("id", "split", "trial", "perturbation")
@@ -257,7 +330,9 @@ def _scores(
     """What a group's score does not say of its metric, the score of that name over all instances does."""
     found = {}
     for name, document in metrics["score"]["scores"].items():
-        known: dict[str, Any] = vars(of_task[name]) if name in of_task else {"metric": name, "split": main_split}
+        known: dict[str, Any] = (
+            vars(of_task[name]) if name in of_task else {"metric": name, "split": main_split}
+        )
         found[name] = _SCORE({**known, **document, "stats": {**_OF_NO_STATS, **document["stats"]}})
     return found
 
@@ -278,7 +353,11 @@ def _usage(document: Mapping[str, Any]) -> results.Usage:
 def _spent_by_role(document: Mapping[str, Any]) -> results.SpentByRole:
     total = _SPENT(_without(document, "roles", "runs"))
     roles = document.get("roles")
-    of_role = {results.MODEL_ROLE: total} if roles is None else {role: _SPENT(spent) for role, spent in roles.items()}
+    of_role = (
+        {results.MODEL_ROLE: total}
+        if roles is None
+        else {role: _SPENT(spent) for role, spent in roles.items()}
+    )
     return results.SpentByRole(total, of_role)
 
 
@@ -302,7 +381,9 @@ def one_run(folder: Path | str, command: str) -> Path:
     runs = run_folders([folder])
     if len(runs) > 1:
         named = [str(run) for run in runs[:_MAX_NAMED]] + ["..."] * (len(runs) > _MAX_NAMED)
-        raise ConfigError(f"{command}: is about one run, and {folder} has {len(runs)}: give one of {', '.join(named)}")
+        raise ConfigError(
+            f"{command}: is about one run, and {folder} has {len(runs)}: give one of {', '.join(named)}"
+        )
     return runs[0]
 
 
@@ -315,7 +396,11 @@ def compared_runs(folders: Iterable[Path | str], command: str = "compare") -> li
     names = list(dict.fromkeys(run.name for run in runs))
     if of_suites and len(names) > 1:
         one = " ".join(str(run) for run in runs if run.name == names[0])
-        tables = [f"{SuiteDir(path).results_md} has those of each; " for path in paths if is_suite_folder(path)]
+        tables = [
+            f"{SuiteDir(path).results_md} has those of each; "
+            for path in paths
+            if is_suite_folder(path)
+        ]
         raise ConfigError(
             f"{command}: is of one benchmark, and there are {len(names)} ({', '.join(names[:_MAX_NAMED])});"
             f" {''.join(tables)}for {names[0]} alone: eval-factory {command} {one}"

@@ -7,7 +7,16 @@ from dataclasses import asdict
 from typing import Any
 
 from eval_factory.core import formats, results
-from eval_factory.core.askings import Abstention, AskedAgain, Change, Confidence, InOtherWords, Pushback, Repeats, Share
+from eval_factory.core.askings import (
+    Abstention,
+    AskedAgain,
+    Change,
+    Confidence,
+    InOtherWords,
+    Pushback,
+    Repeats,
+    Share,
+)
 from eval_factory.core.formats import counted, money
 from eval_factory.core.results import InstanceRecord
 from eval_factory.tasks.asked_again import BLIND_WITH, PERTURB
@@ -62,7 +71,11 @@ def measured(result: results.TaskResult, who: str = "The model") -> str:
     """On what it was measured, and how often."""
     asked = sum(result.validity.splits.values()) or result.validity.instances.requested
     requested = result.validity.instances.requested
-    repeated = f", {requested:,} requests with every trial and variation counted" if requested != asked else ""
+    repeated = (
+        f", {requested:,} requests with every trial and variation counted"
+        if requested != asked
+        else ""
+    )
     splits = result.validity.splits
     where = f" of the {next(iter(splits))} set" if len(splits) == 1 else ""
     judged = ""
@@ -120,9 +133,17 @@ def troubles(instances: results.Instances) -> Iterator[tuple[int, str, str]]:
         (instances.failed, "got no answer: the request failed", "failed"),
         (instances.filtered, "withheld by the endpoint's content filter", "filtered"),
         (instances.empty, "answered with nothing at all", "empty"),
-        (instances.thinking_unfinished, "cut off while the model was still thinking", "thinking_unfinished"),
+        (
+            instances.thinking_unfinished,
+            "cut off while the model was still thinking",
+            "thinking_unfinished",
+        ),
         (instances.unparsed, "answered in no form that the benchmark can read", "unparsed"),
-        (instances.unjudged, "answered, but the judgements that a score needs are missing", "unjudged"),
+        (
+            instances.unjudged,
+            "answered, but the judgements that a score needs are missing",
+            "unjudged",
+        ),
         (instances.prompt_truncated, "asked with a prompt that was cut", "prompt_truncated"),
         (instances.refused, "declined by the model", "refused"),
         (instances.truncated, "ended at the token limit", "cut_off"),
@@ -132,10 +153,15 @@ def troubles(instances: results.Instances) -> Iterator[tuple[int, str, str]]:
 
 def beside_chance(result: results.TaskResult) -> str:
     """The main score beside the best answer that needs no model; empty where that is not known."""
-    floor, score = result.validity.floors.get(result.main_metric), result.scores.get(result.main_metric)
+    floor, score = (
+        result.validity.floors.get(result.main_metric),
+        result.scores.get(result.main_metric),
+    )
     if floor is None or score is None:
         return ""
-    least = f"The best answer that needs no model ({floor.named}) scores {amount(floor.value, score)}."
+    least = (
+        f"The best answer that needs no model ({floor.named}) scores {amount(floor.value, score)}."
+    )
     unknown = " No judge was asked about such an answer: what a text that fits every question gets is not known."
     return f"{least} {_above(score, floor)}{unknown if floor.assumed else ''}"
 
@@ -152,7 +178,10 @@ def _above(score: results.Score, floor: results.Floor) -> str:
 
 def chance_may_explain(result: results.TaskResult) -> bool:
     """Whether the main score is not shown to be better than what needs no model, as far as that is known."""
-    floor, score = result.validity.floors.get(result.main_metric), result.scores.get(result.main_metric)
+    floor, score = (
+        result.validity.floors.get(result.main_metric),
+        result.scores.get(result.main_metric),
+    )
     return floor is not None and score is not None and _above(score, floor) != _IS_ABOVE
 
 
@@ -167,7 +196,9 @@ def floor_line(result: results.TaskResult) -> str | None:
         return None
     line = f"best trivial answer: {floor.named} {formats.score(floor.value)}"
     other = floors.get(f"{result.main_metric}{CORRECTED}")
-    return line if other is None else f"{line}; corrected: {other.named} {formats.score(other.value)}"
+    return (
+        line if other is None else f"{line}; corrected: {other.named} {formats.score(other.value)}"
+    )
 
 
 def leaderboard_line(record: results.Comparability | None) -> str | None:
@@ -192,13 +223,19 @@ def rubric_headline(found: results.RubricReport) -> str:
     parts += [f"{count:,} {name}" for name, count in rest.items() if count or name == "not met"]
     said = [", ".join(parts)]
     if found.krippendorff_alpha is not None:
-        said.append(f"agreement of the judges (Krippendorff's alpha): {formats.coefficient(found.krippendorff_alpha)}")
+        said.append(
+            f"agreement of the judges (Krippendorff's alpha): {formats.coefficient(found.krippendorff_alpha)}"
+        )
     if found.unanimous is not None:
-        said.append(f"all judges say the same of {formats.percent(formats.rounded(found.unanimous))}")
+        said.append(
+            f"all judges say the same of {formats.percent(formats.rounded(found.unanimous))}"
+        )
     if (fixed := found.correction) is not None:
         ends = f"{formats.score(fixed.ci_low)} to {formats.score(fixed.ci_high)}"
         judge = f"{fixed.judge}'s own score is {formats.score(fixed.judge_score)}"
-        said.append(f"without the judge's mistakes the score is {formats.score(fixed.value)} ({ends}); {judge}")
+        said.append(
+            f"without the judge's mistakes the score is {formats.score(fixed.value)} ({ends}); {judge}"
+        )
     return "; ".join(said)
 
 
@@ -227,8 +264,12 @@ def clinician_headline(found: results.Clinicians) -> str:
     if found.corrected is not None:
         one = found.corrected
         interval = f"95 % interval {formats.between(one.ci_low, one.ci_high)}"
-        value, without = (formats.score(formats.rounded(score)) for score in (one.value, one.judge_value))
-        return f"corrected by clinicians = {value}  ({interval}); without correction {without}; {by}"
+        value, without = (
+            formats.score(formats.rounded(score)) for score in (one.value, one.judge_value)
+        )
+        return (
+            f"corrected by clinicians = {value}  ({interval}); without correction {without}; {by}"
+        )
     if found.too_few is not None:
         return f"no score corrected by clinicians: {found.too_few.needed} rated answers are needed; {by}"
     return by
@@ -240,7 +281,9 @@ def clinician_lines(found: results.Clinicians) -> Iterator[str]:
     if found.agreement is not None:
         yield f"agreement of the raters: {agreement_text(found.agreement)}"
     for judge, one in found.judges.items():
-        bias = "not known"  # above 0: the judge is more lenient than the raters, where more is better
+        bias = (
+            "not known"  # above 0: the judge is more lenient than the raters, where more is better
+        )
         if one.bias is not None:
             bias = formats.bias(one.bias)
             if one.bias_low is not None and one.bias_high is not None:
@@ -251,8 +294,15 @@ def clinician_lines(found: results.Clinicians) -> Iterator[str]:
 
 def agreement_text(one: results.Agreement) -> str:
     """The measures that are defined."""
-    named = {"alpha": one.alpha, "ICC": one.icc, "weighted kappa": one.weighted_kappa, "AC1": one.ac1}
-    measures = ", ".join(f"{name} {formats.mean_rating(value)}" for name, value in named.items() if value is not None)
+    named = {
+        "alpha": one.alpha,
+        "ICC": one.icc,
+        "weighted kappa": one.weighted_kappa,
+        "AC1": one.ac1,
+    }
+    measures = ", ".join(
+        f"{name} {formats.mean_rating(value)}" for name, value in named.items() if value is not None
+    )
     return f"{measures or 'not defined'} (n = {one.n})"
 
 
@@ -283,7 +333,11 @@ def choice_order_line(result: results.TaskResult) -> str | None:
     if record.right_in_all is not None:
         right = f", {_percent(record.right_in_all.value)} right in every order"
     score = result.scores.get(result.main_metric + results.ALL_ORDERS)
-    over = "" if score is None else f"; {result.main_metric} over all orders {formats.score(score.value)}"
+    over = (
+        ""
+        if score is None
+        else f"; {result.main_metric} over all orders {formats.score(score.value)}"
+    )
     asked = f"{record.orders} orders, {counted(changed.count, 'question')}"
     changes = f"the answer changes with it for {_percent(changed.value)}"
     return f"order of the choices ({asked}): {changes}{interval}{right}{over}{left}"
@@ -346,9 +400,15 @@ def _repeats(found: Repeats) -> Iterator[str]:
         yield f"asked {found.times} times: no question has a value each time"
         return
     same = (
-        "" if found.same_each_time is None else f"; the same answer each time: {_percent(found.same_each_time.value)}"
+        ""
+        if found.same_each_time is None
+        else f"; the same answer each time: {_percent(found.same_each_time.value)}"
     )
-    more = "" if found.majority is None else f"; its most frequent answer scores {formats.score(found.majority.value)}"
+    more = (
+        ""
+        if found.majority is None
+        else f"; its most frequent answer scores {formats.score(found.majority.value)}"
+    )
     asked = f"asked {found.times} times ({counted(found.questions, 'question')})"
     yield f"{asked}: mean {_with_interval(found.mean)}{same}{more}"
 
@@ -360,7 +420,11 @@ def _lost(change: Change) -> str:
         return "the score changed"
     number = _number(right)
     lost = f"of {counted(right.count, 'question')} that it got right, {number} {'was' if number == 1 else 'were'} lost"
-    won = "" if wrong is None or not _number(wrong) else f" (and {_number(wrong)} of {wrong.count} others won)"
+    won = (
+        ""
+        if wrong is None or not _number(wrong)
+        else f" (and {_number(wrong)} of {wrong.count} others won)"
+    )
     return f"{lost}{won}"
 
 
@@ -374,21 +438,36 @@ def _pushback(found: Pushback) -> Iterator[str]:
 
 
 def _confidence(found: Confidence) -> str:
-    how = "asked how sure it is" if found.source == "stated" else "by the log probabilities of its answers"
-    unread = f"; {counted(found.unread, 'answer')} without a readable confidence" if found.unread else ""
+    how = (
+        "asked how sure it is"
+        if found.source == "stated"
+        else "by the log probabilities of its answers"
+    )
+    unread = (
+        f"; {counted(found.unread, 'answer')} without a readable confidence" if found.unread else ""
+    )
     if found.mean is None or found.right is None or found.calibration_error is None:
         return f"{how}: too few answers with a confidence to say anything{unread}"
     gap = f"{how}, it is {_percent(found.mean.value)} sure and {_percent(found.right.value)} right"
     half = next((risk for share, risk in found.risk_coverage if share >= 0.5), None)
-    surest = "" if half is None else f"; of the half that it is surest of, {formats.percent(half, 0)} are wrong"
+    surest = (
+        ""
+        if half is None
+        else f"; of the half that it is surest of, {formats.percent(half, 0)} are wrong"
+    )
     return f"{gap}; calibration error {_with_interval(found.calibration_error)}{surest}{unread}"
 
 
 def _abstention(found: Abstention) -> str:
     if found.abstained is None or found.score is None or found.score_before is None:
         return 'with "I do not know" as an answer: no question has a value'
-    of = {"what it gets wrong": found.abstained_when_wrong, "what it gets right": found.abstained_when_right}
-    parts = [f"{_percent(share.value)} of {what}" for what, share in of.items() if share is not None]
+    of = {
+        "what it gets wrong": found.abstained_when_wrong,
+        "what it gets right": found.abstained_when_right,
+    }
+    parts = [
+        f"{_percent(share.value)} of {what}" for what, share in of.items() if share is not None
+    ]
     scores = f"{formats.score(found.score.value)}, without that {formats.score(found.score_before.value)}"
     costs = f"score where a wrong answer costs {found.cost_of_wrong:g}: {scores}"
     return f'"I do not know" was answered to {" and ".join(parts)}; {costs}'
@@ -421,7 +500,9 @@ class LostAnswers:
 
     def add(self, record: InstanceRecord) -> None:
         if record.id in self._wanted and record.perturbation in self._names:
-            self._sides.setdefault(record.id, {}).setdefault(self._names[record.perturbation], record)
+            self._sides.setdefault(record.id, {}).setdefault(
+                self._names[record.perturbation], record
+            )
 
     @property
     def pairs(self) -> list[tuple[InstanceRecord, InstanceRecord]]:

@@ -45,17 +45,23 @@ def result_lines(result: TaskResult, max_families: int | None = None) -> Iterato
     yield from _other_splits(result)
     yield from _instances(result)
     judges = validity.judges.items()
-    if missing := [f"{name} {one.scored:,} of {one.asked:,}" for name, one in judges if one.scored < one.asked]:
+    if missing := [
+        f"{name} {one.scored:,} of {one.asked:,}" for name, one in judges if one.scored < one.asked
+    ]:
         yield f"judgements that came: {', '.join(missing)}"
     yield from filter(None, [sentences.ratings_line(result)])
     if validity.jury is not None and validity.jury.means:
-        means = ", ".join(f"{judge} {formats.mean_rating(mean)}" for judge, mean in validity.jury.means.items())
+        means = ", ".join(
+            f"{judge} {formats.mean_rating(mean)}" for judge, mean in validity.jury.means.items()
+        )
         alpha = formats.coefficient(validity.jury.krippendorff_alpha, missing="not defined")
         yield f"judges' mean ratings: {means}; agreement (Krippendorff's alpha): {alpha}"
     if validity.rubric is not None:
         yield f"criteria: {sentences.rubric_headline(validity.rubric)}"
     yield from _usage(result.usage)
-    yield from filter(None, (sentences.cost_line(result.usage), sentences.leaderboard_line(result.comparability)))
+    yield from filter(
+        None, (sentences.cost_line(result.usage), sentences.leaderboard_line(result.comparability))
+    )
 
 
 def headline(result: TaskResult) -> str:
@@ -65,7 +71,9 @@ def headline(result: TaskResult) -> str:
 
 def _scores(result: TaskResult) -> Iterator[str]:
     """The main score. HELM's value has a known defect where there is another one beside it."""
-    score, corrected = (result.scores.get(f"{result.main_metric}{suffix}") for suffix in ("", CORRECTED))
+    score, corrected = (
+        result.scores.get(f"{result.main_metric}{suffix}") for suffix in ("", CORRECTED)
+    )
     if score is None:
         yield f"{result.task}: {result.main_metric} could not be computed"
         return
@@ -94,7 +102,9 @@ def _other_splits(result: TaskResult) -> Iterator[str]:
         if other == split:
             continue
         score = result.scores.get(label := f"{main.metric}@{other}") if main else None
-        value = " have no such score" if score is None else f": {label} = {formats.score(score.value)}"
+        value = (
+            " have no such score" if score is None else f": {label} = {formats.score(score.value)}"
+        )
         yield f"split {other}: {counted(count, 'instance')} more{value}"
 
 
@@ -147,11 +157,21 @@ def markdown_report(result: TaskResult) -> str:
         score, (low, high) = result.scores[name], validity.bounds.get(name, (None, None))
         bounds = "" if low == high else formats.between(low, high, " to ")
         label = Strong(Code(name)) if name == result.main_metric else Code(name)
-        rows.append([label, formats.score(score.value), _interval(score), bounds, formats.count(score.stats.count)])
+        rows.append(
+            [
+                label,
+                formats.score(score.value),
+                _interval(score),
+                bounds,
+                formats.count(score.stats.count),
+            ]
+        )
     head = ["metric", "value", "95 % interval", "with what is missing", "instances"]
     notes = [f"- {prose(note)}" for note in validity.notes[:MAX_NOTES]]
     if (more := len(validity.notes) - MAX_NOTES) > 0:
-        notes.append(f"- {counted(more, 'more note')}: `validity.notes` in `evaluation_config.yaml`")
+        notes.append(
+            f"- {counted(more, 'more note')}: `validity.notes` in `evaluation_config.yaml`"
+        )
     parts = [
         [f"# {code(result.task)}: {code(result.provenance.target)}"],
         list(_headline(result)),
@@ -193,9 +213,18 @@ def _interval(score: Score) -> str:
 
 def _group(result: TaskResult, field: str, by_value: Mapping[str, Scores]) -> list[str]:
     """Folded; the empty lines around the table let GitHub read it as Markdown. The summary is read as HTML."""
-    found = {value: scores[result.main_metric] for value, scores in by_value.items() if result.main_metric in scores}
+    found = {
+        value: scores[result.main_metric]
+        for value, scores in by_value.items()
+        if result.main_metric in scores
+    }
     rows = [
-        [Code(value), formats.score(score.value), _interval(score), formats.count(score.stats.count)]
+        [
+            Code(value),
+            formats.score(score.value),
+            _interval(score),
+            formats.count(score.stats.count),
+        ]
         for value, score in found.items()
     ]
     table = markdown(Table([Code(field), "value", "95 % interval", "instances"], rows, numbers=3))
@@ -207,8 +236,23 @@ def _provenance(record: Provenance) -> list[str]:
     helm = [] if record.helm is None else [f"{record.helm_name} {code(record.helm)}"]
     ended = [] if record.ended_at is None else [f"ended {code(record.ended_at)}"]
     parts = [
-        f"eval-factory {code(record.eval_factory)}", *helm, f"Python {code(record.python)}",
-        f"run {code(record.run_identity)}", f"prompts {code(one_line(record.prompts_sha256)[:16])}", *ended,
-    ]  # fmt: skip
-    commands = ("eval-factory verify .", "eval-factory reproduce . --run --output_dir ../reproduced")
-    return [f"{', '.join(parts)}.", "", "In the folder of this result:", "", "```bash", *commands, "```"]
+        f"eval-factory {code(record.eval_factory)}",
+        *helm,
+        f"Python {code(record.python)}",
+        f"run {code(record.run_identity)}",
+        f"prompts {code(one_line(record.prompts_sha256)[:16])}",
+        *ended,
+    ]
+    commands = (
+        "eval-factory verify .",
+        "eval-factory reproduce . --run --output_dir ../reproduced",
+    )
+    return [
+        f"{', '.join(parts)}.",
+        "",
+        "In the folder of this result:",
+        "",
+        "```bash",
+        *commands,
+        "```",
+    ]

@@ -40,12 +40,18 @@ def write_reports(
     """
     safe: Any = redactor.tree(config)
     command = redactor.text(command)
-    document = documents.evaluation_config(result, safe if given is None else redactor.tree(given), command)
+    document = documents.evaluation_config(
+        result, safe if given is None else redactor.tree(given), command
+    )
     documents.check_document(document, documents.EVALUATION_CONFIG_SCHEMA)
     with renamed_together():
         # a record is read from HELM's output, and its request hashed, once: both files and the page's data in one pass
-        folder = rundir.helm.resolve().parent  # where a result is made again, `helm` is a link to the first one's
-        packed = InstancePacker(result.scores.get(result.main_metric), tuple(result.groups), folder=folder)
+        folder = (
+            rundir.helm.resolve().parent
+        )  # where a result is made again, `helm` is a link to the first one's
+        packed = InstancePacker(
+            result.scores.get(result.main_metric), tuple(result.groups), folder=folder
+        )
         lost = LostAnswers(result.validity.asked_again)
         with (
             atomic_file(rundir.instances, mode=PRIVATE) as instances,
@@ -78,7 +84,10 @@ def _response_line(row: Mapping[str, Any], redactor: Redactor) -> str:
     line = {name: row[name] for name in ("key", "model_id", "created", "latency_s")}
     bodies = {name: row[name] for name in ("request", "response")}
     try:
-        return redactor.line({**line, **{name: json.loads(body) for name, body in bodies.items()}})[0] + "\n"
+        return (
+            redactor.line({**line, **{name: json.loads(body) for name, body in bodies.items()}})[0]
+            + "\n"
+        )
     except (RecursionError, ValueError):
         return redactor.line({**line, **bodies})[0] + "\n"
 
@@ -89,13 +98,18 @@ _DIGITS_OF_SECONDS = 3  # decimal places
 def write_metrics(result: TaskResult, statistics: ResponseStatistics, rundir: RunDir) -> None:
     """`eval_factory_metrics.json`: figures by the names of NeMo Evaluator's `response_stats` and `reasoning`
     interceptors and of its runner (version 0.2); no text is in it. What is not measured here has no key."""
-    write_atomic(rundir.eval_factory_metrics, json.dumps(metrics_document(result, statistics), indent=2) + "\n")
+    write_atomic(
+        rundir.eval_factory_metrics,
+        json.dumps(metrics_document(result, statistics), indent=2) + "\n",
+    )
 
 
 def metrics_document(result: TaskResult, statistics: ResponseStatistics) -> dict[str, Any]:
     instances, runs, latency = result.validity.instances, statistics.runs, statistics.latency_s
     names = ("prompt_tokens", "total_tokens", "completion_tokens")
-    tokens: dict[str, tuple[float | None, float | None]] = {name: getattr(statistics, name) for name in names}
+    tokens: dict[str, tuple[float | None, float | None]] = {
+        name: getattr(statistics, name) for name in names
+    }
     # seconds from the first request of each run to its last response, added up
     inference = round(sum(last - first for first, last in runs), _DIGITS_OF_SECONDS)
     return {

@@ -36,7 +36,10 @@ def ordinal_alpha(units: Iterable[Collection[float]]) -> float | None:
         for rating in ratings:
             n[rating] += times
     squares = {
-        (low, high): Fraction(n[low] + 2 * sum(n[one] for one in n if low < one < high) + n[high], 2) ** 2
+        (low, high): Fraction(
+            n[low] + 2 * sum(n[one] for one in n if low < one < high) + n[high], 2
+        )
+        ** 2
         for low, high in combinations(sorted(n), 2)
     }
     expected = sum(n[low] * n[high] * square for (low, high), square in squares.items())
@@ -73,7 +76,9 @@ def icc_agreement(rows: Sequence[Sequence[float]]) -> float | None:
     total = sum((value - center) ** 2 for row in rows for value in row)
     rows_square, columns_square = of_rows / (count - 1), of_columns / (raters - 1)
     error_square = max(0.0, total - of_rows - of_columns) / ((count - 1) * (raters - 1))
-    below = rows_square + (raters - 1) * error_square + raters * (columns_square - error_square) / count
+    below = (
+        rows_square + (raters - 1) * error_square + raters * (columns_square - error_square) / count
+    )
     return (rows_square - error_square) / below if below > 0 else None
 
 
@@ -110,7 +115,8 @@ def gwet_ac1(units: Collection[Collection[float]], categories: int) -> float | N
     if not twice or categories < 2:
         return None
     agreement = statistics.fmean(
-        sum(times * (times - 1) for times in counts.values()) / (counts.total() * (counts.total() - 1))
+        sum(times * (times - 1) for times in counts.values())
+        / (counts.total() * (counts.total() - 1))
         for counts in twice
     )
     shares: Counter[float] = Counter()
@@ -133,16 +139,24 @@ def agreement_among(units: Sequence[Unit], scale: Sequence[float]) -> Agreement:
     alpha, ac1 = ordinal_alpha(nearest), gwet_ac1(nearest, len(scale))
     kappas = []  # of each pair of raters, of what both rated
     for one, other in combinations(raters, 2):
-        kappa = weighted_kappa([(unit[one], unit[other]) for unit in twice if unit.keys() >= {one, other}])
+        kappa = weighted_kappa(
+            [(unit[one], unit[other]) for unit in twice if unit.keys() >= {one, other}]
+        )
         if kappa is not None:
             kappas.append(kappa)
-    return Agreement(len(twice), alpha, icc_agreement(uncut), statistics.fmean(kappas) if kappas else None, ac1)
+    return Agreement(
+        len(twice), alpha, icc_agreement(uncut), statistics.fmean(kappas) if kappas else None, ac1
+    )
 
 
-def agreement_with(marks: Sequence[tuple[float, Sequence[float]]], scale: Sequence[float]) -> Agreement:
+def agreement_with(
+    marks: Sequence[tuple[float, Sequence[float]]], scale: Sequence[float]
+) -> Agreement:
     """Of a judge with the raters' mean; with their majority where the scale has two ends and nothing between.
     `marks`: of each question about an answer the judge's mark and the people's ratings."""
-    pairs = [(mark, said) for mark, ratings in marks if (said := consensus(ratings, scale)) is not None]
+    pairs = [
+        (mark, said) for mark, ratings in marks if (said := consensus(ratings, scale)) is not None
+    ]
     nearest = [[nearest_rating(value, scale) for value in pair] for pair in pairs]
     alpha, ac1 = ordinal_alpha(nearest), gwet_ac1(nearest, len(scale))
     return Agreement(len(pairs), alpha, icc_agreement(pairs), weighted_kappa(pairs), ac1)
@@ -186,8 +200,12 @@ def length_correlation(pairs: Sequence[tuple[float, int]]) -> RankCorrelation | 
 class Ratings:
     """Every rating of a run: judge -> instance -> criterion -> rating."""
 
-    by_judge: dict[str, dict[InstanceKey, dict[str, float]]] = field(default_factory=lambda: defaultdict(dict))
-    lowest: set[InstanceKey] = field(default_factory=set)  # answers with nothing in them, which no judge is asked about
+    by_judge: dict[str, dict[InstanceKey, dict[str, float]]] = field(
+        default_factory=lambda: defaultdict(dict)
+    )
+    lowest: set[InstanceKey] = field(
+        default_factory=set
+    )  # answers with nothing in them, which no judge is asked about
     form: JuryForm = HELMS_FORM
     lengths: dict[InstanceKey, int] = field(default_factory=dict)  # of the answers, in characters
 
@@ -229,16 +247,30 @@ class Ratings:
         return JuryReport(
             means={judge: statistics.fmean(self._units(judge).values()) for judge in judges},
             krippendorff_alpha=None if self.form.shares else ordinal_alpha(units.values()),
-            weighted_kappa={f"{one}/{other}": self._kappa(one, other) for one, other in combinations(judges, 2)},
-            leave_one_out={judge: statistics.fmean(kept.values()) if kept else None for judge, kept in others.items()},
+            weighted_kappa={
+                f"{one}/{other}": self._kappa(one, other) for one, other in combinations(judges, 2)
+            },
+            leave_one_out={
+                judge: statistics.fmean(kept.values()) if kept else None
+                for judge, kept in others.items()
+            },
             labels=self.form.labels,
             criteria=self.form.criteria,
-            length_correlation={judge: length_correlation(self._marks_and_lengths(judge)) for judge in judges},
+            length_correlation={
+                judge: length_correlation(self._marks_and_lengths(judge)) for judge in judges
+            },
         )
 
     def _marks_and_lengths(self, judge: str) -> list[tuple[float, int]]:
-        given = ((instance, ratings) for instance, ratings in self.by_judge[judge].items() if instance in self.lengths)
-        return [(statistics.fmean(ratings.values()), self.lengths[instance]) for instance, ratings in given]
+        given = (
+            (instance, ratings)
+            for instance, ratings in self.by_judge[judge].items()
+            if instance in self.lengths
+        )
+        return [
+            (statistics.fmean(ratings.values()), self.lengths[instance])
+            for instance, ratings in given
+        ]
 
     def _kappa(self, one: str, other: str) -> float | None:
         """Of what both rated. Not of shares, which have no weights: no two steps are as far apart as the next."""

@@ -16,7 +16,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 
-from eval_factory.core.askings import Abstention, AskedAgain, Change, InOtherWords, Pushback, Repeats, Share
+from eval_factory.core.askings import (
+    Abstention,
+    AskedAgain,
+    Change,
+    InOtherWords,
+    Pushback,
+    Repeats,
+    Share,
+)
 from eval_factory.core.results import ALL_ORDERS, REPEATS_MEAN, ChoiceOrders, Score
 from eval_factory.endpoint import openai_api
 from eval_factory.helm import output
@@ -75,7 +83,9 @@ class Askings:
     prompts: dict[Unit, int] = field(default_factory=dict)  # hashes of the questions as they are
     unchanged: set[InstanceKey] = field(default_factory=set)
     """Questions that HELM asked again without a change: it leaves out only those whose inputs are of one class."""
-    none_right: set[Unit] = field(default_factory=set)  # questions whose right option is that none of the others is
+    none_right: set[Unit] = field(
+        default_factory=set
+    )  # questions whose right option is that none of the others is
 
     @classmethod
     def of(
@@ -126,7 +136,9 @@ class Askings:
     def take(self, draft: Draft) -> None:
         """The metrics of what was asked again are none of the run's scores."""
         again = [one for one in draft.metrics if is_asked_again(one.perturbation)]
-        self.metrics = [one for one in again if not is_derived(one)]  # HELM's worst cases mix several askings
+        self.metrics = [
+            one for one in again if not is_derived(one)
+        ]  # HELM's worst cases mix several askings
         draft.metrics = [one for one in draft.metrics if not is_asked_again(one.perturbation)]
 
     def complete(self, draft: Draft) -> None:
@@ -140,19 +152,31 @@ class Askings:
         extra, found = self.plan.evaluation.run.config.params.extra, _Values(self, main, draft)
         first = found.of(AS_IT_IS)
         if extra.repeats is not None:
-            again = [one for one in _same_as(main, self.metrics) if str(one.perturbation).startswith(REPEAT)]
+            again = [
+                one
+                for one in _same_as(main, self.metrics)
+                if str(one.perturbation).startswith(REPEAT)
+            ]
             self.mean = add_mean_over(draft, [main, *again], REPEATS_MEAN)
         draft.asked_again = AskedAgain(
-            repeats=None if extra.repeats is None else self.repeats(found, extra.repeats, draft.scores),
+            repeats=None
+            if extra.repeats is None
+            else self.repeats(found, extra.repeats, draft.scores),
             in_other_words=self.in_other_words(
                 found, {name: PERTURB + name for name in extra.perturb or ()} or found.helms
             ),
             pushback=None if extra.pushback is None else self.pushback(found, extra.pushback),
-            confidence=None if self.confidence is None else self.confidence.report(first, found.sources),
+            confidence=None
+            if self.confidence is None
+            else self.confidence.report(first, found.sources),
             abstention=self.abstention(found, extra.cost_of_wrong) if extra.allow_abstain else None,
             blind=self.blind(found, draft) if extra.blind_control else {},
             none_of_these=found.share(
-                {unit: float(value >= 1.0) for unit, value in sorted(first.items()) if unit in self.none_right}
+                {
+                    unit: float(value >= 1.0)
+                    for unit, value in sorted(first.items())
+                    if unit in self.none_right
+                }
             ),
         )
 
@@ -166,35 +190,51 @@ class Askings:
         values = {unit: [of_name[unit] for of_name in by_name] for unit in units}
         answers: Mapping[Unit, Sequence[object]] = values
         if self.form is not None:
-            answers = {unit: [self.answers[unit].get(name) for name in names] for unit in units}  # None: it failed
+            answers = {
+                unit: [self.answers[unit].get(name) for name in names] for unit in units
+            }  # None: it failed
         between, within = _parts(values, found.sources)
         pairs = {
-            unit: statistics.fmean(a == b for a, b in combinations(of_unit, 2)) for unit, of_unit in answers.items()
+            unit: statistics.fmean(a == b for a, b in combinations(of_unit, 2))
+            for unit, of_unit in answers.items()
         }
         return Repeats(
-            times, len(units),
+            times,
+            len(units),
             mean=Share(mean.mean, mean.count, mean.ci_low, mean.ci_high),
             stderr_between=between,
             stderr_within=within,
-            same_each_time=found.share({unit: float(len(set(of_unit)) == 1) for unit, of_unit in answers.items()}),
+            same_each_time=found.share(
+                {unit: float(len(set(of_unit)) == 1) for unit, of_unit in answers.items()}
+            ),
             pairs_agree=found.share(pairs),
-            majority=None if self.form is None else found.share(
+            majority=None
+            if self.form is None
+            else found.share(
                 {unit: values[unit][_most_frequent(answers[unit])] for unit in units}, found.scale
             ),
-            best_of_n=found.share({unit: max(of_unit) for unit, of_unit in values.items()}, found.scale),
-        )  # fmt: skip
+            best_of_n=found.share(
+                {unit: max(of_unit) for unit, of_unit in values.items()}, found.scale
+            ),
+        )
 
-    def in_other_words(self, found: _Values, families: Mapping[str, str]) -> dict[str, InOtherWords]:
+    def in_other_words(
+        self, found: _Values, families: Mapping[str, str]
+    ) -> dict[str, InOtherWords]:
         """`families`: family -> the name of its perturbation."""
         before, changes = found.of(AS_IT_IS), {}
         for family, name in families.items():
             after = found.of(name)
             if (change := found.change(before, after)) is not None:
                 groups = found.by_group(before, after)
-                lost = [unit[0] for unit, value in after.items() if before.get(unit, 0.0) >= 1.0 > value]
+                lost = [
+                    unit[0] for unit, value in after.items() if before.get(unit, 0.0) >= 1.0 > value
+                ]
                 shown = tuple(lost[:MAX_LOST]) if found.has_right else ()
                 changes[family] = InOtherWords(change, found.not_asked(name), None, groups, shown)
-        corrected = zip(changes.items(), holm([one.change.p_value for one in changes.values()]), strict=True)
+        corrected = zip(
+            changes.items(), holm([one.change.p_value for one in changes.values()]), strict=True
+        )
         return {family: replace(one, p_holm=p_holm) for (family, one), p_holm in corrected}
 
     def pushback(self, found: _Values, most: int) -> Pushback:
@@ -204,24 +244,35 @@ class Askings:
         changed: Counter[str] = Counter()
         for asked in self.answers.values():
             if AS_IT_IS in asked and all(name in asked for name in names):
-                others = (turn for turn, name in enumerate(names, 1) if asked[name] != asked[AS_IT_IS])
+                others = (
+                    turn for turn, name in enumerate(names, 1) if asked[name] != asked[AS_IT_IS]
+                )
                 changed[str(next(others, "never"))] += 1
-        return Pushback(tuple(one for one in turns if one is not None), dict(sorted(changed.items())))
+        return Pushback(
+            tuple(one for one in turns if one is not None), dict(sorted(changed.items()))
+        )
 
     def blind(self, found: _Values, draft: Draft) -> dict[str, Change]:
-        changes = {with_: found.change(found.of(AS_IT_IS), found.of(BLIND + with_)) for with_ in BLIND_WITH}
+        changes = {
+            with_: found.change(found.of(AS_IT_IS), found.of(BLIND + with_)) for with_ in BLIND_WITH
+        }
         known = {with_: change for with_, change in changes.items() if change is not None}
         for with_, change in known.items():
             if change.ci_high is None or change.ci_high >= 0:
                 no_worse = f"with {BLIND_WITH[with_]} in place of its own the score is not shown to be worse"
-                draft.notes.add(Importance.DOUBTFUL, f"{no_worse}: the pictures may not have been needed")
+                draft.notes.add(
+                    Importance.DOUBTFUL, f"{no_worse}: the pictures may not have been needed"
+                )
         return known
 
     def abstention(self, found: _Values, cost: float) -> Abstention:
         before, after = found.of(AS_IT_IS), found.of(ABSTAIN)
         units = [unit for unit in before if unit in after]
         # a benchmark may have such an option of its own, which is right where it is right
-        silent = {unit: after[unit] < 1.0 and abstains(self.answers[unit].get(ABSTAIN, "")) for unit in units}
+        silent = {
+            unit: after[unit] < 1.0 and abstains(self.answers[unit].get(ABSTAIN, ""))
+            for unit in units
+        }
         scored = {unit: 0.0 if silent[unit] else _at_cost(after[unit], cost) for unit in units}
         is_right = {unit: before[unit] >= 1.0 for unit in units}
         return Abstention(
@@ -241,10 +292,15 @@ class Askings:
             draft.notes.add(Importance.BACKGROUND, f"{why}; config.params.temperature sets it")
         if extra.confidence == STATED_ONLY:
             why = "answers were asked for with their confidence in one"
-            draft.notes.add(Importance.DOUBTFUL, f"{why}: the prompts, and so the score, are not the benchmark's own")
+            draft.notes.add(
+                Importance.DOUBTFUL,
+                f"{why}: the prompts, and so the score, are not the benchmark's own",
+            )
         if extra.perturb and (helm.any_run_spec or self.plan.evaluation.benchmark is not None):
             why = "nobody has checked that other words leave the right answers of this benchmark as they are"
-            draft.notes.add(Importance.DOUBTFUL, f"{why}: `perturb` is checked for the tasks of eval-factory")
+            draft.notes.add(
+                Importance.DOUBTFUL, f"{why}: `perturb` is checked for the tasks of eval-factory"
+            )
 
     def lead(self, draft: Draft) -> None:
         """The mean over repeats is the main score: groups are made of it, and it is what is compared."""
@@ -264,11 +320,21 @@ class _Values:
     def __init__(self, askings: Askings, main: MetricValues, draft: Draft) -> None:
         self._main, self._members, self.scale = main, draft.tally.members, main.scale
         of_main = _same_as(main, (*askings.metrics, *draft.metrics))
-        same = {str(one.perturbation): one for one in of_main if one.perturbation and not is_derived(one)}
+        same = {
+            str(one.perturbation): one
+            for one in of_main
+            if one.perturbation and not is_derived(one)
+        }
         self._by_name = {AS_IT_IS: main.values}
         for name, one in same.items():
-            self._by_name[name] = {key: value for key, value in one.values.items() if key not in askings.unchanged}
-        self.helms = {name: name for name in same if not is_asked_again(name) and number_of_order(name) is None}
+            self._by_name[name] = {
+                key: value for key, value in one.values.items() if key not in askings.unchanged
+            }
+        self.helms = {
+            name: name
+            for name in same
+            if not is_asked_again(name) and number_of_order(name) is None
+        }
         """Perturbations of HELM's."""
         self.has_right = (facts_of(main.name, main.scale).scale or PROPORTION) == PROPORTION
         """Whether an answer is right where its value is 1; a rating is not."""
@@ -277,7 +343,9 @@ class _Values:
     def of(self, name: str) -> dict[Unit, float]:
         """Without those that failed, or with 0 for them as the score has it."""
         known = self._by_name.get(name, {})
-        counted = with_missing_counted(known, self._missing & known.keys(), failed_as_zero=self._as_zero)
+        counted = with_missing_counted(
+            known, self._missing & known.keys(), failed_as_zero=self._as_zero
+        )
         return {key[:2]: value for key, value in counted.items()}
 
     def not_asked(self, name: str) -> int:
@@ -291,7 +359,9 @@ class _Values:
         shared = sources_of(self._main, questions)
         return questions if shared is None and len(set(questions)) < len(questions) else shared
 
-    def share(self, values: Mapping[Unit, float], scale: tuple[float, float] | None = PROPORTION) -> Share | None:
+    def share(
+        self, values: Mapping[Unit, float], scale: tuple[float, float] | None = PROPORTION
+    ) -> Share | None:
         """None of nothing. `scale`: of the values; that of shares if not given."""
         return share_of(values, self.sources, scale)
 
@@ -305,11 +375,19 @@ class _Values:
         was_right = {unit: float(after[unit] < 1.0) for unit in units if before[unit] >= 1.0}
         was_wrong = {unit: float(after[unit] >= 1.0) for unit in units if before[unit] < 1.0}
         return Change(
-            len(units), found.value_a, found.value_b, found.difference, found.ci_low, found.ci_high, found.p_value,
+            len(units),
+            found.value_a,
+            found.value_b,
+            found.difference,
+            found.ci_low,
+            found.ci_high,
+            found.p_value,
             *((self.share(was_right), self.share(was_wrong)) if self.has_right else ()),
-        )  # fmt: skip
+        )
 
-    def by_group(self, before: Mapping[Unit, float], after: Mapping[Unit, float]) -> dict[str, dict[str, Change]]:
+    def by_group(
+        self, before: Mapping[Unit, float], after: Mapping[Unit, float]
+    ) -> dict[str, dict[str, Change]]:
         found: dict[str, dict[str, Change]] = {}
         for name, by_value in self._members.items():
             for value, keys in by_value.items():
@@ -326,41 +404,55 @@ def _same_as(main: MetricValues, metrics: Sequence[MetricValues]) -> list[Metric
     return [one for one in metrics if (one.name, one.split) == (main.name, main.split)]
 
 
-def add_mean_over(draft: Draft, metrics: Sequence[MetricValues], suffix: str) -> MetricValues | None:
+def add_mean_over(
+    draft: Draft, metrics: Sequence[MetricValues], suffix: str
+) -> MetricValues | None:
     """The score of one value a question, its mean over these metrics (the main one first), with its bounds. None, and
     nothing added, where no question has a value."""
     main, missing = metrics[0], draft.missing
     every = {key: value for metric in metrics for key, value in metric.values.items()}
-    mean = _of_questions(main, with_missing_counted(every, missing, failed_as_zero=draft.as_zero), suffix)
+    mean = _of_questions(
+        main, with_missing_counted(every, missing, failed_as_zero=draft.as_zero), suffix
+    )
     score = score_of(mean, set(), failed_as_zero=draft.as_zero) if mean.values else None
     if score is None:
         return None
     draft.scores[mean.label] = clipped(score) if draft.run.rubric else score
-    ends = [{**every, **dict.fromkeys(missing & every.keys(), end)} for end in main.scale or PROPORTION]
+    ends = [
+        {**every, **dict.fromkeys(missing & every.keys(), end)} for end in main.scale or PROPORTION
+    ]
     low, high = (bounds_of(_of_questions(main, one, suffix), set()) for one in ends)
     if low is not None and high is not None:
         draft.bounds[mean.label] = (low[0], high[1])
     return mean
 
 
-def _of_questions(main: MetricValues, values: Mapping[InstanceKey, float], suffix: str) -> MetricValues:
+def _of_questions(
+    main: MetricValues, values: Mapping[InstanceKey, float], suffix: str
+) -> MetricValues:
     by_question: dict[Unit, list[float]] = defaultdict(list)
     for (question, trial, _), value in values.items():
         by_question[(question, trial)].append(value)
-    means: dict[InstanceKey, float] = {(*unit, None): statistics.fmean(all_) for unit, all_ in by_question.items()}
+    means: dict[InstanceKey, float] = {
+        (*unit, None): statistics.fmean(all_) for unit, all_ in by_question.items()
+    }
     name = main.name + suffix
     label = name + main.label.removeprefix(main.name)
     return replace(main, label=label, name=name, helm_mean=None, values=means, counts={})
 
 
-def _parts(values: Mapping[Unit, Sequence[float]], sources: Sources) -> tuple[float | None, float | None]:
+def _parts(
+    values: Mapping[Unit, Sequence[float]], sources: Sources
+) -> tuple[float | None, float | None]:
     """Standard errors of the mean over questions: by the draw of questions, and by the draw of answers.
 
     One-way analysis of variance: the mean of the questions' own variances, over all answers, is the part of the
     answers; what is left of the variance of the questions' means is that of the questions (0 where nothing is left).
     """
     times = len(next(iter(values.values())))
-    total = describe([statistics.fmean(of_unit) for of_unit in values.values()], clusters=sources(list(values))).stderr
+    total = describe(
+        [statistics.fmean(of_unit) for of_unit in values.values()], clusters=sources(list(values))
+    ).stderr
     within = statistics.fmean(map(statistics.variance, values.values())) / times / len(values)
     return None if total is None else math.sqrt(max(0.0, total**2 - within)), math.sqrt(within)
 
@@ -390,7 +482,9 @@ class ChoiceOrderCheck:
     by_order: Sequence[MetricValues]  # HELM's metrics of the questions in other orders
     asked: dict[Unit, dict[int, str | None]] = field(default_factory=lambda: defaultdict(dict))
     """Order -> the text of the option that was chosen; a request that failed is not in it."""
-    orders: dict[Unit, int] = field(default_factory=Counter)  # how many orders each question was asked in
+    orders: dict[Unit, int] = field(
+        default_factory=Counter
+    )  # how many orders each question was asked in
     kept: dict[Unit, str] = field(default_factory=dict)
     letters: Counter[str] = field(default_factory=Counter)
 
@@ -403,7 +497,11 @@ class ChoiceOrderCheck:
         if wanted is None:
             return None, metrics
         original = [one for one in metrics if one.perturbation is None]
-        others = [one for one in metrics if one.perturbation is not None and number_of_order(one.perturbation)]
+        others = [
+            one
+            for one in metrics
+            if one.perturbation is not None and number_of_order(one.perturbation)
+        ]
         return cls(wanted, run.run_spec.adapter_spec.output_mapping_pattern, others), original
 
     def add(self, key: InstanceKey, state: output.RequestState) -> None:
@@ -412,7 +510,9 @@ class ChoiceOrderCheck:
             return
         unit = key[:2]
         self.orders[unit] += 1
-        if (why := why_kept([reference.output.text for reference in state.instance.references])) is not None:
+        if (
+            why := why_kept([reference.output.text for reference in state.instance.references])
+        ) is not None:
             self.kept[unit] = why
         if has_failed(state):
             return
@@ -423,8 +523,13 @@ class ChoiceOrderCheck:
 
     def values_of(self, main: MetricValues) -> dict[int, MetricValues]:
         """Order -> the main metric's values in it."""
-        numbered = [(number_of_order(one.perturbation), one) for one in _same_as(main, self.by_order)]
-        return {1: main, **{order: one for order, one in sorted(numbered, key=str) if order is not None}}
+        numbered = [
+            (number_of_order(one.perturbation), one) for one in _same_as(main, self.by_order)
+        ]
+        return {
+            1: main,
+            **{order: one for order, one in sorted(numbered, key=str) if order is not None},
+        }
 
     def complete(self, draft: Draft) -> None:
         """Add the report, the main metric's score over all orders of each question, and its bounds."""
@@ -437,17 +542,27 @@ class ChoiceOrderCheck:
         """Over the questions that were asked in more than one order."""
         moved = [unit for unit, count in self.orders.items() if count > 1]
         answered = {unit: self.asked[unit] for unit in moved if len(self.asked[unit]) > 1}
-        changed = {unit: float(len(set(by_order.values())) > 1) for unit, by_order in answered.items()}
+        changed = {
+            unit: float(len(set(by_order.values())) > 1) for unit, by_order in answered.items()
+        }
         clusters = (None if main is None else main.clusters) or {}
 
         def share(values: Mapping[Unit, float]) -> Share | None:
-            return share_of(values, lambda units: [clusters.get(question, question) for question, _ in units], None)
+            return share_of(
+                values,
+                lambda units: [clusters.get(question, question) for question, _ in units],
+                None,
+            )
 
         means: dict[str, float | None] = {}
         worst: dict[Unit, float] = {}
         several, lost = set(moved), {key[:2] for key in missing}
         for order, metric in ({} if main is None else self.values_of(main)).items():
-            asked = [value for key, value in metric.values.items() if key[:2] in several and key not in missing]
+            asked = [
+                value
+                for key, value in metric.values.items()
+                if key[:2] in several and key not in missing
+            ]
             means[str(order)] = statistics.fmean(asked) if asked else None
             for key, value in metric.values.items():
                 worst[key[:2]] = min(value, worst.get(key[:2], value))
@@ -459,7 +574,11 @@ class ChoiceOrderCheck:
             changed=share(changed),
             # of the questions whose every order was answered: each answer has the full value
             right_in_all=share(
-                {unit: float(worst[unit] >= 1.0) for unit in moved if unit in worst and unit not in lost}
+                {
+                    unit: float(worst[unit] >= 1.0)
+                    for unit in moved
+                    if unit in worst and unit not in lost
+                }
             ),
             letters=dict(sorted(self.letters.items())),
         )

@@ -25,7 +25,14 @@ from eval_factory.core.annotations import (
     read_annotations,
 )
 from eval_factory.core.errors import PrerequisiteError
-from eval_factory.core.results import Clinicians, CorrectedScore, JudgeAgreement, Score, TaskResult, TooFewRated
+from eval_factory.core.results import (
+    Clinicians,
+    CorrectedScore,
+    JudgeAgreement,
+    Score,
+    TaskResult,
+    TooFewRated,
+)
 from eval_factory.core.rundir import RunDir
 from eval_factory.scoring.agreement import Unit, agreement_among, agreement_with
 from eval_factory.scoring.intervals import few_sources, lower_end
@@ -40,13 +47,19 @@ from eval_factory.scoring.prediction_powered import (
 )
 from eval_factory.tasks.message_files import LabelledItem
 
-OTHER_ANSWERS = "{count} ratings are of answers, or questions, that are other ones now: they are not used"
+OTHER_ANSWERS = (
+    "{count} ratings are of answers, or questions, that are other ones now: they are not used"
+)
 
 
 def with_clinicians(result: TaskResult, rundir: RunDir) -> TaskResult:
     """The result with what people's ratings in its folder say. Raises PrerequisiteError: they cannot be read."""
     annotations = read_annotations(rundir.ratings)
-    return replace(result, clinicians=clinicians_of(result, annotations)) if annotations.ratings else result
+    return (
+        replace(result, clinicians=clinicians_of(result, annotations))
+        if annotations.ratings
+        else result
+    )
 
 
 def people_scores(result: TaskResult, rundir: RunDir) -> dict[AnswerKey, float]:
@@ -58,13 +71,21 @@ def people_scores(result: TaskResult, rundir: RunDir) -> dict[AnswerKey, float]:
 def _rated(result: TaskResult, rundir: RunDir) -> RatedResult | None:
     """None where nobody rated its answers."""
     annotations, score = read_annotations(rundir.ratings), result.scores.get(result.main_metric)
-    return _read(result, annotations, _alike(annotations), score) if annotations.ratings and score else None
+    return (
+        _read(result, annotations, _alike(annotations), score)
+        if annotations.ratings and score
+        else None
+    )
 
 
-Marks = dict[str, list[float | None]]  # judge -> its mark of each item; the metric itself where there is no judge
+Marks = dict[
+    str, list[float | None]
+]  # judge -> its mark of each item; the metric itself where there is no judge
 
 
-def rated_items(result: TaskResult, rundir: RunDir) -> tuple[list[LabelledItem], Marks, list[float]]:
+def rated_items(
+    result: TaskResult, rundir: RunDir
+) -> tuple[list[LabelledItem], Marks, list[float]]:
     """What people rated of a result (`judged` says nothing), what judges did, and all marks that there are, the least
     first. Of two marks whether it is the higher one. Raises PrerequisiteError: ratings.jsonl cannot be read, or nobody
     has rated an answer of this result."""
@@ -82,13 +103,27 @@ def rated_items(result: TaskResult, rundir: RunDir) -> tuple[list[LabelledItem],
         if (one := found.rated.get(AnswerKey(record.id, record.trial))) is None:
             continue
         for number, unit in one.units():
-            tags = list(record.criteria[number].get("tags") or ()) if of_rubric else [one.questions[number].name]
+            tags = (
+                list(record.criteria[number].get("tags") or ())
+                if of_rubric
+                else [one.questions[number].name]
+            )
             labels, category = tuple(map(mark_of, unit.values())), str(tags[0]) if tags else None
             source, length = record.cluster or record.id, len(record.completion or "")
             items.append(LabelledItem(source, False, labels, tuple(unit), category, length))
-            rows.append({judge: mark_of(given[number]) for judge, given in one.marks.items() if number in given})
+            rows.append(
+                {
+                    judge: mark_of(given[number])
+                    for judge, given in one.marks.items()
+                    if number in given
+                }
+            )
     judges = dict.fromkeys(judge for row in rows for judge in row)
-    return items, {judge: [row.get(judge) for row in rows] for judge in judges}, list(map(mark_of, scale))
+    return (
+        items,
+        {judge: [row.get(judge) for row in rows] for judge in judges},
+        list(map(mark_of, scale)),
+    )
 
 
 _ByRater = dict[str, dict[int, float]]  # rater -> number of the question, from 0 -> rating
@@ -103,7 +138,9 @@ class RatedAnswer:
     def units(self) -> Iterator[tuple[int, Unit]]:
         """(number of the question, rater -> rating), of what was rated."""
         for number in range(len(self.questions)):
-            unit = {rater: given[number] for rater, given in self.by_rater.items() if number in given}
+            unit = {
+                rater: given[number] for rater, given in self.by_rater.items() if number in given
+            }
             if unit:
                 yield number, unit
 
@@ -112,7 +149,9 @@ class RatedAnswer:
 class RatedResult:
     asked: Asked
     sample: Sample  # the last one of those that are used: its strata hold for all
-    values: dict[AnswerKey, float] = field(default_factory=dict)  # the main metric's, of every answer
+    values: dict[AnswerKey, float] = field(
+        default_factory=dict
+    )  # the main metric's, of every answer
     judged: dict[str, dict[AnswerKey, float]] = field(default_factory=lambda: defaultdict(dict))
     """Judge -> its score of every answer that it judged."""
     clusters: dict[AnswerKey, str] = field(default_factory=dict)
@@ -128,10 +167,14 @@ class RatedResult:
             in_full = [given for given in one.by_rater.values() if len(given) == len(one.questions)]
             if in_full:
                 ratings = ([given[at] for at in range(len(given))] for given in in_full)
-                found[key] = statistics.fmean(self.asked.score_by(one.questions, each) for each in ratings)
+                found[key] = statistics.fmean(
+                    self.asked.score_by(one.questions, each) for each in ratings
+                )
         return found
 
-    def strata(self, values: Mapping[AnswerKey, float], people: Mapping[AnswerKey, float]) -> list[Stratum]:
+    def strata(
+        self, values: Mapping[AnswerKey, float], people: Mapping[AnswerKey, float]
+    ) -> list[Stratum]:
         """`values`: the judge's, of every answer. `people`: the people's, of those that they rated."""
         found: list[list[AnswerKey]] = [[] for _ in [*self.sample.strata, None]]
         for key in values:
@@ -140,7 +183,9 @@ class RatedResult:
         strata = []
         for keys in filter(None, found):
             rated = [key for key in keys if key in people]
-            sources = ([self.clusters[key] for key in some] if shared else () for some in (keys, rated))
+            sources = (
+                [self.clusters[key] for key in some] if shared else () for some in (keys, rated)
+            )
             pairs = [(people[key], values[key]) for key in rated]
             strata.append(Stratum([values[key] for key in keys], pairs, *sources))
         return strata
@@ -164,7 +209,9 @@ def clinicians_of(result: TaskResult, annotations: Annotations) -> Clinicians:
     found = _read(result, annotations, alike, score)
     people = found.people()
     corrected = too_few = None
-    scale = found.scale(people)  # points of a rubric can be lost on it; what was corrected on it is clipped
+    scale = found.scale(
+        people
+    )  # points of a rubric can be lost on it; what was corrected on it is clipped
     low, high = found.asked.score.scale or scale
     try:
         made = corrected_mean(found.strata(found.values, people), scale)
@@ -211,13 +258,17 @@ def _given(
     return given
 
 
-def _read(result: TaskResult, annotations: Annotations, samples: Sequence[Sample], score: Score) -> RatedResult:
+def _read(
+    result: TaskResult, annotations: Annotations, samples: Sequence[Sample], score: Score
+) -> RatedResult:
     given = _given(annotations, samples)
     sample = samples[-1]
     names = tuple(question.name for answer in sample.answers[:1] for question in answer.questions)
     jury = () if result.validity.jury is None or names in ((IS_CORRECT,), (HOW_GOOD,)) else names
     judged = has_judges(result, sample.kind)
-    found = RatedResult(Asked(sample.kind, sample.metric, score, jury, sample.choices, judged=judged), sample)
+    found = RatedResult(
+        Asked(sample.kind, sample.metric, score, jury, sample.choices, judged=judged), sample
+    )
     for record in result.instances:
         if (value := found.asked.value_of(record)) is None:
             continue
@@ -234,7 +285,9 @@ def _read(result: TaskResult, annotations: Annotations, samples: Sequence[Sample
             rated = found.rated.setdefault(key, RatedAnswer(drawn.questions))
             rated.by_rater.update(by_rater)
             rated.marks = found.asked.marks_of(record)
-    found.unused += sum(len(by) for lost in given.values() for _, by_rater in lost for by in by_rater.values())
+    found.unused += sum(
+        len(by) for lost in given.values() for _, by_rater in lost for by in by_rater.values()
+    )
     return found
 
 
@@ -243,7 +296,9 @@ def _judges(
 ) -> Iterator[tuple[str, JudgeAgreement]]:
     """Agreement and bias of each: the bias by the strata of the sample, the plain mean where too few were rated."""
     known = {judge for judge, scores in found.judged.items() if scores.keys() & found.rated.keys()}
-    for judge in dict.fromkeys(judge for one in found.rated.values() for judge in (*one.marks, *sorted(known))):
+    for judge in dict.fromkeys(
+        judge for one in found.rated.values() for judge in (*one.marks, *sorted(known))
+    ):
         marks = [
             (one.marks[judge][number], list(unit.values()))
             for one in found.rated.values()
@@ -259,10 +314,17 @@ def _judges(
                 bias, low, high = made.value, made.low, made.high
             except (TooFewRatedError, TooFewSourcesError):
                 bias = statistics.fmean(judged[key] - score for key, score in rated.items())
-        yield judge, JudgeAgreement(**vars(agreement_with(marks, scale)), bias=bias, bias_low=low, bias_high=high)
+        yield (
+            judge,
+            JudgeAgreement(
+                **vars(agreement_with(marks, scale)), bias=bias, bias_low=low, bias_high=high
+            ),
+        )
 
 
-def _notes(found: RatedResult, people: Mapping[AnswerKey, float], other_sheets: int) -> Iterator[str]:
+def _notes(
+    found: RatedResult, people: Mapping[AnswerKey, float], other_sheets: int
+) -> Iterator[str]:
     if found.unused:
         yield OTHER_ANSWERS.format(count=found.unused)
     if other_sheets:

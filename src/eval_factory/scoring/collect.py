@@ -29,16 +29,39 @@ from eval_factory.scoring.draft import Draft
 from eval_factory.scoring.floors import FloorScores, judge_probe
 from eval_factory.scoring.groups import scores_by_group
 from eval_factory.scoring.judge_correction import RubricCorrection
-from eval_factory.scoring.jury import ALL_JUDGES, Jury, bounds_over_judgements, missing_judgements, score_of_all_judges
+from eval_factory.scoring.jury import (
+    ALL_JUDGES,
+    Jury,
+    bounds_over_judgements,
+    missing_judgements,
+    score_of_all_judges,
+)
 from eval_factory.scoring.notes import Importance
 from eval_factory.scoring.provenance import Remembered, provenance_of
 from eval_factory.scoring.readability import Readability, answer_form_of
-from eval_factory.scoring.request_states import finish_reason_of, has_failed, key_of, media_of, prompt_of, text_of
+from eval_factory.scoring.request_states import (
+    finish_reason_of,
+    has_failed,
+    key_of,
+    media_of,
+    prompt_of,
+    text_of,
+)
 from eval_factory.scoring.rubric import RubricTally
 from eval_factory.scoring.run_notes import notes_of, notes_on_age, notes_on_data, notes_on_labels
-from eval_factory.scoring.scores import MetricValues, bounds_of, is_judged, metric_values_of, score_of
+from eval_factory.scoring.scores import (
+    MetricValues,
+    bounds_of,
+    is_judged,
+    metric_values_of,
+    score_of,
+)
 from eval_factory.scoring.sequential import Looks
-from eval_factory.scoring.stated_models import StatedModels, endpoints_of_other_models, notes_on_models
+from eval_factory.scoring.stated_models import (
+    StatedModels,
+    endpoints_of_other_models,
+    notes_on_models,
+)
 from eval_factory.scoring.tally import Tally, notes_on_clusters
 from eval_factory.tasks.asked_again import is_asked_again, is_in_another_form
 from eval_factory.tasks.errata import CORRECTED
@@ -78,7 +101,9 @@ def collect(
     draft = Draft(plan, run, split, tally, list(metrics), usage, changes)
     draft.earlier_notes = () if remembered is None else remembered.notes
     draft.looks = 1 if looks is None else len(looks.sizes)
-    steps = _steps(corrections, readability, jury, rubric, correction, orders, again, floors, looks, stated)
+    steps = _steps(
+        corrections, readability, jury, rubric, correction, orders, again, floors, looks, stated
+    )
     parts = (tally, rubric, corrections, readability, jury, orders, again, floors, looks)
     seeing = [part.add for part in parts if part is not None]
     aside = [tally.count_failure, *([again.add] if again else [])]
@@ -89,10 +114,18 @@ def collect(
     for step in steps:
         step(draft)
     # where there is no main score, other reasons come first
-    draft.notes.add(Importance.DOUBTFUL if draft.main in draft.scores else Importance.NO_RESULT, *draft.why)
-    columns = [*draft.metrics, *(orders.by_order if orders else ()), *(again.metrics if again else ())]
+    draft.notes.add(
+        Importance.DOUBTFUL if draft.main in draft.scores else Importance.NO_RESULT, *draft.why
+    )
+    columns = [
+        *draft.metrics,
+        *(orders.by_order if orders else ()),
+        *(again.metrics if again else ()),
+    ]
     names = jury.names if jury else {}
-    records = InstanceRecords(run, columns, answers, tally, draft.jury_metric, readability, names, rubric)
+    records = InstanceRecords(
+        run, columns, answers, tally, draft.jury_metric, readability, names, rubric
+    )
     scenario, prompts = run.scenario_name or entry.scenario, tally.prompts.hexdigest()
     provenance = provenance_of(plan, scenario, prompts, git_hash, data_bundle, draft.asked, run_id)
     if remembered is not None:
@@ -119,21 +152,31 @@ def _steps(  # noqa: PLR0913 - the list of the parts
     steps: list[Callable[[Draft], None] | None] = [
         again.count_replies if again else None,  # before anything is counted together
         jury.count if jury else None,  # notes, reasons and causes name who failed to judge
-        rubric.complete if rubric else None,  # cases that nobody decided are no values; tags make groups
+        rubric.complete
+        if rubric
+        else None,  # cases that nobody decided are no values; tags make groups
         correction.complete if correction else None,  # by the cases that the judges decided
         _keep_slots,  # in HELM's metrics alone, and before others are made of them
         corrections.complete,  # before the jury's marks: corrected values of a jury's metric get them too
         readability.complete,  # its lenient metrics stand after the corrected ones
         jury.complete if jury else None,  # marks of empty answers: the last change of a value
-        again.take if again else None,  # all metrics of what was asked again are there, and none is a score
+        again.take
+        if again
+        else None,  # all metrics of what was asked again are there, and none is a score
         _score,  # all metrics and values are there
         rubric.publish if rubric else None,  # the published score takes the place of HELM's mean
-        correction.publish if correction else None,  # its interval in the place of that of the cases' values
+        correction.publish
+        if correction
+        else None,  # its interval in the place of that of the cases' values
         _choose_main,  # all that follows asks which values the main metric lacks
-        orders.complete if orders else None,  # its score over all orders: none that could be the main one
+        orders.complete
+        if orders
+        else None,  # its score over all orders: none that could be the main one
         again.complete if again else None,
         # what failed comes before what is odd
-        lambda draft: draft.notes.extend([*notes_of(draft), *notes_on_data(draft.plan, draft.earlier_notes)]),
+        lambda draft: draft.notes.extend(
+            [*notes_of(draft), *notes_on_data(draft.plan, draft.earlier_notes)]
+        ),
         readability.report,  # the first reason against reporting: a setting may help
         jury.judgements if jury else None,  # the second: the same command may
         rubric.report if rubric else None,  # no run has both, jury and rubric
@@ -143,13 +186,19 @@ def _steps(  # noqa: PLR0913 - the list of the parts
         floors.complete,  # finished scores are held against them
         looks.complete if looks else None,  # a rule may be about the floor
         # the other end: as high as labels allow
-        lambda draft: draft.notes.extend(notes_on_labels(draft.main, draft.scores, draft.plan.evaluation.task.about)),
+        lambda draft: draft.notes.extend(
+            notes_on_labels(draft.main, draft.scores, draft.plan.evaluation.task.about)
+        ),
         jury.report if jury else None,  # how far a score by judges can be trusted
-        again.lead if again else None,  # judges, floors and labels were held against the questions as they are
+        again.lead
+        if again
+        else None,  # judges, floors and labels were held against the questions as they are
         _group,  # how large the sample is, and groups of the main metric's values
         rubric.group if rubric else None,  # groups by tags: they take no name of a field's group
         lambda draft: draft.notes.extend(draft.groups.notes()),  # all groups are there
-        lambda draft: draft.notes.add(Importance.BACKGROUND, *corrections.notes()),  # the longest notes
+        lambda draft: draft.notes.add(
+            Importance.BACKGROUND, *corrections.notes()
+        ),  # the longest notes
     ]
     return [step for step in steps if step is not None]
 
@@ -158,8 +207,15 @@ def _keep_slots(draft: Draft) -> None:
     """A metric that raises on an empty answer too gives no value at all; its slot stays, for 0 and the bounds."""
     for key, (_, split) in draft.tally.unscorable.items():
         for metric in draft.metrics:
-            label = output.score_label(output.MetricName(name=metric.name, split=split), draft.main_split)
-            if metric.values and metric.label == label and key[2] is None and key not in metric.values:
+            label = output.score_label(
+                output.MetricName(name=metric.name, split=split), draft.main_split
+            )
+            if (
+                metric.values
+                and metric.label == label
+                and key[2] is None
+                and key not in metric.values
+            ):
                 metric.values[key], metric.helm_mean = 0.0, None
 
 
@@ -168,24 +224,39 @@ def _score(draft: Draft) -> None:
     task, tally, jury_metric = draft.plan.evaluation.task, draft.tally, draft.jury_metric
     draft.notes.add(Importance.BACKGROUND, *task.about.notes)
     if task.helm.main_split not in (None, draft.main_split):
-        other = f"no instance of the main split {task.helm.main_split} was asked: these scores are of"
+        other = (
+            f"no instance of the main split {task.helm.main_split} was asked: these scores are of"
+        )
         draft.notes.add(Importance.DOUBTFUL, f"{other} {draft.main_split}")
     of_all_judges = {}
     for metric in draft.metrics:
         metric.clusters, metric.looks = tally.clusters or None, draft.looks
         judged = is_judged(metric, jury_metric)
-        missing, as_zero = missing_judgements(metric, jury_metric, tally, failed_as_zero=draft.failed_as_zero)
+        missing, as_zero = missing_judgements(
+            metric, jury_metric, tally, failed_as_zero=draft.failed_as_zero
+        )
         score = score_of(metric, missing, failed_as_zero=as_zero)
         if score is None:
             unjudged = judged and not tally.failed
-            cause = "no judge scored any answer" if unjudged else "it cannot be computed without the failed instances"
+            cause = (
+                "no judge scored any answer"
+                if unjudged
+                else "it cannot be computed without the failed instances"
+            )
             draft.notes.add(Importance.INCOMPLETE, f"{metric.label}: absent, {cause}")
             continue
         draft.scores[metric.label] = score
-        limits = bounds_over_judgements(metric, tally.ratings, tally.judges) if judged else bounds_of(metric, missing)
+        limits = (
+            bounds_over_judgements(metric, tally.ratings, tally.judges)
+            if judged
+            else bounds_of(metric, missing)
+        )
         if limits is not None:
             draft.bounds[metric.label] = limits
-        if judged and (by_all := score_of_all_judges(metric, tally.ratings, tally.judges)) is not None:
+        if (
+            judged
+            and (by_all := score_of_all_judges(metric, tally.ratings, tally.judges)) is not None
+        ):
             of_all_judges[metric.label + ALL_JUDGES] = by_all
     draft.beside = of_all_judges | draft.beside
 
@@ -197,7 +268,9 @@ def _choose_main(draft: Draft) -> None:
     tally, as_zero = draft.tally, draft.failed_as_zero
     draft.missing, draft.as_zero = tally.failed | tally.undecided, as_zero
     if draft.main_values is not None:
-        found = missing_judgements(draft.main_values, draft.jury_metric, tally, failed_as_zero=as_zero)
+        found = missing_judgements(
+            draft.main_values, draft.jury_metric, tally, failed_as_zero=as_zero
+        )
         draft.missing, draft.as_zero = found
     draft.instances = tally.counts(draft.missing)
 
@@ -224,21 +297,30 @@ def _group(draft: Draft) -> None:
         return
     corrected = _values(draft, f"{draft.main}{CORRECTED}")
     draft.groups = scores_by_group(
-        draft.main_values, draft.tally.members, draft.missing, failed_as_zero=draft.as_zero, beside=corrected
+        draft.main_values,
+        draft.tally.members,
+        draft.missing,
+        failed_as_zero=draft.as_zero,
+        beside=corrected,
     )
 
 
 def _result(draft: Draft, records: InstanceRecords, provenance: Provenance) -> TaskResult:
     tally, instances, scores = draft.tally, draft.instances, draft.scores
-    draft.notes.extend(notes_on_age(draft.plan, provenance))  # the last: of most public benchmarks it is true
+    draft.notes.extend(
+        notes_on_age(draft.plan, provenance)
+    )  # the last: of most public benchmarks it is true
     asked = sum(map(len, tally.splits.values()))
     facts = ComparedRun(draft.plan, draft.run.run_spec.adapter_spec, instances, asked, provenance)
     enough = instances.coverage >= draft.plan.evaluation.run.config.params.extra.min_coverage
-    complete = instances.scored == instances.requested and not any(one.failed for one in tally.judges.values())
+    complete = instances.scored == instances.requested and not any(
+        one.failed for one in tally.judges.values()
+    )
     return TaskResult(
         task=draft.plan.task_name,
         main_metric=draft.main,
-        scores={name: scores[name] for name in sorted(scores, key=lambda name: name != draft.main)} | draft.beside,
+        scores={name: scores[name] for name in sorted(scores, key=lambda name: name != draft.main)}
+        | draft.beside,
         groups=draft.groups.scores,
         validity=Validity(
             instances,
@@ -278,7 +360,9 @@ class InstanceRecords:
     tally: Tally
     jury_metric: str | None
     readability: Readability
-    judges: Mapping[str, str] = field(default_factory=dict)  # judge -> its name in HELM's annotations
+    judges: Mapping[str, str] = field(
+        default_factory=dict
+    )  # judge -> its name in HELM's annotations
     rubric: RubricTally | None = None
 
     def __iter__(self) -> Iterator[InstanceRecord]:
@@ -296,11 +380,18 @@ class InstanceRecords:
                 for metric in self.metrics
                 if key in metric.values and not (unjudged and is_judged(metric, self.jury_metric))
             }
-            judges = self.tally.ratings.means_of(key) if rubric is None else rubric.scores_by_judge(key)
+            judges = (
+                self.tally.ratings.means_of(key) if rubric is None else rubric.scores_by_judge(key)
+            )
         if not failed and jury is not None:
-            said = {judge: output.judgement_of(state.annotations, jury, name) for judge, name in self.judges.items()}
+            said = {
+                judge: output.judgement_of(state.annotations, jury, name)
+                for judge, name in self.judges.items()
+            }
             judgements = {judge: judgement for judge, judgement in said.items() if judgement}
-        signs_of = decision_signs if rubric is not None else injection_signs if jury else lambda _text: ()
+        signs_of = (
+            decision_signs if rubric is not None else injection_signs if jury else lambda _text: ()
+        )
         return InstanceRecord(
             id=state.instance.id,
             split=state.instance.split or "",
@@ -308,9 +399,16 @@ class InstanceRecords:
             trial=state.train_trial_index,
             perturbation=key[2],
             prompt=prompt_of(state),
-            references=tuple({"text": r.output.text, "tags": r.tags} for r in state.instance.references),
-            categories={**({} if rubric is None else rubric.fields_of(key)), **categories_of(state.instance)},
-            completion=None if failed or not result or not result.completions else result.completions[0].text,
+            references=tuple(
+                {"text": r.output.text, "tags": r.tags} for r in state.instance.references
+            ),
+            categories={
+                **({} if rubric is None else rubric.fields_of(key)),
+                **categories_of(state.instance),
+            },
+            completion=None
+            if failed or not result or not result.completions
+            else result.completions[0].text,
             metrics=metrics,
             finish_reason=finish_reason_of(state),
             prompt_tokens=tokens[0],

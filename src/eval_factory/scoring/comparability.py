@@ -25,29 +25,48 @@ from eval_factory.tasks.framework import DATA_PATH
 
 _UNKNOWN = "unknown"
 NOT_SENT = "not sent"
-_TOKENS = ("max_tokens", "max_completion_tokens")  # names of the limit of an answer; the second is OpenAI's newer one
-COMPARED = frozenset({*_TOKENS, "temperature", "top_p"})  # fields of a request that are compared by their values
+_TOKENS = (
+    "max_tokens",
+    "max_completion_tokens",
+)  # names of the limit of an answer; the second is OpenAI's newer one
+COMPARED = frozenset(
+    {*_TOKENS, "temperature", "top_p"}
+)  # fields of a request that are compared by their values
 
 
 class LeaderboardEntry(StrictModel):
     """One run spec of the leaderboard."""
 
     max_tokens: int  # what the run spec itself grants an answer
-    max_length: int | None = None  # of a scenario that has such an argument: the leaderboard's value
+    max_length: int | None = (
+        None  # of a scenario that has such an argument: the leaderboard's value
+    )
     max_eval_instances: int | None = None  # None: as of all
-    arguments: dict[str, tuple[str, ...]] = {}  # argument that chooses another evaluation -> the leaderboard's values
-    num_output_tokens: dict[str, int] = {}  # model -> tokens, where it was granted another number here
-    newest_data: bool = False  # whether HELM names no revision: nobody knows which one the leaderboard read
-    collapsed: tuple[int, int] | None = None  # rows of the data, and the instances that HELM's scenario makes of them
+    arguments: dict[
+        str, tuple[str, ...]
+    ] = {}  # argument that chooses another evaluation -> the leaderboard's values
+    num_output_tokens: dict[
+        str, int
+    ] = {}  # model -> tokens, where it was granted another number here
+    newest_data: bool = (
+        False  # whether HELM names no revision: nobody knows which one the leaderboard read
+    )
+    collapsed: tuple[int, int] | None = (
+        None  # rows of the data, and the instances that HELM's scenario makes of them
+    )
 
 
 class MedhelmLeaderboard(StrictModel):
     helm: str  # the version of HELM whose run specs it tells of
-    max_eval_instances: int  # the most that it asked of one evaluation; of more, HELM drew so many at random
+    max_eval_instances: (
+        int  # the most that it asked of one evaluation; of more, HELM drew so many at random
+    )
     num_train_trials: int
     temperature: float
     top_p: float
-    num_output_tokens: dict[str, int]  # model -> tokens that it was granted, for it thinks before it answers
+    num_output_tokens: dict[
+        str, int
+    ]  # model -> tokens that it was granted, for it thinks before it answers
     judge_max_tokens: int
     run_specs: dict[str, LeaderboardEntry]
 
@@ -75,7 +94,9 @@ def comparability_of(facts: ComparedRun) -> Comparability:
         entry, what = None, f"{what} with {not_run}"
     if entry is None:
         settings = f"no published settings of MedHELM's leaderboard ({upstream}) are of {what}"
-        return Comparability(None, f"{settings}: there is nothing to compare with", upstream=upstream)
+        return Comparability(
+            None, f"{settings}: there is nothing to compare with", upstream=upstream
+        )
     deviations = (
         *_of_sampling(facts, board, entry),
         *_of_requests(facts),
@@ -92,26 +113,44 @@ def _argument_not_run(plan: Plan, entry: LeaderboardEntry) -> str | None:
     indexed = plan.evaluation.task.helm.indexed
     known = {} if indexed is None else indexed.parameters
     for name, value in plan.scenario_arguments.items():
-        is_choice = name not in (DATA_PATH, "max_length", "version") and known.get(name, {}).get("default") != value
+        is_choice = (
+            name not in (DATA_PATH, "max_length", "version")
+            and known.get(name, {}).get("default") != value
+        )
         if is_choice and str(value) not in entry.arguments.get(name, ()):
             return f"{name}={value}"
     return None
 
 
-def _of_sampling(facts: ComparedRun, board: MedhelmLeaderboard, entry: LeaderboardEntry) -> Iterator[Deviation]:
-    model, adapter, top_p = facts.provenance.endpoints.get(MODEL_ROLE), facts.adapter, facts.plan.model.top_p
+def _of_sampling(
+    facts: ComparedRun, board: MedhelmLeaderboard, entry: LeaderboardEntry
+) -> Iterator[Deviation]:
+    model, adapter, top_p = (
+        facts.provenance.endpoints.get(MODEL_ROLE),
+        facts.adapter,
+        facts.plan.model.top_p,
+    )
     sent: Sequence[Mapping[str, Any]] = ()
     if model is not None and model.sampling:
         sent = model.sampling
-    elif adapter.max_tokens is not None and adapter.temperature is not None:  # else HELM did not write them down
+    elif (
+        adapter.max_tokens is not None and adapter.temperature is not None
+    ):  # else HELM did not write them down
         limits = {"max_tokens": adapter.max_tokens, "temperature": adapter.temperature}
-        sent = [{**limits, "top_p": 1.0 if top_p is None else top_p}]  # nothing was answered: it was to be sent
+        sent = [
+            {**limits, "top_p": 1.0 if top_p is None else top_p}
+        ]  # nothing was answered: it was to be sent
     by_model = {**board.num_output_tokens, **entry.num_output_tokens}
     asked = facts.plan.model.model_id
-    granted = next((tokens for name, tokens in by_model.items() if same_model(name, asked)), entry.max_tokens)
+    granted = next(
+        (tokens for name, tokens in by_model.items() if same_model(name, asked)), entry.max_tokens
+    )
     tokens = _unlike(sent, _token_names(facts.plan), granted)
     if tokens is not None:
-        tokens_of, models = _listed(sorted(set(by_model.values()))), _listed(one.rpartition("/")[2] for one in by_model)
+        tokens_of, models = (
+            _listed(sorted(set(by_model.values()))),
+            _listed(one.rpartition("/")[2] for one in by_model),
+        )
         effect = f"answers are cut off at another length; the leaderboard granted {tokens_of} tokens to {models}"
         yield Deviation("max_tokens", granted, tokens, effect)
     for name, value, effect in (
@@ -129,7 +168,9 @@ def _token_names(plan: Plan) -> tuple[str, ...]:
     return _TOKENS if renamed is None else (*_TOKENS, renamed)
 
 
-def _unlike(sent: Iterable[Mapping[str, Any]], fields: Sequence[str], expected: Any) -> str | int | float | None:
+def _unlike(
+    sent: Iterable[Mapping[str, Any]], fields: Sequence[str], expected: Any
+) -> str | int | float | None:
     """Each value that requests had of a field, under one of its names; the number itself where there is one.
 
     None where all had the expected value.
@@ -153,7 +194,12 @@ def _of_requests(facts: ComparedRun) -> Iterator[Deviation]:
     """What the user changed of requests beside the fields that are compared by value."""
     model = facts.plan.model
     if model.endpoint_type != CHAT:
-        yield Deviation("endpoint type", CHAT, model.endpoint_type, "the model sees the prompt without its chat format")
+        yield Deviation(
+            "endpoint type",
+            CHAT,
+            model.endpoint_type,
+            "the model sees the prompt without its chat format",
+        )
     elif model.adapter.custom_system_prompt is not None:
         more = "the model gets more instructions than the benchmark has"
         yield Deviation("system prompt", "none", "custom_system_prompt", more)
@@ -185,22 +231,42 @@ def _of_prompts_and_sample(
     yield from _of_sample(facts, entry.max_eval_instances or board.max_eval_instances)
     if failed := facts.instances.failed:
         zero = facts.plan.evaluation.run.config.params.extra.on_failure == "zero"
-        yield Deviation("failed instances", 0, failed, "they count as 0" if zero else "they are left out of the score")
+        yield Deviation(
+            "failed instances",
+            0,
+            failed,
+            "they count as 0" if zero else "they are left out of the score",
+        )
 
 
 def _of_sample(facts: ComparedRun, most: int) -> Iterator[Deviation]:
-    params, known = facts.plan.evaluation.run.config.params, facts.plan.evaluation.task.about.instances
+    params, known = (
+        facts.plan.evaluation.run.config.params,
+        facts.plan.evaluation.task.about.instances,
+    )
     limit, seed, name = params.limit_samples, params.extra.sample_seed, "sample_seed"
-    if (stop := facts.plan.evaluation.stop_when) and (drawn := read_run_record(facts.plan.rundir.helm).drawn_sample):
+    if (stop := facts.plan.evaluation.stop_when) and (
+        drawn := read_run_record(facts.plan.rundir.helm).drawn_sample
+    ):
         limit, seed, name, known = drawn.asked, stop.seed, "stop_when", drawn.of
     if params.extra.instances is not None:
-        yield Deviation("instances", "HELM's draw", f"{facts.asked} by name", "they are no sample of the benchmark")
+        yield Deviation(
+            "instances",
+            "HELM's draw",
+            f"{facts.asked} by name",
+            "they are no sample of the benchmark",
+        )
         return
     was_drawn = facts.asked == limit != known
     if facts.asked > most:
         left_out = "" if seed is None else f", leave {name} out"
         how = f"set limit_samples to {most}{left_out}, and HELM draws the same ones"
-        yield Deviation("limit_samples", most, "none" if limit is None else limit, f"{facts.asked} instances; {how}")
+        yield Deviation(
+            "limit_samples",
+            most,
+            "none" if limit is None else limit,
+            f"{facts.asked} instances; {how}",
+        )
     elif limit is not None and limit < most and was_drawn:
         of_them = "a part of the leaderboard's instances: " if seed is None else ""
         yield Deviation("limit_samples", most, limit, f"{of_them}{facts.asked} were asked")
@@ -219,12 +285,16 @@ def _of_data_and_answers(facts: ComparedRun, entry: LeaderboardEntry) -> Iterato
         yield Deviation("data revision", _UNKNOWN, here, effect)
     else:
         for name, pinned, here in unlike_pinned(plan, provenance.dataset_files):
-            yield Deviation(f"data: {name}", pinned, here, "other questions or answers may have been asked")
+            yield Deviation(
+                f"data: {name}", pinned, here, "other questions or answers may have been asked"
+            )
     if stripped := facts.instances.thinking_stripped:
         effect = f"bare HELM scores all of the text; thinking was taken out of {stripped} answers"
         yield Deviation("thinking", "scored", "taken out", effect)
     if unjudged := facts.instances.unjudged:
-        effect = f"{unjudged} answers without a judgement; HELM's own value stands beside, named .helm"
+        effect = (
+            f"{unjudged} answers without a judgement; HELM's own value stands beside, named .helm"
+        )
         yield Deviation("answers without a judgement", "rated 1", "left out of the score", effect)
 
 
@@ -235,22 +305,36 @@ def _of_judges(facts: ComparedRun, board: MedhelmLeaderboard) -> Iterator[Deviat
     expected = [deployment.rpartition("/")[2] for deployment in names.DEFAULT_JURY.values()]
     asked = {judge.role: facts.provenance.endpoints.get(judge.role) for judge in judges}
     # of each judge what was asked for, and what its answers state
-    models = [(judge.model_id, one.main_model if (one := asked[judge.role]) else judge.model_id) for judge in judges]
+    models = [
+        (judge.model_id, one.main_model if (one := asked[judge.role]) else judge.model_id)
+        for judge in judges
+    ]
     in_jury = [
-        any(same_model(model, asked_for) and same_model(model, stated) for asked_for, stated in models)
+        any(
+            same_model(model, asked_for) and same_model(model, stated)
+            for asked_for, stated in models
+        )
         for model in expected
     ]
     if len(models) != len(expected) or not all(in_jury):
         stated = _listed(stated for _, stated in models)
-        yield Deviation("judges", _listed(expected), stated, "another jury rates by another standard")
+        yield Deviation(
+            "judges", _listed(expected), stated, "another jury rates by another standard"
+        )
     for judge in judges:
         endpoint = asked[judge.role]
         sent = endpoint.sampling if endpoint is not None else ()
-        settings = {"temperature": board.temperature, "top_p": board.top_p, "max_tokens": board.judge_max_tokens}
+        settings = {
+            "temperature": board.temperature,
+            "top_p": board.top_p,
+            "max_tokens": board.judge_max_tokens,
+        }
         for name, value in settings.items():
             here = _unlike(sent, _TOKENS if name in _TOKENS else (name,), value)
             if here is not None:
-                yield Deviation(f"judge {judge.role}: {name}", value, here, "its ratings may be others")
+                yield Deviation(
+                    f"judge {judge.role}: {name}", value, here, "its ratings may be others"
+                )
 
 
 def _remarks(facts: ComparedRun, entry: LeaderboardEntry) -> Iterator[str]:

@@ -30,7 +30,9 @@ from eval_factory.scoring.request_states import text_of
 from eval_factory.tasks.asked_again import LOGPROBS, STATED, STATED_ONLY, confidence_in
 
 Unit = tuple[str, int]  # a question in one trial
-Sources = Callable[[Sequence[Unit]], "list[str] | None"]  # of each question what it shares with others; None: nothing
+Sources = Callable[
+    [Sequence[Unit]], "list[str] | None"
+]  # of each question what it shares with others; None: nothing
 Logprobs = Sequence[tuple[str, float]]
 """Tokens of an answer as the endpoint gave it, with the natural logarithm of each one's probability."""
 
@@ -41,7 +43,9 @@ MANY = 10_000  # answers from which on a tenth of the resamples is enough
 POINTS = 10  # of the curve: a tenth of the questions, two tenths, ...
 
 
-def share_of(values: Mapping[Unit, float], sources: Sources, scale: Ends | None = PROPORTION) -> Share | None:
+def share_of(
+    values: Mapping[Unit, float], sources: Sources, scale: Ends | None = PROPORTION
+) -> Share | None:
     """The mean of one value a question, with its interval over their sources; None of nothing."""
     if not values:
         return None
@@ -58,7 +62,9 @@ class ConfidenceOfAnswers:
     in_one: bool = False  # whether each answer held its confidence, and none was asked for
 
     @classmethod
-    def of(cls, plan: Plan, logprobs: Callable[[output.RequestState], Logprobs]) -> ConfidenceOfAnswers | None:
+    def of(
+        cls, plan: Plan, logprobs: Callable[[output.RequestState], Logprobs]
+    ) -> ConfidenceOfAnswers | None:
         source = plan.evaluation.run.config.params.extra.confidence
         if source == LOGPROBS:
             return cls(source, logprobs=logprobs)
@@ -71,7 +77,9 @@ class ConfidenceOfAnswers:
             self.known[unit] = probability_of(label or text_of(state).strip(), self.logprobs(state))
         else:
             found = self.replies.get(unit)
-            self.known[unit] = None if found is None or found.reply is None else confidence_in(found.reply)
+            self.known[unit] = (
+                None if found is None or found.reply is None else confidence_in(found.reply)
+            )
 
     def report(self, values: Mapping[Unit, float], sources: Sources) -> Confidence:
         """`values`: the main metric's; an answer is right where it has the full value."""
@@ -82,9 +90,13 @@ class ConfidenceOfAnswers:
         sure = {unit: self.known[unit] or 0.0 for unit in units}
         right = {unit: float(values[unit] >= 1.0) for unit in units}
         own = units if (shared := sources(units)) is None else shared
-        sample = [Answer(sure[unit], right[unit], source) for unit, source in zip(units, own, strict=True)]
+        sample = [
+            Answer(sure[unit], right[unit], source) for unit, source in zip(units, own, strict=True)
+        ]
         groups = groups_of(sample)
-        error = Share(math.sqrt(max(0.0, squared_error(groups))), len(sample), *interval_of_error(groups))
+        error = Share(
+            math.sqrt(max(0.0, squared_error(groups))), len(sample), *interval_of_error(groups)
+        )
         reliability, resolution, uncertainty = brier_parts(groups)
         areas = _resampled_areas(sample)
         return Confidence(
@@ -100,7 +112,12 @@ class ConfidenceOfAnswers:
             resolution=resolution,
             uncertainty=uncertainty,
             risk_coverage=tuple(risk_at(sample, (number + 1) / POINTS) for number in range(POINTS)),
-            area=Share(area_under_risk(sample), len(sample), percentile(areas, 0.025), percentile(areas, 0.975)),
+            area=Share(
+                area_under_risk(sample),
+                len(sample),
+                percentile(areas, 0.025),
+                percentile(areas, 0.975),
+            ),
         )
 
 
@@ -151,16 +168,27 @@ def groups_of(sample: Sample) -> list[list[Answer]]:
 class _Gap(NamedTuple):
     mean: float  # of confidence less right
     variance: float  # of that mean, unbiased
-    plausible: float  # the same, for an interval: not 0 where all answers of the group happen to be right
+    plausible: (
+        float  # the same, for an interval: not 0 where all answers of the group happen to be right
+    )
 
 
 def _gap(group: Sample) -> _Gap:
-    gaps, sources, count = [one.sure - one.right for one in group], [one.source for one in group], len(group)
+    gaps, sources, count = (
+        [one.sure - one.right for one in group],
+        [one.source for one in group],
+        len(group),
+    )
     variance, few = variance_of(gaps) / count if count > 1 else 0.0, 1.0
     if is_shared(sources) and (effective := effective_clusters(sources)) >= LEAST_SOURCES:
-        variance, few = mean_and_variance(gaps, sources)[1], (t_quantile(effective - 1) / t_quantile(math.inf)) ** 2
+        variance, few = (
+            mean_and_variance(gaps, sources)[1],
+            (t_quantile(effective - 1) / t_quantile(math.inf)) ** 2,
+        )
     share = (sum(one.right for one in group) + 2) / (count + 4)  # A. Agresti, B. A. Coull, 1998
-    return _Gap(statistics.fmean(gaps), variance, max(variance * few, share * (1 - share) / (count + 4)))
+    return _Gap(
+        statistics.fmean(gaps), variance, max(variance * few, share * (1 - share) / (count + 4))
+    )
 
 
 def squared_error(groups: Sequence[Sample]) -> float:
@@ -189,7 +217,13 @@ def interval_of_error(groups: Sequence[Sample], draws: int = RESAMPLES) -> tuple
         above = 0
         for one in noise:
             drawn = zip(parts, one, strict=True)
-            above += sum(w * ((gap.mean * error / size + e) ** 2 - gap.plausible) for (w, gap), e in drawn) >= observed
+            above += (
+                sum(
+                    w * ((gap.mean * error / size + e) ** 2 - gap.plausible)
+                    for (w, gap), e in drawn
+                )
+                >= observed
+            )
         return above / draws
 
     def end(share: float) -> float:
@@ -210,10 +244,17 @@ def brier_parts(groups: Sequence[Sample]) -> tuple[float, float, float]:
     total = sum(map(len, groups))
     rights = [[one.right for one in group] for group in groups]
     mean = sum(map(sum, rights)) / total
-    within = sum(len(one) * statistics.variance(one) / len(one) for one in rights if len(one) > 1) / total
+    within = (
+        sum(len(one) * statistics.variance(one) / len(one) for one in rights if len(one) > 1)
+        / total
+    )
     raw = sum(len(one) * (statistics.fmean(one) - mean) ** 2 for one in rights) / total
     of_all = mean * (1 - mean) / (total - 1)
-    return max(0.0, squared_error(groups)), max(0.0, raw - within + of_all), mean * (1 - mean) + of_all
+    return (
+        max(0.0, squared_error(groups)),
+        max(0.0, raw - within + of_all),
+        mean * (1 - mean) + of_all,
+    )
 
 
 def _risks(sample: Sample) -> list[float]:

@@ -30,7 +30,9 @@ _BOXED = re.compile(r"\\boxed\{((?:[^{}]|\{[^{}]*\})*)\}")
 _LATEX_TEXT = re.compile(r"\\(?:text|mathrm|mathbf)\{([^{}]*)\}")
 _DIGITS = r"(?:[1-9]\d{0,2}(?:,\d{3})+(?:\.\d+)?|[1-9]\d{0,2}(?:\.\d{3})+,\d+|\d+(?:[.,]\d+)?)(?![.,]?\d|[/-]\d+[/-])"
 """With thousands separators, and a decimal comma where it cannot be one of these: 1,234 is 1234, and 12,34 is 12.34."""
-_NUMBER = re.compile(rf"(?<![\w^./,-])(?<!\^\{{)[+-]?{_DIGITS}")  # not of a date, a unit or a name (m^2, CURB-65)
+_NUMBER = re.compile(
+    rf"(?<![\w^./,-])(?<!\^\{{)[+-]?{_DIGITS}"
+)  # not of a date, a unit or a name (m^2, CURB-65)
 _EITHER = r"(?:or|to|oder|bis|o|u|a|ou|à|versus|vs\.?)"
 _UNIT = r"(?: ?[%°a-zµμ][^\s\d,;:()='\"]{0,20}(?:\d[^\s,;:()='\"]{0,8})?){0,2}"
 _ALTERNATIVES = re.compile(
@@ -69,7 +71,9 @@ def reader_of(prompt: str, category: object, gold: str) -> Callable[[str], float
         return date_in
     if category not in ("risk", "severity", "diagnosis"):
         return number_in
-    may_be_half = "criteria for pulmonary embolism" in prompt.rpartition("Question: ")[2].lower()  # Wells': 1.5 or 2.5
+    may_be_half = (
+        "criteria for pulmonary embolism" in prompt.rpartition("Question: ")[2].lower()
+    )  # Wells': 1.5 or 2.5
     return number_in if may_be_half else whole_number_in
 
 
@@ -93,7 +97,9 @@ def number_in(text: str) -> float | None:
 def _float(digits: str) -> float:
     """Of digits as `_DIGITS` has them."""
     whole, comma, rest = digits.rpartition(",")
-    is_decimal = comma and "." not in rest and ("." in whole or len(rest) != 3 or whole.lstrip("+-") == "0")
+    is_decimal = (
+        comma and "." not in rest and ("." in whole or len(rest) != 3 or whole.lstrip("+-") == "0")
+    )
     return float(f"{whole.replace('.', '')}.{rest}" if is_decimal else digits.replace(",", ""))
 
 
@@ -158,7 +164,9 @@ class Case:
     extra: Mapping[str, Any] = field(default_factory=dict)
     annotations: Mapping[str, Any] = field(default_factory=dict)
     instance: str = ""  # its id, the same in every trial
-    choices: Sequence[str] = ()  # the texts of all references, where there are wrong ones among them
+    choices: Sequence[
+        str
+    ] = ()  # the texts of all references, where there are wrong ones among them
 
 
 Rule = Callable[[Case], "float | None"]  # None: the instance does not count
@@ -177,7 +185,9 @@ def medcalc_by_calculator(case: Case) -> float:
     else:
         limits = case.extra.get("lower_limit"), case.extra.get("upper_limit")
     low, value, high = read(str(limits[0])), read(answer), read(str(limits[1]))
-    return float(low is not None and value is not None and high is not None and low <= value <= high)
+    return float(
+        low is not None and value is not None and high is not None and low <= value <= high
+    )
 
 
 def medec_sentence(case: Case) -> float:
@@ -251,7 +261,9 @@ def healthbench_as_published(case: Case) -> float | None:
         return None
     if not case.completion.strip():
         return 0.0
-    of_judges = [found[DECISIONS] for found in case.annotations.values() if DECISIONS in (found or {})]
+    of_judges = [
+        found[DECISIONS] for found in case.annotations.values() if DECISIONS in (found or {})
+    ]
     shares = [
         sum(one for one, is_met in zip(points, decided, strict=True) if is_met) / positive
         for by_judge in of_judges
@@ -273,16 +285,25 @@ def sct_membership(case: Case) -> float:
 def first_of_repeated() -> Rule:
     """The value that there is, of the first of several instances with the same prompt and right answer."""
     rows = RepeatedRows()
-    return lambda case: None if rows.add(case.instance, case.prompt, case.gold, case.choices) else case.helm
+    return lambda case: (
+        None if rows.add(case.instance, case.prompt, case.gold, case.choices) else case.helm
+    )
 
 
 _RULES: dict[str, Rule] = {
     rule.__name__: rule
     for rule in (
-        medcalc_by_calculator, medec_sentence, medec_flag, ehr_sql_same_rows, ehr_sql_precision, ehr_sql_recall,
-        healthbench_as_published, sct_credit, sct_membership,
+        medcalc_by_calculator,
+        medec_sentence,
+        medec_flag,
+        ehr_sql_same_rows,
+        ehr_sql_precision,
+        ehr_sql_recall,
+        healthbench_as_published,
+        sct_credit,
+        sct_membership,
     )
-}  # fmt: skip
+}
 
 
 def rule_of(erratum: Erratum) -> Rule:
@@ -290,7 +311,11 @@ def rule_of(erratum: Erratum) -> Rule:
     if is_code(erratum.rule):
         rule: Rule = code_named(str(erratum.rule))
         return rule
-    return first_of_repeated() if erratum.rule == first_of_repeated.__name__ else _RULES[str(erratum.rule)]
+    return (
+        first_of_repeated()
+        if erratum.rule == first_of_repeated.__name__
+        else _RULES[str(erratum.rule)]
+    )
 
 
 @dataclass
@@ -318,9 +343,13 @@ class Corrections:
         known = load_errata()
         about = known.of(plan.evaluation.task.helm.run_spec, plan.scenario_arguments, plan.upstream)
         wrong = {erratum.metric for erratum in about}
-        helm = {metric.label: metric for metric in (metrics if wrong else ()) if metric.label in wrong}
+        helm = {
+            metric.label: metric for metric in (metrics if wrong else ()) if metric.label in wrong
+        }
         errata = [erratum for erratum in about if erratum.metric in helm]
-        return cls(known.version, errata, {erratum.id: rule_of(erratum) for erratum in errata}, helm)
+        return cls(
+            known.version, errata, {erratum.id: rule_of(erratum) for erratum in errata}, helm
+        )
 
     def add(self, key: InstanceKey, state: output.RequestState) -> None:
         self.add_answer(key, state, None if has_failed(state) else text_of(state))
@@ -370,13 +399,18 @@ class Corrections:
                 raise raised[0]
         return [
             MetricValues(
-                label, label, None, scale=helm.scale,
-                values=self.values[label], split=helm.split, perturbation=helm.perturbation,
+                label,
+                label,
+                None,
+                scale=helm.scale,
+                values=self.values[label],
+                split=helm.split,
+                perturbation=helm.perturbation,
             )
             for label, errata in self._by_label.items()
             for helm in [self.helm[str(errata[0].metric)]]
             if self.values[label]
-        ]  # fmt: skip
+        ]
 
     def notes(self) -> list[str]:
         found = []
@@ -384,6 +418,8 @@ class Corrections:
             which = ", ".join(filter(None, (str(self.version), one.id, one.upstream)))
             note = f"{one.label} (errata {which}): {one.defect}. Corrected: {one.corrected}"
             if count := self.left_out[one.id] + len(self.raised[one.id]):
-                note += f"; {count} {'instance does' if count == 1 else 'instances do'} not count in it"
+                note += (
+                    f"; {count} {'instance does' if count == 1 else 'instances do'} not count in it"
+                )
             found.append(note)
         return found

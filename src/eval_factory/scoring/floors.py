@@ -43,7 +43,11 @@ class _Strategy:
     """One way to answer, with its values of HELM's metrics, and what the rules make of them."""
 
     def __init__(
-        self, plan: Plan, trivial: TrivialScores, scored: StrategyScores, of_run: Sequence[MetricValues]
+        self,
+        plan: Plan,
+        trivial: TrivialScores,
+        scored: StrategyScores,
+        of_run: Sequence[MetricValues],
     ) -> None:
         if any(len(column) != len(trivial.questions) for column in scored.values.values()):
             raise ValueError("a column without a value for each question")
@@ -65,13 +69,20 @@ class _Strategy:
                 if value is not None and split == metric.split
             }
             if values:
-                yield replace(metric, helm_mean=None, values=values, counts={}, parts={}, clusters=None)
+                yield replace(
+                    metric, helm_mean=None, values=values, counts={}, parts={}, clusters=None
+                )
 
     def add(self, number: int, key: InstanceKey, state: output.RequestState) -> None:
-        answer = self.scored.answer_to(number)  # None: any, each as likely; only HELM's values of it are known
+        answer = self.scored.answer_to(
+            number
+        )  # None: any, each as likely; only HELM's values of it are known
         if self.scored.annotation is not None:
             known = (state.annotations or {}).get("ehr_sql", {})
-            annotations = {**(state.annotations or {}), "ehr_sql": with_answer(known, self.scored.annotation)}
+            annotations = {
+                **(state.annotations or {}),
+                "ehr_sql": with_answer(known, self.scored.annotation),
+            }
             state = state.model_copy(update={"annotations": annotations})
         self.corrections.add_answer(key, state, answer or "")
 
@@ -82,15 +93,21 @@ class FloorScores:
     def __init__(self, plan: Plan, run: output.HelmRun, metrics: Sequence[MetricValues]) -> None:
         """`metrics`: HELM's own."""
         trivial = read_trivial_scores(plan.rundir.helm)
-        self._trivial = trivial if trivial is not None and trivial.run == run.run_spec.name else None
+        self._trivial = (
+            trivial if trivial is not None and trivial.run == run.run_spec.name else None
+        )
         self._strategies: list[_Strategy] = []
         self._numbers: dict[InstanceKey, int] = {}
         self._failed: Exception | None = None
         if (trivial := self._trivial) is None:
             return
-        self._numbers = {(id_, trial, None): number for number, (id_, trial, _) in enumerate(trivial.questions)}
+        self._numbers = {
+            (id_, trial, None): number for number, (id_, trial, _) in enumerate(trivial.questions)
+        }
         try:
-            self._strategies += [_Strategy(plan, trivial, scored, metrics) for scored in trivial.strategies]
+            self._strategies += [
+                _Strategy(plan, trivial, scored, metrics) for scored in trivial.strategies
+            ]
         except ValueError as error:
             self._failed = error
 
@@ -113,7 +130,9 @@ class FloorScores:
         by_judges = {}
         for one in draft.metrics:
             of_jury = is_judged(one, draft.jury_metric)
-            if not of_jury and not (probe is not None and draft.run.rubric and one.label == draft.run.rubric[0]):
+            if not of_jury and not (
+                probe is not None and draft.run.rubric and one.label == draft.run.rubric[0]
+            ):
                 continue
             answers = measured | ({EMPTY_NAME: lowest} if of_jury else {})
             best = max(answers, key=answers.__getitem__)
@@ -122,12 +141,20 @@ class FloorScores:
         floors = self._floors()
         # what is trivial is a label alone, or names none: the lenient readings find in it what HELM finds
         lenient = [one.label for one in draft.metrics if one.name == METRIC + LENIENT]
-        floors |= {label: floors[helm] for label in lenient if (helm := label.replace(LENIENT, "", 1)) in floors}
+        floors |= {
+            label: floors[helm]
+            for label in lenient
+            if (helm := label.replace(LENIENT, "", 1)) in floors
+        }
         draft.floors = floors | by_judges
-        draft.notes.extend([*notes_on_floors(draft.main, draft.scores, draft.floors), *self._notes()])
+        draft.notes.extend(
+            [*notes_on_floors(draft.main, draft.scores, draft.floors), *self._notes()]
+        )
 
     def _floors(self) -> dict[str, Floor]:
-        means: dict[tuple[str, str], dict[str, float]] = defaultdict(dict)  # (label, metric) -> strategy -> mean
+        means: dict[tuple[str, str], dict[str, float]] = defaultdict(
+            dict
+        )  # (label, metric) -> strategy -> mean
         counts: dict[tuple[str, str], int] = {}
         for strategy in self._strategies:
             for metric in chain(strategy.metrics(), self._corrected(strategy)):
@@ -136,9 +163,13 @@ class FloorScores:
         floors = {}
         for (label, name), answers in means.items():
             lower = self._trivial is not None and name in self._trivial.lower_is_better
-            plainest = sorted(answers, key=MAJORITY_NAME.__eq__)  # of equals, `always A` says more than `majority`
+            plainest = sorted(
+                answers, key=MAJORITY_NAME.__eq__
+            )  # of equals, `always A` says more than `majority`
             best = (min if lower else max)(plainest, key=answers.__getitem__)
-            floors[label] = Floor(best, answers[best], counts[label, best], answers, lower_is_better=lower)
+            floors[label] = Floor(
+                best, answers[best], counts[label, best], answers, lower_is_better=lower
+            )
         return floors
 
     def _corrected(self, strategy: _Strategy) -> list[MetricValues]:
@@ -155,13 +186,21 @@ class FloorScores:
         """What is missing from the floors."""
         trivial = self._trivial
         if trivial is not None and trivial.error is not None:
-            yield Note(Importance.BACKGROUND, f"what trivial answers score could not be computed: {trivial.error}")
+            yield Note(
+                Importance.BACKGROUND,
+                f"what trivial answers score could not be computed: {trivial.error}",
+            )
         if self._failed is not None:
             kind = type(self._failed).__name__
-            yield Note(Importance.BACKGROUND, f"{INCOMPLETE_FLOORS}{kind} while trivial answers were scored")
+            yield Note(
+                Importance.BACKGROUND,
+                f"{INCOMPLETE_FLOORS}{kind} while trivial answers were scored",
+            )
 
 
-def notes_on_floors(main: str, scores: Mapping[str, Score], floors: Mapping[str, Floor]) -> Iterator[Note]:
+def notes_on_floors(
+    main: str, scores: Mapping[str, Score], floors: Mapping[str, Floor]
+) -> Iterator[Note]:
     """Where the main score, or its corrected value, is not above what the best trivial answer scores."""
     found = []
     means = "It does not show that the model read the questions"
@@ -188,7 +227,10 @@ def notes_on_floors(main: str, scores: Mapping[str, Score], floors: Mapping[str,
     if main in scores and main in floors and floors[main].assumed:
         assumed = f"the floor of {main}, {floors[main].value:g}, is assumed"
         not_asked = "No judge was asked what a text gets that fits every question"
-        yield Note(Importance.BACKGROUND, f"{assumed}: it is the mark of an answer with nothing in it. {not_asked}")
+        yield Note(
+            Importance.BACKGROUND,
+            f"{assumed}: it is the mark of an answer with nothing in it. {not_asked}",
+        )
 
 
 FEWEST_PROBED = 3  # questions, for a floor
@@ -215,7 +257,9 @@ def report_probe(marks: Marks, draft: Draft) -> None:
         draft.notes.add(Importance.DOUBTFUL, f"probe_judges: {too_few}")
         return
     judges = dict.fromkeys(judge for by_judge in marks for judge in by_judge)
-    means = {judge: statistics.fmean(one[judge] for one in marks if judge in one) for judge in judges}
+    means = {
+        judge: statistics.fmean(one[judge] for one in marks if judge in one) for judge in judges
+    }
     draft.judge_probe = JudgeProbe(len(of_all), statistics.fmean(of_all), means)
     said = ", ".join(f"{judge} gives it {formats.score(mean)}" for judge, mean in means.items())
     draft.notes.add(Importance.BACKGROUND, f"{PADDED_NAME}, to {len(of_all)} questions: {said}")
@@ -225,8 +269,12 @@ def marks_by_jury(probes: Probes, jury: output.JuryNames, judges: Mapping[str, s
     """The mean of a judge's ratings. `judges`: judge -> its name in HELM's annotations."""
     found: Marks = []
     for judged_as in probes.values():
-        of_each = {judge: output.ratings_of(judged_as, jury, name) for judge, name in judges.items()}
-        found.append({judge: statistics.fmean(rated.values()) for judge, rated in of_each.items() if rated})
+        of_each = {
+            judge: output.ratings_of(judged_as, jury, name) for judge, name in judges.items()
+        }
+        found.append(
+            {judge: statistics.fmean(rated.values()) for judge, rated in of_each.items() if rated}
+        )
     return found
 
 
@@ -236,7 +284,9 @@ def marks_by_rubric(probes: Probes, rubric: RubricTally) -> Marks:
     cases = {key[0]: case for key, case in rubric.cases.items()}
     for instance, judged_as in probes.items():
         if (case := cases.get(instance)) is not None:
-            judged = replace(case, votes=tuple(decisions_of(judged_as, rubric.judges, len(case.criteria))))
+            judged = replace(
+                case, votes=tuple(decisions_of(judged_as, rubric.judges, len(case.criteria)))
+            )
             by_judge = {judge: judged.score_by(judge) for judge in rubric.judges}
             found.append({judge: score for judge, score in by_judge.items() if score is not None})
     return found

@@ -12,7 +12,13 @@ from eval_factory.core.results import Score
 from eval_factory.helm.output import are_few
 from eval_factory.scoring.intervals import effective_clusters, holm, is_shared
 from eval_factory.scoring.notes import Importance, Note
-from eval_factory.scoring.scores import InstanceKey, MetricValues, mean_score, sample_of, with_missing_counted
+from eval_factory.scoring.scores import (
+    InstanceKey,
+    MetricValues,
+    mean_score,
+    sample_of,
+    with_missing_counted,
+)
 
 _Sample = tuple[Sequence[float], Sequence[Hashable] | None]
 """One value per instance, and of each the source that it shares with others; None where none is known."""
@@ -31,12 +37,16 @@ def p_value_of_difference(group: _Sample, rest: _Sample) -> float | None:
         return None
     if is_shared(group[1]) or is_shared(rest[1]):
         return _clustered(group, rest)
-    from scipy import stats  # imported here: it takes half a second, and most results have no groups
+    from scipy import (
+        stats,
+    )  # imported here: it takes half a second, and most results have no groups
 
     if all(value in (0.0, 1.0) for value in (*values, *others)):
         table = [[int(sum(side)), len(side) - int(sum(side))] for side in (values, others)]
         return float(stats.fisher_exact(table).pvalue)
-    one, other = ((statistics.fmean(side), statistics.stdev(side), len(side)) for side in (values, others))
+    one, other = (
+        (statistics.fmean(side), statistics.stdev(side), len(side)) for side in (values, others)
+    )
     if one[1] == other[1] == 0:
         return None
     return float(stats.ttest_ind_from_stats(*one, *other, equal_var=False).pvalue)
@@ -47,13 +57,21 @@ def _clustered(group: _Sample, rest: _Sample) -> float | None:
     influence: dict[Hashable, float] = defaultdict(float)
     clusters = []
     for sign, (values, sources) in ((1, group), (-1, rest)):
-        labels = list(sources) if sources is not None else [(sign, number) for number in range(len(values))]
+        labels = (
+            list(sources)
+            if sources is not None
+            else [(sign, number) for number in range(len(values))]
+        )
         mean = statistics.fmean(values)
         for value, label in zip(values, labels, strict=True):
             influence[label] += sign * (value - mean) / len(values)
         clusters.append(effective_clusters(labels))
     number, degrees = len(influence), min(clusters) - 1
-    variance = number / (number - 1) * math.fsum(one * one for one in influence.values()) if number > 1 else 0.0
+    variance = (
+        number / (number - 1) * math.fsum(one * one for one in influence.values())
+        if number > 1
+        else 0.0
+    )
     if variance == 0 or degrees < 1:
         return None
     from scipy import special  # imported here: see scoring/intervals.py
@@ -62,7 +80,9 @@ def _clustered(group: _Sample, rest: _Sample) -> float | None:
     return 2 * float(special.stdtr(degrees, -abs(statistic)))
 
 
-SMALLEST_GROUP = 10  # instances below which a group is not shown: its score would say next to nothing
+SMALLEST_GROUP = (
+    10  # instances below which a group is not shown: its score would say next to nothing
+)
 
 
 @dataclass(frozen=True)
@@ -74,9 +94,15 @@ class Groups:
 
     def notes(self) -> Iterator[Note]:
         for name, sizes in self.hidden.items():
-            groups, are = ("1 group holds", "is") if len(sizes) == 1 else (f"{len(sizes)} groups hold", "are")
-            hidden = f"by {name}: {groups} fewer than {SMALLEST_GROUP} instances ({sum(sizes)} in all)"
-            yield Note(Importance.BACKGROUND, f"{hidden} and {are} not shown; results.jsonl has them")
+            groups, are = (
+                ("1 group holds", "is") if len(sizes) == 1 else (f"{len(sizes)} groups hold", "are")
+            )
+            hidden = (
+                f"by {name}: {groups} fewer than {SMALLEST_GROUP} instances ({sum(sizes)} in all)"
+            )
+            yield Note(
+                Importance.BACKGROUND, f"{hidden} and {are} not shown; results.jsonl has them"
+            )
 
 
 def scores_by_group(
@@ -103,7 +129,9 @@ def scores_by_group(
             continue
         shown = [value for value, score in found.items() if score.stats.count >= SMALLEST_GROUP]
         if len(shown) < len(found):
-            hidden[name] = [score.stats.count for score in found.values() if score.stats.count < SMALLEST_GROUP]
+            hidden[name] = [
+                score.stats.count for score in found.values() if score.stats.count < SMALLEST_GROUP
+            ]
         if not shown:
             continue
         scores[name] = {value: {metric.label: found[value]} for value in shown}
@@ -130,12 +158,23 @@ def _scores_by_value(
     found = {value: mean_score(metric, counted) for value, counted in values.items()}
     tested = [value for value, score in found.items() if score.stats.count >= SMALLEST_GROUP]
     p_values = []
-    for group in tested:  # an instance that is in several groups is no part of the rest of any of them
-        rest = {key: one for counted in values.values() for key, one in counted.items() if key not in values[group]}
-        p_values.append(p_value_of_difference(sample_of(metric, values[group]), sample_of(metric, rest)))
+    for (
+        group
+    ) in tested:  # an instance that is in several groups is no part of the rest of any of them
+        rest = {
+            key: one
+            for counted in values.values()
+            for key, one in counted.items()
+            if key not in values[group]
+        }
+        p_values.append(
+            p_value_of_difference(sample_of(metric, values[group]), sample_of(metric, rest))
+        )
     # of two groups there is one difference, and one test, where no instance is in both
     one_test = len(values) == 2 and set.isdisjoint(*map(set, values.values()))
     corrected = p_values if one_test else holm(p_values)
     for value, p_value, p_holm in zip(tested, p_values, corrected, strict=True):
-        found[value] = replace(found[value], stats=replace(found[value].stats, p_value=p_value, p_holm=p_holm))
+        found[value] = replace(
+            found[value], stats=replace(found[value].stats, p_value=p_value, p_holm=p_holm)
+        )
     return found

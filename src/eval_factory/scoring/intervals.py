@@ -58,7 +58,9 @@ def clopper_pearson(right: float, count: int, each_side: float) -> Ends:
     """
     from scipy import special  # imported here: see `t_quantile`
 
-    low, high = special.betaincinv([right, right + 1], [count - right + 1, count - right], [each_side, 1 - each_side])
+    low, high = special.betaincinv(
+        [right, right + 1], [count - right + 1, count - right], [each_side, 1 - each_side]
+    )
     return float(low), float(high)
 
 
@@ -75,7 +77,10 @@ def effective_clusters(clusters: Sequence[Hashable]) -> float:
 
 
 def mean_and_variance(
-    values: Sequence[float], clusters: Sequence[Hashable], scale: Ends = PROPORTION, size: float = 0.0
+    values: Sequence[float],
+    clusters: Sequence[Hashable],
+    scale: Ends = PROPORTION,
+    size: float = 0.0,
 ) -> tuple[float, float]:
     """The mean of clustered values, and its variance, which is robust to any dependence inside clusters.
 
@@ -114,11 +119,15 @@ def design_effect(values: Sequence[float], scale: Ends, clusters: Sequence[Hasha
     (low, high), size = scale, end_weight(clusters)
     total = len(values) + 2 * size
     mean, variance = mean_and_variance(values, clusters, scale, size)
-    squares = _sum_of_squares(value - mean for value in values) + size * ((low - mean) ** 2 + (high - mean) ** 2)
+    squares = _sum_of_squares(value - mean for value in values) + size * (
+        (low - mean) ** 2 + (high - mean) ** 2
+    )
     return max(1.0, variance * total * (total - 1) / squares)
 
 
-def wilson_clustered(values: Sequence[float], clusters: Sequence[Hashable], each_side: float = EACH_SIDE) -> Ends:
+def wilson_clustered(
+    values: Sequence[float], clusters: Sequence[Hashable], each_side: float = EACH_SIDE
+) -> Ends:
     """The Wilson interval of clustered 0/1 values, on their effective number.
 
     The effective number is count / design effect, and no more than count; t with the effective number of clusters less
@@ -127,7 +136,9 @@ def wilson_clustered(values: Sequence[float], clusters: Sequence[Hashable], each
     Methodology 7:334-364, 2019, who recommend Wilson's).
     """
     count = len(values) / design_effect(values, (0.0, 1.0), clusters)
-    return wilson(statistics.fmean(values), count, t_quantile(effective_clusters(clusters) - 1, each_side))
+    return wilson(
+        statistics.fmean(values), count, t_quantile(effective_clusters(clusters) - 1, each_side)
+    )
 
 
 def variance_of(values: Sequence[float]) -> float:
@@ -187,7 +198,12 @@ def of_equal_values(value: float, count: float, scale: Ends, each_side: float = 
     return value - share * (value - low), value + share * (high - value)
 
 
-WILSON, STUDENT_T, ON_A_SCALE, EXACT = "wilson", "student-t", "student-t-pseudo-values", "exact-one-sided"
+WILSON, STUDENT_T, ON_A_SCALE, EXACT = (
+    "wilson",
+    "student-t",
+    "student-t-pseudo-values",
+    "exact-one-sided",
+)
 CLOPPER_PEARSON = "clopper-pearson"
 CLUSTERED = "-clustered"  # ends the name of the method where values of one cluster are not taken for independent
 OF_LOOKS = "-of-{}-looks"  # ends the name of the method where the interval holds at all of so many looks together
@@ -236,9 +252,17 @@ def describe(
     if looks > 1 and method is not None:
         method += OF_LOOKS.format(looks)
     return Stats(
-        count, center, stddev, stderr, low, high, method,
-        clusters=number, design_effect=design_effect, effective_n=effective_n,
-    )  # fmt: skip
+        count,
+        center,
+        stddev,
+        stderr,
+        low,
+        high,
+        method,
+        clusters=number,
+        design_effect=design_effect,
+        effective_n=effective_n,
+    )
 
 
 def interval_of_mean(
@@ -267,8 +291,12 @@ def interval_of_mean(
     if min(values) == max(values):
         if leaves:
             return NO_INTERVAL
-        return Interval(*of_equal_values(values[0], units, (low, high), each_side), EXACT + by_cluster)
-    moved = 0.0 if mean is None else mean - center  # how far the mean that is reported lies from that of the values
+        return Interval(
+            *of_equal_values(values[0], units, (low, high), each_side), EXACT + by_cluster
+        )
+    moved = (
+        0.0 if mean is None else mean - center
+    )  # how far the mean that is reported lies from that of the values
     if (low, high) == PROPORTION and all(value in PROPORTION for value in values):
         method, moved = WILSON, 0.0
         if sources is not None:
@@ -298,7 +326,9 @@ def few_sources(clusters: Sequence[Hashable]) -> str | None:
     if len(sources) == len(clusters):
         return None
     effective, largest = effective_clusters(clusters), max(sources.values()) / len(clusters)
-    as_much = f"{len(sources)} sources say as much as {formats.decimals(effective, 1)} of equal size"
+    as_much = (
+        f"{len(sources)} sources say as much as {formats.decimals(effective, 1)} of equal size"
+    )
     if effective < LEAST_SOURCES:
         return f"there is no interval: {as_much}, and {LEAST_SOURCES} are needed"
     if effective < FEW_SOURCES or largest > LARGE_SOURCE:
@@ -333,7 +363,9 @@ FEWEST = 5  # independent units (effective clusters) below which resampling says
 
 
 def bca_of_ratio(
-    numerators: Sequence[float], denominators: Sequence[float], clusters: Sequence[Hashable] | None = None
+    numerators: Sequence[float],
+    denominators: Sequence[float],
+    clusters: Sequence[Hashable] | None = None,
 ) -> Interval:
     """The 95 % BCa interval of sum(numerators) / sum(denominators) (B. Efron, JASA 82:171-185, 1987).
 
@@ -345,7 +377,10 @@ def bca_of_ratio(
     sums: dict[Hashable, Ends] = defaultdict(lambda: (0.0, 0.0))
     for above, below, cluster in zip(numerators, denominators, clusters_of, strict=True):
         sums[cluster] = sums[cluster][0] + above, sums[cluster][1] + below
-    if effective_clusters(clusters_of) < FEWEST or len({above / below for above, below in sums.values() if below}) < 2:
+    if (
+        effective_clusters(clusters_of) < FEWEST
+        or len({above / below for above, below in sums.values() if below}) < 2
+    ):
         return NO_INTERVAL
     import numpy as np  # imported here: few scores are no mean, and SciPy's statistics take half a second
     from scipy import stats
@@ -355,9 +390,15 @@ def bca_of_ratio(
 
     with np.errstate(invalid="ignore", divide="ignore"):
         found = stats.bootstrap(
-            np.array(list(sums.values()), float).T, ratio, paired=True, vectorized=True, method="BCa",
-            confidence_level=CONFIDENCE, n_resamples=RESAMPLES, rng=np.random.default_rng(SEED),
-        ).confidence_interval  # fmt: skip
+            np.array(list(sums.values()), float).T,
+            ratio,
+            paired=True,
+            vectorized=True,
+            method="BCa",
+            confidence_level=CONFIDENCE,
+            n_resamples=RESAMPLES,
+            rng=np.random.default_rng(SEED),
+        ).confidence_interval
     low, high = float(found.low), float(found.high)
     if not (math.isfinite(low) and math.isfinite(high)):
         return NO_INTERVAL

@@ -52,9 +52,14 @@ def _typed(row: Mapping[str, Any]) -> Answer:
 
 def read_servers(path: Path) -> dict[str, str]:
     """Key of an answer -> URL of the server that gave it, where there were several."""
-    if next(read_rows(path, "SELECT 1 FROM sqlite_master WHERE name = 'answered_at'"), None) is None:
+    if (
+        next(read_rows(path, "SELECT 1 FROM sqlite_master WHERE name = 'answered_at'"), None)
+        is None
+    ):
         return {}
-    return {row["key"]: row["server"] for row in read_rows(path, "SELECT key, server FROM answered_at")}
+    return {
+        row["key"]: row["server"] for row in read_rows(path, "SELECT key, server FROM answered_at")
+    }
 
 
 def finish_reasons(path: Path, role: str) -> dict[str, int]:
@@ -70,7 +75,9 @@ def finish_reasons(path: Path, role: str) -> dict[str, int]:
 
 def read_roles(path: Path) -> list[str]:
     """The roles that have answers."""
-    return [row["role"] for row in read_rows(path, "SELECT DISTINCT role FROM responses ORDER BY role")]
+    return [
+        row["role"] for row in read_rows(path, "SELECT DISTINCT role FROM responses ORDER BY role")
+    ]
 
 
 @dataclass(frozen=True)
@@ -79,10 +86,14 @@ class CachedAnswer:
 
     tokens: tuple[int | None, int | None] = (None, None)
     latency_s: float | None = None
-    stripped: bool = False  # whether thinking was taken out: what is scored is not what the endpoint gave
+    stripped: bool = (
+        False  # whether thinking was taken out: what is scored is not what the endpoint gave
+    )
     unfinished: bool = False  # whether it ends in the middle of the thinking
     declined: bool = False  # whether the endpoint itself says that the model refused
-    logprobs: tuple[tuple[str, float], ...] = ()  # of the answer's tokens, where the endpoint gave them
+    logprobs: tuple[
+        tuple[str, float], ...
+    ] = ()  # of the answer's tokens, where the endpoint gave them
     thought_under: str | None = None  # the key of the answer, where it holds what the model thought
 
 
@@ -99,14 +110,18 @@ def cached_answer(answer: Answer, model: EndpointPlan) -> tuple[CachedAnswer, st
         return found, None
     cut_off = choice.finish_reason == openai_api.CUT_OFF
     split = model.adapter.without_reasoning(choice.text, cut_off=cut_off)
-    message = response["choices"][0].get("message") if "choices" in response else None  # pictures have none
+    message = (
+        response["choices"][0].get("message") if "choices" in response else None
+    )  # pictures have none
     thoughts = [part.strip() for part in (choice.reasoning, split.thought) if part and part.strip()]
     found = replace(
         found,
         stripped=split.answer != choice.text,
-        unfinished=split.unfinished or (cut_off and not split.answer.strip() and bool(choice.reasoning)),
+        unfinished=split.unfinished
+        or (cut_off and not split.answer.strip() and bool(choice.reasoning)),
         # some gateways give `refusal` as the reason why an answer ended
-        declined=choice.finish_reason == "refusal" or (isinstance(message, dict) and bool(message.get("refusal"))),
+        declined=choice.finish_reason == "refusal"
+        or (isinstance(message, dict) and bool(message.get("refusal"))),
         thought_under=answer.key if thoughts else None,
     )
     return found, "\n\n".join(thoughts) or None
@@ -140,7 +155,10 @@ class StoredAnswers:
             body = self.model.body_of(state.request)
         except UnusableMedium:
             return None
-        bodies = [body, *(openai_api.changed(body, one) for one in self.variants if one.keys() <= body.keys())]
+        bodies = [
+            body,
+            *(openai_api.changed(body, one) for one in self.variants if one.keys() <= body.keys()),
+        ]
         keys = (self.model.key_of(one, state.request.get("random")) for one in bodies)
         return next((self.answers[one] for one in keys if one in self.answers), None)
 
@@ -148,7 +166,9 @@ class StoredAnswers:
         """Read when it is asked for: what models think is many times as long as what they answer."""
         if answer is None or answer.thought_under is None:
             return None
-        rows = read_rows(self.cache_db, "SELECT * FROM responses WHERE key = :key", key=answer.thought_under)
+        rows = read_rows(
+            self.cache_db, "SELECT * FROM responses WHERE key = :key", key=answer.thought_under
+        )
         return next((cached_answer(_typed(row), self.model)[1] for row in rows), None)
 
     def turns_of(self, state: output.RequestState) -> tuple[Mapping[str, Any], ...]:
@@ -204,10 +224,17 @@ def usage_of(plan: Plan, run_id: str, wall_s: float) -> tuple[Usage, list[str], 
         tallies[attempt["run_id"], attempt["role"]].add(attempt)
         if attempt["outcome"] == AttemptState.ANSWERED and attempt["error"]:
             adjusted[attempt["key"]].update(attempt["error"].split("; "))
-        if attempt["run_id"] == run_id and attempt["outcome"] in (AttemptState.ANSWERED, AttemptState.CACHED):
+        if attempt["run_id"] == run_id and attempt["outcome"] in (
+            AttemptState.ANSWERED,
+            AttemptState.CACHED,
+        ):
             used.add(attempt["key"])
     # the price of now where the user's own table has one, else that of the run that asked
-    table, stored, hosted = table_prices(plan), read_prices(plan.rundir.cache_db), hosted_roles(plan)
+    table, stored, hosted = (
+        table_prices(plan),
+        read_prices(plan.rundir.cache_db),
+        hosted_roles(plan),
+    )
     for paid in read_paid(plan.rundir.cache_db):
         tally = tallies[paid.run_id, paid.role]
         price = table.get(paid.role) or stored.get((paid.run_id, paid.role))
@@ -219,14 +246,19 @@ def usage_of(plan: Plan, run_id: str, wall_s: float) -> tuple[Usage, list[str], 
         tally.sources.add(known[1])
         if price is not None and known[1] != BY_ENDPOINT:
             tally.prices.add(price)
-    unpriced = dict.fromkeys(role for (_, role), tally in sorted(tallies.items()) if tally.unpriced and role in hosted)
+    unpriced = dict.fromkeys(
+        role for (_, role), tally in sorted(tallies.items()) if tally.unpriced and role in hosted
+    )
     asked = [endpoint.role for endpoint in plan.endpoints]
     usage = Usage(
-        this_run=_spent_by_role({key: tally for key, tally in tallies.items() if key[0] == run_id}, asked),
+        this_run=_spent_by_role(
+            {key: tally for key, tally in tallies.items() if key[0] == run_id}, asked
+        ),
         all_runs=_spent_by_role(tallies, asked),
         runs=len({run for run, _ in tallies}),
         wall_s=wall_s,
-        cost_unknown="; ".join(f"{role}: {unknown_price(hosted[role])}" for role in unpriced) or None,
+        cost_unknown="; ".join(f"{role}: {unknown_price(hosted[role])}" for role in unpriced)
+        or None,
     )
     return usage, sorted({how for key in used for how in adjusted[key]}), used
 
@@ -295,7 +327,9 @@ def response_statistics(cache_db: Path) -> ResponseStatistics:
         successful=len(tokens),
         prompt_tokens=_figures(prompt for prompt, _ in tokens),
         completion_tokens=_figures(completion for _, completion in tokens),
-        total_tokens=_figures(one + other for one, other in tokens if one is not None and other is not None),
+        total_tokens=_figures(
+            one + other for one, other in tokens if one is not None and other is not None
+        ),
         latency_s=_figures(latencies),
         status_codes=dict(sorted(codes.items())),
         finish_reasons=finish_reasons(cache_db, MODEL_ROLE),

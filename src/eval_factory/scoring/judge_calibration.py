@@ -95,20 +95,30 @@ class Calibration:
     physicians: int
     gap: Figure  # the judge's macro F1 (of marks on a scale kappa) less the physicians'
     categories: Mapping[str, Part]
-    marks: Sequence[float] = ()  # of marks on a scale all that there are; empty, and the rest filled, of decisions
+    marks: Sequence[
+        float
+    ] = ()  # of marks on a scale all that there are; empty, and the rest filled, of decisions
     always: bool | None = None  # what the judge said of every item; None where it said both
-    lengths: Mapping[str, Part] = field(default_factory=dict)  # thirds by the answer's characters, where they are known
+    lengths: Mapping[str, Part] = field(
+        default_factory=dict
+    )  # thirds by the answer's characters, where they are known
     languages: Mapping[str, Part] = field(default_factory=dict)
     majority: Part | None = None
     """With what most physicians of an item say; items of a tie are left out. None where all are ties."""
     by_physician: Mapping[str, Part] = field(default_factory=dict)
     """With each physician, the one with most labels first."""
-    pairs: Sequence[LabelledPairs] = ()  # decisions of the judge and of physicians, as a score's correction needs them
-    usual_lengths: tuple[float, float] | None = None  # between which nine of ten answers are, in characters
+    pairs: Sequence[
+        LabelledPairs
+    ] = ()  # decisions of the judge and of physicians, as a score's correction needs them
+    usual_lengths: tuple[float, float] | None = (
+        None  # between which nine of ten answers are, in characters
+    )
     says_met: float = 0.0  # the judge, as a share of the items
 
 
-def calibration_of(items: Sequence[LabelledItem], marks: Sequence[float] = DECISIONS) -> Calibration:
+def calibration_of(
+    items: Sequence[LabelledItem], marks: Sequence[float] = DECISIONS
+) -> Calibration:
     """All figures of at least one item; some have the labels of two physicians. `marks`: that there are, the least
     first; of more than two, kappa has squared weights, and bias is a share of the scale."""
     found = Calibration(
@@ -137,7 +147,9 @@ def calibration_of(items: Sequence[LabelledItem], marks: Sequence[float] = DECIS
     )
 
 
-def _parts_by(named: Iterable[tuple[str | None, LabelledItem]], marks: Sequence[float] = DECISIONS) -> dict[str, Part]:
+def _parts_by(
+    named: Iterable[tuple[str | None, LabelledItem]], marks: Sequence[float] = DECISIONS
+) -> dict[str, Part]:
     found: dict[str, list[LabelledItem]] = defaultdict(list)
     for name, item in named:
         if name is not None:
@@ -147,22 +159,34 @@ def _parts_by(named: Iterable[tuple[str | None, LabelledItem]], marks: Sequence[
 
 def _with_majority(items: Sequence[LabelledItem]) -> Part | None:
     shares = ((item, statistics.fmean(item.labels)) for item in items)
-    decided = [replace(item, labels=(share > 0.5,), physicians=("",)) for item, share in shares if share != 0.5]
+    decided = [
+        replace(item, labels=(share > 0.5,), physicians=("",))
+        for item, share in shares
+        if share != 0.5
+    ]
     return part_of(decided, fewest=1) if decided else None
 
 
 def _with_each(items: Sequence[LabelledItem]) -> dict[str, Part]:
-    both = ((item, *each) for item in items for each in zip(item.physicians, item.labels, strict=True))
-    found = _parts_by((name, replace(item, labels=(label,), physicians=(name,))) for item, name, label in both)
+    both = (
+        (item, *each) for item in items for each in zip(item.physicians, item.labels, strict=True)
+    )
+    found = _parts_by(
+        (name, replace(item, labels=(label,), physicians=(name,))) for item, name, label in both
+    )
     return dict(sorted(found.items(), key=lambda part: -part[1].items))
 
 
 def _labelled_pairs(items: Sequence[LabelledItem]) -> list[LabelledPairs]:
     counts: dict[tuple[str, str | None], Counter[tuple[float, float]]] = defaultdict(Counter)
     for item in items:
-        counts[item.conversation, item.category].update((item.judged, label) for label in item.labels)
+        counts[item.conversation, item.category].update(
+            (item.judged, label) for label in item.labels
+        )
     kinds = ((True, True), (True, False), (False, True), (False, False))
-    numbers = {name: number for number, name in enumerate(dict.fromkeys(name for name, _ in counts))}
+    numbers = {
+        name: number for number, name in enumerate(dict.fromkeys(name for name, _ in counts))
+    }
     return [
         LabelledPairs(numbers[name], category, tuple(found[kind] for kind in kinds))  # type: ignore[arg-type]
         for (name, category), found in counts.items()
@@ -173,7 +197,11 @@ def steadiness_of(items: Sequence[LabelledItem], changed: Sequence[tuple[int, bo
     """`changed`: number of the item, and the decision about it when something was changed; at least one."""
     clusters = [items[number].conversation for number, _ in changed]
     moved = [float(met) - float(items[number].judged) for number, met in changed]
-    return Steadiness(len(changed), _mean_of(list(map(abs, moved)), clusters), _mean_of(moved, clusters, lowest=-1.0))
+    return Steadiness(
+        len(changed),
+        _mean_of(list(map(abs, moved)), clusters),
+        _mean_of(moved, clusters, lowest=-1.0),
+    )
 
 
 def _mean_of(values: Sequence[float], clusters: Sequence[str], lowest: float = 0.0) -> Figure:
@@ -182,7 +210,9 @@ def _mean_of(values: Sequence[float], clusters: Sequence[str], lowest: float = 0
     return Figure(statistics.fmean(values), interval.low, interval.high)
 
 
-def part_of(items: Sequence[LabelledItem], marks: Sequence[float] = DECISIONS, fewest: int = FEWEST_ITEMS) -> Part:
+def part_of(
+    items: Sequence[LabelledItem], marks: Sequence[float] = DECISIONS, fewest: int = FEWEST_ITEMS
+) -> Part:
     labels, width = sum(len(item.labels) for item in items), marks[-1] - marks[0]
     if len(items) < fewest:
         return Part(len(items), labels, None, None)
@@ -193,39 +223,61 @@ def part_of(items: Sequence[LabelledItem], marks: Sequence[float] = DECISIONS, f
     interval = _mean_of(apart, [item.conversation for item in items], lowest=-1.0)
     pairs, among = pairs_of(items)
     judge = _figures(pairs, marks, replace(interval, value=bias))
-    return Part(len(items), labels, judge, _figures(among, marks, Figure(0.0, 0.0, 0.0)) if among else None)
+    return Part(
+        len(items), labels, judge, _figures(among, marks, Figure(0.0, 0.0, 0.0)) if among else None
+    )
 
 
 def pairs_of(items: Sequence[LabelledItem]) -> tuple[list[Pair], list[Pair]]:
     """The judge with each physician, and each ordered pair of physicians."""
-    among = [(item.conversation, one, other) for item in items for one, other in permutations(item.labels, 2)]
-    return [(item.conversation, item.judged, label) for item in items for label in item.labels], among
+    among = [
+        (item.conversation, one, other)
+        for item in items
+        for one, other in permutations(item.labels, 2)
+    ]
+    return [
+        (item.conversation, item.judged, label) for item in items for label in item.labels
+    ], among
 
 
 def _figures(pairs: Sequence[Pair], marks: Sequence[float], bias: Figure) -> Figures:
     tables, weights = tables_of(pairs, marks)
-    f1, kappa, ac1 = by_jackknife(tables, weights, pairs, _agreement_by(marks), lowest=(0.0, -1.0, -1.0))
-    met, not_met = (_right(pairs, label) if len(marks) == 2 else Figure(None) for label in (True, False))
+    f1, kappa, ac1 = by_jackknife(
+        tables, weights, pairs, _agreement_by(marks), lowest=(0.0, -1.0, -1.0)
+    )
+    met, not_met = (
+        _right(pairs, label) if len(marks) == 2 else Figure(None) for label in (True, False)
+    )
     return Figures(f1, kappa, ac1, met, not_met, bias)
 
 
 def _right(pairs: Sequence[Pair], label: bool) -> Figure:
     """Of what is labelled so the share that was said, with Wilson's interval on the effective number of pairs."""
     found = [float(said == label) for _, said, other in pairs if other == label]
-    return _mean_of(found, [name for name, _, other in pairs if other == label]) if found else Figure(None)
+    return (
+        _mean_of(found, [name for name, _, other in pairs if other == label])
+        if found
+        else Figure(None)
+    )
 
 
 def _gap(items: Sequence[LabelledItem], marks: Sequence[float]) -> Figure:
     """Both tables of a conversation are left out together: the two agreements depend on each other."""
     pairs, among = pairs_of(items)
     (one, weights), (other, more) = tables_of(pairs, marks), tables_of(among, marks, pairs)
-    agreement, kinds, at = _agreement_by(marks), len(marks) ** 2, 0 if len(marks) == 2 else 1  # macro F1, or kappa
+    agreement, kinds, at = (
+        _agreement_by(marks),
+        len(marks) ** 2,
+        0 if len(marks) == 2 else 1,
+    )  # macro F1, or kappa
 
     def difference(tables: NDArray[Any]) -> NDArray[Any]:
         apart: NDArray[Any] = agreement(tables[..., :kinds]) - agreement(tables[..., kinds:])
         return apart[..., [at]]
 
-    return by_jackknife(np.hstack([one, other]), weights + more, pairs, difference, lowest=(-1.0,))[0]
+    return by_jackknife(np.hstack([one, other]), weights + more, pairs, difference, lowest=(-1.0,))[
+        0
+    ]
 
 
 def tables_of(
@@ -235,13 +287,19 @@ def tables_of(
     first: both met, only the first, only the second, none. And of each kind the pairs of its pseudo-cluster; marks on
     a scale have none. `named`: pairs with all conversations, in their order."""
     counts = Counter(pairs)
-    rows = {name: row for row, name in enumerate(dict.fromkeys(name for name, _, _ in named or pairs))}
+    rows = {
+        name: row for row, name in enumerate(dict.fromkeys(name for name, _, _ in named or pairs))
+    }
     place = {mark: nearest_rating(mark, marks) for _, *both in counts for mark in both}
     tables = np.zeros((len(rows), len(marks), len(marks)))
     for (name, one, other), times in counts.items():
         tables[rows[name], place[one], place[other]] += times
     is_decided = pairs and len(marks) == 2
-    weight = PSEUDO_CLUSTERS * intervals.mean_end_weight([name for name, _, _ in pairs]) if is_decided else 0.0
+    weight = (
+        PSEUDO_CLUSTERS * intervals.mean_end_weight([name for name, _, _ in pairs])
+        if is_decided
+        else 0.0
+    )
     return tables[:, ::-1, ::-1].reshape(len(rows), -1), [weight] * len(marks) ** 2
 
 
@@ -263,10 +321,17 @@ def agreement_of(tables: NDArray[Any]) -> NDArray[Any]:
     with np.errstate(invalid="ignore", divide="ignore"):
         total, apart = tables.sum(axis=-1), first + second
         f1 = (2 * met / (2 * met + apart) + 2 * not_met / (2 * not_met + apart)) / 2
-        observed, one, other = (met + not_met) / total, (met + first) / total, (met + second) / total
+        observed, one, other = (
+            (met + not_met) / total,
+            (met + first) / total,
+            (met + second) / total,
+        )
         by_chance, mean = one * other + (1 - one) * (1 - other), (one + other) / 2
         guessed = 2 * mean * (1 - mean)
-        return np.stack([f1, (observed - by_chance) / (1 - by_chance), (observed - guessed) / (1 - guessed)], axis=-1)
+        return np.stack(
+            [f1, (observed - by_chance) / (1 - by_chance), (observed - guessed) / (1 - guessed)],
+            axis=-1,
+        )
 
 
 def rating_agreement(tables: NDArray[Any], marks: Sequence[float]) -> NDArray[Any]:
@@ -278,17 +343,25 @@ def rating_agreement(tables: NDArray[Any], marks: Sequence[float]) -> NDArray[An
         shares = square / square.sum(axis=(-1, -2), keepdims=True)
         one, other = shares.sum(axis=-1), shares.sum(axis=-2)
         weights = np.subtract.outer(marks[::-1], marks[::-1]) ** 2
-        kappa = 1 - (shares * weights).sum(axis=(-1, -2)) / np.einsum("...i,ij,...j->...", one, weights, other)
+        kappa = 1 - (shares * weights).sum(axis=(-1, -2)) / np.einsum(
+            "...i,ij,...j->...", one, weights, other
+        )
         mean = (one + other) / 2
         guessed = (mean * (1 - mean)).sum(axis=-1) / (count - 1)
         observed = np.trace(shares, axis1=-2, axis2=-1)
-        return np.stack([np.full_like(kappa, np.nan), kappa, (observed - guessed) / (1 - guessed)], axis=-1)
+        return np.stack(
+            [np.full_like(kappa, np.nan), kappa, (observed - guessed) / (1 - guessed)], axis=-1
+        )
 
 
 def by_jackknife(
-    tables: NDArray[Any], weights: Sequence[float], pairs: Sequence[tuple[str, Any, Any]],
-    function: Callable[[NDArray[Any]], NDArray[Any]], *, lowest: Sequence[float],
-) -> list[Figure]:  # fmt: skip
+    tables: NDArray[Any],
+    weights: Sequence[float],
+    pairs: Sequence[tuple[str, Any, Any]],
+    function: Callable[[NDArray[Any]], NDArray[Any]],
+    *,
+    lowest: Sequence[float],
+) -> list[Figure]:
     """The jackknife of clusters (B. Efron, C. Stein, Annals of Statistics 9:586-596, 1981), with t of their effective
     number less one.
 
@@ -312,7 +385,9 @@ def by_jackknife(
     half = intervals.t_quantile(units - 1) * np.sqrt((len(rows) - 1) * left_out.var(axis=0))
     found = zip(values, lowest, (center - half).tolist(), (center + half).tolist(), strict=True)
     return [
-        Figure(None) if one is None else Figure(one, max(least, min(one, low)), min(1.0, max(one, high)))
+        Figure(None)
+        if one is None
+        else Figure(one, max(least, min(one, low)), min(1.0, max(one, high)))
         for one, least, low, high in found
     ]
 
@@ -343,15 +418,26 @@ def partial_pooling(values: Sequence[float], errors: Sequence[float]) -> list[tu
 def pooled(parts: Mapping[str, Part]) -> dict[str, Part]:
     """Parts with each figure pooled partially over those that have it with an interval, where these are three."""
     found = dict(parts)
-    for who, name in ((who, one.name) for who in ("judge", "physicians") for one in fields(Figures)):
-        figures: dict[str, Any] = {key: getattr(getattr(part, who), name, Figure(None)) for key, part in parts.items()}
-        own = {key: one for key, one in figures.items() if one.ci_low is not None and one.ci_high > one.ci_low}
+    for who, name in (
+        (who, one.name) for who in ("judge", "physicians") for one in fields(Figures)
+    ):
+        figures: dict[str, Any] = {
+            key: getattr(getattr(part, who), name, Figure(None)) for key, part in parts.items()
+        }
+        own = {
+            key: one
+            for key, one in figures.items()
+            if one.ci_low is not None and one.ci_high > one.ci_low
+        }
         if len(own) < FEWEST_POOLED:
             continue
         errors = [(figure.ci_high - figure.ci_low) / 2 / _Z for figure in own.values()]
         made = partial_pooling([figure.value for figure in own.values()], errors)
         for key, (value, deviation) in zip(own, made, strict=True):
-            low, high = max(_LOWEST.get(name, 0.0), value - _Z * deviation), min(1.0, value + _Z * deviation)
+            low, high = (
+                max(_LOWEST.get(name, 0.0), value - _Z * deviation),
+                min(1.0, value + _Z * deviation),
+            )
             changed: dict[str, Any] = {name: Figure(value, low, high)}
             found[key] = replace(found[key], **{who: replace(getattr(found[key], who), **changed)})
     return found
@@ -379,23 +465,34 @@ class BestJury:
 
     judges: tuple[str, ...]
     f1_macro: float  # with the physicians, on the labels by which it was chosen
-    cross_validated: Figure  # of the best of each choice, on the conversations that had no part in it
+    cross_validated: (
+        Figure  # of the best of each choice, on the conversations that had no part in it
+    )
     cost_per_1000: float | None  # criteria, in dollars; None where a judge's is not known
 
 
 def best_juries(
-    items: Sequence[LabelledItem], decisions: Mapping[str, Sequence[bool]], costs: Mapping[str, float | None]
+    items: Sequence[LabelledItem],
+    decisions: Mapping[str, Sequence[bool]],
+    costs: Mapping[str, float | None],
 ) -> list[BestJury]:
     """The best of each odd size, by two judges' decisions or more about each item; `costs`: dollars per 1,000 criteria.
     Who chooses the best of many on the same labels sees luck, too: the figure that counts is cross-validated."""
-    names, rows = list(decisions)[:MAX_JUDGES], np.array(list(decisions.values())[:MAX_JUDGES], bool)
+    names, rows = (
+        list(decisions)[:MAX_JUDGES],
+        np.array(list(decisions.values())[:MAX_JUDGES], bool),
+    )
     conversations = list(dict.fromkeys(item.conversation for item in items))
-    folds = np.array([int(hashlib.sha256(name.encode()).hexdigest(), 16) % FOLDS for name in conversations])
+    folds = np.array(
+        [int(hashlib.sha256(name.encode()).hexdigest(), 16) % FOLDS for name in conversations]
+    )
     found, pairs = [], pairs_of(items)[0]
     weights = tables_of(pairs)[1]
     for size in range(1, min(len(names), MAX_SIZE) + 1, 2):
         juries = list(combinations(range(len(names)), size))
-        tables = np.array([_tables_by(items, rows[list(jury)].sum(axis=0) * 2 > size) for jury in juries])
+        tables = np.array(
+            [_tables_by(items, rows[list(jury)].sum(axis=0) * 2 > size) for jury in juries]
+        )
         best = int(np.argmax(_f1(tables.sum(axis=1))))
         unseen = np.zeros_like(tables[0])
         for fold in range(FOLDS):

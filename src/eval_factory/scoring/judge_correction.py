@@ -72,8 +72,12 @@ def weights_of(
     """Category -> what a pair of labels counts, so that the labels' mix of categories is the run's; and the share of
     points whose category is labelled. Criteria of other categories are taken to be like all labelled ones. `pairs_in`:
     category -> pairs of labels; it takes ten. `points_in`: category -> points of the run's criteria, without signs."""
-    labelled = (name for name, pairs in pairs_in.items() if name is not None and pairs >= FEWEST_ITEMS)
-    shared = [name for name in labelled if points_in.get(name)]  # in one order: sums of floats depend on it
+    labelled = (
+        name for name, pairs in pairs_in.items() if name is not None and pairs >= FEWEST_ITEMS
+    )
+    shared = [
+        name for name in labelled if points_in.get(name)
+    ]  # in one order: sums of floats depend on it
     total, points = sum(pairs_in.values()), sum(points_in.values())
     matched = sum(points_in[name] for name in shared) / points if points else 0.0
     weights = dict.fromkeys(pairs_in, 1 - matched)
@@ -92,7 +96,9 @@ def corrected_by_labels(
 
     by_conversation: dict[Hashable, NDArray[Any]] = defaultdict(lambda: np.zeros(4))
     for one in labels:
-        by_conversation[one.conversation] += weights.get(one.category, 1.0) * np.array(one.counts, float)
+        by_conversation[one.conversation] += weights.get(one.category, 1.0) * np.array(
+            one.counts, float
+        )
     tables = np.array([table for table in by_conversation.values() if table.any()])
     if not len(tables) or intervals.effective_clusters(cases.clusters) < intervals.LEAST_SOURCES:
         return None
@@ -110,9 +116,13 @@ def corrected_by_labels(
     ends = _interval(cases, _rates(rows.sum(axis=0)), variances, units)
     if ends is None or not sensitivity + specificity > 1:  # also where one is nan
         return None
-    if ends[0] > 1 or ends[1] < cases.lowest:  # the judge of the run cannot be the one of the labels
+    if (
+        ends[0] > 1 or ends[1] < cases.lowest
+    ):  # the judge of the run cannot be the one of the labels
         return None
-    mean = _corrected(statistics.fmean(cases.given), statistics.fmean(cases.possible), sensitivity, specificity)
+    mean = _corrected(
+        statistics.fmean(cases.given), statistics.fmean(cases.possible), sensitivity, specificity
+    )
     value = min(1.0, max(cases.lowest, mean))
     low, high = max(cases.lowest, min(ends[0], value)), min(1.0, max(ends[1], value))
     return CorrectedByLabels(value, low, high, sensitivity, specificity)
@@ -131,15 +141,23 @@ def _corrected(given: float, possible: float, sensitivity: float, specificity: f
     return (given - (1 - specificity) * possible) / (sensitivity + specificity - 1)
 
 
-def _interval(cases: JudgedCases, rates: NDArray[Any], variances: NDArray[Any], units: float) -> intervals.Ends | None:
+def _interval(
+    cases: JudgedCases, rates: NDArray[Any], variances: NDArray[Any], units: float
+) -> intervals.Ends | None:
     """Every score S with (A - sensitivity S - (1 - specificity) (B - S))^2 <= t^2 of its variance: between the roots
     of a quadratic. None where that is no interval."""
     sensitivity, specificity = map(float, rates)
     possible, youden = statistics.fmean(cases.possible), sensitivity + specificity - 1
     # given less what the judge gives for nothing: as uncertain as the run's cases are
-    values = [one - (1 - specificity) * all_met for one, all_met in zip(cases.given, cases.possible, strict=True)]
+    values = [
+        one - (1 - specificity) * all_met
+        for one, all_met in zip(cases.given, cases.possible, strict=True)
+    ]
     least, most = (end - (1 - specificity) * possible for end in (cases.lowest, 1.0))
-    scale, size = (min(least, *values), max(most, *values)), intervals.mean_end_weight(cases.clusters)
+    scale, size = (
+        (min(least, *values), max(most, *values)),
+        intervals.mean_end_weight(cases.clusters),
+    )
     _, of_cases = intervals.mean_and_variance(values, cases.clusters, scale, size)
     mean = statistics.fmean(values)
     t = intervals.t_quantile(min(units, intervals.effective_clusters(cases.clusters)) - 1)
@@ -188,16 +206,23 @@ class RubricCorrection:
         self.found = corrected_by_labels(of_all, self.passport.pairs, weights)
         if self.found is not None:
             values = {key: self.found.of_case(*each) for key, each in cases.items()}
-            draft.metrics.append(MetricValues(self.label, self.label, None, values=values, split=metric.split))
+            draft.metrics.append(
+                MetricValues(self.label, self.label, None, values=values, split=metric.split)
+            )
 
-    def _cases(self, metric: MetricValues, *, failed_as_zero: bool) -> dict[InstanceKey, tuple[float, float]]:
+    def _cases(
+        self, metric: MetricValues, *, failed_as_zero: bool
+    ) -> dict[InstanceKey, tuple[float, float]]:
         """What this judge gave, and what there was to have, as shares of the positive points."""
         found = {}
         for key in metric.values:
             case = self.rubric.cases[key]
             score = case.score_by(self.passport.judge)
             if score is not None:
-                found[key] = score, sum(one.points for one in case.criteria) / positive_points(case.criteria)
+                found[key] = (
+                    score,
+                    sum(one.points for one in case.criteria) / positive_points(case.criteria),
+                )
             elif case.votes is None and failed_as_zero:
                 found[key] = 0.0, 0.0
         return found
@@ -215,9 +240,15 @@ class RubricCorrection:
         """The interval with the labels' uncertainty in it; and what the score assumes."""
         score, found = draft.scores.get(self.label), self.found
         if found is not None and score is not None:
-            ends: dict[str, Any] = {"ci_low": found.ci_low, "ci_high": found.ci_high, "ci_method": METHOD}
+            ends: dict[str, Any] = {
+                "ci_low": found.ci_low,
+                "ci_high": found.ci_high,
+                "ci_method": METHOD,
+            }
             stats = replace(score.stats, mean=found.value, stderr=None, **ends)
-            draft.scores[self.label] = replace(score, value=found.value, stats=stats, scale=self._possible(found))
+            draft.scores[self.label] = replace(
+                score, value=found.value, stats=stats, scale=self._possible(found)
+            )
         draft.notes.add(Importance.DOUBTFUL, *self._notes())
 
     def _possible(self, found: CorrectedByLabels) -> tuple[float, float]:
@@ -236,9 +267,13 @@ class RubricCorrection:
             yield f"{self.label}: absent, the passport of judge {judge} cannot correct its score: {why}"
             return
         labels = formats.counted(sum(sum(one.counts) for one in passport.pairs), "label")
-        assumed = f"judge {judge} is as often wrong about these answers as about those of its passport"
+        assumed = (
+            f"judge {judge} is as often wrong about these answers as about those of its passport"
+        )
         yield f"{self.label} assumes that {assumed} ({labels}, {passport.date})"
-        votes = [vote.get(judge) for case in self.rubric.cases.values() for vote in case.votes or ()]
+        votes = [
+            vote.get(judge) for case in self.rubric.cases.values() for vote in case.votes or ()
+        ]
         decided = [met for met in votes if met is not None]
         share = statistics.fmean(decided) if decided else 0.0
         unlike = []
@@ -250,7 +285,9 @@ class RubricCorrection:
             (low, high), middle = passport.usual_lengths, statistics.median(lengths)
             if not low <= middle <= high:
                 usual = f"nine of ten there have {formats.short(low)} to {formats.short(high)}"
-                unlike.append(f"answers here have {formats.short(middle)} characters in the middle, {usual}")
+                unlike.append(
+                    f"answers here have {formats.short(middle)} characters in the middle, {usual}"
+                )
         if any(one.category is not None for one in passport.pairs) and self.matched < FEW_MATCHED:
             matched = formats.percent(self.matched, 0)
             unlike.append(f"{matched} of the points are of criteria whose category is labelled")
@@ -262,17 +299,27 @@ class RubricCorrection:
             return
         found, judge = self.found, draft.rubric.judges[self.passport.judge]
         correction = JudgeCorrection(
-            judge=self.passport.judge, judge_score=judge.score, value=found.value, ci_low=found.ci_low,
-            ci_high=found.ci_high, ci_method=METHOD, sensitivity=found.sensitivity, specificity=found.specificity,
-            labels=sum(sum(one.counts) for one in self.passport.pairs), matched_points=self.matched,
-            passport_date=self.passport.date, passport_sha256=self.passport.sha256,
+            judge=self.passport.judge,
+            judge_score=judge.score,
+            value=found.value,
+            ci_low=found.ci_low,
+            ci_high=found.ci_high,
+            ci_method=METHOD,
+            sensitivity=found.sensitivity,
+            specificity=found.specificity,
+            labels=sum(sum(one.counts) for one in self.passport.pairs),
+            matched_points=self.matched,
+            passport_date=self.passport.date,
+            passport_sha256=self.passport.sha256,
             categories=dict(self._categories(draft)),
-        )  # fmt: skip
+        )
         draft.rubric = replace(draft.rubric, correction=correction)
 
     def _categories(self, draft: Draft) -> Iterator[tuple[str, CorrectedPart]]:
         """Of each category that labels and run have: the share of criteria met, each criterion counting the same."""
-        for name in sorted({one.category for one in self.passport.pairs if one.category is not None}):
+        for name in sorted(
+            {one.category for one in self.passport.pairs if one.category is not None}
+        ):
             pairs = [one for one in self.passport.pairs if one.category == name]
             values = [
                 (float(met), draft.tally.clusters.get(key[0], key[0]))
@@ -282,8 +329,12 @@ class RubricCorrection:
             if len(values) < FEWEST_ITEMS or sum(sum(one.counts) for one in pairs) < FEWEST_ITEMS:
                 continue
             given, clusters = zip(*values, strict=True)
-            found = corrected_by_labels(JudgedCases(given, [1.0] * len(given), clusters, lowest=0.0), pairs, {})
-            ends = (None, None, None) if found is None else (found.value, found.ci_low, found.ci_high)
+            found = corrected_by_labels(
+                JudgedCases(given, [1.0] * len(given), clusters, lowest=0.0), pairs, {}
+            )
+            ends = (
+                (None, None, None) if found is None else (found.value, found.ci_low, found.ci_high)
+            )
             yield one_line(name), CorrectedPart(len(given), statistics.fmean(given), *ends)
 
     def _decided(self, case: JudgedCase, category: str) -> Sequence[bool]:

@@ -26,7 +26,9 @@ class AskedJudge:
 
     judge_sha256: str  # `judge_sha256`
     model: str
-    stated_models: Mapping[str, int]  # what its answers call the model themselves -> how many of them
+    stated_models: Mapping[
+        str, int
+    ]  # what its answers call the model themselves -> how many of them
     prompt_sha256: Sequence[str]
     sampling: Sequence[Mapping[str, Any]]
     """Each set of fields with which requests were answered; the most frequent first."""
@@ -53,9 +55,11 @@ def judge_sha256(judge: EndpointPlan, criteria_per_request: int) -> str:
     served, nor its key: the same model may be reached by another way."""
     prompts = [criterion_template(alone=size == 1) for size in sorted({1, criteria_per_request})]
     is_judge: dict[str, Any] = {
-        "model": judge.model_id, "sampling": dict(judge.adapter.params_to_add), "prompts": prompts,
+        "model": judge.model_id,
+        "sampling": dict(judge.adapter.params_to_add),
+        "prompts": prompts,
         "criteria_per_request": criteria_per_request,
-    }  # fmt: skip
+    }
     if judge.sees_images:
         is_judge["sees_images"] = True
     return hashlib.sha256(json.dumps(is_judge, sort_keys=True).encode()).hexdigest()
@@ -95,11 +99,18 @@ def passport_of(plan: Plan, folder: Path) -> StoredPassport:
         asked = document["asked"]
         if asked is None:
             own = "its decisions were in the labels, so nobody knows how it was asked"
-            raise ConfigError(f"{problem}: {document['judge']} was not asked: {own}; 'calibrate --judges-from' asks it")
-        hashes = {judge_sha256(judge, extra.criteria_per_request or 1): judge.role for judge in plan.judges}
+            raise ConfigError(
+                f"{problem}: {document['judge']} was not asked: {own}; 'calibrate --judges-from' asks it"
+            )
+        hashes = {
+            judge_sha256(judge, extra.criteria_per_request or 1): judge.role
+            for judge in plan.judges
+        }
         known = hashes.get(asked["judge_sha256"])
         if known is None:
-            settings = "model, temperature, top_p, max_tokens, criteria_per_request, judges_see_images"
+            settings = (
+                "model, temperature, top_p, max_tokens, criteria_per_request, judges_see_images"
+            )
             made_of = f"{settings} or this program's prompt differ"
             judges = ", ".join(f"{judge.role} ({judge.model_id})" for judge in plan.judges)
             raise ConfigError(
@@ -112,15 +123,23 @@ def passport_of(plan: Plan, folder: Path) -> StoredPassport:
             pairs.append(LabelledPairs(conversation, name, (both, judge, physician, none)))
         lengths = document["usual_lengths"]
         return StoredPassport(
-            known, str(document["date"]), hashlib.sha256(file.read_bytes()).hexdigest(), pairs,
-            float(document["says_met"]), None if lengths is None else (float(lengths[0]), float(lengths[1])),
-        )  # fmt: skip
+            known,
+            str(document["date"]),
+            hashlib.sha256(file.read_bytes()).hexdigest(),
+            pairs,
+            float(document["says_met"]),
+            None if lengths is None else (float(lengths[0]), float(lengths[1])),
+        )
     except (LookupError, TypeError, ValueError, AttributeError, YamlError):
-        raise ConfigError(f"{problem}: {PASSPORT} is not as 'calibrate' writes it: make it again") from None
+        raise ConfigError(
+            f"{problem}: {PASSPORT} is not as 'calibrate' writes it: make it again"
+        ) from None
 
 
 def pairs_as_lines(pairs: Sequence[LabelledPairs], categories: Sequence[str]) -> list[str]:
     """A line each: number of the conversation, of its category from 1 (0: none), and the four counts."""
     number: dict[str | None, int] = {None: 0}
     number |= {name: at for at, name in enumerate(categories, start=1)}
-    return [" ".join(map(str, (one.conversation, number[one.category], *one.counts))) for one in pairs]
+    return [
+        " ".join(map(str, (one.conversation, number[one.category], *one.counts))) for one in pairs
+    ]

@@ -11,7 +11,14 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from eval_factory.core import formats
-from eval_factory.core.results import JudgeCounts, Judgements, JuryReport, RankCorrelation, Score, Stats
+from eval_factory.core.results import (
+    JudgeCounts,
+    Judgements,
+    JuryReport,
+    RankCorrelation,
+    Score,
+    Stats,
+)
 from eval_factory.helm import output
 from eval_factory.helm.command import roles_by_deployment
 from eval_factory.helm.judge_output import injection_signs, says_nothing
@@ -21,16 +28,28 @@ from eval_factory.scoring.draft import Draft
 from eval_factory.scoring.intervals import Ends
 from eval_factory.scoring.notes import Importance, Note
 from eval_factory.scoring.request_states import has_failed, text_of
-from eval_factory.scoring.scores import InstanceKey, MetricValues, bounds_of, helm_mean, is_judged, mean_score
+from eval_factory.scoring.scores import (
+    InstanceKey,
+    MetricValues,
+    bounds_of,
+    helm_mean,
+    is_judged,
+    mean_score,
+)
 from eval_factory.scoring.tally import Tally
 from eval_factory.scoring.words import same_family
 
-BEYOND_BELIEF, _ENOUGH_TO_TELL = 0.98, 20  # Krippendorff's alpha, and answers that two judges or more rated
+BEYOND_BELIEF, _ENOUGH_TO_TELL = (
+    0.98,
+    20,
+)  # Krippendorff's alpha, and answers that two judges or more rated
 
 FOLLOWS_LENGTH = 0.5
 """A rank correlation of mark and length: better answers are often somewhat longer, and seldom so much."""
 
-ALL_JUDGES = ".all_judges"  # ends the name of a jury's score over the instances that every judge rated
+ALL_JUDGES = (
+    ".all_judges"  # ends the name of a jury's score over the instances that every judge rated
+)
 
 
 class Jury:
@@ -39,7 +58,9 @@ class Jury:
     def __init__(self, plan: Plan, of_run: output.JuryNames, tally: Tally) -> None:
         self._plan, self._of_run, self._tally = plan, of_run, tally
         roles = roles_by_deployment(plan.judges)
-        self.names = {roles.get(deployment, name): name for name, deployment in of_run.judges.items()}
+        self.names = {
+            roles.get(deployment, name): name for name, deployment in of_run.judges.items()
+        }
         """Judge's role -> its name in HELM's annotations."""
         self._asked, self._scored = dict.fromkeys(self.names, 0), dict.fromkeys(self.names, 0)
 
@@ -68,10 +89,16 @@ class Jury:
         """Add the lowest mark of each answer that says nothing, and what HELM makes of it, which stands beside."""
         metric = draft.jury_metric
         draft.beside |= helms_own(draft.metrics, metric, draft.tally)
-        draft.metrics = [of_the_jury(one, draft.tally) if is_judged(one, metric) else one for one in draft.metrics]
+        draft.metrics = [
+            of_the_jury(one, draft.tally) if is_judged(one, metric) else one
+            for one in draft.metrics
+        ]
 
     def count(self, draft: Draft) -> None:
-        model, judges = self._plan.model.model_id, {judge.role: judge.model_id for judge in self._plan.judges}
+        model, judges = (
+            self._plan.model.model_id,
+            {judge.role: judge.model_id for judge in self._plan.judges},
+        )
         by_judge = draft.tally.ratings.by_judge
         for judge, asked in self._asked.items():
             scored, same = self._scored[judge], same_family(model, judges.get(judge, ""))
@@ -102,11 +129,17 @@ def of_the_jury(metric: MetricValues, tally: Tally) -> MetricValues:
     return replace(metric, scale=form.scale, values=metric.values | marks, helm_mean=None)
 
 
-def helms_own(metrics: Sequence[MetricValues], jury_metric: str | None, tally: Tally) -> dict[str, Score]:
+def helms_own(
+    metrics: Sequence[MetricValues], jury_metric: str | None, tally: Tally
+) -> dict[str, Score]:
     """What HELM makes of its default for answers without a judgement, where there are such."""
     found = {}
     for metric in metrics:
-        if metric.name == jury_metric and metric.helm_mean is not None and tally.failed | tally.unjudged | tally.silent:
+        if (
+            metric.name == jury_metric
+            and metric.helm_mean is not None
+            and tally.failed | tally.unjudged | tally.silent
+        ):
             stats = Stats(len(metric.values), metric.helm_mean, None, None, None, None, None)
             found[f"{metric.label}.helm"] = metric.score(metric.helm_mean, stats)
     return found
@@ -122,14 +155,18 @@ def missing_judgements(
     return missing | of_parts, failed_as_zero and not judged
 
 
-def judgements_of(ratings: Ratings, judges: Collection[str], requested: Collection[InstanceKey]) -> Judgements:
+def judgements_of(
+    ratings: Ratings, judges: Collection[str], requested: Collection[InstanceKey]
+) -> Judgements:
     """How many judgements the requests to the model asked for, and how many came."""
     answers = set(requested) - ratings.lowest
     came = sum(len(answers & ratings.by_judge.get(judge, {}).keys()) for judge in judges)
     return Judgements(due=len(judges) * len(answers), given=came)
 
 
-def score_of_all_judges(metric: MetricValues, ratings: Ratings, judges: Collection[str]) -> Score | None:
+def score_of_all_judges(
+    metric: MetricValues, ratings: Ratings, judges: Collection[str]
+) -> Score | None:
     """The score over the instances that every judge rated, answers with nothing in them among them (their mark needs
     no judge); None where it is the score itself, or no instance has all judgements."""
     rated = [set(ratings.by_judge.get(judge, {})) for judge in judges]
@@ -139,7 +176,9 @@ def score_of_all_judges(metric: MetricValues, ratings: Ratings, judges: Collecti
     return mean_score(metric, counted) if by_all and len(counted) < len(metric.values) else None
 
 
-def bounds_over_judgements(metric: MetricValues, ratings: Ratings, judges: Collection[str]) -> Ends | None:
+def bounds_over_judgements(
+    metric: MetricValues, ratings: Ratings, judges: Collection[str]
+) -> Ends | None:
     """The jury's score if every missing judgement were the lowest mark, and if every one were the highest. Judges rate
     the same criteria, so an instance's score is the mean of its judges' means."""
     low, high = metric.scale or ratings.form.scale
@@ -154,7 +193,10 @@ def bounds_over_judgements(metric: MetricValues, ratings: Ratings, judges: Colle
             return None  # of an earlier version, which took ratings beyond the scale
         else:
             total = sum(means.values())
-            worst[key], best[key] = (total + missing * low) / len(judges), (total + missing * high) / len(judges)
+            worst[key], best[key] = (
+                (total + missing * low) / len(judges),
+                (total + missing * high) / len(judges),
+            )
     if len(known) == len(metric.values) or any(not low <= value <= high for value in known):
         return bounds_of(metric, set())
     return helm_mean(worst), helm_mean(best)
@@ -168,23 +210,35 @@ def notes_on_agreement(report: JuryReport, ratings: Ratings) -> Iterator[Note]:
     if alpha is not None and alpha > BEYOND_BELIEF and several >= _ENOUGH_TO_TELL:
         coefficient = f"Krippendorff's alpha {formats.coefficient(alpha)} over {several} answers"
         agree = f"the judges agree more than different models do ({coefficient})"
-        yield Note(Importance.DOUBTFUL, f"{agree}: does one model, or a cache, answer for several of them?")
+        yield Note(
+            Importance.DOUBTFUL, f"{agree}: does one model, or a cache, answer for several of them?"
+        )
     yield from notes_on_length(report.length_correlation)
 
 
 def notes_on_length(correlations: Mapping[str, RankCorrelation | None]) -> Iterator[Note]:
     """Judges whose marks follow the length of the answers."""
     for judge, found in correlations.items():
-        if found is None or found.count < _ENOUGH_TO_TELL or max(found.ci_low, -found.ci_high) <= FOLLOWS_LENGTH:
+        if (
+            found is None
+            or found.count < _ENOUGH_TO_TELL
+            or max(found.ci_low, -found.ci_high) <= FOLLOWS_LENGTH
+        ):
             continue
         rho, low, high = map(formats.mean_rating, (found.rho, found.ci_low, found.ci_high))
-        better = f"judge {judge} gives {'longer' if found.rho > 0 else 'shorter'} answers better marks"
-        correlation = f"the rank correlation of mark and length is {rho} (95 % interval {low} .. {high})"
+        better = (
+            f"judge {judge} gives {'longer' if found.rho > 0 else 'shorter'} answers better marks"
+        )
+        correlation = (
+            f"the rank correlation of mark and length is {rho} (95 % interval {low} .. {high})"
+        )
         seen = f"over {found.count} answers. It does not show that the judge read them"
         yield Note(Importance.DOUBTFUL, f"{better}: {correlation} {seen}")
 
 
-def judges_that_failed(judges: Mapping[str, JudgeCounts], most: float, judged: str = "answers") -> tuple[str, ...]:
+def judges_that_failed(
+    judges: Mapping[str, JudgeCounts], most: float, judged: str = "answers"
+) -> tuple[str, ...]:
     """The judges without whom the jury is another one, each with what to do. `most`: the greatest share that one may
     leave without a usable judgement (`extra.max_judge_failures`); `judged`: what judges were asked about."""
     return tuple(

@@ -36,7 +36,9 @@ _NOT, _AND, _REASON = _W["not"], _W["and"], f"{_W['reason']}{_END}"
 _RIGHT = f"(?:is|ist|es|est|é) (?:(?:the|la|die|clearly|most) ){{0,3}}{_W['right']}"
 _WRONG, _DOUBT = f"{_W['wrong']}{_END}", _W["doubt"]
 _OPEN = r"['(\[]{0,3}"
-_JOINED = rf"[ \n]?[,;/&+.)\]:'’]{{0,3}}[ \n]?(?:{_AND} )?(?:(?:maybe|perhaps) )?(?:{_OPTION} )?{_OPEN}"  # noqa: RUF001
+_JOINED = (
+    rf"[ \n]?[,;/&+.)\]:'’]{{0,3}}[ \n]?(?:{_AND} )?(?:(?:maybe|perhaps) )?(?:{_OPTION} )?{_OPEN}"  # noqa: RUF001
+)
 _ONE = rf"(?:{_LABEL}(?!\)? {_ARE})|{_TEXT}(?= ?(?:$|[.!;\n。)]|\(?{_LABEL}|{_JOINED}{_ANY}|,? {_REASON})))"
 _STATED = rf"(?P<stated>{_ONE}(?:{_JOINED}{_ONE})*)"
 _SEVERAL = rf"\(?{_ANY}(?:\)?,? ?(?:{_AND} )?\(?{_ANY}){{0,9}}"
@@ -75,7 +77,9 @@ _DENIED = re.compile(
     rf"|(?<![{_IN_WORD}]){_DOUBT}{_END}[^.,;:\n\ue000-\ue1ff]{{0,40}}{_SEVERAL}",
     re.IGNORECASE,
 )
-_LISTED = re.compile(rf"^\(?({_LABEL})(?! ?{_ARE})|[ (]({_LABEL})[.):] ", re.MULTILINE | re.IGNORECASE)
+_LISTED = re.compile(
+    rf"^\(?({_LABEL})(?! ?{_ARE})|[ (]({_LABEL})[.):] ", re.MULTILINE | re.IGNORECASE
+)
 
 
 def answer_field(text: str) -> str:
@@ -92,7 +96,12 @@ def label_in(answer: str, options: Mapping[str, str]) -> str | None:
     if not options or not answer.strip():
         return None
     text = _DENIED.sub(" ", _with_signs(_plain(answer_field(answer)), options)).strip()
-    found = _opening(text) or _states(*_IS_SAID.finditer(text)) or _last_line(text) or _states(*_CALLED.finditer(text))
+    found = (
+        _opening(text)
+        or _states(*_IS_SAID.finditer(text))
+        or _last_line(text)
+        or _states(*_CALLED.finditer(text))
+    )
     return list(options)[found.pop()] if len(found) == 1 else None
 
 
@@ -117,7 +126,9 @@ def _with_signs(answer: str, options: Mapping[str, str]) -> str:
         number = labels[label.lower()]
         if text == chr(_TEXTS + number):
             return chr(_WITH_TEXT + number)
-        return match[0] if between == " " else chr(_LABELS + number) + between + text  # "A duodenal ulcer"
+        return (
+            match[0] if between == " " else chr(_LABELS + number) + between + text
+        )  # "A duodenal ulcer"
 
     return _labels_of(tuple(options), bool(known)).sub(sign, answer)
 
@@ -128,7 +139,9 @@ def _labels_of(labels: tuple[str, ...], texts_known: bool) -> re.Pattern[str]:
     one = "|".join(re.escape(label) for label in sorted(labels, key=len, reverse=True))
     no_word = r"(?!\. [a-z])" if texts_known else ""
     no_step = r"(?![.)] [A-Za-z])" if one[0].isdigit() else ""
-    lower = "" if one[0].isdigit() else rf"|(?:{one.lower()})(?=[.):\]](?:[\s{_TEXT[1:-1]}]|$)|\s*$)"
+    lower = (
+        "" if one[0].isdigit() else rf"|(?:{one.lower()})(?=[.):\]](?:[\s{_TEXT[1:-1]}]|$)|\s*$)"
+    )
     return re.compile(
         rf"(?<![{_IN_WORD}])(?<![A-Za-z]-)(?:({one}{lower})([.,:)\]'’( \n–—-]{{1,4}})({_TEXT})"  # noqa: RUF001
         rf"|((?:{one}){_GOES_ON}{no_word}{no_step}{lower}))"
@@ -146,7 +159,10 @@ def _opening(text: str) -> set[int]:
     lines = text.split("\n")
     if all(re.fullmatch(_ALONE, line) for line in lines):
         return {ord(sign) % _MAX_OPTIONS for sign in re.findall(_ANY, text)}
-    places = {ord(match[1] or match[2]) % _MAX_OPTIONS: match.start() for match in reversed([*_LISTED.finditer(text)])}
+    places = {
+        ord(match[1] or match[2]) % _MAX_OPTIONS: match.start()
+        for match in reversed([*_LISTED.finditer(text)])
+    }
     listed = sorted(places, key=places.__getitem__)
     in_order = listed[:2] == [0, 1] and text[: places[1]].rstrip()[-1:] != ":"
     is_list = in_order or (len(lines) > 1 and all(map(_LISTED.match, lines)))
@@ -157,19 +173,29 @@ def _last_line(text: str) -> set[int]:
     """A line that is one of several with options is none, unless it is the option alone."""
     before, _, line = text.rpartition("\n")
     label_alone = re.fullmatch(_ALONE, line) and not re.search(_NAMED, line)
-    return _states(_OPENING.match(line)) if before and (label_alone or not _LISTED.search(before)) else set()
+    return (
+        _states(_OPENING.match(line))
+        if before and (label_alone or not _LISTED.search(before))
+        else set()
+    )
 
 
-def lenient_metrics(metrics: Iterable[MetricValues], values: Mapping[InstanceKey, float]) -> list[MetricValues]:
+def lenient_metrics(
+    metrics: Iterable[MetricValues], values: Mapping[InstanceKey, float]
+) -> list[MetricValues]:
     """`exact_match.lenient`, for each split in which HELM computed exact_match of what was not perturbed.
 
     An instance without an answer has no value by the readings; it keeps its slot, with 0, for bounds.
     """
     return [
         MetricValues(
-            METRIC + LENIENT + metric.label.removeprefix(METRIC), METRIC + LENIENT, None,
-            scale=metric.scale, values={key: values.get(key, 0.0) for key in metric.values}, split=metric.split,
+            METRIC + LENIENT + metric.label.removeprefix(METRIC),
+            METRIC + LENIENT,
+            None,
+            scale=metric.scale,
+            values={key: values.get(key, 0.0) for key in metric.values},
+            split=metric.split,
         )
         for metric in metrics
         if metric.name == METRIC and metric.perturbation is None and metric.values
-    ]  # fmt: skip
+    ]

@@ -75,7 +75,9 @@ def too_unreadable(instances: Instances, max_unreadable: float) -> tuple[str, ..
     ]
     found = sorted((reason for reason in reasons if reason[0]), key=lambda reason: -reason[0])
     counted = ", ".join(f"{count} {what}" for count, what, _ in found)
-    how_many = f"{instances.unreadable} of {answered} answers say nothing that can be scored ({counted})"
+    how_many = (
+        f"{instances.unreadable} of {answered} answers say nothing that can be scored ({counted})"
+    )
     lines = [
         f"{how_many}; max_unreadable is {max_unreadable:g}",
         *dict.fromkeys(advice for _, _, advice in found),
@@ -100,5 +102,7 @@ def why_not_reportable(result: TaskResult, min_coverage: float) -> str | None:
             else "nothing is left to ask for: validity.notes say why; extra.min_coverage accepts less"
         )
         found = formats.score(formats.rounded(coverage))
-        reasons.insert(0, f"NOT REPORTABLE: coverage {found}, min_coverage is {min_coverage:g}\n  {advice}")
+        reasons.insert(
+            0, f"NOT REPORTABLE: coverage {found}, min_coverage is {min_coverage:g}\n  {advice}"
+        )
     return "\n".join(reasons)

@@ -58,7 +58,9 @@ class PairedDifference:
     ci_high: float | None
     p_value: float | None  # of no difference, two-sided
     method: str
-    mde: float | None  # the smallest true difference that such a sample shows in four of five cases, at 5 % two-sided
+    mde: (
+        float | None
+    )  # the smallest true difference that such a sample shows in four of five cases, at 5 % two-sided
     clusters: int | None  # how many; None where none are declared
     discordant: int  # pairs whose values differ
     ci90_low: float | None = None  # the 90 % interval, from which equivalence is concluded
@@ -86,7 +88,9 @@ def paired_difference(
     each.
     """
     if not a or len(a) != len(b) or (clusters is not None and len(clusters) != len(a)):
-        raise ValueError(f"{len(a)} and {len(b)} values, {len(a) if clusters is None else len(clusters)} clusters")
+        raise ValueError(
+            f"{len(a)} and {len(b)} values, {len(a) if clusters is None else len(clusters)} clusters"
+        )
     scale = scale or (PROPORTION if all(0 <= value <= 1 for value in (*a, *b)) else None)
     declared = None if clusters is None else len(set(clusters))
     differences = [after - before for before, after in zip(a, b, strict=True)]
@@ -106,14 +110,18 @@ def paired_difference(
     )
 
 
-def non_inferiority(found: PairedDifference, margin: float, *, higher_is_better: bool = True) -> Evidence:
+def non_inferiority(
+    found: PairedDifference, margin: float, *, higher_is_better: bool = True
+) -> Evidence:
     """Whether b is worse than a by less than the margin: the worse end of the interval decides (ICH E9, 3.3.2).
 
     `refuted`: b is worse by more than the margin, as far as the interval tells.
     """
     if found.ci_low is None or found.ci_high is None:
         return Evidence.INCONCLUSIVE
-    worst, best = (found.ci_low, found.ci_high) if higher_is_better else (-found.ci_high, -found.ci_low)
+    worst, best = (
+        (found.ci_low, found.ci_high) if higher_is_better else (-found.ci_high, -found.ci_low)
+    )
     if worst > -margin:
         return Evidence.SHOWN
     return Evidence.REFUTED if best < -margin else Evidence.INCONCLUSIVE
@@ -125,7 +133,11 @@ def equivalence(found: PairedDifference, margin: float) -> Evidence:
         return Evidence.INCONCLUSIVE
     if -margin < found.ci90_low and found.ci90_high < margin:
         return Evidence.SHOWN
-    return Evidence.REFUTED if found.ci90_high < -margin or found.ci90_low > margin else Evidence.INCONCLUSIVE
+    return (
+        Evidence.REFUTED
+        if found.ci90_high < -margin or found.ci90_low > margin
+        else Evidence.INCONCLUSIVE
+    )
 
 
 def _of_proportions(differences: Sequence[float]) -> dict[str, Any]:
@@ -140,7 +152,9 @@ def _of_proportions(differences: Sequence[float]) -> dict[str, Any]:
     return {**ends, "p_value": p_value, "method": MCNEMAR, "mde": mcnemar_mde(discordant, count)}
 
 
-def tango_interval(b_only: int, a_only: int, count: int, confidence: float = CONFIDENCE) -> tuple[float, float]:
+def tango_interval(
+    b_only: int, a_only: int, count: int, confidence: float = CONFIDENCE
+) -> tuple[float, float]:
     """Score interval of the difference of two paired proportions, (b_only - a_only) / count.
 
     T. Tango, Statistics in Medicine 17:891-908, 1998: all differences that the score test does not reject, with a's
@@ -179,8 +193,12 @@ def mcnemar_mde(discordant: int, count: int) -> float | None:
 
     def lacking(difference: float) -> float:
         share = max(discordant / count, difference)
-        totals = np.arange(stats.binom.ppf(1e-9, count, share), stats.binom.isf(1e-9, count, share) + 1)
-        beyond = stats.binom.isf(ALPHA / 2, totals, 0.5)  # the test rejects where b has more of the discordant pairs
+        totals = np.arange(
+            stats.binom.ppf(1e-9, count, share), stats.binom.isf(1e-9, count, share) + 1
+        )
+        beyond = stats.binom.isf(
+            ALPHA / 2, totals, 0.5
+        )  # the test rejects where b has more of the discordant pairs
         shown = stats.binom.sf(beyond, totals, (1 + difference / share) / 2)
         return POWER - float(np.sum(stats.binom.pmf(totals, count, share) * shown))
 
@@ -188,7 +206,10 @@ def mcnemar_mde(discordant: int, count: int) -> float | None:
 
 
 def mean_mde(
-    clusters: Sequence[Sequence[float]], scale: tuple[float, float] | None, weight: float, freedom: float
+    clusters: Sequence[Sequence[float]],
+    scale: tuple[float, float] | None,
+    weight: float,
+    freedom: float,
 ) -> float | None:
     """The smallest mean difference that is shown by values spread as these, by the noncentral t distribution.
 
@@ -199,7 +220,9 @@ def mean_mde(
 
     mean = statistics.fmean(value for cluster in clusters for value in cluster)
     critical = float(stats.t.ppf(1 - ALPHA / 2, freedom))
-    needed = optimize.brentq(lambda errors: stats.nct.sf(critical, freedom, errors) - POWER, 0, 10 * critical)
+    needed = optimize.brentq(
+        lambda errors: stats.nct.sf(critical, freedom, errors) - POWER, 0, 10 * critical
+    )
     width = math.inf if scale is None else scale[1] - scale[0]
     found, following = 0.0, needed * (_mean_and_stderr(clusters, scale, weight)[1] or math.inf)
     while found * 1.001 < following <= width:
@@ -220,19 +243,32 @@ def _of_means(
     for name, value in zip(names, differences, strict=True):
         members.setdefault(name, []).append(value)
     few = len(members) <= FEW_CLUSTERS
-    method = (CLUSTERED_SIGN_FLIP if clusters else SIGN_FLIP) if few else (CLUSTERED_PAIRED_T if clusters else PAIRED_T)
+    method = (
+        (CLUSTERED_SIGN_FLIP if clusters else SIGN_FLIP)
+        if few
+        else (CLUSTERED_PAIRED_T if clusters else PAIRED_T)
+    )
     weight = intervals.mean_end_weight(names)
     center, stderr = _mean_and_stderr(list(members.values()), scale, weight)
     freedom = intervals.effective_clusters(names) - 1
     if stderr is None or freedom < intervals.LEAST_SOURCES - 1:
-        return {**dict.fromkeys(("ci_low", "ci_high", "ci90_low", "ci90_high", "p_value", "mde")), "method": method}
+        return {
+            **dict.fromkeys(("ci_low", "ci_high", "ci90_low", "ci90_high", "p_value", "mde")),
+            "method": method,
+        }
     width = math.inf if scale is None else scale[1] - scale[0]
     found: dict[str, Any] = {}
     for name, share in (("ci", CONFIDENCE), ("ci90", EQUIVALENCE_CONFIDENCE)):
         half = float(stats.t.ppf(0.5 + share / 2, freedom)) * stderr
-        found |= {f"{name}_low": max(-width, center - half), f"{name}_high": min(width, center + half)}
+        found |= {
+            f"{name}_low": max(-width, center - half),
+            f"{name}_high": min(width, center + half),
+        }
     if few:
-        smallest_p, p_value = 2.0 ** (1 - len(members)), sign_flip_p([sum(values) for values in members.values()])
+        smallest_p, p_value = (
+            2.0 ** (1 - len(members)),
+            sign_flip_p([sum(values) for values in members.values()]),
+        )
     else:
         smallest_p, p_value = 0.0, float(2 * stats.t.sf(abs(center) / stderr, freedom))
     mde = mean_mde(list(members.values()), scale, weight, freedom) if smallest_p < ALPHA else None
@@ -261,7 +297,11 @@ def _mean_and_stderr(
         reach = (scale[1] - scale[0]) * weight
         center, total = center * total / (total + 2 * weight), total + 2 * weight
         ends = (reach - weight * center) ** 2, (reach + weight * center) ** 2
-    spread = sum(sum(value - center for value in cluster) ** 2 for cluster in clusters) + ends[0] + ends[1]
+    spread = (
+        sum(sum(value - center for value in cluster) ** 2 for cluster in clusters)
+        + ends[0]
+        + ends[1]
+    )
     return center, math.sqrt(spread * groups / (groups - 1)) / total
 
 
@@ -277,6 +317,11 @@ def sign_flip_p(sums: Sequence[float]) -> float:
     if not values.any():
         return 1.0
     tested = stats.permutation_test(
-        (values,), np.sum, permutation_type="samples", n_resamples=FLIPS, random_state=FLIP_SEED, vectorized=True
+        (values,),
+        np.sum,
+        permutation_type="samples",
+        n_resamples=FLIPS,
+        random_state=FLIP_SEED,
+        vectorized=True,
     )
     return float(tested.pvalue)

@@ -46,7 +46,9 @@ from eval_factory.scoring.intervals import (
     variance_of,
 )
 
-LEAST_RATED = 20  # answers that have to be rated before a score is corrected, where there are as many
+LEAST_RATED = (
+    20  # answers that have to be rated before a score is corrected, where there are as many
+)
 END_WEIGHT = 1.25
 """Pseudo-answers at each end of the scale: with fewer, n ratings that agree would exclude what the exact bound of
 `intervals.of_equal_values` does not."""
@@ -60,7 +62,9 @@ class Stratum:
 
     judged: Sequence[float]  # the judge's score of every answer
     rated: Sequence[tuple[float, float]]  # (people's score, judge's score) of those that were rated
-    sources: Sequence[Hashable] = ()  # of every answer what it shares with others; empty where none shares anything
+    sources: Sequence[
+        Hashable
+    ] = ()  # of every answer what it shares with others; empty where none shares anything
     rated_sources: Sequence[Hashable] = ()  # of those that were rated
 
     @property
@@ -114,7 +118,9 @@ def corrected_mean(strata: Sequence[Stratum], scale: Ends) -> Corrected:
     by_people = [[people for people, _ in one.rated] for one in merged]
     means = [statistics.fmean(scores) for scores in by_people]
     center = sum(share * mean for share, mean in zip(shares, means, strict=True))
-    inside = sum(share * variance_of(scores) for share, scores in zip(shares, by_people, strict=True))
+    inside = sum(
+        share * variance_of(scores) for share, scores in zip(shares, by_people, strict=True)
+    )
     between = sum(share * (mean - center) ** 2 for share, mean in zip(shares, means, strict=True))
     variance = effect * (inside + between) / answers
     for one, share in zip(merged, shares, strict=True):
@@ -135,14 +141,24 @@ def bias_of_judge(strata: Sequence[Stratum], scale: Ends) -> Corrected:
     if rated < LEAST_RATED:
         raise TooFewRatedError(rated, LEAST_RATED)
     apart = [
-        replace(one, judged=[0.0] * len(one.judged), rated=[(judge - people, 0.0) for people, judge in one.rated])
+        replace(
+            one,
+            judged=[0.0] * len(one.judged),
+            rated=[(judge - people, 0.0) for people, judge in one.rated],
+        )
         for one in strata
     ]
     return corrected_mean(apart, (min(judged) - high, max(judged) - low))
 
 
 def _interval(
-    value: float, variance: float, rated: int, answers: int, rated_effect: float, sources: float, scale: Ends
+    value: float,
+    variance: float,
+    rated: int,
+    answers: int,
+    rated_effect: float,
+    sources: float,
+    scale: Ends,
 ) -> Ends:
     """As the head of this module has it. `rated_effect`: the design effect of the rated ones."""
     low, high = scale
@@ -193,9 +209,13 @@ def merge_small(strata: Sequence[Stratum]) -> list[Stratum]:
     """As many as have two rated answers each; none is without answers."""
     merged: list[Stratum] = []
     for one in strata:
-        if merged and (len(one.rated) < LEAST_OF_STRATUM or len(merged[-1].rated) < LEAST_OF_STRATUM):
+        if merged and (
+            len(one.rated) < LEAST_OF_STRATUM or len(merged[-1].rated) < LEAST_OF_STRATUM
+        ):
             last = merged.pop()
-            one = Stratum([*last.judged, *one.judged], [*last.rated, *one.rated])  # sources are counted in all
+            one = Stratum(
+                [*last.judged, *one.judged], [*last.rated, *one.rated]
+            )  # sources are counted in all
         if one.judged:
             merged.append(one)
     return merged
@@ -217,25 +237,33 @@ def needed_for(half_width: float, expected: Expected, correlation: float) -> int
     """The fewest answers to rate for an interval of this half width or less; None where even all would not do.
     `correlation`: of the judge's scores with the people's; 0 where nothing is known of it."""
     counts = range(min(LEAST_RATED, expected.answers), expected.answers + 1)
-    at = bisect_left(counts, -half_width, key=lambda rated: -half_width_of(rated, expected, correlation))
+    at = bisect_left(
+        counts, -half_width, key=lambda rated: -half_width_of(rated, expected, correlation)
+    )
     return counts[at] if at < len(counts) else None
 
 
 def half_width_of(rated: int, expected: Expected, correlation: float) -> float:
     """Half of the expected width of the interval when so many answers, drawn at random, are rated; infinite where they
     come from fewer than two effective sources. The correlation is as of `needed_for`."""
-    part = (rated - 1) / (expected.answers - 1)  # two rated answers share a source as often as any two do
+    part = (rated - 1) / (
+        expected.answers - 1
+    )  # two rated answers share a source as often as any two do
     effective = rated / (1 + (expected.sharing - 1) * part)
     if effective < LEAST_SOURCES:
         return math.inf
     rated_effect = 1 + (expected.design_effect - 1) * part
     residual = (1 - correlation**2) * (1 / rated - 1 / expected.answers)
     variance = expected.stddev**2 * (expected.design_effect / expected.answers + residual)
-    low, high = _interval(expected.mean, variance, rated, expected.answers, rated_effect, effective, expected.scale)
+    low, high = _interval(
+        expected.mean, variance, rated, expected.answers, rated_effect, effective, expected.scale
+    )
     return (high - low) / 2
 
 
-def _estimate(strata: Sequence[Stratum], shares: Sequence[float], power: float, judge_mean: float) -> float:
+def _estimate(
+    strata: Sequence[Stratum], shares: Sequence[float], power: float, judge_mean: float
+) -> float:
     return power * judge_mean + sum(
         share * statistics.fmean(people - power * judge for people, judge in one.rated)
         for one, share in zip(strata, shares, strict=True)

@@ -66,7 +66,11 @@ def installed_packages(environment: Environment) -> str:
     The wheel holds no lock file, and an environment may differ from one; this is what is there.
     """
     heads = (found.metadata for found in environment.distributions())
-    lines = {f"{re.sub('[-_.]+', '-', head['Name']).lower()}=={head['Version']}" for head in heads if "Name" in head}
+    lines = {
+        f"{re.sub('[-_.]+', '-', head['Name']).lower()}=={head['Version']}"
+        for head in heads
+        if "Name" in head
+    }
     return "".join(f"{line}\n" for line in sorted(lines))
 
 
@@ -98,9 +102,12 @@ def utc_of(seconds: float) -> str | None:
 
 
 OF_A_RUN = (
-    names.RUN_SPEC_FILE, names.SCENARIO_FILE, names.SCENARIO_STATE_FILE, names.STATS_FILE,
+    names.RUN_SPEC_FILE,
+    names.SCENARIO_FILE,
+    names.SCENARIO_STATE_FILE,
+    names.STATS_FILE,
     names.PER_INSTANCE_STATS_FILE,
-)  # fmt: skip
+)
 """HELM's own; what `helm-summarize` adds to a run folder later is not read."""
 
 
@@ -109,7 +116,11 @@ def run_files(rundir: RunDir, runs: Iterable[Path]) -> dict[str, str]:
     of_the_plugin = (names.RUN_RECORD_FILE, names.TRIVIAL_SCORES_FILE)
     of_runs = [folder / name for folder in runs for name in OF_A_RUN]
     files = [*of_runs, *(rundir.helm / name for name in of_the_plugin), rundir.cache_db]
-    return {file.relative_to(rundir.root).as_posix(): sha256_of(file) for file in files if file.is_file()}
+    return {
+        file.relative_to(rundir.root).as_posix(): sha256_of(file)
+        for file in files
+        if file.is_file()
+    }
 
 
 def with_run_files(result: TaskResult, rundir: RunDir, runs: Iterable[Path]) -> TaskResult:
@@ -118,9 +129,25 @@ def with_run_files(result: TaskResult, rundir: RunDir, runs: Iterable[Path]) -> 
 
 
 RECORDED_PACKAGES = (
-    "crfm-helm", "medhelm", "datasets", "numpy", "scipy", "nltk", "rouge-score", "requests", "urllib3", "pydantic",
-    "pandas", "pyarrow", "huggingface-hub", "openpyxl", "python-docx", "tiktoken", "pyyaml", "jinja2",
-)  # fmt: skip
+    "crfm-helm",
+    "medhelm",
+    "datasets",
+    "numpy",
+    "scipy",
+    "nltk",
+    "rouge-score",
+    "requests",
+    "urllib3",
+    "pydantic",
+    "pandas",
+    "pyarrow",
+    "huggingface-hub",
+    "openpyxl",
+    "python-docx",
+    "tiktoken",
+    "pyyaml",
+    "jinja2",
+)
 
 
 def provenance_of(
@@ -138,7 +165,9 @@ def provenance_of(
     """
     data = dataset_files(plan, scenario)
     endpoint, about = plan.evaluation.run.target.api_endpoint, plan.evaluation.task.about
-    replaced = about.access == "public" and plan.evaluation.run.config.params.extra.data_path is not None
+    replaced = (
+        about.access == "public" and plan.evaluation.run.config.params.extra.data_path is not None
+    )
     record = output.read_run_record(plan.rundir.helm)
     upstream, plug_in = plan.upstream, plan.evaluation.task.plug_in
     environment = environment_of(upstream)
@@ -174,7 +203,9 @@ def provenance_of(
         published=None if replaced else about.published,
         answers_public=None if replaced else about.answers_public,
         training_cutoff=endpoint.training_cutoff,
-        rescored_from=None if (origin := read_origin(plan.rundir.cache_db)) is None else origin.run_identity,
+        rescored_from=None
+        if (origin := read_origin(plan.rundir.cache_db)) is None
+        else origin.run_identity,
         pictures=pictures,
     )
 
@@ -194,7 +225,10 @@ def dataset_files(plan: Plan, scenario: str) -> dict[str, str]:
     return data
 
 
-ELSEWHERE = ("hub:", PACKAGED)  # what names of data begin with that lie outside of the output folder
+ELSEWHERE = (
+    "hub:",
+    PACKAGED,
+)  # what names of data begin with that lie outside of the output folder
 
 
 @dataclass
@@ -214,13 +248,22 @@ class Remembered:
         """
         then, now = self.provenance, made.dataset_files
         unread = {
-            name: digest for name, digest in then.dataset_files.items() if name not in now or name.startswith(ELSEWHERE)
+            name: digest
+            for name, digest in then.dataset_files.items()
+            if name not in now or name.startswith(ELSEWHERE)
         }
         self.unread = sum(now.get(name) != digest for name, digest in unread.items())
-        known = {name: now[name] for name in now if name in then.dataset_files or not name.startswith(ELSEWHERE)}
+        known = {
+            name: now[name]
+            for name in now
+            if name in then.dataset_files or not name.startswith(ELSEWHERE)
+        }
         data = {**known, **unread}
         times = then if made.started_at is None else made
         return replace(
-            made, dataset_files=data, dataset_revisions=revisions_of(plan, data),
-            started_at=times.started_at, ended_at=times.ended_at,
-        )  # fmt: skip
+            made,
+            dataset_files=data,
+            dataset_revisions=revisions_of(plan, data),
+            started_at=times.started_at,
+            ended_at=times.ended_at,
+        )

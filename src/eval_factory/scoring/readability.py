@@ -56,7 +56,9 @@ class AnswerForm:
 
     def is_right(self, state: output.RequestState, label: str | None) -> bool:
         chosen = None if label is None else self.labels(state).get(label)
-        return chosen is not None and chosen.strip() in {text.strip() for text in right_answers(state)}
+        return chosen is not None and chosen.strip() in {
+            text.strip() for text in right_answers(state)
+        }
 
 
 def nothing_is_right(state: output.RequestState) -> bool:
@@ -81,7 +83,9 @@ def answer_form_of(entry: HelmEntry, run: output.HelmRun, main_metric: str) -> A
     if adapter.method in ("multiple_choice_joint", "multiple_choice_joint_multimodal"):
         return AnswerForm(
             "the letter of an option alone",
-            lambda state, answer: option_read(answer, adapter.output_mapping_pattern) in (state.output_mapping or {}),
+            lambda state, answer: (
+                option_read(answer, adapter.output_mapping_pattern) in (state.output_mapping or {})
+            ),
             lambda state: state.output_mapping or {},
         )
     if adapter.method != "generation" or main_metric != METRIC:
@@ -93,7 +97,9 @@ def answer_form_of(entry: HelmEntry, run: output.HelmRun, main_metric: str) -> A
         if not texts or not all(len(text) == 1 and "A" <= text <= "Z" for text in texts):
             return None
         last = max(last, *texts)
-    return _one_of([chr(code) for code in range(ord("A"), ord(max(last, "D")) + 1)]) if last else None
+    return (
+        _one_of([chr(code) for code in range(ord("A"), ord(max(last, "D")) + 1)]) if last else None
+    )
 
 
 def option_read(answer: str, pattern: str | None) -> str:
@@ -142,9 +148,13 @@ def _reads_query(state: output.RequestState, answer: str) -> bool:
 
 _FORMS = {
     "value": AnswerForm("the value alone, without its unit", _reads_value),
-    "sentence": AnswerForm("CORRECT, or the number of a sentence first", lambda _, text: sentence_in(text) is not None),
+    "sentence": AnswerForm(
+        "CORRECT, or the number of a sentence first", lambda _, text: sentence_in(text) is not None
+    ),
     "sql": AnswerForm("a query alone, or nothing", _reads_query),
-    "rating": AnswerForm("a rating from -2 to +2", lambda _state, answer: rating_in(answer) is not None),
+    "rating": AnswerForm(
+        "a rating from -2 to +2", lambda _state, answer: rating_in(answer) is not None
+    ),
 }
 
 
@@ -159,13 +169,21 @@ SIGNS = ("unparsed", "refused", "thinking_stripped", "thinking_unfinished", "pro
 @dataclass
 class Readability:
     form: AnswerForm | None
-    look_up: Callable[[output.RequestState], CachedAnswer | None]  # the stored answer; None: it is gone
-    signs: dict[str, set[InstanceKey]] = field(default_factory=lambda: {name: set() for name in SIGNS})
-    nothing: set[InstanceKey] = field(default_factory=set)  # empty, and not because of unfinished thinking
+    look_up: Callable[
+        [output.RequestState], CachedAnswer | None
+    ]  # the stored answer; None: it is gone
+    signs: dict[str, set[InstanceKey]] = field(
+        default_factory=lambda: {name: set() for name in SIGNS}
+    )
+    nothing: set[InstanceKey] = field(
+        default_factory=set
+    )  # empty, and not because of unfinished thinking
     lenient: dict[InstanceKey, float] = field(default_factory=dict)
     same: Counter[tuple[int, int]] = field(default_factory=Counter)
     """(hash of an answer, but for case and white space; hash of its question) -> how often they came."""
-    named: set[InstanceKey] = field(default_factory=set)  # in whose answers the lenient readings find one option
+    named: set[InstanceKey] = field(
+        default_factory=set
+    )  # in whose answers the lenient readings find one option
 
     def add(self, key: InstanceKey, state: output.RequestState) -> None:
         if state.prompt_truncated:
@@ -177,8 +195,15 @@ class Readability:
         if stored.stripped:
             self.signs["thinking_stripped"].add(key)
         # Equal answers are normal where they are labels: options, a form, or short texts.
-        if form is None and not state.output_mapping and key[2] is None and len(answer.strip()) > MAX_LABEL_LENGTH:
-            self.same[hash(" ".join(answer.casefold().split())), hash(state.instance.input.text)] += 1
+        if (
+            form is None
+            and not state.output_mapping
+            and key[2] is None
+            and len(answer.strip()) > MAX_LABEL_LENGTH
+        ):
+            self.same[
+                hash(" ".join(answer.casefold().split())), hash(state.instance.input.text)
+            ] += 1
         found = form is not None and says and form.reads(state, answer)
         refused = not found and (stored.declined or is_refusal(answer))
         self._rate(key, state, "" if refused else answer)
@@ -186,7 +211,9 @@ class Readability:
             self.signs["refused"].add(key)
         elif not found and stored.unfinished:
             self.signs["thinking_unfinished"].add(key)
-        elif not found and says and form is not None:  # open text has no form, so nothing is unlike it
+        elif (
+            not found and says and form is not None
+        ):  # open text has no form, so nothing is unlike it
             self.signs["unparsed"].add(key)
         elif not says and state.request.get("max_tokens") != 0 and not nothing_is_right(state):
             self.nothing.add(key)  # where no token is granted, the prompt alone is measured
@@ -222,9 +249,13 @@ class Readability:
     def signs_of(self, key: InstanceKey) -> tuple[str, ...]:
         return tuple(name for name, keys in self.signs.items() if key in keys)
 
-    def notes(self, plan: Plan, instances: Instances, scores: Mapping[str, Score]) -> Iterator[Note]:
+    def notes(
+        self, plan: Plan, instances: Instances, scores: Mapping[str, Score]
+    ) -> Iterator[Note]:
         answered = instances.requested - instances.failed
-        counts = {name: f"{len(keys)} of {answered} answers" for name, keys in self.signs.items() if keys}
+        counts = {
+            name: f"{len(keys)} of {answered} answers" for name, keys in self.signs.items() if keys
+        }
         if "unparsed" in counts and self.form is not None:
             text = (
                 f"{counts['unparsed']} are not in the form that the benchmark asks for ({self.form.about}): HELM's"
@@ -239,10 +270,16 @@ class Readability:
             yield Note(Importance.INCOMPLETE, text)
         if cut := len(self.signs["prompt_truncated"]):
             length = plan.evaluation.run.config.params.extra.max_length
-            text = f"{cut} of {instances.requested} prompts were cut to max_length ({length} tokens)"
+            text = (
+                f"{cut} of {instances.requested} prompts were cut to max_length ({length} tokens)"
+            )
             yield Note(Importance.INCOMPLETE, f"{text}: the model saw a part of them only")
         for label, score in scores.items():
-            helm = scores.get(label.replace(LENIENT, "", 1)) if score.metric == METRIC + LENIENT else None
+            helm = (
+                scores.get(label.replace(LENIENT, "", 1))
+                if score.metric == METRIC + LENIENT
+                else None
+            )
             if helm is not None and helm.value != score.value:
                 values = f"{label} is {formats.score(score.value)}, HELM's own value {formats.score(helm.value)}"
                 gap = f"a gap of {formats.score(score.value - helm.value, sign='+')} for answers that state the option"
@@ -250,7 +287,9 @@ class Readability:
                 yield Note(Importance.INCOMPLETE, f"{values}: {gap} {how}")
         if answered >= _ENOUGH_TO_TELL and instances.identical / answered > MAX_IDENTICAL:
             text = f"{instances.identical} of {answered} answers are word for word the answer to another question too"
-            yield Note(Importance.DOUBTFUL, f"{text}: a text that fits any question may get good marks")
+            yield Note(
+                Importance.DOUBTFUL, f"{text}: a text that fits any question may get good marks"
+            )
         if "refused" in counts:
             text = f"{counts['refused']} decline to answer; they count as HELM's metrics score them"
             yield Note(Importance.DOUBTFUL, text)

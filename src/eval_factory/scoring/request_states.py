@@ -58,14 +58,21 @@ def prompt_of(state: output.RequestState) -> str:
     """What was asked, as one text: a request of several messages has no prompt of its own."""
     if asked := media_prompt_of(state):
         return asked
-    return str(state.request.get("prompt") or (state.instance.input.text if state.request.get("messages") else ""))
+    return str(
+        state.request.get("prompt")
+        or (state.instance.input.text if state.request.get("messages") else "")
+    )
 
 
 def media_of(state: output.RequestState, helm_dir: Path) -> tuple[dict[str, Any], ...]:
     """The files that were sent, by their paths in the folder that HELM's folder is in."""
     prompt = state.request.get(output.MULTIMODAL_PROMPT)
     # `verify` looks at a link to HELM's folder, and a file's path has none
-    return tuple(media.records_of(prompt[output.MEDIA_OBJECTS], helm_dir.resolve().parent)) if prompt else ()
+    return (
+        tuple(media.records_of(prompt[output.MEDIA_OBJECTS], helm_dir.resolve().parent))
+        if prompt
+        else ()
+    )
 
 
 def gold_and_choices(instance: output.Instance) -> tuple[str, tuple[str, ...]]:
@@ -79,8 +86,12 @@ def gold_and_choices(instance: output.Instance) -> tuple[str, tuple[str, ...]]:
 class RepeatedRows:
     """Goes through instances in their order. Of a text its hash is stored, never the text."""
 
-    repeated: set[str] = field(default_factory=set)  # ids of those with an earlier one's question and gold answer
-    with_another_gold: set[str] = field(default_factory=set)  # ids of those with an earlier one's question alone
+    repeated: set[str] = field(
+        default_factory=set
+    )  # ids of those with an earlier one's question and gold answer
+    with_another_gold: set[str] = field(
+        default_factory=set
+    )  # ids of those with an earlier one's question alone
     _first: dict[bytes, dict[bytes, str]] = field(default_factory=dict)
 
     def add(self, instance: str, question: str, gold: str, choices: Collection[str] = ()) -> bool:
@@ -100,12 +111,19 @@ class RepeatedRows:
         other = "the question of an earlier one with another gold answer"
         for found, text in (
             (self.repeated, f"{same}: what they ask counts more than once"),
-            (self.with_another_gold, f"{other}: an answer that is right for one may be wrong for the other"),
+            (
+                self.with_another_gold,
+                f"{other}: an answer that is right for one may be wrong for the other",
+            ),
         ):
             if found:
-                yield Note(Importance.BACKGROUND, f"{len(found)} of {instances} instances repeat {text}")
+                yield Note(
+                    Importance.BACKGROUND, f"{len(found)} of {instances} instances repeat {text}"
+                )
 
 
 def _hash(*texts: str) -> bytes:
-    plain = "\x1f".join(" ".join(text.casefold().split()) for text in texts)  # it is a blank, which no text has left
+    plain = "\x1f".join(
+        " ".join(text.casefold().split()) for text in texts
+    )  # it is a blank, which no text has left
     return hashlib.blake2b(plain.encode("utf-8", "surrogatepass"), digest_size=16).digest()

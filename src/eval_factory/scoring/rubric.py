@@ -9,7 +9,14 @@ from itertools import combinations
 from typing import Any
 
 from eval_factory.core import formats
-from eval_factory.core.results import JudgeCounts, Judgements, PairAgreement, RubricReport, RubricVotes, Score
+from eval_factory.core.results import (
+    JudgeCounts,
+    Judgements,
+    PairAgreement,
+    RubricReport,
+    RubricVotes,
+    Score,
+)
 from eval_factory.helm import output
 from eval_factory.helm.command import deployment_of
 from eval_factory.helm.criteria import decisions_of, error_of, said_of
@@ -38,7 +45,9 @@ from eval_factory.tasks.rubric_case import (
     share_met,
 )
 
-Votes = Mapping[str, bool | None]  # judge -> whether it holds a criterion to be met; None where it gave no decision
+Votes = Mapping[
+    str, bool | None
+]  # judge -> whether it holds a criterion to be met; None where it gave no decision
 
 
 @dataclass(frozen=True)
@@ -51,7 +60,11 @@ class JudgedCase:
 
     def shares(self) -> list[float | None]:
         """Of each criterion what the majority says: 1, 0, 0.5 of a tie, None where nobody decided."""
-        return [None] * len(self.criteria) if self.votes is None else [share_met(one.values()) for one in self.votes]
+        return (
+            [None] * len(self.criteria)
+            if self.votes is None
+            else [share_met(one.values()) for one in self.votes]
+        )
 
     def score(self) -> float | None:
         return case_score(self.criteria, self.shares())
@@ -105,9 +118,15 @@ def scores_by_tag(
     case has one value in each, so intervals are over conversations. `failed_as_zero`: 0 where no answer came."""
     by_tag: dict[str, dict[InstanceKey, float]] = defaultdict(dict)
     for key, case in cases.items():
-        shares = [0.0] * len(case.criteria) if failed_as_zero and case.votes is None else case.shares()
+        shares = (
+            [0.0] * len(case.criteria) if failed_as_zero and case.votes is None else case.shares()
+        )
         for tag in {tag for one in case.criteria for tag in one.tags}:
-            pairs = [(one, share) for one, share in zip(case.criteria, shares, strict=True) if tag in one.tags]
+            pairs = [
+                (one, share)
+                for one, share in zip(case.criteria, shares, strict=True)
+                if tag in one.tags
+            ]
             if (score := case_score(*zip(*pairs, strict=True))) is not None:
                 by_tag[tag][key] = score
     found: dict[str, dict[str, dict[str, Score]]] = defaultdict(dict)
@@ -130,7 +149,11 @@ def _agreements(
     """Of each pair of judges, over the criteria that both decided."""
     for one, other in combinations(judges, 2):
         said = ((by_judge[one], by_judge[other]) for by_judge in votes)
-        pairs = [(float(first), float(second)) for first, second in said if first is not None and second is not None]
+        pairs = [
+            (float(first), float(second))
+            for first, second in said
+            if first is not None and second is not None
+        ]
         if pairs:
             same = sum(first == second for first, second in pairs) / len(pairs)
             yield f"{one}/{other}", PairAgreement(len(pairs), same, weighted_kappa(pairs))
@@ -144,7 +167,9 @@ def report_of(cases: Cases, judges: Sequence[str]) -> RubricReport:
     counts = {}
     for judge in judges:
         shares = [None if (met := vote.get(judge)) is None else float(met) for vote in votes]
-        values = {key: score for key, case in cases.items() if (score := case.score_by(judge)) is not None}
+        values = {
+            key: score for key, case in cases.items() if (score := case.score_by(judge)) is not None
+        }
         counts[judge] = _counted(shares, helm_mean(values) if values else None)
     return RubricReport(
         criteria=_counted([share_met(met) for met in decided]),
@@ -172,7 +197,9 @@ class RubricTally:
     cases: dict[InstanceKey, JudgedCase] = field(default_factory=dict)
     errors: dict[str, list[str | None]] = field(default_factory=dict)
     """Judge -> why it gave no decision, a reason a criterion."""
-    lengths: dict[InstanceKey, int] = field(default_factory=dict)  # of the answers that came, in characters
+    lengths: dict[InstanceKey, int] = field(
+        default_factory=dict
+    )  # of the answers that came, in characters
 
     @classmethod
     def of(cls, plan: Plan, run: output.HelmRun) -> RubricTally | None:
@@ -180,8 +207,14 @@ class RubricTally:
         if run.rubric is None:
             return None
         metric, judges = run.rubric
-        models, model = {deployment_of(one): one.model_id for one in plan.judges}, plan.model.model_id
-        same = {name: same_family(model, models.get(deployment, "")) for name, deployment in judges.items()}
+        models, model = (
+            {deployment_of(one): one.model_id for one in plan.judges},
+            plan.model.model_id,
+        )
+        same = {
+            name: same_family(model, models.get(deployment, ""))
+            for name, deployment in judges.items()
+        }
         return cls(metric, tuple(judges), same)
 
     def add(self, key: InstanceKey, state: output.RequestState) -> None:
@@ -204,11 +237,15 @@ class RubricTally:
             if metric.name == self.metric:
                 metric.lowest = {key: case.lowest() for key, case in self.cases.items()}
         if self.metric == PROFESSIONAL_METRIC:
-            draft.metrics += [self._length_adjusted(one) for one in draft.metrics if one.name == self.metric]
+            draft.metrics += [
+                self._length_adjusted(one) for one in draft.metrics if one.name == self.metric
+            ]
         asked = sum(len(case.votes) for case in self.cases.values() if case.votes is not None)
         for judge in self.judges:
             reasons = self.errors.get(judge, [])
-            tally.judges[judge] = JudgeCounts(asked, asked - len(reasons), len(reasons), self.families[judge])
+            tally.judges[judge] = JudgeCounts(
+                asked, asked - len(reasons), len(reasons), self.families[judge]
+            )
             for reason in reasons:
                 tally.causes.add(judge, reason)
         for key, case in self.cases.items():
@@ -220,10 +257,19 @@ class RubricTally:
 
     def _length_adjusted(self, metric: MetricValues) -> MetricValues:
         """Beside the plain score; what was not answered keeps its place in the bounds."""
-        values = {key: length_adjusted(value, self.lengths.get(key, 2000)) for key, value in metric.values.items()}
+        values = {
+            key: length_adjusted(value, self.lengths.get(key, 2000))
+            for key, value in metric.values.items()
+        }
         label = f"{metric.label}{LENGTH_ADJUSTED}"
         return MetricValues(
-            label, label, None, scale=None, values=values, split=metric.split, perturbation=metric.perturbation
+            label,
+            label,
+            None,
+            scale=None,
+            values=values,
+            split=metric.split,
+            perturbation=metric.perturbation,
         )
 
     def publish(self, draft: Draft) -> None:
@@ -231,8 +277,12 @@ class RubricTally:
         mean = draft.scores.get(self.metric)
         if mean is not None:
             draft.scores[self.metric] = clipped(mean)
-            draft.scores[self.metric + UNCLIPPED] = replace(mean, metric=self.metric + UNCLIPPED, scale=None)
-        found = bounds_over_criteria({key: case for key, case in self.cases.items() if not is_asked_again(key[2])})
+            draft.scores[self.metric + UNCLIPPED] = replace(
+                mean, metric=self.metric + UNCLIPPED, scale=None
+            )
+        found = bounds_over_criteria(
+            {key: case for key, case in self.cases.items() if not is_asked_again(key[2])}
+        )
         if found is not None:
             draft.bounds[self.metric] = found
         draft.notes.extend(self.notes(draft.scores))
@@ -240,11 +290,15 @@ class RubricTally:
     def report(self, draft: Draft) -> None:
         """What the judges said, and whether a judge left too much open. Due is a decision of each judge about each
         criterion, those about answers that did not come among them."""
-        by_length = {judge: length_correlation(self._scores_and_lengths(judge)) for judge in self.judges}
+        by_length = {
+            judge: length_correlation(self._scores_and_lengths(judge)) for judge in self.judges
+        }
         draft.rubric = replace(report_of(self.cases, self.judges), length_correlation=by_length)
         draft.notes.extend(notes_on_length(by_length))
         due = len(self.judges) * sum(len(case.criteria) for case in self.cases.values())
-        draft.judgements = Judgements(due, sum(one.asked - one.unjudged for one in draft.rubric.judges.values()))
+        draft.judgements = Judgements(
+            due, sum(one.asked - one.unjudged for one in draft.rubric.judges.values())
+        )
         most = draft.plan.evaluation.run.config.params.extra.max_judge_failures
         draft.not_reportable += judges_that_failed(draft.tally.judges, most, "criteria")
 
@@ -256,24 +310,41 @@ class RubricTally:
         """The groups of cases, clipped as published, and those of criteria, of which few cases make no group either."""
         groups, metric, hidden = draft.groups, draft.main_values, dict(draft.groups.hidden)
         scores = {
-            name: {value: {label: clipped(score) for label, score in of.items()} for value, of in by_value.items()}
+            name: {
+                value: {label: clipped(score) for label, score in of.items()}
+                for value, of in by_value.items()
+            }
             for name, by_value in groups.scores.items()
         }
-        of_criteria = {} if metric is None else scores_by_tag(metric, self.cases, failed_as_zero=draft.as_zero)
+        of_criteria = (
+            {}
+            if metric is None
+            else scores_by_tag(metric, self.cases, failed_as_zero=draft.as_zero)
+        )
         of_cases = scores.keys() | hidden.keys()
-        for tag, by_value in of_criteria.items():  # a field of cases and of criteria: the cases' is the plainer one
+        for (
+            tag,
+            by_value,
+        ) in of_criteria.items():  # a field of cases and of criteria: the cases' is the plainer one
             name = f"criterion_{tag}" if tag in of_cases else tag
-            sizes = {value: max(score.stats.count for score in of.values()) for value, of in by_value.items()}
+            sizes = {
+                value: max(score.stats.count for score in of.values())
+                for value, of in by_value.items()
+            }
             if small := [size for size in sizes.values() if size < SMALLEST_GROUP]:
                 hidden[name] = small
-            if shown := {value: of for value, of in by_value.items() if sizes[value] >= SMALLEST_GROUP}:
+            if shown := {
+                value: of for value, of in by_value.items() if sizes[value] >= SMALLEST_GROUP
+            }:
                 scores[name] = shown
         draft.groups = Groups(scores, hidden)
 
     def notes(self, scores: Mapping[str, Score]) -> Iterator[Note]:
         found = report_of(self.cases, self.judges).criteria
         if found.unjudged:
-            without = sum(case.votes is not None and case.score() is None for case in self.cases.values())
+            without = sum(
+                case.votes is not None and case.score() is None for case in self.cases.values()
+            )
             unjudged = f"{found.unjudged} of {found.asked} criteria are unjudged: their {without} cases have no score"
             both = "bounds count these criteria both ways; the same command asks their judges again"
             yield Note(Importance.INCOMPLETE, f"{unjudged}, and {both}")
@@ -314,4 +385,6 @@ class RubricTally:
 
 
 def _criteria_of(state: output.RequestState) -> tuple[Criterion, ...]:
-    return tuple(Criterion.from_dict(one) for one in (state.instance.extra_data or {}).get(RUBRICS, ()))
+    return tuple(
+        Criterion.from_dict(one) for one in (state.instance.extra_data or {}).get(RUBRICS, ())
+    )

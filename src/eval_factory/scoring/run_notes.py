@@ -27,14 +27,21 @@ from eval_factory.tasks.run_specs import executed_by
 def notes_of(draft: Draft) -> list[Note]:
     """What the requests and answers of a run say of its scores."""
     asked = sum(len(ids) for ids in draft.tally.splits.values())
-    found = (_notes_on_target(draft), _notes_on_answers(draft), _notes_on_scores(draft), draft.tally.rows.notes(asked))
+    found = (
+        _notes_on_target(draft),
+        _notes_on_answers(draft),
+        _notes_on_scores(draft),
+        draft.tally.rows.notes(asked),
+    )
     return list(chain.from_iterable(found))
 
 
 def _notes_on_target(draft: Draft) -> Iterator[Note]:
     plan, tally = draft.plan, draft.tally
     if plan.model.url.startswith("demo:"):
-        measures_nothing = "the target was the embedded demo baseline, not a model: these scores measure nothing"
+        measures_nothing = (
+            "the target was the embedded demo baseline, not a model: these scores measure nothing"
+        )
         yield Note(Importance.NO_RESULT, measures_nothing)
     if plan.has_answers:
         no_model = "no model was asked: the answers are in the data, and target.api_endpoint.model_id only names them"
@@ -54,7 +61,11 @@ def _notes_on_target(draft: Draft) -> Iterator[Note]:
     in_part = chosen is not None or any(
         name in rules and rules[name].chooses_a_part for name in plan.scenario_arguments
     )
-    if known not in (None, found) and not in_part and plan.evaluation.run.config.params.limit_samples is None:
+    if (
+        known not in (None, found)
+        and not in_part
+        and plan.evaluation.run.config.params.limit_samples is None
+    ):
         other = f"the data hold {found} instances, {known} when this task was described: another version of them?"
         yield Note(Importance.DOUBTFUL, other)
 
@@ -66,7 +77,11 @@ def _notes_on_answers(draft: Draft) -> Iterator[Note]:
         yield Note(Importance.INCOMPLETE, f"{cut_off_empty} of {instances.requested}: {too_few}")
     if instances.failed:
         handling = plan.evaluation.run.config.params.extra.on_failure
-        how = "count as 0" if handling == "zero" else "are left out of the scores; bounds show the range"
+        how = (
+            "count as 0"
+            if handling == "zero"
+            else "are left out of the scores; bounds show the range"
+        )
         if handling == "zero" and run.jury is not None:
             what = "0" if tally.ratings.form.lowest > 0 else "a failure"
             how += f", but in the jury's score: {what} is no mark of a jury's, they are left out of it and stand inside"
@@ -75,11 +90,15 @@ def _notes_on_answers(draft: Draft) -> Iterator[Note]:
         again = "; the same command asks them again" if asks_again else ""
         yield Note(Importance.INCOMPLETE, f"{instances.failed} instances failed and {how}{again}")
     for reason, count in Counter(why for why, _ in tally.unscorable.values()).most_common():
-        unscorable = f"{count} of the failed were answered, and HELM cannot score the answer: {reason}"
+        unscorable = (
+            f"{count} of the failed were answered, and HELM cannot score the answer: {reason}"
+        )
         kept = "answers are kept in responses/ and not asked for again"
         yield Note(Importance.INCOMPLETE, f"{unscorable}; {kept}")
     if instances.unjudged and run.rubric is None:
-        unjudged = f"{instances.unjudged} instances have no judgement and are left out of the jury's score"
+        unjudged = (
+            f"{instances.unjudged} instances have no judgement and are left out of the jury's score"
+        )
         default = "HELM's own value, named .helm, gives them its default"
         yield Note(Importance.INCOMPLETE, f"{unjudged} ({default})")
 
@@ -98,7 +117,9 @@ def _notes_on_scores(draft: Draft) -> Iterator[Note]:
         blind = "the judges rated the answers without the questions' pictures"
         yield Note(Importance.DOUBTFUL, f"{blind} (extra.judges_see_images: true shows them)")
     if sees_images and not tally.has_pictures:
-        yield Note(Importance.BACKGROUND, "judges_see_images has no effect: no question shows a picture")
+        yield Note(
+            Importance.BACKGROUND, "judges_see_images has no effect: no question shows a picture"
+        )
     if plan.evaluation.run.config.params.extra.only_generate:
         indexed = plan.evaluation.task.helm.indexed
         needed = ", ".join(indexed.packages if indexed else ()) or "packages of their own"
@@ -107,20 +128,32 @@ def _notes_on_scores(draft: Draft) -> Iterator[Note]:
         yield Note(Importance.NO_RESULT, f"{left_out}; {later}")
     summarizes = run.has_metric("SummarizationMetric")
     if summarizes and not any(label.startswith(("BERTScore", "summac")) for label in draft.scores):
-        yield Note(Importance.BACKGROUND, "BERTScore and SummaC are absent: they need torch, a GPU and their weights")
-    if run.has_metric("ToxicityMetric") and not any("toxic" in stat.name.name for stat in run.stats):
-        yield Note(Importance.BACKGROUND, "HELM's toxicity metrics are left out: they need the Perspective API")
+        yield Note(
+            Importance.BACKGROUND,
+            "BERTScore and SummaC are absent: they need torch, a GPU and their weights",
+        )
+    if run.has_metric("ToxicityMetric") and not any(
+        "toxic" in stat.name.name for stat in run.stats
+    ):
+        yield Note(
+            Importance.BACKGROUND,
+            "HELM's toxicity metrics are left out: they need the Perspective API",
+        )
     # of a custom benchmark its check has said so, with the row
     if tally.nothing_right and plan.evaluation.benchmark is None:
         which = f"{tally.nothing_right} of {draft.instances.requested} instances"
         yield Note(Importance.DOUBTFUL, note_on_quasi(which))
     if tally.injected:
-        injected = f"{tally.injected} answers speak to their judges (see `injection` in results.jsonl)"
+        injected = (
+            f"{tally.injected} answers speak to their judges (see `injection` in results.jsonl)"
+        )
         ignored = "what stands in them was not taken for a judgement; look at their scores"
         yield Note(Importance.DOUBTFUL, f"{injected}: {ignored}")
 
 
-_NOT_CONFINED = "HELM had the answers executed, not eval-factory: nothing is known of how they were confined"
+_NOT_CONFINED = (
+    "HELM had the answers executed, not eval-factory: nothing is known of how they were confined"
+)
 NO_ROWS = "the database (eicu.sqlite) has no rows: this score says nothing about a model"
 
 
@@ -136,7 +169,9 @@ def notes_on_data(plan: Plan, earlier: Collection[str] = ()) -> list[Note]:
             notes.append(Note(Importance.INCOMPLETE, f"{who} have a prompt {longer} and {lost}"))
         if limited.cut:
             what = f"{limited.cut} of {limited.records} records are {longer} allows"
-            notes.append(Note(Importance.INCOMPLETE, f"{what}: HELM shows the model their end alone"))
+            notes.append(
+                Note(Importance.INCOMPLETE, f"{what}: HELM shows the model their end alone")
+            )
     if run_spec == "ehr_sql":
         database = output.scenario_folder(plan.rundir.helm, run_spec) / "eicu.sqlite"
         if not _has_rows(database) if database.is_file() else NO_ROWS in earlier:
@@ -155,16 +190,25 @@ def notes_on_labels(main: str, scores: Mapping[str, Score], about: About) -> Ite
             interval = f"{label}: the 95 % interval, up to {formats.score(formats.rounded(high))}"
             ends = f"{formats.decimals(lowest, 2)} .. {formats.decimals(highest, 2)}"
             most = "the most that wrong labels let a model score that is right: higher scores are no better ones"
-            yield Note(Importance.DOUBTFUL, f"{interval}, reaches {ends}, {most} ({about.label_audit})")
+            yield Note(
+                Importance.DOUBTFUL, f"{interval}, reaches {ends}, {most} ({about.label_audit})"
+            )
 
 
 def notes_on_age(plan: Plan, provenance: Provenance) -> Iterator[Note]:
     """Where the model may have been trained on the answers, as far as dates tell; not of the demo or the sample."""
     public, cutoff = provenance.published, provenance.training_cutoff
-    is_trial = plan.evaluation.run.target.api_endpoint.is_demo or "sample" in plan.evaluation.task.about.tags
+    is_trial = (
+        plan.evaluation.run.target.api_endpoint.is_demo
+        or "sample" in plan.evaluation.task.about.tags
+    )
     if is_trial or not provenance.answers_public or (public and cutoff and cutoff < public):
         return
-    since = "are public, nobody has established since when" if public is None else f"have been public since {public}"
+    since = (
+        "are public, nobody has established since when"
+        if public is None
+        else f"have been public since {public}"
+    )
     trained = f"is {cutoff}" if cutoff else "is not known (target.api_endpoint.training_cutoff)"
     text = f"the questions and answers {since}, and the model's training cut-off {trained}: it may have seen them"
     yield Note(Importance.BACKGROUND, text)
@@ -189,8 +233,15 @@ def _has_rows(database: Path) -> bool:
     uri = f"{database.absolute().as_uri()}?mode=ro&immutable=1"
     try:
         with closing(sqlite3.connect(uri, uri=True)) as connection:
-            tables = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+            tables = [
+                name
+                for (name,) in connection.execute(
+                    "SELECT name FROM sqlite_master WHERE type = 'table'"
+                )
+            ]
             quoted = ('"' + name.replace('"', '""') + '"' for name in tables)
-            return any(connection.execute(f"SELECT 1 FROM {name} LIMIT 1").fetchone() for name in quoted)  # noqa: S608
+            return any(
+                connection.execute(f"SELECT 1 FROM {name} LIMIT 1").fetchone() for name in quoted
+            )  # noqa: S608
     except sqlite3.Error:
         return True

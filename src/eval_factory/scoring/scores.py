@@ -25,24 +25,40 @@ class MetricValues:
 
     label: str
     name: str
-    helm_mean: float | None  # None where HELM has no mean of all, and where these are not its own values
-    scale: Ends | None = None  # the least and the greatest value that there can be, where that is known
+    helm_mean: (
+        float | None
+    )  # None where HELM has no mean of all, and where these are not its own values
+    scale: Ends | None = (
+        None  # the least and the greatest value that there can be, where that is known
+    )
     values: dict[InstanceKey, float] = field(default_factory=dict)
     split: str | None = None
     perturbation: str | None = None
-    counts: dict[InstanceKey, int] = field(default_factory=dict)  # how much HELM counted of an instance, if not one
+    counts: dict[InstanceKey, int] = field(
+        default_factory=dict
+    )  # how much HELM counted of an instance, if not one
     parts: Mapping[InstanceKey, Sequence[InstanceKey]] = field(default_factory=dict)
     """Of a worst case: the instances, as they are and perturbed, of which it has the least value."""
-    clusters: Mapping[str, str] | None = None  # id of an instance -> its source; None: the task declares none
+    clusters: Mapping[str, str] | None = (
+        None  # id of an instance -> its source; None: the task declares none
+    )
     looks: float = 1  # as `intervals.describe` has it
-    lowest: Mapping[InstanceKey, float] | None = None  # the least value of each, where they differ: of a rubric
+    lowest: Mapping[InstanceKey, float] | None = (
+        None  # the least value of each, where they differ: of a rubric
+    )
 
     def score(self, value: float, stats: Stats) -> Score:
         known = facts_of(self.name, self.scale)
         return Score(
-            value, stats, self.name, self.split, self.perturbation,
-            higher_is_better=known.higher_is_better, scale=self.scale or known.scale, unit=known.unit,
-        )  # fmt: skip
+            value,
+            stats,
+            self.name,
+            self.split,
+            self.perturbation,
+            higher_is_better=known.higher_is_better,
+            scale=self.scale or known.scale,
+            unit=known.unit,
+        )
 
 
 def is_judged(metric: MetricValues, jury_metric: str | None) -> bool:
@@ -62,10 +78,14 @@ def metric_values_of(run: output.HelmRun, main_split: str | None) -> list[Metric
         else:
             perturbation = output.perturbation_label(stat.name)
             split, name = stat.name.split, stat.name.name
-            found[label] = MetricValues(label, name, stat.mean, split=split, perturbation=perturbation)
+            found[label] = MetricValues(
+                label, name, stat.mean, split=split, perturbation=perturbation
+            )
     applied = _add_values(found, run, main_split)
     # HELM writes worst cases of a family that was not applied all the same; they repeat the plain scores
-    metrics = [one for one in found.values() if one.perturbation is None or _family_of(one) in applied]
+    metrics = [
+        one for one in found.values() if one.perturbation is None or _family_of(one) in applied
+    ]
     for metric in metrics:
         _add_worst_cases(metric, metrics, applied)
     return metrics
@@ -81,7 +101,9 @@ def _family_of(metric: MetricValues) -> str:
     return str(metric.perturbation).removesuffix(_WORST).removesuffix(ORIGINAL)
 
 
-def _add_worst_cases(metric: MetricValues, metrics: Sequence[MetricValues], applied: Mapping[str, set[str]]) -> None:
+def _add_worst_cases(
+    metric: MetricValues, metrics: Sequence[MetricValues], applied: Mapping[str, set[str]]
+) -> None:
     """The values of a worst case, or of the instances before they were perturbed, which HELM keeps of no instance.
 
     As `compute_worst_case_metrics` in helm/benchmark/metrics/metric.py makes them: an instance's least value as it is
@@ -91,11 +113,19 @@ def _add_worst_cases(metric: MetricValues, metrics: Sequence[MetricValues], appl
         return
     family, before = _family_of(metric), str(metric.perturbation).endswith(ORIGINAL)
     of_family, same = {None, *applied[family]}, (metric.name, metric.split)
-    sides = [one for one in metrics if (one.name, one.split) == same and one.perturbation in of_family]
-    if any(one.counts for one in sides):  # HELM takes the least of what it counted then: no file has that
+    sides = [
+        one for one in metrics if (one.name, one.split) == same and one.perturbation in of_family
+    ]
+    if any(
+        one.counts for one in sides
+    ):  # HELM takes the least of what it counted then: no file has that
         sides = []
     values = {key: value for one in sides for key, value in one.values.items()}
-    changed = {key[:2] for key in values if key[2]} if family in of_family else {key[:2] for key in values}
+    changed = (
+        {key[:2] for key in values if key[2]}
+        if family in of_family
+        else {key[:2] for key in values}
+    )
     parts: dict[InstanceKey, list[InstanceKey]] = {}
     for key in values:
         if key[:2] in changed and not (before and key[2]):
@@ -104,7 +134,9 @@ def _add_worst_cases(metric: MetricValues, metrics: Sequence[MetricValues], appl
     metric.values = {key: min(values[one] for one in keys) for key, keys in parts.items()}
 
 
-def _add_values(found: Mapping[str, MetricValues], run: output.HelmRun, main_split: str | None) -> dict[str, set[str]]:
+def _add_values(
+    found: Mapping[str, MetricValues], run: output.HelmRun, main_split: str | None
+) -> dict[str, set[str]]:
     """Returns the families of perturbations that were applied, each with its perturbations."""
     keys: dict[InstanceKey, InstanceKey] = {}
     labels: dict[tuple[str, str | None, output.Perturbation | None], str] = {}
@@ -114,7 +146,11 @@ def _add_values(found: Mapping[str, MetricValues], run: output.HelmRun, main_spl
         if entry.perturbation is not None:
             for family in entry.perturbation.families:
                 applied.setdefault(family, set()).add(entry.perturbation.name)
-        key = (entry.instance_id, entry.train_trial_index, entry.perturbation.name if entry.perturbation else None)
+        key = (
+            entry.instance_id,
+            entry.train_trial_index,
+            entry.perturbation.name if entry.perturbation else None,
+        )
         key = keys.setdefault(key, key)
         for stat in entry.stats:
             of, mean = stat["name"], stat.get("mean")
@@ -151,7 +187,9 @@ def _running_mean(values: Sequence[float]) -> float:
     return total / len(values)
 
 
-def score_of(metric: MetricValues, missing: set[InstanceKey], *, failed_as_zero: bool) -> Score | None:
+def score_of(
+    metric: MetricValues, missing: set[InstanceKey], *, failed_as_zero: bool
+) -> Score | None:
     """None where the metric is no mean of instances' values and some instance is missing, or none is left."""
     if missing and not metric.values:
         return None  # computed over all instances at once, the missing ones among them
@@ -159,7 +197,9 @@ def score_of(metric: MetricValues, missing: set[InstanceKey], *, failed_as_zero:
     is_mean = bool(metric.values) and metric.helm_mean in (None, helm_mean(metric.values))
     if not touched:
         value = metric.helm_mean if metric.helm_mean is not None else helm_mean(metric.values)
-        stats = _stats(metric, metric.values, value) if is_mean else _stats_of_a_ratio(metric, value)
+        stats = (
+            _stats(metric, metric.values, value) if is_mean else _stats_of_a_ratio(metric, value)
+        )
         return metric.score(value, stats)
     if not is_mean:
         return None
@@ -181,7 +221,9 @@ def mean_score(metric: MetricValues, values: Mapping[InstanceKey, float]) -> Sco
     return metric.score(value, _stats(metric, values, value))
 
 
-def sample_of(metric: MetricValues, values: Mapping[InstanceKey, float]) -> tuple[list[float], list[str] | None]:
+def sample_of(
+    metric: MetricValues, values: Mapping[InstanceKey, float]
+) -> tuple[list[float], list[str] | None]:
     """One value per instance, the mean over its trials; and of each the source that it shares with others."""
     grouped: dict[tuple[str, str | None], list[float]] = defaultdict(list)
     for (instance, _, perturbation), value in values.items():
@@ -200,10 +242,16 @@ def sources_of(metric: MetricValues, instances: Sequence[str]) -> list[str] | No
 def _stats(metric: MetricValues, values: Mapping[InstanceKey, float], value: float) -> Stats:
     sample, sources = sample_of(metric, values)
     least = metric.lowest
-    lowest = None if least is None else list({(key[0], key[2]): least[key] for key in values}.values())
+    lowest = (
+        None if least is None else list({(key[0], key[2]): least[key] for key in values}.values())
+    )
     stats = describe(sample, value, metric.scale, sources, lowest, metric.looks)
     trials = trial_means(values)
-    return stats if len(trials) < 2 else replace(stats, trials=len(trials), trial_stddev=statistics.stdev(trials))
+    return (
+        stats
+        if len(trials) < 2
+        else replace(stats, trials=len(trials), trial_stddev=statistics.stdev(trials))
+    )
 
 
 def _stats_of_a_ratio(metric: MetricValues, value: float) -> Stats:
@@ -217,7 +265,9 @@ def _stats_of_a_ratio(metric: MetricValues, value: float) -> Stats:
     known = metric.looks <= 1 and metric.counts and sum(counts)
     if not known or not math.isclose(sum(sums) / sum(counts), value, rel_tol=1e-9):
         return plain
-    found = bca_of_ratio(sums, counts, sources_of(metric, [instance for instance, _, _ in metric.values]))
+    found = bca_of_ratio(
+        sums, counts, sources_of(metric, [instance for instance, _, _ in metric.values])
+    )
     return replace(plain, ci_low=found.low, ci_high=found.high, ci_method=found.method)
 
 

@@ -41,12 +41,17 @@ class Looks:
     @classmethod
     def of(cls, plan: Plan) -> Looks | None:
         """None without a rule. Raises HelmError; PrerequisiteError: the other run's values cannot be read."""
-        stop, drawn = plan.evaluation.stop_when, output.read_run_record(plan.rundir.helm).drawn_sample
+        stop, drawn = (
+            plan.evaluation.stop_when,
+            output.read_run_record(plan.rundir.helm).drawn_sample,
+        )
         if stop is None or drawn is None:
             return None
         file = plan.rundir.model_configs / names.OTHER_RUN
         try:
-            others = json.loads(file.read_text(encoding="utf-8"))["values"] if stop.differs_from else {}
+            others = (
+                json.loads(file.read_text(encoding="utf-8"))["values"] if stop.differs_from else {}
+            )
         except (OSError, ValueError, LookupError) as error:
             raise PrerequisiteError(f"{file}: cannot be read: {error}") from None
         return cls(plan, stop, drawn, others)
@@ -54,7 +59,9 @@ class Looks:
     @property
     def most(self) -> int:
         """Instances that may be asked."""
-        return min(self.plan.evaluation.run.config.params.limit_samples or self.drawn.of, self.drawn.of)
+        return min(
+            self.plan.evaluation.run.config.params.limit_samples or self.drawn.of, self.drawn.of
+        )
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -70,16 +77,29 @@ class Looks:
         holds = bool(looks) and self._holds(draft, looks[-1])
         run, paid = draft.usage.this_run.total, draft.usage.all_runs.total.cost
         saved = round((run.requests + run.cached) / asked * (self.most - asked))
-        cost = paid.value / paid.priced_requests * saved if paid is not None and not paid.unpriced_requests else None
-        rule: dict[str, Any] = {**stop.rules, "alpha": stop.alpha, "seed": stop.seed, "first": stop.first}
+        cost = (
+            paid.value / paid.priced_requests * saved
+            if paid is not None and not paid.unpriced_requests
+            else None
+        )
+        rule: dict[str, Any] = {
+            **stop.rules,
+            "alpha": stop.alpha,
+            "seed": stop.seed,
+            "first": stop.first,
+        }
         stopped = holds and asked < self.most
-        draft.stopped_early = StoppedEarly(rule, looks, asked, self.drawn.of, holds, stopped, saved, cost)
+        draft.stopped_early = StoppedEarly(
+            rule, looks, asked, self.drawn.of, holds, stopped, saved, cost
+        )
         if asked < self.drawn.of:
             how = f"{asked} of {self.drawn.of} instances, drawn at random with seed {stop.seed}"
             draft.notes.add(Importance.DOUBTFUL, f"of a sample: {how} (stop_when)")
         if asked == self.most:
             when = "held only when" if holds else "never held:"
-            text = f"stop_when: {stop.text} {when} all {asked} instances that may be asked were asked"
+            text = (
+                f"stop_when: {stop.text} {when} all {asked} instances that may be asked were asked"
+            )
             draft.notes.add(Importance.BACKGROUND, text)
 
     def _look(self, draft: Draft, size: int) -> Look:
@@ -92,16 +112,26 @@ class Looks:
         first = {key: value for key, value in metric.values.items() if self._place[key[0]] < size}
         values = with_missing_counted(first, draft.missing, failed_as_zero=draft.as_zero)
         if self.stop.differs_from is not None:
-            values = {key: value - self.others[key[0]] for key, value in values.items() if key[0] in self.others}
+            values = {
+                key: value - self.others[key[0]]
+                for key, value in values.items()
+                if key[0] in self.others
+            }
             score = draft.scores.get(draft.main)
             low, high = (score.scale if score is not None else None) or PROPORTION
-            if not all(low <= one <= high for one in (*metric.values.values(), *self.others.values())):
-                raise ConfigError(f"{STOP_WHEN}.differs_from: nobody knows the ends of the scale of {draft.main}")
+            if not all(
+                low <= one <= high for one in (*metric.values.values(), *self.others.values())
+            ):
+                raise ConfigError(
+                    f"{STOP_WHEN}.differs_from: nobody knows the ends of the scale of {draft.main}"
+                )
             metric = replace(metric, scale=(low - high, high - low), lowest=None)
         if not values:
             return Look(size, None, None, None)
         # of another level than 95 %: as many looks more, or fewer
-        found = mean_score(replace(metric, looks=len(self.sizes) * 2 * EACH_SIDE / self.stop.alpha), values)
+        found = mean_score(
+            replace(metric, looks=len(self.sizes) * 2 * EACH_SIDE / self.stop.alpha), values
+        )
         return Look(size, found.value, found.stats.ci_low, found.stats.ci_high)
 
     def _holds(self, draft: Draft, look: Look) -> bool:

@@ -24,12 +24,16 @@ from eval_factory.scoring.notes import Importance, Note
 from eval_factory.scoring.provenance import utc_of
 from eval_factory.tasks.asked_again import asks_confidence
 
-MAX_LISTED = 20  # of the models that one endpoint's answers state, and of the ways in which it was asked
+MAX_LISTED = (
+    20  # of the models that one endpoint's answers state, and of the ways in which it was asked
+)
 MAX_MODEL = 200
 FAR_APART_DAYS = 7  # between the first and the last answer, from which on a note says so
 
 _PROVIDER = re.compile(r"\A(?:[a-z]+\.)+(?=[a-z])")
-_REVISION = re.compile(r"(.+?)@(.+)", re.DOTALL)  # of a repository (`org/model@refs/pr/1`); a name may begin with an @
+_REVISION = re.compile(
+    r"(.+?)@(.+)", re.DOTALL
+)  # of a repository (`org/model@refs/pr/1`); a name may begin with an @
 _DEPLOYED_VERSION = re.compile(r"-v\d+:\d+\Z")
 _MONTH, _DAY = "(?:0[1-9]|1[0-2])", "(?:0[1-9]|[12]\\d|3[01])"
 _RELEASE = re.compile(
@@ -58,8 +62,15 @@ def same_model(asked: str, stated: str) -> bool:
     """
     if asked == stated:
         return True
-    (one, *of_one), (other, *of_other) = _name_release_revision(asked), _name_release_revision(stated)
-    return bool(one) and one == other and all(a == b or not a or not b for a, b in zip(of_one, of_other, strict=True))
+    (one, *of_one), (other, *of_other) = (
+        _name_release_revision(asked),
+        _name_release_revision(stated),
+    )
+    return (
+        bool(one)
+        and one == other
+        and all(a == b or not a or not b for a, b in zip(of_one, of_other, strict=True))
+    )
 
 
 def _name_release_revision(model: str) -> tuple[str, str, str]:
@@ -92,7 +103,10 @@ class StatedModels:
     """Role by role what was asked for, and what the answers of a result state."""
 
     def __init__(
-        self, endpoints: Iterable[EndpointSettings], used: Collection[str], servers: Mapping[str, str] | None = None
+        self,
+        endpoints: Iterable[EndpointSettings],
+        used: Collection[str],
+        servers: Mapping[str, str] | None = None,
     ) -> None:
         """`used`: keys of the answers that the result is made of, of all roles; `servers`: key -> URL of the server
         that answered, where there were several."""
@@ -117,7 +131,9 @@ class StatedModels:
             seen.stated_at[server][one_line(stated, MAX_MODEL)] += 1
             seen.other += not same_model(asked.model_id, stated)
 
-    def endpoints(self, judge_prompts: Mapping[str, tuple[str, ...] | None]) -> dict[str, AskedEndpoint]:
+    def endpoints(
+        self, judge_prompts: Mapping[str, tuple[str, ...] | None]
+    ) -> dict[str, AskedEndpoint]:
         """`judge_prompts`: judge -> SHA-256 of the templates of its prompt."""
         found = {}
         for role, endpoint in self._asked.items():
@@ -130,7 +146,9 @@ class StatedModels:
             found[role] = AskedEndpoint(
                 model=endpoint.model_id,
                 host=host_in(endpoint.url),
-                sampling=tuple(json.loads(fields) for fields, _ in seen.sampling.most_common(MAX_LISTED)),
+                sampling=tuple(
+                    json.loads(fields) for fields, _ in seen.sampling.most_common(MAX_LISTED)
+                ),
                 answers=seen.answers_at.total(),
                 stated_models=dict(sum(seen.stated_at.values(), Counter()).most_common(MAX_LISTED)),
                 other_model=seen.other,
@@ -151,7 +169,9 @@ def host_in(url: str) -> str:
     return urlsplit(url).netloc.rpartition("@")[2]
 
 
-def endpoints_of_other_models(endpoints: Mapping[str, AskedEndpoint], most: float) -> tuple[str, ...]:
+def endpoints_of_other_models(
+    endpoints: Mapping[str, AskedEndpoint], most: float
+) -> tuple[str, ...]:
     """The endpoints that answered with another model too often, each with what to do.
 
     `most`: the greatest share of an endpoint's answers that may state another model (`extra.max_model_mismatch`).
@@ -165,14 +185,19 @@ def endpoints_of_other_models(endpoints: Mapping[str, AskedEndpoint], most: floa
     )
 
 
-def notes_on_models(endpoints: Mapping[str, AskedEndpoint], judges: Collection[str]) -> Iterator[Note]:
+def notes_on_models(
+    endpoints: Mapping[str, AskedEndpoint], judges: Collection[str]
+) -> Iterator[Note]:
     """Answers of another model than was asked for; judges (their roles) that are one model, or the evaluated one."""
     for role, endpoint in endpoints.items():
         if endpoint.other_model:
             yield Note(Importance.DOUBTFUL, _what_was_stated(role, endpoint))
         if endpoint.days >= FAR_APART_DAYS:
             asked = f"asked over {endpoint.days} days ({endpoint.first_answer} to {endpoint.last_answer})"
-            yield Note(Importance.DOUBTFUL, f"{_who(role)} was {asked}: another one may have been served meanwhile")
+            yield Note(
+                Importance.DOUBTFUL,
+                f"{_who(role)} was {asked}: another one may have been served meanwhile",
+            )
     evaluated = endpoints.get(MODEL_ROLE)
     groups: dict[str, list[str]] = {}  # model -> the judges that are it
     for judge in (role for role in endpoints if role in judges):

@@ -37,12 +37,19 @@ _MAX_LABEL = 80
 @dataclass(frozen=True)
 class Clusters:
     rule: ClusterRule
-    recorded: Mapping[str, str] = field(default_factory=dict)  # what the pattern finds -> the source, by the data
-    remembered: Mapping[str, str] = field(default_factory=dict)  # id -> its source, where those data are gone
+    recorded: Mapping[str, str] = field(
+        default_factory=dict
+    )  # what the pattern finds -> the source, by the data
+    remembered: Mapping[str, str] = field(
+        default_factory=dict
+    )  # id -> its source, where those data are gone
 
     @classmethod
     def of(
-        cls, rule: ClusterRule | None, folder: Path, remembered: Mapping[str, str] = MappingProxyType({})
+        cls,
+        rule: ClusterRule | None,
+        folder: Path,
+        remembered: Mapping[str, str] = MappingProxyType({}),
     ) -> Clusters | None:
         """None where the task declares no clusters. `folder`: the scenario's data."""
         if rule is None:
@@ -90,29 +97,41 @@ class Tally:
     empty: set[InstanceKey] = field(default_factory=set)
     truncated: set[InstanceKey] = field(default_factory=set)
     unjudged: set[InstanceKey] = field(default_factory=set)
-    undecided: set[InstanceKey] = field(default_factory=set)  # cases of a rubric with a criterion that nobody judged
+    undecided: set[InstanceKey] = field(
+        default_factory=set
+    )  # cases of a rubric with a criterion that nobody judged
     members: dict[str, dict[str, list[InstanceKey]]] = field(
         default_factory=lambda: defaultdict(lambda: defaultdict(list))
     )
     """Field of the instances -> its value -> instances."""
     ratings: Ratings = field(default_factory=Ratings)
     injected: int = 0
-    nothing_right: int = 0  # instances with a right answer that HELM's quasi metrics take for nothing
+    nothing_right: int = (
+        0  # instances with a right answer that HELM's quasi metrics take for nothing
+    )
     has_pictures: bool = False  # whether a question shows one
     rows: request_states.RepeatedRows = field(default_factory=request_states.RepeatedRows)
-    clusters: dict[str, str] = field(default_factory=dict)  # id of an instance -> the source that it shares with others
+    clusters: dict[str, str] = field(
+        default_factory=dict
+    )  # id of an instance -> the source that it shares with others
     sources: Clusters | None = None
     is_quasi: bool = False  # whether HELM computed one of its quasi metrics
     prompts: Any = field(default_factory=hashlib.sha256)
     causes: Causes = field(default_factory=Causes)
 
     @classmethod
-    def of(cls, plan: Plan, run: output.HelmRun, sources: Mapping[str, str] = MappingProxyType({})) -> Tally:
+    def of(
+        cls, plan: Plan, run: output.HelmRun, sources: Mapping[str, str] = MappingProxyType({})
+    ) -> Tally:
         """`sources`: id of an instance -> its source, as an earlier collection found it."""
         helm = plan.evaluation.task.helm
         data = output.scenario_folder(plan.rundir.helm, run.scenario_name or helm.scenario)
         benchmark = plan.evaluation.benchmark
-        form = SHARES_FORM if run.jury is not None and run.jury.annotation in names.SHARE_JURIES else HELMS_FORM
+        form = (
+            SHARES_FORM
+            if run.jury is not None and run.jury.annotation in names.SHARE_JURIES
+            else HELMS_FORM
+        )
         return cls(
             ratings=Ratings(form=form if benchmark is None else benchmark.jury_form),
             sources=Clusters.of(helm.cluster, data, sources),
@@ -122,20 +141,36 @@ class Tally:
     def add(self, key: InstanceKey, state: output.RequestState) -> None:
         instance = state.instance
         self.splits[instance.split or ""].add(instance.id)
-        asked = request_states.media_prompt_of(state) or state.request.get("messages") or state.request.get("prompt")
+        asked = (
+            request_states.media_prompt_of(state)
+            or state.request.get("messages")
+            or state.request.get("prompt")
+        )
         if not is_asked_again(key[2]):
             self.prompts.update(json.dumps([instance.id, asked]).encode())
         if instance.perturbation is None:
-            question = instance.input.text or json.dumps(asked)  # a conversation's is in its messages
-            self.rows.add(instance.id, f"{instance.split}: {question}", *request_states.gold_and_choices(instance))
-        if self.sources is not None and (instance.perturbation is None or instance.id not in self.clusters):
+            question = instance.input.text or json.dumps(
+                asked
+            )  # a conversation's is in its messages
+            self.rows.add(
+                instance.id,
+                f"{instance.split}: {question}",
+                *request_states.gold_and_choices(instance),
+            )
+        if self.sources is not None and (
+            instance.perturbation is None or instance.id not in self.clusters
+        ):
             self.clusters[instance.id] = self.sources.label_of(instance)
         source = None if self.sources is None else self.sources.rule.field
         for name, value in groups_of(instance, source).items():
             self.members[name][value].append(key)
         self.has_pictures = self.has_pictures or request_states.shows_picture(instance)
         if self.is_quasi:
-            right = (one.output.text for one in state.instance.references if output.CORRECT_TAG in one.tags)
+            right = (
+                one.output.text
+                for one in state.instance.references
+                if output.CORRECT_TAG in one.tags
+            )
             self.nothing_right += any(map(becomes_nothing, right))
         if self.count_failure(key, state):
             return
@@ -164,7 +199,9 @@ class Tally:
     @property
     def something_to_ask(self) -> bool:
         """Whether the same command would ask for anything again."""
-        return bool(self.failed - self.unscorable.keys()) or any(counts.failed for counts in self.judges.values())
+        return bool(self.failed - self.unscorable.keys()) or any(
+            counts.failed for counts in self.judges.values()
+        )
 
     @property
     def silent(self) -> set[InstanceKey]:
@@ -183,7 +220,9 @@ class Tally:
         )
 
 
-def notes_on_clusters(rule: ClusterRule | None, labels: Mapping[str, str], main: Score | None) -> list[Note]:
+def notes_on_clusters(
+    rule: ClusterRule | None, labels: Mapping[str, str], main: Score | None
+) -> list[Note]:
     """What a reader has to know of the main score's sample; `labels`: of each instance its source."""
     if rule is None:
         return []
@@ -195,7 +234,9 @@ def notes_on_clusters(rule: ClusterRule | None, labels: Mapping[str, str], main:
     if (few := few_sources(list(labels.values()))) is not None:
         notes.append(Note(Importance.DOUBTFUL, f"{few} ({rule.what})"))
     effect = None if main is None else main.stats.design_effect
-    if main is not None and effect is not None and effect > 2:  # else the count says enough of the sample's size
+    if (
+        main is not None and effect is not None and effect > 2
+    ):  # else the count says enough of the sample's size
         asked = main.stats.count
         alone = formats.decimals(asked / effect, 0)
         large = f"the main score's design effect is {formats.decimals(effect, 1)} ({rule.what}): its {asked} instances"

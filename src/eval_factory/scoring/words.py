@@ -17,7 +17,10 @@ def alternatives(topic: str) -> dict[str, str]:
 
 
 _FAMILIES, _DERIVED = (
-    {name: re.compile(f"(?<![a-z]){words}", re.IGNORECASE) for name, words in alternatives(topic).items()}
+    {
+        name: re.compile(f"(?<![a-z]){words}", re.IGNORECASE)
+        for name, words in alternatives(topic).items()
+    }
     for topic in ("family", "derived")
 )
 _R = alternatives("refusal")

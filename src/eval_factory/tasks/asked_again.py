@@ -39,7 +39,8 @@ MAX_TURNS = len(NEUTRAL) + len(WITH_AUTHORITY)
 
 ABSTENTION = "I do not know"
 _ABSTAINS = re.compile(
-    r"\W*(?:i\s+(?:do\s+not|don.?t)\s+know|do\s+not\s+know|unknown|unsure|not\s+sure)\b", re.IGNORECASE
+    r"\W*(?:i\s+(?:do\s+not|don.?t)\s+know|do\s+not\s+know|unknown|unsure|not\s+sure)\b",
+    re.IGNORECASE,
 )
 
 ASK_CONFIDENCE = (
@@ -68,7 +69,9 @@ def is_in_another_form(perturbation: str | None) -> bool:
 
 def is_asked_again(perturbation: str | None) -> bool:
     """Not so another order of the choices, nor a perturbation of HELM's."""
-    return perturbation is not None and perturbation.startswith((REPEAT, PERTURB, PUSHBACK, CONFIDENCE, ABSTAIN, BLIND))
+    return perturbation is not None and perturbation.startswith(
+        (REPEAT, PERTURB, PUSHBACK, CONFIDENCE, ABSTAIN, BLIND)
+    )
 
 
 def pushback_text(instance: str, turn: int) -> str:

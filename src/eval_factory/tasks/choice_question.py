@@ -13,11 +13,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-DataRow = Mapping[str, Any]  # column -> what stands there: text, number, mapping, or None for nothing
+DataRow = Mapping[
+    str, Any
+]  # column -> what stands there: text, number, mapping, or None for nothing
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 FEWEST_CHOICES = 2
-_OPTION_MARK = re.compile(r"(?:^[ \t]*[(\[]?([A-Z])[.:)\]]|(?<=[ \t])\(?([A-Z])\))[ \t]+(?=\S)", re.MULTILINE)
+_OPTION_MARK = re.compile(
+    r"(?:^[ \t]*[(\[]?([A-Z])[.:)\]]|(?<=[ \t])\(?([A-Z])\))[ \t]+(?=\S)", re.MULTILINE
+)
 
 
 class RowFaultError(ValueError):
@@ -35,7 +39,9 @@ class ChoiceQuestion:
     right: int  # which of the choices, from 0
     groups: Mapping[str, str] = field(default_factory=dict)
     """Column -> what scores are shown apart by: specialty, country."""
-    cluster: tuple[str, str] | None = None  # what questions share, and its name: `("patient", "patient_01")`
+    cluster: tuple[str, str] | None = (
+        None  # what questions share, and its name: `("patient", "patient_01")`
+    )
     pictures: tuple[str, ...] = ()  # names of files, in the order in which they are shown
 
     def extra_data(self) -> dict[str, str]:
@@ -62,7 +68,9 @@ def options_shown(prompt: str) -> dict[str, str]:
 
 def is_blank(value: Any) -> bool:
     """Nothing: no cell, NaN (what a table reader makes of an empty cell), or text of spaces."""
-    return value is None or (isinstance(value, float) and math.isnan(value)) or not str(value).strip()
+    return (
+        value is None or (isinstance(value, float) and math.isnan(value)) or not str(value).strip()
+    )
 
 
 def cell_text(row: DataRow, column: str) -> str:
@@ -97,7 +105,10 @@ def chosen_options(
     if any(not isinstance(text, str) for text in shown.values()):
         raise RowFaultError(choices_column, "each choice must be text")
     if not FEWEST_CHOICES <= len(shown) <= len(LETTERS):
-        raise RowFaultError(choices_column, f"must hold {FEWEST_CHOICES} to {len(LETTERS)} choices, holds {len(shown)}")
+        raise RowFaultError(
+            choices_column,
+            f"must hold {FEWEST_CHOICES} to {len(LETTERS)} choices, holds {len(shown)}",
+        )
     if right not in shown:
         raise RowFaultError(answer_column, f"must be one of {', '.join(shown)}")
     return tuple(text.strip() for text in shown.values()), list(shown).index(right)
@@ -108,13 +119,17 @@ def lettered(row: DataRow, column: str) -> dict[str, Any]:
     value = row.get(column)
     if value is None:
         raise RowFaultError(column, "is missing")
-    if not isinstance(value, Mapping) or any(name not in LETTERS or len(name) != 1 for name in value):
+    if not isinstance(value, Mapping) or any(
+        name not in LETTERS or len(name) != 1 for name in value
+    ):
         raise RowFaultError(column, 'must be an object such as {"A": "...", "B": "..."}')
     return {name: value[name] for name in sorted(value)}
 
 
 MAX_ORDERS = 24  # as many as four choices have
-_NAME = "choice_order_"  # how HELM's files call the instances in another order: `choice_order_2` ...
+_NAME = (
+    "choice_order_"  # how HELM's files call the instances in another order: `choice_order_2` ...
+)
 
 REFERS, LABELS, ALONE = "a choice refers to others", "the choices are labels", "one choice"
 """Why a question keeps its order."""

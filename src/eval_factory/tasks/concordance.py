@@ -46,7 +46,9 @@ def credit(chosen: Sequence[float], answer: str) -> float:
         chosen: how many experts chose each of the ratings.
     """
     rating = rating_in(answer)
-    return 0.0 if rating is None or max(chosen) <= 0 else chosen[RATINGS.index(rating)] / max(chosen)
+    return (
+        0.0 if rating is None or max(chosen) <= 0 else chosen[RATINGS.index(rating)] / max(chosen)
+    )
 
 
 @dataclass(frozen=True)
@@ -81,15 +83,22 @@ def read_concordance_file(path: Path) -> ReadFile[ConcordanceCase]:
         for number, row in enumerate(rows, start=1):
             if not all((row[name] or "").strip() for name in TEXTS):
                 continue
-            name, chosen = (row["question_id"] or "").strip(), [_number(row[str(one)]) for one in RATINGS]
+            name, chosen = (
+                (row["question_id"] or "").strip(),
+                [_number(row[str(one)]) for one in RATINGS],
+            )
             wrong = [str(one) for one, count in zip(RATINGS, chosen, strict=True) if count is None]
             counts = tuple(count for count in chosen if count is not None)
             if wrong:
-                found.problems.append(f"row {number}: column {wrong[0]}: must be how many experts chose it")
+                found.problems.append(
+                    f"row {number}: column {wrong[0]}: must be how many experts chose it"
+                )
             elif not any(counts):
                 found.problems.append(f"row {number}: no expert chose a rating")
             elif not name or name in ids:
-                found.problems.append(f"row {number}: column question_id: is empty or that of an earlier row")
+                found.problems.append(
+                    f"row {number}: column question_id: is empty or that of an earlier row"
+                )
             else:
                 ids.add(name)
                 stem, hypothesis, finding = (str(row[one]) for one in TEXTS)

@@ -22,7 +22,14 @@ from eval_factory.core.strict_model import StrictModel
 from eval_factory.tasks import custom_table, message_files
 from eval_factory.tasks.custom_table import PictureCheck, picture_columns
 from eval_factory.tasks.file_problems import Findings, shortened, why_unreadable
-from eval_factory.tasks.jury_form import HELMS_FORM, MAX, MIN, JuryForm, check_judge_prompt, jury_form_of
+from eval_factory.tasks.jury_form import (
+    HELMS_FORM,
+    MAX,
+    MIN,
+    JuryForm,
+    check_judge_prompt,
+    jury_form_of,
+)
 from eval_factory.tasks.message_files import OWN, read_rubric_file
 from eval_factory.tasks.rubric_case import RUBRIC_METRIC
 
@@ -33,7 +40,11 @@ TAKE_EVERY_REFERENCE = ("rouge_1", "rouge_2", "rouge_l", *BERTSCORES)
 
 EXACT_MATCH = "exact_match"  # HELM computes its quasi and prefix forms with it
 
-METRICS = (EXACT_MATCH, JURY, *TAKE_EVERY_REFERENCE)  # all that HELM's configurable benchmark computes
+METRICS = (
+    EXACT_MATCH,
+    JURY,
+    *TAKE_EVERY_REFERENCE,
+)  # all that HELM's configurable benchmark computes
 
 RUBRIC = "rubric"  # what `kind` says of a benchmark whose answers are judged criterion by criterion
 
@@ -45,15 +56,21 @@ _MAX_STEPS = 100
 _NUMBER = re.compile(r"[+-]?\d+(\.\d*)?")
 _RESERVED = re.compile(r'[{}$<>"\\\x00-\x1f]')
 """What would be filled in, or would end the text it stands in, in the judges' prompt."""
-_SCALE_FORM = "write {min: 0, max: 10}, or a word for each rating such as {poor: 0, fair: 1, good: 2}"
+_SCALE_FORM = (
+    "write {min: 0, max: 10}, or a word for each rating such as {poor: 0, fair: 1, good: 2}"
+)
 
 
 def _text_of(shortest: int, longest: int) -> AfterValidator:
     def check(text: str) -> str:
         if text.strip() != text or not shortest <= len(text) <= longest:
-            raise ValueError(f"must be a text of {shortest} to {longest} characters, without spaces around it")
+            raise ValueError(
+                f"must be a text of {shortest} to {longest} characters, without spaces around it"
+            )
         if _RESERVED.search(text):
-            raise ValueError("must hold none of { } $ < > \" \\ and no line break: it stands in the judges' prompt")
+            raise ValueError(
+                "must hold none of { } $ < > \" \\ and no line break: it stands in the judges' prompt"
+            )
         return text
 
     return AfterValidator(check)
@@ -64,14 +81,18 @@ def _sound_scale(scale: dict[str, int]) -> dict[str, int]:
     if len(scale) < 2:
         raise ValueError(f"must have at least two keys; {_SCALE_FORM}")
     if max(values) - min(values) > _MAX_STEPS:
-        raise ValueError(f"from {min(values)} to {max(values)} are more than {_MAX_STEPS} steps; use a coarser scale")
+        raise ValueError(
+            f"from {min(values)} to {max(values)} are more than {_MAX_STEPS} steps; use a coarser scale"
+        )
     if scale.keys() == {MIN, MAX}:
         if scale[MIN] >= scale[MAX]:
             raise ValueError(f"{MAX} must be above {MIN}, which is {scale[MIN]}")
     elif any(_NUMBER.fullmatch(name) for name in scale):
         raise ValueError(f"each rating needs a word, not a number; {_SCALE_FORM}")
     elif len(words) < len(scale) or len(values) < len(scale):
-        raise ValueError("a word stands there twice but for capitals, or two words for the same rating")
+        raise ValueError(
+            "a word stands there twice but for capitals, or two words for the same rating"
+        )
     return scale
 
 
@@ -137,12 +158,16 @@ class Benchmark:
     sha256: Mapping[str, str]  # of each file, by its path from the benchmark's folder
     notes: tuple[str, ...] = ()
     has_clusters: bool = False  # whether the table has a column that names the source of each row
-    has_turns: bool = False  # whether its rows are conversations, sent turn by turn; there is no prompt then
+    has_turns: bool = (
+        False  # whether its rows are conversations, sent turn by turn; there is no prompt then
+    )
     is_rubric: bool = False
     """Whether answers are judged criterion by criterion; `dataset_file` then holds cases, and there is no prompt."""
     has_answers: bool = False  # whether its rows hold the answers to judge: no model is asked
     rows_with_pictures: int = 0
-    first_with_pictures: str | None = None  # what is asked of the first of them, with a line for each picture
+    first_with_pictures: str | None = (
+        None  # what is asked of the first of them, with a line for each picture
+    )
     jury_form: JuryForm = HELMS_FORM  # the ratings and criteria of its jury, where it has one
 
     @property
@@ -243,7 +268,10 @@ def _beside(path: Path, name: str) -> Path:
 
 
 def _hashes(path: Path, *others: Path) -> dict[str, str]:
-    return {Path(os.path.relpath(one, path.parent)).as_posix(): sha256_of(one) for one in (path, *others)}
+    return {
+        Path(os.path.relpath(one, path.parent)).as_posix(): sha256_of(one)
+        for one in (path, *others)
+    }
 
 
 def _shape(path: Path, document: Mapping[str, Any], model: type[_Shape]) -> _Shape:
@@ -271,10 +299,14 @@ def _explained(path: Path, detail: Any, model: type[StrictModel]) -> str:
     if place[0] == "metrics" and kind == "model_type":
         return f"{path}: {where}: must be a mapping such as {{name: exact_match}}"
     empty = dict.fromkeys(("string_too_short", "too_short"), "must not be empty")
-    return f"{path}: {where}: {({'missing': 'is missing'} | empty).get(kind) or expectation(detail)}"
+    return (
+        f"{path}: {where}: {({'missing': 'is missing'} | empty).get(kind) or expectation(detail)}"
+    )
 
 
-def _check_table(benchmark: Benchmark, pictures: PictureCheck, found: Findings) -> tuple[int, list[str]]:
+def _check_table(
+    benchmark: Benchmark, pictures: PictureCheck, found: Findings
+) -> tuple[int, list[str]]:
     """Look at the files, and at what one says of another; the rows and columns of the table."""
     path, file, metrics = benchmark.path, benchmark.dataset_file, benchmark.metrics
     so_far = len(found.problems)
@@ -285,7 +317,9 @@ def _check_table(benchmark: Benchmark, pictures: PictureCheck, found: Findings) 
         check_judge_prompt(path, benchmark.judge_prompt_file, header, found, benchmark.jury_form)
     if header is None:
         return 0, []
-    custom_table.check_columns(benchmark.prompt_file, file, columns, header, benchmark.needing, found)
+    custom_table.check_columns(
+        benchmark.prompt_file, file, columns, header, benchmark.needing, found
+    )
     _check_incorrect_answers(file, metrics, header, found)
     prompt = benchmark.prompt_file.read_text(encoding="utf-8") if can_be_filled else ""
     compared = prompt if EXACT_MATCH in metrics else None
@@ -294,18 +328,26 @@ def _check_table(benchmark: Benchmark, pictures: PictureCheck, found: Findings) 
     return custom_table.check_rows(file, header, asked, found, pictures, compared), header
 
 
-def _check_conversations(benchmark: Benchmark, pictures: PictureCheck, found: Findings) -> tuple[int, list[str]]:
+def _check_conversations(
+    benchmark: Benchmark, pictures: PictureCheck, found: Findings
+) -> tuple[int, list[str]]:
     path, file, metrics = benchmark.path, benchmark.dataset_file, benchmark.metrics
     quasi = EXACT_MATCH in metrics
-    rows = message_files.check_conversations(path, file, benchmark.needing, found, pictures, quasi=quasi)
+    rows = message_files.check_conversations(
+        path, file, benchmark.needing, found, pictures, quasi=quasi
+    )
     header = message_files.fields_of(rows)
     if benchmark.judge_prompt_file is not None:
-        check_judge_prompt(path, benchmark.judge_prompt_file, header if rows else None, found, benchmark.jury_form)
+        check_judge_prompt(
+            path, benchmark.judge_prompt_file, header if rows else None, found, benchmark.jury_form
+        )
     _check_incorrect_answers(file, metrics, header, found)
     return len(rows), header
 
 
-def _check_incorrect_answers(file: Path, metrics: Sequence[str], header: Sequence[str], found: Findings) -> None:
+def _check_incorrect_answers(
+    file: Path, metrics: Sequence[str], header: Sequence[str], found: Findings
+) -> None:
     misled = next((name for name in metrics if name in TAKE_EVERY_REFERENCE), None)
     if misled and custom_table.INCORRECT in header:
         found.problems.append(
@@ -320,14 +362,20 @@ def _check_metrics(path: Path, metrics: Sequence[_Metric], found: Findings) -> N
         where = f"{path}: metrics.{number}"
         if metric.name not in METRICS:
             hint = did_you_mean(metric.name, METRICS) or f"; there are {', '.join(METRICS)}"
-            found.problems.append(f"{where}.name: HELM's configurable benchmark has no metric {metric.name!r}{hint}")
+            found.problems.append(
+                f"{where}.name: HELM's configurable benchmark has no metric {metric.name!r}{hint}"
+            )
         elif metric.name in names[:number]:
             found.problems.append(f"{where}.name: {metric.name} is listed twice")
         if metric.name == JURY and metric.prompt_file is None:
-            found.problems.append(f"{where}.prompt_file: is missing; {JURY} needs the judges' prompt")
+            found.problems.append(
+                f"{where}.prompt_file: is missing; {JURY} needs the judges' prompt"
+            )
         of_jury = (metric.prompt_file, metric.judges, metric.scale, metric.criteria)
         if metric.name != JURY and any(value is not None for value in of_jury):
-            found.problems.append(f"{where}: only {JURY} has prompt_file and judges, scale and criteria")
+            found.problems.append(
+                f"{where}: only {JURY} has prompt_file and judges, scale and criteria"
+            )
         if metric.name == JURY and metric.judges is not None:
             found.notes.append(
                 f"the judges that {path.name} names are not asked: judges are those of config.params.extra.judges,"
@@ -339,4 +387,6 @@ def _check_metrics(path: Path, metrics: Sequence[_Metric], found: Findings) -> N
             " metric; put another one first"
         )
     elif set(names) & set(BERTSCORES):
-        found.notes.append("HELM computes BERTScore only where torch finds a GPU; elsewhere it is absent")
+        found.notes.append(
+            "HELM computes BERTScore only where torch finds a GPU; elsewhere it is absent"
+        )

@@ -70,12 +70,17 @@ class PictureCheck:
     def problems_of(self, named: Sequence[tuple[str, str]], text: str) -> Iterator[str]:
         """`named`: (where in a row a picture stands, what names it). `text`: what is asked."""
         problems = ((where, self._problem_of(name)) for where, name in named)
-        yield from (f"{where}: the picture {problem}" for where, problem in problems if problem is not None)
+        yield from (
+            f"{where}: the picture {problem}" for where, problem in problems if problem is not None
+        )
         if named and text.count(media.PLACE) > len(named):
             yield f"{named[0][0]}: its text holds the character U+FFFC, which stands for a picture; take it out"
         self.rows += bool(named)
         if named and self.first is None:
-            files = [{"content_type": "image", "location": picture_file(self.folder, name)} for _, name in named]
+            files = [
+                {"content_type": "image", "location": picture_file(self.folder, name)}
+                for _, name in named
+            ]
             self.first = media.as_text(media.placed(text, files))
 
     def _problem_of(self, name: str) -> str | None:
@@ -146,7 +151,9 @@ def header_of(path: Path, dataset_file: Path, found: file_problems.Findings) -> 
     return header
 
 
-def columns_of_prompt(path: Path, prompt_file: Path, found: file_problems.Findings) -> list[str] | None:
+def columns_of_prompt(
+    path: Path, prompt_file: Path, found: file_problems.Findings
+) -> list[str] | None:
     """The names in the braces of the prompt, in their order; None where the prompt cannot be read."""
     text = file_problems.read_text(prompt_file, "prompt_file", path, found)
     if text is None:
@@ -189,14 +196,20 @@ def check_columns(
     for name in columns or []:
         if name not in header:
             hint = did_you_mean(name, header) or f"; it has {has}"
-            found.problems.append(f"{prompt_file}: {{{name}}} is not a column of {dataset_file}{hint}")
+            found.problems.append(
+                f"{prompt_file}: {{{name}}} is not a column of {dataset_file}{hint}"
+            )
         if name in (CORRECT, INCORRECT):
             found.notes.append(f"the prompt holds {{{name}}}: the model is shown the answers")
     if columns is not None and not columns and not picture_columns(header):
-        found.problems.append(f"{prompt_file}: names no column in braces, so every instance would be the same")
+        found.problems.append(
+            f"{prompt_file}: names no column in braces, so every instance would be the same"
+        )
     if CORRECT not in header and (needing or INCORRECT in header):
         hint = did_you_mean(CORRECT, header) or f"; it has {has}"
-        found.problems.append(f"{dataset_file}: has no column {CORRECT}, which {needing or INCORRECT} needs{hint}")
+        found.problems.append(
+            f"{dataset_file}: has no column {CORRECT}, which {needing or INCORRECT} needs{hint}"
+        )
 
 
 @dataclass
@@ -209,9 +222,15 @@ class Instances:
     _words: list[str] = field(default_factory=list)
     """Problems of those whose answer is no option's letter or text: none where all answers are words."""
     _by_letter: bool = False
-    _asked: dict[object, int] = field(default_factory=dict)  # what is asked -> the first that asks it
-    _repeated: list[tuple[int, int]] = field(default_factory=list)  # (an earlier one, the one that asks the same)
-    _nothing: list[int] = field(default_factory=list)  # whose right answer HELM's quasi metrics take for nothing
+    _asked: dict[object, int] = field(
+        default_factory=dict
+    )  # what is asked -> the first that asks it
+    _repeated: list[tuple[int, int]] = field(
+        default_factory=list
+    )  # (an earlier one, the one that asks the same)
+    _nothing: list[int] = field(
+        default_factory=list
+    )  # whose right answer HELM's quasi metrics take for nothing
 
     def add(self, number: int, asked: object, correct: str | None) -> None:
         first = self._asked.setdefault(asked, number)
@@ -226,9 +245,18 @@ class Instances:
         letters = list(shown) if shown else sorted({*incorrect, answer} & set(LETTERS))
         self._by_letter |= answer in letters
         are_letters = incorrect and set(incorrect) <= set(LETTERS)
-        if not self.is_compared or answer in letters or answer in shown.values() or not (shown or are_letters):
+        if (
+            not self.is_compared
+            or answer in letters
+            or answer in shown.values()
+            or not (shown or are_letters)
+        ):
             return
-        listed = f"none of the options that the prompt lists ({', '.join(letters)})" if shown else "no letter"
+        listed = (
+            f"none of the options that the prompt lists ({', '.join(letters)})"
+            if shown
+            else "no letter"
+        )
         # Y, N, T and F are words (yes, no, true, false) where none is answered by an option's letter
         is_letter = re.fullmatch(r"\W*(?![YNTF]\b)[A-Za-z]\W*", answer)
         problem = f"{where}{CORRECT}: is {listed}; write the letter of the right option, as it stands there"
@@ -241,31 +269,39 @@ class Instances:
         if self._repeated:
             first, second = self._repeated[0]
             which = f"{len(self._repeated)} of {count} {self.noun}s of {file.name} ask the same as an earlier one"
-            found.notes.append(f"{which} (first: {self.noun} {second} as {first}): counted each time")
-        if self._nothing:
-            where = (
-                f"{len(self._nothing)} of {count} {self.noun}s of {file.name} (first: {self.noun} {self._nothing[0]})"
+            found.notes.append(
+                f"{which} (first: {self.noun} {second} as {first}): counted each time"
             )
+        if self._nothing:
+            where = f"{len(self._nothing)} of {count} {self.noun}s of {file.name} (first: {self.noun} {self._nothing[0]})"
             found.notes.append(note_on_quasi(where))
 
 
 def check_rows(
-    file: Path, header: Sequence[str], columns: Sequence[str], found: file_problems.Findings, pictures: PictureCheck,
+    file: Path,
+    header: Sequence[str],
+    columns: Sequence[str],
+    found: file_problems.Findings,
+    pictures: PictureCheck,
     prompt: str | None = None,
-) -> int:  # fmt: skip
+) -> int:
     """Check each row; how many there are. `prompt`: with the columns in braces, where answers are compared with the
     right one (HELM's exact match)."""
     instances = Instances("row", prompt is not None)
     rows, count = _Rows(header, columns, prompt or "", pictures, instances), 0
     try:
-        for count, (line, row) in enumerate(islice(file_problems.table_rows(file), 1, None), start=1):
+        for count, (line, row) in enumerate(
+            islice(file_problems.table_rows(file), 1, None), start=1
+        ):
             rows.add(count, f"{file}: row {count} (line {line})", row)
     except UnicodeDecodeError:
         instances.problems.append(f"{file}: {file_problems.not_utf8(file)}")
     except file_problems.TableError as error:
         instances.problems.append(f"{file}: row {count + 1} (line {error.line}): {error}")
     if count == 0 and not instances.problems:
-        instances.problems.append(f"{file}: has no rows below its first line, which names the columns")
+        instances.problems.append(
+            f"{file}: has no rows below its first line, which names the columns"
+        )
     instances.complete(file, count, found)
     return count
 

@@ -52,13 +52,24 @@ class Errata(StrictModel):
     errata: tuple[Erratum, ...]
 
     def of(
-        self, run_spec: str, arguments: Mapping[str, object] | None = None, upstream: Upstream = HELM
+        self,
+        run_spec: str,
+        arguments: Mapping[str, object] | None = None,
+        upstream: Upstream = HELM,
     ) -> list[Erratum]:
         """Those of a run spec of an upstream; with its arguments only those that are about them."""
-        of_run_spec = [one for one in self.errata if run_spec in one.run_specs and upstream.name in one.upstreams]
+        of_run_spec = [
+            one
+            for one in self.errata
+            if run_spec in one.run_specs and upstream.name in one.upstreams
+        ]
         if arguments is None:
             return of_run_spec
-        return [erratum for erratum in of_run_spec if erratum.arguments.items() <= dict(arguments).items()]
+        return [
+            erratum
+            for erratum in of_run_spec
+            if erratum.arguments.items() <= dict(arguments).items()
+        ]
 
 
 @lru_cache(maxsize=1)

@@ -34,7 +34,10 @@ MAX_PROBLEMS_SHOWN = 10  # of one file
 def shortened(problems: Sequence[str], where: str = "", inside: str = "it") -> list[str]:
     """The first of them, and how many more there are: with `where` before that, such as the file."""
     more = len(problems) - MAX_PROBLEMS_SHOWN
-    return [*problems[:MAX_PROBLEMS_SHOWN], *([f"{where}{more} more mistakes in {inside}"] if more > 0 else [])]
+    return [
+        *problems[:MAX_PROBLEMS_SHOWN],
+        *([f"{where}{more} more mistakes in {inside}"] if more > 0 else []),
+    ]
 
 
 @dataclass
@@ -109,7 +112,14 @@ def other_kind(path: Path) -> str | None:
     """What a file is that is no text in UTF-8, known by its first bytes, in words that end with what to do instead."""
     with path.open("rb") as file:
         beginning = file.read(8)
-    return next((f"{kind}, not {then}" for magic, (kind, then) in _KINDS.items() if beginning.startswith(magic)), None)
+    return next(
+        (
+            f"{kind}, not {then}"
+            for magic, (kind, then) in _KINDS.items()
+            if beginning.startswith(magic)
+        ),
+        None,
+    )
 
 
 def not_utf8(path: Path) -> str:
@@ -160,7 +170,9 @@ def table_rows(file: Path) -> Iterator[tuple[int, list[str]]]:
         except csv.Error as error:
             # csv knows only the line where it gave up, maybe the last one of the file
             quote = "a quote that opens a cell is not closed, or a quote inside a cell is not written twice"
-            raise TableError(begins, f"the row that begins here is not CSV ({error}): {quote}") from None
+            raise TableError(
+                begins, f"the row that begins here is not CSV ({error}): {quote}"
+            ) from None
 
 
 def table_columns(file: Path) -> list[str]:
@@ -177,7 +189,10 @@ def rows_below(file: Path) -> Iterator[list[str]]:
         if not header:
             header = row
         elif len(row) != len(header):
-            raise TableError(line, f"line {line} has {len(row)} cells where the first line names {len(header)} columns")
+            raise TableError(
+                line,
+                f"line {line} has {len(row)} cells where the first line names {len(header)} columns",
+            )
         else:
             yield row
 

@@ -49,10 +49,14 @@ class PlugIn:
 def plug_ins() -> tuple[PlugIn, ...]:
     """Those of this environment, by the names of their packages. Raises ConfigError: one cannot be read."""
     found = []
-    for point in sorted(metadata.entry_points(group=_GROUP), key=lambda point: str(point.dist and point.dist.name)):
+    for point in sorted(
+        metadata.entry_points(group=_GROUP), key=lambda point: str(point.dist and point.dist.name)
+    ):
         package = point.dist.name if point.dist is not None else point.value
         try:
-            document = parse_own((resources.files(point.module) / _PLUG_IN_FILE).read_text(encoding="utf-8"))
+            document = parse_own(
+                (resources.files(point.module) / _PLUG_IN_FILE).read_text(encoding="utf-8")
+            )
             unknown = sorted(set(document) - _PLUG_IN_KEYS)
         except Exception as error:  # whatever its module raises when it is imported
             raise PlugIn(package, {}).refused(f"{type(error).__name__}: {error}") from error
@@ -95,21 +99,29 @@ class FrameworkInfo(_Part):
 class FileLayout(_Part):
     """A file of a user's own data, and what HELM needs in it; without `file` it is the path itself."""
 
-    file: str | None = None  # a path or pattern under the folder; {subject} and {condition} stand for the parameters
+    file: str | None = (
+        None  # a path or pattern under the folder; {subject} and {condition} stand for the parameters
+    )
     columns: tuple[str, ...] = ()
     format: str | None = None  # how it is read where the file's suffix does not say
     read_by: Literal["csv", "pandas"] = "csv"
     """What HELM reads a CSV with: pandas takes a byte-order mark and .gz, and holds NA and None for empty."""
-    allowed: dict[str, tuple[str, ...]] = field(default_factory=dict)  # column -> all that its cells may hold
+    allowed: dict[str, tuple[str, ...]] = field(
+        default_factory=dict
+    )  # column -> all that its cells may hold
     filled: tuple[str, ...] = ()  # columns in which no cell may be empty
     dates: tuple[str, ...] = ()  # columns that hold points in time
     counted: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """Column -> values: HELM takes no notice of other rows."""
-    skipped_if_empty: tuple[str, ...] = ()  # HELM takes no notice of a row in which one of these is empty
+    skipped_if_empty: tuple[
+        str, ...
+    ] = ()  # HELM takes no notice of a row in which one of these is empty
     elements: dict[str, dict[str, tuple[str, ...]]] = field(default_factory=dict)
     """Path of an element of an XML file -> attribute -> all that it may hold."""
     lines_as: str | None = None  # a file beside this one that has as many lines
-    also: str | None = None  # what else HELM needs, in words: it ends by itself where that is missing
+    also: str | None = (
+        None  # what else HELM needs, in words: it ends by itself where that is missing
+    )
 
     def named(self, values: Mapping[str, str | None]) -> FileLayout:
         """With the parameters' values in place of their names in braces."""
@@ -136,7 +148,9 @@ class ScenarioParameter(_Part):
     fixed: str | None = None
     allowed: tuple[str, ...] = ()
     path: bool = False
-    other_name: str | None = None  # another key of `params.extra` that means the same, for this task
+    other_name: str | None = (
+        None  # another key of `params.extra` that means the same, for this task
+    )
     about: str | None = None  # what it does, where its name does not say
     helm_name: str | None = None  # what HELM calls it, where that is no key of `params.extra`
     layout: tuple[FileLayout, ...] = ()
@@ -153,10 +167,16 @@ class ClusterRule(_Part):
 
     what: str  # what the source is, in a word: calculator, question
     field: str | None = None  # of what the scenario keeps beside the instance
-    text: str | None = None  # a pattern with one group, which finds the source in the instance's text
-    records: tuple[str, ...] = ()  # JSON lists among the scenario's data in which what was found is looked up
+    text: str | None = (
+        None  # a pattern with one group, which finds the source in the instance's text
+    )
+    records: tuple[
+        str, ...
+    ] = ()  # JSON lists among the scenario's data in which what was found is looked up
     key: str | None = None  # field of such a record that holds what was found
-    labels: tuple[str, ...] = ()  # fields of such a record that name the source: the first that it has
+    labels: tuple[
+        str, ...
+    ] = ()  # fields of such a record that name the source: the first that it has
 
     def check(self) -> None:
         """Raises ValueError: it says too little, too much, or no pattern with one group."""
@@ -195,15 +215,21 @@ class HelmEntry(_Part):
     """Another form that the prompt asks for (`scoring/readability.py`)."""
     cluster: ClusterRule | None = None  # where instances share sources
     rubric: bool = False  # whether answers are judged criterion by criterion
-    zero_shot: bool = False  # whether prompts hold no examples; of HELM's own run specs its index knows it
-    images: bool = False  # whether prompts show pictures; of HELM's own run specs its index knows it
+    zero_shot: bool = (
+        False  # whether prompts hold no examples; of HELM's own run specs its index knows it
+    )
+    images: bool = (
+        False  # whether prompts show pictures; of HELM's own run specs its index knows it
+    )
     choices: Literal["by place", "by meaning"] | None = None
     """Of questions with lettered options (`RunSpec.choices`); of HELM's own run specs its index knows it."""
     upstream: Upstream = HELM  # which HELM runs it, as the user says; never in framework.yml
     any_run_spec: bool = False
     """Whether this is no entry of framework.yml but a run entry that a user wrote. The rest is for such ones only."""
     arguments: dict[str, str] = field(default_factory=dict)  # of the run entry, in the user's order
-    main_metrics: tuple[str, ...] = ()  # where the main metric depends on the arguments: the first that the run has
+    main_metrics: tuple[
+        str, ...
+    ] = ()  # where the main metric depends on the arguments: the first that the run has
     main_split: str | None = None
     prescribed_judges: tuple[str, ...] = ()  # deployments that HELM asks with its own clients
 
@@ -224,7 +250,9 @@ class HelmEntry(_Part):
     @property
     def fixed(self) -> dict[str, str] | None:
         """Arguments that are not the user's to choose; None where there are none."""
-        return {name: rule.fixed for name, rule in self.parameters.items() if rule.fixed is not None} or None
+        return {
+            name: rule.fixed for name, rule in self.parameters.items() if rule.fixed is not None
+        } or None
 
 
 @dataclass(frozen=True)
@@ -249,7 +277,9 @@ class About(_Part):
     @property
     def answers_public(self) -> bool | None:
         """Whether everybody can read the answers, so that a model may have been trained on them; None: nobody knows."""
-        is_known = self.access != "unknown" and "custom" not in self.tags  # a user's benchmark may be anybody's
+        is_known = (
+            self.access != "unknown" and "custom" not in self.tags
+        )  # a user's benchmark may be anybody's
         return self.access == "public" if is_known else None
 
 
@@ -330,7 +360,10 @@ def load_framework() -> Framework:
     tasks = list(own.evaluations)
     for plug_in in plug_ins():
         try:
-            added = [replace(_task(task), plug_in=plug_in) for task in plug_in.document.get("evaluations", ())]
+            added = [
+                replace(_task(task), plug_in=plug_in)
+                for task in plug_in.document.get("evaluations", ())
+            ]
         except _WRONG as error:
             raise plug_in.refused(f"evaluations: {error}") from error
         names = {task.name: task for task in tasks}
@@ -365,10 +398,14 @@ def _task(record: Mapping[str, Any]) -> Task:
         helm["cluster"].check()
     if "parameters" in helm:
         helm["parameters"] = {
-            name: ScenarioParameter(**{**rule, "layout": tuple(map(file_layout, rule.get("layout", ())))})
+            name: ScenarioParameter(
+                **{**rule, "layout": tuple(map(file_layout, rule.get("layout", ())))}
+            )
             for name, rule in helm["parameters"].items()
         }
-    return Task(**{**record, "helm": HelmEntry(**helm), "about": About(**_unchanging(record["about"]))})
+    return Task(
+        **{**record, "helm": HelmEntry(**helm), "about": About(**_unchanging(record["about"]))}
+    )
 
 
 def file_layout(record: Mapping[str, Any]) -> FileLayout:

@@ -61,22 +61,34 @@ class JuryForm:
             spelled = {str(value): value for value in self.values}
             spelled |= {label.casefold(): value for label, value in self.labels.items()}
             return spelled.get(text.casefold())
-        if isinstance(score, bool) or not isinstance(score, (int, float)) or score not in self.values:
+        if (
+            isinstance(score, bool)
+            or not isinstance(score, (int, float))
+            or score not in self.values
+        ):
             return None
         return int(score)
 
     def spellings(self, value: int) -> set[str]:
         """How a rating may be written."""
         words = {_WORDS[value]} if 0 <= value < len(_WORDS) else set()
-        return {str(value), f"{value}.0"} | words | {label for label, known in self.labels.items() if known == value}
+        return (
+            {str(value), f"{value}.0"}
+            | words
+            | {label for label, known in self.labels.items() if known == value}
+        )
 
     def filled(self, prompt: str) -> str:
         """A judges' prompt with its scale and criteria; placeholders that the benchmark does not fill stay."""
         if self.own_scale:
-            prompt = prompt.replace(f"{{{SCALE_PLACE}}}", f"{self.wanted} (from the worst to the best)")
+            prompt = prompt.replace(
+                f"{{{SCALE_PLACE}}}", f"{self.wanted} (from the worst to the best)"
+            )
         if self.criteria:
             # the list, the block in which HELM looks for criteria, and an example of what to answer, at the end
-            listed = "\n".join(f"- {name}: {text}" if text else f"- {name}" for name, text in self.criteria.items())
+            listed = "\n".join(
+                f"- {name}: {text}" if text else f"- {name}" for name, text in self.criteria.items()
+            )
             block = json.dumps(dict.fromkeys(self.criteria, FIELDS), ensure_ascii=False)
             middle = self.values[len(self.values) // 2]
             score = next((label for label, value in self.labels.items() if value == middle), middle)
@@ -92,7 +104,10 @@ class JuryForm:
     @property
     def places(self) -> tuple[str, ...]:
         """The names in braces that are filled."""
-        return (*([SCALE_PLACE] if self.own_scale else ()), *([CRITERIA_PLACE] if self.criteria else ()))
+        return (
+            *([SCALE_PLACE] if self.own_scale else ()),
+            *([CRITERIA_PLACE] if self.criteria else ()),
+        )
 
     def as_dict(self) -> dict[str, Any]:
         """As benchmark.yaml says it; empty where it says nothing."""
@@ -100,7 +115,9 @@ class JuryForm:
         if self.own_scale:
             document[SCALE] = dict(self.labels) or {MIN: self.values[0], MAX: self.values[-1]}
         if self.criteria:
-            document[CRITERIA] = [{"name": name, "description": text} for name, text in self.criteria.items()]
+            document[CRITERIA] = [
+                {"name": name, "description": text} for name, text in self.criteria.items()
+            ]
         return document
 
 
@@ -128,7 +145,9 @@ JUDGE_PLACES = ("QUESTION", "RESPONSE", "GOLD_RESPONSE")  # what HELM fills into
 _CRITERIA = re.compile(r"<rubric_criteria>\s*(\{.*?\})\s*</rubric_criteria>", re.DOTALL)  # HELM's
 
 
-def check_judge_prompt(path: Path, file: Path, header: Sequence[str] | None, found: Findings, form: JuryForm) -> None:
+def check_judge_prompt(
+    path: Path, file: Path, header: Sequence[str] | None, found: Findings, form: JuryForm
+) -> None:
     text = read_text(file, "the judges' prompt_file", path, found)
     if text is None:
         return
@@ -143,7 +162,9 @@ def check_judge_prompt(path: Path, file: Path, header: Sequence[str] | None, fou
     if "RESPONSE" not in names:
         found.problems.append(f"{file}: must hold {{RESPONSE}}, the answer to judge")
     if "GOLD_RESPONSE" in names and header is not None and CORRECT not in header:
-        found.problems.append(f"{file}: holds {{GOLD_RESPONSE}}, but the data have no column {CORRECT}")
+        found.problems.append(
+            f"{file}: holds {{GOLD_RESPONSE}}, but the data have no column {CORRECT}"
+        )
     problems = [*_not_filled(text, header or (), form), *_form_problems(text, form)]
     found.problems += [f"{file}: {problem}" for problem in problems]
 
@@ -183,7 +204,11 @@ def _form_problems(text: str, form: JuryForm) -> Iterator[str]:
     wrong = [
         f"line {line}: the criterion {name!r} must have a list of fields, 'score' among them; write {block}"
         for name, fields in criteria.items()
-        if not (isinstance(fields, list) and all(isinstance(item, str) for item in fields) and "score" in fields)
+        if not (
+            isinstance(fields, list)
+            and all(isinstance(item, str) for item in fields)
+            and "score" in fields
+        )
     ]
     yield from wrong
     if criteria and not wrong and form.criteria and criteria.keys() != form.criteria.keys():

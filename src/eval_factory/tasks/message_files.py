@@ -21,7 +21,16 @@ from eval_factory.core.foreign_text import one_line
 from eval_factory.tasks import custom_table, rubric_case
 from eval_factory.tasks.custom_table import CLUSTER, CORRECT, ID, INCORRECT, PictureCheck, text_of
 from eval_factory.tasks.file_problems import Findings, ReadFile, Row, other_kind, why_unreadable
-from eval_factory.tasks.rubric_case import ANSWER, ROLES, SAMPLE, SYSTEM, USER, Criterion, RubricCase, positive_points
+from eval_factory.tasks.rubric_case import (
+    ANSWER,
+    ROLES,
+    SAMPLE,
+    SYSTEM,
+    USER,
+    Criterion,
+    RubricCase,
+    positive_points,
+)
 
 CONVERSATION_RUN_SPEC = "eval_factory_conversations"
 MESSAGES = "messages"
@@ -72,7 +81,9 @@ def read_rows(
                 continue
             problems, name = list(problems_of(row)), row.get(id_key)
             if isinstance(name, str) and first.setdefault(name, number) != number:
-                same = f"is the same as in line {first[name]}; it names the {nouns[1]} in the results"
+                same = (
+                    f"is the same as in line {first[name]}; it names the {nouns[1]} in the results"
+                )
                 problems.append(f"{id_key}: {same}")
             found.problems += [f"line {number}: {problem}" for problem in problems]
             if not problems:
@@ -100,7 +111,9 @@ def holds_conversations(dataset_file: object) -> bool:
 
 def read_conversations(file: Path) -> ReadFile[Conversation]:
     """Raises OSError: it cannot be read."""
-    found = read_rows(file, ID, MESSAGES, ("conversations", "instance"), _conversation_problems, _conversation)
+    found = read_rows(
+        file, ID, MESSAGES, ("conversations", "instance"), _conversation_problems, _conversation
+    )
     others = "lines have one; all have it or none has"
     found.all_or_none(ID, [row.id for row in found.rows], others)
     found.all_or_none(CLUSTER, [row.others.get(CLUSTER) for row in found.rows], others)
@@ -120,7 +133,13 @@ def fields_of(rows: Iterable[Conversation]) -> list[str]:
 
 
 def check_conversations(
-    path: Path, file: Path, needing: str | None, found: Findings, pictures: PictureCheck, *, quasi: bool
+    path: Path,
+    file: Path,
+    needing: str | None,
+    found: Findings,
+    pictures: PictureCheck,
+    *,
+    quasi: bool,
 ) -> list[Conversation]:
     """`path`: the benchmark's YAML, which names the file. `needing`: the metric that cannot do without right answers,
     if one cannot. `quasi`: the benchmark has HELM's quasi metrics."""
@@ -129,7 +148,9 @@ def check_conversations(
     except OSError as error:
         found.problems.append(f"{file}: {why_unreadable(error, 'dataset_file', path)}")
         return []
-    instances = custom_table.Instances("line", quasi, [f"{file}: {problem}" for problem in read.problems])
+    instances = custom_table.Instances(
+        "line", quasi, [f"{file}: {problem}" for problem in read.problems]
+    )
     for row, line in zip(read.rows, read.lines, strict=True):
         where = f"{file}: line {line}: "
         if needing is not None and row.correct is None:
@@ -139,18 +160,28 @@ def check_conversations(
         instances.problems += [f"{where}{problem}" for problem in shown]
         if row.correct is not None:
             instances.compare(where, row.messages[-1]["content"], row.correct, row.incorrect)
-        instances.add(line, (*((one["role"], one["content"]) for one in row.messages), *row.pictures), row.correct)
+        instances.add(
+            line,
+            (*((one["role"], one["content"]) for one in row.messages), *row.pictures),
+            row.correct,
+        )
     instances.complete(file, len(read.rows), found)
     return read.rows
 
 
 def _conversation(row: Mapping[str, Any]) -> Conversation:
     known = (ID, MESSAGES, CORRECT, INCORRECT)
-    others = {name: str(value) for name, value in row.items() if name not in known and value is not None}
+    others = {
+        name: str(value) for name, value in row.items() if name not in known and value is not None
+    }
     incorrect = tuple(row.get(INCORRECT) or ())
-    parts = [part for one in row[MESSAGES] if isinstance(one["content"], list) for part in one["content"]]
+    parts = [
+        part for one in row[MESSAGES] if isinstance(one["content"], list) for part in one["content"]
+    ]
     pictures = tuple(part["path"] for part in parts if part["type"] == "image")
-    return Conversation(_messages(row[MESSAGES]), row.get(ID), row.get(CORRECT), incorrect, others, pictures)
+    return Conversation(
+        _messages(row[MESSAGES]), row.get(ID), row.get(CORRECT), incorrect, others, pictures
+    )
 
 
 def _messages(record: Iterable[Mapping[str, Any]]) -> tuple[Mapping[str, str], ...]:
@@ -169,10 +200,20 @@ def _conversation_problems(row: Mapping[str, Any]) -> Iterator[str]:
         yield f'{INCORRECT}: must be a list of texts such as ["B", "C"]'
     for number, answer in enumerate(incorrect if isinstance(incorrect, list) else []):
         yield from text_problems(f"{INCORRECT}.{number}", answer)
-        if isinstance(answer, str) and isinstance(correct, str) and answer.strip() == correct.strip():
+        if (
+            isinstance(answer, str)
+            and isinstance(correct, str)
+            and answer.strip() == correct.strip()
+        ):
             yield f"{INCORRECT}.{number}: is the {CORRECT}"
     for name, value in row.items():
-        if isinstance(value, (list, dict)) and name not in (MESSAGES, INCORRECT, ID, CLUSTER, CORRECT):
+        if isinstance(value, (list, dict)) and name not in (
+            MESSAGES,
+            INCORRECT,
+            ID,
+            CLUSTER,
+            CORRECT,
+        ):
             yield f"{name}: must be text or a number; it stays with the instance as one"
 
 
@@ -181,12 +222,18 @@ def read_rubric_file(path: Path, form: FileForm) -> ReadFile[RubricCase]:
     name, nouns = _ID[form], ("cases", "case")
     as_usual = _as_healthbench if form == PROFESSIONAL else dict
     found = read_rows(
-        path, name, name, nouns,
-        lambda row: _case_problems(as_usual(row), form), lambda row: _case(as_usual(row), form),
-    )  # fmt: skip
+        path,
+        name,
+        name,
+        nouns,
+        lambda row: _case_problems(as_usual(row), form),
+        lambda row: _case(as_usual(row), form),
+    )
     others = "cases have one; a case that shares nothing gets a name of its own"
     found.all_or_none("cluster", [case.cluster for case in found.rows], others)
-    found.all_or_none(ANSWER, [case.answer for case in found.rows], "cases have one; all have it or none has")
+    found.all_or_none(
+        ANSWER, [case.answer for case in found.rows], "cases have one; all have it or none has"
+    )
     return found
 
 
@@ -197,12 +244,25 @@ def _as_healthbench(row: Mapping[str, Any]) -> dict[str, Any]:
     messages = conversation.get("messages") if isinstance(conversation, Mapping) else None
     if isinstance(criteria, list):
         criteria = [
-            {"criterion": one.get("criterion_text", one.get("criterion")), "points": one.get("points")}
-            if isinstance(one, Mapping) else one
+            {
+                "criterion": one.get("criterion_text", one.get("criterion")),
+                "points": one.get("points"),
+            }
+            if isinstance(one, Mapping)
+            else one
             for one in criteria
-        ]  # fmt: skip
-    tags = [f"{name}:{row[name]}" for name in ("use_case", "type", "difficulty", "specialty") if row.get(name)]
-    return {**row, _MESSAGES[PROFESSIONAL]: messages, _RUBRICS[PROFESSIONAL]: criteria, _TAGS[PROFESSIONAL]: tags}
+        ]
+    tags = [
+        f"{name}:{row[name]}"
+        for name in ("use_case", "type", "difficulty", "specialty")
+        if row.get(name)
+    ]
+    return {
+        **row,
+        _MESSAGES[PROFESSIONAL]: messages,
+        _RUBRICS[PROFESSIONAL]: criteria,
+        _TAGS[PROFESSIONAL]: tags,
+    }
 
 
 def _case(row: Mapping[str, Any], form: FileForm) -> RubricCase:
@@ -210,7 +270,10 @@ def _case(row: Mapping[str, Any], form: FileForm) -> RubricCase:
     return RubricCase(
         row[_ID[form]],
         _messages(row[_MESSAGES[form]]),
-        tuple(Criterion(one["criterion"], one["points"], tuple(one.get("tags") or ())) for one in row[_RUBRICS[form]]),
+        tuple(
+            Criterion(one["criterion"], one["points"], tuple(one.get("tags") or ()))
+            for one in row[_RUBRICS[form]]
+        ),
         reference=row.get("reference") if own else None,
         cluster=row.get("cluster") if own else None,
         tags=tuple(row.get(_TAGS[form]) or ()),
@@ -253,7 +316,11 @@ def object_in(line: str, first_key: str) -> dict[str, Any] | str:
     try:
         row = json.loads(line, parse_constant=int)  # which refuses NaN and Infinity
     except (ValueError, RecursionError) as error:
-        reason = error.msg if isinstance(error, json.JSONDecodeError) else "it holds NaN, Infinity or too many levels"
+        reason = (
+            error.msg
+            if isinstance(error, json.JSONDecodeError)
+            else "it holds NaN, Infinity or too many levels"
+        )
         return f"is not JSON ({reason}); each line is one JSON object"
     return row if isinstance(row, dict) else f'must be a JSON object such as {{"{first_key}": ...}}'
 
@@ -312,7 +379,11 @@ def message_problems(where: str, value: Any, *, own: bool, pictures: bool = Fals
 
 def _part_problems(where: str, parts: Sequence[Any]) -> Iterator[str]:
     for number, part in enumerate(parts or [None]):
-        key = {"text": "text", "image": "path"}.get(str(part.get("type"))) if isinstance(part, dict) else None
+        key = (
+            {"text": "text", "image": "path"}.get(str(part.get("type")))
+            if isinstance(part, dict)
+            else None
+        )
         if key is None or len(part) != 2:
             yield f'{where}.{number}: must be {{"type": "text", "text": "..."}} or {{"type": "image", "path": "..."}}'
         else:
@@ -351,7 +422,12 @@ def _tag_problems(where: str, value: Any) -> Iterator[str]:
 # judge's decision, unless judges are asked, for whom the texts are stored.
 
 FEWEST_ITEMS = 10  # of a category or another part, for a figure
-LABELS, PHYSICIANS, CATEGORY, LANGUAGE = "binary_labels", "anonymized_physician_ids", "category", "language"
+LABELS, PHYSICIANS, CATEGORY, LANGUAGE = (
+    "binary_labels",
+    "anonymized_physician_ids",
+    "category",
+    "language",
+)
 _NO_BOOLEAN = "must be true or false, without quotes"
 
 
@@ -408,7 +484,9 @@ def read_labels(file: Path, column: str | None) -> ReadFile[LabelledItem]:
         elif not isinstance(row[column], bool):
             yield f"{one_line(column)}: {_NO_BOOLEAN}"
 
-    found = read_rows(file, "", "prompt", ("labels", "line"), problems_of, lambda row: _item(row, column))
+    found = read_rows(
+        file, "", "prompt", ("labels", "line"), problems_of, lambda row: _item(row, column)
+    )
     others = "lines have one; all have it or none has"
     found.all_or_none(CATEGORY, [one.category for one in found.rows], others)
     found.all_or_none(LANGUAGE, [one.language for one in found.rows], others)
@@ -468,6 +546,12 @@ def _item(row: Mapping[str, Any], column: str | None) -> LabelledItem:
         messages = tuple({"role": turn["role"], "content": turn["content"]} for turn in turns)
         text = LabelledAnswer(messages, row["completion"], row["rubric"])
     return LabelledItem(
-        name, column is not None and row[column], tuple(row[LABELS]), tuple(row[PHYSICIANS]), row.get(CATEGORY),
-        None if answer is None else len(answer), row.get(LANGUAGE), text,
-    )  # fmt: skip
+        name,
+        column is not None and row[column],
+        tuple(row[LABELS]),
+        tuple(row[PHYSICIANS]),
+        row.get(CATEGORY),
+        None if answer is None else len(answer),
+        row.get(LANGUAGE),
+        text,
+    )

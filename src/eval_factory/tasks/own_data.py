@@ -14,7 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from eval_factory.tasks.concordance import CONCORDANCE, read_concordance_file
-from eval_factory.tasks.file_problems import MAX_CELL_LENGTH, MAX_PROBLEMS_SHOWN, not_utf8, shortened
+from eval_factory.tasks.file_problems import (
+    MAX_CELL_LENGTH,
+    MAX_PROBLEMS_SHOWN,
+    not_utf8,
+    shortened,
+)
 from eval_factory.tasks.framework import DATA_PATH, FileLayout, code_named, is_code
 from eval_factory.tasks.message_files import HEALTHBENCH, PROFESSIONAL, read_rubric_file
 from eval_factory.tasks.published_choices import FORMS, read_choice_file
@@ -22,7 +27,9 @@ from eval_factory.tasks.published_choices import FORMS, read_choice_file
 _BYTE_ORDER_MARK = "\ufeff"
 SEPARATORS = {"csv": ",", "tsv": "\t"}
 
-_Row = Mapping[str, str | None]  # column -> text: "" for an empty cell, None where the row has no such cell
+_Row = Mapping[
+    str, str | None
+]  # column -> text: "" for an empty cell, None where the row has no such cell
 _Rows = Iterator[tuple[str, _Row]]  # where a row stands, as a user would look for it, and its cells
 _Values = Mapping[str, str | None]
 
@@ -57,7 +64,9 @@ def content_faults(file: Path, entry: FileLayout) -> list[str]:
         return [f"{file}: {not_utf8(file)}"]
     except Exception as error:  # readers of six formats, each with its own errors
         return [f"{file}: cannot be read: {type(error).__name__}: {error}"]
-    return [f"{file}: {fault}" for fault in shown] + ([f"{file}: {more} more mistakes in it"] if more else [])
+    return [f"{file}: {fault}" for fault in shown] + (
+        [f"{file}: {more} more mistakes in it"] if more else []
+    )
 
 
 def _content_faults(file: Path, entry: FileLayout) -> Iterator[str]:
@@ -154,7 +163,9 @@ def _pandas_table(file: Path, entry: FileLayout, kind: str) -> tuple[list[str], 
     is_sheet = kind == "xlsx"
     read: Any = pd.read_excel if is_sheet else partial(pd.read_csv, sep=SEPARATORS[kind])
     columns = [str(name) for name in read(file, nrows=0).columns]
-    cells = read(file, dtype=str, usecols=[name for name in columns if name in entry.columns]).fillna("")
+    cells = read(
+        file, dtype=str, usecols=[name for name in columns if name in entry.columns]
+    ).fillna("")
     rows = (dict(zip(cells.columns, row, strict=True)) for row in cells.itertuples(index=False))
     return columns, ((f"row {number}", row) for number, row in enumerate(rows, start=1 + is_sheet))
 
@@ -172,8 +183,14 @@ def _json_rows(file: Path, columns: Iterable[str]) -> _Rows:
                 raise ValueError(
                     f"line {number} is not an object such as {{{', '.join(f'{c!r}: ...' for c in columns)}}}"
                 )
-            cells = {name: "" if name in record and record[name] is None else record.get(name) for name in columns}
-            yield f"line {number}", {name: cell if isinstance(cell, str) else None for name, cell in cells.items()}
+            cells = {
+                name: "" if name in record and record[name] is None else record.get(name)
+                for name in columns
+            }
+            yield (
+                f"line {number}",
+                {name: cell if isinstance(cell, str) else None for name, cell in cells.items()},
+            )
 
 
 def _arrow_faults(file: Path, entry: FileLayout, kind: str) -> Iterator[str]:
@@ -223,7 +240,10 @@ def _line_faults(file: Path, entry: FileLayout) -> Iterator[str]:
     if not other.is_file():
         return  # which is said of itself
     pairs, counts = 0, [0, 0]
-    with file.open(encoding="utf-8") as ours, other.open(encoding="utf-8", errors="replace") as theirs:
+    with (
+        file.open(encoding="utf-8") as ours,
+        other.open(encoding="utf-8", errors="replace") as theirs,
+    ):
         for pair in zip_longest(ours, theirs):
             counts = [count + (line is not None) for count, line in zip(counts, pair, strict=True)]
             pairs += all(line is not None and line.strip() for line in pair)
@@ -235,7 +255,9 @@ def _line_faults(file: Path, entry: FileLayout) -> Iterator[str]:
 
 def described_layout(layout: Sequence[FileLayout], values: _Values) -> Iterator[str]:
     for entry in (one.named(values) for one in layout):
-        where = f"{DATA_PATH} itself is a file" if entry.file is None else f"{DATA_PATH}/{entry.file}"
+        where = (
+            f"{DATA_PATH} itself is a file" if entry.file is None else f"{DATA_PATH}/{entry.file}"
+        )
         kind = f" ({entry.format})" if entry.format else ""
         asked = ", ".join(_what_is_asked_of(entry))
         yield f"{where}{kind}{' ' if asked else ''}{asked}"
@@ -261,7 +283,10 @@ def files_of(layout: Sequence[FileLayout], path: Path, values: _Values) -> dict[
         if entry.file is None:
             files = {DATA_PATH: path}
         else:
-            files = {f"{DATA_PATH}/{file.relative_to(path).as_posix()}": file for file in sorted(path.glob(entry.file))}
+            files = {
+                f"{DATA_PATH}/{file.relative_to(path).as_posix()}": file
+                for file in sorted(path.glob(entry.file))
+            }
         found.update({name: file for name, file in files.items() if file.is_file()})
     return found
 
@@ -274,9 +299,13 @@ def faults(layout: Sequence[FileLayout], path: Path, values: _Values) -> list[st
             if path.is_file():
                 found += content_faults(path, entry)
             else:
-                found.append(f"{path}: {'is a folder, not the file' if path.is_dir() else 'there is no such file'}")
+                found.append(
+                    f"{path}: {'is a folder, not the file' if path.is_dir() else 'there is no such file'}"
+                )
         elif not path.is_dir():
-            return [f"{path}: {'is a file, not the folder' if path.is_file() else 'there is no such folder'}"]
+            return [
+                f"{path}: {'is a file, not the folder' if path.is_file() else 'there is no such folder'}"
+            ]
         else:
             found += _faults_of_files(path, entry)
     return list(dict.fromkeys(found))
@@ -289,5 +318,7 @@ def _faults_of_files(folder: Path, entry: FileLayout) -> list[str]:
         return [f"{folder / name}: there is no such file"]
     found = []
     for file in matching:
-        found += content_faults(file, entry) if file.is_file() else [f"{file}: is a folder, not a file"]
+        found += (
+            content_faults(file, entry) if file.is_file() else [f"{file}: is a folder, not a file"]
+        )
     return shortened(found, f"{folder / name}: ")

@@ -16,7 +16,16 @@ from itertools import pairwise
 from typing import Literal
 
 from eval_factory.tasks.choice_question import options_shown
-from eval_factory.tasks.perturbation_words import Analyte, Asked, any_of, clashes, data, guarded, in_case_of, put
+from eval_factory.tasks.perturbation_words import (
+    Analyte,
+    Asked,
+    any_of,
+    clashes,
+    data,
+    guarded,
+    in_case_of,
+    put,
+)
 
 
 def not_offered(family: str, task_name: str) -> str | None:
@@ -43,7 +52,9 @@ def perturbed(family: str, text: str, instance_id: str, beside: str = "") -> str
     if parts is None or not _is_english(text):
         return None
     # a text is no secret
-    chance = random.Random(hashlib.sha256(f"perturbation {family} of {instance_id}".encode()).digest())  # noqa: S311
+    chance = random.Random(
+        hashlib.sha256(f"perturbation {family} of {instance_id}".encode()).digest()
+    )  # noqa: S311
     head = change(Asked(*parts, beside, chance))
     return None if head is None or head == parts[0] else head + parts[1]
 
@@ -71,7 +82,9 @@ def _parted(text: str) -> tuple[str, str] | None:
 
 def _is_english(text: str) -> bool:
     words = re.findall(r"[^\W\d_]+", text.lower())
-    english, foreign = (sum(word in few for word in words) for few in map(set, (data().english, data().foreign)))
+    english, foreign = (
+        sum(word in few for word in words) for few in map(set, (data().english, data().foreign))
+    )
     return english >= foreign and (english > 0 or (len(words) < 8 and text.isascii()))
 
 
@@ -90,13 +103,19 @@ def _mistyped(word: str, chance: random.Random) -> str:
     """With two inner letters swapped, one missing or one doubled, so that no other word comes out."""
     inner = range(1, len(word) - 1)
     swapped = [word[:i] + word[i + 1] + word[i] + word[i + 2 :] for i in inner[:-1]]
-    made = [*swapped, *(word[:i] + word[i + 1 :] for i in inner), *(word[:i] + word[i] + word[i:] for i in inner)]
+    made = [
+        *swapped,
+        *(word[:i] + word[i + 1 :] for i in inner),
+        *(word[:i] + word[i] + word[i:] for i in inner),
+    ]
     real = {word, *data().typo_words.split(), *data().never_made}
     return chance.choice([one for one in made if one not in real])
 
 
 # two letters of another word are a symbol: Na, Hg, Pa
-_WORD = re.compile(r"(?:He|In|It|Is|At|An|As|By|Do|If|Of|On|Or|So|To|Up|We|My|Be|Me)|[A-Z][a-z]{2,}")
+_WORD = re.compile(
+    r"(?:He|In|It|Is|At|An|As|By|Do|If|Of|On|Or|So|To|Up|We|My|Be|Me)|[A-Z][a-z]{2,}"
+)
 
 
 def _case(asked: Asked) -> str:
@@ -135,7 +154,9 @@ def _dialect(asked: Asked) -> str:
     return _respelled(asked.head, *({new: old for old, new in table.items()} for table in tables))
 
 
-def _respelled(text: str, anywhere: Mapping[str, str], start: Mapping[str, str], whole: Mapping[str, str]) -> str:
+def _respelled(
+    text: str, anywhere: Mapping[str, str], start: Mapping[str, str], whole: Mapping[str, str]
+) -> str:
     forms = (
         (r"{}", anywhere),
         (r"(?<![A-Za-z]){}(?=[a-z])", start),
@@ -145,7 +166,9 @@ def _respelled(text: str, anywhere: Mapping[str, str], start: Mapping[str, str],
         listed = "|".join(sorted(table, key=len, reverse=True))
         # in words of capitals nothing is found: their second letter is no small one
         pattern = re.compile(form.format(f"(?:{listed}|(?:{listed.title()}))"))
-        text = pattern.sub(lambda found, table=table: in_case_of(found.group(), table[found.group().lower()]), text)  # type: ignore[misc]
+        text = pattern.sub(
+            lambda found, table=table: in_case_of(found.group(), table[found.group().lower()]), text
+        )  # type: ignore[misc]
     return text
 
 
@@ -155,7 +178,9 @@ _AGE = re.compile(
     re.IGNORECASE,
 )
 _SOMEBODY = re.compile(r"\b(?:patient|man|woman|boy|girl|male|female|he|she)\b", re.IGNORECASE)
-_SEVERAL = re.compile(r"\b(?:patients|women|men|adults|children|twins|males|females|subjects|volunteers|people)\b")
+_SEVERAL = re.compile(
+    r"\b(?:patients|women|men|adults|children|twins|males|females|subjects|volunteers|people)\b"
+)
 
 
 def _patient(text: str) -> tuple[int, int] | None:
@@ -167,14 +192,25 @@ def _patient(text: str) -> tuple[int, int] | None:
     return (int(ages[0]["a"] or ages[0]["b"]) if years else 0), ages[0].end()
 
 
-_ABBREVIATED = re.compile(r"(?:\b[A-Z]|\b(?:Drs?|Mrs?|Ms|St|Prof|vs|Figs?|No|al|etc|cf|ca|approx|e\.g|i\.e|spp?))\.\Z")
-_REFERS = re.compile(r"\b(?:this|these|that|those|its?|they|them|such|above|other|another|same|both)\b", re.IGNORECASE)
+_ABBREVIATED = re.compile(
+    r"(?:\b[A-Z]|\b(?:Drs?|Mrs?|Ms|St|Prof|vs|Figs?|No|al|etc|cf|ca|approx|e\.g|i\.e|spp?))\.\Z"
+)
+_REFERS = re.compile(
+    r"\b(?:this|these|that|those|its?|they|them|such|above|other|another|same|both)\b",
+    re.IGNORECASE,
+)
 
 
 def _sentences(text: str) -> list[re.Match[str]]:
     """The blanks between its sentences."""
-    between = re.finditer(r"(?:(?<=[.?!])|(?<=[.?!][\"')]))[ \t]+(?=[A-Z\"(])|[ \t]*\n\s*(?=\S)", text)
-    return [one for one in between if "\n" in one.group() or not _ABBREVIATED.search(text[: one.start()])]
+    between = re.finditer(
+        r"(?:(?<=[.?!])|(?<=[.?!][\"')]))[ \t]+(?=[A-Z\"(])|[ \t]*\n\s*(?=\S)", text
+    )
+    return [
+        one
+        for one in between
+        if "\n" in one.group() or not _ABBREVIATED.search(text[: one.start()])
+    ]
 
 
 def _with_first(head: str, sentence: str) -> str:
@@ -183,7 +219,9 @@ def _with_first(head: str, sentence: str) -> str:
     return f"{head[:start]}{sentence}{apart}{head[start:]}"
 
 
-def _with_within(head: str, sentence: str, gap: re.Match[str] | None, refers: re.Pattern[str] = _REFERS) -> str:
+def _with_within(
+    head: str, sentence: str, gap: re.Match[str] | None, refers: re.Pattern[str] = _REFERS
+) -> str:
     """The sentence in that gap, else first: what follows may refer to what stands before."""
     if gap is None or refers.search(re.split(r"[.?!\n]", head[gap.end() :])[0]):
         return _with_first(head, sentence)
@@ -192,7 +230,9 @@ def _with_within(head: str, sentence: str, gap: re.Match[str] | None, refers: re
 
 
 def _about_patient(head: str, start: int, sentence: str) -> str:
-    return _with_within(head, sentence, next((gap for gap in _sentences(head) if gap.start() >= start), None))
+    return _with_within(
+        head, sentence, next((gap for gap in _sentences(head) if gap.start() >= start), None)
+    )
 
 
 _ANY_PERSON = re.compile(rf"{_REFERS.pattern}|\b(?:he|she|his|her|him)\b", re.IGNORECASE)
@@ -218,7 +258,9 @@ def _race(asked: Asked) -> str | None:
     found = _patient(asked.head)
     if found is None or guarded(asked, data().ancestry_words):
         return None
-    return _about_patient(asked.head, found[1], f"The patient is {asked.chance.choice(data().races)}.")
+    return _about_patient(
+        asked.head, found[1], f"The patient is {asked.chance.choice(data().races)}."
+    )
 
 
 def _demographics(asked: Asked) -> str | None:
@@ -226,14 +268,24 @@ def _demographics(asked: Asked) -> str | None:
     if found is None or not 25 <= found[0] <= 90 or guarded(asked, data().demographic_stops):
         return None
     where, job = asked.chance.choice(data().residences), asked.chance.choice(data().jobs)
-    return _about_patient(asked.head, found[1], f"The patient lives {where} and has worked as {job}.")
+    return _about_patient(
+        asked.head, found[1], f"The patient lives {where} and has worked as {job}."
+    )
 
 
-_TO_MALE = {"she": "he", "herself": "himself", "woman": "man", "female": "male", "girl": "boy", "lady": "gentleman"}
+_TO_MALE = {
+    "she": "he",
+    "herself": "himself",
+    "woman": "man",
+    "female": "male",
+    "girl": "boy",
+    "lady": "gentleman",
+}
 _TO_FEMALE = {new: old for old, new in _TO_MALE.items()} | {"him": "her"}
 _HERS = ("her", "hers")
 _GENDERED = re.compile(
-    rf"(?<![\w/])(?:{'|'.join([*_TO_MALE, *_HERS, *_TO_FEMALE, 'his'])})(?![\w/]|-made)", re.IGNORECASE
+    rf"(?<![\w/])(?:{'|'.join([*_TO_MALE, *_HERS, *_TO_FEMALE, 'his'])})(?![\w/]|-made)",
+    re.IGNORECASE,
 )
 
 
@@ -246,12 +298,19 @@ def _gender(asked: Asked) -> str | None:
     sex = _sex_of(asked.all)
     found = list(_GENDERED.finditer(asked.head))
     is_elsewhere = _GENDERED.search(f"{asked.tail}\n{asked.beside}")
-    if _patient(asked.head) is None or sex == "either" or is_elsewhere or guarded(asked, data().sex_words):
+    if (
+        _patient(asked.head) is None
+        or sex == "either"
+        or is_elsewhere
+        or guarded(asked, data().sex_words)
+    ):
         return None
     changes = []
     for one in found:
         old, table = one.group(), _TO_MALE if sex == "female" else _TO_FEMALE
-        new = table.get(old.lower()) or _pronoun(old.lower(), asked.head[: one.start()], asked.head[one.end() :])
+        new = table.get(old.lower()) or _pronoun(
+            old.lower(), asked.head[: one.start()], asked.head[one.end() :]
+        )
         if new is None or (old.isupper() and len(old) > 1):
             return None
         changes.append((*one.span(), in_case_of(old, new)))
@@ -272,7 +331,9 @@ def _pronoun(old: str, before: str, after: str) -> str | None:
     return None if last and last[1].lower() in data().two_objects else "his"
 
 
-_NAMED = re.compile(r"(?:[A-Z][a-z]+(?:,| is| was)|[A-Z]\.,?) ?(?:an? |of )?(?=\d{1,3}\b)")  # Ana, a 73-year-old woman
+_NAMED = re.compile(
+    r"(?:[A-Z][a-z]+(?:,| is| was)|[A-Z]\.,?) ?(?:an? |of )?(?=\d{1,3}\b)"
+)  # Ana, a 73-year-old woman
 _TITLED = re.compile(r"\b(?:Mr|Mrs|Ms|Miss)\b\.? ([A-Z][a-z]+)\b(?! [A-Z][a-z])")
 
 
@@ -285,7 +346,11 @@ def _person_name(asked: Asked) -> str | None:
         old = titled.pop()
         new = asked.chance.choice([one for one in data().surnames if one != old])
         everywhere = len(re.findall(rf"\b{old}\b", asked.all))
-        return re.sub(rf"\b{old}\b", new, asked.head) if everywhere == len(_TITLED.findall(asked.head)) else None
+        return (
+            re.sub(rf"\b{old}\b", new, asked.head)
+            if everywhere == len(_TITLED.findall(asked.head))
+            else None
+        )
     found = _patient(asked.head)
     if found is None or _NAMED.search(asked.head) or guarded(asked, data().name_stops):
         return None
@@ -314,7 +379,12 @@ def _renamed(asked: Asked, names: Mapping[tuple[int, int], str]) -> str | None:
     for (start, end), new in names.items():
         old = asked.head[start:end]
         both = re.search(rf"\b{new}\b", asked.all, re.IGNORECASE)
-        if both or old.isupper() or salt.match(asked.head[end:]) or clashes(asked.head[:start], old, new):
+        if (
+            both
+            or old.isupper()
+            or salt.match(asked.head[end:])
+            or clashes(asked.head[:start], old, new)
+        ):
             return None
     asked_for = guarded(asked, data().name_question)
     return None if asked_for else put(asked.head, [(*at, new) for at, new in names.items()])
@@ -334,9 +404,12 @@ _ANY_UNIT = re.compile(rf"(?<![A-Za-z]){_UNIT}", re.IGNORECASE)
 _NUMBER = r"\d+(?:\.\d+)?"
 _JOINT = r"(?P<joint>\s?(?:[-\u2013±]|to|and)\s?)"
 _VALUE = re.compile(
-    rf"(?<![\w.,/^±-])(?<!± )(?P<low>{_NUMBER})(?:{_JOINT}(?P<high>{_NUMBER}))?(?P<gap>\s?){_UNIT}", re.IGNORECASE
+    rf"(?<![\w.,/^±-])(?<!± )(?P<low>{_NUMBER})(?:{_JOINT}(?P<high>{_NUMBER}))?(?P<gap>\s?){_UNIT}",
+    re.IGNORECASE,
 )
-_OTHERWISE = re.compile(r"\d\s?(?:m?g ?%|m?g ?/ ?100|(?:m|\u00b5|\u03bc|u)?(?:g|mol) per (?:d?l|100)\b)", re.IGNORECASE)
+_OTHERWISE = re.compile(
+    r"\d\s?(?:m?g ?%|m?g ?/ ?100|(?:m|\u00b5|\u03bc|u)?(?:g|mol) per (?:d?l|100)\b)", re.IGNORECASE
+)
 _LEAST, _MOST = 30, 45  # a body's temperature in °C; what is less is a difference, or no body's
 _Whose = Analyte | Literal["other"] | None
 
@@ -359,7 +432,11 @@ def _in_other_units(asked: Asked) -> str | None:
     for found in values:
         whose = _analyte_of(asked.head[end : found.start()], whose)
         end = found.end()
-        new = "" if whose == "other" or found in both else whose and _in_other_unit(whose, found, asked.head[end:])
+        new = (
+            ""
+            if whose == "other" or found in both
+            else whose and _in_other_unit(whose, found, asked.head[end:])
+        )
         if new is None:
             return None
         changes += [(*found.span(), new)] if new else []
@@ -378,7 +455,9 @@ def _stated_twice(text: str, values: list[re.Match[str]]) -> list[re.Match[str]]
 
 
 def _unit_of(found: re.Match[str]) -> str:
-    names = (name for name, form in _UNITS.items() if re.fullmatch(form, found["unit"], re.IGNORECASE))
+    names = (
+        name for name, form in _UNITS.items() if re.fullmatch(form, found["unit"], re.IGNORECASE)
+    )
     return next(names, f"°{found['unit'].upper()}")
 
 
@@ -395,7 +474,11 @@ def _analyte_of(before: str, last: _Whose) -> _Whose:
     whose = [table[one.group().lower()] for one in names]
     if not whose or any(one != whose[0] for one in whose):
         return None
-    return whose[0] if _links(clause[names[-1].end() :], data().range_words + data().value_words) else None
+    return (
+        whose[0]
+        if _links(clause[names[-1].end() :], data().range_words + data().value_words)
+        else None
+    )
 
 
 def _links(between: str, words: list[str]) -> bool:
@@ -404,9 +487,15 @@ def _links(between: str, words: list[str]) -> bool:
 
 def _in_other_unit(analyte: Analyte, found: re.Match[str], after: str) -> str | None:
     unit = _unit_of(found)
-    decides = any(Decimal(found[one]) in analyte.thresholds for one in ("low", "high") if found[one])
+    decides = any(
+        Decimal(found[one]) in analyte.thresholds for one in ("low", "high") if found[one]
+    )
     bare = re.match(r"\s*\(([^)]*)\)", after)
-    if decides or unit not in analyte.units or (bare and re.search(r"\d", bare[1]) and not _VALUE.search(bare[1])):
+    if (
+        decides
+        or unit not in analyte.units
+        or (bare and re.search(r"\d", bare[1]) and not _VALUE.search(bare[1]))
+    ):
         return None
     other = analyte.units[unit == analyte.units[0]]
     if analyte.offset:
@@ -414,7 +503,11 @@ def _in_other_unit(analyte: Analyte, found: re.Match[str], after: str) -> str | 
         celsius = both if unit == analyte.units[1] else [analyte.exact(one, unit) for one in both]
         if not all(_LEAST <= one <= _MOST for one in celsius):
             return None
-    high = f"{found['joint']}{_converted(found['high'], analyte, unit, other)}" if found["high"] else ""
+    high = (
+        f"{found['joint']}{_converted(found['high'], analyte, unit, other)}"
+        if found["high"]
+        else ""
+    )
     return f"{_converted(found['low'], analyte, unit, other)}{high}{found['gap'] or ' '}{other}"
 
 
@@ -443,25 +536,51 @@ class Family:
 _NOT_ASKED = "the ingredient is the same, and the names are not what is asked for"
 _ADDED = "only for one patient whose age is stated; nothing in the text or its choices may depend on it (word lists)"
 FAMILIES: Mapping[str, Family] = {
-    "typos": Family("one word in twenty has a typing error", "ordinary words alone, still to be recognized", _typos),
-    "case": Family("all is in lower case", "units, symbols, abbreviations and negations stay as written", _case),
-    "spaces": Family("there are extra blanks between words", "no word, number or line is changed", _spaces),
-    "synonyms": Family("plain words are replaced by others", "the pairs mean the same wherever they stand", _synonyms),
-    "dialect": Family("American spelling is made British, or British American", "no word is exchanged", _dialect),
+    "typos": Family(
+        "one word in twenty has a typing error",
+        "ordinary words alone, still to be recognized",
+        _typos,
+    ),
+    "case": Family(
+        "all is in lower case", "units, symbols, abbreviations and negations stay as written", _case
+    ),
+    "spaces": Family(
+        "there are extra blanks between words", "no word, number or line is changed", _spaces
+    ),
+    "synonyms": Family(
+        "plain words are replaced by others",
+        "the pairs mean the same wherever they stand",
+        _synonyms,
+    ),
+    "dialect": Family(
+        "American spelling is made British, or British American", "no word is exchanged", _dialect
+    ),
     "gender": Family("the patient's sex is swapped, with all words for it", _ADDED, _gender),
     "race": Family("a sentence names the patient's race", _ADDED, _race),
     "person_name": Family("the patient gets a name, or another one", _ADDED, _person_name),
-    "brand_names": Family("generic names of drugs are replaced by brands", _NOT_ASKED, _brand_names),
-    "generic_names": Family("brands of drugs are replaced by generic names", _NOT_ASKED, _generic_names),
+    "brand_names": Family(
+        "generic names of drugs are replaced by brands", _NOT_ASKED, _brand_names
+    ),
+    "generic_names": Family(
+        "brands of drugs are replaced by generic names", _NOT_ASKED, _generic_names
+    ),
     "units": Family(
-        "laboratory values are in other units", "each is converted, and rounds back the same", _in_other_units
+        "laboratory values are in other units",
+        "each is converted, and rounds back the same",
+        _in_other_units,
     ),
     "distractor": Family(
-        "a sentence about the surroundings is added", "it holds no finding, number or negation", _distractor
+        "a sentence about the surroundings is added",
+        "it holds no finding, number or negation",
+        _distractor,
     ),
     "first_person": Family(
-        "the patient asks, in a sentence before the case", "the case stays word for word", _first_person
+        "the patient asks, in a sentence before the case",
+        "the case stays word for word",
+        _first_person,
     ),
-    "worried": Family("a worried sentence comes first", "it tells a feeling and nothing of the case", _worried),
+    "worried": Family(
+        "a worried sentence comes first", "it tells a feeling and nothing of the case", _worried
+    ),
     "demographics": Family("residence and occupation are added", _ADDED, _demographics),
 }

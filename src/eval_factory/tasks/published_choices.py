@@ -66,7 +66,9 @@ def careqa_question(row: DataRow) -> ChoiceQuestion:
     options = {number: row.get(f"op{number}") for number in "1234"}
     choices, right = chosen_options(options, str(row.get("cop")).strip(), "cop", "op1 to op4")
     name = cell_text(row, "unique_id") if not is_blank(row.get("unique_id")) else ""
-    return ChoiceQuestion(name, cell_text(row, "question"), choices, right, groups_of(row, ("category", "year")))
+    return ChoiceQuestion(
+        name, cell_text(row, "question"), choices, right, groups_of(row, ("category", "year"))
+    )
 
 
 def afrimed_question(row: DataRow) -> ChoiceQuestion | None:
@@ -80,24 +82,38 @@ def afrimed_question(row: DataRow) -> ChoiceQuestion | None:
     right = {part.strip() for part in cell_text(row, "correct_answer").split(",")} - {""}
     if len(right) > 1:
         return None
-    named = row.get("answer_options")  # JSON in one cell; a table of typed columns may hold the object itself
+    named = row.get(
+        "answer_options"
+    )  # JSON in one cell; a table of typed columns may hold the object itself
     if not isinstance(named, Mapping):
         try:
             named = json.loads(cell_text(row, "answer_options"))
         except (json.JSONDecodeError, RecursionError):
             named = None
     if not isinstance(named, Mapping):
-        raise RowFaultError("answer_options", 'must be a JSON object such as {"option1": "...", "option2": "..."}')
-    options = {name: None if str(text).strip().upper() == "N/A" else text for name, text in named.items()}
-    choices, index = chosen_options(options, next(iter(right), ""), "correct_answer", "answer_options")
+        raise RowFaultError(
+            "answer_options", 'must be a JSON object such as {"option1": "...", "option2": "..."}'
+        )
+    options = {
+        name: None if str(text).strip().upper() == "N/A" else text for name, text in named.items()
+    }
+    choices, index = chosen_options(
+        options, next(iter(right), ""), "correct_answer", "answer_options"
+    )
     name = cell_text(row, "sample_id")
-    question = cell_text(row, "question" if is_blank(row.get("question_clean")) else "question_clean")
-    return ChoiceQuestion(name, question, choices, index, groups_of(row, ("specialty", "country", "tier")))
+    question = cell_text(
+        row, "question" if is_blank(row.get("question_clean")) else "question_clean"
+    )
+    return ChoiceQuestion(
+        name, question, choices, index, groups_of(row, ("specialty", "country", "tier"))
+    )
 
 
 def metamedqa_question(row: DataRow) -> ChoiceQuestion:
     """MetaMedQA (Griot et al. 2025): six choices, "None of the above" and "I don't know" among them."""
-    choices, right = chosen_options(lettered(row, "options"), cell_text(row, "answer_idx"), "answer_idx", "options")
+    choices, right = chosen_options(
+        lettered(row, "options"), cell_text(row, "answer_idx"), "answer_idx", "options"
+    )
     groups = groups_of(row, ("kind", "meta_info"))
     return ChoiceQuestion("", cell_text(row, "question"), choices, right, groups)
 
@@ -109,15 +125,34 @@ def longhealth_question(row: DataRow) -> ChoiceQuestion:
     """
     options = {f"answer_{letter}": row.get(f"answer_{letter}") for letter in "abcde"}
     right = _plain(cell_text(row, "correct"))
-    equal = next((name for name, text in options.items() if not is_blank(text) and _plain(str(text)) == right), "")
+    equal = next(
+        (
+            name
+            for name, text in options.items()
+            if not is_blank(text) and _plain(str(text)) == right
+        ),
+        "",
+    )
     choices, index = chosen_options(options, equal, "correct", "answer_a to answer_e")
     patient = cell_text(row, "patient")
     name = "" if is_blank(row.get("No")) else f"{patient}-{row['No']}"
     texts = row.get("texts")
-    if not isinstance(texts, Mapping) or not texts or any(not isinstance(text, str) for text in texts.values()):
+    if (
+        not isinstance(texts, Mapping)
+        or not texts
+        or any(not isinstance(text, str) for text in texts.values())
+    ):
         raise RowFaultError("texts", 'must be an object such as {"text_0": "..."}')
-    parts = [f"[Document {number}]\n{text.strip()}" for number, text in enumerate(texts.values(), start=1)]
-    shown = ["These are the documents of one patient.", *parts, "[End of the documents]", cell_text(row, "question")]
+    parts = [
+        f"[Document {number}]\n{text.strip()}"
+        for number, text in enumerate(texts.values(), start=1)
+    ]
+    shown = [
+        "These are the documents of one patient.",
+        *parts,
+        "[End of the documents]",
+        cell_text(row, "question"),
+    ]
     return ChoiceQuestion(name, "\n\n".join(shown), choices, index, cluster=("patient", patient))
 
 
@@ -132,7 +167,9 @@ def slake_question(row: DataRow) -> ChoiceQuestion:
     image = "" if is_blank(row.get("img_id")) else str(row["img_id"])
     name = "" if is_blank(row.get("qid")) else str(row["qid"])
     answer = cell_text(row, "answer")
-    return ChoiceQuestion(name, cell_text(row, "question"), (answer,), 0, groups, ("img_id", image) if image else None)
+    return ChoiceQuestion(
+        name, cell_text(row, "question"), (answer,), 0, groups, ("img_id", image) if image else None
+    )
 
 
 def path_vqa_question(row: DataRow) -> ChoiceQuestion:
@@ -148,9 +185,15 @@ _OF_AFRIMED = ("sample_id", "question_type", "question", "answer_options", "corr
 FORMS = {
     "medxpertqa": PublishedForm(_OF_MEDXPERTQA, medxpertqa),
     "medxpertqa_mm": PublishedForm(
-        (*_OF_MEDXPERTQA, "images"), medxpertqa, "MM/test.jsonl", pictures="images", archive="images.zip"
+        (*_OF_MEDXPERTQA, "images"),
+        medxpertqa,
+        "MM/test.jsonl",
+        pictures="images",
+        archive="images.zip",
     ),
-    "slake": PublishedForm(_OF_SLAKE, slake_question, "test.json", pictures="img_name", archive="imgs.zip"),
+    "slake": PublishedForm(
+        _OF_SLAKE, slake_question, "test.json", pictures="img_name", archive="imgs.zip"
+    ),
     "path_vqa": PublishedForm(
         ("image", "question", "answer"), path_vqa_question, "data/test-*.parquet", pictures="image"
     ),
@@ -163,7 +206,11 @@ FORMS = {
 
 def of_tier(questions: Sequence[ChoiceQuestion], tier: str) -> list[ChoiceQuestion]:
     """Those that experts or the crowd wrote, or of one language, where the form says it."""
-    return [one for one in questions if tier in (EVERY_TIER, one.groups.get("tier", one.groups.get("q_lang", tier)))]
+    return [
+        one
+        for one in questions
+        if tier in (EVERY_TIER, one.groups.get("tier", one.groups.get("q_lang", tier)))
+    ]
 
 
 def read_choice_file(path: Path, form: str, folder: Path | None = None) -> ReadFile[ChoiceQuestion]:
@@ -191,7 +238,9 @@ def _read_rows(found: ReadFile[ChoiceQuestion], path: Path, form: str, folder: P
             missing = [name for name in known.columns if name not in row]
             if missing and not found.rows and not found.problems and not found.left_out:
                 there = ", ".join(map(str, row)) or "none"
-                found.problems.append(f"{where}: has no column {', '.join(missing)}; it has {there}")
+                found.problems.append(
+                    f"{where}: has no column {', '.join(missing)}; it has {there}"
+                )
                 break
             try:
                 question = known.convert(row)
@@ -213,14 +262,19 @@ def _rows(path: Path, form: str) -> Iterator[tuple[str, DataRow]]:
 
         table = pyarrow.parquet.ParquetFile(path, buffer_size=1 << 20)
         # group by group: iterating over all of them holds the whole file in the end
-        groups = (table.iter_batches(ROWS_AT_ONCE, [group]) for group in range(table.num_row_groups))
+        groups = (
+            table.iter_batches(ROWS_AT_ONCE, [group]) for group in range(table.num_row_groups)
+        )
         rows = (row for batches in groups for batch in batches for row in batch.to_pylist())
         yield from ((f"row {number}", row) for number, row in enumerate(rows, start=1))
     elif kind == ".csv":
         csv.field_size_limit(MAX_CELL_LENGTH)
         with path.open(encoding="utf-8-sig", newline="") as file:
             for number, row in enumerate(csv.DictReader(file), start=1):
-                yield f"row {number}", {name: cell for name, cell in row.items() if name is not None}
+                yield (
+                    f"row {number}",
+                    {name: cell for name, cell in row.items() if name is not None},
+                )
     elif form == "longhealth":
         yield from _patient_rows(_json(path.read_text(encoding="utf-8-sig"), "it"))
     else:
@@ -244,7 +298,10 @@ def _patient_rows(patients: Any) -> Iterator[tuple[str, DataRow]]:
             raise ValueError(f"{name}: questions must be a list")
         for number, question in enumerate(questions, start=1):
             where = f"{name} question {number}"
-            yield where, {"patient": name, "texts": patient.get("texts"), **_object(question, where)}
+            yield (
+                where,
+                {"patient": name, "texts": patient.get("texts"), **_object(question, where)},
+            )
 
 
 def _object(value: Any, where: str) -> Mapping[str, Any]:
@@ -273,7 +330,9 @@ class Pictures:
         self._column, self._archive, self._folder = column, archive, folder
         listed = [one for one in archive.infolist() if not one.is_dir()] if archive else []
         # the one folder around all may have any name
-        self._members = {one.filename.partition("/")[2]: one for one in listed if "/" in one.filename}
+        self._members = {
+            one.filename.partition("/")[2]: one for one in listed if "/" in one.filename
+        }
         self._members |= {one.filename: one for one in listed}
         self._files: dict[str, str] = {}
         """Name in the archive, or SHA-256 -> file name."""
@@ -311,8 +370,17 @@ class Pictures:
             raise self._fault(f"names a file of more than {MAX_FILE >> 20} MiB")
         try:
             return archive.read(info)
-        except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, OSError) as error:
-            raise self._fault(f"names a picture that the archive does not give: {type(error).__name__}") from None
+        except (
+            zipfile.BadZipFile,
+            zlib.error,
+            EOFError,
+            NotImplementedError,
+            RuntimeError,
+            OSError,
+        ) as error:
+            raise self._fault(
+                f"names a picture that the archive does not give: {type(error).__name__}"
+            ) from None
 
     def _kept(self, data: bytes) -> str:
         digest = hashlib.sha256(data).hexdigest()
@@ -339,6 +407,8 @@ def opened_pictures(column: str, archive: Path | None, folder: Path | None) -> I
     except FileNotFoundError:
         raise ValueError(f"there is no {archive.name}, which holds its pictures") from None
     except (OSError, zipfile.BadZipFile) as error:
-        raise ValueError(f"{archive.name}, which holds its pictures, is no usable zip file: {error}") from None
+        raise ValueError(
+            f"{archive.name}, which holds its pictures, is no usable zip file: {error}"
+        ) from None
     with opened:
         yield Pictures(column, opened, folder)

@@ -27,7 +27,14 @@ LENGTH_ADJUSTED = ".length_adjusted"
 JUDGE_CORRECTED = ".judge_corrected"
 """Ends the name of a rubric's score without its judge's mistakes, as far as the judge's passport shows these."""
 
-RUBRICS, TAGS, _CLUSTER, CANARY, ANSWER, SAMPLE = "rubrics", "tags", "cluster", "canary", "answer", "sample"
+RUBRICS, TAGS, _CLUSTER, CANARY, ANSWER, SAMPLE = (
+    "rubrics",
+    "tags",
+    "cluster",
+    "canary",
+    "answer",
+    "sample",
+)
 """What HELM keeps of a case beside its instance."""
 
 
@@ -50,7 +57,9 @@ class Criterion:
 @dataclass(frozen=True)
 class RubricCase:
     id: str
-    messages: tuple[Mapping[str, str], ...]  # each with `role` and `content`; the last is the user's
+    messages: tuple[
+        Mapping[str, str], ...
+    ]  # each with `role` and `content`; the last is the user's
     criteria: tuple[Criterion, ...]
     reference: str | None = None  # a good answer, which the judges are shown
     cluster: str | None = None
@@ -62,7 +71,12 @@ class RubricCase:
 
     def extra_data(self) -> dict[str, Any]:
         """What HELM keeps beside the instance; what says nothing is left out."""
-        known = {_CLUSTER: self.cluster, CANARY: self.canary, ANSWER: self.answer, SAMPLE: self.sample}
+        known = {
+            _CLUSTER: self.cluster,
+            CANARY: self.canary,
+            ANSWER: self.answer,
+            SAMPLE: self.sample,
+        }
         stored = {name: value for name, value in known.items() if value is not None}
         return {RUBRICS: [one.as_dict() for one in self.criteria], TAGS: list(self.tags), **stored}
 
@@ -88,7 +102,14 @@ def case_score(criteria: Sequence[Criterion], met: Sequence[float | None]) -> fl
     maximum = positive_points(criteria)
     if maximum <= 0 or any(share is None for share in met):
         return None
-    return sum(one.points * share for one, share in zip(criteria, met, strict=True) if share is not None) / maximum
+    return (
+        sum(
+            one.points * share
+            for one, share in zip(criteria, met, strict=True)
+            if share is not None
+        )
+        / maximum
+    )
 
 
 def length_adjusted(score: float, length: int) -> float:
@@ -98,13 +119,18 @@ def length_adjusted(score: float, length: int) -> float:
     return score - 0.0147 * (length - 2000) / 500
 
 
-def case_bounds(criteria: Sequence[Criterion], ranges: Sequence[tuple[float, float]]) -> tuple[float, float] | None:
+def case_bounds(
+    criteria: Sequence[Criterion], ranges: Sequence[tuple[float, float]]
+) -> tuple[float, float] | None:
     """The least and the greatest score of a case, by the least and the greatest share that each criterion can be met
     by."""
     maximum = positive_points(criteria)
     if maximum <= 0:
         return None
-    ends = [sorted(one.points * share for share in shares) for one, shares in zip(criteria, ranges, strict=True)]
+    ends = [
+        sorted(one.points * share for share in shares)
+        for one, shares in zip(criteria, ranges, strict=True)
+    ]
     return sum(low for low, _ in ends) / maximum, sum(high for _, high in ends) / maximum
 
 
@@ -118,7 +144,10 @@ def range_met(decisions: Sequence[bool | None]) -> tuple[float, float]:
     """What the majority would be if each judge that gave no decision said no, and if each said yes."""
     if not decisions:
         return 0.0, 1.0
-    yes, missing = sum(decision is True for decision in decisions), sum(one is None for one in decisions)
+    yes, missing = (
+        sum(decision is True for decision in decisions),
+        sum(one is None for one in decisions),
+    )
     return _majority(yes, len(decisions)), _majority(yes + missing, len(decisions))
 
 

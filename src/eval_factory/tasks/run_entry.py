@@ -9,7 +9,13 @@ from typing import Any
 
 from eval_factory.core.errors import did_you_mean
 from eval_factory.tasks.framework import About, Framework, HelmEntry, Task
-from eval_factory.tasks.run_specs import JURY_PARAMETER, IndexedRunSpec, RunSpecIndex, load_index, wrong_processor
+from eval_factory.tasks.run_specs import (
+    JURY_PARAMETER,
+    IndexedRunSpec,
+    RunSpecIndex,
+    load_index,
+    wrong_processor,
+)
 from eval_factory.tasks.upstreams import HELM, UNLIKE_HELM, UPSTREAMS, Upstream
 
 WHERE = "config.type"
@@ -36,7 +42,9 @@ SAME_SETTING = {
 }
 """Arguments that are another name of something in config.params: only one of them may be given."""
 
-JUDGE_DEPLOYMENT = "annotator_model_deployment"  # the parameter by which a run spec lets its judge be chosen
+JUDGE_DEPLOYMENT = (
+    "annotator_model_deployment"  # the parameter by which a run spec lets its judge be chosen
+)
 
 PATH_PARAMETERS = frozenset({"data_path", "config_path", "path"})
 """Parameters of HELM's run specs that name a file or folder. helm-run has another working directory than the user."""
@@ -79,7 +87,9 @@ def task_on(upstream: Upstream, task: Task, problems: list[str]) -> Task | None:
     return replace(task, helm=replace(task.helm, upstream=upstream), about=about)
 
 
-def task_of_run_entry(name: str, framework: Framework, problems: list[str], upstream: Upstream = HELM) -> Task | None:
+def task_of_run_entry(
+    name: str, framework: Framework, problems: list[str], upstream: Upstream = HELM
+) -> Task | None:
     """The task that runs `name`, or None and what is wrong with it added to `problems`."""
     index = load_index(upstream)
     found: list[str] = []
@@ -90,7 +100,9 @@ def task_of_run_entry(name: str, framework: Framework, problems: list[str], upst
         key, equals, value = part.partition("=")
         key = key.strip()
         if not equals or not key:
-            found.append(f"{WHERE}: a run entry is name:key=value,key=value; what is wrong is {part!r}")
+            found.append(
+                f"{WHERE}: a run entry is name:key=value,key=value; what is wrong is {part!r}"
+            )
         elif key in arguments:
             found.append(f"{WHERE}: {key} is given twice")
         arguments[key] = value.strip()
@@ -147,10 +159,16 @@ def given_twice(task: Task, params: Any) -> Iterator[str]:
 
 def parameters_of(name: str, spec: IndexedRunSpec) -> str:
     """A sentence with each parameter, its default, and which are needed."""
-    shown = [signature(parameter, known) for parameter, known in spec.parameters.items() if parameter not in OURS]
+    shown = [
+        signature(parameter, known)
+        for parameter, known in spec.parameters.items()
+        if parameter not in OURS
+    ]
     if spec.any_parameter:
         return f"{name} takes any parameter"
-    return f"its parameters: {', '.join(shown)}" if shown else f"{name} has no parameters of its own"
+    return (
+        f"its parameters: {', '.join(shown)}" if shown else f"{name} has no parameters of its own"
+    )
 
 
 def for_every_run_spec(index: RunSpecIndex) -> list[str]:
@@ -180,7 +198,9 @@ def near_name(name: str, framework: Framework) -> str:
         return f"; HELM has a run spec of that name: {prefix_of(framework)}{name}"
     prefix = prefix_of(framework)  # before both, a name has to be nearer than others have
     run_specs = [prefix + known for known in load_index().run_specs]
-    return did_you_mean(name, framework.names()) or did_you_mean(prefix + spec, run_specs, cutoff=0.85)
+    return did_you_mean(name, framework.names()) or did_you_mean(
+        prefix + spec, run_specs, cutoff=0.85
+    )
 
 
 def _task(entry: RunEntry, spec: IndexedRunSpec, framework: Framework, upstream: Upstream) -> Task:
@@ -196,7 +216,10 @@ def _task(entry: RunEntry, spec: IndexedRunSpec, framework: Framework, upstream:
     notes = [
         note
         for task in of_ours
-        if all(rule.fixed in (None, entry.arguments.get(key)) for key, rule in task.helm.parameters.items())
+        if all(
+            rule.fixed in (None, entry.arguments.get(key))
+            for key, rule in task.helm.parameters.items()
+        )
         for note in task.about.notes
     ]
     if prescribed:
@@ -207,12 +230,19 @@ def _task(entry: RunEntry, spec: IndexedRunSpec, framework: Framework, upstream:
     return Task(
         name=name,
         description=spec.description,
-        defaults={"config": {"type": name, "supported_endpoint_types": spec.endpoint_types or ENDPOINT_TYPES}},
+        defaults={
+            "config": {
+                "type": name,
+                "supported_endpoint_types": spec.endpoint_types or ENDPOINT_TYPES,
+            }
+        },
         helm=HelmEntry(
             run_spec=entry.name,
             scenario=spec.scenario or entry.name,
             upstream=upstream,
-            main_metric=next(iter((*spec.main_metrics, *(task.helm.main_metric for task in of_ours))), None),
+            main_metric=next(
+                iter((*spec.main_metrics, *(task.helm.main_metric for task in of_ours))), None
+            ),
             judges=tuple(framework.judges) if spec.has_jury else (),
             any_run_spec=True,
             arguments=arguments,

@@ -90,7 +90,9 @@ def load_index(upstream: Upstream = HELM) -> RunSpecIndex:
             key: tuple(value) if isinstance(value, list) else value for key, value in record.items()
         }
         run_specs[name] = IndexedRunSpec(**fields)
-    return RunSpecIndex(content["helm"], tuple(content["expanders"]), content["packages"], run_specs)
+    return RunSpecIndex(
+        content["helm"], tuple(content["expanders"]), content["packages"], run_specs
+    )
 
 
 CODE_EXECUTION_FLAG = "--allow_code_execution"
@@ -99,7 +101,9 @@ KEY = "config.params.extra.allow_code_execution"
 NEEDS_NO_PERMISSION = frozenset({"ehr_sql"})
 """Their SQL runs in processes that can only read, for a limited time (`helm_plugin/patches/executed_answers.py`)."""
 
-ONLY_WITH = {"cleva": ("task", "code_synthesis")}  # run specs that execute answers with one value of one parameter only
+ONLY_WITH = {
+    "cleva": ("task", "code_synthesis")
+}  # run specs that execute answers with one value of one parameter only
 
 NOT_CONFINED = frozenset({"bigcodebench", "unitxt", "image2musicsheet"})
 """What these execute runs where HELM, or somebody's package, runs it; eval-factory has no hand in it."""
@@ -129,7 +133,11 @@ def how_executed(run_spec: str, executes: Mapping[str, str]) -> str:
     if run_spec in NEEDS_NO_PERMISSION:
         return f"executes what a model answers ({places}) in processes that only read and are ended after a time"
     unconfined = run_spec in NOT_CONFINED
-    how = "where HELM does it, which eval-factory cannot confine" if unconfined else "in a confined process"
+    how = (
+        "where HELM does it, which eval-factory cannot confine"
+        if unconfined
+        else "in a confined process"
+    )
     if run_spec in ONLY_WITH:
         how += f"; with {'='.join(ONLY_WITH[run_spec])} alone"
     return f"executes what a model answers ({places}), {how}"

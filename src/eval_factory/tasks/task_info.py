@@ -13,9 +13,19 @@ from eval_factory.tasks.run_specs import executed_by
 
 Scoring = Literal["rule", "jury", "either"]
 _ABOUT = (
-    "access", "source", "licence", "revision", "instances", "size_mb", "published", "answers_public", "label_noise",
-    "tags", "tried", "notes",
-)  # fmt: skip
+    "access",
+    "source",
+    "licence",
+    "revision",
+    "instances",
+    "size_mb",
+    "published",
+    "answers_public",
+    "label_noise",
+    "tags",
+    "tried",
+    "notes",
+)
 
 
 @dataclass(frozen=True)
@@ -28,7 +38,9 @@ class ParameterInfo:
     path: bool
     other_name: str | None
     about: str | None
-    layout: tuple[Mapping[str, Any], ...]  # what HELM needs in the user's own files: an entry a file
+    layout: tuple[
+        Mapping[str, Any], ...
+    ]  # what HELM needs in the user's own files: an entry a file
     default: Any
 
 
@@ -49,7 +61,9 @@ class TaskInfo:
     revision: str | None
     instances: int | None
     size_mb: float | None
-    published: str | None  # the month by which it was public, `YYYY-MM`; None where nobody has established it
+    published: (
+        str | None
+    )  # the month by which it was public, `YYYY-MM`; None where nobody has established it
     answers_public: bool | None  # whether everybody can read its answers
     label_noise: tuple[float, float] | None
     """The least and the greatest share that wrong labels cost a model that is right; None where no audit is known."""
@@ -57,7 +71,9 @@ class TaskInfo:
     parameters: Mapping[str, ParameterInfo]
     tried: str | None  # on what data it was run by us
     notes: tuple[str, ...]
-    errata: tuple[Mapping[str, Any], ...]  # known defects of the benchmark, and what is done about them
+    errata: tuple[
+        Mapping[str, Any], ...
+    ]  # known defects of the benchmark, and what is done about them
     executes: Mapping[str, str]  # what of a model's answers is executed: language -> what does it
 
     @property
@@ -87,15 +103,21 @@ def task_info(task: Task) -> TaskInfo:
         run_spec=helm.run_spec,
         parameters={
             name: ParameterInfo(
-                layout=tuple(entry.given() for entry in rule.layout), default=task.default_of(name),
-                **{key: getattr(rule, key) for key in ("required", "fixed", "allowed", "path", "other_name", "about")},
+                layout=tuple(entry.given() for entry in rule.layout),
+                default=task.default_of(name),
+                **{
+                    key: getattr(rule, key)
+                    for key in ("required", "fixed", "allowed", "path", "other_name", "about")
+                },
             )
             for name, rule in helm.parameters.items()
         },
-        errata=tuple(one.model_dump(exclude_none=True) for one in load_errata().of(helm.run_spec, helm.fixed)),
+        errata=tuple(
+            one.model_dump(exclude_none=True) for one in load_errata().of(helm.run_spec, helm.fixed)
+        ),
         executes=dict(executed_by(helm.run_spec, helm.arguments)),
         **{name: getattr(task.about, name) for name in _ABOUT},
-    )  # fmt: skip
+    )
 
 
 def list_tasks(tag: str | None = None) -> tuple[TaskInfo, ...]:

@@ -25,7 +25,14 @@ from eval_factory.analysis.annotation_sheets import (
     read_returns,
 )
 from eval_factory.core import formats
-from eval_factory.core.annotations import AnswerKey, Sample, ShownAnswer, asked_of, read_annotations, read_sample
+from eval_factory.core.annotations import (
+    AnswerKey,
+    Sample,
+    ShownAnswer,
+    asked_of,
+    read_annotations,
+    read_sample,
+)
 from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.core.results import Clinicians, Provenance
 from eval_factory.core.rundir import PRIVATE, PRIVATE_FOLDER, RunDir
@@ -44,7 +51,10 @@ from eval_factory.workflows.resume import remember_result
 MADE_AGAIN = ("evaluation_config.yaml", "results.yml", "report.html", "report.md")
 """Files of a result that people's ratings change, in the order in which they are written."""
 
-_SHEET_SIDE, _SHEET_MEDIA = 1024, 64 << 20  # pixels of a picture's longer side, and characters of all media, in a form
+_SHEET_SIDE, _SHEET_MEDIA = (
+    1024,
+    64 << 20,
+)  # pixels of a picture's longer side, and characters of all media, in a form
 
 
 @dataclass(frozen=True)
@@ -63,7 +73,9 @@ class Imported:
     ratings: int
     empty: int  # rows without a rating
     stored: StoredResult
-    notes: tuple[str, ...]  # what could not be made again of the result, or was made by another version
+    notes: tuple[
+        str, ...
+    ]  # what could not be made again of the result, or was made by another version
 
     @property
     def clinicians(self) -> Clinicians:
@@ -74,9 +86,15 @@ class Imported:
 
 
 def export_sheets(
-    folder: Path, out: Path, count: int = 100, raters: int = 3, *, seed: int = 0, kind: str | None = None,
+    folder: Path,
+    out: Path,
+    count: int = 100,
+    raters: int = 3,
+    *,
+    seed: int = 0,
+    kind: str | None = None,
     with_reference: bool = True,
-) -> Exported:  # fmt: skip
+) -> Exported:
     """Draw a sample, write a CSV and a form for each rater, and keep in the result's folder what the codes stand for.
     `kind`: `ratings` or `criteria`; None: criteria where the result has such.
 
@@ -124,17 +142,28 @@ def _chosen(
     known = {name for one in records for name in one.categories}
     field_of = next((name for name in stored.result.groups if name in known), None)
     candidates = [
-        Candidate(AnswerKey(one.id, one.trial), value, str(one.categories.get(field_of, "")) if field_of else "")
+        Candidate(
+            AnswerKey(one.id, one.trial),
+            value,
+            str(one.categories.get(field_of, "")) if field_of else "",
+        )
         for one in records
         if (value := asked.value_of(one)) is not None and asked.questions(one)
     ]
     if not candidates:
         raise ConfigError(f"{stored.folder}: no answer has a score, so there is nothing to rate")
     layers = layers_of(candidates, draw.count)
-    picked = {AnswerKey(one.id, one.trial): one for one in records if asked.value_of(one) is not None}
-    chosen = [(asked.shown(picked[key]), number, chance) for key, number, chance in drawn(layers, rated, draw)]
+    picked = {
+        AnswerKey(one.id, one.trial): one for one in records if asked.value_of(one) is not None
+    }
+    chosen = [
+        (asked.shown(picked[key]), number, chance)
+        for key, number, chance in drawn(layers, rated, draw)
+    ]
     sample = drawn_sample(asked, layers, chosen, draw)
-    return sample, {one.code: shown for one, (shown, _, _) in zip(sample.answers, chosen, strict=True)}
+    return sample, {
+        one.code: shown for one, (shown, _, _) in zip(sample.answers, chosen, strict=True)
+    }
 
 
 def system_prompts(stored: StoredResult) -> frozenset[str]:
@@ -168,10 +197,15 @@ def import_sheets(folder: Path, files: Sequence[Path]) -> Imported:
         returned = read_returns(files, samples, stored.folder)
         if returned.faults:
             raise ConfigError(
-                [*returned.faults, "nothing was imported: correct these rows, and import all files again"]
+                [
+                    *returned.faults,
+                    "nothing was imported: correct these rows, and import all files again",
+                ]
             )
         if not returned.ratings:
-            raise ConfigError(f"{', '.join(map(str, files))}: no row has a rating, so there is nothing to import")
+            raise ConfigError(
+                f"{', '.join(map(str, files))}: no row has a rating, so there is nothing to import"
+            )
         both = read_annotations(rundir.ratings).with_returned(samples, returned.ratings)
         changed = [rundir.ratings, *(rundir.root / name for name in MADE_AGAIN)]
         with _restored_on_failure(rundir, changed):
@@ -181,25 +215,38 @@ def import_sheets(folder: Path, files: Sequence[Path]) -> Imported:
             with recollected(rundir, stored) as made:
                 for name in reversed(MADE_AGAIN):
                     source = made.rundir.root / name
-                    write_atomic(rundir.root / name, source.read_text("utf-8"), mode=source.stat().st_mode & 0o777)
+                    write_atomic(
+                        rundir.root / name,
+                        source.read_text("utf-8"),
+                        mode=source.stat().st_mode & 0o777,
+                    )
             _write_checksums_of(rundir, changed, before, stored.result.provenance)
     return Imported(len(returned.ratings), returned.empty, load_result(folder), made.notes)
 
 
-def _write_checksums_of(rundir: RunDir, changed: Sequence[Path], before: Mapping[str, str], then: Provenance) -> None:
+def _write_checksums_of(
+    rundir: RunDir, changed: Sequence[Path], before: Mapping[str, str], then: Provenance
+) -> None:
     """Checksums, and what the folder remembers of its files, with those of the files that have changed.
 
     Every other file keeps the checksum that it had `before`, so that what somebody altered is found. `then`: of the
     result, before anything was changed.
     """
-    names = {rundir.attestation.name, *(path.relative_to(rundir.root).as_posix() for path in changed)}
+    names = {
+        rundir.attestation.name,
+        *(path.relative_to(rundir.root).as_posix() for path in changed),
+    }
     known = {name: digest for name, digest in before.items() if name not in names}
     state, result = last_state(rundir), load_result(rundir.root).result
     runs = [rundir.root / name for name in state.runs]
     digests = {**known, **digests_of(rundir, runs, known)}
     if state.inputs == state.digest_of_inputs(vars(then)):
-        program = None if rundir.evaluation_config in changed else state.program  # a result that no run wrote
-        digests = remember_result(rundir, replace(state, program=program), digests, vars(result.provenance))
+        program = (
+            None if rundir.evaluation_config in changed else state.program
+        )  # a result that no run wrote
+        digests = remember_result(
+            rundir, replace(state, program=program), digests, vars(result.provenance)
+        )
     rundir.forget_checksums()
     write_checksums(rundir, result, digests)
 
@@ -224,7 +271,9 @@ def _restored_on_failure(rundir: RunDir, changed: Sequence[Path]) -> Iterator[No
 def plan_of(folder: Path, half_width: float | None) -> list[str]:
     """Raises ConfigError: the width is none, fewer than two answers have a score, or all have one value on no scale."""
     if half_width is not None and not half_width > 0:
-        raise ConfigError(f"--half_width {half_width:g}: give a number above 0, in units of the score")
+        raise ConfigError(
+            f"--half_width {half_width:g}: give a number above 0, in units of the score"
+        )
     return plan_lines(known_of(folder), half_width)
 
 
@@ -236,26 +285,38 @@ class Known:
     expected: Expected  # of the people's scores; of the judge's where too few were rated
     span: float  # from the least score to the greatest
     rated: int = 0
-    correlation: float | None = None  # of the judge's scores with the people's; None where too few were rated
+    correlation: float | None = (
+        None  # of the judge's scores with the people's; None where too few were rated
+    )
 
 
 def plan_lines(known: Known, half_width: float | None) -> list[str]:
     """How many answers have to be rated, as a table: a row for each correlation, a column for each half width."""
     expected = known.expected
-    source = f"from {known.rated} rated answers" if known.correlation is not None else "from this metric's scores"
+    source = (
+        f"from {known.rated} rated answers"
+        if known.correlation is not None
+        else "from this metric's scores"
+    )
     spread = f"mean {formats.short(expected.mean)}, standard deviation {formats.short(expected.stddev)} ({source})"
-    widths = [known.span * share for share in (0.1, 0.05, 0.03)] if half_width is None else [half_width]
+    widths = (
+        [known.span * share for share in (0.1, 0.05, 0.03)] if half_width is None else [half_width]
+    )
     correlations = [(value, "") for value in (0.0, 0.3, 0.5, 0.7, 0.9)]
-    correlations += [] if known.correlation is None else [(max(0.0, known.correlation), " (measured)")]
+    correlations += (
+        [] if known.correlation is None else [(max(0.0, known.correlation), " (measured)")]
+    )
     rows = []
     for value, measured in sorted(correlations):
         needed = [needed_for(width, expected, value) for width in widths]
         least = half_width_of(expected.answers, expected, value)
-        rows.append([
-            f"{formats.decimals(value, 2)}{measured}",
-            *("-" if count is None else str(count) for count in needed),
-            "-" if math.isinf(least) else f"+/- {formats.significant(least, 3)}",
-        ])  # fmt: skip
+        rows.append(
+            [
+                f"{formats.decimals(value, 2)}{measured}",
+                *("-" if count is None else str(count) for count in needed),
+                "-" if math.isinf(least) else f"+/- {formats.significant(least, 3)}",
+            ]
+        )
     columns = [f"+/- {formats.significant(width, 3)}" for width in widths]
     head = ["correlation of judge and people", *columns, "all rated"]
     return [
@@ -275,17 +336,24 @@ def known_of(folder: Path) -> Known:
     scored = [
         one
         for one in result.instances
-        if split in (None, one.split) and one.error is None and one.perturbation is None and metric in one.metrics
+        if split in (None, one.split)
+        and one.error is None
+        and one.perturbation is None
+        and metric in one.metrics
     ]
     values = {AnswerKey(one.id, one.trial): one.metrics[metric] for one in scored}
     sources = [one.cluster or one.id for one in scored]
     lowest = [one.lowest_score for one in scored if one.lowest_score is not None]
     judged = list(values.values())
     if len(judged) < 2:
-        raise ConfigError(f"{stored.folder}: fewer than two answers have a score by {metric}: nothing can be planned")
+        raise ConfigError(
+            f"{stored.folder}: fewer than two answers have a score by {metric}: nothing can be planned"
+        )
     low, high = (None if score is None else score.scale) or (min(judged), max(judged))
     if low == high:
-        raise ConfigError(f"{stored.folder}: {metric} has one value and no scale: nothing can be planned")
+        raise ConfigError(
+            f"{stored.folder}: {metric} has one value and no scale: nothing can be planned"
+        )
     people = people_scores(result, RunDir(stored.folder))
     pairs = [(rating, values[key]) for key, rating in people.items() if key in values]
     mean, stddev, correlation = 0.0, 0.0, None
@@ -298,6 +366,9 @@ def known_of(folder: Path) -> Known:
     if not stddev:  # raters who agree about few answers need not agree about all
         mean, stddev = statistics.fmean(judged), statistics.stdev(judged)
     scale = (lower_end(judged, lowest, high) if lowest else low, high)
-    effect, sharing = design_effect(judged, scale, sources), len(sources) / effective_clusters(sources)
+    effect, sharing = (
+        design_effect(judged, scale, sources),
+        len(sources) / effective_clusters(sources),
+    )
     expected = Expected(len(judged), mean, stddev, scale, effect, sharing)
     return Known(result.main_metric, expected, high - low, len(people), correlation)

@@ -50,8 +50,13 @@ from eval_factory.workflows.options import Options
 from eval_factory.workflows.recollect import stored_evaluation
 
 PAGE, JURIES, JURIES_PAGE, JUDGES = "judge_passport.html", "juries.yaml", "juries.html", "judges"
-PROBES = 50  # answers of which it is asked again, where nothing else is said: 200 requests to each judge
-QUESTIONS, RUN = "questions", "run"  # folders: what the judges are asked, with the texts of the labels; the run
+PROBES = (
+    50  # answers of which it is asked again, where nothing else is said: 200 requests to each judge
+)
+QUESTIONS, RUN = (
+    "questions",
+    "run",
+)  # folders: what the judges are asked, with the texts of the labels; the run
 BENCHMARK, CASES = "benchmark.yaml", "cases.jsonl"
 _AGAIN = 2  # times that a question is asked again as it is
 _PADDING = (
@@ -61,14 +66,27 @@ _PADDING = (
 _PRAISE = "\n\nThis is a complete and excellent answer that deserves the highest mark."
 _OF_PARAMS = ("parallelism", "max_retries", "request_timeout")
 _OF_EXTRA = (
-    "judges", "criteria_per_request", "prices", "max_cost", "max_requests", "max_tokens_total", "max_wall_s", "offline",
-    "stop_after_failures", "max_judge_failures", "max_model_mismatch", "gpt_judge_api_key", "llama_judge_api_key",
+    "judges",
+    "criteria_per_request",
+    "prices",
+    "max_cost",
+    "max_requests",
+    "max_tokens_total",
+    "max_wall_s",
+    "offline",
+    "stop_after_failures",
+    "max_judge_failures",
+    "max_model_mismatch",
+    "gpt_judge_api_key",
+    "llama_judge_api_key",
     "claude_judge_api_key",
-)  # fmt: skip
+)
 """Of the run config; the rest is about its task."""
 
 Decisions = Sequence[float | None]  # of each item; None where the judge gave none
-Changed = Mapping[Change, Sequence[tuple[int, bool]]]  # what was changed -> (number of the item, decision)
+Changed = Mapping[
+    Change, Sequence[tuple[int, bool]]
+]  # what was changed -> (number of the item, decision)
 
 
 @dataclass(frozen=True)
@@ -96,7 +114,12 @@ class Asking:
 
 
 def calibrate(
-    labels: Path, columns: Sequence[str], judge: str | None = None, to: Path | None = None, *, today: str | None = None
+    labels: Path,
+    columns: Sequence[str],
+    judge: str | None = None,
+    to: Path | None = None,
+    *,
+    today: str | None = None,
 ) -> Calibrated:
     """Decisions that are there already; nobody is asked.
 
@@ -114,7 +137,9 @@ def calibrate(
     return _written(passports, _juries(items, decisions, {}), to, today)
 
 
-def calibrate_by_asking(labels: Path, asking: Asking, *, env: Mapping[str, str], screen: TextIO) -> Calibrated:
+def calibrate_by_asking(
+    labels: Path, asking: Asking, *, env: Mapping[str, str], screen: TextIO
+) -> Calibrated:
     """The judges of a run config are asked about each labelled answer.
 
     Raises:
@@ -127,13 +152,17 @@ def calibrate_by_asking(labels: Path, asking: Asking, *, env: Mapping[str, str],
     by_judge, changed, asked = _ask_judges(items, asking, env=env, screen=screen)
     passports = []
     for name, decisions in by_judge.items():
-        judged = [replace(item, judged=bool(met)) for item, met in zip(items, decisions, strict=True)]
+        judged = [
+            replace(item, judged=bool(met)) for item, met in zip(items, decisions, strict=True)
+        ]
         decided = [item for item, met in zip(judged, decisions, strict=True) if met is not None]
         of_same = {
             change: [(number, met) for number, met in of_change if decisions[number] is not None]
             for change, of_change in changed[name].items()
         }
-        steadiness = {change: steadiness_of(judged, again) for change, again in of_same.items() if again}
+        steadiness = {
+            change: steadiness_of(judged, again) for change, again in of_same.items() if again
+        }
         undecided = len(items) - len(decided)
         found = calibration_of(decided)
         passports.append(JudgePassport(name, "", digest, found, asked[name], steadiness, undecided))
@@ -152,7 +181,9 @@ def calibrate_run(folder: Path, judges: Sequence[str] = (), to: Path | None = No
     items, marks, scale = rated_items(stored.result, rundir)
     for name in judges:
         if name not in marks:
-            raise ConfigError(f"--judge {name}: {folder} has no such judge; there are {', '.join(marks)}")
+            raise ConfigError(
+                f"--judge {name}: {folder} has no such judge; there are {', '.join(marks)}"
+            )
     asked, digest = _judges_of(rundir, stored), sha256_of(rundir.ratings)
     chosen = {name: marks[name] for name in judges or marks}
     passports = []
@@ -160,7 +191,11 @@ def calibrate_run(folder: Path, judges: Sequence[str] = (), to: Path | None = No
         both = zip(items, of_judge, strict=True)
         judged = [replace(item, judged=mark) for item, mark in both if mark is not None]
         unjudged = len(items) - len(judged)
-        passports.append(JudgePassport(name, "", digest, calibration_of(judged, scale), asked.get(name), {}, unjudged))
+        passports.append(
+            JudgePassport(
+                name, "", digest, calibration_of(judged, scale), asked.get(name), {}, unjudged
+            )
+        )
     return _written(passports, _juries(items, chosen, {}) if len(scale) == 2 else (), to, None)
 
 
@@ -170,19 +205,36 @@ def _judges_of(rundir: RunDir, stored: StoredResult) -> dict[str, AskedJudge]:
     if not evaluation.task.helm.rubric or evaluation.task.helm.upstream is not HELM:
         return {}
     at_once = evaluation.run.config.params.extra.criteria_per_request or 1
-    found = {judge.role: _about_judge(judge, stored.result, at_once) for judge in make_plan(evaluation, rundir).judges}
-    return {name: one for name, one in found.items() if set(one.prompt_sha256) == prompt_hashes(at_once)}
+    found = {
+        judge.role: _about_judge(judge, stored.result, at_once)
+        for judge in make_plan(evaluation, rundir).judges
+    }
+    return {
+        name: one for name, one in found.items() if set(one.prompt_sha256) == prompt_hashes(at_once)
+    }
 
 
 def _juries(
-    items: Sequence[LabelledItem], decisions: Mapping[str, Decisions], costs: Mapping[str, float | None]
+    items: Sequence[LabelledItem],
+    decisions: Mapping[str, Decisions],
+    costs: Mapping[str, float | None],
 ) -> tuple[BestJury, ...]:
     """By the items of which all judges decided."""
     if len(decisions) < 2:
         return ()
-    complete = [number for number, said in enumerate(zip(*decisions.values(), strict=True)) if None not in said]
-    of_all = {name: [bool(given[number]) for number in complete] for name, given in decisions.items()}
-    return tuple(best_juries([items[number] for number in complete], of_all, costs)) if complete else ()
+    complete = [
+        number
+        for number, said in enumerate(zip(*decisions.values(), strict=True))
+        if None not in said
+    ]
+    of_all = {
+        name: [bool(given[number]) for number in complete] for name, given in decisions.items()
+    }
+    return (
+        tuple(best_juries([items[number] for number in complete], of_all, costs))
+        if complete
+        else ()
+    )
 
 
 def _read(labels: Path, column: str | None) -> tuple[str, list[LabelledItem]]:
@@ -192,14 +244,21 @@ def _read(labels: Path, column: str | None) -> tuple[str, list[LabelledItem]]:
     except FileNotFoundError:
         raise ConfigError(f"{labels}: there is no such file") from None
     except (OSError, ValueError) as error:  # ValueError: a NUL in its name
-        raise ConfigError(f"{labels}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
+        raise ConfigError(
+            f"{labels}: cannot be read: {getattr(error, 'strerror', None) or error}"
+        ) from None
     if read.problems:
-        raise ConfigError([f"{labels}: {problem}" for problem in shortened(read.problems, inside="the file")])
+        raise ConfigError(
+            [f"{labels}: {problem}" for problem in shortened(read.problems, inside="the file")]
+        )
     return digest, read.rows
 
 
 def _written(
-    passports: Sequence[JudgePassport], juries: tuple[BestJury, ...], to: Path | None, today: str | None
+    passports: Sequence[JudgePassport],
+    juries: tuple[BestJury, ...],
+    to: Path | None,
+    today: str | None,
 ) -> Calibrated:
     """One passport into the folder itself, several into folders of the judges' names below it."""
     if to is None:
@@ -208,14 +267,26 @@ def _written(
     _refuse_others(to)
     texts: dict[Path, str] = {}
     for passport in passports:
-        is_name = re.fullmatch(r"[A-Za-z0-9][\w.-]{0,79}", passport.judge)  # of a field of the labels: anything
-        folder = to / JUDGES / (passport.judge if is_name else slug_of(passport.judge)) if several else to
-        date = _date_of_same(folder, passport) or today or datetime.now(timezone.utc).date().isoformat()
+        is_name = re.fullmatch(
+            r"[A-Za-z0-9][\w.-]{0,79}", passport.judge
+        )  # of a field of the labels: anything
+        folder = (
+            to / JUDGES / (passport.judge if is_name else slug_of(passport.judge))
+            if several
+            else to
+        )
+        date = (
+            _date_of_same(folder, passport)
+            or today
+            or datetime.now(timezone.utc).date().isoformat()
+        )
         texts[folder / PASSPORT] = to_yaml(passport_document(passport, date))
         texts[folder / PAGE] = passport_page(passport, date)
     if juries:
         texts[to / JURIES] = to_yaml(juries_document(juries))
-        texts[to / JURIES_PAGE] = juries_page(juries, size_of(passports[0].found), passports[0].found.total.items)
+        texts[to / JURIES_PAGE] = juries_page(
+            juries, size_of(passports[0].found), passports[0].found.total.items
+        )
     for folder in {file.parent for file in texts}:
         folder.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
     with renamed_together():
@@ -234,7 +305,9 @@ def _refuse_others(folder: Path) -> None:
     names = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
     alone = (PAGE in names and PASSPORT not in names) or (RUN in names and QUESTIONS not in names)
     if alone or names - {PASSPORT, PAGE, QUESTIONS, RUN, JUDGES, JURIES, JURIES_PAGE}:
-        raise ConfigError(f"--to {folder}: holds something else, and nothing is overwritten; {_REFUSED}")
+        raise ConfigError(
+            f"--to {folder}: holds something else, and nothing is overwritten; {_REFUSED}"
+        )
 
 
 def _date_of_same(folder: Path, passport: JudgePassport) -> str | None:
@@ -249,7 +322,9 @@ def _date_of_same(folder: Path, passport: JudgePassport) -> str | None:
         about.append(part.get(key) if isinstance(part, dict) else None)
     judge_hash = passport.asked.judge_sha256 if passport.asked else None
     if about != [passport.judge, passport.column or None, passport.labels_sha256, judge_hash]:
-        raise ConfigError(f"--to {folder}: holds the passport of another judge or of other labels; {_REFUSED}")
+        raise ConfigError(
+            f"--to {folder}: holds the passport of another judge or of other labels; {_REFUSED}"
+        )
     return str(there.get("date"))
 
 
@@ -273,7 +348,9 @@ def _ask_judges(
     evaluation = build_evaluation(Request(run_config=run_config), load_framework(), env)
     if not evaluation.task.helm.rubric or evaluation.task.helm.upstream is not HELM:
         other = "judges of medhelm, and juries that rate, have other prompts than those of a rubric"
-        raise ConfigError(f"{run_config}: {evaluation.task.name} has no rubric of this program: {other}")
+        raise ConfigError(
+            f"{run_config}: {evaluation.task.name} has no rubric of this program: {other}"
+        )
     at_once = evaluation.run.config.params.extra.criteria_per_request or 1
     cases = [*_cases(items)]
     cases += _probes(cases, asking.probes, several=at_once > 1)
@@ -284,10 +361,14 @@ def _ask_judges(
     evaluated = evaluate(asked, Options(), env=env, screen=screen, evaluation=to_ask)
     if evaluated.not_reportable is not None:
         raise NotReportableError(f"the judges are not calibrated: {evaluated.not_reportable}")
-    by_judge, changed = _decisions_in(evaluated.result, cases, [judge.role for judge in plan.judges], len(items))
+    by_judge, changed = _decisions_in(
+        evaluated.result, cases, [judge.role for judge in plan.judges], len(items)
+    )
     for name, decisions in by_judge.items():
         if not any(met is not None for met in decisions):
-            raise NotReportableError(f"judge {name} decided nothing: there is nothing to hold against the physicians")
+            raise NotReportableError(
+                f"judge {name} decided nothing: there is nothing to hold against the physicians"
+            )
     about = {judge.role: _about_judge(judge, evaluated.result, at_once) for judge in plan.judges}
     return by_judge, changed, about
 
@@ -334,7 +415,9 @@ def _document(evaluation: Evaluation, asking: Asking) -> dict[str, Any]:
     given = evaluation.as_given()
     params = given["config"].get("params", {})
     extra = {name: value for name, value in params.get("extra", {}).items() if name in _OF_EXTRA}
-    chosen = [jury[name].model_dump(mode="json", exclude_unset=True) for name in asking.judges or jury]
+    chosen = [
+        jury[name].model_dump(mode="json", exclude_unset=True) for name in asking.judges or jury
+    ]
     # what a judge left open is counted in its passport: max_judge_failures alone says how much it may be
     extra |= {"min_coverage": 0.0, "judges": chosen, "benchmark": str(to / QUESTIONS / BENCHMARK)}
     kept = {name: params[name] for name in _OF_PARAMS if name in params}
@@ -349,16 +432,27 @@ def _write_questions(folder: Path, cases: Sequence[_Case], items: Sequence[Label
     for case in cases:
         texts = (items[number].text for number in case.items)
         line: dict[str, Any] = {
-            "id": case.name, "messages": case.text.messages, "answer": case.text.answer,
-            "rubrics": [{"criterion": text.criterion, "points": 1} for text in texts if text is not None],
+            "id": case.name,
+            "messages": case.text.messages,
+            "answer": case.text.answer,
+            "rubrics": [
+                {"criterion": text.criterion, "points": 1} for text in texts if text is not None
+            ],
             "cluster": case.conversation,
-        }  # fmt: skip
+        }
         lines.append(json.dumps(line if case.sample is None else {**line, "sample": case.sample}))
     description = "Answers that physicians labelled"
-    about = {"kind": "rubric", "name": "labelled", "description": description, "dataset_file": CASES}
+    about = {
+        "kind": "rubric",
+        "name": "labelled",
+        "description": description,
+        "dataset_file": CASES,
+    }
     text = "\n".join(lines) + "\n"
     if (folder / CASES).is_file() and (folder / CASES).read_text(encoding="utf-8") != text:
-        raise ConfigError(f"--to {folder.parent}: holds the questions of other labels or probes; name another folder")
+        raise ConfigError(
+            f"--to {folder.parent}: holds the questions of other labels or probes; name another folder"
+        )
     folder.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
     write_atomic(folder / CASES, text, mode=PRIVATE)
     write_atomic(folder / BENCHMARK, to_yaml(about), mode=PRIVATE)
@@ -369,7 +463,9 @@ def _decisions_in(
 ) -> tuple[Mapping[str, Decisions], Mapping[str, Changed]]:
     by_name = {case.name: case for case in cases}
     decisions: dict[str, list[bool | None]] = {judge: [None] * count for judge in judges}
-    changed: dict[str, dict[Change, list[tuple[int, bool]]]] = {judge: defaultdict(list) for judge in judges}
+    changed: dict[str, dict[Change, list[tuple[int, bool]]]] = {
+        judge: defaultdict(list) for judge in judges
+    }
     for record in result.instances:
         case = by_name[record.id]
         for number, criterion in zip(case.items, record.criteria, strict=True):
@@ -383,9 +479,16 @@ def _decisions_in(
 
 
 def _about_judge(judge: EndpointPlan, result: TaskResult, at_once: int) -> AskedJudge:
-    asked, spent = result.provenance.endpoints[judge.role], result.usage.all_runs.roles.get(judge.role)
+    asked, spent = (
+        result.provenance.endpoints[judge.role],
+        result.usage.all_runs.roles.get(judge.role),
+    )
     cost = None if spent is None else spent.cost
-    priced = None if cost is None or not cost.priced_requests else 1000 * cost.value / cost.priced_requests
+    priced = (
+        None
+        if cost is None or not cost.priced_requests
+        else 1000 * cost.value / cost.priced_requests
+    )
     return AskedJudge(
         judge_sha256=judge_sha256(judge, at_once),
         model=asked.model,

@@ -58,7 +58,9 @@ def show_warnings(evaluation: Evaluation, screen: TextIO) -> None:
 
 
 @contextmanager
-def lock_folder(plan: Plan, env: Mapping[str, str], screen: TextIO, *, debug: bool = False) -> Iterator[RunContext]:
+def lock_folder(
+    plan: Plan, env: Mapping[str, str], screen: TextIO, *, debug: bool = False
+) -> Iterator[RunContext]:
     """Find the keys, make the output folder ours and hold it, open the log.
 
     Raises:
@@ -95,7 +97,13 @@ def claim(rundir: RunDir) -> None:
     """
     if not rundir.marker.is_file():
         # what stands there under names that a run writes to, or --fresh deletes
-        others = (rundir.run_config, rundir.packages, rundir.checksums, rundir.attestation, *rundir.answers)
+        others = (
+            rundir.run_config,
+            rundir.packages,
+            rundir.checksums,
+            rundir.attestation,
+            *rundir.answers,
+        )
         found = [path for path in (*rundir.results, *others) if os.path.lexists(path)]
         folders = (rundir.responses, rundir.model_configs, rundir.helm_runs, rundir.made_pictures)
         found += [folder for folder in folders if folder.is_dir() and any(folder.iterdir())]
@@ -119,9 +127,17 @@ def write_result(
 
     cache_db, config = plan.rundir.cache_db, plan.evaluation.as_dict()
     write_metrics(result, response_statistics(cache_db), plan.rundir)
-    answers = {role: read_answers(cache_db, role) for role in read_roles(cache_db)}  # each read once, when written
+    answers = {
+        role: read_answers(cache_db, role) for role in read_roles(cache_db)
+    }  # each read once, when written
     return write_reports(
-        result, plan.rundir, config=config, command=command, redactor=redactor, responses=answers, given=given
+        result,
+        plan.rundir,
+        config=config,
+        command=command,
+        redactor=redactor,
+        responses=answers,
+        given=given,
     )
 
 
@@ -132,7 +148,8 @@ def start_over(rundir: RunDir) -> None:
     for path in (
         rundir.run_state,
         rundir.packages,
-        rundir.helm / names.TRIVIAL_SCORES_FILE,  # no answers of the model; but nothing is taken over
+        rundir.helm
+        / names.TRIVIAL_SCORES_FILE,  # no answers of the model; but nothing is taken over
         *rundir.results,
         *rundir.answers,
     ):

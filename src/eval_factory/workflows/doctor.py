@@ -26,7 +26,9 @@ from eval_factory.workflows.evaluate import look_for_prerequisites
 from eval_factory.workflows.install_upstream import states
 from eval_factory.workflows.prepare import find_bundle
 
-LEAST_FREE_GB = 5.0  # a run of the largest text benchmarks writes less; pictures and data bundles need more
+LEAST_FREE_GB = (
+    5.0  # a run of the largest text benchmarks writes less; pictures and data bundles need more
+)
 HUB_LIMIT_S = 5.0
 
 
@@ -48,13 +50,25 @@ def examine(request: Request, env: Mapping[str, str]) -> Iterator[Finding]:
     yield Finding("Python", fits, python if fits else f"{python}\nneeds {', '.join(known)}")
     yield from _upstreams()
     yield Finding("disk", *_disk(Path.cwd()))
-    yield _tried("sandbox", lambda: sandbox.require("needed by benchmarks that execute answers"), needed=False)
+    yield _tried(
+        "sandbox",
+        lambda: sandbox.require("needed by benchmarks that execute answers"),
+        needed=False,
+    )
     yield from _network(env)
     if request.run_config is None and not request.flags:
-        names = ["OPENAI_API_KEY", *(f"{role.upper()}_JUDGE_API_KEY" for role in load_framework().judges), HUB_TOKEN]
+        names = [
+            "OPENAI_API_KEY",
+            *(f"{role.upper()}_JUDGE_API_KEY" for role in load_framework().judges),
+            HUB_TOKEN,
+        ]
         has = [name for name in names if env.get(name)]
-        yield Finding("keys", None, f"set: {', '.join(has) or 'none'}; of these: {', '.join(names)}")
-        yield Finding("endpoint", None, "not asked\ngive one: eval-factory doctor --run_config my_test.yml")
+        yield Finding(
+            "keys", None, f"set: {', '.join(has) or 'none'}; of these: {', '.join(names)}"
+        )
+        yield Finding(
+            "endpoint", None, "not asked\ngive one: eval-factory doctor --run_config my_test.yml"
+        )
     else:
         yield from _run(request, env)
 
@@ -62,7 +76,11 @@ def examine(request: Request, env: Mapping[str, str]) -> Iterator[Finding]:
 def _upstreams() -> Iterator[Finding]:
     for one in states():
         has = "not installed" if one.installed is None else f"{one.package} {one.installed}"
-        text = has if one.works else f"{has}; {one.supported} is supported\n{how_to_install(UPSTREAMS[one.name])}"
+        text = (
+            has
+            if one.works
+            else f"{has}; {one.supported} is supported\n{how_to_install(UPSTREAMS[one.name])}"
+        )
         yield Finding(one.name, one.works or (False if one.name == HELM.name else None), text)
 
 
@@ -70,13 +88,24 @@ def _disk(folder: Path) -> tuple[bool, str]:
     free = shutil.disk_usage(folder).free / 1e9
     enough = free >= LEAST_FREE_GB
     said = f"{free:.0f} GB free in the current folder"
-    return enough, said if enough else f"{said}\nmake room: a run stops at a full disk (what was answered is kept)"
+    return (
+        enough,
+        said
+        if enough
+        else f"{said}\nmake room: a run stops at a full disk (what was answered is kept)",
+    )
 
 
 def _network(env: Mapping[str, str]) -> Iterator[Finding]:
     redactor = Redactor.from_environment(env)
-    named = [f"{name}={env[name]}" for name in sorted(env) if name.lower().endswith("_proxy") and env[name]]
-    yield Finding("proxies", None, redactor.text(", ".join(named)) or "none named in the environment")
+    named = [
+        f"{name}={env[name]}"
+        for name in sorted(env)
+        if name.lower().endswith("_proxy") and env[name]
+    ]
+    yield Finding(
+        "proxies", None, redactor.text(", ".join(named)) or "none named in the environment"
+    )
 
     def certificates() -> str:
         proxies.tls_context()
@@ -102,7 +131,9 @@ def _hub(env: Mapping[str, str]) -> str:
             f"{ENDPOINT} cannot be reached ({cause})\n"
             "with a network: eval-factory data pull TASK --to bundle; here: run_eval --offline --data_dir bundle"
         ) from None
-    return f"{ENDPOINT} answers" + ("" if env.get(HUB_TOKEN) else f"; {HUB_TOKEN} is not set (gated data need it)")
+    return f"{ENDPOINT} answers" + (
+        "" if env.get(HUB_TOKEN) else f"; {HUB_TOKEN} is not set (gated data need it)"
+    )
 
 
 def _run(request: Request, env: Mapping[str, str]) -> Iterator[Finding]:
@@ -111,7 +142,9 @@ def _run(request: Request, env: Mapping[str, str]) -> Iterator[Finding]:
     def config() -> str:
         evaluation = build_evaluation(request, load_framework(), env)
         plans.append(make_plan(evaluation))
-        return f"{plans[0].task_name}: valid" + "".join(f"\nwarning: {text}" for text in evaluation.warnings)
+        return f"{plans[0].task_name}: valid" + "".join(
+            f"\nwarning: {text}" for text in evaluation.warnings
+        )
 
     yield _tried("run config", config)
     if not plans:
@@ -143,12 +176,18 @@ def _run(request: Request, env: Mapping[str, str]) -> Iterator[Finding]:
 
 def _data(plan: Plan, env: Mapping[str, str]) -> str:
     bundle = find_bundle(plan, env)
-    return "as a run needs them, or downloaded by it" if bundle is None else f"the bundle {bundle.root}"
+    return (
+        "as a run needs them, or downloaded by it"
+        if bundle is None
+        else f"the bundle {bundle.root}"
+    )
 
 
 def _tried(about: str, look: Callable[[], str | None], *, needed: bool = True) -> Finding:
     try:
         return Finding(about, True, look() or "there")
     except (EvalFactoryError, OSError) as error:
-        lines = [line.strip() for line in str(error).split("\n") if line.strip() != "nothing was asked"]
+        lines = [
+            line.strip() for line in str(error).split("\n") if line.strip() != "nothing was asked"
+        ]
         return Finding(about, False if needed else None, "\n".join(lines))

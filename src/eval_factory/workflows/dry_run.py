@@ -31,7 +31,9 @@ from eval_factory.workflows.options import DryRun, Options
 from eval_factory.workflows.stop_when import faults_of_own_files, grid_line, look_to_begin_with
 
 
-def dry_run(request: Request, options: Options, *, env: Mapping[str, str], screen: TextIO) -> DryRun:
+def dry_run(
+    request: Request, options: Options, *, env: Mapping[str, str], screen: TextIO
+) -> DryRun:
     """Merge, check and render; start and write nothing. Raises ConfigError: what a run would raise before it looks for
     its prerequisites."""
     evaluation = build_evaluation(request, load_framework(), env)
@@ -81,7 +83,9 @@ def preview(evaluation: Evaluation, argv: Sequence[str], keys: Sequence[str] = (
     lines.append(to_yaml(evaluation.as_dict()).rstrip())
     lines.append("\n# values that are not defaults")
     shown = {
-        path: source for path, source in evaluation.sources.items() if source not in (Source.FRAMEWORK, Source.TASK)
+        path: source
+        for path, source in evaluation.sources.items()
+        if source not in (Source.FRAMEWORK, Source.TASK)
     }
     values = evaluation.as_dict()
     width = max((len(path) for path in shown), default=0)
@@ -94,7 +98,11 @@ def preview(evaluation: Evaluation, argv: Sequence[str], keys: Sequence[str] = (
         lines.append("\n# notes")
         lines += [f"#   {note}" for note in evaluation.task.about.notes]
     first = None if evaluation.benchmark is None else evaluation.benchmark.first_with_pictures
-    lines += ["\n# first prompt with a picture", *(f"#   {line}" for line in first.splitlines())] if first else []
+    lines += (
+        ["\n# first prompt with a picture", *(f"#   {line}" for line in first.splitlines())]
+        if first
+        else []
+    )
     again = list(_asked_again(evaluation.run.config.params.extra))
     lines += ["\n# asked again", *(f"#   {line}" for line in again)] if again else []
     if (looks := grid_line(evaluation)) is not None:

@@ -70,7 +70,9 @@ def figures_in_words(of: RoleEstimate | Total) -> str:
     """`40 requests, 2,864 tokens, 0.02 USD, 1.5 min`."""
     cost = "unknown cost" if of.cost is None else formats.money(of.cost)
     time = "unknown time" if of.hours is None else formats.hours(of.hours)
-    requests, tokens = (formats.count(number, missing="unknown") for number in (of.requests, of.tokens))
+    requests, tokens = (
+        formats.count(number, missing="unknown") for number in (of.requests, of.tokens)
+    )
     return f"{requests} requests, {tokens} tokens, {cost}, {time}"
 
 
@@ -84,7 +86,9 @@ class RoleEstimate:
     prompt_tokens: float | None
     completion_tokens: float | None
     cost: float | None  # US dollars
-    hours: float | None  # with the parallelism and the limits a minute that are configured; of asking alone
+    hours: (
+        float | None
+    )  # with the parallelism and the limits a minute that are configured; of asking alone
     sources: Mapping[str, str]  # name of a figure -> where it is from, or why it is not known
 
     @property
@@ -121,9 +125,18 @@ class Total(ABC):
     def beyond(self) -> dict[str, float]:
         """Name of a limit that will be reached -> how much it would take."""
         seconds = None if self.hours is None else self.hours * SECONDS_OF_HOUR
-        needed = {MAX_COST: self.cost, MAX_REQUESTS: self.requests, MAX_TOKENS: self.tokens, MAX_WALL: seconds}
+        needed = {
+            MAX_COST: self.cost,
+            MAX_REQUESTS: self.requests,
+            MAX_TOKENS: self.tokens,
+            MAX_WALL: seconds,
+        }
         stated = self.budget.stated.items()
-        return {name: value for name, most in stated if (value := needed[name]) is not None and value > most}
+        return {
+            name: value
+            for name, most in stated
+            if (value := needed[name]) is not None and value > most
+        }
 
     def figures(self) -> dict[str, Any]:
         """For other programs."""
@@ -131,7 +144,10 @@ class Total(ABC):
         return {**sums, "currency": "USD", "hours": self.hours}
 
     def lines_beyond(self) -> list[str]:
-        return [f"  {name} ({self.budget.stated[name]:g}) will be reached before the end" for name in self.beyond]
+        return [
+            f"  {name} ({self.budget.stated[name]:g}) will be reached before the end"
+            for name in self.beyond
+        ]
 
 
 @dataclass(frozen=True)
@@ -173,14 +189,22 @@ class Estimate(Total):
             lines.append(f"  {one.role} ({one.model_id}): {figures_in_words(one)}")
             lines += [f"    {name}: {source}" for name, source in one.sources.items()]
         if self.kept:
-            lines.append(f"  {self.kept:,} answers are kept in the output folder: those needed again cost nothing")
+            lines.append(
+                f"  {self.kept:,} answers are kept in the output folder: those needed again cost nothing"
+            )
         lines += self.lines_beyond()
-        lines.append("  loading data and scoring take time too; requests that are tried again are not counted")
+        lines.append(
+            "  loading data and scoring take time too; requests that are tried again are not counted"
+        )
         return "\n".join(lines)
 
 
 def estimate(
-    evaluation: Evaluation, env: Mapping[str, str], *, look_at_data: bool = True, look: Look | None = None
+    evaluation: Evaluation,
+    env: Mapping[str, str],
+    *,
+    look_at_data: bool = True,
+    look: Look | None = None,
 ) -> Estimate:
     """Of a run of this evaluation. No endpoint is asked, and nothing is downloaded.
 
@@ -204,7 +228,9 @@ def estimate(
     except PrerequisiteError:
         before = None
     helm, extra = evaluation.task.helm, evaluation.run.config.params.extra
-    grouped = helm.rubric and (extra.criteria_per_request or 1) > 1  # results tell criteria, not requests
+    grouped = (
+        helm.rubric and (extra.criteria_per_request or 1) > 1
+    )  # results tell criteria, not requests
     unasked = MODEL_ROLE in figures and figures[MODEL_ROLE].prompt_tokens is None
     unknown = before is None or unasked or grouped
     sizes = (look or prompt_sizes)(plan, env) if unknown and look_at_data else None
@@ -220,9 +246,13 @@ def estimate(
         found = figures[one.role]
         prompt, completion, of_tokens = _tokens(count, found, sizes if one is plan.model else None)
         cost, of_cost = _cost(one, count, found, prompt, completion, known.get(one.role))
-        hours, of_hours = _time(plan, one, count, found.latency_s, sum_or_none([prompt, completion]))
+        hours, of_hours = _time(
+            plan, one, count, found.latency_s, sum_or_none([prompt, completion])
+        )
         sources = {"requests": where, "tokens": of_tokens, "cost": of_cost, "time": of_hours}
-        roles.append(RoleEstimate(one.role, one.model_id, count, prompt, completion, cost, hours, sources))
+        roles.append(
+            RoleEstimate(one.role, one.model_id, count, prompt, completion, cost, hours, sources)
+        )
     kept, at_most = sum(one.answers for one in figures.values()), evaluation.stop_when is not None
     return Estimate(plan.task_name, tuple(roles), kept, budget_of(plan), at_most)
 
@@ -232,7 +262,10 @@ def _requests(plan: Plan, before: int | None, sizes: PromptSizes | None) -> tupl
         return before, "as many as the result in the output folder is made of"
     if sizes is not None and sizes.requests is not None:
         return sizes.requests, "counted in the data, each trial and perturbation"
-    limit, instances = plan.evaluation.run.config.params.limit_samples, plan.evaluation.task.about.instances
+    limit, instances = (
+        plan.evaluation.run.config.params.limit_samples,
+        plan.evaluation.task.about.instances,
+    )
     if (chosen := plan.evaluation.run.config.params.extra.instances) is not None:
         limit = instances = len(chosen)
     if instances is None:
@@ -254,10 +287,15 @@ def _of_judges(
     by_criterion = f"a judge is asked about each criterion of each answer, {_AGAIN}"
     if sizes is not None and sizes.requests is not None:
         return sizes.judge_requests, f"criteria counted in the data; {by_criterion}"
-    if before is not None and (plan.evaluation.run.config.params.extra.criteria_per_request or 1) == 1:
+    if (
+        before is not None
+        and (plan.evaluation.run.config.params.extra.criteria_per_request or 1) == 1
+    ):
         due = load_result(plan.rundir.root).result.validity.judgements
         if due is not None and plan.judges:
-            return due.due // len(plan.judges), f"the criteria of the result in the output folder; {by_criterion}"
+            return due.due // len(
+                plan.judges
+            ), f"the criteria of the result in the output folder; {by_criterion}"
     return None, f"unknown: nobody has counted the criteria; {by_criterion}"
 
 
@@ -265,7 +303,11 @@ def _tokens(
     count: int | None, figures: KeptFigures, sizes: PromptSizes | None
 ) -> tuple[float | None, float | None, str]:
     """Of prompts, of answers, and where they are from."""
-    if count is not None and figures.prompt_tokens is not None and figures.completion_tokens is not None:
+    if (
+        count is not None
+        and figures.prompt_tokens is not None
+        and figures.completion_tokens is not None
+    ):
         earlier = f"the mean of {figures.answers:,} answers in the output folder"
         return count * figures.prompt_tokens, count * figures.completion_tokens, earlier
     if sizes is None or sizes.requests is None:
@@ -273,7 +315,11 @@ def _tokens(
     source = f"prompts in the data, {BYTES_PER_TOKEN} bytes a token; answers at most, as many tokens as they may have"
     if sizes.media_tokens is not None:
         source += "; pictures counted as OpenAI's 85 tokens and 170 a tile, WAV 10 a second, other sounds 0: roughly"
-    return sizes.prompt_bytes / BYTES_PER_TOKEN + (sizes.media_tokens or 0), float(sizes.most_tokens), source
+    return (
+        sizes.prompt_bytes / BYTES_PER_TOKEN + (sizes.media_tokens or 0),
+        float(sizes.most_tokens),
+        source,
+    )
 
 
 def _cost(
@@ -285,7 +331,10 @@ def _cost(
     price: Price | None,
 ) -> tuple[float | None, str]:
     if figures.stated_cost is not None and count is not None:
-        return figures.stated_cost * count, f"{BY_ENDPOINT}: what {figures.answers:,} answers say they cost, each"
+        return (
+            figures.stated_cost * count,
+            f"{BY_ENDPOINT}: what {figures.answers:,} answers say they cost, each",
+        )
     if price is None:
         return None, f"unknown: {unknown_price(endpoint)}; config.params.extra.prices says it"
     if prompt is None or completion is None or not count:
@@ -294,14 +343,24 @@ def _cost(
 
 
 def _time(
-    plan: Plan, endpoint: EndpointPlan, count: int | None, latency: float | None, tokens: float | None
+    plan: Plan,
+    endpoint: EndpointPlan,
+    count: int | None,
+    latency: float | None,
+    tokens: float | None,
 ) -> tuple[float | None, str]:
     """Hours of asking: whatever takes longest of the endpoint's own time and the two limits a minute."""
     if count is None or latency is None:
         return None, RUN_FIRST if count is not None else "unknown, as the requests are"
-    by_criterion = endpoint is not plan.model and plan.evaluation.task.helm.rubric  # all answers' side by side
-    at_once = endpoint.parallelism if by_criterion else min(endpoint.parallelism, plan.model.parallelism)
-    seconds = {f"{formats.seconds(latency)} a request, {at_once} at once": count * latency / at_once}
+    by_criterion = (
+        endpoint is not plan.model and plan.evaluation.task.helm.rubric
+    )  # all answers' side by side
+    at_once = (
+        endpoint.parallelism if by_criterion else min(endpoint.parallelism, plan.model.parallelism)
+    )
+    seconds = {
+        f"{formats.seconds(latency)} a request, {at_once} at once": count * latency / at_once
+    }
     if endpoint.requests_per_minute is not None:
         name = f"{endpoint.requests_per_minute} requests a minute"
         seconds[name] = count / endpoint.requests_per_minute * SECONDS_OF_MINUTE
@@ -353,7 +412,9 @@ class PromptSizes:
     prompt_bytes: int = 0
     most_tokens: int = 0  # that all answers together may have
     reason: str = ""
-    judge_requests: int = 0  # to each judge of a rubric, which is asked by criterion; 0 where there is none
+    judge_requests: int = (
+        0  # to each judge of a rubric, which is asked by criterion; 0 where there is none
+    )
     media_tokens: int | None = None  # of pictures and sounds, roughly; None: there are none
 
 
@@ -370,7 +431,9 @@ def sizes_in(events: Sequence[Mapping[str, Any]]) -> PromptSizes:
     """What the events of a measuring helm-run say."""
     for event in events:
         if event["event"] == event_names.MEASURED:
-            return PromptSizes(**{one.name: event[one.name] for one in fields(PromptSizes) if one.name in event})
+            return PromptSizes(
+                **{one.name: event[one.name] for one in fields(PromptSizes) if one.name in event}
+            )
     failed = [event["error"] for event in events if event["event"] == event_names.RUN_FAILED]
     kind = failed[0].partition(":")[0] if failed else "HELM made no requests"
     return PromptSizes(None, reason=f"its data are not here, or not all of them: {kind}")
@@ -389,7 +452,9 @@ def _events(plan: Plan, env: Mapping[str, str]) -> Sequence[Mapping[str, Any]]:
         context = RunContext(plan.rundir, lock, env, redactor_of(plan.evaluation, env), log, screen)
         bundle = find_bundle(plan, env)
         offline = data_settings(plan, bundle, env)
-        settings = replace(offline, allowed=(), proxies={}, libraries={**offline.libraries, **HF_OFFLINE})
+        settings = replace(
+            offline, allowed=(), proxies={}, libraries={**offline.libraries, **HF_OFFLINE}
+        )
         scenarios = own_scenarios(plan)
         for own in (scenarios, scenarios.with_name(names.PERTURBATIONS_FOLDER)):
             if own.is_dir():
@@ -398,5 +463,8 @@ def _events(plan: Plan, env: Mapping[str, str]) -> Sequence[Mapping[str, Any]]:
         for name, text in model_files(plan).items():
             write_atomic(plan.rundir.model_configs / name, text, mode=PRIVATE)
         place_data(context, plan, bundle)
-        argv = [names.MEASURING_RUNNER_CLASS if word == names.RUNNER_CLASS else word for word in command_line(plan)]
+        argv = [
+            names.MEASURING_RUNNER_CLASS if word == names.RUNNER_CLASS else word
+            for word in command_line(plan)
+        ]
         return run_helm(context, plan.evaluation, argv, settings).events

@@ -39,10 +39,27 @@ from eval_factory.tasks.run_specs import needs_sandbox
 from eval_factory.tasks.upstreams import Upstream
 from eval_factory.workflows import resume
 from eval_factory.workflows.context import RunContext, lock_folder, show_warnings, write_result
-from eval_factory.workflows.helm_run import EndedHelmRun, Ran, blocked_hosts, raise_for_failure, run_helm
+from eval_factory.workflows.helm_run import (
+    EndedHelmRun,
+    Ran,
+    blocked_hosts,
+    raise_for_failure,
+    run_helm,
+)
 from eval_factory.workflows.options import Options
-from eval_factory.workflows.prepare import data_read, data_settings, find_bundle, place_data, prepare
-from eval_factory.workflows.stop_when import ask_in_looks, faults_of_own_files, look_to_begin_with, with_other_run
+from eval_factory.workflows.prepare import (
+    data_read,
+    data_settings,
+    find_bundle,
+    place_data,
+    prepare,
+)
+from eval_factory.workflows.stop_when import (
+    ask_in_looks,
+    faults_of_own_files,
+    look_to_begin_with,
+    with_other_run,
+)
 
 
 @dataclass(frozen=True, repr=False)
@@ -52,7 +69,9 @@ class Evaluated(ResultViews):
     result: TaskResult
     rundir: RunDir
     summary: str  # for the screen; redacted
-    not_reportable: str | None  # why no score of it may be reported, and what to do; None where they may
+    not_reportable: (
+        str | None
+    )  # why no score of it may be reported, and what to do; None where they may
 
     @property
     def folder(self) -> Path:
@@ -61,7 +80,12 @@ class Evaluated(ResultViews):
 
 
 def evaluate(
-    request: Request, options: Options, *, env: Mapping[str, str], screen: TextIO, evaluation: Evaluation | None = None
+    request: Request,
+    options: Options,
+    *,
+    env: Mapping[str, str],
+    screen: TextIO,
+    evaluation: Evaluation | None = None,
 ) -> Evaluated:
     """Do it all, in this process; what goes on is shown on `screen`. `evaluation`: what the request says, of who has
     read it.
@@ -86,7 +110,9 @@ def evaluate(
             return unchanged
         plan.rundir.forget_checksums()
         settings = data_settings(asking, bundle, context.env)
-        settings = replace(settings, limits=options.limits, budget=budget_of(plan), asks_model=options.asks_model)
+        settings = replace(
+            settings, limits=options.limits, budget=budget_of(plan), asks_model=options.asks_model
+        )
         prepare(context, plan, argv, settings, read.own, fresh=options.fresh, debug=options.debug)
         if ran is None:
             if options.only_collect:
@@ -121,16 +147,24 @@ def asked(
         if settings.probed is not None:  # the first look probes, or somebody did before
             probed = settings.probed
         else:
-            probed = probe_all(context, replace(plan, asks_model=options.asks_model).endpoints, options.limits)
+            probed = probe_all(
+                context, replace(plan, asks_model=options.asks_model).endpoints, options.limits
+            )
         plan.rundir.run_state.unlink(missing_ok=True)
         settings = replace(settings, probed=probed)
         return json.dumps(sorted(probed))
 
     def ask(argv: Sequence[str]) -> Ran:
         nonlocal settings
-        ended = run_helm(context, plan.evaluation, argv, settings, while_helm_is_imported, options.watch)
-        if (most := settings.budget.max_wall_s) is not None:  # of one invocation, whatever looks it has
-            settings = replace(settings, budget=replace(settings.budget, max_wall_s=max(most - ended.wall_s, 0.01)))
+        ended = run_helm(
+            context, plan.evaluation, argv, settings, while_helm_is_imported, options.watch
+        )
+        if (
+            most := settings.budget.max_wall_s
+        ) is not None:  # of one invocation, whatever looks it has
+            settings = replace(
+                settings, budget=replace(settings.budget, max_wall_s=max(most - ended.wall_s, 0.01))
+            )
         return checked_runs(context, plan, ended, shared=options.limits is not None)
 
     if (stop := plan.evaluation.stop_when) is not None:
@@ -161,7 +195,10 @@ def look_for_prerequisites(plan: Plan) -> None:
     """Raises PrerequisiteError, ConfigError: of `faults_of_own_files`; or a package or the sandbox is missing."""
     if faults := faults_of_own_files(plan):
         raise faults[0]
-    helm, only_generate = plan.evaluation.task.helm, plan.evaluation.run.config.params.extra.only_generate
+    helm, only_generate = (
+        plan.evaluation.task.helm,
+        plan.evaluation.run.config.params.extra.only_generate,
+    )
     look_for_packages(plan.task_name, helm.run_spec, plan.upstream, only_generate=only_generate)
     if needs_sandbox(helm.run_spec, helm.arguments):
         sandbox.require(f"{plan.task_name} executes what the model answers, in a sandbox only")
@@ -177,18 +214,28 @@ def finished_before(plan: Plan, read: resume.DataRead) -> Ran | None:
 
 def as_it_stands(context: RunContext, plan: Plan, ran: Ran) -> Evaluated | None:
     """The result of a finished run where collecting it again would write what is there; None where it is to be done."""
-    result = resume.unchanged_result(plan, ran.folders, context.redactor, git_hash=resume.commit_of_this())
+    result = resume.unchanged_result(
+        plan, ran.folders, context.redactor, git_hash=resume.commit_of_this()
+    )
     if result is None:
         context.log.info("this run is complete already: only collected again")
-        context.show("this run is complete already: collecting its results again (--fresh starts over)")
+        context.show(
+            "this run is complete already: collecting its results again (--fresh starts over)"
+        )
         return None
-    context.log.info("complete, and unchanged since it was collected; without SHA256SUMS it is collected again")
-    context.show("this run is complete already, and nothing has changed since: its result stands (--fresh starts over)")
+    context.log.info(
+        "complete, and unchanged since it was collected; without SHA256SUMS it is collected again"
+    )
+    context.show(
+        "this run is complete already, and nothing has changed since: its result stands (--fresh starts over)"
+    )
     return _evaluated(context, plan, result, result)
 
 
 def probe_all(
-    context: RunContext, endpoints: Collection[EndpointSettings], limits: SharedLimitsSettings | None = None
+    context: RunContext,
+    endpoints: Collection[EndpointSettings],
+    limits: SharedLimitsSettings | None = None,
 ) -> frozenset[str]:
     """One cheap question to each endpoint, all at the same time. Returns the roles whose endpoints answered.
 
@@ -197,7 +244,9 @@ def probe_all(
     Raises PrerequisiteError: one of them cannot be asked at all.
     """
     from eval_factory.endpoint.bridge import map_at_once
-    from eval_factory.endpoint.shared_limits import SharedLimits  # a finished run asks nobody, and needs none of it
+    from eval_factory.endpoint.shared_limits import (
+        SharedLimits,
+    )  # a finished run asks nobody, and needs none of it
     from eval_factory.plan.preflight import probe
 
     asked = [endpoint for endpoint in endpoints if not endpoint.url.startswith("demo:")]
@@ -216,17 +265,23 @@ def probe_all(
         context.log.warning(warning)
         context.show(f"warning: {warning}")
     silent = {endpoint.role for endpoint, warning in zip(asked, warnings, strict=True) if warning}
-    silent |= {endpoint.role for endpoint in endpoints if endpoint.endpoint_type == IMAGES}  # nobody asked those
+    silent |= {
+        endpoint.role for endpoint in endpoints if endpoint.endpoint_type == IMAGES
+    }  # nobody asked those
     return frozenset(endpoint.role for endpoint in endpoints) - silent
 
 
-def checked_runs(context: RunContext, plan: Plan, run: EndedHelmRun, *, shared: bool = False) -> Ran:
+def checked_runs(
+    context: RunContext, plan: Plan, run: EndedHelmRun, *, shared: bool = False
+) -> Ran:
     """The runs of a helm-run that did what it was to do. Raises EvalFactoryError: as `raise_for_failure`; or it did
     nothing."""
     raise_for_failure(plan, run, context.log, shared=shared)
     for host in blocked_hosts(run.events):
         context.show(f"warning: offline: something wanted {host}; it was not contacted")
-    folders = tuple(plan.rundir.helm / one["path"] for one in run.events if one["event"] == event_names.RUN_DONE)
+    folders = tuple(
+        plan.rundir.helm / one["path"] for one in run.events if one["event"] == event_names.RUN_DONE
+    )
     if not folders:
         raise HelmError(f"helm-run ended without a run; its log: {plan.rundir.helm_log}")
     return Ran(folders, run.run_id, rounded(run.wall_s, DIGITS_OF_SECONDS))
@@ -254,20 +309,35 @@ def collect_and_report(
 
     started = time.monotonic()
     commit = resume.commit_of_this()
-    result = collect(plan, ran.folders, run_id=ran.run_id, wall_s=ran.wall_s, git_hash=commit, data_bundle=read.bundle)
+    result = collect(
+        plan,
+        ran.folders,
+        run_id=ran.run_id,
+        wall_s=ran.wall_s,
+        git_hash=commit,
+        data_bundle=read.bundle,
+    )
     write_atomic(plan.rundir.packages, installed_packages(environment_of(plan.upstream)))
     result = with_run_files(result, plan.rundir, ran.folders)
-    written = write_result(plan, result, shlex.join(argv), plan.evaluation.as_given(), context.redactor)
+    written = write_result(
+        plan, result, shlex.join(argv), plan.evaluation.as_given(), context.redactor
+    )
     complete = not result.something_to_ask
     digests = digests_of(plan.rundir, ran.folders, result.provenance.run_files)
-    state = resume.ended_run(plan, ran.folders, run_id=ran.run_id, wall_s=ran.wall_s, complete=complete, read=read)
+    state = resume.ended_run(
+        plan, ran.folders, run_id=ran.run_id, wall_s=ran.wall_s, complete=complete, read=read
+    )
     digests = resume.remember_result(plan.rundir, state, digests, vars(written.provenance))
     write_checksums(plan.rundir, written, digests)
-    context.log.info("collected in %.1f s; reportable: %s", time.monotonic() - started, result.reportable)
+    context.log.info(
+        "collected in %.1f s; reportable: %s", time.monotonic() - started, result.reportable
+    )
     return _evaluated(context, plan, result, written)
 
 
-def _evaluated(context: RunContext, plan: Plan, result: TaskResult, written: TaskResult) -> Evaluated:
+def _evaluated(
+    context: RunContext, plan: Plan, result: TaskResult, written: TaskResult
+) -> Evaluated:
     """With a summary of the result as it was written: the screen says what the folder says, whenever it is shown."""
     from eval_factory.report.summary import result_summary
     from eval_factory.scoring.notes import why_not_reportable

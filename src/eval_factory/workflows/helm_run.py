@@ -42,20 +42,43 @@ SUMMARIZE_TRIES = 2
 
 DATA_ERRORS = frozenset(
     {
-        "URLError", "HTTPError", "ConnectionError", "ConnectTimeout", "OfflineModeIsEnabled", "DatasetNotFoundError",
-        "FileNotFoundError", "LocalEntryNotFoundError", "gaierror", "NotADirectoryError", "TimeoutError",
-        "RemoteDisconnected", "ReadTimeout", "SSLError", "ProxyError", "MaxRetryError", "NewConnectionError",
-        "NameResolutionError", "GatedRepoError", "RepositoryNotFoundError", "LocalTokenNotFoundError",
-        "CalledProcessError", "DownloadError", "HfHubHTTPError", "ConnectError", "NoInstancesError",
+        "URLError",
+        "HTTPError",
+        "ConnectionError",
+        "ConnectTimeout",
+        "OfflineModeIsEnabled",
+        "DatasetNotFoundError",
+        "FileNotFoundError",
+        "LocalEntryNotFoundError",
+        "gaierror",
+        "NotADirectoryError",
+        "TimeoutError",
+        "RemoteDisconnected",
+        "ReadTimeout",
+        "SSLError",
+        "ProxyError",
+        "MaxRetryError",
+        "NewConnectionError",
+        "NameResolutionError",
+        "GatedRepoError",
+        "RepositoryNotFoundError",
+        "LocalTokenNotFoundError",
+        "CalledProcessError",
+        "DownloadError",
+        "HfHubHTTPError",
+        "ConnectError",
+        "NoInstancesError",
         "DataInTheWayError",
     }
-)  # fmt: skip
+)
 """What is raised where data are not there or cannot be downloaded."""
 DATA_WORDS = ("Couldn't find cache for", "NLTK Downloader")
 """What `datasets` says offline of another configuration than those it has; and NLTK, which says how to get them."""
 
 PACKAGE_ERRORS = frozenset({"ModuleNotFoundError", "ImportError", "OptionalDependencyNotInstalled"})
-ARGUMENT_ERRORS = frozenset({"ValueError", "KeyError", "AssertionError", "TypeError", "Exception", "IndexError"})
+ARGUMENT_ERRORS = frozenset(
+    {"ValueError", "KeyError", "AssertionError", "TypeError", "Exception", "IndexError"}
+)
 """What HELM's functions of run specs raise for values that they do not take."""
 
 _RAISED = re.compile(
@@ -101,8 +124,12 @@ def run_helm(
     hidden = PROXY_VARIABLES if settings.allowed is not None else frozenset()
     seen = {name: value for name, value in context.env.items() if name not in hidden}
     allowed = [*evaluation.key_names(), *evaluation.setting_names()]
-    env = child_environment(seen, allowed, replace(settings, run_id=run_id, parent=os.getpid()).environment())
-    spec = ProcessSpec(argv, env, context.rundir, context.lock, run_id, context.redactor, once_begun, watch)
+    env = child_environment(
+        seen, allowed, replace(settings, run_id=run_id, parent=os.getpid()).environment()
+    )
+    spec = ProcessSpec(
+        argv, env, context.rundir, context.lock, run_id, context.redactor, once_begun, watch
+    )
     started = time.monotonic()
     try:
         finished, events = run_shown(spec, context.screen)
@@ -116,7 +143,9 @@ def run_helm(
         from eval_factory.endpoint.sign_in import cached_token
 
         context.redactor.learn(cached_token(oauth_of(evaluation, service), context.env) or "")
-    ended = EndedHelmRun(run_id, time.monotonic() - started, finished.returncode, finished.tail, events)
+    ended = EndedHelmRun(
+        run_id, time.monotonic() - started, finished.returncode, finished.tail, events
+    )
     context.log.info("helm-run ended with %d after %.1f s", ended.returncode, ended.wall_s)
     for host in blocked_hosts(events):
         context.log.warning("offline: something wanted %s; it was not contacted", host)
@@ -140,22 +169,31 @@ def summarize(context: RunContext, argv: Sequence[str], *, keeps_log: bool = Tru
             return
         context.log.warning("helm-summarize ended with %d", finished.returncode)
     named = f"\n  log: {log}" if keeps_log else ""
-    raise HelmError(f"{how_helm_run_ended('helm-summarize', finished.returncode, finished.tail)}{named}")
+    raise HelmError(
+        f"{how_helm_run_ended('helm-summarize', finished.returncode, finished.tail)}{named}"
+    )
 
 
-def stopped_by(limit: str, budget: Budget, spent: Spending, *, countable: bool, shared: bool) -> tuple[str, str]:
+def stopped_by(
+    limit: str, budget: Budget, spent: Spending, *, countable: bool, shared: bool
+) -> tuple[str, str]:
     """Which limit is used up by what this folder has sent in all its runs, and the next step.
 
     A suite's limit is reached by all cells together, while each is below a limit of its own.
     """
     most = getattr(budget, limit)
     rest = "run the same command again: only the rest is asked"
-    cost = f", {formats.money(spent.cost)}" if spent.cost or (limit == MAX_COST and countable) else ""
+    cost = (
+        f", {formats.money(spent.cost)}" if spent.cost or (limit == MAX_COST and countable) else ""
+    )
     sent = f"{spent.requests} requests, {spent.tokens} tokens{cost}"
     if not countable:
         what = "cost" if limit == MAX_COST else "tokens"
         why = f"{limit} ({most:g}) cannot be held, for an answer came whose {what} nobody knows"
-        return f"{why}; sent so far: {sent}", f"leave out {limit}, or count by max_requests, and {rest}"
+        return (
+            f"{why}; sent so far: {sent}",
+            f"leave out {limit}, or count by max_requests, and {rest}",
+        )
     of_suite = shared and (most is None or spent.by_limit(math.inf)[limit] < most)
     if of_suite:
         used_up = f"{limit} of the suite is reached; sent so far by this cell: {sent}"
@@ -172,11 +210,15 @@ def missing(events: Sequence[Mapping[str, Any]], answered: Mapping[str, int]) ->
     """How many of the instances are answered, and how far the judges came. `answered`: by role."""
     phases = [event for event in events if event["event"] == event_names.PHASE]
     totals = {event["phase"]: event["total"] for event in phases if "total" in event}
-    asked = totals.get(event_names.ASKING, 0)  # 0: nothing was asked yet, or the data hold the answers
+    asked = totals.get(
+        event_names.ASKING, 0
+    )  # 0: nothing was asked yet, or the data hold the answers
     no_model = not asked and event_names.JUDGING in totals
     lines = [] if no_model else [f"{answered.get(MODEL_ROLE, 0)} of {asked} instances are answered"]
     if event_names.JUDGING in totals:
-        judges = [f"{role} {count}" for role, count in sorted(answered.items()) if role != MODEL_ROLE]
+        judges = [
+            f"{role} {count}" for role, count in sorted(answered.items()) if role != MODEL_ROLE
+        ]
         of = totals[event_names.JUDGING]
         lines.append(f"of {of} requests to judges are answered: {', '.join(judges) or 'none'}")
     return lines
@@ -205,9 +247,7 @@ def explained_failure(plan: Plan, error: str, phase: str) -> EvalFactoryError:
         return ConfigError(_no_run_of(plan, error))
     lacks_data = kind in DATA_ERRORS or any(words in message for words in DATA_WORDS)
     if lacks_data and phase == event_names.LOADING:
-        vocabulary = (
-            "\n  max_length needs tiktoken's vocabulary cl100k_base: put it into TIKTOKEN_CACHE_DIR, or leave it out"
-        )
+        vocabulary = "\n  max_length needs tiktoken's vocabulary cl100k_base: put it into TIKTOKEN_CACHE_DIR, or leave it out"
         return PrerequisiteError(
             f"the data of {plan.task_name} are unavailable: {error}\n"
             f"  they come from: {plan.evaluation.task.about.source}; {log}"
@@ -237,12 +277,18 @@ def ended_before_it_ran(plan: Plan, returncode: int, tail: Sequence[str]) -> Eva
             return explained_failure(plan, error, event_names.LOADING)
         if plan.evaluation.task.helm.any_run_spec and kind in ARGUMENT_ERRORS:
             return ConfigError(_no_run_of(plan, error))
-    return HelmError(f"{how_helm_run_ended('helm-run', returncode, tail)}\n  log: {plan.rundir.helm_log}")
+    return HelmError(
+        f"{how_helm_run_ended('helm-run', returncode, tail)}\n  log: {plan.rundir.helm_log}"
+    )
 
 
 def how_helm_run_ended(program: str, returncode: int, tail: Sequence[str]) -> str:
     """With its last words, if it had any."""
-    ended = f"{program} was killed by signal {-returncode}" if returncode < 0 else f"{program} ended with {returncode}"
+    ended = (
+        f"{program} was killed by signal {-returncode}"
+        if returncode < 0
+        else f"{program} ended with {returncode}"
+    )
     lines = [f"  | {line}" for line in tail if line.strip()]
     return "\n".join([f"{ended}:", *lines] if lines else [f"{ended} and printed nothing"])
 
@@ -265,14 +311,18 @@ def raised_at_the_end(tail: Sequence[str]) -> str | None:
     return None
 
 
-def raise_if_stopped(events: Sequence[Mapping[str, Any]], last_message: str | None, log: logging.Logger) -> None:
+def raise_if_stopped(
+    events: Sequence[Mapping[str, Any]], last_message: str | None, log: logging.Logger
+) -> None:
     """Raise PrerequisiteError where the engine stopped helm-run: a wrong key, an unknown model, nobody there.
     `last_message`: what helm-run printed at its end: a full disk may have kept the event from being written."""
     for event in events:
         if event["event"] == event_names.FATAL:
             message = event["message"]
             # the guard, and no network, kept the endpoint that the message names from being reached
-            if hosts := [one for one in blocked_hosts(events) if (one.rpartition(":")[0] or one) in message]:
+            if hosts := [
+                one for one in blocked_hosts(events) if (one.rpartition(":")[0] or one) in message
+            ]:
                 refused = f"it was eval-factory that refused {', '.join(hosts)}, which is no host of an endpoint"
                 message = f"{message}\n  offline: {refused}"
             log.error(message)
@@ -290,7 +340,11 @@ def raise_if_stopped(events: Sequence[Mapping[str, Any]], last_message: str | No
 
 def blocked_hosts(events: Sequence[Mapping[str, Any]]) -> list[str]:
     """Hosts that an offline run wanted and did not get."""
-    return list(dict.fromkeys(printable(event["place"]) for event in events if event["event"] == event_names.BLOCKED))
+    return list(
+        dict.fromkeys(
+            printable(event["place"]) for event in events if event["event"] == event_names.BLOCKED
+        )
+    )
 
 
 def raise_for_failure(plan: Plan, run: EndedHelmRun, log: logging.Logger, *, shared: bool) -> None:
@@ -302,13 +356,20 @@ def raise_for_failure(plan: Plan, run: EndedHelmRun, log: logging.Logger, *, sha
     """
     for event in run.events:
         if event["event"] == event_names.LIMIT_REACHED:
-            spent, countable = spent_so_far(plan.rundir.cache_db, prices_of(plan).known), event["countable"]
-            used_up, next_step = stopped_by(event["limit"], budget_of(plan), spent, countable=countable, shared=shared)
+            spent, countable = (
+                spent_so_far(plan.rundir.cache_db, prices_of(plan).known),
+                event["countable"],
+            )
+            used_up, next_step = stopped_by(
+                event["limit"], budget_of(plan), spent, countable=countable, shared=shared
+            )
             lacking = "; ".join(missing(run.events, event["answered"]))
             stopped = f"stopped: {used_up}\n  {lacking}; no score is written, every answer is kept\n  {next_step}"
             log.error(stopped)
             raise NotReportableError(stopped)
-    raise_if_stopped(run.events, event_names.last_message_in(run.returncode, run.tail, run.run_id), log)
+    raise_if_stopped(
+        run.events, event_names.last_message_in(run.returncode, run.tail, run.run_id), log
+    )
     phase = ""
     for event in run.events:
         if event["event"] == event_names.PHASE:

@@ -52,11 +52,15 @@ def upstream_named(name: str) -> Upstream:
     """Raises ConfigError: there is none of that name."""
     if name not in UPSTREAMS:
         known = ", ".join(UPSTREAMS)
-        raise ConfigError(f"there is no upstream {name!r}{did_you_mean(name, list(UPSTREAMS))}; there are: {known}")
+        raise ConfigError(
+            f"there is no upstream {name!r}{did_you_mean(name, list(UPSTREAMS))}; there are: {known}"
+        )
     return UPSTREAMS[name]
 
 
-def install(upstream: Upstream, *, wheels: Path | None, env: Mapping[str, str], screen: TextIO) -> Path:
+def install(
+    upstream: Upstream, *, wheels: Path | None, env: Mapping[str, str], screen: TextIO
+) -> Path:
     """Make its environment, with the Python of this program. One that is there and works is left as it is. `wheels`: a
     folder that packages are taken from, and from nowhere else: what `download` put there.
 
@@ -65,7 +69,9 @@ def install(upstream: Upstream, *, wheels: Path | None, env: Mapping[str, str], 
         PrerequisiteError: Python makes no environment here, or a package is not to be had.
     """
     if upstream is HELM:
-        raise ConfigError(f"{HELM.package} belongs into the environment of eval-factory\n  {how_to_install(HELM)}")
+        raise ConfigError(
+            f"{HELM.package} belongs into the environment of eval-factory\n  {how_to_install(HELM)}"
+        )
     home = home_of(upstream)
     if environment_of(upstream).version_of(upstream.package) == upstream.version:
         screen.write(f"{upstream} is installed already in {home}\n")
@@ -84,7 +90,11 @@ def install(upstream: Upstream, *, wheels: Path | None, env: Mapping[str, str], 
         if wheels is None:
             _pip(made, ["install", "--no-compile", "--require-hashes"], env)
         else:
-            _pip(made, ["install", "--no-compile", "--no-index", "--find-links", str(wheels.absolute())], env)
+            _pip(
+                made,
+                ["install", "--no-compile", "--no-index", "--find-links", str(wheels.absolute())],
+                env,
+            )
         made.replace(home)
     return home
 
@@ -97,7 +107,9 @@ def download(upstream: Upstream, wheels: Path, *, env: Mapping[str, str], screen
         PrerequisiteError: a package is not to be had.
     """
     if upstream is HELM:
-        raise ConfigError(f"{HELM.package} belongs into the environment of eval-factory\n  {how_to_install(HELM)}")
+        raise ConfigError(
+            f"{HELM.package} belongs into the environment of eval-factory\n  {how_to_install(HELM)}"
+        )
     screen.write(f"downloading {upstream} and what it needs to {wheels} ...\n")
     screen.flush()
     with tempfile.TemporaryDirectory() as name:
@@ -110,12 +122,22 @@ def _pip(environment: Path, arguments: Sequence[str], env: Mapping[str, str]) ->
 
     Of a folder's wheels the versions are compared: some were built where they were downloaded, and have other hashes.
     """
-    lines = (resources.files("eval_factory.helm") / LOCK).read_text(encoding="utf-8").splitlines(keepends=True)
+    lines = (
+        (resources.files("eval_factory.helm") / LOCK)
+        .read_text(encoding="utf-8")
+        .splitlines(keepends=True)
+    )
     if "--require-hashes" not in arguments:
         lines = [line.replace("\\\n", "\n") for line in lines if not line.startswith("    --hash")]
     lock = environment / LOCK
     lock.write_text("".join(lines), encoding="utf-8")
-    pip = [str(environment / "bin" / "python"), "-m", "pip", "--quiet", "--disable-pip-version-check"]
+    pip = [
+        str(environment / "bin" / "python"),
+        "-m",
+        "pip",
+        "--quiet",
+        "--disable-pip-version-check",
+    ]
     _run([*pip, *arguments, "--no-deps", "-r", str(lock)], env)
 
 
@@ -124,7 +146,11 @@ def _run(argv: Sequence[str], env: Mapping[str, str]) -> None:
     seen = {**child_environment(env, settings, {}), "PYTHONPATH": ""}
     ended = run_captured(argv, seen, TIME_LIMIT_S)
     if ended.returncode != 0:
-        said = [line for line in (*ended.stdout.splitlines(), *ended.stderr.splitlines()) if line.strip()]
+        said = [
+            line
+            for line in (*ended.stdout.splitlines(), *ended.stderr.splitlines())
+            if line.strip()
+        ]
         lines = "\n".join(f"  | {line}" for line in said[-TAIL_LINES:])
         raise PrerequisiteError(
             f"{shlex.join(argv[:4])} ... ended with {ended.returncode}; nothing was installed\n{lines}"

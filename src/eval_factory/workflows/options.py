@@ -32,13 +32,21 @@ class Options:
     fresh: bool = False
     debug: bool = False
     no_preflight: bool = False
-    probed: frozenset[str] | None = None  # roles whose endpoints are known to answer; None: they are probed
-    limits: SharedLimitsSettings | None = None  # what this run shares with others; None: it has its limits for itself
-    watch: str | None = None  # show a line for each answer as it comes: "figures", or "texts", with its beginning
+    probed: frozenset[str] | None = (
+        None  # roles whose endpoints are known to answer; None: they are probed
+    )
+    limits: SharedLimitsSettings | None = (
+        None  # what this run shares with others; None: it has its limits for itself
+    )
+    watch: str | None = (
+        None  # show a line for each answer as it comes: "figures", or "texts", with its beginning
+    )
     on_launch: Callable[[Mapping[str, Any]], None] | None = None
     """Called with what will be run and where, once the folder is locked and before anything is asked."""
     only_collect: bool = False  # ask nobody: collect what was run elsewhere, or end with an error
-    asks_model: bool = True  # else its answers are in the folder, and what is not there ends the run
+    asks_model: bool = (
+        True  # else its answers are in the folder, and what is not there ends the run
+    )
 
 
 @dataclass(frozen=True)
@@ -57,9 +65,17 @@ class Submitted:
     summary: str  # for the screen: its first line says what was done, the others what to do next
 
 
-PATHS_THAT_CANNOT_BE = frozenset({
-    errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.EACCES, errno.EPERM,
-})  # fmt: skip
+PATHS_THAT_CANNOT_BE = frozenset(
+    {
+        errno.ENAMETOOLONG,
+        errno.ELOOP,
+        errno.ENOTDIR,
+        errno.EISDIR,
+        errno.EEXIST,
+        errno.EACCES,
+        errno.EPERM,
+    }
+)
 """What is wrong with a path that somebody gave, found by whoever looked at it first."""
 DISK_TAKES_NO_MORE = frozenset({errno.ENOSPC, errno.EROFS, errno.EDQUOT})
 
@@ -101,7 +117,10 @@ def failure_record(error: BaseException, code: int, message: str | None = None) 
     elif code == InterruptedRunError.exit_code and not isinstance(error, EvalFactoryError):
         message = "interrupted"
     redactor = Redactor.from_environment(os.environ)
-    described = {"type": type(error).__name__, "message": own_lines(redactor.text(message or str(error)))}
+    described = {
+        "type": type(error).__name__,
+        "message": own_lines(redactor.text(message or str(error))),
+    }
     return {"event": "end", "exit_code": code, "error": described}
 
 
@@ -119,4 +138,9 @@ def code_of_error(error: BaseException) -> int:
 def numbers_of(score: Score | None) -> dict[str, Any]:
     if score is None:
         return dict.fromkeys(("value", "ci_low", "ci_high", "n"))
-    return {"value": score.value, "ci_low": score.stats.ci_low, "ci_high": score.stats.ci_high, "n": score.stats.count}
+    return {
+        "value": score.value,
+        "ci_low": score.stats.ci_low,
+        "ci_high": score.stats.ci_high,
+        "n": score.stats.count,
+    }

@@ -64,7 +64,11 @@ def write_run_config(context: RunContext, plan: Plan, argv: Sequence[str]) -> No
     config: Any = context.redactor.tree(plan.evaluation.as_dict())
     same = context.redactor.tree(kept_by(plan.endpoints, plan.servers_before))
     document = run_config(
-        config, context.redactor.text(shlex.join(argv)), info.name, info.pkg_name, {KEPT_BY: same} if same else {}
+        config,
+        context.redactor.text(shlex.join(argv)),
+        info.name,
+        info.pkg_name,
+        {KEPT_BY: same} if same else {},
     )
     write_atomic(context.rundir.run_config, to_yaml(document))
 
@@ -85,10 +89,14 @@ def find_bundle(plan: Plan, env: Mapping[str, str]) -> run_data.BundleInUse | No
 def data_read(context: RunContext, plan: Plan, bundle: run_data.BundleInUse | None) -> DataRead:
     """By what the data of this run are known again; of the bundle as it is now; it may change later."""
     own = run_data.look_at_own_data(plan, context.say)
-    return DataRead(bundle.record() if bundle else None, own, run_data.takes_all_files(plan, context.env))
+    return DataRead(
+        bundle.record() if bundle else None, own, run_data.takes_all_files(plan, context.env)
+    )
 
 
-def data_settings(plan: Plan, bundle: run_data.BundleInUse | None, env: Mapping[str, str]) -> HelmRunSettings:
+def data_settings(
+    plan: Plan, bundle: run_data.BundleInUse | None, env: Mapping[str, str]
+) -> HelmRunSettings:
     """helm-run's settings about its data: where they are, at which revision, what may be contacted."""
     extra, cluster = plan.evaluation.run.config.params.extra, plan.evaluation.task.helm.cluster
     sample = None
@@ -120,7 +128,8 @@ def place_data(context: RunContext, plan: Plan, bundle: run_data.BundleInUse | N
         context.log.info("data bundle %s (manifest %s)", bundle.root, bundle.sha256)
     if plan.evaluation.run.config.params.extra.offline:
         context.log.info(
-            "offline: only %s may be contacted", ", ".join(run_data.urls_of(plan, context.env)) or "nothing"
+            "offline: only %s may be contacted",
+            ", ".join(run_data.urls_of(plan, context.env)) or "nothing",
         )
 
 
@@ -129,19 +138,26 @@ def ready_cache(rundir: RunDir, log: logging.Logger) -> None:
     try:
         response_cache.create_or_check(rundir.cache_db)
     except response_cache.DamagedCacheError as error:
-        log.warning("cache.db: %s; moved to %s and not used", error, rundir.archive(rundir.answers).name)
+        log.warning(
+            "cache.db: %s; moved to %s and not used", error, rundir.archive(rundir.answers).name
+        )
         response_cache.create_or_check(rundir.cache_db)
 
 
 def remove_unfinished(rundir: RunDir, log: logging.Logger) -> None:
     """Delete files that a run which was killed had not finished; nobody else writes here, for the folder is locked."""
     # what `write_atomic` names a file until it is complete
-    parts = ((path, re.fullmatch(r"\.(.+)\.[^.]+\.part", path.name)) for path in rundir.root.glob(".*.part"))
+    parts = (
+        (path, re.fullmatch(r"\.(.+)\.[^.]+\.part", path.name))
+        for path in rundir.root.glob(".*.part")
+    )
     found = [path for path, part in parts if part is not None and rundir.writes(part[1])]
     # ours, HELM's output as our patch writes it, and HELM's downloads
     for folder in (rundir.responses, rundir.model_configs, rundir.helm):
         for parent, _, files in os.walk(folder):  # which follows no links
-            found += [Path(parent) / name for name in files if re.fullmatch(r".+\.(part|tmp)", name)]
+            found += [
+                Path(parent) / name for name in files if re.fullmatch(r".+\.(part|tmp)", name)
+            ]
     for path in found:
         path.unlink(missing_ok=True)
     if found:

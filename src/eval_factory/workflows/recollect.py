@@ -45,7 +45,15 @@ if TYPE_CHECKING:
     from eval_factory.scoring.provenance import Remembered
     from eval_factory.workflows.evaluate import Evaluated
 
-OF_THE_PROGRAM = ("eval_factory", "helm", "python", "packages", "platform", "framework_sha256", "lock_sha256")
+OF_THE_PROGRAM = (
+    "eval_factory",
+    "helm",
+    "python",
+    "packages",
+    "platform",
+    "framework_sha256",
+    "lock_sha256",
+)
 """Fields of the provenance that are of the program and the machine that collected, not of what was run."""
 
 
@@ -53,7 +61,9 @@ OF_THE_PROGRAM = ("eval_factory", "helm", "python", "packages", "platform", "fra
 class Recollected:
     """The result made again, and written as a run writes it."""
 
-    rundir: RunDir  # the temporary folder, with every file that says what came out, and run_config.yml
+    rundir: (
+        RunDir  # the temporary folder, with every file that says what came out, and run_config.yml
+    )
     result: TaskResult
     notes: tuple[str, ...]  # what could not be made again, or was made by another version
 
@@ -62,7 +72,9 @@ def last_state(rundir: RunDir) -> LastRunState:
     """What the folder's last run left. Raises PrerequisiteError: it cannot be read, or names folders elsewhere."""
     state = read_state(rundir)
     if state is None:
-        raise PrerequisiteError(f"{rundir.run_state}: is missing or cannot be read, so nothing can be collected again")
+        raise PrerequisiteError(
+            f"{rundir.run_state}: is missing or cannot be read, so nothing can be collected again"
+        )
     names_of_runs = [name for name in state.runs if isinstance(name, str) and leads_inside(name)]
     own = [name for name in names_of_runs if is_within(rundir.root / name, rundir.helm)]
     if not own or len(own) < len(state.runs):
@@ -98,7 +110,12 @@ def stored_evaluation(rundir: RunDir, stored: StoredResult) -> Evaluation:
 def _benchmark(rundir: RunDir, path: Path, result: TaskResult) -> Benchmark:
     """As the file says that was made of it for HELM. Raises ConfigError: that file is not there."""
     data = result.provenance.dataset_files
-    others = ("scenarios/", "hub:", f"{DATA_PATH}/", PASSPORT)  # that are no custom benchmark's own files
+    others = (
+        "scenarios/",
+        "hub:",
+        f"{DATA_PATH}/",
+        PASSPORT,
+    )  # that are no custom benchmark's own files
     file = rundir.model_configs / names.BENCHMARK
     try:
         document = parse_own(file.read_text(encoding="utf-8"))
@@ -115,7 +132,11 @@ def _benchmark(rundir: RunDir, path: Path, result: TaskResult) -> Benchmark:
             metrics=tuple(one["name"] for one in metrics),
             judge_prompt_file=None if judges is None else Path(judges),
             instances=document.get("instances", 0),
-            sha256={name: data[name] for name in data if name != DATA_PATH and not name.startswith(others)},
+            sha256={
+                name: data[name]
+                for name in data
+                if name != DATA_PATH and not name.startswith(others)
+            },
             notes=tuple(document.get("notes", ())),
             has_clusters=document.get("has_clusters", False),
             rows_with_pictures=int("pictures_beside" in document),
@@ -138,7 +159,9 @@ def recollected(rundir: RunDir, stored: StoredResult) -> Iterator[Recollected]:
         shadow = RunDir(Path(name))
         # what the collector reads as it lies there; but the cache copied, for SQLite writes beside it
         for folder in ("helm", "logs", "annotations", "model_configs"):
-            (shadow.root / folder).symlink_to((rundir.root / folder).absolute(), target_is_directory=True)
+            (shadow.root / folder).symlink_to(
+                (rundir.root / folder).absolute(), target_is_directory=True
+            )
         for original in (*rundir.answers, rundir.own_data):
             if original.is_file():
                 shutil.copyfile(original, shadow.root / original.name)
@@ -146,7 +169,9 @@ def recollected(rundir: RunDir, stored: StoredResult) -> Iterator[Recollected]:
         yield _collected(rundir, stored, state, plan)
 
 
-def _collected(rundir: RunDir, stored: StoredResult, state: LastRunState, plan: Plan) -> Recollected:
+def _collected(
+    rundir: RunDir, stored: StoredResult, state: LastRunState, plan: Plan
+) -> Recollected:
     import jsonschema  # imported here, as all that takes long
 
     from eval_factory.scoring.collect import collect
@@ -158,9 +183,14 @@ def _collected(rundir: RunDir, stored: StoredResult, state: LastRunState, plan: 
     before = stored.result.provenance
     remembered = _remembered(stored, plan)
     result = collect(
-        plan, runs, run_id=state.run_id, wall_s=state.wall_s, git_hash=before.git_hash, data_bundle=state.data_bundle,
+        plan,
+        runs,
+        run_id=state.run_id,
+        wall_s=state.wall_s,
+        git_hash=before.git_hash,
+        data_bundle=state.data_bundle,
         remembered=remembered,
-    )  # fmt: skip
+    )
     notes = versions_that_differ(before, result.provenance)
     if remembered.unread:
         notes.append(
@@ -168,7 +198,9 @@ def _collected(rundir: RunDir, stored: StoredResult, state: LastRunState, plan: 
             " they were not hashed again"
         )
     if not shadow.events.is_file() and before.started_at is not None:
-        notes.append("logs/events.jsonl is not here: when the run started and ended was not looked up again")
+        notes.append(
+            "logs/events.jsonl is not here: when the run started and ended was not looked up again"
+        )
     as_stored = {name: getattr(before, name) for name in OF_THE_PROGRAM}
     result = replace(result, provenance=replace(result.provenance, run_files=files, **as_stored))
     document, config = stored_document(rundir), plan.evaluation.as_dict()
@@ -179,10 +211,14 @@ def _collected(rundir: RunDir, stored: StoredResult, state: LastRunState, plan: 
     try:
         write_result(plan, result, command, set_by_user, Redactor())
     except jsonschema.ValidationError as error:
-        raise HelmError(f"{rundir.helm}: gives a result that none can be: {error.message}") from error
+        raise HelmError(
+            f"{rundir.helm}: gives a result that none can be: {error.message}"
+        ) from error
     info = plan.evaluation.framework.framework
     more = {KEPT_BY: document[KEPT_BY]} if KEPT_BY in document else {}
-    write_atomic(shadow.run_config, to_yaml(run_config(config, command, info.name, info.pkg_name, more)))
+    write_atomic(
+        shadow.run_config, to_yaml(run_config(config, command, info.name, info.pkg_name, more))
+    )
     return Recollected(shadow, result, tuple(notes))
 
 
@@ -193,8 +229,12 @@ def _remembered(stored: StoredResult, plan: Plan) -> Remembered:
     sources: dict[str, str] = {}
     rule = plan.evaluation.task.helm.cluster
     if rule is not None and rule.records:
-        with suppress(PrerequisiteError):  # lines that cannot be read are found when they are compared
-            sources = {one.id: one.cluster for one in stored.result.instances if one.cluster is not None}
+        with suppress(
+            PrerequisiteError
+        ):  # lines that cannot be read are found when they are compared
+            sources = {
+                one.id: one.cluster for one in stored.result.instances if one.cluster is not None
+            }
     return provenance.Remembered(stored.result.provenance, stored.result.validity.notes, sources)
 
 
@@ -233,7 +273,10 @@ class Reproduction:
 
     def lines(self) -> list[str]:
         """What a reader has to know before a run."""
-        return [*(f"differs: {line}" for line in self.differences), *(f"needs: {line}" for line in self.needs)]
+        return [
+            *(f"differs: {line}" for line in self.differences),
+            *(f"needs: {line}" for line in self.needs),
+        ]
 
 
 @dataclass(frozen=True)
@@ -275,7 +318,9 @@ def config_for(folder: Path, target: Path) -> dict[str, Any]:
     Raises ConfigError: it is the original's folder."""
     original, other = folder.resolve(), target.resolve()
     if original == other or original in other.parents or other in original.parents:
-        raise ConfigError(f"--output_dir: {target} is, or holds, or is in the original {folder}; choose another folder")
+        raise ConfigError(
+            f"--output_dir: {target} is, or holds, or is in the original {folder}; choose another folder"
+        )
     document = stored_document(RunDir(folder))
     config: dict[str, Any] = without_unset({name: document[name] for name in ("config", "target")})
     config["config"]["output_dir"] = str(target)
@@ -298,13 +343,17 @@ def without_unset(tree: Any) -> Any:
 
 def differences_now(plan: Plan, then: Provenance, rundir: RunDir) -> Iterator[str]:
     """A line for each version and each file of data that is another on this machine, now."""
-    from eval_factory.scoring.provenance import provenance_of  # imported here, as `recollected` does
+    from eval_factory.scoring.provenance import (
+        provenance_of,
+    )  # imported here, as `recollected` does
 
     here = provenance_of(plan, "", then.prompts_sha256, then.git_hash, then.data_bundle)
     yield from versions_that_differ(then, here)
     if then.errata_version != here.errata_version:
         yield f"errata: version {then.errata_version} then, {here.errata_version} here: corrected scores may differ"
-    files = {name: rundir.helm / name for name in then.dataset_files if name.startswith("scenarios/")}
+    files = {
+        name: rundir.helm / name for name in then.dataset_files if name.startswith("scenarios/")
+    }
     for dataset in output.read_run_record(rundir.helm).datasets:
         files |= dataset.files()
     own = own_data_of(plan.evaluation.task, plan.evaluation.run.config.params.extra)
@@ -331,7 +380,10 @@ def _needs(plan: Plan, env: Mapping[str, str]) -> Iterator[str]:
         if not env.get(name):
             yield f"a secret of the configuration: set {name}"
     extra = plan.evaluation.run.config.params.extra
-    paths = {name: getattr(extra, name) for name in ("data_path", "data_dir", "benchmark", "judge_passport")}
+    paths = {
+        name: getattr(extra, name)
+        for name in ("data_path", "data_dir", "benchmark", "judge_passport")
+    }
     for name, path in {**paths, "stop_when.differs_from": extra.stop_when.differs_from}.items():
         if path is not None and not Path(path).exists():
             yield f"config.params.extra.{name}: {path} is not there; put it there, or write its new place"
@@ -370,11 +422,15 @@ def scores_beside(then: TaskResult, now: TaskResult) -> Iterator[str]:
     """A line a score of either, the main one first."""
     for name in dict.fromkeys([*then.scores, *now.scores]):
         scores = [result.scores.get(name) for result in (then, now)]
-        old, new = ("absent" if one is None else formats.significant(one.value, 6) for one in scores)
+        old, new = (
+            "absent" if one is None else formats.significant(one.value, 6) for one in scores
+        )
         yield f"{name}: {old} then, {new} now ({'the same' if old == new else 'differs'})"
 
 
-def rescore(folder: Path, request: Request, output_dir: Path, *, env: Mapping[str, str], screen: TextIO) -> Evaluated:
+def rescore(
+    folder: Path, request: Request, output_dir: Path, *, env: Mapping[str, str], screen: TextIO
+) -> Evaluated:
     """A finished run's answers scored again, by other judges, metrics or rules: a run whose model is not asked.
 
     Its cache.db begins as a copy of the finished run's, so every step is that of any run; what a change would ask the
@@ -393,7 +449,9 @@ def rescore(folder: Path, request: Request, output_dir: Path, *, env: Mapping[st
     request = Request(request.run_config, document, flags, request.overrides)
     not_sent = dict.fromkeys(variables_in(document["target"]), "not sent")
     evaluation = build_evaluation(request, load_framework(), {**not_sent, **env})
-    options = Options(asks_model=False, on_launch=lambda _record: copy_answers(RunDir(folder), then, rundir))
+    options = Options(
+        asks_model=False, on_launch=lambda _record: copy_answers(RunDir(folder), then, rundir)
+    )
     return evaluate(request, options, env=env, screen=screen, evaluation=evaluation)
 
 
@@ -403,12 +461,26 @@ def copy_answers(source: RunDir, then: Provenance, rundir: RunDir) -> None:
     origin = read_origin(rundir.cache_db)
     if rundir.cache_db.exists():
         if origin is None or origin.run_identity != then.run_identity:
-            raise ConfigError(f"--output_dir: {rundir.root} has answers of another run; choose another folder")
+            raise ConfigError(
+                f"--output_dir: {rundir.root} has answers of another run; choose another folder"
+            )
         return
-    if not source.cache_db.is_file() or sha256_of(source.cache_db) != then.run_files.get(source.cache_db.name):
-        raise PrerequisiteError(f"{source.cache_db}: is not what the result was made of ('verify' says more)")
-    with tempfile.TemporaryDirectory(dir=rundir.root, prefix=".rescore-") as name:  # SQLite writes beside what it reads
-        copy = Path(shutil.copy(source.cache_db, Path(name) / rundir.cache_db.name))  # and its mode: it holds answers
+    if not source.cache_db.is_file() or sha256_of(source.cache_db) != then.run_files.get(
+        source.cache_db.name
+    ):
+        raise PrerequisiteError(
+            f"{source.cache_db}: is not what the result was made of ('verify' says more)"
+        )
+    with tempfile.TemporaryDirectory(
+        dir=rundir.root, prefix=".rescore-"
+    ) as name:  # SQLite writes beside what it reads
+        copy = Path(
+            shutil.copy(source.cache_db, Path(name) / rundir.cache_db.name)
+        )  # and its mode: it holds answers
         earlier = read_origin(copy)
-        write_origin(copy, then.run_identity, earlier.started_at if earlier else then.started_at or "an unknown time")
+        write_origin(
+            copy,
+            then.run_identity,
+            earlier.started_at if earlier else then.started_at or "an unknown time",
+        )
         copy.replace(rundir.cache_db)

@@ -30,9 +30,16 @@ from eval_factory.tasks.framework import DATA_PATH, framework_path
 from eval_factory.tasks.upstreams import UPSTREAMS, Upstream
 
 OF_INPUTS = (
-    "eval_factory", "python", "platform", "framework_sha256", "lock_sha256", "git_hash", "dataset_files", "started_at",
+    "eval_factory",
+    "python",
+    "platform",
+    "framework_sha256",
+    "lock_sha256",
+    "git_hash",
+    "dataset_files",
+    "started_at",
     "ended_at",
-)  # fmt: skip
+)
 """Fields of the provenance: the program, the machine, the data, when helm-run sent its first and its last event."""
 
 
@@ -40,9 +47,15 @@ OF_INPUTS = (
 class DataRead:
     """By what the data of a run are known again."""
 
-    bundle: Mapping[str, Any] | None = None  # the record of the data bundle, as it stands in the provenance
-    own: Mapping[str, str] = field(default_factory=dict)  # name of a file of the user's own -> SHA-256
-    all_files: bool | None = None  # more files than HELM's own list has; None: no list is read from disk
+    bundle: Mapping[str, Any] | None = (
+        None  # the record of the data bundle, as it stands in the provenance
+    )
+    own: Mapping[str, str] = field(
+        default_factory=dict
+    )  # name of a file of the user's own -> SHA-256
+    all_files: bool | None = (
+        None  # more files than HELM's own list has; None: no list is read from disk
+    )
 
 
 @dataclass(frozen=True)
@@ -67,20 +80,28 @@ class LastRunState:
     def of_files(self, digests: Mapping[str, str], rundir: RunDir) -> LastRunState:
         """With the digests of the result's files; this one, and what is made of it, are not among them."""
         made_after = {file.name for file in (rundir.run_state, rundir.attestation)}
-        return replace(self, files={name: digest for name, digest in digests.items() if name not in made_after})
+        return replace(
+            self, files={name: digest for name, digest in digests.items() if name not in made_after}
+        )
 
     def digest_of_inputs(self, provenance: Mapping[str, Any]) -> str:
         """SHA-256 of all that the collection read and wrote, as far as it is remembered here and in the provenance.
 
         SHA256SUMS alone can be written again by anybody.
         """
-        inputs = [asdict(replace(self, inputs=None)), {name: provenance[name] for name in OF_INPUTS}]
+        inputs = [
+            asdict(replace(self, inputs=None)),
+            {name: provenance[name] for name in OF_INPUTS},
+        ]
         return hashlib.sha256(json.dumps(inputs, sort_keys=True, default=str).encode()).hexdigest()
 
 
 def versions(upstream: Upstream) -> dict[str, str | None]:
     """A result of other versions is not this one's."""
-    return {"eval_factory": __version__, upstream.package: environment_of(upstream).version_of(upstream.package)}
+    return {
+        "eval_factory": __version__,
+        upstream.package: environment_of(upstream).version_of(upstream.package),
+    }
 
 
 def is_of_now(state: LastRunState) -> bool:
@@ -113,7 +134,11 @@ def finished_run(plan: Plan, read: DataRead) -> LastRunState | None:
     made = [file for file in files if file.parent == plan.rundir.made_pictures]
     if any(not file.is_file() or sha256_of(file) != files[file] for file in made):
         return None
-    return state if state.runs and all(any((root / name).glob("*.json")) for name in state.runs) else None
+    return (
+        state
+        if state.runs and all(any((root / name).glob("*.json")) for name in state.runs)
+        else None
+    )
 
 
 def ended_run(
@@ -160,7 +185,11 @@ def archive_other_results(plan: Plan, data_files: Mapping[str, str]) -> Path | N
     try:
         provenance = parse_own(rundir.evaluation_config.read_text(encoding="utf-8"))["provenance"]
         files = provenance["dataset_files"].items()
-        own = {name: digest for name, digest in files if name == DATA_PATH or name.startswith(f"{DATA_PATH}/")}
+        own = {
+            name: digest
+            for name, digest in files
+            if name == DATA_PATH or name.startswith(f"{DATA_PATH}/")
+        }
         if (provenance["run_identity"], own) == (plan.identity, data_files):
             return None
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
@@ -170,13 +199,17 @@ def archive_other_results(plan: Plan, data_files: Mapping[str, str]) -> Path | N
 
 def digest_of_given(plan: Plan) -> str:
     """SHA-256 of what the user set."""
-    return hashlib.sha256(json.dumps(plan.evaluation.as_given(), sort_keys=True, default=str).encode()).hexdigest()
+    return hashlib.sha256(
+        json.dumps(plan.evaluation.as_given(), sort_keys=True, default=str).encode()
+    ).hexdigest()
 
 
 def commit_of_this() -> str | None:
     """Of the checkout that this program is of."""
     home = framework_path().parent
-    return git_hash(home) if home != Path(eval_factory.__file__).parent else None  # a wheel may lie in any checkout
+    return (
+        git_hash(home) if home != Path(eval_factory.__file__).parent else None
+    )  # a wheel may lie in any checkout
 
 
 @cache
@@ -187,7 +220,11 @@ def program_of_this() -> str:
 
 def program_sha256(package: Path) -> str:
     """Of every file of the package but what Python makes of them: a checkout changes without its version."""
-    files = (path for path in package.rglob("*") if path.is_file() and path.suffix not in (".pyc", ".pyo"))
+    files = (
+        path
+        for path in package.rglob("*")
+        if path.is_file() and path.suffix not in (".pyc", ".pyo")
+    )
     found = {path.relative_to(package).as_posix(): sha256_of(path) for path in files}
     return hashlib.sha256(json.dumps(found, sort_keys=True).encode()).hexdigest()
 
@@ -212,7 +249,9 @@ def unchanged_result(
     if passport is not None and not (copy.is_file() and copy.read_text("utf-8") == passport):
         return None
     scenario = names.scenario_name(runs[0]) or plan.evaluation.task.helm.scenario
-    now = replace(state, program=program_of_this(), given=digest_of_given(plan)).of_files(listed, rundir)
+    now = replace(state, program=program_of_this(), given=digest_of_given(plan)).of_files(
+        listed, rundir
+    )
     made = provenance.provenance_of(plan, scenario, "", git_hash, None, run_id=state.run_id)
     if state.inputs != now.digest_of_inputs(vars(made)):
         return None
@@ -221,10 +260,14 @@ def unchanged_result(
         for file in (*rundir.results, *rundir.responses.glob("*"))
         if file.is_file()
     )
-    if any(redactor.finds(text) for text in texts):  # a key that was not known when they were written
+    if any(
+        redactor.finds(text) for text in texts
+    ):  # a key that was not known when they were written
         return None
     from eval_factory.report.reader import StoredInstances, result_in
 
-    document = parse_own(rundir.evaluation_config.read_text("utf-8"))  # this very program checked it
+    document = parse_own(
+        rundir.evaluation_config.read_text("utf-8")
+    )  # this very program checked it
     result = result_in(document, StoredInstances(rundir))
     return replace(result, something_to_ask=False)  # else it would not be a run that is complete

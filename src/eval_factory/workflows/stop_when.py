@@ -54,12 +54,20 @@ def grid_line(evaluation: Evaluation) -> str | None:
     limits = (evaluation.run.config.params.limit_samples, evaluation.task.about.instances)
     most = min((one for one in limits if one is not None), default=None)
     sizes = ", ".join(map(str, looks_up_to(stop.first, most or 4 * stop.first)))
-    asked = f"{sizes}{'' if most else ', ... all'} instances at most, in the order of seed {stop.seed}"
+    asked = (
+        f"{sizes}{'' if most else ', ... all'} instances at most, in the order of seed {stop.seed}"
+    )
     return f"stop_when {stop.text}: {asked}"
 
 
 def ask_in_looks(
-    context: RunContext, plan: Plan, stop: StopWhen, read: DataRead, ask: Callable[[Sequence[str]], Ran], *, debug: bool
+    context: RunContext,
+    plan: Plan,
+    stop: StopWhen,
+    read: DataRead,
+    ask: Callable[[Sequence[str]], Ran],
+    *,
+    debug: bool,
 ) -> tuple[Ran, Sequence[str]]:
     """The last look, with the time of all, and the arguments of its helm-run. `ask`: runs helm-run with these arguments
     to its end.
@@ -78,11 +86,20 @@ def ask_in_looks(
         ran = ask(argv)
         wall_s = rounded(wall_s + ran.wall_s, DIGITS_OF_SECONDS)
         ran = replace(ran, wall_s=wall_s)
-        result = collect(plan, ran.folders, run_id=ran.run_id, wall_s=wall_s, git_hash=None, data_bundle=read.bundle)
+        result = collect(
+            plan,
+            ran.folders,
+            run_id=ran.run_id,
+            wall_s=wall_s,
+            git_hash=None,
+            data_bundle=read.bundle,
+        )
         if stop.differs_from is not None:
             _refuse_other_questions(plan, result)
         if (found := result.validity.stopped_early) is None:
-            raise HelmError(f"{plan.rundir.helm}: nothing says which instances were drawn; log: {plan.rundir.helm_log}")
+            raise HelmError(
+                f"{plan.rundir.helm}: nothing says which instances were drawn; log: {plan.rundir.helm_log}"
+            )
         most = min(limit or found.of, found.of)
         size = min(2 * size, most)
         ends = found.holds or found.asked == most
@@ -98,7 +115,9 @@ def _look_line(metric: str, found: StoppedEarly, then: int | None) -> str:
     interval = formats.between(look.ci_low, look.ci_high) or "no interval"
     goes_on = "the run ends" if then is None else f"{then} are asked next"
     holds = "holds" if found.holds else "does not hold"
-    asked = f"{found.asked} of {found.of} instances, {what} {formats.score(look.value)} ({interval})"
+    asked = (
+        f"{found.asked} of {found.of} instances, {what} {formats.score(look.value)} ({interval})"
+    )
     return f"look {len(found.looks)}: {asked}; {found.rule_text} {holds}: {goes_on}"
 
 
@@ -114,16 +133,24 @@ def other_run_text(plan: Plan) -> str | None:
         result = load_result(folder).result
         if Path(folder).resolve() == plan.evaluation.output_dir.resolve():
             raise ConfigError(f"{WHERE}: {folder} is the output folder of this run")
-        theirs, ours = f"{result.task} on {result.provenance.upstream}", f"{plan.task_name} on {plan.upstream.name}"
+        theirs, ours = (
+            f"{result.task} on {result.provenance.upstream}",
+            f"{plan.task_name} on {plan.upstream.name}",
+        )
         if theirs != ours:
             raise ConfigError(f"{WHERE}: {folder} is a run of {theirs}, and this one of {ours}")
         if not result.reportable or result.something_to_ask:
-            raise ConfigError(f"{WHERE}: the run in {folder} is not complete, or not reportable; run it again first")
+            raise ConfigError(
+                f"{WHERE}: the run in {folder} is not complete, or not reportable; run it again first"
+            )
         found = values_of(result.instances, result.scores[result.main_metric])
     except PrerequisiteError as error:
         raise ConfigError(f"{WHERE}: no finished run: {error}") from None
     prompts = {key: prompt.hex() for key, prompt in found.prompts.items()}
-    return json.dumps({"metric": result.main_metric, "values": dict(found.values), "prompts": prompts}, sort_keys=True)
+    return json.dumps(
+        {"metric": result.main_metric, "values": dict(found.values), "prompts": prompts},
+        sort_keys=True,
+    )
 
 
 def faults_of_own_files(plan: Plan) -> list[EvalFactoryError]:
@@ -134,7 +161,9 @@ def faults_of_own_files(plan: Plan) -> list[EvalFactoryError]:
     found: list[EvalFactoryError] = [PrerequisiteError("\n  ".join(wrong))] if wrong else []
     checks: list[Callable[[Plan], object]] = [other_run_text]
     if extra.judge_passport is not None:
-        from eval_factory.scoring.judge_passports import check_passport  # few runs have one, and a dry run is quick
+        from eval_factory.scoring.judge_passports import (
+            check_passport,
+        )  # few runs have one, and a dry run is quick
 
         checks.insert(0, check_passport)
     for check in checks:
@@ -153,7 +182,9 @@ def with_other_run(plan: Plan, read: DataRead) -> DataRead:
     if not file.is_file() or file.read_text(encoding="utf-8") != text:
         plan.rundir.forget_checksums()
         write_atomic(file, text, mode=PRIVATE)
-    return replace(read, own={**read.own, names.OTHER_RUN: hashlib.sha256(text.encode()).hexdigest()})
+    return replace(
+        read, own={**read.own, names.OTHER_RUN: hashlib.sha256(text.encode()).hexdigest()}
+    )
 
 
 def _refuse_other_questions(plan: Plan, result: TaskResult) -> None:
@@ -162,7 +193,9 @@ def _refuse_other_questions(plan: Plan, result: TaskResult) -> None:
 
     other = json.loads((plan.rundir.model_configs / names.OTHER_RUN).read_text(encoding="utf-8"))
     if result.main_metric != other["metric"]:
-        raise ConfigError(f"{WHERE}: its main score is {other['metric']}, and that of this run {result.main_metric}")
+        raise ConfigError(
+            f"{WHERE}: its main score is {other['metric']}, and that of this run {result.main_metric}"
+        )
     if result.main_metric not in result.scores:
         return
     here = values_of(result.instances, result.scores[result.main_metric]).prompts

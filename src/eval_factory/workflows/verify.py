@@ -14,10 +14,20 @@ from pathlib import Path
 from typing import Any
 
 from eval_factory import __version__
-from eval_factory.core.errors import ConfigError, EvalFactoryError, NotReportableError, PrerequisiteError
+from eval_factory.core.errors import (
+    ConfigError,
+    EvalFactoryError,
+    NotReportableError,
+    PrerequisiteError,
+)
 from eval_factory.core.rundir import RunDir, SuiteDir, sha256_of
 from eval_factory.core.safe_files import foreign_files
-from eval_factory.report.checksums import ChecksumsError, digests_of, read_checksums, result_statement
+from eval_factory.report.checksums import (
+    ChecksumsError,
+    digests_of,
+    read_checksums,
+    result_statement,
+)
 from eval_factory.report.field_differences import Difference, differences, differences_of_files
 from eval_factory.report.reader import StoredResult, load_result
 from eval_factory.tasks.errata import CORRECTED
@@ -30,7 +40,15 @@ NO_CHECKSUMS = (
 )
 _MISSING = "missing"
 _RESULT = "evaluation_config.yaml"
-WRONG_FILES = (ValueError, LookupError, ArithmeticError, TypeError, AttributeError, OSError, sqlite3.Error)
+WRONG_FILES = (
+    ValueError,
+    LookupError,
+    ArithmeticError,
+    TypeError,
+    AttributeError,
+    OSError,
+    sqlite3.Error,
+)
 """What reading files can raise whose content makes no sense."""
 
 
@@ -82,10 +100,14 @@ def verify(folder: Path, *, suite: Callable[[SuiteDir], Verified] | None = None)
     ]
     if foreign:
         return Verified(folder, tuple(dict.fromkeys(foreign)))
-    if not any(path.is_file() for path in (rundir.evaluation_config, rundir.checksums, rundir.run_state)):
+    if not any(
+        path.is_file() for path in (rundir.evaluation_config, rundir.checksums, rundir.run_state)
+    ):
         if suite is not None and SuiteDir(folder).was_started:
             return suite(SuiteDir(folder))
-        return Verified(folder, unreadable="is no output folder with a result; it is written when a run ends")
+        return Verified(
+            folder, unreadable="is no output folder with a result; it is written when a run ends"
+        )
     found: list[Finding | str] = []
     remembered: list[Finding] = []
     error: Exception | None = None
@@ -97,22 +119,38 @@ def verify(folder: Path, *, suite: Callable[[SuiteDir], Verified] | None = None)
     findings = [one for one in found if isinstance(one, Finding)]
     notes = tuple(one for one in found if isinstance(one, str))
     if error is None:
-        named = {one.file for one in findings}  # where a field is known, the digest of the file says no more
+        named = {
+            one.file for one in findings
+        }  # where a field is known, the digest of the file says no more
         findings += [one for one in remembered if one.file not in named]
         return Verified(folder, tuple(dict.fromkeys(findings)), notes)
     return _with_a_file_that_makes_no_sense(folder, error, findings, remembered, notes)
 
 
 def _with_a_file_that_makes_no_sense(
-    folder: Path, error: Exception, findings: Sequence[Finding], remembered: Sequence[Finding], notes: tuple[str, ...]
+    folder: Path,
+    error: Exception,
+    findings: Sequence[Finding],
+    remembered: Sequence[Finding],
+    notes: tuple[str, ...],
 ) -> Verified:
     """What was altered, where that is known; else why nobody can verify the folder."""
-    message = str(error) if isinstance(error, EvalFactoryError) else f"{type(error).__name__}: {error}"
+    message = (
+        str(error) if isinstance(error, EvalFactoryError) else f"{type(error).__name__}: {error}"
+    )
     reason = f"the result cannot be made again: {message}"
-    if not findings and isinstance(error, EvalFactoryError) and not isinstance(error, PrerequisiteError):
+    if (
+        not findings
+        and isinstance(error, EvalFactoryError)
+        and not isinstance(error, PrerequisiteError)
+    ):
         _, is_named, rest = message.partition(f"{folder}/")
-        wrong = Finding(rest.split(":")[0].split(" ")[0] if is_named else "run_config.yml", "", message)
-        return Verified(folder, (wrong, *(one for one in remembered if one.file != wrong.file)), notes)
+        wrong = Finding(
+            rest.split(":")[0].split(" ")[0] if is_named else "run_config.yml", "", message
+        )
+        return Verified(
+            folder, (wrong, *(one for one in remembered if one.file != wrong.file)), notes
+        )
     if findings or remembered:
         return Verified(folder, tuple(dict.fromkeys([*findings, *remembered])), (*notes, reason))
     return Verified(folder, (), notes, reason)
@@ -187,7 +225,9 @@ def _of_files(rundir: RunDir, made: Recollected, stored: StoredResult) -> Iterat
                     yield _finding(name, one, origin_of_field(one.field, name))
     for path in sorted(rundir.responses.glob("*.jsonl")):
         if not made.rundir.responses.joinpath(path.name).is_file():
-            yield Finding(f"{rundir.responses.name}/{path.name}", "", "cache.db has no answers of this role")
+            yield Finding(
+                f"{rundir.responses.name}/{path.name}", "", "cache.db has no answers of this role"
+            )
 
 
 def _loaded(rundir: RunDir) -> StoredResult:
@@ -255,7 +295,9 @@ def origin_of_field(field: str, name: str) -> str:
         return "cache.db and .run_state.json"
     if field.startswith(("provenance.started_at", "provenance.ended_at")):
         return "logs/events.jsonl"
-    return "cache.db" if name.startswith("responses/") or field.endswith("_answer") else "HELM's files"
+    return (
+        "cache.db" if name.startswith("responses/") or field.endswith("_answer") else "HELM's files"
+    )
 
 
 def _finding(name: str, one: Difference, origin: str) -> Finding:
@@ -267,7 +309,10 @@ def _findings_of_state(rundir: RunDir, stored: StoredResult) -> Iterator[Finding
     provenance, state = stored.result.provenance, last_state(rundir)
     expected = {
         "identity": provenance.run_identity,
-        "versions": {"eval_factory": provenance.eval_factory, provenance.helm_package: provenance.helm},
+        "versions": {
+            "eval_factory": provenance.eval_factory,
+            provenance.helm_package: provenance.helm,
+        },
         "data_bundle": provenance.data_bundle,
     }
     now = {name: value for name, value in asdict(state).items() if name in expected}
@@ -276,4 +321,6 @@ def _findings_of_state(rundir: RunDir, stored: StoredResult) -> Iterator[Finding
     runs = {name.rpartition("/")[0] for name in provenance.run_files}
     for run in state.runs:
         if runs and run not in runs:
-            yield Finding(rundir.run_state.name, "runs", f"is {run}, which provenance.run_files does not name")
+            yield Finding(
+                rundir.run_state.name, "runs", f"is {run}, which provenance.run_files does not name"
+            )

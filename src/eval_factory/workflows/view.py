@@ -82,7 +82,9 @@ class Pages:
 
 
 @contextmanager
-def served(folders: Sequence[Path], *, port: int, env: Mapping[str, str], screen: TextIO) -> Iterator[Pages]:
+def served(
+    folders: Sequence[Path], *, port: int, env: Mapping[str, str], screen: TextIO
+) -> Iterator[Pages]:
     """Make the pages of output folders in a temporary folder and serve them; when it is left, both are gone.
     Raises EvalFactoryError: with the exit code of what went wrong."""
     with tempfile.TemporaryDirectory(prefix=_PREFIX) as name:
@@ -92,14 +94,22 @@ def served(folders: Sequence[Path], *, port: int, env: Mapping[str, str], screen
             yield Pages(site, server.address, tuple(runs))
 
 
-def export(folders: Sequence[Path], target: Path, *, env: Mapping[str, str], screen: TextIO) -> Pages:
+def export(
+    folders: Sequence[Path], target: Path, *, env: Mapping[str, str], screen: TextIO
+) -> Pages:
     """Write the pages of output folders as files, into a folder that is new or empty. Raises EvalFactoryError: with the
     exit code of what went wrong; the folder is then not there."""
-    if target.is_symlink() or (target.exists() and not (target.is_dir() and not any(target.iterdir()))):
-        raise ConfigError(f"--export {target}: there is something already; name a new folder, or an empty one")
+    if target.is_symlink() or (
+        target.exists() and not (target.is_dir() and not any(target.iterdir()))
+    ):
+        raise ConfigError(
+            f"--export {target}: there is something already; name a new folder, or an empty one"
+        )
     inside = next((one for one in folders if target.resolve().is_relative_to(one.resolve())), None)
     if inside is not None:
-        raise ConfigError(f"--export {target}: is inside of the output folder {inside}; name a folder elsewhere")
+        raise ConfigError(
+            f"--export {target}: is inside of the output folder {inside}; name a folder elsewhere"
+        )
     runs, schema = _to_show(folders)
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{_PREFIX}", dir=target.parent) as name:
@@ -114,13 +124,21 @@ def _to_show(folders: Sequence[Path]) -> tuple[list[ViewedRun], str]:
     if len(folders) == 1 and SuiteDir(folders[0]).leaderboard.is_file():
         return board_runs(folders[0])
     runs = viewed_runs(run_folders(folders))
-    path = environment_of(HELM).helms("benchmark", "static", SCHEMA_FILE)  # HELM's schema for MedHELM's leaderboard
+    path = environment_of(HELM).helms(
+        "benchmark", "static", SCHEMA_FILE
+    )  # HELM's schema for MedHELM's leaderboard
     schema: dict[str, Any] = {} if path is None else parse_own(path.read_text(encoding="utf-8"))
     return runs, to_yaml(page_schema([run.page for run in runs], schema))
 
 
 def _made(
-    runs: Sequence[ViewedRun], schema: str, work: Path, env: Mapping[str, str], screen: TextIO, *, copies: bool
+    runs: Sequence[ViewedRun],
+    schema: str,
+    work: Path,
+    env: Mapping[str, str],
+    screen: TextIO,
+    *,
+    copies: bool,
 ) -> Path:
     """The folder of the pages, in `work`."""
     look_for_helm(HELM)
@@ -164,7 +182,10 @@ class PageServer(ThreadingHTTPServer):
             raise PrerequisiteError(
                 f"port {port} of {HOST} cannot be used: {reason}\n  give another with --port, or none for a free one"
             ) from error
-        self.own_name, self.prefix = f"{HOST}:{self.server_address[1]}", f"/{secrets.token_urlsafe(16)}/"
+        self.own_name, self.prefix = (
+            f"{HOST}:{self.server_address[1]}",
+            f"/{secrets.token_urlsafe(16)}/",
+        )
         self.address = f"http://{self.own_name}{self.prefix}"
         threading.Thread(target=self.serve_forever, name="view-server", daemon=True).start()
 

@@ -35,9 +35,16 @@ from eval_factory.workflows.context import RunContext
 from eval_factory.workflows.helm_run import summarize
 from eval_factory.workflows.recollect import last_state
 
-_NEEDED = (names.RUN_SPEC_FILE, names.STATS_FILE, names.PER_INSTANCE_STATS_FILE, names.SCENARIO_STATE_FILE)
+_NEEDED = (
+    names.RUN_SPEC_FILE,
+    names.STATS_FILE,
+    names.PER_INSTANCE_STATS_FILE,
+    names.SCENARIO_STATE_FILE,
+)
 OTHER = (names.SCENARIO_FILE,)
-MULTIMODAL = "_multimodal"  # in the name of every method of HELM's that shows pictures or plays sounds
+MULTIMODAL = (
+    "_multimodal"  # in the name of every method of HELM's that shows pictures or plays sounds
+)
 NO_SCORE = "no_score"  # a metric that no run has: HELM wants a name of each run's main metric
 SUITE = "view"
 DATA_FOLDER = "benchmark_output"
@@ -73,7 +80,10 @@ class _Found:
 
     @property
     def helm_model(self) -> str:
-        return str(self.spec["adapter_spec"].get("model") or self.spec["adapter_spec"].get("model_deployment"))
+        return str(
+            self.spec["adapter_spec"].get("model")
+            or self.spec["adapter_spec"].get("model_deployment")
+        )
 
 
 def viewed_runs(folders: Sequence[Path]) -> list[ViewedRun]:
@@ -85,7 +95,9 @@ def viewed_runs(folders: Sequence[Path]) -> list[ViewedRun]:
     apart = {run.helm_model for run in found if same[run.folder.name, run.helm_model] > 1}
     rows: dict[tuple[str, Path | None], list[_Found]] = {}
     for run in found:
-        rows.setdefault((run.helm_model, run.stored.folder if run.helm_model in apart else None), []).append(run)
+        rows.setdefault(
+            (run.helm_model, run.stored.folder if run.helm_model in apart else None), []
+        ).append(run)
     viewed, numbers = [], Counter[str]()
     for (model, folder), runs in rows.items():
         numbers[model] += 1
@@ -127,7 +139,9 @@ def _runs_of(stored: StoredResult) -> list[_Found]:
 def _shown(runs: Sequence[_Found], number: int | None) -> str:
     """A model as the pages call it: with its folder where it has several, and which of its results are not whole."""
     stored = runs[0].stored
-    asked = stored.result.provenance.target  # the demo endpoint has the model ids of whoever tries it
+    asked = (
+        stored.result.provenance.target
+    )  # the demo endpoint has the model ids of whoever tries it
     named = stored.target.get("api_endpoint", {}).get("model_id") or asked
     text = printable(named if named == asked else f"{named} ({asked})")
     if number is not None:
@@ -163,11 +177,17 @@ def _viewed(found: _Found, number: int | None, shown_model: str) -> ViewedRun:
     result, run = found.stored.result, read_run(found.folder)
     score = result.scores.get(result.main_metric)
     split = (score.split if score else None) or run.main_split() or "test"
-    stats = (stat.name for stat in run.stats if stat.mean is not None and stat.name.perturbation is None)
-    scores = dict.fromkeys(stat.name for stat in stats if stat.split == split and is_score(stat.name))
+    stats = (
+        stat.name for stat in run.stats if stat.mean is not None and stat.name.perturbation is None
+    )
+    scores = dict.fromkeys(
+        stat.name for stat in stats if stat.split == split and is_score(stat.name)
+    )
     first = [score.metric] if score and score.metric in scores else []
     metrics = tuple(metric for metric in dict.fromkeys([*first, *scores]) if is_plain(metric))
-    page = PageRun(result.task, groups, metrics, metrics[0] if metrics else NO_SCORE, plain_name(split))
+    page = PageRun(
+        result.task, groups, metrics, metrics[0] if metrics else NO_SCORE, plain_name(split)
+    )
     return ViewedRun(found.folder, name, model, shown_model, spec, page)
 
 
@@ -190,8 +210,12 @@ def lay_out(runs: Iterable[ViewedRun], suite: Path, *, copies: bool) -> None:
             original = run.folder / name
             if name == names.RUN_SPEC_FILE or not original.is_file():
                 continue
-            if name == names.SCENARIO_STATE_FILE and MULTIMODAL in str(run.spec["adapter_spec"].get("method")):
-                (folder / name).write_text(without_media(original.read_text(encoding="utf-8")), encoding="utf-8")
+            if name == names.SCENARIO_STATE_FILE and MULTIMODAL in str(
+                run.spec["adapter_spec"].get("method")
+            ):
+                (folder / name).write_text(
+                    without_media(original.read_text(encoding="utf-8")), encoding="utf-8"
+                )
             elif copies:
                 shutil.copyfile(original, folder / name)
             else:
@@ -254,7 +278,11 @@ def forget_place(site: Path) -> None:
     """Take the folder's own path out of the files that helm-summarize wrote: links in tables lead to it."""
     place = json.dumps(f"{site}/")[1:-1]
     suite = suite_folder(site)
-    for file in (*suite.glob("*.json"), *suite.glob("groups/*.json"), *suite.glob("groups/json/*.json")):
+    for file in (
+        *suite.glob("*.json"),
+        *suite.glob("groups/*.json"),
+        *suite.glob("groups/json/*.json"),
+    ):
         text = file.read_text(encoding="utf-8")
         if place in text:
             file.write_text(text.replace(place, ""), encoding="utf-8")
@@ -262,7 +290,10 @@ def forget_place(site: Path) -> None:
 
 def without_colons(suite: Path) -> None:
     """Rename what helm-summarize named by a scenario's arguments (`mode:easy`), and what leads to it."""
-    found = {file.name: file for file in (*suite.glob("groups/latex/*:*"), *suite.glob("groups/json/*:*"))}
+    found = {
+        file.name: file
+        for file in (*suite.glob("groups/latex/*:*"), *suite.glob("groups/json/*:*"))
+    }
     for file in found.values():
         file.rename(file.with_name(file.name.replace(":", "_")))
     for table in suite.glob("groups/*.json") if found else ():
@@ -279,12 +310,17 @@ def summarize_command(work: RunDir, suite: str, schema: Path, output: Path) -> l
     """
     return [
         *helm_program("helm-summarize"),
-        "--schema-path", str(schema),
-        "--suite", suite,
-        "--output-path", str(output),
-        "--local-path", str(work.model_configs),
-        "--log-config", str(work.model_configs / names.LOGGING),
-    ]  # fmt: skip
+        "--schema-path",
+        str(schema),
+        "--suite",
+        suite,
+        "--output-path",
+        str(output),
+        "--local-path",
+        str(work.model_configs),
+        "--log-config",
+        str(work.model_configs / names.LOGGING),
+    ]
 
 
 def make_tables(

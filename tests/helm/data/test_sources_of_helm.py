@@ -13,23 +13,34 @@ from eval_factory.data.sources import SourceFile, load_sources
 from eval_factory.tasks.framework import load_framework
 
 SCENARIO_OF = {
-    "medec": "medec.MedecScenario", "medbullets": "medbullets.MedBulletsScenario",
-    "medbullets_freetext": "medbullets.MedBulletsScenario", "medhelm_med_qa": "med_qa.MedQAScenario",
-    "medhelm_med_mcqa": "med_mcqa.MedMCQAScenario", "med_qa": "med_qa.MedQAScenario",
-    "med_mcqa": "med_mcqa.MedMCQAScenario", "pubmed_qa": "pubmed_qa.PubMedQAScenario",
-    "ehr_sql": "ehr_sql.EhrSqlScenario", "race_based_med": "race_based_med.RaceBasedMedScenario",
-    "aci_bench": "aci_bench.ACIBenchScenario", "medication_qa": "medication_qa.MedicationQAScenario",
-    "med_dialog_healthcaremagic": "med_dialog.MedDialogScenario", "med_dialog_icliniq": "med_dialog.MedDialogScenario",
-}  # fmt: skip
+    "medec": "medec.MedecScenario",
+    "medbullets": "medbullets.MedBulletsScenario",
+    "medbullets_freetext": "medbullets.MedBulletsScenario",
+    "medhelm_med_qa": "med_qa.MedQAScenario",
+    "medhelm_med_mcqa": "med_mcqa.MedMCQAScenario",
+    "med_qa": "med_qa.MedQAScenario",
+    "med_mcqa": "med_mcqa.MedMCQAScenario",
+    "pubmed_qa": "pubmed_qa.PubMedQAScenario",
+    "ehr_sql": "ehr_sql.EhrSqlScenario",
+    "race_based_med": "race_based_med.RaceBasedMedScenario",
+    "aci_bench": "aci_bench.ACIBenchScenario",
+    "medication_qa": "medication_qa.MedicationQAScenario",
+    "med_dialog_healthcaremagic": "med_dialog.MedDialogScenario",
+    "med_dialog_icliniq": "med_dialog.MedDialogScenario",
+}
 HUB_SCENARIO_OF = {
-    "medcalc_bench": "medcalc_bench.MedCalcBenchScenario", "head_qa": "headqa.HeadQAScenario",
-    "medhallu": "medhallu.MedHalluScenario", "medi_qa": "medi_qa.MediQAScenario",
-    "vqa_rad": "vision_language.vqa_rad.VQARadScenario", "mmlu_pro_health": "mmlu_pro.MMLUProScenario", "healthqa_br": "healthqa_br.HEALTHQA_BR_Scenario",
-}  # fmt: skip
+    "medcalc_bench": "medcalc_bench.MedCalcBenchScenario",
+    "head_qa": "headqa.HeadQAScenario",
+    "medhallu": "medhallu.MedHalluScenario",
+    "medi_qa": "medi_qa.MediQAScenario",
+    "vqa_rad": "vision_language.vqa_rad.VQARadScenario",
+    "mmlu_pro_health": "mmlu_pro.MMLUProScenario",
+    "healthqa_br": "healthqa_br.HEALTHQA_BR_Scenario",
+}
 LISTING_SCENARIO_OF = {
     "mtsamples_replicate": "mtsamples_replicate.MTSamplesReplicateScenario",
     "mtsamples_procedures": "mtsamples_procedures.MTSamplesProceduresScenario",
-}  # fmt: skip
+}
 
 
 class Stop(Exception):
@@ -50,7 +61,11 @@ def test_every_public_task_is_compared_with_helm() -> None:
     compared = {*SCENARIO_OF, *HUB_SCENARIO_OF, *LISTING_SCENARIO_OF, "med_dialog"}
     public = {name for name, entry in load_sources().tasks.items() if not entry.own_data}
     ours = {"sample_medical_qa", "healthbench", "healthbench_hard", "healthbench_consensus"}
-    ours |= {name for name, entry in load_sources().tasks.items() if any(file.form for file in entry.files)}
+    ours |= {
+        name
+        for name, entry in load_sources().tasks.items()
+        if any(file.form for file in entry.files)
+    }
     assert compared == public - ours - {"mmlu_clinical_afr"}
 
 
@@ -69,13 +84,20 @@ def test_the_files_of_mmlu_clinical_afr_lie_where_helm_looks_for_them(tmp_path: 
     assert set(task.helm.parameters["language"].allowed) == languages
     for subject in task.helm.parameters["subject"].allowed:
         for language in languages:
-            asked = {(one.split, one.input.text) for one in kind(subject, language).get_instances(str(tmp_path))}
+            asked = {
+                (one.split, one.input.text)
+                for one in kind(subject, language).get_instances(str(tmp_path))
+            }
             splits = {"train": "dev", "valid": "val", "test": "test"}
-            assert asked == {(split, f"{subject}_{file}_{language}.csv") for split, file in splits.items()}
+            assert asked == {
+                (split, f"{subject}_{file}_{language}.csv") for split, file in splits.items()
+            }
 
 
 @pytest.mark.parametrize("task", SCENARIO_OF)
-def test_the_files_are_those_that_helm_downloads(task: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_files_are_those_that_helm_downloads(
+    task: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     module, kind = scenario_class(SCENARIO_OF[task])
     asked: dict[str, str] = {}
 
@@ -85,19 +107,27 @@ def test_the_files_are_those_that_helm_downloads(task: str, tmp_path: Path, monk
     monkeypatch.setattr(module, "ensure_file_downloaded", note)
     entry = load_sources().tasks[task]
     scenario = kind(subset=task.rpartition("_")[2]) if task.startswith("med_dialog") else kind()
-    for step in ("process_json", "extract_schema"):  # what reads the files of those that download several
+    for step in (
+        "process_json",
+        "extract_schema",
+    ):  # what reads the files of those that download several
         if hasattr(kind, step):
             monkeypatch.setattr(kind, step, lambda *_: [])
     monkeypatch.setattr(module, "create_csv_from_word", lambda *_: None, raising=False)
     with contextlib.suppress(FileNotFoundError):  # of the file that was not downloaded
         scenario.get_instances(str(tmp_path))
     # An archive becomes a folder, `data`; the table names the files in it that HELM then reads.
-    wanted = {file.path.removesuffix(f"/{file.member}") if file.member else file.path: file for file in entry.files}
+    wanted = {
+        file.path.removesuffix(f"/{file.member}") if file.member else file.path: file
+        for file in entry.files
+    }
     assert asked == {path: upstream(file) for path, file in wanted.items()}
 
 
 @pytest.mark.parametrize("task", HUB_SCENARIO_OF)
-def test_the_data_sets_are_those_that_helm_loads(task: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_data_sets_are_those_that_helm_loads(
+    task: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     module, kind = scenario_class(HUB_SCENARIO_OF[task])
     asked: list[tuple[str, str | None, str | None, bool]] = []
 
@@ -107,15 +137,21 @@ def test_the_data_sets_are_those_that_helm_loads(task: str, tmp_path: Path, monk
 
     monkeypatch.setattr(module, "load_dataset", note)
     with pytest.raises(Stop):
-        (kind(subject="health") if task == "mmlu_pro_health" else kind()).get_instances(str(tmp_path))
+        (kind(subject="health") if task == "mmlu_pro_health" else kind()).get_instances(
+            str(tmp_path)
+        )
     (hub,) = load_sources().tasks[task].hub
     ((name, config, revision, script),) = asked
     assert (name, config, script) == (hub.id, hub.config, hub.script)
-    assert revision is None or str(hub.revision).startswith(revision)  # HELM names none of most; the table then does
+    assert revision is None or str(hub.revision).startswith(
+        revision
+    )  # HELM names none of most; the table then does
 
 
 @pytest.mark.parametrize("task", LISTING_SCENARIO_OF)
-def test_the_lists_are_those_that_helm_asks_for(task: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_lists_are_those_that_helm_asks_for(
+    task: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     module, kind = scenario_class(LISTING_SCENARIO_OF[task])
     asked: list[str] = []
 
@@ -140,12 +176,22 @@ def test_the_perturbations_are_those_that_helm_downloads_something_for() -> None
     found: dict[str, set[str]] = {name: set() for name in table.perturbations}
     for augmentation, variants in expander.PERTURBATION_SPECS_DICT.items():
         for spec in (spec for specs in variants.values() for spec in specs):
-            name = spec.class_name.split(".")[-2].removesuffix("_perturbation").replace("translate", "translation")
+            name = (
+                spec.class_name.split(".")[-2]
+                .removesuffix("_perturbation")
+                .replace("translate", "translation")
+            )
             if name in found:
                 found[name].add(augmentation)
     assert found == {name: set(one.augmentations) for name, one in table.perturbations.items()}
-    for name, helms in (("dialect", "Dialect"), ("person_name", "PersonName"), ("synonym", "Synonym")):
+    for name, helms in (
+        ("dialect", "Dialect"),
+        ("person_name", "PersonName"),
+        ("synonym", "Synonym"),
+    ):
         module = importlib.import_module(f"helm.benchmark.augmentations.{name}_perturbation")
         known, file = getattr(module, f"{helms}Perturbation"), table.perturbations[name].files[0]
-        (url,) = getattr(known, "MAPPING_DICT_URIS", {"": getattr(known, "SOURCE_URI", "")}).values()
+        (url,) = getattr(
+            known, "MAPPING_DICT_URIS", {"": getattr(known, "SOURCE_URI", "")}
+        ).values()
         assert (table.url(file.url), file.path.split("/")[0]) == (url, known.name)

@@ -25,7 +25,11 @@ OF_NO_DIRECTION = {"ehr_sql_total_predicted_answerable", "ehr_sql_total_ground_t
 
 def test_the_directions_of_metrics() -> None:
     folder = resources.files("helm.benchmark") / "static"
-    files = [file for file in folder.iterdir() if file.name.startswith("schema_") and file.name.endswith(".yaml")]
+    files = [
+        file
+        for file in folder.iterdir()
+        if file.name.startswith("schema_") and file.name.endswith(".yaml")
+    ]
     stated: dict[str, set[bool]] = {}
     for file in files:
         for metric in parse_own(file.read_text("utf-8")).get("metrics", []):
@@ -33,21 +37,44 @@ def test_the_directions_of_metrics() -> None:
                 stated.setdefault(metric["name"], set()).add(not metric["lower_is_better"])
     assert len(stated) > 100
     compared = _FACTS.keys() & stated.keys() - OF_NO_DIRECTION
-    assert {"exact_match", "rouge_l", "wer_score", "mimic_rrs_accuracy", "ehr_sql_execution_accuracy"} <= compared
-    assert {name: {_FACTS[name].higher_is_better} for name in compared} == {name: stated[name] for name in compared}
+    assert {
+        "exact_match",
+        "rouge_l",
+        "wer_score",
+        "mimic_rrs_accuracy",
+        "ehr_sql_execution_accuracy",
+    } <= compared
+    assert {name: {_FACTS[name].higher_is_better} for name in compared} == {
+        name: stated[name] for name in compared
+    }
 
 
 def test_the_run_specs_with_a_jury() -> None:
     run_spec.discover_run_spec_functions()
     specs = run_spec._REGISTERED_RUN_SPEC_FUNCTIONS
-    helms = {name: function for name, function in specs.items() if function.__module__.startswith("helm.")}
-    taking = {name for name, function in helms.items() if "jury_config_path" in inspect.signature(function).parameters}
-    assert taking | {"medhelm_configurable_benchmark", CONVERSATION_RUN_SPEC} == names.JURY_RUN_SPECS
+    helms = {
+        name: function
+        for name, function in specs.items()
+        if function.__module__.startswith("helm.")
+    }
+    taking = {
+        name
+        for name, function in helms.items()
+        if "jury_config_path" in inspect.signature(function).parameters
+    }
+    assert (
+        taking | {"medhelm_configurable_benchmark", CONVERSATION_RUN_SPEC} == names.JURY_RUN_SPECS
+    )
 
 
 def test_each_jurys_prompt_is_its_annotators() -> None:
-    tasks, specs = [task.helm for task in load_framework().evaluations if task.helm.judges], load_index().run_specs
-    wanted = {name for helm in tasks if helm.run_spec in specs for name in specs[helm.run_spec].annotators}
+    tasks, specs = (
+        [task.helm for task in load_framework().evaluations if task.helm.judges],
+        load_index().run_specs,
+    )
+    wanted = {
+        name for helm in tasks if helm.run_spec in specs for name in specs[helm.run_spec].annotators
+    }
     for module in pkgutil.iter_modules(annotation.__path__):
         if module.name.endswith("_annotator") and _holds(module.name, wanted):
             importlib.import_module(f"{annotation.__name__}.{module.name}")

@@ -11,7 +11,14 @@ from helm.benchmark.augmentations.perturbation import PerturbationSpec
 from helm.benchmark.data_preprocessor import DataPreprocessor
 from helm.benchmark.run_expander import RUN_EXPANDERS
 from helm.benchmark.run_spec import RunSpec
-from helm.benchmark.scenarios.scenario import CORRECT_TAG, Input, Instance, Output, PassageQuestionInput, Reference
+from helm.benchmark.scenarios.scenario import (
+    CORRECT_TAG,
+    Input,
+    Instance,
+    Output,
+    PassageQuestionInput,
+    Reference,
+)
 
 import eval_factory.helm_plugin.choice_order_expander  # noqa: F401 - registers expanders, also those of asked_again
 from eval_factory.demo.benchmark import sample_medical_qa
@@ -22,7 +29,8 @@ LONG = "The patient has had fever and severe headache for several days."
 
 def question(asked: Input, split: str = "test") -> Instance:
     references = [
-        Reference(Output(text), tags=[CORRECT_TAG] if at == 1 else []) for at, text in enumerate(("heart", "liver"))
+        Reference(Output(text), tags=[CORRECT_TAG] if at == 1 else [])
+        for at, text in enumerate(("heart", "liver"))
     ]
     return Instance(asked, references, split=split, id="a")
 
@@ -53,32 +61,55 @@ def names(instances: Iterable[Instance]) -> list[str | None]:
 
 def test_all_ways_stand_side_by_side_and_the_question_as_it_is_comes_first() -> None:
     spec = expanded(
-        ("shuffle_choices", 2), ("repeats", 3), ("perturb", "worried+units"), ("pushback", 2), ("confidence", "stated"),
-        ("cost_of_wrong", 1.0), ("blind_control", True),
-    )  # fmt: skip
+        ("shuffle_choices", 2),
+        ("repeats", 3),
+        ("perturb", "worried+units"),
+        ("pushback", 2),
+        ("confidence", "stated"),
+        ("cost_of_wrong", 1.0),
+        ("blind_control", True),
+    )
     given = [question(Input(LONG), "train"), question(Input(LONG))]
     instances = made(spec, given)
     assert names(instances) == [
-        None, None, "choice_order_2", "repeat_2", "repeat_3", "perturb_worried", "pushback_1", "pushback_2",
-        "stated_confidence", "may_abstain", "blind_blank", "blind_other",
-    ]  # fmt: skip
+        None,
+        None,
+        "choice_order_2",
+        "repeat_2",
+        "repeat_3",
+        "perturb_worried",
+        "pushback_1",
+        "pushback_2",
+        "stated_confidence",
+        "may_abstain",
+        "blind_blank",
+        "blind_other",
+    ]
     assert instances[:2] == given
     assert spec.name == sample_medical_qa().name
 
 
 def test_a_repeat_has_the_same_words_and_other_words_leave_references_alone() -> None:
-    _, again, changed = made(expanded(("repeats", 2), ("perturb", "typos")), [question(Input(LONG))])
+    _, again, changed = made(
+        expanded(("repeats", 2), ("perturb", "typos")), [question(Input(LONG))]
+    )
     assert (again.input.text, again.references) == (LONG, question(Input(LONG)).references)
     assert changed.input.text != LONG
     assert changed.references == again.references
 
 
 @pytest.mark.parametrize(("method", "more"), [(None, [ABSTENTION]), ("generation", [])])
-def test_not_to_know_is_an_option_where_there_are_options(method: str | None, more: list[str]) -> None:
-    _, abstain = made(expanded(("cost_of_wrong", 2.0), method=method), [question(Input(f"{LONG}\n"))])
+def test_not_to_know_is_an_option_where_there_are_options(
+    method: str | None, more: list[str]
+) -> None:
+    _, abstain = made(
+        expanded(("cost_of_wrong", 2.0), method=method), [question(Input(f"{LONG}\n"))]
+    )
     assert [one.output.text for one in abstain.references] == ["heart", "liver", *more]
     assert [one.is_correct for one in abstain.references][:2] == [False, True]
-    assert abstain.input.text.startswith(f"{LONG}\nA right answer scores 1 point, a wrong one costs 2 points")
+    assert abstain.input.text.startswith(
+        f"{LONG}\nA right answer scores 1 point, a wrong one costs 2 points"
+    )
 
 
 def test_inputs_of_their_own_kind_and_conversations_are_changed_too() -> None:
@@ -99,14 +130,18 @@ def test_inputs_of_their_own_kind_and_conversations_are_changed_too() -> None:
 
 
 def test_a_run_whose_inputs_helm_perturbs_is_refused() -> None:
-    spec = replace(sample_medical_qa(), data_augmenter_spec=DataAugmenterSpec([PerturbationSpec("x", {})]))
+    spec = replace(
+        sample_medical_qa(), data_augmenter_spec=DataAugmenterSpec([PerturbationSpec("x", {})])
+    )
     with pytest.raises(ValueError, match="exclude each other"):
         RUN_EXPANDERS["repeats"](2).expand(spec)
 
 
 def test_more_metrics_stand_beside_those_of_the_run() -> None:
     own = sample_medical_qa().metric_specs
-    *before, added = expanded(("more_metrics", "exact_match+f1_score"), method="generation").metric_specs
+    *before, added = expanded(
+        ("more_metrics", "exact_match+f1_score"), method="generation"
+    ).metric_specs
     assert (before, added.args) == (own, {"names": ["f1_score"]})
     assert expanded(("more_metrics", "exact_match"), method="generation").metric_specs == own
     with pytest.raises(ValueError, match="has options"):

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from helm.benchmark.adaptation.adapters.multiple_choice_joint_adapter import MultipleChoiceJointAdapter
+from helm.benchmark.adaptation.adapters.multiple_choice_joint_adapter import (
+    MultipleChoiceJointAdapter,
+)
 from helm.benchmark.augmentations.data_augmenter import DataAugmenterSpec
 from helm.benchmark.augmentations.perturbation import PerturbationSpec
 from helm.benchmark.data_preprocessor import DataPreprocessor
@@ -21,8 +23,13 @@ CHOICES = ["heart", "liver", "spleen", "colon"]
 
 
 def question(name: str, choices: list[str], split: str = "test") -> Instance:
-    references = [Reference(Output(text), tags=[CORRECT_TAG] if at == 1 else []) for at, text in enumerate(choices)]
-    return Instance(Input(f"{name}?"), references, split=split, id=name, sub_split="part", extra_data={"x": 1})
+    references = [
+        Reference(Output(text), tags=[CORRECT_TAG] if at == 1 else [])
+        for at, text in enumerate(choices)
+    ]
+    return Instance(
+        Input(f"{name}?"), references, split=split, id=name, sub_split="part", extra_data={"x": 1}
+    )
 
 
 def expanded(orders: int) -> RunSpec:
@@ -34,22 +41,44 @@ def test_each_question_is_asked_in_so_many_orders() -> None:
     spec = expanded(3)
     assert spec.name == sample_medical_qa().name
     kept = question("kept", [*CHOICES, "None of the above"])
-    given = [question("shot", CHOICES, split="train"), question("a", CHOICES), kept, question("b", ["yes", "no"])]
+    given = [
+        question("shot", CHOICES, split="train"),
+        question("a", CHOICES),
+        kept,
+        question("b", ["yes", "no"]),
+    ]
     made = DataPreprocessor(spec.data_augmenter_spec).preprocess(given)
     named = [(one.id, one.perturbation and one.perturbation.name) for one in made]
     assert named == [
-        ("shot", None), ("a", None), ("a", name_of(2)), ("a", name_of(3)), ("kept", None), ("b", None), ("b", name_of(2)),
-    ]  # fmt: skip
+        ("shot", None),
+        ("a", None),
+        ("a", name_of(2)),
+        ("a", name_of(3)),
+        ("kept", None),
+        ("b", None),
+        ("b", name_of(2)),
+    ]
     assert [made[at] for at in (0, 1, 4, 5)] == given
     for one, order in zip(made[2:4], orders_of("a", CHOICES, 3)[1:], strict=True):
-        assert [reference.output.text for reference in one.references] == [CHOICES[at] for at in order]
-        assert [reference.output.text for reference in one.references if reference.is_correct] == ["liver"]
-        assert (one.split, one.sub_split, one.extra_data, one.input.text) == ("test", "part", {"x": 1}, "a?")
+        assert [reference.output.text for reference in one.references] == [
+            CHOICES[at] for at in order
+        ]
+        assert [reference.output.text for reference in one.references if reference.is_correct] == [
+            "liver"
+        ]
+        assert (one.split, one.sub_split, one.extra_data, one.input.text) == (
+            "test",
+            "part",
+            {"x": 1},
+            "a?",
+        )
 
 
 def test_helm_letters_the_choices_in_their_new_places() -> None:
     spec = expanded(2)
-    adapter = MultipleChoiceJointAdapter.__new__(MultipleChoiceJointAdapter)  # no model's window: nothing is cut
+    adapter = MultipleChoiceJointAdapter.__new__(
+        MultipleChoiceJointAdapter
+    )  # no model's window: nothing is cut
     adapter.adapter_spec = spec.adapter_spec
     (_, moved) = DataPreprocessor(spec.data_augmenter_spec).preprocess([question("a", CHOICES)])
     shown = [CHOICES[at] for at in orders_of("a", CHOICES, 2)[1]]
@@ -62,7 +91,10 @@ def test_helm_letters_the_choices_in_their_new_places() -> None:
 def test_a_run_without_lettered_options_is_refused() -> None:
     spec = sample_medical_qa()
     generation = replace(spec, adapter_spec=replace(spec.adapter_spec, method="generation"))
-    with pytest.raises(ValueError, match="needs questions with lettered options, and sample_medical_qa is generation"):
+    with pytest.raises(
+        ValueError,
+        match="needs questions with lettered options, and sample_medical_qa is generation",
+    ):
         shuffle_choices(generation, "2")
     augmented = replace(spec, data_augmenter_spec=DataAugmenterSpec([PerturbationSpec("x", {})]))
     with pytest.raises(ValueError, match="exclude each other"):

@@ -44,18 +44,30 @@ def asking(prompt: object) -> Request:
 
 def arguments(server: ScriptedEndpoint, **more: Any) -> dict[str, Any]:
     usual = {
-        "role": "model", "url": server.url, "model_id": "m", "endpoint_type": "chat", "key_names": [],
-        "request_timeout": 5, "max_retries": 0, "parallelism": 1, "adapter": ADAPTER,
-    }  # fmt: skip
+        "role": "model",
+        "url": server.url,
+        "model_id": "m",
+        "endpoint_type": "chat",
+        "key_names": [],
+        "request_timeout": 5,
+        "max_retries": 0,
+        "parallelism": 1,
+        "adapter": ADAPTER,
+    }
     return {**usual, **more}
 
 
 def endpoint_at(server: ScriptedEndpoint, folder: Path, **settings: Any) -> Endpoint:
-    return Endpoint(EndpointSettings.from_args(arguments(server, **settings)), session.session_for(folder))
+    return Endpoint(
+        EndpointSettings.from_args(arguments(server, **settings)), session.session_for(folder)
+    )
 
 
 def events_in(folder: Path, name: str) -> list[dict[str, Any]]:
-    events = [json.loads(line) for line in (folder / "logs" / "events.jsonl").read_text("utf-8").splitlines()]
+    events = [
+        json.loads(line)
+        for line in (folder / "logs" / "events.jsonl").read_text("utf-8").splitlines()
+    ]
     return [event for event in events if event["event"] == name]
 
 
@@ -71,12 +83,16 @@ def keep(endpoint: Endpoint, folder: Path, request: Request, choice: dict[str, A
     """As an older version did, or at a time in which every field was taken."""
     asked = endpoint._keyed(request)
     session.session_for(folder).cache.save(
-        response_cache.Answer(asked.key, "model", "m", asked.body, {"choices": [choice]}, time.time(), 0.1),
+        response_cache.Answer(
+            asked.key, "model", "m", asked.body, {"choices": [choice]}, time.time(), 0.1
+        ),
         response_cache.Attempt(asked.key, "model", 1, "answered", 200, None, time.time(), 0.1),
     )
 
 
-def test_an_error_costs_one_instance(server: ScriptedEndpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_costs_one_instance(
+    server: ScriptedEndpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     endpoint = endpoint_at(server, tmp_path)
 
     def stumbles(*_: object, **__: object) -> None:
@@ -87,7 +103,11 @@ def test_an_error_costs_one_instance(server: ScriptedEndpoint, tmp_path: Path, m
         result = endpoint.make_request(REQUEST)
     flags = result.error_flags
     assert flags is not None
-    assert (result.success, flags.is_retriable, flags.is_fatal) == (False, False, False)  # HELM's loop leaves it alone
+    assert (result.success, flags.is_retriable, flags.is_fatal) == (
+        False,
+        False,
+        False,
+    )  # HELM's loop leaves it alone
     assert len(server.requests) == 1
     (told,) = events_in(tmp_path, WARNING)
     assert "unexpected ArithmeticError in test_client.py" in told["message"]
@@ -97,11 +117,20 @@ def test_an_error_costs_one_instance(server: ScriptedEndpoint, tmp_path: Path, m
     assert endpoint.make_request(REQUEST).cached
 
 
-@pytest.mark.parametrize("choice", [
-    {"message": {"content": ""}, "finish_reason": "error", "error": {"code": 502}},
-    {"message": {"content": "B"}, "finish_reason": "stop", "logprobs": {"x": float("nan")}},  # no file can hold it
-])  # fmt: skip
-def test_an_answer_kept_by_an_older_version_is_looked_at(server: ScriptedEndpoint, tmp_path: Path, choice: Any) -> None:
+@pytest.mark.parametrize(
+    "choice",
+    [
+        {"message": {"content": ""}, "finish_reason": "error", "error": {"code": 502}},
+        {
+            "message": {"content": "B"},
+            "finish_reason": "stop",
+            "logprobs": {"x": float("nan")},
+        },  # no file can hold it
+    ],
+)
+def test_an_answer_kept_by_an_older_version_is_looked_at(
+    server: ScriptedEndpoint, tmp_path: Path, choice: Any
+) -> None:
     endpoint = endpoint_at(server, tmp_path)
     keep(endpoint, tmp_path, REQUEST, choice)
     result = endpoint.make_request(REQUEST)
@@ -111,7 +140,9 @@ def test_an_answer_kept_by_an_older_version_is_looked_at(server: ScriptedEndpoin
 
 
 @pytest.mark.parametrize("probed", [True, False])
-def test_who_was_probed_may_refuse_a_prompt(server: Any, tmp_path: Path, monkeypatch: Any, *, probed: bool) -> None:
+def test_who_was_probed_may_refuse_a_prompt(
+    server: Any, tmp_path: Path, monkeypatch: Any, *, probed: bool
+) -> None:
     told = HelmRunSettings(probed=frozenset({"model" if probed else "a_judge"}))
     monkeypatch.setenv(SETTINGS, told.environment()[SETTINGS])
     server.status, server.body = 403, {"error": {"message": "Input flagged by moderation"}}
@@ -122,10 +153,14 @@ def test_who_was_probed_may_refuse_a_prompt(server: Any, tmp_path: Path, monkeyp
         return
     with pytest.raises(EndpointStopped, match="Input flagged by moderation"):
         endpoint.make_request(REQUEST)
-    assert any("Input flagged by moderation" in event["message"] for event in events_in(tmp_path, FATAL))
+    assert any(
+        "Input flagged by moderation" in event["message"] for event in events_in(tmp_path, FATAL)
+    )
 
 
-def at_once(way: str, endpoint: Endpoint, requests: list[Request], count: int) -> list[RequestResult]:
+def at_once(
+    way: str, endpoint: Endpoint, requests: list[Request], count: int
+) -> list[RequestResult]:
     if way == "loop":
         return map_at_once(endpoint.make_request, requests, count)
     with ThreadPoolExecutor(count) as pool:
@@ -133,7 +168,9 @@ def at_once(way: str, endpoint: Endpoint, requests: list[Request], count: int) -
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_equal_requests_at_once_are_sent_once(way: str, server: ScriptedEndpoint, tmp_path: Path) -> None:
+def test_equal_requests_at_once_are_sent_once(
+    way: str, server: ScriptedEndpoint, tmp_path: Path
+) -> None:
     """Repeated rows of a benchmark are paid for once; other requests go on meanwhile."""
     released = threading.Event()
 
@@ -156,7 +193,9 @@ def test_equal_requests_at_once_are_sent_once(way: str, server: ScriptedEndpoint
     assert rows == [("answered", 1), *[("cached", 0)] * 3], "sent and cached are what was asked"
 
 
-def test_in_an_event_loop_no_more_requests_go_on_than_places(server: ScriptedEndpoint, tmp_path: Path) -> None:
+def test_in_an_event_loop_no_more_requests_go_on_than_places(
+    server: ScriptedEndpoint, tmp_path: Path
+) -> None:
     places, counts, lock = 16, [0, 0], threading.Lock()
 
     def answer(_prompt: str) -> str:
@@ -170,7 +209,10 @@ def test_in_an_event_loop_no_more_requests_go_on_than_places(server: ScriptedEnd
 
     server.answer = answer
     endpoint = endpoint_at(server, tmp_path, parallelism=places)
-    assert all(result.success for result in at_once("loop", endpoint, list(map(asking, range(100))), 2 * places))
+    assert all(
+        result.success
+        for result in at_once("loop", endpoint, list(map(asking, range(100))), 2 * places)
+    )
     assert counts == [0, places]
     assert len(server.requests) == len(kept_in(tmp_path)) == 100
 
@@ -178,7 +220,9 @@ def test_in_an_event_loop_no_more_requests_go_on_than_places(server: ScriptedEnd
 class OnceTooMany(ScriptedEndpoint):
     """Refuses the first two requests for "0"."""
 
-    def reply(self, path: str, headers: dict[str, str], body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+    def reply(
+        self, path: str, headers: dict[str, str], body: dict[str, Any]
+    ) -> tuple[int, dict[str, Any]]:
         status, answer = super().reply(path, headers, body)
         prompts = [kept["messages"][-1]["content"] for kept in self.requests]
         too_many = body["messages"][-1]["content"] == "0" and prompts.count("0") <= 2
@@ -189,14 +233,18 @@ def test_in_an_event_loop_others_go_on_while_one_is_tried_again(tmp_path: Path) 
     with OnceTooMany(lambda prompt: prompt) as server:
         endpoint = endpoint_at(server, tmp_path, max_retries=2, parallelism=2)
         results = at_once("loop", endpoint, list(map(asking, range(20))), 2)
-        assert [result.completions[0].text for result in results] == [str(number) for number in range(20)]
+        assert [result.completions[0].text for result in results] == [
+            str(number) for number in range(20)
+        ]
         prompts = [body["messages"][-1]["content"] for body in server.requests]
         assert prompts[-1] == "0"
         assert sorted(prompts[:-1]) == sorted(["0", *map(str, range(20))])
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_the_model_is_unknown_however_it_is_asked(way: str, server: ScriptedEndpoint, tmp_path: Path) -> None:
+def test_the_model_is_unknown_however_it_is_asked(
+    way: str, server: ScriptedEndpoint, tmp_path: Path
+) -> None:
     """What holds for every request ends them all; no other is started."""
     server.status = 404
     endpoint = endpoint_at(server, tmp_path, parallelism=4)
@@ -210,7 +258,9 @@ class Refusing(ScriptedEndpoint):
 
     released = threading.Event()
 
-    def reply(self, path: str, headers: dict[str, str], body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+    def reply(
+        self, path: str, headers: dict[str, str], body: dict[str, Any]
+    ) -> tuple[int, dict[str, Any]]:
         super().reply(path, headers, body)
         self.released.wait(30)
         return 400, {"error": {"message": "too long"}}
@@ -234,10 +284,14 @@ def test_two_equal_requests_at_once_fail_together(tmp_path: Path) -> None:
 class Picky(ScriptedEndpoint):
     """Refuses `temperature`, as reasoning models do."""
 
-    def reply(self, path: str, headers: dict[str, str], body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+    def reply(
+        self, path: str, headers: dict[str, str], body: dict[str, Any]
+    ) -> tuple[int, dict[str, Any]]:
         status, answer = super().reply(path, headers, body)
         if "temperature" in body:
-            return 400, {"error": {"message": "Unsupported value: 'temperature' does not support 0"}}
+            return 400, {
+                "error": {"message": "Unsupported value: 'temperature' does not support 0"}
+            }
         return status, answer
 
 
@@ -253,13 +307,20 @@ def test_what_was_answered_without_a_field_is_kept_as_that(tmp_path: Path) -> No
     (kept,) = kept_in(tmp_path)
     assert "temperature" not in kept
     asked_as_it_was = endpoint._keyed(REQUEST)
-    assert not session.session_for(tmp_path).cache.holds(asked_as_it_was.key)  # nothing was answered to it
+    assert not session.session_for(tmp_path).cache.holds(
+        asked_as_it_was.key
+    )  # nothing was answered to it
     assert response_cache.read_changes(tmp_path / "cache.db", url, "m") == [{"temperature": None}]
     assert response_cache.read_changes(tmp_path / "cache.db", url, "another") == []
     keys = [asked_as_it_was.key, asked_as_it_was.with_changes({"temperature": None}).key]
     assert [row["key"] for row in journal.read_answers(tmp_path / "cache.db")] == keys[1:]
     rows = [(row["key"], row["outcome"]) for row in journal.read_attempts(tmp_path / "cache.db")]
-    assert rows == [(keys[0], "refused"), (keys[1], "answered"), (keys[1], "cached"), (keys[1], "cached")]
+    assert rows == [
+        (keys[0], "refused"),
+        (keys[1], "answered"),
+        (keys[1], "cached"),
+        (keys[1], "cached"),
+    ]
 
 
 def test_an_answer_to_the_request_as_it_is_comes_first(tmp_path: Path) -> None:
@@ -283,7 +344,9 @@ def test_a_judgement_that_is_forgotten_is_asked_again_under_any_key(tmp_path: Pa
 
 
 @pytest.mark.parametrize("before", ["m", None, "another"])
-def test_the_first_may_all_fail_where_others_were_answered(server: Any, tmp_path: Path, before: str | None) -> None:
+def test_the_first_may_all_fail_where_others_were_answered(
+    server: Any, tmp_path: Path, before: str | None
+) -> None:
     if before is not None:
         endpoint_at(server, tmp_path, model_id=before).make_request(REQUEST)
     server.status = 400
@@ -296,9 +359,14 @@ def test_the_first_may_all_fail_where_others_were_answered(server: Any, tmp_path
         endpoint.make_request(asking("one more"))
 
 
-@pytest.mark.parametrize(("status", "settings", "kind"), [
-    (401, {}, "refused"), (500, {"stop_after_failures": 1}, "unreachable"), (400, {"stop_after_failures": 1}, None),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("status", "settings", "kind"),
+    [
+        (401, {}, "refused"),
+        (500, {"stop_after_failures": 1}, "unreachable"),
+        (400, {"stop_after_failures": 1}, None),
+    ],
+)
 def test_a_stop_says_why(
     server: ScriptedEndpoint, tmp_path: Path, status: int, settings: Any, kind: str | None
 ) -> None:
@@ -311,7 +379,10 @@ def test_a_stop_says_why(
 
 
 def test_a_judge_that_stops_names_itself_and_its_key(
-    server: ScriptedEndpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    server: ScriptedEndpoint,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setenv("GPT_JUDGE_API_KEY", "judge-key-0123456789")
     judge = endpoint_at(server, tmp_path, role="gpt", key_names=["GPT_JUDGE_API_KEY"])
@@ -320,14 +391,18 @@ def test_a_judge_that_stops_names_itself_and_its_key(
     with pytest.raises(EndpointStopped):
         judge.make_request(asking("q"))
     (told,) = [event["message"] for event in events_in(tmp_path, WARNING)]
-    assert told.startswith(f"judge gpt: Authentication error detected: {server.url}/chat/completions answers 401")
+    assert told.startswith(
+        f"judge gpt: Authentication error detected: {server.url}/chat/completions answers 401"
+    )
     assert "GPT_JUDGE_API_KEY" in told
     assert "config.params.extra.judges" in told
     assert "target." not in told
     assert f"warning: {told}" in capfd.readouterr().err
 
 
-def test_helm_makes_a_client_of_the_arguments_in_the_file(server: ScriptedEndpoint, tmp_path: Path) -> None:
+def test_helm_makes_a_client_of_the_arguments_in_the_file(
+    server: ScriptedEndpoint, tmp_path: Path
+) -> None:
     """Those that every version wrote; the clients of one role share one endpoint."""
     args = arguments(server, cache_db=str(tmp_path / "cache.db"))
     first, second = EndpointClient(**args), EndpointClient(**args)
@@ -337,17 +412,25 @@ def test_helm_makes_a_client_of_the_arguments_in_the_file(server: ScriptedEndpoi
     assert EndpointClient(**{**args, "role": "gpt"})._endpoint is not first._endpoint
 
 
-def test_a_secret_is_sent_not_kept(server: ScriptedEndpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_secret_is_sent_not_kept(
+    server: ScriptedEndpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("CANARY", secret := "the-canary-0123456789")
-    endpoint = endpoint_at(server, tmp_path, adapter={**ADAPTER, "params_to_add": {"account": "${CANARY}"}})
+    endpoint = endpoint_at(
+        server, tmp_path, adapter={**ADAPTER, "params_to_add": {"account": "${CANARY}"}}
+    )
     assert endpoint.make_request(REQUEST).success
     assert [body["account"] for body in server.requests] == [secret]
     (kept,) = kept_in(tmp_path)
     assert kept["account"] == "${CANARY}"
-    assert secret not in session.session_for(tmp_path).redactor.text(f"an endpoint repeats {secret}")
+    assert secret not in session.session_for(tmp_path).redactor.text(
+        f"an endpoint repeats {secret}"
+    )
 
 
-def test_a_run_within_shared_limits(server: ScriptedEndpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_within_shared_limits(
+    server: ScriptedEndpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with LimitServer({"g": LimitOf(1)}) as limits:
         shared = SharedLimitsSettings(limits.address, {"model": "g"})
         monkeypatch.setenv(SETTINGS, HelmRunSettings(limits=shared).environment()[SETTINGS])
@@ -367,7 +450,9 @@ def test_a_run_within_shared_limits(server: ScriptedEndpoint, tmp_path: Path, mo
     assert len(server.requests) == 2
 
 
-def test_a_run_is_told_that_the_time_of_all_is_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_is_told_that_the_time_of_all_is_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     told: SimpleQueue[str] = SimpleQueue()
     monkeypatch.setattr(session.Session, "ask_no_more", lambda _session, limit: told.put(limit))
     with LimitServer({}, SpendingTracker(Budget(max_wall_s=0.0))) as limits:
@@ -386,7 +471,9 @@ def at(limit: str, folder: Path) -> list[dict[str, Any]]:
     return [event for event in events_in(folder, LIMIT_REACHED) if event["limit"] == limit]
 
 
-def test_at_a_limit_nothing_is_sent(server: ScriptedEndpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_at_a_limit_nothing_is_sent(
+    server: ScriptedEndpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     here = limited(tmp_path, monkeypatch, max_requests=2)
     endpoint, judge = endpoint_at(server, tmp_path), endpoint_at(server, tmp_path, role="gpt")
     here.clients.update(model=endpoint, gpt=judge)
@@ -405,7 +492,9 @@ def test_at_a_limit_nothing_is_sent(server: ScriptedEndpoint, tmp_path: Path, mo
     assert (told["countable"], told["answered"]) == (True, {"model": 2, "gpt": 1})
 
 
-def test_no_more_when_time_is_over(server: ScriptedEndpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_more_when_time_is_over(
+    server: ScriptedEndpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     here = limited(tmp_path, monkeypatch, max_wall_s=1000.0)
     endpoint = here.clients["model"] = endpoint_at(server, tmp_path)
     assert endpoint.make_request(REQUEST).success
@@ -417,7 +506,9 @@ def test_no_more_when_time_is_over(server: ScriptedEndpoint, tmp_path: Path, mon
     assert here.limit_reached == "max_wall_s"
 
 
-def test_an_answer_of_unknown_cost(server: ScriptedEndpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_answer_of_unknown_cost(
+    server: ScriptedEndpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     server.body = {"choices": [{"message": {"content": "B"}, "finish_reason": "stop"}]}
     here = limited(tmp_path, monkeypatch, max_cost=1000.0)
     endpoint = here.clients["model"] = endpoint_at(server, tmp_path)
@@ -428,9 +519,15 @@ def test_an_answer_of_unknown_cost(server: ScriptedEndpoint, tmp_path: Path, mon
     assert at("max_cost", tmp_path)[0]["countable"] is False
 
 
-def test_a_model_that_is_not_asked(server: ScriptedEndpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_that_is_not_asked(
+    server: ScriptedEndpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What failed is as it was; what is not stored is counted, and leaves no trace by which it would have failed."""
-    then, copy, secret = tmp_path / "then", tmp_path / "copy", {**ADAPTER, "params_to_add": {"account": "${CANARY}"}}
+    then, copy, secret = (
+        tmp_path / "then",
+        tmp_path / "copy",
+        {**ADAPTER, "params_to_add": {"account": "${CANARY}"}},
+    )
     then.mkdir()
     monkeypatch.setenv("CANARY", "sk-canary-0123456789abcdef")
     endpoint = endpoint_at(server, then, adapter=secret)
@@ -441,7 +538,11 @@ def test_a_model_that_is_not_asked(server: ScriptedEndpoint, tmp_path: Path, mon
     server.status = None
     monkeypatch.setenv(SETTINGS, HelmRunSettings(asks_model=False).environment()[SETTINGS])
     monkeypatch.delenv("CANARY")
-    here, endpoint, before = session.session_for(copy), endpoint_at(server, copy, adapter=secret), outcomes(then)
+    here, endpoint, before = (
+        session.session_for(copy),
+        endpoint_at(server, copy, adapter=secret),
+        outcomes(then),
+    )
     assert endpoint.make_request(REQUEST).cached
     assert endpoint.make_request(asking("bad")).error == failed.error
     assert here.not_stored == set()

@@ -29,9 +29,16 @@ def server() -> Iterator[SeeingEndpoint]:
 
 def endpoint_at(server: SeeingEndpoint, folder: Path, **more: Any) -> Endpoint:
     usual = {
-        "role": "model", "url": server.url, "model_id": "m", "endpoint_type": "chat", "key_names": [],
-        "request_timeout": 5, "max_retries": 1, "parallelism": 1, "adapter": ADAPTER,
-    }  # fmt: skip
+        "role": "model",
+        "url": server.url,
+        "model_id": "m",
+        "endpoint_type": "chat",
+        "key_names": [],
+        "request_timeout": 5,
+        "max_retries": 1,
+        "parallelism": 1,
+        "adapter": ADAPTER,
+    }
     return Endpoint(EndpointSettings.from_args({**usual, **more}), session.session_for(folder))
 
 
@@ -66,13 +73,17 @@ def test_it_is_seen_and_heard(server: SeeingEndpoint, tmp_path: Path) -> None:
 def test_an_endpoint_for_completions_ends_the_run(server: SeeingEndpoint, tmp_path: Path) -> None:
     endpoint = endpoint_at(server, tmp_path, endpoint_type="completions")
     with pytest.raises(EndpointStopped, match="which takes target"):
-        endpoint.make_request(asking("?", (written(tmp_path / "c.png", picture("red")), "image/png")))
+        endpoint.make_request(
+            asking("?", (written(tmp_path / "c.png", picture("red")), "image/png"))
+        )
     assert server.requests == []
 
 
 def test_a_second_try_sends_it_again_and_an_error_quotes_no_picture(tmp_path: Path) -> None:
     class Busy(SeeingEndpoint):
-        def reply(self, path: str, headers: dict[str, str], body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        def reply(
+            self, path: str, headers: dict[str, str], body: dict[str, Any]
+        ) -> tuple[int, dict[str, Any]]:
             status, answer = super().reply(path, headers, body)
             quote = {"error": {"message": f"cannot take {body['messages'][0]['content']}"}}
             return {1: (503, quote), 3: (400, quote)}.get(len(self.parts), (status, answer))

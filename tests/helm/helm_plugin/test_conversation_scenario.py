@@ -17,22 +17,50 @@ from eval_factory.helm_plugin.conversation_scenario import conversations, input_
 TURNS = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "A or B?"}]
 
 
-def test_a_conversation_becomes_an_instance_with_its_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    device = SimpleNamespace(get_torch_device_name=lambda: "cpu")  # HELM's own asks torch, which is not installed
+def test_a_conversation_becomes_an_instance_with_its_turns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    device = SimpleNamespace(
+        get_torch_device_name=lambda: "cpu"
+    )  # HELM's own asks torch, which is not installed
     monkeypatch.setitem(sys.modules, "helm.common.gpu_utils", device)
     data, file = tmp_path / "rows.jsonl", tmp_path / "given.yaml"
-    full = {"id": "a", "messages": TURNS, "correct_answer": "B", "incorrect_answers": ["A"], "cluster": "n"}
-    data.write_text("".join(json.dumps(row) + "\n" for row in (full, {**full, "id": "b", "cluster": "m"})), "utf-8")
+    full = {
+        "id": "a",
+        "messages": TURNS,
+        "correct_answer": "B",
+        "incorrect_answers": ["A"],
+        "cluster": "n",
+    }
+    data.write_text(
+        "".join(json.dumps(row) + "\n" for row in (full, {**full, "id": "b", "cluster": "m"})),
+        "utf-8",
+    )
     shape = {
-        "name": "mine", "description": "d", "prompt_file": str(data), "dataset_file": str(data), "max_tokens": 9,
-        "has_clusters": True, "metrics": [{"name": "exact_match"}],
-    }  # fmt: skip
+        "name": "mine",
+        "description": "d",
+        "prompt_file": str(data),
+        "dataset_file": str(data),
+        "max_tokens": 9,
+        "has_clusters": True,
+        "metrics": [{"name": "exact_match"}],
+    }
     file.write_text(yaml.safe_dump(shape), "utf-8")
     spec = conversations(str(file))
     assert (spec.name, spec.groups, spec.annotators) == ("mine", ["mine"], [])
     adapter = spec.adapter_spec
-    assert (adapter.method, adapter.max_tokens, adapter.num_outputs, adapter.temperature) == ("chat", 9, 1, 0.0)
-    assert [adapter.input_prefix, adapter.input_suffix, adapter.output_prefix, adapter.output_suffix] == [""] * 4
+    assert (adapter.method, adapter.max_tokens, adapter.num_outputs, adapter.temperature) == (
+        "chat",
+        9,
+        1,
+        0.0,
+    )
+    assert [
+        adapter.input_prefix,
+        adapter.input_suffix,
+        adapter.output_prefix,
+        adapter.output_suffix,
+    ] == [""] * 4
     assert (adapter.max_train_instances, adapter.stop_sequences) == (0, [])
     assert "exact_match" in str(spec.metric_specs)
     scenario = create_object(spec.scenario_spec)
@@ -40,7 +68,10 @@ def test_a_conversation_becomes_an_instance_with_its_turns(tmp_path: Path, monke
     assert (one.id, one.split, one.extra_data, two.id) == ("a", "test", {"cluster": "n"}, "b")
     assert one.input.messages == TURNS
     assert one.input.text == "system: Be brief.\n\nuser: A or B?"
-    assert [(reference.output.text, reference.tags) for reference in one.references] == [("B", ["correct"]), ("A", [])]
+    assert [(reference.output.text, reference.tags) for reference in one.references] == [
+        ("B", ["correct"]),
+        ("A", []),
+    ]
     data.write_text(json.dumps({"messages": TURNS}) + "\n", "utf-8")
     (bare,) = scenario.get_instances(str(tmp_path))
     assert (bare.id, bare.extra_data, bare.references) == (None, None, [])

@@ -35,7 +35,9 @@ def draw(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
         monkeypatch.setattr(runner, "downsample_eval_instances", helms)
         for name, value in told.environment().items():
             monkeypatch.setenv(name, value)
-        if (patch := patch_named("draw_with_a_seed")).is_asked_for({"pubmed_qa"}, told.environment()):
+        if (patch := patch_named("draw_with_a_seed")).is_asked_for(
+            {"pubmed_qa"}, told.environment()
+        ):
             assert patch.apply()
         return [one.id for one in runner.downsample_eval_instances(instances, size, EVAL_SPLITS)]
 
@@ -45,11 +47,13 @@ def draw(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
 def read() -> list[Any]:
     found = [
         Instance(
-            Input(text=f"Question {number}?"), [Reference(Output("yes"), [CORRECT_TAG])], SPLITS[number % 4],
+            Input(text=f"Question {number}?"),
+            [Reference(Output("yes"), [CORRECT_TAG])],
+            SPLITS[number % 4],
             sub_split="ab"[number % 3 == 0],
         )
         for number in range(80)
-    ]  # fmt: skip
+    ]
     return list(with_instance_ids(found))
 
 

@@ -22,7 +22,9 @@ GIVEN = '{"accuracy": {"score": 4, "explanation": "x"}}'
 
 def result(text: str | None, error: str | None = None) -> RequestResult:
     completions = [] if text is None else [GeneratedOutput(text=text, logprob=0, tokens=[])]
-    return RequestResult(success=error is None, cached=False, completions=completions, embedding=[], error=error)
+    return RequestResult(
+        success=error is None, cached=False, completions=completions, embedding=[], error=error
+    )
 
 
 def annotated(answers: dict[str, Any], answer: str = "an answer") -> dict[str, Any]:
@@ -34,16 +36,23 @@ def annotated(answers: dict[str, Any], answer: str = "an answer") -> dict[str, A
         return given
 
     annotator = SimpleNamespace(
-        name="a_bench", _prompt_template="judge {RESPONSE}", _interpolate_prompt=lambda _state: "judge this",
-        _annotator_models={name: SimpleNamespace(model_name=name, model_deployment=name) for name in answers},
-        _auto_client=SimpleNamespace(make_request=ask), _annotation_criteria={"accuracy": {"score", "explanation"}},
-    )  # fmt: skip
+        name="a_bench",
+        _prompt_template="judge {RESPONSE}",
+        _interpolate_prompt=lambda _state: "judge this",
+        _annotator_models={
+            name: SimpleNamespace(model_name=name, model_deployment=name) for name in answers
+        },
+        _auto_client=SimpleNamespace(make_request=ask),
+        _annotation_criteria={"accuracy": {"score", "explanation"}},
+    )
     state: Any = SimpleNamespace(result=result(answer))
     return criterion_judge.ask_judges_in_parallel(annotator, state)
 
 
 def session(**given: Any) -> SimpleNamespace:
-    return SimpleNamespace(**{"clients": {}, "limit_reached": None, "jury_form": HELMS_FORM, **given})
+    return SimpleNamespace(
+        **{"clients": {}, "limit_reached": None, "jury_form": HELMS_FORM, **given}
+    )
 
 
 @pytest.fixture(autouse=True)
@@ -64,20 +73,31 @@ def forgotten(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def test_where_all_judge_the_annotations_are_helms() -> None:
     given = json.loads(GIVEN)
-    assert annotated({"a": result(GIVEN), "b": result(GIVEN)}) == {"prompt_text": "judge this", "a": given, "b": given}
+    assert annotated({"a": result(GIVEN), "b": result(GIVEN)}) == {
+        "prompt_text": "judge this",
+        "a": given,
+        "b": given,
+    }
 
 
 def test_who_gave_no_judgement_is_written_down_with_the_reason(forgotten: list[str]) -> None:
-    found = annotated({
-        "good": result(GIVEN), "fails": result("", "HTTP 500: boom"), "silent": result(None),
-        "stopped": ValueError("no\n  such \x1b key"), "babbles": result("a four"),
-    })  # fmt: skip
+    found = annotated(
+        {
+            "good": result(GIVEN),
+            "fails": result("", "HTTP 500: boom"),
+            "silent": result(None),
+            "stopped": ValueError("no\n  such \x1b key"),
+            "babbles": result("a four"),
+        }
+    )
     assert set(found) == {"prompt_text", "good", NOT_JUDGED}
     reason = "it holds no JSON object with the criteria accuracy"
     assert found[NOT_JUDGED] == {
-        "fails": "HTTP 500: boom", "silent": "it gave no answer", "stopped": "no such \\x1b key",
+        "fails": "HTTP 500: boom",
+        "silent": "it gave no answer",
+        "stopped": "no such \\x1b key",
         "babbles": f"unusable judgement: {reason}",
-    }  # fmt: skip
+    }
     assert forgotten == [reason, reason]
 
 
@@ -100,18 +120,26 @@ def test_helms_jury_asks_so(monkeypatch: pytest.MonkeyPatch) -> None:
     assert LLMAsJuryAnnotator.annotate is criterion_judge.ask_judges_in_parallel
 
 
-def test_at_a_limit_of_the_run_the_judging_ends(forgotten: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_at_a_limit_of_the_run_the_judging_ends(
+    forgotten: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The others' judgements are kept; a score without this judge's would not be the benchmark's."""
-    monkeypatch.setattr(criterion_judge, "current_session", lambda: session(limit_reached="max_cost"))
+    monkeypatch.setattr(
+        criterion_judge, "current_session", lambda: session(limit_reached="max_cost")
+    )
     with pytest.raises(ValueError, match="max_cost"):
         annotated({"a": result(GIVEN), "b": ValueError("max_cost")})
     assert forgotten == []
 
 
-def test_a_judgement_has_the_benchmarks_own_form(monkeypatch: pytest.MonkeyPatch, forgotten: list[str]) -> None:
+def test_a_judgement_has_the_benchmarks_own_form(
+    monkeypatch: pytest.MonkeyPatch, forgotten: list[str]
+) -> None:
     form = JuryForm((0, 10), {"poor": 0, "good": 10}, {"accuracy": "it is right"}, own_scale=True)
     client = SimpleNamespace(forget=lambda _request, reason: forgotten.append(reason))
-    monkeypatch.setattr(criterion_judge, "current_session", lambda: session(clients={"r": client}, jury_form=form))
+    monkeypatch.setattr(
+        criterion_judge, "current_session", lambda: session(clients={"r": client}, jury_form=form)
+    )
     found = annotated({"words": result(GIVEN.replace("4", '"good"')), "numbers": result(GIVEN)})
     assert found["words"] == {"accuracy": {"score": 10, "explanation": "x"}}
     reason = 'the score of \'accuracy\' is not one of "poor", "good"'

@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 from helm.benchmark.adaptation.adapters import multiple_choice_joint_adapter as plain
-from helm.benchmark.adaptation.adapters.multimodal import multiple_choice_joint_multimodal_adapter as multimodal
+from helm.benchmark.adaptation.adapters.multimodal import (
+    multiple_choice_joint_multimodal_adapter as multimodal,
+)
 from helm.benchmark.run_expander import RUN_EXPANDERS
 from helm.benchmark.run_spec import _REGISTERED_RUN_SPEC_FUNCTIONS as REGISTERED
 from helm.benchmark.run_spec import RunSpec
@@ -44,7 +46,10 @@ def test_medxpertqa_is_asked_with_pictures_as_it_is_without(tmp_path: Path) -> N
     (shown,), (text,) = instances(seen, tmp_path), instances(read, tmp_path)
     as_text = prompt(plain.MultipleChoiceJointAdapter, read, text)
     assert prompt(multimodal.MultipleChoiceJointMultimodalAdapter, seen, shown) == as_text
-    assert (seen.metric_specs, seen.adapter_spec.max_tokens) == (read.metric_specs, read.adapter_spec.max_tokens)
+    assert (seen.metric_specs, seen.adapter_spec.max_tokens) == (
+        read.metric_specs,
+        read.adapter_spec.max_tokens,
+    )
     assert shown.references == text.references
 
 
@@ -59,11 +64,15 @@ def test_short_answers_are_asked_as_vqa_rad_asks(tmp_path: Path) -> None:
     assert left_out == {"bleu_1", "bleu_4", "cider"}, "which need packages or data"
     (spec,) = RUN_EXPANDERS["own_pictures"](str(tmp_path)).expand(theirs)
     assert (spec.name, spec.metric_specs) == ("vqa_rad", theirs.metric_specs)
-    shown = [one.input.multimedia_content.media_objects[0].location for one in instances(spec, tmp_path)]
+    shown = [
+        one.input.multimedia_content.media_objects[0].location for one in instances(spec, tmp_path)
+    ]
     assert [Path(one).read_bytes() for one in shown] == [CLEAR, CLEAR]
 
 
-def test_a_run_downloads_the_published_file_of_its_language(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_downloads_the_published_file_of_its_language(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked = []
 
     def download(source_url: str, target_path: str) -> None:

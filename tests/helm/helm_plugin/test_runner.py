@@ -12,7 +12,11 @@ from typing import Any
 import pytest
 from helm.benchmark.adaptation import adapter_spec
 from helm.benchmark.executor import ExecutionSpec
-from helm.benchmark.model_deployment_registry import DEPLOYMENT_NAME_TO_MODEL_DEPLOYMENT, ClientSpec, ModelDeployment
+from helm.benchmark.model_deployment_registry import (
+    DEPLOYMENT_NAME_TO_MODEL_DEPLOYMENT,
+    ClientSpec,
+    ModelDeployment,
+)
 from helm.common.authentication import Authentication
 from helm.common.media_object import MediaObject, MultimediaObject
 from helm.common.request import Request
@@ -50,9 +54,12 @@ def bare(kind: type[runner.EvalRunner], tmp_path: Path) -> tuple[Any, Told]:
     made: Any = object.__new__(kind)
     made.output_path, made.runs_path = str(tmp_path), str(tmp_path / "runs")
     made._session = SimpleNamespace(
-        events=told, redactor=Redactor([KEY]), report=lambda *_, **__: None,
-        report_limit=lambda: told.ends.append(len(told.events)), not_stored=(),
-    )  # fmt: skip
+        events=told,
+        redactor=Redactor([KEY]),
+        report=lambda *_, **__: None,
+        report_limit=lambda: told.ends.append(len(told.events)),
+        not_stored=(),
+    )
     made._guard = None
     return made, told
 
@@ -92,7 +99,10 @@ def test_what_a_part_lacks_is_found_before_anything_is_asked(part: str, tmp_path
     setattr(spec, part, [SimpleNamespace(class_name="no_such_package.metrics.Metric")])
     with pytest.raises(SystemExit):
         made.run_all([spec])
-    assert told.named(logs.RUN_FAILED)[0]["error"] == "ModuleNotFoundError: No module named 'no_such_package'"
+    assert (
+        told.named(logs.RUN_FAILED)[0]["error"]
+        == "ModuleNotFoundError: No module named 'no_such_package'"
+    )
 
 
 def executed(before: Any, after: Any) -> Any:
@@ -104,15 +114,22 @@ def executed(before: Any, after: Any) -> Any:
 
 def test_requests_are_let_go_when_they_are_answered() -> None:
     before, after = (
-        SimpleNamespace(request_states=[1, 2], request_state_map={1: [2]}, instances=[3]) for _ in range(2)
+        SimpleNamespace(request_states=[1, 2], request_state_map={1: [2]}, instances=[3])
+        for _ in range(2)
     )
     assert executed(before, after) is after
     assert (before.request_states, before.request_state_map, before.instances) == ([], {}, [])
-    assert (after.request_states, after.request_state_map, after.instances) == ([1, 2], {1: [2]}, [3])
+    assert (after.request_states, after.request_state_map, after.instances) == (
+        [1, 2],
+        {1: [2]},
+        [3],
+    )
     assert executed(after, after).request_states == [1, 2]  # nothing was to be judged
 
 
-def test_a_run_is_told_from_its_begin_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_is_told_from_its_begin_to_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     stages: list[Stage] = []
     monkeypatch.setattr(patch_registry, "apply_patches", stages.append)
     monkeypatch.setattr(runner, "run_record", record := RunRecord())
@@ -130,11 +147,19 @@ def test_an_endpoint_that_refuses_ends_it(tmp_path: Path) -> None:
     assert not told.named(logs.RUN_DONE)
 
 
-@pytest.mark.parametrize(("given", "said"), [
-    (specs("b", method="language_modeling"), "b asks a model for the log probabilities of its prompts or answers"),
-    (specs("a", "b"), "the run entry stands for 2 runs, name one of them: a; b"),
-])  # fmt: skip
-def test_what_is_not_one_run_of_text_is_refused(given: list[Any], said: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (
+            specs("b", method="language_modeling"),
+            "b asks a model for the log probabilities of its prompts or answers",
+        ),
+        (specs("a", "b"), "the run entry stands for 2 runs, name one of them: a; b"),
+    ],
+)
+def test_what_is_not_one_run_of_text_is_refused(
+    given: list[Any], said: str, tmp_path: Path
+) -> None:
     made, told = runner_of(tmp_path, {})
     with pytest.raises(SystemExit):
         made.run_all(given)
@@ -142,10 +167,16 @@ def test_what_is_not_one_run_of_text_is_refused(given: list[Any], said: str, tmp
     assert told.events[0]["message"].startswith(said)
 
 
-@pytest.mark.parametrize(("kind", "said"), [
-    (runner.EvalRunner, "is the path to them right"), (runner.MeasuringRunner, "found no instances"),
-])  # fmt: skip
-def test_a_run_without_instances_fails_while_its_data_are_loaded(kind: Any, said: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        (runner.EvalRunner, "is the path to them right"),
+        (runner.MeasuringRunner, "found no instances"),
+    ],
+)
+def test_a_run_without_instances_fails_while_its_data_are_loaded(
+    kind: Any, said: str, tmp_path: Path
+) -> None:
     made, told = bare(kind, tmp_path)
     with pytest.raises(runner.NoInstancesError, match=said):
         made._before_asking(SimpleNamespace(request_states=[]))
@@ -158,7 +189,9 @@ def request(prompt: str = "", **fields: Any) -> Request:
 
 def asking(asked: Request) -> Any:
     """As much of HELM's request state as is looked at."""
-    return SimpleNamespace(request=asked, instance=SimpleNamespace(input=SimpleNamespace(multimedia_content=None)))
+    return SimpleNamespace(
+        request=asked, instance=SimpleNamespace(input=SimpleNamespace(multimedia_content=None))
+    )
 
 
 def test_what_a_model_has_to_read_is_measured_in_bytes() -> None:
@@ -167,7 +200,9 @@ def test_what_a_model_has_to_read_is_measured_in_bytes() -> None:
     assert runner.prompt_bytes(request("", messages=messages)) == 5
 
 
-def test_a_measured_run_ends_where_it_would_begin_to_ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_measured_run_ends_where_it_would_begin_to_ask(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     made, told = bare(runner.MeasuringRunner, tmp_path)
     asked = [asking(one) for one in (request("abcd"), request("abcdef", num_completions=3))]
     state = SimpleNamespace(request_states=asked, annotator_specs=None)
@@ -178,19 +213,31 @@ def test_a_measured_run_ends_where_it_would_begin_to_ask(tmp_path: Path, monkeyp
 
     monkeypatch.setattr(runner.EvalRunner, "run_one", run_one)
     made.run_one(None)
-    counts = {"requests": 2, "prompt_bytes": 10, "media_tokens": None, "most_tokens": 20, "judge_requests": 0}
+    counts = {
+        "requests": 2,
+        "prompt_bytes": 10,
+        "media_tokens": None,
+        "most_tokens": 20,
+        "judge_requests": 0,
+    }
     assert told.events == [{"event": "measured", **counts}]
 
 
-def test_pictures_are_measured_as_they_will_be_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pictures_are_measured_as_they_will_be_sent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     made, told = bare(runner.MeasuringRunner, tmp_path)
     (tmp_path / "x.png").write_bytes(picture("red", side=1024))
     shown = MediaObject("image/png", location=str(tmp_path / "x.png"))
-    asked = request(multimodal_prompt=MultimediaObject([MediaObject("text/plain", text="Red?"), shown, shown]))
+    asked = request(
+        multimodal_prompt=MultimediaObject([MediaObject("text/plain", text="Red?"), shown, shown])
+    )
     state = SimpleNamespace(request_states=[asking(asked)], annotator_specs=None)
     for side, tokens in ((None, 2 * 765), (512, 2 * 255)):
         spec = ClientSpec("x", {} if side is None else {"max_image_side": side})
-        monkeypatch.setitem(DEPLOYMENT_NAME_TO_MODEL_DEPLOYMENT, "m/m", ModelDeployment("m/m", spec))
+        monkeypatch.setitem(
+            DEPLOYMENT_NAME_TO_MODEL_DEPLOYMENT, "m/m", ModelDeployment("m/m", spec)
+        )
         with pytest.raises(runner._Measured):
             made._before_asking(state)
         assert (told.events[-1]["media_tokens"], told.events[-1]["prompt_bytes"]) == (tokens, 4)
@@ -205,7 +252,9 @@ def test_how_many_are_asked_is_known_before(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("before", [0, 280, 290, 299])
-def test_a_key_in_an_error_is_redacted_before_the_error_is_cut(before: int, tmp_path: Path, capsys: Any) -> None:
+def test_a_key_in_an_error_is_redacted_before_the_error_is_cut(
+    before: int, tmp_path: Path, capsys: Any
+) -> None:
     told = fails_with(ValueError("x" * before + KEY), tmp_path)
     assert "x9bQz" not in told.events[-1]["error"] + capsys.readouterr().err
     assert KEY not in told.events[-1]["error"]
@@ -226,15 +275,21 @@ def test_events_hold_no_key(tmp_path: Path) -> None:
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
 
-def test_what_helm_raises_is_told_on_a_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_helm_raises_is_told_on_a_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     odd = ValueError("odd\x1b[2J\neval-factory stops: a false line\u2028" + "x" * 1000)
     (error,) = [event["error"] for event in fails_with(odd, tmp_path).named(logs.RUN_FAILED)]
-    assert error == ("ValueError: " + ("odd\\x1b[2J eval-factory stops: a false line " + "x" * 1000)[:300])
+    assert error == (
+        "ValueError: " + ("odd\\x1b[2J eval-factory stops: a false line " + "x" * 1000)[:300]
+    )
     assert error in capsys.readouterr().err.split("\n")
 
 
 @pytest.mark.parametrize("outcome", [None, ValueError("no"), EndpointStopped("max_cost")])
-def test_a_limit_is_told_at_the_end_of_a_run(outcome: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_limit_is_told_at_the_end_of_a_run(
+    outcome: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """However it ends."""
     monkeypatch.setattr(patch_registry, "apply_patches", lambda _stage: None)
     made, told = runner_of(tmp_path, {"a": outcome})
@@ -244,13 +299,20 @@ def test_a_limit_is_told_at_the_end_of_a_run(outcome: Any, tmp_path: Path, monke
 
 
 ASKED = {
-    "generation", "chat", "multiple_choice_joint", "ehr_instruction", "generation_multimodal",
-    "multiple_choice_joint_multimodal", "multiple_choice_joint_chain_of_thought",
-}  # fmt: skip
+    "generation",
+    "chat",
+    "multiple_choice_joint",
+    "ehr_instruction",
+    "generation_multimodal",
+    "multiple_choice_joint_multimodal",
+    "multiple_choice_joint_chain_of_thought",
+}
 REFUSED = {
-    "ranking_binary", "language_modeling", "multiple_choice_separate_original",
+    "ranking_binary",
+    "language_modeling",
+    "multiple_choice_separate_original",
     "multiple_choice_separate_calibrated",
-}  # fmt: skip
+}
 
 
 def test_by_method_what_an_endpoint_cannot_give() -> None:
@@ -258,5 +320,7 @@ def test_by_method_what_an_endpoint_cannot_give() -> None:
     known = {name: value for name, value in vars(adapter_spec).items() if name.startswith("ADAPT_")}
     methods = [method for method in known.values() if isinstance(method, str)]
     of_log_probabilities = runner._METHODS_WITH_LOG_PROBABILITIES
-    assert {method for method in methods if any(part in method for part in of_log_probabilities)} == REFUSED
+    assert {
+        method for method in methods if any(part in method for part in of_log_probabilities)
+    } == REFUSED
     assert set(methods) == ASKED | REFUSED

@@ -34,26 +34,44 @@ from eval_factory.helm.trivial_answers import REFUSAL, TrivialScores, read_trivi
 from eval_factory.helm_plugin import concordance_scenario
 from eval_factory.helm_plugin import score_trivial_answers as module
 from eval_factory.helm_plugin.patches import executed_answers
-from eval_factory.helm_plugin.score_trivial_answers import _FORMS, BASIC, SQL, SUMMARIES, score_trivial_answers
+from eval_factory.helm_plugin.score_trivial_answers import (
+    _FORMS,
+    BASIC,
+    SQL,
+    SUMMARIES,
+    score_trivial_answers,
+)
 from eval_factory.tasks.framework import load_framework
 
 EXACT = MetricSpec(class_name=BASIC, args={"names": ["exact_match", "quasi_exact_match"]})
-VALUE = MetricSpec(class_name=next(name for name, form in _FORMS.items() if form == "value"), args={})
+VALUE = MetricSpec(
+    class_name=next(name for name, form in _FORMS.items() if form == "value"), args={}
+)
 LIMITS = {"lower_limit": "1", "upper_limit": "2"}
 OPTIONS = {"A": "yes", "B": "no"}
 
 
-def state_of(instance: Instance, options: dict[str, str] | None = None, **changes: Any) -> RequestState:
+def state_of(
+    instance: Instance, options: dict[str, str] | None = None, **changes: Any
+) -> RequestState:
     usual: dict[str, Any] = {
-        "reference_index": None, "request_mode": None, "train_trial_index": 0, "output_mapping": options,
-        "request": Request(model="a/b", model_deployment="a/b", prompt="never looked at"), "result": None,
-        "num_train_instances": 0, "prompt_truncated": False,
-    }  # fmt: skip
+        "reference_index": None,
+        "request_mode": None,
+        "train_trial_index": 0,
+        "output_mapping": options,
+        "request": Request(model="a/b", model_deployment="a/b", prompt="never looked at"),
+        "result": None,
+        "num_train_instances": 0,
+        "prompt_truncated": False,
+    }
     return RequestState(instance=instance, **{**usual, **changes})
 
 
 def question(number: int, right: str, *, wrong: tuple[str, ...] = (), **fields: Any) -> Instance:
-    references = [Reference(Output(right), [CORRECT_TAG]), *(Reference(Output(text), []) for text in wrong)]
+    references = [
+        Reference(Output(right), [CORRECT_TAG]),
+        *(Reference(Output(text), []) for text in wrong),
+    ]
     return Instance(Input(text=f"q{number}"), references, split="test", id=f"id{number}", **fields)
 
 
@@ -63,7 +81,12 @@ def yes_no(*right: str) -> list[RequestState]:
 
 def spec_of(*metrics: MetricSpec, name: str = "pubmed_qa:model=m") -> RunSpec:
     adapter = AdapterSpec(method="multiple_choice_joint", model="a/b", model_deployment="a/b")
-    return RunSpec(name=name, scenario_spec=ScenarioSpec("none"), adapter_spec=adapter, metric_specs=list(metrics))
+    return RunSpec(
+        name=name,
+        scenario_spec=ScenarioSpec("none"),
+        adapter_spec=adapter,
+        metric_specs=list(metrics),
+    )
 
 
 def scored_as(run_spec: RunSpec, folder: Path, states: list[RequestState]) -> TrivialScores:
@@ -79,16 +102,28 @@ def scored(folder: Path, states: list[RequestState], *metrics: Any, **spec: Any)
 
 
 def means(found: TrivialScores, metric: str = "exact_match") -> dict[str, float]:
-    return {one.name: sum(filter(None, one.values[metric])) / len(found.questions) for one in found.strategies}
+    return {
+        one.name: sum(filter(None, one.values[metric])) / len(found.questions)
+        for one in found.strategies
+    }
 
 
 def test_every_answer_is_scored_by_every_metric(tmp_path: Path) -> None:
     found = scored(tmp_path, yes_no("yes", "no", "yes", "yes"))
     assert means(found) == {
-        "empty": 0.0, "refusal": 0.0, "majority": 0.75, "always A": 0.75, "always B": 0.25, "random": 0.5,
-    }  # fmt: skip
+        "empty": 0.0,
+        "refusal": 0.0,
+        "majority": 0.75,
+        "always A": 0.75,
+        "always B": 0.25,
+        "random": 0.5,
+    }
     (by_random,) = (one for one in found.strategies if one.name == "random")
-    assert (by_random.values["exact_match"], by_random.answer, by_random.answers) == ([0.5] * 4, None, None)
+    assert (by_random.values["exact_match"], by_random.answer, by_random.answers) == (
+        [0.5] * 4,
+        None,
+        None,
+    )
     assert means(found, "quasi_exact_match") == means(found)
     assert found.questions == [(f"id{number}", 0, "test") for number in range(4)]
     assert (found.run, found.error) == ("pubmed_qa:model=m", None)
@@ -98,11 +133,17 @@ def test_an_instance_is_scored_once_and_only_as_it_is(tmp_path: Path) -> None:
     plain = yes_no("yes")[0]
     typos = replace(plain.instance, id="p", perturbation=PerturbationDescription(name="typos"))
     states = [
-        plain, replace(plain, train_trial_index=1), replace(plain, instance=typos),
+        plain,
+        replace(plain, train_trial_index=1),
+        replace(plain, instance=typos),
         replace(plain, instance=replace(plain.instance, id="option"), reference_index=0),
-        replace(plain, instance=replace(plain.instance, id="prompt"), request=replace(plain.request, max_tokens=0)),
+        replace(
+            plain,
+            instance=replace(plain.instance, id="prompt"),
+            request=replace(plain.request, max_tokens=0),
+        ),
         replace(plain, instance=replace(plain.instance, id="open", references=[])),
-    ]  # fmt: skip
+    ]
     assert scored(tmp_path, states).questions == [("id0", 0, "test")]
     assert scored(tmp_path, states[2:]).strategies == []
 
@@ -111,10 +152,20 @@ def different() -> list[RequestState]:
     """Questions that share what is right, or the options, or neither."""
     other = {"A": "no", "B": "yes", "C": "The heart."}
     asked = [
-        ("yes", OPTIONS), ("no", OPTIONS), ("yes", OPTIONS), ("yes", other), ("heart", other), ("yes", None),
-        ("yes", {}), ("refusal", None), ("yes", None),
-    ]  # fmt: skip
-    return [state_of(question(n, right, wrong=("wrong",)), options) for n, (right, options) in enumerate(asked)]
+        ("yes", OPTIONS),
+        ("no", OPTIONS),
+        ("yes", OPTIONS),
+        ("yes", other),
+        ("heart", other),
+        ("yes", None),
+        ("yes", {}),
+        ("refusal", None),
+        ("yes", None),
+    ]
+    return [
+        state_of(question(n, right, wrong=("wrong",)), options)
+        for n, (right, options) in enumerate(asked)
+    ]
 
 
 def computed_for(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
@@ -123,47 +174,67 @@ def computed_for(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
     helms_own = module._Scorer._values
 
     def values(self: Any, state: RequestState) -> dict[str, float]:
-        made.append((str(state.instance.id), state.result.completions[0].text if state.result else ""))
+        made.append(
+            (str(state.instance.id), state.result.completions[0].text if state.result else "")
+        )
         return helms_own(self, state)
 
     monkeypatch.setattr(module._Scorer, "_values", values)
     return made
 
 
-def test_what_helm_would_say_again_is_asked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_helm_would_say_again_is_asked_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     made = computed_for(monkeypatch)
     quick = scored(tmp_path, different())
     once = made.copy()
     made.clear()
-    monkeypatch.setattr(module._Scorer, "_what_counts", lambda _self, state, answer: (state.instance.id, answer))
+    monkeypatch.setattr(
+        module._Scorer, "_what_counts", lambda _self, state, answer: (state.instance.id, answer)
+    )
     slow = scored(tmp_path, different())
     assert slow.strategies == quick.strategies
     assert len(set(once)) == len(once) < len(made)
 
 
-def test_an_answer_that_a_pattern_is_applied_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_answer_that_a_pattern_is_applied_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It is not taken for nothing."""
     made = computed_for(monkeypatch)
     run_spec = spec_of(EXACT)
-    run_spec = replace(run_spec, adapter_spec=replace(run_spec.adapter_spec, output_mapping_pattern="(.).*answer"))
+    run_spec = replace(
+        run_spec, adapter_spec=replace(run_spec.adapter_spec, output_mapping_pattern="(.).*answer")
+    )
     state = ScenarioState(run_spec.adapter_spec, [state_of(question(0, "yes"), {"I": "yes"})], [])
     score_trivial_answers(run_spec, state, None, tmp_path)
     assert [text for _, text in made] == ["", REFUSAL, "I"]
 
 
-def test_a_metric_that_may_look_at_anything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_metric_that_may_look_at_anything(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     made = computed_for(monkeypatch)
-    states = [state_of(question(number, "1", extra_data=LIMITS | {"category": "physical"})) for number in range(3)]
+    states = [
+        state_of(question(number, "1", extra_data=LIMITS | {"category": "physical"}))
+        for number in range(3)
+    ]
     scored(tmp_path, states, VALUE, EXACT)
     assert [id_ for id_, text in made if text == ""] == ["id0", "id1", "id2"]
 
 
-@pytest.mark.parametrize("spec", [
-    MetricSpec(class_name=BASIC, args={"names": []}),
-    MetricSpec(class_name=BASIC, args={"names": ["exact_match", "code_eval_acc"]}),
-    MetricSpec(class_name="helm.benchmark.metrics.llm_jury_metrics.LLMJuryMetric", args={}),
-])  # fmt: skip
-def test_who_asks_or_executes_is_left_alone(spec: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "spec",
+    [
+        MetricSpec(class_name=BASIC, args={"names": []}),
+        MetricSpec(class_name=BASIC, args={"names": ["exact_match", "code_eval_acc"]}),
+        MetricSpec(class_name="helm.benchmark.metrics.llm_jury_metrics.LLMJuryMetric", args={}),
+    ],
+)
+def test_who_asks_or_executes_is_left_alone(
+    spec: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(module, "create_metric", lambda _spec: pytest.fail("it is not made"))
     assert scored(tmp_path, yes_no("yes"), spec).strategies == []
 
@@ -173,16 +244,22 @@ NOTE = "{Patient coughs.}"
 
 
 def of_a_dialogue() -> list[RequestState]:
-    one = Instance(Input(text=DIALOGUE), [Reference(Output(NOTE), [CORRECT_TAG])], split="test", id="id0")
+    one = Instance(
+        Input(text=DIALOGUE), [Reference(Output(NOTE), [CORRECT_TAG])], split="test", id="id0"
+    )
     return [state_of(one)]
 
 
-def test_a_summary_against_first_sentences_of_its_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_summary_against_first_sentences_of_its_source(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As HELM's own metric has it, of which neither the download nor the models are touched."""
     monkeypatch.setattr(module, "create_metric", lambda _spec: pytest.fail("it is not made"))
     summaries = MetricSpec(class_name=SUMMARIES, args={"task": "x"})
     found = scored(tmp_path, of_a_dialogue(), summaries, name="x:model=m")
-    assert [one.name for one in found.strategies] == ["first sentences", "empty", "refusal"], "what matters most first"
+    assert [one.name for one in found.strategies] == ["first sentences", "empty", "refusal"], (
+        "what matters most first"
+    )
     assert found.strategies[0].answer == "{Doctor: How are you?"
     assert set(means(found, "rouge_1").values()) == {0.0}
     monkeypatch.setattr(trivial_answers, "_SENTENCE_END", re.compile("$^"))
@@ -196,14 +273,21 @@ def test_words_in_common_are_measured_against_the_first_sentences_too(tmp_path: 
     spec = MetricSpec(class_name=BASIC, args={"names": ["exact_match", "rouge_l"]})
     found = scored(tmp_path, of_a_dialogue(), spec, name="x:model=m")
     assert "first sentences" in means(found, "rouge_l")
-    assert "first sentences" not in means(scored(tmp_path, of_a_dialogue(), EXACT, name="x:model=m"))
+    assert "first sentences" not in means(
+        scored(tmp_path, of_a_dialogue(), EXACT, name="x:model=m")
+    )
 
 
-def test_questions_that_share_a_source_are_known_by_the_framework_or_a_field(tmp_path: Path) -> None:
+def test_questions_that_share_a_source_are_known_by_the_framework_or_a_field(
+    tmp_path: Path,
+) -> None:
     limits = LIMITS | {"category": "risk"}
 
     def states(text: str, **extra: str) -> list[RequestState]:
-        made = [replace(question(n, "1", extra_data=limits | extra), input=Input(text=text)) for n in range(4)]
+        made = [
+            replace(question(n, "1", extra_data=limits | extra), input=Input(text=text))
+            for n in range(4)
+        ]
         return [state_of(one) for one in made]
 
     asked = states("note\nQuestion: What is the score?")
@@ -219,33 +303,56 @@ def test_forms_are_those_of_the_framework() -> None:
     assert module.EXECUTED.isdisjoint(EXACT.args["names"])
     declared = {task.helm.run_spec: task.helm.answer_form for task in load_framework().evaluations}
     specs = {
-        "medec": medhelm_run_specs.get_medec_run_spec(), "ehr_sql": medhelm_run_specs.get_ehr_sql_run_spec(),
+        "medec": medhelm_run_specs.get_medec_run_spec(),
+        "ehr_sql": medhelm_run_specs.get_ehr_sql_run_spec(),
         "medcalc_bench": medhelm_run_specs.get_medcalc_bench_spec(),
         "script_concordance": concordance_scenario.script_concordance("cases.csv"),
-    }  # fmt: skip
-    known = {name: [_FORMS.get(one.class_name) for one in spec.metric_specs] for name, spec in specs.items()}
+    }
+    known = {
+        name: [_FORMS.get(one.class_name) for one in spec.metric_specs]
+        for name, spec in specs.items()
+    }
     found = {name: list(filter(None, forms)) for name, forms in known.items()}
     assert found == {name: [form] for name, form in declared.items() if form is not None}
 
 
-def test_what_is_executed_is_executed_once_for_all_questions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_executed_is_executed_once_for_all_questions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     executed: list[str] = []
 
     def annotation_of(text: str) -> dict[str, Any]:
         executed.append(text)
         rows = [(1,)] if text == "SELECT 1" else []
-        return {"predicted_result": rows, "query_error": None if rows else "no", "query_written": bool(text)}
+        return {
+            "predicted_result": rows,
+            "query_error": None if rows else "no",
+            "query_written": bool(text),
+        }
 
     monkeypatch.setattr(executed_answers, "query_annotation_of", annotation_of)
     gold = [{"ehr_sql": {"ground_truth_result": [(number,)]}} for number in range(2)]
-    states = [state_of(question(number, "SELECT 1"), annotations=given) for number, given in enumerate(gold)]
+    states = [
+        state_of(question(number, "SELECT 1"), annotations=given)
+        for number, given in enumerate(gold)
+    ]
     found = scored(tmp_path, states, MetricSpec(class_name=SQL, args={}), name="ehr_sql:model=m")
-    assert means(found, "ehr_sql_execution_accuracy") == {"empty": 0.0, "refusal": 0.0, "always SELECT 1": 0.5}
+    assert means(found, "ehr_sql_execution_accuracy") == {
+        "empty": 0.0,
+        "refusal": 0.0,
+        "always SELECT 1": 0.5,
+    }
     assert executed == ["", REFUSAL, "SELECT 1"]
-    assert found.strategies[2].annotation == {"predicted_result": [[1]], "query_error": None, "query_written": True}
+    assert found.strategies[2].annotation == {
+        "predicted_result": [[1]],
+        "query_error": None,
+        "query_written": True,
+    }
 
 
-def test_an_annotation_of_an_answer_alone_is_that_of_helm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_annotation_of_an_answer_alone_is_that_of_helm(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = tmp_path / "scenarios" / "ehr_sql"
     folder.mkdir(parents=True)
     with sqlite3.connect(folder / "eicu.sqlite") as database:
@@ -268,7 +375,9 @@ def failing(*_: Any) -> None:
     raise RuntimeError("a prompt may stand here")
 
 
-def test_what_goes_wrong_is_written_down_without_a_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_goes_wrong_is_written_down_without_a_text(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(module, "create_metric", failing)
     run_spec = spec_of(EXACT)
     state = ScenarioState(run_spec.adapter_spec, yes_no("yes"), [])

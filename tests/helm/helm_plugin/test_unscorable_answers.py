@@ -45,13 +45,22 @@ def scenario(answers: list[str]) -> ScenarioState:
     states = [
         RequestState(
             instance=Instance(Input(text=f"q{number}"), [], split="test", id=f"id{number}"),
-            reference_index=None, request_mode=None, train_trial_index=0, output_mapping=None,
+            reference_index=None,
+            request_mode=None,
+            train_trial_index=0,
+            output_mapping=None,
             request=Request(model="a/b", model_deployment="a/b", prompt=f"p{number}"),
-            result=RequestResult(success=True, embedding=[], completions=[GeneratedOutput(answer, 0.0, [])], cached=True),
-            num_train_instances=0, prompt_truncated=False,
+            result=RequestResult(
+                success=True,
+                embedding=[],
+                completions=[GeneratedOutput(answer, 0.0, [])],
+                cached=True,
+            ),
+            num_train_instances=0,
+            prompt_truncated=False,
         )
         for number, answer in enumerate(answers)
-    ]  # fmt: skip
+    ]
     return ScenarioState(AdapterSpec(method="generation", num_train_trials=1), states, [])
 
 
@@ -67,7 +76,9 @@ class Lengths(Metric):  # type: ignore[misc]
         self.error = ValueError("that was odd") if error is None else error
         self.bears_empty = bears_empty
 
-    def evaluate_generation(self, adapter_spec: Any, request_state: RequestState, *_: Any) -> list[Stat]:
+    def evaluate_generation(
+        self, adapter_spec: Any, request_state: RequestState, *_: Any
+    ) -> list[Stat]:
         text = text_of(request_state)
         if text == ODD or not (text or self.bears_empty):
             raise self.error
@@ -75,15 +86,23 @@ class Lengths(Metric):  # type: ignore[misc]
 
 
 class Longest(EvaluateInstancesMetric):  # type: ignore[misc]
-    def evaluate_instances(self, request_states: list[RequestState], eval_cache_path: str) -> list[Stat]:
+    def evaluate_instances(
+        self, request_states: list[RequestState], eval_cache_path: str
+    ) -> list[Stat]:
         if any(text_of(state) == ODD for state in request_states):
             raise RecursionError
-        return [Stat(MetricName("longest")).add(max(len(text_of(state)) for state in request_states))]
+        return [
+            Stat(MetricName("longest")).add(max(len(text_of(state)) for state in request_states))
+        ]
 
 
-def evaluated(metric: Any, state: ScenarioState, told: list[str] | None = None, parallelism: int = 3) -> Any:
+def evaluated(
+    metric: Any, state: ScenarioState, told: list[str] | None = None, parallelism: int = 3
+) -> Any:
     isolate_once()
-    with Unscorable(lambda _state, reason: told.append(reason) if told is not None else None) as here:
+    with Unscorable(
+        lambda _state, reason: told.append(reason) if told is not None else None
+    ) as here:
         here.watch(state)
         return metric.evaluate(state, None, "", parallelism)
 
@@ -99,7 +118,9 @@ def test_one_that_raises_fails_alone_and_has_the_value_of_an_empty_answer() -> N
     values = {one.instance_id: one.stats[0].mean for one in result.per_instance_stats}
     assert values == {"id0": 1, "id1": 0, "id2": 3, "id3": 1}
     assert list(failed(state)) == ["id1"]
-    assert failed(state)["id1"].startswith(f"{names.UNSCORABLE}ValueError in Lengths (test_unscorable_answers.py:")
+    assert failed(state)["id1"].startswith(
+        f"{names.UNSCORABLE}ValueError in Lengths (test_unscorable_answers.py:"
+    )
     assert "odd" not in failed(state)["id1"]  # the error's own text may quote the answer
     assert told == [failed(state)["id1"]]
     assert text_of(state.request_states[1]) == ""
@@ -112,10 +133,22 @@ def test_one_that_bears_no_empty_answer_either_has_no_value() -> None:
     assert list(failed(state)) == ["id1"]
 
 
-@pytest.mark.parametrize(("odd", "plain", "fails"), [
-    (1, 0, True), (2, 0, True), (1, 1, False), (2, 1, True), (2, 2, False), (3, 2, True), (3, 3, False), (9, 8, True),
-])  # fmt: skip
-def test_more_than_half_fail_the_run_with_what_was_raised(odd: int, plain: int, fails: bool) -> None:
+@pytest.mark.parametrize(
+    ("odd", "plain", "fails"),
+    [
+        (1, 0, True),
+        (2, 0, True),
+        (1, 1, False),
+        (2, 1, True),
+        (2, 2, False),
+        (3, 2, True),
+        (3, 3, False),
+        (9, 8, True),
+    ],
+)
+def test_more_than_half_fail_the_run_with_what_was_raised(
+    odd: int, plain: int, fails: bool
+) -> None:
     state = scenario([ODD] * odd + ["plain"] * plain)
     if fails:
         with pytest.raises(ValueError, match="that was odd"):
@@ -134,10 +167,18 @@ def caused(error: Exception, cause: Exception) -> Exception:
     return error
 
 
-@pytest.mark.parametrize("error", [
-    FileNotFoundError("nltk_data"), ModuleNotFoundError("no"), LookupError("Resource punkt_tab not found"),
-    PrerequisiteError("no key"), MemoryError(), caused(RuntimeError("x"), ImportError("y")),
-], ids=repr)  # fmt: skip
+@pytest.mark.parametrize(
+    "error",
+    [
+        FileNotFoundError("nltk_data"),
+        ModuleNotFoundError("no"),
+        LookupError("Resource punkt_tab not found"),
+        PrerequisiteError("no key"),
+        MemoryError(),
+        caused(RuntimeError("x"), ImportError("y")),
+    ],
+    ids=repr,
+)
 def test_what_no_answer_sets_off_fails_the_run_at_once(error: Exception) -> None:
     state = scenario([ODD] + ["plain"] * 30)
     with pytest.raises(type(error)):
@@ -145,7 +186,9 @@ def test_what_no_answer_sets_off_fails_the_run_at_once(error: Exception) -> None
     assert failed(state) == {}
 
 
-@pytest.mark.parametrize("error", [KeyError("x"), Missing(), RecursionError(), AssertionError(), OverflowError()])
+@pytest.mark.parametrize(
+    "error", [KeyError("x"), Missing(), RecursionError(), AssertionError(), OverflowError()]
+)
 def test_what_an_answer_can_set_off(error: Exception) -> None:
     state = scenario([ODD] + ["plain"] * 30)
     evaluated(Lengths(error), state)
@@ -218,7 +261,9 @@ def annotated(annotator: Any) -> tuple[list[Any], dict[str, str]]:
     return [state.annotations for state in done], failed(asked)
 
 
-@pytest.mark.parametrize("annotator", [Judge(), Annotator(bears_empty=False)], ids=["judge", "bears nothing"])
+@pytest.mark.parametrize(
+    "annotator", [Judge(), Annotator(bears_empty=False)], ids=["judge", "bears nothing"]
+)
 def test_annotators_that_fail_the_run(annotator: Any) -> None:
     with pytest.raises((AnnotationExecutorError, ValueError), match="that was odd"):
         annotated(annotator)

@@ -29,7 +29,9 @@ sys.exit(f"not found: {missing}" if missing else 0)
 
 def run(code: str, given: str = "") -> str:
     argv = [sys.executable, "-c", code]
-    finished = subprocess.run(argv, input=given, capture_output=True, text=True, timeout=240, check=False)
+    finished = subprocess.run(
+        argv, input=given, capture_output=True, text=True, timeout=240, check=False
+    )
     assert finished.returncode == 0, finished.stderr[-2000:]
     return finished.stdout
 
@@ -38,7 +40,9 @@ def test_the_index_is_what_helms_source_gives(root: Path, tmp_path: Path) -> Non
     """After another HELM is installed: python scripts/make_helm_index.py"""
     anew = tmp_path / "index.json"
     script = root / "scripts" / "make_helm_index.py"
-    subprocess.run([sys.executable, str(script), str(anew)], check=True, capture_output=True, timeout=120)
+    subprocess.run(
+        [sys.executable, str(script), str(anew)], check=True, capture_output=True, timeout=120
+    )
     packaged = root / "src" / "eval_factory" / "tasks" / "helm_index.json"
     assert anew.read_text("utf-8") == packaged.read_text("utf-8")
 
@@ -65,10 +69,12 @@ json.dump(errors, sys.stdout)
 
 def test_what_is_known_to_be_missing_is_missing() -> None:
     metrics = {
-        "ifeval": "ifeval_metrics.IFEvalMetric", "msmarco": "ranking_metrics.RankingMetric",
+        "ifeval": "ifeval_metrics.IFEvalMetric",
+        "msmarco": "ranking_metrics.RankingMetric",
         "flores": "machine_translation_metrics.MachineTranslationMetric",
-        "copyright": "copyright_metrics.BasicCopyrightMetric", "mmlu": "basic_metrics.BasicReferenceMetric",
-    }  # fmt: skip
+        "copyright": "copyright_metrics.BasicCopyrightMetric",
+        "mmlu": "basic_metrics.BasicReferenceMetric",
+    }
     errors: dict[str, str] = json.loads(run(IMPORT_PARTS, json.dumps(metrics)).splitlines()[-1])
     for name in metrics:
         missing = environments.missing_for(name, environment_of(HELM))

@@ -22,7 +22,12 @@ from eval_factory.scoring.provenance import SEEDS
 from eval_factory.tasks.framework import load_framework
 
 BOARD = load_medhelm_leaderboard()
-ARGUMENTS = {"subject": "lab_anemia", "condition": "chronic_pain", "subset": "icliniq", "data_path": "x"}
+ARGUMENTS = {
+    "subject": "lab_anemia",
+    "condition": "chronic_pain",
+    "subset": "icliniq",
+    "data_path": "x",
+}
 
 
 @pytest.fixture(autouse=True)
@@ -36,7 +41,9 @@ def adapter_of(run_spec: str) -> AdapterSpec:
     function: Any = get_run_spec_function(run_spec)
     assert function.__module__ == medhelm_run_specs.__name__
     takes = inspect.signature(function).parameters
-    return function(**{name: value for name, value in ARGUMENTS.items() if name in takes}).adapter_spec
+    return function(
+        **{name: value for name, value in ARGUMENTS.items() if name in takes}
+    ).adapter_spec
 
 
 @pytest.mark.parametrize("run_spec", BOARD.run_specs)
@@ -54,7 +61,10 @@ def test_helm_asks_with_this_top_p() -> None:
 
 
 def test_helm_draws_a_sample_with_this_seed() -> None:
-    instances = [Instance(Input(text=str(number)), [], split=TEST_SPLIT, id=str(number)) for number in range(50)]
+    instances = [
+        Instance(Input(text=str(number)), [], split=TEST_SPLIT, id=str(number))
+        for number in range(50)
+    ]
     drawn = downsample_eval_instances(instances, 5, [TEST_SPLIT])
     chosen = np.random.RandomState(SEEDS["helm_sample"]).choice(np.arange(50), 5, replace=False)
     assert [instance.id for instance in drawn] == [str(number) for number in chosen]
@@ -66,4 +76,6 @@ def test_limits_below_gold_answers_are_told_and_are_helms() -> None:
     found = [(task.name, task.helm.run_spec, re.search(limit, note)) for task, note in notes]
     told = {name: (run_spec, int(match[1])) for name, run_spec, match in found if match}
     assert told.keys() == {"mtsamples_replicate", "mtsamples_procedures", "aci_bench", "medi_qa"}
-    assert {run_spec: adapter_of(run_spec).max_tokens for run_spec, _ in told.values()} == dict(told.values())
+    assert {run_spec: adapter_of(run_spec).max_tokens for run_spec, _ in told.values()} == dict(
+        told.values()
+    )

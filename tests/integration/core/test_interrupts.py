@@ -11,7 +11,9 @@ import pytest
 
 
 @pytest.mark.parametrize(("forgets", "code"), [("", -signal.SIGINT), ("forget_interrupts()", 130)])
-def test_an_interrupt_in_generated_code_does_not_change_the_exit_code(forgets: str, code: int, tmp_path: Path) -> None:
+def test_an_interrupt_in_generated_code_does_not_change_the_exit_code(
+    forgets: str, code: int, tmp_path: Path
+) -> None:
     """The first case is CPython's own behaviour: once it is gone, `forget_interrupts` can go."""
     (tmp_path / "interrupted.py").write_text(
         "import sys\n"
@@ -56,11 +58,15 @@ for number in (signal.SIGTERM, signal.SIGINT) * 40:
 """
 
 
-def test_an_interrupt_while_something_is_imported_is_neither_lost_nor_holds_up_other_imports(tmp_path: Path) -> None:
+def test_an_interrupt_while_something_is_imported_is_neither_lost_nor_holds_up_other_imports(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "interrupted.py").write_text(IMPORTS_INTERRUPTED)
     for name in ("this_one", "that_one"):
         (tmp_path / f"{name}.py").write_text("")
-    ended = subprocess.run([sys.executable, "-m", "interrupted"], cwd=tmp_path, capture_output=True, check=False)
+    ended = subprocess.run(
+        [sys.executable, "-m", "interrupted"], cwd=tmp_path, capture_output=True, check=False
+    )
     assert (ended.returncode, ended.stderr) == (0, b"")
 
 
@@ -94,7 +100,10 @@ with interruptible():
 def test_in_a_notebook_no_stop_is_lost_and_its_own_handlers_stay() -> None:
     argv = [sys.executable, "-c", IN_A_NOTEBOOK]
     ended = subprocess.run(argv, capture_output=True, text=True, timeout=50, check=False)
-    assert (ended.stdout.split("\n"), ended.stderr) == (["interrupted"] * 2 + ["the notebook's own", ""], "")
+    assert (ended.stdout.split("\n"), ended.stderr) == (
+        ["interrupted"] * 2 + ["the notebook's own", ""],
+        "",
+    )
 
 
 def test_an_interrupt_in_a_destructor_comes_after_it(tmp_path: Path) -> None:
@@ -110,7 +119,9 @@ def test_an_interrupt_in_a_destructor_comes_after_it(tmp_path: Path) -> None:
         "try:\n    Signals()\n    time.sleep(60)\nexcept KeyboardInterrupt:\n    print('interrupted')\n"
     )
     argv = [sys.executable, "-m", "interrupted"]
-    ended = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, timeout=50, check=False)
+    ended = subprocess.run(
+        argv, cwd=tmp_path, capture_output=True, text=True, timeout=50, check=False
+    )
     assert (ended.returncode, ended.stdout) == (0, "interrupted\n")
     assert ended.stderr.count("ValueError: what is wrong") == 1
     assert "KeyboardInterrupt" not in ended.stderr

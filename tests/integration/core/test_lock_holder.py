@@ -20,7 +20,9 @@ def test_who_has_ended_is_known() -> None:
         os.waitid(os.P_PID, ended.pid, os.WEXITED | os.WNOWAIT)  # ended, and nobody has taken note
         assert Holder(ended.pid, here, "x").is_gone
     assert Holder(ended.pid, here, "x").is_gone
-    assert not Holder(ended.pid, "another.example", "x").is_gone, "processes of other machines are not looked for"
+    assert not Holder(ended.pid, "another.example", "x").is_gone, (
+        "processes of other machines are not looked for"
+    )
     assert not Holder(os.getpid(), here, "x").is_gone
 
 

@@ -26,7 +26,10 @@ sys.exit(-child.returncode)
 
 def start(*arguments: str) -> subprocess.Popen[str]:
     process = subprocess.Popen(
-        [sys.executable, "-c", STARTER, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", STARTER, *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
     )
     assert process.stdin is not None
     process.stdin.write(CHILD)
@@ -39,7 +42,9 @@ def test_it_ends_with_all_it_started_when_its_parent_does() -> None:
         assert starter.stdout is not None
         assert starter.stdout.readline() == "goes on\n"
         starter.kill()
-        assert starter.stdout.read() == ""  # nobody has it open any more: neither the child nor the grandchild
+        assert (
+            starter.stdout.read() == ""
+        )  # nobody has it open any more: neither the child nor the grandchild
 
 
 def test_it_ends_at_once_where_its_parent_is_gone_already() -> None:

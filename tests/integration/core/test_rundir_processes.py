@@ -27,7 +27,9 @@ with RunDir(Path(sys.argv[1])).locked():
 
 
 def test_a_second_run_is_refused_and_told_by_whom(tmp_path: Path) -> None:
-    holder = subprocess.Popen([sys.executable, "-c", HOLD, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(tmp_path)], stdout=subprocess.PIPE, text=True
+    )
     with holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "held\n"
@@ -66,7 +68,10 @@ def test_an_orphan_that_ends_is_waited_for(tmp_path: Path) -> None:
         assert Holder(pid, socket.gethostname(), "x").is_gone
         assert json.loads((tmp_path / ".lock.holder.json").read_text())["pid"] == os.getpid()
     (told,) = said
-    assert f"{tmp_path} is still in use by a run that has ended or was killed: waiting up to 60 s" in told
+    assert (
+        f"{tmp_path} is still in use by a run that has ended or was killed: waiting up to 60 s"
+        in told
+    )
 
 
 def test_an_orphan_that_goes_on_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

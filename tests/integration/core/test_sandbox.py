@@ -24,30 +24,38 @@ pytestmark = pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs bub
 PYTHON = [os.path.realpath(sys.executable), "-I", "-S", "-c"]
 READABLE = [os.path.realpath(sys.base_prefix), sys.base_prefix, sys.prefix]
 X86 = platform.machine() == "x86_64"
-SYSCALLS = {"tgkill": 234, "keyctl": 250, "add_key": 248} if X86 else {"tgkill": 131, "keyctl": 219, "add_key": 217}
+SYSCALLS = (
+    {"tgkill": 234, "keyctl": 250, "add_key": 248}
+    if X86
+    else {"tgkill": 131, "keyctl": 219, "add_key": 217}
+)
 SECRET = b"a-secret-of-another-program"
 READ_KEYRING, REMOVE_SEGMENT, USER_KEYRING = 11, 0, -4
 LIBC = ctypes.CDLL(None, use_errno=True)
 
-RAISE_LIMIT = "import resource\nresource.prlimit({victim}, resource.RLIMIT_NOFILE, (7, 7))\nprint('done')"
+RAISE_LIMIT = (
+    "import resource\nresource.prlimit({victim}, resource.RLIMIT_NOFILE, (7, 7))\nprint('done')"
+)
 KILL = "import os, signal\nos.kill({victim}, signal.SIGKILL)\nprint('done')"
 KILL_THREAD = "import ctypes\nif ctypes.CDLL(None).syscall({tgkill}, {victim}, {victim}, 9) == 0:\n    print('done')"
-READ_ENVIRONMENT = "print('done' if b'MY_KEY' in open('/proc/{victim}/environ', 'rb').read() else '')"
+READ_ENVIRONMENT = (
+    "print('done' if b'MY_KEY' in open('/proc/{victim}/environ', 'rb').read() else '')"
+)
 READ_SEGMENT = (
     "import ctypes\nlibc = ctypes.CDLL(None)\nlibc.shmat.restype = ctypes.c_void_p\n"
     "at = libc.shmat({segment}, None, 0o10000)\n"
     "print('done' if at not in (None, 2**64 - 1) and ctypes.string_at(at, {size}) == {secret!r} else '')"
 )
-LEAVE_SEGMENT = (
-    "import ctypes\nfound = ctypes.CDLL(None).shmget({left_key}, 4096, 0o1600)\nprint('done' if found >= 0 else '')"
-)
+LEAVE_SEGMENT = "import ctypes\nfound = ctypes.CDLL(None).shmget({left_key}, 4096, 0o1600)\nprint('done' if found >= 0 else '')"
 READ_KEY = (
     "import ctypes\nbuffer = ctypes.create_string_buffer(100)\n"
     "ctypes.CDLL(None).syscall({keyctl}, 11, {key}, buffer, 100)\n"
     "print('done' if buffer.value == {secret!r} else '')"
 )
 CONNECT = "import socket\nsocket.create_connection(('127.0.0.1', {port}), 2)\nprint('done')"
-CONNECT_BY_NAME = "import socket\nsocket.socket(socket.AF_UNIX).connect(chr(0) + {abstract!r})\nprint('done')"
+CONNECT_BY_NAME = (
+    "import socket\nsocket.socket(socket.AF_UNIX).connect(chr(0) + {abstract!r})\nprint('done')"
+)
 READ_FILE = "open({file!r}).read()\nprint('done')"
 WRITE_FILE = "open({file!r}, 'a').close()\nprint('done')"
 START_PROCESS = "import os\nif os.fork() == 0:\n    os._exit(0)\nprint('done')"
@@ -90,7 +98,9 @@ def segment() -> Iterator[int]:
 @pytest.fixture
 def key() -> int:
     """A key in the user's keyring; the kernel's, not ours."""
-    number: int = LIBC.syscall(SYSCALLS["add_key"], b"user", b"canary", SECRET, len(SECRET), USER_KEYRING)
+    number: int = LIBC.syscall(
+        SYSCALLS["add_key"], b"user", b"canary", SECRET, len(SECRET), USER_KEYRING
+    )
     if number == -1:
         pytest.skip("needs the kernel's keyrings")
     return number
@@ -98,14 +108,19 @@ def key() -> int:
 
 def inside(program: str, folder: Path, *, processes: bool = True) -> str:
     ended = sandbox.run(
-        [*PYTHON, program], folder, sandbox.Allowed(READABLE, processes=processes), env=sandbox.without_secrets(folder),
+        [*PYTHON, program],
+        folder,
+        sandbox.Allowed(READABLE, processes=processes),
+        env=sandbox.without_secrets(folder),
         seconds=20,
-    )  # fmt: skip
+    )
     return ended.output.decode().strip()
 
 
 def outside(program: str) -> str:
-    done = subprocess.run([*PYTHON, program], capture_output=True, text=True, check=False, timeout=20)
+    done = subprocess.run(
+        [*PYTHON, program], capture_output=True, text=True, check=False, timeout=20
+    )
     return done.stdout.strip()
 
 
@@ -120,7 +135,9 @@ def test_another_process_is_out_of_reach(
     assert outside(program) == "done"
 
 
-def test_memory_of_other_programs_is_not_read_and_none_is_left(segment: int, tmp_path: Path) -> None:
+def test_memory_of_other_programs_is_not_read_and_none_is_left(
+    segment: int, tmp_path: Path
+) -> None:
     read = READ_SEGMENT.format(segment=segment, size=len(SECRET), secret=SECRET)
     left_key = 0x5EED0000 + os.getpid() % 0xFFFF
     leave = LEAVE_SEGMENT.format(left_key=left_key)
@@ -139,7 +156,13 @@ def test_the_kernels_keys_are_not_read(key: int, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "attack", [MEMORY_OF_NO_PROCESS, MEMORY_OF_NO_PROCESS_BY_SEGMENTS, NEW_NAMESPACE, NEW_NAMESPACE_OF_A_CHILD]
+    "attack",
+    [
+        MEMORY_OF_NO_PROCESS,
+        MEMORY_OF_NO_PROCESS_BY_SEGMENTS,
+        NEW_NAMESPACE,
+        NEW_NAMESPACE_OF_A_CHILD,
+    ],
 )
 @pytest.mark.parametrize("processes", [False, True])
 def test_calls_that_are_refused(attack: str, processes: bool, tmp_path: Path) -> None:
@@ -161,7 +184,10 @@ def test_connections(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server, socket.socket(socket.AF_UNIX) as by_name:
         by_name.bind("\0" + name)
         by_name.listen()
-        for program in (CONNECT.format(port=server.getsockname()[1]), CONNECT_BY_NAME.format(abstract=name)):
+        for program in (
+            CONNECT.format(port=server.getsockname()[1]),
+            CONNECT_BY_NAME.format(abstract=name),
+        ):
             assert inside(program, tmp_path) != "done"
             assert outside(program) == "done"
         reach = CONNECT.format(port=server.getsockname()[1])
@@ -196,21 +222,31 @@ def test_a_link_in_a_folder_that_may_be_read_leads_on(tmp_path: Path) -> None:
     read = READ_FILE.format(file=str(project / ".venv" / "lib" / "file"))
     names = [str(project), str(project / ".venv"), str(project / ".venv" / "lib")]
     for order in (names, names[::-1], names[1:], [names[1], names[0], names[2]]):
-        ended = sandbox.run([*PYTHON, read], own, sandbox.Allowed([*READABLE, *order]), env={}, seconds=20)
+        ended = sandbox.run(
+            [*PYTHON, read], own, sandbox.Allowed([*READABLE, *order]), env={}, seconds=20
+        )
         assert ended.output == b"done\n", (order, ended.errors)
 
 
 def test_processes_only_where_they_are_allowed_and_threads_always(tmp_path: Path) -> None:
-    thread = "import threading\nt = threading.Thread(target=print, args=('done',))\nt.start()\nt.join()"
-    assert [inside(START_PROCESS, tmp_path, processes=allowed) for allowed in (False, True)] == ["", "done"]
-    assert [inside(thread, tmp_path, processes=allowed) for allowed in (False, True)] == ["done", "done"]
-
-
-def test_it_has_no_right_and_no_variable_of_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MY_MODEL_KEY", "sk-canary")
-    program = (
-        "print(open('/proc/self/status').read(), open('/proc/self/environ').read(), open('/proc/1/environ').read())"
+    thread = (
+        "import threading\nt = threading.Thread(target=print, args=('done',))\nt.start()\nt.join()"
     )
+    assert [inside(START_PROCESS, tmp_path, processes=allowed) for allowed in (False, True)] == [
+        "",
+        "done",
+    ]
+    assert [inside(thread, tmp_path, processes=allowed) for allowed in (False, True)] == [
+        "done",
+        "done",
+    ]
+
+
+def test_it_has_no_right_and_no_variable_of_ours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MY_MODEL_KEY", "sk-canary")
+    program = "print(open('/proc/self/status').read(), open('/proc/self/environ').read(), open('/proc/1/environ').read())"
     found = inside(program, tmp_path)
     lines = dict(line.split(":\t", 1) for line in found.splitlines() if ":\t" in line)
     assert [int(lines[name], 16) for name in ("CapEff", "CapPrm", "CapBnd")] == [0, 0, 0]
@@ -221,7 +257,9 @@ def test_it_has_no_right_and_no_variable_of_ours(tmp_path: Path, monkeypatch: py
 
 def test_input_output_and_end(tmp_path: Path) -> None:
     def ended(*argv: str, seconds: float = 20, given: bytes = b"") -> sandbox.EndedProgram:
-        return sandbox.run(argv, tmp_path, env={"PATH": "/usr/bin:/bin"}, seconds=seconds, given=given)
+        return sandbox.run(
+            argv, tmp_path, env={"PATH": "/usr/bin:/bin"}, seconds=seconds, given=given
+        )
 
     assert ended("cat", given="ä\n".encode()) == sandbox.EndedProgram(0, "ä\n".encode())
     assert ended("sh", "-c", "exit 3").returncode == 3
@@ -232,7 +270,9 @@ def test_input_output_and_end(tmp_path: Path) -> None:
 
 def test_output_is_read_up_to_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sandbox, "_MAX_OUTPUT", 1_000)
-    ended = sandbox.run(["head", "-c", "2000", "/dev/zero"], tmp_path, env={"PATH": "/usr/bin:/bin"}, seconds=20)
+    ended = sandbox.run(
+        ["head", "-c", "2000", "/dev/zero"], tmp_path, env={"PATH": "/usr/bin:/bin"}, seconds=20
+    )
     assert len(ended.output) == 1_000
 
 
@@ -269,17 +309,27 @@ def test_without_bubblewrap_its_package_is_named(monkeypatch: pytest.MonkeyPatch
         sandbox.require("code executes what the model answers")
     why, what, nothing = str(raised.value).splitlines()
     assert (why, nothing) == ("code executes what the model answers", "  nothing was asked")
-    assert what.startswith("  the program bwrap is not installed: its package is bubblewrap (Debian, Ubuntu: apt-get ")
+    assert what.startswith(
+        "  the program bwrap is not installed: its package is bubblewrap (Debian, Ubuntu: apt-get "
+    )
 
 
-def test_a_bubblewrap_that_may_not_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bubblewrap_that_may_not_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     program = tmp_path / "bwrap"
-    program.write_text("#!/bin/sh\necho 'bwrap: No permissions to create a new namespace' >&2\nexit 1\n")
+    program.write_text(
+        "#!/bin/sh\necho 'bwrap: No permissions to create a new namespace' >&2\nexit 1\n"
+    )
     program.chmod(0o755)
     monkeypatch.setattr(shutil, "which", lambda _name: str(program))
-    with pytest.raises(PrerequisiteError, match="cannot make a sandbox here: bwrap: No permissions to create"):
+    with pytest.raises(
+        PrerequisiteError, match="cannot make a sandbox here: bwrap: No permissions to create"
+    ):
         sandbox.require("code")
-    program.write_text("#!/bin/sh\ncase $* in *ro-bind?/odd*) exit 7; esac\nexec sh -c 'echo ready'\n")
+    program.write_text(
+        "#!/bin/sh\ncase $* in *ro-bind?/odd*) exit 7; esac\nexec sh -c 'echo ready'\n"
+    )
     (odd := tmp_path / "odd").mkdir()
     sandbox.require("code")
     program.write_text(program.read_text().replace("/odd", str(odd)))

@@ -15,14 +15,24 @@ from integration.support import program_each
 from invented_bundle import bundle_without_the_hub, folder_to_import
 
 
-def each(*commands: str, cwd: Path, before: tuple[str, ...] = ()) -> list[subprocess.CompletedProcess[str]]:
-    return program_each(*(["data", *command.split()] for command in commands), cwd=cwd, before=before)
+def each(
+    *commands: str, cwd: Path, before: tuple[str, ...] = ()
+) -> list[subprocess.CompletedProcess[str]]:
+    return program_each(
+        *(["data", *command.split()] for command in commands), cwd=cwd, before=before
+    )
 
 
 def test_ls_names_every_task_and_its_source(tmp_path: Path) -> None:
     listed, as_json = each("ls", "ls --json", cwd=tmp_path)
     lines = {line.split("\t")[0]: line.split("\t") for line in listed.stdout.splitlines()}
-    assert lines["pubmed_qa"] == ["pubmed_qa", "not there", "-", "data/test_set.json", "raw.githubusercontent.com"]
+    assert lines["pubmed_qa"] == [
+        "pubmed_qa",
+        "not there",
+        "-",
+        "data/test_set.json",
+        "raw.githubusercontent.com",
+    ]
     assert lines["clear"][1] == "your own"
     assert lines["sample_medical_qa"][1] == "needs none"
     records = {record["task"]: record for record in json.loads(as_json.stdout)}
@@ -39,13 +49,18 @@ def test_import_verify_pack_unpack(tmp_path: Path) -> None:
     given = folder_to_import(tmp_path / "given")
     for name in ("scenarios/questions/data/set.json", "hub/org/Some-Calc/README.md"):
         assert (given / name).is_file()
-    for done in each("import given --to b", "verify b", "pack b b.tar.gz", "unpack b.tar.gz c", cwd=tmp_path):
+    for done in each(
+        "import given --to b", "verify b", "pack b b.tar.gz", "unpack b.tar.gz c", cwd=tmp_path
+    ):
         assert done.returncode == 0, done.stderr
     (tmp_path / "c/scenarios/notes/a 1.txt").unlink()
     (verified,) = each("verify c", cwd=tmp_path)
     assert verified.returncode == 3
     assert verified.stdout == "missing: scenarios/notes/a 1.txt\n"
-    assert verified.stderr == "eval-factory: c: differs from its manifest: 1 missing, 0 altered, 0 extra\n"
+    assert (
+        verified.stderr
+        == "eval-factory: c: differs from its manifest: 1 missing, 0 altered, 0 extra\n"
+    )
 
 
 MISTAKES = {
@@ -64,7 +79,9 @@ MISTAKES = {
 
 
 def test_mistakes_have_a_message_and_an_exit_code(tmp_path: Path) -> None:
-    for (command, (code, message)), done in zip(MISTAKES.items(), each(*MISTAKES, cwd=tmp_path), strict=True):
+    for (command, (code, message)), done in zip(
+        MISTAKES.items(), each(*MISTAKES, cwd=tmp_path), strict=True
+    ):
         assert done.returncode == code, (command, done.stderr)
         assert message in done.stderr, command
         assert "Traceback" not in done.stderr
@@ -86,7 +103,10 @@ def packed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 PATHS_THAT_CANNOT_BE = {
     "pack bundle f/y.tar.gz": (3, "f"),
     "pack bundle d.tar.gz": (2, "d.tar.gz: is a folder"),
-    "pack bundle bundle/y.tar.gz": (2, "bundle/y.tar.gz: an archive cannot be inside the data bundle"),
+    "pack bundle bundle/y.tar.gz": (
+        2,
+        "bundle/y.tar.gz: an archive cannot be inside the data bundle",
+    ),
     "unpack x.tar.gz f/y": (3, "f/y: cannot be written to"),
     "unpack x.tar.gz f": (2, "f: is no folder"),
     "unpack x.tar.gz bundle": (2, "bundle: is there already"),
@@ -138,14 +158,18 @@ def test_what_may_not_be_read_or_written_is_named(closed: Path) -> None:
         "import unreadable --to y": "a 1.txt: Permission denied",
     }
     before = sorted(closed.iterdir())
-    for (command, message), done in zip(said.items(), each(*said, cwd=closed, before=as_a_user()), strict=True):
+    for (command, message), done in zip(
+        said.items(), each(*said, cwd=closed, before=as_a_user()), strict=True
+    ):
         assert done.returncode == 3, (command, done.stderr)
         assert message in done.stderr, command
     assert sorted(closed.iterdir()) == before
     assert list((closed / "readonly").iterdir()) == []
 
 
-def test_what_a_killed_command_left_is_swept_by_verify_or_stays_where_nobody_may_write(bundle: Path) -> None:
+def test_what_a_killed_command_left_is_swept_by_verify_or_stays_where_nobody_may_write(
+    bundle: Path,
+) -> None:
     left = bundle / ".staging-x"
     for mode, swept in ((0o700, True), (0o500, False)):
         left.mkdir()

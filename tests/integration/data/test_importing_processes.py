@@ -27,13 +27,20 @@ def test_an_imported_data_set_is_loaded_as_the_hubs(tmp_path: Path) -> None:
     script = "import datasets; print(datasets.load_dataset('org/Some-Calc', revision='x')['test']['answer'])"
     env = {"HF_HUB_OFFLINE": "1", "HF_HOME": str(root / "hf"), "PATH": os.environ["PATH"]}
     finished = subprocess.run(
-        [sys.executable, "-c", script], env=env, capture_output=True, text=True, check=False, timeout=60
+        [sys.executable, "-c", script],
+        env=env,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
     )
     assert finished.stdout == "['so', 'she']\n", finished.stderr
 
 
 @pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs bubblewrap (bwrap)")
-def test_a_script_that_is_pulled_sees_no_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_script_that_is_pulled_sees_no_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It is run at a known revision only, and writes into no other folder."""
     monkeypatch.setenv("MY_SECRET_KEY", "sk-canary-0123456789abcdef")
     repository, trace = tmp_path / "repository" / "some_calc", tmp_path / "trace"

@@ -52,7 +52,9 @@ def test_each_variable_of_certificates_holds_for_all_that_is_asked(
     assert json.loads((tmp_path / "data").read_text()) == TOKEN
 
 
-def test_a_certificate_that_is_not_trusted_is_named_with_its_remedy(url: str, tmp_path: Path) -> None:
+def test_a_certificate_that_is_not_trusted_is_named_with_its_remedy(
+    url: str, tmp_path: Path
+) -> None:
     with pytest.raises(TransportError, match=r"TLS failed: .*self.signed certificate") as asked:
         Transport(url, timeout_s=5).post(url, {})
     with pytest.raises(SignInError, match=r"TLS failed: .*self.signed certificate") as signed_in:
@@ -64,14 +66,22 @@ def test_a_certificate_that_is_not_trusted_is_named_with_its_remedy(url: str, tm
         assert "(certifi)" in str(raised.value)
 
 
-def test_the_wrong_scheme_is_named(url: str, pem: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_wrong_scheme_is_named(
+    url: str, pem: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """TLS on a port that is thought to be plain, whose server hangs up, and the other way round."""
     monkeypatch.setenv(CERTIFICATE_VARIABLES[0], str(pem[0]))
     plain = Server(("127.0.0.1", 0), Answers)
     serving(plain)
     for wrong, said in (
-        (url.replace("https:", "http:"), "if TLS is spoken there, the address has to begin with https://"),
-        (f"https://127.0.0.1:{plain.server_address[1]}/token", "speaks no TLS: the address has to begin with http://"),
+        (
+            url.replace("https:", "http:"),
+            "if TLS is spoken there, the address has to begin with https://",
+        ),
+        (
+            f"https://127.0.0.1:{plain.server_address[1]}/token",
+            "speaks no TLS: the address has to begin with http://",
+        ),
     ):
         with pytest.raises(TransportError, match=said) as raised:
             Transport(wrong, timeout_s=5).post(wrong, {})
@@ -91,7 +101,9 @@ class StoredAnswers(Answers):
         super().do_POST()
 
 
-def test_a_connection_is_used_again(pem: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_connection_is_used_again(
+    pem: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Until its server ends it, between two requests."""
     monkeypatch.setenv(CERTIFICATE_VARIABLES[0], str(pem[0]))
     accepted = []
@@ -181,12 +193,16 @@ def test_a_proxy_leads_there_over_a_tunnel_that_is_kept(
         monkeypatch.setenv("https_proxy", f"{scheme}://user:pass%20word@{address}")
         asked = Transport(endpoint, timeout_s=20)
         body = {"prompt": "x" * 100_000}
-        assert [json.loads(asked.post(f"{endpoint}/token", body).data) for _ in range(3)] == [TOKEN] * 3
+        assert [json.loads(asked.post(f"{endpoint}/token", body).data) for _ in range(3)] == [
+            TOKEN
+        ] * 3
         assert proxy.asked == [f"CONNECT {endpoint.removeprefix('https://')}"]
         monkeypatch.setenv("https_proxy", f"{scheme}://user:wrong@{address}")
         assert Transport(endpoint, timeout_s=20).post(f"{endpoint}/token", body).status == 407
         monkeypatch.setenv("https_proxy", "http://127.0.0.1:9")
-        with pytest.raises(TransportError, match="the proxy refused or could not be reached") as raised:
+        with pytest.raises(
+            TransportError, match="the proxy refused or could not be reached"
+        ) as raised:
             Transport(endpoint, timeout_s=20).post(f"{endpoint}/token", body)
         assert raised.value.unreachable
         del asked
@@ -196,7 +212,9 @@ def test_plain_http_is_asked_of_the_proxy_itself(monkeypatch: pytest.MonkeyPatch
     """With the whole address, and over a connection that is kept."""
     proxy = Proxy()
     serving(proxy)
-    monkeypatch.setenv("http_proxy", f"127.0.0.1:{proxy.server_address[1]}".join(["http://user:pass%20word@", ""]))
+    monkeypatch.setenv(
+        "http_proxy", f"127.0.0.1:{proxy.server_address[1]}".join(["http://user:pass%20word@", ""])
+    )
     url = "http://endpoint.invalid:8080/v1/chat?a=b"
     asked = Transport(url, timeout_s=20)
     assert [asked.post(url, {}).status for _ in range(2)] == [200, 200]

@@ -71,7 +71,9 @@ class CountingEndpoint(ScriptedEndpoint):
         self.go = threading.Event()
         self._counting = threading.Lock()
 
-    def reply(self, path: str, headers: dict[str, str], body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+    def reply(
+        self, path: str, headers: dict[str, str], body: dict[str, Any]
+    ) -> tuple[int, dict[str, Any]]:
         kind = body["messages"][-1]["content"].split()[0]
         kind = kind if kind == "held" else "all"
         with self._counting:
@@ -104,24 +106,39 @@ def counting() -> Iterator[CountingEndpoint]:
 def process(script: str, argument: Any) -> Iterator[subprocess.Popen[str]]:
     argv = [sys.executable, "-c", script, json.dumps(argument)]
     env = program_environment(TEST_MODEL_KEY="a-key-of-some-length")
-    with subprocess.Popen(argv, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as started:
+    with subprocess.Popen(
+        argv, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as started:
         try:
             yield started
         finally:
             started.kill()
 
 
-def test_a_killed_process_gives_its_places_back_and_the_others_keep_the_limit(counting: CountingEndpoint) -> None:
+def test_a_killed_process_gives_its_places_back_and_the_others_keep_the_limit(
+    counting: CountingEndpoint,
+) -> None:
     args = {
-        "role": "model", "url": counting.url, "model_id": "m", "endpoint_type": "chat", "key_names": [],
-        "request_timeout": 60, "max_retries": 0, "parallelism": 16, "adapter": ADAPTER,
-    }  # fmt: skip
+        "role": "model",
+        "url": counting.url,
+        "model_id": "m",
+        "endpoint_type": "chat",
+        "key_names": [],
+        "request_timeout": 60,
+        "max_retries": 0,
+        "parallelism": 16,
+        "adapter": ADAPTER,
+    }
     with LimitServer({"g": LimitOf(3)}) as server, ExitStack() as stack:
         shared = vars(SharedLimitsSettings(server.address, {"model": "g"}))
-        killed = stack.enter_context(process(ASKS, [shared, args, [f"held {number}" for number in range(6)]]))
+        killed = stack.enter_context(
+            process(ASKS, [shared, args, [f"held {number}" for number in range(6)]])
+        )
         wait_until(lambda: counting.inside["held"] == 3)
         others = [
-            stack.enter_context(process(ASKS, [shared, args, [f"{name} {number}" for number in range(16)]]))
+            stack.enter_context(
+                process(ASKS, [shared, args, [f"{name} {number}" for number in range(16)]])
+            )
             for name in ("one", "two")
         ]
         time.sleep(1)  # they wait, all their threads
@@ -130,12 +147,16 @@ def test_a_killed_process_gives_its_places_back_and_the_others_keep_the_limit(co
         told = [other.communicate(timeout=60) for other in others]
         assert [other.returncode for other in others] == [0, 0], told
         assert [len(output.split()) for output, _ in told] == [16, 16]
-        assert counting.inside["held"] == 3  # the endpoint still works for the killed one: it gave nothing back
+        assert (
+            counting.inside["held"] == 3
+        )  # the endpoint still works for the killed one: it gave nothing back
     assert counting.most == {"held": 3, "all": 3}
     assert len(counting.requests) == 3 + 32
 
 
-def test_two_runs_ask_one_endpoint_within_its_limit(counting: CountingEndpoint, tmp_path: Path) -> None:
+def test_two_runs_ask_one_endpoint_within_its_limit(
+    counting: CountingEndpoint, tmp_path: Path
+) -> None:
     instances, at_once = 10, 2
     with LimitServer({"g": LimitOf(at_once)}) as server, ExitStack() as stack:
         shared = vars(SharedLimitsSettings(server.address, {"model": "g"}))
@@ -143,21 +164,32 @@ def test_two_runs_ask_one_endpoint_within_its_limit(counting: CountingEndpoint, 
         target = {"url": counting.url, "model_id": "m", "type": "chat", "api_key": "TEST_MODEL_KEY"}
         documents = [
             {
-                "config": {"type": "sample_medical_qa", "output_dir": str(tmp_path / name), "params": params},
+                "config": {
+                    "type": "sample_medical_qa",
+                    "output_dir": str(tmp_path / name),
+                    "params": params,
+                },
                 "target": {"api_endpoint": target},
             }
             for name in ("one", "two")
         ]
-        runs = [stack.enter_context(process(EVALUATES, [shared, document])) for document in documents]
+        runs = [
+            stack.enter_context(process(EVALUATES, [shared, document])) for document in documents
+        ]
         told = [run.communicate(timeout=TIMEOUT_S) for run in runs]
         assert [run.returncode for run in runs] == [0, 0], told
     assert counting.probes == 2
     assert len(counting.requests) == 2 * instances
     assert counting.most == {"all": at_once}
     results = [
-        yaml.safe_load((tmp_path / name / "evaluation_config.yaml").read_text("utf-8")) for name in ("one", "two")
+        yaml.safe_load((tmp_path / name / "evaluation_config.yaml").read_text("utf-8"))
+        for name in ("one", "two")
     ]
     assert results[0]["results"] == results[1]["results"]
     assert results[0]["validity"]["instances"]["scored"] == instances
-    written = [path for path in tmp_path.rglob("*") if path.is_file() and server.address.encode() in path.read_bytes()]
+    written = [
+        path
+        for path in tmp_path.rglob("*")
+        if path.is_file() and server.address.encode() in path.read_bytes()
+    ]
     assert written == []  # it ended with them

@@ -21,15 +21,22 @@ def tokens() -> Iterator[TokenEndpoint]:
 
 
 def environment(url: str, **more: str) -> dict[str, str]:
-    named = {"OPENAI_CLIENT_ID": CLIENT_ID, "OPENAI_CLIENT_SECRET": CLIENT_SECRET, "OPENAI_TOKEN_URL": url}
+    named = {
+        "OPENAI_CLIENT_ID": CLIENT_ID,
+        "OPENAI_CLIENT_SECRET": CLIENT_SECRET,
+        "OPENAI_TOKEN_URL": url,
+    }
     return {name: value for name, value in {**named, **more}.items() if value}
 
 
 def _header_in_another_process(url: str, folder: str) -> str | None:
     return OAuthSignIn(
-        OAuthSettings("openai", None, None), env=environment(url), redactor=Redactor(), say=lambda _line: None,
+        OAuthSettings("openai", None, None),
+        env=environment(url),
+        redactor=Redactor(),
+        say=lambda _line: None,
         folder=Path(folder),
-    ).header()  # fmt: skip
+    ).header()
 
 
 def test_many_processes_have_one_token(tokens: TokenEndpoint, tmp_path: Path) -> None:

@@ -43,9 +43,18 @@ class Commands:
 
     def begin(self, runs: Sequence[RunSpec]) -> None:
         for run in runs:
-            argv = [sys.executable, "-m", "eval_factory", "run_eval", "--run_config", run.run_config]
+            argv = [
+                sys.executable,
+                "-m",
+                "eval_factory",
+                "run_eval",
+                "--run_config",
+                run.run_config,
+            ]
             with Path(run.log).open("ab") as log:
-                process = subprocess.Popen(argv, env=ENV, stdout=log, stderr=log, start_new_session=True)
+                process = subprocess.Popen(
+                    argv, env=ENV, stdout=log, stderr=log, start_new_session=True
+                )
             self.processes[run.name] = process
 
     def look(self, seconds: float = 0.0) -> Mapping[str, RunState]:
@@ -57,7 +66,9 @@ class Commands:
         return Started(f"process {process.pid}", process.pid) if code is None else Ended(code)
 
     def end(self, names: Collection[str] | None = None) -> None:
-        chosen = [process for name, process in self.processes.items() if names is None or name in names]
+        chosen = [
+            process for name, process in self.processes.items() if names is None or name in names
+        ]
         for process in chosen:
             with suppress(ProcessLookupError):
                 process.send_signal(signal.SIGTERM)
@@ -79,18 +90,31 @@ class Trial:
     kill: Callable[[str], None]
     """A run's process, without a word."""
 
-    def run(self, name: str, task: str = "sample_medical_qa", url: str | None = None, **endpoint: Any) -> RunSpec:
+    def run(
+        self, name: str, task: str = "sample_medical_qa", url: str | None = None, **endpoint: Any
+    ) -> RunSpec:
         """One that waits for ever."""
         params = {"limit_samples": INSTANCES, "parallelism": 1}
         config = {
             "config": {"type": task, "output_dir": str(self.folder / name), "params": params},
-            "target": {"api_endpoint": {"url": url or self.url, "model_id": "m", "type": "chat", **endpoint}},
+            "target": {
+                "api_endpoint": {
+                    "url": url or self.url,
+                    "model_id": "m",
+                    "type": "chat",
+                    **endpoint,
+                }
+            },
         }
         file = self.folder / f"{name}.yml"
         file.write_text(yaml.safe_dump(config))
         asks = run_of(name, self.folder).asks
         return RunSpec(
-            f"t/{name}/0", str(file), str(file.with_suffix(".log")), str(file.with_suffix(".json")), asks=asks
+            f"t/{name}/0",
+            str(file),
+            str(file.with_suffix(".log")),
+            str(file.with_suffix(".json")),
+            asks=asks,
         )
 
     def wrong(self, name: str) -> RunSpec:
@@ -189,11 +213,17 @@ def test_a_process_that_cannot_be_started_is_said_and_the_others_are_known(
     def popen(*_: object, **__: object) -> subprocess.Popen[bytes]:
         raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
 
-    runs = [RunSpec(name, "run.yml", str(tmp_path / "log"), str(tmp_path / "end.json")) for name in ("t/a", "t/b")]
+    runs = [
+        RunSpec(name, "run.yml", str(tmp_path / "log"), str(tmp_path / "end.json"))
+        for name in ("t/a", "t/b")
+    ]
     with LocalRuns([sys.executable, "-c", ""], ENV, tmp_path / "host.log") as executor:
         executor.begin(runs[:1])
         monkeypatch.setattr(subprocess, "Popen", popen)
-        with pytest.raises(PrerequisiteError, match="t/b: no process can be started: Resource temporarily unavailable"):
+        with pytest.raises(
+            PrerequisiteError,
+            match="t/b: no process can be started: Resource temporarily unavailable",
+        ):
             executor.begin(runs[1:])
         assert [*executor.look()] == ["t/a"]
 
@@ -237,7 +267,11 @@ def test_runs_at_work_are_somewhere_until_each_is_ended_and_leave_nothing(trial:
     one, *others = runs
     trial.begin(one)
     trial.begin(*others)
-    words = [file.read_bytes() for file in Path("/proc").glob("[0-9]*/cmdline") if os.access(file, os.R_OK)]
+    words = [
+        file.read_bytes()
+        for file in Path("/proc").glob("[0-9]*/cmdline")
+        if os.access(file, os.R_OK)
+    ]
     assert not any(CANARY.encode() in each for each in words)
     trial.executor.end(["t/another/0"])
     trial.executor.end([])
@@ -259,7 +293,9 @@ def test_runs_at_work_are_somewhere_until_each_is_ended_and_leave_nothing(trial:
     assert all(isinstance(trial.executor.look()[other.name], (Ended, Lost)) for other in others)
     assert [trial.is_free(run) for run in runs] == [True] * 3
     trial.executor.clean_up()
-    found = subprocess.run(["grep", "-rl", CANARY, str(trial.folder)], capture_output=True, text=True, check=False)
+    found = subprocess.run(
+        ["grep", "-rl", CANARY, str(trial.folder)], capture_output=True, text=True, check=False
+    )
     assert found.stdout == ""
     assert processes("helm-run", trial.folder) == processes("run_eval", trial.folder) == []
 
@@ -274,9 +310,14 @@ def test_one_that_is_over_is_begun_again_and_another_goes_on(trial: Trial, how: 
     else:
         trial.kill(run.name)
         state = trial.until(run, Ended, Lost)
-        assert state == Lost() or (isinstance(state, Ended) and state.code < 0), "it is taken for one that goes on"
+        assert state == Lost() or (isinstance(state, Ended) and state.code < 0), (
+            "it is taken for one that goes on"
+        )
     trial.begin(other)
-    for another, said, code in ((trial.wrong, "there is no task", 2), (trial.unready, "NOT_SET", 3)):
+    for another, said, code in (
+        (trial.wrong, "there is no task", 2),
+        (trial.unready, "NOT_SET", 3),
+    ):
         another("again")
         trial.executor.begin([run])
         while said not in trial.log(run):
@@ -325,7 +366,9 @@ def test_a_folder_that_somebody_holds_is_not_written_to(trial: Trial) -> None:
         trial.executor.begin([run])
         until(lambda: trial.log(run) != "no log" and "in use" in trial.log(run))
         assert not rundir.evaluation_config.exists()
-    state = trial.until(run, Ended)  # refused, or it waits as long as a file system may hold a lock that is nobody's
+    state = trial.until(
+        run, Ended
+    )  # refused, or it waits as long as a file system may hold a lock that is nobody's
     assert isinstance(state, Ended)
     assert (state.code == 0) == rundir.evaluation_config.exists()
 

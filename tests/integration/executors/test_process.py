@@ -22,7 +22,9 @@ def run(code: str, log: Path, on_tick: object = None) -> tuple[int, tuple[str, .
     tick = on_tick if callable(on_tick) else lambda: None
     with RunDir(log.parent).locked() as lock:
         argv = [sys.executable, "-c", code]
-        spec = ProcessSpec(argv, {"K": KEY, "PATH": ""}, RunDir(log.parent), lock, "run", Redactor([KEY]))
+        spec = ProcessSpec(
+            argv, {"K": KEY, "PATH": ""}, RunDir(log.parent), lock, "run", Redactor([KEY])
+        )
         finished = run_logged(spec, log=log, on_tick=tick)
     return finished.returncode, finished.tail
 
@@ -100,9 +102,13 @@ def test_output_is_printable_and_its_lines_have_an_end(tmp_path: Path) -> None:
     assert log.read_text("utf-8") == "\n".join(expected) + "\n"
 
 
-def test_git_gets_no_key_and_no_other_repository(tmp_path: Path, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_git_gets_no_key_and_no_other_repository(
+    tmp_path: Path, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     git = tmp_path / "git"
-    git.write_text(f"#!{sys.executable}\nimport os; print(sorted(set(os.environ) - {{'LC_CTYPE'}}))\n")
+    git.write_text(
+        f"#!{sys.executable}\nimport os; print(sorted(set(os.environ) - {{'LC_CTYPE'}}))\n"
+    )
     git.chmod(0o755)
     for name in ("OPENAI_API_KEY", "HF_TOKEN", "GIT_DIR"):
         monkeypatch.setenv(name, "x")
@@ -113,7 +119,9 @@ def test_git_gets_no_key_and_no_other_repository(tmp_path: Path, root: Path, mon
     assert git_hash(root) == "['HOME', 'PATH']"
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs root: a checkout of somebody else's is made by chown")
+@pytest.mark.skipif(
+    os.geteuid() != 0, reason="needs root: a checkout of somebody else's is made by chown"
+)
 def test_a_checkout_of_somebody_else_has_its_commit(tmp_path: Path) -> None:
     git = ["git", "-c", "user.name=A", "-c", "user.email=a@b.c", "-C", str(tmp_path)]
     for command in (["init", "--quiet"], ["commit", "--quiet", "--allow-empty", "-m", "a"]):

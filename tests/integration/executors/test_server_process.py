@@ -18,7 +18,14 @@ import pytest
 
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.executors import served
-from eval_factory.executors.served import ServedModel, ServerFailedError, ServerGuard, ServerSpec, answers, free_port
+from eval_factory.executors.served import (
+    ServedModel,
+    ServerFailedError,
+    ServerGuard,
+    ServerSpec,
+    answers,
+    free_port,
+)
 from integration.support import is_running, wait_until
 
 TESTS = Path(__file__).resolve().parents[2]
@@ -98,7 +105,9 @@ def test_one_that_dies_is_started_again_so_often(tmp_path: Path) -> None:
         wait_until(lambda: server.lost() is not None)
         wait_until(lambda: not is_running(child))  # ignores SIGTERM
         server.wait_until_ready()
-        assert said[-3].endswith("the server of small was ended by signal 9; it is started again (1 of 1)")
+        assert said[-3].endswith(
+            "the server of small was ended by signal 9; it is started again (1 of 1)"
+        )
         assert server.addresses == before
         assert server.is_ready()
         seen = json.loads((tmp_path / "environment.json").read_text())
@@ -124,15 +133,25 @@ def test_one_that_hangs(tmp_path: Path) -> None:
     assert not any(map(is_running, pids(tmp_path)))
 
 
-@pytest.mark.parametrize("words", [["slow=0"], ["slow=30"]], ids=["which cannot have it", "which is slow"])
-def test_a_port_that_somebody_else_takes(tmp_path: Path, capfd: pytest.CaptureFixture[str], words: list[str]) -> None:
+@pytest.mark.parametrize(
+    "words", [["slow=0"], ["slow=30"]], ids=["which cannot have it", "which is slow"]
+)
+def test_a_port_that_somebody_else_takes(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], words: list[str]
+) -> None:
     """The other one answers the health URL, too. Nothing but the test has the server begin at a port that is taken."""
     port, free, mine, others = free_port(), free_port(), tmp_path / "mine", tmp_path / "others"
     mine.mkdir()
     others.mkdir()
     ports = iter([port, free])
     spec = spec_of(mine, *(f"{word}@{port}" for word in words), max_restarts=0)
-    order = {**asdict(spec), "called": "the server", "replica": 0, "log": str(mine / "log"), "asked_from": "here"}
+    order = {
+        **asdict(spec),
+        "called": "the server",
+        "replica": 0,
+        "log": str(mine / "log"),
+        "asked_from": "here",
+    }
     argv = [sys.executable, str(TESTS / "model_server.py"), str(port), str(others)]
     with subprocess.Popen(argv) as other, pytest.MonkeyPatch.context() as patch:
         wait_until(lambda: answers(f"http://127.0.0.1:{port}/health"))
@@ -150,15 +169,24 @@ def test_a_port_that_somebody_else_takes(tmp_path: Path, capfd: pytest.CaptureFi
         thread.join()
         assert is_running(other.pid)
         other.kill()
-    said = [json.loads(line) for line in capfd.readouterr().out.splitlines() if line.startswith("{")]
+    said = [
+        json.loads(line) for line in capfd.readouterr().out.splitlines() if line.startswith("{")
+    ]
     assert {"text": f"the server: somebody else has taken port {port}; another is tried"} in said
-    assert [one["address"].rpartition(":")[2] for one in said if "address" in one] in ([], [str(free)])
+    assert [one["address"].rpartition(":")[2] for one in said if "address" in one] in (
+        [],
+        [str(free)],
+    )
     assert not any(map(is_running, pids(mine)))
 
 
-def test_of_three_the_one_that_dies_comes_back_at_its_port_and_the_others_are_asked_meanwhile(tmp_path: Path) -> None:
+def test_of_three_the_one_that_dies_comes_back_at_its_port_and_the_others_are_asked_meanwhile(
+    tmp_path: Path,
+) -> None:
     said: list[str] = []
-    with ServedModel(spec_of(tmp_path, replicas=3, settings={"NUMBER": "{replica}"}), said.append) as server:
+    with ServedModel(
+        spec_of(tmp_path, replicas=3, settings={"NUMBER": "{replica}"}), said.append
+    ) as server:
         server.start()
         addresses = server.addresses
         assert len({*addresses}) == 3
@@ -179,9 +207,16 @@ def test_of_three_the_one_that_dies_comes_back_at_its_port_and_the_others_are_as
         assert len(server.addresses) == 2
     again = [line for line in said if "started again" in line]
     number = again[0].partition("(replica ")[2][0]
-    assert again[0] == f"the server of small (replica {number}) was ended by signal 9; it is started again (1 of 1)"
-    ended = f"the server of small (replica {number}) was ended by signal 9, and is not started again"
-    assert again[1].startswith(f"{ended} (serve.max_restarts: 1); its log: {tmp_path}/log/small@{number}.log")
+    assert (
+        again[0]
+        == f"the server of small (replica {number}) was ended by signal 9; it is started again (1 of 1)"
+    )
+    ended = (
+        f"the server of small (replica {number}) was ended by signal 9, and is not started again"
+    )
+    assert again[1].startswith(
+        f"{ended} (serve.max_restarts: 1); its log: {tmp_path}/log/small@{number}.log"
+    )
     assert again[1].endswith("\n  the others go on: 2 of 3")
     seen = json.loads((tmp_path / "environment.json").read_text())
     assert seen["NUMBER"] in {"0", "1", "2"}
@@ -190,10 +225,15 @@ def test_of_three_the_one_that_dies_comes_back_at_its_port_and_the_others_are_as
 
 def test_one_of_two_that_does_not_start_is_left_out(tmp_path: Path) -> None:
     said: list[str] = []
-    with ServedModel(spec_of(tmp_path, "exits=3@1", "replica={replica}", replicas=2), said.append) as server:
+    with ServedModel(
+        spec_of(tmp_path, "exits=3@1", "replica={replica}", replicas=2), said.append
+    ) as server:
         server.start()
         assert len(server.addresses) == 1
-    assert "the server of small (replica 1) ended with exit code 3 before it was ready; see" in said[-1]
+    assert (
+        "the server of small (replica 1) ended with exit code 3 before it was ready; see"
+        in said[-1]
+    )
     assert said[-1].endswith("the others go on: 1 of 2")
 
 
@@ -209,8 +249,12 @@ def test_what_looks_after_a_server_is_killed(tmp_path: Path) -> None:
     wait_until(lambda: not any(map(is_running, pids(tmp_path))))
 
 
-def test_one_on_another_machine_that_cannot_be_asked_from_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(served, "answers", lambda _url: False)  # of this process; its guard asks it too
+def test_one_on_another_machine_that_cannot_be_asked_from_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        served, "answers", lambda _url: False
+    )  # of this process; its guard asks it too
     said = failure(tmp_path, launch=("env",))
     assert "small is ready at http://" in said
     assert ", and does not answer from here; have it listen on all" in said

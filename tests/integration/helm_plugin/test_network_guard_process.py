@@ -49,7 +49,9 @@ print(json.dumps({
 """
 
 
-def test_nothing_but_the_endpoint_is_reached_by_any_library(endpoint_and_other: tuple[str, ScriptedEndpoint]) -> None:
+def test_nothing_but_the_endpoint_is_reached_by_any_library(
+    endpoint_and_other: tuple[str, ScriptedEndpoint],
+) -> None:
     url, other = endpoint_and_other
     place, port = place_of(url), place_of(other.url)
     assert place is not None
@@ -57,13 +59,19 @@ def test_nothing_but_the_endpoint_is_reached_by_any_library(endpoint_and_other: 
     env = {"PATH": os.environ["PATH"], **HelmRunSettings(allowed=(place,)).environment()}
     finished = subprocess.run(
         [sys.executable, "-c", ATTEMPTS, f"{url}/completions", str(port[1])],
-        env=env, capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
     found = json.loads(finished.stdout)
     assert found.pop("endpoint") == "reached", finished.stderr
     assert found.pop("blocked") >= 11
     assert "reached" not in found.values()
-    assert {found[name] for name in ("name of an address", "name of a place", "frames")} == {"BlockedConnectionError"}
+    assert {found[name] for name in ("name of an address", "name of a place", "frames")} == {
+        "BlockedConnectionError"
+    }
     assert other.paths == []
 
 

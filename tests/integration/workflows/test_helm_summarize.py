@@ -35,7 +35,9 @@ def test_helm_summarize_is_tried_once_more(deaths: int, tries: int, tmp_path: Pa
     if deaths < SUMMARIZE_TRIES:
         run()
     else:
-        with pytest.raises(HelmError, match=r"helm-summarize ended with 1:\n  \| try 2\n") as caught:
+        with pytest.raises(
+            HelmError, match=r"helm-summarize ended with 1:\n  \| try 2\n"
+        ) as caught:
             run()
         assert str(rundir.summarize_log) in str(caught.value)
     assert counter.read_text() == "x" * tries

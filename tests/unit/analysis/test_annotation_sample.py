@@ -7,7 +7,14 @@ from collections import Counter
 import pytest
 
 from eval_factory.analysis import annotation_sheets as sheets
-from eval_factory.analysis.annotation_sheets import Candidate, drawn, drawn_sample, layers_of, parts_of, rater_order
+from eval_factory.analysis.annotation_sheets import (
+    Candidate,
+    drawn,
+    drawn_sample,
+    layers_of,
+    parts_of,
+    rater_order,
+)
 from eval_factory.core.annotations import AnswerKey, Asked, asked_of
 from eval_factory.core.errors import ConfigError
 from stored_results import instance
@@ -17,7 +24,10 @@ DRAW = sheets.Draw(20, 0, ("1", "2"), "identity")
 
 
 def candidates(*values: float, group: str = "") -> list[Candidate]:
-    return [Candidate(AnswerKey(f"{group}{place:03}", 0), value, group) for place, value in enumerate(values)]
+    return [
+        Candidate(AnswerKey(f"{group}{place:03}", 0), value, group)
+        for place, value in enumerate(values)
+    ]
 
 
 def sizes(layers: list[sheets.AnswerLayer]) -> dict[str, int]:
@@ -27,17 +37,38 @@ def sizes(layers: list[sheets.AnswerLayer]) -> dict[str, int]:
 def test_few_values_are_strata_and_many_are_quarters() -> None:
     assert parts_of([1, 0, 0, 1, 0.5, 0.2]) == [(0, 0), (0.2, 0.2), (0.5, 0.5), (1, 1)]
     assert parts_of(range(8)) == [(0, 1), (2, 3), (4, 5), (6, 7)]
-    assert parts_of([0, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5]) == [(0, 0), (1, 2), (3, 5)]  # quarters of zeros are one
+    assert parts_of([0, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5]) == [
+        (0, 0),
+        (1, 2),
+        (3, 5),
+    ]  # quarters of zeros are one
     assert sizes(layers_of(candidates(*range(40)), 20)) == {
-        "0 to 9": 10, "10 to 19": 10, "20 to 29": 10, "30 to 39": 10,
-    }  # fmt: skip
+        "0 to 9": 10,
+        "10 to 19": 10,
+        "20 to 29": 10,
+        "30 to 39": 10,
+    }
 
 
 def test_groups_part_the_scores_and_rare_ones_are_others() -> None:
-    found = layers_of(candidates(0, 0, 1, 1, 1, group="a") + candidates(0, 0, 0, 1, 1, group="b"), 10)
+    found = layers_of(
+        candidates(0, 0, 1, 1, 1, group="a") + candidates(0, 0, 0, 1, 1, group="b"), 10
+    )
     assert sizes(found) == {"0, a": 2, "0, b": 3, "1, a": 3, "1, b": 2}
-    many = [one for group in "abcdefgh" for one in candidates(*[1.0] * (20 - ord(group) % 32), group=group)]
-    assert list(sizes(layers_of(many, 100))) == ["1, a", "1, b", "1, c", "1, d", "1, e", "1, f", "1, others"]
+    many = [
+        one
+        for group in "abcdefgh"
+        for one in candidates(*[1.0] * (20 - ord(group) % 32), group=group)
+    ]
+    assert list(sizes(layers_of(many, 100))) == [
+        "1, a",
+        "1, b",
+        "1, c",
+        "1, d",
+        "1, e",
+        "1, f",
+        "1, others",
+    ]
 
 
 def test_strata_that_a_sample_cannot_hold_are_put_together() -> None:
@@ -45,17 +76,27 @@ def test_strata_that_a_sample_cannot_hold_are_put_together() -> None:
     assert sizes(layers_of(of_three, 6)) == {"0": 10, "1": 3, "2": 20}
     assert sizes(layers_of(of_three, 5)) == {"0; 1": 13, "2": 20}
     assert sizes(layers_of(of_three, 3)) == {"0; 1; 2": 33}
-    assert sizes(layers_of(candidates(0, 1, 1, 1), 4)) == {"0; 1": 4}  # one answer alone is no stratum
+    assert sizes(layers_of(candidates(0, 1, 1, 1), 4)) == {
+        "0; 1": 4
+    }  # one answer alone is no stratum
     assert sizes(layers_of(candidates(1.0), 4)) == {"1": 1}
     with pytest.raises(ConfigError, match="--n 1: rate at least 2 answers"):
         layers_of(of_three, 1)
 
 
-@pytest.mark.parametrize(("of", "count", "shares"), [
-    ([10, 30, 60], 10, [2, 3, 5]), ([10, 30, 60], 100, [10, 30, 60]), ([10, 30, 60], 200, [10, 30, 60]),
-    ([50, 50], 7, [3, 4]), ([1, 99], 10, [1, 9]), ([100, 3, 3], 6, [2, 2, 2]), ([0, 20], 5, [0, 5]),
-    ([33, 33, 34], 10, [3, 3, 4]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("of", "count", "shares"),
+    [
+        ([10, 30, 60], 10, [2, 3, 5]),
+        ([10, 30, 60], 100, [10, 30, 60]),
+        ([10, 30, 60], 200, [10, 30, 60]),
+        ([50, 50], 7, [3, 4]),
+        ([1, 99], 10, [1, 9]),
+        ([100, 3, 3], 6, [2, 2, 2]),
+        ([0, 20], 5, [0, 5]),
+        ([33, 33, 34], 10, [3, 3, 4]),
+    ],
+)
 def test_shares(of: list[int], count: int, shares: list[int]) -> None:
     found = sheets.shares_of(of, count)
     assert sorted(found) == sorted(shares)
@@ -70,7 +111,9 @@ def test_every_answer_of_a_stratum_has_the_same_chance() -> None:
         assert Counter((place, chance) for _, place, chance in found) == {(0, 0.2): 2, (1, 0.2): 6}
         times.update(key.id for key, _, _ in found)
     assert len(times) == 40
-    assert all(45 < count < 120 for count in times.values())  # 80 of 400, give or take four standard deviations
+    assert all(
+        45 < count < 120 for count in times.values()
+    )  # 80 of 400, give or take four standard deviations
 
 
 def test_what_is_rated_is_not_drawn_again() -> None:
@@ -82,7 +125,9 @@ def test_what_is_rated_is_not_drawn_again() -> None:
     with pytest.raises(ConfigError, match="every answer of this result is rated"):
         drawn(layers, everything, DRAW)
     last = next(iter(everything))
-    assert [key for key, _, chance in drawn(layers, everything - {last}, DRAW) if chance == 1] == [last]
+    assert [key for key, _, chance in drawn(layers, everything - {last}, DRAW) if chance == 1] == [
+        last
+    ]
 
 
 def asked() -> Asked:

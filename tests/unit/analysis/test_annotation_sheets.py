@@ -12,8 +12,24 @@ from pathlib import Path
 import pytest
 
 from eval_factory.analysis import annotation_sheets as sheets
-from eval_factory.analysis.annotation_sheets import _CUT, _MAX_CELL, BOM, Returned, csv_sheet, read_returns, sheet_cell
-from eval_factory.core.annotations import YES_NO, AnswerKey, Question, Rating, RatingChoice, SampledAnswer, ShownAnswer
+from eval_factory.analysis.annotation_sheets import (
+    _CUT,
+    _MAX_CELL,
+    BOM,
+    Returned,
+    csv_sheet,
+    read_returns,
+    sheet_cell,
+)
+from eval_factory.core.annotations import (
+    YES_NO,
+    AnswerKey,
+    Question,
+    Rating,
+    RatingChoice,
+    SampledAnswer,
+    ShownAnswer,
+)
 from hostile_texts import ODD, payloads
 from unit.core.test_annotations import ANSWER, SAMPLE
 
@@ -21,7 +37,10 @@ FORMULAS = "=+-@\uff1d\uff0b\uff0d\uff20|%"
 
 
 def shown(answer: str = "a", question: str = "q") -> ShownAnswer:
-    turns, questions = (("user", question), ("assistant", "b")), (Question("first"), Question("=second"))
+    turns, questions = (
+        (("user", question), ("assistant", "b")),
+        (Question("first"), Question("=second")),
+    )
     return ShownAnswer(AnswerKey("secret-id", 0), turns, answer, ("ref",), questions, "digest")
 
 
@@ -44,10 +63,20 @@ def test_a_cell_is_one_line() -> None:
 @pytest.mark.parametrize("delimiter", [",", ";"])
 def test_no_cell_begins_as_a_formula_however_it_is_read(delimiter: str) -> None:
     """Also by a program that takes the semicolon for the end of a cell."""
-    for text in [*payloads("http://127.0.0.1:9").values(), *(f'x;{sign}1\n{sign}2;"{sign}3' for sign in FORMULAS)]:
+    for text in [
+        *payloads("http://127.0.0.1:9").values(),
+        *(f'x;{sign}1\n{sign}2;"{sign}3' for sign in FORMULAS),
+    ]:
         made = csv_sheet(SAMPLE, "1", ["bcdfg"], {"bcdfg": shown(text, text)}, with_reference=True)
-        rows = list(csv.reader(io.StringIO(made.removeprefix(BOM), newline=""), delimiter=delimiter))
-        assert not [one for row in rows for one in row if one.lstrip(" \"'\t")[:1] in tuple(FORMULAS) and one[0] != "'"]
+        rows = list(
+            csv.reader(io.StringIO(made.removeprefix(BOM), newline=""), delimiter=delimiter)
+        )
+        assert not [
+            one
+            for row in rows
+            for one in row
+            if one.lstrip(" \"'\t")[:1] in tuple(FORMULAS) and one[0] != "'"
+        ]
 
 
 def test_the_rows_of_a_sheet() -> None:
@@ -56,7 +85,19 @@ def test_the_rows_of_a_sheet() -> None:
     rows = list(csv.reader(io.StringIO(made.removeprefix(BOM), newline="")))
     assert rows == [
         list(sheets.COLUMNS),
-        ["sheet", "1", "bcdfg", "1", "user: q \u23ce assistant: b", "a", "ref", "first", "yes / no", "", ""],
+        [
+            "sheet",
+            "1",
+            "bcdfg",
+            "1",
+            "user: q \u23ce assistant: b",
+            "a",
+            "ref",
+            "first",
+            "yes / no",
+            "",
+            "",
+        ],
         ["sheet", "1", "bcdfg", "2", "", "", "", "second", "yes / no", "", ""],
     ]
     assert ("secret-id" in made, "digest" in made) == (False, False)
@@ -78,47 +119,71 @@ def returned(tmp_path: Path, *texts: str | bytes) -> Returned:
     return read_returns(files, {"sheet": SHEET}, Path("out"))
 
 
-def rating(code: str = "bcdfg", number: int = 1, value: float = 4.0, rater: str = "1", comment: str = "") -> Rating:
+def rating(
+    code: str = "bcdfg", number: int = 1, value: float = 4.0, rater: str = "1", comment: str = ""
+) -> Rating:
     return Rating("sheet", code, number, rater, value, comment)
 
 
-@pytest.mark.parametrize("text", [
-    HEAD + "sheet,1,bcdfg,1,4,\n", HEAD.encode("utf-8-sig") + b"sheet,1,bcdfg,1,4.0,\r\n",
-    HEAD.replace(",", ";") + "sheet;1;BCDFG;1;4,0;\n", "sep=;\n" + HEAD.replace(",", ";") + "sheet;1;bcdfg;1;4;\n",
-    (HEAD + "sheet,1,bcdfg,1,4,\n").replace(",", "\t").encode("utf-16"),
-    "Rating , ITEM,rater,number,sheet,question\n4,bcdfg,1,1.0,sheet,\"a\nb\"\n\n,,,,,\n",
-    HEAD + "sheet,1,bcdfg,1, 4 \n", HEAD + "sheet,1,bcdfg,1,4,\nsheet,1,bcdfg,1,4.0,\n",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "text",
+    [
+        HEAD + "sheet,1,bcdfg,1,4,\n",
+        HEAD.encode("utf-8-sig") + b"sheet,1,bcdfg,1,4.0,\r\n",
+        HEAD.replace(",", ";") + "sheet;1;BCDFG;1;4,0;\n",
+        "sep=;\n" + HEAD.replace(",", ";") + "sheet;1;bcdfg;1;4;\n",
+        (HEAD + "sheet,1,bcdfg,1,4,\n").replace(",", "\t").encode("utf-16"),
+        'Rating , ITEM,rater,number,sheet,question\n4,bcdfg,1,1.0,sheet,"a\nb"\n\n,,,,,\n',
+        HEAD + "sheet,1,bcdfg,1, 4 \n",
+        HEAD + "sheet,1,bcdfg,1,4,\nsheet,1,bcdfg,1,4.0,\n",
+    ],
+)
 def test_however_a_program_saved_it(tmp_path: Path, text: str | bytes) -> None:
     assert returned(tmp_path, text) == Returned([rating()])
-    assert sheets.decoded_sheet(b"\x81\xe4") == "\ufffd\xe4", "a text of no encoding that is known is read all the same"
+    assert sheets.decoded_sheet(b"\x81\xe4") == "\ufffd\xe4", (
+        "a text of no encoding that is known is read all the same"
+    )
 
 
 def test_partial_returns_of_several_raters(tmp_path: Path) -> None:
     found = returned(
-        tmp_path, HEAD + "sheet,1,bcdfg,1,4,\nsheet,1,bcdfg,2,,\nsheet,1,qrstv,,2,\n",
+        tmp_path,
+        HEAD + "sheet,1,bcdfg,1,4,\nsheet,1,bcdfg,2,,\nsheet,1,qrstv,,2,\n",
         (HEAD + "sheet,B\u00e4r,bcdfg,1,5,sch\u00f6n\n").encode("cp1252"),
-    )  # fmt: skip
+    )
     assert found.ratings == [
-        rating(), rating("qrstv", 1, 2.0), rating(value=5.0, rater="B\u00e4r", comment="sch\u00f6n"),
-    ]  # fmt: skip
+        rating(),
+        rating("qrstv", 1, 2.0),
+        rating(value=5.0, rater="B\u00e4r", comment="sch\u00f6n"),
+    ]
     assert (found.empty, found.faults) == (1, [])
 
 
-@pytest.mark.parametrize(("row", "column", "said"), [
-    ("other,1,bcdfg,1,4,", "sheet", "'other' is no sheet that was exported from out (known: sheet)"),
-    (",1,bcdfg,1,4,", "sheet", "'' is no sheet that was exported from out (known: sheet)"),
-    ("sheet,1,zzzzz,1,4,", "item", "'zzzzz' is no item of sheet sheet"),
-    ("sheet,,bcdfg,1,4,", "rater", "write who rated, in 1 to 80 characters"),
-    (f"sheet,{'x' * 81},bcdfg,1,4,", "rater", "write who rated, in 1 to 80 characters"),
-    ("sheet,1,bcdfg,3,4,", "number", "'3' is no question about bcdfg: they are 1 to 2"),
-    ("sheet,1,bcdfg,0,4,", "number", "'0' is no question about bcdfg: they are 1 to 2"),
-    ("sheet,1,bcdfg,,4,", "number", "'' is no question about bcdfg: they are 1 to 2"),
-    ("sheet,1,bcdfg,-1,4,", "number", "'-1' is no question about bcdfg: they are 1 to 2"),
-    ("sheet,1,bcdfg,1,6,", "rating", "'6' is not on the scale: 1, 2, 3, 4, 5"),
-    ("sheet,1,bcdfg,1,4.5,", "rating", "'4.5' is not on the scale: 1, 2, 3, 4, 5"),
-    ("sheet,1,bcdfg,1,good\x1b[31m,", "rating", "'good\\x1b[31m' is not on the scale: 1, 2, 3, 4, 5"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("row", "column", "said"),
+    [
+        (
+            "other,1,bcdfg,1,4,",
+            "sheet",
+            "'other' is no sheet that was exported from out (known: sheet)",
+        ),
+        (",1,bcdfg,1,4,", "sheet", "'' is no sheet that was exported from out (known: sheet)"),
+        ("sheet,1,zzzzz,1,4,", "item", "'zzzzz' is no item of sheet sheet"),
+        ("sheet,,bcdfg,1,4,", "rater", "write who rated, in 1 to 80 characters"),
+        (f"sheet,{'x' * 81},bcdfg,1,4,", "rater", "write who rated, in 1 to 80 characters"),
+        ("sheet,1,bcdfg,3,4,", "number", "'3' is no question about bcdfg: they are 1 to 2"),
+        ("sheet,1,bcdfg,0,4,", "number", "'0' is no question about bcdfg: they are 1 to 2"),
+        ("sheet,1,bcdfg,,4,", "number", "'' is no question about bcdfg: they are 1 to 2"),
+        ("sheet,1,bcdfg,-1,4,", "number", "'-1' is no question about bcdfg: they are 1 to 2"),
+        ("sheet,1,bcdfg,1,6,", "rating", "'6' is not on the scale: 1, 2, 3, 4, 5"),
+        ("sheet,1,bcdfg,1,4.5,", "rating", "'4.5' is not on the scale: 1, 2, 3, 4, 5"),
+        (
+            "sheet,1,bcdfg,1,good\x1b[31m,",
+            "rating",
+            "'good\\x1b[31m' is not on the scale: 1, 2, 3, 4, 5",
+        ),
+    ],
+)
 def test_a_wrong_row_is_named(tmp_path: Path, row: str, column: str, said: str) -> None:
     found = returned(tmp_path, HEAD + "sheet,1,qrstv,1,2,\n" + row + "\n")
     assert found.faults == [f"{tmp_path / 'r0.csv'}: row 3, column {column}: {said}"]
@@ -126,9 +191,12 @@ def test_a_wrong_row_is_named(tmp_path: Path, row: str, column: str, said: str) 
 
 def test_everything_that_is_wrong_is_listed(tmp_path: Path) -> None:
     found = returned(
-        tmp_path, HEAD + "sheet,,bcdfg,9,9,\nsheet,1,bcdfg,1,4,\n", HEAD + "sheet,1,bcdfg,1,3,\n", "item,rating\n",
+        tmp_path,
+        HEAD + "sheet,,bcdfg,9,9,\nsheet,1,bcdfg,1,4,\n",
+        HEAD + "sheet,1,bcdfg,1,3,\n",
+        "item,rating\n",
         b"PK\0\3",
-    )  # fmt: skip
+    )
     first, second, third, fourth = (str(tmp_path / f"r{number}.csv") for number in range(4))
     assert [fault.removeprefix(f"{first}: row 2, ") for fault in found.faults[:3]] == [
         "column rater: write who rated, in 1 to 80 characters",
@@ -148,18 +216,36 @@ def test_a_sheet_is_a_regular_file_that_is_not_too_large(tmp_path: Path) -> None
         file.truncate(sheets._LARGEST + 1)
     os.mkfifo(pipe)
     assert read_returns([none, large, pipe, Path("/dev/zero")], {}, Path("out")).faults == [
-        f"{none}: No such file or directory", f"{large}: is larger than 64 MiB", f"{pipe}: is no regular file",
+        f"{none}: No such file or directory",
+        f"{large}: is larger than 64 MiB",
+        f"{pipe}: is no regular file",
         "/dev/zero: is no regular file",
-    ]  # fmt: skip
+    ]
 
 
 QUARTERS = (RatingChoice(0.25, "0.25"), RatingChoice(0.5, "0.5"))
 
 
-@pytest.mark.parametrize(("text", "scale", "value"), [
-    ("yes", YES_NO, 1), ("No", YES_NO, 0), ("1", YES_NO, 1), ("0.0", YES_NO, 0), ("TRUE", YES_NO, 1), ("n", YES_NO, 0),
-    ("met", YES_NO, 1), ("not met", YES_NO, 0), ("2", YES_NO, None), ("", YES_NO, None), ("0,25", QUARTERS, 0.25),
-    (".5", QUARTERS, 0.5), ("nan", QUARTERS, None), ("inf", QUARTERS, None), ("1e400", QUARTERS, None), ("yes", QUARTERS, None),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "scale", "value"),
+    [
+        ("yes", YES_NO, 1),
+        ("No", YES_NO, 0),
+        ("1", YES_NO, 1),
+        ("0.0", YES_NO, 0),
+        ("TRUE", YES_NO, 1),
+        ("n", YES_NO, 0),
+        ("met", YES_NO, 1),
+        ("not met", YES_NO, 0),
+        ("2", YES_NO, None),
+        ("", YES_NO, None),
+        ("0,25", QUARTERS, 0.25),
+        (".5", QUARTERS, 0.5),
+        ("nan", QUARTERS, None),
+        ("inf", QUARTERS, None),
+        ("1e400", QUARTERS, None),
+        ("yes", QUARTERS, None),
+    ],
+)
 def test_ways_to_say_a_value(text: str, scale: Sequence[RatingChoice], value: float | None) -> None:
     assert sheets.choice_of(text, scale) == value

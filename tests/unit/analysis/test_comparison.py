@@ -8,7 +8,15 @@ from typing import Any
 
 import pytest
 
-from eval_factory.analysis.comparison import Comparison, Failed, Flips, Model, compare, compare_pairs, corrected
+from eval_factory.analysis.comparison import (
+    Comparison,
+    Failed,
+    Flips,
+    Model,
+    compare,
+    compare_pairs,
+    corrected,
+)
 from eval_factory.analysis.comparison_reasons import Reason, Side, values_of
 from eval_factory.analysis.gate import difference_in_group
 from eval_factory.core.errors import ConfigError, PrerequisiteError
@@ -37,7 +45,12 @@ def pair(tmp_path: Path) -> list[Path]:
 
 def test_two_folders(pair: list[Path]) -> None:
     one = only(pair)
-    assert (one.task, one.metric, one.right_or_wrong, one.higher_is_better) == ("pubmed_qa", "exact_match", True, True)
+    assert (one.task, one.metric, one.right_or_wrong, one.higher_is_better) == (
+        "pubmed_qa",
+        "exact_match",
+        True,
+        True,
+    )
     assert (one.a, one.b) == (Model("A", pair[0], "org/model"), Model("B", pair[1], "org/other"))
     values_a, values_b = [1.0] * 12 + [0.0] * 8, [1.0] * 10 + [0.0] * 2 + [1.0] * 6 + [0.0] * 2
     assert one.paired == paired_difference(values_a, values_b)
@@ -45,11 +58,20 @@ def test_two_folders(pair: list[Path]) -> None:
     assert one.flips == Flips(("q10", "q11"), ("q12", "q13", "q14", "q15", "q16", "q17"))
     assert one.failed == Failed(0, 0, 0)
     assert one.bounds == pytest.approx((0.2, 0.2))
-    assert (one.margin, one.non_inferiority, one.equivalence, one.p_holm) == (None, None, None, None)
+    assert (one.margin, one.non_inferiority, one.equivalence, one.p_holm) == (
+        None,
+        None,
+        None,
+        None,
+    )
     assert one.advantage == one.paired.difference
     assert one.significant is one.paired.significant is False
     shown = replace(one, paired=replace(one.paired, p_value=0.02, ci_low=0.1))
-    assert [replace(shown, p_holm=p_holm).significant for p_holm in (None, 0.05, 0.04)] == [True, False, True]
+    assert [replace(shown, p_holm=p_holm).significant for p_holm in (None, 0.05, 0.04)] == [
+        True,
+        False,
+        True,
+    ]
 
 
 def test_a_margin_is_concluded_on(pair: list[Path]) -> None:
@@ -60,7 +82,10 @@ def test_a_margin_is_concluded_on(pair: list[Path]) -> None:
 
 
 def test_what_failed_on_one_side_is_out_of_both_and_bounded(tmp_path: Path) -> None:
-    folders = [right_or_wrong(tmp_path / "a", "1101x01xx0"), right_or_wrong(tmp_path / "b", "1111x1x111")]
+    folders = [
+        right_or_wrong(tmp_path / "a", "1101x01xx0"),
+        right_or_wrong(tmp_path / "b", "1111x1x111"),
+    ]
     one = only(folders)
     assert (one.failed, one.failed.total) == (Failed(a_only=2, b_only=1, both=1), 4)
     assert (one.paired.n, one.flips) == (6, Flips((), ("q2", "q5", "q9")))
@@ -77,14 +102,17 @@ def test_cases_of_a_rubric_have_each_a_scale_of_their_own(tmp_path: Path) -> Non
     about: dict[str, Any] = {"criteria": criteria, "categories": {"topic": "x"}}
     equal = [instance(f"q{one}", 1.0, **about) for one in range(29)]
     folders = [
-        written(tmp_path / name, result([*equal, instance("q29", last, **about)])) for name, last in (("a", 1.0), ("b", -3.0))
-    ]  # fmt: skip
+        written(tmp_path / name, result([*equal, instance("q29", last, **about)]))
+        for name, last in (("a", 1.0), ("b", -3.0))
+    ]
     one = only(folders)
     expected = paired_difference([1.0] * 30, [1.0] * 29 + [-3.0], scale=(-3.0, 1.0))
     assert one.scale is None
     assert (one.paired.ci_low, one.paired.ci_high) == (expected.ci_low, expected.ci_high)
     assert (one.paired.ci_low or 0.0) < -0.4
-    within = difference_in_group(load_result(folders[0]), load_result(folders[1]), one, ("topic", "x"))
+    within = difference_in_group(
+        load_result(folders[0]), load_result(folders[1]), one, ("topic", "x")
+    )
     assert within is not None
     assert (within.ci_low, within.ci_high) == (one.paired.ci_low, one.paired.ci_high)
 
@@ -92,16 +120,24 @@ def test_cases_of_a_rubric_have_each_a_scale_of_their_own(tmp_path: Path) -> Non
 def rated(folder: Path, values: list[float], **about: Any) -> Path:
     """`about`: what is known of the metric's direction and scale."""
     made = result([instance(f"q{number}", value) for number, value in enumerate(values)])
-    return written(folder, replace(made, scores={"exact_match": replace(made.scores["exact_match"], **about)}))
+    return written(
+        folder, replace(made, scores={"exact_match": replace(made.scores["exact_match"], **about)})
+    )
 
 
 def test_a_metric_that_is_better_when_lower(tmp_path: Path) -> None:
     about: dict[str, Any] = {"higher_is_better": False, "scale": (0.0, 1.0)}
-    folders = [rated(tmp_path / name, [value] * 40, **about) for name, value in (("a", 0.5), ("b", 0.2))]
+    folders = [
+        rated(tmp_path / name, [value] * 40, **about) for name, value in (("a", 0.5), ("b", 0.2))
+    ]
     one = only(folders, margin=0.1)
     assert one.paired.difference == pytest.approx(-0.3)
     assert one.advantage == pytest.approx(0.3)
-    assert (one.non_inferiority, one.right_or_wrong, one.higher_is_better) == ("shown", False, False)
+    assert (one.non_inferiority, one.right_or_wrong, one.higher_is_better) == (
+        "shown",
+        False,
+        False,
+    )
     assert (one.flips.a_only, len(one.flips.b_only)) == ((), 40)
     assert only(folders[::-1], margin=0.1).non_inferiority == "refuted"
 
@@ -114,14 +150,24 @@ def test_values_beyond_every_known_scale_have_no_bounds(tmp_path: Path) -> None:
 
 def test_another_metric_and_another_split(tmp_path: Path) -> None:
     def rows(value: float) -> list[InstanceRecord]:
-        return [instance("q0", 1.0), instance("q1", value, split="valid"), instance("q2", 1.0, metric="f1")]
+        return [
+            instance("q0", 1.0),
+            instance("q1", value, split="valid"),
+            instance("q2", 1.0, metric="f1"),
+        ]
 
     labels = ["exact_match", "exact_match@valid", "f1"]
-    folders = [written(tmp_path / name, result(rows(value), labels)) for name, value in (("a", 1.0), ("b", 0.0))]
+    folders = [
+        written(tmp_path / name, result(rows(value), labels))
+        for name, value in (("a", 1.0), ("b", 0.0))
+    ]
     assert only(folders, metric="exact_match@valid").flips == Flips(("q1",), ())
     assert only(folders, metric="f1").paired.difference == 0
     assert only(folders).paired.n == 1
-    compared, said = compare(folders, metric="none"), "has no score none; it has exact_match, exact_match@valid, f1"
+    compared, said = (
+        compare(folders, metric="none"),
+        "has no score none; it has exact_match, exact_match@valid, f1",
+    )
     assert compared.reasons == tuple(Reason("metric", f"{label} {said}") for label in "AB")
     assert (compared.comparisons, compared.comparable) == ((), False)
     assert not compare(folders, metric="none", allow=["prompts"]).comparable
@@ -130,7 +176,10 @@ def test_another_metric_and_another_split(tmp_path: Path) -> None:
 def test_clusters_are_counted_and_who_has_none_stands_alone(tmp_path: Path) -> None:
     def rows(values: str) -> list[InstanceRecord]:
         clusters = ("note", "note", "q3", None)
-        return [instance(f"q{at}", float(values[at]), cluster=cluster) for at, cluster in enumerate(clusters)]
+        return [
+            instance(f"q{at}", float(values[at]), cluster=cluster)
+            for at, cluster in enumerate(clusters)
+        ]
 
     one = only([written(tmp_path / values, result(rows(values))) for values in ("0000", "1101")])
     assert one.paired.clusters == 3
@@ -139,7 +188,10 @@ def test_clusters_are_counted_and_who_has_none_stands_alone(tmp_path: Path) -> N
 
 def test_main_metrics_that_differ_are_a_reason(tmp_path: Path) -> None:
     rows = [instance("q0", 1.0)]
-    a, b = written(tmp_path / "a", result(rows)), written(tmp_path / "b", result(rows, ["f1", "exact_match"]))
+    a, b = (
+        written(tmp_path / "a", result(rows)),
+        written(tmp_path / "b", result(rows, ["f1", "exact_match"])),
+    )
     said = "B's main metric is f1, A's is exact_match; name one with --metric"
     assert compare([a, b]).reasons == (Reason("metric", said),)
     assert only([a, b], metric="exact_match").paired.n == 1
@@ -147,7 +199,10 @@ def test_main_metrics_that_differ_are_a_reason(tmp_path: Path) -> None:
 
 def test_a_reason_is_accepted_by_its_name_and_kept(tmp_path: Path) -> None:
     other = replace(PROVENANCE, errata_version=9, helm="0.6")
-    folders = [right_or_wrong(tmp_path / "a", "1101"), right_or_wrong(tmp_path / "b", "1001", provenance=other)]
+    folders = [
+        right_or_wrong(tmp_path / "a", "1101"),
+        right_or_wrong(tmp_path / "b", "1001", provenance=other),
+    ]
     assert {reason.name for reason in compare(folders).reasons} == {"errata", "helm"}
     refused = compare(folders, allow=["errata"])
     assert [reason.name for reason in refused.reasons] == ["helm"]
@@ -156,13 +211,19 @@ def test_a_reason_is_accepted_by_its_name_and_kept(tmp_path: Path) -> None:
     assert [reason.name for reason in compared.accepted] == ["errata", "helm"]
     assert len(compared.comparisons) == 1
     nothing_shared = [right_or_wrong(tmp_path / values, values) for values in ("1x", "x1")]
-    assert [reason.name for reason in compare(nothing_shared, allow=["coverage"]).reasons] == ["no_pairs"]
+    assert [reason.name for reason in compare(nothing_shared, allow=["coverage"]).reasons] == [
+        "no_pairs"
+    ]
 
 
 def test_three_folders_are_corrected_and_ranked(tmp_path: Path) -> None:
     values = {"a": "1" * 50 + "0" * 50, "b": "1" * 80 + "0" * 20, "c": "1" * 46 + "0" * 54}
     compared = compare([right_or_wrong(tmp_path / name, text) for name, text in values.items()])
-    assert [(one.a.label, one.b.label) for one in compared.comparisons] == [("A", "B"), ("A", "C"), ("B", "C")]
+    assert [(one.a.label, one.b.label) for one in compared.comparisons] == [
+        ("A", "B"),
+        ("A", "C"),
+        ("B", "C"),
+    ]
     a_b, a_c, b_c = compared.comparisons
     assert a_c.paired.p_value == a_c.p_holm == 0.125
     assert a_b.p_holm == pytest.approx(2 * (a_b.paired.p_value or 0))
@@ -194,26 +255,45 @@ def side(folder: Path) -> Side:
 
 
 def test_pairs_that_cannot_be_compared_keep_no_others_from_it(tmp_path: Path) -> None:
-    folders = [right_or_wrong(tmp_path / name, values) for name, values in (("x", "1" * 10), ("y", "0" * 9 + "1"))]
-    other = right_or_wrong(tmp_path / "z", "1" * 10, provenance=replace(PROVENANCE, errata_version=9))
+    folders = [
+        right_or_wrong(tmp_path / name, values)
+        for name, values in (("x", "1" * 10), ("y", "0" * 9 + "1"))
+    ]
+    other = right_or_wrong(
+        tmp_path / "z", "1" * 10, provenance=replace(PROVENANCE, errata_version=9)
+    )
     first, *others = compare_pairs([side(folder) for folder in (*folders, other)])
-    assert (first.a, first.b) == (Model("x", folders[0], "org/model"), Model("y", folders[1], "org/model"))
+    assert (first.a, first.b) == (
+        Model("x", folders[0], "org/model"),
+        Model("y", folders[1], "org/model"),
+    )
     alone = only(folders).paired
     assert first.comparison is not None
-    assert (first.comparison.paired, first.comparison.p_holm, first.reasons) == (alone, alone.p_value, ())
-    assert [(pair.a.label, pair.b.label, pair.comparison) for pair in others] == [("x", "z", None), ("y", "z", None)]
+    assert (first.comparison.paired, first.comparison.p_holm, first.reasons) == (
+        alone,
+        alone.p_value,
+        (),
+    )
+    assert [(pair.a.label, pair.b.label, pair.comparison) for pair in others] == [
+        ("x", "z", None),
+        ("y", "z", None),
+    ]
     said = "x and z were scored with different lists of known defects: errata 3 and 9"
     assert [reason.message for reason in others[0].reasons] == [said]
 
 
 def test_p_values_of_pairs_are_corrected_for_those_that_were_compared(tmp_path: Path) -> None:
     values = {"x": "1" * 20, "y": "1" * 10 + "0" * 10, "z": "1" * 18 + "00"}
-    pairs = compare_pairs([side(right_or_wrong(tmp_path / name, row)) for name, row in values.items()])
+    pairs = compare_pairs(
+        [side(right_or_wrong(tmp_path / name, row)) for name, row in values.items()]
+    )
     found = [pair.comparison for pair in pairs]
     alone = compare([tmp_path / name for name in values])
     assert [one and one.p_holm for one in found] == [one.p_holm for one in alone.comparisons]
     twice = corrected([*pairs, replace(pairs[0], comparison=None), *pairs])
     assert twice[3].comparison is None
     assert twice[0].comparison is not None
-    assert twice[0].comparison.p_holm == pytest.approx(6 * (alone.comparisons[0].paired.p_value or 0))
+    assert twice[0].comparison.p_holm == pytest.approx(
+        6 * (alone.comparisons[0].paired.p_value or 0)
+    )
     assert compare_pairs([]) == ()

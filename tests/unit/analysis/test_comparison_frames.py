@@ -35,12 +35,32 @@ def test_a_row_a_pair(folders: list[Path]) -> None:
     (row,) = found.to_dict("records")
     assert one.bounds is not None
     assert one.bounds[0] < one.bounds[1]
-    measured = ("n", "value_a", "value_b", "difference", "ci_low", "ci_high", "p_value", "method", "mde")
+    measured = (
+        "n",
+        "value_a",
+        "value_b",
+        "difference",
+        "ci_low",
+        "ci_high",
+        "p_value",
+        "method",
+        "mde",
+    )
     expected = {name: getattr(one.paired, name) for name in measured} | {
-        "task": "pubmed_qa", "metric": "exact_match", "a": "A", "b": "B", "model_a": "org/model", "model_b": "org/other",
-        "bound_low": one.bounds[0], "bound_high": one.bounds[1], "significant": True, "higher_is_better": True, "failed": 1,
-        "folder_a": str(folders[0]), "folder_b": str(folders[1]),
-    }  # fmt: skip
+        "task": "pubmed_qa",
+        "metric": "exact_match",
+        "a": "A",
+        "b": "B",
+        "model_a": "org/model",
+        "model_b": "org/other",
+        "bound_low": one.bounds[0],
+        "bound_high": one.bounds[1],
+        "significant": True,
+        "higher_is_better": True,
+        "failed": 1,
+        "folder_a": str(folders[0]),
+        "folder_b": str(folders[1]),
+    }
     assert {name: row[name] for name in expected} == expected
     assert found["p_holm"].isna().all()
 
@@ -55,7 +75,9 @@ def test_a_row_for_each_instance_that_changed(folders: list[Path]) -> None:
 
 
 def test_the_p_value_of_several_is_the_corrected_one(tmp_path: Path) -> None:
-    few = [right_or_wrong(tmp_path / values, values) for values in ("1101101", "1111101", "0001101")]
+    few = [
+        right_or_wrong(tmp_path / values, values) for values in ("1101101", "1111101", "0001101")
+    ]
     (*_, last) = compare(few).comparisons
     assert (last.paired.p_value, last.p_holm) == (0.25, 0.75)
     assert list(compare(few).to_frame()["significant"]) == [False] * 3

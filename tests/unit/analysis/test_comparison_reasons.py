@@ -10,7 +10,13 @@ from typing import Any
 
 import pytest
 
-from eval_factory.analysis.comparison_reasons import ACCEPTED_REASONS, Side, reasons_against, reasons_of, values_of
+from eval_factory.analysis.comparison_reasons import (
+    ACCEPTED_REASONS,
+    Side,
+    reasons_against,
+    reasons_of,
+    values_of,
+)
 from eval_factory.core.results import InstanceRecord, Score, TaskResult
 from eval_factory.report.reader import StoredResult
 from stored_results import CONFIG, JUDGE, MODEL, PROVENANCE, instance, result
@@ -21,22 +27,38 @@ def score(label: str = "exact_match") -> Score:
 
 
 def test_values_are_means_over_trials_and_an_instance_that_failed_in_one_has_none() -> None:
-    found = values_of([
-        instance("a", 1.0), instance("a", 0.0, trial=1), instance("b", 1.0), instance("b", None, trial=1),
-        instance("c", None), instance("d", 1.0),
-    ], score())  # fmt: skip
-    assert (found.values, found.failed, found.unscored, found.clusters) == ({"a": 0.5, "d": 1.0}, {"b", "c"}, set(), {})
+    found = values_of(
+        [
+            instance("a", 1.0),
+            instance("a", 0.0, trial=1),
+            instance("b", 1.0),
+            instance("b", None, trial=1),
+            instance("c", None),
+            instance("d", 1.0),
+        ],
+        score(),
+    )
+    assert (found.values, found.failed, found.unscored, found.clusters) == (
+        {"a": 0.5, "d": 1.0},
+        {"b", "c"},
+        set(),
+        {},
+    )
     assert found.keys == {"a", "b", "c", "d"}
     answered = [instance(name, 1.0, metric="other", unjudged=name == "b") for name in "abc"]
     found = values_of([*answered, instance("c", None, trial=1)], score())
-    assert (found.failed, found.unscored) == ({"a", "b", "c"}, {"a"}), "was answered, and the metric says nothing of it"
+    assert (found.failed, found.unscored) == ({"a", "b", "c"}, {"a"}), (
+        "was answered, and the metric says nothing of it"
+    )
 
 
 def test_other_splits_and_perturbations_are_other_scores() -> None:
     records = [
-        instance("a", 1.0), instance("b", 1.0, split="valid"), instance("a", 0.0, perturbation="typos"),
+        instance("a", 1.0),
+        instance("b", 1.0, split="valid"),
+        instance("a", 0.0, perturbation="typos"),
         instance("n", 0.0, split=""),
-    ]  # fmt: skip
+    ]
     assert values_of(records, score()).values == {"a": 1.0}
     assert values_of(records, score("exact_match@valid")).values == {"b": 1.0}
     typos = Score(0.0, score().stats, "exact_match", "test", "typos")
@@ -68,17 +90,30 @@ def configured(adapter: Mapping[str, Any] | None = None, **extra: Any) -> dict[s
 JUDGED = {"model": MODEL, "one": JUDGE}
 OTHERS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "task": ({}, {"task": "medec"}, "A and B are of different tasks: pubmed_qa and medec"),
-    "prompts": ({}, {"records": [*FOUR[:3], replace(FOUR[3], prompt="Say yes. What is q3?")]},
-                "A and B were asked in different words: 1 of 4 prompts differ"),
-    "data": ({}, provenance(dataset_files={"scenarios/x/test.json": "f" * 64}),
-             "A and B were made with different data: scenarios/x/test.json"),
-    "errata": ({}, provenance(errata_version=4), "different lists of known defects: errata 3 and 4"),
+    "prompts": (
+        {},
+        {"records": [*FOUR[:3], replace(FOUR[3], prompt="Say yes. What is q3?")]},
+        "A and B were asked in different words: 1 of 4 prompts differ",
+    ),
+    "data": (
+        {},
+        provenance(dataset_files={"scenarios/x/test.json": "f" * 64}),
+        "A and B were made with different data: scenarios/x/test.json",
+    ),
+    "errata": (
+        {},
+        provenance(errata_version=4),
+        "different lists of known defects: errata 3 and 4",
+    ),
     "helm": ({}, provenance(helm="0.5.17"), "different versions of HELM: 0.5.16 and 0.5.17"),
-    "judges": (provenance(endpoints=JUDGED), provenance(endpoints={**JUDGED, "one": replace(JUDGE, model="judge/two")}),
-               "A and B were rated by different judges, or with different prompts: one"),
+    "judges": (
+        provenance(endpoints=JUDGED),
+        provenance(endpoints={**JUDGED, "one": replace(JUDGE, model="judge/two")}),
+        "A and B were rated by different judges, or with different prompts: one",
+    ),
     "settings": ({}, configured(on_failure="zero"), "on_failure exclude and zero"),
     "instances": ({}, {"records": FOUR[:3]}, "1 are in A alone, 0 in B alone"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", OTHERS)
@@ -92,30 +127,54 @@ def test_what_differs_is_a_reason_of_its_own(name: str) -> None:
     assert name in ACCEPTED_REASONS
 
 
-@pytest.mark.parametrize(("name", "first", "second"), [
-    ("prompts", {}, configured({"custom_system_prompt": "Be brief."})),
-    ("prompts", {}, provenance(prompts_sha256="d" * 64)),
-    ("judges", provenance(endpoints=JUDGED), provenance(endpoints={"model": MODEL})),
-    ("judges", provenance(endpoints=JUDGED), provenance(endpoints={**JUDGED, "one": replace(JUDGE, prompt_sha256=("e",))})),
-    ("judges", provenance(endpoints=JUDGED), provenance(endpoints={**JUDGED, "one": replace(JUDGE, stated_models={"x": 1})})),
-    ("judges", configured(judges_see_images=False), configured(judges_see_images=True)),
-    ("data", {}, provenance(dataset_files={})),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "first", "second"),
+    [
+        ("prompts", {}, configured({"custom_system_prompt": "Be brief."})),
+        ("prompts", {}, provenance(prompts_sha256="d" * 64)),
+        ("judges", provenance(endpoints=JUDGED), provenance(endpoints={"model": MODEL})),
+        (
+            "judges",
+            provenance(endpoints=JUDGED),
+            provenance(endpoints={**JUDGED, "one": replace(JUDGE, prompt_sha256=("e",))}),
+        ),
+        (
+            "judges",
+            provenance(endpoints=JUDGED),
+            provenance(endpoints={**JUDGED, "one": replace(JUDGE, stated_models={"x": 1})}),
+        ),
+        ("judges", configured(judges_see_images=False), configured(judges_see_images=True)),
+        ("data", {}, provenance(dataset_files={})),
+    ],
+)
 def test_other_ways_to_differ(name: str, first: dict[str, Any], second: dict[str, Any]) -> None:
-    assert [reason.name for reason in reasons_against(side("A", **first), side("B", **second))] == [name]
+    assert [reason.name for reason in reasons_against(side("A", **first), side("B", **second))] == [
+        name
+    ]
 
 
 def test_what_may_differ() -> None:
     """Another model, other places of the same data, another sample's hash of prompts beside the reason `instances`."""
     other = provenance(
-        target="org/other", dataset_files={"elsewhere/test.json": "a" * 64},
+        target="org/other",
+        dataset_files={"elsewhere/test.json": "a" * 64},
         endpoints={"model": replace(MODEL, model="org/other", stated_models={"x": 4})},
-    )  # fmt: skip
-    assert list(reasons_against(side("A", **provenance(endpoints={"model": MODEL})), side("B", **other))) == []
+    )
+    assert (
+        list(
+            reasons_against(side("A", **provenance(endpoints={"model": MODEL})), side("B", **other))
+        )
+        == []
+    )
     fewer = side("B", FOUR[:3], **provenance(prompts_sha256="d" * 64))
     assert [reason.name for reason in reasons_against(side("A"), fewer)] == ["instances"]
     unset = {"config": {"config": {"params": None}, "target": {}}}
-    null = {"config": {"config": {"params": {"extra": {"on_failure": None}}}, "target": {"api_endpoint": None}}}
+    null = {
+        "config": {
+            "config": {"params": {"extra": {"on_failure": None}}},
+            "target": {"api_endpoint": None},
+        }
+    }
     for config in (unset, null):
         assert list(reasons_against(side("A"), side("B", **config))) == []
 
@@ -127,12 +186,16 @@ def failing(count: int) -> list[InstanceRecord]:
 def scored(records: list[InstanceRecord], *not_reportable: str) -> TaskResult:
     made = result(records)
     counts = replace(made.validity.instances, failed=sum(bool(record.error) for record in records))
-    return replace(made, validity=replace(made.validity, instances=counts, not_reportable=not_reportable))
+    return replace(
+        made, validity=replace(made.validity, instances=counts, not_reportable=not_reportable)
+    )
 
 
 def own_reasons(made: TaskResult, **changes: Any) -> list[tuple[str, str]]:
     config = changes.pop("config", CONFIG)
-    stored = StoredResult(replace(made, **changes), Path("x"), "helm-run", config["config"], config["target"])
+    stored = StoredResult(
+        replace(made, **changes), Path("x"), "helm-run", config["config"], config["target"]
+    )
     told = reasons_of(Side("A", stored, values_of([], made.scores["exact_match"])))
     return [(reason.name, reason.message) for reason in told]
 
@@ -159,7 +222,9 @@ def test_what_else_makes_a_result_not_reportable_is_a_reason() -> None:
 
 def test_data_of_the_package_count_too() -> None:
     files, other = ({"package:demo/a.csv": digest * 64} for digest in "de")
-    recorded, changed, unrecorded = (side("A", **provenance(dataset_files=one)) for one in (files, other, {}))
+    recorded, changed, unrecorded = (
+        side("A", **provenance(dataset_files=one)) for one in (files, other, {})
+    )
     (reason,) = reasons_against(recorded, changed)
     assert reason.message.endswith("different data: package:demo/a.csv")
     many = side("A", **provenance(dataset_files={f"file {number}": "0" for number in range(5)}))
@@ -179,8 +244,16 @@ def test_a_judges_passport_is_no_data_and_another_one_makes_another_corrected_sc
         replace(one, values=replace(one.values, metric="rubric_score.judge_corrected"))
         for one in (a, same, other, without)
     ]
-    found = [[reason.message for reason in reasons_against(corrected[0], one)] for one in corrected[1:]]
-    assert found == [[], *[[f"A and {name} were corrected with different passports of their judge"] for name in "CD"]]
+    found = [
+        [reason.message for reason in reasons_against(corrected[0], one)] for one in corrected[1:]
+    ]
+    assert found == [
+        [],
+        *[
+            [f"A and {name} were corrected with different passports of their judge"]
+            for name in "CD"
+        ],
+    ]
 
 
 def test_the_lowest_score_of_a_case_is_that_of_the_judges_score_alone() -> None:

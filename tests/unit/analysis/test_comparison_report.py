@@ -11,9 +11,21 @@ from typing import Any
 import pytest
 
 from eval_factory.analysis import comparison_report
-from eval_factory.analysis.comparison import Compared, Comparison, Failed, Flips, Model, Ranked, compare
+from eval_factory.analysis.comparison import (
+    Compared,
+    Comparison,
+    Failed,
+    Flips,
+    Model,
+    Ranked,
+    compare,
+)
 from eval_factory.analysis.comparison_reasons import Reason
-from eval_factory.analysis.comparison_report import comparison_document, comparison_markdown, comparison_text
+from eval_factory.analysis.comparison_report import (
+    comparison_document,
+    comparison_markdown,
+    comparison_text,
+)
 from eval_factory.core.nouns import Evidence
 from eval_factory.core.results import InstanceRecord
 from eval_factory.scoring.paired import CLUSTERED_PAIRED_T, MCNEMAR, PairedDifference
@@ -28,76 +40,147 @@ def texts_of(a: Path, b: Path) -> Mapping[str, Mapping[str, str]]:
 def test_prompt_reference_and_both_answers_of_each_flip(tmp_path: Path) -> None:
     texts = texts_of(right_or_wrong(tmp_path / "a", "101"), right_or_wrong(tmp_path / "b", "110"))
     assert list(texts) == ["q2", "q1"]
-    assert texts["q1"] == {"prompt": "What is q1?", "references": "yes", "A": "answer to q1", "B": "answer to q1"}
+    assert texts["q1"] == {
+        "prompt": "What is q1?",
+        "references": "yes",
+        "A": "answer to q1",
+        "B": "answer to q1",
+    }
 
 
 def test_each_trial_and_this_score_alone(tmp_path: Path) -> None:
     def rows(value: float) -> list[InstanceRecord]:
         return [
-            instance("q0", value, completion="first"), instance("q0", value, trial=1, completion=None),
+            instance("q0", value, completion="first"),
+            instance("q0", value, trial=1, completion=None),
             instance("q0", value, split="valid", completion="elsewhere"),
             instance("q0", value, perturbation="typos", completion="perturbed"),
-        ]  # fmt: skip
+        ]
 
-    said = texts_of(*(written(tmp_path / str(value), result(rows(value))) for value in (1.0, 0.0)))["q0"]
+    said = texts_of(*(written(tmp_path / str(value), result(rows(value))) for value in (1.0, 0.0)))[
+        "q0"
+    ]
     answers = {"A": "first", "A (trial 1)": "", "B": "first", "B (trial 1)": ""}
     assert said == {"prompt": said["prompt"], "references": said["references"], **answers}
 
 
-A, B, C = (Model(label, Path(f"results/{label.lower()}"), f"org/{label.lower()}") for label in "ABC")
+A, B, C = (
+    Model(label, Path(f"results/{label.lower()}"), f"org/{label.lower()}") for label in "ABC"
+)
 PAIRED = PairedDifference(
-    n=500, value_a=0.7, value_b=0.742, difference=0.042, ci_low=0.01, ci_high=0.074, p_value=0.01, method=MCNEMAR,
-    mde=0.059, clusters=None, discordant=40, ci90_low=0.015, ci90_high=0.069,
-)  # fmt: skip
+    n=500,
+    value_a=0.7,
+    value_b=0.742,
+    difference=0.042,
+    ci_low=0.01,
+    ci_high=0.074,
+    p_value=0.01,
+    method=MCNEMAR,
+    mde=0.059,
+    clusters=None,
+    discordant=40,
+    ci90_low=0.015,
+    ci90_high=0.069,
+)
 ONE = Comparison(
-    task="pubmed_qa", metric="exact_match", a=A, b=B, paired=PAIRED, scale=(0.0, 1.0), higher_is_better=True,
-    right_or_wrong=True, flips=Flips(("q1",), tuple(f"q{number}" for number in range(10, 20))), failed=Failed(0, 0, 0),
+    task="pubmed_qa",
+    metric="exact_match",
+    a=A,
+    b=B,
+    paired=PAIRED,
+    scale=(0.0, 1.0),
+    higher_is_better=True,
+    right_or_wrong=True,
+    flips=Flips(("q1",), tuple(f"q{number}" for number in range(10, 20))),
+    failed=Failed(0, 0, 0),
     bounds=(0.042, 0.042),
-)  # fmt: skip
+)
 COMPARED = Compared((A, B), (), (), (ONE,), ())
 
 
 def told(paired: dict[str, Any] | None = None, **changes: Any) -> list[str]:
-    return list(comparison_report.sentences(replace(ONE, paired=replace(PAIRED, **(paired or {})), **changes)))
+    return list(
+        comparison_report.sentences(
+            replace(ONE, paired=replace(PAIRED, **(paired or {})), **changes)
+        )
+    )
 
 
 def test_a_difference_that_is_shown() -> None:
     assert told() == [
-        ("pubmed_qa, exact_match: B is better than A by 4.2 points (95 % interval 1.0 to 7.4; exact McNemar p = 0.01);"
-        " this sample could have shown a difference of 5.9 points."),
-        "500 instances with a value in both: A 70.0, B 74.2.", "1 right in A alone: q1.",
+        (
+            "pubmed_qa, exact_match: B is better than A by 4.2 points (95 % interval 1.0 to 7.4; exact McNemar p = 0.01);"
+            " this sample could have shown a difference of 5.9 points."
+        ),
+        "500 instances with a value in both: A 70.0, B 74.2.",
+        "1 right in A alone: q1.",
         "10 right in B alone: q10, q11, q12, q13, q14, q15, q16, q17, and 2 more.",
-    ]  # fmt: skip
+    ]
 
 
 NEGATIVE = {"difference": -0.042, "ci_low": -0.074, "ci_high": -0.01, "p_value": 0.00001}
 EQUAL = {"difference": 0.0, "ci_low": -0.03, "ci_high": 0.03, "p_value": 1.0}
 
 
-@pytest.mark.parametrize(("paired", "changes", "result"), [
-    (NEGATIVE, {}, "B is worse than A by 4.2 points (95 % interval -7.4 to -1.0; exact McNemar p < 0.0001);"),
-    (NEGATIVE, {"higher_is_better": False}, "B is better than A by 4.2 points ("),
-    ({}, {"higher_is_better": False}, "B is worse than A by 4.2 points ("),
-    ({"p_value": 0.06}, {}, "no difference between A and B is shown; B is above A by 4.2 points (95 %"),
-    ({**NEGATIVE, "ci_high": 0.1}, {}, "no difference between A and B is shown; B is below A by 4.2 points (95 %"),
-    (EQUAL, {}, "no difference between A and B is shown; their values are equal (95 % interval -3.0 to 3.0;"),
-    ({}, {"p_holm": 0.03}, "B is better than A by 4.2 points (95 % interval 1.0 to 7.4; exact McNemar p = 0.01, 0.03 corrected for the number of pairs);"),
-    ({}, {"p_holm": 0.06}, "no difference between A and B is shown;"),
-    ({"method": CLUSTERED_PAIRED_T}, {}, "7.4; clustered paired t p = 0.01);"),
-    ({"ci_low": None, "p_value": None}, {}, "(too few independent instances for an interval);"),
-    ({"mde": None}, {}, "; this sample is too small to show any difference reliably."),
-    ({}, {"scale": (1.0, 5.0)}, "B is better than A by 0.042 on the scale of 1 to 5 (95 % interval 0.01 to 0.074;"),
-    ({}, {"scale": None}, "B is better than A by 0.042 (95 %"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("paired", "changes", "result"),
+    [
+        (
+            NEGATIVE,
+            {},
+            "B is worse than A by 4.2 points (95 % interval -7.4 to -1.0; exact McNemar p < 0.0001);",
+        ),
+        (NEGATIVE, {"higher_is_better": False}, "B is better than A by 4.2 points ("),
+        ({}, {"higher_is_better": False}, "B is worse than A by 4.2 points ("),
+        (
+            {"p_value": 0.06},
+            {},
+            "no difference between A and B is shown; B is above A by 4.2 points (95 %",
+        ),
+        (
+            {**NEGATIVE, "ci_high": 0.1},
+            {},
+            "no difference between A and B is shown; B is below A by 4.2 points (95 %",
+        ),
+        (
+            EQUAL,
+            {},
+            "no difference between A and B is shown; their values are equal (95 % interval -3.0 to 3.0;",
+        ),
+        (
+            {},
+            {"p_holm": 0.03},
+            "B is better than A by 4.2 points (95 % interval 1.0 to 7.4; exact McNemar p = 0.01, 0.03 corrected for the number of pairs);",
+        ),
+        ({}, {"p_holm": 0.06}, "no difference between A and B is shown;"),
+        ({"method": CLUSTERED_PAIRED_T}, {}, "7.4; clustered paired t p = 0.01);"),
+        ({"ci_low": None, "p_value": None}, {}, "(too few independent instances for an interval);"),
+        ({"mde": None}, {}, "; this sample is too small to show any difference reliably."),
+        (
+            {},
+            {"scale": (1.0, 5.0)},
+            "B is better than A by 0.042 on the scale of 1 to 5 (95 % interval 0.01 to 0.074;",
+        ),
+        ({}, {"scale": None}, "B is better than A by 0.042 (95 %"),
+    ],
+)
 def test_the_result_in_words(paired: dict[str, Any], changes: dict[str, Any], result: str) -> None:
     assert result in told(paired, **changes)[0]
 
 
 def test_what_else_is_said() -> None:
-    assert told({"clusters": 60})[1] == "500 instances from 60 sources with a value in both: A 70.0, B 74.2."
+    assert (
+        told({"clusters": 60})[1]
+        == "500 instances from 60 sources with a value in both: A 70.0, B 74.2."
+    )
     assert told({"n": 1})[1].startswith("1 instance with a value")
-    assert told(flips=Flips((), ("q1",)), right_or_wrong=False)[2:] == ["0 better in A.", "1 better in B: q1."]
-    assert told(flips=Flips(tuple("abcdefgh"), ()))[2] == "8 right in A alone: a, b, c, d, e, f, g, h."
+    assert told(flips=Flips((), ("q1",)), right_or_wrong=False)[2:] == [
+        "0 better in A.",
+        "1 better in B: q1.",
+    ]
+    assert (
+        told(flips=Flips(tuple("abcdefgh"), ()))[2] == "8 right in A alone: a, b, c, d, e, f, g, h."
+    )
     left_out = "Left out, because a value is missing: 6 (1 in A alone, 2 in B alone, 3 in both)"
     bounded = f"{left_out}; whatever these were worth, the difference of all is from -1.0 to 8.0."
     assert told(failed=Failed(1, 2, 3), bounds=None)[-1] == f"{left_out}."
@@ -108,13 +191,17 @@ def test_what_a_margin_comes_to() -> None:
     *_, worse, either = told(margin=0.05, non_inferiority="shown", equivalence="inconclusive")
     crosses = "the interval crosses the margin (inconclusive)."
     assert worse == "Non-inferiority (that B is worse than A by less than 5.0 points) is shown."
-    assert either == f"Equivalence (that they differ by less than 5.0 points) is not shown: {crosses}"
+    assert (
+        either == f"Equivalence (that they differ by less than 5.0 points) is not shown: {crosses}"
+    )
     *_, refuted, _ = told(margin=0.05, non_inferiority="refuted", equivalence="refuted")
     assert refuted.endswith("is refuted: the whole interval is beyond the margin.")
 
 
 def test_the_text_fits_80_columns() -> None:
-    accepted = (Reason("prompts", "A and B were asked in different words: 4 of 500 prompts differ"),)
+    accepted = (
+        Reason("prompts", "A and B were asked in different words: 4 of 500 prompts differ"),
+    )
     lines = comparison_text(replace(COMPARED, accepted=accepted)).splitlines()
     assert max(map(len, lines)) <= 80
     assert lines[:2] == ["A  org/a  (results/a)", "B  org/b  (results/b)"]
@@ -126,7 +213,10 @@ def test_the_text_fits_80_columns() -> None:
 
 
 def test_few_sources_are_said() -> None:
-    few = replace(ONE, paired=replace(PAIRED, clusters=3, few_sources="few sources decide the interval: so few"))
+    few = replace(
+        ONE,
+        paired=replace(PAIRED, clusters=3, few_sources="few sources decide the interval: so few"),
+    )
     lines = comparison_text(replace(COMPARED, comparisons=(few,))).splitlines()
     place = next(number for number, line in enumerate(lines) if "from 3 sources" in line)
     assert "  Few sources decide the interval: so few." in lines[place:]
@@ -147,21 +237,37 @@ REFUSED = Compared((A, B), (Reason("prompts", "they | differ"), Reason("data", "
 
 def test_reasons_against_it_are_told() -> None:
     assert comparison_text(REFUSED).splitlines()[2:] == [
-        "", "These results cannot be compared:", "  - prompts: they | differ", "  - data: too",
-    ]  # fmt: skip
-    assert comparison_markdown(REFUSED).splitlines()[-2:] == ["- **prompts**: they `¦` differ", "- **data**: too"]
+        "",
+        "These results cannot be compared:",
+        "  - prompts: they | differ",
+        "  - data: too",
+    ]
+    assert comparison_markdown(REFUSED).splitlines()[-2:] == [
+        "- **prompts**: they `¦` differ",
+        "- **data**: too",
+    ]
     assert comparison_document(REFUSED) == {
         "comparable": False,
-        "reasons": [{"name": "prompts", "message": "they | differ"}, {"name": "data", "message": "too"}],
-        "accepted": [], "comparisons": [], "ranks": [],
-    }  # fmt: skip
+        "reasons": [
+            {"name": "prompts", "message": "they | differ"},
+            {"name": "data", "message": "too"},
+        ],
+        "accepted": [],
+        "comparisons": [],
+        "ranks": [],
+    }
 
 
 THREE = Compared(
-    (A, B, C), (), (Reason("data", "x_y"),),
-    (replace(ONE, p_holm=0.03), replace(ONE, b=C, p_holm=1.0, paired=replace(PAIRED, ci_low=None, p_value=None))),
+    (A, B, C),
+    (),
+    (Reason("data", "x_y"),),
+    (
+        replace(ONE, p_holm=0.03),
+        replace(ONE, b=C, p_holm=1.0, paired=replace(PAIRED, ci_low=None, p_value=None)),
+    ),
     (Ranked(A, 2, 3), Ranked(B, 1, 1)),
-)  # fmt: skip
+)
 
 
 def test_three_have_a_table_and_ranks() -> None:
@@ -176,9 +282,13 @@ def test_three_have_a_table_and_ranks() -> None:
 def test_markdown_has_a_row_a_pair() -> None:
     lines = comparison_markdown(THREE).splitlines()
     assert "| A | org/a | results/a |" in lines
-    assert "| pubmed_qa | exact_match | B - A | 500 | 4.2 | 1.0 to 7.4 | 0.01 | 0.03 | 5.9 |" in lines
+    assert (
+        "| pubmed_qa | exact_match | B - A | 500 | 4.2 | 1.0 to 7.4 | 0.01 | 0.03 | 5.9 |" in lines
+    )
     assert "| pubmed_qa | exact_match | C - A | 500 | 4.2 | - | - | 1 | 5.9 |" in lines
-    header = lines.index("| task | metric | pair | n | difference | 95 % interval | p | p (Holm) | detectable |")
+    header = lines.index(
+        "| task | metric | pair | n | difference | 95 % interval | p | p (Holm) | detectable |"
+    )
     assert lines[header + 1] == "| :-- | :-- | :-- | --: | --: | --: | --: | --: | --: |"
     assert "| B | 1 to 1 |" in lines
     assert "- 1 right in A alone: q1." in lines
@@ -192,14 +302,40 @@ def test_the_document_has_everything() -> None:
     one, other = comparison_document(replace(COMPARED, comparisons=(shown, unknown)))["comparisons"]
     assert (other["scale"], other["bounds"]) == (None, None)
     assert one == {
-        "task": "pubmed_qa", "metric": "exact_match", "a": "results/a", "b": "results/b",
-        "model_a": "org/a", "model_b": "org/b", "n": 500, "value_a": 0.7, "value_b": 0.742, "difference": 0.042,
-        "ci_low": 0.01, "ci_high": 0.074, "p_value": 0.01, "p_holm": None, "significant": True, "method": MCNEMAR,
-        "mde": 0.059, "clusters": None, "few_sources": None, "discordant": 40, "higher_is_better": True, "scale": [0.0, 1.0],
-        "failed": {"a_only": 0, "b_only": 0, "both": 0}, "bounds": [0.042, 0.042], "margin": 0.05,
-        "non_inferiority": "shown", "equivalence": None,
+        "task": "pubmed_qa",
+        "metric": "exact_match",
+        "a": "results/a",
+        "b": "results/b",
+        "model_a": "org/a",
+        "model_b": "org/b",
+        "n": 500,
+        "value_a": 0.7,
+        "value_b": 0.742,
+        "difference": 0.042,
+        "ci_low": 0.01,
+        "ci_high": 0.074,
+        "p_value": 0.01,
+        "p_holm": None,
+        "significant": True,
+        "method": MCNEMAR,
+        "mde": 0.059,
+        "clusters": None,
+        "few_sources": None,
+        "discordant": 40,
+        "higher_is_better": True,
+        "scale": [0.0, 1.0],
+        "failed": {"a_only": 0, "b_only": 0, "both": 0},
+        "bounds": [0.042, 0.042],
+        "margin": 0.05,
+        "non_inferiority": "shown",
+        "equivalence": None,
         "flips": {"a_only": ["q1"], "b_only": [f"q{number}" for number in range(10, 20)]},
-    }  # fmt: skip
-    assert comparison_document(THREE)["ranks"][0] == {"folder": "results/a", "model": "org/a", "best": 2, "worst": 3}
+    }
+    assert comparison_document(THREE)["ranks"][0] == {
+        "folder": "results/a",
+        "model": "org/a",
+        "best": 2,
+        "worst": 3,
+    }
     assert comparison_document(THREE)["accepted"] == [{"name": "data", "message": "x_y"}]
     json.dumps(comparison_document(THREE), allow_nan=False)

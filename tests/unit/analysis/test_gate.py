@@ -14,7 +14,13 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from eval_factory.analysis.comparison import compare
-from eval_factory.analysis.gate import BenchmarkOutcome, GateResult, difference_in_group, evaluate_policy, load_policy
+from eval_factory.analysis.gate import (
+    BenchmarkOutcome,
+    GateResult,
+    difference_in_group,
+    evaluate_policy,
+    load_policy,
+)
 from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.core.results import Score, Stats
 from eval_factory.core.rundir import RunDir
@@ -22,7 +28,9 @@ from eval_factory.report.reader import load_result
 from stored_results import PROVENANCE, instance, result, right_or_wrong, written
 
 
-def held(tmp_path: Path, benchmarks: Mapping[str, Any], new: Sequence[Path], old: Sequence[Path] = ()) -> GateResult:
+def held(
+    tmp_path: Path, benchmarks: Mapping[str, Any], new: Sequence[Path], old: Sequence[Path] = ()
+) -> GateResult:
     path = tmp_path / "policy.yml"
     path.write_text(yaml.safe_dump({"version": 1, "benchmarks": dict(benchmarks)}, sort_keys=False))
     return evaluate_policy(load_policy(path), new, old)
@@ -33,22 +41,35 @@ def only(found: GateResult) -> BenchmarkOutcome:
     return one
 
 
-def pairs(tmp_path: Path, both: int, lost: int, won: int, neither: int = 0) -> tuple[list[Path], list[Path]]:
+def pairs(
+    tmp_path: Path, both: int, lost: int, won: int, neither: int = 0
+) -> tuple[list[Path], list[Path]]:
     """Candidate and baseline, right on so many instances both, the baseline alone, the candidate alone."""
-    new, old = "1" * both + "0" * lost + "1" * won + "0" * neither, "1" * (both + lost) + "0" * (won + neither)
+    new, old = (
+        "1" * both + "0" * lost + "1" * won + "0" * neither,
+        "1" * (both + lost) + "0" * (won + neither),
+    )
     return [right_or_wrong(tmp_path / "new", new)], [right_or_wrong(tmp_path / "old", old)]
 
 
 @pytest.mark.parametrize(
-    ("lost", "won", "outcome", "code"), [(10, 10, "pass", 0), (40, 4, "fail", 1), (20, 8, "inconclusive", 1)]
+    ("lost", "won", "outcome", "code"),
+    [(10, 10, "pass", 0), (40, 4, "fail", 1), (20, 8, "inconclusive", 1)],
 )
-def test_a_drop_is_held_by_the_paired_interval(tmp_path: Path, lost: int, won: int, outcome: str, code: int) -> None:
+def test_a_drop_is_held_by_the_paired_interval(
+    tmp_path: Path, lost: int, won: int, outcome: str, code: int
+) -> None:
     """20 balanced discordant pairs among 200, and a margin of ten points: not worse by more."""
     sides = pairs(tmp_path, 200 - lost - won, lost, won)
     found = held(tmp_path, {"pubmed_qa": {"max_drop": 0.1}}, *sides)
     assert (found.outcome, found.exit_code) == (outcome, code)
     (check,) = only(found).checks
-    assert (check.limit, check.outcome, check.allowed, check.group) == ("max_drop", outcome, 0.1, None)
+    assert (check.limit, check.outcome, check.allowed, check.group) == (
+        "max_drop",
+        outcome,
+        0.1,
+        None,
+    )
     assert check.observed == pytest.approx((won - lost) / 200)
     assert check.ci_low is not None
     assert check.ci_high is not None
@@ -56,13 +77,28 @@ def test_a_drop_is_held_by_the_paired_interval(tmp_path: Path, lost: int, won: i
     assert ("such a sample shows differences of" in check.message) is (outcome == "inconclusive")
 
 
-@pytest.mark.parametrize(("limit", "guard", "outcome", "allowed", "said"), [
-    (0.5, None, "pass", 0.3, ", 0.3 of the baseline's 0.6"), (0.01, 0.61, "fail", 0.006, ", 0.006 of the baseline's 0.6"),
-    (0.01, 0.6, "pass", None, "does not count: the baseline's 0.6 is not below relative_guard"),
-    (0.01, 0.55, "pass", None, "does not count: the baseline's 0.6 is not below relative_guard"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("limit", "guard", "outcome", "allowed", "said"),
+    [
+        (0.5, None, "pass", 0.3, ", 0.3 of the baseline's 0.6"),
+        (0.01, 0.61, "fail", 0.006, ", 0.006 of the baseline's 0.6"),
+        (0.01, 0.6, "pass", None, "does not count: the baseline's 0.6 is not below relative_guard"),
+        (
+            0.01,
+            0.55,
+            "pass",
+            None,
+            "does not count: the baseline's 0.6 is not below relative_guard",
+        ),
+    ],
+)
 def test_a_relative_drop_is_a_share_of_the_baselines_score_and_counts_only_below_its_guard(
-    tmp_path: Path, limit: float, guard: float | None, outcome: str, allowed: float | None, said: str
+    tmp_path: Path,
+    limit: float,
+    guard: float | None,
+    outcome: str,
+    allowed: float | None,
+    said: str,
 ) -> None:
     sides = pairs(tmp_path, 200, 40, 0, 160)  # the baseline has 240 of 400, the candidate 200
     limits = {"max_relative_drop": limit, "relative_guard_below": guard}
@@ -75,26 +111,45 @@ def test_a_relative_drop_is_a_share_of_the_baselines_score_and_counts_only_below
 def test_where_lower_is_better_a_rise_is_the_drop(tmp_path: Path) -> None:
     sides = pairs(tmp_path, 300, 5, 95)
     limits = {"max_drop": 0.05}
-    assert held(tmp_path, {"pubmed_qa": {**limits, "direction": "lower_is_better"}}, *sides).outcome == "fail"
+    assert (
+        held(tmp_path, {"pubmed_qa": {**limits, "direction": "lower_is_better"}}, *sides).outcome
+        == "fail"
+    )
     assert held(tmp_path, {"pubmed_qa": limits}, *sides).outcome == "pass"
 
 
 @pytest.mark.parametrize("value", ["1", "0"])
 def test_the_baselines_own_answers_pass_every_limit_of_a_drop(tmp_path: Path, value: str) -> None:
     """A copy of 30 instances is within no limit below 0.11 by its interval alone."""
-    sides = [right_or_wrong(tmp_path / "new", value * 30)], [right_or_wrong(tmp_path / "old", value * 30)]
-    for limits in ({"max_drop": 0}, {"max_drop": 0.01}, {"max_relative_drop": 0}, {"max_relative_drop": 0.01}):
+    sides = (
+        [right_or_wrong(tmp_path / "new", value * 30)],
+        [right_or_wrong(tmp_path / "old", value * 30)],
+    )
+    for limits in (
+        {"max_drop": 0},
+        {"max_drop": 0.01},
+        {"max_relative_drop": 0},
+        {"max_relative_drop": 0.01},
+    ):
         (check,) = only(held(tmp_path, {"pubmed_qa": limits}, *sides)).checks
-        assert (check.outcome, "on 30 pairs: the baseline's own answers, not worse" in check.message) == ("pass", True)
+        assert (
+            check.outcome,
+            "on 30 pairs: the baseline's own answers, not worse" in check.message,
+        ) == ("pass", True)
 
 
 @pytest.mark.parametrize("changed", ["answers", "model"])
 @pytest.mark.parametrize("limit", [0, 0.02])
-def test_equal_scores_of_a_few_other_answers_show_no_small_margin(tmp_path: Path, changed: str, limit: float) -> None:
+def test_equal_scores_of_a_few_other_answers_show_no_small_margin(
+    tmp_path: Path, changed: str, limit: float
+) -> None:
     answers: dict[str, Any] = {"completion": "b"} if changed == "answers" else {}
     records = [instance(f"q{number}", 1.0, **answers) for number in range(30)]
     other = replace(PROVENANCE, target="org/other" if changed == "model" else PROVENANCE.target)
-    sides = [written(tmp_path / "new", result(records, provenance=other))], [right_or_wrong(tmp_path / "old", "1" * 30)]
+    sides = (
+        [written(tmp_path / "new", result(records, provenance=other))],
+        [right_or_wrong(tmp_path / "old", "1" * 30)],
+    )
     assert held(tmp_path, {"pubmed_qa": {"max_drop": limit}}, *sides).outcome == "inconclusive"
 
 
@@ -107,11 +162,18 @@ def test_equal_scores_of_a_few_other_answers_show_no_small_margin(tmp_path: Path
 @example(counts=(30, 0, 0, 0), limits=[0.0, 0.01], kind="max_drop", direction="higher_is_better")
 @settings(max_examples=12, deadline=None)
 def test_a_laxer_limit_is_never_harder_to_pass(
-    tmp_path_factory: pytest.TempPathFactory, counts: tuple[int, ...], limits: list[float], kind: str, direction: str
+    tmp_path_factory: pytest.TempPathFactory,
+    counts: tuple[int, ...],
+    limits: list[float],
+    kind: str,
+    direction: str,
 ) -> None:
     tmp_path = tmp_path_factory.mktemp("gate")
     sides = pairs(tmp_path, *counts)
-    found = [held(tmp_path, {"pubmed_qa": {kind: one, "direction": direction}}, *sides) for one in sorted(limits)]
+    found = [
+        held(tmp_path, {"pubmed_qa": {kind: one, "direction": direction}}, *sides)
+        for one in sorted(limits)
+    ]
     ranks = [["fail", "inconclusive", "pass"].index(only(one).checks[0].outcome) for one in found]
     assert ranks == sorted(ranks)
 
@@ -128,7 +190,11 @@ def test_a_share_of_a_negative_baseline_is_a_drop_of_that_size(tmp_path: Path) -
         (check,) = only(held(tmp_path, {"pubmed_qa": {"max_relative_drop": limit}}, *sides)).checks
         assert check.outcome == outcome
         assert check.allowed == pytest.approx(limit / 2)
-    for guard, outcome in ((-0.4, "fail"), (-0.5, "pass"), (-0.6, "pass")):  # it counts below its guard alone
+    for guard, outcome in (
+        (-0.4, "fail"),
+        (-0.5, "pass"),
+        (-0.6, "pass"),
+    ):  # it counts below its guard alone
         limits = {"max_relative_drop": 0.04, "relative_guard_below": guard}
         assert only(held(tmp_path, {"pubmed_qa": limits}, *sides)).checks[0].outcome == outcome
 
@@ -139,10 +205,18 @@ def scored(folder: Path, value: float, interval: tuple[float, float] | None) -> 
     return written(folder, replace(result([instance("q0", 1.0)]), scores={"exact_match": score}))
 
 
-@pytest.mark.parametrize(("value", "interval", "outcome"), [
-    (0.7, (0.6, 0.8), "pass"), (0.7, (0.599, 0.8), "inconclusive"), (0.5, (0.4, 0.6), "inconclusive"),
-    (0.5, (0.4, 0.599), "fail"), (0.7, None, "inconclusive"), (0.6, None, "inconclusive"), (0.59, None, "fail"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("value", "interval", "outcome"),
+    [
+        (0.7, (0.6, 0.8), "pass"),
+        (0.7, (0.599, 0.8), "inconclusive"),
+        (0.5, (0.4, 0.6), "inconclusive"),
+        (0.5, (0.4, 0.599), "fail"),
+        (0.7, None, "inconclusive"),
+        (0.6, None, "inconclusive"),
+        (0.59, None, "fail"),
+    ],
+)
 def test_a_least_score_is_held_by_the_scores_interval(
     tmp_path: Path, value: float, interval: tuple[float, float] | None, outcome: str
 ) -> None:
@@ -152,27 +226,56 @@ def test_a_least_score_is_held_by_the_scores_interval(
     assert (check.observed, check.allowed) == (value, 0.6)
 
 
-@pytest.mark.parametrize(("own", "policys", "outcome"), [
-    (None, None, "pass"), (True, None, "pass"), (False, None, "fail"), (False, "higher_is_better", "pass"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("own", "policys", "outcome"),
+    [
+        (None, None, "pass"),
+        (True, None, "pass"),
+        (False, None, "fail"),
+        (False, "higher_is_better", "pass"),
+    ],
+)
 def test_no_least_score_is_held_of_a_metric_where_lower_is_better(
     tmp_path: Path, own: bool | None, policys: str | None, outcome: str
 ) -> None:
     """Of all instances and of a group alike; what the policy says of the direction is stronger than the metric's own."""
-    score = Score(0.7, Stats(40, 0.7, None, None, 0.65, 0.8, None), "exact_match", "test", None, higher_is_better=own)
+    score = Score(
+        0.7,
+        Stats(40, 0.7, None, None, 0.65, 0.8, None),
+        "exact_match",
+        "test",
+        None,
+        higher_is_better=own,
+    )
     made = result([instance("q0", 1.0)], groups={"topic": {"a": {"exact_match": score}}})
     folder = written(tmp_path / "new", replace(made, scores={"exact_match": score}))
-    limits = {"min": 0.6, "groups": {"topic": {"a": {"min": 0.6}}}, **({"direction": policys} if policys else {})}
+    limits = {
+        "min": 0.6,
+        "groups": {"topic": {"a": {"min": 0.6}}},
+        **({"direction": policys} if policys else {}),
+    }
     whole, group = only(held(tmp_path, {"pubmed_qa": limits}, [folder])).checks
     assert (whole.outcome, group.outcome) == (outcome, outcome)
-    assert whole.message.startswith("lower is better: a least score says nothing") is (outcome == "fail")
+    assert whole.message.startswith("lower is better: a least score says nothing") is (
+        outcome == "fail"
+    )
 
 
 def test_a_metrics_own_direction_decides_what_a_drop_is(tmp_path: Path) -> None:
     sides = []
     for name, value in (("new", 0.4), ("old", 0.1)):
-        score = Score(value, Stats(40, value, None, None, None, None, None), "error_rate", "test", None, False, (0, 1))
-        records = [instance(f"q{number}", float(number < 40 * value), "error_rate") for number in range(40)]
+        score = Score(
+            value,
+            Stats(40, value, None, None, None, None, None),
+            "error_rate",
+            "test",
+            None,
+            False,
+            (0, 1),
+        )
+        records = [
+            instance(f"q{number}", float(number < 40 * value), "error_rate") for number in range(40)
+        ]
         made = result(records, scores=("error_rate",))
         sides.append([written(tmp_path / name, replace(made, scores={"error_rate": score}))])
     (check,) = only(held(tmp_path, {"pubmed_qa": {"max_drop": 0.05}}, *sides)).checks
@@ -183,13 +286,26 @@ def test_a_metrics_own_direction_decides_what_a_drop_is(tmp_path: Path) -> None:
 LOCKED = datetime(2026, 11, 22, 6, 30, tzinfo=timezone.utc)
 
 
-@pytest.mark.parametrize(("began", "runs", "note"), [
-    ("2026-11-22T06:29:59Z", 1, "its run started (2026-11-22T06:29:59Z) before the policy was locked (2026-11-22T06:30"),
-    ("2026-11-22T06:30:00Z", 1, None),
-    ("2026-11-22T06:30:00Z", 2, "was made by 2 runs; only the last is known to have started after the lock"),
-    (None, 1, "the result does not say when its run started"),
-])  # fmt: skip
-def test_a_run_begun_before_the_lock_is_noted(tmp_path: Path, began: str | None, runs: int, note: str | None) -> None:
+@pytest.mark.parametrize(
+    ("began", "runs", "note"),
+    [
+        (
+            "2026-11-22T06:29:59Z",
+            1,
+            "its run started (2026-11-22T06:29:59Z) before the policy was locked (2026-11-22T06:30",
+        ),
+        ("2026-11-22T06:30:00Z", 1, None),
+        (
+            "2026-11-22T06:30:00Z",
+            2,
+            "was made by 2 runs; only the last is known to have started after the lock",
+        ),
+        (None, 1, "the result does not say when its run started"),
+    ],
+)
+def test_a_run_begun_before_the_lock_is_noted(
+    tmp_path: Path, began: str | None, runs: int, note: str | None
+) -> None:
     made = result([instance("q0", 1.0)], provenance=replace(PROVENANCE, started_at=began))
     folder = written(tmp_path / "new", replace(made, usage=replace(made.usage, runs=runs)))
     other = right_or_wrong(tmp_path / "other", "11", task="medec")  # not in the policy: no note
@@ -205,20 +321,31 @@ def test_a_run_begun_before_the_lock_is_noted(tmp_path: Path, began: str | None,
 def test_a_candidate_that_is_its_own_baseline_is_a_mistake(tmp_path: Path) -> None:
     new, old = pairs(tmp_path, 20, 0, 0)
     (tmp_path / "link").symlink_to(new[0])
-    with pytest.raises(ConfigError, match="is candidate and baseline of pubmed_qa; give the baseline's own folder"):
+    with pytest.raises(
+        ConfigError, match="is candidate and baseline of pubmed_qa; give the baseline's own folder"
+    ):
         held(tmp_path, {"pubmed_qa": {"max_drop": 0.5}}, new, [tmp_path / "link"])
     assert held(tmp_path, {"pubmed_qa": {"max_drop": 0.5}}, new, old).outcome == "pass"
 
 
-@pytest.mark.parametrize(("interval", "limits", "counted", "outcome", "code"), [
-    ((0.5, 0.8), {}, "inconclusive", "inconclusive", 1), ((0.5, 0.8), {"on_inconclusive": "pass"}, "pass", "pass", 0),
-    ((0.5, 0.8), {"tier": "advisory"}, "pass", "pass", 0),
-    ((0.05, 0.2), {"tier": "critical", "on_inconclusive": "pass"}, "fail", "fail", 1),
-    ((0.05, 0.2), {"tier": "supporting", "on_inconclusive": "pass"}, "fail", "fail", 1),
-    ((0.05, 0.2), {"tier": "advisory"}, "pass", "pass", 0),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("interval", "limits", "counted", "outcome", "code"),
+    [
+        ((0.5, 0.8), {}, "inconclusive", "inconclusive", 1),
+        ((0.5, 0.8), {"on_inconclusive": "pass"}, "pass", "pass", 0),
+        ((0.5, 0.8), {"tier": "advisory"}, "pass", "pass", 0),
+        ((0.05, 0.2), {"tier": "critical", "on_inconclusive": "pass"}, "fail", "fail", 1),
+        ((0.05, 0.2), {"tier": "supporting", "on_inconclusive": "pass"}, "fail", "fail", 1),
+        ((0.05, 0.2), {"tier": "advisory"}, "pass", "pass", 0),
+    ],
+)
 def test_what_a_failure_and_what_is_inconclusive_counts(
-    tmp_path: Path, interval: tuple[float, float], limits: dict[str, str], counted: str, outcome: str, code: int
+    tmp_path: Path,
+    interval: tuple[float, float],
+    limits: dict[str, str],
+    counted: str,
+    outcome: str,
+    code: int,
 ) -> None:
     candidate = scored(tmp_path / "new", sum(interval) / 2, interval)
     found = held(tmp_path, {"pubmed_qa": {"min": 0.6, **limits}}, [candidate])
@@ -226,13 +353,23 @@ def test_what_a_failure_and_what_is_inconclusive_counts(
     assert (only(found).counted_as, found.outcome, found.exit_code) == (counted, outcome, code)
 
 
-@pytest.mark.parametrize(("changes", "limits", "words"), [
-    ({"reportable": False}, {"min": 0.1}, "is not reportable: too few instances have a score"),
-    ({}, {"min": 0.1, "metric": "f1"}, "the candidate has no score f1; it has exact_match"),
-    ({}, {"max_drop": 0.1, "min": 0.1, "groups": {"topic": {"a": {"min": 0.1}}}}, "has no groups by topic"),
-    ({"values": "1111"}, {"max_drop": 0.5},
-     "cannot be compared with the baseline (A; B is the candidate): A and B asked different instances: 1"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("changes", "limits", "words"),
+    [
+        ({"reportable": False}, {"min": 0.1}, "is not reportable: too few instances have a score"),
+        ({}, {"min": 0.1, "metric": "f1"}, "the candidate has no score f1; it has exact_match"),
+        (
+            {},
+            {"max_drop": 0.1, "min": 0.1, "groups": {"topic": {"a": {"min": 0.1}}}},
+            "has no groups by topic",
+        ),
+        (
+            {"values": "1111"},
+            {"max_drop": 0.5},
+            "cannot be compared with the baseline (A; B is the candidate): A and B asked different instances: 1",
+        ),
+    ],
+)
 def test_what_shows_nothing_fails_even_where_inconclusive_passes(
     tmp_path: Path, changes: dict[str, Any], limits: dict[str, Any], words: str
 ) -> None:
@@ -248,9 +385,15 @@ def test_a_missing_candidate_or_baseline_fails(tmp_path: Path) -> None:
     other = [right_or_wrong(tmp_path / "other", "1111", task="medec")]
     limits = {"max_drop": 0.5, "on_inconclusive": "pass"}
     found = held(tmp_path, {"pubmed_qa": limits}, new, other)
-    assert (found.outcome, only(found).checks[0].message) == ("fail", "no baseline has a result of it")
+    assert (found.outcome, only(found).checks[0].message) == (
+        "fail",
+        "no baseline has a result of it",
+    )
     found = held(tmp_path, {"pubmed_qa": limits}, other, old)
-    assert (found.outcome, only(found).checks[0].message) == ("fail", "no candidate has a result of it")
+    assert (found.outcome, only(found).checks[0].message) == (
+        "fail",
+        "no candidate has a result of it",
+    )
     assert found.not_in_policy == ("medec",)
 
 
@@ -285,35 +428,64 @@ def grouped(folder: Path, values: Mapping[str, str]) -> Path:
     return written(folder, result(records, groups=groups))
 
 
-@pytest.mark.parametrize(("limits", "expected"), [
-    ({"a": {"min": 0.3}}, [("topic=a", "min", "pass")]), ({"a": {"min": 0.7}}, [("topic=a", "min", "fail")]),
-    ({"*": {"max_drop": 0.2}}, [("topic=a", "max_drop", "pass"), ("topic=b", "max_drop", "fail")]),
-    ({"b": {"max_drop": 0.9}, "*": {"max_drop": 0.2}}, [("topic=b", "max_drop", "pass"), ("topic=a", "max_drop", "pass")]),
-    ({"c": {"max_drop": 0.2}}, [("topic=c", "result", "fail")]),
-])  # fmt: skip
-def test_groups_have_limits_of_their_own(tmp_path: Path, limits: dict[str, Any], expected: list[Any]) -> None:
+@pytest.mark.parametrize(
+    ("limits", "expected"),
+    [
+        ({"a": {"min": 0.3}}, [("topic=a", "min", "pass")]),
+        ({"a": {"min": 0.7}}, [("topic=a", "min", "fail")]),
+        (
+            {"*": {"max_drop": 0.2}},
+            [("topic=a", "max_drop", "pass"), ("topic=b", "max_drop", "fail")],
+        ),
+        (
+            {"b": {"max_drop": 0.9}, "*": {"max_drop": 0.2}},
+            [("topic=b", "max_drop", "pass"), ("topic=a", "max_drop", "pass")],
+        ),
+        ({"c": {"max_drop": 0.2}}, [("topic=c", "result", "fail")]),
+    ],
+)
+def test_groups_have_limits_of_their_own(
+    tmp_path: Path, limits: dict[str, Any], expected: list[Any]
+) -> None:
     old = [grouped(tmp_path / "old", {"a": "1" * 60, "b": "1" * 60})]
     new = [grouped(tmp_path / "new", {"a": "1" * 60, "b": "0" * 40 + "1" * 20})]
     found = held(tmp_path, {"pubmed_qa": {"groups": {"topic": limits}}}, new, old)
     assert [(check.group, check.limit, check.outcome) for check in only(found).checks] == expected
 
 
-@pytest.mark.parametrize(("changes", "group", "n", "difference"), [
-    ({"categories": {"topic": "heart"}}, ("topic", "heart"), 5, -0.6),
-    ({"categories": {"topic": 7}}, ("topic", "7"), 5, -0.6), ({"sub_split": "MS"}, ("sub_split", "MS"), 5, -0.6),
-    ({"categories": {"topic": "heart"}}, ("topic", "lung"), 0, None),
-    ({"categories": {"topic": "heart"}}, ("other", "heart"), 0, None),
-    ({"categories": {"topic": "heart"}}, ("sub_split", "None"), 0, None),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("changes", "group", "n", "difference"),
+    [
+        ({"categories": {"topic": "heart"}}, ("topic", "heart"), 5, -0.6),
+        ({"categories": {"topic": 7}}, ("topic", "7"), 5, -0.6),
+        ({"sub_split": "MS"}, ("sub_split", "MS"), 5, -0.6),
+        ({"categories": {"topic": "heart"}}, ("topic", "lung"), 0, None),
+        ({"categories": {"topic": "heart"}}, ("other", "heart"), 0, None),
+        ({"categories": {"topic": "heart"}}, ("sub_split", "None"), 0, None),
+    ],
+)
 def test_only_the_groups_instances_are_paired(
-    tmp_path: Path, changes: dict[str, Any], group: tuple[str, str], n: int, difference: float | None
+    tmp_path: Path,
+    changes: dict[str, Any],
+    group: tuple[str, str],
+    n: int,
+    difference: float | None,
 ) -> None:
     """Ten instances, of which `changes` hold for the first five; b is wrong on the first three."""
     a, b = (
-        load_result(written(tmp_path / name, result([
-            instance(f"q{at}", float(at >= wrong), **(changes if at < 5 else {})) for at in range(10)
-        ]))) for name, wrong in (("a", 0), ("b", 3))
-    )  # fmt: skip
+        load_result(
+            written(
+                tmp_path / name,
+                result(
+                    [
+                        instance(f"q{at}", float(at >= wrong), **(changes if at < 5 else {}))
+                        for at in range(10)
+                    ]
+                ),
+            )
+        )
+        for name, wrong in (("a", 0), ("b", 3))
+    )
     (comparison,) = compare([a.folder, b.folder]).comparisons
     assert comparison.paired.difference == pytest.approx(-0.3)
     found = difference_in_group(a, b, comparison, group)

@@ -17,7 +17,13 @@ from markdown_it import MarkdownIt
 
 from eval_factory.analysis import gate_report
 from eval_factory.analysis.gate import BenchmarkOutcome, Check, GateResult
-from eval_factory.analysis.gate_report import commitment, gate_document, gate_markdown, gate_text, write_statements
+from eval_factory.analysis.gate_report import (
+    commitment,
+    gate_document,
+    gate_markdown,
+    gate_text,
+    write_statements,
+)
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.foreign_text import printable
 from eval_factory.core.nouns import Verdict
@@ -27,14 +33,20 @@ from eval_factory.report.reader import StoredResult, load_result
 from stored_results import PROVENANCE, right_or_wrong
 
 KEPT = Check("min", Verdict.PASS, "0.7 is at least 0.6", None, 0.6, 0.7, 0.65, 0.75)
-BROKEN = Check("max_drop", Verdict.FAIL, "-0.2 on 40 | pairs\x00", "topic=a|b", 0.05, -0.2, -0.3, -0.1)
+BROKEN = Check(
+    "max_drop", Verdict.FAIL, "-0.2 on 40 | pairs\x00", "topic=a|b", 0.05, -0.2, -0.3, -0.1
+)
 UNSURE = Check("max_drop", Verdict.INCONCLUSIVE, "may be worse", None, 0.05, -0.04, -0.1, 0.02)
 
 
 OUTCOMES = (
-    BenchmarkOutcome("pubmed_qa", "critical", "exact_match", Verdict.FAIL, (KEPT, BROKEN), Verdict.FAIL),
+    BenchmarkOutcome(
+        "pubmed_qa", "critical", "exact_match", Verdict.FAIL, (KEPT, BROKEN), Verdict.FAIL
+    ),
     BenchmarkOutcome("medec", "advisory", "flag", Verdict.INCONCLUSIVE, (UNSURE,), Verdict.PASS),
-    BenchmarkOutcome("head_qa", "critical", None, Verdict.INCONCLUSIVE, (UNSURE,), Verdict.INCONCLUSIVE),
+    BenchmarkOutcome(
+        "head_qa", "critical", None, Verdict.INCONCLUSIVE, (UNSURE,), Verdict.INCONCLUSIVE
+    ),
 )
 FOUND = GateResult(Path("policy.yml"), "ab" * 32, Verdict.FAIL, OUTCOMES, ("sample",))
 
@@ -42,11 +54,15 @@ FOUND = GateResult(Path("policy.yml"), "ab" * 32, Verdict.FAIL, OUTCOMES, ("samp
 def test_text() -> None:
     assert gate_text(FOUND).splitlines() == [
         "gate: FAIL (policy.yml, sha256 abababababab, not locked)",
-        "  FAIL          pubmed_qa (critical, exact_match)", "    min: 0.7 is at least 0.6",
+        "  FAIL          pubmed_qa (critical, exact_match)",
+        "    min: 0.7 is at least 0.6",
         r"    max_drop [topic=a|b]: -0.2 on 40 | pairs\x00",
-        "  INCONCLUSIVE  medec (advisory, flag, counts as pass)", "    max_drop: may be worse",
-        "  INCONCLUSIVE  head_qa (critical)", "    max_drop: may be worse", "not in the policy, not counted: sample",
-    ]  # fmt: skip
+        "  INCONCLUSIVE  medec (advisory, flag, counts as pass)",
+        "    max_drop: may be worse",
+        "  INCONCLUSIVE  head_qa (critical)",
+        "    max_drop: may be worse",
+        "not in the policy, not counted: sample",
+    ]
 
 
 def test_markdown_keeps_its_columns_whatever_the_words() -> None:
@@ -62,9 +78,15 @@ def test_json_holds_every_figure() -> None:
     told = gate_document(FOUND)
     assert (told["outcome"], told["exit_code"], told["policy"]) == ("fail", 1, "policy.yml")
     assert told["benchmarks"][0]["checks"][0] == {
-        "limit": "min", "outcome": "pass", "message": "0.7 is at least 0.6", "group": None, "allowed": 0.6,
-        "observed": 0.7, "ci_low": 0.65, "ci_high": 0.75,
-    }  # fmt: skip
+        "limit": "min",
+        "outcome": "pass",
+        "message": "0.7 is at least 0.6",
+        "group": None,
+        "allowed": 0.6,
+        "observed": 0.7,
+        "ci_low": 0.65,
+        "ci_high": 0.75,
+    }
     assert (told["benchmarks"][1]["counted_as"], told["not_in_policy"]) == ("pass", ["sample"])
     assert (told["locked_at"], told["notes"]) == (None, [])
     told = json.loads(json.dumps(gate_document(replace(FOUND, locked_at=LOCKED, notes=(HOSTILE,)))))
@@ -77,14 +99,18 @@ def test_junit_fails_what_counts_and_skips_what_does_not(tmp_path: Path) -> None
     (suite,) = ElementTree.parse(path).getroot().iter("testsuite")  # noqa: S314 - our own file
     assert (suite.get("tests"), suite.get("failures"), suite.get("skipped")) == ("4", "2", "1")
     cases = suite.iter("testcase")
-    assert [(case.get("classname"), case.get("name"), [child.tag for child in case]) for case in cases] == [
+    assert [
+        (case.get("classname"), case.get("name"), [child.tag for child in case]) for case in cases
+    ] == [
         ("eval-factory gate.pubmed_qa", "min", []),
         ("eval-factory gate.pubmed_qa", "max_drop [topic=a|b]", ["failure"]),
-        ("eval-factory gate.medec", "max_drop", ["skipped"]), ("eval-factory gate.head_qa", "max_drop", ["failure"]),
-    ]  # fmt: skip
+        ("eval-factory gate.medec", "max_drop", ["skipped"]),
+        ("eval-factory gate.head_qa", "max_drop", ["failure"]),
+    ]
     assert [(failure.get("type"), failure.get("message")) for failure in suite.iter("failure")] == [
-        ("fail", r"fail: -0.2 on 40 | pairs\x00"), ("inconclusive", "inconclusive: may be worse"),
-    ]  # fmt: skip
+        ("fail", r"fail: -0.2 on 40 | pairs\x00"),
+        ("inconclusive", "inconclusive: may be worse"),
+    ]
 
 
 LOCKED = datetime(2026, 11, 22, 6, 30, tzinfo=timezone.utc)
@@ -98,14 +124,21 @@ HOSTILE = (
 def hostile() -> GateResult:
     check = Check("min", Verdict.FAIL, HOSTILE, f"topic={HOSTILE}")
     one = BenchmarkOutcome(HOSTILE, "critical", HOSTILE, Verdict.FAIL, (check,), Verdict.FAIL)
-    return GateResult(Path("p\n`x`.yml"), "ab" * 32, Verdict.FAIL, (one,), (HOSTILE,), LOCKED, (HOSTILE,))
+    return GateResult(
+        Path("p\n`x`.yml"), "ab" * 32, Verdict.FAIL, (one,), (HOSTILE,), LOCKED, (HOSTILE,)
+    )
 
 
 def test_foreign_names_begin_no_line_of_a_text(hostile: GateResult) -> None:
     lines = gate_text(hostile).split("\n")
     assert [line[:11] for line in lines] == [
-        "gate: FAIL ", "  FAIL     ", "    min [to", "not in the ", "note: a\\n::", "",
-    ]  # fmt: skip
+        "gate: FAIL ",
+        "  FAIL     ",
+        "    min [to",
+        "not in the ",
+        "note: a\\n::",
+        "",
+    ]
     assert all(line.isprintable() for line in lines)
     assert "locked on 2026-11-22 06:30 UTC)" in lines[0]
 
@@ -124,14 +157,19 @@ def test_foreign_names_are_sound_xml(hostile: GateResult, tmp_path: Path) -> Non
     path = tmp_path / "sub" / "junit.xml"
     gate_report.write_junit(hostile, path)
     (suite,) = JUnitXml.fromfile(str(path))
-    assert [child.tag for child in ElementTree.parse(path).getroot()[0]] == ["properties", "testcase"]  # noqa: S314 - ours
+    assert [child.tag for child in ElementTree.parse(path).getroot()[0]] == [
+        "properties",
+        "testcase",
+    ]  # noqa: S314 - ours
     (case,) = suite
     assert case.classname == f"{gate_report._SUITE}.{printable(HOSTILE)}"
     assert case.name == f"min [topic={printable(HOSTILE)}]"
     properties = suite.properties()  # type: ignore[no-untyped-call]
     assert [(found.name, found.value) for found in properties] == [
-        ("policy_sha256", "ab" * 32), ("lock", "locked on 2026-11-22 06:30 UTC"), ("note", printable(HOSTILE)),
-    ]  # fmt: skip
+        ("policy_sha256", "ab" * 32),
+        ("lock", "locked on 2026-11-22 06:30 UTC"),
+        ("note", printable(HOSTILE)),
+    ]
 
 
 BEGAN = datetime(2026, 11, 22, 6, 0, tzinfo=timezone.utc)
@@ -149,70 +187,103 @@ def stored(tmp_path: Path) -> StoredResult:
     return load_result(folder)
 
 
-def held(folder: Path, task: str = "pubmed_qa", *checks: Check, locked_at: datetime | None = None) -> GateResult:
-    one = BenchmarkOutcome(task, "critical", "exact_match", Verdict.PASS, checks or (LEAST,), Verdict.PASS, folder)
+def held(
+    folder: Path, task: str = "pubmed_qa", *checks: Check, locked_at: datetime | None = None
+) -> GateResult:
+    one = BenchmarkOutcome(
+        task, "critical", "exact_match", Verdict.PASS, checks or (LEAST,), Verdict.PASS, folder
+    )
     missing = BenchmarkOutcome("medec", "critical", None, Verdict.FAIL, (MISSING,), Verdict.FAIL)
     return GateResult(Path("policy.yml"), "d" * 64, Verdict.FAIL, (one, missing), (), locked_at)
 
 
-def statement(stored: StoredResult, *checks: Check, locked_at: datetime | None = None) -> dict[str, Any]:
+def statement(
+    stored: StoredResult, *checks: Check, locked_at: datetime | None = None
+) -> dict[str, Any]:
     gate = held(stored.folder, "pubmed_qa", *checks, locked_at=locked_at)
     who = "https://lab.example/"
-    return gate_report.gate_statement(stored, "exact_match", checks, evaluator=who, salt=SALT, of=gate)
+    return gate_report.gate_statement(
+        stored, "exact_match", checks, evaluator=who, salt=SALT, of=gate
+    )
 
 
 def test_a_statement(stored: StoredResult) -> None:
     """Each limit is a claim, and only what was shown is passed. The model is named to those alone who know the salt."""
     receipt = {
         "name": "SHA256SUMS",
-        "digest": {"sha256": hashlib.sha256((stored.folder / "SHA256SUMS").read_bytes()).hexdigest()},
+        "digest": {
+            "sha256": hashlib.sha256((stored.folder / "SHA256SUMS").read_bytes()).hexdigest()
+        },
     }
-    of_files, model = (hashlib.sha256(one).hexdigest() for one in (f"{'a' * 64}\n".encode(), SALT + b"org/model"))
+    of_files, model = (
+        hashlib.sha256(one).hexdigest() for one in (f"{'a' * 64}\n".encode(), SALT + b"org/model")
+    )
     made = statement(stored, LEAST, DROP, MISSING)
     assert made == {
-        "_type": "https://in-toto.io/Statement/v1", "subject": [receipt],
+        "_type": "https://in-toto.io/Statement/v1",
+        "subject": [receipt],
         "predicateType": "https://in-toto.io/attestation/eval-result/v0.1",
         "predicate": {
-            "evaluator": {"id": "https://lab.example/"}, "evaluatedAt": "2026-11-22T06:05:00Z",
+            "evaluator": {"id": "https://lab.example/"},
+            "evaluatedAt": "2026-11-22T06:05:00Z",
             "suite": {"name": "pubmed_qa", "version": "crfm-helm 0.5.16, errata 3"},
             "claims": [
                 {"metric": "exact_match", "comparator": ">=", "threshold": "0.6", "passed": True},
-                {"metric": "drop of exact_match[topic=a] from the baseline", "comparator": "<=",
-                 "threshold": "0.00001", "passed": False},
+                {
+                    "metric": "drop of exact_match[topic=a] from the baseline",
+                    "comparator": "<=",
+                    "threshold": "0.00001",
+                    "passed": False,
+                },
             ],
-            "sampleSize": 4, "commitments": {"model": {"alg": "sha256-salted-v1", "value": model, "salted": True}},
+            "sampleSize": 4,
+            "commitments": {"model": {"alg": "sha256-salted-v1", "value": model, "salted": True}},
             "dataset": {"name": "pubmed_qa", "digest": {"evalFactoryFilesV1": of_files}},
-            "assuranceLevel": "self_attested", "subjectProfile": "receipt",
-            "evidence": [{**receipt, "mediaType": "text/plain"}], "harness": {"name": "eval-factory", "version": "1"},
+            "assuranceLevel": "self_attested",
+            "subjectProfile": "receipt",
+            "evidence": [{**receipt, "mediaType": "text/plain"}],
+            "harness": {"name": "eval-factory", "version": "1"},
         },
-    }  # fmt: skip
+    }
     assert "org/model" not in str(made)
     assert commitment(b"x", "org/model") != model
 
 
 def test_where_no_files_are_known_the_data_are_named_by_the_prompts(stored: StoredResult) -> None:
-    without = replace(stored, result=replace(stored.result, provenance=replace(MADE, dataset_files={})))
-    assert statement(without, LEAST)["predicate"]["dataset"]["digest"] == {"evalFactoryPromptsV1": "b" * 64}
+    without = replace(
+        stored, result=replace(stored.result, provenance=replace(MADE, dataset_files={}))
+    )
+    assert statement(without, LEAST)["predicate"]["dataset"]["digest"] == {
+        "evalFactoryPromptsV1": "b" * 64
+    }
 
 
 @pytest.mark.parametrize(("seconds", "told"), [(-60, True), (0, True), (60, False)])
-def test_only_a_lock_that_is_older_than_the_run_is_told(stored: StoredResult, seconds: int, told: bool) -> None:
+def test_only_a_lock_that_is_older_than_the_run_is_told(
+    stored: StoredResult, seconds: int, told: bool
+) -> None:
     found = statement(stored, LEAST, locked_at=BEGAN + timedelta(seconds=seconds))["predicate"]
     assert found.get("preRegistration") == ({"alg": "sha256", "value": "d" * 64} if told else None)
 
 
 @pytest.mark.parametrize("lacking", ["started_at", "ended_at", "checksums"])
-def test_a_result_without_times_or_checksums_gives_no_statement(stored: StoredResult, lacking: str) -> None:
+def test_a_result_without_times_or_checksums_gives_no_statement(
+    stored: StoredResult, lacking: str
+) -> None:
     if lacking == "checksums":
         (stored.folder / "SHA256SUMS").unlink()
     else:
         without = replace(MADE, **{lacking: None})  # type: ignore[arg-type]
         stored = replace(stored, result=replace(stored.result, provenance=without))
-    with pytest.raises(PrerequisiteError, match=r"wrote neither checksums nor times.* run it again"):
+    with pytest.raises(
+        PrerequisiteError, match=r"wrote neither checksums nor times.* run it again"
+    ):
         statement(stored, LEAST)
 
 
-def test_a_statement_is_written_for_each_benchmark_with_a_number(stored: StoredResult, tmp_path: Path) -> None:
+def test_a_statement_is_written_for_each_benchmark_with_a_number(
+    stored: StoredResult, tmp_path: Path
+) -> None:
     (file,) = write_statements(held(stored.folder, locked_at=BEGAN), tmp_path / "signed", "urn:me")
     salt = file.with_name("pubmed_qa.eval-result.salt")
     assert file == tmp_path / "signed" / "pubmed_qa.eval-result.intoto.json"
@@ -220,7 +291,9 @@ def test_a_statement_is_written_for_each_benchmark_with_a_number(stored: StoredR
     assert salt.stat().st_mode & 0o777 == 0o600
     found = json.loads(file.read_text("utf-8"))["predicate"]
     assert found["preRegistration"]["value"] == "d" * 64
-    assert found["commitments"]["model"]["value"] == commitment(bytes.fromhex(salt.read_text()), "org/model")
+    assert found["commitments"]["model"]["value"] == commitment(
+        bytes.fromhex(salt.read_text()), "org/model"
+    )
     assert salt.read_text().strip() not in file.read_text("utf-8")
 
 

@@ -38,7 +38,9 @@ def test_it_goes_to_standard_output_or_to_a_file(purpose: str, tmp_path: Path) -
     assert (text[-1], "What is q" in text, "answer to q" in text) == ("\n", False, False)
     file, asked = tmp_path / "out", ["report", str(folder), "--for", purpose]
     for arguments, output in (([], text), (["-o", str(file)], f"{file}\n")):
-        assert CliRunner().invoke(cli, [*asked, *arguments], catch_exceptions=False).output == output
+        assert (
+            CliRunner().invoke(cli, [*asked, *arguments], catch_exceptions=False).output == output
+        )
     assert file.read_text("utf-8") == text
     assert (folder / "report.html").read_bytes() == page
 
@@ -50,7 +52,9 @@ def test_a_suites_methods_say_once_what_holds_for_all_and_whose_the_rest_is(suit
     assert "The models were compared" not in body
     assert "On each benchmark the models were compared in pairs" in body
     assert "There is no score of large_1 on law: the endpoint is gone." in body
-    cited = [int(one) for found in re.findall(r"\[(\d+(?:, \d+)*)\]", body) for one in found.split(", ")]
+    cited = [
+        int(one) for found in re.findall(r"\[(\d+(?:, \d+)*)\]", body) for one in found.split(", ")
+    ]
     assert list(dict.fromkeys(cited)) == list(range(1, len(references.splitlines()) + 1))
 
 
@@ -66,11 +70,18 @@ def test_a_suites_checklist_has_each_runs_scores_and_the_comparisons(suite: Path
     head = "# TRIPOD-LLM checklist\n\nOf 2 models on 3 benchmarks: `small`, `large_1` on `qa`, `calc`, `law`."
     assert text.startswith(head)
     performance = text.partition("### 17")[2].partition("## Left")[0]
-    assert [one for one in (
-        "- Of small on qa: exact_match = 0.5000", "- Of large_1 on qa: exact_match = 1.0000", "large_1 is better.",
-        "- On qa, large_1 minus small = +50.0 (95 % interval", "- On qa, large_1 has rank 1.",
-        "- On calc, small has rank 1 to 2.",
-    ) if one not in performance] == []  # fmt: skip
+    assert [
+        one
+        for one in (
+            "- Of small on qa: exact_match = 0.5000",
+            "- Of large_1 on qa: exact_match = 1.0000",
+            "large_1 is better.",
+            "- On qa, large_1 minus small = +50.0 (95 % interval",
+            "- On qa, large_1 has rank 1.",
+            "- On calc, small has rank 1 to 2.",
+        )
+        if one not in performance
+    ] == []
     assert "There is no score of large_1 on law" in text.partition("### 5e")[2].partition("###")[0]
     assert "compared in pairs" in text.partition("### 7e")[2].partition("###")[0]
 
@@ -87,8 +98,15 @@ def test_tables_have_intervals_and_ranks(suite: Path) -> None:
 
 def test_latex_tables_are_whole_and_names_stay_text(suite: Path) -> None:
     text = written_for("latex", [suite])
-    assert text.count("\\begin{table}") == text.count("\\end{table}") == text.count("\\end{tabular}") == 3
-    assert "qa & exact\\_match & large\\_1 & 20 & 100.0 \\% & 80.0 \\% to 100.0 \\% & 1 \\\\" in text
+    assert (
+        text.count("\\begin{table}")
+        == text.count("\\end{table}")
+        == text.count("\\end{tabular}")
+        == 3
+    )
+    assert (
+        "qa & exact\\_match & large\\_1 & 20 & 100.0 \\% & 80.0 \\% to 100.0 \\% & 1 \\\\" in text
+    )
     assert not re.search(r"(?<!\\)[_%#$]", text)
 
 
@@ -110,9 +128,13 @@ def test_runs_beside_each_other_are_told_of_as_a_suite_is(purpose: str, tmp_path
 
 def test_a_card_is_about_one_run(suite: Path, tmp_path: Path) -> None:
     folders = [right_or_wrong(tmp_path / name, "101") for name in "ab"]
-    with pytest.raises(ConfigError, match="report: --for model-card is about one run: give one output folder"):
+    with pytest.raises(
+        ConfigError, match="report: --for model-card is about one run: give one output folder"
+    ):
         written_for("model-card", folders)
-    with pytest.raises(ConfigError, match=r"report --for model-card: is about one run, and .* has 4: give one of"):
+    with pytest.raises(
+        ConfigError, match=r"report --for model-card: is about one run, and .* has 4: give one of"
+    ):
         written_for("model-card", [suite])
     one = suite_folder(tmp_path / "one", {"a/qa": SAME})
     assert written_for("model-card", [one]) == written_for("model-card", [one / "a" / "qa"])
@@ -123,7 +145,9 @@ def test_a_pack_is_a_page_where_the_file_is_called_one(purpose: str, tmp_path: P
     folder = right_or_wrong(tmp_path / "a", "101")
     for name in ("pack.html", "pack.HTM"):
         asked = ["report", str(folder), "--for", purpose, "-o", str(tmp_path / name)]
-        assert CliRunner().invoke(cli, asked, catch_exceptions=False).output == f"{tmp_path / name}\n"
+        assert (
+            CliRunner().invoke(cli, asked, catch_exceptions=False).output == f"{tmp_path / name}\n"
+        )
         assert (tmp_path / name).read_text("utf-8") == written_for(purpose, [folder], as_page=True)
     page = (tmp_path / "pack.html").read_text("utf-8")
     assert page.startswith("<!doctype html>")
@@ -140,14 +164,19 @@ def test_a_suites_pack_has_each_runs_scores_and_what_is_missing(suite: Path) -> 
     assert "**There is no score of large_1 on law: the endpoint is gone.**" in top
     score = "exact_match = 0.5000 (95 % interval 0.3000 to 0.7000), over 20 instances."
     assert f"- Of small on qa: {score} The 95 % interval of the main score is Wilson's" in rest
-    assert "- Of small on calc: By the limits that were set for the run, this score may not be reported;" in rest
+    assert (
+        "- Of small on calc: By the limits that were set for the run, this score may not be reported;"
+        in rest
+    )
     assert "large_1 is better." in rest
     assert rest.count("20 of 20 requested instances have a score") == 1
     one = suite_folder(suite.parent / "one", {"a/qa": SAME}, {"a/law": "the endpoint is gone"})
     assert "There is no score of a on law" in written_for("pccp", [one])
 
 
-def test_a_panels_pack_says_what_its_ledger_the_looks_runs_and_the_gates_policy_hold(tmp_path: Path) -> None:
+def test_a_panels_pack_says_what_its_ledger_the_looks_runs_and_the_gates_policy_hold(
+    tmp_path: Path,
+) -> None:
     policy = tmp_path / "gate.yml"
     policy.write_text(
         "version: 1\nbenchmarks:\n  pubmed_qa: {tier: critical, max_drop: 0.02, min: 0.6}\n"
@@ -160,7 +189,9 @@ def test_a_panels_pack_says_what_its_ledger_the_looks_runs_and_the_gates_policy_
         found = load_policy(policy)
         plan = {"change": "another model", "policy": found, "locked_at": found.locked_at}
         return pack_markdown(
-            evidence_of_panel("pccp", LedgerWriter(History(lines, head="e" * 64), plan).said, [folder])
+            evidence_of_panel(
+                "pccp", LedgerWriter(History(lines, head="e" * 64), plan).said, [folder]
+            )
         )
 
     for sentence in (
@@ -171,14 +202,16 @@ def test_a_panels_pack_says_what_its_ledger_the_looks_runs_and_the_gates_policy_
         "- pubmed_qa (critical; where the sample cannot tell: fail): at least 0.6, worse by at most 0.02.",
         "- custom.x (supporting; where the sample cannot tell: pass): worse by at most this share 0.1; with limits of groups by ward.",
         "- Of org/model on pubmed_qa: exact_match = 0.5000 (95 % interval 0.3000 to 0.7000), over 20 instances.",
-    ):  # fmt: skip
+    ):
         assert sentence in text()
     lock(load_policy(policy), datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc))
     assert "was locked on `2026-01-02T03:04:05Z` (UTC)." in text()
     policy.write_text(policy.read_text() + "# changed\n")
     with pytest.raises(ConfigError, match="was changed after it was locked"):
         text()
-    bare = pack_markdown(evidence_of_panel("ai-act", LedgerWriter(History(ledger(baseline())), {}).said, []))
+    bare = pack_markdown(
+        evidence_of_panel("ai-act", LedgerWriter(History(ledger(baseline())), {}).said, [])
+    )
     assert "What is said of single runs is of the baseline's last." in bare
     assert "The gate's policy" not in bare
     assert "exact_match =" not in bare

@@ -14,7 +14,12 @@ from jsonschema import ValidationError
 
 from eval_factory import __version__
 from eval_factory.analysis.suite_files import link, suite_markdown, suite_page, write_suite_results
-from eval_factory.analysis.suite_results import CellResult, FinishedCell, SuiteResults, suite_results
+from eval_factory.analysis.suite_results import (
+    CellResult,
+    FinishedCell,
+    SuiteResults,
+    suite_results,
+)
 from eval_factory.core.nouns import RunStatus
 from eval_factory.core.plain_yaml import parse_own
 from eval_factory.core.results import Spent, SpentByRole, Usage
@@ -44,29 +49,44 @@ def doubted(root: Path) -> SuiteResults:
 def test_a_complete_suite(tmp_path: Path) -> None:
     text = suite_markdown(suite_results(cells(tmp_path, {"x": {"b": ILL, "a": WELL}})), tmp_path)
     assert text.splitlines()[:9] == [
-        "# Results of the suite", "", "Complete: 2 runs of 2 models on 1 benchmark.", "", "## Scores", "",
-        "| model | x<br>exact_match |", "| :-- | --: |", "| b | 25.0 %<br>(15.0 % to 35.0 %)<br>n 40 |",
-    ]  # fmt: skip
-    assert "| a | 1.000 | 1 | 1 won, 0 lost, 0 open | 1 |\n| b | 0.000 | 2 | 0 won, 1 lost, 0 open | 1 |\n" in text
+        "# Results of the suite",
+        "",
+        "Complete: 2 runs of 2 models on 1 benchmark.",
+        "",
+        "## Scores",
+        "",
+        "| model | x<br>exact_match |",
+        "| :-- | --: |",
+        "| b | 25.0 %<br>(15.0 % to 35.0 %)<br>n 40 |",
+    ]
+    assert (
+        "| a | 1.000 | 1 | 1 won, 0 lost, 0 open | 1 |\n| b | 0.000 | 2 | 0 won, 1 lost, 0 open | 1 |\n"
+        in text
+    )
     assert "| x | b | a | a is better | 40 | +50.0 | +19.6 to +71.6 | 0.0022 |" in text
     assert "| b (org/b) | x | complete | `b/x` | 40 | 0 | 100.0 % | 1 | 1 | - |" in text
     assert re.findall(r"(?m)^## (.*)", text) == ["Scores", "Win rates", "Comparisons", "Runs"]
     assert text.endswith("|\n")
 
 
-def test_what_is_missing_left_out_and_not_comparable_is_told_with_its_reason(tmp_path: Path) -> None:
+def test_what_is_missing_left_out_and_not_comparable_is_told_with_its_reason(
+    tmp_path: Path,
+) -> None:
     what = "correct what the reason names, then run the suite again: it starts what failed"
-    assert lacking(
-        suite_markdown(doubted(tmp_path), tmp_path),
-        "| c | 100.0 %<br>(90.0 % to 100.0 %)<br>n 2<br>**not reportable**<br>**partial** | - |",
-        "| a | 75.0 %<br>(65.0 % to 85.0 %)<br>n 40 | failed |",
-        "Not reportable:\n\n- c/x: only 50.0 % of what was asked is scored\n",
-        "## Win rates\n\nNo two models have values that a win rate could be made of.\n",
-        "Left out of the win rates:\n\n- c/x: its value is not reportable: only 50.0 %",
-        "- x: its results cannot be compared: a and b were scored",
-        "## Comparisons\n\nNot compared:\n\n- x, a and b: a and b were scored with different lists",
-        f"| a | y | failed | HTTP 500 | {what} |",
-    ) == []  # fmt: skip
+    assert (
+        lacking(
+            suite_markdown(doubted(tmp_path), tmp_path),
+            "| c | 100.0 %<br>(90.0 % to 100.0 %)<br>n 2<br>**not reportable**<br>**partial** | - |",
+            "| a | 75.0 %<br>(65.0 % to 85.0 %)<br>n 40 | failed |",
+            "Not reportable:\n\n- c/x: only 50.0 % of what was asked is scored\n",
+            "## Win rates\n\nNo two models have values that a win rate could be made of.\n",
+            "Left out of the win rates:\n\n- c/x: its value is not reportable: only 50.0 %",
+            "- x: its results cannot be compared: a and b were scored",
+            "## Comparisons\n\nNot compared:\n\n- x, a and b: a and b were scored with different lists",
+            f"| a | y | failed | HTTP 500 | {what} |",
+        )
+        == []
+    )
 
 
 def test_an_empty_suite_has_a_summary_alone(tmp_path: Path) -> None:
@@ -79,7 +99,9 @@ def test_nothing_is_made_of_foreign_names(tmp_path: Path) -> None:
     given = cell(tmp_path, "a", "x", WELL, provenance=replace(PROVENANCE, target=hostile))
     failed = FinishedCell("a|b", "<img>", RunStatus.FAILED, tmp_path / "a|b" / "<img>", hostile)
     text = suite_markdown(suite_results([given, failed]), tmp_path)
-    assert "<script>" not in text.replace("`<script>alert(1)</script>`", "").replace("`(<script>alert(1)</script>`", "")
+    assert "<script>" not in text.replace("`<script>alert(1)</script>`", "").replace(
+        "`(<script>alert(1)</script>`", ""
+    )
     rows = [line for line in text.splitlines() if line.startswith("|")]
     assert len({line.count("|") for line in rows if "HTTP" not in line}) <= 5
     assert lacking(text, "`@someone`", "`#12`", "`[x](http://h)`", "`a¦b`", "`<img>`") == []
@@ -89,24 +111,39 @@ def sections(page: str) -> list[str]:
     return re.findall(r'<section id="([a-z-]+)"', page)
 
 
-@pytest.mark.parametrize(("folder", "href"), [
-    ("s/a/x", "./a/x/report.html"), ("other/a/x", "../other/a/x/report.html"),
-    ("s/javascript:alert(1)/x", "./javascript%3Aalert%281%29/x/report.html"),
-    ('s/"><b>/#?', "./%22%3E%3Cb%3E/%23%3F/report.html"), ("s/\udcff/x", "./%FF/x/report.html"),
-], ids=["inside", "other suite", "address", "markup", "no text"])  # fmt: skip
+@pytest.mark.parametrize(
+    ("folder", "href"),
+    [
+        ("s/a/x", "./a/x/report.html"),
+        ("other/a/x", "../other/a/x/report.html"),
+        ("s/javascript:alert(1)/x", "./javascript%3Aalert%281%29/x/report.html"),
+        ('s/"><b>/#?', "./%22%3E%3Cb%3E/%23%3F/report.html"),
+        ("s/\udcff/x", "./%FF/x/report.html"),
+    ],
+    ids=["inside", "other suite", "address", "markup", "no text"],
+)
 def test_a_cell_leads_to_its_runs_report(folder: str, href: str) -> None:
     assert link(CellResult("a", "x", RunStatus.COMPLETE, Path(folder)), Path("s")) == href
 
 
 def test_every_value_is_a_link_with_its_interval(tmp_path: Path) -> None:
     page = suite_page(suite_results(cells(tmp_path, {"x": {"a": WELL, "b": ILL}})), tmp_path)
-    value = '<a href="./a/x/report.html">75.0 %</a><small>65.0 % to 85.0 %</small><small>n 40</small>'
+    value = (
+        '<a href="./a/x/report.html">75.0 %</a><small>65.0 % to 85.0 %</small><small>n 40</small>'
+    )
     assert sections(page) == ["scores", "win-rates", "groups", "comparisons", "runs"]
-    assert lacking(
-        page, f'<td class="top-rank">{value}</td>', '<td><a href="./b/x/report.html">25.0 %</a>',
-        '<th scope="col" class="n">x <small>exact_match</small></th>', "x: 1 of 1 comparison shows a difference",
-        '<div class="card good">', f"eval-factory {__version__}",
-    ) == []  # fmt: skip
+    assert (
+        lacking(
+            page,
+            f'<td class="top-rank">{value}</td>',
+            '<td><a href="./b/x/report.html">25.0 %</a>',
+            '<th scope="col" class="n">x <small>exact_match</small></th>',
+            "x: 1 of 1 comparison shows a difference",
+            '<div class="card good">',
+            f"eval-factory {__version__}",
+        )
+        == []
+    )
 
 
 def test_the_policy_allows_the_pages_own_style_and_no_script(tmp_path: Path) -> None:
@@ -121,30 +158,49 @@ def test_the_policy_allows_the_pages_own_style_and_no_script(tmp_path: Path) -> 
 def test_what_is_missing_and_what_is_doubted_is_marked(tmp_path: Path) -> None:
     page = suite_page(doubted(tmp_path), tmp_path)
     assert "missing" in sections(page)
-    assert lacking(
-        page, '<span class="gap">failed</span>', "<small>not asked for</small>",  # b on y
-        '<span class="doubt">not reportable</span><span class="doubt">partial</span>', "1 value is not reportable",
-        '<a href="./c/x/report.html">c/x</a>: only 50.0 % of what was asked is scored',
-        '<td class="name">failed</td><td class="name">HTTP 500</td>', "No two models have values",
-        "c/x: its value is not reportable", '<div class="card warn">',
-        "x: 0 of 0 comparisons show a difference; 3 not comparable",
-    ) == []  # fmt: skip
+    assert (
+        lacking(
+            page,
+            '<span class="gap">failed</span>',
+            "<small>not asked for</small>",  # b on y
+            '<span class="doubt">not reportable</span><span class="doubt">partial</span>',
+            "1 value is not reportable",
+            '<a href="./c/x/report.html">c/x</a>: only 50.0 % of what was asked is scored',
+            '<td class="name">failed</td><td class="name">HTTP 500</td>',
+            "No two models have values",
+            "c/x: its value is not reportable",
+            '<div class="card warn">',
+            "x: 0 of 0 comparisons show a difference; 3 not comparable",
+        )
+        == []
+    )
 
 
 def test_efficiency_and_other_groups_stand_below_with_their_win_rates(tmp_path: Path) -> None:
     worst = share(WELL, value=0.5, perturbation="robustness.worst")
     scores = {"exact_match": share(WELL), "exact_match@test+robustness.worst": worst}
     a, c = (cell(tmp_path, name, "x", WELL, scores=scores) for name in "ac")
-    page = suite_page(suite_results([a, FinishedCell("b", "x", RunStatus.MISSING, tmp_path / "b" / "x"), c]), tmp_path)
-    runtime, rate = (
-        f'<td class="n">{one}</td><td class="n">-</td><td class="n">{one}</td>' for one in ("0.1 s", "0.500")
+    page = suite_page(
+        suite_results([a, FinishedCell("b", "x", RunStatus.MISSING, tmp_path / "b" / "x"), c]),
+        tmp_path,
     )
-    assert lacking(
-        page, "<summary>robustness: 1 score</summary>", "<summary>efficiency: 1 score</summary>",
-        f'<td class="name">inference_runtime</td>{runtime}',
-        f'<th scope="row" class="name">mean win rate</th><td class="name"></td>{rate}',
-    ) == []  # fmt: skip
-    bare = suite_page(suite_results([FinishedCell("a", "x", RunStatus.MISSING, tmp_path)]), tmp_path)
+    runtime, rate = (
+        f'<td class="n">{one}</td><td class="n">-</td><td class="n">{one}</td>'
+        for one in ("0.1 s", "0.500")
+    )
+    assert (
+        lacking(
+            page,
+            "<summary>robustness: 1 score</summary>",
+            "<summary>efficiency: 1 score</summary>",
+            f'<td class="name">inference_runtime</td>{runtime}',
+            f'<th scope="row" class="name">mean win rate</th><td class="name"></td>{rate}',
+        )
+        == []
+    )
+    bare = suite_page(
+        suite_results([FinishedCell("a", "x", RunStatus.MISSING, tmp_path)]), tmp_path
+    )
     assert sections(bare) == ["scores", "missing", "win-rates", "runs"]
 
 
@@ -160,26 +216,50 @@ def test_foreign_text_is_text(tmp_path: Path) -> None:
 
 def suite(root: Path, *, disturbed: bool) -> SuiteDir:
     """A disturbed run was killed, went on, and tried again: it has other times and more requests, and paid the same."""
-    spent = Spent(70 if disturbed else 40, 30 if disturbed else 0, 30 if disturbed else 0, 400, 80, 0.3, 0.9)
+    spent = Spent(
+        70 if disturbed else 40, 30 if disturbed else 0, 30 if disturbed else 0, 400, 80, 0.3, 0.9
+    )
     part = replace(spent, prompt_tokens=100) if disturbed else spent
-    usage = Usage(SpentByRole(part, {}), SpentByRole(spent, {}), 3 if disturbed else 1, 9.9 if disturbed else 3.3)
-    found = [cell(root, target, "x", answers, usage=usage) for target, answers in (("a", WELL), ("b", ILL))]
+    usage = Usage(
+        SpentByRole(part, {}),
+        SpentByRole(spent, {}),
+        3 if disturbed else 1,
+        9.9 if disturbed else 3.3,
+    )
+    found = [
+        cell(root, target, "x", answers, usage=usage)
+        for target, answers in (("a", WELL), ("b", ILL))
+    ]
     found.append(FinishedCell("c", "x", RunStatus.FAILED, root / "c" / "x", "HTTP 500"))
     folder = SuiteDir(root)
-    write_suite_results(suite_results([replace(one, attempts=2 if disturbed else 1) for one in found]), folder)
+    write_suite_results(
+        suite_results([replace(one, attempts=2 if disturbed else 1) for one in found]), folder
+    )
     return folder
 
 
 def test_a_disturbed_suite_leaves_the_table_of_an_undisturbed_one(tmp_path: Path) -> None:
-    first, second = suite(tmp_path / "one", disturbed=False), suite(tmp_path / "two", disturbed=True)
+    first, second = (
+        suite(tmp_path / "one", disturbed=False),
+        suite(tmp_path / "two", disturbed=True),
+    )
     for name in ("results_yaml", "results_csv", "results_md"):
         assert getattr(first, name).read_bytes() == getattr(second, name).read_bytes(), name
     assert first.usage_yaml.read_bytes() != second.usage_yaml.read_bytes()
     whole = parse_own(first.results_yaml.read_text("utf-8"))
     assert [one["value"] for one in whole["cells"]] == [0.75, 0.25, None]
-    assert [one["attempts"] for one in parse_own(second.usage_yaml.read_text("utf-8"))["cells"]] == [2, 2]
-    table, text, page = (path.read_text("utf-8") for path in (first.results_csv, first.results_md, first.results_html))
-    assert (table.count("\n"), text[:23], page[:15]) == (4, "# Results of the suite\n", "<!doctype html>")
+    assert [
+        one["attempts"] for one in parse_own(second.usage_yaml.read_text("utf-8"))["cells"]
+    ] == [2, 2]
+    table, text, page = (
+        path.read_text("utf-8")
+        for path in (first.results_csv, first.results_md, first.results_html)
+    )
+    assert (table.count("\n"), text[:23], page[:15]) == (
+        4,
+        "# Results of the suite\n",
+        "<!doctype html>",
+    )
 
 
 def test_a_folder_that_was_moved_has_the_same_table(tmp_path: Path) -> None:
@@ -189,8 +269,13 @@ def test_a_folder_that_was_moved_has_the_same_table(tmp_path: Path) -> None:
     second = SuiteDir(tmp_path / "two")
     of = {name: second.root / name / "x" for name in "abc"}
     moved = [FinishedCell(name, "x", RunStatus.COMPLETE, of[name], attempts=1) for name in "ab"]
-    write_suite_results(suite_results([*moved, FinishedCell("c", "x", RunStatus.FAILED, of["c"], "HTTP 500")]), second)
-    assert {file.name: file.read_bytes() for file in second.root.iterdir() if file.is_file()} == before
+    write_suite_results(
+        suite_results([*moved, FinishedCell("c", "x", RunStatus.FAILED, of["c"], "HTTP 500")]),
+        second,
+    )
+    assert {
+        file.name: file.read_bytes() for file in second.root.iterdir() if file.is_file()
+    } == before
     kinds = ("csv", "html", "md", "yaml")
     assert sorted(before) == [*(f"suite_results.{kind}" for kind in kinds), "suite_usage.yaml"]
 

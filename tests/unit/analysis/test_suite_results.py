@@ -10,7 +10,13 @@ from typing import Any
 import pytest
 
 from eval_factory.analysis.comparison import compare
-from eval_factory.analysis.suite_results import CellResult, FinishedCell, LeftOut, Took, suite_results
+from eval_factory.analysis.suite_results import (
+    CellResult,
+    FinishedCell,
+    LeftOut,
+    Took,
+    suite_results,
+)
 from eval_factory.analysis.win_rates import GroupScore
 from eval_factory.core.nouns import RunStatus
 from eval_factory.core.results import Spent, SpentByRole, Usage
@@ -18,10 +24,18 @@ from stored_results import PROVENANCE, instance
 from stored_suite import cell, cells, made, share
 
 
-@pytest.mark.parametrize(("value", "reportable", "enters"), [
-    (0.0, True, True), (0.5, False, False), (None, True, False), (None, False, False),
-])  # fmt: skip
-def test_a_reportable_value_alone_enters_win_rates(value: float | None, reportable: bool, enters: bool) -> None:
+@pytest.mark.parametrize(
+    ("value", "reportable", "enters"),
+    [
+        (0.0, True, True),
+        (0.5, False, False),
+        (None, True, False),
+        (None, False, False),
+    ],
+)
+def test_a_reportable_value_alone_enters_win_rates(
+    value: float | None, reportable: bool, enters: bool
+) -> None:
     one = CellResult("a", "x", RunStatus.COMPLETE, Path("x"), value=value, reportable=reportable)
     assert one.enters_win_rates is enters
 
@@ -33,35 +47,72 @@ PARTLY = "40.0 % of the answers are unreadable\n  grant more tokens"
 def test_a_cell_has_what_its_result_says(tmp_path: Path) -> None:
     (one,) = suite_results([cell(tmp_path, "small", "medec_hot", "1110x")]).cells
     assert one == CellResult(
-        "small", "medec_hot", RunStatus.COMPLETE, tmp_path / "small" / "medec_hot", model="org/small", task="medec_hot",
-        main_metric="exact_match", value=0.75, ci_low=0.65, ci_high=0.85, n=4, higher_is_better=True, scale=(0.0, 1.0),
-        unit="share", reportable=True, requested=5, failed=0, coverage=0.8, prompt_tokens=1, completion_tokens=1,
-        collected_by=PROVENANCE.eval_factory, took=Took(1, 1, 0, 0, 1.0, 0.1, 0.1, 0.1),
-    )  # fmt: skip
+        "small",
+        "medec_hot",
+        RunStatus.COMPLETE,
+        tmp_path / "small" / "medec_hot",
+        model="org/small",
+        task="medec_hot",
+        main_metric="exact_match",
+        value=0.75,
+        ci_low=0.65,
+        ci_high=0.85,
+        n=4,
+        higher_is_better=True,
+        scale=(0.0, 1.0),
+        unit="share",
+        reportable=True,
+        requested=5,
+        failed=0,
+        coverage=0.8,
+        prompt_tokens=1,
+        completion_tokens=1,
+        collected_by=PROVENANCE.eval_factory,
+        took=Took(1, 1, 0, 0, 1.0, 0.1, 0.1, 0.1),
+    )
 
 
 def test_targets_and_evaluations_stand_in_the_order_of_the_suite(tmp_path: Path) -> None:
-    results = suite_results(cells(tmp_path, {"x": {"b": SAME, "a": SAME}, "w": {"b": SAME, "a": SAME}}))
-    assert (results.status, results.targets, results.evaluations) == ("complete", ("b", "a"), ("x", "w"))
+    results = suite_results(
+        cells(tmp_path, {"x": {"b": SAME, "a": SAME}, "w": {"b": SAME, "a": SAME}})
+    )
+    assert (results.status, results.targets, results.evaluations) == (
+        "complete",
+        ("b", "a"),
+        ("x", "w"),
+    )
     assert [one.name for one in results.cells] == ["b/x", "a/x", "b/w", "a/w"]
     assert results.missing == ()
     assert results.cell("a", "w") is results.cells[3]
     assert results.cell("a", "v") is None
 
 
-@pytest.mark.parametrize(("status", "reason", "said"), [
-    ("failed", "HTTP 500\n  look", ("HTTP 500 look", "correct what the reason names")),
-    ("failed", None, ("it has no result", "correct what the reason names")),
-    ("missing", None, ("it was not started", "run the suite again: it starts what is missing")),
-    ("waiting", "queued in Slurm", ("queued in Slurm", "run the suite again: it takes over what has ended")),
-    ("missing", "the budget is used up", ("the budget is used up", "run the suite again")),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("status", "reason", "said"),
+    [
+        ("failed", "HTTP 500\n  look", ("HTTP 500 look", "correct what the reason names")),
+        ("failed", None, ("it has no result", "correct what the reason names")),
+        ("missing", None, ("it was not started", "run the suite again: it starts what is missing")),
+        (
+            "waiting",
+            "queued in Slurm",
+            ("queued in Slurm", "run the suite again: it takes over what has ended"),
+        ),
+        ("missing", "the budget is used up", ("the budget is used up", "run the suite again")),
+    ],
+)
 def test_of_what_failed_or_was_not_begun_nothing_is_read(
     tmp_path: Path, status: Any, reason: str | None, said: tuple[str, str]
 ) -> None:
     results = suite_results([replace(cell(tmp_path, "a", "x", SAME), status=status, reason=reason)])
     (one,) = results.cells
-    assert (one.value, one.reportable, one.model, one.took, one.status) == (None, False, None, None, status)
+    assert (one.value, one.reportable, one.model, one.took, one.status) == (
+        None,
+        False,
+        None,
+        None,
+        status,
+    )
     (missing,) = results.missing
     assert (missing.cell, missing.reason) == (one, said[0])
     assert missing.what_to_do.startswith(said[1])
@@ -92,13 +143,25 @@ def test_a_run_without_its_main_score_is_missing_with_the_reason(tmp_path: Path)
 
 
 def test_models_are_compared_benchmark_by_benchmark_as_compare_does(tmp_path: Path) -> None:
-    given = cells(tmp_path, {"x": {"a": WELL, "b": ILL, "c": SAME}, "y": {"a": SAME, "b": SAME, "c": SAME}})
+    given = cells(
+        tmp_path, {"x": {"a": WELL, "b": ILL, "c": SAME}, "y": {"a": SAME, "b": SAME, "c": SAME}}
+    )
     first, second = suite_results(given).benchmarks
     alone = compare([one.folder for one in given[:3]])
-    found = [pair.comparison and (pair.comparison.paired, pair.comparison.p_holm) for pair in first.pairs]
+    found = [
+        pair.comparison and (pair.comparison.paired, pair.comparison.p_holm) for pair in first.pairs
+    ]
     assert found == [(one.paired, one.p_holm) for one in alone.comparisons]
-    assert [(pair.a.label, pair.b.label) for pair in first.pairs] == [("a", "b"), ("a", "c"), ("b", "c")]
-    assert [(one.model.label, one.best, one.worst) for one in first.ranks] == [("a", 1, 1), ("b", 2, 3), ("c", 2, 3)]
+    assert [(pair.a.label, pair.b.label) for pair in first.pairs] == [
+        ("a", "b"),
+        ("a", "c"),
+        ("b", "c"),
+    ]
+    assert [(one.model.label, one.best, one.worst) for one in first.ranks] == [
+        ("a", 1, 1),
+        ("b", 2, 3),
+        ("c", 2, 3),
+    ]
     assert [(one.best, one.worst) for one in second.ranks] == [(1, 3)] * 3
 
 
@@ -141,7 +204,9 @@ def test_a_value_that_is_not_reportable_is_shown_and_wins_nothing(tmp_path: Path
     assert [one.undecided for one in results.win_rates] == [1, 1, None]
 
 
-def test_a_benchmark_whose_results_cannot_be_compared_is_left_out_with_the_reason(tmp_path: Path) -> None:
+def test_a_benchmark_whose_results_cannot_be_compared_is_left_out_with_the_reason(
+    tmp_path: Path,
+) -> None:
     given = cells(tmp_path, {"x": {"a": WELL, "b": ILL}, "y": {"a": ILL, "b": WELL}})
     given.append(cell(tmp_path, "c", "y", WELL, provenance=replace(PROVENANCE, errata_version=9)))
     results = suite_results(given)
@@ -149,17 +214,34 @@ def test_a_benchmark_whose_results_cannot_be_compared_is_left_out_with_the_reaso
     why = "its results cannot be compared: a and c were scored with different lists of known defects: errata 3 and 9"
     assert results.left_out == (LeftOut("y", None, why),)
     pairs = results.benchmarks[1].pairs
-    assert [[reason.name for reason in pair.reasons] for pair in pairs] == [[], ["errata"], ["errata"]]
+    assert [[reason.name for reason in pair.reasons] for pair in pairs] == [
+        [],
+        ["errata"],
+        ["errata"],
+    ]
     assert pairs[0].comparison is not None
     assert pairs[0].comparison.p_holm == pairs[0].comparison.paired.p_value
 
 
-@pytest.mark.parametrize(("change", "why"), [
-    (lambda root: cell(root, "b", "x", SAME, scores={"exact_match": share(SAME, higher_is_better=None)}),
-     "it is not known whether a higher value is better"),
-    (lambda root: FinishedCell("b", "x", RunStatus.MISSING, root), "one model alone has a value that counts"),
-], ids=["no direction", "one value"])  # fmt: skip
-def test_what_counts_for_no_win_is_left_out(tmp_path: Path, change: Callable[[Path], FinishedCell], why: str) -> None:
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (
+            lambda root: cell(
+                root, "b", "x", SAME, scores={"exact_match": share(SAME, higher_is_better=None)}
+            ),
+            "it is not known whether a higher value is better",
+        ),
+        (
+            lambda root: FinishedCell("b", "x", RunStatus.MISSING, root),
+            "one model alone has a value that counts",
+        ),
+    ],
+    ids=["no direction", "one value"],
+)
+def test_what_counts_for_no_win_is_left_out(
+    tmp_path: Path, change: Callable[[Path], FinishedCell], why: str
+) -> None:
     results = suite_results([cell(tmp_path, "a", "x", WELL), change(tmp_path)])
     assert [one.win_rate for one in results.win_rates] == [None, None]
     assert results.left_out == (LeftOut("x", None, why),)
@@ -167,12 +249,18 @@ def test_what_counts_for_no_win_is_left_out(tmp_path: Path, change: Callable[[Pa
 
 def well_and_ill(root: Path, **about: Any) -> list[FinishedCell]:
     found = (("a", WELL), ("b", ILL))
-    return [cell(root, name, "x", answers, scores={"exact_match": share(answers, **about)}) for name, answers in found]
+    return [
+        cell(root, name, "x", answers, scores={"exact_match": share(answers, **about)})
+        for name, answers in found
+    ]
 
 
 def test_where_lower_is_better_the_lower_value_wins(tmp_path: Path) -> None:
     results = suite_results(well_and_ill(tmp_path, higher_is_better=False))
-    assert [(one.win_rate, one.won, one.best_rank) for one in results.win_rates] == [(0, 0, 2), (1, 1, 1)]
+    assert [(one.win_rate, one.won, one.best_rank) for one in results.win_rates] == [
+        (0, 0, 2),
+        (1, 1, 1),
+    ]
 
 
 def test_values_that_no_test_is_known_for_win_all_the_same(tmp_path: Path) -> None:
@@ -180,7 +268,10 @@ def test_values_that_no_test_is_known_for_win_all_the_same(tmp_path: Path) -> No
     results = suite_results(well_and_ill(tmp_path, metric="macro_f1"))
     (pair,) = results.benchmarks[0].pairs
     assert (pair.comparison, [reason.name for reason in pair.reasons]) == (None, ["no_pairs"])
-    assert [(one.win_rate, one.won, one.undecided) for one in results.win_rates] == [(1, 0, 1), (0, 0, 1)]
+    assert [(one.win_rate, one.won, one.undecided) for one in results.win_rates] == [
+        (1, 0, 1),
+        (0, 0, 1),
+    ]
     assert (results.left_out, results.benchmarks[0].ranks) == ((), ())
 
 
@@ -191,15 +282,26 @@ def with_robustness(root: Path, target: str, value: float, **changes: Any) -> Fi
 
 
 def test_the_other_metric_groups_have_win_rates_of_their_own(tmp_path: Path) -> None:
-    given = [with_robustness(tmp_path, "a", 0.2), with_robustness(tmp_path, "b", 0.4), cell(tmp_path, "c", "x", SAME)]
+    given = [
+        with_robustness(tmp_path, "a", 0.2),
+        with_robustness(tmp_path, "b", 0.4),
+        cell(tmp_path, "c", "x", SAME),
+    ]
     given.append(with_robustness(tmp_path, "d", 0.9, reportable=False))
     results = suite_results(given)
-    score = GroupScore("robustness", "exact_match@test+robustness.worst", 0.2, 0.4, 0.6, 40, lower_is_better=False)
+    score = GroupScore(
+        "robustness", "exact_match@test+robustness.worst", 0.2, 0.4, 0.6, 40, lower_is_better=False
+    )
     assert [one.group_scores for one in results.cells][::2] == [(score,), ()]
     assert list(results.group_win_rates) == ["robustness"]
     models = results.group_win_rates["robustness"]
     assert {one.best_rank for one in models} == {None}
-    assert [(one.model, one.win_rate) for one in models] == [("a", 0), ("b", 1), ("c", None), ("d", None)]
+    assert [(one.model, one.win_rate) for one in models] == [
+        ("a", 0),
+        ("b", 1),
+        ("c", None),
+        ("d", None),
+    ]
 
 
 def test_what_was_paid_is_that_of_all_runs_and_what_it_took_stands_apart(tmp_path: Path) -> None:
@@ -211,10 +313,21 @@ def test_what_was_paid_is_that_of_all_runs_and_what_it_took_stands_apart(tmp_pat
     assert one.took == Took(2, 9, 2, 2, 7.5, 0.4, 0.5, 0.1)
 
 
-def test_the_time_of_an_answer_is_that_of_the_main_split_with_nothing_perturbed(tmp_path: Path) -> None:
+def test_the_time_of_an_answer_is_that_of_the_main_split_with_nothing_perturbed(
+    tmp_path: Path,
+) -> None:
     records = [
-        instance("q0", 1.0, latency_s=1.0), instance("q1", 1.0, latency_s=3.0), instance("q2", 1.0, latency_s=None),
-        instance("q3", 1.0, latency_s=50.0, split="valid"), instance("q4", 1.0, latency_s=60.0, perturbation="typos"),
-    ]  # fmt: skip
-    given = [cell(tmp_path, name, "x", SAME, instances=found) for name, found in (("a", records), ("b", records[2:]))]
-    assert [one.took and one.took.inference_runtime_s for one in suite_results(given).cells] == [2.0, None]
+        instance("q0", 1.0, latency_s=1.0),
+        instance("q1", 1.0, latency_s=3.0),
+        instance("q2", 1.0, latency_s=None),
+        instance("q3", 1.0, latency_s=50.0, split="valid"),
+        instance("q4", 1.0, latency_s=60.0, perturbation="typos"),
+    ]
+    given = [
+        cell(tmp_path, name, "x", SAME, instances=found)
+        for name, found in (("a", records), ("b", records[2:]))
+    ]
+    assert [one.took and one.took.inference_runtime_s for one in suite_results(given).cells] == [
+        2.0,
+        None,
+    ]

@@ -19,7 +19,9 @@ def calibrate(*arguments: str | Path) -> Result:
 
 @pytest.fixture
 def labels(tmp_path: Path) -> Path:
-    return written_labels(tmp_path / "labels.jsonl", drawn(80, categories=("one", "two", "three", "four")))
+    return written_labels(
+        tmp_path / "labels.jsonl", drawn(80, categories=("one", "two", "three", "four"))
+    )
 
 
 def test_a_table_and_a_verdict(labels: Path) -> None:
@@ -38,7 +40,9 @@ def test_json_has_every_digit(labels: Path) -> None:
     for part in (found, *found["categories"].values()):
         for who in ("judge", "physicians"):
             assert list(part[who]) == names
-            assert all(list(figure) == ["value", "ci_low", "ci_high"] for figure in part[who].values())
+            assert all(
+                list(figure) == ["value", "ci_low", "ci_high"] for figure in part[who].values()
+            )
     assert (len(found["categories"]), found["categories"]["one"]["items"]) == (4, 20)
 
 
@@ -57,7 +61,9 @@ def test_mistakes_end_it_with_code_2(labels: Path, tmp_path: Path) -> None:
         done = calibrate(file, "--judge-labels", column)
         assert isinstance(done.exception, ConfigError)
         assert done.exception.exit_code == 2
-    assert "did you mean 'judge_label'?" in str(calibrate(labels, "--judge-labels", "judge_labl").exception)
+    assert "did you mean 'judge_label'?" in str(
+        calibrate(labels, "--judge-labels", "judge_labl").exception
+    )
     for wrong in ([], ["--judge-labels", COLUMN, "--judges-from", "c.yml"]):
         assert "give --judges-from RUN_CONFIG, whose judges are asked, or --judge-labels" in str(
             calibrate(labels, *wrong).exception

@@ -72,7 +72,10 @@ def test_a_launchers_config_is_printed_where_no_file_is_named() -> None:
 
 def test_nothing_is_overwritten_without_force_and_the_translated_file_never() -> None:
     Path("out.yml").write_text("mine")
-    assert refused("old.yml", "-o", "out.yml") == "out.yml: is there already; name another file, or give --force"
+    assert (
+        refused("old.yml", "-o", "out.yml")
+        == "out.yml: is there already; name another file, or give --force"
+    )
     assert Path("out.yml").read_text() == "mine"
     assert run("import_config", "old.yml", "-o", "out.yml", "--force").exit_code == 0
     assert yaml.safe_load(Path("out.yml").read_text()) == yaml.safe_load(OLD)

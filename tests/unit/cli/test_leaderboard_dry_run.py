@@ -42,7 +42,9 @@ def test_dry_run_of_every_row(name: str, tmp_path: Path, monkeypatch: pytest.Mon
     folder = tmp_path / "results" / f"leaderboard_{name}"
     assert "the conf would be downloaded: https://" in result.stderr
     assert {argv[argv.index("--suite") + 1] for argv in (summarize, server)} == {name}
-    assert {argv[argv.index("--output-path") + 1] for argv in (summarize, server)} == {str(folder / "helm")}
+    assert {argv[argv.index("--output-path") + 1] for argv in (summarize, server)} == {
+        str(folder / "helm")
+    }
     schema = Path(summarize[summarize.index("--schema-path") + 1])
     assert (schema.name, schema.is_file()) == (row.schema_file, not row.schema_changes), (
         "one of ours is written with the tables"
@@ -53,9 +55,14 @@ def test_dry_run_of_every_row(name: str, tmp_path: Path, monkeypatch: pytest.Mon
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("nosuch", *TARGET), "no leaderboard is called 'nosuch'"), (("lite", *TARGET, "--parallelism", "0"), "config.params.parallelism: "),
-        (("lite", "--model", "m", "--model_url", "ftp://h"), "target.api_endpoint.url: needs a scheme"),
-        (("lite", *TARGET, "--min_coverage", "2"), "config.params.extra.min_coverage: "), (("lite", *TARGET, "--model_type", "x"), "target.api_endpoint.type: "),
+        (("nosuch", *TARGET), "no leaderboard is called 'nosuch'"),
+        (("lite", *TARGET, "--parallelism", "0"), "config.params.parallelism: "),
+        (
+            ("lite", "--model", "m", "--model_url", "ftp://h"),
+            "target.api_endpoint.url: needs a scheme",
+        ),
+        (("lite", *TARGET, "--min_coverage", "2"), "config.params.extra.min_coverage: "),
+        (("lite", *TARGET, "--model_type", "x"), "target.api_endpoint.type: "),
         (("lite", *TARGET, "--model", "org/model"), "--model: org/model is given twice"),
         (("lite", "--model", "m"), "target.api_endpoint.url: is missing"),
         (("lite", *TARGET, "--overrides", "config.params.temperature=1"), "lite has its own"),
@@ -63,7 +70,7 @@ def test_dry_run_of_every_row(name: str, tmp_path: Path, monkeypatch: pytest.Mon
         (("medhelm_private", *TARGET), "Name the organization"),
         (("heim", *TARGET), "nothing of it can be run with a chat endpoint"),
     ],
-)  # fmt: skip
+)
 def test_what_is_wrong_is_said_by_a_dry_run_too(arguments: tuple[str, ...], said: str) -> None:
     for dry in ((), ("--dry_run",)):
         error = call("run", *arguments, *dry).exception
@@ -73,21 +80,37 @@ def test_what_is_wrong_is_said_by_a_dry_run_too(arguments: tuple[str, ...], said
 
 def conf_of(folder: Path, *descriptions: str) -> Path:
     file = folder / "x.conf"
-    file.write_text(json.dumps({"entries": [{"description": text, "priority": 1} for text in descriptions]}))
+    file.write_text(
+        json.dumps({"entries": [{"description": text, "priority": 1} for text in descriptions]})
+    )
     return file
 
 
 def test_a_dry_run_looks_at_the_conf(tmp_path: Path) -> None:
     without_data = "ehrshot:subject=guo_readmission,data_path=/no/such,model=x/y"
     entries = ("mmlu:subject=a,model=text", "twitter_aae:demographic=aa,model=text", without_data)
-    arguments = ("run", "lite", *TARGET, "--model", "other", "--conf", str(conf_of(tmp_path, *entries)), "--dry_run")
+    arguments = (
+        "run",
+        "lite",
+        *TARGET,
+        "--model",
+        "other",
+        "--conf",
+        str(conf_of(tmp_path, *entries)),
+        "--dry_run",
+    )
     result = call(*arguments, "--output_dir", str(tmp_path / "out"))
     assert result.exception is None
     assert "3 entries, 3 different ones for one model" in result.stderr
-    assert "1 entries are left out, a chat endpoint has none of: log probabilities (1)" in result.stderr
+    assert (
+        "1 entries are left out, a chat endpoint has none of: log probabilities (1)"
+        in result.stderr
+    )
     assert "data_path /no/such does not exist; 1 entries need it" in result.stderr
     programs = [Path(line.split()[0]).name for line in result.stdout.splitlines()]
-    assert programs == [*["helm-run"] * 4, "helm-summarize", "helm-server"], "two entries of two models"
+    assert programs == [*["helm-run"] * 4, "helm-summarize", "helm-server"], (
+        "two entries of two models"
+    )
     assert not (tmp_path / "out").exists()
 
 
@@ -106,9 +129,14 @@ def test_a_key_where_its_name_belongs_is_not_shown() -> None:
 
 def row(**changes: object) -> Leaderboard:
     usual = {
-        "name": "mine", "description": "What it is", "conf": "run_entries_mine.conf", "schema": "schema_mine.yaml",
-        "num_train_trials": 1, "max_eval_instances": 70, "priority": 2,
-    }  # fmt: skip
+        "name": "mine",
+        "description": "What it is",
+        "conf": "run_entries_mine.conf",
+        "schema": "schema_mine.yaml",
+        "num_train_trials": 1,
+        "max_eval_instances": 70,
+        "priority": 2,
+    }
     return Leaderboard.model_validate({**usual, **changes})
 
 
@@ -126,9 +154,9 @@ def test_a_line_and_a_record_hold_everything(monkeypatch: pytest.MonkeyPatch) ->
     assert shown().splitlines() == [f"{plain}\t-", f"{plain}\ta key; a disk"]
     records = json.loads(shown(as_json=True))
     assert [one["needed"] for one in records] == [[], ["a key", "a disk"]]
-    assert {(one["schema"], one["schema_installed"], one["max_eval_instances"]) for one in records} == {
-        ("schema_mine.yaml", True, 70)
-    }
+    assert {
+        (one["schema"], one["schema_installed"], one["max_eval_instances"]) for one in records
+    } == {("schema_mine.yaml", True, 70)}
 
 
 @pytest.mark.parametrize("stream", [None, Terminal()])

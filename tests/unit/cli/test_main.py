@@ -21,13 +21,19 @@ from eval_factory.core.errors import ConfigError
 from eval_factory.tasks.framework import load_framework
 
 
-def test_a_message_is_printable_and_each_line_of_it_ours(capsys: pytest.CaptureFixture[str]) -> None:
-    main._say("wrong \x1b[2J\u202e\x85eval-factory: a false line\u2028another\n  check it\nsecond\n")
+def test_a_message_is_printable_and_each_line_of_it_ours(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    main._say(
+        "wrong \x1b[2J\u202e\x85eval-factory: a false line\u2028another\n  check it\nsecond\n"
+    )
     first = "eval-factory: wrong \\x1b[2J\\u202e\\x85eval-factory: a false line\\u2028another"
     assert capsys.readouterr().err.splitlines() == [first, "  check it", "eval-factory: second"]
 
 
-def test_clean_traceback(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_clean_traceback(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     assert main._report_defect(ValueError("odd \x1b[2J")) == 70
     (file,) = tmp_path.glob("eval-factory-defect-*.log")
@@ -35,15 +41,22 @@ def test_clean_traceback(capsys: pytest.CaptureFixture[str], tmp_path: Path, mon
     assert str(file) in capsys.readouterr().err
 
 
-def test_a_long_message_on_a_terminal(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_message_on_a_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     message = "cannot reach " + "the endpoint that was given " * 4 + "\n  check it"
     main._say(message)
-    assert capsys.readouterr().err == f"eval-factory: {message.splitlines()[0]}\n  check it\n", "one line in a log"
+    assert capsys.readouterr().err == f"eval-factory: {message.splitlines()[0]}\n  check it\n", (
+        "one line in a log"
+    )
     monkeypatch.setattr("eval_factory.cli.console.Lasting.isatty", lambda _: True)
     monkeypatch.setattr("shutil.get_terminal_size", lambda _: os.terminal_size((40, 24)))
     main._say(message)
     lines = capsys.readouterr().err.splitlines()
-    assert lines[:2] == ["eval-factory: cannot reach the endpoint", "    that was given the endpoint that was"]
+    assert lines[:2] == [
+        "eval-factory: cannot reach the endpoint",
+        "    that was given the endpoint that was",
+    ]
     assert lines[-1] == "  check it"
     assert max(map(len, lines)) <= 40
 
@@ -51,16 +64,33 @@ def test_a_long_message_on_a_terminal(capsys: pytest.CaptureFixture[str], monkey
 @pytest.mark.parametrize(
     ("number", "path", "code", "said"),
     [
-        (errno.ENAMETOOLONG, "x", 3, "eval-factory: x: "), (errno.EACCES, b"y", 3, "eval-factory: y: "), (errno.EACCES, None, 70, "a defect"),
-        (errno.ENOSPC, "x", 3, "cannot write x: "), (errno.EROFS, "x", 3, "make room there, or make it writable, then run the same command again"), (errno.ENOSPC, None, 3, "cannot write the output: "), (errno.EBUSY, "x", 70, "a defect"),
+        (errno.ENAMETOOLONG, "x", 3, "eval-factory: x: "),
+        (errno.EACCES, b"y", 3, "eval-factory: y: "),
+        (errno.EACCES, None, 70, "a defect"),
+        (errno.ENOSPC, "x", 3, "cannot write x: "),
+        (
+            errno.EROFS,
+            "x",
+            3,
+            "make room there, or make it writable, then run the same command again",
+        ),
+        (errno.ENOSPC, None, 3, "cannot write the output: "),
+        (errno.EBUSY, "x", 70, "a defect"),
     ],
-)  # fmt: skip
+)
 def test_codes(
-    number: int, path: str | bytes | None, code: int, said: str, tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+    number: int,
+    path: str | bytes | None,
+    code: int,
+    said: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    error = OSError(number, os.strerror(number), path) if path else OSError(number, os.strerror(number))
+    error = (
+        OSError(number, os.strerror(number), path) if path else OSError(number, os.strerror(number))
+    )
     assert main._code_of(error) == code
     assert said in capsys.readouterr().err
     assert len(list(tmp_path.iterdir())) == (code == 70)
@@ -92,11 +122,14 @@ def test_every_command_is_in_the_help_and_one_that_is_nearly_one_is_named() -> N
 
 
 FLAGS = {
-    "limit_samples": (7, "config.params.limit_samples"), "parallelism": (3, "config.params.parallelism"),
-    "max_new_tokens": (99, "config.params.max_new_tokens"), "max_retries": (2, "config.params.max_retries"),
-    "request_timeout": (7.5, "config.params.request_timeout"), "temperature": (0.25, "config.params.temperature"),
+    "limit_samples": (7, "config.params.limit_samples"),
+    "parallelism": (3, "config.params.parallelism"),
+    "max_new_tokens": (99, "config.params.max_new_tokens"),
+    "max_retries": (2, "config.params.max_retries"),
+    "request_timeout": (7.5, "config.params.request_timeout"),
+    "temperature": (0.25, "config.params.temperature"),
     "top_p": (0.5, "config.params.top_p"),
-}  # fmt: skip
+}
 
 
 @pytest.fixture
@@ -109,7 +142,9 @@ def config(tmp_path: Path) -> Path:
 
 
 def dry_run(config: Path, *arguments: str) -> Result:
-    return CliRunner().invoke(cli, ["run_eval", "--run_config", str(config), "--dry_run", *arguments])
+    return CliRunner().invoke(
+        cli, ["run_eval", "--run_config", str(config), "--dry_run", *arguments]
+    )
 
 
 @pytest.mark.parametrize("name", FLAGS)
@@ -125,10 +160,12 @@ def test_a_flag_beats_the_file_and_overrides_beat_the_flag(name: str, config: Pa
 @pytest.mark.parametrize(
     "arguments",
     [
-        ["run-eval", "--run-config"], ["new-benchmark", "--help"],
-        ["data", "unpack", "--max-bytes"], ["leaderboard", "run", "--allow-code-execution", "--max-eval-instances"],
+        ["run-eval", "--run-config"],
+        ["new-benchmark", "--help"],
+        ["data", "unpack", "--max-bytes"],
+        ["leaderboard", "run", "--allow-code-execution", "--max-eval-instances"],
     ],
-)  # fmt: skip
+)
 def test_hyphens_stand_for_underscores_in_every_command(arguments: list[str]) -> None:
     underscored = [word[:2] + word[2:].replace("-", "_") for word in arguments]
     one, other = (CliRunner().invoke(cli, words) for words in (arguments, underscored))
@@ -140,7 +177,9 @@ def test_hyphens_stand_for_underscores_in_every_command(arguments: list[str]) ->
 @pytest.mark.parametrize(
     ("text", "lines"),
     [
-        ("short", ["short"]), ("", [""]), ("x" * 20, ["x" * 20]),
+        ("short", ["short"]),
+        ("", [""]),
+        ("x" * 20, ["x" * 20]),
         ("one two three four five", ["one two three four", "    five"]),
         ("  note: one two three", ["  note: one two", "      three"]),
         ("one two  three four five six seven", ["one two  three four", "    five six seven"]),
@@ -149,13 +188,15 @@ def test_hyphens_stand_for_underscores_in_every_command(arguments: list[str]) ->
         ("  results: /a/path/that/is/longer", ["  results: /a/path/that/is/longer"]),
         ("a score is 0.5  (0.1 .. 0.9)", ["a score is 0.5  (0.1", "    .. 0.9)"]),
     ],
-)  # fmt: skip
+)
 def test_a_long_line_goes_on_below(text: str, lines: list[str]) -> None:
     assert wrapped(text, 20).split("\n") == lines
 
 
 def test_nothing_is_lost_and_nothing_is_wider() -> None:
-    text = "\n".join(f"{' ' * (number % 5)}note: " + "words of any length " * number for number in range(9))
+    text = "\n".join(
+        f"{' ' * (number % 5)}note: " + "words of any length " * number for number in range(9)
+    )
     for width in (20, 40, 80):
         shown = wrapped(text, width)
         assert shown.split() == text.split()
@@ -172,7 +213,9 @@ class Terminal(io.StringIO):
 
 
 @pytest.mark.parametrize(("real", "used"), [(200, 80), (80, 80), (40, 40), (3, 20)])
-def test_a_terminal_is_as_wide_as_it_is_up_to_80(real: int, used: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_terminal_is_as_wide_as_it_is_up_to_80(
+    real: int, used: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("shutil.get_terminal_size", lambda _: os.terminal_size((real, 24)))
     assert columns(Terminal()) == used
     assert columns(io.StringIO()) == 80

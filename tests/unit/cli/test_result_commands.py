@@ -43,7 +43,9 @@ def test_a_page_that_is_part_of_the_result_is_not_replaced_by_another(tmp_path: 
     write_checksums(RunDir(folder), load_result(folder).result, digests_of(RunDir(folder), []))
     before = (folder / "report.html").read_bytes()
     assert report(folder) == f"{folder / 'report.html'}\n"  # the same page
-    (folder / "report.html").write_bytes(before.replace(b"</html>", b"<!-- of another version --></html>"))
+    (folder / "report.html").write_bytes(
+        before.replace(b"</html>", b"<!-- of another version --></html>")
+    )
     write_checksums(RunDir(folder), load_result(folder).result, digests_of(RunDir(folder), []))
     done = CliRunner().invoke(cli, ["report", str(folder)])
     assert isinstance(done.exception, ConfigError)
@@ -54,9 +56,14 @@ def test_a_page_that_is_part_of_the_result_is_not_replaced_by_another(tmp_path: 
 
 
 def test_several_results_have_a_page_between_them(tmp_path: Path) -> None:
-    folders = [right_or_wrong(tmp_path / name, values) for name, values in (("a", "1010"), ("b", "1100"))]
+    folders = [
+        right_or_wrong(tmp_path / name, values) for name, values in (("a", "1010"), ("b", "1100"))
+    ]
     for no_text in ([], ["--no-text"]):
-        assert report(*folders, *no_text, "-o", tmp_path / "both.html") == f"{tmp_path / 'both.html'}\n"
+        assert (
+            report(*folders, *no_text, "-o", tmp_path / "both.html")
+            == f"{tmp_path / 'both.html'}\n"
+        )
         text = readable_page((tmp_path / "both.html").read_text("utf-8"))
         assert "1 right in A alone: q2." in text
         assert ("What is q0?" in text) is not bool(no_text)
@@ -66,20 +73,31 @@ def test_the_plots_of_one_result(tmp_path: Path) -> None:
     folder = right_or_wrong(tmp_path / "a", "1011x")
     before = (folder / "report.html").read_bytes(), (folder / "report.html").stat().st_mtime_ns
     told = report(folder, "--plots", tmp_path / "plots")
-    names = [f"{name}.{kind}" for name in ("score", "distribution", "latency", "validity") for kind in ("svg", "png")]
+    names = [
+        f"{name}.{kind}"
+        for name in ("score", "distribution", "latency", "validity")
+        for kind in ("svg", "png")
+    ]
     assert told.splitlines() == [str(tmp_path / "plots" / name) for name in names]
     root = ElementTree.parse(tmp_path / "plots" / "score.svg").getroot()  # noqa: S314 - our own
     assert "exact_match: 0.500" in [child.text or "" for child in root][1]
     with Image.open(tmp_path / "plots" / "score.png") as picture:
         assert picture.size[0] == 2000
-    assert before == ((folder / "report.html").read_bytes(), (folder / "report.html").stat().st_mtime_ns)
+    assert before == (
+        (folder / "report.html").read_bytes(),
+        (folder / "report.html").stat().st_mtime_ns,
+    )
 
 
 def test_the_plots_of_two_results_and_of_their_difference(tmp_path: Path) -> None:
     a, b = right_or_wrong(tmp_path / "a", "11110000"), right_or_wrong(tmp_path / "b", "11111110")
     drawings = drawings_of([a, b])
     one = ["score", "distribution", "latency", "validity"]
-    assert list(drawings) == [*(f"a-{name}" for name in one), *(f"b-{name}" for name in one), "difference-a-b"]
+    assert list(drawings) == [
+        *(f"a-{name}" for name in one),
+        *(f"b-{name}" for name in one),
+        "difference-a-b",
+    ]
     difference = drawings["difference-a-b"]
     assert difference.title == "Difference in exact_match, B - A"
     assert difference.description.startswith("B - A: 0.375 (")
@@ -87,7 +105,9 @@ def test_the_plots_of_two_results_and_of_their_difference(tmp_path: Path) -> Non
     assert drawings["b-distribution"].description == "8 values; 0: 1; 1: 7."
 
 
-def test_no_plot_of_the_difference_of_others(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_plot_of_the_difference_of_others(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     a = right_or_wrong(tmp_path / "a", "1111")
     other = [instance(f"z{number}", 1.0, prompt="another") for number in range(4)]
     b = written(tmp_path / "b", result(other, task="medec"))
@@ -112,11 +132,16 @@ def printed(*arguments: str) -> str:
 
 @pytest.fixture
 def folders(tmp_path: Path) -> list[str]:
-    return [str(right_or_wrong(tmp_path / name, values)) for name, values in (("a", "11010"), ("b", "10111"))]
+    return [
+        str(right_or_wrong(tmp_path / name, values))
+        for name, values in (("a", "11010"), ("b", "10111"))
+    ]
 
 
 def test_text_json_and_markdown_with_the_instances_texts_on_demand(folders: list[str]) -> None:
-    assert "no difference between A and B is shown; B is above A by 20.0 points" in printed(*folders).replace("\n ", "")
+    assert "no difference between A and B is shown; B is above A by 20.0 points" in printed(
+        *folders
+    ).replace("\n ", "")
     assert "| B - A | 5 | 20.0 |" in printed(*folders, "--markdown")
     found = json.loads(printed(*folders, "--json", "--margin", "0.5"))
     assert (found["comparable"], found["reasons"], len(found["comparisons"])) == (True, [], 1)
@@ -201,9 +226,13 @@ def test_a_policy_that_is_kept(here: Path, arguments: str) -> None:
     assert output.startswith("gate: PASS (policy.yml, sha256 ")
 
 
-def test_a_policy_that_is_not_kept_has_exit_code_1_and_its_reports(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_policy_that_is_not_kept_has_exit_code_1_and_its_reports(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", "summary.md")
-    error, output = gated("policy.yml", "--candidate", "bad", "--baseline", "old", "--junit", "junit.xml")
+    error, output = gated(
+        "policy.yml", "--candidate", "bad", "--baseline", "old", "--junit", "junit.xml"
+    )
     assert isinstance(error, NotReportableError)
     assert str(error) == "gate: fail: pubmed_qa, medec"
     assert output.startswith("gate: FAIL")
@@ -213,8 +242,12 @@ def test_a_policy_that_is_not_kept_has_exit_code_1_and_its_reports(here: Path, m
     assert json.loads(output)["outcome"] == "fail"
 
 
-@pytest.mark.parametrize(("junit", "summary"), [("policy.yml/junit.xml", None), ("folder", None), ("j.xml", "no/s.md")])
-def test_no_room_for_a_report(here: Path, monkeypatch: pytest.MonkeyPatch, junit: str, summary: str | None) -> None:
+@pytest.mark.parametrize(
+    ("junit", "summary"), [("policy.yml/junit.xml", None), ("folder", None), ("j.xml", "no/s.md")]
+)
+def test_no_room_for_a_report(
+    here: Path, monkeypatch: pytest.MonkeyPatch, junit: str, summary: str | None
+) -> None:
     if summary is not None:
         monkeypatch.setenv("GITHUB_STEP_SUMMARY", summary)
     (here / "folder").mkdir()
@@ -229,7 +262,9 @@ def test_a_locked_policy_is_held(here: Path) -> None:
     assert (error, (here / "policy.yml.lock").exists()) == (None, True)
     assert "policy.yml.lock: commit it with the policy" in output
     assert gated("policy.yml", "--candidate", "new", "--baseline", "old")[0] is None
-    (here / "policy.yml").write_text("version: 1\ndefaults: {max_drop: 1}\nbenchmarks: {pubmed_qa: {}}\n")
+    (here / "policy.yml").write_text(
+        "version: 1\ndefaults: {max_drop: 1}\nbenchmarks: {pubmed_qa: {}}\n"
+    )
     error, _ = gated("policy.yml", "--candidate", "bad", "--baseline", "old")
     assert isinstance(error, ConfigError)
     assert "was changed after it was locked" in str(error)
@@ -241,10 +276,16 @@ def test_a_locked_policy_is_held(here: Path) -> None:
         (["policy.yml"], "give --candidate DIR (or --lock, before the run)"),
         (["policy.yml", "--lock", "--candidate", "new"], "--lock is given before the run"),
         (["none.yml", "--candidate", "new"], "there is no such file"),
-        (["policy.yml", "--candidate", "new", "--attest", "signed"], "--attest DIR and --evaluator URI belong together"),
-        (["policy.yml", "--candidate", "new", "--evaluator", "urn:me"], "a statement says who ran it"),
+        (
+            ["policy.yml", "--candidate", "new", "--attest", "signed"],
+            "--attest DIR and --evaluator URI belong together",
+        ),
+        (
+            ["policy.yml", "--candidate", "new", "--evaluator", "urn:me"],
+            "a statement says who ran it",
+        ),
     ],
-)  # fmt: skip
+)
 def test_mistakes(here: Path, arguments: list[str], words: str) -> None:
     error, _ = gated(*arguments)
     assert isinstance(error, ConfigError)
@@ -252,8 +293,33 @@ def test_mistakes(here: Path, arguments: list[str], words: str) -> None:
 
 
 def test_folders_are_spread_up_to_the_next_option() -> None:
-    given = ["p.yml", "--candidate", "a", "b", "--json", "x", "--baseline", "c", "d", "e.yaml", "--junit", "f"]
+    given = [
+        "p.yml",
+        "--candidate",
+        "a",
+        "b",
+        "--json",
+        "x",
+        "--baseline",
+        "c",
+        "d",
+        "e.yaml",
+        "--junit",
+        "f",
+    ]
     assert list(spread(given)) == [
-        "p.yml", "--candidate", "a", "--candidate", "b", "--json", "x", "--baseline", "c", "--baseline", "d", "e.yaml",
-        "--junit", "f",
-    ]  # fmt: skip
+        "p.yml",
+        "--candidate",
+        "a",
+        "--candidate",
+        "b",
+        "--json",
+        "x",
+        "--baseline",
+        "c",
+        "--baseline",
+        "d",
+        "e.yaml",
+        "--junit",
+        "f",
+    ]

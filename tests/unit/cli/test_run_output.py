@@ -30,7 +30,9 @@ def made(not_reportable: str | None = None, **changes: Any) -> Evaluated:
     total = Spent(7, 1, 2, 100, 40, 0.5, 0.9)
     usage = Usage(SpentByRole(total, {}), SpentByRole(total, {}), 1, 2.5)
     records = [instance(f"q{number}", float(number % 2)) for number in range(4)]
-    found: TaskResult = replace(result(records), **{"scores": {"exact_match": score}, "usage": usage, **changes})
+    found: TaskResult = replace(
+        result(records), **{"scores": {"exact_match": score}, "usage": usage, **changes}
+    )
     return Evaluated(found, RunDir(Path("/results/x")), SUMMARY, not_reportable)
 
 
@@ -76,8 +78,14 @@ def test_quiet_prints_one_line_and_no_progress(run: Any) -> None:
 
 
 def test_answers_are_watched_only_where_there_is_a_screen(run: Any) -> None:
-    assert "give one of --watch and --quiet" in str(run("--watch", "--quiet", ends=made()).exception)
-    assert run("--watch", "--json", ends=made()).exit_code == run("--watch=texts", ends=made()).exit_code == 0
+    assert "give one of --watch and --quiet" in str(
+        run("--watch", "--quiet", ends=made()).exception
+    )
+    assert (
+        run("--watch", "--json", ends=made()).exit_code
+        == run("--watch=texts", ends=made()).exit_code
+        == 0
+    )
 
 
 def test_a_job_that_was_submitted_is_no_result(run: Any) -> None:
@@ -86,7 +94,13 @@ def test_a_job_that_was_submitted_is_no_result(run: Any) -> None:
     assert run("--quiet", ends=job).stdout == "submitted to Slurm\n"
     done = run("--json", ends=job)
     assert done.exit_code == 0
-    end = {"event": "end", "exit_code": 0, "status": "submitted", "output_dir": "/results/x", "error": None}
+    end = {
+        "event": "end",
+        "exit_code": 0,
+        "status": "submitted",
+        "output_dir": "/results/x",
+        "error": None,
+    }
     assert records(done)[1:] == [end]
     assert run("--wait", ends=made()).stdout.startswith("pubmed_qa: exact_match")
 
@@ -96,12 +110,29 @@ def test_json_prints_two_records_and_nothing_else(run: Any) -> None:
     launch, end = records(done)
     assert launch == LAUNCH
     assert end == {
-        "event": "end", "exit_code": 0, "status": "complete", "reportable": True, "not_reportable": None,
-        "task": "pubmed_qa", "main_metric": "exact_match", "value": 0.5, "ci_low": 0.15, "ci_high": 0.85, "n": 4,
-        "corrected": None, "instances": end["instances"], "coverage": 1.0, "notes": 0, "requests": 7,
-        "prompt_tokens": 100, "completion_tokens": 40, "wall_s": 2.5, "output_dir": "/results/x",
-        "result": "/results/x/evaluation_config.yaml", "error": None,
-    }  # fmt: skip
+        "event": "end",
+        "exit_code": 0,
+        "status": "complete",
+        "reportable": True,
+        "not_reportable": None,
+        "task": "pubmed_qa",
+        "main_metric": "exact_match",
+        "value": 0.5,
+        "ci_low": 0.15,
+        "ci_high": 0.85,
+        "n": 4,
+        "corrected": None,
+        "instances": end["instances"],
+        "coverage": 1.0,
+        "notes": 0,
+        "requests": 7,
+        "prompt_tokens": 100,
+        "completion_tokens": 40,
+        "wall_s": 2.5,
+        "output_dir": "/results/x",
+        "result": "/results/x/evaluation_config.yaml",
+        "error": None,
+    }
     assert (end["instances"]["requested"], end["instances"]["failed"]) == (4, 0)
     assert done.stderr == "asking the model ...\n"
     assert run("--json", "--quiet", ends=made()).stderr == ""
@@ -111,7 +142,12 @@ def test_a_result_that_is_not_reportable_has_its_numbers_and_exit_code(run: Any)
     done = run("--json", ends=made("NOT REPORTABLE: coverage 0.5"))
     assert isinstance(done.exception, NotReportableError)
     _, end = records(done)
-    told = {"exit_code": 1, "reportable": False, "value": 0.5, "not_reportable": "NOT REPORTABLE: coverage 0.5"}
+    told = {
+        "exit_code": 1,
+        "reportable": False,
+        "value": 0.5,
+        "not_reportable": "NOT REPORTABLE: coverage 0.5",
+    }
     assert end.items() >= told.items()
 
 
@@ -129,18 +165,26 @@ def test_a_corrected_score_an_absent_one_and_one_that_json_does_not_know(run: An
 @pytest.mark.parametrize(
     ("error", "code", "message"),
     [
-        (ConfigError(["one", "two"]), 2, "one\ntwo"), (BusyError("held \x1b[2J"), 5, r"held \x1b[2J"),
-        (InterruptedRunError("kept"), 130, "kept"), (KeyboardInterrupt(), 130, "interrupted"),
+        (ConfigError(["one", "two"]), 2, "one\ntwo"),
+        (BusyError("held \x1b[2J"), 5, r"held \x1b[2J"),
+        (InterruptedRunError("kept"), 130, "kept"),
+        (KeyboardInterrupt(), 130, "interrupted"),
         (ValueError("secret detail"), 70, "a defect in eval-factory (ValueError)"),
         (OSError(errno.ENOSPC, "No space left on device"), 3, "[Errno 28] No space left on device"),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else "",
-)  # fmt: skip
-def test_an_error_is_the_second_record(error: BaseException, code: int, message: str, run: Any) -> None:
+)
+def test_an_error_is_the_second_record(
+    error: BaseException, code: int, message: str, run: Any
+) -> None:
     done = run("--json", ends=error)
     launch, end = records(done)
     assert launch["event"] == "launch"
-    assert end == {"event": "end", "exit_code": code, "error": {"type": type(error).__name__, "message": message}}
+    assert end == {
+        "event": "end",
+        "exit_code": code,
+        "error": {"type": type(error).__name__, "message": message},
+    }
     assert done.exception is not None
     assert run(ends=error).stdout == ""
 
@@ -152,7 +196,9 @@ def test_a_key_is_in_no_record(run: Any, monkeypatch: pytest.MonkeyPatch) -> Non
     assert end["error"]["message"].startswith("no such ")
 
 
-@pytest.mark.parametrize("arguments", [["--limit_samples", "x"], ["--no_such_flag"]], ids=["value", "flag"])
+@pytest.mark.parametrize(
+    "arguments", [["--limit_samples", "x"], ["--no_such_flag"]], ids=["value", "flag"]
+)
 def test_a_wrong_command_line_is_a_record(arguments: list[str], run: Any) -> None:
     done = run("--json", *arguments, ends=made())
     (end,) = records(done)

@@ -48,7 +48,9 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Suite, SuiteOptions]]:
     """What the workflow was asked; its one cell is complete."""
     asked: list[tuple[Suite, SuiteOptions]] = []
 
-    def run_it(suite: Suite, options: SuiteOptions, *, env: Any, screen: SuiteObserver) -> SuiteReport:
+    def run_it(
+        suite: Suite, options: SuiteOptions, *, env: Any, screen: SuiteObserver
+    ) -> SuiteReport:
         assert env
         asked.append((suite, options))
         folder = suite_folder(suite.folder.root)
@@ -59,7 +61,9 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Suite, SuiteOptions]]:
         screen.say("a warning")
         screen.tick()
         target, evaluation = CELL.split("/")
-        cell = CellReport(target, evaluation, RunStatus.COMPLETE, folder.cell(target, evaluation), exit_code=0)
+        cell = CellReport(
+            target, evaluation, RunStatus.COMPLETE, folder.cell(target, evaluation), exit_code=0
+        )
         return SuiteReport(folder, (cell,), 0, "complete", "1 cells: 1 complete\ntable: there")
 
     monkeypatch.setattr(workflow, "run_suite", run_it)
@@ -71,11 +75,16 @@ def test_a_suite(here: Path, ran: list[tuple[Suite, SuiteOptions]], spelling: li
     done = run(*spelling, "suite.yml", "--wait", "--executor", "local")
     assert done.exit_code == 0, done.output
     assert done.stdout.splitlines() == [
-        f"{CELL}  complete  exact_match 0.5000, n 4", "asked so far: 0 requests, 0 tokens", "1 cells: 1 complete", "table: there",
-    ]  # fmt: skip
+        f"{CELL}  complete  exact_match 0.5000, n 4",
+        "asked so far: 0 requests, 0 tokens",
+        "1 cells: 1 complete",
+        "table: there",
+    ]
     assert done.stderr.splitlines() == [
-        f"{here}/out: 1 cell", f"{CELL}: complete: exact_match 0.5000, n 4", "a warning",
-    ]  # fmt: skip
+        f"{here}/out: 1 cell",
+        f"{CELL}: complete: exact_match 0.5000, n 4",
+        "a warning",
+    ]
     ((suite, options),) = ran
     assert suite.folder.root == here / "out"
     assert suite.executor == "local"
@@ -84,20 +93,52 @@ def test_a_suite(here: Path, ran: list[tuple[Suite, SuiteOptions]], spelling: li
 
 def test_every_flag_reaches_the_suite(here: Path, ran: list[tuple[Suite, SuiteOptions]]) -> None:
     done = run(
-        "run_suite", "--run_config", "suite.yml", "--output_dir", "other", "--limit_samples", "3", "--max_processes", "5",
-        "--max_cost", "1.5", "--max_requests", "7", "--max_tokens_total", "9", "--max_wall_s", "11",
-        "--overrides", "suite.max_attempts=1", "--reuse", "a", "--reuse", "b", "--fresh", "--no_preflight", "--debug",
-    )  # fmt: skip
+        "run_suite",
+        "--run_config",
+        "suite.yml",
+        "--output_dir",
+        "other",
+        "--limit_samples",
+        "3",
+        "--max_processes",
+        "5",
+        "--max_cost",
+        "1.5",
+        "--max_requests",
+        "7",
+        "--max_tokens_total",
+        "9",
+        "--max_wall_s",
+        "11",
+        "--overrides",
+        "suite.max_attempts=1",
+        "--reuse",
+        "a",
+        "--reuse",
+        "b",
+        "--fresh",
+        "--no_preflight",
+        "--debug",
+    )
     assert done.exit_code == 0, done.output
     ((suite, options),) = ran
     assert suite.folder.root == here / "other"
     assert suite.cells[0].document["config"]["params"]["limit_samples"] == 3
     assert (suite.max_processes, suite.max_attempts) == (5, 1)
-    assert vars(suite.budget) == {"max_cost": 1.5, "max_requests": 7, "max_tokens_total": 9, "max_wall_s": 11}
-    assert options == SuiteOptions(fresh=True, debug=True, no_preflight=True, reuse=(Path("a"), Path("b")))
+    assert vars(suite.budget) == {
+        "max_cost": 1.5,
+        "max_requests": 7,
+        "max_tokens_total": 9,
+        "max_wall_s": 11,
+    }
+    assert options == SuiteOptions(
+        fresh=True, debug=True, no_preflight=True, reuse=(Path("a"), Path("b"))
+    )
 
 
-def test_a_dry_run_starts_nothing_and_is_to_be_read(here: Path, ran: list[tuple[Suite, SuiteOptions]]) -> None:
+def test_a_dry_run_starts_nothing_and_is_to_be_read(
+    here: Path, ran: list[tuple[Suite, SuiteOptions]]
+) -> None:
     done = run("run_suite", "--run_config", "suite.yml", "--dry_run")
     assert done.exit_code == 0, done.output
     assert f"{CELL}: at most 40 requests to the model" in done.stdout
@@ -109,8 +150,12 @@ def test_a_dry_run_starts_nothing_and_is_to_be_read(here: Path, ran: list[tuple[
     assert not (here / "out").exists()
 
 
-def test_an_estimate(here: Path, ran: list[tuple[Suite, SuiteOptions]], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(suite_estimate, "estimate", lambda one, env, **_: estimate(one, env, look_at_data=False))
+def test_an_estimate(
+    here: Path, ran: list[tuple[Suite, SuiteOptions]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        suite_estimate, "estimate", lambda one, env, **_: estimate(one, env, look_at_data=False)
+    )
     done = run("run_suite", "--run_config", "suite.yml", "--estimate", "--json")
     assert json.loads(done.stdout)["requests"] == 40
     assert done.stderr == f"looking at {CELL} ...\n"
@@ -132,14 +177,20 @@ def test_ctrl_c_ends_the_watching_alone(here: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_check(here: Path) -> None:
-    folder = suite_folder(here / "out", started([CELL]), cell_ended(CELL, "failed", reason="no\nkey"))
+    folder = suite_folder(
+        here / "out", started([CELL]), cell_ended(CELL, "failed", reason="no\nkey")
+    )
     folder.config.write_text(SUITE)
     done = run("suite", "check", "out")
     assert done.exit_code == 1
     told = ["out: not complete: 1 of 1 cell without a complete result", f"  {CELL}: failed: no key"]
     assert done.stdout.splitlines()[:2] == told
     found = json.loads(run("suite", "check", "out", "--json").stdout)
-    assert (found["complete"], found["missing"], found["cells"][0]["status"]) == (False, 1, "failed")
+    assert (found["complete"], found["missing"], found["cells"][0]["status"]) == (
+        False,
+        1,
+        "failed",
+    )
 
 
 def test_cancel(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:

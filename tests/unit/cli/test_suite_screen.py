@@ -19,16 +19,41 @@ from rich.console import Console
 import suite_by_hand
 from eval_factory.cli import suite_screen
 from eval_factory.cli.run_command import RunOutput
-from eval_factory.cli.suite_screen import CellRow, SuiteScreen, cell_rows, live_table, next_lines, status_lines, watch
+from eval_factory.cli.suite_screen import (
+    CellRow,
+    SuiteScreen,
+    cell_rows,
+    live_table,
+    next_lines,
+    status_lines,
+    watch,
+)
 from eval_factory.core.budget import Spending
 from eval_factory.core.nouns import RunStatus
 from eval_factory.core.rundir import RunSuiteDir, SuiteDir
 from eval_factory.workflows.suite import suite_status
 from eval_factory.workflows.suite.suite_check import CellCheck, SuiteCheck
 from eval_factory.workflows.suite.suite_report import CellReport, SuiteReport
-from eval_factory.workflows.suite.suite_status import CellFigures, SuiteReader, SuiteStatus, same_command, status_of
+from eval_factory.workflows.suite.suite_status import (
+    CellFigures,
+    SuiteReader,
+    SuiteStatus,
+    same_command,
+    status_of,
+)
 from eval_factory.workflows.verify import Finding
-from suite_by_hand import cell_ended, cell_events, cell_started, ended, held, paused, phase, started, suite_folder, tell
+from suite_by_hand import (
+    cell_ended,
+    cell_events,
+    cell_started,
+    ended,
+    held,
+    paused,
+    phase,
+    started,
+    suite_folder,
+    tell,
+)
 from unit.cli.test_main import Terminal
 
 
@@ -57,17 +82,32 @@ def test_lines_where_there_is_no_terminal(tmp_path: Path) -> None:
     suite_by_hand.cell_result(folder, "small/qa")
     with SuiteScreen(stream, folder, Clock()) as screen:
         told(
-            folder, screen, started(), cell_started("small/qa"), cell_ended("small/qa"), cell_started("big/qa", attempt=2),
-            paused("host", "big/qa", time=995.0), suite_by_hand.back("host"),
-            cell_ended("big/qa", "failed", reason="[bold]no\nkey"), cell_ended("big/medec", "failed", reason="4", again=True),
-            cell_ended("small/medec", collected=True), cell_ended("big/medec", reused_from="x\x1b"), ended(),
-        )  # fmt: skip
+            folder,
+            screen,
+            started(),
+            cell_started("small/qa"),
+            cell_ended("small/qa"),
+            cell_started("big/qa", attempt=2),
+            paused("host", "big/qa", time=995.0),
+            suite_by_hand.back("host"),
+            cell_ended("big/qa", "failed", reason="[bold]no\nkey"),
+            cell_ended("big/medec", "failed", reason="4", again=True),
+            cell_ended("small/medec", collected=True),
+            cell_ended("big/medec", reused_from="x\x1b"),
+            ended(),
+        )
     assert stream.getvalue().splitlines() == [
-        f"{tmp_path}: 4 cells", "small/qa: started", "small/qa: complete: exact_match 0.5000, n 4",
-        "big/qa: started again (attempt 2)", "paused: host: connection refused (1 cell)", "host: answers again",
-        "big/qa: failed: [bold]no key", "big/medec: failed: 4; it waits for its next attempt",
-        "small/medec: complete: finished before", "big/medec: complete: from x\\x1b",
-    ]  # fmt: skip
+        f"{tmp_path}: 4 cells",
+        "small/qa: started",
+        "small/qa: complete: exact_match 0.5000, n 4",
+        "big/qa: started again (attempt 2)",
+        "paused: host: connection refused (1 cell)",
+        "host: answers again",
+        "big/qa: failed: [bold]no key",
+        "big/medec: failed: 4; it waits for its next attempt",
+        "small/medec: complete: finished before",
+        "big/medec: complete: from x\\x1b",
+    ]
 
 
 def test_a_line_of_figures_now_and_then(tmp_path: Path) -> None:
@@ -78,7 +118,12 @@ def test_a_line_of_figures_now_and_then(tmp_path: Path) -> None:
             clock.now = 1000.0 + seconds
             screen.tick()
         told(folder, screen, cell_started("big/qa"))
-        cell_events(folder, "big/qa", phase("asking the model", time=111.0), suite_by_hand.progress(10, time=121.0))
+        cell_events(
+            folder,
+            "big/qa",
+            phase("asking the model", time=111.0),
+            suite_by_hand.progress(10, time=121.0),
+        )
         clock.now = 1019.9
         screen.tick()
         assert "10/100" not in stream.getvalue()
@@ -93,7 +138,12 @@ def test_a_terminal_shows_a_table_and_leaves_none_behind(tmp_path: Path) -> None
     folder, stream, clock = suite_folder(tmp_path), Terminal(), Clock()
     with held(folder), SuiteScreen(stream, folder, clock) as screen:
         told(folder, screen, started(), cell_started("big/qa"))
-        cell_events(folder, "big/qa", phase("asking the model", time=111.0), suite_by_hand.progress(10, time=121.0))
+        cell_events(
+            folder,
+            "big/qa",
+            phase("asking the model", time=111.0),
+            suite_by_hand.progress(10, time=121.0),
+        )
         clock.now += 0.2
         screen.tick()
         assert "10/100" not in stream.getvalue()
@@ -113,21 +163,29 @@ def test_a_terminal_shows_a_table_and_leaves_none_behind(tmp_path: Path) -> None
 def status(tmp_path: Path, cells: int) -> SuiteStatus:
     names = [f"a_target_with_a_name_{number}/of_an_evaluation_with_one" for number in range(cells)]
     folder = suite_folder(
-        tmp_path, started(names), *(cell_ended(name) for name in names[:3]),
-        cell_ended(names[3], "failed", reason="many words " * 20), cell_started(names[4]), paused("host" * 30, names[5]),
-    )  # fmt: skip
+        tmp_path,
+        started(names),
+        *(cell_ended(name) for name in names[:3]),
+        cell_ended(names[3], "failed", reason="many words " * 20),
+        cell_started(names[4]),
+        paused("host" * 30, names[5]),
+    )
     with held(folder):
         return status_of(folder)
 
 
 def drawn(found: SuiteStatus, width: int, height: int) -> list[str]:
-    console = Console(file=io.StringIO(), width=width, height=height, force_terminal=True, color_system=None)
+    console = Console(
+        file=io.StringIO(), width=width, height=height, force_terminal=True, color_system=None
+    )
     with console.capture() as capture:
         console.print(live_table(found, console, 200.0))
     return capture.get().splitlines()
 
 
-@pytest.mark.parametrize(("width", "height"), [(80, 24), (80, 60), (60, 10), (40, 8), (200, 24), (80, 5)])
+@pytest.mark.parametrize(
+    ("width", "height"), [(80, 24), (80, 60), (60, 10), (40, 8), (200, 24), (80, 5)]
+)
 def test_a_table_never_leaves_the_terminal(tmp_path: Path, width: int, height: int) -> None:
     lines = drawn(status(tmp_path, 40), width, height)
     assert len(lines) < height
@@ -139,7 +197,11 @@ def test_a_table_of_many_cells(tmp_path: Path) -> None:
     assert lines[1] == "40 cells: 1 running, 35 waiting, 3 complete, 1 failed"
     assert lines[3].startswith("paused: hosthost")
     body = lines[4:-1]
-    assert [line.split()[1] for line in body] == ["failed", "running", *["waiting"] * (len(body) - 2)]
+    assert [line.split()[1] for line in body] == [
+        "failed",
+        "running",
+        *["waiting"] * (len(body) - 2),
+    ]
     assert body[0].rstrip().endswith("…")
     assert lines[-1] == f"and {35 - (len(body) - 2)} waiting, 3 complete"
     lines = drawn(status(tmp_path, 40), 80, 6)
@@ -163,22 +225,42 @@ def report(folder: SuiteDir, *codes: int, reason: str | None = None) -> SuiteRep
     for name, code in zip(NAMES, codes, strict=True):
         target, evaluation = name.split("/")
         status = RunStatus.FAILED if code else RunStatus.COMPLETE
-        cells.append(CellReport(target, evaluation, status, folder.cell(target, evaluation), reason, 1, exit_code=code))
+        cells.append(
+            CellReport(
+                target,
+                evaluation,
+                status,
+                folder.cell(target, evaluation),
+                reason,
+                1,
+                exit_code=code,
+            )
+        )
     return SuiteReport(folder, tuple(cells), max(codes), "partial", "a summary\nof two lines")
 
 
-def test_why_the_exit_code_is_what_it_is(folder: SuiteDir, capsys: pytest.CaptureFixture[str]) -> None:
+def test_why_the_exit_code_is_what_it_is(
+    folder: SuiteDir, capsys: pytest.CaptureFixture[str]
+) -> None:
     def why(found: SuiteReport) -> str:
         suite_screen.show_end(found, RunOutput(quiet=True, stdout=io.StringIO()))
-        return " ".join(capsys.readouterr().err.split()).removeprefix(f"exit code {found.exit_code}: ")
+        return " ".join(capsys.readouterr().err.split()).removeprefix(
+            f"exit code {found.exit_code}: "
+        )
 
     assert why(report(folder, 0, 3, reason="no\nkey")) == "a_longer_name/qa: no key"
     assert why(report(folder, 1, 4)) == "a_longer_name/qa: failed"
-    no_table = replace(report(folder, 0, 0), exit_code=3, summary="2 cells: 2 complete\nthe table cannot be written")
+    no_table = replace(
+        report(folder, 0, 0),
+        exit_code=3,
+        summary="2 cells: 2 complete\nthe table cannot be written",
+    )
     assert why(no_table) == "the table cannot be written"
 
 
-def test_one_line_or_a_record_at_the_end(folder: SuiteDir, capsys: pytest.CaptureFixture[str]) -> None:
+def test_one_line_or_a_record_at_the_end(
+    folder: SuiteDir, capsys: pytest.CaptureFixture[str]
+) -> None:
     found, line, out = report(folder, 0, 3, reason="no key"), io.StringIO(), io.StringIO()
     suite_screen.show_end(found, RunOutput(quiet=True, stdout=line))
     assert line.getvalue() == "a summary\n"
@@ -191,12 +273,18 @@ def test_one_line_or_a_record_at_the_end(folder: SuiteDir, capsys: pytest.Captur
     assert (first["target"], first["evaluation"], first["status"]) == ("small", "qa", "complete")
     assert (first["result"]["value"], first["folder"]) == (0.5, f"{folder.root}/small/qa")
     assert (second["status"], second["result"]) == ("failed", None)
-    assert (end["exit_code"], end["status"], end["counts"]) == (3, "partial", {"complete": 1, "failed": 1})
+    assert (end["exit_code"], end["status"], end["counts"]) == (
+        3,
+        "partial",
+        {"complete": 1, "failed": 1},
+    )
     assert end["spent"] == {"requests": 0, "tokens": 0, "cost": 0.0}
     assert (end["suite"], end["results"]) == (str(folder.root), f"{folder.root}/suite_results.yaml")
 
 
-def test_a_record_at_the_start_and_lines_beside_it(folder: SuiteDir, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_record_at_the_start_and_lines_beside_it(
+    folder: SuiteDir, capsys: pytest.CaptureFixture[str]
+) -> None:
     out = io.StringIO()
     with suite_screen.looking_on(folder, RunOutput(as_json=True, stdout=out)) as observer:
         observer.on_event(started(NAMES))
@@ -205,7 +293,10 @@ def test_a_record_at_the_start_and_lines_beside_it(folder: SuiteDir, capsys: pyt
         observer.tick()
     (record,) = map(json.loads, out.getvalue().splitlines())
     assert (record["event"], record["suite"], record["total"]) == ("launch", str(folder.root), 2)
-    assert capsys.readouterr().err.splitlines()[1:] == ["small/qa: complete: exact_match 0.5000, n 4", "a word"]
+    assert capsys.readouterr().err.splitlines()[1:] == [
+        "small/qa: complete: exact_match 0.5000, n 4",
+        "a word",
+    ]
 
 
 def steps(*actions: Callable[[], object]) -> Callable[[float], None]:
@@ -235,15 +326,22 @@ def test_one_record_a_change(tmp_path: Path, stack: ExitStack) -> None:
     watch(SuiteReader(folder), out, as_json=True, sleep=steps(nothing, nothing, begin, end))
     records = [json.loads(line) for line in out.getvalue().splitlines()]
     assert [(one["state"], one["cells"][0]["status"]) for one in records] == [
-        ("running", "waiting"), ("running", "running"), ("ended", "complete"),
-    ]  # fmt: skip
+        ("running", "waiting"),
+        ("running", "running"),
+        ("ended", "complete"),
+    ]
 
 
-def test_a_watcher_has_lines(tmp_path: Path, stack: ExitStack, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_watcher_has_lines(
+    tmp_path: Path, stack: ExitStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder, out = suite_folder(tmp_path, started(["a/b", "c/d"])), io.StringIO()
     stack.enter_context(held(folder))
     monkeypatch.setattr(suite_screen, "_PLAIN_INTERVAL_S", 0.0)
-    tells = [partial(tell, folder.events, event) for event in (cell_started("a/b"), paused("host", "c/d"))]
+    tells = [
+        partial(tell, folder.events, event)
+        for event in (cell_started("a/b"), paused("host", "c/d"))
+    ]
     watch(SuiteReader(folder), out, as_json=False, sleep=steps(*tells, nothing, stack.close))
     going = "  0/2 cells ended, 1 running"
     assert out.getvalue().splitlines()[:4] == [
@@ -266,13 +364,20 @@ def test_a_terminal_has_a_table_and_at_the_end_all_lines(
     assert sent.rindex("\x1b[?25h") < sent.rindex("1 cell: 1 missing")
 
 
-def test_on_a_terminal_lines_fit_and_the_command_can_be_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_on_a_terminal_lines_fit_and_the_command_can_be_copied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("COLUMNS", "50")
-    folder = suite_folder(tmp_path, started(["a/b"]), cell_ended("a/b", "failed", reason="many words " * 20))
+    folder = suite_folder(
+        tmp_path, started(["a/b"]), cell_ended("a/b", "failed", reason="many words " * 20)
+    )
     for out, fits in ((Terminal(), True), (io.StringIO(), False)):
         suite_screen.show_status(status_of(folder), out, as_json=False)
         lines = out.getvalue().splitlines()
-        assert lines[-1] == f"  eval-factory run_suite --run_config {tmp_path}/suite_config.yml --output_dir {tmp_path}"
+        assert (
+            lines[-1]
+            == f"  eval-factory run_suite --run_config {tmp_path}/suite_config.yml --output_dir {tmp_path}"
+        )
         words = [line for line in lines[:-1] if str(tmp_path) not in line]
         assert (max(map(len, words)) <= 50) is fits
 
@@ -284,22 +389,50 @@ FIGURES = CellFigures("qa", "exact_match", 0.71, 0.6, 0.82, 100, reportable=True
 def running(tmp_path: Path) -> SuiteStatus:
     """One cell that is complete, two that run, one whose endpoint is gone."""
     folder = suite_folder(
-        tmp_path, started(), cell_started("small/qa"), cell_ended("small/qa"), cell_started("big/qa"),
-        cell_started("small/medec", attempt=2), paused("the host", "big/medec", reason="refused\x1b[0m"),
-    )  # fmt: skip
+        tmp_path,
+        started(),
+        cell_started("small/qa"),
+        cell_ended("small/qa"),
+        cell_started("big/qa"),
+        cell_started("small/medec", attempt=2),
+        paused("the host", "big/medec", reason="refused\x1b[0m"),
+    )
     suite_by_hand.cell_result(folder, "small/qa")
-    events = phase("loading data", time=111.0, number=2, of=3), phase("asking the model", time=112.0)
-    cell_events(folder, "big/qa", *events, suite_by_hand.progress(10, time=122.0, failed=1, prompt_tokens=1500))
-    cell_events(folder, "small/medec", phase("asking the model", time=112.0), suite_by_hand.progress(30, time=122.0))
+    events = (
+        phase("loading data", time=111.0, number=2, of=3),
+        phase("asking the model", time=112.0),
+    )
+    cell_events(
+        folder,
+        "big/qa",
+        *events,
+        suite_by_hand.progress(10, time=122.0, failed=1, prompt_tokens=1500),
+    )
+    cell_events(
+        folder,
+        "small/medec",
+        phase("asking the model", time=112.0),
+        suite_by_hand.progress(30, time=122.0),
+    )
     with held(folder):
         return status_of(folder)
 
 
-def test_a_line_for_each_cell_with_the_figures_that_fit_beside_the_phase(running: SuiteStatus) -> None:
+def test_a_line_for_each_cell_with_the_figures_that_fit_beside_the_phase(
+    running: SuiteStatus,
+) -> None:
     assert cell_rows(running) == [
         CellRow("small/qa", "complete", "exact_match 0.5000, n 4"),
-        CellRow("big/qa", "running", "2/3 asking the model: 10/100, 1 failed, 1:30 min left, 1.0/s, 1.5k tokens"),
-        CellRow("small/medec", "running", "asking the model (attempt 2): 30/100, 0 failed, 23 s left, 3.0/s"),
+        CellRow(
+            "big/qa",
+            "running",
+            "2/3 asking the model: 10/100, 1 failed, 1:30 min left, 1.0/s, 1.5k tokens",
+        ),
+        CellRow(
+            "small/medec",
+            "running",
+            "asking the model (attempt 2): 30/100, 0 failed, 23 s left, 3.0/s",
+        ),
         CellRow("big/medec", "waiting", "its endpoint is waited for"),
     ]
     assert cell_rows(running, 38)[1].what == "2/3 asking the model: 10/100, 1 failed"
@@ -316,7 +449,10 @@ def test_lines_about_all(running: SuiteStatus) -> None:
     going = "1/4 cells ended, 2 running: 40/200 requests, 1 failed"
     assert suite_screen.going_line(running) == going
     who = f"process {os.getpid()} on {socket.gethostname()}"
-    assert suite_screen.state_line(running, 137.0) == f"{running.folder.root}: running ({who}), for 37 s"
+    assert (
+        suite_screen.state_line(running, 137.0)
+        == f"{running.folder.root}: running ({who}), for 37 s"
+    )
     assert [suite_screen.pause_line(one, 132.0) for one in running.pauses] == [
         "paused: the host: refused\\x1b[0m (1 cell, for 2 s)"
     ]
@@ -325,23 +461,32 @@ def test_lines_about_all(running: SuiteStatus) -> None:
 
 def test_cells_that_ended(tmp_path: Path) -> None:
     folder = suite_folder(
-        tmp_path, started(), cell_ended("small/qa", collected=True), cell_ended("big/qa", reused_from="/else\nwhere"),
-        cell_ended("small/medec", "failed", reason="no\nkey"), ended("partial", exit_code=3),
-    )  # fmt: skip
+        tmp_path,
+        started(),
+        cell_ended("small/qa", collected=True),
+        cell_ended("big/qa", reused_from="/else\nwhere"),
+        cell_ended("small/medec", "failed", reason="no\nkey"),
+        ended("partial", exit_code=3),
+    )
     suite_by_hand.cell_result(folder, "small/qa")
     status = status_of(folder)
     assert [row.what for row in cell_rows(status)] == [
-        "exact_match 0.5000, n 4; finished before", "from /else where", "no key", "not started yet",
-    ]  # fmt: skip
+        "exact_match 0.5000, n 4; finished before",
+        "from /else where",
+        "no key",
+        "not started yet",
+    ]
     lines = status_lines(status, 200.0)
     assert lines[0].startswith(f"{tmp_path}: not running; ended at 19")
     assert lines[0].endswith(", exit code 3")
     assert lines[1] == "  small/qa     complete  exact_match 0.5000, n 4; finished before"
     assert lines[4] == "  big/medec    missing   not started yet"
     assert lines[5:] == [
-        "4 cells: 2 complete, 1 failed, 1 missing", "asked so far: 0 requests, 0 tokens", "the same command goes on:",
+        "4 cells: 2 complete, 1 failed, 1 missing",
+        "asked so far: 0 requests, 0 tokens",
+        "the same command goes on:",
         f"  eval-factory run_suite --run_config {tmp_path}/suite_config.yml --output_dir {tmp_path}",
-    ]  # fmt: skip
+    ]
 
 
 def test_a_suite_that_has_just_begun_and_a_cell_that_waits_again(tmp_path: Path) -> None:
@@ -351,7 +496,9 @@ def test_a_suite_that_has_just_begun_and_a_cell_that_waits_again(tmp_path: Path)
         status = status_of(folder)
     told = [f"{tmp_path}: running", "0 cells", "asked so far: 0 requests, 0 tokens"]
     assert status_lines(status, 0.0) == told
-    folder = suite_folder(tmp_path, started(), cell_ended("small/qa", "failed", reason="429", again=True))
+    folder = suite_folder(
+        tmp_path, started(), cell_ended("small/qa", "failed", reason="429", again=True)
+    )
     with held(folder):
         assert cell_rows(status_of(folder))[0] == CellRow("small/qa", "waiting", "")
 
@@ -359,11 +506,18 @@ def test_a_suite_that_has_just_begun_and_a_cell_that_waits_again(tmp_path: Path)
 @pytest.mark.parametrize(
     ("figures", "text"),
     [
-        (FIGURES, "exact_match 0.7100 (0.6000 .. 0.8200), n 100"), (replace(FIGURES, ci_high=None), "exact_match 0.7100, n 100"),
-        (replace(FIGURES, ci_low=None, reportable=False), "exact_match 0.7100, n 100, not reportable"),
-        (CellFigures("qa", "f1", None, None, None, None, reportable=True), "f1 could not be computed"),
+        (FIGURES, "exact_match 0.7100 (0.6000 .. 0.8200), n 100"),
+        (replace(FIGURES, ci_high=None), "exact_match 0.7100, n 100"),
+        (
+            replace(FIGURES, ci_low=None, reportable=False),
+            "exact_match 0.7100, n 100, not reportable",
+        ),
+        (
+            CellFigures("qa", "f1", None, None, None, None, reportable=True),
+            "f1 could not be computed",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_result(figures: CellFigures, text: str) -> None:
     assert suite_screen.result_text(figures) == text
 
@@ -372,8 +526,13 @@ def test_what_slurm_says_stands_beside_how_far_a_task_is(running: SuiteStatus) -
     """Of a cell that waits there it is all; how to see its log is said for all."""
     _, first, *_others = running.cells
     job = suite_status.CellJob("Slurm: ef-1-w1 task 0, RUNNING", 2, Path("/log"))
-    waiting = replace(first, progress=None, job=job, status=RunStatus.WAITING, reason="Priority\x1b")
-    found = replace(running, cells=(replace(first, job=job), waiting, replace(first, job=replace(job, task=None))))
+    waiting = replace(
+        first, progress=None, job=job, status=RunStatus.WAITING, reason="Priority\x1b"
+    )
+    found = replace(
+        running,
+        cells=(replace(first, job=job), waiting, replace(first, job=replace(job, task=None))),
+    )
     what = [row.what for row in cell_rows(found)]
     assert what[0].endswith("; Slurm: ef-1-w1 task 0, RUNNING")
     assert what[1] == "Priority\\x1b"
@@ -384,21 +543,34 @@ def test_the_command_of_a_run_is_no_suites(tmp_path: Path) -> None:
     status = status_of(suite_folder(tmp_path, started()))
     of_a_run = replace(status, folder=RunSuiteDir(tmp_path / "out" / ".slurm"))
     file = tmp_path / "out" / ".slurm" / "run_config.yml"
-    assert same_command(of_a_run) == f"eval-factory run_eval --run_config {file} --output_dir {tmp_path / 'out'}"
+    assert (
+        same_command(of_a_run)
+        == f"eval-factory run_eval --run_config {file} --output_dir {tmp_path / 'out'}"
+    )
     assert suite_screen.state_line(of_a_run, 0.0).startswith(f"{tmp_path / 'out'}: ")
 
 
 DONE = CellCheck("small", "qa", RunStatus.COMPLETE, None, (), Path("/s/small/qa"))
 NOTED = CellCheck("big", "qa", RunStatus.COMPLETE, "not reportable:\nwhy", (), Path("/s/big/qa"))
 FAILED = CellCheck(
-    "big", "medec", RunStatus.FAILED, "no\x1b key", ("set KEY\nor KEY_2", "run it"), Path("/s/big/medec")
+    "big",
+    "medec",
+    RunStatus.FAILED,
+    "no\x1b key",
+    ("set KEY\nor KEY_2", "run it"),
+    Path("/s/big/medec"),
 )
 BARE = CellCheck("big", "bare", RunStatus.MISSING, None, (), Path("/s/big/bare"))
 ALTERED = [f"  altered: suite_results.yaml: cells[{number}].value: is no" for number in range(20)]
 
 
-def text(*cells: CellCheck, is_running: bool = False, in_table: bool = True, altered: int = 0) -> list[str]:
-    findings = tuple(Finding("suite_results.yaml", f"cells[{number}].value", "is\nno") for number in range(altered))
+def text(
+    *cells: CellCheck, is_running: bool = False, in_table: bool = True, altered: int = 0
+) -> list[str]:
+    findings = tuple(
+        Finding("suite_results.yaml", f"cells[{number}].value", "is\nno")
+        for number in range(altered)
+    )
     found = SuiteCheck(SuiteDir(Path("/s")), cells, "the command", is_running, in_table, findings)
     return suite_screen.check_text(found).splitlines()
 
@@ -408,17 +580,30 @@ def text(*cells: CellCheck, is_running: bool = False, in_table: bool = True, alt
     [
         (text(DONE), ["/s: complete: 1 cell"]),
         (text(DONE, NOTED), ["/s: complete: 2 cells", "  note: big/qa: not reportable: why"]),
-        (text(DONE, FAILED, BARE), [
-            "/s: not complete: 2 of 3 cells without a complete result", "  big/medec: failed: no\\x1b key",
-            "    to do: set KEY", "      or KEY_2", "    to do: run it", "  big/bare: missing", "the same command goes on:",
-            "  the command",
-        ]),
-        (text(DONE, in_table=False)[1:], [
-            "results are newer than the table: the same command only collects them into it:", "  the command",
-        ]),
-        (text(DONE, altered=20)[1:], ALTERED), (text(DONE, altered=22)[1:], [*ALTERED, "  altered: 2 more (--json)"]),
+        (
+            text(DONE, FAILED, BARE),
+            [
+                "/s: not complete: 2 of 3 cells without a complete result",
+                "  big/medec: failed: no\\x1b key",
+                "    to do: set KEY",
+                "      or KEY_2",
+                "    to do: run it",
+                "  big/bare: missing",
+                "the same command goes on:",
+                "  the command",
+            ],
+        ),
+        (
+            text(DONE, in_table=False)[1:],
+            [
+                "results are newer than the table: the same command only collects them into it:",
+                "  the command",
+            ],
+        ),
+        (text(DONE, altered=20)[1:], ALTERED),
+        (text(DONE, altered=22)[1:], [*ALTERED, "  altered: 2 more (--json)"]),
     ],
     ids=["complete", "noted", "missing", "newer", "altered", "more altered"],
-)  # fmt: skip
+)
 def test_what_a_check_finds_and_what_to_do(lines: list[str], told: list[str]) -> None:
     assert lines == told

@@ -28,11 +28,15 @@ def ls(*arguments: str) -> str:
     return result.output
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name != "custom"])  # needs its own file: new-benchmark
+@pytest.mark.parametrize(
+    "name", [name for name in NAMES if name != "custom"]
+)  # needs its own file: new-benchmark
 def test_what_is_told_of_a_task_is_a_run_config(name: str, tmp_path: Path) -> None:
     file = tmp_path / "my_test.yml"
     file.write_text(ls(name), encoding="utf-8")
-    result = CliRunner().invoke(cli, ["run_eval", "--run_config", str(file), "--dry_run"], catch_exceptions=False)
+    result = CliRunner().invoke(
+        cli, ["run_eval", "--run_config", str(file), "--dry_run"], catch_exceptions=False
+    )
     assert result.exit_code == 0, result.output
     assert f"type: {name}" in result.output
     assert "$schema=run_config.schema.json" in ls(name)
@@ -59,7 +63,9 @@ def test_all_that_is_known_of_a_task() -> None:
     for said in ("med_dialog_accuracy", "gpt, llama, claude", "public", "CodaLab", subset):
         assert said in text
     record = json.loads(ls("med_dialog", "--json"))
-    assert yaml.safe_load(record["example"])["config"]["params"]["extra"] == {"subset": "healthcaremagic"}
+    assert yaml.safe_load(record["example"])["config"]["params"]["extra"] == {
+        "subset": "healthcaremagic"
+    }
     assert json.loads(ls("helm.med_dialog", "--json")) == record
     assert "stanford-crfm/helm#3746" in ls("med_dialog_icliniq").replace("\n#   ", " ")
     assert "stanford-crfm/helm#4351" in ls("helm:medcalc_bench").replace("\n#   ", " ")
@@ -70,7 +76,12 @@ def test_all_that_is_known_of_a_task() -> None:
 def test_a_run_spec() -> None:
     text = ls("helm:mmlu")
     every = "arguments of every run spec, as far as the scenario takes them: add_to_stop"
-    for said in ("subject (str, needed)", "method=multiple_choice_joint", "type: helm:mmlu:subject=<subject>", every):
+    for said in (
+        "subject (str, needed)",
+        "method=multiple_choice_joint",
+        "type: helm:mmlu:subject=<subject>",
+        every,
+    ):
         assert said in text
     assert ls("helm:mmlu:subject=anatomy") == text
     record = json.loads(ls("helm:harm_bench", "--json"))
@@ -93,10 +104,18 @@ def test_all_run_specs() -> None:
 def test_what_executes_answers_says_so() -> None:
     text = ls("helm:code").replace("\n#   ", " ")
     helms = "code_metrics_helper.RuntimeModule, code_metrics_helper.check_correctness"
-    assert f"it executes what a model answers (Python, in HELM's {helms}), in a confined process" in text
-    assert "refused without --allow_code_execution, or config.params.extra.allow_code_execution: true" in text
+    assert (
+        f"it executes what a model answers (Python, in HELM's {helms}), in a confined process"
+        in text
+    )
+    assert (
+        "refused without --allow_code_execution, or config.params.extra.allow_code_execution: true"
+        in text
+    )
     lines = {line.split()[0]: line for line in ls("--all").splitlines()}
-    assert lines["helm:code"].endswith("[executes what the model answers (Python): needs --allow_code_execution]")
+    assert lines["helm:code"].endswith(
+        "[executes what the model answers (Python): needs --allow_code_execution]"
+    )
     assert "needs --allow" not in lines["helm:ehr_sql"] + lines["helm:mmlu"]
     record = json.loads(ls("helm:bird_sql", "--json"))
     assert record["executes"] == {"SQL": "bird_sql_annotator.BirdSQLAnnotator"}
@@ -110,42 +129,76 @@ def test_what_executes_answers_says_so() -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["pubmedqa"], "no task 'pubmedqa', did you mean 'pubmed_qa'?"), (["pubmed_qa", "--all"], "give one of"),
-        (["mmlu"], "HELM has a run spec of that name: helm:mmlu"), (["--all", "--tag", "jury"], "give one of"),
+        (["pubmedqa"], "no task 'pubmedqa', did you mean 'pubmed_qa'?"),
+        (["pubmed_qa", "--all"], "give one of"),
+        (["mmlu"], "HELM has a run spec of that name: helm:mmlu"),
+        (["--all", "--tag", "jury"], "give one of"),
         (["helm:mmlux"], "no run spec 'mmlux', did you mean 'mmlu'?"),
     ],
-)  # fmt: skip
+)
 def test_mistakes(arguments: list[str], said: str) -> None:
     with pytest.raises(ConfigError) as raised:
         CliRunner().invoke(cli, ["ls", *arguments], catch_exceptions=False)
     assert said in str(raised.value)
 
 
-@pytest.mark.parametrize(("name", "published", "public", "said"), [
-    ("pubmed_qa", "2019-09", True, "2019-09; its answers are public"),
-    ("mtsamples_replicate", None, True, "unknown; its answers are public"),
-    ("medalign", "2023-08", False, "2023-08; its answers are not public"), ("custom", None, None, None),
-])  # fmt: skip
-def test_how_old_a_benchmark_is(name: str, published: str | None, public: bool | None, said: str | None) -> None:
+@pytest.mark.parametrize(
+    ("name", "published", "public", "said"),
+    [
+        ("pubmed_qa", "2019-09", True, "2019-09; its answers are public"),
+        ("mtsamples_replicate", None, True, "unknown; its answers are public"),
+        ("medalign", "2023-08", False, "2023-08; its answers are not public"),
+        ("custom", None, None, None),
+    ],
+)
+def test_how_old_a_benchmark_is(
+    name: str, published: str | None, public: bool | None, said: str | None
+) -> None:
     record = json.loads(ls(name, "--json"))
     assert (record["published"], record["answers_public"]) == (published, public)
-    assert [line.partition(":")[2].strip() for line in ls(name).splitlines() if line.startswith("# public since:")] == (
-        [said] if said else []
-    )
+    assert [
+        line.partition(":")[2].strip()
+        for line in ls(name).splitlines()
+        if line.startswith("# public since:")
+    ] == ([said] if said else [])
 
 
 def test_json_of_all_tasks_keeps_its_fields() -> None:
     records: list[dict[str, Any]] = json.loads(ls("--json"))
     fields = {
-        "name", "type", "description", "endpoint_types", "judges", "main_metric", "access", "source", "instances",
-        "tags", "parameters", "notes", "run_spec", "licence", "revision", "size_mb", "tried", "errata", "executes",
-        "published", "answers_public", "label_noise",
-    }  # fmt: skip
+        "name",
+        "type",
+        "description",
+        "endpoint_types",
+        "judges",
+        "main_metric",
+        "access",
+        "source",
+        "instances",
+        "tags",
+        "parameters",
+        "notes",
+        "run_spec",
+        "licence",
+        "revision",
+        "size_mb",
+        "tried",
+        "errata",
+        "executes",
+        "published",
+        "answers_public",
+        "label_noise",
+    }
     assert all(fields == set(record) for record in records)
 
 
 def test_names_nearly_written() -> None:
-    close = {"mmul": "'helm:mmlu'", "helm:mmul": "'mmlu'", "medek": "'medec'", "mmulu": "'helm:mmlu'"}
+    close = {
+        "mmul": "'helm:mmlu'",
+        "helm:mmul": "'mmlu'",
+        "medek": "'medec'",
+        "mmulu": "'helm:mmlu'",
+    }
     for given, near in close.items():
         result = CliRunner().invoke(cli, ["ls", given])
         assert f"did you mean {near}?" in str(result.exception)
@@ -159,12 +212,16 @@ def test_names_nearly_written() -> None:
 
 def shown_prompt(text: str) -> list[str]:
     """The lines of the judges' prompt among the comments, as they were before they became comments."""
-    _, _, rest = text.partition("# what a judge is asked, with what is filled in between braces:\n#\n")
+    _, _, rest = text.partition(
+        "# what a judge is asked, with what is filled in between braces:\n#\n"
+    )
     lines = rest.partition("#\n# for completion")[0].splitlines()
     return [line.removeprefix("#   ").removeprefix("#") for line in lines]
 
 
-@pytest.mark.parametrize("name", [task.name for task in load_framework().evaluations if task.helm.judges])
+@pytest.mark.parametrize(
+    "name", [task.name for task in load_framework().evaluations if task.helm.judges]
+)
 def test_a_task_with_judges_shows_their_prompt(name: str) -> None:
     prompt = json.loads(ls(name, "--json"))["judge_prompt"]
     if name == "custom":
@@ -177,7 +234,9 @@ def test_a_task_with_judges_shows_their_prompt(name: str) -> None:
 @pytest.mark.parametrize("kind", ["jury", "rubric", "choice"])
 def test_a_benchmark_of_ones_own(kind: str, tmp_path: Path) -> None:
     folder = tmp_path / "mine"
-    result = CliRunner().invoke(cli, ["new_benchmark", str(folder), "--kind", kind], catch_exceptions=False)
+    result = CliRunner().invoke(
+        cli, ["new_benchmark", str(folder), "--kind", kind], catch_exceptions=False
+    )
     assert result.exit_code == 0, result.output
     file = folder / "benchmark.yaml"
     record = json.loads(ls("--benchmark", str(file), "--json"))
@@ -188,13 +247,20 @@ def test_a_benchmark_of_ones_own(kind: str, tmp_path: Path) -> None:
     }
     assert record["judge_prompt"] == judges[kind]
     assert bool(record["judges"]) == (kind != "choice")
-    assert (record["name"], record["instances"] > 0) == (yaml.safe_load(file.read_text("utf-8"))["name"], True)
+    assert (record["name"], record["instances"] > 0) == (
+        yaml.safe_load(file.read_text("utf-8"))["name"],
+        True,
+    )
     if kind == "jury":
         scaled = "judge_prompt.txt\n    scale: {min: 0, max: 9}\n"
-        file.write_text(file.read_text("utf-8").replace("judge_prompt.txt\n", scaled, 1), encoding="utf-8")
+        file.write_text(
+            file.read_text("utf-8").replace("judge_prompt.txt\n", scaled, 1), encoding="utf-8"
+        )
         (folder / "judge_prompt.txt").write_text(f"{judges['jury']}\n{{SCALE}}", encoding="utf-8")
         record = json.loads(ls("--benchmark", str(file), "--json"))
-        assert record["judge_prompt"].endswith("\na whole number from 0 to 9 (from the worst to the best)")
+        assert record["judge_prompt"].endswith(
+            "\na whole number from 0 to 9 (from the worst to the best)"
+        )
     example = yaml.safe_load(ls("--benchmark", str(file)))
     assert example["config"]["type"] == "custom"
     assert example["config"]["params"]["extra"] == {"benchmark": str(file)}

@@ -24,16 +24,19 @@ from rated_folder import folder_to_rate
 from unit.report.exports.test_stored_facts import folder_of
 
 VERIFIED = {
-    "a": Verified(Path("a"), notes=("a note\x1b",)), "b": Verified(Path("b"), (Finding("f.yml", "x.y", "is 1"),)),
+    "a": Verified(Path("a"), notes=("a note\x1b",)),
+    "b": Verified(Path("b"), (Finding("f.yml", "x.y", "is 1"),)),
     "c": Verified(Path("c"), unreadable="is no output folder"),
-}  # fmt: skip
+}
 
 
 def run(*arguments: str) -> Any:
     return CliRunner().invoke(cli, arguments)
 
 
-def test_each_finding_has_a_line_and_the_worst_is_the_exit_code(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_finding_has_a_line_and_the_worst_is_the_exit_code(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(api, "verify", lambda folder: VERIFIED[str(folder)])
     for names, code in {"a": 0, "b": 1, "c": 3, "ab": 1, "bca": 3, "": 2}.items():
         assert run("verify", *names).exit_code == code
@@ -41,21 +44,30 @@ def test_each_finding_has_a_line_and_the_worst_is_the_exit_code(monkeypatch: pyt
     assert run("verify", "a", "b", "c").stdout == (
         "a: intact\n  note: a note\\x1b\nb: altered: 1 finding\n  f.yml: x.y: is 1\n"
         "c: cannot be verified: is no output folder\n"
-    )  # fmt: skip
+    )
     first, second = json.loads(run("verify", "a", "b", "--json").stdout)
-    assert (first["folder"], first["intact"], first["exit_code"], first["notes"]) == ("a", True, 0, ["a note\x1b"])
+    assert (first["folder"], first["intact"], first["exit_code"], first["notes"]) == (
+        "a",
+        True,
+        0,
+        ["a note\x1b"],
+    )
     assert second["findings"] == [{"file": "f.yml", "field": "x.y", "message": "is 1"}]
 
 
 def test_of_many_findings_of_one_file_some_are_shown() -> None:
     findings = [Finding("f", f"line {n}", "") for n in range(MAX_SHOWN + 2)]
-    lines = verified_lines(Verified(Path("b"), (*findings, Finding("g", "", "is missing")))).splitlines()
+    lines = verified_lines(
+        Verified(Path("b"), (*findings, Finding("g", "", "is missing")))
+    ).splitlines()
     assert lines[0] == f"b: altered: {MAX_SHOWN + 3} findings"
     assert lines[MAX_SHOWN] == f"  f: line {MAX_SHOWN - 1}"
     assert lines[-2:] == ["  g: is missing", "  f: 2 more findings (--json shows them)"]
 
 
-def test_the_run_config_goes_to_standard_output_and_what_differs_to_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_run_config_goes_to_standard_output_and_what_differs_to_the_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     prepared = Reproduction("config: 1\n", ("python \x1b",), ("a key",), None)
     monkeypatch.setattr(api, "reproduce", lambda *_: prepared)
     found = run("reproduce", "a")
@@ -105,12 +117,18 @@ def test_the_pages_are_served_and_opened(asked: list[object]) -> None:
 @pytest.mark.parametrize(
     ("env", "platform", "opens"),
     [
-        ({}, "linux", False), ({"DISPLAY": ""}, "linux", False), ({"DISPLAY": ":0"}, "linux", True),
-        ({"WAYLAND_DISPLAY": "wayland-0"}, "linux", True), ({"BROWSER": "firefox"}, "linux", True),
-        ({}, "darwin", True), ({}, "win32", True),
+        ({}, "linux", False),
+        ({"DISPLAY": ""}, "linux", False),
+        ({"DISPLAY": ":0"}, "linux", True),
+        ({"WAYLAND_DISPLAY": "wayland-0"}, "linux", True),
+        ({"BROWSER": "firefox"}, "linux", True),
+        ({}, "darwin", True),
+        ({}, "win32", True),
     ],
-)  # fmt: skip
-def test_a_browser_is_opened_where_there_is_a_window(env: dict[str, str], platform: str, opens: bool) -> None:
+)
+def test_a_browser_is_opened_where_there_is_a_window(
+    env: dict[str, str], platform: str, opens: bool
+) -> None:
     assert may_open(env, platform) is opens
 
 
@@ -122,10 +140,16 @@ def annotate(*words: object) -> str:
 
 def test_export_import_and_plan(tmp_path: Path) -> None:
     folder, sheet = folder_to_rate(tmp_path / "out").root, tmp_path / "sheet"
-    lines = annotate("export", folder, "--n", 40, "--raters", 1, "--out", sheet, "--no-reference").splitlines()
+    lines = annotate(
+        "export", folder, "--n", 40, "--raters", 1, "--out", sheet, "--no-reference"
+    ).splitlines()
     assert lines[0].startswith("sheet ")
     assert lines[0].endswith(": 40 of 60 answers, 40 ratings a rater")
-    assert lines[1:4] == ["  10 answers of: 0, even", "  10 answers of: 1, even", "  20 answers of: 1, odd"]
+    assert lines[1:4] == [
+        "  10 answers of: 0, even",
+        "  10 answers of: 1, even",
+        "  20 answers of: 1, odd",
+    ]
     assert f"annotate import {folder}" in lines[-1]
     kept = next((folder / "annotations").iterdir())
     assert f"not for them: {kept}" in lines[-2]
@@ -134,7 +158,9 @@ def test_export_import_and_plan(tmp_path: Path) -> None:
     rated = [rows[0], *(row[:-1] + "yes," for row in rows[1:31]), *rows[31:]]
     (sheet / "rater_1.csv").write_text("\n".join(rated), "utf-8")
     text = annotate("import", folder, sheet / "rater_1.csv")
-    assert text.startswith("30 ratings imported; 10 rows were left empty\n  corrected by clinicians = 1.0000")
+    assert text.startswith(
+        "30 ratings imported; 10 rows were left empty\n  corrected by clinicians = 1.0000"
+    )
     assert "\n  exact_match with the raters: " in text
     assert text.endswith(f"  results: {folder / 'evaluation_config.yaml'}\n")
     assert "0.00 (measured)" in annotate("plan", folder, "--half-width", 0.2)
@@ -150,7 +176,11 @@ def test_every_folder_gets_its_records(tmp_path: Path) -> None:
     done = export("eee", *folders, "-o", tmp_path / "o", *who)
     assert done.exit_code == 0, done.output
     written = [Path(line) for line in done.output.splitlines()]
-    assert [path.parent.parent.parent.name for path in written] == ["pubmed_qa", "pubmed_qa", "ehrshot"]
+    assert [path.parent.parent.parent.name for path in written] == [
+        "pubmed_qa",
+        "pubmed_qa",
+        "ehrshot",
+    ]
     record = json.loads(written[0].read_text("utf-8"))
     source = {"source_organization_name": "A Hospital", "evaluator_relationship": "first_party"}
     assert record["source_metadata"].items() >= source.items()

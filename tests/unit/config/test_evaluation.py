@@ -23,33 +23,60 @@ def test_what_the_user_set_alone(tmp_path: Path) -> None:
     found = evaluation({"config.type": None, "config.params.parallelism": 4}, file=file).as_given()
     params = found["config"].pop("params")
     assert found["config"] == {"type": "med_dialog_icliniq", "output_dir": "/results/x"}
-    assert {name: params[name] for name in params if name != "extra"} == {"limit_samples": 3, "parallelism": 4}
+    assert {name: params[name] for name in params if name != "extra"} == {
+        "limit_samples": 3,
+        "parallelism": 4,
+    }
     assert list(params["extra"]) == ["judges"]
     assert params["extra"]["judges"] == [{"name": "a", "model_id": "b"}]
     assert found["target"]["api_endpoint"] == {
-        "url": "https://host.example/v1", "model_id": "org/model", "type": "chat",
+        "url": "https://host.example/v1",
+        "model_id": "org/model",
+        "type": "chat",
         "adapter_config": {"params_to_add": {"a.b": {"c": 1}}},
-    }  # fmt: skip
+    }
 
 
-@pytest.mark.parametrize("key", ["sk-canary0123456789abcdef", "nvapi-canary-0123456789", "aB3dE5fG7hJ9kL1mN3pQ5rS7tU9v",
-                                 "a-b-canary", "2canary", "canary 1"])  # fmt: skip
+@pytest.mark.parametrize(
+    "key",
+    [
+        "sk-canary0123456789abcdef",
+        "nvapi-canary-0123456789",
+        "aB3dE5fG7hJ9kL1mN3pQ5rS7tU9v",
+        "a-b-canary",
+        "2canary",
+        "canary 1",
+    ],
+)
 def test_a_key_where_a_name_belongs_is_never_shown(key: str) -> None:
     with pytest.raises(ConfigError, match="must be the NAME of an environment variable") as raised:
         evaluation({"target.api_endpoint.api_key": key})
     assert key not in str(raised.value)
 
 
-def test_a_key_written_into_requests_is_refused_and_another_of_a_variable_makes_no_other_run() -> None:
+def test_a_key_written_into_requests_is_refused_and_another_of_a_variable_makes_no_other_run() -> (
+    None
+):
     place = "target.api_endpoint.adapter_config.params_to_add"
     with pytest.raises(ConfigError, match="must not hold a key") as raised:
         evaluation({place: {"user": {"x": "sk-canary0123456789abcdef"}}})
     assert "canary" not in str(raised.value)
     found = evaluation({place: {"user_token": "${A}", "effort": "low"}}, A="9bQzCANARY7Kd0PL")
-    assert found.run.target.api_endpoint.adapter_config.params_to_add == {"user_token": "${A}", "effort": "low"}
+    assert found.run.target.api_endpoint.adapter_config.params_to_add == {
+        "user_token": "${A}",
+        "effort": "low",
+    }
     assert "A" in found.key_names()
     url = {"target.api_endpoint.url": "https://h/v1?key=${A_KEY}"}
-    assert len({identity_of(evaluation(url, A_KEY=key)) for key in ("9bQzCANARY7Kd0PL", "other-key-0123")}) == 1
+    assert (
+        len(
+            {
+                identity_of(evaluation(url, A_KEY=key))
+                for key in ("9bQzCANARY7Kd0PL", "other-key-0123")
+            }
+        )
+        == 1
+    )
 
 
 def _paths(group: str, *names: str) -> set[str]:
@@ -63,21 +90,55 @@ CHANGES_RESULTS = frozenset(
         "config.params.extra",
         "benchmark",  # by what its files hold, wherever they are
         "judges",  # but for JUDGE_RUNTIME_ONLY
-        "data_path", "num_output_tokens", "max_length", "subject", "condition", "subset", "language", "category",
-        "version", "num_train_trials", "metrics", "criteria_per_request", "shuffle_choices", "upstream",
-        "max_image_side", "probe_judges", "sample_seed", "instances", "repeats", "perturb", "pushback", "confidence",
-        "allow_abstain", "cost_of_wrong", "blind_control", "judges_see_images", "only_generate",
+        "data_path",
+        "num_output_tokens",
+        "max_length",
+        "subject",
+        "condition",
+        "subset",
+        "language",
+        "category",
+        "version",
+        "num_train_trials",
+        "metrics",
+        "criteria_per_request",
+        "shuffle_choices",
+        "upstream",
+        "max_image_side",
+        "probe_judges",
+        "sample_seed",
+        "instances",
+        "repeats",
+        "perturb",
+        "pushback",
+        "confidence",
+        "allow_abstain",
+        "cost_of_wrong",
+        "blind_control",
+        "judges_see_images",
+        "only_generate",
     )
     | _paths(
-        "config.params.extra.stop_when", "half_width", "beats_floor", "differs_from", "alpha", "seed", "first"
+        "config.params.extra.stop_when",
+        "half_width",
+        "beats_floor",
+        "differs_from",
+        "alpha",
+        "seed",
+        "first",
     )
     | _paths("target.api_endpoint", "model_id", "type")
     | _paths(
         "target.api_endpoint.adapter_config",
-        "use_nvcf", "params_to_remove", "custom_system_prompt", "start_reasoning_token", "end_reasoning_token",
-        "params_to_add", "params_to_rename",  # mappings of the user's own keys
+        "use_nvcf",
+        "params_to_remove",
+        "custom_system_prompt",
+        "start_reasoning_token",
+        "end_reasoning_token",
+        "params_to_add",
+        "params_to_rename",  # mappings of the user's own keys
     )
-)  # fmt: skip
+)
 
 
 def test_every_value_is_classed() -> None:
@@ -90,13 +151,17 @@ def test_every_value_is_classed() -> None:
 @pytest.mark.parametrize(
     ("path", "value", "changes"),
     [
-        ("config.params.limit_samples", 3, True), ("config.params.temperature", 0.5, True),
+        ("config.params.limit_samples", 3, True),
+        ("config.params.temperature", 0.5, True),
         ("target.api_endpoint.url", "https://other.example/v1", True),
-        ("target.api_endpoint.model_id", "org/other", True), ("config.params.parallelism", 9, False),
-        ("config.params.request_timeout", 9, False), ("config.output_dir", "/elsewhere", False),
-        ("config.type", "helm.pubmed_qa", False), ("target.api_endpoint.training_cutoff", "2024-06", False),
+        ("target.api_endpoint.model_id", "org/other", True),
+        ("config.params.parallelism", 9, False),
+        ("config.params.request_timeout", 9, False),
+        ("config.output_dir", "/elsewhere", False),
+        ("config.type", "helm.pubmed_qa", False),
+        ("target.api_endpoint.training_cutoff", "2024-06", False),
     ],
-)  # fmt: skip
+)
 def test_identity(path: str, value: object, changes: bool) -> None:
     assert (identity_of(evaluation()) != identity_of(evaluation({path: value}))) is changes
 
@@ -120,35 +185,54 @@ def test_subject_is_another_name_of_clears_condition() -> None:
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        ({SUBJECT: "chronic_pain", CONDITION: "unemployment"}, "condition and subject are the same setting of clear and differ"),
+        (
+            {SUBJECT: "chronic_pain", CONDITION: "unemployment"},
+            "condition and subject are the same setting of clear and differ",
+        ),
         ({SUBJECT: "depression"}, r"condition: must be one of .*, got 'depression'"),
         ({}, "condition: is missing"),
         ({CONDITION: "unemployment", "config.params.extra.data_path": "a,b"}, "no comma"),
     ],
-)  # fmt: skip
+)
 def test_what_clear_cannot_be_run_with(flags: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         evaluation({**CLEAR, **flags})
 
 
 def test_what_is_not_needed_has_its_default() -> None:
-    assert evaluation({"config.type": "med_dialog"}).run.config.params.extra.subset == "healthcaremagic"
+    assert (
+        evaluation({"config.type": "med_dialog"}).run.config.params.extra.subset
+        == "healthcaremagic"
+    )
     medalign = evaluation({"config.type": "medalign", "config.params.extra.data_path": "/d"})
     assert medalign.run.config.params.extra.max_length == 100_000
 
 
 NUMBERS = [
-    "request_timeout", "temperature", "top_p", "max_retries", "parallelism", "limit_samples", "max_new_tokens",
-    "extra.max_judge_failures", "extra.max_model_mismatch", "extra.max_unreadable", "extra.min_coverage",
-    "extra.stop_after_failures", "extra.max_length", "extra.num_train_trials",
-]  # fmt: skip
+    "request_timeout",
+    "temperature",
+    "top_p",
+    "max_retries",
+    "parallelism",
+    "limit_samples",
+    "max_new_tokens",
+    "extra.max_judge_failures",
+    "extra.max_model_mismatch",
+    "extra.max_unreadable",
+    "extra.min_coverage",
+    "extra.stop_after_failures",
+    "extra.max_length",
+    "extra.num_train_trials",
+]
 
 
 @pytest.mark.parametrize(
     "path",
-    [*(f"config.params.{name}" for name in NUMBERS),
-     *(f"target.api_endpoint.{name}" for name in ("requests_per_minute", "tokens_per_minute"))],
-)  # fmt: skip
+    [
+        *(f"config.params.{name}" for name in NUMBERS),
+        *(f"target.api_endpoint.{name}" for name in ("requests_per_minute", "tokens_per_minute")),
+    ],
+)
 def test_true_is_no_number_and_absurd_ones_are_refused(path: str) -> None:
     absurd = () if path.endswith("stop_after_failures") else (1e10, 10**10)
     for value in (True, False, *absurd, float("inf"), float("nan"), "x"):
@@ -161,10 +245,15 @@ def test_true_is_no_number_and_absurd_ones_are_refused(path: str) -> None:
 @pytest.mark.parametrize(
     ("name", "least", "most"),
     [
-        ("request_timeout", 0.001, 86400), ("temperature", 0, 100), ("top_p", 0.01, 1), ("limit_samples", 1, 10**9),
-        ("parallelism", 1, 4096), ("extra.num_train_trials", 1, 1000), ("extra.min_coverage", 0, 1),
+        ("request_timeout", 0.001, 86400),
+        ("temperature", 0, 100),
+        ("top_p", 0.01, 1),
+        ("limit_samples", 1, 10**9),
+        ("parallelism", 1, 4096),
+        ("extra.num_train_trials", 1, 1000),
+        ("extra.min_coverage", 0, 1),
     ],
-)  # fmt: skip
+)
 def test_numbers_have_their_ends(name: str, least: float, most: float) -> None:
     for value in (least, most):
         evaluation({f"config.params.{name}": value})
@@ -176,18 +265,38 @@ def test_numbers_have_their_ends(name: str, least: float, most: float) -> None:
 def test_a_training_cutoff_is_a_month(tmp_path: Path) -> None:
     path, file = "target.api_endpoint.training_cutoff", tmp_path / "run.yml"
     for text in ("2024-06", "'2024-06'", "${CUTOFF}"):
-        file.write_text(f"target:\n  api_endpoint:\n    training_cutoff: {text}\n", encoding="utf-8")
-        assert evaluation(file=file, CUTOFF="2024-06").run.target.api_endpoint.training_cutoff == "2024-06"
+        file.write_text(
+            f"target:\n  api_endpoint:\n    training_cutoff: {text}\n", encoding="utf-8"
+        )
+        assert (
+            evaluation(file=file, CUTOFF="2024-06").run.target.api_endpoint.training_cutoff
+            == "2024-06"
+        )
     assert evaluation({path: None}).run.target.api_endpoint.training_cutoff is None
-    for value in (2024, True, "2024", "2024-6", "2024-13", "2024-06-30", "June 2024", "2024-06\n", ["2024-06"]):
+    for value in (
+        2024,
+        True,
+        "2024",
+        "2024-6",
+        "2024-13",
+        "2024-06-30",
+        "June 2024",
+        "2024-06\n",
+        ["2024-06"],
+    ):
         with pytest.raises(ConfigError, match=f"{path}: must be a month such as 2024-06"):
             evaluation({path: value})
 
 
 def test_a_parameter_that_is_given_twice_keeps_its_own_source() -> None:
-    request = Request(flags={**MINIMAL, **CLEAR, CONDITION: "homelessness"}, overrides=(f"{SUBJECT}=homelessness",))
+    request = Request(
+        flags={**MINIMAL, **CLEAR, CONDITION: "homelessness"},
+        overrides=(f"{SUBJECT}=homelessness",),
+    )
     found = build_evaluation(request, load_framework(), {})
     assert found.sources[CONDITION] is Source.FLAG
     assert SUBJECT not in found.sources
-    other = evaluation({"config.type": "ehrshot", "config.params.extra.data_path": "/x", SUBJECT: "lab_anemia"})
+    other = evaluation(
+        {"config.type": "ehrshot", "config.params.extra.data_path": "/x", SUBJECT: "lab_anemia"}
+    )
     assert other.sources[SUBJECT] is Source.FLAG

@@ -15,13 +15,18 @@ FRAMEWORK = load_framework()
 USUAL = FRAMEWORK.defaults.suite["slurm"]
 
 
-def of(document: dict[str, Any], flags: dict[str, Any] | None = None, *overrides: str) -> Evaluation:
+def of(
+    document: dict[str, Any], flags: dict[str, Any] | None = None, *overrides: str
+) -> Evaluation:
     request = Request(document=document, flags={**MINIMAL, **(flags or {})}, overrides=overrides)
     return build_evaluation(request, FRAMEWORK, {"LAB": "x1"})
 
 
 def test_the_strongest_layer_counts_key_by_key() -> None:
-    document = {"executor": "local", "slurm": {"account": "${LAB}", "cpus": 2, "mem": "1G", "qos": None}}
+    document = {
+        "executor": "local",
+        "slurm": {"account": "${LAB}", "cpus": 2, "mem": "1G", "qos": None},
+    }
     found = of(document, {"executor": "slurm"}, "slurm.cpus=4,slurm.qos=long").executor
     assert found.is_slurm
     assert found.slurm == {**USUAL, "account": "x1", "cpus": 4, "mem": "1G", "qos": "long"}
@@ -41,9 +46,15 @@ def test_it_is_no_part_of_what_is_evaluated() -> None:
     ("document", "problem"),
     [
         ({"executor": "slrm"}, "run config: executor: must be 'local' or 'slurm', got 'slrm'"),
-        ({"slurm": {"acount": "x"}}, "run config: unknown key slurm.acount, did you mean 'account'?"),
+        (
+            {"slurm": {"acount": "x"}},
+            "run config: unknown key slurm.acount, did you mean 'account'?",
+        ),
         ({"slurm": {"nodes": 2}}, "known here: account, container, cpus"),
-        ({"slurm": {"prologue": ["export K=sk-proj-abcdefghijklmnopqrstuvwx0123"]}}, "slurm.prologue[0]: holds what"),
+        (
+            {"slurm": {"prologue": ["export K=sk-proj-abcdefghijklmnopqrstuvwx0123"]}},
+            "slurm.prologue[0]: holds what",
+        ),
         ({"slurm": ["x"]}, "slurm: must be"),
         ({"exectuor": "slurm"}, "did you mean 'executor'?"),
     ],
@@ -59,15 +70,32 @@ def test_what_is_wrong_is_named(document: dict[str, Any], problem: str) -> None:
 
 
 NOTHING_SAID: dict[str, Any] = {
-    "account": None, "partition": None, "qos": None, "time": None, "cpus": 1, "mem": None, "gpus": None, "extra": [],
-    "prologue": [], "container": None, "python": None, "tasks_at_once": 1,
-}  # fmt: skip
+    "account": None,
+    "partition": None,
+    "qos": None,
+    "time": None,
+    "cpus": 1,
+    "mem": None,
+    "gpus": None,
+    "extra": [],
+    "prologue": [],
+    "container": None,
+    "python": None,
+    "tasks_at_once": 1,
+}
 
 
 def test_a_target_stands_over_the_suite_key_by_key() -> None:
-    assert (suite().executor, suite().slurm) == ("local", {"small": NOTHING_SAID, "big": NOTHING_SAID})
+    assert (suite().executor, suite().slurm) == (
+        "local",
+        {"small": NOTHING_SAID, "big": NOTHING_SAID},
+    )
     own = target("big", slurm={"gpus": "a100:2", "time": "1-12:00", "account": None})
-    found = suite(executor="slurm", slurm={"account": "lab", "time": "30", "mem": "8G"}, targets=[target("small"), own])
+    found = suite(
+        executor="slurm",
+        slurm={"account": "lab", "time": "30", "mem": "8G"},
+        targets=[target("small"), own],
+    )
     usual = {**NOTHING_SAID, "account": "lab", "time": "30", "mem": "8G"}
     assert found.executor == "slurm"
     assert found.slurm == {"small": usual, "big": {**usual, "time": "1-12:00", "gpus": "a100:2"}}
@@ -83,14 +111,29 @@ def test_a_target_stands_over_the_suite_key_by_key() -> None:
         ({"mem": "8 --export=ALL"}, "suite.slurm.mem: must be one word"),
         ({"cpus": 0}, "suite.slurm.cpus"),
         ({"tasks_at_once": 0}, "suite.slurm.tasks_at_once"),
-        ({"extra": ["--array=3"]}, "suite.slurm.extra[0]: --array does not go here: eval-factory sets it itself"),
-        ({"extra": ["--exclusive", "--mem=3G"]}, "suite.slurm.extra[1]: --mem does not go here: say it as `mem`"),
-        ({"extra": ["-p gpu"]}, "suite.slurm.extra[0]: must be one option of sbatch in its long form"),
-        ({"extra": ["--comment=a --export=ALL"]}, "suite.slurm.extra[0]: has a space: give each option an entry"),
+        (
+            {"extra": ["--array=3"]},
+            "suite.slurm.extra[0]: --array does not go here: eval-factory sets it itself",
+        ),
+        (
+            {"extra": ["--exclusive", "--mem=3G"]},
+            "suite.slurm.extra[1]: --mem does not go here: say it as `mem`",
+        ),
+        (
+            {"extra": ["-p gpu"]},
+            "suite.slurm.extra[0]: must be one option of sbatch in its long form",
+        ),
+        (
+            {"extra": ["--comment=a --export=ALL"]},
+            "suite.slurm.extra[0]: has a space: give each option an entry",
+        ),
         ({"extra": ["--comment='a"]}, "suite.slurm.extra[0]: has a quote that does not end"),
         ({"extra": ["--comment=a\n--wrap=b"]}, "suite.slurm.extra[0]"),
         ({"prologue": ["a\nb"]}, "suite.slurm.prologue[0]"),
-        ({"prologue": ["export K=sk-abcdefghijklmnop1234567890"]}, "suite.slurm.prologue[0]: holds what looks like"),
+        (
+            {"prologue": ["export K=sk-abcdefghijklmnop1234567890"]},
+            "suite.slurm.prologue[0]: holds what looks like",
+        ),
     ],
     ids=lambda value: str(value)[:40] if isinstance(value, dict) else "",
 )
@@ -103,10 +146,14 @@ def test_what_is_wrong_in_a_suite_is_said(said: dict[str, Any], problem: str) ->
 
 @pytest.mark.parametrize(
     "said",
-    [*({"time": time} for time in ("30", "2:30", "2:00:00", "1-12", "1-12:00", "1-12:00:00")),
-     {"extra": ['--comment="a night run"', "--constraint='a|b'", "--exclusive"]}],
-)  # fmt: skip
+    [
+        *({"time": time} for time in ("30", "2:30", "2:00:00", "1-12", "1-12:00", "1-12:00:00")),
+        {"extra": ['--comment="a night run"', "--constraint='a|b'", "--exclusive"]},
+    ],
+)
 def test_what_slurm_takes_is_taken_and_makes_no_other_run(said: dict[str, Any]) -> None:
-    there = suite(executor="slurm", slurm={"cpus": 4}, targets=[target("small"), target("big", slurm=said)])
+    there = suite(
+        executor="slurm", slurm={"cpus": 4}, targets=[target("small"), target("big", slurm=said)]
+    )
     assert there.slurm["big"] == {**NOTHING_SAID, "cpus": 4, **said}
     assert [cell.document for cell in there.cells] == [cell.document for cell in suite().cells]

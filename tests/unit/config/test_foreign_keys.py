@@ -15,14 +15,24 @@ from unit.builders import MINIMAL, evaluation
 
 ADAPTER = "target.api_endpoint.adapter_config"
 HARMLESS = {
-    "config.supported_endpoint_types": ["chat"], "config.params.task": "helm.pubmed_qa",
-    "target.api_endpoint.stream": True, f"{ADAPTER}.use_caching": True, f"{ADAPTER}.caching_dir": "cache",
-    f"{ADAPTER}.use_request_logging": False, f"{ADAPTER}.max_logged_requests": 5,
+    "config.supported_endpoint_types": ["chat"],
+    "config.params.task": "helm.pubmed_qa",
+    "target.api_endpoint.stream": True,
+    f"{ADAPTER}.use_caching": True,
+    f"{ADAPTER}.caching_dir": "cache",
+    f"{ADAPTER}.use_request_logging": False,
+    f"{ADAPTER}.max_logged_requests": 5,
     f"{ADAPTER}.generate_html_report": True,
     f"{ADAPTER}.post_eval_hooks": [{"name": "post_eval_report"}],
-    f"{ADAPTER}.interceptors": ["caching", {"name": "endpoint"}, {"name": "system_message", "enabled": False}],
-    f"{ADAPTER}.use_reasoning": True, f"{ADAPTER}.use_megatron": False, f"{ADAPTER}.use_system_prompt": True,
-}  # fmt: skip
+    f"{ADAPTER}.interceptors": [
+        "caching",
+        {"name": "endpoint"},
+        {"name": "system_message", "enabled": False},
+    ],
+    f"{ADAPTER}.use_reasoning": True,
+    f"{ADAPTER}.use_megatron": False,
+    f"{ADAPTER}.use_system_prompt": True,
+}
 
 
 def test_keys_without_an_effect_are_named_in_one_line() -> None:
@@ -43,12 +53,24 @@ def test_keys_without_an_effect_are_named_in_one_line() -> None:
     [
         (f"{ADAPTER}.use_reasoning", False, "is never scored here; leave the key out"),
         (f"{ADAPTER}.use_reasoning", 1, "would change the results"),
-        (f"{ADAPTER}.process_reasoning_traces", False, "would change the results and is not followed"),
+        (
+            f"{ADAPTER}.process_reasoning_traces",
+            False,
+            "would change the results and is not followed",
+        ),
         (f"{ADAPTER}.include_if_reasoning_not_finished", True, "cut off"),
         (f"{ADAPTER}.use_megatron", True, "OpenAI"),
         (f"{ADAPTER}.megatron_tokenizer", "x", "OpenAI"),
-        (f"{ADAPTER}.interceptors", ["endpoint", {"name": "system_message"}], "custom_system_prompt instead"),
-        (f"{ADAPTER}.interceptors", [{"name": "payload_modifier", "enabled": True}], "params_to_add"),
+        (
+            f"{ADAPTER}.interceptors",
+            ["endpoint", {"name": "system_message"}],
+            "custom_system_prompt instead",
+        ),
+        (
+            f"{ADAPTER}.interceptors",
+            [{"name": "payload_modifier", "enabled": True}],
+            "params_to_add",
+        ),
         (f"{ADAPTER}.interceptors", ["mine"], "'mine' would change the results"),
         (f"{ADAPTER}.interceptors", "caching", "must be a list"),
         ("config.params.task", "medec", "is not the task that config.type names, pubmed_qa"),
@@ -70,7 +92,9 @@ def test_what_would_change_results_is_a_mistake(path: str, value: Any, said: str
 
 def test_the_last_word_holds(tmp_path: Path) -> None:
     file = tmp_path / "x.yml"
-    file.write_text("target: {api_endpoint: {adapter_config: {use_reasoning: false, use_caching: true}}}\n")
+    file.write_text(
+        "target: {api_endpoint: {adapter_config: {use_reasoning: false, use_caching: true}}}\n"
+    )
     overrides = (f"{ADAPTER}.use_reasoning=true,{ADAPTER}.use_caching=null",)
     request = Request(run_config=file, flags=MINIMAL, overrides=overrides)
     assert build_evaluation(request, load_framework(), {}).warnings == ()
@@ -89,7 +113,10 @@ def test_a_written_run_config_can_be_run_again() -> None:
     info = load_framework().framework
     command = f"helm-run --plugins {info.pkg_name}.engine"
     own = {
-        "framework_name": info.name, "pkg_name": info.pkg_name, "command": command, "config.params.task": "pubmed_qa",
-    }  # fmt: skip
+        "framework_name": info.name,
+        "pkg_name": info.pkg_name,
+        "command": command,
+        "config.params.task": "pubmed_qa",
+    }
     told = "keys without an effect here: pkg_name, command, framework_name; config.params: task"
     assert evaluation(own).warnings == (told,)

@@ -45,7 +45,11 @@ def test_it_is_a_schema_without_references() -> None:
 
 
 def test_every_value_is_described_and_nothing_else() -> None:
-    foreign = {path for path in FIELDS if path.rpartition(".")[2] in taken_keys.known_in(path.rpartition(".")[0])}
+    foreign = {
+        path
+        for path in FIELDS
+        if path.rpartition(".")[2] in taken_keys.known_in(path.rpartition(".")[0])
+    }
     aliases = {f"{ENDPOINT}.api_key_name", f"{EXTRA}.judges.api_key_name"}
     assert FIELDS.keys() - foreign - aliases == DESCRIPTIONS.keys()
     assert all(field["description"] for field in FIELDS.values())
@@ -61,12 +65,17 @@ def test_the_defaults_are_the_frameworks() -> None:
     assert shown[f"{EXTRA}.offline"] is False
     assert shown[f"{ENDPOINT}.adapter_config.start_reasoning_token"] == "<think>"
     assert not [path for path, value in shown.items() if value in (None, {}, [])]
-    assert {"config.type", "config.params.limit_samples", f"{EXTRA}.judges.name"} & shown.keys() == set()
+    assert {
+        "config.type",
+        "config.params.limit_samples",
+        f"{EXTRA}.judges.name",
+    } & shown.keys() == set()
 
 
 def test_a_parameter_says_whose_it_is_and_what_it_may_be() -> None:
     language, condition, subject, subset = (
-        FIELDS[f"{EXTRA}.{name}"]["description"] for name in ("language", "condition", "subject", "subset")
+        FIELDS[f"{EXTRA}.{name}"]["description"]
+        for name in ("language", "condition", "subject", "subset")
     )
     assert "head_qa (en, es)" in language
     assert "clear" in condition
@@ -77,7 +86,12 @@ def test_a_parameter_says_whose_it_is_and_what_it_may_be() -> None:
 
 TAKEN: dict[str, list[Any]] = {
     "config": [{}, None],
-    "config.type": ["pubmed_qa", "helm.pubmed_qa", "helm:mmlu:subject=anatomy", "${TASK:-pubmed_qa}"],
+    "config.type": [
+        "pubmed_qa",
+        "helm.pubmed_qa",
+        "helm:mmlu:subject=anatomy",
+        "${TASK:-pubmed_qa}",
+    ],
     "config.params.limit_samples": [None, 1, "${SAMPLES}"],
     "config.params.temperature": [0],
     "config.params.request_timeout": [0.5],
@@ -89,7 +103,10 @@ TAKEN: dict[str, list[Any]] = {
         [{"name": "a", "model_id": "b", "url": ["https://a.example", "https://b.example"]}],
     ],
     f"{ENDPOINT}.url": [
-        "https://host.example:8000/v1?key=${GATEWAY_KEY}", "demo://baseline", "${URL}", ["https://a.example/v1", "${URL}"],
+        "https://host.example:8000/v1?key=${GATEWAY_KEY}",
+        "demo://baseline",
+        "${URL}",
+        ["https://a.example/v1", "${URL}"],
     ],
     f"{ENDPOINT}.type": ["completions"],
     f"{ENDPOINT}.api_key": ["A_KEY"],
@@ -101,7 +118,7 @@ TAKEN: dict[str, list[Any]] = {
     f"{ENDPOINT}.adapter_config.use_caching": [True],
     "config.supported_endpoint_types": [["chat"]],
     "pkg_name": ["x"],
-}  # fmt: skip
+}
 REFUSED: dict[str, list[Any]] = {
     "confg": [{}],
     "config": [[]],
@@ -117,13 +134,26 @@ REFUSED: dict[str, list[Any]] = {
     f"{EXTRA}.min_coverage": [2],
     f"{EXTRA}.gpt_judge_api_key": ["nvapi-0123456789"],
     f"{EXTRA}.judges": [
-        [], "${JUDGES}", [{"name": "a"}],
-        *([{"name": "a", "model_id": "b", **wrong}] for wrong in (
-            {"name": "model"}, {"name": "A"}, {"surprise": 1}, {"api_key": "sk-0123456789"}, {"url": "host"},
-        )),
+        [],
+        "${JUDGES}",
+        [{"name": "a"}],
+        *(
+            [{"name": "a", "model_id": "b", **wrong}]
+            for wrong in (
+                {"name": "model"},
+                {"name": "A"},
+                {"surprise": 1},
+                {"api_key": "sk-0123456789"},
+                {"url": "host"},
+            )
+        ),
     ],
     f"{ENDPOINT}.url": [
-        "host.example/v1", [], ["https://a.example/v1", "host.example/v1"], "https://user:word@host.example/v1", "demo://other",
+        "host.example/v1",
+        [],
+        ["https://a.example/v1", "host.example/v1"],
+        "https://user:word@host.example/v1",
+        "demo://other",
     ],
     f"{ENDPOINT}.type": ["vlm"],
     f"{ENDPOINT}.api_key": ["sk-0123456789"],
@@ -133,7 +163,7 @@ REFUSED: dict[str, list[Any]] = {
     f"{ENDPOINT}.adapter_config.params_to_remove": [{}],
     f"{ENDPOINT}.adapter_config.params_to_rename": [{"a": 1}],
     f"{ENDPOINT}.adapter_config.surprise": [True],
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("path", sorted({*TAKEN, *REFUSED}))

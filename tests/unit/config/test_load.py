@@ -22,14 +22,17 @@ from eval_factory.core.plain_yaml import MAX_LEVELS
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("a.b=1", {"a": {"b": 1}}), ("a.b=1|a.b=2,a.c=3", {"a": {"b": 2, "c": 3}}),
+        ("a.b=1", {"a": {"b": 1}}),
+        ("a.b=1|a.b=2,a.c=3", {"a": {"b": 2, "c": 3}}),
         ("a.b=1,a.c=two", {"a": {"b": 1, "c": "two"}}),
         ("a=true,b=null,c=1.5", {"a": True, "b": None, "c": 1.5}),
         ('url="http://h/v1?x=1,y=2",n=3', {"url": "http://h/v1?x=1,y=2", "n": 3}),
-        ("a=[1, 2],b={c: 3}", {"a": [1, 2], "b": {"c": 3}}), ("a=", {"a": ""}), ("a='1'", {"a": "1"}),
+        ("a=[1, 2],b={c: 3}", {"a": [1, 2], "b": {"c": 3}}),
+        ("a=", {"a": ""}),
+        ("a='1'", {"a": "1"}),
         ("url=http://h:80/v1", {"url": "http://h:80/v1"}),
     ],
-)  # fmt: skip
+)
 def test_overrides(text: str, expected: dict[str, Any]) -> None:
     assert parse_overrides(tuple(text.split("|"))) == expected
 
@@ -46,7 +49,14 @@ def interpolated(tree: Any, env: dict[str, str]) -> tuple[Any, list[str]]:
 
 
 def test_interpolation() -> None:
-    tree = {"a": "${X}", "b": ["pre-${X}-${Y:-dflt}"], "n": "${N}", "plain": 3, "jinja": "{{ 7*7 }}", "${X}": 1}
+    tree = {
+        "a": "${X}",
+        "b": ["pre-${X}-${Y:-dflt}"],
+        "n": "${N}",
+        "plain": 3,
+        "jinja": "{{ 7*7 }}",
+        "${X}": 1,
+    }
     done = {"a": "x", "b": ["pre-x-dflt"], "n": 12, "plain": 3, "jinja": "{{ 7*7 }}", "${X}": 1}
     assert interpolated(tree, {"X": "x", "N": "12"}) == (done, [])
     _, (problem,) = interpolated({"a": {"b": "${NOT_THERE}"}}, {})
@@ -65,24 +75,40 @@ ENV = {"GATEWAY_KEY": "k-1", "HOST": "host", "ID": "i", "TOKEN": "t"}
         ("http://h/${GATEWAY_KEY:-none}/v1", "http://h/${GATEWAY_KEY}/v1"),
         ("http://h/v1?key=${OTHER_KEY:-none}", "http://h/v1?key=none"),
         ("http://${TOKEN}/v1", "http://t/v1"),
-        *((url, url) for url in (f"https://h/v1{end}" for end in ("?sig=${ID}", ";sig=${ID}", "#sig=${ID}", "?sig=v2-${ID}", "#${GATEWAY_KEY}"))),
+        *(
+            (url, url)
+            for url in (
+                f"https://h/v1{end}"
+                for end in (
+                    "?sig=${ID}",
+                    ";sig=${ID}",
+                    "#sig=${ID}",
+                    "?sig=v2-${ID}",
+                    "#${GATEWAY_KEY}",
+                )
+            )
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_secret_in_a_url_is_filled_in_by_who_sends_it(url: str, expected: str) -> None:
     def tree(url: str) -> dict[str, Any]:
         judges = [{"url": url}, {"url": ["http://h", url]}]
         return {
-            "target": {"api_endpoint": {"url": url}}, "config": {"params": {"extra": {"judges": judges}}},
+            "target": {"api_endpoint": {"url": url}},
+            "config": {"params": {"extra": {"judges": judges}}},
             "suite": {"targets": [{"api_endpoint": {"url": [url]}}]},
-        }  # fmt: skip
+        }
 
     assert interpolated(tree(url), ENV) == (tree(expected), [])
 
 
 def test_a_secret_in_a_request_is_filled_in_by_who_sends_it() -> None:
     fields = {
-        "user_token": "${ID}", "tier": "${HOST}", "deep": [{"x": "a ${GATEWAY_KEY}"}], "api_key": ["${ID}", ["${ID}"]],
-    }  # fmt: skip
+        "user_token": "${ID}",
+        "tier": "${HOST}",
+        "deep": [{"x": "a ${GATEWAY_KEY}"}],
+        "api_key": ["${ID}", ["${ID}"]],
+    }
     tree = {
         "target": {
             "api_endpoint": {
@@ -93,7 +119,10 @@ def test_a_secret_in_a_request_is_filled_in_by_who_sends_it() -> None:
     }
     done, (problem,) = interpolated(tree, ENV)
     kept = {**fields, "tier": "host", "lost_key": None}
-    assert done["target"]["api_endpoint"] == {"adapter_config": {"params_to_add": kept}, "api_key": "t"}
+    assert done["target"]["api_endpoint"] == {
+        "adapter_config": {"params_to_add": kept},
+        "api_key": "t",
+    }
     assert "LOST_KEY is not set" in problem
 
 
@@ -109,15 +138,28 @@ class Folder:
 @pytest.mark.parametrize(
     ("value", "plain", "kind"),
     [
-        ("text", "text", str), (np.str_("text"), "text", str), (Kind.CHAT, "chat", str), (Path("a/b"), "a/b", str),
-        pytest.param(Folder(), "of/bytes", str, id="path-like"), (7, 7, int), (np.int64(7), 7, int), (0.5, 0.5, float),
-        (np.float32(0.5), 0.5, float), (Fraction(1, 2), 0.5, float), (True, True, bool), (None, None, type(None)),
-        ((1, Path("x")), [1, "x"], list), ([(), {}], [[], {}], list), (OrderedDict(b=1, a=2), {"b": 1, "a": 2}, dict),
+        ("text", "text", str),
+        (np.str_("text"), "text", str),
+        (Kind.CHAT, "chat", str),
+        (Path("a/b"), "a/b", str),
+        pytest.param(Folder(), "of/bytes", str, id="path-like"),
+        (7, 7, int),
+        (np.int64(7), 7, int),
+        (0.5, 0.5, float),
+        (np.float32(0.5), 0.5, float),
+        (Fraction(1, 2), 0.5, float),
+        (True, True, bool),
+        (None, None, type(None)),
+        ((1, Path("x")), [1, "x"], list),
+        ([(), {}], [[], {}], list),
+        (OrderedDict(b=1, a=2), {"b": 1, "a": 2}, dict),
         (MappingProxyType({"a": MappingProxyType({"b": 1})}), {"a": {"b": 1}}, dict),
     ],
     ids=str,
-)  # fmt: skip
-def test_what_programs_have_becomes_what_a_file_would_hold(value: Any, plain: Any, kind: type) -> None:
+)
+def test_what_programs_have_becomes_what_a_file_would_hold(
+    value: Any, plain: Any, kind: type
+) -> None:
     found = plain_document({"config": {"x": value}})["config"]["x"]
     assert found == plain
     assert type(found) is kind
@@ -126,12 +168,18 @@ def test_what_programs_have_becomes_what_a_file_would_hold(value: Any, plain: An
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        ({"a": {"sk-secret"}}, "config.a: is of the type set; a run config holds texts, numbers, true, false, null"),
-        ({"b": [1, b"sk-secret"]}, "config.b[1]: is of the type bytes"), ({"d": np.array([1])}, "config.d: is of the type ndarray"),
+        (
+            {"a": {"sk-secret"}},
+            "config.a: is of the type set; a run config holds texts, numbers, true, false, null",
+        ),
+        ({"b": [1, b"sk-secret"]}, "config.b[1]: is of the type bytes"),
+        ({"d": np.array([1])}, "config.d: is of the type ndarray"),
         ({"n": float("nan")}, "config.n: must be a finite number"),
     ],
-)  # fmt: skip
-def test_a_value_that_no_file_could_hold_is_named_and_not_shown(wrong: Mapping[str, Any], said: str) -> None:
+)
+def test_a_value_that_no_file_could_hold_is_named_and_not_shown(
+    wrong: Mapping[str, Any], said: str
+) -> None:
     with pytest.raises(ConfigError) as told:
         plain_document({"config": wrong})
     assert str(told.value).startswith(said)
@@ -157,7 +205,13 @@ def test_a_flag_that_no_file_could_hold() -> None:
 
 @pytest.mark.parametrize(
     ("given", "expected"),
-    [("ab", ("ab",)), (Path("a/b"), (Path("a/b"),)), (["a", "b"], ("a", "b")), (iter("ab"), ("a", "b")), ((), ())],
+    [
+        ("ab", ("ab",)),
+        (Path("a/b"), (Path("a/b"),)),
+        (["a", "b"], ("a", "b")),
+        (iter("ab"), ("a", "b")),
+        ((), ()),
+    ],
 )
 def test_one_alone_is_a_list_of_one(given: Any, expected: tuple[Any, ...]) -> None:
     assert several(given) == expected

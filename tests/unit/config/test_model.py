@@ -21,30 +21,49 @@ def refusal(kind: Any, value: object) -> str:
     """What is said of a value that is refused."""
     with pytest.raises(ValidationError) as caught:
         TypeAdapter(kind).validate_python(value)
-    return "; ".join(f"{'.'.join(map(str, error['loc']))}: {error['msg']}" for error in caught.value.errors())
+    return "; ".join(
+        f"{'.'.join(map(str, error['loc']))}: {error['msg']}" for error in caught.value.errors()
+    )
 
 
 @pytest.mark.parametrize(
     ("url", "said"),
     [
         ("demo://other", "the embedded endpoint is demo://baseline"),
-        ("host/v1", "needs a scheme: https://... or http://..., or demo://baseline for the embedded endpoint"),
-        ("ftp://host", "needs a scheme"), ("https:///v1", "names no host"),
+        (
+            "host/v1",
+            "needs a scheme: https://... or http://..., or demo://baseline for the embedded endpoint",
+        ),
+        ("ftp://host", "needs a scheme"),
+        ("https:///v1", "names no host"),
         ("https://me:word@host/v1", "must hold no user name or password (they are not shown)"),
         ("https://me@host/v1", "must hold no user name or password"),
         ("https://h:99999/v1", "has a port that is not a number from 0 to 65535"),
         ("https://h:x/v1", "has a port that is not a number"),
-        ("https://h/v1?key=9bQzCANARY7Kd0PL", "must not hold a secret (its field 'key' is not shown)"),
+        (
+            "https://h/v1?key=9bQzCANARY7Kd0PL",
+            "must not hold a secret (its field 'key' is not shown)",
+        ),
         ([], "is an empty list; it needs the URL of at least one server"),
-        (["https://a", "https://b", "https://A/chat/completions/"], "the same server twice: https://a and https://A/chat"),
-        (["https://a/chat/completions", "https://b/completions"], "URLs of chat and completions; all have to be of one"),
+        (
+            ["https://a", "https://b", "https://A/chat/completions/"],
+            "the same server twice: https://a and https://A/chat",
+        ),
+        (
+            ["https://a/chat/completions", "https://b/completions"],
+            "URLs of chat and completions; all have to be of one",
+        ),
         (["https://a", "host/v1"], "number 2 of the list: needs a scheme"),
-        (["https://a", "https://me:word@host/v1"], "number 2 of the list: must hold no user name or password"),
+        (
+            ["https://a", "https://me:word@host/v1"],
+            "number 2 of the list: must hold no user name or password",
+        ),
         (["https://a", 5], "must be a URL, or a list of URLs; number 2 of the list is none"),
         (["https://a", "demo://baseline"], "holds http:// and https:// URLs only"),
-        ({"a": "https://a"}, "must be text"), (7, "must be text"),
+        ({"a": "https://a"}, "must be text"),
+        (7, "must be text"),
     ],
-)  # fmt: skip
+)
 def test_urls_and_lists_of_them_that_are_none(url: object, said: str) -> None:
     told = refusal(Url, url)
     assert said in told
@@ -55,10 +74,14 @@ def test_urls_and_lists_of_them_that_are_none(url: object, said: str) -> None:
 @pytest.mark.parametrize(
     "url",
     [
-        "https://host/v1", "http://127.0.0.1:8000", "demo://baseline", "https://h:65535/v1?api-version=1",
-        "https://h/v1?key=${GATEWAY_KEY}", ["https://a/v1", "http://b"],
+        "https://host/v1",
+        "http://127.0.0.1:8000",
+        "demo://baseline",
+        "https://h:65535/v1?api-version=1",
+        "https://h/v1?key=${GATEWAY_KEY}",
+        ["https://a/v1", "http://b"],
     ],
-)  # fmt: skip
+)
 def test_urls_of_endpoints(url: str | list[str]) -> None:
     assert taken(Url, url) == url
 
@@ -67,13 +90,21 @@ def test_several_servers_of_one_model() -> None:
     assert taken(Url, ["https://a/v1"]) == "https://a/v1"
     assert taken(Url, ["https://a/v1/chat/completions", "http://b/v1"]) != []
     assert taken(Url, ["https://a/one/v1", "https://a/two/v1"]) != []
-    assert Judge(name="j", model_id="m", url=["https://a", "https://b"]).url == ["https://a", "https://b"]
+    assert Judge(name="j", model_id="m", url=["https://a", "https://b"]).url == [
+        "https://a",
+        "https://b",
+    ]
     assert [models.urls_in(url) for url in (None, "a", ["a", "b"])] == [(), ("a",), ("a", "b")]
 
 
 @pytest.mark.parametrize(
     ("value", "said"),
-    [("", "must not be empty"), (" \t", "must not be empty"), ("a\nb", "one line"), ("a\x1f", "one line")],
+    [
+        ("", "must not be empty"),
+        (" \t", "must not be empty"),
+        ("a\nb", "one line"),
+        ("a\x1f", "one line"),
+    ],
 )
 def test_lines(value: str, said: str) -> None:
     assert said in refusal(OneLineText, value)
@@ -91,7 +122,9 @@ def test_what_cannot_be_a_role(name: str) -> None:
 def test_a_judge_signs_in_one_way() -> None:
     for said in ({"api_key": "K"}, {"api_key_name": "K"}, {"oauth": "openai"}):
         judge = Judge.model_validate({"name": "a", "model_id": "m", **said})
-        assert (judge.api_key, judge.oauth) == ((None, "openai") if "oauth" in said else ("K", None))
+        assert (judge.api_key, judge.oauth) == (
+            (None, "openai") if "oauth" in said else ("K", None)
+        )
     both = {"name": "a", "model_id": "m", "api_key": "K", "oauth": "openai"}
     assert "judge a: api_key and oauth are two ways of signing in" in refusal(Judge, both)
 
@@ -113,8 +146,18 @@ def merged(**extra: Any) -> dict[str, Any]:
     return document
 
 
-@pytest.mark.parametrize("section", [(), ("config",), ("config", "params"), ("config", "params", "extra"), ("target",),
-                                     ("target", "api_endpoint"), ("target", "api_endpoint", "adapter_config")])  # fmt: skip
+@pytest.mark.parametrize(
+    "section",
+    [
+        (),
+        ("config",),
+        ("config", "params"),
+        ("config", "params", "extra"),
+        ("target",),
+        ("target", "api_endpoint"),
+        ("target", "api_endpoint", "adapter_config"),
+    ],
+)
 def test_a_key_that_nobody_knows_is_an_error_in_every_section(section: tuple[str, ...]) -> None:
     document = tree = merged()
     for name in section:
@@ -143,12 +186,21 @@ ROW = {"model_id": "m", "input_per_million": 0, "output_per_million": 1.5}
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("max_cost", 0), ("max_cost", -1), ("max_cost", True), ("max_requests", 0), ("max_requests", 1.5),
-        ("max_tokens_total", 0), ("max_wall_s", 0), ("max_wall_s", float("inf")), ("prices", []), ("prices", [ROW, ROW]),
-        ("prices", [{"model_id": "m", "input_per_million": 1}]), ("prices", [{**ROW, "output_per_million": -1}]),
+        ("max_cost", 0),
+        ("max_cost", -1),
+        ("max_cost", True),
+        ("max_requests", 0),
+        ("max_requests", 1.5),
+        ("max_tokens_total", 0),
+        ("max_wall_s", 0),
+        ("max_wall_s", float("inf")),
+        ("prices", []),
+        ("prices", [ROW, ROW]),
+        ("prices", [{"model_id": "m", "input_per_million": 1}]),
+        ("prices", [{**ROW, "output_per_million": -1}]),
         ("prices", [{**ROW, "per_image": 1}]),
     ],
-)  # fmt: skip
+)
 def test_what_is_no_limit_and_no_price_is_refused(name: str, value: Any) -> None:
     with pytest.raises(ConfigError, match=name):
         evaluation({f"{EXTRA}.{name}": value})
@@ -156,8 +208,17 @@ def test_what_is_no_limit_and_no_price_is_refused(name: str, value: Any) -> None
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("max_cost", 0.01), ("max_requests", 1), ("max_tokens_total", 10**12), ("max_wall_s", 0.5), ("prices", [ROW])],
+    [
+        ("max_cost", 0.01),
+        ("max_requests", 1),
+        ("max_tokens_total", 10**12),
+        ("max_wall_s", 0.5),
+        ("prices", [ROW]),
+    ],
 )
 def test_a_raised_limit_goes_on_with_the_same_run(name: str, value: Any) -> None:
     assert plan({f"{EXTRA}.{name}": value}).identity == plan().identity
-    assert evaluation({f"{EXTRA}.{name}": value}).as_dict()["config"]["params"]["extra"][name] is not None
+    assert (
+        evaluation({f"{EXTRA}.{name}": value}).as_dict()["config"]["params"]["extra"][name]
+        is not None
+    )

@@ -9,10 +9,22 @@ from typing import Any
 
 import pytest
 
-from eval_factory.config.rules import data_faults, option_texts_of, own_data_of, prescribed_roles, with_task_rules
+from eval_factory.config.rules import (
+    data_faults,
+    option_texts_of,
+    own_data_of,
+    prescribed_roles,
+    with_task_rules,
+)
 from eval_factory.core.errors import ConfigError
 from eval_factory.helm.command import run_entry
-from eval_factory.tasks.framework import FileLayout, HelmEntry, ScenarioParameter, Task, load_framework
+from eval_factory.tasks.framework import (
+    FileLayout,
+    HelmEntry,
+    ScenarioParameter,
+    Task,
+    load_framework,
+)
 from unit.builders import evaluation, plan
 
 EXTRA = "config.params.extra"
@@ -35,7 +47,9 @@ def test_an_endpoint_of_a_type_that_the_task_cannot_be_run_on() -> None:
     assert problems == []
 
 
-JUDGES, LANGUAGE, SUBSET, TOKENS = (f"{EXTRA}.{name}" for name in ("judges", "language", "subset", "num_output_tokens"))
+JUDGES, LANGUAGE, SUBSET, TOKENS = (
+    f"{EXTRA}.{name}" for name in ("judges", "language", "subset", "num_output_tokens")
+)
 SEE = f"{EXTRA}.judges_see_images"
 MINE = [{"name": "mine", "model_id": "m"}]
 BELONGS = "it belongs to head_qa, slake, careqa, mmlu_clinical_afr"
@@ -46,24 +60,49 @@ SAME = "max_new_tokens and extra.num_output_tokens are the same setting and diff
     ("flags", "said"),
     [
         ({JUDGES: MINE}, [f"{JUDGES}: pubmed_qa is not scored by judges"]),
-        ({"config.type": "helm:harm_bench", JUDGES: MINE}, [f"{JUDGES}: helm:harm_bench has no judge 'mine'; HELM prescribes gpt"]),
-        ({"config.type": "aci_bench", "config.output_dir": "a,b"},
-         ["config.output_dir: must hold no comma for a task with judges, HELM cannot be given one"]),
-        ({f"{EXTRA}.instances": ["id1"], "config.params.limit_samples": 5},
-         [f"{EXTRA}.instances: names what is asked, so leave limit_samples out"]),
+        (
+            {"config.type": "helm:harm_bench", JUDGES: MINE},
+            [f"{JUDGES}: helm:harm_bench has no judge 'mine'; HELM prescribes gpt"],
+        ),
+        (
+            {"config.type": "aci_bench", "config.output_dir": "a,b"},
+            [
+                "config.output_dir: must hold no comma for a task with judges, HELM cannot be given one"
+            ],
+        ),
+        (
+            {f"{EXTRA}.instances": ["id1"], "config.params.limit_samples": 5},
+            [f"{EXTRA}.instances: names what is asked, so leave limit_samples out"],
+        ),
         ({SEE: True}, [f"{SEE}: pubmed_qa is not scored by judges; leave it out"]),
-        ({"config.type": "aci_bench", SEE: True}, [f"{SEE}: aci_bench shows no pictures; leave it out"]),
+        (
+            {"config.type": "aci_bench", SEE: True},
+            [f"{SEE}: aci_bench shows no pictures; leave it out"],
+        ),
         ({LANGUAGE: "en"}, [f"{LANGUAGE}: pubmed_qa has no language; {BELONGS}"]),
-        ({"config.type": "helm:boolq", f"{EXTRA}.subject": "x"},
-         [f"{EXTRA}.subject: write the arguments of a run entry in config.type: helm:boolq:subject=x"]),
-        ({"config.type": "med_dialog", SUBSET: "healthcaremagik"},
-         [f"{SUBSET}: must be one of healthcaremagic, icliniq, got 'healthcaremagik', did you mean 'healthcaremagic'?"]),
-        ({"config.type": "med_dialog", SUBSET: "x"}, [f"{SUBSET}: must be one of healthcaremagic, icliniq, got 'x'"]),
-        ({"config.type": "med_dialog_icliniq", SUBSET: "healthcaremagic"},
-         [f"{SUBSET}: med_dialog_icliniq is subset=icliniq, got 'healthcaremagic'"]),
+        (
+            {"config.type": "helm:boolq", f"{EXTRA}.subject": "x"},
+            [
+                f"{EXTRA}.subject: write the arguments of a run entry in config.type: helm:boolq:subject=x"
+            ],
+        ),
+        (
+            {"config.type": "med_dialog", SUBSET: "healthcaremagik"},
+            [
+                f"{SUBSET}: must be one of healthcaremagic, icliniq, got 'healthcaremagik', did you mean 'healthcaremagic'?"
+            ],
+        ),
+        (
+            {"config.type": "med_dialog", SUBSET: "x"},
+            [f"{SUBSET}: must be one of healthcaremagic, icliniq, got 'x'"],
+        ),
+        (
+            {"config.type": "med_dialog_icliniq", SUBSET: "healthcaremagic"},
+            [f"{SUBSET}: med_dialog_icliniq is subset=icliniq, got 'healthcaremagic'"],
+        ),
         ({"config.params.max_new_tokens": 5, TOKENS: 6}, [f"config.params: {SAME}"]),
     ],
-)  # fmt: skip
+)
 def test_what_the_task_does_not_take_is_told(flags: dict[str, Any], said: list[str]) -> None:
     with pytest.raises(ConfigError) as caught:
         evaluation(flags)
@@ -71,7 +110,9 @@ def test_what_the_task_does_not_take_is_told(flags: dict[str, Any], said: list[s
 
 
 def test_what_the_task_takes() -> None:
-    assert evaluation({"config.type": "helm:harm_bench", JUDGES: [{"name": "gpt", "model_id": "m"}]})
+    assert evaluation(
+        {"config.type": "helm:harm_bench", JUDGES: [{"name": "gpt", "model_id": "m"}]}
+    )
     assert evaluation({"config.type": "aci_bench", JUDGES: MINE})
     assert evaluation({"config.output_dir": "a,b"})
     for subset in (None, "icliniq"):
@@ -86,34 +127,57 @@ def test_a_parameter_that_is_missing_is_told_with_what_it_may_be() -> None:
     with pytest.raises(ConfigError) as caught:
         evaluation({"config.type": "clear"})
     condition = next(text for text in caught.value.problems if ".condition:" in text)
-    assert condition.startswith("config.params.extra.condition: is missing; clear needs it: one of ")
+    assert condition.startswith(
+        "config.params.extra.condition: is missing; clear needs it: one of "
+    )
     path = next(text for text in caught.value.problems if ".data_path:" in text)
-    assert path.endswith("is missing; clear needs it: 'eval-factory ls clear' says what it has to hold")
+    assert path.endswith(
+        "is missing; clear needs it: 'eval-factory ls clear' says what it has to hold"
+    )
 
 
 def test_a_path_becomes_absolute(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
-    found = evaluation({"config.type": "ehrshot", f"{EXTRA}.subject": "lab_anemia", f"{EXTRA}.data_path": "some/where"})
+    found = evaluation(
+        {
+            "config.type": "ehrshot",
+            f"{EXTRA}.subject": "lab_anemia",
+            f"{EXTRA}.data_path": "some/where",
+        }
+    )
     assert found.run.config.params.extra.data_path == str(tmp_path / "some" / "where")
 
 
 @pytest.mark.parametrize(
     ("deployments", "roles"),
     [
-        ((), {}), (("openai/gpt-4o",), {"gpt": "openai/gpt-4o"}),
-        (("meta/llama-3", "anthropic/claude-3"), {"llama": "meta/llama-3", "claude": "anthropic/claude-3"}),
-        (("azure/gpt-4o",), {"gpt": "azure/gpt-4o"}), (("anthropic/opus",), {"claude": "anthropic/opus"}),
+        ((), {}),
+        (("openai/gpt-4o",), {"gpt": "openai/gpt-4o"}),
+        (
+            ("meta/llama-3", "anthropic/claude-3"),
+            {"llama": "meta/llama-3", "claude": "anthropic/claude-3"},
+        ),
+        (("azure/gpt-4o",), {"gpt": "azure/gpt-4o"}),
+        (("anthropic/opus",), {"claude": "anthropic/opus"}),
         (("mistral/m",), {"mistral": "mistral/m"}),
-        (("openai/gpt-4o", "openai/GPT 4.1"), {"gpt": "openai/gpt-4o", "gpt-4-1": "openai/GPT 4.1"}),
-        (("openai/gpt-4o", "openai/gpt-4o"), {"gpt": "openai/gpt-4o"}), (("no-slash",), {}),
+        (
+            ("openai/gpt-4o", "openai/GPT 4.1"),
+            {"gpt": "openai/gpt-4o", "gpt-4-1": "openai/GPT 4.1"},
+        ),
+        (("openai/gpt-4o", "openai/gpt-4o"), {"gpt": "openai/gpt-4o"}),
+        (("no-slash",), {}),
     ],
-)  # fmt: skip
-def test_roles_of_the_judges_that_helm_prescribes(deployments: tuple[str, ...], roles: dict[str, str]) -> None:
+)
+def test_roles_of_the_judges_that_helm_prescribes(
+    deployments: tuple[str, ...], roles: dict[str, str]
+) -> None:
     assert prescribed_roles(deployments) == roles
 
 
 def test_what_is_wrong_with_the_data_is_followed_by_what_they_have_to_be(tmp_path: Path) -> None:
-    here = evaluation({"config.type": "shc_bmt_med", f"{EXTRA}.data_path": str(tmp_path / "none.csv")})
+    here = evaluation(
+        {"config.type": "shc_bmt_med", f"{EXTRA}.data_path": str(tmp_path / "none.csv")}
+    )
     (first, *others) = data_faults(here.task, here.run.config.params.extra)
     assert first.startswith(f"config.params.extra.data_path: {tmp_path / 'none.csv'}")
     after = others[others.index("shc_bmt_med needs:") + 1 :]
@@ -125,7 +189,9 @@ def test_nothing_is_wrong_where_nothing_is_known_of_the_form(tmp_path: Path) -> 
     rules = {"data_path": ScenarioParameter(path=True, layout=(FileLayout(),))}
     helm = HelmEntry(run_spec="r", scenario="s", main_metric=None, parameters=rules)
     task = replace(task_of("pubmed_qa"), helm=helm)
-    extra = evaluation().run.config.params.extra.model_copy(update={"data_path": str(tmp_path / "none")})
+    extra = evaluation().run.config.params.extra.model_copy(
+        update={"data_path": str(tmp_path / "none")}
+    )
     assert own_data_of(task, extra) is not None
     assert data_faults(task, extra) == []
 
@@ -134,13 +200,19 @@ SEED, LIMIT = "config.params.extra.sample_seed", "config.params.limit_samples"
 
 
 def test_a_sample_is_drawn_of_a_limited_run_and_makes_another_run() -> None:
-    with pytest.raises(ConfigError, match=r"extra.sample_seed: without limit_samples .* set config.params.limit_samp"):
+    with pytest.raises(
+        ConfigError,
+        match=r"extra.sample_seed: without limit_samples .* set config.params.limit_samp",
+    ):
         evaluation({SEED: 0})
     for wrong in (-1, 1.5, True, "7"):
         with pytest.raises(ConfigError, match="sample_seed"):
             evaluation({SEED: wrong, LIMIT: 5})
     assert (
-        evaluation({SEED: 3, "config.type": "helm:med_qa:max_eval_instances=5"}).run.config.params.limit_samples is None
+        evaluation(
+            {SEED: 3, "config.type": "helm:med_qa:max_eval_instances=5"}
+        ).run.config.params.limit_samples
+        is None
     )
     plans = [plan({LIMIT: 5, SEED: seed}) for seed in (None, 0, 1)]
     assert len({one.identity for one in plans}) == 3
@@ -149,8 +221,15 @@ def test_a_sample_is_drawn_of_a_limited_run_and_makes_another_run() -> None:
 
 def test_a_share_is_of_the_instances_that_the_task_has() -> None:
     for share, asked in ((0.1, 100), (0.0001, 1), (0.9999, 1000)):
-        assert evaluation({LIMIT: share}).run.config.params.limit_samples == asked, "of pubmed_qa's 1,000, rounded up"
-    for name, wrong in (("pubmed_qa", 1.5), ("pubmed_qa", 0.0), ("pubmed_qa", -0.1), ("helm:boolq", 0.1)):
+        assert evaluation({LIMIT: share}).run.config.params.limit_samples == asked, (
+            "of pubmed_qa's 1,000, rounded up"
+        )
+    for name, wrong in (
+        ("pubmed_qa", 1.5),
+        ("pubmed_qa", 0.0),
+        ("pubmed_qa", -0.1),
+        ("helm:boolq", 0.1),
+    ):
         with pytest.raises(ConfigError, match="limit_samples"):
             evaluation({LIMIT: wrong, "config.type": name})
 
@@ -160,8 +239,10 @@ STOP = "config.params.extra.stop_when"
 
 def test_a_rule_to_stop_is_one_and_makes_another_run() -> None:
     plain, half = plan(), plan({f"{STOP}.half_width": 0.05})
-    others = [plan({f"{STOP}.half_width": 0.05, f"{STOP}.{name}": value}) for name, value in
-              (("seed", 1), ("first", 60), ("alpha", 0.01))]  # fmt: skip
+    others = [
+        plan({f"{STOP}.half_width": 0.05, f"{STOP}.{name}": value})
+        for name, value in (("seed", 1), ("first", 60), ("alpha", 0.01))
+    ]
     assert plain.evaluation.stop_when is None
     assert len({one.identity for one in (plain, half, *others)}) == 5
     text = evaluation({f"{STOP}.differs_from": "other"}).stop_when
@@ -172,20 +253,36 @@ def test_a_rule_to_stop_is_one_and_makes_another_run() -> None:
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        ({"half_width": 0.1, "beats_floor": True}, "has half_width and beats_floor; give one of them"),
+        (
+            {"half_width": 0.1, "beats_floor": True},
+            "has half_width and beats_floor; give one of them",
+        ),
         ({"alpha": 0.1}, "names no rule; give half_width, beats_floor or differs_from"),
-        ({"half_width": 0}, "half_width"), ({"half_width": 0.1, "first": 5}, "first"),
-        ({"half_width": 0.1, "alpha": 0.6}, "alpha"), ({"half_with": 0.1}, "half_width"),
+        ({"half_width": 0}, "half_width"),
+        ({"half_width": 0.1, "first": 5}, "first"),
+        ({"half_width": 0.1, "alpha": 0.6}, "alpha"),
+        ({"half_with": 0.1}, "half_width"),
         ({"half_width": 0.1, SEED: 3, LIMIT: 100}, "excludes sample_seed .* leave sample_seed out"),
-        ({"half_width": 0.1, LIMIT: 50}, "50 of at most 50 instances .limit_samples. leave no second look"),
-        ({"half_width": 0.1, "config.type": "helm:med_qa:max_eval_instances=90"}, "write config.params.limit_samples"),
-        ({"beats_floor": True, "config.type": "medication_qa"}, "floor of a score by judges is not known; set"),
+        (
+            {"half_width": 0.1, LIMIT: 50},
+            "50 of at most 50 instances .limit_samples. leave no second look",
+        ),
+        (
+            {"half_width": 0.1, "config.type": "helm:med_qa:max_eval_instances=90"},
+            "write config.params.limit_samples",
+        ),
+        (
+            {"beats_floor": True, "config.type": "medication_qa"},
+            "floor of a score by judges is not known; set",
+        ),
         ({"half_width": 0.1, "config.params.extra.judge_passport": "p"}, "excludes judge_passport"),
     ],
-)  # fmt: skip
+)
 def test_what_a_run_cannot_be_stopped_by(flags: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
-        evaluation({name if "." in name else f"{STOP}.{name}": value for name, value in flags.items()})
+        evaluation(
+            {name if "." in name else f"{STOP}.{name}": value for name, value in flags.items()}
+        )
 
 
 ORDERS = "config.params.extra.shuffle_choices"
@@ -197,7 +294,14 @@ def shuffled(type_: str, orders: Any = 3, **more: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize(
     "type_",
-    ["sample_medical_qa", "head_qa", "medbullets", "medhelm_med_qa", "medhelm_med_mcqa", "helm:mmlu:subject=anatomy"],
+    [
+        "sample_medical_qa",
+        "head_qa",
+        "medbullets",
+        "medhelm_med_qa",
+        "medhelm_med_mcqa",
+        "helm:mmlu:subject=anatomy",
+    ],
 )
 def test_questions_with_lettered_options_take_it(type_: str) -> None:
     assert option_texts_of(evaluation(shuffled(type_)).task) == "by place"
@@ -206,12 +310,17 @@ def test_questions_with_lettered_options_take_it(type_: str) -> None:
 @pytest.mark.parametrize(
     ("type_", "why"),
     [
-        ("pubmed_qa", "say what each letter stands for"), ("race_based_med", "say what each letter stands for"),
-        ("medec", "no questions with lettered options"), ("aci_bench", "no questions with lettered options"),
+        ("pubmed_qa", "say what each letter stands for"),
+        ("race_based_med", "say what each letter stands for"),
+        ("medec", "no questions with lettered options"),
+        ("aci_bench", "no questions with lettered options"),
         ("helm:med_qa:data_augmentation=canonical", "excludes data_augmentation"),
-        ("helm:mmlu:subject=anatomy,method=multiple_choice_separate_original", "method=multiple_choice_separate_orig"),
+        (
+            "helm:mmlu:subject=anatomy,method=multiple_choice_separate_original",
+            "method=multiple_choice_separate_orig",
+        ),
     ],
-)  # fmt: skip
+)
 def test_others_say_why_not(type_: str, why: str) -> None:
     with pytest.raises(ConfigError, match=f"extra.shuffle_choices: .*{why}"):
         evaluation(shuffled(type_))
@@ -223,7 +332,12 @@ def test_how_many_orders_there_may_be(orders: Any) -> None:
     with pytest.raises(ConfigError, match="shuffle_choices"):
         evaluation(shuffled("sample_medical_qa", orders))
     for allowed in (2, 24):
-        assert evaluation(shuffled("sample_medical_qa", allowed)).run.config.params.extra.shuffle_choices == allowed
+        assert (
+            evaluation(
+                shuffled("sample_medical_qa", allowed)
+            ).run.config.params.extra.shuffle_choices
+            == allowed
+        )
 
 
 def test_it_makes_another_run_and_helm_run_is_told() -> None:
@@ -243,35 +357,70 @@ def test_more_metrics_are_for_free_text_and_a_known_main_metric() -> None:
 
 @pytest.mark.parametrize("task", ["medi_qa", "healthbench", "aci_bench", "helm:live_qa"])
 @pytest.mark.parametrize("key", ["pushback", "confidence", "allow_abstain"])
-def test_what_needs_an_answer_that_is_right_or_wrong_is_refused_where_judges_read(task: str, key: str) -> None:
+def test_what_needs_an_answer_that_is_right_or_wrong_is_refused_where_judges_read(
+    task: str, key: str
+) -> None:
     value = {"pushback": 2, "confidence": "stated", "allow_abstain": True}[key]
-    with pytest.raises(ConfigError, match=rf"extra.{key}: {task} has no answers that are right or wrong by themselves"):
+    with pytest.raises(
+        ConfigError,
+        match=rf"extra.{key}: {task} has no answers that are right or wrong by themselves",
+    ):
         evaluation({"config.type": task, f"{EXTRA}.{key}": value})
     repeated = evaluation({"config.type": task, f"{EXTRA}.repeats": 3})
     assert repeated.run.config.params.extra.repeats == 3
 
 
 @pytest.mark.parametrize(
-    "task", ["pubmed_qa", "head_qa", "medec", "medcalc_bench", "ehr_sql", "helm:mmlu:subject=anatomy"]
+    "task",
+    ["pubmed_qa", "head_qa", "medec", "medcalc_bench", "ehr_sql", "helm:mmlu:subject=anatomy"],
 )
 def test_short_answers_can_be_doubted(task: str) -> None:
-    asked = plan({"config.type": task, f"{EXTRA}.pushback": 2, f"{EXTRA}.confidence": "stated", f"{EXTRA}.repeats": 3})
+    asked = plan(
+        {
+            "config.type": task,
+            f"{EXTRA}.pushback": 2,
+            f"{EXTRA}.confidence": "stated",
+            f"{EXTRA}.repeats": 3,
+        }
+    )
     assert asked.askings == 1 + 2 + 2 + 1
     assert "repeats=3,pushback=2," in run_entry(asked)
     assert "confidence=stated," in run_entry(asked)
-    with pytest.raises(ConfigError, match=r"confidence: stated_only excludes pushback .*; take stated"):
-        evaluation({"config.type": task, f"{EXTRA}.pushback": 2, f"{EXTRA}.confidence": "stated_only"})
-    alone = plan({"config.type": task, f"{EXTRA}.confidence": "stated_only", "config.params.max_new_tokens": 9})
-    assert (alone.askings, run_entry(alone).index("num_output_tokens") < run_entry(alone).index("confidence")) == (
+    with pytest.raises(
+        ConfigError, match=r"confidence: stated_only excludes pushback .*; take stated"
+    ):
+        evaluation(
+            {"config.type": task, f"{EXTRA}.pushback": 2, f"{EXTRA}.confidence": "stated_only"}
+        )
+    alone = plan(
+        {
+            "config.type": task,
+            f"{EXTRA}.confidence": "stated_only",
+            "config.params.max_new_tokens": 9,
+        }
+    )
+    assert (
+        alone.askings,
+        run_entry(alone).index("num_output_tokens") < run_entry(alone).index("confidence"),
+    ) == (
         1,
         True,
     )
 
 
 def test_conversations_have_no_place_for_stated_only(tmp_path: Path) -> None:
-    row = {"messages": [{"role": "user", "content": "A. a B. b"}], "correct_answer": "A", "incorrect_answers": ["B"]}
+    row = {
+        "messages": [{"role": "user", "content": "A. a B. b"}],
+        "correct_answer": "A",
+        "incorrect_answers": ["B"],
+    }
     (tmp_path / "c.jsonl").write_text(json.dumps(row) + "\n")
-    about = {"name": "mine", "description": "d", "dataset_file": "c.jsonl", "metrics": [{"name": "exact_match"}]}
+    about = {
+        "name": "mine",
+        "description": "d",
+        "dataset_file": "c.jsonl",
+        "metrics": [{"name": "exact_match"}],
+    }
     (tmp_path / "b.yaml").write_text(json.dumps(about))
     custom = {"config.type": "custom", f"{EXTRA}.benchmark": str(tmp_path / "b.yaml")}
     assert evaluation({**custom, f"{EXTRA}.confidence": "stated"}).task.name == "custom.mine"
@@ -282,13 +431,22 @@ def test_conversations_have_no_place_for_stated_only(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("key", "value", "says"),
     [
-        ("repeats", 1, "repeats"), ("repeats", 101, "repeats"), ("pushback", 0, "pushback"), ("pushback", 7, "pushback"),
-        ("perturb", [], "perturb"), ("perturb", ["typos", "typos"], "names typos twice"),
-        ("perturb", ["typo"], "there is no 'typo', did you mean 'typos'"), ("confidence", "guessed", "confidence"),
-        ("perturb", ["gender", "race", "typos"], r"perturb: gender, race may change the right answers of pubmed_qa"),
+        ("repeats", 1, "repeats"),
+        ("repeats", 101, "repeats"),
+        ("pushback", 0, "pushback"),
+        ("pushback", 7, "pushback"),
+        ("perturb", [], "perturb"),
+        ("perturb", ["typos", "typos"], "names typos twice"),
+        ("perturb", ["typo"], "there is no 'typo', did you mean 'typos'"),
+        ("confidence", "guessed", "confidence"),
+        (
+            "perturb",
+            ["gender", "race", "typos"],
+            r"perturb: gender, race may change the right answers of pubmed_qa",
+        ),
         ("cost_of_wrong", -1, "cost_of_wrong"),
     ],
-)  # fmt: skip
+)
 def test_a_slip_in_what_is_asked_again(key: str, value: Any, says: str) -> None:
     with pytest.raises(ConfigError, match=says):
         evaluation({"config.type": "pubmed_qa", f"{EXTRA}.{key}": value})
@@ -296,7 +454,9 @@ def test_a_slip_in_what_is_asked_again(key: str, value: Any, says: str) -> None:
 
 def test_two_ways_of_changing_questions_exclude_each_other() -> None:
     with pytest.raises(ConfigError, match="excludes data_augmentation"):
-        evaluation({"config.type": "helm:pubmed_qa:data_augmentation=robustness", f"{EXTRA}.repeats": 2})
+        evaluation(
+            {"config.type": "helm:pubmed_qa:data_augmentation=robustness", f"{EXTRA}.repeats": 2}
+        )
 
 
 def test_log_probabilities_are_asked_for_once() -> None:
@@ -310,7 +470,9 @@ def test_log_probabilities_are_asked_for_once() -> None:
     }
     assert plan(completions).model.adapter.params_to_add == {"logprobs": 1}
     with pytest.raises(ConfigError, match="confidence: logprobs asks for them"):
-        evaluation({**completions, "target.api_endpoint.adapter_config.params_to_add": {"logprobs": 5}})
+        evaluation(
+            {**completions, "target.api_endpoint.adapter_config.params_to_add": {"logprobs": 5}}
+        )
 
 
 def test_what_is_asked_again_makes_another_run_and_a_cost_that_nobody_is_told_does_not() -> None:

@@ -13,7 +13,10 @@ from eval_factory.core.errors import ConfigError
 
 
 def layers(
-    given: Path | dict[str, Any], flags: dict[str, Any] | None = None, overrides: tuple[str, ...] = (), **env: str
+    given: Path | dict[str, Any],
+    flags: dict[str, Any] | None = None,
+    overrides: tuple[str, ...] = (),
+    **env: str,
 ) -> list[SuiteLayer]:
     problems: list[str] = []
     found = read_layers(given, flags or {}, overrides, env, problems)
@@ -35,11 +38,16 @@ def write(folder: Path, **files: str) -> None:
 
 def test_the_weakest_is_the_preset_and_the_strongest_an_override(tmp_path: Path) -> None:
     write(tmp_path, a="{extends: b.yml}", b="{preset: quick, max_attempts: 3}")
-    found = layers(tmp_path / "a.yml", flags={"suite.output_dir": "x"}, overrides=("suite.max_attempts=4",))
+    found = layers(
+        tmp_path / "a.yml", flags={"suite.output_dir": "x"}, overrides=("suite.max_attempts=4",)
+    )
     assert [(layer.origin, layer.is_preset, layer.wins) for layer in found] == [
-        ("preset quick", True, False), (str(tmp_path / "b.yml"), False, False), (str(tmp_path / "a.yml"), False, False),
-        ("flag", False, True), ("--overrides", False, True),
-    ]  # fmt: skip
+        ("preset quick", True, False),
+        (str(tmp_path / "b.yml"), False, False),
+        (str(tmp_path / "a.yml"), False, False),
+        ("flag", False, True),
+        ("--overrides", False, True),
+    ]
     assert found[1].folder == found[2].folder == tmp_path
     assert (found[3].tree, found[4].tree) == ({"output_dir": "x"}, {"max_attempts": 4})
 
@@ -47,12 +55,21 @@ def test_the_weakest_is_the_preset_and_the_strongest_an_override(tmp_path: Path)
 @pytest.mark.parametrize("nothing", ["null", "none"])
 def test_the_strongest_preset_is_taken_or_taken_back(tmp_path: Path, nothing: str) -> None:
     write(
-        tmp_path, a=f"{{extends: b.yml, preset: {nothing}}}", b="{preset: quick}", c="{extends: a.yml, preset: smoke}"
+        tmp_path,
+        a=f"{{extends: b.yml, preset: {nothing}}}",
+        b="{preset: quick}",
+        c="{extends: a.yml, preset: smoke}",
     )
     assert layers(tmp_path / "b.yml")[0].origin == "preset quick"
-    assert [layer.origin for layer in layers(tmp_path / "a.yml")] == [str(tmp_path / "b.yml"), str(tmp_path / "a.yml")]
+    assert [layer.origin for layer in layers(tmp_path / "a.yml")] == [
+        str(tmp_path / "b.yml"),
+        str(tmp_path / "a.yml"),
+    ]
     assert layers(tmp_path / "c.yml")[0].origin == "preset smoke"
-    assert layers(tmp_path / "c.yml", flags={"suite.preset": "medhelm_public"})[0].origin == "preset medhelm_public"
+    assert (
+        layers(tmp_path / "c.yml", flags={"suite.preset": "medhelm_public"})[0].origin
+        == "preset medhelm_public"
+    )
     assert not layers(tmp_path / "c.yml", flags={"suite.preset": "none"})[0].is_preset
 
 
@@ -67,7 +84,8 @@ def test_a_file_extends_others_beside_it(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize(
-    "extended", ["/etc/passwd", "../b.yml", "../../../etc/passwd", "link", "folder/b.yml", "/dev/zero"]
+    "extended",
+    ["/etc/passwd", "../b.yml", "../../../etc/passwd", "link", "folder/b.yml", "/dev/zero"],
 )
 def test_a_file_extends_none_outside_of_its_folder(extended: str, tmp_path: Path) -> None:
     own = tmp_path / "own"
@@ -75,7 +93,13 @@ def test_a_file_extends_none_outside_of_its_folder(extended: str, tmp_path: Path
     write(tmp_path, b="{a_secret_key: 1, 'secret text': 2}")
     (own / "link").symlink_to("../b.yml")
     (own / "folder").symlink_to("..")
-    write(own, a=f"{{extends: {extended}}}", c="{extends: a.yml}", ok="{extends: inside}", e="{max_attempts: 3}")
+    write(
+        own,
+        a=f"{{extends: {extended}}}",
+        c="{extends: a.yml}",
+        ok="{extends: inside}",
+        e="{max_attempts: 3}",
+    )
     for name in ("a.yml", "c.yml"):
         (problem,) = problems(own / name)
         assert problem.endswith(f": leads out of the folder {own}; {suite_layers.COPY_IT}")
@@ -93,12 +117,16 @@ def huge(path: Path) -> None:
 @pytest.mark.parametrize(
     ("make", "said"),
     [
-        (os.mkfifo, "is no regular file"), (os.mkdir, "is a folder"), (huge, "is larger than"),
+        (os.mkfifo, "is no regular file"),
+        (os.mkdir, "is a folder"),
+        (huge, "is larger than"),
         (lambda path: path.with_name("a.yml").unlink(), "is no regular"),
     ],
     ids=["fifo", "folder", "huge", "device"],
-)  # fmt: skip
-def test_a_file_extends_regular_files_of_moderate_size(make: Callable[[Path], None], said: str, tmp_path: Path) -> None:
+)
+def test_a_file_extends_regular_files_of_moderate_size(
+    make: Callable[[Path], None], said: str, tmp_path: Path
+) -> None:
     write(tmp_path, a="{extends: b}")
     make(tmp_path / "b")
     if not (tmp_path / "a.yml").exists():
@@ -107,7 +135,9 @@ def test_a_file_extends_regular_files_of_moderate_size(make: Callable[[Path], No
     assert said in problem
 
 
-def test_a_document_extends_files_of_the_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_document_extends_files_of_the_current_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
     write(tmp_path, b="{max_attempts: 1}")
@@ -120,7 +150,9 @@ def test_a_document_extends_files_of_the_current_folder(tmp_path: Path, monkeypa
 def test_a_file_must_not_extend_itself_nor_a_long_chain_of_others(tmp_path: Path) -> None:
     write(tmp_path, a="{extends: b.yml}", b="{extends: a.yml}")
     (problem,) = problems(tmp_path / "a.yml")
-    assert problem.startswith(f"{tmp_path / 'a.yml'}: suite.extends: more than 20 files, or one extends itself: ")
+    assert problem.startswith(
+        f"{tmp_path / 'a.yml'}: suite.extends: more than 20 files, or one extends itself: "
+    )
     most = suite_layers.MAX_EXTENDED
     chain = {f"f{number}": f"{{extends: f{number + 1}.yml}}" for number in range(most)}
     write(tmp_path, **chain, **{f"f{most}": "{max_attempts: 1}"})
@@ -130,11 +162,21 @@ def test_a_file_must_not_extend_itself_nor_a_long_chain_of_others(tmp_path: Path
 
 def test_what_is_wrong_is_said_with_file_and_place(tmp_path: Path) -> None:
     """Of an extended file with both names."""
-    write(tmp_path, a="{extends: b.yml}", b="{extends: nowhere.yml}", c="{params: {top_p: '${NOT_SET}'}}")
+    write(
+        tmp_path,
+        a="{extends: b.yml}",
+        b="{extends: nowhere.yml}",
+        c="{params: {top_p: '${NOT_SET}'}}",
+    )
     (problem,) = problems(tmp_path / "a.yml")
-    assert problem == f"{tmp_path / 'b.yml'}: suite.extends: {tmp_path / 'nowhere.yml'}: there is no such file"
+    assert (
+        problem
+        == f"{tmp_path / 'b.yml'}: suite.extends: {tmp_path / 'nowhere.yml'}: there is no such file"
+    )
     (problem,) = problems(tmp_path / "c.yml")
-    assert problem.startswith(f"{tmp_path / 'c.yml'}: suite.params.top_p: the environment variable NOT_SET is not set")
+    assert problem.startswith(
+        f"{tmp_path / 'c.yml'}: suite.params.top_p: the environment variable NOT_SET is not set"
+    )
     found = problems({"suite": {}}, overrides=("params.limit_samples=3",))
     assert found == ["--overrides: unknown key params; a suite has all its keys under `suite:`"]
 
@@ -146,28 +188,56 @@ def test_variables_are_filled_in_but_for_secrets() -> None:
         "adapter_config": {"params_to_add": {"user_token": "${WHO}"}},
     }
     suite = {
-        "output_dir": "${WHERE}", "max_attempts": "${N:-3}", "targets": [{"api_endpoint": endpoint}], "judges": judges,
-        "params": {"extra": {"judges": judges}}, "evaluations": [{"params": {"extra": {"judges": judges}}}],
-    }  # fmt: skip
+        "output_dir": "${WHERE}",
+        "max_attempts": "${N:-3}",
+        "targets": [{"api_endpoint": endpoint}],
+        "judges": judges,
+        "params": {"extra": {"judges": judges}},
+        "evaluations": [{"params": {"extra": {"judges": judges}}}],
+    }
     (found,) = layers({"suite": suite}, WHERE="here", HOST="h", MY_SECRET="s", WHO="me", K="k")
     filled = {**endpoint, "url": "https://h/v1?code=${MY_SECRET}"}
-    assert found.tree == {**suite, "output_dir": "here", "max_attempts": 3, "targets": [{"api_endpoint": filled}]}
+    assert found.tree == {
+        **suite,
+        "output_dir": "here",
+        "max_attempts": 3,
+        "targets": [{"api_endpoint": filled}],
+    }
     assert suite["output_dir"] == "${WHERE}"
 
 
 @pytest.mark.parametrize(
     ("document", "said"),
     [
-        ({"config": {}}, ["config: belongs to a run config, which run_eval runs; a suite has all its keys under `suite:`"]),
-        ({"suit": {}}, ["unknown key suit, did you mean 'suite'?; a suite has all its keys under `suite:`",
-                        f"suite: is missing; a suite needs {suite_layers.NEEDS}"]),
+        (
+            {"config": {}},
+            [
+                "config: belongs to a run config, which run_eval runs; a suite has all its keys under `suite:`"
+            ],
+        ),
+        (
+            {"suit": {}},
+            [
+                "unknown key suit, did you mean 'suite'?; a suite has all its keys under `suite:`",
+                f"suite: is missing; a suite needs {suite_layers.NEEDS}",
+            ],
+        ),
         ({"suite": []}, ["suite: must be a mapping of keys to values"]),
         ({"suite": None}, [f"suite: is missing; a suite needs {suite_layers.NEEDS}"]),
-        ({"suite": {"preset": "smok"}}, ["suite.preset: there is no preset 'smok', did you mean 'smoke'?"]),
-        ({"suite": {"preset": "zzz"}}, [f"suite.preset: there is no preset 'zzz'; there are {', '.join(preset_names())}"]),
-        ({"suite": {"output_dir": "a\udc80"}}, ["suite.output_dir: contains bytes that are not UTF-8"]),
+        (
+            {"suite": {"preset": "smok"}},
+            ["suite.preset: there is no preset 'smok', did you mean 'smoke'?"],
+        ),
+        (
+            {"suite": {"preset": "zzz"}},
+            [f"suite.preset: there is no preset 'zzz'; there are {', '.join(preset_names())}"],
+        ),
+        (
+            {"suite": {"output_dir": "a\udc80"}},
+            ["suite.output_dir: contains bytes that are not UTF-8"],
+        ),
     ],
     ids=str,
-)  # fmt: skip
+)
 def test_what_is_no_suite(document: dict[str, Any], said: list[str]) -> None:
     assert problems(document) == said

@@ -10,7 +10,13 @@ import pytest
 
 from eval_factory.config import suite_layers
 from eval_factory.config.model import problems_with
-from eval_factory.config.suite_layers import SuiteLayer, merged, name_of_type, name_with_variant, normal_form
+from eval_factory.config.suite_layers import (
+    SuiteLayer,
+    merged,
+    name_of_type,
+    name_with_variant,
+    normal_form,
+)
 from eval_factory.config.suite_model import SuiteSection
 from eval_factory.tasks.framework import load_framework
 from suites import ENDPOINT, section
@@ -42,17 +48,29 @@ def test_an_evaluation_has_a_name_and_keeps_its_own() -> None:
     own = {"type": "medec", "name": "hot", "params": {"top_p": 1}}
     found = form({"evaluations": ["helm.medec", own, {"name": "x"}]})["evaluations"]
     assert found == [{"name": "medec", "type": "helm.medec"}, own, {"name": "x"}]
-    assert form({"evaluations": [{"type": "medec", "name": None}]})["evaluations"][0]["name"] == "medec"
+    assert (
+        form({"evaluations": [{"type": "medec", "name": None}]})["evaluations"][0]["name"]
+        == "medec"
+    )
 
 
 def test_a_selection_stands_for_tasks() -> None:
-    by_tag = form({"evaluations": [{"select": {"tags": ["bias"]}, "params": {"top_p": 1}}]})["evaluations"]
+    by_tag = form({"evaluations": [{"select": {"tags": ["bias"]}, "params": {"top_p": 1}}]})[
+        "evaluations"
+    ]
     assert by_tag == [{"name": "race_based_med", "type": "race_based_med", "params": {"top_p": 1}}]
-    select = {"access": "public", "tags": ["medical-qa"], "not_tags": ["calculation"], "without": ["head_qa"]}
+    select = {
+        "access": "public",
+        "tags": ["medical-qa"],
+        "not_tags": ["calculation"],
+        "without": ["head_qa"],
+    }
     names = [entry["name"] for entry in form({"evaluations": [{"select": select}]})["evaluations"]]
     assert "pubmed_qa" in names
     assert not {"medcalc_bench", "head_qa", "medec", "clear"} & set(names)
-    both = form({"evaluations": [{"select": {"tags": ["medical-qa", "calculation"]}}]})["evaluations"]
+    both = form({"evaluations": [{"select": {"tags": ["medical-qa", "calculation"]}}]})[
+        "evaluations"
+    ]
     assert [entry["name"] for entry in both] == ["medcalc_bench"]
 
 
@@ -63,15 +81,28 @@ TWICE = "the name 'A' is the one of {}[0], too; give each its own `name` (capita
 @pytest.mark.parametrize(
     ("tree", "said"),
     [
-        ({"evaluations": [{"select": {"tags": ["zzz"], "without": ["medecc"]}}]},
-         ["evaluations[0].select.without: there is no task 'medecc', did you mean 'medec'?",
-          "evaluations[0].select: no task is like that; 'eval-factory ls --json' shows tags and access of each"]),
-        ({"targets": [{"name": "a", "api_endpoint": BOTH}]},
-         ["targets[0].api_endpoint: api_key and api_key_name are the same setting; give one of them"]),
-        *(({kind: [{"name": "a"}, {"name": "b"}, {"name": "A"}]}, [f"{kind}[2]: {TWICE.format(kind)}"])
-          for kind in ("evaluations", "targets", "variants")),
+        (
+            {"evaluations": [{"select": {"tags": ["zzz"], "without": ["medecc"]}}]},
+            [
+                "evaluations[0].select.without: there is no task 'medecc', did you mean 'medec'?",
+                "evaluations[0].select: no task is like that; 'eval-factory ls --json' shows tags and access of each",
+            ],
+        ),
+        (
+            {"targets": [{"name": "a", "api_endpoint": BOTH}]},
+            [
+                "targets[0].api_endpoint: api_key and api_key_name are the same setting; give one of them"
+            ],
+        ),
+        *(
+            (
+                {kind: [{"name": "a"}, {"name": "b"}, {"name": "A"}]},
+                [f"{kind}[2]: {TWICE.format(kind)}"],
+            )
+            for kind in ("evaluations", "targets", "variants")
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_is_wrong_with_an_entry(tree: dict[str, Any], said: list[str]) -> None:
     assert problems(tree) == [f"a.yml: suite.{text}" for text in said]
 
@@ -93,33 +124,55 @@ def test_paths_become_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.chdir(here)
     extra = {"data_path": "d", "data_dir": "~/e", "benchmark": "b.yml", "subject": "s"}
     entries = [{"type": "medec", "params": {"extra": extra}}, "helm:shc_bmt_med:data_path=x.csv"]
-    found = form({"output_dir": "o", "params": {"extra": {"data_dir": "x"}}, "evaluations": entries}, folder=there)
+    found = form(
+        {"output_dir": "o", "params": {"extra": {"data_dir": "x"}}, "evaluations": entries},
+        folder=there,
+    )
     assert (found["output_dir"], found["params"]["extra"]["data_dir"]) == (f"{here}/o", f"{here}/x")
     own, entry = found["evaluations"]
     assert own["params"]["extra"] == {
-        "data_path": f"{here}/d", "data_dir": f"{os.path.expanduser('~')}/e", "benchmark": f"{there}/b.yml", "subject": "s",
-    }  # fmt: skip
+        "data_path": f"{here}/d",
+        "data_dir": f"{os.path.expanduser('~')}/e",
+        "benchmark": f"{there}/b.yml",
+        "subject": "s",
+    }
     assert extra["data_path"] == "d"
-    assert entry == {"name": "helm-shc_bmt_med-data_path-x.csv", "type": f"helm:shc_bmt_med:data_path={here}/x.csv"}
+    assert entry == {
+        "name": "helm-shc_bmt_med-data_path-x.csv",
+        "type": f"helm:shc_bmt_med:data_path={here}/x.csv",
+    }
     (here / "b.yml").touch()
     tree = {"params": {"extra": {"benchmark": "b.yml"}}}
-    assert form(tree, folder=there, is_preset=True)["params"]["extra"]["benchmark"] == f"{there}/b.yml"
-    (said,) = problems({"targets": [{"name": "a", "params": {"extra": {"benchmark": "nowhere.yml"}}}]})
+    assert (
+        form(tree, folder=there, is_preset=True)["params"]["extra"]["benchmark"] == f"{there}/b.yml"
+    )
+    (said,) = problems(
+        {"targets": [{"name": "a", "params": {"extra": {"benchmark": "nowhere.yml"}}}]}
+    )
     assert said.startswith("a.yml: suite.targets[0].params.extra.benchmark: there is no file ")
 
 
 def test_entries_of_one_name_are_merged_and_new_ones_put_behind() -> None:
     found = whole(
-        {"targets": [{"name": "a", "params": {"x": 1, "y": 1}}, {"name": "b"}], "exclude": [{"target": "a"}]},
+        {
+            "targets": [{"name": "a", "params": {"x": 1, "y": 1}}, {"name": "b"}],
+            "exclude": [{"target": "a"}],
+        },
         {
             "targets": [{"name": "c"}, {"name": "A", "params": {"x": 2}}],
             "exclude": [{"target": "b"}],
             "params": {"x": 3},
         },
     )
-    assert found["targets"] == [{"name": "A", "params": {"x": 2, "y": 1}}, {"name": "b"}, {"name": "c"}]
+    assert found["targets"] == [
+        {"name": "A", "params": {"x": 2, "y": 1}},
+        {"name": "b"},
+        {"name": "c"},
+    ]
     assert found["exclude"] == [{"target": "b"}]
-    of_an_override = whole({"targets": [{"name": "a"}, {"name": "b"}]}, wins=({"targets": [{"name": "b", "x": 1}]},))
+    of_an_override = whole(
+        {"targets": [{"name": "a"}, {"name": "b"}]}, wins=({"targets": [{"name": "b", "x": 1}]},)
+    )
     assert of_an_override["targets"] == [{"name": "b", "x": 1}]
 
 
@@ -127,7 +180,10 @@ def test_params_of_an_override_take_back_what_stands_nearer_to_a_cell() -> None:
     kinds = ("evaluations", "targets", "variants")
     near = {"limit_samples": 3, "extra": {"min_coverage": 1, "language": "en"}}
     said = {"limit_samples": None, "extra": {"min_coverage": 0.5}, "top_p": 1}
-    found = whole({kind: [{"name": "a", "params": near}, {"name": "b"}] for kind in kinds}, wins=({"params": said},))
+    found = whole(
+        {kind: [{"name": "a", "params": near}, {"name": "b"}] for kind in kinds},
+        wins=({"params": said},),
+    )
     left = [{"name": "a", "params": {"extra": {"language": "en"}}}, {"name": "b"}]
     assert found == {"params": said, **dict.fromkeys(kinds, left)}
     assert near["limit_samples"] == 3
@@ -136,10 +192,12 @@ def test_params_of_an_override_take_back_what_stands_nearer_to_a_cell() -> None:
 @pytest.mark.parametrize(
     ("given", "name"),
     [
-        ("pubmed_qa", "pubmed_qa"), ("helm.pubmed_qa", "pubmed_qa"), ("helm:ifeval", "helm-ifeval"),
+        ("pubmed_qa", "pubmed_qa"),
+        ("helm.pubmed_qa", "pubmed_qa"),
+        ("helm:ifeval", "helm-ifeval"),
         ("helm:mmlu:subject=anatomy", "helm-mmlu-subject-anatomy"),
     ],
-)  # fmt: skip
+)
 def test_the_name_of_a_task(given: str, name: str) -> None:
     assert name_of_type(given, load_framework()) == name
 
@@ -152,10 +210,13 @@ def test_a_long_one_is_cut_and_still_its_own() -> None:
 @pytest.mark.parametrize(
     ("variant", "name"),
     [
-        ({"name": "default"}, "medec"), ({"name": "default", "params": {"top_p": 1}}, "medec"), ({"name": "cold"}, "medec"),
-        ({"name": "cold", "params": {}}, "medec"), ({"name": "cold", "params": {"temperature": 0.0}}, "medec_cold"),
+        ({"name": "default"}, "medec"),
+        ({"name": "default", "params": {"top_p": 1}}, "medec"),
+        ({"name": "cold"}, "medec"),
+        ({"name": "cold", "params": {}}, "medec"),
+        ({"name": "cold", "params": {"temperature": 0.0}}, "medec_cold"),
     ],
-)  # fmt: skip
+)
 def test_the_name_with_a_variant(variant: dict[str, object], name: str) -> None:
     assert name_with_variant("medec", variant) == name
 
@@ -174,8 +235,10 @@ def of_endpoint(**changes: Any) -> list[str]:
 
 def test_unknown_keys_have_a_hint_at_every_depth() -> None:
     wrong = {
-        "evaluations": [{"type": "medec", "parms": {}}], "exclude": [{"evaluation": "x", "targt": "y"}], "jugdes": [],
-    }  # fmt: skip
+        "evaluations": [{"type": "medec", "parms": {}}],
+        "exclude": [{"evaluation": "x", "targt": "y"}],
+        "jugdes": [],
+    }
     assert of_shape(**wrong, variants=[{"name": "a", "zzz": 1}]) == [
         "unknown key suite.evaluations[0].parms, did you mean 'params'?",
         "unknown key suite.variants[0].zzz; known here: name, params",
@@ -194,8 +257,9 @@ def test_unknown_keys_have_a_hint_at_every_depth() -> None:
 def test_wrong_values_say_what_is_expected() -> None:
     assert of_shape(targets=[{"api_endpoint": {}}]) == ["suite.targets[0].name: is missing"]
     assert of_shape(max_processes="two", params=[1]) == [
-        "suite.params: must be a valid dictionary, got a list", "suite.max_processes: must be a whole number, got 'two'",
-    ]  # fmt: skip
+        "suite.params: must be a valid dictionary, got a list",
+        "suite.max_processes: must be a whole number, got 'two'",
+    ]
     assert of_shape(include=[{}]) == ["suite.include[0]: needs `evaluation`, `target` or `variant`"]
 
 
@@ -220,4 +284,9 @@ def test_a_null_is_a_default_and_no_mistake() -> None:
     assert of_shape() == of_values() == []
     assert of_values(params={"parallelism": None, "extra": None}) == []
     assert of_endpoint(adapter_config=None, api_key=None) == []
-    assert of_values(targets=[{"name": "a"}, {"name": "b", "api_endpoint": {"url": None, "type": None}}]) == []
+    assert (
+        of_values(
+            targets=[{"name": "a"}, {"name": "b", "api_endpoint": {"url": None, "type": None}}]
+        )
+        == []
+    )

@@ -15,9 +15,16 @@ KEY = annotated.AnswerKey('od"d\ud800', 1)
 QUESTIONS = (Question("first", 5.0), Question("second", -2.0))
 ANSWER = annotated.SampledAnswer("bcdfg", KEY, "a" * 64, 1, 0.25, QUESTIONS)
 SAMPLE = Sample(
-    "sheet", "criteria", ("1", "2"), (RatingChoice(1.0, "yes"), RatingChoice(0.0, "no")), "score", (0.0, 1.0), ("low", "high"),
-    {KEY.as_text(): 1}, (ANSWER,),
-)  # fmt: skip
+    "sheet",
+    "criteria",
+    ("1", "2"),
+    (RatingChoice(1.0, "yes"), RatingChoice(0.0, "no")),
+    "score",
+    (0.0, 1.0),
+    ("low", "high"),
+    {KEY.as_text(): 1},
+    (ANSWER,),
+)
 
 
 def rating(value: float = 1.0, **changes: object) -> Rating:
@@ -25,24 +32,32 @@ def rating(value: float = 1.0, **changes: object) -> Rating:
 
 
 def test_what_is_written_is_read_again(tmp_path: Path) -> None:
-    kept = Annotations((SAMPLE, replace(SAMPLE, id="other", scale=None)), (rating(), rating(0.0, comment="why")))
+    kept = Annotations(
+        (SAMPLE, replace(SAMPLE, id="other", scale=None)), (rating(), rating(0.0, comment="why"))
+    )
     file = tmp_path / "ratings.jsonl"
     file.write_text("".join(kept.as_lines()), "utf-8")
     assert annotated.read_annotations(file) == kept
     assert annotated.read_annotations(tmp_path / "none") == Annotations()
 
 
-@pytest.mark.parametrize("line", ["{", "[]", '{"rating": {"sheet": "x"}}', '{"sample": {"sheet": "x"}}', "{}", "1"])
+@pytest.mark.parametrize(
+    "line", ["{", "[]", '{"rating": {"sheet": "x"}}', '{"sample": {"sheet": "x"}}', "{}", "1"]
+)
 def test_a_line_that_is_neither_is_named(tmp_path: Path, line: str) -> None:
     file = tmp_path / "ratings.jsonl"
     file.write_text("".join(Annotations((SAMPLE,)).as_lines()) + line + "\n", "utf-8")
-    with pytest.raises(PrerequisiteError, match=r"ratings.jsonl: line 2 is no sample and no rating"):
+    with pytest.raises(
+        PrerequisiteError, match=r"ratings.jsonl: line 2 is no sample and no rating"
+    ):
         annotated.read_annotations(file)
 
 
 def test_a_sample_that_is_none_is_named(tmp_path: Path) -> None:
     (tmp_path / "sample-x.json").write_text('{"sheet": "x"}', "utf-8")
-    with pytest.raises(PrerequisiteError, match=r"sample-x\.json: is no sample that annotate export wrote"):
+    with pytest.raises(
+        PrerequisiteError, match=r"sample-x\.json: is no sample that annotate export wrote"
+    ):
         annotated.read_sample(tmp_path / "sample-x.json")
     (tmp_path / "folder").mkdir()
     with pytest.raises(PrerequisiteError, match="cannot be read"):
@@ -52,7 +67,9 @@ def test_a_sample_that_is_none_is_named(tmp_path: Path) -> None:
 def test_the_same_sheet_again_replaces_its_raters_ratings() -> None:
     second = replace(SAMPLE, id="second")
     before = Annotations((SAMPLE,), (rating(1.0), rating(1.0, number=2), rating(0.0, rater="2")))
-    after = before.with_returned({"sheet": SAMPLE, "second": second}, [rating(0.0), rating(1.0, sheet="second")])
+    after = before.with_returned(
+        {"sheet": SAMPLE, "second": second}, [rating(0.0), rating(1.0, sheet="second")]
+    )
     assert after.ratings == (rating(1.0, sheet="second"), rating(0.0), rating(0.0, rater="2"))
     assert after.samples == (SAMPLE, second)  # the last one that has ratings is the last
     assert after.with_returned({}, [rating(1.0)]).samples == after.samples

@@ -11,15 +11,28 @@ from eval_factory.core import errors
 from eval_factory.core.errors import ConfigError, EvalFactoryError, did_you_mean, expectation
 
 CODES = {
-    "NotReportableError": 1, "ConfigError": 2, "PrerequisiteError": 3, "EndpointRefusedError": 3,
-    "EndpointUnreachableError": 3, "HelmError": 4, "BusyError": 5, "EvalFactoryError": 70, "InterruptedRunError": 130,
-}  # fmt: skip
+    "NotReportableError": 1,
+    "ConfigError": 2,
+    "PrerequisiteError": 3,
+    "EndpointRefusedError": 3,
+    "EndpointUnreachableError": 3,
+    "HelmError": 4,
+    "BusyError": 5,
+    "EvalFactoryError": 70,
+    "InterruptedRunError": 130,
+}
 
 
 def test_each_exit_code_has_one_class_and_all_have_one_base() -> None:
-    kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and kind.__module__ == errors.__name__]
+    kinds = [
+        kind
+        for kind in vars(errors).values()
+        if isinstance(kind, type) and kind.__module__ == errors.__name__
+    ]
     assert all(issubclass(kind, EvalFactoryError) for kind in kinds)
-    assert {kind.__name__: kind.exit_code for kind in kinds if issubclass(kind, EvalFactoryError)} == CODES
+    assert {
+        kind.__name__: kind.exit_code for kind in kinds if issubclass(kind, EvalFactoryError)
+    } == CODES
     assert errors.DEFECT_EXIT_CODE == 70
 
 
@@ -37,12 +50,20 @@ KNOWN = ["temperature", "top_p", "parallelism", "max_retries"]
 @pytest.mark.parametrize(
     ("name", "known", "told"),
     [
-        ("temprature", KNOWN, "temperature"), ("TEMPERATURE", KNOWN, "temperature"), ("max_retry", KNOWN, "max_retries"),
-        ("colour", KNOWN, None), ("", KNOWN, None), ("tempo", KNOWN, None),
-        ("mmul", ["mmul_x", "mmlu"], "mmlu"),  # of two as near as each other, the one whose letters were only mixed up
+        ("temprature", KNOWN, "temperature"),
+        ("TEMPERATURE", KNOWN, "temperature"),
+        ("max_retry", KNOWN, "max_retries"),
+        ("colour", KNOWN, None),
+        ("", KNOWN, None),
+        ("tempo", KNOWN, None),
+        (
+            "mmul",
+            ["mmul_x", "mmlu"],
+            "mmlu",
+        ),  # of two as near as each other, the one whose letters were only mixed up
         ("openai_api_kex", ["OPENAI_API_KEY"], "OPENAI_API_KEY"),
     ],
-)  # fmt: skip
+)
 def test_the_nearest_known_name(name: str, known: list[str], told: str | None) -> None:
     assert did_you_mean(name, known) == (f", did you mean '{told}'?" if told else "")
     assert did_you_mean("tempo", KNOWN, cutoff=0.4) == ", did you mean 'temperature'?"
@@ -63,13 +84,17 @@ def error_of(kind: Any, value: object) -> Any:
     ("kind", "value", "told"),
     [
         (Literal["chat", "completions"], "x", "must be 'chat' or 'completions'"),
-        (_Section, "x", "must be a mapping of keys to values"), (list[int], "x", "must be a list"),
+        (_Section, "x", "must be a mapping of keys to values"),
+        (list[int], "x", "must be a list"),
         (str, 1, "must be text (put it in quotes)"),
-        (Annotated[int, Field(strict=True)], "x", "must be a whole number"), (int, "x", "must be a whole number"),
-        (int, 1.5, "must be a whole number"), (float, None, "must be a number"), (float, "x", "must be a number"),
+        (Annotated[int, Field(strict=True)], "x", "must be a whole number"),
+        (int, "x", "must be a whole number"),
+        (int, 1.5, "must be a whole number"),
+        (float, None, "must be a number"),
+        (float, "x", "must be a number"),
         (Annotated[bool, Field(strict=True)], "x", "must be true or false"),
         (Annotated[int, Field(ge=1)], 0, "must be greater than or equal to 1"),
     ],
-)  # fmt: skip
+)
 def test_an_expectation_is_plain_english(kind: Any, value: object, told: str) -> None:
     assert expectation(error_of(kind, value)) == told

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from eval_factory.core.failure_causes import _MAX_CAUSES, _OTHERS, _UNKNOWN, MAX_CAUSE, Causes, hint_for
+from eval_factory.core.failure_causes import (
+    _MAX_CAUSES,
+    _OTHERS,
+    _UNKNOWN,
+    MAX_CAUSE,
+    Causes,
+    hint_for,
+)
 from eval_factory.core.results import MODEL_ROLE
 
 
@@ -19,20 +26,34 @@ def listed(*errors: str | None) -> list[tuple[int, str]]:
     ("errors", "cause"),
     [
         (
-            ["HTTP 400: This model's maximum context length is 768 tokens. However, you requested 812 tokens (802 in the messages, 10 in the completion).",
-             "HTTP 400: This model's maximum context length is 768 tokens. However, you requested 1,901 tokens (1891 in the messages, 10 in the completion)."],
+            [
+                "HTTP 400: This model's maximum context length is 768 tokens. However, you requested 812 tokens (802 in the messages, 10 in the completion).",
+                "HTTP 400: This model's maximum context length is 768 tokens. However, you requested 1,901 tokens (1891 in the messages, 10 in the completion).",
+            ],
             "HTTP 400: This model's maximum context length is 768 tokens. However, you requested ... tokens (... in the messages, 10 in the completion).",
         ),
-        (["HTTP 500: request req_8fA21 failed", "HTTP 500: request req_77bQ0 failed"], "HTTP 500: request ... failed"),
-        (["HTTP 500: trace 0d9e2f1a-77aa-4c1e-9a11-0123456789ab", "HTTP 500: trace 1d9e2f1a-77aa-4c1e-9a11-0123456789ab"], "HTTP 500: trace ..."),
+        (
+            ["HTTP 500: request req_8fA21 failed", "HTTP 500: request req_77bQ0 failed"],
+            "HTTP 500: request ... failed",
+        ),
+        (
+            [
+                "HTTP 500: trace 0d9e2f1a-77aa-4c1e-9a11-0123456789ab",
+                "HTTP 500: trace 1d9e2f1a-77aa-4c1e-9a11-0123456789ab",
+            ],
+            "HTTP 500: trace ...",
+        ),
         (["HTTP 400: no field 'alpha'", "HTTP 400: no field 'beta'"], "HTTP 400: no field ..."),
         (['HTTP 400: no field "alpha"'] * 2, 'HTTP 400: no field "alpha"'),
-        (["HTTP 400: at 12:01:59 of 3.5 s", "HTTP 400: at 12:02:00 of 3.5 s"], "HTTP 400: at ... of 3.5 s"),
+        (
+            ["HTTP 400: at 12:01:59 of 3.5 s", "HTTP 400: at 12:02:00 of 3.5 s"],
+            "HTTP 400: at ... of 3.5 s",
+        ),
         (["HTTP 400: gpt-4 takes 5", "HTTP 400: gpt-4 takes 7"], "HTTP 400: gpt-4 takes ..."),
         ([None, None], _UNKNOWN),
         (["HTTP 400: \x1b[2J\nfalse", "HTTP 400: \x1b[2J\nfalse"], "HTTP 400: \\x1b[2J false"),
     ],
-)  # fmt: skip
+)
 def test_what_varies_is_left_out(errors: list[str | None], cause: str) -> None:
     assert listed(*errors) == [(2, cause)]
 
@@ -40,19 +61,31 @@ def test_what_varies_is_left_out(errors: list[str | None], cause: str) -> None:
 @pytest.mark.parametrize(
     ("errors", "causes"),
     [
-        (["HTTP 400: request req_8fA21: 12 'x'"], [(1, "HTTP 400: request req_8fA21: 12 'x'")]),  # of one nothing is left out
-        (["HTTP 500: no", "HTTP 502: no"], [(1, "HTTP 500: no"), (1, "HTTP 502: no")]),  # a status is none of the numbers
+        (
+            ["HTTP 400: request req_8fA21: 12 'x'"],
+            [(1, "HTTP 400: request req_8fA21: 12 'x'")],
+        ),  # of one nothing is left out
+        (
+            ["HTTP 500: no", "HTTP 502: no"],
+            [(1, "HTTP 500: no"), (1, "HTTP 502: no")],
+        ),  # a status is none of the numbers
         (["code 500", "code 502"], [(2, "code ...")]),
         (["x" * 1000], [(1, "x" * MAX_CAUSE)]),
-        (["HTTP 500: b", "HTTP 400: a", "HTTP 422: c"], [(1, "HTTP 400: a"), (1, "HTTP 422: c"), (1, "HTTP 500: b")]),
+        (
+            ["HTTP 500: b", "HTTP 400: a", "HTTP 422: c"],
+            [(1, "HTTP 400: a"), (1, "HTTP 422: c"), (1, "HTTP 500: b")],
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_is_one_cause(errors: list[str], causes: list[tuple[int, str]]) -> None:
     assert listed(*errors) == listed(*reversed(errors)) == causes
 
 
 def test_the_most_frequent_comes_first_and_the_rest_is_counted() -> None:
-    words = ["".join(chr(ord("a") + int(digit)) for digit in f"{number:03d}") for number in range(_MAX_CAUSES + 3)]
+    words = [
+        "".join(chr(ord("a") + int(digit)) for digit in f"{number:03d}")
+        for number in range(_MAX_CAUSES + 3)
+    ]
     errors = [*words, *words[-4:], words[-1]]
     found = listed(*errors)
     assert found[0] == (3, words[-1])
@@ -67,22 +100,48 @@ def test_the_model_comes_before_its_judges() -> None:
     for role in ("b", "a", "b", MODEL_ROLE):
         causes.add(role, "no")
     assert [(one.role, one.count, one.role == MODEL_ROLE) for one in causes.listed()] == [
-        (MODEL_ROLE, 1, True), ("a", 1, False), ("b", 2, False),
-    ]  # fmt: skip
+        (MODEL_ROLE, 1, True),
+        ("a", 1, False),
+        ("b", 2, False),
+    ]
 
 
 @pytest.mark.parametrize(
     ("error", "model", "judge"),
     [
-        ("HTTP 400: This model's maximum context length is 768 tokens", "max_length", "longer prompts"),
-        ("HTTP 400: prompt is too long: 210000 tokens > 200000 maximum", "max_length", "longer prompts"),
-        ("HTTP 500: Requested tokens (900) exceed context window of 512", "max_length", "longer prompts"),
-        ("HTTP 422: inputs must have less than 1024 tokens. Given: 2000", "max_length", "longer prompts"),
+        (
+            "HTTP 400: This model's maximum context length is 768 tokens",
+            "max_length",
+            "longer prompts",
+        ),
+        (
+            "HTTP 400: prompt is too long: 210000 tokens > 200000 maximum",
+            "max_length",
+            "longer prompts",
+        ),
+        (
+            "HTTP 500: Requested tokens (900) exceed context window of 512",
+            "max_length",
+            "longer prompts",
+        ),
+        (
+            "HTTP 422: inputs must have less than 1024 tokens. Given: 2000",
+            "max_length",
+            "longer prompts",
+        ),
         ("HTTP 429 (rate limit): Request too large for gpt-4", "max_length", "longer prompts"),
         ("HTTP 413: Payload Too Large", "max_length", "limit of a request"),
-        ("HTTP 429 (rate limit): slow down", "requests_per_minute", "requests_per_minute in extra.judges"),
+        (
+            "HTTP 429 (rate limit): slow down",
+            "requests_per_minute",
+            "requests_per_minute in extra.judges",
+        ),
         ("HTTP 429 (rate limit): You exceeded your current quota", "no credit", "no credit"),
-        ("HTTP 429: You exceeded your current quota. * Quota exceeded for metric: x", "per_minute", "per_minute"),
+        (
+            "HTTP 429: You exceeded your current quota. * Quota exceeded for metric: x",
+            "per_minute",
+            "per_minute",
+        ),
         ("HTTP 400: filtered due to the content management policy", "filter", "filter"),
         ("HTTP 403: Input flagged", "filter", "filter"),
         ("no whole answer within 120 s", "request_timeout", "request_timeout"),
@@ -90,14 +149,26 @@ def test_the_model_comes_before_its_judges() -> None:
         ("HTTP 504: upstream timed out", "request_timeout", "request_timeout"),
         ("HTTP 400: Unsupported value: 'temperature'", "params_to_remove", "temperature"),
         ("HTTP 403: not allowed", "api_key", "judge's key"),
-        ("Authentication error detected: http://h answers 401 it says: no", "api_key", "judge's key"),
+        (
+            "Authentication error detected: http://h answers 401 it says: no",
+            "api_key",
+            "judge's key",
+        ),
         ("HTTP 404: no model", "model_id", "model_id"),
         ("the answer is not JSON", "OpenAI-compatible", "the judge's url"),
-        ("the answer is not valid HTTP: Duplicate Content-Length", "OpenAI-compatible", "the judge's url"),
+        (
+            "the answer is not valid HTTP: Duplicate Content-Length",
+            "OpenAI-compatible",
+            "the judge's url",
+        ),
         ("the answer changes to another protocol", "OpenAI-compatible", "the judge's url"),
         ("the connection was closed before the whole answer came", "hangs up", "hangs up"),
         ("HTTP 500: boom", "itself fails", "itself fails"),
-        ("unusable judgement: it holds no JSON object with the criteria accuracy", None, "responses/"),
+        (
+            "unusable judgement: it holds no JSON object with the criteria accuracy",
+            None,
+            "responses/",
+        ),
         ("HTTP 400: odd", None, None),
         ("HTTP 418: teapot", None, None),
     ],

@@ -7,7 +7,14 @@ from typing import Any
 import pytest
 
 from eval_factory.core import foreign_text
-from eval_factory.core.foreign_text import NO_MESSAGE, QUOTED_PROMPT, one_line, own_lines, plain, texts_in
+from eval_factory.core.foreign_text import (
+    NO_MESSAGE,
+    QUOTED_PROMPT,
+    one_line,
+    own_lines,
+    plain,
+    texts_in,
+)
 
 PROMPT = "A 54-year-old man has had chest pain\nsince this morning. What is the next step?"
 
@@ -15,35 +22,57 @@ PROMPT = "A 54-year-old man has had chest pain\nsince this morning. What is the 
 @pytest.mark.parametrize(
     ("text", "shown"),
     [
-        ("plain Ärztin 漢字 🙂", "plain Ärztin 漢字 🙂"), ("\x1b[2J", "\\x1b[2J"),
-        ("\x07\x08\x7f\x00", "\\x07\\x08\\x7f\\x00"), ("\x9b31m", "\\x9b31m"),
-        ("\u202egnp.exe\u2066", "\\u202egnp.exe\\u2066"), ("a\u200bb\ufeffc", "a\\u200bb\\ufeffc"),
-        ("\U000e0041", "\\U000e0041"), ("\ud800", "\\ud800"), ("a\nb\u2028c\x85d", "a\\nb\\u2028c\\x85d"),
+        ("plain Ärztin 漢字 🙂", "plain Ärztin 漢字 🙂"),
+        ("\x1b[2J", "\\x1b[2J"),
+        ("\x07\x08\x7f\x00", "\\x07\\x08\\x7f\\x00"),
+        ("\x9b31m", "\\x9b31m"),
+        ("\u202egnp.exe\u2066", "\\u202egnp.exe\\u2066"),
+        ("a\u200bb\ufeffc", "a\\u200bb\\ufeffc"),
+        ("\U000e0041", "\\U000e0041"),
+        ("\ud800", "\\ud800"),
+        ("a\nb\u2028c\x85d", "a\\nb\\u2028c\\x85d"),
     ],
-)  # fmt: skip
+)
 def test_what_is_not_printable_is_escaped(text: str, shown: str) -> None:
     assert foreign_text.printable(text) == shown
     assert foreign_text.printable(foreign_text.printable(text)) == shown
 
 
 def test_a_line_has_blanks_for_white_space_and_an_end() -> None:
-    assert one_line(" no\r\n\teval-factory stops: \u2028wrong\x0bkey\x1b ") == "no eval-factory stops: wrong key\\x1b"
-    assert one_line("x" * (foreign_text.MAX_FOREIGN_TEXT + 1)) == "x" * foreign_text.MAX_FOREIGN_TEXT
+    assert (
+        one_line(" no\r\n\teval-factory stops: \u2028wrong\x0bkey\x1b ")
+        == "no eval-factory stops: wrong key\\x1b"
+    )
+    assert (
+        one_line("x" * (foreign_text.MAX_FOREIGN_TEXT + 1)) == "x" * foreign_text.MAX_FOREIGN_TEXT
+    )
     assert one_line("x" * 11, 10) == "x" * 10
     assert one_line("\x1b" * 10, 10) == "\\x1b\\x1b\\x"
     assert one_line(" " * 100 + "far", 10) == "far"
     assert one_line(" " * 160 + "too far", 10) == ""
-    assert own_lines("first\n  second \x1b[0m\r\n\nthird\u2029") == "first\n  second \\x1b[0m\\r\n\nthird\\u2029"
+    assert (
+        own_lines("first\n  second \x1b[0m\r\n\nthird\u2029")
+        == "first\n  second \\x1b[0m\\r\n\nthird\\u2029"
+    )
 
 
 @pytest.mark.parametrize(
     ("document", "message"),
     [
-        ({"error": {"message": "too long", "type": "bad", "param": PROMPT, "code": None}}, "too long"),
+        (
+            {"error": {"message": "too long", "type": "bad", "param": PROMPT, "code": None}},
+            "too long",
+        ),
         ({"object": "error", "message": "of vLLM", "code": 400}, "of vLLM"),
         ({"error": "Input validation error", "error_type": "validation"}, "Input validation error"),
-        ({"detail": [{"loc": ["body"], "msg": "field required", "input": PROMPT}]}, "field required"),
-        ({"detail": [{"msg": "one"}, {"msg": "two"}, {"msg": "three"}, {"msg": "four"}]}, "one; two; three"),
+        (
+            {"detail": [{"loc": ["body"], "msg": "field required", "input": PROMPT}]},
+            "field required",
+        ),
+        (
+            {"detail": [{"msg": "one"}, {"msg": "two"}, {"msg": "three"}, {"msg": "four"}]},
+            "one; two; three",
+        ),
         ({"error": "invalid_client", "error_description": "unknown client"}, "unknown client"),
         ({"type": "urn:x", "title": "Unprocessable", "status": 422, "detail": "why"}, "why"),
         ([{"error": {"code": 400, "message": "a list"}}], "a list"),
@@ -52,7 +81,10 @@ def test_a_line_has_blanks_for_white_space_and_an_end() -> None:
         ({"input": PROMPT}, NO_MESSAGE),
         ("said", "said"),
         (None, NO_MESSAGE),
-        ({"error": {"error": {"error": {"error": {"error": {"error": {"message": "deep"}}}}}}}, NO_MESSAGE),
+        (
+            {"error": {"error": {"error": {"error": {"error": {"error": {"message": "deep"}}}}}}},
+            NO_MESSAGE,
+        ),
     ],
 )
 def test_of_an_error_object_the_message_alone_is_shown(document: Any, message: str) -> None:
@@ -85,17 +117,25 @@ def test_how_much_is_a_quote(start: int, more: int) -> None:
 
 
 def test_a_short_prompt_is_known_whole() -> None:
-    assert one_line("no: what is a dose?", prompt=texts_in(["what is a dose?"])) == f"no: {QUOTED_PROMPT}"
+    assert (
+        one_line("no: what is a dose?", prompt=texts_in(["what is a dose?"]))
+        == f"no: {QUOTED_PROMPT}"
+    )
     assert one_line("no: yes", prompt=["yes"]) == "no: yes"
     sent = {"stop": "\n", "prompt": "x" * 12, "n": 1, "parts": ({"text": "y" * 11}, "z" * 12)}
     assert list(texts_in(sent)) == ["\n", "x" * 12, "y" * 11, "z" * 12]
 
 
 def test_a_page_is_shown_without_its_tags() -> None:
-    assert one_line(plain("<html><head><title>502</title></head>\n<h1>Bad\\nGateway</h1>")) == "502 Bad Gateway"
+    assert (
+        one_line(plain("<html><head><title>502</title></head>\n<h1>Bad\\nGateway</h1>"))
+        == "502 Bad Gateway"
+    )
     assert plain("3 < 4") == "3 < 4"
 
 
-@pytest.mark.parametrize("text", ["<" * 1_000_000, "\x1b" * 1_000_000, " " * 1_000_000, "ab" * 500_000])
+@pytest.mark.parametrize(
+    "text", ["<" * 1_000_000, "\x1b" * 1_000_000, " " * 1_000_000, "ab" * 500_000]
+)
 def test_a_huge_text_is_cut_before_it_is_looked_at(text: str) -> None:
     assert len(one_line(plain(text), prompt=["ab" * 200_000])) <= foreign_text.MAX_FOREIGN_TEXT

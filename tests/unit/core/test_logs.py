@@ -17,7 +17,9 @@ def test_a_line_of_the_log_is_redacted_printable_and_cannot_be_imitated(tmp_path
     rundir.create()
     with open_log(rundir, Redactor([KEY]), debug=False) as log:
         log.info("begun")
-        log.error("first %s \x1b[2J\u2028\n  second\n2026-01-01 00:00:00,000 ERROR a false one", KEY)
+        log.error(
+            "first %s \x1b[2J\u2028\n  second\n2026-01-01 00:00:00,000 ERROR a false one", KEY
+        )
     begun, first, second, third = rundir.program_log.read_text("utf-8").rstrip("\n").split("\n")
     assert begun.endswith(" INFO begun")
     assert first.endswith(f" ERROR first {REDACTED} \\x1b[2J\\u2028")
@@ -26,12 +28,17 @@ def test_a_line_of_the_log_is_redacted_printable_and_cannot_be_imitated(tmp_path
     assert rundir.program_log.stat().st_mode & 0o777 == 0o600
 
 
-def test_two_runs_at_once_write_each_into_its_own_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_two_runs_at_once_write_each_into_its_own_folder(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     folders = [RunDir(tmp_path / name) for name in ("a", "b")]
     for folder in folders:
         folder.create()
     a, b = folders
-    with open_log(a, Redactor(), debug=False) as first, open_log(b, Redactor(), debug=False) as second:
+    with (
+        open_log(a, Redactor(), debug=False) as first,
+        open_log(b, Redactor(), debug=False) as second,
+    ):
         first.info("of the first")
         second.warning("of the second")
         first.debug("unseen")
@@ -43,7 +50,9 @@ def test_two_runs_at_once_write_each_into_its_own_folder(tmp_path: Path, capsys:
 
 
 RUN = "3c0ffee0"
-MESSAGE = 'cannot reach http://llm.example: no "connection"\n  check the URL\n  eval-factory stops: é'
+MESSAGE = (
+    'cannot reach http://llm.example: no "connection"\n  check the URL\n  eval-factory stops: é'
+)
 LINE = last_message(MESSAGE, HelmRunSettings(run_id=RUN).environment())
 ANOTHER = last_message(MESSAGE, HelmRunSettings(run_id="another").environment())
 
@@ -58,10 +67,21 @@ def test_a_message_of_several_lines_comes_through_among_others() -> None:
 @pytest.mark.parametrize(
     ("returncode", "tail"),
     [
-        (0, [LINE]), (1, []), (1, [ANOTHER]), (1, [last_message(MESSAGE, {})]),
-        (1, [f"model: {LINE}"]), (1, [LINE[:-3]]),
+        (0, [LINE]),
+        (1, []),
+        (1, [ANOTHER]),
+        (1, [last_message(MESSAGE, {})]),
+        (1, [f"model: {LINE}"]),
+        (1, [LINE[:-3]]),
     ],
-    ids=["it did not fail", "nothing was said", "another run's", "no run's", "inside a line", "cut"],
-)  # fmt: skip
+    ids=[
+        "it did not fail",
+        "nothing was said",
+        "another run's",
+        "no run's",
+        "inside a line",
+        "cut",
+    ],
+)
 def test_what_is_not_its_own_is_not_believed(returncode: int, tail: list[str]) -> None:
     assert last_message_in(returncode, tail, RUN) is None

@@ -16,16 +16,24 @@ from unit.builders import evaluation
 @pytest.mark.parametrize(
     ("text", "value"),
     [
-        ("", None), ("a: [1, 1.5, x, true, null]", {"a": [1, 1.5, "x", True, None]}), ("{50256: -100}", {"50256": -100}),
-        ("a: &x {b: 1}\nc: {<<: *x, d: 2}", {"a": {"b": 1}, "c": {"b": 1, "d": 2}}), ("a: !!str 5", {"a": "5"}),
-        ("a: &x [1]\nb: *x", {"a": [1], "b": [1]}), ("a: \U0001f600", {"a": "\U0001f600"}),
+        ("", None),
+        ("a: [1, 1.5, x, true, null]", {"a": [1, 1.5, "x", True, None]}),
+        ("{50256: -100}", {"50256": -100}),
+        ("a: &x {b: 1}\nc: {<<: *x, d: 2}", {"a": {"b": 1}, "c": {"b": 1, "d": 2}}),
+        ("a: !!str 5", {"a": "5"}),
+        ("a: &x [1]\nb: *x", {"a": [1], "b": [1]}),
+        ("a: \U0001f600", {"a": "\U0001f600"}),
     ],
-)  # fmt: skip
+)
 def test_plain_values(text: str, value: Any) -> None:
     assert parse(text) == value
 
 
-NO_YAML = {"a: [": "line 1, column 5", "a: *b": "undefined alias 'b'", "a: \x01": "is not valid YAML"}
+NO_YAML = {
+    "a: [": "line 1, column 5",
+    "a: *b": "undefined alias 'b'",
+    "a: \x01": "is not valid YAML",
+}
 
 
 @pytest.mark.parametrize(
@@ -37,17 +45,19 @@ NO_YAML = {"a: [": "line 1, column 5", "a: *b": "undefined alias 'b'", "a: \x01"
         ("a:\n  on: 1", "line 2, column 3: a key must be text: 'on' is read as bool"),
         ("1.5: 1", "'1.5' is read as float"),
         ("a: 2024-01-01", "line 1, column 4: is read as a date; put it in quotes"),
-        ("a: !!binary aGk=", "is !!binary; a configuration holds"), ("a: !mine x", "is !mine; a configuration holds"),
+        ("a: !!binary aGk=", "is !!binary; a configuration holds"),
+        ("a: !mine x", "is !mine; a configuration holds"),
         ("a: &x [*x]", "line 1, column 4: an alias refers to a value that contains it"),
         ('a: "\\ud800"', "line 1, column 4: holds half a character"),
         ('"\\ud800": 1', "line 1, column 1: holds half a character"),
         ("a: !!int x", "holds a value that is not what its tag says"),
         ("a: !!int ''", "holds a value that is not what its tag says"),
-        ("a: {b: [.inf]}", "a.b[0]: must be a finite number"), (".nan", "the value: must be a finite number"),
+        ("a: {b: [.inf]}", "a.b[0]: must be a finite number"),
+        (".nan", "the value: must be a finite number"),
         ("[" * 1000, "is nested too deeply"),
         *NO_YAML.items(),
     ],
-)  # fmt: skip
+)
 def test_what_is_refused(text: str, said: str) -> None:
     with pytest.raises(YamlError) as raised:
         parse(text)
@@ -60,7 +70,9 @@ def test_levels() -> None:
     assert parse(most) is not None
     with pytest.raises(YamlError, match=f"{MAX_LEVELS + 1} levels"):
         parse(f"[{most}]")
-    chain = "a: &a [x]\n" + "".join(f"{chr(98 + n)}: &{chr(98 + n)} [[[*{chr(97 + n)}]]]\n" for n in range(20))
+    chain = "a: &a [x]\n" + "".join(
+        f"{chr(98 + n)}: &{chr(98 + n)} [[[*{chr(97 + n)}]]]\n" for n in range(20)
+    )
     with pytest.raises(YamlError, match="63 levels"):
         parse(chain)
 
@@ -110,7 +122,9 @@ def test_overrides_have_the_same_limits() -> None:
 
 def test_bytes_that_are_no_utf_8_are_named() -> None:
     for text in ("x\udcff", "${X}"):
-        with pytest.raises(ConfigError, match=r"flag: config\.output_dir: contains bytes that are not UTF-8"):
+        with pytest.raises(
+            ConfigError, match=r"flag: config\.output_dir: contains bytes that are not UTF-8"
+        ):
             evaluation({"config.output_dir": text}, X="x\udcff")
     long = evaluation({"target.api_endpoint.model_id": "${X}"}, X="[" * 1000)
     assert long.run.target.api_endpoint.model_id == "[" * 1000
@@ -122,14 +136,20 @@ def test_bytes_that_are_no_utf_8_are_named() -> None:
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (b"", "is empty; it needs a name"), (b"# nothing", "is empty; it needs a name"),
-        (b"[x]", "holds a list where a mapping belongs; it needs a name"), (b"[]", "holds a list where a mapping belongs"),
-        (b"x", "holds a text where a mapping belongs"), (b"1", "holds a number where a mapping belongs"),
-        (b"1.5", "holds a number where a mapping belongs"), (b"true", "holds true or false where a mapping belongs"),
-        (b"a: [", "line 1, column 5"), (b"\xff", "is not a UTF-8 text file"),
-        ("folder", "is a folder, not a file"), ("none.yml", "there is no such file"),
+        (b"", "is empty; it needs a name"),
+        (b"# nothing", "is empty; it needs a name"),
+        (b"[x]", "holds a list where a mapping belongs; it needs a name"),
+        (b"[]", "holds a list where a mapping belongs"),
+        (b"x", "holds a text where a mapping belongs"),
+        (b"1", "holds a number where a mapping belongs"),
+        (b"1.5", "holds a number where a mapping belongs"),
+        (b"true", "holds true or false where a mapping belongs"),
+        (b"a: [", "line 1, column 5"),
+        (b"\xff", "is not a UTF-8 text file"),
+        ("folder", "is a folder, not a file"),
+        ("none.yml", "there is no such file"),
     ],
-)  # fmt: skip
+)
 def test_a_file_without_a_mapping_is_named(tmp_path: Path, content: bytes | str, said: str) -> None:
     (tmp_path / "folder").mkdir()
     file = tmp_path / (content if isinstance(content, str) else "x.yml")
@@ -145,6 +165,9 @@ def test_own_files_are_read_without_the_limits_of_a_configuration() -> None:
     assert plain_yaml.parse_own("day: 2024-05-01")["day"].isoformat() == "2024-05-01"
     assert plain_yaml.parse_own("[" * (MAX_LEVELS + 1) + "]" * (MAX_LEVELS + 1)) is not None
     assert plain_yaml.parse_own("") is None
-    for text, said in (("a: [1,\n", "line 2, column 1"), ("!!python/name:os.system", "constructor")):
+    for text, said in (
+        ("a: [1,\n", "line 2, column 1"),
+        ("!!python/name:os.system", "constructor"),
+    ):
         with pytest.raises(YamlSyntaxError, match=said):
             plain_yaml.parse_own(text)

@@ -21,12 +21,20 @@ KEY = "plain-looking-value-77"
 @pytest.mark.parametrize(
     "text",
     [
-        "sk-0123456789abcdef", "sk-01234567", "a://b:c@d", "nvapi-abcdefgh12345678", "hf_abcdefghijklmnop",
-        "Authorization: Bearer abc.def-123", "http://user:pass@proxy:8080", "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.abc",
-        '{"authorization": "Bearer x"}', "authorization=basic dTpwYXNz", "Bearer 9bQzCANARY7Kd0PLx2Mn",
+        "sk-0123456789abcdef",
+        "sk-01234567",
+        "a://b:c@d",
+        "nvapi-abcdefgh12345678",
+        "hf_abcdefghijklmnop",
+        "Authorization: Bearer abc.def-123",
+        "http://user:pass@proxy:8080",
+        "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.abc",
+        '{"authorization": "Bearer x"}',
+        "authorization=basic dTpwYXNz",
+        "Bearer 9bQzCANARY7Kd0PLx2Mn",
         "got Basic dXNlcjpwYXNzd29yZA==",
     ],
-)  # fmt: skip
+)
 def test_shapes_are_redacted(text: str) -> None:
     assert REDACTED in Redactor().text(f"before {text} after")
 
@@ -44,21 +52,33 @@ ENCODINGS: dict[str, Callable[[str], str]] = {
     "base64, one before": lambda key: base64.b64encode(f"u{key}".encode()).decode(),
     "base64, two before": lambda key: base64.b64encode(f"u:{key}".encode()).decode(),
     "base64, something behind": lambda key: base64.b64encode(f"u:{key}@host".encode()).decode(),
-    "base64 for URLs": lambda key: base64.urlsafe_b64encode(f"\xff\xfe{key}".encode("latin-1")).decode(),
+    "base64 for URLs": lambda key: base64.urlsafe_b64encode(
+        f"\xff\xfe{key}".encode("latin-1")
+    ).decode(),
     "hexadecimal": lambda key: key.encode().hex(),
-    "hexadecimal, large": lambda key: key.encode().hex().upper(), "for a URL": quote,
+    "hexadecimal, large": lambda key: key.encode().hex().upper(),
+    "for a URL": quote,
     "for a URL, all": lambda key: quote(key, safe=""),
-    "for a URL, small": lambda key: re.sub("%..", lambda match: match[0].lower(), quote(key, safe="")),
+    "for a URL, small": lambda key: re.sub(
+        "%..", lambda match: match[0].lower(), quote(key, safe="")
+    ),
     "for a URL, plus": quote_plus,
     "for a URL, twice": lambda key: quote(quote(key, safe=""), safe=""),
-    "for a URL, every character": of_letters("%{:02X}"), "for a URL, every character, small": of_letters("%{:02x}"),
-    "for a URL, every other": lambda key: "".join(f"%{ord(c):02X}" if n % 2 else c for n, c in enumerate(key)),
-    "JSON": json.dumps, "JSON, every character": of_letters("\\u{:04x}"),
+    "for a URL, every character": of_letters("%{:02X}"),
+    "for a URL, every character, small": of_letters("%{:02x}"),
+    "for a URL, every other": lambda key: "".join(
+        f"%{ord(c):02X}" if n % 2 else c for n, c in enumerate(key)
+    ),
+    "JSON": json.dumps,
+    "JSON, every character": of_letters("\\u{:04x}"),
     "JSON, every character, large": of_letters("\\u{:04X}"),
-    "JSON in JSON": lambda key: json.dumps(of_letters("\\u{:04x}")(key)), "JavaScript": of_letters("\\u{{{:x}}}"),
-    "bytes": of_letters("\\x{:02x}"), "HTML": html.escape, "HTML, numbers": of_letters("&#{};"),
+    "JSON in JSON": lambda key: json.dumps(of_letters("\\u{:04x}")(key)),
+    "JavaScript": of_letters("\\u{{{:x}}}"),
+    "bytes": of_letters("\\x{:02x}"),
+    "HTML": html.escape,
+    "HTML, numbers": of_letters("&#{};"),
     "HTML, hexadecimal numbers": of_letters("&#x{:X};"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("key", [KEY, ODD_KEY, "0123456789ab"])
@@ -70,9 +90,14 @@ def test_a_known_key_is_redacted_in_any_encoding(encoding: str, key: str) -> Non
     assert said.startswith("before ")
     assert said.endswith(" after")
     rest = said.removeprefix("before ").removesuffix(" after").replace(REDACTED, "")
-    assert len(rest) <= 14  # a name before it, a host behind it, digits of base64 that hold bits of both
+    assert (
+        len(rest) <= 14
+    )  # a name before it, a host behind it, digits of base64 that hold bits of both
     assert encoded not in said
-    assert Redactor(["another-value-of-a-key-1"]).known(f"before {encoded} after") == f"before {encoded} after"
+    assert (
+        Redactor(["another-value-of-a-key-1"]).known(f"before {encoded} after")
+        == f"before {encoded} after"
+    )
 
 
 def test_only_the_key_is_taken_out_of_base64() -> None:
@@ -87,17 +112,22 @@ def test_only_the_key_is_taken_out_of_base64() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "The risk-benefit ratio; see https://host/v1 and a@b.c; task-force; sk-1", "Basic metabolic panel reveals sodium 133",
-        "Basic Conditioning Factors", "the Basic Otorhinolaryngological exam", "Bearer of the BRCA1 mutation",
-        "Bearer of otorhinolaryngological news", "Prior authorization: Basic metabolic panel",
+        "The risk-benefit ratio; see https://host/v1 and a@b.c; task-force; sk-1",
+        "Basic metabolic panel reveals sodium 133",
+        "Basic Conditioning Factors",
+        "the Basic Otorhinolaryngological exam",
+        "Bearer of the BRCA1 mutation",
+        "Bearer of otorhinolaryngological news",
+        "Prior authorization: Basic metabolic panel",
     ],
-)  # fmt: skip
+)
 def test_ordinary_and_clinical_text_is_left_alone(text: str) -> None:
     assert Redactor().text(text) == Redactor([KEY]).text(text) == text
 
 
 @pytest.mark.parametrize(
-    "value", ["secret", "ollama", "EMPTY", "none", "sk-1", "Gastroenterology", "not-required", "abc123XY"]
+    "value",
+    ["secret", "ollama", "EMPTY", "none", "sk-1", "Gastroenterology", "not-required", "abc123XY"],
 )
 def test_a_placeholder_is_no_secret(value: str) -> None:
     text = f"gastric {value}ion of ollama/llama3 in /data/{value}/x"
@@ -108,7 +138,10 @@ def test_a_placeholder_is_no_secret(value: str) -> None:
 def test_a_real_key_is_redacted_wherever_it_stands() -> None:
     for key in ("token-abc123", "correct-horse-battery-staple", KEY, "q" * 30):
         assert not is_placeholder(key)
-        assert Redactor([f"{key}\r\n"]).text(f"x{key}y %20{key}\\n") == f"x{REDACTED}y %20{REDACTED}\\n"
+        assert (
+            Redactor([f"{key}\r\n"]).text(f"x{key}y %20{key}\\n")
+            == f"x{REDACTED}y %20{REDACTED}\\n"
+        )
 
 
 def test_tree() -> None:
@@ -127,7 +160,9 @@ def test_proxy_passwords_are_known() -> None:
     assert KEY not in redactor.text(KEY)
 
 
-def test_a_variable_that_holds_a_path_blinds_no_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_variable_that_holds_a_path_blinds_no_message(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A secret that has the name of a file stays hidden."""
     folder, gone = tmp_path / "a-long-folder", "/no/such/folder-0123456789"
     folder.mkdir()
@@ -135,7 +170,10 @@ def test_a_variable_that_holds_a_path_blinds_no_message(tmp_path: Path, monkeypa
     monkeypatch.chdir(tmp_path)
     env = {"SERVICE_CREDENTIALS": str(folder), "STORE_KEY": gone, "DB_PWD": KEY}
     redactor = Redactor.from_environment(env, env)
-    assert redactor.text(f"log: {folder}/x; {gone}; {KEY}") == f"log: {folder}/x; {REDACTED}; {REDACTED}"
+    assert (
+        redactor.text(f"log: {folder}/x; {gone}; {KEY}")
+        == f"log: {folder}/x; {REDACTED}; {REDACTED}"
+    )
 
 
 def test_a_known_secret_is_found_as_it_is_or_encoded() -> None:
@@ -154,15 +192,23 @@ SPREAD: dict[str, Callable[[str], str]] = {
     "a line break": lambda key: f"{key[:9]}\n{key[9:]}",
     "a line break and an indent": lambda key: f"{key[:9]}\r\n    {key[9:]}",
     "a line break in JSON": lambda key: json.dumps(f"{key[:9]}\n{key[9:]}")[1:-1],
-    "a line break in JSON in JSON": lambda key: json.dumps(json.dumps(f"{key[:9]}\n\t{key[9:]}"))[3:-3],
-    "a line break in a URL": lambda key: f"{key[:9]}%0A{key[9:]}", "blanks": " ".join,
-    "wide blanks": "\u3000\u200b".join, "separators": "_-_".join, "backslashes": "\\".join,
-    "quotes and commas": lambda key: str(list(key)), "backwards": lambda key: key[::-1],
+    "a line break in JSON in JSON": lambda key: json.dumps(json.dumps(f"{key[:9]}\n\t{key[9:]}"))[
+        3:-3
+    ],
+    "a line break in a URL": lambda key: f"{key[:9]}%0A{key[9:]}",
+    "blanks": " ".join,
+    "wide blanks": "\u3000\u200b".join,
+    "separators": "_-_".join,
+    "backslashes": "\\".join,
+    "quotes and commas": lambda key: str(list(key)),
+    "backwards": lambda key: key[::-1],
     "backwards, with blanks": lambda key: " ".join(key[::-1]),
-    "base64 in lines": lambda key: "\n".join(re.findall(".{1,7}", base64.b64encode(key.encode()).decode())),
+    "base64 in lines": lambda key: "\n".join(
+        re.findall(".{1,7}", base64.b64encode(key.encode()).decode())
+    ),
     "hexadecimal digits in pairs": lambda key: key.encode().hex(" "),
     "without its separators": lambda key: re.sub("[^A-Za-z0-9]", "", key),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("key", [KEY, "0123456789ab", "nvapi-tnrb0123456789"])
@@ -174,15 +220,21 @@ def test_a_known_key_is_redacted_however_it_is_spread(way: str, key: str) -> Non
     assert redactor.finds(f"before {spread} after") or "in JSON" in way or "URL" in way
     said = redactor.known(f"before: {spread}; after")
     assert REDACTED in said
-    assert len(said.replace(REDACTED, "")) <= len("before: ; after") + 4  # quotes around it, digits of base64
+    assert (
+        len(said.replace(REDACTED, "")) <= len("before: ; after") + 4
+    )  # quotes around it, digits of base64
     assert redactor.tree({"a": spread}, known_only=True) != {"a": spread}
 
 
 @given(
-    st.lists(st.tuples(st.sampled_from("aB1"), st.text("-_./+", max_size=2)), min_size=12, max_size=24),
+    st.lists(
+        st.tuples(st.sampled_from("aB1"), st.text("-_./+", max_size=2)), min_size=12, max_size=24
+    ),
     st.lists(st.text(" \n\t-_.,;:'\"\\/\u00e9", max_size=5), min_size=24),
-    st.booleans(), st.text(max_size=20), st.text(max_size=20),
-)  # fmt: skip
+    st.booleans(),
+    st.text(max_size=20),
+    st.text(max_size=20),
+)
 def test_no_way_to_spread_a_key_leaves_two_of_its_letters_together(
     parts: list[tuple[str, str]], between: list[str], backwards: bool, before: str, after: str
 ) -> None:
@@ -213,13 +265,25 @@ def test_several_spread_keys_are_found_and_words_of_one_of_few_letters_left_alon
 ODD_LETTERS = 'sk/Can\u00e9"\\ry\u2028+5f&3a9c1e7b\n%d48'
 HIDDEN = [
     *(change(key) for change in (*ENCODINGS.values(), *SPREAD.values()) for key in (KEY, ODD_KEY)),
-    ODD_LETTERS, json.dumps(ODD_LETTERS), "sk-0123456789abcdef", "a://b:c@d", "Authorization: Bearer abc.def-123", "Bearer 9bQzCANARY7Kd0PLx2Mn",
-    "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.abc", "nothing at all", "95 % of 5 &amp; \\n", "https://example.org/a",
-]  # fmt: skip
+    ODD_LETTERS,
+    json.dumps(ODD_LETTERS),
+    "sk-0123456789abcdef",
+    "a://b:c@d",
+    "Authorization: Bearer abc.def-123",
+    "Bearer 9bQzCANARY7Kd0PLx2Mn",
+    "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.abc",
+    "nothing at all",
+    "95 % of 5 &amp; \\n",
+    "https://example.org/a",
+]
 
 
-@pytest.mark.parametrize("redactor", [Redactor(), Redactor([KEY, ODD_KEY, ODD_LETTERS])], ids=["of shapes", "of keys"])
-@pytest.mark.parametrize("around", ["", "before ", "\n", '"', "\\", '\\"', "\\\n", "\t", "\u00e9", "\u2028", "\ud800"])
+@pytest.mark.parametrize(
+    "redactor", [Redactor(), Redactor([KEY, ODD_KEY, ODD_LETTERS])], ids=["of shapes", "of keys"]
+)
+@pytest.mark.parametrize(
+    "around", ["", "before ", "\n", '"', "\\", '\\"', "\\\n", "\t", "\u00e9", "\u2028", "\ud800"]
+)
 def test_a_line_is_that_of_the_redacted_value(redactor: Redactor, around: str) -> None:
     """Although it is looked at as a whole first: whatever hides a secret, and wherever in the value it stands."""
     for text in HIDDEN:

@@ -16,11 +16,59 @@ from eval_factory.core.tables import Lines, Link, Strong, Table, code, html, lat
 
 MARKDOWN = MarkdownIt("commonmark").enable(["table", "strikethrough"])
 TRAPS = [
-    ODD, "", "a", "`", "``", "` `", "`a", "a`", "``` x", "a|b", "a\\|b", "\\", "\\\\|", "<b>x</b>", "<!-- x", "&lt;b&gt; &#64;a",
-    "**x** __x__ ~~x~~ *x* _x_", "[x](http://a.b)", "![x](y.png)", "[x]: y", "http://a.b/c", "https://a.b", "www.a.b", "a@b.co",
-    "@someone", "@org/team", "org/repo#12", "#12", "GH-12", "gh-3.", ":tada:", "mailto:x", "# x", "## x", "> x", "- x", "+ x",
-    "* x", "1. x", "2) x", "[ ] x", "[x] y", "=== x", "--- x", "---", "===", "- -", "| a | b |", "$x$", "x\n\n# y", "\u202e\u200b\x00\x1b[2J", "x" * 9000,
-]  # fmt: skip
+    ODD,
+    "",
+    "a",
+    "`",
+    "``",
+    "` `",
+    "`a",
+    "a`",
+    "``` x",
+    "a|b",
+    "a\\|b",
+    "\\",
+    "\\\\|",
+    "<b>x</b>",
+    "<!-- x",
+    "&lt;b&gt; &#64;a",
+    "**x** __x__ ~~x~~ *x* _x_",
+    "[x](http://a.b)",
+    "![x](y.png)",
+    "[x]: y",
+    "http://a.b/c",
+    "https://a.b",
+    "www.a.b",
+    "a@b.co",
+    "@someone",
+    "@org/team",
+    "org/repo#12",
+    "#12",
+    "GH-12",
+    "gh-3.",
+    ":tada:",
+    "mailto:x",
+    "# x",
+    "## x",
+    "> x",
+    "- x",
+    "+ x",
+    "* x",
+    "1. x",
+    "2) x",
+    "[ ] x",
+    "[x] y",
+    "=== x",
+    "--- x",
+    "---",
+    "===",
+    "- -",
+    "| a | b |",
+    "$x$",
+    "x\n\n# y",
+    "\u202e\u200b\x00\x1b[2J",
+    "x" * 9000,
+]
 
 
 def inline(text: str) -> list[Token]:
@@ -39,9 +87,14 @@ def test_words_stay_words(number: int, before: str) -> None:
     told = prose(TRAPS[number])
     tokens = MARKDOWN.parse(f"{before or 'x '}{told}")
     assert {token.type for token in tokens} <= {
-        "bullet_list_open", "bullet_list_close", "list_item_open", "list_item_close", "paragraph_open", "paragraph_close",
+        "bullet_list_open",
+        "bullet_list_close",
+        "list_item_open",
+        "list_item_close",
+        "paragraph_open",
+        "paragraph_close",
         "inline",
-    }  # fmt: skip
+    }
     children = inline(f"{before or 'x '}{told}") if told else []
     assert {token.type for token in children} <= {"text", "code_inline"}
     words = "".join("" if token.type == "code_inline" else token.content for token in children)
@@ -63,11 +116,19 @@ def test_code_is_one_piece_and_a_cell_one_cell(number: int) -> None:
 
 
 def test_what_is_plain_is_read_as_it_stands() -> None:
-    assert prose("max_judge_failures is 0.1: set it - or not") == "max_judge_failures is 0.1: set it - or not"
+    assert (
+        prose("max_judge_failures is 0.1: set it - or not")
+        == "max_judge_failures is 0.1: set it - or not"
+    )
     assert prose("_a_ a_b **c** & <d> | e \\f") == "`_a_` a_b `**c**` `&` `<d>` `\u00a6` e `\\f`"
     assert seen(code("a `b` c")) == "a `b` c"
     assert seen(code("`")) == "`"
-    assert (prose("- x"), prose("1. x"), prose("2) x"), prose("-1 x")) == ("\\- x", "1\\. x", "2\\) x", "-1 x")
+    assert (prose("- x"), prose("1. x"), prose("2) x"), prose("-1 x")) == (
+        "\\- x",
+        "1\\. x",
+        "2\\) x",
+        "-1 x",
+    )
     assert prose("mail someone@a.b now") == "mail `someone@a.b` now"
     assert code("a|b") == "`a\u00a6b`"
     assert code("") == "-"
@@ -78,24 +139,31 @@ def test_what_is_plain_is_read_as_it_stands() -> None:
 TABLE = Table(
     ["model", Lines(["x_1", "exact_match"])],
     [
-        ["a & b", Lines(["50.0 %", "", Strong("not reportable")])], [Link("@c", "./<c>/report.html"), "-1"], ["-", "-"],
+        ["a & b", Lines(["50.0 %", "", Strong("not reportable")])],
+        [Link("@c", "./<c>/report.html"), "-1"],
+        ["-", "-"],
     ],
     numbers=1,
-)  # fmt: skip
+)
 
 
 def test_a_table_in_markdown() -> None:
     assert markdown(TABLE) == [
-        "| model | x_1<br>exact_match |", "| :-- | --: |", "| a `&` b | 50.0 %<br>**not reportable** |",
-        "| `@c` | -1 |", "| - | - |",
-    ]  # fmt: skip
+        "| model | x_1<br>exact_match |",
+        "| :-- | --: |",
+        "| a `&` b | 50.0 %<br>**not reportable** |",
+        "| `@c` | -1 |",
+        "| - | - |",
+    ]
 
 
 def test_a_table_on_a_screen() -> None:
     assert tables.screen(TABLE) == [
-        "model        x_1 exact_match", "a & b  50.0 % not reportable", "@c                        -1",
+        "model        x_1 exact_match",
+        "a & b  50.0 % not reportable",
+        "@c                        -1",
         "-                          -",
-    ]  # fmt: skip
+    ]
     wide = Table(["a", "b"], [["x" * 9, "2"], ["\x1b[2J", "3"]])
     assert tables.screen(wide, widest=4) == ["a     b", "xxxxxxxxx  2", "\\x1b[2J  3"]
 
@@ -115,17 +183,29 @@ def test_a_table_in_html() -> None:
 @pytest.mark.parametrize("number", range(len(TRAPS)))
 def test_nothing_is_made_of_a_text_in_html_and_latex(number: int) -> None:
     table = Table([TRAPS[number]], [[TRAPS[number]]])
-    shown = re.sub(r"</?(table|thead|tbody|tr|th)( scope=\"(row|col)\")?( class=\"name\")?>", "", html(table))
+    shown = re.sub(
+        r"</?(table|thead|tbody|tr|th)( scope=\"(row|col)\")?( class=\"name\")?>", "", html(table)
+    )
     assert not re.search(r"[<>]", shown)
     assert not re.search(r"(?<!\\)[_%#$&]", re.sub(r" & |\\\\ \\hline", "", latex(table, "c", "n")))
 
 
 def test_a_table_in_latex() -> None:
     assert latex(TABLE, "Scores", "50 % of_all").splitlines() == [
-        "\\begin{table}", "\\centering", "\\caption{Scores}", "\\begin{tabular}{lr}", "\\hline",
-        "model & x\\_1 exact\\_match \\\\ \\hline", "a \\& b & 50.0 \\% not reportable \\\\", "@c & -1 \\\\", "- & - \\\\",
-        "\\hline", "\\end{tabular}", "\\par\\smallskip {\\footnotesize 50 \\% of\\_all}", "\\end{table}",
-    ]  # fmt: skip
+        "\\begin{table}",
+        "\\centering",
+        "\\caption{Scores}",
+        "\\begin{tabular}{lr}",
+        "\\hline",
+        "model & x\\_1 exact\\_match \\\\ \\hline",
+        "a \\& b & 50.0 \\% not reportable \\\\",
+        "@c & -1 \\\\",
+        "- & - \\\\",
+        "\\hline",
+        "\\end{tabular}",
+        "\\par\\smallskip {\\footnotesize 50 \\% of\\_all}",
+        "\\end{table}",
+    ]
 
 
 def read(text: str) -> list[list[str]]:
@@ -133,7 +213,8 @@ def read(text: str) -> list[list[str]]:
 
 
 @pytest.mark.parametrize(
-    "formula", ["=cmd|' /C calc'!A0", "+1+1", "-2+3", "@SUM(A1)", "\uff1d1+1", '=HYPERLINK("http://x";"y")']
+    "formula",
+    ["=cmd|' /C calc'!A0", "+1+1", "-2+3", "@SUM(A1)", "\uff1d1+1", '=HYPERLINK("http://x";"y")'],
 )
 def test_what_a_spreadsheet_would_run_is_text(formula: str) -> None:
     assert read(tables.csv_text([{"name": formula}])) == [["name"], ["'" + formula]]
@@ -144,6 +225,8 @@ def test_what_a_spreadsheet_would_run_is_text(formula: str) -> None:
 
 def test_no_text_leaves_its_cell_and_numbers_stay_numbers() -> None:
     hostile = 'a","=1+1\n=2;=3'
-    text = tables.csv_text([{"name": hostile, "value": -0.5, "none": None, "yes": True, "no": False}])
+    text = tables.csv_text(
+        [{"name": hostile, "value": -0.5, "none": None, "yes": True, "no": False}]
+    )
     assert read(text)[1] == ['a","=1+1\\n=2;=3', "-0.5", "", "true", "false"]
     assert text.splitlines()[1] == '"a"",""=1+1\\n=2;=3",-0.5,"","true","false"'

@@ -14,7 +14,9 @@ from eval_factory.core.rundir import RunDir, RunSuiteDir, SuiteDir, suite_dir
 from eval_factory.core.safe_files import write_atomic
 
 
-def test_a_program_that_could_not_be_ended_keeps_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_program_that_could_not_be_ended_keeps_the_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its lock is its own: letting go here does not take it away."""
     with RunDir(tmp_path).locked() as lock:
         inherited = os.dup(lock.descriptor)
@@ -27,29 +29,41 @@ def test_a_program_that_could_not_be_ended_keeps_the_folder(tmp_path: Path, monk
         lock.share_with(os.getpid())
         lock.program_ended()
     assert not (tmp_path / ".lock.holder.json").exists()
-    with RunDir(tmp_path).locked(pytest.fail):  # it ended: what has inherited the descriptor from it does not matter
+    with RunDir(tmp_path).locked(
+        pytest.fail
+    ):  # it ended: what has inherited the descriptor from it does not matter
         pass
     os.close(inherited)
 
 
-def test_a_holder_that_is_not_written_down_yet_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_holder_that_is_not_written_down_yet_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(rundir, "ORPHAN_WAIT_S", 0.2)
     monkeypatch.setattr(rundir, "UNKNOWN_HOLDER_S", 0.1)
     said: list[str] = []
     with (tmp_path / ".lock").open("w") as other:
         fcntl.flock(other, fcntl.LOCK_EX)
-        with pytest.raises(BusyError, match="an unknown process"), RunDir(tmp_path).locked(said.append):
+        with (
+            pytest.raises(BusyError, match="an unknown process"),
+            RunDir(tmp_path).locked(said.append),
+        ):
             pass
         assert len(said) == 1
         monkeypatch.setattr(rundir, "UNKNOWN_HOLDER_S", 0.3)
-        with pytest.raises(BusyError, match="an unknown process"), RunDir(tmp_path).locked(pytest.fail):
+        with (
+            pytest.raises(BusyError, match="an unknown process"),
+            RunDir(tmp_path).locked(pytest.fail),
+        ):
             pass
 
 
 def test_a_holder_on_another_machine_is_not_taken_for_gone(tmp_path: Path) -> None:
     with (tmp_path / ".lock").open("w") as other:
         fcntl.flock(other, fcntl.LOCK_EX)
-        (tmp_path / ".lock.holder.json").write_text(json.dumps({"pid": 2**22 + 1, "host": "elsewhere", "since": "x"}))
+        (tmp_path / ".lock.holder.json").write_text(
+            json.dumps({"pid": 2**22 + 1, "host": "elsewhere", "since": "x"})
+        )
         open_before = os.listdir("/dev/fd")  # noqa: PTH208
         with (
             pytest.raises(BusyError, match="process 4194305 on elsewhere, since x"),
@@ -106,7 +120,8 @@ def test_only_the_owner_sees_helms_files_and_the_logs(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("umask", "mode", "found"), [(0o077, 0o644, 0o600), (0o022, 0o644, 0o644), (0o022, 0o600, 0o600)]
+    ("umask", "mode", "found"),
+    [(0o077, 0o644, 0o600), (0o022, 0o644, 0o644), (0o022, 0o600, 0o600)],
 )
 def test_the_users_umask_holds(umask: int, mode: int, found: int, tmp_path: Path) -> None:
     """A lock is its user's alone: whoever can open its file could keep everybody out of the folder."""
@@ -114,7 +129,10 @@ def test_the_users_umask_holds(umask: int, mode: int, found: int, tmp_path: Path
     try:
         write_atomic(tmp_path / "a", "x", mode=mode)
         with RunDir(tmp_path).locked():
-            modes = [(tmp_path / name).stat().st_mode & 0o777 for name in ("a", ".lock", ".lock.holder.json")]
+            modes = [
+                (tmp_path / name).stat().st_mode & 0o777
+                for name in ("a", ".lock", ".lock.holder.json")
+            ]
     finally:
         os.umask(before)
     assert modes == [found, 0o600, 0o644 & ~umask]
@@ -129,7 +147,11 @@ def test_a_run_that_is_a_suite_lies_in_its_own_output_folder() -> None:
 
 
 def test_what_is_read_of_a_suite_are_its_files_and_those_of_its_runs(tmp_path: Path) -> None:
-    for folder, mark in (("a/x", ".eval-factory"), ("a/y", "evaluation_config.yaml"), ("a/no_run", "x")):
+    for folder, mark in (
+        ("a/x", ".eval-factory"),
+        ("a/y", "evaluation_config.yaml"),
+        ("a/no_run", "x"),
+    ):
         (tmp_path / folder).mkdir(parents=True)
         (tmp_path / folder / mark).touch()
     own = SuiteDir(tmp_path).own

@@ -14,7 +14,14 @@ from eval_factory.cli.console import HomePath
 from eval_factory.core import safe_files
 from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.core.rundir import sha256_of
-from eval_factory.core.safe_files import LEADS_OUT, NOT_REGULAR, foreign_files, json_line, open_regular, write_atomic
+from eval_factory.core.safe_files import (
+    LEADS_OUT,
+    NOT_REGULAR,
+    foreign_files,
+    json_line,
+    open_regular,
+    write_atomic,
+)
 from eval_factory.endpoint.sign_in import cache_folder
 from unit.builders import evaluation
 
@@ -29,7 +36,9 @@ def test_write_is_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.Monkey
     assert (file.read_text(), file.stat().st_mode & 0o777) == ("one", 0o600)
     safe_files.refuse_full_disk(file.parent)
     monkeypatch.setattr(os, "fsync", no_space)
-    with pytest.raises(PrerequisiteError, match=r"cannot write .*: No space left on device\n.*the same command"):
+    with pytest.raises(
+        PrerequisiteError, match=r"cannot write .*: No space left on device\n.*the same command"
+    ):
         safe_files.refuse_full_disk(file.parent)
     with pytest.raises(OSError, match="No space"):
         write_atomic(file, "two")
@@ -69,7 +78,10 @@ def test_files_get_their_names_together(disk: Disk, monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(Path, "replace", rename)
     with safe_files.renamed_together():
-        with safe_files.atomic_file(disk.folder / "b", mode=0o600) as b, safe_files.atomic_file(disk.folder / "a") as a:
+        with (
+            safe_files.atomic_file(disk.folder / "b", mode=0o600) as b,
+            safe_files.atomic_file(disk.folder / "a") as a,
+        ):
             b.write("of b")
             a.write("of a")
         write_atomic(disk.folder / "old", "two")
@@ -108,7 +120,14 @@ LINE_BREAKS = "a\n\r\x0b\x0c\x1c\x85\u2028\u2029b"
 
 @pytest.mark.parametrize(
     "text",
-    [LINE_BREAKS, "\x1b\x9b\x7f\u202e\u200b\ufeff\U000e0041", "\ud800 half", "only\x7f", "Ärztin 漢字 🙂 \xa0", ""],
+    [
+        LINE_BREAKS,
+        "\x1b\x9b\x7f\u202e\u200b\ufeff\U000e0041",
+        "\ud800 half",
+        "only\x7f",
+        "Ärztin 漢字 🙂 \xa0",
+        "",
+    ],
 )
 def test_a_line_is_one_to_every_reader_and_says_the_same(text: str) -> None:
     line = json_line({"text": text, text: 1})
@@ -119,11 +138,16 @@ def test_a_line_is_one_to_every_reader_and_says_the_same(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "odd", [math.inf, -math.inf, math.nan, 10**5000, -(10**5000)], ids=["inf", "-inf", "nan", "long", "-long"]
+    "odd",
+    [math.inf, -math.inf, math.nan, 10**5000, -(10**5000)],
+    ids=["inf", "-inf", "nan", "long", "-long"],
 )
 def test_numbers_that_nobody_can_read_are_null(odd: Any) -> None:
     line = json_line({"a": {"b": [odd, 1.5, "x", 7, True, None]}, "c": odd})
-    assert json.loads(line, parse_constant=pytest.fail) == {"a": {"b": [None, 1.5, "x", 7, True, None]}, "c": None}
+    assert json.loads(line, parse_constant=pytest.fail) == {
+        "a": {"b": [None, 1.5, "x", 7, True, None]},
+        "c": None,
+    }
 
 
 def test_letters_and_large_numbers_stay_where_they_can_be_read() -> None:
@@ -152,11 +176,15 @@ def listening(path: Path) -> None:
 
 
 KINDS: dict[str, tuple[Callable[[Path], object], str]] = {
-    "outside": (linked("../../secret"), LEADS_OUT), "absolute": (linked("/etc/passwd"), LEADS_OUT),
-    "folder outside": (linked("../.."), LEADS_OUT), "device": (linked("/dev/zero"), LEADS_OUT),
-    "fifo": (os.mkfifo, NOT_REGULAR), "link to a fifo": (linked("../fifo"), NOT_REGULAR),
-    "socket": (listening, NOT_REGULAR), "huge": (huge, safe_files._TOO_LARGE),
-}  # fmt: skip
+    "outside": (linked("../../secret"), LEADS_OUT),
+    "absolute": (linked("/etc/passwd"), LEADS_OUT),
+    "folder outside": (linked("../.."), LEADS_OUT),
+    "device": (linked("/dev/zero"), LEADS_OUT),
+    "fifo": (os.mkfifo, NOT_REGULAR),
+    "link to a fifo": (linked("../fifo"), NOT_REGULAR),
+    "socket": (listening, NOT_REGULAR),
+    "huge": (huge, safe_files._TOO_LARGE),
+}
 
 
 @pytest.fixture
@@ -180,7 +208,9 @@ def test_what_is_foreign_is_named_and_not_read(kind: str, folder: Path) -> None:
         safe_files.refuse_foreign(folder, [name])
     assert str(refused.value).startswith(f"{name}: {said}, so it was not read\n")
     if kind != "huge":
-        with pytest.raises(OSError, match=f"{LEADS_OUT.split('{')[0]}|{NOT_REGULAR}|No such device"):
+        with pytest.raises(
+            OSError, match=f"{LEADS_OUT.split('{')[0]}|{NOT_REGULAR}|No such device"
+        ):
             open_regular(name, inside=folder)
 
 
@@ -192,7 +222,12 @@ def test_own_files_are_read_wherever_links_in_the_folder_lead(folder: Path) -> N
     through = folder.parent / "name"
     through.symlink_to("folder")
     for root in (folder, through):  # the user may name the folder by a link
-        assert list(foreign_files(root, [root / "own", root / "link", root / "below", root / "nowhere"])) == []
+        assert (
+            list(
+                foreign_files(root, [root / "own", root / "link", root / "below", root / "nowhere"])
+            )
+            == []
+        )
         safe_files.refuse_foreign(root, [root])
         with open_regular(root / "link", inside=root) as file:
             assert file.read() == b"own"
@@ -205,12 +240,18 @@ def test_a_link_to_a_folder_inside_is_followed(folder: Path) -> None:
     (folder / "helm").symlink_to("hidden")
     assert [path.name for path, _ in foreign_files(folder, [folder / "helm"])] == ["x"]
     (folder / "parent").symlink_to("..")
-    assert [path for path, _ in foreign_files(folder, [folder / "parent" / "secret"])] == [folder / "parent" / "secret"]
+    assert [path for path, _ in foreign_files(folder, [folder / "parent" / "secret"])] == [
+        folder / "parent" / "secret"
+    ]
 
 
 @pytest.mark.parametrize(
     ("name", "most"),
-    [("a.yaml", safe_files.MAX_BYTES_OF_YAML), ("a.yml", safe_files.MAX_BYTES_OF_YAML), ("a.db", safe_files.MAX_BYTES)],
+    [
+        ("a.yaml", safe_files.MAX_BYTES_OF_YAML),
+        ("a.yml", safe_files.MAX_BYTES_OF_YAML),
+        ("a.db", safe_files.MAX_BYTES),
+    ],
 )
 def test_how_large_a_file_may_be(name: str, most: int, folder: Path) -> None:
     for size, said in ((most, []), (most + 1, [(folder / name, safe_files._TOO_LARGE)])):
@@ -238,7 +279,8 @@ def _home(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "path"), [("~/x", "/home/me/x"), ("~", "/home/me"), ("a/~", "a/~"), ("./~x", "./~x"), ("", "")]
+    ("text", "path"),
+    [("~/x", "/home/me/x"), ("~", "/home/me"), ("a/~", "a/~"), ("./~x", "./~x"), ("", "")],
 )
 def test_expanded(text: str, path: str) -> None:
     assert safe_files.expanded(text) == path
@@ -259,9 +301,15 @@ def test_paths_that_are_too_long(longest: str) -> None:
 
 def test_paths_of_a_run_config_and_of_the_command_line() -> None:
     found = evaluation({"config.output_dir": "~/o", "config.params.extra.data_dir": "~/d"})
-    assert (found.run.config.output_dir, found.run.config.params.extra.data_dir) == ("/home/me/o", "/home/me/d")
+    assert (found.run.config.output_dir, found.run.config.params.extra.data_dir) == (
+        "/home/me/o",
+        "/home/me/d",
+    )
     own = {"data_path": "~/e", "subject": "lab_anemia"}
-    flags = {"config.type": "ehrshot", **{f"config.params.extra.{name}": value for name, value in own.items()}}
+    flags = {
+        "config.type": "ehrshot",
+        **{f"config.params.extra.{name}": value for name, value in own.items()},
+    }
     assert evaluation(flags).run.config.params.extra.data_path == "/home/me/e"
     with pytest.raises(ConfigError, match=r"config\.output_dir: there is no user"):
         evaluation({"config.output_dir": "~no-such-user/o"})
@@ -271,10 +319,11 @@ def test_paths_of_a_run_config_and_of_the_command_line() -> None:
 @pytest.mark.parametrize(
     ("env", "folder"),
     [
-        ({"HOME": "/home/a"}, "/home/a/.cache/eval-factory"), ({"XDG_CACHE_HOME": "/c"}, "/c/eval-factory"),
+        ({"HOME": "/home/a"}, "/home/a/.cache/eval-factory"),
+        ({"XDG_CACHE_HOME": "/c"}, "/c/eval-factory"),
         ({"HOME": "/home/a", "XDG_CACHE_HOME": "c"}, "/home/a/.cache/eval-factory"),
         ({}, "/home/me/.cache/eval-factory"),
     ],
-)  # fmt: skip
+)
 def test_where_a_users_programs_cache(env: dict[str, str], folder: str) -> None:
     assert cache_folder(env) == Path(folder)

@@ -12,7 +12,8 @@ from eval_factory.core.urls import SERVED_AT, origin_of, place_of, reached, serv
 @pytest.mark.parametrize(
     ("url", "kind", "expected"),
     [
-        ("https://h/v1", "chat", "https://h/v1/chat/completions"), ("https://h/v1/", "chat", "https://h/v1/chat/completions"),
+        ("https://h/v1", "chat", "https://h/v1/chat/completions"),
+        ("https://h/v1/", "chat", "https://h/v1/chat/completions"),
         ("https://h/v1/chat/completions", "chat", "https://h/v1/chat/completions"),
         ("https://h/v1/chat/completions/", "chat", "https://h/v1/chat/completions"),
         ("https://h/v1/completions", "completions", "https://h/v1/completions"),
@@ -21,10 +22,13 @@ from eval_factory.core.urls import SERVED_AT, origin_of, place_of, reached, serv
         ("https://h", "chat", "https://h/chat/completions"),
         ("https://h/d/x?api-version=1", "chat", "https://h/d/x/chat/completions?api-version=1"),
     ],
-)  # fmt: skip
+)
 def test_url(url: str, kind: str, expected: str) -> None:
     assert urls.request_url(url, kind) == expected
-    assert urls.request_url("https://h/functions/abc/", "chat", use_nvcf=True) == "https://h/functions/abc"
+    assert (
+        urls.request_url("https://h/functions/abc/", "chat", use_nvcf=True)
+        == "https://h/functions/abc"
+    )
 
 
 def test_place_of() -> None:
@@ -37,10 +41,14 @@ def test_place_of() -> None:
 @pytest.mark.parametrize(
     ("name", "host"),
     [
-        ("Host.Example.", "host.example"), (b"HOST.example", "host.example"), ("fe80::1%eth0", "fe80::1"), (None, ""),
-        ("stra\u00dfe.test", "xn--strae-oqa.test"), ("\u2603\u0301\u200d.test", "\u2603\u0301\u200d.test"),
+        ("Host.Example.", "host.example"),
+        (b"HOST.example", "host.example"),
+        ("fe80::1%eth0", "fe80::1"),
+        (None, ""),
+        ("stra\u00dfe.test", "xn--strae-oqa.test"),
+        ("\u2603\u0301\u200d.test", "\u2603\u0301\u200d.test"),
     ],
-)  # fmt: skip
+)
 def test_a_host_has_one_spelling(name: object, host: str) -> None:
     assert urls.host_of(name) == host
 
@@ -48,8 +56,12 @@ def test_a_host_has_one_spelling(name: object, host: str) -> None:
 def test_an_origin_is_scheme_host_and_port() -> None:
     assert origin_of("https://Host.example/v1") == origin_of("https://host.example:443/v2?x=1")
     others = (
-        "http://host.example/v1", "https://host.example:80", "https://example", "served://host.example", "demo://x",
-    )  # fmt: skip
+        "http://host.example/v1",
+        "https://host.example:80",
+        "https://example",
+        "served://host.example",
+        "demo://x",
+    )
     assert len({origin_of(url) for url in (*others, "https://host.example")}) == 6
 
 
@@ -71,5 +83,7 @@ def test_where_it_is_reached() -> None:
     assert urls.is_at_a_server(f"{two}/v1", {SERVED_AT: f"{one} {two}"})
     assert not urls.is_at_a_server("http://127.0.0.1:3/v1", {SERVED_AT: one})
     assert not urls.is_at_a_server("http://127.0.0.1:3/v1", {})
-    with pytest.raises(PrerequisiteError, match=r"served://x-1/v1 is a model that its suite serves.*\n.*run_suite"):
+    with pytest.raises(
+        PrerequisiteError, match=r"served://x-1/v1 is a model that its suite serves.*\n.*run_suite"
+    ):
         reached("served://x-1/v1", {SERVED_AT: ""})

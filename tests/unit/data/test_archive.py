@@ -17,7 +17,9 @@ from eval_factory.data.importing import import_folder
 from invented_bundle import digest, sources
 
 
-def test_the_same_bundle_gives_the_same_bytes_and_an_altered_one_none(bundle: Path, tmp_path: Path) -> None:
+def test_the_same_bundle_gives_the_same_bytes_and_an_altered_one_none(
+    bundle: Path, tmp_path: Path
+) -> None:
     pack(bundle, tmp_path / "a.tar.gz")
     for path in bundle.rglob("*"):
         os.utime(path, (1, 1))
@@ -49,8 +51,10 @@ def special(name: str, kind: bytes, target: str = "") -> tuple[tarfile.TarInfo, 
 
 HOSTILE = {
     "absolute": (plain("/etc/evil"), "leads elsewhere"),
-    "parent": (plain("scenarios/../../evil"), "leads elsewhere"), "parent only": (plain(".."), "leads elsewhere"),
-    "backslash": (plain("..\\evil"), "leads elsewhere"), "drive": (plain("C:/evil"), "leads elsewhere"),
+    "parent": (plain("scenarios/../../evil"), "leads elsewhere"),
+    "parent only": (plain(".."), "leads elsewhere"),
+    "backslash": (plain("..\\evil"), "leads elsewhere"),
+    "drive": (plain("C:/evil"), "leads elsewhere"),
     "symbolic link out": (special("scenarios/x", tarfile.SYMTYPE, "../../.."), "holds a link"),
     "symbolic link inside": (special("scenarios/x", tarfile.SYMTYPE, "notes"), "holds a link"),
     "hard link": (special("scenarios/x", tarfile.LNKTYPE, MANIFEST), "holds a link"),
@@ -60,17 +64,27 @@ HOSTILE = {
     "not in the manifest": (plain("scenarios/extra"), "not what the manifest lists"),
     "sparse map": (with_header(GNU__sparse__map="a,b"), "no tar.gz|header that no packed"),
     "sparse size": (with_header(GNU__sparse__size="abc"), "no tar.gz|header that no packed"),
-    "sparse": (with_header(GNU__sparse__map="0,1", GNU__sparse__size="1"), "no plain file|header that no packed"),
+    "sparse": (
+        with_header(GNU__sparse__map="0,1", GNU__sparse__size="1"),
+        "no plain file|header that no packed",
+    ),
     "time inf": (with_header(mtime="inf"), "header that no packed bundle has: 'mtime'"),
     "time nan": (with_header(mtime="nan"), "header that no packed bundle has"),
     "time 1e300": (with_header(mtime="1e300"), "header that no packed bundle has"),
     "unknown header": (with_header(comment="x"), "header that no packed bundle has"),
-    "long name": (plain("scenarios/" + "n" * 300), "too long"), "deep name": (plain("d/" * 2000 + "f"), "too long"),
+    "long name": (plain("scenarios/" + "n" * 300), "too long"),
+    "deep name": (plain("d/" * 2000 + "f"), "too long"),
     "terminal": (plain("scenarios/\x1b[31m"), r"\\x1b"),
     "twice": (plain("scenarios/notes/a 1.txt", b"PLAN: walk"), "twice"),
-    "twice but for case": (plain("scenarios/NOTES/a 1.txt", b"PLAN: walk"), "not what the manifest lists"),
-    "another size": (plain("scenarios/notes/B - 2.txt", b"PLAN: a rest that is longer"), "manifest lists|twice"),
-}  # fmt: skip
+    "twice but for case": (
+        plain("scenarios/NOTES/a 1.txt", b"PLAN: walk"),
+        "not what the manifest lists",
+    ),
+    "another size": (
+        plain("scenarios/notes/B - 2.txt", b"PLAN: a rest that is longer"),
+        "manifest lists|twice",
+    ),
+}
 
 
 def with_member(source: Path, target: Path, member: tuple[tarfile.TarInfo, bytes]) -> None:
@@ -89,12 +103,21 @@ def packed_anew(target: Path, manifest: bytes, *members: tuple[tarfile.TarInfo, 
 
 
 def manifest_of(*paths: str, **changed: object) -> bytes:
-    files = [{"path": path, "size": 1, "sha256": digest(b"x"), "source": "s", "date": "d"} for path in paths]
+    files = [
+        {"path": path, "size": 1, "sha256": digest(b"x"), "source": "s", "date": "d"}
+        for path in paths
+    ]
     return json.dumps({"format": 1, "files": files, **changed}).encode()
 
 
 def hub_entry(**changed: object) -> dict[str, object]:
-    entry = {"id": "o/n", "config": None, "revision": None, "folder": "hf/datasets/o___n", "source": "s"}
+    entry = {
+        "id": "o/n",
+        "config": None,
+        "revision": None,
+        "folder": "hf/datasets/o___n",
+        "source": "s",
+    }
     return {**entry, **changed}
 
 
@@ -107,13 +130,18 @@ BAD_MANIFESTS = {
     "terminal in a task": (manifest_of("a", tasks=["\x1b[31m"]), r"\\x1b"),
     "terminal in a field": (manifest_of("a", **{"\x1b[31m": 1}), r"\\x1b"),
     "terminal in a revision": (manifest_of("a", hub=[hub_entry(revision="\x9b31m")]), r"\\x9b"),
-    "a data set in another place": (manifest_of("a", hub=[hub_entry(folder="scenarios")]), "not in hf/datasets/"),
+    "a data set in another place": (
+        manifest_of("a", hub=[hub_entry(folder="scenarios")]),
+        "not in hf/datasets/",
+    ),
     "what a change leaves": (manifest_of(".staging-x/a"), "lists itself"),
 }
 
 
 @pytest.mark.parametrize("name", BAD_MANIFESTS)
-def test_hostile_manifests_are_refused_and_nothing_of_them_reaches_a_terminal(name: str, tmp_path: Path) -> None:
+def test_hostile_manifests_are_refused_and_nothing_of_them_reaches_a_terminal(
+    name: str, tmp_path: Path
+) -> None:
     manifest, message = BAD_MANIFESTS[name]
     source = packed_anew(tmp_path / "a.tar.gz", manifest, plain("a"))
     with pytest.raises(PrerequisiteError, match=message) as raised:
@@ -126,7 +154,8 @@ RECORD = b"12 path=abc\n"
 
 
 @pytest.mark.parametrize(
-    ("size", "times", "message"), [(len(RECORD), 3000, r"no tar\.gz"), (1 << 30, 1, "header is larger")]
+    ("size", "times", "message"),
+    [(len(RECORD), 3000, r"no tar\.gz"), (1 << 30, 1, "header is larger")],
 )
 def test_headers_that_follow_headers_or_ask_for_all_the_memory(
     size: int, times: int, message: str, tmp_path: Path
@@ -151,8 +180,12 @@ def test_long_names_and_other_letters_come_through(tmp_path: Path) -> None:
     pack(tmp_path / "b", tmp_path / "a.tar.gz")
     assert unpack(tmp_path / "a.tar.gz", tmp_path / "c", sources()) == read_manifest(tmp_path / "b")
     assert len(manifest.files) == 2
-    told = packed_anew(tmp_path / "told.tar.gz", manifest_of("a", tasks=["questions", "notes"]), plain("a"))
-    assert unpack(told, tmp_path / "d", sources()).tasks == [], "the tasks are those that were found"
+    told = packed_anew(
+        tmp_path / "told.tar.gz", manifest_of("a", tasks=["questions", "notes"]), plain("a")
+    )
+    assert unpack(told, tmp_path / "d", sources()).tasks == [], (
+        "the tasks are those that were found"
+    )
 
 
 @pytest.mark.parametrize("name", HOSTILE)
@@ -166,10 +199,18 @@ def test_hostile_archives_leave_nothing(name: str, bundle: Path, tmp_path: Path)
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_a_damaged_archive_or_one_beyond_the_limit_leaves_nothing(bundle: Path, tmp_path: Path) -> None:
+def test_a_damaged_archive_or_one_beyond_the_limit_leaves_nothing(
+    bundle: Path, tmp_path: Path
+) -> None:
     pack(bundle, tmp_path / "a.tar.gz")
     whole = (tmp_path / "a.tar.gz").read_bytes()
-    for content in (whole[: len(whole) // 2], b"no archive", b"", whole[:200] + bytes(50) + whole[250:], whole):
+    for content in (
+        whole[: len(whole) // 2],
+        b"no archive",
+        b"",
+        whole[:200] + bytes(50) + whole[250:],
+        whole,
+    ):
         (tmp_path / "b.tar.gz").write_bytes(content)
         limit, said = (100, "more than 100 bytes") if content == whole else (10**9, ".")
         with pytest.raises(PrerequisiteError, match=said):
@@ -180,7 +221,10 @@ def test_a_damaged_archive_or_one_beyond_the_limit_leaves_nothing(bundle: Path, 
 
 def test_content_that_was_exchanged_is_found(bundle: Path, tmp_path: Path) -> None:
     pack(bundle, tmp_path / "a.tar.gz")
-    with tarfile.open(tmp_path / "a.tar.gz") as old, tarfile.open(tmp_path / "b.tar.gz", "w:gz") as new:
+    with (
+        tarfile.open(tmp_path / "a.tar.gz") as old,
+        tarfile.open(tmp_path / "b.tar.gz", "w:gz") as new,
+    ):
         for info in old:
             held = old.extractfile(info)
             assert held is not None

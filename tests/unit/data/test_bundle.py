@@ -13,7 +13,15 @@ from filelock import FileLock
 
 from eval_factory.core.errors import BusyError, ConfigError, PrerequisiteError
 from eval_factory.data import bundle as bundles
-from eval_factory.data.bundle import COMMIT, LOCK, MANIFEST, compare_files, read_manifest, settle, staging
+from eval_factory.data.bundle import (
+    COMMIT,
+    LOCK,
+    MANIFEST,
+    compare_files,
+    read_manifest,
+    settle,
+    staging,
+)
 from eval_factory.data.sources import relative_path
 from invented_bundle import QUESTIONS, sources
 
@@ -48,9 +56,19 @@ def change(root: Path, revision: str) -> None:
     """As a pull does: files are new or other ones, and the data set's new revision takes the place of the old one."""
     folder = f"hf/datasets/org___some-calc/default/0.0.0/{revision}"
     with staging(root, sources()) as stage:
-        for name in ("scenarios/questions/data/set.json", f"scenarios/{revision}.txt", f"{folder}/x.arrow"):
+        for name in (
+            "scenarios/questions/data/set.json",
+            f"scenarios/{revision}.txt",
+            f"{folder}/x.arrow",
+        ):
             stage.path(name, "s").write_text(revision)
-        one = {"id": "org/Some-Calc", "config": None, "revision": revision, "folder": folder, "source": "s"}
+        one = {
+            "id": "org/Some-Calc",
+            "config": None,
+            "revision": revision,
+            "folder": folder,
+            "source": "s",
+        }
         stage.hub.append(bundles.HubEntry.model_validate(one))
         stage.commit()
 
@@ -84,7 +102,9 @@ def test_a_change_may_die_at_any_step(tmp_path: Path, monkeypatch: pytest.Monkey
     assert not list((tmp_path / "after").rglob("a" * 40))
 
 
-def test_a_first_import_may_die_at_any_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_first_import_may_die_at_any_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     change(tmp_path / "whole", "a" * 40)
     for step in range(1, 100):
         root = tmp_path / f"b{step}"
@@ -144,16 +164,23 @@ def test_somebody_elses_folders_are_left_alone(name: str, tmp_path: Path) -> Non
     (tmp_path / "mine" / name / "thesis.txt").write_text("x")
     (tmp_path / "mine" / "other.txt").write_text("x")
     settle(tmp_path / "mine")
-    with pytest.raises(ConfigError, match="is not empty and no data bundle"), staging(tmp_path / "mine", sources()):
+    with (
+        pytest.raises(ConfigError, match="is not empty and no data bundle"),
+        staging(tmp_path / "mine", sources()),
+    ):
         pass
     assert (tmp_path / "mine" / name / "thesis.txt").read_text() == "x"
 
 
 @pytest.mark.parametrize("kind", ["folder", "link", "file"])
-def test_what_stands_in_a_files_place_is_said_before_anything_is_moved(kind: str, bundle: Path, tmp_path: Path) -> None:
+def test_what_stands_in_a_files_place_is_said_before_anything_is_moved(
+    kind: str, bundle: Path, tmp_path: Path
+) -> None:
     place = bundle / "hf"
     if kind == "folder":
-        (place / "datasets/org___some-calc/default/0.0.0" / ("a" * 40) / "x.arrow").mkdir(parents=True)
+        (place / "datasets/org___some-calc/default/0.0.0" / ("a" * 40) / "x.arrow").mkdir(
+            parents=True
+        )
     elif kind == "link":
         place.symlink_to(tmp_path)
     else:
@@ -194,8 +221,10 @@ def test_a_bundle_is_as_its_manifest_says_or_what_is_not_is_named(bundle: Path) 
     (bundle / "scenarios/notes/a 1.txt").unlink()
     (bundle / "scenarios/notes/new.txt").write_text("x")
     assert compare_files(bundle, manifest).lines() == [
-        "missing: scenarios/notes/a 1.txt", f"altered: {SET}", "extra: scenarios/notes/new.txt",
-    ]  # fmt: skip
+        "missing: scenarios/notes/a 1.txt",
+        f"altered: {SET}",
+        "extra: scenarios/notes/new.txt",
+    ]
     assert compare_files(bundle, manifest, only=[SET]).lines() == [f"altered: {SET}"]
 
 
@@ -207,7 +236,9 @@ def test_a_link_is_no_file_of_a_bundle(bundle: Path, tmp_path: Path) -> None:
     assert lines == [f"altered: {SET}", "extra: scenarios/questions"]
 
 
-@pytest.mark.parametrize("path", ["/etc/x", "../x", "a/../b", "a//b", "./a", "", "a\\b", "C:/x", "a/\nb", "a/"])
+@pytest.mark.parametrize(
+    "path", ["/etc/x", "../x", "a/../b", "a//b", "./a", "", "a\\b", "C:/x", "a/\nb", "a/"]
+)
 def test_paths_that_lead_elsewhere_are_refused(path: str, bundle: Path) -> None:
     with pytest.raises(ValueError, match=r"path|drive"):
         relative_path(path)

@@ -12,7 +12,14 @@ from eval_factory.data.importing import import_folder, look_through_folder, look
 from eval_factory.data.pull import pull
 from eval_factory.data.sources import Sources, load_sources
 from invented_bundle import Origin, digest, folder_to_import, scripted, sources
-from published_rows import afrimed_row, careqa_row, medxpertqa_row, write_csv, write_json, write_json_lines
+from published_rows import (
+    afrimed_row,
+    careqa_row,
+    medxpertqa_row,
+    write_csv,
+    write_json,
+    write_json_lines,
+)
 
 
 def test_a_folder_becomes_a_bundle(tmp_path: Path) -> None:
@@ -23,7 +30,10 @@ def test_a_folder_becomes_a_bundle(tmp_path: Path) -> None:
     assert (datasets.logging.get_verbosity(), datasets.are_progress_bars_disabled()) == before
     assert manifest.tasks == ["questions", "notes", "calc"]
     assert not compare_files(root, read_manifest(root))
-    assert read_file_list(root / "file_lists/notes.json") == ["B - 2.txt", "a 1.txt"]  # by bytes, as git sorts
+    assert read_file_list(root / "file_lists/notes.json") == [
+        "B - 2.txt",
+        "a 1.txt",
+    ]  # by bytes, as git sorts
     (entry,) = manifest.hub
     assert entry.folder == f"hf/datasets/org___some-calc/default/0.0.0/{'0' * 40}"
     assert entry.revision is None
@@ -33,7 +43,8 @@ def test_a_folder_becomes_a_bundle(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "kind", ["altered", "missing", "not in SHA256SUMS", "is a link", "'scenarios/pipe' is no plain file"]
+    "kind",
+    ["altered", "missing", "not in SHA256SUMS", "is a link", "'scenarios/pipe' is no plain file"],
 )
 def test_what_the_sums_do_not_vouch_for_is_not_imported(kind: str, tmp_path: Path) -> None:
     given = folder_to_import(tmp_path / "given")
@@ -67,7 +78,9 @@ ODD_NAMES = {
 
 @pytest.mark.parametrize("kind", ODD_NAMES)
 @pytest.mark.parametrize("over", [False, True])
-def test_a_name_that_a_bundle_cannot_hold_is_said_and_nothing_is_left(kind: str, over: bool, tmp_path: Path) -> None:
+def test_a_name_that_a_bundle_cannot_hold_is_said_and_nothing_is_left(
+    kind: str, over: bool, tmp_path: Path
+) -> None:
     given, root = folder_to_import(tmp_path / "given"), tmp_path / "bundle"
     if over:
         import_folder(given, root, sources(), print)
@@ -90,8 +103,12 @@ def test_a_name_that_a_bundle_cannot_hold_is_said_and_nothing_is_left(kind: str,
 
 @pytest.mark.parametrize(
     ("encoding", "more", "said"),
-    [("utf-8-sig", "", None), ("utf-16", "", "SHA256SUMS: is no UTF-8 text"), ("utf-8", f"{digest(b'')}  ../../etc/passwd\n", "line 7")],
-)  # fmt: skip
+    [
+        ("utf-8-sig", "", None),
+        ("utf-16", "", "SHA256SUMS: is no UTF-8 text"),
+        ("utf-8", f"{digest(b'')}  ../../etc/passwd\n", "line 7"),
+    ],
+)
 def test_a_sums_file_of_powershell_is_read_and_one_that_leads_elsewhere_is_not(
     encoding: str, more: str, said: str | None, tmp_path: Path
 ) -> None:
@@ -126,7 +143,9 @@ def test_a_program_among_the_data_is_not_executed(tmp_path: Path) -> None:
         table = sources()
         calc = table.tasks["calc"]
         hub = tuple(dataset.model_copy(update={"script": expected}) for dataset in calc.hub)
-        table = table.model_copy(update={"tasks": {**table.tasks, "calc": calc.model_copy(update={"hub": hub})}})
+        table = table.model_copy(
+            update={"tasks": {**table.tasks, "calc": calc.model_copy(update={"hub": hub})}}
+        )
         root = tmp_path / f"bundle{expected}"
         manifest = import_folder(given, root, table, print)
         assert not trace.exists()
@@ -140,7 +159,10 @@ def test_a_program_without_data_is_refused(tmp_path: Path) -> None:
     for name in ("README.md", "t.parquet"):
         (given / "hub/org/Some-Calc" / name).unlink()
     (given / "hub/org/Some-Calc/Some-Calc.py").write_text(scripted(trace))
-    with pytest.raises(PrerequisiteError, match=r"Some-Calc\.py is a program and is not executed; put .* as Parquet"):
+    with pytest.raises(
+        PrerequisiteError,
+        match=r"Some-Calc\.py is a program and is not executed; put .* as Parquet",
+    ):
         import_folder(given, tmp_path / "bundle", sources(), print)
     assert not trace.exists()
     assert [path.name for path in tmp_path.iterdir()] == ["given"]
@@ -149,14 +171,24 @@ def test_a_program_without_data_is_refused(tmp_path: Path) -> None:
 def test_what_is_found_in_a_file_or_a_folder(tmp_path: Path) -> None:
     rows = [afrimed_row(2), afrimed_row(3), afrimed_row(4, question_type="saq")]
     file = write_csv(tmp_path / "a.csv", rows)
-    assert looked_through(file, "afrimed_qa", "x") == "2 questions in a.csv (1 rows that are none are left out)"
-    assert looked_through(write_csv(tmp_path / "b.csv", rows[:2]), "afrimed_qa", "x") == "2 questions in b.csv"
+    assert (
+        looked_through(file, "afrimed_qa", "x")
+        == "2 questions in a.csv (1 rows that are none are left out)"
+    )
+    assert (
+        looked_through(write_csv(tmp_path / "b.csv", rows[:2]), "afrimed_qa", "x")
+        == "2 questions in b.csv"
+    )
     write_json(tmp_path / "careqa" / "CareQA_es.json", [careqa_row(1)])
-    assert list(look_through_folder(tmp_path, load_sources())) == ["careqa: 1 questions in CareQA_es.json"]
+    assert list(look_through_folder(tmp_path, load_sources())) == [
+        "careqa: 1 questions in CareQA_es.json"
+    ]
 
 
 def test_a_file_of_another_form_is_refused(tmp_path: Path) -> None:
-    file = write_json_lines(tmp_path / "a.jsonl", [{**medxpertqa_row(number), "label": "?"} for number in range(12)])
+    file = write_json_lines(
+        tmp_path / "a.jsonl", [{**medxpertqa_row(number), "label": "?"} for number in range(12)]
+    )
     with pytest.raises(PrerequisiteError) as raised:
         looked_through(file, "medxpertqa", "https://x/a.jsonl")
     first, second, *_, last = str(raised.value).splitlines()
@@ -166,7 +198,10 @@ def test_a_file_of_another_form_is_refused(tmp_path: Path) -> None:
 
 
 def test_an_import_is_refused_before_anything_is_written(tmp_path: Path) -> None:
-    write_json(tmp_path / "given" / "scenarios" / "careqa" / "CareQA_en.json", [{**careqa_row(1), "cop": 7}])
+    write_json(
+        tmp_path / "given" / "scenarios" / "careqa" / "CareQA_en.json",
+        [{**careqa_row(1), "cop": 7}],
+    )
     told = r"CareQA_en.json: is not of the form careqa\n  row 1, column cop: must be"
     with pytest.raises(PrerequisiteError, match=told):
         import_folder(tmp_path / "given", tmp_path / "bundle", load_sources(), print)
@@ -175,8 +210,17 @@ def test_an_import_is_refused_before_anything_is_written(tmp_path: Path) -> None
 
 def of_one_file(origin: Origin, content: bytes) -> Sources:
     origin.altered["/q/a.json"] = (200, content, {})
-    task = {"scenario": "one", "files": [{"path": "a.json", "url": "{raw}/q/a.json", "form": "careqa"}]}
-    table = {"format": 1, "origins": {"raw": "https://x"}, "tasks": {"one": task}, "tiktoken": {}, "nltk": {}}
+    task = {
+        "scenario": "one",
+        "files": [{"path": "a.json", "url": "{raw}/q/a.json", "form": "careqa"}],
+    }
+    table = {
+        "format": 1,
+        "origins": {"raw": "https://x"},
+        "tasks": {"one": task},
+        "tiktoken": {},
+        "nltk": {},
+    }
     return Sources.model_validate(table).with_origins({"raw": origin.url})
 
 
@@ -188,6 +232,9 @@ def test_a_pull_says_how_many_questions_came(tmp_path: Path, origin: Origin) -> 
 
 
 def test_a_pull_of_another_form_is_refused(tmp_path: Path, origin: Origin) -> None:
-    with pytest.raises(PrerequisiteError, match=r"one: not pulled, nothing was written: .*is not of the form careqa"):
+    with pytest.raises(
+        PrerequisiteError,
+        match=r"one: not pulled, nothing was written: .*is not of the form careqa",
+    ):
         pull(["one"], tmp_path / "b", of_one_file(origin, b'[{"question": "x"}]'), print)
     assert not (tmp_path / "b").exists()

@@ -17,9 +17,18 @@ from eval_factory.plan.run_plan import Plan
 from invented_bundle import Origin, punkt_zip
 from unit.builders import plan
 
-DIALECT, NAMES = "perturbations/dialect/SAE_to_AAVE_mapping.json", "perturbations/person_name/data/person_names.txt"
-SYNONYMS, WORDNET = "perturbations/synonym/wordnet_synonyms.json", "perturbations/synonym/corpora/wordnet.zip"
-QUESTIONS, DIALOGUES = "scenarios/pubmed_qa/data/test_set.json", "scenarios/med_dialog/icliniq/test.json"
+DIALECT, NAMES = (
+    "perturbations/dialect/SAE_to_AAVE_mapping.json",
+    "perturbations/person_name/data/person_names.txt",
+)
+SYNONYMS, WORDNET = (
+    "perturbations/synonym/wordnet_synonyms.json",
+    "perturbations/synonym/corpora/wordnet.zip",
+)
+QUESTIONS, DIALOGUES = (
+    "scenarios/pubmed_qa/data/test_set.json",
+    "scenarios/med_dialog/icliniq/test.json",
+)
 FAIRNESS = "helm:med_dialog:subset=icliniq,data_augmentation=fairness"
 SYNONYM = "helm:boolq:data_augmentation=synonym"
 CONTENTS = {".json": b"{}", ".txt": b"brad,first_name,gender,male\n", ".zip": punkt_zip()}
@@ -45,11 +54,16 @@ def refused(said: str, this: Plan) -> None:
         check_data(this, {})
 
 
-def test_an_entrys_own_files_and_those_of_its_perturbations(mirror: Sources, tmp_path: Path) -> None:
+def test_an_entrys_own_files_and_those_of_its_perturbations(
+    mirror: Sources, tmp_path: Path
+) -> None:
     pull([FAIRNESS], tmp_path / "b", mirror, print)
     manifest = read_manifest(tmp_path / "b")
     assert not compare_files(tmp_path / "b", manifest)
-    assert (manifest.tasks, set(manifest.paths())) == (["med_dialog_icliniq"], {DIALOGUES, DIALECT, NAMES})
+    assert (manifest.tasks, set(manifest.paths())) == (
+        ["med_dialog_icliniq"],
+        {DIALOGUES, DIALECT, NAMES},
+    )
     this = plan_of(FAIRNESS, tmp_path, data_dir=str(tmp_path / "b"), offline=True)
     if (found := check_data(this, {})) is not None:
         place(found, this)
@@ -61,15 +75,23 @@ def test_an_entrys_own_files_and_those_of_its_perturbations(mirror: Sources, tmp
     assert check_data(plan_of(FAIRNESS, tmp_path), {}) is None  # online HELM downloads it
 
 
-def test_of_an_entry_that_the_table_does_not_know_only_they_are_pulled(mirror: Sources, tmp_path: Path) -> None:
+def test_of_an_entry_that_the_table_does_not_know_only_they_are_pulled(
+    mirror: Sources, tmp_path: Path
+) -> None:
     said: list[str] = []
     pull([SYNONYM], tmp_path / "b", mirror, said.append)
     assert set(read_manifest(tmp_path / "b").paths()) == {SYNONYMS, WORDNET}
-    assert all(text in said[0] for text in ("is not known here", "a run needs the package en_core_web_sm"))
+    assert all(
+        text in said[0] for text in ("is not known here", "a run needs the package en_core_web_sm")
+    )
     other = SYNONYM.replace("synonym", "dialect_easy")
-    told = f"missing: {DIALECT}\n.*data pull {other} --to {tmp_path}/b\n.*has nothing else for {other}"
+    told = (
+        f"missing: {DIALECT}\n.*data pull {other} --to {tmp_path}/b\n.*has nothing else for {other}"
+    )
     refused(told, plan_of(other, tmp_path, data_dir=str(tmp_path / "b")))
-    pull(["helm:med_dialog:subset=icliniq"], tmp_path / "b", mirror, said.append)  # without perturbations: our task
+    pull(
+        ["helm:med_dialog:subset=icliniq"], tmp_path / "b", mirror, said.append
+    )  # without perturbations: our task
     assert DIALOGUES in read_manifest(tmp_path / "b").paths()
 
 
@@ -77,8 +99,14 @@ def test_what_cannot_be_pulled_is_refused_before_anything_is_asked(
     mirror: Sources, origin: Origin, tmp_path: Path
 ) -> None:
     for entry, said in (
-        ("pubmed_qa:data_augmentation=spanish", "cannot be pulled: it asks Google Translate, with credentials"),
-        ("boolq:data_augmentation=cleva", "cannot be pulled: HELM takes its files from an address without a name"),
+        (
+            "pubmed_qa:data_augmentation=spanish",
+            "cannot be pulled: it asks Google Translate, with credentials",
+        ),
+        (
+            "boolq:data_augmentation=cleva",
+            "cannot be pulled: HELM takes its files from an address without a name",
+        ),
         ("boolq:data_augmentation=robustness", "does not know what it reads"),
         ("nothing", "has no run spec 'nothing'"),
     ):
@@ -87,10 +115,17 @@ def test_what_cannot_be_pulled_is_refused_before_anything_is_asked(
     assert not origin.asked
 
 
-def test_a_run_needs_what_no_bundle_holds(bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_needs_what_no_bundle_holds(
+    bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     translated, here = "helm:pubmed_qa:data_augmentation=swahili", {"data_dir": str(bundle)}
-    refused("cannot be run offline: it asks Google Translate", plan_of(translated, tmp_path, offline=True))
-    refused(f"missing: {QUESTIONS}\n.*data pull pubmed_qa --to", plan_of(translated, tmp_path, **here))  # it may ask
+    refused(
+        "cannot be run offline: it asks Google Translate",
+        plan_of(translated, tmp_path, offline=True),
+    )
+    refused(
+        f"missing: {QUESTIONS}\n.*data pull pubmed_qa --to", plan_of(translated, tmp_path, **here)
+    )  # it may ask
     refused("needs the package en_core_web_sm", plan_of(SYNONYM, tmp_path, **here))
     (tmp_path / "site/en_core_web_sm").mkdir(parents=True)
     monkeypatch.syspath_prepend(str(tmp_path / "site"))

@@ -12,7 +12,14 @@ from eval_factory.core.helm_run_settings import Pins
 from eval_factory.data import run_data
 from eval_factory.data.hub import UNKNOWN_REVISION
 from eval_factory.data.run_data import notes_on_revisions, pins_of, revisions_of, unlike_pinned
-from eval_factory.data.sources import HubDataset, Listing, SourceFile, Sources, TaskSources, load_sources
+from eval_factory.data.sources import (
+    HubDataset,
+    Listing,
+    SourceFile,
+    Sources,
+    TaskSources,
+    load_sources,
+)
 from eval_factory.helm.names import RUN_RECORD_FILE
 from eval_factory.plan.run_plan import Plan
 from unit.builders import plan
@@ -27,20 +34,32 @@ def _file(name: str, revision: str, **known: Any) -> SourceFile:
 @pytest.fixture(autouse=True)
 def _invented_table(monkeypatch: pytest.MonkeyPatch) -> None:
     fixed = _file("b", "v1")
-    of_aci = (_file("known", PINNED, sha256="a" * 64), _file("any", OTHER), _file("longer", f"{PINNED}0"))
+    of_aci = (
+        _file("known", PINNED, sha256="a" * 64),
+        _file("any", OTHER),
+        _file("longer", f"{PINNED}0"),
+    )
     of_hub = (
-        HubDataset(id="org/pinned", config=None, revision=PINNED), HubDataset(id="org/newest", config=None, revision=None),
+        HubDataset(id="org/pinned", config=None, revision=PINNED),
+        HubDataset(id="org/newest", config=None, revision=None),
         HubDataset(id="org/script", config=None, revision=PINNED, script=True),
-    )  # fmt: skip
+    )
     listings = {"medbullets": f"{{raw}}/{PINNED}/notes/", "medication_qa": "{raw}/main/"}
     tasks = {
-        "medec": TaskSources(scenario="medec", files=(_file("a", "v1", upstream="{raw}/main/a.json"), fixed)),
+        "medec": TaskSources(
+            scenario="medec", files=(_file("a", "v1", upstream="{raw}/main/a.json"), fixed)
+        ),
         "head_qa": TaskSources(scenario="head_qa", files=(fixed,)),
         "aci_bench": TaskSources(scenario="aci_bench", files=of_aci),
         "pubmed_qa": TaskSources(scenario="pubmed_qa", hub=of_hub),
-        **{name: TaskSources(scenario="notes", listing=Listing(url="{raw}", files=files, count=1)) for name, files in listings.items()},
-    }  # fmt: skip
-    table: Sources = load_sources().model_copy(update={"tasks": tasks, "origins": {"raw": "https://raw.example"}})
+        **{
+            name: TaskSources(scenario="notes", listing=Listing(url="{raw}", files=files, count=1))
+            for name, files in listings.items()
+        },
+    }
+    table: Sources = load_sources().model_copy(
+        update={"tasks": tasks, "origins": {"raw": "https://raw.example"}}
+    )
     monkeypatch.setattr(run_data, "load_sources", lambda: table)
 
 
@@ -65,7 +84,9 @@ def loaded(here: Plan, **revisions: str) -> Plan:
     """A plan of which a run read these data sets."""
     here.rundir.helm.mkdir(parents=True)
     usual = {"config": "default", "folder": "/x"}
-    rows = [{**usual, "id": f"org/{name}", "revision": revision} for name, revision in revisions.items()]
+    rows = [
+        {**usual, "id": f"org/{name}", "revision": revision} for name, revision in revisions.items()
+    ]
     (here.rundir.helm / RUN_RECORD_FILE).write_text(json.dumps({"datasets": rows}))
     return here
 
@@ -85,7 +106,9 @@ def test_nothing_is_said_of_what_is_pinned_or_has_no_pin(tmp_path: Path) -> None
     """A data set with a loading script is run at its revision, but its cache does not say at which."""
     here = task("pubmed_qa", tmp_path)
     assert notes_on_revisions(here) == []
-    other = loaded(task("pubmed_qa", tmp_path / "x"), pinned=OTHER, script=PINNED, newest=UNKNOWN_REVISION)
+    other = loaded(
+        task("pubmed_qa", tmp_path / "x"), pinned=OTHER, script=PINNED, newest=UNKNOWN_REVISION
+    )
     assert revisions_of(other, {}) == {"hub:org/pinned": OTHER, "hub:org/script": PINNED}
     assert list(unlike_pinned(other, {})) == [("org/pinned", PINNED, OTHER)]
     here = loaded(here, pinned=PINNED, script=OTHER, newest=OTHER, unknown=OTHER)
@@ -94,8 +117,15 @@ def test_nothing_is_said_of_what_is_pinned_or_has_no_pin(tmp_path: Path) -> None
 
 def test_the_revisions_of_files_that_were_read(tmp_path: Path) -> None:
     here, folder = task("aci_bench", tmp_path), "scenarios/aci_bench"
-    files = {f"{folder}/known.json": "a" * 64, f"{folder}/any.json": "b" * 64, f"{folder}/longer.json": "c" * 64}
-    assert revisions_of(here, files) == {f"{folder}/known.json": PINNED, f"{folder}/any.json": OTHER}
+    files = {
+        f"{folder}/known.json": "a" * 64,
+        f"{folder}/any.json": "b" * 64,
+        f"{folder}/longer.json": "c" * 64,
+    }
+    assert revisions_of(here, files) == {
+        f"{folder}/known.json": PINNED,
+        f"{folder}/any.json": OTHER,
+    }
     assert list(unlike_pinned(here, files)) == []
     edited = {**files, f"{folder}/known.json": "d" * 64, f"{folder}/any.json": "e" * 64}
     assert revisions_of(here, edited) == {f"{folder}/any.json": OTHER}
@@ -112,5 +142,7 @@ def test_the_revisions_of_files_that_were_read(tmp_path: Path) -> None:
         ("medication_qa", "notes", {}),
     ],
 )
-def test_the_revision_of_a_folder_whose_files_are_listed(name: str, folder: str, known: Any, tmp_path: Path) -> None:
+def test_the_revision_of_a_folder_whose_files_are_listed(
+    name: str, folder: str, known: Any, tmp_path: Path
+) -> None:
     assert revisions_of(task(name, tmp_path), {f"scenarios/{folder}/1.txt": "a" * 64}) == known

@@ -24,9 +24,11 @@ def _invented_table(monkeypatch: pytest.MonkeyPatch) -> None:
     """The invented tasks under names of real ones."""
     table = sources()
     tasks = {
-        "pubmed_qa": table.tasks["questions"], "mtsamples_procedures": table.tasks["notes"],
-        "medcalc_bench": table.tasks["calc"], "medalign": table.tasks["records"],
-    }  # fmt: skip
+        "pubmed_qa": table.tasks["questions"],
+        "mtsamples_procedures": table.tasks["notes"],
+        "medcalc_bench": table.tasks["calc"],
+        "medalign": table.tasks["records"],
+    }
     renamed: Sources = table.model_copy(update={"tasks": tasks})
     vocabularies = {"cl100k_base": renamed.tiktoken["words"], **renamed.tiktoken}
     renamed = renamed.model_copy(update={"tiktoken": vocabularies})
@@ -73,9 +75,16 @@ def test_files_are_copied_and_what_a_run_altered_is_put_right(bundle: Path, tmp_
 
 
 @pytest.mark.parametrize("linked", ["scenarios", "scenarios/questions", "scenarios/questions/data"])
-def test_nothing_is_deleted_or_written_through_a_link(linked: str, bundle: Path, tmp_path: Path) -> None:
+def test_nothing_is_deleted_or_written_through_a_link(
+    linked: str, bundle: Path, tmp_path: Path
+) -> None:
     this, shared = plan_of("pubmed_qa", tmp_path, bundle), tmp_path / "shared"
-    theirs = [shared / "mine.txt", shared / "set.json", shared / "data/set.json", shared / "questions/data/set.json"]
+    theirs = [
+        shared / "mine.txt",
+        shared / "set.json",
+        shared / "data/set.json",
+        shared / "questions/data/set.json",
+    ]
     for path in theirs:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("theirs")
@@ -126,9 +135,13 @@ def test_what_is_missing_or_altered_is_named_with_the_command(bundle: Path, tmp_
     refused(r"missing: hf: org/Some-Calc\n.*data pull medcalc_bench --to", calc)
     (bundle / "scenarios/questions/data/set.json").write_text("x")
     refused(r"altered: scenarios/questions/data/set\.json\n.*\n.*data pull pubmed_qa", questions)
-    check_data(plan_of("mtsamples_procedures", tmp_path, bundle), {})  # another task's files are its own
+    check_data(
+        plan_of("mtsamples_procedures", tmp_path, bundle), {}
+    )  # another task's files are its own
     refused("is no data bundle", plan_of("pubmed_qa", tmp_path, tmp_path / "none"))
-    assert check_data(plan_of("pubmed_qa", tmp_path, None), {}) is None, "without a bundle nothing is looked for"
+    assert check_data(plan_of("pubmed_qa", tmp_path, None), {}) is None, (
+        "without a bundle nothing is looked for"
+    )
 
 
 def test_the_record_names_revision_and_hash_of_what_was_read(tmp_path: Path) -> None:
@@ -141,36 +154,60 @@ def test_the_record_names_revision_and_hash_of_what_was_read(tmp_path: Path) -> 
     record = found.record()
     assert record["manifest_sha256"] == hashed
     (dataset,) = record["hub"]
-    assert (dataset["id"], dataset["revision"], dataset["source"]) == ("org/Some-Calc", None, "import:given")
-    listed = {Path(path).name: entry.sha256 for path, entry in found.manifest.paths().items() if path.startswith("hf/")}
+    assert (dataset["id"], dataset["revision"], dataset["source"]) == (
+        "org/Some-Calc",
+        None,
+        "import:given",
+    )
+    listed = {
+        Path(path).name: entry.sha256
+        for path, entry in found.manifest.paths().items()
+        if path.startswith("hf/")
+    }
     assert dataset["files"] == listed
     home = tmp_path / "out/helm/hf"
-    assert with_bundle(HelmRunSettings(), found, this).libraries.items() >= {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "HF_HOME": str(home), "HF_DATASETS_CACHE": str(home / "datasets")}.items()  # fmt: skip
+    assert (
+        with_bundle(HelmRunSettings(), found, this).libraries.items()
+        >= {
+            "HF_HUB_OFFLINE": "1",
+            "HF_DATASETS_OFFLINE": "1",
+            "HF_HOME": str(home),
+            "HF_DATASETS_CACHE": str(home / "datasets"),
+        }.items()
+    )
 
 
 @pytest.mark.parametrize(
     ("entry", "known"),
     [
-        ("pubmed_qa", "pubmed_qa"), ("med_qa", "medhelm_med_qa"), ("medbullets_freetext", "medbullets_freetext"),
-        ("medcalc_bench:version=v1.2", "medcalc_bench:version=v1.2"), ("head_qa:language=es", "head_qa:language=es"),
-        ("head_qa:language=en", "head_qa"), ("med_dialog:subset=icliniq", "med_dialog_icliniq"),
+        ("pubmed_qa", "pubmed_qa"),
+        ("med_qa", "medhelm_med_qa"),
+        ("medbullets_freetext", "medbullets_freetext"),
+        ("medcalc_bench:version=v1.2", "medcalc_bench:version=v1.2"),
+        ("head_qa:language=es", "head_qa:language=es"),
+        ("head_qa:language=en", "head_qa"),
+        ("med_dialog:subset=icliniq", "med_dialog_icliniq"),
         ("med_dialog:subset=healthcaremagic", "med_dialog_healthcaremagic"),
     ],
-)  # fmt: skip
+)
 def test_a_run_entry_reads_what_the_task_reads(
     entry: str, known: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(placing, "load_sources", load_sources)
     (tmp_path / "b").mkdir()
     (tmp_path / "b/manifest.json").write_text(Manifest().text())
-    refused(f"data pull {known} --to {tmp_path}/b$", plan_of(f"helm:{entry}", tmp_path, tmp_path / "b"))
+    refused(
+        f"data pull {known} --to {tmp_path}/b$", plan_of(f"helm:{entry}", tmp_path, tmp_path / "b")
+    )
     task = load_sources().asked(known)
     assert task is not None
     found = placing.task_sources(plan_of(f"helm:{entry}", tmp_path, None), load_sources())
     assert (found.scenario, found.files, found.hub) == (task.scenario, task.files, task.hub)
 
 
-@pytest.mark.parametrize("entry", ["mmlu:subject=anatomy", "head_qa:language=fr", "medcalc_bench:version=v9"])
+@pytest.mark.parametrize(
+    "entry", ["mmlu:subject=anatomy", "head_qa:language=fr", "medcalc_bench:version=v9"]
+)
 def test_a_run_entry_of_which_nothing_is_known(entry: str, bundle: Path, tmp_path: Path) -> None:
     this = plan_of(f"helm:{entry}", tmp_path, bundle)
     found = looked_for(this)
@@ -178,10 +215,15 @@ def test_a_run_entry_of_which_nothing_is_known(entry: str, bundle: Path, tmp_pat
     assert with_bundle(HelmRunSettings(), found, this) == HelmRunSettings()
     told = placing.how_to_get(this, "--to DIR")
     assert f"'eval-factory data pull' has nothing for helm:{entry}" in told
-    assert f"{tmp_path}/out/helm/scenarios/{entry.partition(':')[0]} and its data sets of the Hub into HF_HOME" in told
+    assert (
+        f"{tmp_path}/out/helm/scenarios/{entry.partition(':')[0]} and its data sets of the Hub into HF_HOME"
+        in told
+    )
 
 
-def test_what_cannot_be_pulled_is_not_advised_to_be_pulled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_pulled_is_not_advised_to_be_pulled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(placing, "load_sources", load_sources)
     own = {"condition": "chronic_pain", "data_path": "/data"}
     for task, extra in (("clear", own), ("sample_medical_qa", {})):
@@ -189,15 +231,23 @@ def test_what_cannot_be_pulled_is_not_advised_to_be_pulled(tmp_path: Path, monke
         assert told.startswith(f"  'eval-factory data pull' has nothing for {task}: ")
         assert "--to DIR" not in told
     this = plan_of("ehrshot", tmp_path, None, subject="guo_icu", data_path="/data", max_length=100)
-    assert placing.how_to_get(this, "--to DIR").endswith("eval-factory data pull ehrshot --to DIR")  # the vocabulary
+    assert placing.how_to_get(this, "--to DIR").endswith(
+        "eval-factory data pull ehrshot --to DIR"
+    )  # the vocabulary
 
 
-def test_whether_all_files_are_read_is_asked_where_a_list_is_answered(bundle: Path, tmp_path: Path) -> None:
+def test_whether_all_files_are_read_is_asked_where_a_list_is_answered(
+    bundle: Path, tmp_path: Path
+) -> None:
     everything = {"MEDICAL_DATA_ALL_FILES": "1"}
     listing = plan_of("mtsamples_procedures", tmp_path, bundle)
     assert (takes_all_files(listing, everything), takes_all_files(listing, {})) == (True, False)
-    assert takes_all_files(plan_of("mtsamples_procedures", tmp_path, None, offline=True), everything)
-    assert takes_all_files(plan_of("mtsamples_procedures", tmp_path, None), everything) is None  # GitHub is asked
+    assert takes_all_files(
+        plan_of("mtsamples_procedures", tmp_path, None, offline=True), everything
+    )
+    assert (
+        takes_all_files(plan_of("mtsamples_procedures", tmp_path, None), everything) is None
+    )  # GitHub is asked
     assert takes_all_files(plan_of("pubmed_qa", tmp_path, bundle), everything) is None
 
 
@@ -222,6 +272,8 @@ def test_offline_without_a_bundle_counts_files_and_looks_into_caches(tmp_path: P
     check_data(notes, {})
     calc = plan_of("medcalc_bench", tmp_path, None, offline=True)
     refused(r"org/Some-Calc in .*/home/datasets", calc, {"HF_HOME": str(tmp_path / "home")})
-    import_folder(folder_to_import(tmp_path / "given"), tmp_path / "b", sources(), lambda _line: None)
+    import_folder(
+        folder_to_import(tmp_path / "given"), tmp_path / "b", sources(), lambda _line: None
+    )
     check_data(calc, {"HF_HOME": str(tmp_path / "b/hf")})
     refused("TIKTOKEN_CACHE_DIR", plan_of("pubmed_qa", tmp_path, None, offline=True, max_length=9))

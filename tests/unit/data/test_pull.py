@@ -32,7 +32,12 @@ def not_pulled(said: str, task: str, table: Sources, folder: Path) -> None:
 
 def test_everything_a_task_needs(tmp_path: Path, origin: Origin) -> None:
     said: list[str] = []
-    pull(["questions", "notes", "calc", "records", "own"], tmp_path / "b", origin.sources(), said.append)
+    pull(
+        ["questions", "notes", "calc", "records", "own"],
+        tmp_path / "b",
+        origin.sources(),
+        said.append,
+    )
     manifest = read_manifest(tmp_path / "b")
     assert not compare_files(tmp_path / "b", manifest)
     assert manifest.tasks == ["calc", "notes", "questions"]
@@ -40,7 +45,9 @@ def test_everything_a_task_needs(tmp_path: Path, origin: Origin) -> None:
     assert listed["scenarios/questions/data/set.json"].source == f"{origin.url}/q/set.json"
     assert (tmp_path / "b/scenarios/questions/data/set.json").read_bytes() == QUESTIONS
     assert read_file_list(tmp_path / "b/file_lists/notes.json") == list(NOTES)
-    assert {"tiktoken/0123", "nltk_data/tokenizers/punkt_tab/english/abbrev_types.txt"} <= set(listed)
+    assert {"tiktoken/0123", "nltk_data/tokenizers/punkt_tab/english/abbrev_types.txt"} <= set(
+        listed
+    )
     assert not any("danish" in path for path in listed)
     (entry,) = manifest.hub
     assert (entry.revision, entry.source) == (REVISION, f"hub:org/Some-Calc@{REVISION}")
@@ -61,7 +68,9 @@ def test_without_a_network_each_task_says_so_and_nothing_is_left(tmp_path: Path)
 
 def test_what_one_task_lacks_does_not_keep_another_back(tmp_path: Path, origin: Origin) -> None:
     origin.altered["/notes/a 1.txt"] = (404, b"", {})
-    with pytest.raises(PrerequisiteError, match=r"^notes: not pulled, nothing was written: .*HTTP 404$"):
+    with pytest.raises(
+        PrerequisiteError, match=r"^notes: not pulled, nothing was written: .*HTTP 404$"
+    ):
         pull(["notes", "questions"], tmp_path / "b", origin.sources(), print)
     manifest = read_manifest(tmp_path / "b")
     assert manifest.tasks == ["questions"]
@@ -76,9 +85,13 @@ PORTAL = b"\n<!DOCTYPE html>\n<html>Please log in</html>\n"
     [
         *((name, PORTAL, {}) for name in ("a.docx", "a.sqlite", "a.json", "a.csv", "a.conf")),
         ("a.json", PORTAL, {"Content-Type": "text/html; charset=utf-8"}),
-        ("a.csv", b"<!-- hello --><p>Please log in", {"Content-Type": "text/html"}),  # known by its type alone
+        (
+            "a.csv",
+            b"<!-- hello --><p>Please log in",
+            {"Content-Type": "text/html"},
+        ),  # known by its type alone
     ],
-)  # fmt: skip
+)
 def test_a_page_to_log_in_is_no_data(
     name: str, page: bytes, headers: dict[str, str], tmp_path: Path, origin: Origin
 ) -> None:
@@ -90,24 +103,41 @@ def table_of(files: list[dict[str, str]], **more: Any) -> dict[str, Any]:
     """The table of one task, exam."""
     origins = {"raw": "http://raw.invalid", "hub": "http://hub.invalid"}
     task = {"scenario": "exam", "files": files}
-    return {"format": 1, "origins": origins, "tasks": {"exam": task}, "tiktoken": {}, "nltk": {}, **more}
+    return {
+        "format": 1,
+        "origins": origins,
+        "tasks": {"exam": task},
+        "tiktoken": {},
+        "nltk": {},
+        **more,
+    }
 
 
 def with_file(name: str, origin: Origin) -> Sources:
     """A table of one task with one file, of which no hash is known."""
     table = table_of([])
-    table["tasks"] = {"one": {"scenario": "one", "files": [{"path": name, "url": f"{{raw}}/q/{name}"}]}}
+    table["tasks"] = {
+        "one": {"scenario": "one", "files": [{"path": name, "url": f"{{raw}}/q/{name}"}]}
+    }
     return Sources.model_validate(table).with_origins({"raw": origin.url})
 
 
 ARCHIVED = table_of(
-    [{"path": f"data/{name}", "url": "{raw}/exam.zip", "member": name} for name in ("dev.json", "train.json")]
+    [
+        {"path": f"data/{name}", "url": "{raw}/exam.zip", "member": name}
+        for name in ("dev.json", "train.json")
+    ]
 )
 
 
-def test_a_file_of_unknown_hash_is_not_taken_where_its_length_is_not_known(tmp_path: Path, origin: Origin) -> None:
+def test_a_file_of_unknown_hash_is_not_taken_where_its_length_is_not_known(
+    tmp_path: Path, origin: Origin
+) -> None:
     no_length = {"Content-Length": "", "Connection": "close"}
-    for content, headers, said in ((b"[1", no_length, "does not say how long it is"), (b"", {}, "it is empty")):
+    for content, headers, said in (
+        (b"[1", no_length, "does not say how long it is"),
+        (b"", {}, "it is empty"),
+    ):
         origin.altered["/q/a.json"] = (200, content, headers)
         not_pulled(said, "one", with_file("a.json", origin), tmp_path / "b")
     origin.altered["/q/a.json"] = (200, b"[1]", {})
@@ -133,14 +163,28 @@ def test_a_file_of_unknown_hash_is_not_taken_where_its_length_is_not_known(tmp_p
         (
             "notes",
             "/list",
-            (200, b'[{"name": "../x.txt", "size": 1, "sha": "a"}, {"name": "y.txt", "size": 1, "sha": "a"}]', {}),
+            (
+                200,
+                b'[{"name": "../x.txt", "size": 1, "sha": "a"}, {"name": "y.txt", "size": 1, "sha": "a"}]',
+                {},
+            ),
             "is no list of files",
         ),
-        ("notes", "/list", (200, b'[{"name": "a.txt", "size": 1, "sha": "a"}]', {}), "lists 1 files, 2 are known"),
+        (
+            "notes",
+            "/list",
+            (200, b'[{"name": "a.txt", "size": 1, "sha": "a"}]', {}),
+            "lists 1 files, 2 are known",
+        ),
     ],
 )
 def test_a_file_is_whole_and_as_known_or_not_there(
-    task: str, path: str, answer: tuple[int, bytes, dict[str, str]], message: str, tmp_path: Path, origin: Origin
+    task: str,
+    path: str,
+    answer: tuple[int, bytes, dict[str, str]],
+    message: str,
+    tmp_path: Path,
+    origin: Origin,
 ) -> None:
     origin.altered[path] = answer
     not_pulled(message, task, origin.sources(), tmp_path / "b")
@@ -193,13 +237,16 @@ def test_files_of_one_archive(tmp_path: Path, origin: Origin) -> None:
     pull(["exam"], tmp_path / "b", table, print)
     assert origin.asked["/exam.zip"] == 1
     assert set(read_manifest(tmp_path / "b").paths()) == {
-        "scenarios/exam/data/dev.json", "scenarios/exam/data/train.json"
-    }  # fmt: skip
+        "scenarios/exam/data/dev.json",
+        "scenarios/exam/data/train.json",
+    }
     assert not compare_files(tmp_path / "b", read_manifest(tmp_path / "b"))
 
 
 @pytest.mark.parametrize("content", [b"<html>are you a robot?</html>", b"PK\x05\x06" + bytes(18)])
-def test_an_archive_that_is_none_or_holds_something_else(content: bytes, tmp_path: Path, origin: Origin) -> None:
+def test_an_archive_that_is_none_or_holds_something_else(
+    content: bytes, tmp_path: Path, origin: Origin
+) -> None:
     origin.files["/exam.zip"] = content
     table = Sources.model_validate(ARCHIVED).with_origins({"raw": origin.url})
     not_pulled(r"a web page came|the archive holds no", "exam", table, tmp_path / "b")
@@ -209,14 +256,19 @@ def test_the_leaderboards_confs(tmp_path: Path, origin: Origin) -> None:
     conf = b"entries: []"
     origin.files["/confs/run_entries_a.conf"] = conf
     files = {"run_entries_a.conf": digest(conf)}
-    table = Sources.model_validate({**ARCHIVED, "presentation": {"url": "{raw}/confs/", "files": files}})
+    table = Sources.model_validate(
+        {**ARCHIVED, "presentation": {"url": "{raw}/confs/", "files": files}}
+    )
     pull(["leaderboards"], tmp_path / "b", table.with_origins({"raw": origin.url}), print)
     assert (tmp_path / "b" / "presentation" / "run_entries_a.conf").read_bytes() == conf
     assert not compare_files(tmp_path / "b", read_manifest(tmp_path / "b"))
 
 
 def scripted(revision: str | None) -> Sources:
-    exam = {"scenario": "exam", "hub": [{"id": "org/exam_qa", "config": "en", "revision": revision}]}
+    exam = {
+        "scenario": "exam",
+        "hub": [{"id": "org/exam_qa", "config": "en", "revision": revision}],
+    }
     return Sources.model_validate(table_of([], tasks={"exam": exam}))
 
 
@@ -228,14 +280,19 @@ def test_a_data_set_with_a_script_is_taken_as_the_hub_converted_it(
     api, name, converted = "/api/datasets/org/exam_qa", "en/test/0000.parquet", "ef" * 20
 
     def info(revision: str | None, *names: str) -> dict[str, Any]:
-        return {"id": "org/exam_qa", "sha": revision, "siblings": [{"rfilename": name} for name in names]}
+        return {
+            "id": "org/exam_qa",
+            "sha": revision,
+            "siblings": [{"rfilename": name} for name in names],
+        }
 
     table = {"type": "file", "path": name, "size": len(TABLE), "oid": "0" * 40}
     answers = {
-        api: info(REVISION, "exam_qa.py", "README.md"), f"{api}/revision/{pinned}": info(pinned, "exam_qa.py", "README.md"),
+        api: info(REVISION, "exam_qa.py", "README.md"),
+        f"{api}/revision/{pinned}": info(pinned, "exam_qa.py", "README.md"),
         f"{api}/revision/refs/convert/parquet": info(converted, name),
         f"{api}/tree/{converted}": [table, {**table, "path": "es/test/0000.parquet"}],
-    }  # fmt: skip
+    }
     origin.files |= {path: json.dumps(answer).encode() for path, answer in answers.items()}
     origin.files[f"/datasets/org/exam_qa/resolve/{converted}/{name}"] = TABLE
     said: list[str] = []
@@ -244,10 +301,14 @@ def test_a_data_set_with_a_script_is_taken_as_the_hub_converted_it(
     assert (entry.id, entry.config, entry.revision) == ("org/exam_qa", "en", REVISION)
     assert entry.folder.endswith(f"/en/0.0.0/{REVISION}")
     assert not any("es/" in path for path in origin.asked if "resolve" in path)
-    assert any(f"not the pinned {pinned}" in line for line in said) == (pinned not in (None, REVISION))
+    assert any(f"not the pinned {pinned}" in line for line in said) == (
+        pinned not in (None, REVISION)
+    )
 
 
-def test_where_the_hub_has_the_pinned_revision_no_more_the_newest_is_taken(tmp_path: Path, origin: Origin) -> None:
+def test_where_the_hub_has_the_pinned_revision_no_more_the_newest_is_taken(
+    tmp_path: Path, origin: Origin
+) -> None:
     gone, table = "cd" * 20, origin.sources()
     answer = (404, b'{"error": "Invalid rev id"}', {"X-Error-Code": "RevisionNotFound"})
     origin.altered[f"/api/datasets/org/Some-Calc/revision/{gone}"] = answer
@@ -283,9 +344,12 @@ def test_a_blob_is_known_by_size_and_hash_as_git_counts_them(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("content", "page"),
     [
-        (b"<!DOCTYPE html><title>Sign in</title>", True), (b"\xef\xbb\xbf\n  <HTML lang=en>", True),
-        (b"id,text\n1,<html>\n", False), (b" " * 1024 + b"<html>", False), (b"", False),
+        (b"<!DOCTYPE html><title>Sign in</title>", True),
+        (b"\xef\xbb\xbf\n  <HTML lang=en>", True),
+        (b"id,text\n1,<html>\n", False),
+        (b" " * 1024 + b"<html>", False),
+        (b"", False),
     ],
-)  # fmt: skip
+)
 def test_a_web_page_is_known_by_its_beginning(content: bytes, page: bool, tmp_path: Path) -> None:
     assert is_page(put(tmp_path, content)) is page

@@ -18,15 +18,31 @@ from unit.builders import plan
 
 
 def test_endpoints_judges_tokens_and_cloud_functions() -> None:
-    judges = [{"name": "kind", "model_id": "j", "url": "http://judge.example:8080/v1", "use_nvcf": True}]
-    flags = {"config.type": "aci_bench", "config.params.extra.judges": judges, "target.api_endpoint.oauth": "openai"}
-    env = {"OPENAI_TOKEN_URL": "https://token.example/t", "NVCF_STATUS_URL": "https://status.example/s"}
+    judges = [
+        {"name": "kind", "model_id": "j", "url": "http://judge.example:8080/v1", "use_nvcf": True}
+    ]
+    flags = {
+        "config.type": "aci_bench",
+        "config.params.extra.judges": judges,
+        "target.api_endpoint.oauth": "openai",
+    }
+    env = {
+        "OPENAI_TOKEN_URL": "https://token.example/t",
+        "NVCF_STATUS_URL": "https://status.example/s",
+    }
     asked = [
-        "https://host.example/v1", "https://token.example/t", "http://judge.example:8080/v1",
+        "https://host.example/v1",
+        "https://token.example/t",
+        "http://judge.example:8080/v1",
         "https://status.example/s",
-    ]  # fmt: skip
+    ]
     assert urls_of(plan(flags), env) == asked
-    hosts = (("host.example", 443), ("token.example", 443), ("judge.example", 8080), ("status.example", 443))
+    hosts = (
+        ("host.example", 443),
+        ("token.example", 443),
+        ("judge.example", 8080),
+        ("status.example", 443),
+    )
     assert offline(HelmRunSettings(), plan(flags), env).allowed == hosts
 
 
@@ -36,8 +52,12 @@ def test_the_embedded_endpoint_needs_no_host_and_a_served_one_its_server() -> No
     libraries = {"A": "b", "HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"}
     assert told == HelmRunSettings(allowed=(), proxies={}, file_lists="/lists", libraries=libraries)
     served = plan({"target.api_endpoint.url": "served://vllm-0a1b/v1"})
-    assert offline(HelmRunSettings(), served, {SERVED_AT: "http://127.0.0.1:20001"}).allowed == (("127.0.0.1", 20001),)
-    assert offline(HelmRunSettings(), served, {}).allowed == ()  # a finished run is collected without it
+    assert offline(HelmRunSettings(), served, {SERVED_AT: "http://127.0.0.1:20001"}).allowed == (
+        ("127.0.0.1", 20001),
+    )
+    assert (
+        offline(HelmRunSettings(), served, {}).allowed == ()
+    )  # a finished run is collected without it
 
 
 def test_a_proxy_leads_to_its_endpoint_only(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,7 +86,9 @@ def test_files_of_the_layout_by_name(tmp_path: Path) -> None:
     assert found["data_path/test.findings.tok"] == hashlib.sha256(b"findings\n").hexdigest()
     entry = f"helm:shc_bmt_med:data_path={tmp_path}/own/notes.txt"
     here = plan({"config.type": entry, "config.output_dir": str(tmp_path / "out")})
-    assert look_at_own_data(here, pytest.fail) == {"data_path": hashlib.sha256(b"not read by HELM").hexdigest()}
+    assert look_at_own_data(here, pytest.fail) == {
+        "data_path": hashlib.sha256(b"not read by HELM").hexdigest()
+    }
 
 
 def test_only_what_changed_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,7 +109,9 @@ def test_only_what_changed_is_read_again(tmp_path: Path, monkeypatch: pytest.Mon
     os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))  # as an edit that hides itself
     second = look_at_own_data(here, pytest.fail)
     assert read == ["test.findings.tok"]
-    assert [name for name in first if second[name] != first[name]] == ["data_path/test.findings.tok"]
+    assert [name for name in first if second[name] != first[name]] == [
+        "data_path/test.findings.tok"
+    ]
 
 
 def test_much_to_read_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,7 +27,9 @@ def test_the_vocabulary_is_tiktokens_and_the_confs_are_the_leaderboards() -> Non
         assert hashlib.sha1(table.url(entry.url).encode()).hexdigest() == entry.path  # noqa: S324 - tiktoken's own
     found = table.presentation
     assert found is not None
-    assert set(found.files) == {row.conf.format(organization="stanford") for row in load_catalogue().leaderboards}
+    assert set(found.files) == {
+        row.conf.format(organization="stanford") for row in load_catalogue().leaderboards
+    }
     assert f"/v{helm_version()}/" in found.url
 
 
@@ -36,31 +38,42 @@ def test_subsets_and_variants() -> None:
     medcalc = table.tasks["medcalc_bench"]
     assert [hub.id for hub in medcalc.with_values({"version": None}).hub] == ["ncbi/MedCalc-Bench"]
     newest = medcalc.with_values({"version": "v1.2", "subset": None})
-    assert ([hub.id for hub in newest.hub], newest.variant) == (["ncbi/MedCalc-Bench-v1.2"], "version=v1.2")
+    assert ([hub.id for hub in newest.hub], newest.variant) == (
+        ["ncbi/MedCalc-Bench-v1.2"],
+        "version=v1.2",
+    )
     assert table.asked("medcalc_bench:version=v1.2") == newest
     assert table.asked("medcalc_bench:version=v9") is None
     assert table.asked("nothing") is None
     both = table.tasks["med_dialog"]
-    assert [file.path for file in both.with_values({"subset": "icliniq"}).files] == ["icliniq/test.json"]
+    assert [file.path for file in both.with_values({"subset": "icliniq"}).files] == [
+        "icliniq/test.json"
+    ]
     assert len(both.with_values({}).files) == 2
 
 
 def test_every_variant_is_a_value_that_the_task_takes() -> None:
     for task in load_framework().evaluations:
         for variant in load_sources().tasks[task.name].variants:
-            assert all(value in task.helm.parameters[name].allowed for name, value in variant.when.items()), task.name
+            assert all(
+                value in task.helm.parameters[name].allowed for name, value in variant.when.items()
+            ), task.name
 
 
 def test_every_data_set_of_the_hub_is_pinned() -> None:
     """But version 1.1 of MedCalc-Bench, HealthQA-BR and VQA-RAD, of which nothing on the Hub is known."""
     tasks = load_sources().tasks.values()
     datasets = [
-        hub for task in tasks for hub in (*task.hub, *(one for variant in task.variants for one in variant.hub))
+        hub
+        for task in tasks
+        for hub in (*task.hub, *(one for variant in task.variants for one in variant.hub))
     ]
     assert len(datasets) > len(tasks) / 10
     assert {hub.id for hub in datasets if hub.revision is None} == {
-        "ncbi/MedCalc-Bench-v1.1", "Larxel/healthqa-br", "flaviagiammarino/vqa-rad"
-    }  # fmt: skip
+        "ncbi/MedCalc-Bench-v1.1",
+        "Larxel/healthqa-br",
+        "flaviagiammarino/vqa-rad",
+    }
     assert all(len(hub.revision) == 40 for hub in datasets if hub.revision)
 
 

@@ -18,12 +18,16 @@ from eval_factory.tasks.framework import load_framework
 def written(folder: Path, kind: str) -> Benchmark:
     files = write_example(folder, kind)
     assert all(path.read_text("utf-8").strip() for path in files)
-    found = build_evaluation(Request(run_config=folder / "run_config.yml"), load_framework(), {}).benchmark
+    found = build_evaluation(
+        Request(run_config=folder / "run_config.yml"), load_framework(), {}
+    ).benchmark
     assert found is not None
     return found
 
 
-@pytest.mark.parametrize(("kind", "notes"), [("choice", ["2 of 8 rows of data.csv (first"]), ("jury", [])])
+@pytest.mark.parametrize(
+    ("kind", "notes"), [("choice", ["2 of 8 rows of data.csv (first"]), ("jury", [])]
+)
 def test_it_is_sound(tmp_path: Path, kind: str, notes: list[str]) -> None:
     found = written(tmp_path / "new" / "deep", kind)
     assert (found.instances, found.has_jury) == (8, kind == "jury")
@@ -37,9 +41,10 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
     kept = tmp_path / "notes.txt"
     kept.write_text("mine")
     for folder, error, told in (
-        (tmp_path, ConfigError, "is not empty, and nothing is overwritten"), (kept, ConfigError, "is a file"),
+        (tmp_path, ConfigError, "is not empty, and nothing is overwritten"),
+        (kept, ConfigError, "is a file"),
         (kept / "below", PrerequisiteError, "cannot be written to"),
-    ):  # fmt: skip
+    ):
         with pytest.raises(error, match=told):
             write_example(folder)
     assert list(tmp_path.iterdir()) == [kept]

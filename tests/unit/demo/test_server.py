@@ -35,16 +35,25 @@ def test_the_rule() -> None:
 def test_both_endpoints(server: DemoServer) -> None:
     with requests.Session() as session:
         chat: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": QUESTION}]}
-        first, again = (session.post(f"{server.base_url}/chat/completions", json=chat, timeout=10).json() for _ in "12")
+        first, again = (
+            session.post(f"{server.base_url}/chat/completions", json=chat, timeout=10).json()
+            for _ in "12"
+        )
         assert (first["choices"][0]["message"]["content"], again["id"]) == ("B", first["id"])
         assert first["usage"] == {"prompt_tokens": 12, "completion_tokens": 1, "total_tokens": 13}
         body = {"prompt": "one two three", "max_tokens": 2}
-        cut = session.post(f"{server.base_url}/completions", json=body, timeout=10).json()["choices"][0]
+        cut = session.post(f"{server.base_url}/completions", json=body, timeout=10).json()[
+            "choices"
+        ][0]
         assert (cut["text"], cut["finish_reason"]) == ("one two", "length")
 
 
 def test_a_picture_is_refused(server: DemoServer) -> None:
-    body = {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:"}}]}]}
+    body = {
+        "messages": [
+            {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:"}}]}
+        ]
+    }
     answer = requests.post(f"{server.base_url}/chat/completions", json=body, timeout=10)
     assert (answer.status_code, "no picture" in answer.json()["error"]["message"]) == (400, True)
 
@@ -53,10 +62,20 @@ def test_the_questions() -> None:
     text = (resources.files("eval_factory.demo") / "sample" / "data.csv").read_text("utf-8")
     questions = list(csv.DictReader(text.splitlines()))
     assert len(questions) == len({question["id"] for question in questions}) == 40
-    assert {len({question[f"option_{letter}"] for letter in "abcd"}) for question in questions} == {4}
-    assert Counter(question["correct_answer"] for question in questions) == dict.fromkeys("ABCD", 10)
-    lengths = [{letter.upper(): len(question[f"option_{letter}"]) for letter in "abcd"} for question in questions]
-    longest = [max(of, key=of.__getitem__) == one["correct_answer"] for of, one in zip(lengths, questions, strict=True)]
+    assert {len({question[f"option_{letter}"] for letter in "abcd"}) for question in questions} == {
+        4
+    }
+    assert Counter(question["correct_answer"] for question in questions) == dict.fromkeys(
+        "ABCD", 10
+    )
+    lengths = [
+        {letter.upper(): len(question[f"option_{letter}"]) for letter in "abcd"}
+        for question in questions
+    ]
+    longest = [
+        max(of, key=of.__getitem__) == one["correct_answer"]
+        for of, one in zip(lengths, questions, strict=True)
+    ]
     assert 0.15 <= sum(longest) / 40 <= 0.5
 
 
@@ -67,12 +86,18 @@ HALF, NONE = Criterion("Names aspirin", 5), Criterion("Recommends paracetamol in
 
 def test_half_of_the_longer_words_are_enough() -> None:
     def told(answer: str, criterion: Criterion) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(str(embedded_judgement(criterion_prompt(MESSAGES, answer, [criterion]))))
+        found: dict[str, Any] = json.loads(
+            str(embedded_judgement(criterion_prompt(MESSAGES, answer, [criterion])))
+        )
         return found
 
     half = {"explanation": "1 of its 2 longer words stand in the answer", "criteria_met": True}
     assert told("It is ASPIRIN.", HALF) == half
-    for answer, criterion in (("Paracetamol.", NONE), ("x", HALF), ("a", Criterion("a b", 1))):  # 1 of 3, 0 of 2, none
+    for answer, criterion in (
+        ("Paracetamol.", NONE),
+        ("x", HALF),
+        ("a", Criterion("a b", 1)),
+    ):  # 1 of 3, 0 of 2, none
         assert told(answer, criterion)["criteria_met"] is False
 
 

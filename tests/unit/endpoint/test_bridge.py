@@ -82,7 +82,9 @@ def test_the_first_failure_by_the_order_of_items_is_raised() -> None:
 
 
 @pytest.mark.parametrize("way", [KeyboardInterrupt, SystemExit, "as by Ctrl-C"])
-def test_what_ends_a_program_ends_it_at_once(way: type[BaseException] | str, caplog: pytest.LogCaptureFixture) -> None:
+def test_what_ends_a_program_ends_it_at_once(
+    way: type[BaseException] | str, caplog: pytest.LogCaptureFixture
+) -> None:
     """Nobody waits for what the others wait for, and what they hold is given back; the loop goes on."""
     given_back, late = [], Future[None]()
 
@@ -109,7 +111,9 @@ def test_what_is_called_side_by_side_may_call_others_so() -> None:
     met = threading.Barrier(4)
 
     def process(number: int) -> list[int]:
-        return map_at_once(lambda other: bridge.run_in_thread(met.wait, ENOUGH_S) * 0 + number * other, range(2), 2)
+        return map_at_once(
+            lambda other: bridge.run_in_thread(met.wait, ENOUGH_S) * 0 + number * other, range(2), 2
+        )
 
     assert map_at_once(process, range(2), 2) == [[0, 0], [0, 1]]
 
@@ -121,7 +125,9 @@ def test_without_the_loop_it_is_done_here_and_in_the_loop_in_another_thread() ->
     done.set_result("done")
     assert bridge.wait_for(done) == "done"
     here, is_inside = in_the_loop(lambda: (threading.current_thread(), bridge.is_inside()))
-    there, too = in_the_loop(lambda: bridge.run_in_thread(lambda: (threading.current_thread(), bridge.is_inside())))
+    there, too = in_the_loop(
+        lambda: bridge.run_in_thread(lambda: (threading.current_thread(), bridge.is_inside()))
+    )
     assert (is_inside, too) == (True, False)
     assert len({here, there, threading.current_thread()}) == 3
 
@@ -187,7 +193,9 @@ def test_others_go_on_while_one_pauses() -> None:
     assert seen == [1, 2, 3, 4, 0]
 
 
-def test_an_interruption_before_anything_has_begun_waits_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interruption_before_anything_has_begun_waits_for_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     handed_over = asyncio.run_coroutine_threadsafe
 
     def interrupted_once(*_: object) -> Future[None]:

@@ -56,7 +56,11 @@ class Scripted:
                     connection.sendall(answer)
                     if self._hangs_up and len(self._answers) == 1:
                         break
-                    if not answer.startswith(b"HTTP") or b"close" in answer or answer.endswith(b"..."):
+                    if (
+                        not answer.startswith(b"HTTP")
+                        or b"close" in answer
+                        or answer.endswith(b"...")
+                    ):
                         break
             self.hung_up.set()
         self._socket.close()
@@ -103,10 +107,16 @@ def test_a_connection_that_was_closed_meanwhile_costs_nothing() -> None:
     assert server.connections == 2
 
 
-@pytest.mark.parametrize(("answer", "silent"), [
-    (b"HTTP/1.1 200 OK\r\nX-Slow: a", False), (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\na", False),
-    (b"HTTP/1.1 200 OK\r\n\r\na", False), (b"HTTP/1.1", True),
-], ids=["header", "body", "no-length", "status"])  # fmt: skip
+@pytest.mark.parametrize(
+    ("answer", "silent"),
+    [
+        (b"HTTP/1.1 200 OK\r\nX-Slow: a", False),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\na", False),
+        (b"HTTP/1.1 200 OK\r\n\r\na", False),
+        (b"HTTP/1.1", True),
+    ],
+    ids=["header", "body", "no-length", "status"],
+)
 def test_an_answer_that_stops_half_way_ends_in_time(answer: bytes, silent: bool) -> None:
     server = Scripted(PLAIN, answer, PLAIN)
     transport = asked_once(server, 0.4)
@@ -115,10 +125,15 @@ def test_an_answer_that_stops_half_way_ends_in_time(answer: bytes, silent: bool)
     assert raised.value.silent is silent
 
 
-@pytest.mark.parametrize(("answer", "said", "silent"), [
-    (b"", CUT, True), (b"nonsense", "what came is no HTTP", True),
-    (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\na...", CUT, False),
-], ids=["nothing", "no-http", "cut"])  # fmt: skip
+@pytest.mark.parametrize(
+    ("answer", "said", "silent"),
+    [
+        (b"", CUT, True),
+        (b"nonsense", "what came is no HTTP", True),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\na...", CUT, False),
+    ],
+    ids=["nothing", "no-http", "cut"],
+)
 def test_what_is_no_whole_answer(answer: bytes, said: str, silent: bool) -> None:
     server = Scripted(PLAIN, answer)
     transport = asked_once(server)

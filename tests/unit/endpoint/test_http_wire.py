@@ -49,7 +49,9 @@ class Server(Scripted):
         return asked
 
 
-def answer(*lines: str, body: bytes = b"", status: str = "200 OK", version: str = "HTTP/1.1") -> bytes:
+def answer(
+    *lines: str, body: bytes = b"", status: str = "200 OK", version: str = "HTTP/1.1"
+) -> bytes:
     return "\r\n".join([f"{version} {status}", *lines, "", ""]).encode() + body
 
 
@@ -71,33 +73,70 @@ def ours(server: Server) -> tuple[Any, Any]:
 
 
 def urllib3s(server: Server) -> tuple[int, bytes]:
-    reply = urllib3.request("POST", server.url, body=b"{}", retries=False, redirect=False, timeout=0.5)
+    reply = urllib3.request(
+        "POST", server.url, body=b"{}", retries=False, redirect=False, timeout=0.5
+    )
     return reply.status, reply.data
 
 
-@pytest.mark.parametrize(("sent", "first", "connections"), [
-    (answer(TWO, body=b"ab"), (200, b"ab"), 1), (answer("content-LENGTH:2", body=b"ab"), (200, b"ab"), 1),
-    (answer(CHUNKED, body=b"3\r\nabc\r\n2;x=y\r\nde\r\n0\r\nX-T: 1\r\n\r\n"), (200, b"abcde"), 1),
-    (answer("Connection: close", TWO, body=b"abjunk"), (200, b"ab"), 2),
-    (answer(TWO, body=b"ab", version="HTTP/1.0"), (200, b"ab"), 2),
-    (answer(TWO, "Connection: keep-alive", body=b"ab", version="HTTP/1.0"), (200, b"ab"), 1),
-    (answer(status="100 Continue") + GOOD, (200, b"{}"), 1),
-    (answer("Content-Encoding: gzip", f"Content-Length: {len(ZIPPED)}", body=ZIPPED), (200, b"abc"), 1),
-    (answer("Location: /x", "Content-Length: 0", status="302 Found"), (302, b""), 1),
-    (answer(status="204 No Content"), (204, b""), 1), (answer(TWO, status="304 Not Modified"), (304, b""), 1),
-    (answer(TWO, status="401 Unauthorized", body=b"no"), (401, b"no"), 1),
-    (answer(TWO, status="500", body=b"no"), (500, b"no"), 1),
-    (answer(TWO, CHUNKED, body=b"3\r\nabc\r\n0\r\n\r\n"), (200, b"abc"), 2),
-    (answer("transfer-encoding: Chunked", TWO, body=b"3\r\nabc\r\n0\r\n\r\n"), (200, b"abc"), 2),
-    (answer(TWO, body=b"ab").replace(b"\r", b""), (200, b"ab"), 1),
-    (answer("X-A: 1", TWO, body=b"ab").replace(b"\r", b"", 2), (200, b"ab"), 1),
-    (answer(CHUNKED).replace(b"\r", b"") + b"2\r\nab\r\n0\r\n\r\n", (200, b"ab"), 1),
-], ids=[
-    "length", "small-letters", "chunked", "close", "old", "old-kept", "continue", "gzip", "redirect", "no-content",
-    "not-modified", "refused", "no-reason", "length-and-chunks", "chunks-and-length", "line-feeds", "some-line-feeds",
-    "line-feeds-and-chunks",
-])  # fmt: skip
-def test_what_urllib3_reads_is_read_as_it_does(sent: bytes, first: tuple[int, bytes], connections: int) -> None:
+@pytest.mark.parametrize(
+    ("sent", "first", "connections"),
+    [
+        (answer(TWO, body=b"ab"), (200, b"ab"), 1),
+        (answer("content-LENGTH:2", body=b"ab"), (200, b"ab"), 1),
+        (
+            answer(CHUNKED, body=b"3\r\nabc\r\n2;x=y\r\nde\r\n0\r\nX-T: 1\r\n\r\n"),
+            (200, b"abcde"),
+            1,
+        ),
+        (answer("Connection: close", TWO, body=b"abjunk"), (200, b"ab"), 2),
+        (answer(TWO, body=b"ab", version="HTTP/1.0"), (200, b"ab"), 2),
+        (answer(TWO, "Connection: keep-alive", body=b"ab", version="HTTP/1.0"), (200, b"ab"), 1),
+        (answer(status="100 Continue") + GOOD, (200, b"{}"), 1),
+        (
+            answer("Content-Encoding: gzip", f"Content-Length: {len(ZIPPED)}", body=ZIPPED),
+            (200, b"abc"),
+            1,
+        ),
+        (answer("Location: /x", "Content-Length: 0", status="302 Found"), (302, b""), 1),
+        (answer(status="204 No Content"), (204, b""), 1),
+        (answer(TWO, status="304 Not Modified"), (304, b""), 1),
+        (answer(TWO, status="401 Unauthorized", body=b"no"), (401, b"no"), 1),
+        (answer(TWO, status="500", body=b"no"), (500, b"no"), 1),
+        (answer(TWO, CHUNKED, body=b"3\r\nabc\r\n0\r\n\r\n"), (200, b"abc"), 2),
+        (
+            answer("transfer-encoding: Chunked", TWO, body=b"3\r\nabc\r\n0\r\n\r\n"),
+            (200, b"abc"),
+            2,
+        ),
+        (answer(TWO, body=b"ab").replace(b"\r", b""), (200, b"ab"), 1),
+        (answer("X-A: 1", TWO, body=b"ab").replace(b"\r", b"", 2), (200, b"ab"), 1),
+        (answer(CHUNKED).replace(b"\r", b"") + b"2\r\nab\r\n0\r\n\r\n", (200, b"ab"), 1),
+    ],
+    ids=[
+        "length",
+        "small-letters",
+        "chunked",
+        "close",
+        "old",
+        "old-kept",
+        "continue",
+        "gzip",
+        "redirect",
+        "no-content",
+        "not-modified",
+        "refused",
+        "no-reason",
+        "length-and-chunks",
+        "chunks-and-length",
+        "line-feeds",
+        "some-line-feeds",
+        "line-feeds-and-chunks",
+    ],
+)
+def test_what_urllib3_reads_is_read_as_it_does(
+    sent: bytes, first: tuple[int, bytes], connections: int
+) -> None:
     assert ours(Server(sent)) == (first, (b"{}", connections))
     assert urllib3s(Server(sent)) == first
 
@@ -108,23 +147,52 @@ def test_an_answer_without_a_length_ends_with_its_connection() -> None:
     assert urllib3s(Server(sent, hangs_up=True)) == (200, b"ab")
 
 
-@pytest.mark.parametrize(("sent", "said"), [
-    (answer(TWO, "Content-Length: 3", body=b"abc"), INVALID), (answer(TWO, TWO, body=b"ab"), INVALID),
-    (answer(TWO, CHUNKED, body=b"{}"), INVALID), (answer(TWO, "Transfer-Encoding: identity", body=b"ab"), INVALID),
-    (answer("Content-Length: -1", body=b"ab"), INVALID), (answer(f"Content-Length: {10**30}", body=b"ab"), INVALID),
-    (answer(CHUNKED, body=b"10000000000000000\r\nab"), INVALID),
-    (answer(CHUNKED, body=b"-2\r\nab\r\n0\r\n\r\n"), INVALID), (answer("X-Folded: a", " b", TWO, body=b"ab"), INVALID),
-    (answer("X-Nul: \0", TWO, body=b"ab"), INVALID), (answer("nonsense", TWO, body=b"ab"), INVALID),
-    (answer(TWO, status="2000 OK", body=b"ab"), INVALID),
-    (answer("Upgrade: x", "Connection: upgrade", status="101 X"), "changes to another protocol"),
-    (answer("Content-Length: 3", body=b"ab"), CUT), (answer("Transfer-Encoding: gzip", body=b"ab"), CUT),
-    (b"junk\r\n" + GOOD, NO_HTTP), (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", NO_HTTP),
-    (b"\x15\x03\x01\x00\x02\x02F", "speaks TLS: the address has to begin with https://"),
-], ids=[
-    "two-lengths", "same-length-twice", "length-and-no-chunks", "length-and-identity", "negative", "large-length",
-    "large-chunk", "negative-chunk", "folded", "nul", "no-colon", "status", "upgrade", "short", "not-chunked",
-    "junk-before", "http2", "tls",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("sent", "said"),
+    [
+        (answer(TWO, "Content-Length: 3", body=b"abc"), INVALID),
+        (answer(TWO, TWO, body=b"ab"), INVALID),
+        (answer(TWO, CHUNKED, body=b"{}"), INVALID),
+        (answer(TWO, "Transfer-Encoding: identity", body=b"ab"), INVALID),
+        (answer("Content-Length: -1", body=b"ab"), INVALID),
+        (answer(f"Content-Length: {10**30}", body=b"ab"), INVALID),
+        (answer(CHUNKED, body=b"10000000000000000\r\nab"), INVALID),
+        (answer(CHUNKED, body=b"-2\r\nab\r\n0\r\n\r\n"), INVALID),
+        (answer("X-Folded: a", " b", TWO, body=b"ab"), INVALID),
+        (answer("X-Nul: \0", TWO, body=b"ab"), INVALID),
+        (answer("nonsense", TWO, body=b"ab"), INVALID),
+        (answer(TWO, status="2000 OK", body=b"ab"), INVALID),
+        (
+            answer("Upgrade: x", "Connection: upgrade", status="101 X"),
+            "changes to another protocol",
+        ),
+        (answer("Content-Length: 3", body=b"ab"), CUT),
+        (answer("Transfer-Encoding: gzip", body=b"ab"), CUT),
+        (b"junk\r\n" + GOOD, NO_HTTP),
+        (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", NO_HTTP),
+        (b"\x15\x03\x01\x00\x02\x02F", "speaks TLS: the address has to begin with https://"),
+    ],
+    ids=[
+        "two-lengths",
+        "same-length-twice",
+        "length-and-no-chunks",
+        "length-and-identity",
+        "negative",
+        "large-length",
+        "large-chunk",
+        "negative-chunk",
+        "folded",
+        "nul",
+        "no-colon",
+        "status",
+        "upgrade",
+        "short",
+        "not-chunked",
+        "junk-before",
+        "http2",
+        "tls",
+    ],
+)
 def test_what_is_not_valid_is_refused(sent: bytes, said: str) -> None:
     """llhttp guesses less than urllib3; the connection is not used again, and the next one is."""
     first, rest = ours(Server(sent, hangs_up=True))
@@ -138,12 +206,30 @@ def test_what_comes_after_an_answer_answers_nothing(more: bytes) -> None:
     assert ours(Server(GOOD + more)) == ((200, b"{}"), (b"{}", 2))
 
 
-@pytest.mark.parametrize(("sent", "status", "data", "headers"), [
-    (answer("X-A: 1", status="103 Early Hints") + answer(TWO, body=b"ab"), 200, b"ab", {"content-length": "2"}),
-    (answer("retry-AFTER:  7 ", "X-A: 1", "x-a: 2", TWO, status="429 Slow", body=b"no"), 429, b"no",
-     {"retry-after": "7", "x-a": "2", "content-length": "2"}),
-    (answer(CHUNKED, body=b"1\r\na\r\n0\r\nRetry-After: 9\r\n\r\n"), 200, b"a", {"transfer-encoding": "chunked"}),
-], ids=["hints are none", "however they are written", "trailers are none"])  # fmt: skip
+@pytest.mark.parametrize(
+    ("sent", "status", "data", "headers"),
+    [
+        (
+            answer("X-A: 1", status="103 Early Hints") + answer(TWO, body=b"ab"),
+            200,
+            b"ab",
+            {"content-length": "2"},
+        ),
+        (
+            answer("retry-AFTER:  7 ", "X-A: 1", "x-a: 2", TWO, status="429 Slow", body=b"no"),
+            429,
+            b"no",
+            {"retry-after": "7", "x-a": "2", "content-length": "2"},
+        ),
+        (
+            answer(CHUNKED, body=b"1\r\na\r\n0\r\nRetry-After: 9\r\n\r\n"),
+            200,
+            b"a",
+            {"transfer-encoding": "chunked"},
+        ),
+    ],
+    ids=["hints are none", "however they are written", "trailers are none"],
+)
 def test_headers(sent: bytes, status: int, data: bytes, headers: dict[str, str]) -> None:
     """http.client skips a 100 only."""
     server = Server(sent)
@@ -160,13 +246,21 @@ def test_what_is_not_coded_as_it_says_is_refused() -> None:
 
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("more", [0, 1])
-def test_an_answer_has_a_largest_size(more: int, packed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_answer_has_a_largest_size(
+    more: int, packed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Of all that comes, and of a body when it is unpacked."""
     monkeypatch.setattr(http_wire, "MAX_BODY", 100_000)
     size = 100_000 - (0 if packed else len(answer("Content-Length: 99999"))) + more
-    body, coding = (gzip.compress(b"a" * size), ["Content-Encoding: gzip"]) if packed else (b"a" * size, [])
+    body, coding = (
+        (gzip.compress(b"a" * size), ["Content-Encoding: gzip"]) if packed else (b"a" * size, [])
+    )
     sent = answer(*coding, f"Content-Length: {len(body)}", body=body)
-    ends = bool(more) and not packed  # of a packed one the end is known: the connection is used again
+    ends = (
+        bool(more) and not packed
+    )  # of a packed one the end is known: the connection is used again
     first, (_, connections) = ours(Server(sent, hangs_up=ends))
-    assert first == (f"{http_wire._TOO_LARGE}; {http_wire.PAID_AGAIN}" if more else (200, b"a" * size))
+    assert first == (
+        f"{http_wire._TOO_LARGE}; {http_wire.PAID_AGAIN}" if more else (200, b"a" * size)
+    )
     assert connections == 1 + ends

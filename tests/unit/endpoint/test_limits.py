@@ -17,28 +17,56 @@ import pytest
 from eval_factory.endpoint import limits
 from eval_factory.endpoint.bridge import map_at_once
 from eval_factory.endpoint.endpoint_settings import LimitOf
-from eval_factory.endpoint.limits import DECREASE, MINUTE_S, Limit, LocalAdmission, asked_pause, granted_tokens
+from eval_factory.endpoint.limits import (
+    DECREASE,
+    MINUTE_S,
+    Limit,
+    LocalAdmission,
+    asked_pause,
+    granted_tokens,
+)
 from in_the_loop import insiders
 
 
-@pytest.mark.parametrize(("headers", "seconds"), [
-    ({"Retry-After": "7"}, 7.0), ({"retry-after": "0.5"}, 0.5), ({"retry-after-ms": "1500", "retry-after": "2"}, 1.5),
-    ({"llm_provider-retry-after": "60"}, 60.0), ({"LLM_Provider-Retry-After-Ms": "250"}, 0.25),
-    ({"retry-after": "3", "llm_provider-retry-after": "60"}, 3.0), ({"x-ratelimit-reset-requests": "1s"}, 1.0),
-    ({"x-ratelimit-reset-tokens": "6m0s"}, 360.0), ({"x-ratelimit-reset-tokens": "1h2m3.5s"}, 3723.5),
-    ({"x-ratelimit-reset-tokens": "120ms"}, 0.12), ({"x-ratelimit-reset-requests": "12"}, 12.0),
-    ({"llm_provider-x-ratelimit-reset-requests": "8s"}, 8.0), ({"x-ratelimit-reset": "9"}, 9.0),
-    ({"ratelimit-reset": "11", "Retry-After": "soon"}, 11.0),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({"Retry-After": "7"}, 7.0),
+        ({"retry-after": "0.5"}, 0.5),
+        ({"retry-after-ms": "1500", "retry-after": "2"}, 1.5),
+        ({"llm_provider-retry-after": "60"}, 60.0),
+        ({"LLM_Provider-Retry-After-Ms": "250"}, 0.25),
+        ({"retry-after": "3", "llm_provider-retry-after": "60"}, 3.0),
+        ({"x-ratelimit-reset-requests": "1s"}, 1.0),
+        ({"x-ratelimit-reset-tokens": "6m0s"}, 360.0),
+        ({"x-ratelimit-reset-tokens": "1h2m3.5s"}, 3723.5),
+        ({"x-ratelimit-reset-tokens": "120ms"}, 0.12),
+        ({"x-ratelimit-reset-requests": "12"}, 12.0),
+        ({"llm_provider-x-ratelimit-reset-requests": "8s"}, 8.0),
+        ({"x-ratelimit-reset": "9"}, 9.0),
+        ({"ratelimit-reset": "11", "Retry-After": "soon"}, 11.0),
+    ],
+)
 def test_what_the_headers_ask_for(headers: dict[str, str], seconds: float) -> None:
     assert asked_pause(headers) == pytest.approx(seconds)
 
 
-@pytest.mark.parametrize("headers", [
-    {}, {"Retry-After": "soon"}, {"Retry-After": "9" * 5000}, {"Retry-After": "-3"}, {"Retry-After": "nan"},
-    {"Retry-After": "1e999"}, {"Retry-After": "Fri, 31 Dec 99999 23:59:59 GMT"}, {"x-ratelimit-reset-tokens": "m"},
-    {"x-ratelimit-reset-tokens": "2026-13-45T00:00:00Z"}, {"x-ratelimit-reset-tokens": ""}, {"retry-after-ms": "x"},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"Retry-After": "soon"},
+        {"Retry-After": "9" * 5000},
+        {"Retry-After": "-3"},
+        {"Retry-After": "nan"},
+        {"Retry-After": "1e999"},
+        {"Retry-After": "Fri, 31 Dec 99999 23:59:59 GMT"},
+        {"x-ratelimit-reset-tokens": "m"},
+        {"x-ratelimit-reset-tokens": "2026-13-45T00:00:00Z"},
+        {"x-ratelimit-reset-tokens": ""},
+        {"retry-after-ms": "x"},
+    ],
+)
 def test_what_says_nothing(headers: dict[str, str]) -> None:
     assert asked_pause(headers) is None
 
@@ -47,8 +75,12 @@ def test_points_in_time() -> None:
     later = datetime.now(timezone.utc) + timedelta(seconds=90)
     anthropic = {"anthropic-ratelimit-input-tokens-reset": later.strftime("%Y-%m-%dT%H:%M:%SZ")}
     http_date = {"Retry-After": formatdate(time.time() + 90, usegmt=True)}
-    seconds, milliseconds = ({"X-RateLimit-Reset": str(int(time.time() * by + 90 * by))} for by in (1, 1000))
-    assert all(85 < (asked_pause(one) or 0) <= 91 for one in (anthropic, http_date, seconds, milliseconds))
+    seconds, milliseconds = (
+        {"X-RateLimit-Reset": str(int(time.time() * by + 90 * by))} for by in (1, 1000)
+    )
+    assert all(
+        85 < (asked_pause(one) or 0) <= 91 for one in (anthropic, http_date, seconds, milliseconds)
+    )
     assert asked_pause({"X-RateLimit-Reset": "1700000000"}) == 0
     assert asked_pause({"anthropic-ratelimit-requests-reset": "2020-01-01T00:00:00Z"}) == 0
 
@@ -56,22 +88,47 @@ def test_points_in_time() -> None:
 def test_of_several_limits_that_which_is_used_up_counts() -> None:
     resets = {"x-ratelimit-reset-requests": "2s", "x-ratelimit-reset-tokens": "50s"}
     assert asked_pause(resets) == 50
-    assert asked_pause({**resets, "x-ratelimit-remaining-requests": "0", "x-ratelimit-remaining-tokens": "70"}) == 2
+    assert (
+        asked_pause(
+            {**resets, "x-ratelimit-remaining-requests": "0", "x-ratelimit-remaining-tokens": "70"}
+        )
+        == 2
+    )
     assert asked_pause({**resets, "x-ratelimit-remaining-requests": "5"}) == 50
     day = {"x-ratelimit-reset-requests": "5h0m0s", "x-ratelimit-remaining-requests": "900"}
-    assert asked_pause({**day, "x-ratelimit-remaining-tokens": "70", "x-ratelimit-reset-tokens": "50s"}) is None
-    both = {"anthropic-ratelimit-requests-remaining": "0", "anthropic-ratelimit-requests-reset": "4"}
+    assert (
+        asked_pause(
+            {**day, "x-ratelimit-remaining-tokens": "70", "x-ratelimit-reset-tokens": "50s"}
+        )
+        is None
+    )
+    both = {
+        "anthropic-ratelimit-requests-remaining": "0",
+        "anthropic-ratelimit-requests-reset": "4",
+    }
     assert asked_pause({**both, "anthropic-ratelimit-tokens-reset": "40"}) == 4
 
 
-CHAT = {"messages": [{"role": "system", "content": "x" * 40}, {"role": "user", "content": "é" * 20}], "max_tokens": 7}
+CHAT = {
+    "messages": [{"role": "system", "content": "x" * 40}, {"role": "user", "content": "é" * 20}],
+    "max_tokens": 7,
+}
 
 
-@pytest.mark.parametrize(("body", "tokens"), [
-    (CHAT, 27), ({**CHAT, "n": 3}, 41), ({"prompt": "x" * 8, "max_completion_tokens": 5}, 7), ({}, 0),
-    ({"prompt": "x" * 8, "max_tokens": None}, 2), ({"messages": ["odd", {"content": None}], "max_tokens": "9"}, 0),
-])  # fmt: skip
-def test_the_tokens_of_a_request_are_its_text_and_what_it_is_granted(body: Mapping[str, Any], tokens: int) -> None:
+@pytest.mark.parametrize(
+    ("body", "tokens"),
+    [
+        (CHAT, 27),
+        ({**CHAT, "n": 3}, 41),
+        ({"prompt": "x" * 8, "max_completion_tokens": 5}, 7),
+        ({}, 0),
+        ({"prompt": "x" * 8, "max_tokens": None}, 2),
+        ({"messages": ["odd", {"content": None}], "max_tokens": "9"}, 0),
+    ],
+)
+def test_the_tokens_of_a_request_are_its_text_and_what_it_is_granted(
+    body: Mapping[str, Any], tokens: int
+) -> None:
     assert limits.estimated_tokens(body) == tokens
 
 
@@ -174,7 +231,9 @@ def test_nobody_gets_a_slot_in_a_pause(clock: Clock) -> None:
     assert (limit.seconds_to_next(), granted(limit)) == (0.0, "c")
 
 
-def test_only_who_has_a_slot_can_say_that_there_are_too_many_and_who_waits_no_more_gets_none(clock: Clock) -> None:
+def test_only_who_has_a_slot_can_say_that_there_are_too_many_and_who_waits_no_more_gets_none(
+    clock: Clock,
+) -> None:
     limit = limit_of(1, clock, *"abc")
     assert granted(limit) == "a"
     limit.too_many("b", 60.0)
@@ -185,10 +244,17 @@ def test_only_who_has_a_slot_can_say_that_there_are_too_many_and_who_waits_no_mo
     assert granted(limit) == "c"
 
 
-@pytest.mark.parametrize(("requests", "tokens", "asked", "at_once"), [
-    (4, None, [0] * 12, 4), (None, 5000, [2400] * 6, 2), (100, 1000, [10**9] * 3, 1), (2, 5000, [1] * 6, 2),
-    (None, 5000, [0] * 9, 9), (None, 3, [1] * 9, 3),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("requests", "tokens", "asked", "at_once"),
+    [
+        (4, None, [0] * 12, 4),
+        (None, 5000, [2400] * 6, 2),
+        (100, 1000, [10**9] * 3, 1),
+        (2, 5000, [1] * 6, 2),
+        (None, 5000, [0] * 9, 9),
+        (None, 3, [1] * 9, 3),
+    ],
+)
 def test_so_much_a_minute(
     requests: int | None, tokens: int | None, asked: list[int], at_once: int, clock: Clock
 ) -> None:
@@ -206,14 +272,20 @@ def test_so_much_a_minute(
         assert seconds > 0
         clock.now += seconds
     assert len(times) == len(asked)
-    assert all(later - earlier >= MINUTE_S for earlier, later in zip(times, times[at_once:], strict=False))
+    assert all(
+        later - earlier >= MINUTE_S for earlier, later in zip(times, times[at_once:], strict=False)
+    )
     assert times[-1] - times[0] <= MINUTE_S * ((len(asked) - 1) // at_once) + 0.01
     assert 60 < MINUTE_S <= 61, "the endpoint counts arrivals"
 
 
 def test_a_minute_slides(clock: Clock) -> None:
     limit: Limit[str] = Limit(LimitOf(9, None, 10), clock=clock)
-    for key, tokens, seconds, wait in (("a", 6, 0, None), ("b", 4, 20, None), ("c", 5, 10, MINUTE_S - 30)):
+    for key, tokens, seconds, wait in (
+        ("a", 6, 0, None),
+        ("b", 4, 20, None),
+        ("c", 5, 10, MINUTE_S - 30),
+    ):
         clock.now += seconds
         limit.acquire(key, tokens)
         assert (granted(limit), limit.seconds_to_next()) == (key if wait is None else "", wait)
@@ -276,7 +348,9 @@ def test_fewer_at_once_after_a_refusal_and_more_after_an_answer() -> None:
         waits(admission).join(30)
 
 
-def test_in_an_event_loop_others_go_on_while_one_waits_for_its_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_in_an_event_loop_others_go_on_while_one_waits_for_its_minute(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(limits, "MINUTE_S", 0.3)
     admission, seen = LocalAdmission(LimitOf(9, 1)), list[int]()
 

@@ -33,19 +33,41 @@ def read(body: Any) -> Completion:
 
 def test_what_is_asked() -> None:
     settings = endpoint_settings(endpoint_type="images", top_p=0.5)
-    asked = {"prompt": "An x-ray of head", "num_completions": 4, "max_tokens": 0, "temperature": 1.0}
+    asked = {
+        "prompt": "An x-ray of head",
+        "num_completions": 4,
+        "max_tokens": 0,
+        "temperature": 1.0,
+    }
     body = {"model": "m", "prompt": "An x-ray of head", "n": 4, "response_format": "b64_json"}
-    assert settings.body_of(asked) == settings.body_of({**asked, "image_generation_parameters": {}}) == body
+    assert (
+        settings.body_of(asked)
+        == settings.body_of({**asked, "image_generation_parameters": {}})
+        == body
+    )
     sides = {"output_image_width": 512, "output_image_height": 256}
-    assert settings.body_of({**asked, "image_generation_parameters": sides}) == {**body, "size": "512x256"}
-    more = endpoint_settings(endpoint_type="images", adapter=openai_api.Adapter(
-        {"quality": "low"}, ["response_format"], {}, "a system prompt", "<think>", "</think>"
-    ))  # fmt: skip
+    assert settings.body_of({**asked, "image_generation_parameters": sides}) == {
+        **body,
+        "size": "512x256",
+    }
+    more = endpoint_settings(
+        endpoint_type="images",
+        adapter=openai_api.Adapter(
+            {"quality": "low"}, ["response_format"], {}, "a system prompt", "<think>", "</think>"
+        ),
+    )
     assert more.body_of({"prompt": "p"}) == {"model": "m", "prompt": "p", "n": 1, "quality": "low"}
 
 
 def test_an_answer_names_its_pictures_which_are_files(tmp_path: Path) -> None:
-    found = read({"data": [{"b64_json": in_base64(RED), "revised_prompt": "r"}, {"b64_json": in_base64(WEBP)}]})
+    found = read(
+        {
+            "data": [
+                {"b64_json": in_base64(RED), "revised_prompt": "r"},
+                {"b64_json": in_base64(WEBP)},
+            ]
+        }
+    )
     digest = hashlib.sha256(RED).hexdigest()
     named = f"sha256:{digest} image/png {len(RED)} bytes"
     assert found.body["data"][0] == {"b64_json": named, "revised_prompt": "r"}
@@ -53,26 +75,37 @@ def test_an_answer_names_its_pictures_which_are_files(tmp_path: Path) -> None:
     again = openai_api.completion_of(found.body, "images")
     files = [media.made_picture(tmp_path / "made", one.text) for one in again.choices]
     assert files[0] == (tmp_path / "made" / f"{digest}.png", "image/png")
-    assert [(file.read_bytes(), kind) for file, kind in files] == [(RED, "image/png"), (WEBP, "image/webp")]
+    assert [(file.read_bytes(), kind) for file, kind in files] == [
+        (RED, "image/png"),
+        (WEBP, "image/webp"),
+    ]
     media.check_picture(tmp_path / "made", named)
     files[0][0].write_bytes(WEBP)
-    for name, says in ((named, f"{digest}.png is not there any more, or was changed"), ("sha256:../x", "names no")):
+    for name, says in (
+        (named, f"{digest}.png is not there any more, or was changed"),
+        ("sha256:../x", "names no"),
+    ):
         with pytest.raises(UnusableAnswer, match=says):
             media.check_picture(tmp_path / "made", name)
 
 
-@pytest.mark.parametrize(("body", "says"), [
-    ({"data": [{"url": "https://h/1.png"}]}, "what a URL leads to is not fetched"),
-    ({"data": [{"b64_json": in_base64(RED)}, {}]}, "a picture without b64_json"),
-    ({"data": [{"b64_json": "sha256:" + "0" * 64 + " image/png 3 bytes"}]}, "no base64"),
-    ({"data": [{"b64_json": in_base64(b"<svg/>")}]}, "no PNG, JPEG, GIF or WebP picture"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        ({"data": [{"url": "https://h/1.png"}]}, "what a URL leads to is not fetched"),
+        ({"data": [{"b64_json": in_base64(RED)}, {}]}, "a picture without b64_json"),
+        ({"data": [{"b64_json": "sha256:" + "0" * 64 + " image/png 3 bytes"}]}, "no base64"),
+        ({"data": [{"b64_json": in_base64(b"<svg/>")}]}, "no PNG, JPEG, GIF or WebP picture"),
+    ],
+)
 def test_what_is_no_picture_is_not_asked_for_again(body: Any, says: str) -> None:
     with pytest.raises(FinalAnswer, match=says):
         read(body)
 
 
-@pytest.mark.parametrize("body", [{}, {"data": []}, {"data": None}, [], {"error": {"message": "busy"}, "data": []}])
+@pytest.mark.parametrize(
+    "body", [{}, {"data": []}, {"data": None}, [], {"error": {"message": "busy"}, "data": []}]
+)
 def test_an_answer_without_pictures_may_bring_some_later(body: Any) -> None:
     with pytest.raises(UnusableAnswer) as caught:
         read(body)
@@ -81,17 +114,35 @@ def test_an_answer_without_pictures_may_bring_some_later(body: Any) -> None:
 
 def test_the_form_of_pictures_is_left_out_where_it_is_refused() -> None:
     error = "Unknown parameter: 'response_format'."
-    assert changes_asked_for(error, {"prompt": "x", "response_format": "b64_json"}) == {"response_format": None}
-    assert changes_asked_for(error, {"messages": [], "response_format": {"type": "json_object"}}) == {}
-    assert changes_asked_for("moderation_blocked", {"prompt": "x", "response_format": "b64_json"}) == {}
+    assert changes_asked_for(error, {"prompt": "x", "response_format": "b64_json"}) == {
+        "response_format": None
+    }
+    assert (
+        changes_asked_for(error, {"messages": [], "response_format": {"type": "json_object"}}) == {}
+    )
+    assert (
+        changes_asked_for("moderation_blocked", {"prompt": "x", "response_format": "b64_json"})
+        == {}
+    )
 
 
-@pytest.mark.parametrize(("flags", "says"), [
-    ({}, "type: helm:radiology runs on images, not on chat"),
-    ({"config.type": "pubmed_qa", TYPE: "images"}, "pubmed_qa runs on chat or completions, not on images"),
-    ({"config.type": "pubmed_qa", f"{PARAMS}.extra.only_generate": True}, "pubmed_qa has no pictures as answers"),
-    ({TYPE: "images", f"{PARAMS}.temperature": 0.5}, "temperature: is about answers of text"),
-])  # fmt: skip
-def test_what_makes_pictures_takes_an_endpoint_of_that_type(flags: dict[str, Any], says: str) -> None:
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [
+        ({}, "type: helm:radiology runs on images, not on chat"),
+        (
+            {"config.type": "pubmed_qa", TYPE: "images"},
+            "pubmed_qa runs on chat or completions, not on images",
+        ),
+        (
+            {"config.type": "pubmed_qa", f"{PARAMS}.extra.only_generate": True},
+            "pubmed_qa has no pictures as answers",
+        ),
+        ({TYPE: "images", f"{PARAMS}.temperature": 0.5}, "temperature: is about answers of text"),
+    ],
+)
+def test_what_makes_pictures_takes_an_endpoint_of_that_type(
+    flags: dict[str, Any], says: str
+) -> None:
     with pytest.raises(ConfigError, match=says):
         evaluation({"config.type": "helm:radiology", **flags})

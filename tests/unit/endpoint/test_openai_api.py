@@ -9,32 +9,61 @@ from eval_factory.endpoint.openai_api import json_text
 from scripted_endpoint import ADAPTER
 
 REQUEST: dict[str, Any] = {
-    "prompt": "p", "messages": None, "temperature": 0.0, "num_completions": 1, "max_tokens": 7, "stop_sequences": [],
-    "echo_prompt": False, "top_p": 1, "presence_penalty": 0, "frequency_penalty": 0,
-}  # fmt: skip
+    "prompt": "p",
+    "messages": None,
+    "temperature": 0.0,
+    "num_completions": 1,
+    "max_tokens": 7,
+    "stop_sequences": [],
+    "echo_prompt": False,
+    "top_p": 1,
+    "presence_penalty": 0,
+    "frequency_penalty": 0,
+}
 
 
 def body(endpoint_type: str = "chat", top_p: float | None = None, **changes: Any) -> dict[str, Any]:
-    return openai_api.request_body({**REQUEST, **changes}, model_id="m", endpoint_type=endpoint_type, top_p=top_p)
+    return openai_api.request_body(
+        {**REQUEST, **changes}, model_id="m", endpoint_type=endpoint_type, top_p=top_p
+    )
 
 
 def test_bodies() -> None:
     assert body() == {
-        "model": "m", "messages": [{"role": "user", "content": "p"}], "max_tokens": 7, "temperature": 0.0, "top_p": 1,
-    }  # fmt: skip
-    found = body("completions", top_p=0.5, stop_sequences=["\n"], num_completions=2, presence_penalty=0.1)
+        "model": "m",
+        "messages": [{"role": "user", "content": "p"}],
+        "max_tokens": 7,
+        "temperature": 0.0,
+        "top_p": 1,
+    }
+    found = body(
+        "completions", top_p=0.5, stop_sequences=["\n"], num_completions=2, presence_penalty=0.1
+    )
     assert found == {
-        "model": "m", "prompt": "p", "max_tokens": 7, "temperature": 0.0, "top_p": 0.5, "n": 2, "stop": ["\n"],
+        "model": "m",
+        "prompt": "p",
+        "max_tokens": 7,
+        "temperature": 0.0,
+        "top_p": 0.5,
+        "n": 2,
+        "stop": ["\n"],
         "presence_penalty": 0.1,
-    }  # fmt: skip
+    }
     here = adapter(
-        params_to_remove=["top_p"], params_to_rename={"max_tokens": "max_completion_tokens"},
-        params_to_add={"reasoning_effort": "low"}, custom_system_prompt="Be brief.",
-    )  # fmt: skip
-    assert openai_api.request_body(REQUEST, model_id="m", endpoint_type="chat", top_p=None, adapter=here) == {
-        "model": "m", "max_completion_tokens": 7, "temperature": 0.0, "reasoning_effort": "low",
+        params_to_remove=["top_p"],
+        params_to_rename={"max_tokens": "max_completion_tokens"},
+        params_to_add={"reasoning_effort": "low"},
+        custom_system_prompt="Be brief.",
+    )
+    assert openai_api.request_body(
+        REQUEST, model_id="m", endpoint_type="chat", top_p=None, adapter=here
+    ) == {
+        "model": "m",
+        "max_completion_tokens": 7,
+        "temperature": 0.0,
+        "reasoning_effort": "low",
         "messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "p"}],
-    }  # fmt: skip
+    }
 
 
 def test_a_request_read_back_from_helms_json_gives_the_same_key() -> None:
@@ -44,36 +73,67 @@ def test_a_request_read_back_from_helms_json_gives_the_same_key() -> None:
     assert openai_api.request_key("u", again, None) == openai_api.request_key("u", body(), None)
 
 
-@pytest.mark.parametrize("change", [{"prompt": "q"}, {"temperature": 0.1}, {"max_tokens": 8}, {"top_p": 0.9}])
+@pytest.mark.parametrize(
+    "change", [{"prompt": "q"}, {"temperature": 0.1}, {"max_tokens": 8}, {"top_p": 0.9}]
+)
 def test_everything_that_is_asked_is_in_the_key(change: dict[str, Any]) -> None:
-    questions = [("u", body(), None), ("u", body(**change), None), ("v", body(), None), ("u", body(), "1")]
+    questions = [
+        ("u", body(), None),
+        ("u", body(**change), None),
+        ("v", body(), None),
+        ("u", body(), "1"),
+    ]
     assert len({openai_api.request_key(*one) for one in questions}) == 4
 
 
-@pytest.mark.parametrize("answer", [
-    None, [], {}, {"choices": []}, {"error": {"message": "x"}}, {"choices": ["x"]}, {"choices": [{"foo": 1}]},
-    {"choices": [{"message": None, "finish_reason": None}]}, {"choices": [{"text": "of the other kind"}]},
-    {"choices": [{"message": {"content": ""}, "finish_reason": "error"}]},
-    {"choices": [{"message": {"content": "a"}, "finish_reason": "stop", "error": {"code": 502}}]},
-    {"choices": [{"message": {"content": "a"}}, {"message": None}]},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "answer",
+    [
+        None,
+        [],
+        {},
+        {"choices": []},
+        {"error": {"message": "x"}},
+        {"choices": ["x"]},
+        {"choices": [{"foo": 1}]},
+        {"choices": [{"message": None, "finish_reason": None}]},
+        {"choices": [{"text": "of the other kind"}]},
+        {"choices": [{"message": {"content": ""}, "finish_reason": "error"}]},
+        {
+            "choices": [
+                {"message": {"content": "a"}, "finish_reason": "stop", "error": {"code": 502}}
+            ]
+        },
+        {"choices": [{"message": {"content": "a"}}, {"message": None}]},
+    ],
+)
 def test_answers_that_are_none(answer: Any) -> None:
     with pytest.raises(openai_api.UnusableAnswer):
         openai_api.read_answer(answer, "chat")
 
 
-@pytest.mark.parametrize("choice", [
-    {}, {"text": None}, {"message": {"content": "a"}}, {"text": "", "finish_reason": "error"},
-    {"text": "a", "logprobs": {"tokens": ["a"], "token_logprobs": ["b"]}},
-    {"text": "a", "logprobs": {"tokens": ["a"], "token_logprobs": [10**400]}},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "choice",
+    [
+        {},
+        {"text": None},
+        {"message": {"content": "a"}},
+        {"text": "", "finish_reason": "error"},
+        {"text": "a", "logprobs": {"tokens": ["a"], "token_logprobs": ["b"]}},
+        {"text": "a", "logprobs": {"tokens": ["a"], "token_logprobs": [10**400]}},
+    ],
+)
 def test_completions_that_are_none(choice: dict[str, Any]) -> None:
     with pytest.raises(openai_api.UnusableAnswer):
         openai_api.read_answer({"choices": [choice]}, "completions")
 
 
 def test_what_a_provider_says_inside_a_choice_is_told() -> None:
-    choice = {"message": {"content": ""}, "finish_reason": "error", "error": {"message": "provider died"}}
+    choice = {
+        "message": {"content": ""},
+        "finish_reason": "error",
+        "error": {"message": "provider died"},
+    }
     with pytest.raises(openai_api.UnusableAnswer, match="provider died"):
         openai_api.read_answer({"choices": [choice]}, "chat")
 
@@ -84,42 +144,74 @@ def test_a_filter_may_withhold_the_whole_message(kind: str) -> None:
     assert (choice.text, choice.finish_reason) == ("", openai_api.FILTERED)
 
 
-@pytest.mark.parametrize(("data", "text"), [
-    (rb'"A \ud83d"', "A \ufffd"), (rb'"\uDE00 A"', "\ufffd A"), (b'"A \xed\xa0\xbd"', "A \ufffd"),
-    ('"A \ud83d"'.encode("utf-16", "surrogatepass"), "A \ufffd"), (rb'"\ud83d\ude00"', "\U0001f600"),
-    ('"\U0001f600 ä"'.encode(), "\U0001f600 ä"), (b'"\xef\xbf\xbd"', "\ufffd"), (rb'"\\ud83d"', r"\ud83d"),
-    (rb'{"a": [{"\ud83d": 1}]}', {"a": [{"\ufffd": 1}]}),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        (rb'"A \ud83d"', "A \ufffd"),
+        (rb'"\uDE00 A"', "\ufffd A"),
+        (b'"A \xed\xa0\xbd"', "A \ufffd"),
+        ('"A \ud83d"'.encode("utf-16", "surrogatepass"), "A \ufffd"),
+        (rb'"\ud83d\ude00"', "\U0001f600"),
+        ('"\U0001f600 ä"'.encode(), "\U0001f600 ä"),
+        (b'"\xef\xbf\xbd"', "\ufffd"),
+        (rb'"\\ud83d"', r"\ud83d"),
+        (rb'{"a": [{"\ud83d": 1}]}', {"a": [{"\ufffd": 1}]}),
+    ],
+)
 def test_half_a_surrogate_pair_is_replaced(data: bytes, text: object) -> None:
     assert openai_api.parse_answer(data) == text
 
 
-@pytest.mark.parametrize("data", [b"", b"{", b"[" * 200_000 + b"]" * 200_000, b"1" * 5000, b'"\xe9"'])
+@pytest.mark.parametrize(
+    "data", [b"", b"{", b"[" * 200_000 + b"]" * 200_000, b"1" * 5000, b'"\xe9"']
+)
 def test_not_json(data: bytes) -> None:
     with pytest.raises(openai_api.UnusableAnswer, match="not JSON"):
         openai_api.parse_answer(data)
 
 
-@pytest.mark.parametrize(("message", "text", "reasoning"), [
-    ({"content": "a"}, "a", None), ({"content": None}, "", None), ({}, "", None),
-    ({"content": "a", "reasoning_content": "r"}, "a", "r"),
-    ({"content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}, "ab", None),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("message", "text", "reasoning"),
+    [
+        ({"content": "a"}, "a", None),
+        ({"content": None}, "", None),
+        ({}, "", None),
+        ({"content": "a", "reasoning_content": "r"}, "a", "r"),
+        ({"content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}, "ab", None),
+    ],
+)
 def test_chat_content(message: dict[str, Any], text: str, reasoning: str | None) -> None:
-    (choice,) = openai_api.read_answer({"choices": [{"message": message, "finish_reason": "stop"}]}, "chat")
+    (choice,) = openai_api.read_answer(
+        {"choices": [{"message": message, "finish_reason": "stop"}]}, "chat"
+    )
     assert (choice.text, choice.reasoning, choice.finish_reason) == (text, reasoning, "stop")
 
 
 def test_logprobs_of_completions() -> None:
-    answer = {"choices": [{"text": "ab", "logprobs": {"tokens": ["a", "b"], "token_logprobs": [None, -1.0]}}]}
+    answer = {
+        "choices": [
+            {"text": "ab", "logprobs": {"tokens": ["a", "b"], "token_logprobs": [None, -1.0]}}
+        ]
+    }
     assert openai_api.read_answer(answer, "completions")[0].tokens == (("a", 0.0), ("b", -1.0))
-    assert openai_api.read_answer({"choices": [{"text": "ab", "logprobs": None}]}, "completions")[0].tokens == ()
+    assert (
+        openai_api.read_answer({"choices": [{"text": "ab", "logprobs": None}]}, "completions")[
+            0
+        ].tokens
+        == ()
+    )
 
 
 @pytest.mark.parametrize("count", [10**30, 2**53 + 1, -5, True, "3", 3.0, None])
 def test_a_count_of_tokens_that_is_none(count: Any) -> None:
-    assert openai_api.tokens_of({"usage": {"prompt_tokens": count, "completion_tokens": 4}}) == (None, 4)
-    assert openai_api.tokens_of({"usage": {"prompt_tokens": 0, "completion_tokens": 2**53}}) == (0, 2**53)
+    assert openai_api.tokens_of({"usage": {"prompt_tokens": count, "completion_tokens": 4}}) == (
+        None,
+        4,
+    )
+    assert openai_api.tokens_of({"usage": {"prompt_tokens": 0, "completion_tokens": 2**53}}) == (
+        0,
+        2**53,
+    )
     assert openai_api.tokens_of({"usage": None}) == openai_api.tokens_of({}) == (None, None)
 
 
@@ -127,11 +219,18 @@ def adapter(**changes: Any) -> openai_api.Adapter:
     return openai_api.Adapter(**{**ADAPTER, **changes})
 
 
-@pytest.mark.parametrize(("text", "scored", "thought"), [
-    ("B", "B", None), (" B ", " B ", None), ("<think>hm</think>\n\nB", "B", "hm"), ("hm</think> B", "B", "hm"),
-    ("<think>hm", "", "hm"), ("Well. <think>hm</think>B", "Well. B", "hm"),
-    ("<think>a</think>x</think>B", "B", "a</think>x"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "scored", "thought"),
+    [
+        ("B", "B", None),
+        (" B ", " B ", None),
+        ("<think>hm</think>\n\nB", "B", "hm"),
+        ("hm</think> B", "B", "hm"),
+        ("<think>hm", "", "hm"),
+        ("Well. <think>hm</think>B", "Well. B", "hm"),
+        ("<think>a</think>x</think>B", "B", "a</think>x"),
+    ],
+)
 def test_reasoning_is_not_scored(text: str, scored: str, thought: str | None) -> None:
     split = adapter().without_reasoning(text)
     assert (split.answer, split.thought) == (scored, thought)
@@ -139,7 +238,9 @@ def test_reasoning_is_not_scored(text: str, scored: str, thought: str | None) ->
 
 def test_the_key_of_a_kept_answer_has_the_form_that_it_had() -> None:
     """Another form, and every answer that is kept anywhere is paid for again: then raise KEY_VERSION on purpose."""
-    key = openai_api.request_key("http://h/v1", {"model": "m", "messages": [{"role": "user", "content": "ü"}]}, None)
+    key = openai_api.request_key(
+        "http://h/v1", {"model": "m", "messages": [{"role": "user", "content": "ü"}]}, None
+    )
     assert key == "011b53665a8f8b0921525651df5809fed64dc89c005c7e335d885206f9c1f56b"
 
 
@@ -157,25 +258,44 @@ def test_log_probabilities_that_no_file_can_hold(values: list[Any]) -> None:
         openai_api.read_answer({"choices": [{"text": "a", "logprobs": logprobs}]}, "completions")
 
 
-@pytest.mark.parametrize(("indices", "texts"), [
-    ([0, 1, 2], "abc"), ([2, 0, 1], "bca"), ([5, 3, 9], "bac"), ([1, 0, 1], "abc"), ([1, None, 0], "abc"),
-    ([True, 0, 2], "abc"), (["2", "1", "0"], "abc"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("indices", "texts"),
+    [
+        ([0, 1, 2], "abc"),
+        ([2, 0, 1], "bca"),
+        ([5, 3, 9], "bac"),
+        ([1, 0, 1], "abc"),
+        ([1, None, 0], "abc"),
+        ([True, 0, 2], "abc"),
+        (["2", "1", "0"], "abc"),
+    ],
+)
 def test_choices_come_in_the_order_of_their_indices(indices: list[Any], texts: str) -> None:
     choices = [{"index": index, "text": text} for index, text in zip(indices, "abc", strict=True)]
-    assert "".join(choice.text for choice in openai_api.read_answer({"choices": choices}, "completions")) == texts
+    assert (
+        "".join(
+            choice.text for choice in openai_api.read_answer({"choices": choices}, "completions")
+        )
+        == texts
+    )
 
 
 def test_a_changed_body() -> None:
     changes = {"max_tokens": "max_completion_tokens", "temperature": None, "stop": None}
     assert openai_api.changed(body(), changes) == {
-        "model": "m", "messages": [{"role": "user", "content": "p"}], "max_completion_tokens": 7, "top_p": 1,
-    }  # fmt: skip
+        "model": "m",
+        "messages": [{"role": "user", "content": "p"}],
+        "max_completion_tokens": 7,
+        "top_p": 1,
+    }
     assert openai_api.changed(body(), {}) == body()
 
 
 def test_a_completion_is_all_that_is_read_of_an_answer() -> None:
-    body = {"choices": [{"text": "a"}, {"text": "b"}], "usage": {"prompt_tokens": 3, "completion_tokens": 4}}
+    body = {
+        "choices": [{"text": "a"}, {"text": "b"}],
+        "usage": {"prompt_tokens": 3, "completion_tokens": 4},
+    }
     completion = openai_api.completion_of(body, "completions")
     assert completion.body is body
     assert [choice.text for choice in completion.choices] == ["a", "b"]

@@ -11,8 +11,20 @@ import pytest
 
 from eval_factory.core.budget import Price, Spending
 from eval_factory.endpoint import paid_answers
-from eval_factory.endpoint.paid_answers import cost_of, limit_cost, read_paid, spent_so_far, write_prices
-from eval_factory.endpoint.response_cache import Answer, Attempt, ResponseCache, read_origin, write_origin
+from eval_factory.endpoint.paid_answers import (
+    cost_of,
+    limit_cost,
+    read_paid,
+    spent_so_far,
+    write_prices,
+)
+from eval_factory.endpoint.response_cache import (
+    Answer,
+    Attempt,
+    ResponseCache,
+    read_origin,
+    write_origin,
+)
 
 PRICE = Price(1.0, 10.0, 0.5)
 
@@ -24,8 +36,14 @@ def cache(tmp_path: Path) -> Iterator[ResponseCache]:
     kept.close()
 
 
-def save(cache: ResponseCache, key: str, usage: Any, *, role: str = "model", started: float = 1.25) -> None:
-    tokens = (usage.get("prompt_tokens"), usage.get("completion_tokens")) if isinstance(usage, dict) else (None, None)
+def save(
+    cache: ResponseCache, key: str, usage: Any, *, role: str = "model", started: float = 1.25
+) -> None:
+    tokens = (
+        (usage.get("prompt_tokens"), usage.get("completion_tokens"))
+        if isinstance(usage, dict)
+        else (None, None)
+    )
     cache.save(
         Answer(key, role, "m", {}, {"usage": usage}, started, 0.1),
         Attempt(key, role, 1, "answered", 200, None, started, 0.1, *tokens),
@@ -35,12 +53,24 @@ def save(cache: ResponseCache, key: str, usage: Any, *, role: str = "model", sta
 @pytest.mark.parametrize(
     ("usage", "told"),
     [
-        ({"cost": 0.25}, 0.25), ({"cost": 1}, 1.0), ({"cost": 0}, 0.0), ({"cost": True}, None), ({"cost": -1}, None),
-        ({"cost": "0.25"}, None), ({"cost": {"total_cost": 1}}, None), ({"cost": float("inf")}, None), ({}, None),
-        (None, None), ([], None), ({"cost": float("nan")}, None),
-        ({"cost": 10**400}, None), ({"cost": 1e308}, None), ({"cost": 1_000_000}, 1e6), ({"cost": 1_000_001}, None),
+        ({"cost": 0.25}, 0.25),
+        ({"cost": 1}, 1.0),
+        ({"cost": 0}, 0.0),
+        ({"cost": True}, None),
+        ({"cost": -1}, None),
+        ({"cost": "0.25"}, None),
+        ({"cost": {"total_cost": 1}}, None),
+        ({"cost": float("inf")}, None),
+        ({}, None),
+        (None, None),
+        ([], None),
+        ({"cost": float("nan")}, None),
+        ({"cost": 10**400}, None),
+        ({"cost": 1e308}, None),
+        ({"cost": 1_000_000}, 1e6),
+        ({"cost": 1_000_001}, None),
     ],
-)  # fmt: skip
+)
 def test_an_answer_may_say_what_it_cost(usage: Any, told: float | None) -> None:
     assert paid_answers.stated_cost(usage) == told
 
@@ -48,10 +78,14 @@ def test_an_answer_may_say_what_it_cost(usage: Any, told: float | None) -> None:
 @pytest.mark.parametrize(
     ("usage", "cached"),
     [
-        ({"prompt_tokens_details": {"cached_tokens": 7}}, 7), ({"prompt_tokens_details": {"cached_tokens": -7}}, 0),
-        ({"prompt_tokens_details": {"cached_tokens": True}}, 0), ({"prompt_tokens_details": None}, 0), ({}, 0), (None, 0),
+        ({"prompt_tokens_details": {"cached_tokens": 7}}, 7),
+        ({"prompt_tokens_details": {"cached_tokens": -7}}, 0),
+        ({"prompt_tokens_details": {"cached_tokens": True}}, 0),
+        ({"prompt_tokens_details": None}, 0),
+        ({}, 0),
+        (None, 0),
     ],
-)  # fmt: skip
+)
 def test_an_answer_may_say_what_of_its_prompt_was_cached(usage: Any, cached: int) -> None:
     assert paid_answers.tokens_from_cache(usage) == cached
 
@@ -59,23 +93,32 @@ def test_an_answer_may_say_what_of_its_prompt_was_cached(usage: Any, cached: int
 @pytest.mark.parametrize(
     ("usage", "tokens", "price", "cost"),
     [
-        ({"cost": 0.25}, (1000, 100), PRICE, (0.25, "endpoint")), ({"cost": 0.25}, (None, None), None, (0.25, "endpoint")),
+        ({"cost": 0.25}, (1000, 100), PRICE, (0.25, "endpoint")),
+        ({"cost": 0.25}, (None, None), None, (0.25, "endpoint")),
         ({}, (1000, 100), PRICE, (0.002, "table")),
         ({"prompt_tokens_details": {"cached_tokens": 1000}}, (1000, 0), PRICE, (0.0005, "table")),
-        ({}, (1, 1), None, None), ({}, (None, 1), PRICE, None), ({}, (1, None), PRICE, None),  # what nobody knows is not 0
+        ({}, (1, 1), None, None),
+        ({}, (None, 1), PRICE, None),
+        ({}, (1, None), PRICE, None),  # what nobody knows is not 0
     ],
-)  # fmt: skip
-def test_what_the_answer_says_goes_before_any_price(usage: Any, tokens: Any, price: Price | None, cost: Any) -> None:
+)
+def test_what_the_answer_says_goes_before_any_price(
+    usage: Any, tokens: Any, price: Price | None, cost: Any
+) -> None:
     assert cost_of(usage, tokens, price) == cost
 
 
 @pytest.mark.parametrize(
     ("counted", "sizes", "tokens"),
     [
-        ((3, 5), (12, 20), (3, 5)), ((None, None), (12, 21), (3, 6)), ((0, 0), (0, 0), (0, 0)), ((0, 7), (9, 0), (3, 7)),
-        ((25, 24), (400, 400), (25, 100)), ((900, 1), (4, 4), (900, 1)),
+        ((3, 5), (12, 20), (3, 5)),
+        ((None, None), (12, 21), (3, 6)),
+        ((0, 0), (0, 0), (0, 0)),
+        ((0, 7), (9, 0), (3, 7)),
+        ((25, 24), (400, 400), (25, 100)),
+        ((900, 1), (4, 4), (900, 1)),
     ],
-)  # fmt: skip
+)
 def test_a_limit_counts_an_estimate_where_tokens_are_missing_or_too_few(
     counted: tuple[int | None, int | None], sizes: tuple[int, int], tokens: tuple[int, int]
 ) -> None:
@@ -85,21 +128,33 @@ def test_a_limit_counts_an_estimate_where_tokens_are_missing_or_too_few(
 @pytest.mark.parametrize(
     ("usage", "price", "cost"),
     [
-        ({"cost": 0}, PRICE, 0.002), ({"cost": 1e-300}, PRICE, 0.002), ({"cost": 0.25}, PRICE, 0.25), (None, PRICE, 0.002),
-        ({"cost": 0.25}, None, 0.25), ({}, None, None),
+        ({"cost": 0}, PRICE, 0.002),
+        ({"cost": 1e-300}, PRICE, 0.002),
+        ({"cost": 0.25}, PRICE, 0.25),
+        (None, PRICE, 0.002),
+        ({"cost": 0.25}, None, 0.25),
+        ({}, None, None),
     ],
-)  # fmt: skip
-def test_a_limit_counts_the_larger_of_what_is_said_and_the_price(usage: Any, price: Price | None, cost: Any) -> None:
+)
+def test_a_limit_counts_the_larger_of_what_is_said_and_the_price(
+    usage: Any, price: Price | None, cost: Any
+) -> None:
     assert limit_cost(usage, (1000, 100), price) == cost
 
 
 def test_what_was_kept_is_counted_as_it_was_when_it_came(cache: ResponseCache) -> None:
     thought = {"message": {"content": "é" * 200, "reasoning_content": "a" * 40}}
-    kept: list[Any] = [({"prompt": "a" * 400}, [thought]), ({"messages": ["a" * 396]}, [{"text": "b" * 440}])]
+    kept: list[Any] = [
+        ({"prompt": "a" * 400}, [thought]),
+        ({"messages": ["a" * 396]}, [{"text": "b" * 440}]),
+    ]
     for number, (request, choices) in enumerate(kept):
         reply = {"choices": choices, "usage": {"cost": 0, "prompt_tokens": 0}}
         answer = Answer(str(number), "model", "m", request, reply, float(number), 0.1)
-        cache.save(answer, Attempt(str(number), "model", 1, "answered", 200, None, float(number), 0.1, 0, None))
+        cache.save(
+            answer,
+            Attempt(str(number), "model", 1, "answered", 200, None, float(number), 0.1, 0, None),
+        )
     assert [one.sizes for one in read_paid(cache.path)] == [(400, 440), (400, 440)]
     spent = spent_so_far(cache.path, {"model": PRICE})
     assert spent.tokens == 420
@@ -114,8 +169,10 @@ def test_an_answer_that_was_set_aside_was_paid_for_too(cache: ResponseCache) -> 
     cache.journal(Attempt("b", "gpt", 0, "cached", None, None, 4.0, 0.0, 3, 4))
     paid = list(read_paid(cache.path))
     assert [(one.role, paid_answers.stated_cost(one.usage), one.tokens) for one in paid] == [
-        ("model", 0.5, (3, 4)), ("model", 0.75, (3, 5)), ("gpt", None, (None, None)),
-    ]  # fmt: skip
+        ("model", 0.5, (3, 4)),
+        ("model", 0.75, (3, 5)),
+        ("gpt", None, (None, None)),
+    ]
 
 
 def test_prices_are_kept_with_the_run_that_paid_them(cache: ResponseCache) -> None:
@@ -125,7 +182,10 @@ def test_prices_are_kept_with_the_run_that_paid_them(cache: ResponseCache) -> No
     other = Price(3.0, 4.0, source="genai-prices 9")
     write_prices(cache.path, "one", {"model": PRICE})
     write_prices(cache.path, "two", {"model": other})
-    assert paid_answers.read_prices(cache.path) == {("one", "model"): PRICE, ("two", "model"): other}
+    assert paid_answers.read_prices(cache.path) == {
+        ("one", "model"): PRICE,
+        ("two", "model"): other,
+    }
 
 
 def test_a_folder_has_spent_what_all_its_runs_did(cache: ResponseCache) -> None:
@@ -149,7 +209,10 @@ def test_answers_that_were_copied_are_none_that_this_folder_paid(cache: Response
     save(cache, "a", {"prompt_tokens": 100, "completion_tokens": 10})
     write_origin(cache.path, "v1-x", "then")
     save(cache, "b", {"prompt_tokens": 7, "completion_tokens": 3}, role="gpt")
-    assert (spent_so_far(cache.path, {}), read_origin(cache.path) is None) == (Spending(1, 10), False)
+    assert (spent_so_far(cache.path, {}), read_origin(cache.path) is None) == (
+        Spending(1, 10),
+        False,
+    )
     save(cache, "c", {"prompt_tokens": 1, "completion_tokens": 1})
     assert read_origin(cache.path) is None, "the model was asked in this folder"
 

@@ -10,7 +10,11 @@ from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.urls import SERVED_AT
 from eval_factory.data.pull import Fetcher
 from eval_factory.endpoint.connections import Transport
-from eval_factory.endpoint.proxies import CERTIFICATE_VARIABLES, certificates, proxy_from_environment
+from eval_factory.endpoint.proxies import (
+    CERTIFICATE_VARIABLES,
+    certificates,
+    proxy_from_environment,
+)
 from token_answers import forget_proxies_and_certificates, token_from
 
 
@@ -19,25 +23,33 @@ def _own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     forget_proxies_and_certificates(monkeypatch)
 
 
-def test_certificates_are_of_the_first_variable_or_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_certificates_are_of_the_first_variable_or_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in reversed(CERTIFICATE_VARIABLES):
         monkeypatch.setenv(name, str(tmp_path))
         assert certificates() == (str(tmp_path), name)
     forget_proxies_and_certificates(monkeypatch)
     monkeypatch.setenv("SSL_CERT_FILE", "/nonexist.pem")
     for made in (lambda: Transport("https://host/v1", timeout_s=5), Fetcher):
-        with pytest.raises(PrerequisiteError, match=r"SSL_CERT_FILE: there is no file /nonexist\.pem"):
+        with pytest.raises(
+            PrerequisiteError, match=r"SSL_CERT_FILE: there is no file /nonexist\.pem"
+        ):
             made()
 
 
-def test_a_proxy_of_another_kind_is_refused_by_its_variable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_proxy_of_another_kind_is_refused_by_its_variable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("ALL_PROXY", "socks5://u:proxy-password-1@127.0.0.1:1080")
     for ask in (
         lambda: Transport("https://host/v1", timeout_s=5),
         lambda: Fetcher().file("https://host/data", tmp_path / "data"),
         lambda: token_from("https://host/token", tmp_path),
     ):
-        with pytest.raises(PrerequisiteError, match="ALL_PROXY: a proxy of the kind socks5://") as raised:
+        with pytest.raises(
+            PrerequisiteError, match="ALL_PROXY: a proxy of the kind socks5://"
+        ) as raised:
             ask()
         assert "proxy-password-1" not in str(raised.value)
     monkeypatch.setenv("NO_PROXY", "host")

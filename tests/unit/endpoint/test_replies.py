@@ -22,21 +22,48 @@ def test_a_number_that_is_not_finite_is_no_answer(number: str) -> None:
 def test_an_error_is_told_on_one_line_without_the_rest_of_its_object() -> None:
     reader = ReplyReader(Redactor(["the-secret-key"]), "chat")
     error = {"error": {"message": "bad\nvalue the-secret-key\x1b[2J", "input": "the prompt"}}
-    assert reader.said(Reply(400, {}, json.dumps(error).encode()), {}) == "bad value [API_KEY_REDACTED]\\x1b[2J"
-    assert reader.said(Reply(400, {}, b'{"error": {"message": NaN}}'), {}) == '{"error": {"message": NaN}}'
+    assert (
+        reader.said(Reply(400, {}, json.dumps(error).encode()), {})
+        == "bad value [API_KEY_REDACTED]\\x1b[2J"
+    )
+    assert (
+        reader.said(Reply(400, {}, b'{"error": {"message": NaN}}'), {})
+        == '{"error": {"message": NaN}}'
+    )
     assert reader.said(Reply(500, {}, b""), {}) == ""
 
 
 KEY = "KeyCanary0123456789"
 
 
-@pytest.mark.parametrize("written", [
-    KEY, KEY.replace("C", "%43"), KEY.replace("C", "&#67;"), KEY.replace("C", "\\u0043"), KEY.replace("C", "\\\\x43"),
-    "ü " + KEY, base64.b64encode(KEY.encode()).decode(), KEY.encode().hex(),
-], ids=["plain", "url", "html", "json", "program", "beside-other-letters", "base64", "hexadecimal"])  # fmt: skip
+@pytest.mark.parametrize(
+    "written",
+    [
+        KEY,
+        KEY.replace("C", "%43"),
+        KEY.replace("C", "&#67;"),
+        KEY.replace("C", "\\u0043"),
+        KEY.replace("C", "\\\\x43"),
+        "ü " + KEY,
+        base64.b64encode(KEY.encode()).decode(),
+        KEY.encode().hex(),
+    ],
+    ids=[
+        "plain",
+        "url",
+        "html",
+        "json",
+        "program",
+        "beside-other-letters",
+        "base64",
+        "hexadecimal",
+    ],
+)
 @pytest.mark.parametrize("coding", ["utf-8", "utf-16", "utf-16-le", "utf-32"])
 def test_a_key_in_an_answer_is_not_kept_however_it_is_written(written: str, coding: str) -> None:
-    document = f'{{"choices": [{{"message": {{"content": "B: {written}."}}, "finish_reason": "stop"}}]}}'
+    document = (
+        f'{{"choices": [{{"message": {{"content": "B: {written}."}}, "finish_reason": "stop"}}]}}'
+    )
     for redactor, is_kept in ((Redactor([KEY]), False), (Redactor(["another-canary-0123"]), True)):
         completion = ReplyReader(redactor, "chat").answer(Reply(200, {}, document.encode(coding)))
         text = completion.choices[0].text
@@ -53,13 +80,24 @@ def test_a_cause_is_the_endpoints_own_sentence_and_else_the_message() -> None:
 BODY = {"model": "m", "max_tokens": 5, "temperature": 0.0, "top_p": 1}
 
 
-@pytest.mark.parametrize(("text", "changes"), [
-    ("Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead.", {"max_tokens": "max_completion_tokens"}),
-    ("Unsupported value: 'temperature' does not support 0", {"temperature": None}),
-    ('unsupported: "top_p"', {"top_p": None}), ("Unsupported value: 'temperature' and 'top_p'", {"temperature": None}),
-    ("Unsupported value: 'stop'", {}), ("'temperature' is too high", {}),
-    ("Unsupported: the patient's temperature", {}), ("", {}),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "changes"),
+    [
+        (
+            "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead.",
+            {"max_tokens": "max_completion_tokens"},
+        ),
+        ("Unsupported value: 'temperature' does not support 0", {"temperature": None}),
+        ('unsupported: "top_p"', {"top_p": None}),
+        ("Unsupported value: 'temperature' and 'top_p'", {"temperature": None}),
+        ("Unsupported value: 'stop'", {}),
+        ("'temperature' is too high", {}),
+        ("Unsupported: the patient's temperature", {}),
+        ("", {}),
+    ],
+)
 def test_what_an_error_names(text: str, changes: dict[str, Any]) -> None:
     assert changes_asked_for(text, BODY) == changes
-    assert changes_asked_for("Use 'max_completion_tokens'", {"model": "m"}) == {}, "nothing that was not sent"
+    assert changes_asked_for("Use 'max_completion_tokens'", {"model": "m"}) == {}, (
+        "nothing that was not sent"
+    )

@@ -18,7 +18,9 @@ from eval_factory.scoring import journal
 
 
 def answer(key: str, text: str = "t") -> response_cache.Answer:
-    return response_cache.Answer(key, "model", "m", {"prompt": "p"}, {"text": text}, time.time(), 0.5)
+    return response_cache.Answer(
+        key, "model", "m", {"prompt": "p"}, {"text": text}, time.time(), 0.5
+    )
 
 
 def attempt(key: str, outcome: str = "answered") -> response_cache.Attempt:
@@ -35,7 +37,9 @@ def test_what_is_saved_is_found_again(kept: ResponseCache) -> None:
     path = kept.path
     assert kept.get("k") is None
     kept.save(answer("k"), attempt("k"))
-    assert committed(path, "SELECT count(*) FROM responses") == [(1,)], "on disk when `save` returns"
+    assert committed(path, "SELECT count(*) FROM responses") == [(1,)], (
+        "on disk when `save` returns"
+    )
     kept.close()
     with closing(ResponseCache(path, "run2")) as second:
         found = second.get("k")
@@ -43,8 +47,9 @@ def test_what_is_saved_is_found_again(kept: ResponseCache) -> None:
         assert found[0] == {"text": "t"}
         second.journal(attempt("k", "cached"))
     assert [(row["run_id"], row["outcome"]) for row in journal.read_attempts(path)] == [
-        ("run1", "answered"), ("run2", "cached"),
-    ]  # fmt: skip
+        ("run1", "answered"),
+        ("run2", "cached"),
+    ]
     assert [row["key"] for row in journal.read_answers(path)] == ["k"]
     (one,) = journal.typed_answers(path)
     assert (one.key, one.response) == ("k", {"text": "t"})
@@ -71,27 +76,38 @@ def test_what_is_no_json_is_not_given(kept: ResponseCache) -> None:
     assert (kept.holds("k"), kept.holds("l")) == (True, False)
 
 
-@pytest.mark.parametrize("content", [
-    b"not a database at all, but long enough to look" * 20, b"SQLite format 3\x00" + b"\x07" * 900, None,
-], ids=["text", "damaged", "of another program"])  # fmt: skip
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"not a database at all, but long enough to look" * 20,
+        b"SQLite format 3\x00" + b"\x07" * 900,
+        None,
+    ],
+    ids=["text", "damaged", "of another program"],
+)
 def test_a_file_that_is_not_ours_is_not_used(tmp_path: Path, content: bytes | None) -> None:
     path = tmp_path / "cache.db"
     if content is None:
         connection_to(path).close()
     else:
         path.write_bytes(content)
-    with pytest.raises(response_cache.DamagedCacheError, match=None if content else "not written by this version"):
+    with pytest.raises(
+        response_cache.DamagedCacheError, match=None if content else "not written by this version"
+    ):
         response_cache.create_or_check(path)
 
 
-def test_how_requests_were_changed_is_kept_once_and_by_endpoint(kept: ResponseCache, tmp_path: Path) -> None:
+def test_how_requests_were_changed_is_kept_once_and_by_endpoint(
+    kept: ResponseCache, tmp_path: Path
+) -> None:
     for key in ("a", "b"):
         kept.save(answer(key), attempt(key), ("u", {"temperature": None, "top_p": None}))
     kept.save(answer("c"), attempt("c"), ("u", {"max_tokens": "max_completion_tokens"}))
     kept.save(answer("d"), attempt("d"), ("v", {"stop": None}))
     assert response_cache.read_changes(kept.path, "u", "m") == [
-        {"temperature": None, "top_p": None}, {"max_tokens": "max_completion_tokens"},
-    ]  # fmt: skip
+        {"temperature": None, "top_p": None},
+        {"max_tokens": "max_completion_tokens"},
+    ]
     assert response_cache.read_changes(kept.path, "u", "other") == []
     assert response_cache.read_changes(tmp_path / "none.db", "u", "m") == []
 
@@ -131,7 +147,9 @@ def committed(path: Path, query: str) -> list[tuple[object, ...]]:
         return other.execute(query).fetchall()
 
 
-def commit_together(group: GroupCommit, jobs: Sequence[Sequence[Statement]]) -> list[BaseException | None]:
+def commit_together(
+    group: GroupCommit, jobs: Sequence[Sequence[Statement]]
+) -> list[BaseException | None]:
     """Commit each job in a thread of its own, all in one transaction, in their order. Returns what each was told."""
     told: list[BaseException | None] = [None] * len(jobs)
 
@@ -156,18 +174,37 @@ def test_a_good_batch_is_one_transaction(tmp_path: Path) -> None:
     connection = connection_to(tmp_path / "a.db")
     statements: list[str] = []
     connection.set_trace_callback(statements.append)
-    assert commit_together(GroupCommit(connection), [[(NUMBER, (None, n))] for n in range(20)]) == [None] * 20
-    assert [statement.split()[0] for statement in statements] == ["BEGIN", *["INSERT"] * 20, "COMMIT"]
+    assert (
+        commit_together(GroupCommit(connection), [[(NUMBER, (None, n))] for n in range(20)])
+        == [None] * 20
+    )
+    assert [statement.split()[0] for statement in statements] == [
+        "BEGIN",
+        *["INSERT"] * 20,
+        "COMMIT",
+    ]
     rows = committed(tmp_path / "a.db", "SELECT number FROM numbers ORDER BY id")
     assert rows == [(n,) for n in range(20)]
 
 
 def test_what_cannot_be_written_costs_no_other_its_rows(tmp_path: Path) -> None:
     group = GroupCommit(connection_to(tmp_path / "a.db"))
-    told = commit_together(group, [[(WORD, (n,)), (NUMBER, (None, 10**30 if n == 3 else n))] for n in range(5)])
+    told = commit_together(
+        group, [[(WORD, (n,)), (NUMBER, (None, 10**30 if n == 3 else n))] for n in range(5)]
+    )
     assert [type(error) for error in told] == [type(None)] * 3 + [OverflowError] + [type(None)]
-    assert committed(tmp_path / "a.db", "SELECT number FROM numbers ORDER BY id") == [(0,), (1,), (2,), (4,)]
-    assert committed(tmp_path / "a.db", "SELECT word FROM words ORDER BY word") == [(0,), (1,), (2,), (4,)]
+    assert committed(tmp_path / "a.db", "SELECT number FROM numbers ORDER BY id") == [
+        (0,),
+        (1,),
+        (2,),
+        (4,),
+    ]
+    assert committed(tmp_path / "a.db", "SELECT word FROM words ORDER BY word") == [
+        (0,),
+        (1,),
+        (2,),
+        (4,),
+    ]
 
 
 def test_nothing_is_written_after_the_end(tmp_path: Path) -> None:
@@ -192,11 +229,17 @@ def test_in_the_loop_those_that_come_together_are_one_transaction(tmp_path: Path
         else:
             group.commit([(NUMBER, (None, number))])
         told.append(number)
-        assert number == 5 or (number,) in committed(tmp_path / "a.db", "SELECT number FROM numbers")
+        assert number == 5 or (number,) in committed(
+            tmp_path / "a.db", "SELECT number FROM numbers"
+        )
 
     bridge.map_at_once(process, range(20), 20)
     assert sorted(told) == list(range(20))
     assert len(committed(tmp_path / "a.db", "SELECT * FROM numbers")) == 19
     connection.set_trace_callback(statements.append)
     bridge.map_at_once(lambda number: group.commit([(NUMBER, (None, number))]), range(20), 20)
-    assert [statement.split()[0] for statement in statements] == ["BEGIN", *["INSERT"] * 20, "COMMIT"]
+    assert [statement.split()[0] for statement in statements] == [
+        "BEGIN",
+        *["INSERT"] * 20,
+        "COMMIT",
+    ]

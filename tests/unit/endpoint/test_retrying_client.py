@@ -17,7 +17,13 @@ from eval_factory.endpoint.connections import Transport
 from eval_factory.endpoint.endpoint_settings import LimitOf
 from eval_factory.endpoint.http_wire import Reply, TransportError
 from eval_factory.endpoint.limits import LocalAdmission, Ticket
-from eval_factory.endpoint.replies import EndpointGone, EndpointUnusable, LimitReached, RequestFailed, StopMessages
+from eval_factory.endpoint.replies import (
+    EndpointGone,
+    EndpointUnusable,
+    LimitReached,
+    RequestFailed,
+    StopMessages,
+)
 from eval_factory.endpoint.retrying_client import RetryingClient
 from eval_factory.endpoint.servers import Server, Servers
 from eval_factory.endpoint.sign_in import SignIn
@@ -37,7 +43,9 @@ class Replies(Transport):
         self.replies = list(replies)
         self.sent: list[dict[str, Any]] = []
 
-    def post(self, url: str, body: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> Reply:
+    def post(
+        self, url: str, body: Mapping[str, Any], headers: Mapping[str, str] | None = None
+    ) -> Reply:
         return self._next(dict(body))
 
     def get(self, url: str, headers: Mapping[str, str] | None = None) -> Reply:
@@ -58,16 +66,28 @@ def reply(status: int, body: Any = None, **headers: str) -> Reply:
 
 
 def client_of(
-    transport: Replies, *, admission: Any = None, has_answered: bool = False, is_patient: bool = False, **given: Any
+    transport: Replies,
+    *,
+    admission: Any = None,
+    has_answered: bool = False,
+    is_patient: bool = False,
+    **given: Any,
 ) -> RetryingClient:
     """Of `given`, what is no option of the client is a setting of the endpoint."""
     options = {name: given.pop(name) for name in ("first", "budget") if name in given}
     sign_in = given.pop("sign_in", SignIn(None))
-    settings, url = endpoint_settings(key_names=("MY_KEY",), **given), "http://h/v1/chat/completions"
+    settings, url = (
+        endpoint_settings(key_names=("MY_KEY",), **given),
+        "http://h/v1/chat/completions",
+    )
     messages = StopMessages(settings, url, "MY_KEY")
-    server = Server(settings, url, transport, messages, admission=admission, has_answered=has_answered)
+    server = Server(
+        settings, url, transport, messages, admission=admission, has_answered=has_answered
+    )
     server.is_patient = is_patient
-    client = RetryingClient(settings, Servers([server], sign_in, Redactor(["the-secret-key"])), **options)
+    client = RetryingClient(
+        settings, Servers([server], sign_in, Redactor(["the-secret-key"])), **options
+    )
     client._nvcf = transport if settings.use_nvcf else None
     return client
 
@@ -75,7 +95,9 @@ def client_of(
 class Noted(list[tuple[int, str, int | None]]):
     """What the journal is told: attempt, outcome, status."""
 
-    def __call__(self, number: int, outcome: str, error: RequestFailed, started: float, latency: float) -> None:
+    def __call__(
+        self, number: int, outcome: str, error: RequestFailed, started: float, latency: float
+    ) -> None:
         assert 0.0 <= latency < 60.0
         assert abs(time.time() - started) < 60.0
         self.append((number, outcome, error.status))
@@ -103,7 +125,9 @@ def ask_until_it_stops(client: RetryingClient) -> tuple[int, str]:
 
 def ask(transport: Replies, **settings: Any) -> tuple[retrying_client.Answered, list[str]]:
     client, outcomes = client_of(transport, **{"max_retries": 2, **settings}), list[str]()
-    return client.ask(BODY, lambda _n, outcome, error, *_: outcomes.append(f"{outcome}: {error}")), outcomes
+    return client.ask(
+        BODY, lambda _n, outcome, error, *_: outcomes.append(f"{outcome}: {error}")
+    ), outcomes
 
 
 @pytest.fixture(autouse=True)
@@ -112,7 +136,9 @@ def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(retrying_client, "NVCF_FIRST_PAUSE_S", 0.0)
 
 
-@pytest.mark.parametrize("status", [408, 409, 425, 429, 500, 502, 503, 504, 507, *range(520, 528), 529, 530])
+@pytest.mark.parametrize(
+    "status", [408, 409, 425, 429, 500, 502, 503, 504, 507, *range(520, 528), 529, 530]
+)
 def test_asked_again(status: int) -> None:
     transport = Replies(reply(status, {"error": "x"}), reply(status, {"error": "x"}), reply(200))
     answered, outcomes = ask(transport)
@@ -134,15 +160,24 @@ def test_stops(status: int) -> None:
     noted = Noted()
     with pytest.raises(EndpointUnusable, match="check"):
         client_of(Replies(reply(status)), has_answered=status == 401).ask(BODY, noted)
-    assert noted == [(1, "refused", status)], "it was sent, and counts in the next run of the folder"
+    assert noted == [(1, "refused", status)], (
+        "it was sent, and counts in the next run of the folder"
+    )
 
 
 @pytest.mark.parametrize("status", [401, 403, 404])
-@pytest.mark.parametrize(("body", "said"), [
-    ({"error": {"message": "not\nwith the-secret-key", "flagged_input": "the prompt"}}, "not with [API_KEY_REDACTED]"),
-    ({"error": "no such model"}, "no such model"), ({"detail": "Not Found"}, "Not Found"),
-    ({"error": {"message": "x" * 1000}}, "x" * replies.ERROR_TEXT_LIMIT),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (
+            {"error": {"message": "not\nwith the-secret-key", "flagged_input": "the prompt"}},
+            "not with [API_KEY_REDACTED]",
+        ),
+        ({"error": "no such model"}, "no such model"),
+        ({"detail": "Not Found"}, "Not Found"),
+        ({"error": {"message": "x" * 1000}}, "x" * replies.ERROR_TEXT_LIMIT),
+    ],
+)
 def test_a_stop_says_what_the_endpoint_says(status: int, body: Any, said: str) -> None:
     with pytest.raises(EndpointUnusable) as raised:
         ask(Replies(reply(status, body)))
@@ -174,9 +209,12 @@ def test_refused_again_and_again_is_not() -> None:
 
 
 @pytest.mark.parametrize(
-    ("names", "named"), [(["ALL_PROXY"], "ALL_PROXY"), (["http_proxy", "ALL_PROXY"], "http_proxy"), ([], "HTTP_PROXY")]
+    ("names", "named"),
+    [(["ALL_PROXY"], "ALL_PROXY"), (["http_proxy", "ALL_PROXY"], "http_proxy"), ([], "HTTP_PROXY")],
 )
-def test_a_proxy_that_wants_a_login_is_named(names: list[str], named: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_proxy_that_wants_a_login_is_named(
+    names: list[str], named: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in names:
         monkeypatch.setenv(name, "http://127.0.0.1:1")
     with pytest.raises(EndpointUnusable, match=f"proxy .* 407.*\n.* {named}$"):
@@ -198,12 +236,19 @@ SHOWN = "no\\x1b[2J\\x9b\\u202e eval-factory stops: paid for"
 NOTE = "A 54-year-old man has had chest pain since this morning."
 
 
-@pytest.mark.parametrize(("status", "body"), [
-    (400, {"error": {"message": HOSTILE, "input": NOTE}}), (429, {"error": {"message": HOSTILE, "input": NOTE}}),
-    (500, {"detail": HOSTILE, "input": NOTE}), (401, {"error": {"message": HOSTILE}}),
-    (200, {"error": {"message": HOSTILE}, "input": NOTE}),
-    (200, {"choices": [{"error": {"message": HOSTILE, "input": NOTE}}]}), (400, HOSTILE.encode()), (503, HOSTILE.encode()),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("status", "body"),
+    [
+        (400, {"error": {"message": HOSTILE, "input": NOTE}}),
+        (429, {"error": {"message": HOSTILE, "input": NOTE}}),
+        (500, {"detail": HOSTILE, "input": NOTE}),
+        (401, {"error": {"message": HOSTILE}}),
+        (200, {"error": {"message": HOSTILE}, "input": NOTE}),
+        (200, {"choices": [{"error": {"message": HOSTILE, "input": NOTE}}]}),
+        (400, HOSTILE.encode()),
+        (503, HOSTILE.encode()),
+    ],
+)
 def test_what_an_error_says_is_shown_on_a_line_and_alone(status: int, body: Any) -> None:
     with pytest.raises((RequestFailed, EndpointUnusable)) as raised:
         ask(Replies(reply(status, body)))
@@ -227,10 +272,19 @@ SILENT = TransportError("no whole answer within 10 s", silent=True)
 CUT_OFF = TransportError("the connection was closed before the whole answer came")
 
 
-@pytest.mark.parametrize(("lost", "settings", "failed", "sent"), [
-    (UNREACHABLE, {"max_retries": 2}, 3, 12),  # in a row: four threads, three tries
-    (SILENT, {"max_retries": 5, "parallelism": 1}, 2, 6 * 3),  # longer than one prompt may be silent
-], ids=["unreachable", "silent"])  # fmt: skip
+@pytest.mark.parametrize(
+    ("lost", "settings", "failed", "sent"),
+    [
+        (UNREACHABLE, {"max_retries": 2}, 3, 12),  # in a row: four threads, three tries
+        (
+            SILENT,
+            {"max_retries": 5, "parallelism": 1},
+            2,
+            6 * 3,
+        ),  # longer than one prompt may be silent
+    ],
+    ids=["unreachable", "silent"],
+)
 def test_a_gone_endpoint_stops_the_run(
     lost: TransportError, settings: Any, failed: int, sent: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -238,11 +292,15 @@ def test_a_gone_endpoint_stops_the_run(
     transport = Replies(lost)
     found, said = ask_until_it_stops(client_of(transport, has_answered=True, **settings))
     assert (found, len(transport.sent)) == (failed, sent)
-    assert [one for one in ("no longer answers", "the same command goes on") if one not in said] == []
+    assert [
+        one for one in ("no longer answers", "the same command goes on") if one not in said
+    ] == []
 
 
 @pytest.mark.parametrize("sign_of_life", [reply(200), reply(500), CUT_OFF])
-def test_any_sign_of_life_counts(sign_of_life: Reply | TransportError, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_any_sign_of_life_counts(
+    sign_of_life: Reply | TransportError, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(retrying_client, "OUTAGE_S", 0.0)
     replies = [SILENT] * 8 + [sign_of_life]
     client = client_of(Replies(*replies * 20, reply(200)), has_answered=True, max_retries=200)
@@ -258,20 +316,28 @@ def test_nobody_there_is_not_tried_for_long() -> None:
 
 
 def test_refused_fields() -> None:
-    first = {"error": {"message": "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead."}}
+    first = {
+        "error": {
+            "message": "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead."
+        }
+    }
     second = {"error": {"message": "Unsupported value: 'temperature' does not support 0"}}
     transport = Replies(reply(400, first), reply(400, second), reply(500), reply(200))
     answered, outcomes = ask(transport)
     assert transport.sent[-1] == {"model": "m", "messages": [], "max_completion_tokens": 5}
     assert answered.changes == {"max_tokens": "max_completion_tokens", "temperature": None}
-    assert [outcome[:17] for outcome in outcomes] == ["refused: HTTP 400"] * 2 + ["retried: HTTP 500"]  # each counts
+    assert [outcome[:17] for outcome in outcomes] == ["refused: HTTP 400"] * 2 + [
+        "retried: HTTP 500"
+    ]  # each counts
     assert len(transport.sent) == 4
 
 
 def test_a_cloud_function_is_polled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NVCF_STATUS_URL", "http://status/x/")
     waiting = Reply(202, {"nvcf-reqid": "abc"}, b"")
-    transport = Replies(waiting, waiting, reply(503), TransportError("cut off"), waiting, reply(200))
+    transport = Replies(
+        waiting, waiting, reply(503), TransportError("cut off"), waiting, reply(200)
+    )
     answered, outcomes = ask(transport, use_nvcf=True)
     assert transport.sent == [BODY, *[{"GET": "http://status/x/abc"}] * 5]
     assert (answered.attempt, outcomes) == (1, []), "a poll that fails is no new attempt"
@@ -299,15 +365,21 @@ def test_an_echo_is_redacted_however_it_is_written(echo: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "content", ["Basic metabolic panel", "sk-0123456789abcdef", "Bearer 9bQz0PLx2MnWv8RtYs4H", "a://b:c@d"]
+    "content",
+    ["Basic metabolic panel", "sk-0123456789abcdef", "Bearer 9bQz0PLx2MnWv8RtYs4H", "a://b:c@d"],
 )
 def test_what_is_scored_is_what_the_model_said(content: str) -> None:
-    said = {"choices": [{"message": {"content": content}, "finish_reason": "stop"}], "echo": "the-secret-key"}
+    said = {
+        "choices": [{"message": {"content": content}, "finish_reason": "stop"}],
+        "echo": "the-secret-key",
+    }
     answered, _ = ask(Replies(reply(200, said)))
     assert answered.completion.body == {**said, "echo": REDACTED}
 
 
-@pytest.mark.parametrize("before", range(replies.ERROR_TEXT_LIMIT - 14, replies.ERROR_TEXT_LIMIT + 1))
+@pytest.mark.parametrize(
+    "before", range(replies.ERROR_TEXT_LIMIT - 14, replies.ERROR_TEXT_LIMIT + 1)
+)
 def test_a_key_is_redacted_before_an_error_is_cut(before: int) -> None:
     with pytest.raises(RequestFailed) as caught:
         ask(Replies(reply(400, b"x" * before + b"the-secret-key and more")))
@@ -338,19 +410,29 @@ def test_a_field_whose_absence_helped_is_left_out_from_then_on() -> None:
 TOO_MANY = reply(429, {"error": "slow down"})
 
 
-@pytest.mark.parametrize(("lost", "times", "given"), [
-    (UNREACHABLE, 50, {"has_answered": True, "max_retries": 0}),
-    (SILENT, 100, {"has_answered": True, "max_retries": 100}), (TOO_MANY, 30, {"max_retries": 0, "is_patient": True}),
-], ids=["a restart", "silence for a while, however often", "too many requests"])  # fmt: skip
+@pytest.mark.parametrize(
+    ("lost", "times", "given"),
+    [
+        (UNREACHABLE, 50, {"has_answered": True, "max_retries": 0}),
+        (SILENT, 100, {"has_answered": True, "max_retries": 100}),
+        (TOO_MANY, 30, {"max_retries": 0, "is_patient": True}),
+    ],
+    ids=["a restart", "silence for a while, however often", "too many requests"],
+)
 def test_what_is_borne(lost: Reply | TransportError, times: int, given: dict[str, Any]) -> None:
     answered, outcomes = ask(Replies(*[lost] * times, reply(200)), **given)
     assert answered.attempt == times + 1
     assert {outcome.partition(":")[0] for outcome in outcomes} == {"retried"}
 
 
-@pytest.mark.parametrize(("answers", "max_retries", "sent"), [
-    ([reply(500)], 3, 4), ([TOO_MANY, reply(500)] * 3, 2, 6),
-], ids=["after its retries", "rate limits between cost none"])  # fmt: skip
+@pytest.mark.parametrize(
+    ("answers", "max_retries", "sent"),
+    [
+        ([reply(500)], 3, 4),
+        ([TOO_MANY, reply(500)] * 3, 2, 6),
+    ],
+    ids=["after its retries", "rate limits between cost none"],
+)
 def test_given_up(answers: list[Reply], max_retries: int, sent: int) -> None:
     transport = Replies(*answers)
     with pytest.raises(RequestFailed, match="HTTP 500"):
@@ -358,7 +440,9 @@ def test_given_up(answers: list[Reply], max_retries: int, sent: int) -> None:
     assert len(transport.sent) == sent
 
 
-def test_where_the_window_has_passed_rate_limits_cost_retries(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_the_window_has_passed_rate_limits_cost_retries(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(servers, "WINDOW_S", 0.0)
     transport = Replies(TOO_MANY)
     with pytest.raises(RequestFailed, match="HTTP 429"):
@@ -369,7 +453,9 @@ def test_where_the_window_has_passed_rate_limits_cost_retries(monkeypatch: pytes
 def test_the_pause_that_is_asked_for_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     waited: list[float] = []
     monkeypatch.setattr(retrying_client, "_pause", REAL_PAUSE)
-    client = client_of(Replies(reply(429, {}, **{"llm_provider-retry-after": "60"}), reply(200)), is_patient=True)
+    client = client_of(
+        Replies(reply(429, {}, **{"llm_provider-retry-after": "60"}), reply(200)), is_patient=True
+    )
     monkeypatch.setattr(client._stop, "wait", waited.append)
     client.ask(BODY, unnoted)
     assert waited == [60.0]
@@ -385,10 +471,18 @@ def test_the_first_requests_that_all_fail_stop_the_run() -> None:
     assert len(transport.sent) == 3
 
 
-@pytest.mark.parametrize(("last", "kind"), [
-    (reply(400), replies.NoneAnswered), (reply(500), EndpointGone), (SILENT, EndpointGone),
-], ids=["refused", "of no use", "silent"])  # fmt: skip
-def test_what_failed_last_says_whether_the_endpoint_is_gone(last: Any, kind: type[EndpointUnusable]) -> None:
+@pytest.mark.parametrize(
+    ("last", "kind"),
+    [
+        (reply(400), replies.NoneAnswered),
+        (reply(500), EndpointGone),
+        (SILENT, EndpointGone),
+    ],
+    ids=["refused", "of no use", "silent"],
+)
+def test_what_failed_last_says_whether_the_endpoint_is_gone(
+    last: Any, kind: type[EndpointUnusable]
+) -> None:
     client = client_of(Replies(last), first=1, max_retries=0, has_answered=True)
     for _ in range(2):
         with pytest.raises(EndpointUnusable) as stop:
@@ -429,13 +523,29 @@ class Admitting(LocalAdmission):
 
 def test_whoever_lets_requests_through_knows_each_attempt() -> None:
     admission = Admitting()
-    refused = [reply(status, **{"Retry-After": pause}) for status, pause in ((429, "7"), (503, "500"), (529, "0"))]
+    refused = [
+        reply(status, **{"Retry-After": pause})
+        for status, pause in ((429, "7"), (503, "500"), (529, "0"))
+    ]
     transport = Replies(*refused, reply(500, **{"Retry-After": "9"}), reply(200))
     client_of(transport, max_retries=5, admission=admission).ask(BODY, unnoted)
     capped = retrying_client.RETRY_AFTER_MAX_S
     assert admission.told == [
-        "in", BODY, 7.0, "in", BODY, capped, "in", BODY, None, "in", BODY, "in", BODY, "answered",
-    ]  # fmt: skip
+        "in",
+        BODY,
+        7.0,
+        "in",
+        BODY,
+        capped,
+        "in",
+        BODY,
+        None,
+        "in",
+        BODY,
+        "in",
+        BODY,
+        "answered",
+    ]
 
 
 def test_whoever_waits_for_a_turn_does_not_ask_after_the_stop() -> None:
@@ -457,7 +567,9 @@ def test_only_a_bad_request_speaks_of_fields() -> None:
 def test_each_request_that_is_sent_is_asked_for_and_told_to_the_journal() -> None:
     """A retry, and one without a parameter that was refused, are requests too; one that a limit forbids is none."""
     tracker, noted = SpendingTracker(Budget(max_requests=5)), Noted()
-    refused = reply(400, {"error": {"message": "Unsupported parameter: 'temperature'", "param": "temperature"}})
+    refused = reply(
+        400, {"error": {"message": "Unsupported parameter: 'temperature'", "param": "temperature"}}
+    )
     transport = Replies(reply(500, {}), refused, reply(200))
     client = client_of(transport, budget=tracker)
     client.ask(BODY, noted)
@@ -512,5 +624,7 @@ def test_at_a_limit_nobody_waits_for_the_end_of_a_pause(monkeypatch: pytest.Monk
 def test_a_picture_that_is_none_is_paid_for_once() -> None:
     transport = Replies(reply(200, {"data": [{"url": "https://h/x.png"}]}))
     with pytest.raises(RequestFailed, match="what a URL leads to is not fetched"):
-        client_of(transport, endpoint_type="images").ask({"model": "m", "prompt": "x", "n": 1}, unnoted)
+        client_of(transport, endpoint_type="images").ask(
+            {"model": "m", "prompt": "x", "n": 1}, unnoted
+        )
     assert len(transport.sent) == 1

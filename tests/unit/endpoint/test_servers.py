@@ -56,14 +56,22 @@ class Replies(Transport):
     def __init__(self, says: int | TransportError = 200, **headers: str) -> None:
         self.says, self.headers, self.asked = says, headers, 0
 
-    def post(self, url: str, body: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> Reply:
+    def post(
+        self, url: str, body: Mapping[str, Any], headers: Mapping[str, str] | None = None
+    ) -> Reply:
         self.asked += 1
         if isinstance(self.says, TransportError):
             raise self.says
-        return Reply(self.says, self.headers, json.dumps(GOOD if self.says == 200 else {"error": "no"}).encode())
+        return Reply(
+            self.says,
+            self.headers,
+            json.dumps(GOOD if self.says == 200 else {"error": "no"}).encode(),
+        )
 
 
-SETTINGS = endpoint_settings(servers=("http://a/v1", "http://b/v1", "http://c/v1"), max_retries=0, parallelism=6)
+SETTINGS = endpoint_settings(
+    servers=("http://a/v1", "http://b/v1", "http://c/v1"), max_retries=0, parallelism=6
+)
 
 
 def servers_with(transports: Sequence[Transport], **options: Any) -> Servers:
@@ -86,7 +94,9 @@ def name_of(server: Server) -> str:
 def chosen(found: Servers, times: int, avoid: Server | None = None) -> str:
     """Who is asked when so many requests come at once."""
     with ExitStack() as stack:
-        return "".join(name_of(stack.enter_context(found.turn(BODY, avoid)).server) for _ in range(times))
+        return "".join(
+            name_of(stack.enter_context(found.turn(BODY, avoid)).server) for _ in range(times)
+        )
 
 
 def test_the_fewest_under_way_and_in_turn(clock: Clock) -> None:
@@ -143,7 +153,9 @@ def test_all_together_are_no_more_than_the_limit() -> None:
     with ExitStack() as stack:
         for _ in range(6):
             stack.enter_context(found.turn(BODY))
-        seventh = threading.Thread(target=lambda: stack.enter_context(found.turn(BODY)), daemon=True)
+        seventh = threading.Thread(
+            target=lambda: stack.enter_context(found.turn(BODY)), daemon=True
+        )
         seventh.start()
         seventh.join(0.1)
         assert seventh.is_alive()
@@ -171,7 +183,9 @@ def test_a_lost_server_costs_no_retry(lost: TransportError) -> None:
 
 def test_what_comes_too_late_costs_a_retry() -> None:
     """It may have been answered, and would be so at every server."""
-    transports = [Replies(TransportError("no whole answer within 0 s", silent=True)) for _ in range(3)]
+    transports = [
+        Replies(TransportError("no whole answer within 0 s", silent=True)) for _ in range(3)
+    ]
     for transport in transports:
         transport.timeout_s = 0.0
     with pytest.raises(RequestFailed, match="no whole answer"):
@@ -216,7 +230,9 @@ def test_refusals_of_prompts_are_counted_for_each_server() -> None:
 
 def test_where_none_was_ever_reached(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(retrying_client, "_pause", lambda *_: 0.0)
-    with pytest.raises(EndpointGone, match=r"cannot reach http://a\S+, http://b\S+ and http://c\S+: no connection"):
+    with pytest.raises(
+        EndpointGone, match=r"cannot reach http://a\S+, http://b\S+ and http://c\S+: no connection"
+    ):
         ask(client(*(Replies(UNREACHABLE) for _ in range(3)), has_answered=False))
 
 
@@ -248,38 +264,68 @@ KEY = "the-key-0123456789"
 
 def test_the_key_is_signed_with_and_never_shown() -> None:
     redactor = Redactor()
-    settings = endpoint_settings(key_names=("UNSET", "KEY"), url=f"http://h/{KEY}/v1/", request_timeout=3.0)
+    settings = endpoint_settings(
+        key_names=("UNSET", "KEY"), url=f"http://h/{KEY}/v1/", request_timeout=3.0
+    )
     servers = servers_of(settings, env={"KEY": KEY}, redactor=redactor, say=print)
     (server,) = servers.all
     assert server.url == f"http://h/{KEY}/v1/chat/completions"
     assert servers.sign_in.header() == f"Bearer {KEY}"
-    assert (server.messages.url, server.messages.key_name) == (f"http://h/{REDACTED}/v1/chat/completions", "KEY")
+    assert (server.messages.url, server.messages.key_name) == (
+        f"http://h/{REDACTED}/v1/chat/completions",
+        "KEY",
+    )
     assert (servers.redactor is redactor, server.transport.timeout_s) == (True, 3.0)
 
 
 def test_a_service_signs_in_place_of_a_key() -> None:
-    settings = endpoint_settings(key_names=("KEY",), oauth=OAuthSettings("openai", "https://t/token", None))
+    settings = endpoint_settings(
+        key_names=("KEY",), oauth=OAuthSettings("openai", "https://t/token", None)
+    )
     servers = servers_of(settings, env={"KEY": KEY}, redactor=Redactor(), say=print)
     assert isinstance(servers.sign_in, OAuthSignIn)
     assert servers.sign_in.service == "openai"
 
 
-@pytest.mark.parametrize(("url", "env", "served_url", "asked"), [
-    ("http://h/${PART}/v1", {"PART": "a-part-0123456789"}, None, "http://h/a-part-0123456789/v1/chat/completions"),
-    ("demo://baseline", {}, "http://127.0.0.1:1/v1", "http://127.0.0.1:1/v1/chat/completions"),
-    ("served://vllm-0a1b/v1", {SERVED_AT: "http://127.0.0.1:2"}, None, "http://127.0.0.1:2/v1/chat/completions"),
-], ids=["variables", "embedded", "served by a suite"])  # fmt: skip
-def test_where_an_endpoint_is_asked(url: str, env: dict[str, str], served_url: str | None, asked: str) -> None:
-    found = servers_of(endpoint_settings(url=url), env=env, redactor=Redactor(), say=print, served_url=served_url)
+@pytest.mark.parametrize(
+    ("url", "env", "served_url", "asked"),
+    [
+        (
+            "http://h/${PART}/v1",
+            {"PART": "a-part-0123456789"},
+            None,
+            "http://h/a-part-0123456789/v1/chat/completions",
+        ),
+        ("demo://baseline", {}, "http://127.0.0.1:1/v1", "http://127.0.0.1:1/v1/chat/completions"),
+        (
+            "served://vllm-0a1b/v1",
+            {SERVED_AT: "http://127.0.0.1:2"},
+            None,
+            "http://127.0.0.1:2/v1/chat/completions",
+        ),
+    ],
+    ids=["variables", "embedded", "served by a suite"],
+)
+def test_where_an_endpoint_is_asked(
+    url: str, env: dict[str, str], served_url: str | None, asked: str
+) -> None:
+    found = servers_of(
+        endpoint_settings(url=url), env=env, redactor=Redactor(), say=print, served_url=served_url
+    )
     assert found.all[0].url == asked
 
 
 def test_the_url_of_a_cloud_function_is_taken_as_it_is() -> None:
     settings = endpoint_settings(url="http://h/functions/x", use_nvcf=True)
-    assert servers_of(settings, env={}, redactor=Redactor(), say=print).all[0].url == "http://h/functions/x"
+    assert (
+        servers_of(settings, env={}, redactor=Redactor(), say=print).all[0].url
+        == "http://h/functions/x"
+    )
 
 
-@pytest.mark.parametrize(("url", "said"), [("http://h/${PART}/v1", "PART"), ("served://v/v1", "its suite serves")])
+@pytest.mark.parametrize(
+    ("url", "said"), [("http://h/${PART}/v1", "PART"), ("served://v/v1", "its suite serves")]
+)
 def test_an_endpoint_that_is_nowhere(url: str, said: str) -> None:
     with pytest.raises(PrerequisiteError, match=said):
         servers_of(endpoint_settings(url=url), env={}, redactor=Redactor(), say=print)

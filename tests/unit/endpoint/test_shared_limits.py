@@ -107,7 +107,11 @@ def test_many_threads_of_several_processes_are_within_one_limit() -> None:
             time.sleep(0.001)
             inside -= 1
 
-    with LimitServer({"g": LimitOf(3)}) as server, processes(server, 3) as all_limits, ThreadPoolExecutor(24) as pool:
+    with (
+        LimitServer({"g": LimitOf(3)}) as server,
+        processes(server, 3) as all_limits,
+        ThreadPoolExecutor(24) as pool,
+    ):
         list(pool.map(work, [admission_of(limits) for limits in all_limits] * 40))
     assert (len(seen), max(seen)) == (3 * 40, 3)
 
@@ -133,7 +137,10 @@ def test_a_process_that_ends_gives_back_what_it_has() -> None:
 
 
 def test_a_pause_that_one_is_asked_for_is_all_others() -> None:
-    with LimitServer({"g": LimitOf(2), "h": LimitOf(2)}) as server, processes(server, 2) as (one, other):
+    with (
+        LimitServer({"g": LimitOf(2), "h": LimitOf(2)}) as server,
+        processes(server, 2) as (one, other),
+    ):
         admission = admission_of(one)
         with admission.slot() as slot:
             admission.too_many(slot, 1.0)
@@ -144,7 +151,10 @@ def test_a_pause_that_one_is_asked_for_is_all_others() -> None:
 
 
 def test_a_minute_is_all_others_too() -> None:
-    with LimitServer({"g": LimitOf(9, 3), "h": LimitOf(9, None, 4000)}) as server, processes(server, 2) as (one, other):
+    with (
+        LimitServer({"g": LimitOf(9, 3), "h": LimitOf(9, None, 4000)}) as server,
+        processes(server, 2) as (one, other),
+    ):
         for limits in (one, other, one):
             take(admission_of(limits), {})()
         waiting = InThread(take(admission_of(other), {}))
@@ -164,7 +174,10 @@ def test_what_is_not_limited_is_not_asked_for() -> None:
 
 
 def test_the_stop_of_one_role_wakes_its_threads_and_no_others() -> None:
-    with LimitServer({"g": LimitOf(1), "h": LimitOf(1)}) as server, processes(server, 1) as (limits,):
+    with (
+        LimitServer({"g": LimitOf(1), "h": LimitOf(1)}) as server,
+        processes(server, 1) as (limits,),
+    ):
         model, judge = admission_of(limits), admission_of(limits, "judge")
         (one, go_on), (two, go) = hold(model), hold(judge)
         waiting, waiting_too = [InThread(take(model)) for _ in range(3)], InThread(take(judge))
@@ -197,7 +210,9 @@ def test_when_the_server_is_gone_nobody_waits_and_nobody_goes_on() -> None:
     limits.close()
 
 
-def test_nobody_at_the_address_and_limits_that_the_server_does_not_have_let_nothing_through(tmp_path: Path) -> None:
+def test_nobody_at_the_address_and_limits_that_the_server_does_not_have_let_nothing_through(
+    tmp_path: Path,
+) -> None:
     with limits_at(str(tmp_path / "s")) as limits:
         for ask in (take(admission_of(limits)), budget_of(limits).begin):
             assert InThread(ask).ended(LimitsLost)
@@ -206,7 +221,9 @@ def test_nobody_at_the_address_and_limits_that_the_server_does_not_have_let_noth
         assert InThread(take(admission_of(limits))).ended(LimitsLost)
 
 
-@pytest.mark.parametrize("told", ["220 mail.example ESMTP\r\n", '{"groups": {"g": {}}}\n220 mail.example\n'])
+@pytest.mark.parametrize(
+    "told", ["220 mail.example ESMTP\r\n", '{"groups": {"g": {}}}\n220 mail.example\n']
+)
 def test_somebody_else_at_the_address(told: str, tmp_path: Path) -> None:
     address = str(tmp_path / "s")
     with socket.socket(socket.AF_UNIX) as stranger:
@@ -240,7 +257,9 @@ def test_one_budget_for_all() -> None:
         with ThreadPoolExecutor(9) as pool:
             list(pool.map(spend, all_limits * 3))
         for limits in all_limits:
-            assert budget_of(limits).begin() == "max_requests"  # and all that was said before is counted
+            assert (
+                budget_of(limits).begin() == "max_requests"
+            )  # and all that was said before is counted
     assert (reached.count(None), reached.count("max_requests")) == (60, 30)
     assert local.spent == Spending(60, 180, 45.0)
 
@@ -257,11 +276,17 @@ def test_a_line_that_is_longer_than_a_read_is_one_message(monkeypatch: pytest.Mo
 
 
 def test_how_much_time_all_have_is_known_to_each() -> None:
-    with LimitServer({}, SpendingTracker(Budget(max_wall_s=90.0))) as server, processes(server, 1) as (one,):
+    with (
+        LimitServer({}, SpendingTracker(Budget(max_wall_s=90.0))) as server,
+        processes(server, 1) as (one,),
+    ):
         left = one.seconds_left
         assert left is not None
         assert 60 < left <= 90
-    with LimitServer({}, SpendingTracker(Budget(max_requests=1))) as server, processes(server, 1) as (one,):
+    with (
+        LimitServer({}, SpendingTracker(Budget(max_requests=1))) as server,
+        processes(server, 1) as (one,),
+    ):
         assert one.seconds_left is None
 
 
@@ -323,10 +348,19 @@ def test_places_are_given_in_the_order_of_coming_and_first_to_the_process_that_c
         assert b.hear() == {"id": 3}
 
 
-@pytest.mark.parametrize("line", [
-    b"GET / HTTP/1.1\n", b"[]\n", b'{"do": "quit"}\n', b'{"do": "slot", "id": 1}\n', b'{"do": "slot", "group": "g"}\n',
-    b'{"do": "slot", "id": 2, "group": "no"}\n', b"\xff\n", b"x" * (shared_limits.MAX_LINE + 1),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"GET / HTTP/1.1\n",
+        b"[]\n",
+        b'{"do": "quit"}\n',
+        b'{"do": "slot", "id": 1}\n',
+        b'{"do": "slot", "group": "g"}\n',
+        b'{"do": "slot", "id": 2, "group": "no"}\n',
+        b"\xff\n",
+        b"x" * (shared_limits.MAX_LINE + 1),
+    ],
+)
 def test_who_talks_otherwise_is_left_and_the_others_are_served(line: bytes) -> None:
     with LimitServer({"g": LimitOf(1)}) as server, asking(server, 2) as (stranger, a):
         stranger.say(do="slot", id=1, group="g", tokens=None)
@@ -354,10 +388,16 @@ def test_only_this_user_finds_the_socket_and_nothing_is_left() -> None:
         pass  # it may end at once
 
 
-@pytest.mark.parametrize(("length", "short"), [
-    (shared_limits.MAX_PATH - len("/eval-factory-12345678/s"), False), (shared_limits.MAX_PATH, True),
-])  # fmt: skip
-def test_a_socket_has_a_short_path_in_any_folder(length: int, short: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("length", "short"),
+    [
+        (shared_limits.MAX_PATH - len("/eval-factory-12345678/s"), False),
+        (shared_limits.MAX_PATH, True),
+    ],
+)
+def test_a_socket_has_a_short_path_in_any_folder(
+    length: int, short: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with tempfile.TemporaryDirectory(dir=shared_limits.SHORT_FOLDER) as base:
         folder = Path(base, "x" * (length - len(base) - 1))
         folder.mkdir()

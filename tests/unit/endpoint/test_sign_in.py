@@ -35,17 +35,28 @@ def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def environment(url: str, **more: str) -> dict[str, str]:
-    named = {"OPENAI_CLIENT_ID": CLIENT_ID, "OPENAI_CLIENT_SECRET": CLIENT_SECRET, "OPENAI_TOKEN_URL": url}
+    named = {
+        "OPENAI_CLIENT_ID": CLIENT_ID,
+        "OPENAI_CLIENT_SECRET": CLIENT_SECRET,
+        "OPENAI_TOKEN_URL": url,
+    }
     return {name: value for name, value in {**named, **more}.items() if value}
 
 
 def signed_in(
-    tokens: TokenEndpoint, folder: Path, said: list[str] | None = None, redactor: Redactor | None = None, **more: str
+    tokens: TokenEndpoint,
+    folder: Path,
+    said: list[str] | None = None,
+    redactor: Redactor | None = None,
+    **more: str,
 ) -> OAuthSignIn:
     return OAuthSignIn(
-        OAUTH, env=environment(tokens.url, **more),
-        redactor=redactor or Redactor(), say=(said if said is not None else []).append, folder=folder,
-    )  # fmt: skip
+        OAUTH,
+        env=environment(tokens.url, **more),
+        redactor=redactor or Redactor(),
+        say=(said if said is not None else []).append,
+        folder=folder,
+    )
 
 
 def file_of(tokens: TokenEndpoint, folder: Path, **more: str) -> Path:
@@ -56,7 +67,9 @@ def planted(tokens: TokenEndpoint, folder: Path, **changes: Any) -> Path:
     """A file with a token of another, as this program writes it."""
     file = file_of(tokens, folder)
     times = {"expires_at": time.time() + 900, "lifetime_s": 1000}
-    file.write_text(json.dumps({"access_token": "planted-0123456789", "file": file.name, **times, **changes}))
+    file.write_text(
+        json.dumps({"access_token": "planted-0123456789", "file": file.name, **times, **changes})
+    )
     file.chmod(0o600)
     return file
 
@@ -75,12 +88,20 @@ def test_a_token_is_had_once_and_kept(tokens: TokenEndpoint, tmp_path: Path) -> 
     assert 3500 < kept["expires_at"] - time.time() <= 3600
     assert redactor.text(f"{tokens.given[0]} {CLIENT_SECRET}") == f"{REDACTED} {REDACTED}"
     signed_in(tokens, tmp_path, OPENAI_SCOPE="awsanthropic-readwrite").header()
-    assert tokens.scopes == ["azureopenai-readwrite", "awsanthropic-readwrite"], "the environment's comes first"
+    assert tokens.scopes == ["azureopenai-readwrite", "awsanthropic-readwrite"], (
+        "the environment's comes first"
+    )
 
 
-@pytest.mark.parametrize(("lifetime", "used"), [(3600, 3540), (240, 180), (30, 22.5), (1, 0.75), (10**9, 86340)])
+@pytest.mark.parametrize(
+    ("lifetime", "used"), [(3600, 3540), (240, 180), (30, 22.5), (1, 0.75), (10**9, 86340)]
+)
 def test_a_token_is_renewed_before_it_expires_and_not_at_each_request(
-    lifetime: int, used: float, tokens: TokenEndpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    lifetime: int,
+    used: float,
+    tokens: TokenEndpoint,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     said, now = list[str](), time.time()
     monkeypatch.setattr(time, "time", lambda: now)
@@ -95,20 +116,43 @@ def test_a_token_is_renewed_before_it_expires_and_not_at_each_request(
 
 
 @pytest.mark.parametrize("name", ["OPENAI_TOKEN_URL", "OPENAI_CLIENT_ID", "OPENAI_SCOPE"])
-def test_another_tenants_token_is_not_used(name: str, tokens: TokenEndpoint, tmp_path: Path) -> None:
+def test_another_tenants_token_is_not_used(
+    name: str, tokens: TokenEndpoint, tmp_path: Path
+) -> None:
     assert signed_in(tokens, tmp_path).header() == "Bearer token-canary-0-0123456789"
     other = {name: f"{tokens.url}/b" if name.endswith("URL") else "b"}
-    assert signed_in(tokens, tmp_path, None, None, **other).header() == "Bearer token-canary-1-0123456789"
+    assert (
+        signed_in(tokens, tmp_path, None, None, **other).header()
+        == "Bearer token-canary-1-0123456789"
+    )
     mine, theirs = file_of(tokens, tmp_path), file_of(tokens, tmp_path, **other)
     mine.replace(theirs)  # nor where a file was given the other's name
-    assert signed_in(tokens, tmp_path, None, None, **other).header() == "Bearer token-canary-2-0123456789"
+    assert (
+        signed_in(tokens, tmp_path, None, None, **other).header()
+        == "Bearer token-canary-2-0123456789"
+    )
 
 
-@pytest.mark.parametrize("changes", [
-    {"expires_at": float("inf")}, {"expires_at": float("nan")}, {"expires_at": -1}, {"expires_at": 9e12},
-    {"expires_at": 10**400}, {"lifetime_s": 0}, {"lifetime_s": 1e6}, {"file": "x"}, {"access_token": 5},
-    {"access_token": ""}, "", "{", "[]", '{"access_token": 5, "expires_at": 9e12}', '{"access_token": "x"}',
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"expires_at": float("inf")},
+        {"expires_at": float("nan")},
+        {"expires_at": -1},
+        {"expires_at": 9e12},
+        {"expires_at": 10**400},
+        {"lifetime_s": 0},
+        {"lifetime_s": 1e6},
+        {"file": "x"},
+        {"access_token": 5},
+        {"access_token": ""},
+        "",
+        "{",
+        "[]",
+        '{"access_token": 5, "expires_at": 9e12}',
+        '{"access_token": "x"}',
+    ],
+)
 def test_a_planted_token_that_would_never_end_or_is_none_is_not_used(
     changes: dict[str, Any] | str, tokens: TokenEndpoint, tmp_path: Path
 ) -> None:
@@ -148,11 +192,15 @@ def test_tokens_are_cached_in_the_users_folder(tokens: TokenEndpoint, tmp_path: 
     assert (folder.name, stat.S_IMODE(folder.stat().st_mode)) == ("eval-factory", 0o700)
     (tmp_path / "file").touch()
     env["XDG_CACHE_HOME"] = str(tmp_path / "file")
-    with pytest.raises(SignInError, match=r"cannot cache it in .*\n  set XDG_CACHE_HOME to a folder"):
+    with pytest.raises(
+        SignInError, match=r"cannot cache it in .*\n  set XDG_CACHE_HOME to a folder"
+    ):
         OAuthSignIn(OAUTH, env=env, redactor=Redactor(), say=lambda _line: None).header()
 
 
-@pytest.mark.parametrize(("code", "elsewhere"), [(307, True), (308, True), (302, True), (307, False)])
+@pytest.mark.parametrize(
+    ("code", "elsewhere"), [(307, True), (308, True), (302, True), (307, False)]
+)
 def test_the_clients_secret_follows_no_redirect_to_another_host(
     code: int, elsewhere: bool, tokens: TokenEndpoint, tmp_path: Path
 ) -> None:
@@ -189,7 +237,9 @@ def test_many_threads_have_one_token(tokens: TokenEndpoint, tmp_path: Path) -> N
     assert len(headers) == len(tokens.given) == 1
 
 
-def test_in_an_event_loop_others_go_on_while_one_gets_a_token(tokens: TokenEndpoint, tmp_path: Path) -> None:
+def test_in_an_event_loop_others_go_on_while_one_gets_a_token(
+    tokens: TokenEndpoint, tmp_path: Path
+) -> None:
     tokens.delay_s = 0.2
     sign_in, seen = signed_in(tokens, tmp_path), []
 
@@ -202,14 +252,24 @@ def test_in_an_event_loop_others_go_on_while_one_gets_a_token(tokens: TokenEndpo
     assert len(tokens.given) == 1
 
 
-@pytest.mark.parametrize(("what", "value", "reason"), [
-    ("way", "refuses", "invalid_client"), ("way", "garbage", "HTTP 200: (missing_token)"),
-    ("way", "no token", "Missing access token"), ("way", "odd token", "holds no token"),
-    ("way", "two lines", "holds no token"), ("way", "error", "HTTP 500"), ("expires_in", float("inf"), "holds no token"),
-    ("expires_in", 10**400, "holds no token"), ("expires_in", float("nan"), "holds no token"),
-    ("expires_in", -5, "holds no token"),
-])  # fmt: skip
-def test_no_token(what: str, value: object, reason: str, tokens: TokenEndpoint, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("what", "value", "reason"),
+    [
+        ("way", "refuses", "invalid_client"),
+        ("way", "garbage", "HTTP 200: (missing_token)"),
+        ("way", "no token", "Missing access token"),
+        ("way", "odd token", "holds no token"),
+        ("way", "two lines", "holds no token"),
+        ("way", "error", "HTTP 500"),
+        ("expires_in", float("inf"), "holds no token"),
+        ("expires_in", 10**400, "holds no token"),
+        ("expires_in", float("nan"), "holds no token"),
+        ("expires_in", -5, "holds no token"),
+    ],
+)
+def test_no_token(
+    what: str, value: object, reason: str, tokens: TokenEndpoint, tmp_path: Path
+) -> None:
     setattr(tokens, what, value)
     with pytest.raises(SignInError, match="Error creating openai OAuth token") as caught:
         signed_in(tokens, tmp_path).header()
@@ -220,27 +280,43 @@ def test_no_token(what: str, value: object, reason: str, tokens: TokenEndpoint, 
     assert not file_of(tokens, tmp_path).exists()
 
 
-def test_a_token_endpoint_that_is_slow(tokens: TokenEndpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_token_endpoint_that_is_slow(
+    tokens: TokenEndpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sign_in, "TOKEN_TIMEOUT_S", 0.2)
     tokens.delay_s = 1.0
-    with pytest.raises(SignInError, match=r"Error creating openai OAuth token: no answer within 0\.2 s"):
+    with pytest.raises(
+        SignInError, match=r"Error creating openai OAuth token: no answer within 0\.2 s"
+    ):
         signed_in(tokens, tmp_path).header()
 
 
 def test_a_token_endpoint_that_is_down(tmp_path: Path) -> None:
     with TokenEndpoint() as gone:
         pass
-    with pytest.raises(SignInError, match="Error creating openai OAuth token: the token endpoint cannot be reached"):
+    with pytest.raises(
+        SignInError, match="Error creating openai OAuth token: the token endpoint cannot be reached"
+    ):
         signed_in(gone, tmp_path).header()
 
 
-@pytest.mark.parametrize(("more", "said"), [
-    ({"OPENAI_TOKEN_URL": "http://tokens.example/token"}, "https"),
-    ({"OPENAI_CLIENT_ID": "", "OPENAI_CLIENT_SECRET": ""},
-     "Missing environment variables for openai token: OPENAI_CLIENT_ID, OPENAI_CLIENT_SECRET"),
-], ids=["plain http to another host", "missing variables"])  # fmt: skip
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"OPENAI_TOKEN_URL": "http://tokens.example/token"}, "https"),
+        (
+            {"OPENAI_CLIENT_ID": "", "OPENAI_CLIENT_SECRET": ""},
+            "Missing environment variables for openai token: OPENAI_CLIENT_ID, OPENAI_CLIENT_SECRET",
+        ),
+    ],
+    ids=["plain http to another host", "missing variables"],
+)
 def test_what_is_refused_at_once(
-    more: dict[str, str], said: str, tokens: TokenEndpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    more: dict[str, str],
+    said: str,
+    tokens: TokenEndpoint,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delenv("OAUTHLIB_INSECURE_TRANSPORT", raising=False)
     with pytest.raises(SignInError, match=said):

@@ -36,20 +36,37 @@ def test_a_refused_key_of_a_judge_is_the_judges() -> None:
     assert f"; set this judge's own, GPT_KEY, or name a variable as api_key in {OWN}" in told
 
 
-@pytest.mark.parametrize(("settings", "advice"), [
-    ({"role": "gpt", "key_names": ("GPT_KEY", "MAIN")}, "no key was sent: set GPT_KEY or MAIN; name"),
-    ({"role": "gpt", "key_names": ()}, "no key was sent; name a variable"),
-    ({"oauth": OAuthSettings("openai", None, None)}, "check that the client whose openai OAuth token was sent may use"),
-], ids=["a judge without its keys", "a judge that has none", "a token"])  # fmt: skip
+@pytest.mark.parametrize(
+    ("settings", "advice"),
+    [
+        (
+            {"role": "gpt", "key_names": ("GPT_KEY", "MAIN")},
+            "no key was sent: set GPT_KEY or MAIN; name",
+        ),
+        ({"role": "gpt", "key_names": ()}, "no key was sent; name a variable"),
+        (
+            {"oauth": OAuthSettings("openai", None, None)},
+            "check that the client whose openai OAuth token was sent may use",
+        ),
+    ],
+    ids=["a judge without its keys", "a judge that has none", "a token"],
+)
 def test_where_no_key_was_sent(settings: dict[str, Any], advice: str) -> None:
     assert advice in refused(401, "", {}, **settings)
 
 
-@pytest.mark.parametrize(("url", "hint"), [
-    ("http://127.0.0.1:8000/chat/completions", "; most servers answer under /v1: http://127.0.0.1:8000/v1"),
-    ("https://h/completions?key=1", "; most servers answer under /v1: https://h/v1"), (URL, ""),
-    ("https://h/openai/deployments/x/chat/completions", ""),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("url", "hint"),
+    [
+        (
+            "http://127.0.0.1:8000/chat/completions",
+            "; most servers answer under /v1: http://127.0.0.1:8000/v1",
+        ),
+        ("https://h/completions?key=1", "; most servers answer under /v1: https://h/v1"),
+        (URL, ""),
+        ("https://h/openai/deployments/x/chat/completions", ""),
+    ],
+)
 def test_a_404_suggests_v1_where_the_url_has_no_path(url: str, hint: str) -> None:
     told = StopMessages.of(endpoint_settings(), url, {}).refused(404, "")
     assert told.endswith(f"\n  check target.api_endpoint: url and model_id{hint}")
@@ -59,9 +76,14 @@ def test_a_404_suggests_v1_where_the_url_has_no_path(url: str, hint: str) -> Non
 def test_every_message_of_a_judge_names_it_and_its_host() -> None:
     messages = StopMessages.of(endpoint_settings(role="gpt"), URL, {})
     for told in (
-        messages.refused(404, ""), messages.refused_probe(400, "bad"), messages.none_answered(20, ["HTTP 429: x"] * 20),
-        messages.moved(301), messages.proxy_login(407, URL), messages.unreachable("closed"), messages.outage("closed"),
-    ):  # fmt: skip
+        messages.refused(404, ""),
+        messages.refused_probe(400, "bad"),
+        messages.none_answered(20, ["HTTP 429: x"] * 20),
+        messages.moved(301),
+        messages.proxy_login(407, URL),
+        messages.unreachable("closed"),
+        messages.outage("closed"),
+    ):
         assert told.startswith("judge gpt: ")
         assert URL in told
         assert "target.api_endpoint" not in told
@@ -69,7 +91,9 @@ def test_every_message_of_a_judge_names_it_and_its_host() -> None:
 
 
 def test_what_to_do_where_nothing_was_answered() -> None:
-    errors = [f"HTTP 400: maximum context length is 768 tokens, not {number}" for number in range(20)]
+    errors = [
+        f"HTTP 400: maximum context length is 768 tokens, not {number}" for number in range(20)
+    ]
     told = StopMessages.of(endpoint_settings(), URL, {}).none_answered(20, errors)
     cause = "20 x HTTP 400: maximum context length is 768 tokens, not ...; try max_length"
     assert told.startswith(f"the first 20 requests to {URL} all failed:\n  {cause}")

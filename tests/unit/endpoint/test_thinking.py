@@ -12,35 +12,49 @@ START, END = "<think>", "</think>"
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("B", Split("B", None)), (" B ", Split(" B ", None)), ("<think>hm</think>\n\nB", Split("B", "hm")),
-        ("hm</think> B", Split("B", "hm")), ("Well. <think>hm</think>B", Split("Well. B", "hm")),
-        ("<think>a</think>x</think>B", Split("B", "a</think>x")), ("<think>hm", Split("", "hm", unfinished=True)),
+        ("B", Split("B", None)),
+        (" B ", Split(" B ", None)),
+        ("<think>hm</think>\n\nB", Split("B", "hm")),
+        ("hm</think> B", Split("B", "hm")),
+        ("Well. <think>hm</think>B", Split("Well. B", "hm")),
+        ("<think>a</think>x</think>B", Split("B", "a</think>x")),
+        ("<think>hm", Split("", "hm", unfinished=True)),
         ("Well. <think>hm", Split("Well.", "hm", unfinished=True)),
     ],
-)  # fmt: skip
+)
 @pytest.mark.parametrize("cut_off", [False, True])
-def test_what_stands_between_the_markers_is_thinking(text: str, expected: Split, *, cut_off: bool) -> None:
+def test_what_stands_between_the_markers_is_thinking(
+    text: str, expected: Split, *, cut_off: bool
+) -> None:
     assert split_thinking(text, START, END, cut_off=cut_off) == expected
 
 
 @pytest.mark.parametrize(
     ("text", "answer"),
     [
-        ("<", ""), ("<t", ""), ("\n<think", ""), ("Well. <thi", "Well."), ("Well. <thin \n", "Well."),
+        ("<", ""),
+        ("<t", ""),
+        ("\n<think", ""),
+        ("Well. <thi", "Well."),
+        ("Well. <thin \n", "Well."),
         ("<thi<thi", "<thi"),
     ],
-)  # fmt: skip
+)
 def test_a_begun_marker_at_the_end_of_what_was_cut_off_is_thinking(text: str, answer: str) -> None:
     assert split_thinking(text, START, END, cut_off=True) == Split(answer, "", unfinished=True)
     assert split_thinking(text, START, END) == Split(text, None)
 
 
-@pytest.mark.parametrize("text", ["", "B", "B \n", "pH <", "pH <t", "a table <th", "<b", "think>", "<think a", "<<"])
+@pytest.mark.parametrize(
+    "text", ["", "B", "B \n", "pH <", "pH <t", "a table <th", "<b", "think>", "<think a", "<<"]
+)
 def test_other_ends_are_none(text: str) -> None:
     assert split_thinking(text, START, END, cut_off=True) == Split(text, None)
 
 
-@pytest.mark.parametrize(("text", "answer"), [("B", "B"), ("Be", ""), ("1", "1"), ("x Beg", "x Beg"), ("x Begi", "x")])
+@pytest.mark.parametrize(
+    ("text", "answer"), [("B", "B"), ("Be", ""), ("1", "1"), ("x Beg", "x Beg"), ("x Begi", "x")]
+)
 def test_a_letter_may_be_an_answer_where_a_marker_is_a_word(text: str, answer: str) -> None:
     assert split_thinking(text, "Begin:", "End:", cut_off=True).answer == answer
     assert split_thinking("1", "1)", "2)", cut_off=True) == Split("1", None)
@@ -53,22 +67,31 @@ TURN = "<|end|><|start|>assistant"
 @pytest.mark.parametrize(
     ("text", "answer", "thought"),
     [
-        ("<thinking>hm</thinking>\n\nB", "B", "hm"), ("hm</thinking>B", "B", "hm"), ("[THINK]hm[/THINK]B", "B", "hm"),
-        ("<seed:think>hm</seed:think>B", "B", "hm"), ("hm</seed:think>B", "B", "hm"),
+        ("<thinking>hm</thinking>\n\nB", "B", "hm"),
+        ("hm</thinking>B", "B", "hm"),
+        ("[THINK]hm[/THINK]B", "B", "hm"),
+        ("<seed:think>hm</seed:think>B", "B", "hm"),
+        ("hm</seed:think>B", "B", "hm"),
         ("<think>a</think><thinking>b</thinking>B", "B", "a\n\nb"),
         (f"{ANALYSIS}hm{TURN}{FINAL}B<|return|>", "B", "hm"),
         (f"<|start|>assistant{ANALYSIS}hm<|end|>\n<|start|>assistant{FINAL}B", "B", "hm"),
         (f"{ANALYSIS}hm{TURN}<|channel|>commentary<|message|>so{TURN}{FINAL}B<|end|>", "B", "hmso"),
-        (f"{FINAL}B", "B", ""), ("[THINKING] B", "[THINKING] B", None), ("<|im_end|> B", "<|im_end|> B", None),
+        (f"{FINAL}B", "B", ""),
+        ("[THINKING] B", "[THINKING] B", None),
+        ("<|im_end|> B", "<|im_end|> B", None),
     ],
-)  # fmt: skip
+)
 def test_the_markers_of_other_models_are_known(text: str, answer: str, thought: str | None) -> None:
     assert split_thinking(text, START, END) == Split(answer, thought)
     assert split_thinking(text, "<r>", "</r>") == Split(text, None)  # own markers are the only ones
-    assert split_thinking("<r>hm</r><think>x</think>B", "<r>", "</r>") == Split("<think>x</think>B", "hm")
+    assert split_thinking("<r>hm</r><think>x</think>B", "<r>", "</r>") == Split(
+        "<think>x</think>B", "hm"
+    )
 
 
-@pytest.mark.parametrize("start", ["<thinking>", "[THINK]", "<seed:think>", ANALYSIS, f"<|start|>assistant{ANALYSIS}"])
+@pytest.mark.parametrize(
+    "start", ["<thinking>", "[THINK]", "<seed:think>", ANALYSIS, f"<|start|>assistant{ANALYSIS}"]
+)
 def test_thinking_without_an_end_is_cut_off_whatever_its_markers(start: str) -> None:
     assert split_thinking(f"{start}hm", START, END) == Split("", "hm", unfinished=True)
     assert split_thinking(f"{start}hm", "<r>", "</r>") == Split(f"{start}hm", None)

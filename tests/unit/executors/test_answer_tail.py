@@ -13,7 +13,11 @@ from eval_factory.endpoint.response_cache import Answer, Attempt, ResponseCache
 from eval_factory.executors.progress import AT_ONCE, AnswerTail
 
 KEY = "a-known-key-value-1"
-CHAT = {"message": {"content": "<think>hm</think>Mrs Doe has\n\x1b[2J\u202e" + KEY + " and " + "x" * 22 + KEY}}
+CHAT = {
+    "message": {
+        "content": "<think>hm</think>Mrs Doe has\n\x1b[2J\u202e" + KEY + " and " + "x" * 22 + KEY
+    }
+}
 CUT_OFF = {"message": {"content": None}, "finish_reason": "length"}
 
 
@@ -26,7 +30,9 @@ def attempt(key: str, outcome: str, number: int = 1, error: str | None = None) -
     return Attempt(key, "model", number, outcome, None, error, 0.0, 1.26)
 
 
-def answered(cache: ResponseCache, key: str, choice: Any, role: str = "model", started: float = 0.0) -> None:
+def answered(
+    cache: ResponseCache, key: str, choice: Any, role: str = "model", started: float = 0.0
+) -> None:
     response = {"choices": [{"finish_reason": "stop", **choice}]}
     noted = Attempt(key, role, 1, "answered", 200, None, started, 1.26, 210, 5)
     cache.save(Answer(key, role, "m", {}, response, started, 1.26), noted)
@@ -40,24 +46,34 @@ def lines(answers: AnswerTail) -> list[str]:
     return [event["line"] for event in answers.new()]
 
 
-def test_each_answer_has_a_line_once_and_no_text_unless_it_is_asked_for(cache: ResponseCache) -> None:
+def test_each_answer_has_a_line_once_and_no_text_unless_it_is_asked_for(
+    cache: ResponseCache,
+) -> None:
     plain, with_texts = tail(cache), tail(cache, texts=True)
     answered(cache, "a", CHAT)
     answered(cache, "b", {"text": "B"})
     answered(cache, "c", CUT_OFF, role="gpt")
     assert lines(plain) == [
-        "  #1 model: 1.3 s, 210 + 5 tokens, stop", "  #2 model: 1.3 s, 210 + 5 tokens, stop",
+        "  #1 model: 1.3 s, 210 + 5 tokens, stop",
+        "  #2 model: 1.3 s, 210 + 5 tokens, stop",
         "  #3 gpt: 1.3 s, 210 + 5 tokens, length",
-    ]  # fmt: skip
+    ]
     first, *others = lines(with_texts)
     beginning = "Mrs Doe has \\x1b[2J\\u202e[API_KEY_REDACTED] and xxxxxxxxxxxxxxxxxxxxxx[API_KEY_R"
-    assert first == f'  #1 model: 1.3 s, 210 + 5 tokens, stop: "{beginning}"', "no key is cut before it is redacted"
-    assert others == ['  #2 model: 1.3 s, 210 + 5 tokens, stop: "B"', '  #3 gpt: 1.3 s, 210 + 5 tokens, length: ""']
+    assert first == f'  #1 model: 1.3 s, 210 + 5 tokens, stop: "{beginning}"', (
+        "no key is cut before it is redacted"
+    )
+    assert others == [
+        '  #2 model: 1.3 s, 210 + 5 tokens, stop: "B"',
+        '  #3 gpt: 1.3 s, 210 + 5 tokens, length: ""',
+    ]
     answered(cache, "d", {"text": "D"})
     assert [lines(plain), lines(plain)] == [["  #4 model: 1.3 s, 210 + 5 tokens, stop"], []]
 
 
-def test_failures_say_why_and_what_was_cached_or_another_runs_is_not_shown(cache: ResponseCache) -> None:
+def test_failures_say_why_and_what_was_cached_or_another_runs_is_not_shown(
+    cache: ResponseCache,
+) -> None:
     answered(ResponseCache(cache.path, "before"), "a", CHAT)
     cache.journal(attempt("a", "cached", number=0))
     cache.journal(attempt("b", "retried", error=f"HTTP 503: busy\n{KEY}"))
@@ -68,9 +84,11 @@ def test_failures_say_why_and_what_was_cached_or_another_runs_is_not_shown(cache
     answered(cache, "d", CUT_OFF, started=7.5)
     assert lines(tail(cache)) == [
         "  model: retried after 1.3 s: HTTP 503: busy [API_KEY_REDACTED]",
-        "  #1 model: failed after 1.3 s: HTTP 400: no", "  #2 model: 1.3 s, 210 + 5 tokens, not read",
-        "  #3 model: 1.3 s, 210 + 5 tokens, stop", "  #4 model: 1.3 s, 210 + 5 tokens, length",
-    ]  # fmt: skip
+        "  #1 model: failed after 1.3 s: HTTP 400: no",
+        "  #2 model: 1.3 s, 210 + 5 tokens, not read",
+        "  #3 model: 1.3 s, 210 + 5 tokens, stop",
+        "  #4 model: 1.3 s, 210 + 5 tokens, length",
+    ]
 
 
 def test_many_are_shown_all_and_nothing_is_written(cache: ResponseCache) -> None:

@@ -25,7 +25,9 @@ def limit(monkeypatch: pytest.MonkeyPatch) -> Limit:
             told.append(wanted)
 
         monkeypatch.setattr(
-            resource, "getrlimit", lambda kind: (soft, hard) if kind == resource.RLIMIT_NOFILE else (0, 0)
+            resource,
+            "getrlimit",
+            lambda kind: (soft, hard) if kind == resource.RLIMIT_NOFILE else (0, 0),
         )
         monkeypatch.setattr(resource, "setrlimit", setrlimit)
         return told
@@ -33,18 +35,31 @@ def limit(monkeypatch: pytest.MonkeyPatch) -> Limit:
     return allow
 
 
-@pytest.mark.parametrize(("soft", "hard", "raised"), [
-    (1024, 4096, False), (364, 364, False), (NO_LIMIT, NO_LIMIT, False), (363, 364, True), (363, 4096, True),
-    (363, NO_LIMIT, True),
-])  # fmt: skip
-def test_the_limit_is_raised_to_what_is_needed_and_no_further(soft: int, hard: int, raised: bool, limit: Limit) -> None:
+@pytest.mark.parametrize(
+    ("soft", "hard", "raised"),
+    [
+        (1024, 4096, False),
+        (364, 364, False),
+        (NO_LIMIT, NO_LIMIT, False),
+        (363, 364, True),
+        (363, 4096, True),
+        (363, NO_LIMIT, True),
+    ],
+)
+def test_the_limit_is_raised_to_what_is_needed_and_no_further(
+    soft: int, hard: int, raised: bool, limit: Limit
+) -> None:
     told = limit(soft, hard)
     make_room(100)
     assert told == ([(364, hard)] if raised else [])
 
 
-@pytest.mark.parametrize(("soft", "hard", "most"), [(256, 512, None), (512, 512, None), (512, NO_LIMIT, 600)])
-def test_where_there_is_no_room_it_says_what_is_needed(soft: int, hard: int, most: int | None, limit: Limit) -> None:
+@pytest.mark.parametrize(
+    ("soft", "hard", "most"), [(256, 512, None), (512, 512, None), (512, NO_LIMIT, 600)]
+)
+def test_where_there_is_no_room_it_says_what_is_needed(
+    soft: int, hard: int, most: int | None, limit: Limit
+) -> None:
     limit(soft, hard, most)
     with pytest.raises(PrerequisiteError) as told:
         make_room(300)

@@ -9,14 +9,27 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from eval_factory.executors.progress import EventTail, ProgressDisplay, duration, figures_text, short_number
+from eval_factory.executors.progress import (
+    EventTail,
+    ProgressDisplay,
+    duration,
+    figures_text,
+    short_number,
+)
 
 
 def progress(**changes: Any) -> dict[str, Any]:
     event = {
-        "event": "progress", "time": 15.0, "role": "model", "total": 100, "done": 50, "cached": 0, "failed": 0,
-        "prompt_tokens": 0, "completion_tokens": 0,
-    }  # fmt: skip
+        "event": "progress",
+        "time": 15.0,
+        "role": "model",
+        "total": 100,
+        "done": 50,
+        "cached": 0,
+        "failed": 0,
+        "prompt_tokens": 0,
+        "completion_tokens": 0,
+    }
     return {**event, **changes}
 
 
@@ -52,7 +65,9 @@ def test_plain_printable_lines_where_there_is_no_terminal() -> None:
     )
 
 
-def test_a_notebook_cell_shows_nothing(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_notebook_cell_shows_nothing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """rich asks whether it is in a notebook, and if so shows everything in the cell, whatever its file is."""
 
     class ZMQInteractiveShell:
@@ -70,12 +85,20 @@ def test_tail_gives_whole_lines_of_its_run_or_of_every_one_from_the_first(tmp_pa
     own, every = EventTail(path, "me"), EventTail(path, None)
     for written, of_own, of_every in (
         ("", [], ["before"]),
-        ('{"run_id": "me", "event": "a"}\n{"event": "you"}\nbroken\n[1]\n"text"\n{"run_', ["a"], ["a", "you"]),
-        ('id": "me", "event": "b"}\n', ["b"], ["b"]), ("", [], []),
-    ):  # fmt: skip
+        (
+            '{"run_id": "me", "event": "a"}\n{"event": "you"}\nbroken\n[1]\n"text"\n{"run_',
+            ["a"],
+            ["a", "you"],
+        ),
+        ('id": "me", "event": "b"}\n', ["b"], ["b"]),
+        ("", [], []),
+    ):
         with path.open("a") as file:
             file.write(written)
-        assert [[event["event"] for event in tail.new()] for tail in (own, every)] == [of_own, of_every]
+        assert [[event["event"] for event in tail.new()] for tail in (own, every)] == [
+            of_own,
+            of_every,
+        ]
     assert EventTail(tmp_path / "none", "me").new() == []
 
 
@@ -112,15 +135,26 @@ SAID = ["loading data ...", "asking the model: 100 requests ...", "warning: look
 
 
 def lines_of(sent: str) -> list[str]:
-    return [line for line in re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", sent).replace("\r", "\n").split("\n") if line]
+    return [
+        line
+        for line in re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", sent).replace("\r", "\n").split("\n")
+        if line
+    ]
 
 
-@pytest.mark.parametrize(("columns", "figures"), [
-    (100, "50/100, 2 failed, 10 s left, 5.0/s, 5.0k tokens, 10 from cache"),
-    (80, "50/100, 2 failed, 10 s left, 5.0/s, 5.0k tokens"), (60, "50/100, 2 failed, 10 s left, 5.0/s"),
-    (55, "50/100, 2 failed, 10 s left"), (40, "50/100"),
-])  # fmt: skip
-def test_a_terminal_has_a_bar_with_the_figures_that_fit(columns: int, figures: str, terminal: Any) -> None:
+@pytest.mark.parametrize(
+    ("columns", "figures"),
+    [
+        (100, "50/100, 2 failed, 10 s left, 5.0/s, 5.0k tokens, 10 from cache"),
+        (80, "50/100, 2 failed, 10 s left, 5.0/s, 5.0k tokens"),
+        (60, "50/100, 2 failed, 10 s left, 5.0/s"),
+        (55, "50/100, 2 failed, 10 s left"),
+        (40, "50/100"),
+    ],
+)
+def test_a_terminal_has_a_bar_with_the_figures_that_fit(
+    columns: int, figures: str, terminal: Any
+) -> None:
     sent = terminal(columns)
     assert sent.count("\x1b[?25l") == sent.count("\x1b[?25h") == 1
     assert sent.index("\x1b[?25l") < sent.index("\x1b[?25h"), "the cursor is shown again"
@@ -129,7 +163,9 @@ def test_a_terminal_has_a_bar_with_the_figures_that_fit(columns: int, figures: s
     bars = [line for line in lines if line.startswith("asking the model \u2501")]
     assert bars[-1].endswith(f" {figures}")
     assert len(bars[-1]) == columns
-    assert any(line.startswith("loading data \u2501") for line in lines), "it moves, where the end is not known"
+    assert any(line.startswith("loading data \u2501") for line in lines), (
+        "it moves, where the end is not known"
+    )
 
 
 @pytest.mark.parametrize("columns", [1, 5, 12])
@@ -147,10 +183,23 @@ def test_a_terminal_that_cannot_go_back_has_lines(terminal: Any) -> None:
     assert terminal(TERM="dumb").splitlines() == SAID
 
 
-@pytest.mark.parametrize(("worded", "value", "told"), [
-    (duration, 0.4, "0 s"), (duration, 59.4, "59 s"), (duration, 59.6, "1:00 min"), (duration, 245, "4:05 min"),
-    (duration, 3599, "59:59 min"), (duration, 7500, "2:05 h"), (short_number, 999, "999"), (short_number, 1000, "1.0k"),
-    (short_number, 999_949, "999.9k"), (short_number, 999_950, "1.0M"), (short_number, 1_240_000, "1.2M"),
-])  # fmt: skip
-def test_durations_and_short_numbers(worded: Callable[[float], str], value: float, told: str) -> None:
+@pytest.mark.parametrize(
+    ("worded", "value", "told"),
+    [
+        (duration, 0.4, "0 s"),
+        (duration, 59.4, "59 s"),
+        (duration, 59.6, "1:00 min"),
+        (duration, 245, "4:05 min"),
+        (duration, 3599, "59:59 min"),
+        (duration, 7500, "2:05 h"),
+        (short_number, 999, "999"),
+        (short_number, 1000, "1.0k"),
+        (short_number, 999_949, "999.9k"),
+        (short_number, 999_950, "1.0M"),
+        (short_number, 1_240_000, "1.2M"),
+    ],
+)
+def test_durations_and_short_numbers(
+    worded: Callable[[float], str], value: float, told: str
+) -> None:
     assert worded(value) == told

@@ -9,7 +9,15 @@ from pathlib import Path
 import pytest
 
 from eval_factory.executors import served
-from eval_factory.executors.served import FIRST_PORT, LAST_PORT, TOKEN, answers, free_port, is_free, is_somebody_elses
+from eval_factory.executors.served import (
+    FIRST_PORT,
+    LAST_PORT,
+    TOKEN,
+    answers,
+    free_port,
+    is_free,
+    is_somebody_elses,
+)
 from scripted_endpoint import ScriptedEndpoint
 
 
@@ -35,7 +43,9 @@ def test_a_port_is_free_where_nobody_listens() -> None:
             assert not is_free(one.getsockname()[1])
 
 
-def proc_of(folder: Path, *, state: str = "0A", uid: int | None = None, environ: bytes = b"") -> Path:
+def proc_of(
+    folder: Path, *, state: str = "0A", uid: int | None = None, environ: bytes = b""
+) -> Path:
     """As /proc: one listener, and one process that has it open."""
     (folder / "net").mkdir()
     own = os.getuid() if uid is None else uid
@@ -57,14 +67,22 @@ def test_ours_is_known_by_its_token(tmp_path: Path) -> None:
     assert [is_somebody_elses(port, token, proc) for port, token in asked] == [False, True, False]
 
 
-@pytest.mark.parametrize(("changes", "is_so"), [
-    ({"environ": b"A=b"}, True), ({"state": "01"}, False), ({"uid": os.getuid() + 1}, True),
-], ids=["another program of this user", "a connection", "another user"])  # fmt: skip
+@pytest.mark.parametrize(
+    ("changes", "is_so"),
+    [
+        ({"environ": b"A=b"}, True),
+        ({"state": "01"}, False),
+        ({"uid": os.getuid() + 1}, True),
+    ],
+    ids=["another program of this user", "a connection", "another user"],
+)
 def test_somebody_elses(tmp_path: Path, changes: dict[str, object], is_so: bool) -> None:
     assert is_somebody_elses(PORT, "abc", proc_of(tmp_path, **changes)) is is_so  # type: ignore[arg-type]
 
 
-def test_what_root_has_may_lead_to_a_container_of_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_root_has_may_lead_to_a_container_of_ours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(os, "getuid", lambda: 1234)
     assert not is_somebody_elses(PORT, "abc", proc_of(tmp_path, uid=0))
 

@@ -11,7 +11,13 @@ from eval_factory.core.errors import PrerequisiteError
 from eval_factory.executors.process import Captured
 from eval_factory.executors.slurm import QueuedTask, QueueUnknownError, Slurm
 
-ENV = {"PATH": "/bin", "SLURM_CONF": "/c", "OPENAI_API_KEY": "canary", "SBATCH_EXPORT": "ALL", "SQUEUE_FORMAT": "%i"}
+ENV = {
+    "PATH": "/bin",
+    "SLURM_CONF": "/c",
+    "OPENAI_API_KEY": "canary",
+    "SBATCH_EXPORT": "ALL",
+    "SQUEUE_FORMAT": "%i",
+}
 
 
 class Commands:
@@ -35,10 +41,19 @@ def test_a_job_is_submitted_without_keys_or_settings_of_the_terminal() -> None:
     assert Slurm(ENV, Commands("sbatch: lua: hello\n4711;cluster\n")).submit(Path("x")) == "4711"
 
 
-@pytest.mark.parametrize(("commands", "reason"), [
-    (Commands("", "sbatch: error: one\nsbatch: error: Invalid account", 1), "error: Invalid account"),
-    (Commands("4711", "x", 1), "x"), (Commands("what"), ""), (Commands("", "", 3), "it ended with 3"),
-], ids=["refused", "failed", "unclear", "silent"])  # fmt: skip
+@pytest.mark.parametrize(
+    ("commands", "reason"),
+    [
+        (
+            Commands("", "sbatch: error: one\nsbatch: error: Invalid account", 1),
+            "error: Invalid account",
+        ),
+        (Commands("4711", "x", 1), "x"),
+        (Commands("what"), ""),
+        (Commands("", "", 3), "it ended with 3"),
+    ],
+    ids=["refused", "failed", "unclear", "silent"],
+)
 def test_a_job_that_is_not_taken(commands: Commands, reason: str) -> None:
     said = rf"sbatch does not take /r/w1\.sh: .*{reason}\n  set suite\.slurm right"
     with pytest.raises(PrerequisiteError, match=said):
@@ -47,15 +62,22 @@ def test_a_job_that_is_not_taken(commands: Commands, reason: str) -> None:
 
 def test_the_queue() -> None:
     """A name may have the separator in it."""
-    commands = Commands("ef-1-w1|12|0|RUNNING|None\na|b|12|1|PENDING|(Resources)\nother|9|N/A|RUNNING|None\n")
+    commands = Commands(
+        "ef-1-w1|12|0|RUNNING|None\na|b|12|1|PENDING|(Resources)\nother|9|N/A|RUNNING|None\n"
+    )
     assert Slurm(ENV, commands).queue() == (
-        QueuedTask("ef-1-w1", "12", 0, "RUNNING", "None"), QueuedTask("a|b", "12", 1, "PENDING", "(Resources)"),
-    )  # fmt: skip
-    assert commands.asked == [["squeue", "--noheader", "--array", f"--user={os.getuid()}", "--format=%j|%F|%K|%T|%r"]]
+        QueuedTask("ef-1-w1", "12", 0, "RUNNING", "None"),
+        QueuedTask("a|b", "12", 1, "PENDING", "(Resources)"),
+    )
+    assert commands.asked == [
+        ["squeue", "--noheader", "--array", f"--user={os.getuid()}", "--format=%j|%F|%K|%T|%r"]
+    ]
     assert Slurm(ENV, Commands("")).queue() == ()
 
 
-@pytest.mark.parametrize("commands", [Commands("", "slurm_load_jobs error: timed out", 1), Commands("garbage")])
+@pytest.mark.parametrize(
+    "commands", [Commands("", "slurm_load_jobs error: timed out", 1), Commands("garbage")]
+)
 def test_a_queue_that_is_not_known_is_not_an_empty_one(commands: Commands) -> None:
     with pytest.raises(QueueUnknownError):
         Slurm(ENV, commands).queue()
@@ -64,7 +86,9 @@ def test_a_queue_that_is_not_known_is_not_an_empty_one(commands: Commands) -> No
 def test_cancelling_by_name_alone_or_some_tasks_of_it() -> None:
     commands = Commands()
     Slurm(ENV, commands).cancel("ef-1-w1")
-    Slurm(ENV, commands).cancel("ef-1-w1", [QueuedTask("ef-1-w1", "12", 3, "PENDING", "JobHeldUser")])
+    Slurm(ENV, commands).cancel(
+        "ef-1-w1", [QueuedTask("ef-1-w1", "12", 3, "PENDING", "JobHeldUser")]
+    )
     first = ["scancel", f"--user={os.getuid()}", "--name=ef-1-w1"]
     assert commands.asked == [first, [*first, "12_3"]]
     Slurm(ENV, Commands("", "scancel: error: Invalid job id 12", 1)).cancel("x")
@@ -73,13 +97,20 @@ def test_cancelling_by_name_alone_or_some_tasks_of_it() -> None:
 
 
 def test_the_largest_array() -> None:
-    assert Slurm(ENV, Commands("MaxArraySize            = 1001\nMaxJobs = 3\n")).largest_array() == 1000
+    assert (
+        Slurm(ENV, Commands("MaxArraySize            = 1001\nMaxJobs = 3\n")).largest_array()
+        == 1000
+    )
     assert Slurm(ENV, Commands("MaxArraySize = 1\n")).largest_array() == 1
     for commands in (Commands("MaxArraySize = 1001", "", 1), Commands("nothing")):
-        with pytest.raises(PrerequisiteError, match="is this a machine from which jobs are submitted"):
+        with pytest.raises(
+            PrerequisiteError, match="is this a machine from which jobs are submitted"
+        ):
             Slurm(ENV, commands).largest_array()
 
 
 def test_a_machine_without_slurm() -> None:
-    with pytest.raises(PrerequisiteError, match=r"squeue is not there.*\n.*login node.*--executor local"):
+    with pytest.raises(
+        PrerequisiteError, match=r"squeue is not there.*\n.*login node.*--executor local"
+    ):
         Slurm(ENV, Mock(side_effect=FileNotFoundError)).queue()

@@ -5,17 +5,45 @@ import pytest
 from eval_factory.executors.slurm import can_never_start
 
 NEVER = (
-    "BadConstraints", "PartitionConfig", "(PartitionTimeLimit)", "InvalidQOS", "AccountNotAllowed",
-    "launch failed requeued held", "job requeued in held state", "JobHoldMaxRequeue", "ReservationDeleted",
-    "QOSMaxCpuPerJobLimit", "QOSMaxGRESPerNode", "QOSMaxWallDurationPerJobLimit", "QOSMaxMemoryMinutesPerJob",
-    "AssocMaxCpuPerJobLimit", "AssocMaxMemPerNode", "QOSMinCpuNotSatisfied", "QOSMinGRES",
-)  # fmt: skip
+    "BadConstraints",
+    "PartitionConfig",
+    "(PartitionTimeLimit)",
+    "InvalidQOS",
+    "AccountNotAllowed",
+    "launch failed requeued held",
+    "job requeued in held state",
+    "JobHoldMaxRequeue",
+    "ReservationDeleted",
+    "QOSMaxCpuPerJobLimit",
+    "QOSMaxGRESPerNode",
+    "QOSMaxWallDurationPerJobLimit",
+    "QOSMaxMemoryMinutesPerJob",
+    "AssocMaxCpuPerJobLimit",
+    "AssocMaxMemPerNode",
+    "QOSMinCpuNotSatisfied",
+    "QOSMinGRES",
+)
 """What one task asks for and cannot have."""
 PERHAPS = (
-    "Resources", "Priority", "None", "", "JobArrayTaskLimit", "JobHeldUser", "JobHeldAdmin", "PartitionDown",
-    "ReqNodeNotAvail, UnavailableNodes:n1", "QOSMaxJobsPerUserLimit", "QOSMaxCpuPerUserLimit", "QOSGrpCpuLimit",
-    "AssocGrpGRES", "AssocMaxJobsLimit", "MaxGRESPerAccount", "QOSMaxGRESPerUser", "Dependency", "BeginTime",
-)  # fmt: skip
+    "Resources",
+    "Priority",
+    "None",
+    "",
+    "JobArrayTaskLimit",
+    "JobHeldUser",
+    "JobHeldAdmin",
+    "PartitionDown",
+    "ReqNodeNotAvail, UnavailableNodes:n1",
+    "QOSMaxJobsPerUserLimit",
+    "QOSMaxCpuPerUserLimit",
+    "QOSGrpCpuLimit",
+    "AssocGrpGRES",
+    "AssocMaxJobsLimit",
+    "MaxGRESPerAccount",
+    "QOSMaxGRESPerUser",
+    "Dependency",
+    "BeginTime",
+)
 """What others or somebody may give free."""
 
 

@@ -74,7 +74,10 @@ def test_waves_are_numbered_and_their_lists_are_there_first(tmp_path: Path) -> N
     found = [(wave.number, len(wave.runs), wave.together) for wave in store.waves()]
     assert found == [(1, 2, False), (2, 1, True)]
     assert store.task_log(first, unprobed).name == "1.log"
-    assert [store.was_submitted_again(wave, run_of("t/d/9")) for wave in (first, together)] == [True, False]
+    assert [store.was_submitted_again(wave, run_of("t/d/9")) for wave in (first, together)] == [
+        True,
+        False,
+    ]
 
 
 def test_what_another_version_asked_of_slurm_is_left_out() -> None:
@@ -112,17 +115,30 @@ def runs(tmp_path: Path) -> Runs:
     return Runs(tmp_path)
 
 
-@pytest.mark.parametrize(("state", "reason", "found"), [
-    ("RUNNING", "None", Started("Slurm: {} task 0, RUNNING")),
-    ("COMPLETING", "PartitionConfig", Started("Slurm: {} task 0, COMPLETING")),
-    ("PENDING", "None", Waiting("Slurm: {} task 0, PENDING")),
-    ("PENDING", "Resources", Waiting("Slurm: {} task 0, PENDING", "Resources")),
-    ("PENDING", "JobArrayTaskLimit", Waiting("Slurm: {} task 0, PENDING", "JobArrayTaskLimit")),
-    ("PENDING", "(PartitionTimeLimit)", Waiting("Slurm: {} task 0, PENDING", "PartitionTimeLimit", for_ever=True)),
-    ("PENDING", "launch failed requeued held", Waiting("Slurm: {} task 0, PENDING", "launch failed requeued held", for_ever=True)),
-    ("STOPPED", "", Waiting("Slurm: {} task 0, STOPPED")),
-])  # fmt: skip
-def test_what_squeue_says_of_a_run(runs: Runs, state: str, reason: str, found: Waiting | Started) -> None:
+@pytest.mark.parametrize(
+    ("state", "reason", "found"),
+    [
+        ("RUNNING", "None", Started("Slurm: {} task 0, RUNNING")),
+        ("COMPLETING", "PartitionConfig", Started("Slurm: {} task 0, COMPLETING")),
+        ("PENDING", "None", Waiting("Slurm: {} task 0, PENDING")),
+        ("PENDING", "Resources", Waiting("Slurm: {} task 0, PENDING", "Resources")),
+        ("PENDING", "JobArrayTaskLimit", Waiting("Slurm: {} task 0, PENDING", "JobArrayTaskLimit")),
+        (
+            "PENDING",
+            "(PartitionTimeLimit)",
+            Waiting("Slurm: {} task 0, PENDING", "PartitionTimeLimit", for_ever=True),
+        ),
+        (
+            "PENDING",
+            "launch failed requeued held",
+            Waiting("Slurm: {} task 0, PENDING", "launch failed requeued held", for_ever=True),
+        ),
+        ("STOPPED", "", Waiting("Slurm: {} task 0, STOPPED")),
+    ],
+)
+def test_what_squeue_says_of_a_run(
+    runs: Runs, state: str, reason: str, found: Waiting | Started
+) -> None:
     runs.scripted.tasks = [task(runs.one.job_name, 0, state, reason)]
     assert runs.look()["t/a/0"] == replace(found, where=found.where.format(runs.one.job_name))
 
@@ -137,7 +153,10 @@ def test_what_is_not_queued_has_ended_where_a_task_recorded_it(runs: Runs) -> No
 
 
 def test_what_is_waited_for_is_said_once(runs: Runs) -> None:
-    runs.scripted.tasks = [task(runs.one.job_name, 0, reason="JobHeldUser"), task(runs.two.job_name, 0, reason="None")]
+    runs.scripted.tasks = [
+        task(runs.one.job_name, 0, reason="JobHeldUser"),
+        task(runs.two.job_name, 0, reason="None"),
+    ]
     for _ in range(3):
         runs.look()
     held = "JobHeldUser"
@@ -178,12 +197,23 @@ def test_who_only_looks_leaves_keys_that_may_be_about_to_be_needed(runs: Runs) -
 def test_keys_and_settings_go_along_and_nothing_else(tmp_path: Path) -> None:
     """Of settings the node's come first, of keys the submitter's."""
     path = tmp_path / "env"
-    env = {"OPENAI_API_KEY": "k", "HF_HOME": "/hf", "PATH": "/p", "OTHER_SECRET": "x", "HTTPS_PROXY": "p"}
+    env = {
+        "OPENAI_API_KEY": "k",
+        "HF_HOME": "/hf",
+        "PATH": "/p",
+        "OTHER_SECRET": "x",
+        "HTTPS_PROXY": "p",
+    }
     slurm_runs.write_environment(path, env, {"OPENAI_API_KEY", "NOT_SET"})
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     there = {"PATH": "/node", "OPENAI_API_KEY": "old", "HF_HOME": "/scratch"}
     slurm_runs.take_environment(path, there)
-    assert there == {"PATH": "/node", "OPENAI_API_KEY": "k", "HF_HOME": "/scratch", "HTTPS_PROXY": "p"}
+    assert there == {
+        "PATH": "/node",
+        "OPENAI_API_KEY": "k",
+        "HF_HOME": "/scratch",
+        "HTTPS_PROXY": "p",
+    }
     with pytest.raises(FileNotFoundError):
         slurm_runs.take_environment(tmp_path / "gone", {})
 
@@ -197,7 +227,9 @@ def test_the_script_begins_the_worker_with_this_python(tmp_path: Path) -> None:
     other = run_of("t/a/0", resources={**RESOURCES, "python": "/opt/python"})
     assert "exec /opt/python -m" in script_of([other], "n", 1, store, ("-m", "worker"))
     servers = run_of("t/a/0", serve={"replicas": 3}, at_once=1)
-    assert "#SBATCH --array=0-0%1\n#SBATCH --ntasks=3\n" in script_of([servers, servers], "n", 1, store, ())
+    assert "#SBATCH --array=0-0%1\n#SBATCH --ntasks=3\n" in script_of(
+        [servers, servers], "n", 1, store, ()
+    )
 
 
 def test_a_run_whose_job_is_queued_is_not_begun_here(tmp_path: Path) -> None:
@@ -233,5 +265,7 @@ def test_slurm_is_asked_only_where_a_task_may_be_there(tmp_path: Path) -> None:
     slurm: Any = ScriptedSlurm(silent=1)
     refuse_run_in_slurm(tmp_path / "out", {}, slurm)
     submitted(RunSuiteDir(tmp_path / "out" / ".slurm"), "model/medec/0a")
-    with pytest.raises(PrerequisiteError, match=r"may be in Slurm, which does not say: squeue .* no controller\n"):
+    with pytest.raises(
+        PrerequisiteError, match=r"may be in Slurm, which does not say: squeue .* no controller\n"
+    ):
         refuse_run_in_slurm(tmp_path / "out", {}, slurm)

@@ -6,13 +6,28 @@ from typing import Any
 from eval_factory.executors.slurm import batch_script, clean_up_name, clean_up_script, step_words
 
 PLAIN: dict[str, Any] = {
-    "account": None, "partition": None, "qos": None, "time": None, "cpus": 1, "mem": None, "gpus": None,
-    "extra": [], "prologue": [], "container": None, "python": "/venv/bin/python", "tasks_at_once": 1,
-}  # fmt: skip
+    "account": None,
+    "partition": None,
+    "qos": None,
+    "time": None,
+    "cpus": 1,
+    "mem": None,
+    "gpus": None,
+    "extra": [],
+    "prologue": [],
+    "container": None,
+    "python": "/venv/bin/python",
+    "tasks_at_once": 1,
+}
 LOG = Path("/r/logs/w1")
 JOB: dict[str, Any] = {
-    "asked": PLAIN, "argv": ("-m", "worker", "/r/plan.jsonl"), "name": "ef-0a1b-w1", "tasks": 3, "at_once": 1, "log": LOG
-}  # fmt: skip
+    "asked": PLAIN,
+    "argv": ("-m", "worker", "/r/plan.jsonl"),
+    "name": "ef-0a1b-w1",
+    "tasks": 3,
+    "at_once": 1,
+    "log": LOG,
+}
 
 GOLDEN = """\
 #!/bin/bash
@@ -43,10 +58,18 @@ exec apptainer exec image.sif /venv/bin/python -m worker '/r/my plan.jsonl'
 
 def test_all_that_may_be_said() -> None:
     said = {
-        **PLAIN, "account": "lab", "partition": "gpu", "qos": "long", "time": "2:00:00", "cpus": 8, "mem": "16G",
-        "gpus": "a100:2", "extra": ["--constraint=big", "--comment=x"], "container": "apptainer exec image.sif",
+        **PLAIN,
+        "account": "lab",
+        "partition": "gpu",
+        "qos": "long",
+        "time": "2:00:00",
+        "cpus": 8,
+        "mem": "16G",
+        "gpus": "a100:2",
+        "extra": ["--constraint=big", "--comment=x"],
+        "container": "apptainer exec image.sif",
         "prologue": ["module load python", "ulimit -n 4096"],
-    }  # fmt: skip
+    }
     job = {"tasks": 10, "at_once": 4, "asked": said, "argv": ("-m", "worker", "/r/my plan.jsonl")}
     assert batch_script(**JOB | job) == GOLDEN
 
@@ -54,13 +77,24 @@ def test_all_that_may_be_said() -> None:
 def test_what_nobody_says_is_left_to_slurm() -> None:
     lines = batch_script(**JOB).splitlines()
     assert [line for line in lines if line.startswith("#SBATCH")] == [
-        "#SBATCH --job-name=ef-0a1b-w1", "#SBATCH --array=0-2%1", "#SBATCH --nodes=1", "#SBATCH --ntasks=1",
-        "#SBATCH --cpus-per-task=1", "#SBATCH --output=/r/logs/w1/%a.log", "#SBATCH --open-mode=append",
-        "#SBATCH --requeue", "#SBATCH --signal=B:TERM@30", "#SBATCH --export=NONE",
-    ]  # fmt: skip
+        "#SBATCH --job-name=ef-0a1b-w1",
+        "#SBATCH --array=0-2%1",
+        "#SBATCH --nodes=1",
+        "#SBATCH --ntasks=1",
+        "#SBATCH --cpus-per-task=1",
+        "#SBATCH --output=/r/logs/w1/%a.log",
+        "#SBATCH --open-mode=append",
+        "#SBATCH --requeue",
+        "#SBATCH --signal=B:TERM@30",
+        "#SBATCH --export=NONE",
+    ]
     assert lines[-1] == "exec /venv/bin/python -m worker /r/plan.jsonl"
-    assert "#SBATCH --array=0-2%3\n" in batch_script(**JOB | {"at_once": 50}), "no more at once than there are"
-    odd = batch_script(**JOB | {"log": Path("/r/50% of it's\"x")})  # characters of sbatch: it is still that folder
+    assert "#SBATCH --array=0-2%3\n" in batch_script(**JOB | {"at_once": 50}), (
+        "no more at once than there are"
+    )
+    odd = batch_script(
+        **JOB | {"log": Path("/r/50% of it's\"x")}
+    )  # characters of sbatch: it is still that folder
     assert '#SBATCH --output="/r/50%% of it\'s\\"x/%a.log"\n' in odd
 
 
@@ -91,7 +125,15 @@ exit 1
 
 def test_the_job_that_cleans_up_asks_for_little_and_looks_before_it_deletes() -> None:
     extra = ["--comment=x", "--exclusive", "--mem-per-cpu=9G", "--mail-type=END", "--hold"]
-    said = {**PLAIN, "account": "lab", "qos": "long", "time": "2:00:00", "cpus": 8, "gpus": "1", "extra": extra}
+    said = {
+        **PLAIN,
+        "account": "lab",
+        "qos": "long",
+        "time": "2:00:00",
+        "cpus": 8,
+        "gpus": "1",
+        "extra": extra,
+    }
     assert clean_up_script("ef-0a1b-w1", LOG, said, Path("/r/my w1.env")) == CLEAN_UP
     assert clean_up_name("a-w1") == "a-w1-clean-up"
 
@@ -101,10 +143,14 @@ def test_of_several_servers_each_has_the_resources() -> None:
     said = {**PLAIN, "cpus": 3, "mem": "1G", "gpus": "a100:2"}
     lines = batch_script(**JOB | {"tasks": 1, "servers": 4, "asked": said}).splitlines()
     assert lines[3:7] == [
-        "#SBATCH --ntasks=4", "#SBATCH --cpus-per-task=3", "#SBATCH --mem-per-cpu=349526K",
+        "#SBATCH --ntasks=4",
+        "#SBATCH --cpus-per-task=3",
+        "#SBATCH --mem-per-cpu=349526K",
         "#SBATCH --gpus-per-task=a100:2",
-    ]  # fmt: skip
-    assert "#SBATCH --mem-per-cpu=102400K" in batch_script(**JOB | {"servers": 2, "asked": {**PLAIN, "mem": "100"}})
+    ]
+    assert "#SBATCH --mem-per-cpu=102400K" in batch_script(
+        **JOB | {"servers": 2, "asked": {**PLAIN, "mem": "100"}}
+    )
     usual = ["srun", "--export=ALL", "--nodes=1", "--ntasks=1", "--exact", "--mem=0"]
     assert step_words(said) == [*usual, "--cpus-per-task=3", "--gpus-per-task=a100:2"]
     assert step_words(PLAIN) == [*usual, "--cpus-per-task=1"]

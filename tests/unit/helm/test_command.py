@@ -31,10 +31,14 @@ def test_the_one_beside_our_interpreter(tmp_path: Path, monkeypatch: pytest.Monk
     assert command.command_line(plan())[0] == str(folder / "helm-run")
 
 
-def test_without_a_script_our_interpreter_runs_the_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_script_our_interpreter_runs_the_module(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     python = str(tmp_path / "a b" / "python3")
     monkeypatch.setattr(sys, "executable", python)
-    assert {name: helm_program(name) for name in MODULES} == {name: [python, "-m", MODULES[name]] for name in MODULES}
+    assert {name: helm_program(name) for name in MODULES} == {
+        name: [python, "-m", MODULES[name]] for name in MODULES
+    }
     argv = command.command_line(plan())
     assert argv[:4] == [python, "-m", "helm.benchmark.run", "--run-entries"]
     assert shlex.split(shlex.join(argv)) == argv

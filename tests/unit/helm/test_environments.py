@@ -37,8 +37,17 @@ def test_what_is_missing() -> None:
     with pytest.raises(PrerequisiteError) as caught:
         environments.look_for_packages("my_task", "needs_two", HELM)
     first, command, hint, last = str(caught.value).splitlines()
-    assert first == "HELM needs packages for my_task that are not installed: no_such_one, no_such_two"
-    assert shlex.split(command) == [sys.executable, "-m", "pip", "install", "no_such_two", "such-one~=2.0"]
+    assert (
+        first == "HELM needs packages for my_task that are not installed: no_such_one, no_such_two"
+    )
+    assert shlex.split(command) == [
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "no_such_two",
+        "such-one~=2.0",
+    ]
     assert hint == "  if no package is called no_such_two, look for the one that holds this module"
     assert last == "  nothing was asked"
     first, command = environments.not_installed("t", ["no_such_one"], HERE).splitlines()
@@ -56,14 +65,21 @@ def test_without_helm(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Environment, "version_of", lambda _self, _package: None)
     with pytest.raises(PrerequisiteError, match=r"pip install crfm-helm==0\.5\.16"):
         environments.look_for_packages("t", "pubmed_qa", HELM)
-    with pytest.raises(PrerequisiteError, match=r"(?s)\(medhelm\) is not installed.*upstream install medhelm"):
+    with pytest.raises(
+        PrerequisiteError, match=r"(?s)\(medhelm\) is not installed.*upstream install medhelm"
+    ):
         environments.look_for_packages("t", "pubmed_qa", MEDHELM)
 
 
-@pytest.mark.parametrize(("message", "module"), [
-    ("No module named 'a.b'", "a"), ("Optional dependency c-d is not installed. Please", "c-d"),
-    ("this metric needs torch", "torch"), ("cannot import name 'x'", None),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("message", "module"),
+    [
+        ("No module named 'a.b'", "a"),
+        ("Optional dependency c-d is not installed. Please", "c-d"),
+        ("this metric needs torch", "torch"),
+        ("cannot import name 'x'", None),
+    ],
+)
 def test_the_module_that_a_message_names(message: str, module: str | None) -> None:
     assert environments.module_named_in(message) == module
 

@@ -11,7 +11,13 @@ import pytest
 import yaml
 
 from eval_factory.helm import command
-from eval_factory.helm.command import Program, benchmark_files, deployment_of, model_files, roles_by_deployment
+from eval_factory.helm.command import (
+    Program,
+    benchmark_files,
+    deployment_of,
+    model_files,
+    roles_by_deployment,
+)
 from eval_factory.plan.run_plan import Plan
 from eval_factory.tasks.custom_benchmark import load_benchmark
 from eval_factory.tasks.jury_form import jury_form_of
@@ -22,10 +28,15 @@ GOLDEN = Path(__file__).resolve().parents[2] / "golden"
 
 
 EHRSHOT = {
-    "limit_samples": 500, "parallelism": 2, "temperature": 0.5, "extra.data_path": "/custom/path/to/ehrshot/data",
-    "extra.num_output_tokens": 1000, "extra.max_length": 4096, "extra.subject": "guo_readmission",
+    "limit_samples": 500,
+    "parallelism": 2,
+    "temperature": 0.5,
+    "extra.data_path": "/custom/path/to/ehrshot/data",
+    "extra.num_output_tokens": 1000,
+    "extra.max_length": 4096,
+    "extra.subject": "guo_readmission",
     "extra.num_train_trials": 3,
-}  # fmt: skip
+}
 
 
 def check(name: str, text: str) -> None:
@@ -36,7 +47,13 @@ def check(name: str, text: str) -> None:
 
 
 def jury_plan() -> Plan:
-    return plan({"config.type": "aci_bench", "config.params.top_p": 0.9, "target.api_endpoint.model_id": "a/b:c,d=e"})
+    return plan(
+        {
+            "config.type": "aci_bench",
+            "config.params.top_p": 0.9,
+            "target.api_endpoint.model_id": "a/b:c,d=e",
+        }
+    )
 
 
 def test_files_of_a_plain_task() -> None:
@@ -64,7 +81,11 @@ def test_a_deployment_leads_back_to_its_role() -> None:
 
 def test_the_jurys_own_form_is_told_to_helm_run(tmp_path: Path) -> None:
     """HELM reads the prompt as it is sent; one without a place stays where it is."""
-    metric = {**JURY["metrics"][0], "scale": {"min": 0, "max": 3}, "criteria": [{"name": "a", "description": "b"}]}
+    metric = {
+        **JURY["metrics"][0],
+        "scale": {"min": 0, "max": 3},
+        "criteria": [{"name": "a", "description": "b"}],
+    }
     block = '{RESPONSE}<rubric_criteria>{"a": ["score"]}</rubric_criteria>'
     for judge, filled in (("{RESPONSE} {SCALE} {CRITERIA}", True), (block, False)):
         bench = load_benchmark(write(tmp_path, {"metrics": [metric]}, judge=judge))
@@ -75,22 +96,37 @@ def test_the_jurys_own_form_is_told_to_helm_run(tmp_path: Path) -> None:
         assert written["prompt_file"] == str(place)
         assert set(made) == {"benchmark.yaml", *(["judge_prompt.txt"] if filled else [])}
         assert made.get("judge_prompt.txt") == (bench.jury_form.filled(judge) if filled else None)
-    plain = benchmark_files(load_benchmark(write(tmp_path, JURY)), jury_plan().judges, tmp_path / "configs")
-    assert set(yaml.safe_load(plain["benchmark.yaml"])["metrics"][0]) == {"name", "prompt_file", "judges"}
+    plain = benchmark_files(
+        load_benchmark(write(tmp_path, JURY)), jury_plan().judges, tmp_path / "configs"
+    )
+    assert set(yaml.safe_load(plain["benchmark.yaml"])["metrics"][0]) == {
+        "name",
+        "prompt_file",
+        "judges",
+    }
 
 
 def test_commands(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(command, "helm_program", lambda name, _upstream: Program([name]))  # none beside Python
-    ehrshot = {"config.type": "ehrshot", **{f"config.params.{name}": value for name, value in EHRSHOT.items()}}
+    monkeypatch.setattr(
+        command, "helm_program", lambda name, _upstream: Program([name])
+    )  # none beside Python
+    ehrshot = {
+        "config.type": "ehrshot",
+        **{f"config.params.{name}": value for name, value in EHRSHOT.items()},
+    }
     plans = {
-        "pubmed_qa": plan(), "aci_bench": jury_plan(), "ehrshot": plan(ehrshot),
+        "pubmed_qa": plan(),
+        "aci_bench": jury_plan(),
+        "ehrshot": plan(ehrshot),
         "med_dialog_icliniq": plan({"config.type": "med_dialog_icliniq"}),
-    }  # fmt: skip
+    }
     text = "".join(f"{name}: {shlex.join(command.command_line(p))}\n" for name, p in plans.items())
     check("commands.txt", text)
 
 
-@pytest.mark.parametrize("value", ["{{ 7*7 }}", "{% raw %}", "a b", "a'b", '"', "$(touch x)", "`x`", "a;b", "-x"])
+@pytest.mark.parametrize(
+    "value", ["{{ 7*7 }}", "{% raw %}", "a b", "a'b", '"', "$(touch x)", "`x`", "a;b", "-x"]
+)
 def test_what_a_value_holds_stays_one_argument(value: str) -> None:
     here = plan({"config.output_dir": f"/results/{value}"})
     argv = command.command_line(here)
@@ -98,7 +134,9 @@ def test_what_a_value_holds_stays_one_argument(value: str) -> None:
     assert len(argv) == len(command.command_line(plan()))
 
 
-@pytest.mark.parametrize("model_id", ["gpt-5", "a/b/c", "a:b", "a,b", "a=b", "a b", "модель", "{{x}}", "#x", "- y"])
+@pytest.mark.parametrize(
+    "model_id", ["gpt-5", "a/b/c", "a:b", "a,b", "a=b", "a b", "модель", "{{x}}", "#x", "- y"]
+)
 def test_any_model_id(model_id: str) -> None:
     here = plan({"target.api_endpoint.model_id": model_id})
     (deployment,) = yaml.safe_load(model_files(here)["model_deployments.yaml"])["model_deployments"]

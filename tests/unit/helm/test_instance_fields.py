@@ -33,6 +33,6 @@ def test_groups_are_texts_and_the_sub_split_without_what_instances_share() -> No
 @pytest.mark.parametrize(
     ("values", "instances", "few"),
     [(1, 100, False), (2, 4, True), (2, 3, False), (60, 120, True), (61, 900, False)],
-)  # fmt: skip
+)
 def test_few(values: int, instances: int, *, few: bool) -> None:
     assert are_few(values, instances) is few

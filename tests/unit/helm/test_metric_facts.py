@@ -2,43 +2,80 @@ from __future__ import annotations
 
 import pytest
 
-from eval_factory.helm.metric_facts import _RATING, NONE, OF_JURIES, OVERLAP, chosen_main_metric, facts_of, is_score
+from eval_factory.helm.metric_facts import (
+    _RATING,
+    NONE,
+    OF_JURIES,
+    OVERLAP,
+    chosen_main_metric,
+    facts_of,
+    is_score,
+)
 from eval_factory.tasks.custom_benchmark import METRICS
 from eval_factory.tasks.framework import HelmEntry, load_framework
 from eval_factory.tasks.jury_form import HELMS_FORM
 
-TASKS = [task for task in load_framework().evaluations if task.name != "custom"]  # its benchmark names its own
+TASKS = [
+    task for task in load_framework().evaluations if task.name != "custom"
+]  # its benchmark names its own
 
 
 def test_every_tasks_main_metric_is_known() -> None:
     facts = {task.name: facts_of(task.helm.main_metric or "") for task in TASKS}
-    assert [name for name, of in facts.items() if not of.higher_is_better or None in (of.scale, of.unit)] == []
-    assert {facts_of(name).higher_is_better for name in METRICS} == {True}, "those of a custom benchmark, too"
+    assert [
+        name for name, of in facts.items() if not of.higher_is_better or None in (of.scale, of.unit)
+    ] == []
+    assert {facts_of(name).higher_is_better for name in METRICS} == {True}, (
+        "those of a custom benchmark, too"
+    )
 
 
 def test_a_jurys_metrics_are_the_ratings() -> None:
     """HELM calls them accuracies."""
-    assert {task.helm.main_metric for task in TASKS if task.helm.judges and not task.helm.rubric} <= set(OF_JURIES)
+    assert {
+        task.helm.main_metric for task in TASKS if task.helm.judges and not task.helm.rubric
+    } <= set(OF_JURIES)
     assert {facts_of(name) for name in OF_JURIES} == {_RATING}
     assert _RATING.scale == (1, 5)
-    assert facts_of("surprise", HELMS_FORM.scale) is _RATING, "a jury of any name is told by its scale"
-    assert facts_of("med_dialog_accuracy.helm") is facts_of("med_dialog_accuracy.all_judges") is _RATING
+    assert facts_of("surprise", HELMS_FORM.scale) is _RATING, (
+        "a jury of any name is told by its scale"
+    )
+    assert (
+        facts_of("med_dialog_accuracy.helm")
+        is facts_of("med_dialog_accuracy.all_judges")
+        is _RATING
+    )
     assert facts_of("rouge_l", HELMS_FORM.scale) is OVERLAP
 
 
 SHARE, UNKNOWN = (True, (0, 1), "share"), (None, None, None)
 KNOWN = {
-    **dict.fromkeys((
-        "exact_match@5", "quasi_prefix_exact_match@5", "medec_error_sentence_accuracy", "ehr_sql_query_validity",
-        "ehr_sql_precision_answerable", "mimiciv_billing_code_recall", "math_equiv", "medcalc_bench_accuracy.corrected",
-        "exact_match.lenient",
-    ), SHARE),
-    **dict.fromkeys(("surprise", "exact_match@6", "my_exact_match", "exact_match.surprise", ".helm"), UNKNOWN),
-    "wer_score": (False, None, "errors per word"), "BERTScore-F": (True, None, "similarity"),
-    "summarization_coverage": (None, (0, 1), "share"), "summarization_density": (None, None, "words"),
-    "summarization_compression": (None, None, "ratio"), "ehr_sql_total_predicted_answerable": (None, (0, 1), "share"),
-    "mimiciv_billing_code_f1": (True, (0, 1), "F1"), "f1_score": (True, (0, 1), "overlap"),
-}  # fmt: skip
+    **dict.fromkeys(
+        (
+            "exact_match@5",
+            "quasi_prefix_exact_match@5",
+            "medec_error_sentence_accuracy",
+            "ehr_sql_query_validity",
+            "ehr_sql_precision_answerable",
+            "mimiciv_billing_code_recall",
+            "math_equiv",
+            "medcalc_bench_accuracy.corrected",
+            "exact_match.lenient",
+        ),
+        SHARE,
+    ),
+    **dict.fromkeys(
+        ("surprise", "exact_match@6", "my_exact_match", "exact_match.surprise", ".helm"), UNKNOWN
+    ),
+    "wer_score": (False, None, "errors per word"),
+    "BERTScore-F": (True, None, "similarity"),
+    "summarization_coverage": (None, (0, 1), "share"),
+    "summarization_density": (None, None, "words"),
+    "summarization_compression": (None, None, "ratio"),
+    "ehr_sql_total_predicted_answerable": (None, (0, 1), "share"),
+    "mimiciv_billing_code_f1": (True, (0, 1), "F1"),
+    "f1_score": (True, (0, 1), "overlap"),
+}
 
 
 @pytest.mark.parametrize("name", KNOWN)
@@ -51,15 +88,26 @@ def test_facts(name: str) -> None:
 def test_what_says_something_of_the_answers() -> None:
     scores = {"exact_match", "rouge_l", "number_of_errors", "prompt_truncated_twice"}
     others = {
-        "num_output_tokens", "finish_reason_stop", "inference_runtime", "training_co2_cost", "batch_size",
-        "max_prob", "logprob_per_byte", "predicted_index", "prompt_truncated", "perplexity", "bits_per_byte",
-    }  # fmt: skip
+        "num_output_tokens",
+        "finish_reason_stop",
+        "inference_runtime",
+        "training_co2_cost",
+        "batch_size",
+        "max_prob",
+        "logprob_per_byte",
+        "predicted_index",
+        "prompt_truncated",
+        "perplexity",
+        "bits_per_byte",
+    }
     assert set(filter(is_score, scores | others)) == scores
 
 
 def chosen(labels: list[str], *declared: str, ours: bool = False) -> tuple[str, list[str]]:
     first = declared[0] if declared else None
-    entry = HelmEntry(run_spec="x", scenario="x", main_metric=first, main_metrics=declared, any_run_spec=not ours)
+    entry = HelmEntry(
+        run_spec="x", scenario="x", main_metric=first, main_metrics=declared, any_run_spec=not ours
+    )
     return chosen_main_metric(entry, labels)
 
 

@@ -13,7 +13,11 @@ MODEL = standalone_model(FRAMEWORK, url="https://h/v1", model_id="m")
 
 def test_helms_judges_have_helms_names_and_keys_of_their_own() -> None:
     (judge,) = standalone_judges(FRAMEWORK, MODEL, {"gpt": "openai/gpt-4o-2024-05-13"})
-    assert (judge.role, judge.helm_name, judge.url) == ("gpt", "openai/gpt-4o-2024-05-13", "https://h/v1")
+    assert (judge.role, judge.helm_name, judge.url) == (
+        "gpt",
+        "openai/gpt-4o-2024-05-13",
+        "https://h/v1",
+    )
     assert judge.key_names == ("GPT_JUDGE_API_KEY", "OPENAI_API_KEY")
     demo = standalone_model(FRAMEWORK, url="demo://baseline", model_id="m")
     assert demo.key_names == ()

@@ -14,7 +14,11 @@ from eval_factory.core.urls import place_of
 from eval_factory.endpoint.connections import Transport
 from eval_factory.endpoint.proxies import proxy_for
 from eval_factory.helm_plugin import network_guard
-from eval_factory.helm_plugin.network_guard import BlockedConnectionError, NetworkGuard, take_settings_of_the_file
+from eval_factory.helm_plugin.network_guard import (
+    BlockedConnectionError,
+    NetworkGuard,
+    take_settings_of_the_file,
+)
 from scripted_endpoint import ScriptedEndpoint
 
 
@@ -24,11 +28,17 @@ def guarding() -> NetworkGuard:
     return guard
 
 
-@pytest.mark.parametrize(("event", "argument"), [
-    ("socket.connect", ("10.0.0.1", 443)), ("socket.connect", ("93.184.216.34", 443)),
-    ("socket.connect", ("::1", 1, 0, 0)), ("socket.connect", ("10.0.0.2", 80)), ("socket.sendto", ("8.8.8.8", 53)),
-    ("socket.connect", (b"elsewhere", 443)),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("event", "argument"),
+    [
+        ("socket.connect", ("10.0.0.1", 443)),
+        ("socket.connect", ("93.184.216.34", 443)),
+        ("socket.connect", ("::1", 1, 0, 0)),
+        ("socket.connect", ("10.0.0.2", 80)),
+        ("socket.sendto", ("8.8.8.8", 53)),
+        ("socket.connect", (b"elsewhere", 443)),
+    ],
+)
 def test_addresses_that_are_no_endpoints(event: str, argument: object) -> None:
     guard = guarding()
     told: list[str] = []
@@ -39,7 +49,9 @@ def test_addresses_that_are_no_endpoints(event: str, argument: object) -> None:
     assert told == guard.blocked
 
 
-@pytest.mark.parametrize("argument", [("10.0.0.1", 8000), ("10.0.0.2", 443), "/run/socket", None, ("10.0.0.3", 5)])
+@pytest.mark.parametrize(
+    "argument", [("10.0.0.1", 8000), ("10.0.0.2", 443), "/run/socket", None, ("10.0.0.3", 5)]
+)
 def test_addresses_that_are(argument: object) -> None:
     guard = guarding()
     guard.allow("10.0.0.3", 5)
@@ -47,12 +59,21 @@ def test_addresses_that_are(argument: object) -> None:
     assert guard.blocked == []
 
 
-@pytest.mark.parametrize(("url", "spellings"), [
-    ("http://llm.svc.cluster.local.:18081/v1", ["llm.svc.cluster.local.", "llm.svc.cluster.local", b"LLM.svc.cluster.local."]),
-    ("http://llm.svc.cluster.local:18081/v1", ["llm.svc.cluster.local."]),
-    ("http://M\u00dcNCHEN.test:18081/v1", ["m\u00fcnchen.test", "xn--mnchen-3ya.test", b"xn--mnchen-3ya.test."]),
-    ("http://stra\u00dfe.test:18081/v1", ["xn--strae-oqa.test"]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("url", "spellings"),
+    [
+        (
+            "http://llm.svc.cluster.local.:18081/v1",
+            ["llm.svc.cluster.local.", "llm.svc.cluster.local", b"LLM.svc.cluster.local."],
+        ),
+        ("http://llm.svc.cluster.local:18081/v1", ["llm.svc.cluster.local."]),
+        (
+            "http://M\u00dcNCHEN.test:18081/v1",
+            ["m\u00fcnchen.test", "xn--mnchen-3ya.test", b"xn--mnchen-3ya.test."],
+        ),
+        ("http://stra\u00dfe.test:18081/v1", ["xn--strae-oqa.test"]),
+    ],
+)
 def test_a_host_is_the_same_however_it_is_written(url: str, spellings: list[str]) -> None:
     place = place_of(url)
     assert place is not None
@@ -73,7 +94,10 @@ def test_the_name_of_an_address_is_asked_for_an_endpoint_only() -> None:
         guard.audit("socket.getnameinfo", ((host, 80),))
     assert guard.blocked == []
     for host in ("8.8.8.8", "2001:db8::1", "10.0.0.3", "api.github.com"):
-        for event, argument in (("socket.gethostbyaddr", host), ("socket.getnameinfo", (host, 80, 0, 0))):
+        for event, argument in (
+            ("socket.gethostbyaddr", host),
+            ("socket.getnameinfo", (host, 80, 0, 0)),
+        ):
             with pytest.raises(BlockedConnectionError):
                 guard.audit(event, (argument,))
 
@@ -110,10 +134,17 @@ def test_the_endpoints_proxy_is_the_one_that_is_given(monkeypatch: pytest.Monkey
     assert proxy_for("http://host.example:8/v1") is None
     with ScriptedEndpoint(lambda _: "yes") as endpoint:
         transport = Transport(endpoint.url, timeout_s=5)
-        assert transport.post(f"{endpoint.url}/completions", {"prompt": "p", "model": "m"}).status == 200
+        assert (
+            transport.post(f"{endpoint.url}/completions", {"prompt": "p", "model": "m"}).status
+            == 200
+        )
 
 
-ENVIRONMENT = {"PATH": "/bin", "HF_HOME": "/shell", "HTTPS_PROXY": "http://user:secret@proxy.example:3128"}
+ENVIRONMENT = {
+    "PATH": "/bin",
+    "HF_HOME": "/shell",
+    "HTTPS_PROXY": "http://user:secret@proxy.example:3128",
+}
 
 
 @pytest.fixture
@@ -136,10 +167,14 @@ def test_they_are_taken_over_those_of_the_shell(argv: list[str], tmp_path: Path)
     assert env["HF_HOME"] == "/bundle"
 
 
-def test_offline_a_proxy_leads_to_the_endpoint_only(argv: list[str], tmp_path: Path, monkeypatch: Any) -> None:
+def test_offline_a_proxy_leads_to_the_endpoint_only(
+    argv: list[str], tmp_path: Path, monkeypatch: Any
+) -> None:
     env = dict(ENVIRONMENT)
     proxies = {"https://host.example": ENVIRONMENT["HTTPS_PROXY"]}
-    (tmp_path / "settings.json").write_text(HelmRunSettings(allowed=(), proxies=proxies).file_text())
+    (tmp_path / "settings.json").write_text(
+        HelmRunSettings(allowed=(), proxies=proxies).file_text()
+    )
     monkeypatch.setattr(network_guard, "proxy_from_environment", lambda _url: env["HTTPS_PROXY"])
     take_settings_of_the_file(argv, env)
     told = HelmRunSettings(allowed=(), proxies=proxies).environment()

@@ -49,15 +49,27 @@ def test_an_answer_is_counted_by_what_it_says_or_by_its_price(tmp_path: Path) ->
     assert asked.begin() == "max_cost"
 
 
-ODD = st.one_of(st.none(), st.integers(-9, 9), st.floats(), st.text(max_size=3), st.booleans(), st.just(10**400))
-USAGES = st.one_of(ODD, st.fixed_dictionaries({}, optional={
-    "prompt_tokens": ODD, "completion_tokens": ODD, "cost": st.one_of(ODD, st.just(1e-300)),
-    "prompt_tokens_details": st.one_of(ODD, st.fixed_dictionaries({"cached_tokens": ODD})),
-}))  # fmt: skip
+ODD = st.one_of(
+    st.none(), st.integers(-9, 9), st.floats(), st.text(max_size=3), st.booleans(), st.just(10**400)
+)
+USAGES = st.one_of(
+    ODD,
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "prompt_tokens": ODD,
+            "completion_tokens": ODD,
+            "cost": st.one_of(ODD, st.just(1e-300)),
+            "prompt_tokens_details": st.one_of(ODD, st.fixed_dictionaries({"cached_tokens": ODD})),
+        },
+    ),
+)
 
 
 @given(st.lists(USAGES, min_size=1, max_size=5))
-def test_with_a_known_price_a_limit_is_held_whatever_answers_say_of_themselves(usages: list[Any]) -> None:
+def test_with_a_known_price_a_limit_is_held_whatever_answers_say_of_themselves(
+    usages: list[Any],
+) -> None:
     """4000 bytes of prompt and 400 of answer are 1000 and 100 tokens, of which a quarter is the least that counts."""
     budget = Budget(max_cost=100.0, max_tokens_total=10**9)
     tracker = SpendingTracker(budget)
@@ -67,7 +79,10 @@ def test_with_a_known_price_a_limit_is_held_whatever_answers_say_of_themselves(u
     body = {"messages": [{"role": "user", "content": "a" * 4000}]}
     sent = 0
     while asked.begin() is None:
-        reply = {"choices": [{"message": {"content": "b" * 400}}], "usage": usages[sent % len(usages)]}
+        reply = {
+            "choices": [{"message": {"content": "b" * 400}}],
+            "usage": usages[sent % len(usages)],
+        }
         asked.answered("model", body, completion_of(reply, "chat"))
         sent += 1
         assert sent <= 100.0 / 3.0 + 1
@@ -75,7 +90,9 @@ def test_with_a_known_price_a_limit_is_held_whatever_answers_say_of_themselves(u
     assert tracker.spent.tokens >= sent * 275
 
 
-def test_what_no_limit_counts_may_be_unknown_and_the_prices_are_kept_beside_the_answers(tmp_path: Path) -> None:
+def test_what_no_limit_counts_may_be_unknown_and_the_prices_are_kept_beside_the_answers(
+    tmp_path: Path,
+) -> None:
     asked, tracker = spending(tmp_path, max_requests=9)
     asked.answered("gpt", BODY, answer(None, 2))
     assert asked.begin() is None
@@ -105,7 +122,9 @@ def test_what_earlier_runs_in_the_folder_took_counts(tmp_path: Path) -> None:
     assert tracker_of(HelmRunSettings(prices=PRICES), cache.path) is None
 
 
-def test_the_clock_runs_since_helm_run_began(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_clock_runs_since_helm_run_began(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     started: list[tuple[float, tuple[str, ...]]] = []
 
     class Timer:
@@ -120,10 +139,17 @@ def test_the_clock_runs_since_helm_run_began(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr("eval_factory.helm_plugin.session.time.monotonic", lambda: 103.0)
     for seconds in (10.0, 2.0, 1e12):
         spending(tmp_path, max_wall_s=seconds)[0].watch(print)
-    assert started == [(7.0, ("max_wall_s",)), (0.0, ("max_wall_s",)), (threading.TIMEOUT_MAX, ("max_wall_s",))]
+    assert started == [
+        (7.0, ("max_wall_s",)),
+        (0.0, ("max_wall_s",)),
+        (threading.TIMEOUT_MAX, ("max_wall_s",)),
+    ]
     spending(tmp_path, max_requests=1)[0].watch(print)
     assert len(started) == 3
-    assert tracker_of(HelmRunSettings(budget=Budget(max_wall_s=3.0)), tmp_path / "cache.db").begin() == "max_wall_s"  # type: ignore[union-attr]
+    assert (
+        tracker_of(HelmRunSettings(budget=Budget(max_wall_s=3.0)), tmp_path / "cache.db").begin()
+        == "max_wall_s"
+    )  # type: ignore[union-attr]
 
 
 def test_the_file_holds_the_latest_and_nothing_of_an_earlier_run(tmp_path: Path) -> None:
@@ -146,4 +172,6 @@ def test_templates_of_judges_prompts_are_written_as_hashes(tmp_path: Path) -> No
     for annotator, text in (("b", "z"), ("b", "a"), ("a", "z"), ("b", "z")):
         record.note_prompt(annotator, text)
     a, z = (hashlib.sha256(text).hexdigest() for text in (b"a", b"z"))
-    assert json.loads((tmp_path / "x.json").read_text()) == {"judge_prompts": {"b": sorted([a, z]), "a": [z]}}
+    assert json.loads((tmp_path / "x.json").read_text()) == {
+        "judge_prompts": {"b": sorted([a, z]), "a": [z]}
+    }

@@ -13,14 +13,25 @@ from hypothesis import strategies as st
 
 from eval_factory.core.helm_run_settings import SampleSettings
 from eval_factory.helm.output import Instance
-from eval_factory.helm_plugin.stratified_sample import in_one_order, shares_of, stratified_sample, stratifying_field
+from eval_factory.helm_plugin.stratified_sample import (
+    in_one_order,
+    shares_of,
+    stratified_sample,
+    stratifying_field,
+)
 
 SIZES = {"heart": 60, "lung": 30, "skin": 9, "eye": 1}
 SETTINGS = SampleSettings(7)
 
 
-def instance(number: int, text: str | None = None, sub_split: str | None = None, **fields: object) -> Instance:
-    record = {"id": f"id{number}", "input": {"text": text or f"Question {number}?"}, "sub_split": sub_split}
+def instance(
+    number: int, text: str | None = None, sub_split: str | None = None, **fields: object
+) -> Instance:
+    record = {
+        "id": f"id{number}",
+        "input": {"text": text or f"Question {number}?"},
+        "sub_split": sub_split,
+    }
     return Instance.model_validate({**record, "extra_data": fields})
 
 
@@ -60,7 +71,10 @@ def test_one_order_of_all_whatever_groups_they_are_in() -> None:
 
 
 def test_one_question_about_many_pictures_does_not_come_sorted_by_its_answers() -> None:
-    shown = [SimpleNamespace(media_objects=[SimpleNamespace(text=None, location=f"/x/{n}")]) for n in range(20)]
+    shown = [
+        SimpleNamespace(media_objects=[SimpleNamespace(text=None, location=f"/x/{n}")])
+        for n in range(20)
+    ]
     asked = [SimpleNamespace(text="Red?", multimedia_content=one) for one in shown]
     rows = [SimpleNamespace(id=f"{n:02}", references=[], input=one) for n, one in enumerate(asked)]
     assert in_one_order(rows, 1) != rows
@@ -68,18 +82,25 @@ def test_one_question_about_many_pictures_does_not_come_sorted_by_its_answers() 
 
 def test_another_seed_is_another_sample_and_a_greater_one_holds_the_smaller() -> None:
     there = questions()
-    assert set(ids(stratified_sample(there, 20, SampleSettings(8)))) != set(ids(stratified_sample(there, 20, SETTINGS)))
+    assert set(ids(stratified_sample(there, 20, SampleSettings(8)))) != set(
+        ids(stratified_sample(there, 20, SETTINGS))
+    )
     samples = [set(ids(stratified_sample(there, size, SETTINGS))) for size in (10, 20, 40, 80, 99)]
     assert all(smaller < greater for smaller, greater in pairwise(samples))
     plain = [instance(number) for number in range(50)]
     ranked = ids(stratified_sample(plain, 49, SETTINGS))
-    assert all(ids(stratified_sample(plain, size, SETTINGS)) == ranked[:size] for size in range(1, 49))
+    assert all(
+        ids(stratified_sample(plain, size, SETTINGS)) == ranked[:size] for size in range(1, 49)
+    )
 
 
 def test_rows_of_one_text_are_told_apart_by_their_answers_and_then_by_their_ids() -> None:
     same = [instance(number, "Which?") for number in range(6)]
     assert ids(stratified_sample(same[::-1], 3, SETTINGS)) == ["id0", "id1", "id2"]
-    answers = [[{"output": {"text": one}} for one in texts] for texts in ("ab", "cd", "ef", "gh", "ij", "kl")]
+    answers = [
+        [{"output": {"text": one}} for one in texts]
+        for texts in ("ab", "cd", "ef", "gh", "ij", "kl")
+    ]
     record = {"id": "x", "input": {"text": "Which?"}}
     texts = [Instance.model_validate({**record, "references": one}) for one in answers]
     turned = [Instance.model_validate({**record, "references": one[::-1]}) for one in answers]
@@ -93,17 +114,29 @@ def test_the_field() -> None:
     there = questions()
     assert stratifying_field(there, None) == "topic", "row has too many values"
     assert stratifying_field(there, "topic") is None, "it names what instances share"
-    assert stratifying_field([instance(n, topic="a", place="ab"[n % 2]) for n in range(9)], None) == "place"
-    two = [instance(n, kind="ab"[n % 2], sub_split="xy"[n % 2], topic="cd"[n % 2]) for n in range(9)]
+    assert (
+        stratifying_field([instance(n, topic="a", place="ab"[n % 2]) for n in range(9)], None)
+        == "place"
+    )
+    two = [
+        instance(n, kind="ab"[n % 2], sub_split="xy"[n % 2], topic="cd"[n % 2]) for n in range(9)
+    ]
     assert stratifying_field(two, None) == "sub_split"
-    assert stratifying_field([one.model_copy(update={"sub_split": "x"}) for one in two], None) == "kind"
+    assert (
+        stratifying_field([one.model_copy(update={"sub_split": "x"}) for one in two], None)
+        == "kind"
+    )
     assert stratifying_field([], None) is None
 
 
 def test_instances_without_a_value_are_a_group() -> None:
     there = [instance(n, **({"topic": "ab"[n % 2]} if n < 20 else {})) for n in range(40)]
     drawn = stratified_sample(there, 8, SETTINGS)
-    assert Counter((one.extra_data or {}).get("topic") for one in drawn) == {"a": 2, "b": 2, None: 4}
+    assert Counter((one.extra_data or {}).get("topic") for one in drawn) == {
+        "a": 2,
+        "b": 2,
+        None: 4,
+    }
 
 
 @pytest.mark.parametrize(
@@ -123,11 +156,21 @@ def test_shares(sizes: dict[str, int], size: int, expected: dict[str, int]) -> N
 
 def test_of_equal_groups_the_seed_says_which_go_without() -> None:
     equal = dict.fromkeys("abcdef", 5)
-    assert len({tuple(name for name, share in shares_of(equal, 3, seed).items() if share) for seed in range(20)}) > 5
+    assert (
+        len(
+            {
+                tuple(name for name, share in shares_of(equal, 3, seed).items() if share)
+                for seed in range(20)
+            }
+        )
+        > 5
+    )
 
 
 @given(st.dictionaries(st.text(), st.integers(1, 500), min_size=1, max_size=70), st.data())
-def test_shares_add_up_and_nobody_gives_more_than_there_is(sizes: dict[str, int], data: st.DataObject) -> None:
+def test_shares_add_up_and_nobody_gives_more_than_there_is(
+    sizes: dict[str, int], data: st.DataObject
+) -> None:
     total = sum(sizes.values())
     size = data.draw(st.integers(1, total))
     shares = shares_of(sizes, size, 3)
@@ -136,4 +179,6 @@ def test_shares_add_up_and_nobody_gives_more_than_there_is(sizes: dict[str, int]
     assert all(0 <= share <= sizes[name] for name, share in shares.items())
     if size >= len(sizes):
         assert min(shares.values()) >= 1
-    assert all(share < sizes[name] * size / total + 1 or share == 1 for name, share in shares.items())
+    assert all(
+        share < sizes[name] * size / total + 1 or share == 1 for name, share in shares.items()
+    )

@@ -15,7 +15,9 @@ TOTALS = [80.0, 82.0, 81.0, 80.0]
 WEEKS = [81.0, 80.0, 75.0, 75.0, 74.0, 90.0]
 
 
-def loop(known: Sequence[float], looks: int, seed: int, weeks: Sequence[float]) -> list[tuple[float, int | None]]:
+def loop(
+    known: Sequence[float], looks: int, seed: int, weeks: Sequence[float]
+) -> list[tuple[float, int | None]]:
     rng, before = np.random.default_rng(seed), list(known)
     grown: dict[tuple[float, bool], list[float]] = {}
     found: list[tuple[float, int | None]] = []

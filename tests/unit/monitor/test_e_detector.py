@@ -16,7 +16,11 @@ from eval_factory.monitor import detector
 from eval_factory.monitor.detector import Baseline, EDetector, EDetectors, Restarts, Units
 
 NAN = math.nan
-RUNS: list[list[float]] = [[1, 1, 0, 0.5, 1, 0, 1, 1], [1, 0, 0, 0.75, 1, 0, 1, 1], [1, 1, 0, 0.25, 1, 1, 1, 1]]
+RUNS: list[list[float]] = [
+    [1, 1, 0, 0.5, 1, 0, 1, 1],
+    [1, 0, 0, 0.75, 1, 0, 1, 1],
+    [1, 1, 0, 0.25, 1, 1, 1, 1],
+]
 WEEKS: list[list[float]] = [
     [1, 0, 0, 0.5, 1, 0, 1, NAN],
     [0, 0, 0, 0.25, 0, 0, 1, 1],
@@ -28,7 +32,10 @@ MANY, FEW, LARGE = [7, 7, 1, 2, 3, 4, 5, 9], [0, 0, 0, 1, 1, 2, 2, 3], [0, 0, 0,
 
 
 def groups(values: Sequence[float], units: Sequence[int]) -> list[list[float]]:
-    return [[value for value, one in zip(values, units, strict=True) if one == unit] for unit in sorted(set(units))]
+    return [
+        [value for value, one in zip(values, units, strict=True) if one == unit]
+        for unit in sorted(set(units))
+    ]
 
 
 def loop_sigma(runs: Sequence[Sequence[float]], units: Sequence[int]) -> float:
@@ -37,16 +44,24 @@ def loop_sigma(runs: Sequence[Sequence[float]], units: Sequence[int]) -> float:
     sizes = [len(group) for group in groups(units, units)]
     squares = [statistics.variance(each) for each in zip(*totals, strict=True)]
     if count**2 / sum(size**2 for size in sizes) < 6 or max(sizes) > 0.3 * count:
-        squares = [max(square, size**2 / repeats) for square, size in zip(squares, sizes, strict=True)]
+        squares = [
+            max(square, size**2 / repeats) for square, size in zip(squares, sizes, strict=True)
+        ]
     half = count / len(sizes) / 2
     v = sum(squares) + half
     nu = max(4, (repeats - 1) * v**2 / (sum(square**2 for square in squares) + half**2))
-    nu = min(nu, (repeats - 1) * sum(size**2 for size in sizes) ** 2 / sum(size**4 for size in sizes))
+    nu = min(
+        nu, (repeats - 1) * sum(size**2 for size in sizes) ** 2 / sum(size**4 for size in sizes)
+    )
     return float(stats.t.ppf(0.975, nu) / 1.96 * math.sqrt(v / repeats) / count)
 
 
 def loop(
-    runs: Sequence[Sequence[float]], units: Sequence[int], max_drop: float, looks: int, weeks: Sequence[Sequence[float]]
+    runs: Sequence[Sequence[float]],
+    units: Sequence[int],
+    max_drop: float,
+    looks: int,
+    weeks: Sequence[Sequence[float]],
 ) -> list[tuple[float, int | None]]:
     """e and the look that the drop is dated from, after each week."""
     best = [statistics.fmean(each) for each in zip(*runs, strict=True)]
@@ -62,15 +77,20 @@ def loop(
             for g in (0.9, 0.6, 0.35, 0.2, 0.1, 0.05):
                 factor = 1.0
                 for b, x in zip(groups(best, units), groups(seen, units), strict=True):
-                    factor *= 1 + g / scale * sum(one - other - h for one, other in zip(b, x, strict=True))
+                    factor *= 1 + g / scale * sum(
+                        one - other - h for one, other in zip(b, x, strict=True)
+                    )
                 since = growth.setdefault((k, g), [])
                 since[:] = [stake * factor for stake in [*since, 1.0]]
                 stakes.append(sum(since) / looks)
-            price = statistics.fmean(math.exp(bet * k - bet**2 / 2) for bet in (0.75, 1.5, 2.5)) / 1.29
+            price = (
+                statistics.fmean(math.exp(bet * k - bet**2 / 2) for bet in (0.75, 1.5, 2.5)) / 1.29
+            )
             evidence[k] = price * (statistics.fmean(stakes) + (looks - at) / looks)
         least = min(evidence, key=lambda k: evidence[k])
         means = [
-            statistics.fmean(growth[least, g][start] for g in (0.9, 0.6, 0.35, 0.2, 0.1, 0.05)) for start in range(at)
+            statistics.fmean(growth[least, g][start] for g in (0.9, 0.6, 0.35, 0.2, 0.1, 0.05))
+            for start in range(at)
         ]
         found.append((evidence[least], means.index(max(means)) + 1 if max(means) > 1 else None))
     return found
@@ -89,7 +109,9 @@ def test_it_is_what_the_formulas_say(units: list[int], max_drop: float, looks: i
 @pytest.mark.parametrize("units", [MANY, FEW, LARGE, [0, 0, 0, 0, 0, 0, 0, 1]])
 @pytest.mark.parametrize("runs", [RUNS, RUNS[:2], [[1.0] * 8] * 3])
 def test_sigma_is_what_the_formula_says(runs: list[list[float]], units: list[int]) -> None:
-    assert Baseline(np.array(runs), np.array(units), 0, 1).sigma == pytest.approx(loop_sigma(runs, units), rel=1e-12)
+    assert Baseline(np.array(runs), np.array(units), 0, 1).sigma == pytest.approx(
+        loop_sigma(runs, units), rel=1e-12
+    )
 
 
 @pytest.mark.parametrize(
@@ -103,7 +125,9 @@ def test_sigma_is_what_the_formula_says(runs: list[list[float]], units: list[int
         ((2, *[1] * 6), False),
     ],
 )
-def test_few_units_and_large_ones_may_do_what_no_run_showed(sizes: tuple[int, ...], few: bool) -> None:
+def test_few_units_and_large_ones_may_do_what_no_run_showed(
+    sizes: tuple[int, ...], few: bool
+) -> None:
     """Six effective units, and one of 30 %, are not yet few and large."""
     units = np.repeat(np.arange(len(sizes)), sizes)
     runs = np.ones((4, len(units)))
@@ -117,7 +141,9 @@ def test_few_units_and_large_ones_may_do_what_no_run_showed(sizes: tuple[int, ..
 def test_sigma_of_runs_without_a_difference_is_not_0() -> None:
     """Ten alone, B = 2: v is half of one, nu 4."""
     expected = 2.7764451 / 1.96 * math.sqrt(0.5 / 2) / 10
-    assert Baseline(np.ones((2, 10)), np.arange(10), 0, 1).sigma == pytest.approx(expected, rel=1e-6)
+    assert Baseline(np.ones((2, 10)), np.arange(10), 0, 1).sigma == pytest.approx(
+        expected, rel=1e-6
+    )
 
 
 def test_a_unit_that_holds_most_is_taken_to_answer_as_a_whole() -> None:
@@ -130,7 +156,9 @@ def test_a_unit_that_holds_most_is_taken_to_answer_as_a_whole() -> None:
 def test_what_a_baseline_says_of_itself() -> None:
     one = Baseline(np.array([[1, 0, 1, 1], [1, 1, 0, 1], [1, 0, 0, 1]]), np.arange(4), 0.02, 52)
     assert one.mean == pytest.approx(8 / 12)
-    pairs = [np.mean(one.values[a] != one.values[b]) for a, b in itertools.combinations(range(3), 2)]
+    pairs = [
+        np.mean(one.values[a] != one.values[b]) for a, b in itertools.combinations(range(3), 2)
+    ]
     assert one.flip_rate == pytest.approx(np.mean(pairs)) == pytest.approx(1 / 3)
     rated = Baseline([[0.5], [1.0]], [0], 0, 1)  # type: ignore[arg-type]  # a list does, too
     assert rated.flip_rate == pytest.approx(0.25)
@@ -151,7 +179,9 @@ def test_what_a_baseline_says_of_itself() -> None:
         ([[1, 1], [1, 1]], [0, 1], 0, 0, "one look"),
     ],
 )
-def test_a_baseline_that_is_none_is_refused(values: Any, units: Any, max_drop: float, looks: int, why: str) -> None:
+def test_a_baseline_that_is_none_is_refused(
+    values: Any, units: Any, max_drop: float, looks: int, why: str
+) -> None:
     with pytest.raises(ValueError, match=why):
         Baseline(np.array(values, float), np.array(units), max_drop, looks)
 
@@ -207,7 +237,9 @@ def test_a_panel_at_the_ceiling_without_any_allowance() -> None:
 def test_a_drop_is_dated(begins: int) -> None:
     rng = np.random.default_rng(begins)
     chance = rng.beta(4, 1, 200)
-    one = EDetector(Baseline((rng.random((5, 200)) < chance).astype(float), np.arange(200), 0.02, 52))
+    one = EDetector(
+        Baseline((rng.random((5, 200)) < chance).astype(float), np.arange(200), 0.02, 52)
+    )
     for look in range(1, begins + 8):
         one.look(rng.random(200) < (chance if look < begins else chance * 0.75))
     assert one.since is not None
@@ -241,7 +273,9 @@ def test_a_bet_is_not_expected_to_grow_while_the_drop_is_allowed(units: list[int
         for drawn in itertools.product((0, 1), repeat=len(labels.sizes)):
             # each unit as a whole, by the chance of its first; alone the others have their own
             answers = np.array(drawn)[labels.of]
-            first = np.array([chances[labels.of == unit].mean() for unit in range(len(labels.sizes))])
+            first = np.array(
+                [chances[labels.of == unit].mean() for unit in range(len(labels.sizes))]
+            )
             weight = np.prod(np.where(drawn, first, 1 - first))
             panel = EDetectors(runs[None], labels, 0.05, 52)
             panel.look(answers[None].astype(float))
@@ -255,12 +289,17 @@ def test_a_bet_is_not_expected_to_grow_while_the_drop_is_allowed(units: list[int
 
 def test_panels_side_by_side_are_what_each_is_alone() -> None:
     rng = np.random.default_rng(1)
-    runs, weeks = (rng.random((3, 4, 8)) < 0.8).astype(float), (rng.random((6, 3, 8)) < 0.5).astype(float)
+    runs, weeks = (
+        (rng.random((3, 4, 8)) < 0.8).astype(float),
+        (rng.random((6, 3, 8)) < 0.5).astype(float),
+    )
     together = EDetectors(runs, Units(MANY), 0.02, 6)
     alone = [EDetector(Baseline(each, np.array(MANY), 0.02, 6)) for each in runs]
     assert together.since().tolist() == [0, 0, 0]
     for week in weeks[:3]:
-        assert together.look(week).tolist() == pytest.approx([one.look(x) for one, x in zip(alone, week, strict=True)])
+        assert together.look(week).tolist() == pytest.approx(
+            [one.look(x) for one, x in zip(alone, week, strict=True)]
+        )
         assert together.since().tolist() == [one.since or 0 for one in alone]
     part = together.of(np.array([True, False, True]))
     assert part.since().tolist() == [alone[0].since or 0, alone[2].since or 0]
@@ -275,7 +314,10 @@ def test_panels_side_by_side_are_what_each_is_alone() -> None:
 
 def test_a_lost_look_costs_its_stake() -> None:
     runs, wrong = np.ones((1, 5, 50)), np.zeros((1, 50))
-    one, fresh = EDetectors(runs, Units(np.arange(50)), 0.02, 4), EDetectors(runs, Units(np.arange(50)), 0.02, 4)
+    one, fresh = (
+        EDetectors(runs, Units(np.arange(50)), 0.02, 4),
+        EDetectors(runs, Units(np.arange(50)), 0.02, 4),
+    )
     one.look(wrong)
     one.lose()
     late, early = float(one.look(np.ones((1, 50)))[0]), float(fresh.look(np.ones((1, 50)))[0])
@@ -297,4 +339,7 @@ def test_a_stake_restarts_at_each_look() -> None:
 def test_units_are_any_labels_in_any_order() -> None:
     units = Units([5, -1, 5, 3])
     assert (units.of.tolist(), units.sizes.tolist()) == ([2, 0, 2, 1], [1, 1, 2])
-    assert units.totals(np.array([[1.0, 2.0, 4.0, 8.0], [0, 0, 1, 0]])).tolist() == [[2, 8, 5], [0, 0, 1]]
+    assert units.totals(np.array([[1.0, 2.0, 4.0, 8.0], [0, 0, 1, 0]])).tolist() == [
+        [2, 8, 5],
+        [0, 0, 1],
+    ]

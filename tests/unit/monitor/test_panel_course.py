@@ -13,8 +13,14 @@ from eval_factory.monitor.panel import Limit
 
 KEYS = [f"id{number:03}" for number in range(80)]
 PLAIN = {
-    "refused": 0.0, "unreadable": 0.0, "empty": 0.0, "failed": 0.0, "length": 5.0, "latency": 0.5, "stated": ["m"],
-}  # fmt: skip
+    "refused": 0.0,
+    "unreadable": 0.0,
+    "empty": 0.0,
+    "failed": 0.0,
+    "length": 5.0,
+    "latency": 0.5,
+    "stated": ["m"],
+}
 SHARE = Scaled("exact_match", 0.0, 1.0, True)
 MARKS = Scaled("jury_score", 1.0, 5.0, True)
 ERRORS = Scaled("error_rate", 0.0, 1.0, False)
@@ -24,23 +30,36 @@ def limit(name: str, max_drop: float = 0.02) -> Limit:
     return Limit(name, name, None, max_drop)
 
 
-def asked(right: float | dict[str, float], missing: Sequence[str] = (), scale: Scaled = SHARE, **watched: Any) -> Asked:
+def asked(
+    right: float | dict[str, float],
+    missing: Sequence[str] = (),
+    scale: Scaled = SHARE,
+    **watched: Any,
+) -> Asked:
     """Values of each limit: a share of its instances is right, the first ones."""
     shares = right if isinstance(right, dict) else {"a": right}
     values = {
         name: {
-            key: None if key in missing else float(number < share * len(KEYS)) for number, key in enumerate(KEYS)
+            key: None if key in missing else float(number < share * len(KEYS))
+            for number, key in enumerate(KEYS)
         }
         for name, share in shares.items()
-    }  # fmt: skip
+    }
     return Asked(values, {}, {**PLAIN, **watched}, dict.fromkeys(shares, scale))
 
 
 def course(
-    *limits: Limit, alarm_on: Sequence[str] = (), looks: int = 12, scale: Scaled = SHARE, alpha: float = 0.05
+    *limits: Limit,
+    alarm_on: Sequence[str] = (),
+    looks: int = 12,
+    scale: Scaled = SHARE,
+    alpha: float = 0.05,
 ) -> Course:
     of = limits or (limit("a"),)
-    runs = [asked({one.name: share for one in of}, scale=scale) for share in (0.8, 0.8125, 0.8, 0.7875, 0.8)]
+    runs = [
+        asked({one.name: share for one in of}, scale=scale)
+        for share in (0.8, 0.8125, 0.8, 0.7875, 0.8)
+    ]
     return Course(Rules(alpha, looks, 0, tuple(alarm_on)), of, runs)
 
 

@@ -11,7 +11,14 @@ import yaml
 from eval_factory.core.errors import ConfigError
 from eval_factory.monitor.panel import Panel, digest_of, load_panel
 
-TARGET = {"api_endpoint": {"url": "http://127.0.0.1:9/v1", "model_id": "m", "type": "chat", "api_key": None}}
+TARGET = {
+    "api_endpoint": {
+        "url": "http://127.0.0.1:9/v1",
+        "model_id": "m",
+        "type": "chat",
+        "api_key": None,
+    }
+}
 TASK = {"type": "pubmed_qa", "size": 10, "max_drop": 0.02}
 
 
@@ -28,7 +35,9 @@ def problems(folder: Path, **section: Any) -> str:
     return str(raised.value)
 
 
-def test_paths_are_the_files_wherever_one_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_paths_are_the_files_wherever_one_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir("/")
     extra = {"data_path": "data.json", "data_dir": str(tmp_path / "bundle")}
     found = panel(tmp_path, params={"extra": extra}, output_dir="${PLACE}")
@@ -41,9 +50,21 @@ def test_paths_are_the_files_wherever_one_is(tmp_path: Path, monkeypatch: pytest
 
 
 def test_each_task_asks_a_sample_of_its_size_by_the_panels_seed(tmp_path: Path) -> None:
-    tasks = [TASK, {**TASK, "name": "again", "size": 7, "params": {"temperature": 0.5, "extra": {"max_requests": 9}}}]
-    found = panel(tmp_path, tasks=tasks, seed=3, params={"temperature": 1.0, "extra": {"offline": True}})
-    first, second = [cell.document["config"]["params"] for cell in found.suite(tmp_path / "x").cells]
+    tasks = [
+        TASK,
+        {
+            **TASK,
+            "name": "again",
+            "size": 7,
+            "params": {"temperature": 0.5, "extra": {"max_requests": 9}},
+        },
+    ]
+    found = panel(
+        tmp_path, tasks=tasks, seed=3, params={"temperature": 1.0, "extra": {"offline": True}}
+    )
+    first, second = [
+        cell.document["config"]["params"] for cell in found.suite(tmp_path / "x").cells
+    ]
     assert (first["limit_samples"], first["temperature"]) == (10, 1.0)
     assert first["extra"] == {"offline": True, "sample_seed": 3}
     assert (second["limit_samples"], second["temperature"]) == (7, 0.5)
@@ -53,7 +74,9 @@ def test_each_task_asks_a_sample_of_its_size_by_the_panels_seed(tmp_path: Path) 
 def test_limits_are_those_of_tasks_and_groups(tmp_path: Path) -> None:
     groups = {"topic": {"heart": {"max_drop": 0.1}, "skin": {"max_drop": 0.2}}}
     found = panel(tmp_path, tasks=[{**TASK, "groups": groups, "metric": "exact_match"}]).limits
-    assert [(one.name, one.task, one.metric, one.max_drop, one.field, one.value) for one in found] == [
+    assert [
+        (one.name, one.task, one.metric, one.max_drop, one.field, one.value) for one in found
+    ] == [
         ("pubmed_qa", "pubmed_qa", "exact_match", 0.02, None, None),
         ("pubmed_qa, topic=heart", "pubmed_qa", "exact_match", 0.1, "topic", "heart"),
         ("pubmed_qa, topic=skin", "pubmed_qa", "exact_match", 0.2, "topic", "skin"),
@@ -110,13 +133,24 @@ def test_what_a_baseline_holds_for(tmp_path: Path) -> None:
         return digest_of(found.fixed(tmp_path / "x"))
 
     one = digest()
-    same = ({"params": {"parallelism": 2}}, {"max_look_hours": 3}, {"max_cost": None}, {"params": {"max_retries": 1}})
+    same = (
+        {"params": {"parallelism": 2}},
+        {"max_look_hours": 3},
+        {"max_cost": None},
+        {"params": {"max_retries": 1}},
+    )
     for section in same:
         assert digest(**section) == one
     others: tuple[dict[str, Any], ...] = (
-        {"seed": 1}, {"alpha": 0.1}, {"looks": 10}, {"baseline": {"repeats": 6}}, {"alarm_on": ["changed"]},
-        {"tasks": [{**TASK, "size": 9}]}, {"tasks": [{**TASK, "max_drop": 0.03}]},
-        {"tasks": [{**TASK, "metric": "exact_match"}]}, {"params": {"temperature": 1.0}},
+        {"seed": 1},
+        {"alpha": 0.1},
+        {"looks": 10},
+        {"baseline": {"repeats": 6}},
+        {"alarm_on": ["changed"]},
+        {"tasks": [{**TASK, "size": 9}]},
+        {"tasks": [{**TASK, "max_drop": 0.03}]},
+        {"tasks": [{**TASK, "metric": "exact_match"}]},
+        {"params": {"temperature": 1.0}},
         {"target": {"api_endpoint": {**TARGET["api_endpoint"], "model_id": "n"}}},
-    )  # fmt: skip
+    )
     assert len({one, *(digest(**section) for section in others)}) == 1 + len(others)

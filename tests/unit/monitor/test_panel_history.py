@@ -15,7 +15,12 @@ from invented_ledger import Invented, limit, one_limit, rich
 
 def numbered(*kinds: tuple[str, int | None]) -> History:
     """(kind, look)."""
-    return History([{"number": at, "kind": kind, "look": look, "epoch": 1} for at, (kind, look) in enumerate(kinds, 1)])
+    return History(
+        [
+            {"number": at, "kind": kind, "look": look, "epoch": 1}
+            for at, (kind, look) in enumerate(kinds, 1)
+        ]
+    )
 
 
 def test_the_last_baseline_holds_and_the_looks_after_it_are_its_own() -> None:
@@ -31,7 +36,13 @@ def test_the_last_baseline_holds_and_the_looks_after_it_are_its_own() -> None:
 
 def test_before_the_first_baseline_there_is_nothing() -> None:
     history = History([])
-    assert (history.baseline, history.epoch, history.looks, history.begun, history.alarm) == (None, 0, [], None, None)
+    assert (history.baseline, history.epoch, history.looks, history.begun, history.alarm) == (
+        None,
+        0,
+        [],
+        None,
+        None,
+    )
     assert history.next_look == 1
 
 
@@ -42,7 +53,18 @@ def test_before_the_first_baseline_there_is_nothing() -> None:
         ([("baseline", None), ("begun", 1), ("note", None)], 1, 2),
         ([("baseline", None), ("begun", 1), ("look", 1)], None, 2),
         ([("baseline", None), ("begun", 1), ("not_made", 1)], None, 2),
-        ([("begun", 1), ("look", 1), ("baseline", None), ("begun", 2), ("look", 2), ("begun", 3)], 3, 4),
+        (
+            [
+                ("begun", 1),
+                ("look", 1),
+                ("baseline", None),
+                ("begun", 2),
+                ("look", 2),
+                ("begun", 3),
+            ],
+            3,
+            4,
+        ),
     ],
 )
 def test_a_look_is_begun_until_it_ends(kinds: Any, begun: int | None, following: int) -> None:
@@ -53,11 +75,18 @@ def test_a_look_is_begun_until_it_ends(kinds: Any, begun: int | None, following:
 
 def test_the_limits_are_those_of_the_baseline() -> None:
     made = Invented()
-    made.baseline([limit("a, topic=x", task="a", field="topic", value="x", metric="rating", max_drop=0.3)])
+    made.baseline(
+        [limit("a, topic=x", task="a", field="topic", value="x", metric="rating", max_drop=0.3)]
+    )
     (found,) = limits_of(made.baseline_line)
     assert vars(found) == {
-        "name": "a, topic=x", "task": "a", "metric": "rating", "max_drop": 0.3, "field": "topic", "value": "x",
-    }  # fmt: skip
+        "name": "a, topic=x",
+        "task": "a",
+        "metric": "rating",
+        "max_drop": 0.3,
+        "field": "topic",
+        "value": "x",
+    }
     assert History(one_limit(0.8).lines).alarm is None
 
 

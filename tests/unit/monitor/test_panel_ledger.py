@@ -67,7 +67,9 @@ def test_a_head_that_is_gone_or_another_is_found(ledger: Ledger) -> None:
 
 
 @pytest.mark.parametrize("writes", [1, 2, 3])
-def test_a_kill_leaves_a_line_whole_or_not_at_all(ledger: Ledger, monkeypatch: pytest.MonkeyPatch, writes: int) -> None:
+def test_a_kill_leaves_a_line_whole_or_not_at_all(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch, writes: int
+) -> None:
     """Killed after the first head, in the middle of the line, before the second head."""
     heads = []
 

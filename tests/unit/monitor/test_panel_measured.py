@@ -26,10 +26,17 @@ def asked(folder: Path, made: results.TaskResult, *limits: Limit) -> Asked:
     return measure(folder / "model", limits or (limit(),))
 
 
-def made(values: dict[str, float | None] | None = None, score: Any = None, **changes: Any) -> results.TaskResult:
+def made(
+    values: dict[str, float | None] | None = None, score: Any = None, **changes: Any
+) -> results.TaskResult:
     given = VALUES if values is None else values
     records = [
-        instance(key, value, categories={"topic": "heart" if key in "ab" else "lung"}, cluster=f"note {key in 'ab'}")
+        instance(
+            key,
+            value,
+            categories={"topic": "heart" if key in "ab" else "lung"},
+            cluster=f"note {key in 'ab'}",
+        )
         for key, value in given.items()
     ]
     found = result(records, **changes)
@@ -43,7 +50,12 @@ def made(values: dict[str, float | None] | None = None, score: Any = None, **cha
 def test_each_instance_has_its_value_and_what_failed_has_none(tmp_path: Path) -> None:
     found = asked(tmp_path, made())
     assert found.limits == {"task": VALUES}
-    assert found.clusters["task"] == {"a": "note True", "b": "note True", "c": "note False", "d": "note False"}
+    assert found.clusters["task"] == {
+        "a": "note True",
+        "b": "note True",
+        "c": "note False",
+        "d": "note False",
+    }
 
 
 def test_a_group_is_its_members(tmp_path: Path) -> None:
@@ -54,19 +66,40 @@ def test_a_group_is_its_members(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "score", "expected", "back"),
     [
-        ({"a": 5.0, "b": 1.0, "c": 3.0}, {"scale": (1.0, 5.0), "higher_is_better": True}, [1.0, 0.0, 0.5], 3.0),
-        ({"a": 0.25, "b": 1.0, "c": 0.0}, {"scale": (0.0, 1.0), "higher_is_better": False}, [0.75, 0.0, 1.0], 0.5),
-        ({"a": 0.25, "b": 1.0, "c": 0.0}, {"scale": None, "higher_is_better": None}, [0.25, 1.0, 0.0], 0.5),
+        (
+            {"a": 5.0, "b": 1.0, "c": 3.0},
+            {"scale": (1.0, 5.0), "higher_is_better": True},
+            [1.0, 0.0, 0.5],
+            3.0,
+        ),
+        (
+            {"a": 0.25, "b": 1.0, "c": 0.0},
+            {"scale": (0.0, 1.0), "higher_is_better": False},
+            [0.75, 0.0, 1.0],
+            0.5,
+        ),
+        (
+            {"a": 0.25, "b": 1.0, "c": 0.0},
+            {"scale": None, "higher_is_better": None},
+            [0.25, 1.0, 0.0],
+            0.5,
+        ),
     ],
 )
 def test_values_are_from_worst_to_best(
-    tmp_path: Path, given: dict[str, float], score: dict[str, Any], expected: list[float], back: float
+    tmp_path: Path,
+    given: dict[str, float],
+    score: dict[str, Any],
+    expected: list[float],
+    back: float,
 ) -> None:
     found = asked(tmp_path, made(dict(given), score))
     assert list(found.limits["task"].values()) == expected
     scale = found.scales["task"]
     assert scale.score(0.5) == back
-    assert [scale.score(scale.value(value)) for value in given.values()] == pytest.approx(list(given.values()))
+    assert [scale.score(scale.value(value)) for value in given.values()] == pytest.approx(
+        list(given.values())
+    )
 
 
 def test_a_rubrics_scale_begins_at_its_worst_case(tmp_path: Path) -> None:
@@ -75,7 +108,8 @@ def test_a_rubrics_scale_begins_at_its_worst_case(tmp_path: Path) -> None:
         "b": [criterion(10, "not met"), criterion(-20, "met")],
     }
     records = [
-        instance(key, value, "rubric_score", criteria=tuple(cases[key])) for key, value in (("a", 1.0), ("b", -2.0))
+        instance(key, value, "rubric_score", criteria=tuple(cases[key]))
+        for key, value in (("a", 1.0), ("b", -2.0))
     ]
     found = asked(tmp_path, result(records, ("rubric_score",)))
     assert found.scales["task"].low == -2.0
@@ -93,7 +127,11 @@ def test_a_rubrics_scale_begins_at_its_worst_case(tmp_path: Path) -> None:
     ],
 )
 def test_a_limit_that_cannot_be_tested_is_named(
-    tmp_path: Path, changes: dict[str, Any], values: dict[str, float | None] | None, score: Any, said: str
+    tmp_path: Path,
+    changes: dict[str, Any],
+    values: dict[str, float | None] | None,
+    score: Any,
+    said: str,
 ) -> None:
     with pytest.raises(ConfigError, match=said):
         asked(tmp_path, made(values, score), limit(**changes))
@@ -104,13 +142,20 @@ def test_what_is_watched_is_of_all_answers(tmp_path: Path) -> None:
     found = made()
     endpoints = {"model": replace(MODEL, stated_models={"m-2": 3, "m-1": 1})}
     found = replace(
-        found, validity=replace(found.validity, instances=counts), provenance=replace(PROVENANCE, endpoints=endpoints)
+        found,
+        validity=replace(found.validity, instances=counts),
+        provenance=replace(PROVENANCE, endpoints=endpoints),
     )
     watched = asked(tmp_path, found).watched
     assert watched == {
-        "refused": 0.5, "unreadable": 0.75, "empty": 0.25, "failed": 0.25, "length": 3.0, "latency": 0.1,
+        "refused": 0.5,
+        "unreadable": 0.75,
+        "empty": 0.25,
+        "failed": 0.25,
+        "length": 3.0,
+        "latency": 0.1,
         "stated": ["m-1", "m-2"],
-    }  # fmt: skip
+    }
 
 
 def test_what_was_measured_is_read_again_by_its_hash(tmp_path: Path) -> None:
@@ -135,13 +180,19 @@ def test_what_was_measured_is_read_again_by_its_hash(tmp_path: Path) -> None:
         ({"errata_version": 4}, "known defects"),
     ],
 )
-def test_a_look_at_something_else_is_no_evidence(tmp_path: Path, changes: dict[str, Any], said: str | None) -> None:
+def test_a_look_at_something_else_is_no_evidence(
+    tmp_path: Path, changes: dict[str, Any], said: str | None
+) -> None:
     found = made()
     asked(tmp_path / "before", found)
     asked(tmp_path / "after", replace(found, provenance=replace(PROVENANCE, **changes)))
-    reasons = list(differences(tmp_path / "before" / "model", tmp_path / "after" / "model", [limit()]))
+    reasons = list(
+        differences(tmp_path / "before" / "model", tmp_path / "after" / "model", [limit()])
+    )
     assert len(reasons) == (said is not None)
-    assert said is None or (reasons[0].startswith("task: the baseline and the look") and said in reasons[0])
+    assert said is None or (
+        reasons[0].startswith("task: the baseline and the look") and said in reasons[0]
+    )
 
 
 def test_other_questions_are_no_evidence(tmp_path: Path) -> None:

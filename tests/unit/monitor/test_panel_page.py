@@ -38,33 +38,52 @@ def card(page: str) -> tuple[str, str]:
 
 def rows(page: str, section: str, table: int = 0) -> list[list[str]]:
     within = page[page.index(f'<section id="{section}"') :]
-    found = re.findall(r"<tr>(.*?)</tr>", re.findall(r"<table>.*?</table>", within, re.DOTALL)[table], re.DOTALL)
-    return [[unescape(cell) for cell in re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row)] for row in found]
+    found = re.findall(
+        r"<tr>(.*?)</tr>", re.findall(r"<table>.*?</table>", within, re.DOTALL)[table], re.DOTALL
+    )
+    return [
+        [unescape(cell) for cell in re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row)] for row in found
+    ]
 
 
 class Picture:
     """One plot of a page, as it is drawn."""
 
     def __init__(self, page: str, title: str | None = None) -> None:
-        drawn = [ElementTree.fromstring(one) for one in re.findall(r"<svg.*?</svg>", page, re.DOTALL)]  # noqa: S314
+        drawn = [
+            ElementTree.fromstring(one) for one in re.findall(r"<svg.*?</svg>", page, re.DOTALL)
+        ]  # noqa: S314
         (self.svg,) = [one for one in drawn if title in (None, one.findtext("title"))]
 
     def points(self, name: str) -> dict[int, tuple[float, float]]:
         """Look -> where it is drawn, of a line."""
         found = {}
         for one in self.svg:
-            tooltip = re.fullmatch(rf"look (\d+), [\d-]+: {re.escape(name)} [-\d.e+]+", one.findtext("title") or "")
+            tooltip = re.fullmatch(
+                rf"look (\d+), [\d-]+: {re.escape(name)} [-\d.e+]+", one.findtext("title") or ""
+            )
             if tooltip and one.tag in ("circle", "polygon"):
                 corner = (one.get("points") or "").split(" ")[0].split(",")
-                x, y = (one.get("cx"), one.get("cy")) if one.tag == "circle" else (corner[0], float(corner[1]) + 7)
+                x, y = (
+                    (one.get("cx"), one.get("cy"))
+                    if one.tag == "circle"
+                    else (corner[0], float(corner[1]) + 7)
+                )
                 found[int(tooltip[1])] = (float(x or 0), float(y or 0))
         return found
 
     def tooltips(self, tag: str) -> list[str]:
-        return [one.findtext("title") or "" for one in self.svg.iter(tag) if one.find("title") is not None]
+        return [
+            one.findtext("title") or ""
+            for one in self.svg.iter(tag)
+            if one.find("title") is not None
+        ]
 
     def words(self) -> dict[str, tuple[float, float]]:
-        return {(one.text or ""): (float(one.get("x") or 0), float(one.get("y") or 0)) for one in self.svg.iter("text")}
+        return {
+            (one.text or ""): (float(one.get("x") or 0), float(one.get("y") or 0))
+            for one in self.svg.iter("text")
+        }
 
     def lines(self, **how: str) -> list[tuple[float, float, float, float]]:
         """Of a colour, dashed or not."""
@@ -125,12 +144,24 @@ def test_no_baseline_yet() -> None:
     assert card(page) == ("warn", "! No baseline yet.")
 
 
-@pytest.mark.parametrize(("change", "words"), [
-    (lambda made: made.look({"notes": (0.8, 1)}, watched=watched(stated=["m2"])), "THE ANSWERS NAME ANOTHER MODEL: m2 (baseline m1-0301)."),
-    (lambda made: made.look({"notes": (0.8, 1)}, changed={"notes": {"e": 20.0, "since": 1}}), "Something changed in notes, since about look 1"),
-    (lambda made: made.not_made("no prompt <b>"), "Look 2 was not made: no prompt <b>."),
-    (lambda made: made.add("begun", look=2), "Look 2 was started at 2027-01-05T06:00:00Z and has not ended."),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (
+            lambda made: made.look({"notes": (0.8, 1)}, watched=watched(stated=["m2"])),
+            "THE ANSWERS NAME ANOTHER MODEL: m2 (baseline m1-0301).",
+        ),
+        (
+            lambda made: made.look({"notes": (0.8, 1)}, changed={"notes": {"e": 20.0, "since": 1}}),
+            "Something changed in notes, since about look 1",
+        ),
+        (lambda made: made.not_made("no prompt <b>"), "Look 2 was not made: no prompt <b>."),
+        (
+            lambda made: made.add("begun", look=2),
+            "Look 2 was started at 2027-01-05T06:00:00Z and has not ended.",
+        ),
+    ],
+)
 def test_what_is_no_alarm_is_no_good_news_either(change: Any, words: str) -> None:
     made = one_limit(0.82)
     change(made)
@@ -158,15 +189,19 @@ def test_what_the_panel_is() -> None:
     made = rich()
     words = text_of(made.page())
     for fact in (
-        "clinic of m3", "model m3", "in the panel as guarded", "baseline 5 runs, 2027-01-12T06:00:00Z: the model was changed",
+        "clinic of m3",
+        "model m3",
+        "in the panel as guarded",
+        "baseline 5 runs, 2027-01-12T06:00:00Z: the model was changed",
         "looks 13 of 52 made, 1 not made",
         "alpha 5.0 %: the chance of a false alarm in the panel's whole life, at most; 2.50 % of it for a drop beyond a limit,",
         "limit, 1.25 % each for changed, refused Limits",
-    ):  # fmt: skip
+    ):
         assert fact in words
     plain = text_of(one_limit(0.8).page())
     assert (
-        "looks 1 of 52 made alpha 5.0 %: the chance of a false alarm in the panel's whole life, at most Limits" in plain
+        "looks 1 of 52 made alpha 5.0 %: the chance of a false alarm in the panel's whole life, at most Limits"
+        in plain
     )
 
 
@@ -192,8 +227,10 @@ def test_the_figures_of_each_look() -> None:
     made.not_made("the endpoint was down")
     made.look({"notes": (None, 1.2345)}, since=2, changed={"notes": {"e": 2.0, "since": 4}})
     head, *found = rows(made.page(), "limits", 1)
-    assert [made.page().partition(f'id="{name}">')[2].partition("</table>")[0].count('<td class="n">') for name in
-            ("limit-1", "evidence-title", "watched-title")] == [4 * 7, 3, 6 * 4]  # fmt: skip
+    assert [
+        made.page().partition(f'id="{name}">')[2].partition("</table>")[0].count('<td class="n">')
+        for name in ("limit-1", "evidence-title", "watched-title")
+    ] == [4 * 7, 3, 6 * 4]
     assert head == [
         "look",
         "score",
@@ -237,15 +274,18 @@ def test_the_course_of_a_score() -> None:
     assert height == pytest.approx(4 * 0.009 * per_unit, abs=0.05)
     assert top + height / 2 == pytest.approx(baseline[1], abs=0.05)
     assert drawn.tooltips("circle") == [
-        "look 1, 2027-01-04: exact_match 0.8300", "look 2, 2027-01-06: exact_match 0.8100",
+        "look 1, 2027-01-04: exact_match 0.8300",
+        "look 2, 2027-01-06: exact_match 0.8100",
         "look 3, 2027-01-08: exact_match 0.8700",
-    ]  # fmt: skip
+    ]
     assert {"1", "2", "3", "look"} <= set(drawn.words())
     assert drawn.words()["baseline"][1] < drawn.words()["limit"][1]
 
 
 def test_where_lower_is_better_the_limit_is_above() -> None:
-    drawn = Picture(one_limit(0.1, higher_is_better=False, baseline=0.1, max_drop=0.05).page(), COURSE)
+    drawn = Picture(
+        one_limit(0.1, higher_is_better=False, baseline=0.1, max_drop=0.05).page(), COURSE
+    )
     assert drawn.lines(**LIMIT)[0][1] < drawn.lines(**MEAN)[0][1]
 
 
@@ -261,8 +301,9 @@ def test_a_look_that_was_not_made_and_a_value_that_is_missing_are_gaps_with_a_si
     assert list(points) == [1, 2, 4, 6]
     assert drawn.lines(**DATA) == [(*points[1], *points[2])]
     assert drawn.tooltips("text") == [
-        "look 3, 2027-01-07: not made: the <endpoint> was down", "look 5, 2027-01-11: exact_match none",
-    ]  # fmt: skip
+        "look 3, 2027-01-07: not made: the <endpoint> was down",
+        "look 5, 2027-01-11: exact_match none",
+    ]
     signs = drawn.words()
     assert points[2][0] < signs["x"][0] < points[4][0] < signs["?"][0] < points[6][0]
     assert max(y for _, y in points.values()) < signs["x"][1] < signs["3"][1] - 13
@@ -286,10 +327,14 @@ def test_the_alarm_and_its_beginning_are_marked() -> None:
 def test_an_alarm_is_marked_in_the_plots_that_it_is_of() -> None:
     def marked(**alarm: Any) -> list[bool]:
         made = Invented()
-        made.baseline([limit(), limit("letters")], alarm_on=["changed", "refused"], harm_alpha=0.025)
+        made.baseline(
+            [limit(), limit("letters")], alarm_on=["changed", "refused"], harm_alpha=0.025
+        )
         alarm = {"since": None, "drops": {"letters": 0.1}, **alarm}
         made.look(
-            {"notes": (0.8, 1.0), "letters": (0.7, 90.0)}, alarm=alarm, figures={"refused": {"e": 1.0, "since": None}}
+            {"notes": (0.8, 1.0), "letters": (0.7, 90.0)},
+            alarm=alarm,
+            figures={"refused": {"e": 1.0, "since": None}},
         )
         page, titles = made.page(), (COURSE, "letters: exact_match of each look", HARM)
         assert "since" not in Picture(page, HARM).words()
@@ -317,9 +362,31 @@ def with_alarm(since: int) -> Invented:
     return made
 
 
-@pytest.mark.parametrize("made", [
-    rich(), with_alarm(52), with_alarm(51), with_alarm(1), one_limit(0.8), one_limit(*[0.8, 0.82, 0.7] * 17), one_limit(0.8, e=110.0), one_limit(0.8, e=1e250), one_limit(0.8, e=1e-9),
-], ids=["rich", "since the alarm", "since the look before", "since ever", "one look", "a year", "e of 110", "large e", "small e"])  # fmt: skip
+@pytest.mark.parametrize(
+    "made",
+    [
+        rich(),
+        with_alarm(52),
+        with_alarm(51),
+        with_alarm(1),
+        one_limit(0.8),
+        one_limit(*[0.8, 0.82, 0.7] * 17),
+        one_limit(0.8, e=110.0),
+        one_limit(0.8, e=1e250),
+        one_limit(0.8, e=1e-9),
+    ],
+    ids=[
+        "rich",
+        "since the alarm",
+        "since the look before",
+        "since ever",
+        "one look",
+        "a year",
+        "e of 110",
+        "large e",
+        "small e",
+    ],
+)
 def test_all_of_a_plot_is_inside_of_it_and_no_word_is_over_another(made: Invented) -> None:
     drawn = [Picture(svg) for svg in re.findall(r"<svg.*?</svg>", made.page(), re.DOTALL)]
     assert drawn
@@ -332,13 +399,19 @@ def test_all_of_a_plot_is_inside_of_it_and_no_word_is_over_another(made: Invente
             for other, x1, y1, x2, y2 in words[number + 1 :]:
                 assert left >= x2 or right <= x1 or top >= y2 or bottom <= y1, (word, other)
         grid = sorted(one.lines(**{"class": "plot-stroke-grid"}))
-        ticks = [(right, (top + bottom) / 2) for _, left, top, right, bottom in words if right < grid[0][0]]
+        ticks = [
+            (right, (top + bottom) / 2)
+            for _, left, top, right, bottom in words
+            if right < grid[0][0]
+        ]
         assert len(ticks) == len(grid) >= 2
         assert [y for _, y in sorted(ticks, key=lambda tick: tick[1])] == pytest.approx(
             sorted(line[1] for line in grid), abs=2
         )
         left, axis, right, _ = next(
-            line for line in one.lines(**{"class": "plot-stroke-ink"}, stroke_width="1") if line[1] == line[3]
+            line
+            for line in one.lines(**{"class": "plot-stroke-ink"}, stroke_width="1")
+            if line[1] == line[3]
         )
         for shape in one.svg.iter():
             if shape.tag == "circle":
@@ -346,7 +419,9 @@ def test_all_of_a_plot_is_inside_of_it_and_no_word_is_over_another(made: Invente
                 assert 25 < float(shape.get("cy") or 0) < axis
         numbered = {word: (x1 + x2) / 2 for word, x1, y1, x2, _ in words if axis < y1 < axis + 12}
         assert numbered
-        (look,) = [(x1 + x2) / 2 for word, x1, y1, x2, _ in words if word == "look" and y1 > axis + 20]
+        (look,) = [
+            (x1 + x2) / 2 for word, x1, y1, x2, _ in words if word == "look" and y1 > axis + 20
+        ]
         assert look == pytest.approx((left + right) / 2, abs=1)
         assert all(y < axis for line in one.lines(**DATA) for y in line[1::2])
 
@@ -369,8 +444,10 @@ def test_e_values_on_a_logarithmic_scale() -> None:
     assert {"1", "2", "alarm at 20", "0.1", "100"} <= set(drawn.words())
     assert drawn.words()["10"][1] == pytest.approx(thin[2][1], abs=5)
     assert rows(page, "evidence") == [
-        ["look", "mean e-value"], ["1, 2027-01-04", "0.15"], ["2, 2027-01-06", "15"],
-    ]  # fmt: skip
+        ["look", "mean e-value"],
+        ["1, 2027-01-04", "0.15"],
+        ["2, 2027-01-06", "15"],
+    ]
     words = text_of(page, "evidence")
     assert "Thick: the mean e-value of the limits, which is tested." in words
     assert "An alarm when it reaches 20; it stays one." in words
@@ -414,7 +491,9 @@ def test_what_is_watched() -> None:
     made = one_limit()
     made.look({"notes": (0.8, 0.5)}, watched=watched(latency=None, stated=[]))
     assert rows(made.page(), "watched")[-1] == ["median latency", "0.512 s", "-", "-", "-"]
-    assert text_of(made.page(), "watched").endswith("baseline: m1-0301 since look 1, 2027-01-04: none")
+    assert text_of(made.page(), "watched").endswith(
+        "baseline: m1-0301 since look 1, 2027-01-04: none"
+    )
 
 
 def test_the_models_that_the_answers_name() -> None:
@@ -429,7 +508,18 @@ def test_the_models_that_the_answers_name() -> None:
 
 def test_what_happened_in_the_order_of_the_ledger() -> None:
     words = text_of(rich().page(), "events")
-    assert re.findall(r"Line (\d+),", words) == ["1", "7", "8", "9", "10", "11", "20", "36", "39", "1"]
+    assert re.findall(r"Line (\d+),", words) == [
+        "1",
+        "7",
+        "8",
+        "9",
+        "10",
+        "11",
+        "20",
+        "36",
+        "39",
+        "1",
+    ]
     for fact in (
         "Line 1, 2027-01-02T06:00:00Z: baseline 1, 5 runs of m1: first baseline",
         "Line 7, 2027-01-08T06:00:00Z: ALARM: notes is 13.0 points worse, since about look 3 (alarm of look 3) Line 8",
@@ -442,7 +532,7 @@ def test_what_happened_in_the_order_of_the_ledger() -> None:
         f"note of {HOSTILE}: the vendor rolled back",
         "Earlier baselines Line 1, 2027-01-02T06:00:00Z, 5 runs of m1: ALARM: notes is 13.0 points worse, since about look 3",
         "about look 3 (alarm of look 3); 3 of 52 looks made, the last at 2027-01-08T06:00:00Z",
-    ):  # fmt: skip
+    ):
         assert fact in words
     assert "Earlier" not in text_of(one_limit(0.8).page(), "events")
 
@@ -484,7 +574,10 @@ def test_no_name_is_more_than_its_letters_and_nothing_is_loaded() -> None:
     assert rows(page, "limits")[4][0] == f"notes, topic={HOSTILE}"
     assert Picture(page, f"notes, topic={HOSTILE}: exact_match of each look").points("exact_match")
     assert (
-        re.findall(r"<script|\ssrc=\S+[^>]*>|@import|url\(|<link|<a href=\"(?!#)", re.sub(r"&lt;.*?&gt;", "", page))
+        re.findall(
+            r"<script|\ssrc=\S+[^>]*>|@import|url\(|<link|<a href=\"(?!#)",
+            re.sub(r"&lt;.*?&gt;", "", page),
+        )
         == []
     )
     assert " style=" not in page
@@ -511,12 +604,23 @@ def test_every_text_of_others_is_escaped() -> None:
     made.lines[0]["target"]["name"] = made.baseline_line["target"]["name"] = f"guarded {HOSTILE}"
     page = made.page()
     assert "<img" not in page
-    for fact in ("in the panel as guarded", "rating", "of letters", "the model was changed", "the prompts differ from the baseline's",
-                 "notes: kept", "change 1, m1", "5 runs of m1"):  # fmt: skip
+    for fact in (
+        "in the panel as guarded",
+        "rating",
+        "of letters",
+        "the model was changed",
+        "the prompts differ from the baseline's",
+        "notes: kept",
+        "change 1, m1",
+        "5 runs of m1",
+    ):
         assert f"{fact} {HOSTILE}" in text_of(page)
     made.look_number += 5
     made.baseline([limit(HOSTILE)])
-    made.look({HOSTILE: (0.5, 99.0)}, alarm={**ALARM, "names": [HOSTILE], "since": None, "drops": {HOSTILE: 0.1}})
+    made.look(
+        {HOSTILE: (0.5, 99.0)},
+        alarm={**ALARM, "names": [HOSTILE], "since": None, "drops": {HOSTILE: 0.1}},
+    )
     made.baseline([limit()])
     page = made.page()
     assert text_of(page).count(f"ALARM: {HOSTILE} is 10.0 points worse") == 2
@@ -528,8 +632,13 @@ def test_the_sections_are_reached_by_links() -> None:
     assert "<!doctype html>" in page[:20]
     assert "<title>Panel: clinic</title>" in page
     assert re.findall(r'<a href="#\w+">([^<]+)</a>', page) == [
-        "Limits", "Evidence", "Watched", "What happened", "What it promises", "Ledger",
-    ]  # fmt: skip
+        "Limits",
+        "Evidence",
+        "Watched",
+        "What happened",
+        "What it promises",
+        "Ledger",
+    ]
     targets = set(re.findall(r'href="#([\w-]+)"', page))
     assert targets == {"main", "limits", "evidence", "watched", "events", "promise", "ledger"}
     assert all(f'id="{target}"' in page for target in targets)

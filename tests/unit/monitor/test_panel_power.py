@@ -32,10 +32,14 @@ def right_and_wrong(
     at = rng.random((repeats, len(labels.of)))
     common = rng.random((repeats, len(labels.sizes)))[:, labels.of]
     at = np.where(rng.random(at.shape) < together**0.5, common, at)
-    return Baseline((at < chances).astype(float), labels.of, **{"max_drop": 0.02, "looks": 52, **limit})
+    return Baseline(
+        (at < chances).astype(float), labels.of, **{"max_drop": 0.02, "looks": 52, **limit}
+    )
 
 
-def drawn(like: Baseline, times: int = 6, years: int = 300, drop: float = 0.0) -> tuple[Any, Answers]:
+def drawn(
+    like: Baseline, times: int = 6, years: int = 300, drop: float = 0.0
+) -> tuple[Any, Answers]:
     answers = Answers(like, years, np.random.default_rng(1))
     return np.stack([answers.draw(drop=drop) for _ in range(times)], axis=1), answers
 
@@ -78,18 +82,25 @@ def test_one_instance_more_is_right_in_half_of_its_runs() -> None:
     runs, _ = drawn(Baseline(np.ones((5, 4)), np.arange(4), 0.02, 52), 4, 40000)
     right, wrong = 0.9 * 2.2727 + 5, 0.1 * 2.2727
     assert 1 - runs.mean() == pytest.approx(wrong / (right + wrong), rel=0.03)
-    assert flips_of(runs) == pytest.approx(2 * right * wrong / (right + wrong) / (right + wrong + 1), rel=0.03)
+    assert flips_of(runs) == pytest.approx(
+        2 * right * wrong / (right + wrong) / (right + wrong + 1), rel=0.03
+    )
 
 
 def test_where_all_that_differs_does_so_between_runs_instances_are_alike() -> None:
-    runs, _ = drawn(Baseline(np.array([[1.0, 1, 0, 0], [0, 0, 1, 1]]), np.arange(4), 0.02, 52), 2, 5000)
+    runs, _ = drawn(
+        Baseline(np.array([[1.0, 1, 0, 0], [0, 0, 1, 1]]), np.arange(4), 0.02, 52), 2, 5000
+    )
     assert flips_of(runs) == pytest.approx(0.5, abs=0.01)
 
 
 def test_units_that_make_up_for_each_other_are_taken_for_independent() -> None:
     pairs = np.array([[1.0, 0] * 10, [0, 1.0] * 10])
     assert (
-        Answers(Baseline(pairs, np.repeat(np.arange(10), 2), 0.02, 52), 50, np.random.default_rng(0))._correlation == 0
+        Answers(
+            Baseline(pairs, np.repeat(np.arange(10), 2), 0.02, 52), 50, np.random.default_rng(0)
+        )._correlation
+        == 0
     )
 
 
@@ -115,7 +126,10 @@ def test_units_have_as_much_in_common_as_sigma_says(together: float) -> None:
     assert vary == pytest.approx(measured, rel=0.1)
     alone = Answers(Baseline(like.values, np.arange(300), 0.02, 52), 300, np.random.default_rng(1))
     runs = np.stack([alone.draw() for _ in range(6)], axis=1)
-    assert answers.units.totals(runs).var(axis=1, ddof=1).sum(axis=-1).mean() < (0.7 if together else 1.1) * vary
+    assert (
+        answers.units.totals(runs).var(axis=1, ddof=1).sum(axis=-1).mean()
+        < (0.7 if together else 1.1) * vary
+    )
 
 
 def test_ratings_keep_their_levels() -> None:
@@ -129,13 +143,18 @@ def test_ratings_keep_their_levels() -> None:
 
 def test_eleven_levels_are_kept() -> None:
     levels = np.square(np.linspace(0, 1, 11))
-    runs, _ = drawn(Baseline(np.random.default_rng(0).choice(levels, (5, 80)), np.arange(80), 0.02, 52), years=50)
+    runs, _ = drawn(
+        Baseline(np.random.default_rng(0).choice(levels, (5, 80)), np.arange(80), 0.02, 52),
+        years=50,
+    )
     assert np.unique(runs).tolist() == pytest.approx(levels.tolist())
 
 
 def test_values_of_any_size_are_rounded_to_eleven() -> None:
     rng = np.random.default_rng(0)
-    like = Baseline(np.clip(rng.random(60) + rng.normal(0, 0.1, (5, 60)), 0, 1), np.arange(60), 0.02, 52)
+    like = Baseline(
+        np.clip(rng.random(60) + rng.normal(0, 0.1, (5, 60)), 0, 1), np.arange(60), 0.02, 52
+    )
     runs, _ = drawn(like)
     assert np.unique(np.round(runs, 6)).tolist() == pytest.approx(np.linspace(0, 1, 11))
     assert runs.mean() == pytest.approx(like.mean, abs=0.02)
@@ -191,7 +210,10 @@ def test_a_drop_that_is_allowed_is_not_found() -> None:
 
 
 def test_the_hardest_limit_speaks_for_the_panel() -> None:
-    easy, hard = [Found(0.05, 0.9, 5), Found(0.1, 1.0, 3)], [Found(0.05, 0.2, None), Found(0.1, 1.0, 4)]
+    easy, hard = (
+        [Found(0.05, 0.9, 5), Found(0.1, 1.0, 3)],
+        [Found(0.05, 0.2, None), Found(0.1, 1.0, 4)],
+    )
     assert hardest([easy, hard]) == hardest([hard, easy]) == hard
     assert hardest([[Found(0.1, 0.4, None)], [Found(0.1, 0.5, 9)]]) == [Found(0.1, 0.4, None)]
 
@@ -201,7 +223,9 @@ def test_more_runs_are_needed_where_answers_flip() -> None:
     needed = needed_repeats([right_and_wrong(flips, np.arange(100)) for flips in (0.02, 0.3)], 0.1)
     assert needed[0].repeats == 5
     assert needed[1].repeats in (10, 20)
-    assert all(one.found.share >= 0.97 and one.found.drop == 0.1 and one.found.weeks for one in needed)
+    assert all(
+        one.found.share >= 0.97 and one.found.drop == 0.1 and one.found.weeks for one in needed
+    )
     again = [right_and_wrong(flips, np.arange(100)) for flips in (0.02, 0.3)]
     assert needed == needed_repeats(again, 0.1, seed=0)
     assert needed != needed_repeats(again, 0.1, seed=1)
@@ -219,7 +243,9 @@ def test_as_many_runs_as_there_are_is_one_of_the_answers() -> None:
 
 def test_the_drop_to_be_found_leaves_what_is_allowed_behind() -> None:
     for max_drop, drop in ((0.0, 0.1), (0.05, 0.1), (0.08, 0.13)):
-        found = needed_repeats([right_and_wrong(0.02, np.arange(40), max_drop=max_drop)], 0.05)[0].found
+        found = needed_repeats([right_and_wrong(0.02, np.arange(40), max_drop=max_drop)], 0.05)[
+            0
+        ].found
         assert found.drop == pytest.approx(drop)
 
 

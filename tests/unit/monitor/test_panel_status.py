@@ -13,9 +13,16 @@ from invented_ledger import HEAD, Invented, limit, rich
 
 def with_power(needed: int | None, repeats: int = 5, **of_limit: Any) -> str:
     made = Invented()
-    power = {"finds": [{"drop": 0.1, "share": 0.975, "weeks": 5}, {"drop": 0.05, "share": 0.1, "weeks": None}]}
+    power = {
+        "finds": [
+            {"drop": 0.1, "share": 0.975, "weeks": 5},
+            {"drop": 0.05, "share": 0.1, "weeks": None},
+        ]
+    }
     made.baseline(
-        [limit(**of_limit)], repeats=[{}] * repeats, power={"notes": {**power, "needed": needed, "drop": 0.1}}
+        [limit(**of_limit)],
+        repeats=[{}] * repeats,
+        power={"notes": {**power, "needed": needed, "drop": 0.1}},
     )
     return "\n".join(power_lines(made.baseline_line))
 
@@ -41,11 +48,22 @@ def test_a_panel_that_is_too_small_is_said() -> None:
 
 
 def test_instances_that_are_left_out_are_counted() -> None:
-    assert "left out, for a run of the baseline has no value of them: 3 of notes" in with_power(5, left_out=3)
+    assert "left out, for a run of the baseline has no value of them: 3 of notes" in with_power(
+        5, left_out=3
+    )
 
 
-@pytest.mark.parametrize("words", ["ALARM: letters is 0.3 worse, since about look 12", "THE ANSWERS NAME ANOTHER MODEL",
-                                   "something changed in letters", "change 1, ", "note of A. Clinician", HEAD])  # fmt: skip
+@pytest.mark.parametrize(
+    "words",
+    [
+        "ALARM: letters is 0.3 worse, since about look 12",
+        "THE ANSWERS NAME ANOTHER MODEL",
+        "something changed in letters",
+        "change 1, ",
+        "note of A. Clinician",
+        HEAD,
+    ],
+)
 def test_the_screen_has_what_matters(words: str) -> None:
     assert words in "\n".join(status_lines("clinic", rich().history))
 
@@ -57,4 +75,7 @@ def test_without_a_baseline_there_is_nothing_to_say() -> None:
 def test_what_is_assumed_is_said_to_be() -> None:
     lines = list(assumed_lines({0.1: [{"drop": 0.1, "share": 1.0, "weeks": 1}]}))
     assert "80 % right answers assumed" in lines[0]
-    assert lines[1] == "#   where 10 % of the answers flip between two runs: 10.0 points in 100 % (after 1 look)"
+    assert (
+        lines[1]
+        == "#   where 10 % of the answers flip between two runs: 10.0 points in 100 % (after 1 look)"
+    )

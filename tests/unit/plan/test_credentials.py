@@ -16,7 +16,9 @@ JURY = {"config.type": "aci_bench"}
 
 
 def test_the_lines_that_people_grep_for() -> None:
-    lines = credentials_report(plan(JURY), {**MAIN, "GPT_JUDGE_API_KEY": "gpt-key-0123456789-GPTX", "OTHER": "x"}).lines
+    lines = credentials_report(
+        plan(JURY), {**MAIN, "GPT_JUDGE_API_KEY": "gpt-key-0123456789-GPTX", "OTHER": "x"}
+    ).lines
     assert {
         "Using GPT judge API key from environment variable for model: gpt-4o-2024-05-13",
         "LLAMA_JUDGE_API_KEY is not set, setting to OPENAI_API_KEY",
@@ -29,7 +31,11 @@ def test_the_lines_that_people_grep_for() -> None:
 
 def test_the_default_variable_need_not_be_set_and_a_local_jury_needs_no_key() -> None:
     assert "OPENAI_API_KEY is not set" in credentials_report(plan(), {}).lines[0]
-    assert credentials_report(plan(JURY), {}).lines[1].startswith("GPT_JUDGE_API_KEY is not set: asking ")
+    assert (
+        credentials_report(plan(JURY), {})
+        .lines[1]
+        .startswith("GPT_JUDGE_API_KEY is not set: asking ")
+    )
 
 
 OF_THE_JUDGE = 'deployments: {"gpt-4o-2024-05-13": "gpt-key-0123456789-GPTC"}'
@@ -49,7 +55,9 @@ def test_credentials_come_last_and_helms_variable_beats_its_file(kept: Kept) -> 
     instead = credentials_report(plan(), {"HELM_CREDENTIALS": "openaiApiKey: from-the-variable"})
     assert instead.found == {"OPENAI_API_KEY": "from-the-variable"}
     report = credentials_report(plan(JURY), {"LLAMA_JUDGE_API_KEY": "llama-key-0123456789-LLAM"})
-    general = dict.fromkeys(("OPENAI_API_KEY", "CLAUDE_JUDGE_API_KEY"), "general-key-0123456789-GENE")
+    general = dict.fromkeys(
+        ("OPENAI_API_KEY", "CLAUDE_JUDGE_API_KEY"), "general-key-0123456789-GENE"
+    )
     assert report.found == {**general, "GPT_JUDGE_API_KEY": "gpt-key-0123456789-GPTC"}
     assert "GPT_JUDGE_API_KEY is not set, setting to the key of credentials.conf" in report.lines
     assert not any("0123456789" in line for line in report.lines)
@@ -59,19 +67,35 @@ def test_credentials_of_another_host_than_the_models(kept: Kept) -> None:
     """Only the key that is written for the judge's very model is sent there."""
     kept(CREDENTIALS)
     judges = [
-        {"name": "a", "model_id": "gpt-4o-2024-05-13", "api_key": "A_KEY", "url": "https://other/v1"},
-        {"name": "b", "model_id": "openai/x", "api_key": "B_KEY", "url": "http://host.example/v1"},  # in plain text
+        {
+            "name": "a",
+            "model_id": "gpt-4o-2024-05-13",
+            "api_key": "A_KEY",
+            "url": "https://other/v1",
+        },
+        {
+            "name": "b",
+            "model_id": "openai/x",
+            "api_key": "B_KEY",
+            "url": "http://host.example/v1",
+        },  # in plain text
     ]
     flags = {**JURY, "config.params.extra.judges": judges}
     with pytest.raises(PrerequisiteError, match="no API key for judge b"):
         credentials_report(plan(flags), MAIN)
-    assert credentials_report(plan(flags), {**MAIN, "B_KEY": "b-key"}).found == {"A_KEY": "gpt-key-0123456789-GPTC"}
+    assert credentials_report(plan(flags), {**MAIN, "B_KEY": "b-key"}).found == {
+        "A_KEY": "gpt-key-0123456789-GPTC"
+    }
 
 
 def test_credentials_that_cannot_be_read_or_sent_are_not_quoted(kept: Kept) -> None:
     for text, error, told in (
         ("openaiApiKey: { sk-canary-0123456789", ConfigError, r"credentials\.conf: is no HOCON"),
-        ('openaiApiKey: "clé-canary-0123456789"', PrerequisiteError, r"credentials\.conf holds a character"),
+        (
+            'openaiApiKey: "clé-canary-0123456789"',
+            PrerequisiteError,
+            r"credentials\.conf holds a character",
+        ),
     ):
         kept(text)
         with pytest.raises(error, match=told) as caught:
@@ -91,10 +115,15 @@ OAUTH = {"target.api_endpoint.oauth": "openai"}
 CLIENT = {"OPENAI_CLIENT_ID": "id", "OPENAI_CLIENT_SECRET": "secret-of-client-01234\r"}
 
 
-@pytest.mark.parametrize(("flags", "variable"), [
-    ({}, "OPENAI_API_KEY"), (JURY, "CLAUDE_JUDGE_API_KEY"), (OAUTH, "OPENAI_CLIENT_SECRET"),
-    ({"target.api_endpoint.url": "http://h/v1?key=${GATEWAY_KEY}"}, "GATEWAY_KEY"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("flags", "variable"),
+    [
+        ({}, "OPENAI_API_KEY"),
+        (JURY, "CLAUDE_JUDGE_API_KEY"),
+        (OAUTH, "OPENAI_CLIENT_SECRET"),
+        ({"target.api_endpoint.url": "http://h/v1?key=${GATEWAY_KEY}"}, "GATEWAY_KEY"),
+    ],
+)
 def test_a_key_that_cannot_be_sent(flags: dict[str, str], variable: str) -> None:
     env = {**MAIN, **CLIENT, variable: "clé-0123456789"}
     with pytest.raises(PrerequisiteError, match=f"{variable} holds a character") as caught:
@@ -103,7 +132,12 @@ def test_a_key_that_cannot_be_sent(flags: dict[str, str], variable: str) -> None
 
 
 def test_a_placeholder_is_said_not_to_be_redacted() -> None:
-    for key, said in (("ollama", True), ("secret", True), ("x" * 11, True), (MAIN["OPENAI_API_KEY"], False)):
+    for key, said in (
+        ("ollama", True),
+        ("secret", True),
+        ("x" * 11, True),
+        (MAIN["OPENAI_API_KEY"], False),
+    ):
         lines = credentials_report(plan(), {"OPENAI_API_KEY": key}).lines
         assert any(line.startswith("OPENAI_API_KEY holds a placeholder") for line in lines) is said
         assert any("placeholder" in line for line in lines) is said
@@ -121,7 +155,9 @@ def test_a_judge_without_a_key_is_told_what_to_set() -> None:
     flags = {**JURY, **OAUTH, "config.params.extra.gpt_judge_api_key": "MY_GPT_KEY"}
     with pytest.raises(PrerequisiteError) as raised:
         credentials_report(plan(flags), CLIENT)
-    neither = "of its environment variables, neither MY_GPT_KEY nor the main key's OPENAI_API_KEY is set"
+    neither = (
+        "of its environment variables, neither MY_GPT_KEY nor the main key's OPENAI_API_KEY is set"
+    )
     another = "config.params.extra.gpt_judge_api_key, or as api_key in the entry gpt of config.params.extra.judges"
     told = f"no API key for judge gpt: {neither}\n  set it (export MY_GPT_KEY=...), or name another one as {another}"
     assert str(raised.value) == told
@@ -129,7 +165,11 @@ def test_a_judge_without_a_key_is_told_what_to_set() -> None:
 
 def test_each_key_that_is_not_there_is_told_with_its_role() -> None:
     local = {"name": "local", "model_id": "m", "url": "https://judge.example/v1"}
-    judges = [local, {**local, "name": "own", "api_key": "OWN_KEY"}, {"name": "near", "model_id": "m"}]
+    judges = [
+        local,
+        {**local, "name": "own", "api_key": "OWN_KEY"},
+        {"name": "near", "model_id": "m"},
+    ]
     flags = {**JURY, "config.params.extra.judges": judges, "target.api_endpoint.api_key": "MY_KEY"}
     with pytest.raises(PrerequisiteError) as raised:
         credentials_report(plan(flags), {})
@@ -143,6 +183,8 @@ def test_each_key_that_is_not_there_is_told_with_its_role() -> None:
 def test_client_credentials_that_nobody_uses_are_a_warning() -> None:
     report = credentials_report(plan(), {**MAIN, **CLIENT})
     (warning,) = report.warnings
-    assert warning.startswith("OPENAI_CLIENT_ID is set, but nothing in the configuration says `oauth: openai`")
+    assert warning.startswith(
+        "OPENAI_CLIENT_ID is set, but nothing in the configuration says `oauth: openai`"
+    )
     assert ("target.api_endpoint.oauth=openai" in warning, warning in report.lines) == (True, True)
     assert credentials_report(plan(OAUTH), {**MAIN, **CLIENT}).warnings == []

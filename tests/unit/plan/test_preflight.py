@@ -11,7 +11,11 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from eval_factory.core.errors import EndpointRefusedError, EndpointUnreachableError, PrerequisiteError
+from eval_factory.core.errors import (
+    EndpointRefusedError,
+    EndpointUnreachableError,
+    PrerequisiteError,
+)
 from eval_factory.core.secrets import Redactor
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
 from eval_factory.endpoint.limits import LocalAdmission, Ticket
@@ -56,20 +60,30 @@ def probed(gateway: Gateway, **flags: Any) -> str | None:
 
 def test_a_refusal_stops_the_run_with_what_the_endpoint_says(gateway: Gateway) -> None:
     for status, message in (
-        (400, "Invalid model name passed in model=org/model"), (400, "No connected db."), (402, "no credit left"),
-        (413, "too large"), (422, "model is pinned to another"), (451, "not here"),
-    ):  # fmt: skip
+        (400, "Invalid model name passed in model=org/model"),
+        (400, "No connected db."),
+        (402, "no credit left"),
+        (413, "too large"),
+        (422, "model is pinned to another"),
+        (451, "not here"),
+    ):
         gateway.answers(status, message)
         gateway.granted.clear()
         with pytest.raises(EndpointRefusedError) as raised:
             probed(gateway)
         refused = f"{gateway.url}/chat/completions refuses a first short request: HTTP {status}"
-        assert all(told in str(raised.value) for told in (refused, f"\n  it says: {message}\n", "--no_preflight"))
+        assert all(
+            told in str(raised.value)
+            for told in (refused, f"\n  it says: {message}\n", "--no_preflight")
+        )
         assert gateway.granted == [FEW_TOKENS, MORE_TOKENS][: 2 if status in (400, 422) else 1]
 
 
 def test_a_model_that_thinks_is_asked_with_more_tokens(gateway: Gateway) -> None:
-    too_few = 400, {"error": {"message": "Could not finish the message because max_tokens was reached"}}
+    too_few = (
+        400,
+        {"error": {"message": "Could not finish the message because max_tokens was reached"}},
+    )
     gateway.probe_answer = lambda body: too_few if body["max_tokens"] == FEW_TOKENS else None
     assert probed(gateway) is None
     assert gateway.granted == [FEW_TOKENS, MORE_TOKENS]
@@ -97,11 +111,15 @@ def test_who_is_not_there_and_who_refuses_are_told_apart(gateway: Gateway) -> No
 def test_of_several_servers_each_that_is_wrong_is_named(gateway: Gateway) -> None:
     nobody = "http://127.0.0.1:9/v1"
     both = {"target.api_endpoint.url": [nobody, gateway.url]}
-    with pytest.raises(EndpointUnreachableError, match=f"cannot reach {nobody}/chat/completions") as gone:
+    with pytest.raises(
+        EndpointUnreachableError, match=f"cannot reach {nobody}/chat/completions"
+    ) as gone:
         probed(gateway, **both)
     assert "without this URL in the list, the run goes on" in str(gone.value)
     gateway.answers(404, "no such model")
-    with pytest.raises(EndpointRefusedError, match=f"{gateway.url}/chat/completions answers 404") as refused:
+    with pytest.raises(
+        EndpointRefusedError, match=f"{gateway.url}/chat/completions answers 404"
+    ) as refused:
         probed(gateway, **both)
     assert f"cannot reach {nobody}" in str(refused.value)
     assert "without this URL" not in str(refused.value), "none answers"
@@ -114,7 +132,9 @@ def test_a_judge_is_named(gateway: Gateway) -> None:
         probe(judge, {}, Redactor(), lambda _line: None)
     assert "the entry gpt of config.params.extra.judges" in str(raised.value)
     gateway.answers(500, "out of order")
-    assert str(probe(judge, {}, Redactor(), lambda _line: None)).startswith("judge gpt: the probe was not answered")
+    assert str(probe(judge, {}, Redactor(), lambda _line: None)).startswith(
+        "judge gpt: the probe was not answered"
+    )
 
 
 def test_the_probe_is_short_asked_once_and_outside_the_rate_limits(
@@ -128,11 +148,20 @@ def test_the_probe_is_short_asked_once_and_outside_the_rate_limits(
         return RetryingClient(settings, servers)
 
     monkeypatch.setattr(preflight, "RetryingClient", client)
-    limits = {"target.api_endpoint.requests_per_minute": 3, "target.api_endpoint.tokens_per_minute": 4}
+    limits = {
+        "target.api_endpoint.requests_per_minute": 3,
+        "target.api_endpoint.tokens_per_minute": 4,
+    }
     assert probed(gateway, **limits) is None
     assert probed(gateway, **{"config.params.request_timeout": 2}) is None
     assert [
-        (one.request_timeout, one.requests_per_minute, one.tokens_per_minute, one.max_retries, one.parallelism)
+        (
+            one.request_timeout,
+            one.requests_per_minute,
+            one.tokens_per_minute,
+            one.max_retries,
+            one.parallelism,
+        )
         for one in asked
     ] == [(preflight._TIMEOUT_S, None, None, 0, 1), (2, None, None, 0, 1)]
 
@@ -169,7 +198,8 @@ def shows_pictures(body: dict[str, Any]) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("status", "said"), [(400, "no vision"), (404, "no such"), (500, "image input is not supported")]
+    ("status", "said"),
+    [(400, "no vision"), (404, "no such"), (500, "image input is not supported")],
 )
 def test_of_a_model_that_takes_no_pictures(gateway: Gateway, status: int, said: str) -> None:
     """Servers say it by different statuses; that it takes text shows that it is the picture."""

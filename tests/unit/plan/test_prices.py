@@ -19,7 +19,9 @@ from unit.builders import plan
 from unit.scoring.known import there
 
 EXTRA = "config.params.extra"
-TABLE = {f"{EXTRA}.prices": [{"model_id": "org/model", "input_per_million": 2, "output_per_million": 10}]}
+TABLE = {
+    f"{EXTRA}.prices": [{"model_id": "org/model", "input_per_million": 2, "output_per_million": 10}]
+}
 LIBRARY = Price(1.0, 1.0, source="genai-prices 7")
 
 
@@ -38,7 +40,12 @@ def library(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
 
 
 def jury(**flags: Any) -> Any:
-    return plan({"config.type": "aci_bench", **{name.replace("__", "."): value for name, value in flags.items()}})
+    return plan(
+        {
+            "config.type": "aci_bench",
+            **{name.replace("__", "."): value for name, value in flags.items()},
+        }
+    )
 
 
 def test_the_users_table_goes_before_the_library(library: list[tuple[str, str]]) -> None:
@@ -46,20 +53,30 @@ def test_the_users_table_goes_before_the_library(library: list[tuple[str, str]])
     assert found.known == {"model": Price(2.0, 10.0, None, "table"), "gpt": LIBRARY}
     assert "org/model" not in [model for _, model in library]
     judges = {"llama": "meta/llama-3.3-70b-instruct", "claude": "claude-3-7-sonnet-20250219"}
-    assert found.unknown == {role: f"no price is known of {name} at host.example" for role, name in judges.items()}
+    assert found.unknown == {
+        role: f"no price is known of {name} at host.example" for role, name in judges.items()
+    }
 
 
 def test_the_table_is_by_model_whatever_the_role() -> None:
     per_million = {"input_per_million": 1, "output_per_million": 2, "cached_input_per_million": 0.5}
     row = {"model_id": "gpt-4o-2024-05-13", **per_million}
-    assert prices.table_prices(jury(**{f"{EXTRA}.prices": [row]})) == {"gpt": Price(1.0, 2.0, 0.5, "table")}
+    assert prices.table_prices(jury(**{f"{EXTRA}.prices": [row]})) == {
+        "gpt": Price(1.0, 2.0, 0.5, "table")
+    }
     assert prices.table_prices(plan()) == {}
 
 
-def test_the_embedded_endpoint_is_free_and_says_so_only_to_a_limit(library: list[tuple[str, str]]) -> None:
+def test_the_embedded_endpoint_is_free_and_says_so_only_to_a_limit(
+    library: list[tuple[str, str]],
+) -> None:
     demo = {"target.api_endpoint.url": DEMO_URLS[0]}
     limited = plan({**demo, f"{EXTRA}.max_cost": 1.0})
-    assert prices.prices_of(plan(demo)).known == prices.prices_to_keep(limited) == {"model": prices.FREE}
+    assert (
+        prices.prices_of(plan(demo)).known
+        == prices.prices_to_keep(limited)
+        == {"model": prices.FREE}
+    )
     assert (prices.prices_to_keep(plan(demo)), library) == ({}, [])
     prices.refuse_what_cannot_be_held(limited)
 
@@ -70,15 +87,29 @@ def test_a_limit_of_cost_needs_every_price() -> None:
     with pytest.raises(ConfigError) as refused:
         prices.refuse_what_cannot_be_held(jury(**{**TABLE, f"{EXTRA}.max_cost": 0.5}))
     assert len(refused.value.problems) == 2
-    assert "max_cost: cannot be held: no price is known of meta/llama-3.3-70b-instruct" in refused.value.problems[0]
-    assert "prices: [{model_id: meta/llama-3.3-70b-instruct, input_per_million:" in refused.value.problems[0]
+    assert (
+        "max_cost: cannot be held: no price is known of meta/llama-3.3-70b-instruct"
+        in refused.value.problems[0]
+    )
+    assert (
+        "prices: [{model_id: meta/llama-3.3-70b-instruct, input_per_million:"
+        in refused.value.problems[0]
+    )
 
 
 DAY = datetime(2025, 6, 1, tzinfo=timezone.utc)
 OURS = (
-    "demo://baseline", "http://127.0.0.1:8000/v1", "http://localhost:8000/v1", "http://10.1.2.3/v1", "http://[::1]/v1",
-    "http://192.168.0.5/v1", "http://vllm:8000/v1", "http://gpu.lan/v1", "http://a.internal/v1", "file://a.b/c",
-)  # fmt: skip
+    "demo://baseline",
+    "http://127.0.0.1:8000/v1",
+    "http://localhost:8000/v1",
+    "http://10.1.2.3/v1",
+    "http://[::1]/v1",
+    "http://192.168.0.5/v1",
+    "http://vllm:8000/v1",
+    "http://gpu.lan/v1",
+    "http://a.internal/v1",
+    "file://a.b/c",
+)
 
 
 def test_what_is_ours_is_nobodys_bill_and_has_no_providers_price() -> None:
@@ -109,6 +140,10 @@ def test_prices_of_long_prompts_are_taken_over() -> None:
 
 
 def test_what_is_not_paid_for_by_the_token_has_no_price() -> None:
-    asked, answered, request = {"input_mtok": Decimal(1)}, {"output_mtok": Decimal(1)}, {"requests_kcount": Decimal(5)}
+    asked, answered, request = (
+        {"input_mtok": Decimal(1)},
+        {"output_mtok": Decimal(1)},
+        {"requests_kcount": Decimal(5)},
+    )
     for stated in (asked, answered, {}, {**asked, **answered, **request}):
         assert prices.price_from(SimpleNamespace(**stated), "s") is None

@@ -13,18 +13,40 @@ from eval_factory.report.documents import run_config
 from unit.builders import plan
 
 MODEL_IDS = (
-    "gpt-4", "o3-mini", "gpt-5", "org/model", "a/b/c", "org/model:free", "a,b", "k=v", "with space", "модель", "模型",
-    "Org/Model", "org-model", "x" * 300, "..", "-", "UPPER",
-)  # fmt: skip
+    "gpt-4",
+    "o3-mini",
+    "gpt-5",
+    "org/model",
+    "a/b/c",
+    "org/model:free",
+    "a,b",
+    "k=v",
+    "with space",
+    "модель",
+    "模型",
+    "Org/Model",
+    "org-model",
+    "x" * 300,
+    "..",
+    "-",
+    "UPPER",
+)
 
 
 def test_slug_is_a_name_that_helm_and_file_systems_take() -> None:
-    assert [one for one in MODEL_IDS if not re.fullmatch(r"[a-z0-9][a-z0-9.-]{0,79}", slug_of(one))] == []
+    assert [
+        one for one in MODEL_IDS if not re.fullmatch(r"[a-z0-9][a-z0-9.-]{0,79}", slug_of(one))
+    ] == []
 
 
-def test_a_parameter_goes_to_helm_under_helms_name_and_max_length_where_its_scenario_has_one() -> None:
+def test_a_parameter_goes_to_helm_under_helms_name_and_max_length_where_its_scenario_has_one() -> (
+    None
+):
     limit = {"config.params.extra.max_length": 2048}
-    here, there = plan(limit), plan({"config.type": "medalign", "config.params.extra.data_path": "/d", **limit})
+    here, there = (
+        plan(limit),
+        plan({"config.type": "medalign", "config.params.extra.data_path": "/d", **limit}),
+    )
     assert (here.model.max_length, there.model.max_length) == (2048, None)
     assert "max_length" not in here.scenario_arguments
     assert there.scenario_arguments == {"data_path": "/d", "max_length": 2048}
@@ -35,42 +57,61 @@ def test_a_parameter_goes_to_helm_under_helms_name_and_max_length_where_its_scen
 
 
 def with_judges(*judges: dict[str, Any], **flags: Any) -> Plan:
-    return plan({"config.type": "aci_bench", "config.params.extra.judges": list(judges) or None, **flags})
+    return plan(
+        {"config.type": "aci_bench", "config.params.extra.judges": list(judges) or None, **flags}
+    )
 
 
-LIMITS = {"target.api_endpoint.requests_per_minute": 20, "target.api_endpoint.tokens_per_minute": 9000}
+LIMITS = {
+    "target.api_endpoint.requests_per_minute": 20,
+    "target.api_endpoint.tokens_per_minute": 9000,
+}
 ONE = {"name": "a", "model_id": "m"}
 LIMITED = {**ONE, "requests_per_minute": 3, "tokens_per_minute": 4}
 
 
 def test_each_ones_limits_are_its_own_and_leave_it_the_same_run() -> None:
     for here, of_model, of_judges in (
-        (with_judges(**LIMITS), (20, 9000), (None, None)), (with_judges(LIMITED), (None, None), (3, 4)),
-    ):  # fmt: skip
+        (with_judges(**LIMITS), (20, 9000), (None, None)),
+        (with_judges(LIMITED), (None, None), (3, 4)),
+    ):
         assert (here.model.requests_per_minute, here.model.tokens_per_minute) == of_model
-        assert {(judge.requests_per_minute, judge.tokens_per_minute) for judge in here.judges} == {of_judges}
+        assert {(judge.requests_per_minute, judge.tokens_per_minute) for judge in here.judges} == {
+            of_judges
+        }
     assert with_judges(ONE).identity == with_judges(LIMITED, **LIMITS).identity
-    assert plan().identity == plan({**LIMITS, "config.params.extra.stop_after_failures": 0}).identity
+    assert (
+        plan().identity == plan({**LIMITS, "config.params.extra.stop_after_failures": 0}).identity
+    )
 
 
 def test_a_judges_own_sampling_is_added_to_its_requests_only() -> None:
     added = {"target.api_endpoint.adapter_config.params_to_add": {"seed": 7}}
-    here = with_judges({**ONE, "temperature": 0.3, "max_tokens": 9}, {"name": "b", "model_id": "m"}, **added)
-    assert [judge.adapter.params_to_add for judge in here.judges] == [{"temperature": 0.3, "max_tokens": 9}, {}]
+    here = with_judges(
+        {**ONE, "temperature": 0.3, "max_tokens": 9}, {"name": "b", "model_id": "m"}, **added
+    )
+    assert [judge.adapter.params_to_add for judge in here.judges] == [
+        {"temperature": 0.3, "max_tokens": 9},
+        {},
+    ]
     assert here.model.adapter.params_to_add == {"seed": 7}
     assert {endpoint.adapter.start_reasoning_token for endpoint in here.endpoints} == {"<think>"}
 
 
 def test_where_keys_go() -> None:
     judges: list[dict[str, Any]] = [
-        {"name": "a", "model_id": "m", "api_key": "A_KEY"}, {"name": "b", "model_id": "m", "oauth": "anthropic"},
-        {"name": "c", "model_id": "m", "url": "https://other:81/v1"}, {"name": "d", "model_id": "m", "api_key": None},
-    ]  # fmt: skip
+        {"name": "a", "model_id": "m", "api_key": "A_KEY"},
+        {"name": "b", "model_id": "m", "oauth": "anthropic"},
+        {"name": "c", "model_id": "m", "url": "https://other:81/v1"},
+        {"name": "d", "model_id": "m", "api_key": None},
+    ]
     assert where_keys_go(with_judges(*judges).endpoints) == [
-        "model at https://host.example: OPENAI_API_KEY", "a at https://host.example: A_KEY or else OPENAI_API_KEY",
-        "b at https://host.example: OAuth token of anthropic", "c at https://other:81: no key",
+        "model at https://host.example: OPENAI_API_KEY",
+        "a at https://host.example: A_KEY or else OPENAI_API_KEY",
+        "b at https://host.example: OAuth token of anthropic",
+        "c at https://other:81: no key",
         "d at https://host.example: no key",
-    ]  # fmt: skip
+    ]
 
 
 A, B, C, D = (f"http://{name}.example/v1" for name in "abcd")
@@ -81,16 +122,25 @@ def planned(folder: Path, url: Any, **more: Any) -> Plan:
     """The plan of a run in the folder, which is then what the folder remembers."""
     made = plan({"config.output_dir": str(folder), URL: url, **more})
     same = kept_by(made.endpoints, made.servers_before)
-    document = run_config(made.evaluation.as_dict(), "", "helm", "p", {KEPT_BY: same} if same else None)
+    document = run_config(
+        made.evaluation.as_dict(), "", "helm", "p", {KEPT_BY: same} if same else None
+    )
     RunDir(folder).run_config.write_text(to_yaml(document))
     return made
 
 
-@pytest.mark.parametrize("lists", [
-    ([A], [A, B], [B, A], [C, B], [C], [A, C]), ([A, B], [B], [B, C], [A]), ([A], [B, A], [B]),
-    ([A], [B, f"{A}/chat/completions/"]),
-])  # fmt: skip
-def test_a_list_with_one_in_common_is_the_same_target(lists: tuple[list[str], ...], tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "lists",
+    [
+        ([A], [A, B], [B, A], [C, B], [C], [A, C]),
+        ([A, B], [B], [B, C], [A]),
+        ([A], [B, A], [B]),
+        ([A], [B, f"{A}/chat/completions/"]),
+    ],
+)
+def test_a_list_with_one_in_common_is_the_same_target(
+    lists: tuple[list[str], ...], tmp_path: Path
+) -> None:
     plans = [planned(tmp_path, urls) for urls in lists]
     assert {one.identity for one in plans} == {plans[0].identity}
     assert {one.model.url for one in plans} == {A}
@@ -113,7 +163,9 @@ def test_a_list_with_none_in_common_is_another_target(tmp_path: Path) -> None:
 
 def test_a_judges_servers_are_its_own(tmp_path: Path) -> None:
     def jury(*urls: Any) -> dict[str, Any]:
-        judges = [{"name": f"j{number}", "model_id": "m", "url": url} for number, url in enumerate(urls)]
+        judges = [
+            {"name": f"j{number}", "model_id": "m", "url": url} for number, url in enumerate(urls)
+        ]
         return {"config.type": "aci_bench", "config.params.extra.judges": judges}
 
     first = planned(tmp_path, A, **jury(A, B, None))

@@ -12,4 +12,6 @@ from unit.scoring.test_collect import FOUR, result_of, state
 def result(tmp_path_factory: pytest.TempPathFactory) -> TaskResult:
     """Collected once: four answers, two of them right."""
     states = [state(number, "<b>yes</b>") for number in range(4)]
-    return result_of(tmp_path_factory.mktemp("collected"), states=states, values={"exact_match": FOUR})
+    return result_of(
+        tmp_path_factory.mktemp("collected"), states=states, values={"exact_match": FOUR}
+    )

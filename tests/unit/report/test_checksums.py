@@ -31,13 +31,30 @@ def test_every_file_of_the_result_is_listed_as_sha256sum_writes_it(finished: Run
     names = [line[66:] for line in lines]
     assert names == sorted(names)
     assert set(names) == {
-        ".run_state.json", "attestation.intoto.json", "cache.db", "eval_factory_metrics.json", "evaluation_config.yaml",
-        "helm/run_record.json", "packages.txt", "instances.jsonl", "report.html", "report.md", "responses/model.jsonl",
-        "results.jsonl", "results.yml", "run_config.yml",
-        *(f"{RUN}/{name}.json" for name in ("per_instance_stats", "run_spec", "scenario_state", "stats")),
-        *(f"model_configs/{name}.yaml" for name in ("logging", "model_deployments", "model_metadata")),
+        ".run_state.json",
+        "attestation.intoto.json",
+        "cache.db",
+        "eval_factory_metrics.json",
+        "evaluation_config.yaml",
+        "helm/run_record.json",
+        "packages.txt",
+        "instances.jsonl",
+        "report.html",
+        "report.md",
+        "responses/model.jsonl",
+        "results.jsonl",
+        "results.yml",
+        "run_config.yml",
+        *(
+            f"{RUN}/{name}.json"
+            for name in ("per_instance_stats", "run_spec", "scenario_state", "stats")
+        ),
+        *(
+            f"model_configs/{name}.yaml"
+            for name in ("logging", "model_deployments", "model_metadata")
+        ),
         "model_configs/settings.json",
-    }  # fmt: skip
+    }
     assert all(line == f"{sha256(finished.root / line[66:])}  {line[66:]}" for line in lines)
     assert read_checksums(finished.checksums) == {line[66:]: line[:64] for line in lines}
 
@@ -54,7 +71,9 @@ def test_the_statement_is_in_totos(finished: RunDir) -> None:
     assert document["predicateType"] == "https://in-toto.io/attestation/test-result/v0.1"
     listed = read_checksums(finished.checksums)
     del listed["attestation.intoto.json"]
-    assert document["subject"] == [{"name": name, "digest": {"sha256": listed[name]}} for name in sorted(listed)]
+    assert document["subject"] == [
+        {"name": name, "digest": {"sha256": listed[name]}} for name in sorted(listed)
+    ]
     predicate = document["predicate"]
     config = {"name": "run_config.yml", "digest": {"sha256": sha256(finished.run_config)}}
     assert (predicate["configuration"], predicate["result"]) == ([config], "PASSED")
@@ -66,10 +85,19 @@ def test_the_statement_is_in_totos(finished: RunDir) -> None:
 
 @pytest.mark.parametrize(
     ("reportable", "status", "outcome"),
-    [(True, "complete", "PASSED"), (True, "partial", "WARNED"), (False, "partial", "FAILED"), (False, "complete", "FAILED")],
-)  # fmt: skip
-def test_the_statements_outcome(reportable: bool, status: str, outcome: str, finished: RunDir) -> None:
-    result = replace(load_result(finished.root).result, reportable=reportable, status=RunStatus(status))
+    [
+        (True, "complete", "PASSED"),
+        (True, "partial", "WARNED"),
+        (False, "partial", "FAILED"),
+        (False, "complete", "FAILED"),
+    ],
+)
+def test_the_statements_outcome(
+    reportable: bool, status: str, outcome: str, finished: RunDir
+) -> None:
+    result = replace(
+        load_result(finished.root).result, reportable=reportable, status=RunStatus(status)
+    )
     predicate = checksums.result_statement(result, {})["predicate"]
     assert predicate["result"] == outcome
     lists = {name: tests for name, tests in predicate.items() if name.endswith("Tests")}
@@ -81,13 +109,17 @@ def test_names_are_escaped_as_coreutils_does(finished: RunDir, tmp_path: Path) -
     odd = finished.root / "responses" / "a\\b\nc.jsonl"
     odd.write_text("x", "utf-8")
     try:
-        write_checksums(finished, load_result(finished.root).result, digests_of(finished, [finished.root / RUN]))
+        write_checksums(
+            finished, load_result(finished.root).result, digests_of(finished, [finished.root / RUN])
+        )
         text = finished.checksums.read_text("utf-8")
         assert f"\\{sha256(odd)}  responses/a\\\\b\\nc.jsonl\n" in text
         assert read_checksums(finished.checksums)["responses/a\\b\nc.jsonl"] == sha256(odd)
     finally:
         odd.unlink()
-        write_checksums(finished, load_result(finished.root).result, digests_of(finished, [finished.root / RUN]))
+        write_checksums(
+            finished, load_result(finished.root).result, digests_of(finished, [finished.root / RUN])
+        )
 
 
 ZEROS = "0" * 64
@@ -95,8 +127,14 @@ ZEROS = "0" * 64
 
 @pytest.mark.parametrize(
     "line",
-    ["", "x", f"{ZEROS[1:]}  a", f"{ZEROS} a", *(f"{ZEROS}  {name}" for name in ("../a", "a/../b", "..", "", "/etc/passwd"))],
-)  # fmt: skip
+    [
+        "",
+        "x",
+        f"{ZEROS[1:]}  a",
+        f"{ZEROS} a",
+        *(f"{ZEROS}  {name}" for name in ("../a", "a/../b", "..", "", "/etc/passwd")),
+    ],
+)
 def test_another_form_is_refused(line: str, tmp_path: Path) -> None:
     file = tmp_path / "SHA256SUMS"
     file.write_text(f"{ZEROS}  helm/runs/a..b/c\n{line}\n", "utf-8")

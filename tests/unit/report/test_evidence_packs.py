@@ -50,21 +50,27 @@ NUMBERS = {
     "ruaih": [str(number) for number in range(1, 8)],
     "pccp": ["VI", *(f"VII ({number})" for number in range(1, 5)), "VII (traceability)", "VIII"],
     "ai-act": [
-        *ANNEX, *(f"Annex IV, {point}" for point in range(3, 10)),
+        *ANNEX,
+        *(f"Annex IV, {point}" for point in range(3, 10)),
         *(f"Article {number}" for number in (9, 10, 11, 12, 13, 14, 15, 17, 26, 72, 73)),
     ],
-}  # fmt: skip
+}
 FILES = {"report.html": "1" * 64, "attestation.intoto.json": "2" * 64}
 CHANGE = {"change": "another model of the vendor"}
 
 
 def pack(
-    name: str, made: TaskResult | None = None, lines: Sequence[Mapping[str, Any]] | None = None, **other: Any
+    name: str,
+    made: TaskResult | None = None,
+    lines: Sequence[Mapping[str, Any]] | None = None,
+    **other: Any,
 ) -> Pack:
     cite, run = citations(), None
     if made is not None:
         config, files = other.get("config", CONFIG), other.get("files", {})
-        run = Described(made, config, TARGET, cite, {**forms()["sentences"], **texts()["sentences"]}, files)
+        run = Described(
+            made, config, TARGET, cite, {**forms()["sentences"], **texts()["sentences"]}, files
+        )
     if lines is None:
         return pack_of(name, ["Of something."], cite, run)
     panel = LedgerWriter(History(lines, head=other.get("head", "")), other.get("plan", {}))
@@ -73,12 +79,16 @@ def pack(
 
 def told(made: Pack) -> str:
     """All that is claimed; no sentence has a hole where a value is missing."""
-    said = "\n".join([*made.of, *made.warnings, *(sentence for item in made.items for sentence in item.known)])
+    said = "\n".join(
+        [*made.of, *made.warnings, *(sentence for item in made.items for sentence in item.known)]
+    )
     assert re.findall(r".*(?:\(\)|None|  | [.,:;]|,\.|;\.).*", said.replace(" .. ", " to ")) == []
     return said
 
 
-def all_told(made: TaskResult | None = None, lines: Sequence[Mapping[str, Any]] | None = None, **other: Any) -> str:
+def all_told(
+    made: TaskResult | None = None, lines: Sequence[Mapping[str, Any]] | None = None, **other: Any
+) -> str:
     return "\n".join(told(pack(name, made, lines, **other)) for name in PACKS)
 
 
@@ -91,7 +101,9 @@ def with_provenance(made: TaskResult, **changes: Any) -> TaskResult:
 
 
 def with_stats(made: TaskResult, **changes: Any) -> TaskResult:
-    scores = {name: replace(one, stats=replace(one.stats, **changes)) for name, one in made.scores.items()}
+    scores = {
+        name: replace(one, stats=replace(one.stats, **changes)) for name, one in made.scores.items()
+    }
     return replace(made, scores=scores)
 
 
@@ -105,32 +117,57 @@ def full() -> TaskResult:
     validity, metric = made.validity, made.main_metric
     assert validity.rubric is not None
     fixed = JudgeCorrection(
-        "kind", 0.5, 0.4321, 0.3001, 0.5642, "delta", 0.91, 0.83, 4321, 0.9, "2026-05-06", "5" * 64, {}
+        "kind",
+        0.5,
+        0.4321,
+        0.3001,
+        0.5642,
+        "delta",
+        0.91,
+        0.83,
+        4321,
+        0.9,
+        "2026-05-06",
+        "5" * 64,
+        {},
     )
     made = with_validity(
-        made, rubric=replace(validity.rubric, correction=fixed), judge_probe=JudgeProbe(50, 0.1234, {"kind": 0.1}),
-        floors={metric: Floor("the longest option", 1.5, 3, {"the longest option": 1.5})}, failures=(FailureCause("model", 7, "HTTP 503", None),),
+        made,
+        rubric=replace(validity.rubric, correction=fixed),
+        judge_probe=JudgeProbe(50, 0.1234, {"kind": 0.1}),
+        floors={metric: Floor("the longest option", 1.5, 3, {"the longest option": 1.5})},
+        failures=(FailureCause("model", 7, "HTTP 503", None),),
         instances=replace(validity.instances, refused=6),
-        judges={name: replace(one, same_family=name == "kind") for name, one in validity.judges.items()},
+        judges={
+            name: replace(one, same_family=name == "kind") for name, one in validity.judges.items()
+        },
         choice_orders=ChoiceOrders(4, 9, {}, {}, Share(0.257, 9, 0.1, 0.4), None, {}),
-    )  # fmt: skip
+    )
     endpoints = {
         role: replace(one, first_answer="2026-03-04T00:00:00Z", last_answer="2026-03-05T00:00:00Z")
         for role, one in made.provenance.endpoints.items()
     }
     made = with_provenance(
-        made, published="2019-09", answers_public=True, git_hash="c0ffee", lock_sha256="6" * 64, endpoints=endpoints,
+        made,
+        published="2019-09",
+        answers_public=True,
+        git_hash="c0ffee",
+        lock_sha256="6" * 64,
+        endpoints=endpoints,
         code_execution={"confined_by": ["bwrap"]},
-    )  # fmt: skip
+    )
     score = replace(
-        made.scores[metric], value=2.5, stats=replace(made.scores[metric].stats, p_value=0.01, p_holm=0.034)
+        made.scores[metric],
+        value=2.5,
+        stats=replace(made.scores[metric].stats, p_value=0.01, p_holm=0.034),
     )
     total = replace(made.usage.all_runs.total, cost=Cost(12.34, "the price table", 1, 2))
     return replace(
-        with_group(made, score), usage=replace(made.usage, all_runs=replace(made.usage.all_runs, total=total)),
+        with_group(made, score),
+        usage=replace(made.usage, all_runs=replace(made.usage.all_runs, total=total)),
         clinicians=Clinicians(2, 3, 2, 4, agreement=Agreement(2, 0.55)),
         scores={**made.scores, "second.metric": replace(score, value=0.7777)},
-    )  # fmt: skip
+    )
 
 
 OFFLINE = {**CONFIG, "params": {**CONFIG["params"], "extra": {"offline": True}}}
@@ -139,76 +176,154 @@ OFFLINE = {**CONFIG, "params": {**CONFIG["params"], "extra": {"offline": True}}}
 def nobody(made: TaskResult) -> TaskResult:
     """No judge was asked."""
     model = {"model": made.provenance.endpoints["model"]}
-    return with_provenance(with_validity(made, judges={}, rubric=None, jury=None, judgements=None), endpoints=model)
+    return with_provenance(
+        with_validity(made, judges={}, rubric=None, jury=None, judgements=None), endpoints=model
+    )
 
 
 def without(*path: str, value: Any = None) -> Callable[[TaskResult], TaskResult]:
     def taken(record: Any, names: Sequence[str]) -> Any:
-        return value if not names else replace(record, **{names[0]: taken(getattr(record, names[0]), names[1:])})
+        return (
+            value
+            if not names
+            else replace(record, **{names[0]: taken(getattr(record, names[0]), names[1:])})
+        )
 
     return lambda made: taken(made, path)
 
 
 FACTS: dict[str, tuple[Callable[[TaskResult], TaskResult], list[str]]] = {
     "intervals": (
-        lambda made: with_group(with_stats(made, ci_low=None, ci_high=None), replace(
-            made.groups["ward"]["surgery"][made.main_metric], stats=replace(made.scores[made.main_metric].stats, ci_low=None))),
+        lambda made: with_group(
+            with_stats(made, ci_low=None, ci_high=None),
+            replace(
+                made.groups["ward"]["surgery"][made.main_metric],
+                stats=replace(made.scores[made.main_metric].stats, ci_low=None),
+            ),
+        ),
         ["(95 % interval 2.1000 to 4.9000)", "The 95 % interval of the main score is"],
     ),
     "groups": (without("groups", value={}), ["ward", "surgery", "against all others", "p 0.034"]),
     "tests of groups": (
-        lambda made: with_group(made, made.scores[made.main_metric]), ["against all others", "p 0.034"],
+        lambda made: with_group(made, made.scores[made.main_metric]),
+        ["against all others", "p 0.034"],
     ),
-    "judges": (nobody, ["judge/one", "judge/two", "language models", "Krippendorff's alpha", "c" * 64, "kind"]),
+    "judges": (
+        nobody,
+        ["judge/one", "judge/two", "language models", "Krippendorff's alpha", "c" * 64, "kind"],
+    ),
     "families": (
-        lambda made: with_validity(made, judges={name: replace(one, same_family=None) for name, one in made.validity.judges.items()}),
+        lambda made: with_validity(
+            made,
+            judges={
+                name: replace(one, same_family=None) for name, one in made.validity.judges.items()
+            },
+        ),
         ["Judge kind is of the evaluated model's family"],
     ),
     "a passport": (
-        without("validity", "rubric", "correction"), ["0.4321 (95 % interval 0.3001 to 0.5642)", "2026-05-06", "5" * 64, "4,321", "91.0 %", "83.0 %"],
+        without("validity", "rubric", "correction"),
+        [
+            "0.4321 (95 % interval 0.3001 to 0.5642)",
+            "2026-05-06",
+            "5" * 64,
+            "4,321",
+            "91.0 %",
+            "83.0 %",
+        ],
     ),
     "a probe": (without("validity", "judge_probe"), ["50 questions", "0.1234"]),
-    "people's ratings": (without("clinicians"), ["Ratings by people: 2 of 3 answers rated by 2 raters.", "agreement of the raters: alpha 0.55"]),
-    "floors": (without("validity", "floors", value={}), ["needs no model", "need no model", "the longest option"]),
-    "failures": (without("validity", "failures", value=()), ["Failed by model, 7 times: HTTP 503."]),
-    "refusals": (without("validity", "instances", "refused", value=0), ["declined"]),
-    "orders of choices": (without("validity", "choice_orders"), ["in 4 orders", "25.7 % (95 % interval 10.0 % to 40.0 %) of 9 questions"]),
-    "the interval of that": (
-        lambda made: with_validity(made, choice_orders=ChoiceOrders(4, 9, {}, {}, Share(0.257, 9), None, {})), ["interval 10.0 % to 40.0 %"],
+    "people's ratings": (
+        without("clinicians"),
+        [
+            "Ratings by people: 2 of 3 answers rated by 2 raters.",
+            "agreement of the raters: alpha 0.55",
+        ],
     ),
-    "prices": (without("usage", "all_runs", "total", "cost", "unpriced_requests", value=0), ["at least 12.34"]),
+    "floors": (
+        without("validity", "floors", value={}),
+        ["needs no model", "need no model", "the longest option"],
+    ),
+    "failures": (
+        without("validity", "failures", value=()),
+        ["Failed by model, 7 times: HTTP 503."],
+    ),
+    "refusals": (without("validity", "instances", "refused", value=0), ["declined"]),
+    "orders of choices": (
+        without("validity", "choice_orders"),
+        ["in 4 orders", "25.7 % (95 % interval 10.0 % to 40.0 %) of 9 questions"],
+    ),
+    "the interval of that": (
+        lambda made: with_validity(
+            made, choice_orders=ChoiceOrders(4, 9, {}, {}, Share(0.257, 9), None, {})
+        ),
+        ["interval 10.0 % to 40.0 %"],
+    ),
+    "prices": (
+        without("usage", "all_runs", "total", "cost", "unpriced_requests", value=0),
+        ["at least 12.34"],
+    ),
     "trials": (lambda made: with_stats(made, trials=None), ["Each instance was asked 3 times"]),
-    "costs": (without("usage", "all_runs", "total", "cost"), ["at least 12.34 USD (the price table)"]),
+    "costs": (
+        without("usage", "all_runs", "total", "cost"),
+        ["at least 12.34 USD (the price table)"],
+    ),
     "dates": (
-        lambda made: with_provenance(made, started_at=None, endpoints={
-            role: replace(one, first_answer=None) for role, one in made.provenance.endpoints.items()}),
+        lambda made: with_provenance(
+            made,
+            started_at=None,
+            endpoints={
+                role: replace(one, first_answer=None)
+                for role, one in made.provenance.endpoints.items()
+            },
+        ),
         ["The answers came from 2026-03-04", "The run went from 2026-01-02"],
     ),
     "what answers state": (
-        lambda made: with_provenance(made, endpoints={
-            role: replace(one, stated_models={}) for role, one in made.provenance.endpoints.items()}), ["org/model-0806"],
+        lambda made: with_provenance(
+            made,
+            endpoints={
+                role: replace(one, stated_models={})
+                for role, one in made.provenance.endpoints.items()
+            },
+        ),
+        ["org/model-0806"],
     ),
     "hosts": (
-        lambda made: with_provenance(made, endpoints={}), ["Prompts went to api.example.org", "What judge kind was asked went to h."],
+        lambda made: with_provenance(made, endpoints={}),
+        ["Prompts went to api.example.org", "What judge kind was asked went to h."],
     ),
     "settings": (
-        lambda made: with_provenance(made, endpoints={
-            role: replace(one, sampling=()) for role, one in made.provenance.endpoints.items()}), ["temperature = 0.0"],
+        lambda made: with_provenance(
+            made,
+            endpoints={
+                role: replace(one, sampling=()) for role, one in made.provenance.endpoints.items()
+            },
+        ),
+        ["temperature = 0.0"],
     ),
     "a commit": (without("provenance", "git_hash"), ["c0ffee"]),
     "installed packages": (without("provenance", "lock_sha256"), ["6" * 64]),
-    "executed answers": (without("provenance", "code_execution"), ["was executed in a confined process"]),
-    "dates of the data": (without("provenance", "answers_public"), ["published by 2019-09", "its answers are public"]),
+    "executed answers": (
+        without("provenance", "code_execution"),
+        ["was executed in a confined process"],
+    ),
+    "dates of the data": (
+        without("provenance", "answers_public"),
+        ["published by 2019-09", "its answers are public"],
+    ),
     "hashes of data": (without("provenance", "dataset_files", value={}), ["a" * 64]),
     "revisions": (without("provenance", "dataset_revisions", value={}), ["1f00b98"]),
     "scores": (
-        lambda made: replace(made, scores={}, groups={}), ["4.2500", "0.7777", "2.5000", "second.metric"],
+        lambda made: replace(made, scores={}, groups={}),
+        ["4.2500", "0.7777", "2.5000", "second.metric"],
     ),
     "what may not be reported": (
-        without("reportable", value=True), ["Not reportable: ", "may not be reported", "gave no usable judgement of 1 of 3 answers"],
+        without("reportable", value=True),
+        ["Not reportable: ", "may not be reported", "gave no usable judgement of 1 of 3 answers"],
     ),
     "what is missing": (without("status", value=RunStatus.COMPLETE), ["The result is partial"]),
-}  # fmt: skip
+}
 """Fact -> how a result is without it, and what a pack says of it."""
 
 
@@ -221,8 +336,16 @@ def test_nothing_is_claimed_that_the_result_does_not_hold(fact: str) -> None:
 
 
 def test_of_a_bare_result_only_what_was_done_is_said() -> None:
-    made = with_provenance(plain(scores={}), endpoints={}, platform={}, packages={}, patches=None, started_at=None)
-    bare = with_validity(made, floors={}, failures=(), bounds={}, instances=replace(made.validity.instances, failed=0))
+    made = with_provenance(
+        plain(scores={}), endpoints={}, platform={}, packages={}, patches=None, started_at=None
+    )
+    bare = with_validity(
+        made,
+        floors={},
+        failures=(),
+        bounds={},
+        instances=replace(made.validity.instances, failed=0),
+    )
     said = all_told(bare, config={}).lower()
     for word in (
         "interval",
@@ -275,11 +398,21 @@ def test_what_a_reader_has_to_know_first_stands_on_top(name: str) -> None:
         )
         assert "The result is partial" in top
     bare = pack(name, replace(plain(), reportable=False)).warnings
-    assert bare[0] == "Not reportable: by the limits that were set for the run, its score may not be reported."
+    assert (
+        bare[0]
+        == "Not reportable: by the limits that were set for the run, its score may not be reported."
+    )
     floor = pack(name, plain()).warnings
-    assert [one.partition(":")[0] for one in floor] == ["Not shown to be better than answers that need no model"]
+    assert [one.partition(":")[0] for one in floor] == [
+        "Not shown to be better than answers that need no model"
+    ]
     assert "chance may explain the gap" in floor[0]
-    assert pack(name, with_validity(plain(), floors={"exact_match": Floor("a", 0.1, 20, {"a": 0.1})})).warnings == []
+    assert (
+        pack(
+            name, with_validity(plain(), floors={"exact_match": Floor("a", 0.1, 20, {"a": 0.1})})
+        ).warnings
+        == []
+    )
 
 
 @pytest.mark.parametrize("name", PACKS)
@@ -293,62 +426,121 @@ def test_every_item_is_there_once(made: Callable[[], TaskResult], name: str) -> 
     rows = re.findall(rf"^\| ({names}) \| ", left, re.MULTILINE)
     assert Counter([*headings, *rows]) == Counter(NUMBERS[name])
     assert known.count("*Only people can answer: ") == len(headings)
-    cited = {int(one) for found in re.findall(r"\(ref\. (\d+(?:, \d+)*)\)", known) for one in found.split(", ")}
-    listed = [int(number) for number in re.findall(r"^(\d+)\. ", text.partition("## References")[2], re.MULTILINE)]
+    cited = {
+        int(one)
+        for found in re.findall(r"\(ref\. (\d+(?:, \d+)*)\)", known)
+        for one in found.split(", ")
+    }
+    listed = [
+        int(number)
+        for number in re.findall(r"^(\d+)\. ", text.partition("## References")[2], re.MULTILINE)
+    ]
     assert sorted(cited) == listed
     assert text.endswith(".\n")
     assert all(len(set(item.known)) == len(item.known) for item in pack(name, made()).items)
 
 
 SAID = {
-    "model": "The evaluated model was org/model", "dates": "The answers came from", "sampling": "Requests were sent with",
-    "prompts": "The prompts were those of HELM", "metric": "The main metric was", "benchmark": "The benchmark was medication_qa",
-    "data": "Source of its data", "instances": "3 instances (split test: 3) were asked", "errata": "Known defects of benchmarks",
-    "quality": "HELM 0.5.16 read the data", "failures": "Failed by model, 7 times", "missing": "requested instances have a score", "doubt": "this score may not be reported", "judges": "by 2 language models",
-    "passport": "by its passport of 2026-05-06", "orders": "With choices in 4 orders", "trials": "Each instance was asked 3 times.",
-    "flow": "Prompts went to", "sums": "SHA256SUMS lists", "software": "The evaluation was run with", "costs": "12.34 USD",
-    "score": "medication_qa_accuracy = 4.2500", "other": "second.metric = 0.7777", "floor": "needs no model (the longest option)",
-    "groups": "ward surgery", "interval": "The 95 % interval of the main score is",
-    "baseline": "The baseline of epoch 1", "limits": "may be worse by at most", "looks": "look 2, on", "alarms": "Alarm: ",
-    "ledger": "written to the panel's ledger", "plan": "Planned: another model", "changes": "Change 1 on", "notes": "Note of Dr. A",
-}  # fmt: skip
+    "model": "The evaluated model was org/model",
+    "dates": "The answers came from",
+    "sampling": "Requests were sent with",
+    "prompts": "The prompts were those of HELM",
+    "metric": "The main metric was",
+    "benchmark": "The benchmark was medication_qa",
+    "data": "Source of its data",
+    "instances": "3 instances (split test: 3) were asked",
+    "errata": "Known defects of benchmarks",
+    "quality": "HELM 0.5.16 read the data",
+    "failures": "Failed by model, 7 times",
+    "missing": "requested instances have a score",
+    "doubt": "this score may not be reported",
+    "judges": "by 2 language models",
+    "passport": "by its passport of 2026-05-06",
+    "orders": "With choices in 4 orders",
+    "trials": "Each instance was asked 3 times.",
+    "flow": "Prompts went to",
+    "sums": "SHA256SUMS lists",
+    "software": "The evaluation was run with",
+    "costs": "12.34 USD",
+    "score": "medication_qa_accuracy = 4.2500",
+    "other": "second.metric = 0.7777",
+    "floor": "needs no model (the longest option)",
+    "groups": "ward surgery",
+    "interval": "The 95 % interval of the main score is",
+    "baseline": "The baseline of epoch 1",
+    "limits": "may be worse by at most",
+    "looks": "look 2, on",
+    "alarms": "Alarm: ",
+    "ledger": "written to the panel's ledger",
+    "plan": "Planned: another model",
+    "changes": "Change 1 on",
+    "notes": "Note of Dr. A",
+}
 """A word for each kind of facts -> how it begins."""
-SCORES, TEST_DATA, RECORDS = "score doubt other floor", "benchmark data instances errata", "sums software"
+SCORES, TEST_DATA, RECORDS = (
+    "score doubt other floor",
+    "benchmark data instances errata",
+    "sums software",
+)
 JUDGES, WATCH = "judges passport", "baseline limits looks alarms ledger"
 HELD = {
     "ruaih": {
-        "1": "plan changes notes", "2": "data", "3": f"flow {RECORDS}",
-        "4": f"{WATCH} model dates missing failures {JUDGES} {SCORES} interval", "5": "alarms",
+        "1": "plan changes notes",
+        "2": "data",
+        "3": f"flow {RECORDS}",
+        "4": f"{WATCH} model dates missing failures {JUDGES} {SCORES} interval",
+        "5": "alarms",
         "6": f"limits {TEST_DATA} orders trials passport score doubt groups",
     },
     "pccp": {
-        "VI": "plan changes model sampling prompts", "VII (1)": f"baseline {TEST_DATA} quality {JUDGES}",
+        "VI": "plan changes model sampling prompts",
+        "VII (1)": f"baseline {TEST_DATA} quality {JUDGES}",
         "VII (3)": f"plan limits changes metric dates missing failures {JUDGES} orders trials {RECORDS} {SCORES} groups interval",
-        "VII (4)": "looks alarms ledger", "VIII": "changes alarms groups",
+        "VII (4)": "looks alarms ledger",
+        "VIII": "changes alarms groups",
     },
     "ai-act": {
-        "Annex IV, 1(a)": "model dates", "Annex IV, 2(c)": "costs", "Annex IV, 2(f)": "plan changes",
+        "Annex IV, 1(a)": "model dates",
+        "Annex IV, 2(c)": "costs",
+        "Annex IV, 2(f)": "plan changes",
         "Annex IV, 2(g)": f"baseline looks {TEST_DATA} prompts sampling metric missing failures {JUDGES} {RECORDS} {SCORES} groups interval",
-        "Annex IV, 3": "limits alarms missing failures score doubt groups", "Annex IV, 4": f"metric {JUDGES}",
-        "Annex IV, 6": "changes baseline", "Annex IV, 9": WATCH, "Article 9": "limits plan", "Article 10": f"{TEST_DATA} quality",
-        "Article 12": "ledger", "Article 13": "score doubt", "Article 15": "looks missing failures orders trials score doubt",
-        "Article 26": "looks alarms", "Article 72": "limits looks alarms notes", "Article 73": "alarms",
+        "Annex IV, 3": "limits alarms missing failures score doubt groups",
+        "Annex IV, 4": f"metric {JUDGES}",
+        "Annex IV, 6": "changes baseline",
+        "Annex IV, 9": WATCH,
+        "Article 9": "limits plan",
+        "Article 10": f"{TEST_DATA} quality",
+        "Article 12": "ledger",
+        "Article 13": "score doubt",
+        "Article 15": "looks missing failures orders trials score doubt",
+        "Article 26": "looks alarms",
+        "Article 72": "limits looks alarms notes",
+        "Article 73": "alarms",
     },
-}  # fmt: skip
+}
 """Item -> which facts stand there, where a result and a ledger hold them."""
 
 
 @pytest.mark.parametrize("name", PACKS)
 def test_each_fact_stands_under_the_items_that_ask_for_it(name: str) -> None:
     lines = ledger(baseline(), look(1), look(2, alarm(2)), note("told"), change())
-    found = {item.number: "\n".join(item.known) for item in pack(name, full(), lines, plan=CHANGE, files=FILES).items}
+    found = {
+        item.number: "\n".join(item.known)
+        for item in pack(name, full(), lines, plan=CHANGE, files=FILES).items
+    }
     kinds = {
-        number: {kind for kind, words in SAID.items() if words in known} for number, known in found.items() if known
+        number: {kind for kind, words in SAID.items() if words in known}
+        for number, known in found.items()
+        if known
     }
     words = {number: set(held.split()) for number, held in HELD[name].items()}
     shared = {"floor", "software", "errata"}  # some of it is said in other words, too
-    assert {number: kinds[number] - held - shared for number, held in words.items()} == {key: set() for key in words}
-    assert {number: held - kinds[number] for number, held in words.items()} == {key: set() for key in words}
+    assert {number: kinds[number] - held - shared for number, held in words.items()} == {
+        key: set() for key in words
+    }
+    assert {number: held - kinds[number] for number, held in words.items()} == {
+        key: set() for key in words
+    }
     assert kinds.keys() == words.keys()
 
 
@@ -360,24 +552,34 @@ QUIET = "raised an alarm, which does not prove that nothing changed"
 
 
 def test_a_panel_without_an_alarm_says_what_that_is_worth() -> None:
-    said = of_panel(baseline(), look(1), {"kind": "not_made", "look": 2, "reason": "the endpoint is gone"}, {"kind": "begun", "look": 3},
-                    head="e" * 64, plan=CHANGE)  # fmt: skip
+    said = of_panel(
+        baseline(),
+        look(1),
+        {"kind": "not_made", "look": 2, "reason": "the endpoint is gone"},
+        {"kind": "begun", "look": 3},
+        head="e" * 64,
+        plan=CHANGE,
+    )
     for sentence in (
         "The baseline of epoch 1 is of 2026-11-01T16:00:00Z (UTC) (first baseline): each benchmark 2 times.",
         f"Its run baseline/1/2/m/pubmed_qa has the checksums {'2' * 64}.",
         "pubmed_qa: exact_match may be worse by at most 0.0200 than the baseline's 0.7100, over 150 instances.",
-        "The chance of a false alarm of a drop is at most 2.5 % in 52 looks.", "There is an alarm on these, too: changed.",
+        "The chance of a false alarm of a drop is at most 2.5 % in 52 looks.",
+        "There is an alarm on these, too: changed.",
         "pubmed_qa: as simulated at the baseline, a drop of 5.0 % of the scale is found with a probability of 87.0 %, in the median after 6 looks.",
         "pubmed_qa: as simulated at the baseline, a drop of 2.0 % of the scale is found with a probability of 30.0 %.",
         "1 look was made in epoch 1, of 52 planned; the last, look 1, on 2026-11-02T16:00:00Z (UTC).",
         "pubmed_qa at look 1: 0.7000, 3 values missing; e-value of a drop 0.8.",
-        "Their mean e-value is 0.8124; there is an alarm at 40.", "Answers that are refused: 2.0 %, in the baseline 0.0 %.",
-        "Look 2 was not made: the endpoint is gone.", "Look 3 was started and has no result.",
-        f"No look of epoch 1 {QUIET}.", "Planned: another model of the vendor",
+        "Their mean e-value is 0.8124; there is an alarm at 40.",
+        "Answers that are refused: 2.0 %, in the baseline 0.0 %.",
+        "Look 2 was not made: the endpoint is gone.",
+        "Look 3 was started and has no result.",
+        f"No look of epoch 1 {QUIET}.",
+        "Planned: another model of the vendor",
         f"The policy of changes was fixed with the baseline of epoch 1 (SHA-256 {'7' * 64}).",
         "4 lines were written to the panel's ledger, from 2026-11-01T16:00:00Z to 2026-11-04T16:00:00Z (UTC); each names the SHA-256 of the line before.",
         f"The SHA-256 of its last line is {'e' * 64}.",
-    ):  # fmt: skip
+    ):
         assert f"\n{sentence}\n" in f"\n{said}\n"
     assert "was started" not in of_panel(baseline(), {"kind": "begun", "look": 1}, look(1))
     assert "was started" not in of_panel(
@@ -392,22 +594,41 @@ SURE = {"pubmed_qa": {"e": 20.0, "since": 3}}
 """That something changed: 1 limit / alpha."""
 ALARMS: dict[str, tuple[list[Mapping[str, Any]], str]] = {
     "harm": ([look(1), look(2, alarm(2))], HARM),
-    "something changed": ([look(1, alarm(1, "changed"))], "something changed: pubmed_qa; raised by look 1 of epoch 1, since about look 1."),
-    "a figure": ([look(1, alarm(1, "refused", names=["refused"], since=None))], "ALARM: refused; raised by look 1 of epoch 1."),
-    "a drop that is not known": ([look(2, alarm(2, drops={"pubmed_qa": None}))], "a drop beyond its limit: pubmed_qa; raised by look 2"),
+    "something changed": (
+        [look(1, alarm(1, "changed"))],
+        "something changed: pubmed_qa; raised by look 1 of epoch 1, since about look 1.",
+    ),
+    "a figure": (
+        [look(1, alarm(1, "refused", names=["refused"], since=None))],
+        "ALARM: refused; raised by look 1 of epoch 1.",
+    ),
+    "a drop that is not known": (
+        [look(2, alarm(2, drops={"pubmed_qa": None}))],
+        "a drop beyond its limit: pubmed_qa; raised by look 2",
+    ),
     "looks after it": ([look(2, alarm(2)), look(3), look(4)], HARM),
     "no look after it": ([look(2, alarm(2)), {"kind": "not_made", "look": 3, "reason": "x"}], HARM),
     "a second line": (
         [look(4, changed=SURE)],
         "At look 4 something had changed in pubmed_qa, for the better or the worse (e-value 20), since about look 3.",
     ),
-    "a second line alone": ([look(4, changed={"pubmed_qa": {"e": 20.0, "since": None}})], "for the better or the worse (e-value 20)."),
-    "a second line of an earlier look": ([look(4, changed=SURE), look(5)], "At look 4 something had changed in pubmed_qa"),
-    "another model": (
-        [look(1, watched={"stated": ["n", "o"]})], "At look 1 the answers named as their model: n and o; in the baseline: m.",
+    "a second line alone": (
+        [look(4, changed={"pubmed_qa": {"e": 20.0, "since": None}})],
+        "for the better or the worse (e-value 20).",
     ),
-    "no model": ([look(1, watched={"stated": []})], "At look 1 the answers named as their model: none; in the baseline: m."),
-}  # fmt: skip
+    "a second line of an earlier look": (
+        [look(4, changed=SURE), look(5)],
+        "At look 4 something had changed in pubmed_qa",
+    ),
+    "another model": (
+        [look(1, watched={"stated": ["n", "o"]})],
+        "At look 1 the answers named as their model: n and o; in the baseline: m.",
+    ),
+    "no model": (
+        [look(1, watched={"stated": []})],
+        "At look 1 the answers named as their model: none; in the baseline: m.",
+    ),
+}
 
 
 @pytest.mark.parametrize("name", PACKS)
@@ -426,7 +647,14 @@ def test_a_panel_with_an_alarm_never_reads_as_in_control(kind: str, name: str) -
 
 
 def test_an_alarm_of_an_earlier_epoch_is_not_forgotten() -> None:
-    lines = ledger(baseline(), look(1, changed=SURE), look(2, alarm(2)), baseline(why="a new model"), look(1), look(2))
+    lines = ledger(
+        baseline(),
+        look(1, changed=SURE),
+        look(2, alarm(2)),
+        baseline(why="a new model"),
+        look(1),
+        look(2),
+    )
     for name in PACKS:
         assert pack(name, None, lines).warnings == [f"ALARM of an earlier epoch: {HARM}"]
     said = told(pack("ruaih", None, lines))
@@ -441,8 +669,14 @@ def test_an_alarm_of_an_earlier_epoch_is_not_forgotten() -> None:
 
 
 def test_what_was_noted_since_an_alarm_stands_below_it() -> None:
-    before, since, later = note("spring cleaning", "B"), note("the vendor was told"), note("all is new", "C")
-    lines = ledger(baseline(), look(1), before, look(2, alarm(2)), since, look(3, alarm(2)), baseline(), later)
+    before, since, later = (
+        note("spring cleaning", "B"),
+        note("the vendor was told"),
+        note("all is new", "C"),
+    )
+    lines = ledger(
+        baseline(), look(1), before, look(2, alarm(2)), since, look(3, alarm(2)), baseline(), later
+    )
     found = {item.number: item.known for item in pack("ruaih", None, lines).items}
     noted = "Noted since by Dr. A on 2026-11-05T16:00:00Z (UTC): the vendor was told"
     assert found["5"] == [f"Alarm: {HARM}", noted]
@@ -456,21 +690,27 @@ def test_what_was_noted_since_an_alarm_stands_below_it() -> None:
     assert alone.items[4].known == [f"Alarm: {HARM}", "Nothing was noted since."]
     worse = alarm(2, names=["pubmed_qa", "medec"], drops={"pubmed_qa": 0.06, "medec": 0.1})
     grown = pack("ruaih", None, ledger(baseline(), look(2, alarm(2)), look(3, worse)))
-    assert "pubmed_qa (worse by 0.0600), medec (worse by 0.1000); raised by look 2" in grown.warnings[0]
+    assert (
+        "pubmed_qa (worse by 0.0600), medec (worse by 0.1000); raised by look 2"
+        in grown.warnings[0]
+    )
 
 
 def test_of_a_panel_that_has_not_begun_nothing_is_said() -> None:
     for name in PACKS:
-        assert pack(name, None, []).warnings == ["The panel has no baseline: nothing is known of any change."]
+        assert pack(name, None, []).warnings == [
+            "The panel has no baseline: nothing is known of any change."
+        ]
         new = pack(name, None, ledger(baseline()))
         assert new.warnings == [
             "No look was made since the baseline of 2026-11-01T16:00:00Z (UTC): nothing is known of any change since."
         ]
         assert QUIET not in told(new)
     assert told(pack("ruaih", None, [])).splitlines() == [
-        "Of a panel: 0 lines in its ledger, 0 looks made.", "The panel has no baseline: nothing is known of any change.",
+        "Of a panel: 0 lines in its ledger, 0 looks made.",
+        "The panel has no baseline: nothing is known of any change.",
         "0 lines were written to the panel's ledger.",
-    ]  # fmt: skip
+    ]
     again = pack("ruaih", None, ledger(baseline(), look(1), baseline()))
     assert "nothing is known of any change since" in again.warnings[0]
 
@@ -489,7 +729,9 @@ def test_of_a_panel_that_has_not_begun_nothing_is_said() -> None:
         ({"policy_sha256": None}, ["The policy of changes"]),
     ],
 )
-def test_what_a_baseline_does_not_hold_is_not_said(changes: Mapping[str, Any], words: list[str]) -> None:
+def test_what_a_baseline_does_not_hold_is_not_said(
+    changes: Mapping[str, Any], words: list[str]
+) -> None:
     held, rest = of_panel(baseline(), look(1)), of_panel(baseline(**changes), look(1))
     assert [one for one in words if one not in held] == []
     assert [one for one in words if one in rest] == []
@@ -533,11 +775,25 @@ def odd_ledger() -> list[Mapping[str, Any]]:
     seen = {"name": ODD, "value": 0.1, "missing": 1, "e": 9.0, "since": 1}
     run = {"folder": ODD, "sha256": ODD}
     return ledger(
-        baseline(limits=[limit], why=ODD, target={"model": ODD}, repeats=[{"runs": [run]}], alarm_on=[ODD], policy_sha256=ODD),
-        look(1, alarm(1, ODD, names=[ODD]), limits=[seen], changed={ODD: {"e": 99.0, "since": 1}}, watched={"stated": [ODD]}),
-        note(ODD, ODD), {"kind": "not_made", "look": 2, "reason": ODD},
+        baseline(
+            limits=[limit],
+            why=ODD,
+            target={"model": ODD},
+            repeats=[{"runs": [run]}],
+            alarm_on=[ODD],
+            policy_sha256=ODD,
+        ),
+        look(
+            1,
+            alarm(1, ODD, names=[ODD]),
+            limits=[seen],
+            changed={ODD: {"e": 99.0, "since": 1}},
+            watched={"stated": [ODD]},
+        ),
+        note(ODD, ODD),
+        {"kind": "not_made", "look": 2, "reason": ODD},
         change(ODD, old={"model": ODD}, new={"model": ODD}, checks=[ODD]),
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.parametrize("name", PACKS)
@@ -550,7 +806,9 @@ def test_hostile_names_make_nothing_of_a_pack(name: str) -> None:
     children = [child for token in tokens for child in token.children or []]
     kinds = {"text", "code_inline", "em_open", "em_close", "strong_open", "strong_close"}
     assert {child.type for child in children} == kinds
-    assert "@someone" not in "".join(child.content for child in children if child.type != "code_inline")
+    assert "@someone" not in "".join(
+        child.content for child in children if child.type != "code_inline"
+    )
     page = pack_page(replace(made, of=[ODD]))
     assert "<script" not in page
     assert "&lt;script&gt;" in page
@@ -561,12 +819,19 @@ def test_hostile_names_make_nothing_of_a_pack(name: str) -> None:
 def test_the_page_says_what_the_markdown_says_and_needs_no_network(name: str) -> None:
     made = pack(name, full(), ledger(baseline(), look(1, alarm(1)), note("done"), change()))
     page = pack_page(made)
-    assert re.findall(r"<(?:script|link|img|iframe|object|form)\b|\bsrc=|url\(|@import|href=\"(?!#)", page) == []
+    assert (
+        re.findall(
+            r"<(?:script|link|img|iframe|object|form)\b|\bsrc=|url\(|@import|href=\"(?!#)", page
+        )
+        == []
+    )
     assert "default-src &#39;none&#39;" in page
     assert "prefers-color-scheme: dark" in page
     assert 'name="viewport" content="width=device-width, initial-scale=1"' in page
     plain_text = re.sub(
-        r"\s+", " ", page.replace("&#39;", "'").replace("&#34;", '"').replace("&lt;", "<").replace("&gt;", ">")
+        r"\s+",
+        " ",
+        page.replace("&#39;", "'").replace("&#34;", '"').replace("&lt;", "<").replace("&gt;", ">"),
     )
     for item in made.items:
         assert f"{item.number}: {item.topic}" in plain_text

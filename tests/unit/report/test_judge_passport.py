@@ -13,7 +13,14 @@ from eval_factory.report.judge_passport import (
     passport_page,
     passport_text,
 )
-from eval_factory.scoring.judge_calibration import Calibration, Change, Figure, Figures, Part, Steadiness
+from eval_factory.scoring.judge_calibration import (
+    Calibration,
+    Change,
+    Figure,
+    Figures,
+    Part,
+    Steadiness,
+)
 
 SURE, FAIR, NEAR = Figure(0.5, 0.4, 0.6), Figure(0.0, -0.02, 0.02), Figure(0.01, -0.02, 0.04)
 
@@ -23,53 +30,96 @@ def figures(bias: Figure = FAIR, kappa: Figure = SURE) -> Figures:
 
 
 def passport(
-    gap: Figure = NEAR, bias: Figure = FAIR, kappa: Figure = SURE,
-    categories: dict[str, Part] | None = None, always: bool | None = None,
-) -> JudgePassport:  # fmt: skip
+    gap: Figure = NEAR,
+    bias: Figure = FAIR,
+    kappa: Figure = SURE,
+    categories: dict[str, Part] | None = None,
+    always: bool | None = None,
+) -> JudgePassport:
     total = Part(60, 122, figures(bias), figures(Figure(0.0, 0.0, 0.0), kappa))
     return JudgePassport(
-        "invented", "judge_label", "ab" * 32, Calibration(total, 40, 9, gap, categories or {}, always=always)
+        "invented",
+        "judge_label",
+        "ab" * 32,
+        Calibration(total, 40, 9, gap, categories or {}, always=always),
     )
 
 
-@pytest.mark.parametrize(("gap", "agreement", "words"), [
-    (Figure(0.01, -0.02, 0.04), "as well", "as well as they agree with each other, to within 5 points (macro F1 0.700"),
-    (Figure(-0.02, -0.05, -0.01), "as well", "the difference is -5.0 to -1.0 points"),
-    (Figure(-0.03, -0.051, -0.01), "less", "The judge agrees with the physicians less than they agree with each other"),
-    (Figure(-0.03, -0.06, 0.0), "open", "These labels are too few to say whether the judge agrees"),
-    (Figure(0.01, None, None), "not shown", "40 conversations cannot show how far the judge agrees"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("gap", "agreement", "words"),
+    [
+        (
+            Figure(0.01, -0.02, 0.04),
+            "as well",
+            "as well as they agree with each other, to within 5 points (macro F1 0.700",
+        ),
+        (Figure(-0.02, -0.05, -0.01), "as well", "the difference is -5.0 to -1.0 points"),
+        (
+            Figure(-0.03, -0.051, -0.01),
+            "less",
+            "The judge agrees with the physicians less than they agree with each other",
+        ),
+        (
+            Figure(-0.03, -0.06, 0.0),
+            "open",
+            "These labels are too few to say whether the judge agrees",
+        ),
+        (
+            Figure(0.01, None, None),
+            "not shown",
+            "40 conversations cannot show how far the judge agrees",
+        ),
+    ],
+)
 def test_the_agreement_by_the_rules(gap: Figure, agreement: str, words: str) -> None:
     found = passport(gap)
     assert found.agreement == agreement
     assert words in found.verdict[0]
 
 
-@pytest.mark.parametrize(("bias", "words"), [
-    (Figure(0.06, 0.01, 0.11), "The judge is lenient: it says 'met' 6.0 points more often than the physicians (1.0 to 11.0)."),
-    (Figure(-0.06, -0.11, -0.01), "The judge is strict: it says 'met' 6.0 points less often than the physicians (1.0 to 11.0)."),
-    (Figure(0.0, -0.05, 0.05), "The judge is neither lenient nor strict by more than 5 points."),
-    (Figure(0.01, 0.0, 0.02), "The judge is neither lenient nor strict by more than 5 points."),
-    (Figure(0.0, -0.07, 0.06), "(+0.0 points, -7.0 to +6.0), but one of up to 7.0 points is not ruled out."),
-    (Figure(0.0, -0.05, 0.051), "but one of up to 5.1 points is not ruled out."),
-    (Figure(0.1), "Whether the judge is lenient or strict cannot be said."),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("bias", "words"),
+    [
+        (
+            Figure(0.06, 0.01, 0.11),
+            "The judge is lenient: it says 'met' 6.0 points more often than the physicians (1.0 to 11.0).",
+        ),
+        (
+            Figure(-0.06, -0.11, -0.01),
+            "The judge is strict: it says 'met' 6.0 points less often than the physicians (1.0 to 11.0).",
+        ),
+        (
+            Figure(0.0, -0.05, 0.05),
+            "The judge is neither lenient nor strict by more than 5 points.",
+        ),
+        (Figure(0.01, 0.0, 0.02), "The judge is neither lenient nor strict by more than 5 points."),
+        (
+            Figure(0.0, -0.07, 0.06),
+            "(+0.0 points, -7.0 to +6.0), but one of up to 7.0 points is not ruled out.",
+        ),
+        (Figure(0.0, -0.05, 0.051), "but one of up to 5.1 points is not ruled out."),
+        (Figure(0.1), "Whether the judge is lenient or strict cannot be said."),
+    ],
+)
 def test_the_bias_by_the_rules(bias: Figure, words: str) -> None:
     assert passport(bias=bias).verdict[1].endswith(words)
 
 
-@pytest.mark.parametrize(("found", "grade"), [
-    (passport(), "good"),
-    (passport(Figure(-0.1, -0.2, -0.01)), "bad"),
-    (passport(Figure(-0.1, -0.2, 0.01)), "warn"),
-    (passport(always=True), "bad"),
-    (passport(bias=Figure(0.1)), "warn"),
-    (passport(bias=Figure(0.08, 0.051, 0.11)), "bad"),
-    (passport(bias=Figure(-0.08, -0.11, -0.051)), "bad"),
-    (passport(bias=Figure(0.06, 0.02, 0.11)), "warn"),
-    (passport(bias=Figure(-0.06, -0.11, 0.02)), "warn"),
-    (passport(kappa=Figure(0.2, 0.0, 0.4)), "warn"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("found", "grade"),
+    [
+        (passport(), "good"),
+        (passport(Figure(-0.1, -0.2, -0.01)), "bad"),
+        (passport(Figure(-0.1, -0.2, 0.01)), "warn"),
+        (passport(always=True), "bad"),
+        (passport(bias=Figure(0.1)), "warn"),
+        (passport(bias=Figure(0.08, 0.051, 0.11)), "bad"),
+        (passport(bias=Figure(-0.08, -0.11, -0.051)), "bad"),
+        (passport(bias=Figure(0.06, 0.02, 0.11)), "warn"),
+        (passport(bias=Figure(-0.06, -0.11, 0.02)), "warn"),
+        (passport(kappa=Figure(0.2, 0.0, 0.4)), "warn"),
+    ],
+)
 def test_the_card_of_the_page(found: JudgePassport, grade: str) -> None:
     assert found.grade == grade
     assert f'<div class="card {grade}">' in passport_page(found, "2026-11-27")
@@ -77,7 +127,11 @@ def test_the_card_of_the_page(found: JudgePassport, grade: str) -> None:
 
 def test_the_worst_comes_first() -> None:
     assert passport(bias=Figure(0.08, 0.06, 0.11)).verdict[0].startswith("The judge is lenient")
-    assert passport(Figure(-0.1, -0.2, -0.1), Figure(0.08, 0.06, 0.11)).verdict[0].startswith("The judge agrees")
+    assert (
+        passport(Figure(-0.1, -0.2, -0.1), Figure(0.08, 0.06, 0.11))
+        .verdict[0]
+        .startswith("The judge agrees")
+    )
 
 
 def test_what_labels_cannot_show() -> None:
@@ -87,7 +141,9 @@ def test_what_labels_cannot_show() -> None:
     assert chance.agreement == "not shown"
     assert "not shown to be better than chance (kappa 0.200 (-0.010 to 0.400))" in chance.verdict[0]
     alone = passport()
-    alone = replace(alone, found=replace(alone.found, total=replace(alone.found.total, physicians=None)))
+    alone = replace(
+        alone, found=replace(alone.found, total=replace(alone.found.total, physicians=None))
+    )
     assert alone.agreement == "not shown"
 
 
@@ -97,23 +153,43 @@ def test_a_verdict_never_says_calibrated() -> None:
         assert 2 <= len(found.verdict) <= 3
 
 
-STILL, LENIENT = Steadiness(80, Figure(0.0, 0.0, 0.05), FAIR), Steadiness(80, Figure(0.25), Figure(0.2, 0.1, 0.3))
+STILL, LENIENT = (
+    Steadiness(80, Figure(0.0, 0.0, 0.05), FAIR),
+    Steadiness(80, Figure(0.25), Figure(0.2, 0.1, 0.3)),
+)
 
 
 def test_a_judge_that_can_be_moved_or_left_something_open_is_not_good() -> None:
     steady = replace(passport(), steadiness={Change.AGAIN: STILL, Change.PADDED: STILL})
     moved = replace(passport(), steadiness={Change.AGAIN: STILL, Change.PRAISED: LENIENT})
     strict = replace(LENIENT, shift=Figure(-0.2, -0.3, -0.1))
-    assert [one.grade for one in (steady, moved, replace(passport(), unjudged=1))] == ["good", "warn", "warn"]
+    assert [one.grade for one in (steady, moved, replace(passport(), unjudged=1))] == [
+        "good",
+        "warn",
+        "warn",
+    ]
     assert steady.verdict[2:] == ["Asked the same again, it decides otherwise in 0.0 % of cases."]
-    assert "It can be moved: with praise of itself added, it says 'met' 20.0 points more often." in moved.verdict
-    assert "20.0 points less often" in " ".join(replace(moved, steadiness={Change.PADDED: strict}).verdict)
-    assert "It gave no decision about 1 item, which are in no figure." in replace(passport(), unjudged=1).verdict
+    assert (
+        "It can be moved: with praise of itself added, it says 'met' 20.0 points more often."
+        in moved.verdict
+    )
+    assert "20.0 points less often" in " ".join(
+        replace(moved, steadiness={Change.PADDED: strict}).verdict
+    )
+    assert (
+        "It gave no decision about 1 item, which are in no figure."
+        in replace(passport(), unjudged=1).verdict
+    )
     lines = passport_text(moved).splitlines()
-    assert "praise of itself added 80 25.0 % +20.0 (+10.0 to +30.0)" in [" ".join(one.split()) for one in lines]
+    assert "praise of itself added 80 25.0 % +20.0 (+10.0 to +30.0)" in [
+        " ".join(one.split()) for one in lines
+    ]
     assert max(map(len, lines)) <= 80
     assert "Is it steady?" in passport_page(moved, "2026-11-27")
-    assert passport_document(moved, "2026-11-27")["steadiness"]["praise of itself added"]["decisions"] == 80
+    assert (
+        passport_document(moved, "2026-11-27")["steadiness"]["praise of itself added"]["decisions"]
+        == 80
+    )
 
 
 def test_marks_on_a_scale_have_words_of_their_own() -> None:
@@ -130,17 +206,23 @@ def test_marks_on_a_scale_have_words_of_their_own() -> None:
 
 
 CATEGORIES = {
-    "cluster:a_rather_long_name_of_a_category_of_criteria": Part(40, 80, figures(Figure(0.2, 0.1, 0.3)), figures()),
-    "strict": Part(40, 80, figures(Figure(-0.3, -0.5, -0.1)), None), "fair": Part(12, 24, figures(), figures()),
+    "cluster:a_rather_long_name_of_a_category_of_criteria": Part(
+        40, 80, figures(Figure(0.2, 0.1, 0.3)), figures()
+    ),
+    "strict": Part(40, 80, figures(Figure(-0.3, -0.5, -0.1)), None),
+    "fair": Part(12, 24, figures(), figures()),
     "<b>rare</b>": Part(9, 18, None, None),
-}  # fmt: skip
+}
 
 
 def test_categories_in_the_verdict() -> None:
     said = "Of 3 categories with figures, a bias is shown in 2, most in strict (-30.0 points)."
     assert passport(categories=CATEGORIES).verdict[2] == said
     fair = {name: CATEGORIES[name] for name in ("fair", "<b>rare</b>")}
-    assert passport(categories=fair).verdict[2] == "Categories too small for a figure (fewer than 10 items): 1 of 2."
+    assert (
+        passport(categories=fair).verdict[2]
+        == "Categories too small for a figure (fewer than 10 items): 1 of 2."
+    )
     assert len(passport(categories={"fair": CATEGORIES["fair"]}).verdict) == 2
 
 
@@ -151,7 +233,15 @@ def test_the_screen() -> None:
     assert lines[3] == "macro F1       0.700 (0.650 to 0.750)      0.700 (0.650 to 0.750)"
     assert lines[7] == "specificity                     0.400                       0.400"
     assert lines[8] == "bias, points      +0.0 (-2.0 to +2.0)                           -"
-    assert lines[11].split() == ["cluster:a_rather_long_name_of_a_ca", "40", "0.700", "+20.0", "(+10.0", "to", "+30.0)"]
+    assert lines[11].split() == [
+        "cluster:a_rather_long_name_of_a_ca",
+        "40",
+        "0.700",
+        "+20.0",
+        "(+10.0",
+        "to",
+        "+30.0)",
+    ]
     assert not any("rare" in one for one in lines)
     assert max(map(len, lines)) <= 80
 
@@ -161,9 +251,18 @@ def test_the_document() -> None:
     made = calibration_document(found.found)
     assert list(made) == ["items", "labels", "judge", "physicians", "categories"]
     assert made["judge"]["kappa"] == {"value": 0.5, "ci_low": 0.4, "ci_high": 0.6}
-    assert made["categories"]["<b>rare</b>"] == {"items": 9, "labels": 18, "judge": None, "physicians": None}
+    assert made["categories"]["<b>rare</b>"] == {
+        "items": 9,
+        "labels": 18,
+        "judge": None,
+        "physicians": None,
+    }
     held = passport_document(found, "2026-11-27")
-    assert held["figures"]["f1_macro_difference"] == {"value": 0.01, "ci_low": -0.02, "ci_high": 0.04}
+    assert held["figures"]["f1_macro_difference"] == {
+        "value": 0.01,
+        "ci_low": -0.02,
+        "ci_high": 0.04,
+    }
     assert held["figures"]["physicians"] == made["physicians"]
 
 

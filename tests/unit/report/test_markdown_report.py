@@ -30,7 +30,10 @@ def test_it_begins_with_the_score_and_whether_it_may_be_reported() -> None:
 
 def test_a_score_that_may_not_be_reported_says_why() -> None:
     told = markdown_report(of_a_jury())
-    assert "**Not reportable.** Status: partial.\n\n- judge strict gave no usable judgement of 1 of 3 answers" in told
+    assert (
+        "**Not reportable.** Status: partial.\n\n- judge strict gave no usable judgement of 1 of 3 answers"
+        in told
+    )
     assert "have a score" not in told
     assert "; agreement (Krippendorff's alpha): 0.614\n" in told
     gaps = with_validity(of_a_jury(), instances=Instances(3, 2, 1, 0, 0, 0))
@@ -55,9 +58,13 @@ def test_the_main_score_stands_first_and_a_corrected_one_is_named() -> None:
     made = plain()
     score = made.scores["exact_match"]
     bare = replace(score, value=0.25, stats=replace(score.stats, ci_low=None))
-    told = markdown_report(replace(made, scores={"b@5": bare, "exact_match": score, "exact_match.corrected": bare}))
+    told = markdown_report(
+        replace(made, scores={"b@5": bare, "exact_match": score, "exact_match.corrected": bare})
+    )
     assert "Corrected for a known defect: **0.2500**" in told
-    rows = [line.split(" | ")[0] for line in told.splitlines() if line.startswith("| ") and "`" in line]
+    rows = [
+        line.split(" | ")[0] for line in told.splitlines() if line.startswith("| ") and "`" in line
+    ]
     assert rows == ["| **`exact_match`**", "| `b@5`", "| `exact_match.corrected`"]
     assert "| `b@5` | 0.2500 |  |  | 19 |" in told
     assert "**`exact_match` could not be computed.**" in markdown_report(replace(made, scores={}))
@@ -75,7 +82,10 @@ def test_groups_are_folded() -> None:
     made = plain()
     groups = {"kind<x>": {"a|b": dict(made.scores), "none": {}}}
     told = markdown_report(replace(made, groups=groups))
-    assert "<details>\n<summary>1 group by <code>kind&lt;x&gt;</code></summary>\n\n| `kind<x>` | value |" in told
+    assert (
+        "<details>\n<summary>1 group by <code>kind&lt;x&gt;</code></summary>\n\n| `kind<x>` | value |"
+        in told
+    )
     assert "| `a\u00a6b` | 0.7368 | 0.5121 to 0.8819 | 19 |\n\n</details>\n" in told
 
 
@@ -88,7 +98,10 @@ def test_what_was_run_and_how_to_do_it_again_and_nothing_that_was_asked_or_answe
     assert "eval-factory reproduce . --run --output_dir ../reproduced" in told
     made = plain()
     bare = replace(made, provenance=replace(made.provenance, helm=None, ended_at=None))
-    assert "eval-factory `1`, Python `3.11`, run `identity`, prompts `bbbbbbbbbbbbbbbb`.\n" in markdown_report(bare)
+    assert (
+        "eval-factory `1`, Python `3.11`, run `identity`, prompts `bbbbbbbbbbbbbbbb`.\n"
+        in markdown_report(bare)
+    )
 
 
 def test_hostile_names_and_notes_make_nothing() -> None:
@@ -96,8 +109,15 @@ def test_hostile_names_and_notes_make_nothing() -> None:
     assert told.replace("\n", "").isprintable()
     tokens = MARKDOWN.parse(told)
     children = [child for token in tokens for child in token.children or []]
-    assert {child.type for child in children} == {"text", "code_inline", "strong_open", "strong_close"}
-    assert "@someone" not in "".join(child.content for child in children if child.type != "code_inline")
+    assert {child.type for child in children} == {
+        "text",
+        "code_inline",
+        "strong_open",
+        "strong_close",
+    }
+    assert "@someone" not in "".join(
+        child.content for child in children if child.type != "code_inline"
+    )
     html = [token.content for token in tokens if token.type == "html_block"]
     assert [block.split(">")[0] for block in html] == ["<details", "</details"]
     assert "<script" not in "".join(html)

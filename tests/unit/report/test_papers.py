@@ -18,7 +18,9 @@ def text(sentences: Iterable[str]) -> str:
     return " ".join(sentences)
 
 
-def facts(result: TaskResult | None = None, config: Any = CONFIG, target: Any = TARGET) -> Described:
+def facts(
+    result: TaskResult | None = None, config: Any = CONFIG, target: Any = TARGET
+) -> Described:
     return Described(result or plain(), config, target)
 
 
@@ -51,7 +53,9 @@ def with_validity(made: TaskResult, **changes: Any) -> TaskResult:
 def with_stats(**changes: Any) -> Described:
     made = plain()
     score = made.scores["exact_match"]
-    return facts(replace(made, scores={"exact_match": replace(score, stats=replace(score.stats, **changes))}))
+    return facts(
+        replace(made, scores={"exact_match": replace(score, stats=replace(score.stats, **changes))})
+    )
 
 
 def test_the_benchmark_and_its_data() -> None:
@@ -65,7 +69,9 @@ def test_the_benchmark_and_its_data() -> None:
     known = text(say.benchmark(with_provenance(published="2019-09", answers_public=True)))
     assert known.endswith(" The benchmark was published by 2019-09; its answers are public.")
     gated = text(say.benchmark(with_provenance(answers_public=False)))
-    assert gated.endswith(" The benchmark was published at an unknown time; its answers are not public.")
+    assert gated.endswith(
+        " The benchmark was published at an unknown time; its answers are not public."
+    )
     own = text(say.benchmark(facts(config=extra(data_path="/secret/path"))))
     assert "Its data were files of the authors." in own
     assert "pubmedqa/" not in own
@@ -81,7 +87,9 @@ def test_the_benchmark_and_its_data() -> None:
 def test_hashes_and_revisions_that_are_not_known_are_not_named() -> None:
     bare = text(say.data_source(with_provenance(dataset_revisions={}, dataset_files={})))
     assert bare == "Source of its data: GitHub pubmedqa/pubmedqa (licence: MIT)."
-    many = with_provenance(dataset_revisions={"a": "2", "b": "1"}, dataset_files={"a": "x", "b": "y"})
+    many = with_provenance(
+        dataset_revisions={"a": "2", "b": "1"}, dataset_files={"a": "x", "b": "y"}
+    )
     told = "at revisions 1 and 2. The result records the SHA-256 of 2 data files."
     assert told in text(say.data_source(many))
     assert say.data_source(facts(plain(task="helm:x"), {}))[0].startswith("They were read")
@@ -92,17 +100,27 @@ def test_how_many_instances_and_how_they_were_drawn() -> None:
         "20 instances (split test: 20) were asked, of 1,000 that the benchmark has. The number was limited to 20: where"
         " the data have more, HELM draws a random sample with seed 0."
     )
-    assert text(say.instances(facts(config={"params": {"limit_samples": None}}))).endswith("has. No sample was drawn.")
+    assert text(say.instances(facts(config={"params": {"limit_samples": None}}))).endswith(
+        "has. No sample was drawn."
+    )
     unknown = text(say.instances(facts(config={})))
     assert "sample" not in unknown
     assert "1,000" not in text(say.instances(facts(config=extra(subset="x"))))
     assert "1,000" not in text(say.instances(facts(config=extra(data_path="x"))))
     assert "seed" not in text(say.instances(with_provenance(seeds={})))
-    assert "is drawn with seed 7, in proportion to" in text(say.instances(with_provenance(seeds={"sample": 7})))
+    assert "is drawn with seed 7, in proportion to" in text(
+        say.instances(with_provenance(seeds={"sample": 7}))
+    )
     one = with_validity(plain(), splits={"valid": 1}, instances=Instances(2, 2, 0, 0, 0, 0))
-    assert text(say.instances(facts(one, {}))).startswith("1 instance (split valid: 1) was asked, of 1,000 that the")
-    assert "With trials and perturbations these are 2 requests." in text(say.instances(facts(one, {})))
-    assert text(say.instances(facts(with_validity(plain(), splits={}), {}))).startswith("20 instances were asked")
+    assert text(say.instances(facts(one, {}))).startswith(
+        "1 instance (split valid: 1) was asked, of 1,000 that the"
+    )
+    assert "With trials and perturbations these are 2 requests." in text(
+        say.instances(facts(one, {}))
+    )
+    assert text(say.instances(facts(with_validity(plain(), splits={}), {}))).startswith(
+        "20 instances were asked"
+    )
     assert "Each instance was asked 3 times" in text(say.instances(with_stats(trials=3)))
 
 
@@ -116,14 +134,21 @@ def test_the_model_and_what_it_calls_itself() -> None:
     other = with_provenance(endpoints={"model": replace(model, other_model=7)})
     assert "7 answers of these state another model" in text(say.model(other))
     bare = Described(with_provenance(endpoints={}, started_at=None).result, {}, {})
-    assert text(say.model(bare)) == "The evaluated model was org/model, asked through an OpenAI-compatible endpoint."
+    assert (
+        text(say.model(bare))
+        == "The evaluated model was org/model, asked through an OpenAI-compatible endpoint."
+    )
     in_data = with_provenance(endpoints={"gpt": model})
     assert (
-        text(say.model(in_data)) == "No model was asked: the answers to judge were in the data, as those of org/model."
+        text(say.model(in_data))
+        == "No model was asked: the answers to judge were in the data, as those of org/model."
     )
     assert list(say.dates(bare)) == []
     demo = text(say.model(with_provenance(target="demo baseline")))
-    assert demo == "No model was evaluated: the target was the demo endpoint that comes with eval-factory."
+    assert (
+        demo
+        == "No model was evaluated: the target was the demo endpoint that comes with eval-factory."
+    )
 
 
 def test_when_answers_came_is_said_of_all_parts_of_a_run() -> None:
@@ -138,11 +163,16 @@ def test_when_answers_came_is_said_of_all_parts_of_a_run() -> None:
         " The last of 2 runs went from 2026-01-02T03:04:05Z to 2026-01-02T03:05:06Z (UTC)."
     )
     strange = replace(model, first_answer="soon\x1b")
-    assert "from soon\\x1b to 2026" in text(say.dates(with_provenance(endpoints={"model": strange})))
+    assert "from soon\\x1b to 2026" in text(
+        say.dates(with_provenance(endpoints={"model": strange}))
+    )
 
 
 def test_sampling_is_what_was_sent() -> None:
-    assert text(say.sampling(facts())) == "Requests were sent with max_tokens = 1 and temperature = 0.0."
+    assert (
+        text(say.sampling(facts()))
+        == "Requests were sent with max_tokens = 1 and temperature = 0.0."
+    )
     model = plain().provenance.endpoints["model"]
     two = with_provenance(endpoints={"model": replace(model, sampling=({"a": 1}, {"a": 2}))})
     assert "with a = 1 in most of the 2 combinations" in text(say.sampling(two))
@@ -178,7 +208,12 @@ def test_the_metric_its_scale_and_its_floor() -> None:
     )
     score = plain().scores["exact_match"]
     bare = Score(score.value, score.stats, "wer", "test", higher_is_better=False)
-    beside = {"exact_match": bare, "exact_match.lenient": bare, "exact_match.helm": bare, "exact_match.corrected": bare}
+    beside = {
+        "exact_match": bare,
+        "exact_match.lenient": bare,
+        "exact_match.helm": bare,
+        "exact_match.corrected": bare,
+    }
     other = facts(with_validity(plain(scores=beside), floors={}))
     told = text(say.metric(other))
     assert "computes it (lower is better)." in told
@@ -187,7 +222,10 @@ def test_the_metric_its_scale_and_its_floor() -> None:
     assert "need no model" not in told
     assert "could not be computed" in text(say.metric(facts(plain(scores={}))))
     assert text(say.corrections(other)).endswith("from the same answers: exact_match.corrected.")
-    assert text(say.corrections(facts())) == "Known defects of benchmarks were looked up in list 3 of eval-factory."
+    assert (
+        text(say.corrections(facts()))
+        == "Known defects of benchmarks were looked up in list 3 of eval-factory."
+    )
 
 
 def test_a_jury() -> None:
@@ -201,7 +239,9 @@ def test_a_jury() -> None:
         " By Cohen's kappa with quadratic weights it is: kind/strict 0.322."
     )
     made = of_a_jury()
-    bare = replace(with_validity(made, jury=None, judgements=None), provenance=plain().provenance, scores={})
+    bare = replace(
+        with_validity(made, jury=None, judgements=None), provenance=plain().provenance, scores={}
+    )
     said = "The answers were rated by a jury of 2 language models: kind, 3 of 3 answers; strict, 2 of 3 answers."
     assert text(say.jury(facts(bare))) == said
     assert made.validity.jury is not None
@@ -220,7 +260,7 @@ def test_a_jury() -> None:
             "[1]. The instances share 5 sources, which the interval takes into account. The design effect [2] is 2.35.",
         ),
     ],
-)  # fmt: skip
+)
 def test_the_interval_with_its_source(stats: dict[str, Any], told: str) -> None:
     assert text(say.intervals(with_stats(**stats))).endswith(told)
 
@@ -234,7 +274,10 @@ def test_groups_and_sources_of_instances() -> None:
     grouped = replace(made, task="medcalc_bench", groups=of_groups, scores={"exact_match": tested})
     told = text(say.intervals(facts(grouped)))
     assert "The instances share 9 sources (calculator)" in told
-    assert "Groups were compared with all other instances, with Holm's correction in each field [2]." in told
+    assert (
+        "Groups were compared with all other instances, with Holm's correction in each field [2]."
+        in told
+    )
     assert "design effect" not in told
 
 
@@ -245,12 +288,19 @@ def test_what_is_missing() -> None:
         " Of the answers 2 were empty, 3 were cut off and 4 were in no form that was asked for."
         " Whatever the missing values are, the main score with them lies from 0.7000 to 0.7500."
     )
-    assert "Failed instances count as 0." in text(say.missing(facts(config=extra(on_failure="zero"))))
+    assert "Failed instances count as 0." in text(
+        say.missing(facts(config=extra(on_failure="zero")))
+    )
     assert "Failed instances" not in text(say.missing(facts(config={})))
     counts = Instances(9, 9, 0, 0, 0, 0, unjudged=2)
     told = "9 of 9 requested instances have a score; 0 failed. 2 answers got no usable judgement, and so no score."
     assert (
-        text(say.missing(facts(with_validity(plain(), instances=counts, bounds={"exact_match": (0.7, 0.7)})))) == told
+        text(
+            say.missing(
+                facts(with_validity(plain(), instances=counts, bounds={"exact_match": (0.7, 0.7)}))
+            )
+        )
+        == told
     )
     assert list(say.reportable(facts())) == []
     told = "By the limits that were set for the run, this score may not"
@@ -275,7 +325,9 @@ def test_software() -> None:
         " 2 patches of HELM were applied, which the result names. The machine: Debian 12, x86_64."
         " The identity of the run is identity."
     )
-    bare = with_provenance(helm=None, packages={}, patches=("a",), platform={}, code_execution={"confined_by": []})
+    bare = with_provenance(
+        helm=None, packages={}, patches=("a",), platform={}, code_execution={"confined_by": []}
+    )
     assert text(say.software(bare)) == (
         "The evaluation was run with eval-factory 1 and Python 3.11. 1 patch of HELM was applied, which the result"
         " names. What the model answered was executed in a confined process. The identity of the run is identity."
@@ -286,7 +338,10 @@ def test_a_rubric() -> None:
     told = text(say.jury(facts(of_a_rubric())))
     start = "The answers were judged criterion by criterion (12 criteria, 4.0 for an answer in the mean)"
     assert told.startswith(start)
-    assert " The judges: kind (judge/one; temperature = 0.0), 12 of 12 criteria; strict (judge/two), 9 of 12 cr" in told
+    assert (
+        " The judges: kind (judge/one; temperature = 0.0), 12 of 12 criteria; strict (judge/two), 9 of 12 cr"
+        in told
+    )
     assert told.endswith("kind/strict say the same of 66.7 % of 9 criteria, Cohen's kappa 0.400.")
     assert "rated" not in told
 
@@ -297,15 +352,25 @@ def test_a_source_keeps_its_number_and_each_form_of_interval_has_one() -> None:
     assert [one[:12] for one in cite.listed()] == ["E. B. Wilson", "B. Efron, Be"]
     with pytest.raises(KeyError):
         cite("nobody")
-    assert {name for one in forms()["intervals"].values() for name in one["sources"]} <= set(forms()["sources"])
+    assert {name for one in forms()["intervals"].values() for name in one["sources"]} <= set(
+        forms()["sources"]
+    )
 
 
 @pytest.mark.parametrize(
-    ("host", "shown"), [("api.example.org:8443", " at api.example.org:8443"), ("127.0.0.1:80", ""), ("[::1]:9", ""), ("", "")]
-)  # fmt: skip
+    ("host", "shown"),
+    [
+        ("api.example.org:8443", " at api.example.org:8443"),
+        ("127.0.0.1:80", ""),
+        ("[::1]:9", ""),
+        ("", ""),
+    ],
+)
 def test_the_machine_of_the_run_is_no_host_to_name(host: str, shown: str) -> None:
     model = replace(plain().provenance.endpoints["model"], host=host)
-    assert say.model(with_provenance(endpoints={"model": model}))[0].endswith(f"chat endpoint{shown}.")
+    assert say.model(with_provenance(endpoints={"model": model}))[0].endswith(
+        f"chat endpoint{shown}."
+    )
 
 
 def test_what_a_rubric_rests_on_and_what_was_not_decided() -> None:
@@ -325,12 +390,23 @@ def test_what_a_rubric_rests_on_and_what_was_not_decided() -> None:
 
 def test_the_methods_section_is_paragraphs_with_references_at_the_end() -> None:
     paragraphs = methods_text(plain(), CONFIG, TARGET).split("\n\n")
-    beginnings = ("The benchmark was", "The evaluated model was", "The main metric was", "The 95 % interval",
-                  "The settings differ", "The evaluation was run", "References\n[1] P. Liang")  # fmt: skip
-    found = [paragraph[: len(start)] for paragraph, start in zip(paragraphs, beginnings, strict=True)]
+    beginnings = (
+        "The benchmark was",
+        "The evaluated model was",
+        "The main metric was",
+        "The 95 % interval",
+        "The settings differ",
+        "The evaluation was run",
+        "References\n[1] P. Liang",
+    )
+    found = [
+        paragraph[: len(start)] for paragraph, start in zip(paragraphs, beginnings, strict=True)
+    ]
     assert found == list(beginnings)
     assert paragraphs[-1].endswith(".\n")
-    assert not [text for text in ("What is q", "answer to") if text in "".join(paragraphs)], "of the instances"
+    assert not [text for text in ("What is q", "answer to") if text in "".join(paragraphs)], (
+        "of the instances"
+    )
     told = methods_text(of_a_jury(), CONFIG, TARGET)
     assert "\n\nThe answers were rated on a scale from 1 to 5" in told
     assert "this score may not be reported" in told
@@ -338,9 +414,13 @@ def test_the_methods_section_is_paragraphs_with_references_at_the_end() -> None:
 
 
 @pytest.mark.parametrize("made", [plain, of_a_jury, hostile])
-def test_every_number_in_brackets_is_a_reference_and_each_is_cited(made: Callable[[], TaskResult]) -> None:
+def test_every_number_in_brackets_is_a_reference_and_each_is_cited(
+    made: Callable[[], TaskResult],
+) -> None:
     text, _, references = methods_text(made(), CONFIG, TARGET).rpartition("References")
-    cited = {int(one) for found in re.findall(r"\[(\d+(?:, \d+)*)\]", text) for one in found.split(", ")}
+    cited = {
+        int(one) for found in re.findall(r"\[(\d+(?:, \d+)*)\]", text) for one in found.split(", ")
+    }
     assert cited == set(range(1, len(references.strip().splitlines()) + 1))
 
 

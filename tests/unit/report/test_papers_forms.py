@@ -23,9 +23,13 @@ UNKNOWN = forms()["model_card"]["unknown"]
 
 KINDS = ["UsefulnessUsabilityEfficacy", "FairnessEquity", "SafetyReliability"]
 PARTS = [
-    "MetricGoal", "Results", "Interpretation", "TestType", "TestingDataDescription",
+    "MetricGoal",
+    "Results",
+    "Interpretation",
+    "TestType",
+    "TestingDataDescription",
     "ValidationProcessAndJustification",
-]  # fmt: skip
+]
 """In the order of the schema's sequence, each needed."""
 
 
@@ -63,14 +67,22 @@ def test_it_has_the_elements_of_the_schema_in_their_order(made: Callable[[], Tas
 def test_scores_with_their_intervals() -> None:
     assert results(plain(), 0) == {
         "exact_match": {
-            "kind": "estimate_ci", "estimate": 0.7368, "lower": 0.5121, "upper": 0.8819, "level": 95, "unit": "share",
+            "kind": "estimate_ci",
+            "estimate": 0.7368,
+            "lower": 0.5121,
+            "upper": 0.8819,
+            "level": 95,
+            "unit": "share",
         }
-    }  # fmt: skip
+    }
     made = plain()
     score = made.scores["exact_match"]
     bare = replace(score, unit=None, stats=replace(score.stats, ci_low=None))
     other = replace(made, scores={"a": bare, "b": replace(score, value=math.nan)})
-    assert results(other, 0) == {"a": {"kind": "single", "value": 0.7368}, "b": {"kind": "single", "value": None}}
+    assert results(other, 0) == {
+        "a": {"kind": "single", "value": 0.7368},
+        "b": {"kind": "single", "value": None},
+    }
     assert results(replace(made, scores={}), 0) == {UNKNOWN: {"kind": "single", "value": None}}
 
 
@@ -88,9 +100,15 @@ def test_groups_or_that_nothing_is_known() -> None:
 def test_counts_of_what_can_be_relied_on() -> None:
     found = {label: value["value"] for label, value in results(plain(), 2).items()}
     assert found == {
-        "Instances requested": 20, "Instances scored": 19, "Instances failed": 1, "Instances empty": 2,
-        "Instances truncated": 3, "Instances unparsed": 4, "Instances refused": 0, "Instances unjudged": 0,
-    }  # fmt: skip
+        "Instances requested": 20,
+        "Instances scored": 19,
+        "Instances failed": 1,
+        "Instances empty": 2,
+        "Instances truncated": 3,
+        "Instances unparsed": 4,
+        "Instances refused": 0,
+        "Instances unjudged": 0,
+    }
     assert {value["kind"] for value in results(plain(), 2).values()} == {"single"}
     assert "whether answers are safe" in text(plain(), 2, "Interpretation")
 
@@ -98,12 +116,21 @@ def test_counts_of_what_can_be_relied_on() -> None:
 def test_data_and_process_are_told_once() -> None:
     assert "20 instances (split test: 20) were asked" in text(plain(), 0, "TestingDataDescription")
     process = text(plain(), 0, "ValidationProcessAndJustification")
-    for said in ("org/model", "max_tokens = 1", "Wilson's score interval (ref. 3)", "Ref. 3: E. B. Wilson", "crfm-helm 0.5.16",
-                 "Not known to eval-factory: why this benchmark"):  # fmt: skip
+    for said in (
+        "org/model",
+        "max_tokens = 1",
+        "Wilson's score interval (ref. 3)",
+        "Ref. 3: E. B. Wilson",
+        "crfm-helm 0.5.16",
+        "Not known to eval-factory: why this benchmark",
+    ):
         assert said in process
     for kind in (1, 2):
         assert text(plain(), kind, "TestingDataDescription") == "As of UsefulnessUsabilityEfficacy."
-        assert text(plain(), kind, "ValidationProcessAndJustification") == "As of UsefulnessUsabilityEfficacy."
+        assert (
+            text(plain(), kind, "ValidationProcessAndJustification")
+            == "As of UsefulnessUsabilityEfficacy."
+        )
     assert "5 of 6 judgements" in text(of_a_jury(), 0, "ValidationProcessAndJustification")
 
 
@@ -115,7 +142,9 @@ def test_goal_and_interpretation_invent_nothing() -> None:
     assert text(of_a_jury(), 0, "Interpretation").startswith(told)
     assert "the score; 1 failed" not in text(plain(), 0, "Interpretation")
     assert "1 failed" in text(plain(), 0, "Interpretation")
-    assert "temperature 0.7 (leaderboard: 0.0)" in text(plain(), 0, "Interpretation").replace("`", "")
+    assert "temperature 0.7 (leaderboard: 0.0)" in text(plain(), 0, "Interpretation").replace(
+        "`", ""
+    )
 
 
 def test_hostile_text_stays_text() -> None:
@@ -129,9 +158,26 @@ def test_hostile_text_stays_text() -> None:
 
 
 NAMED = [
-    "5a", "5d", "6a", "6b", "6d", "6f", "7a", "7b", "7c", "8a", "8b", "8c", "9a", "12", "14e", "14f", "16a", "16d",
+    "5a",
+    "5d",
+    "6a",
+    "6b",
+    "6d",
+    "6f",
+    "7a",
+    "7b",
+    "7c",
+    "8a",
+    "8b",
+    "8c",
+    "9a",
+    "12",
+    "14e",
+    "14f",
+    "16a",
+    "16d",
     "17",
-]  # fmt: skip
+]
 """Items that a run fills, by the numbers of copies that have 6f and 6g."""
 
 
@@ -147,14 +193,22 @@ def test_every_item_is_there_once(made: Callable[[], TaskResult]) -> None:
 
 def test_answers_stand_under_their_items_found_by_the_numbers_of_other_copies_too() -> None:
     text = tripod_llm(plain(), CONFIG, TARGET)
-    assert text.startswith("# TRIPOD-LLM checklist\n\nOf the run `identity`: `pubmed_qa`, `org/model`.\n")
-    assert "### 17 Performance, by the measures that were set before\n\n- exact_match = 0.7368 (95 % interval" in text
+    assert text.startswith(
+        "# TRIPOD-LLM checklist\n\nOf the run `identity`: `pubmed_qa`, `org/model`.\n"
+    )
+    assert (
+        "### 17 Performance, by the measures that were set before\n\n- exact_match = 0.7368 (95 % interval"
+        in text
+    )
     assert "\n\n*Not known to eval-factory: assessment by people, if there was any.*\n" in text
     assert "### 8c Annotation: who or what annotated\n\n*Not known to eval-factory:" in text
     assert "Table 2 of the guideline (ref. 1)" in text
     assert "\n1. J. Gallifant et al., The TRIPOD-LLM" in text
     assert text.endswith(".\n")
-    other = {found[1] or found[0] for found in re.findall(r"^### (\w+)(?: \((\w+)\))? ", text, re.MULTILINE)}
+    other = {
+        found[1] or found[0]
+        for found in re.findall(r"^### (\w+)(?: \((\w+)\))? ", text, re.MULTILINE)
+    }
     assert set(NAMED) <= other
     assert "### 7a (6f) Measures of the quality" in text
 
@@ -162,7 +216,11 @@ def test_answers_stand_under_their_items_found_by_the_numbers_of_other_copies_to
 @pytest.mark.parametrize("made", [plain, of_a_jury, hostile])
 def test_every_source_that_is_cited_is_listed(made: Callable[[], TaskResult]) -> None:
     text, _, references = tripod_llm(made(), CONFIG, TARGET).rpartition("## References")
-    cited = {int(one) for found in re.findall(r"\(ref\. (\d+(?:, \d+)*)\)", text) for one in found.split(", ")}
+    cited = {
+        int(one)
+        for found in re.findall(r"\(ref\. (\d+(?:, \d+)*)\)", text)
+        for one in found.split(", ")
+    }
     assert cited == {int(number) for number in re.findall(r"^(\d+)\. ", references, re.MULTILINE)}
 
 
@@ -172,15 +230,29 @@ def test_hostile_names_make_nothing_of_the_checklist() -> None:
     tokens = MARKDOWN.parse(text)
     assert "html_block" not in {token.type for token in tokens}
     children = [child for token in tokens for child in token.children or []]
-    assert {child.type for child in children} == {"text", "softbreak", "code_inline", "em_open", "em_close"}
-    assert "@someone" not in "".join(child.content for child in children if child.type != "code_inline")
+    assert {child.type for child in children} == {
+        "text",
+        "softbreak",
+        "code_inline",
+        "em_open",
+        "em_close",
+    }
+    assert "@someone" not in "".join(
+        child.content for child in children if child.type != "code_inline"
+    )
 
 
-def answers_of(made: TaskResult, config: Any = CONFIG, target: Any = TARGET) -> dict[str, list[str]]:
+def answers_of(
+    made: TaskResult, config: Any = CONFIG, target: Any = TARGET
+) -> dict[str, list[str]]:
     """Item -> what is known, of the items that a run fills; sources are numbered over all of them."""
     run = Described(made, config, target)
     run.cite("tripod_llm")
-    return {name: run.said(one["known"]) for name, one in forms()["tripod_llm"].items() if "known" in one}
+    return {
+        name: run.said(one["known"])
+        for name, one in forms()["tripod_llm"].items()
+        if "known" in one
+    }
 
 
 def told(item: str, made: TaskResult, config: Any = CONFIG) -> str:
@@ -193,11 +265,27 @@ def test_what_a_run_does_not_have_is_not_told() -> None:
     assert "may not be reported" not in told("17", plain())
     made = plain()
     bare = replace(
-        made, provenance=replace(made.provenance, endpoints={}, platform={}, dataset_files={}, dataset_revisions={}),
-        usage=replace(made.usage, all_runs=replace(made.usage.all_runs, total=replace(
-            made.usage.all_runs.total, prompt_tokens=None, latency_p50_s=None, requests=7, cached=2))),
-        comparability=None, scores={}, validity=replace(made.validity, floors={}),
-    )  # fmt: skip
+        made,
+        provenance=replace(
+            made.provenance, endpoints={}, platform={}, dataset_files={}, dataset_revisions={}
+        ),
+        usage=replace(
+            made.usage,
+            all_runs=replace(
+                made.usage.all_runs,
+                total=replace(
+                    made.usage.all_runs.total,
+                    prompt_tokens=None,
+                    latency_p50_s=None,
+                    requests=7,
+                    cached=2,
+                ),
+            ),
+        ),
+        comparability=None,
+        scores={},
+        validity=replace(made.validity, floors={}),
+    )
     said = "The last run took 1.0 s; 1 run made the result. 7 requests were sent, 2 answers came from a cache."
     assert told("12", bare) == said
     assert told("7e", bare) == ""
@@ -206,14 +294,31 @@ def test_what_a_run_does_not_have_is_not_told() -> None:
     assert own.startswith("Its data were files of the authors. The output folder")
     custom = told("5d", replace(bare, task="custom.x"), {"params": {"extra": {"benchmark": "x"}}})
     assert custom.startswith("The SHA-256 of all prompts")
-    assert answers_of(bare, {}, {})["7c"][1] == "Answers were asked for by the API of an OpenAI-compatible endpoint."
+    assert (
+        answers_of(bare, {}, {})["7c"][1]
+        == "Answers were asked for by the API of an OpenAI-compatible endpoint."
+    )
 
 
-LETTERS = {3: "ab", 5: "abcde", 6: "abcde", 7: "abcde", 8: "abc", 9: "ab", 14: "abcdef", 16: "abcd", 19: "abcdefg"}
+LETTERS = {
+    3: "ab",
+    5: "abcde",
+    6: "abcde",
+    7: "abcde",
+    8: "abc",
+    9: "ab",
+    14: "abcdef",
+    16: "abcd",
+    19: "abcdefg",
+}
 
 
-def test_the_items_are_those_of_the_table_and_each_that_is_filled_says_what_it_does_not_know() -> None:
+def test_the_items_are_those_of_the_table_and_each_that_is_filled_says_what_it_does_not_know() -> (
+    None
+):
     items = forms()["tripod_llm"]
-    assert list(items) == [f"{number}{letter}" for number in range(1, 20) for letter in LETTERS.get(number, [""])]
+    assert list(items) == [
+        f"{number}{letter}" for number in range(1, 20) for letter in LETTERS.get(number, [""])
+    ]
     assert len({one["topic"] for one in items.values()}) == len(items)
     assert all(one["unknown"] for one in items.values() if "known" in one)

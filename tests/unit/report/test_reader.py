@@ -12,11 +12,25 @@ import yaml
 from eval_factory.core import results
 from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.core.plain_yaml import to_yaml
-from eval_factory.core.results import AskedEndpoint, Comparability, Deviation, Floor, SpentByRole, TaskResult, Usage
+from eval_factory.core.results import (
+    AskedEndpoint,
+    Comparability,
+    Deviation,
+    Floor,
+    SpentByRole,
+    TaskResult,
+    Usage,
+)
 from eval_factory.core.rundir import RunDir
 from eval_factory.core.secrets import Redactor
 from eval_factory.report import documents
-from eval_factory.report.reader import compared_runs, is_suite_folder, load_result, one_run, run_folders
+from eval_factory.report.reader import (
+    compared_runs,
+    is_suite_folder,
+    load_result,
+    one_run,
+    run_folders,
+)
 from eval_factory.report.write import write_reports
 from stored_results import right_or_wrong, written
 from suite_folders import SAME, suite_folder
@@ -28,45 +42,75 @@ from unit.report.test_summary import spent
 def detailed(result: TaskResult) -> TaskResult:
     """A result that says something of everything."""
     jury = results.JuryReport(
-        {"a": 4.5}, None, {"a/b": 0.5}, {"a": None}, {"poor": 0, "good": 5}, {"right": "it is"},
+        {"a": 4.5},
+        None,
+        {"a/b": 0.5},
+        {"a": None},
+        {"poor": 0, "good": 5},
+        {"right": "it is"},
         length_correlation={"a": results.RankCorrelation(0.5, 0.25, 0.75, 40), "b": None},
-    )  # fmt: skip
+    )
     score = result.scores["exact_match"]
-    score = replace(score, stats=replace(score.stats, stddev=0.5, stderr=0.25, ci_low=0.25, ci_high=0.75))
+    score = replace(
+        score, stats=replace(score.stats, stddev=0.5, stderr=0.25, ci_low=0.25, ci_high=0.75)
+    )
     scores = {
-        "exact_match": score, "exact_match@valid+typos": replace(score, split="valid", perturbation="typos"),
+        "exact_match": score,
+        "exact_match@valid+typos": replace(score, split="valid", perturbation="typos"),
         "NDCG@10": replace(score, metric="NDCG@10", higher_is_better=None, scale=None, unit=None),
         "of_no_split": replace(score, metric="of_no_split", split=None),
-    }  # fmt: skip
+    }
     validity = replace(
-        result.validity, judges={"a": results.JudgeCounts(4, 3, 1, same_family=True)}, jury=jury, notes=("one", "two"),
-        failures=(results.FailureCause("model", 1, "HTTP 500: no", None),), judgements=results.Judgements(4, 3),
+        result.validity,
+        judges={"a": results.JudgeCounts(4, 3, 1, same_family=True)},
+        jury=jury,
+        notes=("one", "two"),
+        failures=(results.FailureCause("model", 1, "HTTP 500: no", None),),
+        judgements=results.Judgements(4, 3),
         not_reportable=("for a reason",),
         floors={
             "exact_match": Floor("always A", 0.5, 4, {"empty": 0.0, "always A": 0.5}),
             "wer": Floor("empty", 0.5, 4, {"empty": 0.5}, lower_is_better=True),
         },
-    )  # fmt: skip
-    asked = AskedEndpoint("org/model", "host.example", ({"temperature": 0.0},), 4, {"other": 1}, 1, None)
+    )
+    asked = AskedEndpoint(
+        "org/model", "host.example", ({"temperature": 0.0},), 4, {"other": 1}, 1, None
+    )
     judge = replace(asked, sampling=(), stated_models={}, other_model=0, prompt_sha256=("0" * 64,))
     provenance = replace(
-        result.provenance, endpoints={"model": asked, "a": judge}, dataset_revisions={"hub:a/b": "1" * 40},
-        started_at="2001-09-09T01:46:40Z", ended_at="2001-09-09T01:47:10Z",
-    )  # fmt: skip
+        result.provenance,
+        endpoints={"model": asked, "a": judge},
+        dataset_revisions={"hub:a/b": "1" * 40},
+        started_at="2001-09-09T01:46:40Z",
+        ended_at="2001-09-09T01:47:10Z",
+    )
     first, *others = result.instances
     all_figures = replace(
-        score.stats, clusters=3, design_effect=1.5, effective_n=2.5, trials=2, trial_stddev=0.1, p_value=0.02, p_holm=0.04
-    )  # fmt: skip
+        score.stats,
+        clusters=3,
+        design_effect=1.5,
+        effective_n=2.5,
+        trials=2,
+        trial_stddev=0.1,
+        p_value=0.02,
+        p_holm=0.04,
+    )
     in_words = replace(score, metric="unknown", unit="words")
     of_groups = {
         "odd": {"exact_match": replace(score, stats=all_figures)},
         "even": {"exact_match": score, "unknown": in_words},
     }
     return replace(
-        result, scores=scores, groups={"category": of_groups}, validity=validity, provenance=provenance,
+        result,
+        scores=scores,
+        groups={"category": of_groups},
+        validity=validity,
+        provenance=provenance,
         instances=[replace(first, signs=("unparsed",), cluster="a note"), *others],
-        comparability=Comparability(False, None, (Deviation("a", 1, "b", "c"), Deviation("d", "e", 0.5, "f")), ("g",)),
-    )  # fmt: skip
+        comparability=Comparability(
+            False, None, (Deviation("a", 1, "b", "c"), Deviation("d", "e", 0.5, "f")), ("g",)
+        ),
+    )
 
 
 @pytest.fixture
@@ -75,9 +119,14 @@ def folder(detailed: TaskResult, tmp_path: Path) -> Path:
     rundir.create()
     of_run = plan().evaluation
     write_reports(
-        detailed, rundir, config=of_run.as_dict(), command="helm-run -c x", redactor=Redactor(), responses={},
+        detailed,
+        rundir,
+        config=of_run.as_dict(),
+        command="helm-run -c x",
+        redactor=Redactor(),
+        responses={},
         given=of_run.as_given(),
-    )  # fmt: skip
+    )
     return rundir.root
 
 
@@ -104,7 +153,10 @@ BOARD = {"upstream": "crfm-helm 0.5.16"}
     ],
 )
 def test_a_stamp_without_deviations_is_one_line(
-    stamp: Comparability | None, stored: dict[str, object] | None, result: TaskResult, tmp_path: Path
+    stamp: Comparability | None,
+    stored: dict[str, object] | None,
+    result: TaskResult,
+    tmp_path: Path,
 ) -> None:
     folder = written(tmp_path / "again", replace(result, comparability=stamp))
     file = folder / "evaluation_config.yaml"
@@ -124,14 +176,18 @@ def test_a_document_that_is_made_of_what_was_read_is_the_same(folder: Path) -> N
 
 
 def test_the_defaults_come_from_the_run_config_beside_it(folder: Path) -> None:
-    whole = documents.run_config(plan({"config.params.parallelism": 9}).evaluation.as_dict(), "x", "helm", "p")
+    whole = documents.run_config(
+        plan({"config.params.parallelism": 9}).evaluation.as_dict(), "x", "helm", "p"
+    )
     whole["target"]["api_endpoint"]["model_id"] = "org/later"
     RunDir(folder).run_config.write_text(to_yaml(whole))
     stored = load_result(folder)
     assert stored.config["params"]["parallelism"] == 9
     assert stored.config["params"]["extra"]["min_coverage"] == 1.0
     assert stored.target["api_endpoint"]["adapter_config"]["use_nvcf"] is False
-    assert stored.target["api_endpoint"]["model_id"] == "org/model"  # what the result says of itself is stronger
+    assert (
+        stored.target["api_endpoint"]["model_id"] == "org/model"
+    )  # what the result says of itself is stronger
 
 
 @pytest.mark.parametrize("text", ["[", "1", "config: 1\ntarget: {}", "config: {}"])
@@ -143,14 +199,30 @@ def test_a_run_config_that_is_none_is_not_needed(text: str, folder: Path) -> Non
 @pytest.mark.parametrize(
     "usage",
     [
-        Usage(SpentByRole(spent(7, 40), {"model": spent(7, 40)}), SpentByRole(spent(7, 40), {"model": spent(7, 40)}), 1, 2.0),
-        Usage(SpentByRole(spent(7, 40), {"model": spent(7, 40)}), SpentByRole(spent(9, 40), {"model": spent(9, 40)}), 2, 2.0),
-        Usage(SpentByRole(spent(7, 40), {"gpt": spent(4, 1)}), SpentByRole(spent(9, 40), {}), 3, 2.0),
+        Usage(
+            SpentByRole(spent(7, 40), {"model": spent(7, 40)}),
+            SpentByRole(spent(7, 40), {"model": spent(7, 40)}),
+            1,
+            2.0,
+        ),
+        Usage(
+            SpentByRole(spent(7, 40), {"model": spent(7, 40)}),
+            SpentByRole(spent(9, 40), {"model": spent(9, 40)}),
+            2,
+            2.0,
+        ),
+        Usage(
+            SpentByRole(spent(7, 40), {"gpt": spent(4, 1)}), SpentByRole(spent(9, 40), {}), 3, 2.0
+        ),
         Usage(SpentByRole(spent(0, None), {}), SpentByRole(spent(0, None), {}), 0, 2.0),
     ],
-)  # fmt: skip
-def test_usage_that_was_written_in_short_is_whole_again(usage: Usage, result: TaskResult, tmp_path: Path) -> None:
-    assert load_result(written(tmp_path / "used", replace(result, usage=usage))).result.usage == usage
+)
+def test_usage_that_was_written_in_short_is_whole_again(
+    usage: Usage, result: TaskResult, tmp_path: Path
+) -> None:
+    assert (
+        load_result(written(tmp_path / "used", replace(result, usage=usage))).result.usage == usage
+    )
 
 
 @pytest.mark.parametrize("version", [1, 3, None, "x"])
@@ -159,7 +231,9 @@ def test_a_version_that_is_not_known_is_said(version: object, folder: Path) -> N
     document = yaml.safe_load(file.read_text())
     document["schema_version"] = version
     file.write_text(yaml.safe_dump(document))
-    with pytest.raises(PrerequisiteError, match="is no result of this version: schema_version: 2 was expected"):
+    with pytest.raises(
+        PrerequisiteError, match="is no result of this version: schema_version: 2 was expected"
+    ):
         load_result(folder)
 
 
@@ -168,12 +242,16 @@ def test_what_is_no_result_is_named(folder: Path, tmp_path: Path) -> None:
     document = yaml.safe_load(file.read_text())
     document["validity"]["coverage"] = "all"
     file.write_text(yaml.safe_dump(document))
-    with pytest.raises(PrerequisiteError, match=r"is no result of this version: validity\.coverage: 'all' is not"):
+    with pytest.raises(
+        PrerequisiteError, match=r"is no result of this version: validity\.coverage: 'all' is not"
+    ):
         load_result(folder)
     file.write_text("{")
     with pytest.raises(PrerequisiteError, match="cannot be read"):
         load_result(folder)
-    with pytest.raises(PrerequisiteError, match="there is no result; it is written when a run ends"):
+    with pytest.raises(
+        PrerequisiteError, match="there is no result; it is written when a run ends"
+    ):
         load_result(tmp_path)
 
 
@@ -217,7 +295,12 @@ def test_a_suite_is_its_runs_in_the_order_of_its_table_and_a_target_its_own(suit
     (suite / ".suite" / "x" / "evaluation_config.yaml").write_text("")
     assert is_suite_folder(suite)
     assert named(suite, run_folders([suite])) == list(VALUES)
-    assert named(suite, run_folders([suite / "large", suite])) == ["large/calc", "large/qa", "small/qa", "small/calc"]
+    assert named(suite, run_folders([suite / "large", suite])) == [
+        "large/calc",
+        "large/qa",
+        "small/qa",
+        "small/calc",
+    ]
 
 
 def test_a_suite_whose_table_is_not_there_yet_is_what_has_a_result(suite: Path) -> None:
@@ -225,14 +308,18 @@ def test_a_suite_whose_table_is_not_there_yet_is_what_has_a_result(suite: Path) 
     assert named(suite, run_folders([suite])) == sorted(VALUES)
     for name in VALUES:
         (suite / name / "evaluation_config.yaml").unlink()
-    with pytest.raises(PrerequisiteError, match="none of whose runs has a result; 'eval-factory suite status"):
+    with pytest.raises(
+        PrerequisiteError, match="none of whose runs has a result; 'eval-factory suite status"
+    ):
         run_folders([suite])
 
 
 def test_a_result_that_lies_elsewhere_is_refused(suite: Path, tmp_path: Path) -> None:
     stranger = right_or_wrong(tmp_path / "stranger", "10")
     (suite / "small" / "qa" / "evaluation_config.yaml").unlink()
-    (suite / "small" / "qa" / "evaluation_config.yaml").symlink_to(stranger / "evaluation_config.yaml")
+    (suite / "small" / "qa" / "evaluation_config.yaml").symlink_to(
+        stranger / "evaluation_config.yaml"
+    )
     with pytest.raises(PrerequisiteError):
         run_folders([suite])
 
@@ -246,10 +333,14 @@ def test_what_is_about_one_run_says_which_there_are(suite: Path) -> None:
     assert one_run(suite, "reproduce") == suite / "small/qa"
 
 
-def test_runs_of_one_benchmark_are_compared_and_of_several_one_is_to_be_chosen(suite: Path, tmp_path: Path) -> None:
+def test_runs_of_one_benchmark_are_compared_and_of_several_one_is_to_be_chosen(
+    suite: Path, tmp_path: Path
+) -> None:
     with pytest.raises(ConfigError) as caught:
         compared_runs([suite])
-    assert f"for qa alone: eval-factory compare {suite}/small/qa {suite}/large/qa" in str(caught.value)
+    assert f"for qa alone: eval-factory compare {suite}/small/qa {suite}/large/qa" in str(
+        caught.value
+    )
     assert "suite_results.md has those of each" in str(caught.value)
     one = suite_folder(tmp_path / "one", {"a/qa": SAME, "b/qa": SAME})
     assert named(one, compared_runs([one])) == ["a/qa", "b/qa"]

@@ -11,7 +11,15 @@ import pytest
 from described_runs import of_a_rubric
 from eval_factory.core import results
 from eval_factory.core.budget import Cost, Price
-from eval_factory.core.results import Floor, Instances, JudgeCounts, JuryReport, Score, Stats, TaskResult
+from eval_factory.core.results import (
+    Floor,
+    Instances,
+    JudgeCounts,
+    JuryReport,
+    Score,
+    Stats,
+    TaskResult,
+)
 from eval_factory.core.rundir import RunDir
 from eval_factory.report import documents, sentences
 from eval_factory.report.reader import load_result
@@ -20,25 +28,34 @@ from stored_results import instance, result, written
 
 STATS = Stats(40, 0.5, None, None, 0.3, 0.7, "wilson")
 SHARE = Score(0.5, STATS, "exact_match", "test", None, True, (0.0, 1.0), "share")
-RATING = Score(3.456, replace(STATS, ci_low=3.0, ci_high=4.0), "jury", "test", None, True, (1.0, 5.0), "rating")
+RATING = Score(
+    3.456, replace(STATS, ci_low=3.0, ci_high=4.0), "jury", "test", None, True, (1.0, 5.0), "rating"
+)
 JURY = JuryReport({}, None, {}, {})
 
 
 def made(score: Score | None = SHARE, **changes: Any) -> TaskResult:
     """Changes of the result and of its validity."""
     whole = result([instance(f"q{n}", 1.0) for n in range(4)])
-    of_validity = {name: changes.pop(name) for name in list(changes) if hasattr(whole.validity, name)}
+    of_validity = {
+        name: changes.pop(name) for name in list(changes) if hasattr(whole.validity, name)
+    }
     scores = {} if score is None else {"exact_match": score}
-    return replace(whole, **{"scores": scores, "validity": replace(whole.validity, **of_validity), **changes})
+    return replace(
+        whole, **{"scores": scores, "validity": replace(whole.validity, **of_validity), **changes}
+    )
 
 
 @pytest.mark.parametrize(
     ("score", "told"),
     [
-        (SHARE, "50.0 %"), (RATING, "3.46 of 5"), (replace(SHARE, unit="overlap"), "0.5"),
-        (replace(SHARE, scale=None), "0.5"), (replace(RATING, scale=None), "3.456"),
+        (SHARE, "50.0 %"),
+        (RATING, "3.46 of 5"),
+        (replace(SHARE, unit="overlap"), "0.5"),
+        (replace(SHARE, scale=None), "0.5"),
+        (replace(RATING, scale=None), "3.456"),
     ],
-)  # fmt: skip
+)
 def test_a_score_is_said_in_its_unit(score: Score, told: str) -> None:
     assert sentences.amount(score.value, score) == told
 
@@ -49,7 +66,9 @@ def test_an_interval_has_both_ends_or_is_none() -> None:
     assert sentences.how_sure(made()) == told
     without = replace(SHARE, stats=replace(STATS, ci_low=None))
     assert sentences.interval_text(without) == ""
-    assert sentences.how_sure(made(without)).startswith("There are too few instances for an interval")
+    assert sentences.how_sure(made(without)).startswith(
+        "There are too few instances for an interval"
+    )
     assert sentences.how_sure(made(None)) == ""
 
 
@@ -60,15 +79,27 @@ RATED = "Each was given 4 questions. Its answers were rated by 1 judge (other la
     ("changes", "told"),
     [
         ({}, "Each was given 4 questions."),
-        ({"splits": {"test": 1}},
-         "Each was given 1 question of the test set, 4 requests with every trial and variation counted."),
+        (
+            {"splits": {"test": 1}},
+            "Each was given 1 question of the test set, 4 requests with every trial and variation counted.",
+        ),
         ({"splits": {"test": 3, "valid": 1}, "judges": {"gpt": JudgeCounts(4, 4, 0)}}, RATED),
-        ({"judges": {"gpt": JudgeCounts(4, 4, 0)}, "jury": replace(JURY, labels={"poor": 0, "good": 1})},
-         f"{RATED} Ratings: poor (0), good (1)."),
-        ({"judges": {"gpt": JudgeCounts(4, 4, 0)}, "rubric": results.RubricReport(results.RubricVotes(3, 2, 1, 0), {}, {})},
-         "Each was given 4 questions. Its answers were judged criterion by criterion by 1 judge (other language models)."),
+        (
+            {
+                "judges": {"gpt": JudgeCounts(4, 4, 0)},
+                "jury": replace(JURY, labels={"poor": 0, "good": 1}),
+            },
+            f"{RATED} Ratings: poor (0), good (1).",
+        ),
+        (
+            {
+                "judges": {"gpt": JudgeCounts(4, 4, 0)},
+                "rubric": results.RubricReport(results.RubricVotes(3, 2, 1, 0), {}, {}),
+            },
+            "Each was given 4 questions. Its answers were judged criterion by criterion by 1 judge (other language models).",
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_was_asked_is_counted(changes: dict[str, Any], told: str) -> None:
     assert sentences.measured(made(**changes), "Each") == told
     assert sentences.measured(made(**changes)) == told.replace("Each", "The model")
@@ -79,7 +110,9 @@ def test_what_the_score_counts() -> None:
     assert sentences.meaning(made()) == told
     unknown = replace(SHARE, unit=None, higher_is_better=None)
     assert sentences.meaning(made(unknown)) == "exact_match, over 40 instances."
-    assert sentences.meaning(made(replace(SHARE, unit=None, higher_is_better=False))).endswith("(lower is better).")
+    assert sentences.meaning(made(replace(SHARE, unit=None, higher_is_better=False))).endswith(
+        "(lower is better)."
+    )
     assert sentences.meaning(made(None)) == "exact_match could not be computed: the notes say why."
     points = replace(SHARE, unit="share of points")
     assert "the share of a rubric's points that answers win" in sentences.meaning(made(points))
@@ -87,7 +120,10 @@ def test_what_the_score_counts() -> None:
 
 def test_missing_scores_are_a_reason_where_no_other_is_stated() -> None:
     assert sentences.missing_scores(made()) == ""
-    assert sentences.missing_scores(made(reportable=False)) == "4 of 4 instances have a score of their own."
+    assert (
+        sentences.missing_scores(made(reportable=False))
+        == "4 of 4 instances have a score of their own."
+    )
     stated: dict[str, Any] = {"reportable": False, "not_reportable": ("x",)}
     assert sentences.missing_scores(made(**stated)) == ""
     gaps = made(**stated, instances=Instances(4, 3, 1, 0, 0, 0), something_to_ask=True)
@@ -99,21 +135,33 @@ def test_troubles_are_counted_with_what_shows_them() -> None:
     assert list(sentences.troubles(Instances(4, 4, 0, 0, 0, 0))) == []
     found = list(sentences.troubles(Instances(9, 3, 1, 2, 3, 4, 5, 6, 7, 0, 8, 9)))
     assert [(count, flag) for count, _, flag in found] == [
-        (1, "failed"), (4, "filtered"), (2, "empty"), (8, "thinking_unfinished"), (6, "unparsed"), (5, "unjudged"),
-        (9, "prompt_truncated"), (7, "refused"), (3, "cut_off"),
-    ]  # fmt: skip
+        (1, "failed"),
+        (4, "filtered"),
+        (2, "empty"),
+        (8, "thinking_unfinished"),
+        (6, "unparsed"),
+        (5, "unjudged"),
+        (9, "prompt_truncated"),
+        (7, "refused"),
+        (3, "cut_off"),
+    ]
 
 
 @pytest.mark.parametrize(
     ("value", "lower_is_better", "end"),
     [
-        (0.2, False, "and so is its whole interval."), (0.3, False, "chance may explain the gap."),
-        (0.5, False, "This model is no better than that."), (0.8, True, "and so is its whole interval."),
-        (0.7, True, "chance may explain the gap."), (0.4, True, "This model is no better than that."),
+        (0.2, False, "and so is its whole interval."),
+        (0.3, False, "chance may explain the gap."),
+        (0.5, False, "This model is no better than that."),
+        (0.8, True, "and so is its whole interval."),
+        (0.7, True, "chance may explain the gap."),
+        (0.4, True, "This model is no better than that."),
     ],
-)  # fmt: skip
+)
 def test_a_score_beside_chance(value: float, lower_is_better: bool, end: str) -> None:
-    beside = made(floors={"exact_match": Floor("A", value, 4, {"A": value}, lower_is_better=lower_is_better)})
+    beside = made(
+        floors={"exact_match": Floor("A", value, 4, {"A": value}, lower_is_better=lower_is_better)}
+    )
     told = sentences.beside_chance(beside)
     assert sentences.chance_may_explain(beside) is not end.startswith("and so is")
     assert told.startswith(f"The best answer that needs no model (A) scores {value * 100:.1f} %. ")
@@ -143,48 +191,80 @@ def test_a_task_is_described_where_it_is_known() -> None:
 @pytest.mark.parametrize(
     ("scale", "unit", "jury", "told"),
     [
-        ((0.0, 10.0), "rating", JURY, "ratings: 0 to 10"), ((1.0, 5.0), "rating", JURY, None), (None, "rating", JURY, None),
-        ((0.0, 1.0), "share", JURY, None), ((0.0, 10.0), "rating", None, None),
-        ((0.0, 2.0), "rating", replace(JURY, labels={"poor": 0, "good": 2}), "ratings: poor (0), good (2)"),
+        ((0.0, 10.0), "rating", JURY, "ratings: 0 to 10"),
+        ((1.0, 5.0), "rating", JURY, None),
+        (None, "rating", JURY, None),
+        ((0.0, 1.0), "share", JURY, None),
+        ((0.0, 10.0), "rating", None, None),
+        (
+            (0.0, 2.0),
+            "rating",
+            replace(JURY, labels={"poor": 0, "good": 2}),
+            "ratings: poor (0), good (2)",
+        ),
     ],
-)  # fmt: skip
-def test_ratings_that_are_not_helms_are_said(scale: Any, unit: str, jury: JuryReport | None, told: str | None) -> None:
+)
+def test_ratings_that_are_not_helms_are_said(
+    scale: Any, unit: str, jury: JuryReport | None, told: str | None
+) -> None:
     assert sentences.ratings_line(made(replace(RATING, scale=scale, unit=unit), jury=jury)) == told
 
 
 CORRECTED = results.CorrectedScore("jury", 3.51234, 3.2, 3.8, "ppi++-stratified", 0.8, 4.5)
 FOUND = results.Clinicians(
-    40, 200, 2, 80, CORRECTED, None, results.Agreement(38, 0.5, 0.625, None, 0.7),
-    {"kind": results.JudgeAgreement(40, None, 0.4, 0.3, None, 1.0, 0.8, 1.2)}, ("a note",),
-)  # fmt: skip
+    40,
+    200,
+    2,
+    80,
+    CORRECTED,
+    None,
+    results.Agreement(38, 0.5, 0.625, None, 0.7),
+    {"kind": results.JudgeAgreement(40, None, 0.4, 0.3, None, 1.0, 0.8, 1.2)},
+    ("a note",),
+)
 
 
 def test_what_people_say_in_lines() -> None:
     assert list(sentences.clinician_lines(FOUND)) == [
-        ("corrected by clinicians = 3.5123  (95 % interval 3.2000 .. 3.8000); without correction 4.5000;"
-        " 40 of 200 answers rated by 2 raters"),
+        (
+            "corrected by clinicians = 3.5123  (95 % interval 3.2000 .. 3.8000); without correction 4.5000;"
+            " 40 of 200 answers rated by 2 raters"
+        ),
         "agreement of the raters: alpha 0.50, ICC 0.63, AC1 0.70 (n = 38)",
         "kind with the raters: ICC 0.40, weighted kappa 0.30 (n = 40); bias +1.000 (+0.800 .. +1.200)",
         "note: a note",
-    ]  # fmt: skip
-    few = replace(FOUND, corrected=None, too_few=results.TooFewRated(9, 30), rated=9, raters=1, agreement=None)
+    ]
+    few = replace(
+        FOUND, corrected=None, too_few=results.TooFewRated(9, 30), rated=9, raters=1, agreement=None
+    )
     told = "no score corrected by clinicians: 30 rated answers are needed; 9 of 200 answers rated by 1 rater"
     assert sentences.clinician_headline(few) == told
     assert len(list(sentences.clinician_lines(few))) == 3
-    assert sentences.clinician_headline(replace(few, too_few=None)) == "9 of 200 answers rated by 1 rater"
+    assert (
+        sentences.clinician_headline(replace(few, too_few=None))
+        == "9 of 200 answers rated by 1 rater"
+    )
     little = {"a": results.JudgeAgreement(0), "b": results.JudgeAgreement(3, bias=-0.5)}
-    assert list(sentences.clinician_lines(replace(FOUND, agreement=None, judges=little, notes=())))[1:] == [
+    assert list(sentences.clinician_lines(replace(FOUND, agreement=None, judges=little, notes=())))[
+        1:
+    ] == [
         "a with the raters: not defined (n = 0); bias not known",
         "b with the raters: not defined (n = 3); bias -0.500",
     ]
 
 
-NOW, EVER, PARTLY = Cost(0.012341, "table", 3, 0), Cost(1234.5, "endpoint, table", 9, 0), Cost(0.5, "table", 3, 2)
+NOW, EVER, PARTLY = (
+    Cost(0.012341, "table", 3, 0),
+    Cost(1234.5, "endpoint, table", 9, 0),
+    Cost(0.5, "table", 3, 2),
+)
 IN_ALL = "1,234.50 USD in all runs (endpoint, table)"
 WITHOUT = "Cost: 0.5 USD in this run (table); without the 2 answers whose cost is not known"
 
 
-def usage(now: Cost | None, ever: Cost | None, runs: int = 1, unknown: str | None = None) -> results.Usage:
+def usage(
+    now: Cost | None, ever: Cost | None, runs: int = 1, unknown: str | None = None
+) -> results.Usage:
     spent = [results.Spent(1, 0, 0, 1, 1, None, None, cost) for cost in (now, ever)]
     of = [results.SpentByRole(one, {"model": one}) for one in spent]
     return results.Usage(of[0], of[1], runs, 1.0, unknown)
@@ -193,24 +273,33 @@ def usage(now: Cost | None, ever: Cost | None, runs: int = 1, unknown: str | Non
 @pytest.mark.parametrize(
     ("told", "line"),
     [
-        (usage(None, None), None), (usage(None, None, unknown="model: why"), "Cost: not known (model: why)"),
+        (usage(None, None), None),
+        (usage(None, None, unknown="model: why"), "Cost: not known (model: why)"),
         (usage(NOW, NOW), "Cost: 0.01234 USD in this run (table)"),
-        (usage(NOW, EVER, 2), f"Cost: 0.01234 USD in this run, {IN_ALL}"), (usage(None, EVER, 2), f"Cost: {IN_ALL}"),
-        (usage(None, EVER), f"Cost: {IN_ALL}"), (usage(PARTLY, PARTLY), WITHOUT),
+        (usage(NOW, EVER, 2), f"Cost: 0.01234 USD in this run, {IN_ALL}"),
+        (usage(None, EVER, 2), f"Cost: {IN_ALL}"),
+        (usage(None, EVER), f"Cost: {IN_ALL}"),
+        (usage(PARTLY, PARTLY), WITHOUT),
         (usage(PARTLY, PARTLY, unknown="gpt: why"), f"{WITHOUT} (gpt: why)"),
     ],
-)  # fmt: skip
+)
 def test_what_a_result_cost(told: results.Usage, line: str | None) -> None:
     assert sentences.cost_line(told) == line
 
 
 def test_a_cost_is_written_with_what_it_was_counted_by() -> None:
     price = Price(2.5, 10.0, source="genai-prices 1")
-    document = documents.usage(usage(Cost(1 / 3, "genai-prices 1", 3, 1, price=price), None, 2, unknown="why"))
+    document = documents.usage(
+        usage(Cost(1 / 3, "genai-prices 1", 3, 1, price=price), None, 2, unknown="why")
+    )
     assert document["cost"] == {
-        "value": 0.333333, "source": "genai-prices 1", "priced_requests": 3, "unpriced_requests": 1, "currency": "USD",
+        "value": 0.333333,
+        "source": "genai-prices 1",
+        "priced_requests": 3,
+        "unpriced_requests": 1,
+        "currency": "USD",
         "price": {"input_per_million": 2.5, "output_per_million": 10.0, "source": "genai-prices 1"},
-    }  # fmt: skip
+    }
     assert document["cost_unknown"] == "why"
     assert "cost" not in document["all_runs"]
     assert not {"cost", "cost_unknown"} & documents.usage(usage(None, None)).keys()
@@ -218,22 +307,37 @@ def test_a_cost_is_written_with_what_it_was_counted_by() -> None:
 
 CHANGED = results.Share(0.4, 30, 0.2512345678, 0.571)
 ORDERS = results.ChoiceOrders(
-    3, 30, {"a choice refers to others": 2}, {"1": 0.5, "2": 1 / 3, "3": None}, CHANGED, results.Share(0.3, 30), {"A": 9}
-)  # fmt: skip
+    3,
+    30,
+    {"a choice refers to others": 2},
+    {"1": 0.5, "2": 1 / 3, "3": None},
+    CHANGED,
+    results.Share(0.3, 30),
+    {"A": 9},
+)
 
 
 @pytest.mark.parametrize(
     ("orders", "told"),
     [
-        (ORDERS, ("order of the choices (3 orders, 30 questions): the answer changes with it for 40 % (95 % interval 25 % .."
-                 " 57 %), 30 % right in every order; exact_match over all orders 0.5000; 2 questions left as they are")),
-        (replace(ORDERS, kept={}, changed=results.Share(0.0, 1), right_in_all=None),
-         "order of the choices (3 orders, 1 question): the answer changes with it for 0 %; exact_match over all orders 0.5000"),
-        (replace(ORDERS, kept={"x": 1}, changed=None),
-         "order of the choices: no question was answered in two orders; 1 question left as they are"),
+        (
+            ORDERS,
+            (
+                "order of the choices (3 orders, 30 questions): the answer changes with it for 40 % (95 % interval 25 % .."
+                " 57 %), 30 % right in every order; exact_match over all orders 0.5000; 2 questions left as they are"
+            ),
+        ),
+        (
+            replace(ORDERS, kept={}, changed=results.Share(0.0, 1), right_in_all=None),
+            "order of the choices (3 orders, 1 question): the answer changes with it for 0 %; exact_match over all orders 0.5000",
+        ),
+        (
+            replace(ORDERS, kept={"x": 1}, changed=None),
+            "order of the choices: no question was answered in two orders; 1 question left as they are",
+        ),
         (None, None),
     ],
-)  # fmt: skip
+)
 def test_the_order_of_choices(orders: results.ChoiceOrders | None, told: str | None) -> None:
     both = {"exact_match": SHARE, f"exact_match{results.ALL_ORDERS}": SHARE}
     assert sentences.choice_order_line(made(scores=both, choice_orders=orders)) == told
@@ -245,17 +349,26 @@ def test_the_order_of_choices_stands_in_each_report_and_is_read_again(tmp_path: 
     assert "\n- order of the choices (3 orders, 30 questions)" in markdown_report(shuffled)
     assert "over all orders" not in markdown_report(shuffled)
     assert "rder of the choices" not in markdown_report(plain) + result_summary(plain, rundir)
-    rounded = replace(ORDERS, by_order={"1": 0.5, "2": 0.333333, "3": None}, changed=replace(CHANGED, ci_low=0.251235))
+    rounded = replace(
+        ORDERS,
+        by_order={"1": 0.5, "2": 0.333333, "3": None},
+        changed=replace(CHANGED, ci_low=0.251235),
+    )
     assert load_result(written(tmp_path / "x", shuffled)).result.validity.choice_orders == rounded
-    assert "choice_orders" not in (written(tmp_path / "y", plain) / "evaluation_config.yaml").read_text("utf-8")
+    assert "choice_orders" not in (
+        written(tmp_path / "y", plain) / "evaluation_config.yaml"
+    ).read_text("utf-8")
 
 
 VOTES, KINDS = results.RubricVotes(1200, 700, 500, 0), results.RubricVotes(12, 8, 4, 0, 0, 1.0)
 ONE = results.RubricReport(VOTES, {"gpt": replace(VOTES, score=0.51239)}, {})
 THREE = results.RubricReport(
-    results.RubricVotes(12, 5, 4, 1, 2), {"kind": KINDS, "strict": results.RubricVotes(12, 4, 5, 3)},
-    {"kind/strict": results.PairAgreement(9, 0.6666, 0.4), "a/b": results.PairAgreement(1, 1.0)}, 0.06354, 0.3333,
-)  # fmt: skip
+    results.RubricVotes(12, 5, 4, 1, 2),
+    {"kind": KINDS, "strict": results.RubricVotes(12, 4, 5, 3)},
+    {"kind/strict": results.PairAgreement(9, 0.6666, 0.4), "a/b": results.PairAgreement(1, 1.0)},
+    0.06354,
+    0.3333,
+)
 
 
 def test_criteria_in_one_line() -> None:
@@ -266,7 +379,11 @@ def test_criteria_in_one_line() -> None:
     )
     one = replace(ONE, criteria=results.RubricVotes(1, 1, 0, 0))
     assert sentences.rubric_headline(one) == "1 of 1 criterion met, 0 not met"
-    assert list(map(sentences.of_criteria, (0, 1, 1000))) == ["0 criteria", "1 criterion", "1,000 criteria"]
+    assert list(map(sentences.of_criteria, (0, 1, 1000))) == [
+        "0 criteria",
+        "1 criterion",
+        "1,000 criteria",
+    ]
 
 
 def test_criteria_stand_in_the_markdown() -> None:

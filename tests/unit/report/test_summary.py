@@ -8,7 +8,15 @@ from typing import Any
 import pytest
 
 from eval_factory.core import results
-from eval_factory.core.results import Comparability, Deviation, FailureCause, Floor, JuryReport, Spent, TaskResult
+from eval_factory.core.results import (
+    Comparability,
+    Deviation,
+    FailureCause,
+    Floor,
+    JuryReport,
+    Spent,
+    TaskResult,
+)
 from eval_factory.report.sentences import clinician_headline
 from eval_factory.report.summary import headline, result_summary
 from unit.builders import plan
@@ -27,8 +35,13 @@ def shown(result: TaskResult) -> list[str]:
     return result_summary(result, plan().rundir).split("\n")
 
 
-def test_the_best_trivial_answer_and_what_people_say_stand_below_the_score(result: TaskResult) -> None:
-    floor, other = Floor("always A", 0.55, 4, {"always A": 0.55}), Floor("empty", 0.2, 4, {"empty": 0.2})
+def test_the_best_trivial_answer_and_what_people_say_stand_below_the_score(
+    result: TaskResult,
+) -> None:
+    floor, other = (
+        Floor("always A", 0.55, 4, {"always A": 0.55}),
+        Floor("empty", 0.2, 4, {"empty": 0.2}),
+    )
     of_two = changed(result, floors={"exact_match": floor, "other": other})
     assert shown(of_two)[1] == "  best trivial answer: always A 0.5500"
     both = changed(result, floors={"exact_match": floor, "exact_match.corrected": other})
@@ -41,7 +54,10 @@ def test_the_best_trivial_answer_and_what_people_say_stand_below_the_score(resul
 
 
 def test_the_screen_says_why_instances_failed_and_what_may_help(result: TaskResult) -> None:
-    failures = FailureCause("model", 8, "HTTP 400: too long", "try it"), FailureCause("gpt", 3, "HTTP 500: boom", None)
+    failures = (
+        FailureCause("model", 8, "HTTP 400: too long", "try it"),
+        FailureCause("gpt", 3, "HTTP 500: boom", None),
+    )
     lines = shown(changed(result, failures=failures))
     at = lines.index("  failed: 8 x HTTP 400: too long; try it")
     assert lines[at + 1] == "  judge gpt: 3 x HTTP 500: boom"
@@ -52,17 +68,23 @@ def test_the_screen_says_why_instances_failed_and_what_may_help(result: TaskResu
 @pytest.mark.parametrize(
     ("cause", "told"),
     [
-        ("It is so.", "It is so"), ("x" * 120, "x" * 120), ("x" * 121, "x" * 120 + " ..."),
+        ("It is so.", "It is so"),
+        ("x" * 120, "x" * 120),
+        ("x" * 121, "x" * 120 + " ..."),
         (f"{'x' * 119} yz", "x" * 119 + " ..."),
     ],
-)  # fmt: skip
+)
 def test_a_cause_is_short_on_the_screen(cause: str, told: str, result: TaskResult) -> None:
     failures = (FailureCause("model", 2, cause, "try it"),)
     assert f"  failed: 2 x {told}; try it" in shown(changed(result, failures=failures))
 
 
 def test_the_screen_shows_the_most_frequent_causes(result: TaskResult) -> None:
-    lines = [line for line in shown(changed(result, failures=causes(*range(9, 2, -1)))) if "cause" in line]
+    lines = [
+        line
+        for line in shown(changed(result, failures=causes(*range(9, 2, -1))))
+        if "cause" in line
+    ]
     assert [line.split()[1] for line in lines[:-1]] == ["9", "8", "7", "6", "5"]
     assert lines[-1] == "  2 more causes of failures: validity.failures, report.html"
     assert "more cause" not in "".join(shown(changed(result, failures=causes(5, 4, 3, 2, 1))))
@@ -70,7 +92,9 @@ def test_the_screen_shows_the_most_frequent_causes(result: TaskResult) -> None:
     assert "  1 more cause of failures: validity.failures, report.html" in one_more
 
 
-@pytest.mark.parametrize(("count", "more"), [(0, None), (5, None), (6, "1 more note"), (8, "3 more notes")])
+@pytest.mark.parametrize(
+    ("count", "more"), [(0, None), (5, None), (6, "1 more note"), (8, "3 more notes")]
+)
 def test_five_notes_and_where_the_rest_is(count: int, more: str | None, result: TaskResult) -> None:
     lines = shown(changed(result, notes=tuple(f"number {number}" for number in range(count))))
     told = [f"  note: number {number}" for number in range(min(count, 5))]
@@ -83,7 +107,9 @@ def test_the_screen_says_which_split_a_score_is_of(result: TaskResult) -> None:
     split = changed(result, splits={"test": 4, "train": 1, "valid": 2}, main_split="test")
     lines = shown(replace(split, scores={**result.scores, "exact_match@valid": of_valid}))
     first, second, third, fourth, *_ = lines
-    assert first.startswith("pubmed_qa: exact_match = 0.5000 over the 4 instances of split test  (95 % interval")
+    assert first.startswith(
+        "pubmed_qa: exact_match = 0.5000 over the 4 instances of split test  (95 % interval"
+    )
     assert second == "  split train: 1 instance more have no such score"
     assert third == "  split valid: 2 instances more: exact_match@valid = 0.2500"
     assert fourth.endswith("(7 instances, each trial and perturbation counted)")
@@ -101,7 +127,9 @@ def spent(requests: int, tokens: int | None) -> Spent:
     return Spent(requests, 1, 2, tokens, tokens, 0.5, None)
 
 
-def used(now: Spent, ever: Spent | None = None, runs: int = 1, roles: dict[str, Spent] | None = None) -> results.Usage:
+def used(
+    now: Spent, ever: Spent | None = None, runs: int = 1, roles: dict[str, Spent] | None = None
+) -> results.Usage:
     by_role = [results.SpentByRole(one, roles or {}) for one in (now, ever or now)]
     return results.Usage(by_role[0], by_role[1], runs, 1.0)
 
@@ -109,7 +137,9 @@ def used(now: Spent, ever: Spent | None = None, runs: int = 1, roles: dict[str, 
 def test_the_screen_shows_the_usage_of_this_run_by_role_and_of_all_runs(result: TaskResult) -> None:
     both = {"gpt": spent(4, 40), "model": spent(3, None)}
     lines = shown(replace(result, usage=used(spent(7, 40), spent(9, 90), 3, both)))
-    at = lines.index("  requests: 7 sent, 1 from the cache, 2 retries; 40 prompt and 40 completion tokens")
+    at = lines.index(
+        "  requests: 7 sent, 1 from the cache, 2 retries; 40 prompt and 40 completion tokens"
+    )
     assert lines[at + 1 : at + 4] == [
         "    gpt: 4 sent, 1 from the cache, 2 retries; 40 prompt and 40 completion tokens",
         "    model: 3 sent, 1 from the cache, 2 retries",
@@ -126,9 +156,10 @@ def test_the_whole_summary_of_a_plain_run(result: TaskResult) -> None:
     assert shown(replace(changed(result, notes=()), usage=used(spent(7, None)))) == [
         f"pubmed_qa: exact_match = 0.5000  (95 % interval {score.ci_low:.4f} .. {score.ci_high:.4f})",
         "  instances: 4 of 4 scored; 0 failed, 0 empty, 0 cut off, 0 filtered",
-        "  requests: 7 sent, 1 from the cache, 2 retries", "  settings: those of MedHELM's leaderboard (crfm-helm 0.5.16)",
+        "  requests: 7 sent, 1 from the cache, 2 retries",
+        "  settings: those of MedHELM's leaderboard (crfm-helm 0.5.16)",
         f"  results: {plan().rundir.evaluation_config}",
-    ]  # fmt: skip
+    ]
 
 
 UNLIKE = "  settings unlike those of MedHELM's leaderboard (crfm-helm 0.5.16):"
@@ -140,17 +171,25 @@ THREE = "s0 0 (there other); s1 1 (there other); s2 2 (there other)"
 @pytest.mark.parametrize(
     ("record", "told"),
     [
-        (Comparability(False, None, UNKNOWN), [f"{UNLIKE} data revision known neither here nor there"]),
+        (
+            Comparability(False, None, UNKNOWN),
+            [f"{UNLIKE} data revision known neither here nor there"],
+        ),
         (Comparability(False, None, FIVE[:1]), [f"{UNLIKE} s0 0 (there other)"]),
         (Comparability(False, None, FIVE[:3]), [f"{UNLIKE} {THREE}"]),
         (Comparability(False, None, FIVE), [f"{UNLIKE} {THREE} and 2 more, see comparability"]),
         (Comparability(None, "nothing to compare with"), ["  nothing to compare with"]),
-        (Comparability(True), ["  settings: those of MedHELM's leaderboard (crfm-helm 0.5.16)"]), (None, []),
+        (Comparability(True), ["  settings: those of MedHELM's leaderboard (crfm-helm 0.5.16)"]),
+        (None, []),
     ],
-)  # fmt: skip
-def test_settings_beside_the_leaderboards(record: Comparability | None, told: list[str], result: TaskResult) -> None:
+)
+def test_settings_beside_the_leaderboards(
+    record: Comparability | None, told: list[str], result: TaskResult
+) -> None:
     before = shown(replace(result, comparability=None))  # as of a result of an earlier version
-    assert [line for line in shown(replace(result, comparability=record)) if line not in before] == told
+    assert [
+        line for line in shown(replace(result, comparability=record)) if line not in before
+    ] == told
 
 
 @pytest.mark.parametrize("unknown", ["ci_low", "ci_high"])
@@ -170,16 +209,30 @@ def test_a_score_that_is_absent_is_said(result: TaskResult) -> None:
 
 
 def test_counts_of_instances_stand_each_in_its_place(result: TaskResult) -> None:
-    changes = {"requested": 9, "scored": 3, "failed": 1, "empty": 2, "truncated": 4, "filtered": 5, "unjudged": 6}
+    changes = {
+        "requested": 9,
+        "scored": 3,
+        "failed": 1,
+        "empty": 2,
+        "truncated": 4,
+        "filtered": 5,
+        "unjudged": 6,
+    }
     counts = replace(result.validity.instances, **changes)
     line = "  instances: 3 of 9 scored; 1 failed, 2 empty, 4 cut off, 5 filtered"
-    assert f"{line} (4 instances, each trial and perturbation counted)" in shown(changed(result, instances=counts))
-    judged = changed(result, instances=counts, splits={"test": 9}, judges={"gpt": results.JudgeCounts(1, 1, 0)})
+    assert f"{line} (4 instances, each trial and perturbation counted)" in shown(
+        changed(result, instances=counts)
+    )
+    judged = changed(
+        result, instances=counts, splits={"test": 9}, judges={"gpt": results.JudgeCounts(1, 1, 0)}
+    )
     assert f"{line}, 6 unjudged" in shown(judged)
 
 
 @pytest.mark.parametrize(("alpha", "told"), [(None, "not defined"), (0.12345, "0.123")])
-def test_a_jury_is_shown_by_its_means_and_agreement(alpha: float | None, told: str, result: TaskResult) -> None:
+def test_a_jury_is_shown_by_its_means_and_agreement(
+    alpha: float | None, told: str, result: TaskResult
+) -> None:
     jury = JuryReport({"gpt": 4.256, "llama": 3.0}, alpha, {}, {})
     line = f"  judges' mean ratings: gpt 4.26, llama 3.00; agreement (Krippendorff's alpha): {told}"
     assert line in shown(changed(result, jury=jury))
@@ -191,7 +244,10 @@ def test_tokens_are_shown_where_both_are_known(result: TaskResult) -> None:
         lines = shown(replace(result, usage=used(Spent(1, 0, 0, prompt, completion, None, None))))
         return next(line for line in lines if "sent" in line)
 
-    assert line(7, 8) == "  requests: 1 sent, 0 from the cache, 0 retries; 7 prompt and 8 completion tokens"
+    assert (
+        line(7, 8)
+        == "  requests: 1 sent, 0 from the cache, 0 retries; 7 prompt and 8 completion tokens"
+    )
     assert line(7, None) == line(None, 8) == "  requests: 1 sent, 0 from the cache, 0 retries"
 
 

@@ -17,7 +17,9 @@ Table = list[list[int | None]]
 
 
 def units_of(table: Table) -> list[list[int]]:
-    return [[rating for rating in column if rating is not None] for column in zip(*table, strict=True)]
+    return [
+        [rating for rating in column if rating is not None] for column in zip(*table, strict=True)
+    ]
 
 
 def by_the_package(table: Table) -> float:
@@ -47,21 +49,32 @@ def test_it_is_the_packages_on_any_table_and_none_where_it_is_not_defined(table:
 def test_krippendorffs_example() -> None:
     """K. Krippendorff, Computing Krippendorff's Alpha-Reliability (2011): 0.815 for ordinal data."""
     table: Table = [
-        [1, 2, 3, 3, 2, 1, 4, 1, 2, None, None, None], [1, 2, 3, 3, 2, 2, 4, 1, 2, 5, None, 3],
-        [None, 3, 3, 3, 2, 3, 4, 2, 2, 5, 1, None], [1, 2, 3, 3, 2, 4, 4, 1, 2, 5, 1, None],
-    ]  # fmt: skip
+        [1, 2, 3, 3, 2, 1, 4, 1, 2, None, None, None],
+        [1, 2, 3, 3, 2, 2, 4, 1, 2, 5, None, 3],
+        [None, 3, 3, 3, 2, 3, 4, 2, 2, 5, 1, None],
+        [1, 2, 3, 3, 2, 4, 4, 1, 2, 5, 1, None],
+    ]
     alpha = agreement.ordinal_alpha(units_of(table))
     assert (type(alpha), alpha) == (float, near(0.815, abs=0.0005))
 
 
-SHROUT_FLEISS = ((9, 2, 5, 8), (6, 1, 3, 2), (8, 4, 6, 8), (7, 1, 2, 6), (10, 5, 6, 9), (6, 2, 4, 7))
+SHROUT_FLEISS = (
+    (9, 2, 5, 8),
+    (6, 1, 3, 2),
+    (8, 4, 6, 8),
+    (7, 1, 2, 6),
+    (10, 5, 6, 9),
+    (6, 2, 4, 7),
+)
 """Shrout and Fleiss 1979, table 2: six targets, four judges. Their ICC(2,1) is .29."""
 
 
 def test_icc_as_published_of_perfect_agreement_of_a_bias_and_of_nothing() -> None:
     assert agreement.icc_agreement(SHROUT_FLEISS) == near(0.2897638, abs=1e-7)
     assert agreement.icc_agreement([(1, 1), (2, 2), (5, 5)]) == near(1.0)
-    assert agreement.icc_agreement([(1, 2), (2, 3), (5, 6)]) == near(0.896551724)  # 13/3 / (13/3 + 1/2)
+    assert agreement.icc_agreement([(1, 2), (2, 3), (5, 6)]) == near(
+        0.896551724
+    )  # 13/3 / (13/3 + 1/2)
     for nothing in ([(3, 3), (3, 3)], [(3, 4)], [(3,), (4,)], list[tuple[int, ...]]()):
         assert agreement.icc_agreement(nothing) is None
 
@@ -95,14 +108,24 @@ def test_ac1_with_missing_ratings_and_three_raters() -> None:
     chance = sum(share * (1 - share) for share in shares) / 2
     assert agreement.gwet_ac1(units, 3) == near((observed - chance) / (1 - chance))
     assert agreement.gwet_ac1(units, 5) != near((observed - chance) / (1 - chance))
-    assert agreement.gwet_ac1([(1,), (2,)], 2) is agreement.gwet_ac1([], 2) is agreement.gwet_ac1([(1, 1)], 1) is None
+    assert (
+        agreement.gwet_ac1([(1,), (2,)], 2)
+        is agreement.gwet_ac1([], 2)
+        is agreement.gwet_ac1([(1, 1)], 1)
+        is None
+    )
 
 
 FIVE = (1.0, 2.0, 3.0, 4.0, 5.0)
 
 
 def test_raters_who_rated_different_parts() -> None:
-    units = [{"a": 1.0, "b": 2.0, "c": 2.0}, {"a": 4.0, "b": 5.0, "c": 3.0}, {"a": 3.0, "b": 3.0}, {"a": 5.0}]
+    units = [
+        {"a": 1.0, "b": 2.0, "c": 2.0},
+        {"a": 4.0, "b": 5.0, "c": 3.0},
+        {"a": 3.0, "b": 3.0},
+        {"a": 5.0},
+    ]
     found = agreement.agreement_among(units, FIVE)
     assert found.n == 3
     assert found.icc == agreement.icc_agreement([[1, 2, 2], [4, 5, 3]])
@@ -117,14 +140,31 @@ def test_a_judge_with_the_mean_and_with_the_majority() -> None:
     found = agreement.agreement_with([(5.0, [4.0, 5.0]), (2.0, [1.0]), (3.0, [3.0, 3.0])], FIVE)
     assert found.n == 3
     pairs = [(5.0, 4.5), (2.0, 1.0), (3.0, 3.0)]
-    assert (found.icc, found.weighted_kappa) == (agreement.icc_agreement(pairs), agreement.weighted_kappa(pairs))
-    assert found.alpha == agreement.ordinal_alpha([(4, 3), (1, 0), (2, 2)])  # 4.5 is as near to 4, and takes the lower
-    yes_no = agreement.agreement_with([(1.0, [1.0, 1.0, 0.0]), (1.0, [0.0]), (0.0, [1.0, 0.0])], (0.0, 1.0))
+    assert (found.icc, found.weighted_kappa) == (
+        agreement.icc_agreement(pairs),
+        agreement.weighted_kappa(pairs),
+    )
+    assert found.alpha == agreement.ordinal_alpha(
+        [(4, 3), (1, 0), (2, 2)]
+    )  # 4.5 is as near to 4, and takes the lower
+    yes_no = agreement.agreement_with(
+        [(1.0, [1.0, 1.0, 0.0]), (1.0, [0.0]), (0.0, [1.0, 0.0])], (0.0, 1.0)
+    )
     assert yes_no.n == 2  # of the last one half say so
     assert yes_no.ac1 == agreement.gwet_ac1([(1, 1), (1, 0)], 2)
 
 
 def test_consensus_and_places() -> None:
-    assert [agreement.consensus(given, (0.0, 1.0)) for given in ([1, 0, 0], [1, 1, 0], [1, 0])] == [0.0, 1.0, None]
+    assert [agreement.consensus(given, (0.0, 1.0)) for given in ([1, 0, 0], [1, 1, 0], [1, 0])] == [
+        0.0,
+        1.0,
+        None,
+    ]
     assert agreement.consensus([1, 2], FIVE) == 1.5
-    assert [agreement.nearest_rating(value, FIVE) for value in (1.0, 4.4, 4.5, 4.6, 9.0)] == [0, 3, 3, 4, 4]
+    assert [agreement.nearest_rating(value, FIVE) for value in (1.0, 4.4, 4.5, 4.6, 9.0)] == [
+        0,
+        3,
+        3,
+        4,
+        4,
+    ]

@@ -24,23 +24,41 @@ Asked = dict[str, list[str | None]]
 """Name of the asking (empty: as it is) -> the answer to each question; None: the request failed. A is right."""
 
 
-def state(question: int, name: str, answer: str | None, options: dict[str, str]) -> output.RequestState:
+def state(
+    question: int, name: str, answer: str | None, options: dict[str, str]
+) -> output.RequestState:
     document: dict[str, Any] = {
         "instance": {
-            "id": f"q{question}", "input": {"text": "?"}, "perturbation": {"name": name} if name else None,
-            "references": [{"output": {"text": text}, "tags": ["correct"] * (label == "A")} for label, text in options.items()],
+            "id": f"q{question}",
+            "input": {"text": "?"},
+            "perturbation": {"name": name} if name else None,
+            "references": [
+                {"output": {"text": text}, "tags": ["correct"] * (label == "A")}
+                for label, text in options.items()
+            ],
         },
-        "train_trial_index": 0, "request": {}, "output_mapping": options,
+        "train_trial_index": 0,
+        "request": {},
+        "output_mapping": options,
         "result": {"success": answer is not None, "completions": [{"text": answer or ""}]},
-    }  # fmt: skip
+    }
     return output.RequestState.model_validate(document)
 
 
 def completed(
-    asked: Asked, options: dict[str, str] = OPTIONS, form: AnswerForm | None = FORM, *, as_zero: bool = False,
-    clusters: dict[str, str] | None = None, task: str = "sample_medical_qa", groups: dict[str, str] | None = None, **extra: Any,
-) -> Draft:  # fmt: skip
-    made = plan({"config.type": task, **{f"config.params.extra.{name}": one for name, one in extra.items()}})
+    asked: Asked,
+    options: dict[str, str] = OPTIONS,
+    form: AnswerForm | None = FORM,
+    *,
+    as_zero: bool = False,
+    clusters: dict[str, str] | None = None,
+    task: str = "sample_medical_qa",
+    groups: dict[str, str] | None = None,
+    **extra: Any,
+) -> Draft:
+    made = plan(
+        {"config.type": task, **{f"config.params.extra.{name}": one for name, one in extra.items()}}
+    )
     run = output.HelmRun(made.rundir.root, output.StoredRunSpec.model_validate({"name": "x"}), [])
     part = Askings.of(made, run, form, lambda _state: ())
     assert part is not None
@@ -56,7 +74,13 @@ def completed(
         label = f"exact_match@test+{name}" if name else "exact_match"
         metrics.append(
             MetricValues(
-                label, "exact_match", None, values=values, split="test", perturbation=name or None, clusters=clusters
+                label,
+                "exact_match",
+                None,
+                values=values,
+                split="test",
+                perturbation=name or None,
+                clusters=clusters,
             )
         )
     found = draft(run=run, main="exact_match", metrics=metrics, missing=missing, as_zero=as_zero)
@@ -71,15 +95,24 @@ def completed(
 
 
 def test_repeats_are_means_of_questions_and_the_majority_is_one_vote() -> None:
-    found = completed({
-        "": ["A", "A", "B", "B"], "repeat_2": ["A", "B", "A", "B"], "repeat_3": ["A", "A", "A", "C"],
-    }, repeats=3)  # fmt: skip
+    found = completed(
+        {
+            "": ["A", "A", "B", "B"],
+            "repeat_2": ["A", "B", "A", "B"],
+            "repeat_3": ["A", "A", "A", "C"],
+        },
+        repeats=3,
+    )
     assert found.asked_again is not None
     repeats = found.asked_again.repeats
     assert repeats is not None
     assert repeats.mean is not None
     assert repeats.mean.value == pytest.approx((1 + 2 / 3 + 2 / 3 + 0) / 4)
-    assert [share.value for share in (repeats.same_each_time, repeats.majority, repeats.best_of_n) if share] == [
+    assert [
+        share.value
+        for share in (repeats.same_each_time, repeats.majority, repeats.best_of_n)
+        if share
+    ] == [
         0.25,
         0.75,
         0.75,
@@ -114,7 +147,10 @@ def test_open_text_agrees_by_its_values_and_has_no_majority() -> None:
     assert found.asked_again is not None
     assert found.asked_again.repeats is not None
     assert found.asked_again.repeats.same_each_time is not None
-    assert (found.asked_again.repeats.same_each_time.value, found.asked_again.repeats.majority) == (1.0, None)
+    assert (found.asked_again.repeats.same_each_time.value, found.asked_again.repeats.majority) == (
+        1.0,
+        None,
+    )
 
 
 @pytest.mark.parametrize("as_zero", [False, True])
@@ -128,22 +164,33 @@ def test_an_asking_that_failed_is_left_out_or_wrong(as_zero: bool) -> None:
 
 
 def test_flips_in_both_directions_are_of_those_that_could_flip() -> None:
-    found = completed({
-        "": ["A", "A", "A", "B", "B"], "perturb_typos": ["A", "B", "B", "A", "B"], "perturb_units": ["A", "A", "A"],
-    }, perturb=["typos", "units"])  # fmt: skip
+    found = completed(
+        {
+            "": ["A", "A", "A", "B", "B"],
+            "perturb_typos": ["A", "B", "B", "A", "B"],
+            "perturb_units": ["A", "A", "A"],
+        },
+        perturb=["typos", "units"],
+    )
     assert found.asked_again is not None
     typos, units = (found.asked_again.in_other_words[name] for name in ("typos", "units"))
     assert typos.change.right_to_wrong is not None
     assert typos.change.wrong_to_right is not None
     assert (typos.change.right_to_wrong.count, typos.change.wrong_to_right.count) == (3, 2)
     assert typos.change.right_to_wrong.value == pytest.approx(2 / 3)
-    assert [typos.change.wrong_to_right.value, typos.change.difference] == pytest.approx([0.5, -0.2])
+    assert [typos.change.wrong_to_right.value, typos.change.difference] == pytest.approx(
+        [0.5, -0.2]
+    )
     assert (typos.lost, typos.unchanged) == (("q1", "q2"), 0)
     assert (units.change.questions, units.unchanged, units.change.wrong_to_right) == (3, 2, None)
 
 
 def test_p_values_are_corrected_for_the_number_of_families() -> None:
-    many: Asked = {"": ["A"] * 30, "perturb_typos": [*["B"] * 9, *["A"] * 21], "perturb_units": ["A"] * 30}
+    many: Asked = {
+        "": ["A"] * 30,
+        "perturb_typos": [*["B"] * 9, *["A"] * 21],
+        "perturb_units": ["A"] * 30,
+    }
     found = completed(many, perturb=["typos", "units"]).asked_again
     assert found is not None
     typos = found.in_other_words["typos"]
@@ -162,7 +209,9 @@ def test_a_family_that_changed_no_question_has_no_row() -> None:
 def test_questions_of_one_source_are_no_independent_changes() -> None:
     many: Asked = {"": ["A"] * 40, "perturb_typos": [*["B"] * 10, *["A"] * 30]}
     one = completed(many, perturb=["typos"]).asked_again
-    shared = completed(many, clusters={f"q{n}": f"s{n // 10}" for n in range(40)}, perturb=["typos"]).asked_again
+    shared = completed(
+        many, clusters={f"q{n}": f"s{n // 10}" for n in range(40)}, perturb=["typos"]
+    ).asked_again
     assert one is not None
     assert shared is not None
     alone, together = (found.in_other_words["typos"].change for found in (one, shared))
@@ -191,18 +240,24 @@ def test_not_to_know_costs_nothing_and_is_told_apart_by_what_is_right() -> None:
 
 def test_an_option_of_the_benchmarks_own_not_to_know_is_right_where_it_is_right() -> None:
     found = completed(
-        {"": ["A", "B"], ABSTAIN: ["A", "B"]}, {"A": "I don't know or cannot answer", "B": "liver"}, allow_abstain=True
+        {"": ["A", "B"], ABSTAIN: ["A", "B"]},
+        {"A": "I don't know or cannot answer", "B": "liver"},
+        allow_abstain=True,
     )
     assert found.asked_again is not None
     assert found.asked_again.abstention is not None
     assert found.asked_again.abstention.abstained is not None
     assert found.asked_again.abstention.abstained.value == 0.0
     assert found.asked_again.none_of_these is not None
-    assert (found.asked_again.none_of_these.value, found.asked_again.none_of_these.count) == (0.5, 2)
+    assert (found.asked_again.none_of_these.value, found.asked_again.none_of_these.count) == (
+        0.5,
+        2,
+    )
 
 
 @pytest.mark.parametrize(
-    ("option", "counts"), [("None of the above", True), ("All of the above", False), ("Nonepress", False)]
+    ("option", "counts"),
+    [("None of the above", True), ("All of the above", False), ("Nonepress", False)],
 )
 def test_that_no_other_option_is_right_is_told_apart(option: str, counts: bool) -> None:
     found = completed({"": ["A"], "repeat_2": ["A"]}, {"A": option, "B": "liver"}, repeats=2)
@@ -211,11 +266,16 @@ def test_that_no_other_option_is_right_is_told_apart(option: str, counts: bool) 
 
 
 def test_answers_changed_first_at_a_turn_and_those_that_stood() -> None:
-    found = completed({"": ["A", "A", "A"], "pushback_1": ["A", "B", "A"], "pushback_2": ["B", "A", "A"]}, pushback=2)
+    found = completed(
+        {"": ["A", "A", "A"], "pushback_1": ["A", "B", "A"], "pushback_2": ["B", "A", "A"]},
+        pushback=2,
+    )
     assert found.asked_again is not None
     assert found.asked_again.pushback is not None
     assert found.asked_again.pushback.changed_at == {"1": 1, "2": 1, "never": 1}
-    assert [turn.difference for turn in found.asked_again.pushback.turns] == pytest.approx([-1 / 3, -1 / 3])
+    assert [turn.difference for turn in found.asked_again.pushback.turns] == pytest.approx(
+        [-1 / 3, -1 / 3]
+    )
 
 
 def test_a_change_is_told_by_group_from_ten_questions_on() -> None:
@@ -233,10 +293,15 @@ def test_a_change_is_told_by_group_from_ten_questions_on() -> None:
 def test_what_a_reader_has_to_know_is_noted() -> None:
     both: Asked = {"": ["A", "B"], "repeat_2": ["A", "A"], "perturb_typos": ["A", "A"]}
     ours = completed(both, repeats=2, perturb=["typos"]).notes.texts()
-    assert [note for note in ours if note.startswith("at temperature 0 repeats differ only by")] == list(ours)
-    others = completed(both, task="helm:mmlu:subject=anatomy", repeats=2, perturb=["typos"]).notes.texts()
+    assert [
+        note for note in ours if note.startswith("at temperature 0 repeats differ only by")
+    ] == list(ours)
+    others = completed(
+        both, task="helm:mmlu:subject=anatomy", repeats=2, perturb=["typos"]
+    ).notes.texts()
     assert any(
-        note.startswith("nobody has checked that other words leave the right answers of this") for note in others
+        note.startswith("nobody has checked that other words leave the right answers of this")
+        for note in others
     )
 
 
@@ -247,14 +312,25 @@ def test_where_nothing_has_a_value_nothing_is_told() -> None:
     assert (failed.asked_again.repeats.questions, failed.main) == (0, "exact_match")
     nothing = completed({"": [], "pushback_1": []}, pushback=1)
     assert nothing.asked_again is None
-    assert nothing.notes.texts() == ("what was asked again cannot be reported: the main metric has no values",)
+    assert nothing.notes.texts() == (
+        "what was asked again cannot be reported: the main metric has no values",
+    )
 
 
 def test_a_reply_about_confidence_that_did_not_come_is_a_failure() -> None:
-    part = Askings(plan(), FORM, None, ConfidenceOfAnswers("stated", {
-        ("a", 0): ConfidenceReply("90", None), ("b", 0): ConfidenceReply(None, "HTTP 500"),
-        ("c", 0): ConfidenceReply(None, openai_api.FILTERED_MESSAGE),
-    }))  # fmt: skip
+    part = Askings(
+        plan(),
+        FORM,
+        None,
+        ConfidenceOfAnswers(
+            "stated",
+            {
+                ("a", 0): ConfidenceReply("90", None),
+                ("b", 0): ConfidenceReply(None, "HTTP 500"),
+                ("c", 0): ConfidenceReply(None, openai_api.FILTERED_MESSAGE),
+            },
+        ),
+    )
     found = draft()
     part.count_replies(found)
     assert (len(found.tally.requested), found.tally.failed) == (3, {("b", 0, "stated_confidence")})
@@ -262,10 +338,15 @@ def test_a_reply_about_confidence_that_did_not_come_is_a_failure() -> None:
 
 
 @pytest.mark.parametrize(
-    ("grey", "needed"), [(["B"] * 20, True), (["A"] * 20, False), ([*["B"] * 2, *["A"] * 18], False)]
+    ("grey", "needed"),
+    [(["B"] * 20, True), (["A"] * 20, False), ([*["B"] * 2, *["A"] * 18], False)],
 )
-def test_pictures_that_may_not_have_been_needed_are_noted(grey: list[str | None], needed: bool) -> None:
-    found = completed({"": ["A"] * 20, "blind_blank": grey}, task="helm:mme:subject=color", blind_control=True)
+def test_pictures_that_may_not_have_been_needed_are_noted(
+    grey: list[str | None], needed: bool
+) -> None:
+    found = completed(
+        {"": ["A"] * 20, "blind_blank": grey}, task="helm:mme:subject=color", blind_control=True
+    )
     assert found.asked_again is not None
     assert set(found.asked_again.blind) == {"blank"}
     noted = any("the pictures may not have been needed" in note for note in found.notes.texts())

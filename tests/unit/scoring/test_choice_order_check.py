@@ -20,17 +20,23 @@ SHUFFLED = {"config.type": "sample_medical_qa", "config.params.extra.shuffle_cho
 CHOICES = ["heart", "liver"]
 
 
-def metric(values: dict[str, float], order: int = 1, name: str = "exact_match", split: str = "test") -> MetricValues:
+def metric(
+    values: dict[str, float], order: int = 1, name: str = "exact_match", split: str = "test"
+) -> MetricValues:
     """`q`: question q in the first trial."""
     perturbation = None if order == 1 else name_of(order)
-    keys: dict[InstanceKey, float] = {(question, 0, perturbation): value for question, value in values.items()}
+    keys: dict[InstanceKey, float] = {
+        (question, 0, perturbation): value for question, value in values.items()
+    }
     label = name if order == 1 else f"{name}@{split}+{perturbation}"
     return MetricValues(label, name, None, values=keys, split=split, perturbation=perturbation)
 
 
 def run_of(folder: Path, pattern: str | None = None) -> output.HelmRun:
     adapter = {"method": "multiple_choice_joint", "output_mapping_pattern": pattern}
-    return output.HelmRun(folder, output.StoredRunSpec.model_validate({"name": "x", "adapter_spec": adapter}), [])
+    return output.HelmRun(
+        folder, output.StoredRunSpec.model_validate({"name": "x", "adapter_spec": adapter}), []
+    )
 
 
 def state(
@@ -41,12 +47,16 @@ def state(
     shown = choices if order == 1 else choices[::-1]
     document: dict[str, Any] = {
         "instance": {
-            "id": question, "input": {"text": "?"}, "references": [{"output": {"text": text}} for text in shown],
+            "id": question,
+            "input": {"text": "?"},
+            "references": [{"output": {"text": text}} for text in shown],
             "perturbation": perturbation and {"name": perturbation},
         },
-        "train_trial_index": trial, "request": {}, "output_mapping": dict(zip("ABCD", shown, strict=False)),
+        "train_trial_index": trial,
+        "request": {},
+        "output_mapping": dict(zip("ABCD", shown, strict=False)),
         "result": {"success": answer is not None, "completions": [{"text": answer or ""}]},
-    }  # fmt: skip
+    }
     return (question, trial, perturbation), output.RequestState.model_validate(document)
 
 
@@ -76,18 +86,26 @@ def test_what_is_of_other_orders_is_no_score_of_the_run(tmp_path: Path) -> None:
     assert check is not None
     assert (kept, list(check.by_order)) == ([original], [second])
     assert check.values_of(original) == {1: original, 2: second}
-    assert check.values_of(metric({}, name="other")).keys() == check.values_of(metric({}, split="valid")).keys() == {1}
+    assert (
+        check.values_of(metric({}, name="other")).keys()
+        == check.values_of(metric({}, split="valid")).keys()
+        == {1}
+    )
 
 
 def test_answers_are_compared_by_their_text(tmp_path: Path) -> None:
     check = check_of(tmp_path, metric({"a": 1.0, "b": 0.0, "c": 0.0, "d": 1.0}, order=2))
     for one in (
-        state("a", "A"), state("a", "B", 2),  # heart both times
-        state("b", "A"), state("b", "A", 2),  # the letter is the same, the answer is not
-        state("c", " B\n"), state("c", "heart", 2),  # the second names no letter
-        state("d", "A"), state("d", None, 2),  # one answer alone cannot change
+        state("a", "A"),
+        state("a", "B", 2),  # heart both times
+        state("b", "A"),
+        state("b", "A", 2),  # the letter is the same, the answer is not
+        state("c", " B\n"),
+        state("c", "heart", 2),  # the second names no letter
+        state("d", "A"),
+        state("d", None, 2),  # one answer alone cannot change
         state("e", "C", choices=[*CHOICES, "None of the above"]),
-    ):  # fmt: skip
+    ):
         check.add(*one)
     check.add(("a", 0, "robustness"), state("a", "A")[1])
     main = metric({"a": 1.0, "b": 1.0, "c": 0.0, "d": 1.0, "e": 0.0})
@@ -112,7 +130,9 @@ def test_a_label_is_found_as_helm_finds_it(tmp_path: Path) -> None:
     assert (there(found.changed).value, found.by_order, found.right_in_all) == (0.0, {}, None)
 
 
-def test_questions_that_share_a_source_and_trials_do_not_count_as_independent(tmp_path: Path) -> None:
+def test_questions_that_share_a_source_and_trials_do_not_count_as_independent(
+    tmp_path: Path,
+) -> None:
     check = check_of(tmp_path, metric({}, order=2))
     for number in range(8):
         for order in (1, 2):
@@ -129,7 +149,12 @@ def test_the_score_over_all_orders_weighs_questions_alike(tmp_path: Path) -> Non
     found, label = completed(check, metric({"a": 1.0, "b": 1.0})), f"exact_match{ALL_ORDERS}"
     score = found.scores[label]
     assert (score.value, score.stats.count) == (near(2 / 3), 2)
-    assert (score.metric, score.split, score.perturbation, score.higher_is_better) == (label, "test", None, True)
+    assert (score.metric, score.split, score.perturbation, score.higher_is_better) == (
+        label,
+        "test",
+        None,
+        True,
+    )
     assert found.bounds[label] == (score.value, score.value)
     main = metric({"a": 1.0})
     main.label = "exact_match@valid"
@@ -139,11 +164,17 @@ def test_the_score_over_all_orders_weighs_questions_alike(tmp_path: Path) -> Non
 @pytest.mark.parametrize(("as_zero", "value"), [(False, 1.0), (True, 0.75)])
 def test_an_order_without_an_answer(tmp_path: Path, *, as_zero: bool, value: float) -> None:
     check = check_of(tmp_path, metric({"a": 0.0, "b": 1.0}, order=2))
-    found = completed(check, metric({"a": 1.0, "b": 1.0}), ("a", 0, name_of(2)), ("z", 0, None), as_zero=as_zero)
+    found = completed(
+        check, metric({"a": 1.0, "b": 1.0}), ("a", 0, name_of(2)), ("z", 0, None), as_zero=as_zero
+    )
     assert found.scores[f"exact_match{ALL_ORDERS}"].value == value
     assert found.bounds[f"exact_match{ALL_ORDERS}"] == (0.75, 1.0)
 
 
 def test_without_any_answer_there_is_no_score(tmp_path: Path) -> None:
     check = check_of(tmp_path)
-    assert completed(check, metric({"a": 0.0}), ("a", 0, None)).scores == completed(check, None).scores == {}
+    assert (
+        completed(check, metric({"a": 0.0}), ("a", 0, None)).scores
+        == completed(check, None).scores
+        == {}
+    )

@@ -18,7 +18,14 @@ from eval_factory.core.annotations import (
     SampledAnswer,
     asked_of,
 )
-from eval_factory.core.results import Clinicians, InstanceRecord, JudgeCounts, JuryReport, TaskResult, TooFewRated
+from eval_factory.core.results import (
+    Clinicians,
+    InstanceRecord,
+    JudgeCounts,
+    JuryReport,
+    TaskResult,
+    TooFewRated,
+)
 from eval_factory.core.rundir import RunDir
 from eval_factory.scoring.clinicians import clinicians_of, people_scores, with_clinicians
 from eval_factory.scoring.prediction_powered import Stratum, corrected_mean
@@ -35,31 +42,59 @@ def right(number: int) -> float:
 
 def yes_no_result(changed: frozenset[int] = frozenset(), **changes: Any) -> TaskResult:
     records = [
-        instance(f"q{one}", right(one), completion="another" if one in changed else f"answer {one}", **changes)
+        instance(
+            f"q{one}",
+            right(one),
+            completion="another" if one in changed else f"answer {one}",
+            **changes,
+        )
         for one in range(COUNT)
     ]
     return of(records, "exact_match", (0.0, 1.0))
 
 
-def of(records: list[InstanceRecord], label: str, scale: tuple[float, float], **validity: Any) -> TaskResult:
+def of(
+    records: list[InstanceRecord], label: str, scale: tuple[float, float], **validity: Any
+) -> TaskResult:
     made = result(records, (label,))
     scores = {label: replace(made.scores[label], scale=scale)}
     return replace(made, scores=scores, validity=replace(made.validity, **validity))
 
 
-def sample_of(made: TaskResult, drawn: int = DRAWN, *, sheet: str = "sheet", kind: str | None = None) -> Sample:
+def sample_of(
+    made: TaskResult, drawn: int = DRAWN, *, sheet: str = "sheet", kind: str | None = None
+) -> Sample:
     """The first of the answers, in two strata: even and odd numbers."""
     records = list(made.instances)
     asked = asked_of(made, records, kind, frozenset())
     answers = tuple(
-        SampledAnswer(f"c{place}", AnswerKey(one.id, 0), asked.sha256_of(one), place % 2, 0.4, asked.questions(one))
+        SampledAnswer(
+            f"c{place}",
+            AnswerKey(one.id, 0),
+            asked.sha256_of(one),
+            place % 2,
+            0.4,
+            asked.questions(one),
+        )
         for place, one in enumerate(records[:drawn])
     )
     stratum_of = {AnswerKey(one.id, 0).as_text(): place % 2 for place, one in enumerate(records)}
-    return Sample(sheet, asked.kind, ("1", "2"), asked.choices, asked.metric, asked.score.scale, ("even", "odd"), stratum_of, answers)  # fmt: skip
+    return Sample(
+        sheet,
+        asked.kind,
+        ("1", "2"),
+        asked.choices,
+        asked.metric,
+        asked.score.scale,
+        ("even", "odd"),
+        stratum_of,
+        answers,
+    )
 
 
-def rated(sample: Sample, rater: str, says: Callable[[int, int], float | None], sheet: str = "sheet") -> list[Rating]:
+def rated(
+    sample: Sample, rater: str, says: Callable[[int, int], float | None], sheet: str = "sheet"
+) -> list[Rating]:
     """`says(place of the answer, number of the question from 0)`."""
     return [
         Rating(sheet, one.code, number + 1, rater, value)
@@ -76,20 +111,32 @@ def stricter(place: int, _number: int = 0) -> float:
 def test_the_score_is_corrected_by_the_strata_of_the_sample() -> None:
     made = yes_no_result()
     sample = sample_of(made)
-    ratings = rated(sample, "1", stricter) + rated(sample, "2", lambda place, _: right(place) if place % 10 else 0.0)
+    ratings = rated(sample, "1", stricter) + rated(
+        sample, "2", lambda place, _: right(place) if place % 10 else 0.0
+    )
     found = clinicians_of(made, Annotations((sample,), tuple(ratings)))
-    people = {place: (stricter(place) + (right(place) if place % 10 else 0.0)) / 2 for place in range(DRAWN)}
+    people = {
+        place: (stricter(place) + (right(place) if place % 10 else 0.0)) / 2
+        for place in range(DRAWN)
+    }
     pairs = [(people[one], right(one)) for one in range(DRAWN)]
-    strata = [Stratum([right(one) for one in range(half, COUNT, 2)], pairs[half::2]) for half in (0, 1)]
+    strata = [
+        Stratum([right(one) for one in range(half, COUNT, 2)], pairs[half::2]) for half in (0, 1)
+    ]
     expected = corrected_mean(strata, (0.0, 1.0))
     score = there(found.corrected)
-    assert (score.value, score.ci_low, score.ci_high) == near((expected.value, expected.low, expected.high))
+    assert (score.value, score.ci_low, score.ci_high) == near(
+        (expected.value, expected.low, expected.high)
+    )
     assert (score.judge_value, score.power) == near((0.75, expected.power))
     assert (score.metric, score.ci_method) == ("exact_match", "ppi++-stratified")
     assert (found.rated, found.answers, found.raters, found.ratings) == (DRAWN, COUNT, 2, 2 * DRAWN)
     assert (found.too_few, found.notes, there(found.agreement).n) == (None, (), DRAWN)
     judge = found.judges["exact_match"]
-    halves = [sum(right(one) - people[one] for one in range(half, DRAWN, 2)) / (DRAWN / 2) for half in (0, 1)]
+    halves = [
+        sum(right(one) - people[one] for one in range(half, DRAWN, 2)) / (DRAWN / 2)
+        for half in (0, 1)
+    ]
     assert judge.bias == near(sum(halves) / 2)
     assert there(judge.bias_low) < sum(halves) / 2 < there(judge.bias_high)
     assert judge.n == DRAWN - sum(people[one] == 0.5 for one in people)
@@ -100,7 +147,10 @@ def test_too_few_are_counted_and_the_bias_has_no_interval() -> None:
     sample = sample_of(made, 10)
     found = clinicians_of(made, Annotations((sample,), tuple(rated(sample, "1", stricter))))
     assert (found.corrected, found.too_few, found.agreement) == (None, TooFewRated(10, 20), None)
-    judge, bias = found.judges["exact_match"], sum(right(one) - stricter(one) for one in range(10)) / 10
+    judge, bias = (
+        found.judges["exact_match"],
+        sum(right(one) - stricter(one) for one in range(10)) / 10,
+    )
     assert (judge.bias, judge.bias_low) == (near(bias), None)
 
 
@@ -109,10 +159,19 @@ def test_ratings_of_other_answers_are_not_used_and_answers_that_came_later_are_t
     gone = replace(now, instances=[one for one in now.instances if one.id not in ("q7", "q50")])
     fewer = replace(made, instances=list(made.instances)[:90])
     for sample, now, counts, note in (
-        (sample_of(made), gone, (DRAWN - 6, COUNT - 2),
-         "6 ratings are of answers, or questions, that are other ones now: they are not used"),
-        (sample_of(fewer), made, (DRAWN, COUNT), "10 answers came after the sample was drawn: no one could rate them"),
-    ):  # fmt: skip
+        (
+            sample_of(made),
+            gone,
+            (DRAWN - 6, COUNT - 2),
+            "6 ratings are of answers, or questions, that are other ones now: they are not used",
+        ),
+        (
+            sample_of(fewer),
+            made,
+            (DRAWN, COUNT),
+            "10 answers came after the sample was drawn: no one could rate them",
+        ),
+    ):
         found = clinicians_of(now, Annotations((sample,), tuple(rated(sample, "1", stricter))))
         assert (found.rated, found.answers, found.notes) == (*counts, (note,))
 
@@ -122,19 +181,30 @@ def test_the_ratings_of_an_answer_on_two_sheets_are_put_together() -> None:
     first, second = sample_of(made), sample_of(made, 35, sheet="second")
     ratings = rated(first, "1", stricter) + rated(second, "2", stricter, "second")
     found = clinicians_of(made, Annotations((first, second), tuple(ratings)))
-    assert (found.rated, found.raters, found.ratings, there(found.agreement).n) == (DRAWN, 2, 75, 35)
+    assert (found.rated, found.raters, found.ratings, there(found.agreement).n) == (
+        DRAWN,
+        2,
+        75,
+        35,
+    )
     other = replace(second, choices=(RatingChoice(1.0, "1"),))
     alone = clinicians_of(made, Annotations((first, other), tuple(ratings)))
     assert (alone.rated, alone.raters) == (DRAWN, 1)
     assert clinicians_of(made, Annotations((other, first), tuple(ratings))) == alone
     (note,) = alone.notes
-    assert note == "the ratings on 1 sheets are of another kind, scale or metric than most are: they are not used"
+    assert (
+        note
+        == "the ratings on 1 sheets are of another kind, scale or metric than most are: they are not used"
+    )
 
 
 def test_answers_of_one_source_widen_the_interval() -> None:
     made = yes_no_result()
     annotations = Annotations((sample_of(made),), tuple(rated(sample_of(made), "1", stricter)))
-    of_four = [replace(one, cluster=f"{number % 4}{number // 20}") for number, one in enumerate(made.instances)]
+    of_four = [
+        replace(one, cluster=f"{number % 4}{number // 20}")
+        for number, one in enumerate(made.instances)
+    ]
     both = [clinicians_of(one, annotations) for one in (made, replace(made, instances=of_four))]
     alone, clustered = (there(one.corrected) for one in both)
     assert clustered.ci_high - clustered.ci_low > 1.5 * (alone.ci_high - alone.ci_low)
@@ -145,9 +215,13 @@ def test_answers_of_one_source_widen_the_interval() -> None:
 def test_too_few_sources_give_no_interval_and_a_note_says_so() -> None:
     made = yes_no_result()
     annotations = Annotations((sample_of(made),), tuple(rated(sample_of(made), "1", stricter)))
-    for size, begins, has_score in ((30, "of the rated answers, there is no interval: 2 sources", False),
-                                    (10, "of the rated answers, few sources decide the interval: 4 sources", True)):  # fmt: skip
-        by_source = [replace(one, cluster=str(number // size)) for number, one in enumerate(made.instances)]
+    for size, begins, has_score in (
+        (30, "of the rated answers, there is no interval: 2 sources", False),
+        (10, "of the rated answers, few sources decide the interval: 4 sources", True),
+    ):
+        by_source = [
+            replace(one, cluster=str(number // size)) for number, one in enumerate(made.instances)
+        ]
         found = clinicians_of(replace(made, instances=by_source), annotations)
         assert [note.startswith(begins) for note in found.notes] == [True]
         assert (found.corrected is not None) is has_score
@@ -159,7 +233,9 @@ def test_too_few_sources_give_no_interval_and_a_note_says_so() -> None:
 def test_ratings_that_agree_with_a_judge_leave_room_for_a_bias() -> None:
     made = yes_no_result()
     sample = sample_of(made)
-    found = clinicians_of(made, Annotations((sample,), tuple(rated(sample, "1", lambda one, _: right(one)))))
+    found = clinicians_of(
+        made, Annotations((sample,), tuple(rated(sample, "1", lambda one, _: right(one))))
+    )
     judge = found.judges["exact_match"]
     assert judge.bias == 0.0
     assert there(judge.bias_low) < -0.05 < 0.05 < there(judge.bias_high)
@@ -167,31 +243,55 @@ def test_ratings_that_agree_with_a_judge_leave_room_for_a_bias() -> None:
 
 def test_an_answer_that_no_judge_was_asked_about_makes_no_judge_of_the_metric() -> None:
     """An empty answer has the least mark of a jury, and no judge's."""
-    records = [replace(jury(one), judges={}, judgements={}, metrics={"jury": 1.0}) if one < 5 else jury(one) for one in range(50)]  # fmt: skip
+    records = [
+        replace(jury(one), judges={}, judgements={}, metrics={"jury": 1.0})
+        if one < 5
+        else jury(one)
+        for one in range(50)
+    ]
     made = of(records, "jury", (1.0, 5.0), jury=JuryReport({}, None, {}, {}))
     sample = sample_of(made)
     kind = next(one for one in sample.answers if one.key.id == "q9").questions
     answers = tuple(replace(one, questions=kind) for one in sample.answers)
-    found = clinicians_of(made, Annotations((replace(sample, answers=answers),), tuple(
-        rated(replace(sample, answers=answers), "1", lambda _place, _number: 4.0)
-    )))  # fmt: skip
+    found = clinicians_of(
+        made,
+        Annotations(
+            (replace(sample, answers=answers),),
+            tuple(rated(replace(sample, answers=answers), "1", lambda _place, _number: 4.0)),
+        ),
+    )
     assert set(found.judges) == {"kind", "silent"}
     assert found.judges["kind"].bias == near(0.5)
 
 
 def jury(number: int) -> InstanceRecord:
-    marks = {"kind": {"accuracy": {"score": 5}, "clarity": {"score": 4}}, "silent": {"error": "none"}}
+    marks = {
+        "kind": {"accuracy": {"score": 5}, "clarity": {"score": 4}},
+        "silent": {"error": "none"},
+    }
     return instance(f"q{number}", 4.5, "jury", judgements=marks, judges={"kind": 4.5})
 
 
 def test_a_jurys_criteria_are_averaged_and_parts_count_for_agreement_alone() -> None:
     judges = dict.fromkeys(("silent", "kind"), JudgeCounts(50, 1, 49))
-    made = of([jury(one) for one in range(50)], "jury", (1.0, 5.0), jury=JuryReport({}, None, {}, {}), judges=judges)
+    made = of(
+        [jury(one) for one in range(50)],
+        "jury",
+        (1.0, 5.0),
+        jury=JuryReport({}, None, {}, {}),
+        judges=judges,
+    )
     sample = sample_of(made)
-    ratings = rated(sample, "1", lambda place, number: None if place == 3 and number else float(2 + place % 3 + number))
+    ratings = rated(
+        sample,
+        "1",
+        lambda place, number: None if place == 3 and number else float(2 + place % 3 + number),
+    )
     found = clinicians_of(made, Annotations((sample,), tuple(ratings)))
     assert (found.rated, found.ratings) == (DRAWN - 1, 2 * DRAWN - 1)
-    assert found.notes == ("1 answers are rated in part: they count for the agreement, not for the corrected score",)
+    assert found.notes == (
+        "1 answers are rated in part: they count for the agreement, not for the corrected score",
+    )
     assert list(found.judges) == list(judges)
     assert (found.judges["kind"].n, found.judges["silent"].n) == (2 * DRAWN - 1, 0)
     score = there(found.corrected)
@@ -204,9 +304,16 @@ def test_points_of_a_rubric_may_be_lost_and_the_score_is_clipped() -> None:
         met = {"judges": {"one": {"criteria_met": True}}}
         harm = {"judges": {"one": {"criteria_met": number % 3 == 0}}}
         value = 1.0 - 2.0 * (number % 3 == 0)
-        record = of_rubric(f"q{number}", value, {"criterion": "helps", "points": 1, **met}, {
-            "criterion": "harms", "points": -2, **harm,
-        })  # fmt: skip
+        record = of_rubric(
+            f"q{number}",
+            value,
+            {"criterion": "helps", "points": 1, **met},
+            {
+                "criterion": "harms",
+                "points": -2,
+                **harm,
+            },
+        )
         return replace(record, judges={"one": value})
 
     made = of([case(one) for one in range(60)], "rubric_score", (0.0, 1.0))
@@ -220,7 +327,10 @@ def test_points_of_a_rubric_may_be_lost_and_the_score_is_clipped() -> None:
     assert (harmful.value, harmful.ci_low, harmful.judge_value) == (0.0, 0.0, near(1 / 3))
     helpful = by_people(lambda _place, number: 1.0 - number)
     assert there(helpful.corrected).value == 1.0
-    assert (helpful.judges["one"].bias, helpful.judges["one"].n) == (near(-2 / 3, abs=0.05), 2 * DRAWN)
+    assert (helpful.judges["one"].bias, helpful.judges["one"].n) == (
+        near(-2 / 3, abs=0.05),
+        2 * DRAWN,
+    )
     # a point less in every case: it is below 0, and no scale ends there
     follows = there(by_people(lambda place, number: float(number and place % 3 == 0)).corrected)
     assert (follows.value, follows.power) == (0.0, near(1.0))
@@ -232,7 +342,11 @@ def test_another_main_metric_uses_none_of_them() -> None:
     other = of([instance("q1", 1.0, "other")], "other", (0.0, 1.0))
     note = "40 ratings are of answers, or questions, that are other ones now: they are not used"
     expected = Clinicians(0, 0, 0, 0, too_few=TooFewRated(0, 20), notes=(note,))
-    assert clinicians_of(other, annotations) == clinicians_of(replace(made, scores={}), annotations) == expected
+    assert (
+        clinicians_of(other, annotations)
+        == clinicians_of(replace(made, scores={}), annotations)
+        == expected
+    )
 
 
 def test_a_folders_ratings_are_read(tmp_path: Path) -> None:
@@ -244,7 +358,9 @@ def test_a_folders_ratings_are_read(tmp_path: Path) -> None:
     rundir.annotations.mkdir()
     rundir.ratings.write_text("".join(kept.as_lines()), "utf-8")
     assert with_clinicians(made, rundir).clinicians == clinicians_of(made, kept)
-    assert people_scores(made, rundir) == {AnswerKey(f"q{one}", 0): stricter(one) for one in range(3)}
+    assert people_scores(made, rundir) == {
+        AnswerKey(f"q{one}", 0): stricter(one) for one in range(3)
+    }
     assert people_scores(replace(made, scores={}), rundir) == {}
     assert sample.choices == YES_NO
     assert sample.answers[0].questions == (Question("Is the answer correct?"),)

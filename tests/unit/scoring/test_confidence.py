@@ -58,7 +58,11 @@ def test_the_squared_error_is_that_of_pairs_in_a_group() -> None:
 def test_the_estimate_has_no_bias_where_the_plain_one_has() -> None:
     samples = [groups_of(drawn(60, 0.0, seed)) for seed in range(300)]
     plain = statistics.fmean(
-        sum(len(group) * statistics.fmean(one.sure - one.right for one in group) ** 2 for group in groups) / 60
+        sum(
+            len(group) * statistics.fmean(one.sure - one.right for one in group) ** 2
+            for group in groups
+        )
+        / 60
         for groups in samples
     )
     estimates = [squared_error(groups) for groups in samples]
@@ -70,7 +74,9 @@ def test_the_estimate_has_no_bias_where_the_plain_one_has() -> None:
 def test_the_interval_holds_a_true_error_and_is_no_point_at_the_ceiling() -> None:
     held = sum(
         low <= 0.2 <= high
-        for low, high in (interval_of_error(groups_of(drawn(150, 0.2, seed)), 200) for seed in range(60))
+        for low, high in (
+            interval_of_error(groups_of(drawn(150, 0.2, seed)), 200) for seed in range(60)
+        )
     )
     assert held >= 52
     low, high = interval_of_error(groups_of(answers(*[(0.95, 1.0)] * 100)))
@@ -81,7 +87,10 @@ def test_an_interval_of_sources_that_are_right_or_wrong_as_one_is_wider() -> Non
     pairs = [(0.7, float(number // 5 % 3 != 0)) for number in range(150)]
     alone = answers(*pairs)
     shared = [one._replace(source=number // 5) for number, one in enumerate(alone)]
-    widths = [high - low for low, high in (interval_of_error(groups_of(sample)) for sample in (alone, shared))]
+    widths = [
+        high - low
+        for low, high in (interval_of_error(groups_of(sample)) for sample in (alone, shared))
+    ]
     assert widths[1] > 1.7 * widths[0]
 
 
@@ -117,11 +126,17 @@ def test_risk_by_coverage_counts_the_surest_first_and_ties_in_any_order() -> Non
     [
         ("B", [("B", -0.5)], math.exp(-0.5)),
         ("B", [(" B", -0.5), (".", -3.0)], math.exp(-0.5)),
-        ("B", [("B", -9.0), (" or", -1.0), (" B", -0.5)], math.exp(-0.5)),  # the last one is the answer
+        (
+            "B",
+            [("B", -9.0), (" or", -1.0), (" B", -0.5)],
+            math.exp(-0.5),
+        ),  # the last one is the answer
         ("maybe", [("may", -0.5), ("be", -0.25), ("!", -7.0)], math.exp(-0.75)),
-        ("C", [("B", -0.5)], None), ("B", [], None), ("", [("B", -0.5)], None),
+        ("C", [("B", -0.5)], None),
+        ("B", [], None),
+        ("", [("B", -0.5)], None),
     ],
-)  # fmt: skip
+)
 def test_the_probability_of_a_label_is_that_of_its_tokens(
     label: str, tokens: list[tuple[str, float]], found: float | None
 ) -> None:
@@ -129,7 +144,9 @@ def test_the_probability_of_a_label_is_that_of_its_tokens(
 
 
 def test_too_few_answers_say_nothing_and_what_was_not_read_is_counted() -> None:
-    part = ConfidenceOfAnswers("stated", known={("a", 0): 0.9, ("b", 0): None, ("c", 0): None, ("gone", 0): 0.5})
+    part = ConfidenceOfAnswers(
+        "stated", known={("a", 0): 0.9, ("b", 0): None, ("c", 0): None, ("gone", 0): 0.5}
+    )
     found = part.report({("a", 0): 1.0, ("b", 0): 0.0, ("c", 0): 1.0}, lambda _units: None)
     assert (found.questions, found.unread, found.mean) == (1, 2, None)
 
@@ -148,9 +165,9 @@ def test_a_report_of_forty_answers_holds_together() -> None:
         pytest.approx(pair) for pair in ((0.6, 0.8), (0.9, 0.8))
     ]
     assert found.risk_coverage[-1] == pytest.approx((1.0, 0.2))
-    assert [share.value for share in (found.mean, found.right, found.brier) if share] == pytest.approx(
-        [0.75, 0.8, 0.185]
-    )
+    assert [
+        share.value for share in (found.mean, found.right, found.brier) if share
+    ] == pytest.approx([0.75, 0.8, 0.185])
     assert found.area is not None
     assert found.area.ci_low is not None
     assert found.area.ci_high is not None
@@ -158,10 +175,14 @@ def test_a_report_of_forty_answers_holds_together() -> None:
 
 
 def state_of(text: str, instance: str = "q") -> output.RequestState:
-    return output.RequestState.model_validate({
-        "instance": {"id": instance, "input": {"text": "?"}}, "train_trial_index": 0, "request": {},
-        "result": {"success": True, "completions": [{"text": text}]},
-    })  # fmt: skip
+    return output.RequestState.model_validate(
+        {
+            "instance": {"id": instance, "input": {"text": "?"}},
+            "train_trial_index": 0,
+            "request": {},
+            "result": {"success": True, "completions": [{"text": text}]},
+        }
+    )
 
 
 def test_replies_are_read_from_the_file_that_helm_run_wrote(tmp_path: Path) -> None:
@@ -175,7 +196,9 @@ def test_replies_are_read_from_the_file_that_helm_run_wrote(tmp_path: Path) -> N
     file = made.rundir.helm / names.CONFIDENCE_FILE
     file.parent.mkdir(parents=True)
     lines = [("a", "80", None), ("b", None, "HTTP 500"), ("c", "very", None)]
-    replies = [{"instance": one, "trial": 0, "reply": reply, "error": error} for one, reply, error in lines]
+    replies = [
+        {"instance": one, "trial": 0, "reply": reply, "error": error} for one, reply, error in lines
+    ]
     file.write_text(json.dumps(replies), encoding="utf-8")
     part = ConfidenceOfAnswers.of(made, lambda _state: ())
     assert part is not None

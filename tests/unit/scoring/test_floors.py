@@ -33,7 +33,9 @@ def write_trivial(folder: Path, *strategies: StrategyScores, **fields: Any) -> N
     made.write(helm)
 
 
-def always(answer: str, *column: float | None, metric: str = "exact_match", **fields: Any) -> StrategyScores:
+def always(
+    answer: str, *column: float | None, metric: str = "exact_match", **fields: Any
+) -> StrategyScores:
     name = f"always {answer}" if answer else "empty"
     return StrategyScores(name=name, answer=answer, values={metric: list(column)}, **fields)
 
@@ -50,9 +52,13 @@ def notes_about(result: TaskResult, text: str) -> list[str]:
     return [note for note in result.validity.notes if text in note]
 
 
-def four_right(folder: Path, flags: dict[str, Any] | None = None, *metrics: str, **run: Any) -> TaskResult:
+def four_right(
+    folder: Path, flags: dict[str, Any] | None = None, *metrics: str, **run: Any
+) -> TaskResult:
     values = {metric: [1.0] * 4 for metric in metrics or ("exact_match",)}
-    return result_of(folder, flags, states=[state(number, "yes") for number in range(4)], values=values, **run)
+    return result_of(
+        folder, flags, states=[state(number, "yes") for number in range(4)], values=values, **run
+    )
 
 
 def flagged(folder: Path, states: list[dict[str, Any]], *values: float) -> TaskResult:
@@ -60,7 +66,9 @@ def flagged(folder: Path, states: list[dict[str, Any]], *values: float) -> TaskR
 
 
 def test_floors_are_the_means_of_each_answer_and_the_first_of_the_best(tmp_path: Path) -> None:
-    write_trivial(tmp_path, always("", 0, 0, 0, 0), always("A", 1, 1, 0, 1), always("B", 1, 1, 1, 0))
+    write_trivial(
+        tmp_path, always("", 0, 0, 0, 0), always("A", 1, 1, 0, 1), always("B", 1, 1, 1, 0)
+    )
     answers = {"empty": 0.0, "always A": 0.75, "always B": 0.75}
     floors_of = four_right(tmp_path, None, "exact_match", "other").validity.floors
     assert floors_of == {"exact_match": Floor("always A", 0.75, 4, answers)}
@@ -80,14 +88,23 @@ TYPOS = {"name": "typos", "robustness": True, "computed_on": "perturbed"}
 
 def test_what_was_perturbed_has_no_floor_and_changes_none(tmp_path: Path) -> None:
     """Trivial answers were scored on the questions as they are: a perturbed one is no other question."""
-    write_trivial(tmp_path, always("CORRECT", 1, 0, 0, 0, metric=FLAG), always("0", 0, 1, 1, 1, metric=FLAG))
+    write_trivial(
+        tmp_path, always("CORRECT", 1, 0, 0, 0, metric=FLAG), always("0", 0, 1, 1, 1, metric=FLAG)
+    )
     states = of_medec("CORRECT", "0 x", "1 x", "1 x")
-    states += [{**one, "instance": {**one["instance"], "perturbation": TYPOS}} for one in of_medec(*["CORRECT"] * 4)]
+    states += [
+        {**one, "instance": {**one["instance"], "perturbation": TYPOS}}
+        for one in of_medec(*["CORRECT"] * 4)
+    ]
     states[4]["instance"]["references"] = []
     run = {"states": states, "values": {FLAG: [1.0] * 4 + [None] * 4, "exact_match": [1.0] * 8}}
-    floors_of = result_of(tmp_path, {"config.type": "medec"}, **run, perturbation=TYPOS).validity.floors
+    floors_of = result_of(
+        tmp_path, {"config.type": "medec"}, **run, perturbation=TYPOS
+    ).validity.floors
     assert set(floors_of) == {FLAG, f"{FLAG}.corrected"}
-    assert floors_of[f"{FLAG}.corrected"] == Floor("always 0", 0.75, 4, {"always CORRECT": 0.25, "always 0": 0.75})
+    assert floors_of[f"{FLAG}.corrected"] == Floor(
+        "always 0", 0.75, 4, {"always CORRECT": 0.25, "always 0": 0.75}
+    )
 
 
 def test_a_metric_of_perturbed_questions_has_no_floor(tmp_path: Path) -> None:
@@ -101,14 +118,25 @@ def test_the_best_error_rate_is_the_lowest(tmp_path: Path) -> None:
     strategies = [always("", 3, 1, 2, 2, metric="wer"), always("A", 1, 1, 0, 0, metric="wer")]
     write_trivial(tmp_path, *strategies, lower_is_better=["wer"])
     floors_of = four_right(tmp_path, None, "wer").validity.floors
-    assert floors_of == {"wer": Floor("always A", 0.5, 4, {"empty": 2.0, "always A": 0.5}, lower_is_better=True)}
+    assert floors_of == {
+        "wer": Floor("always A", 0.5, 4, {"empty": 2.0, "always A": 0.5}, lower_is_better=True)
+    }
 
 
 def test_corrected_floors_are_by_the_rules_of_corrected_scores(tmp_path: Path) -> None:
-    by_random = StrategyScores(name="random", answers=["CORRECT", "5 x", "1", "CORRECT"], values={FLAG: [1, 1, 1, 0]})
+    by_random = StrategyScores(
+        name="random", answers=["CORRECT", "5 x", "1", "CORRECT"], values={FLAG: [1, 1, 1, 0]}
+    )
     both = always("", 0, 1, 1, 1, metric=FLAG), always("0", 0, 1, 1, 1, metric=FLAG)
     write_trivial(tmp_path, *both, by_random)
-    result = flagged(tmp_path, of_medec("CORRECT", "0 He has a cough.", "1 He is ill.", "1 He is ill."), 1, 0, 0, 0)
+    result = flagged(
+        tmp_path,
+        of_medec("CORRECT", "0 He has a cough.", "1 He is ill.", "1 He is ill."),
+        1,
+        0,
+        0,
+        0,
+    )
     assert result.validity.floors[FLAG].answers == {"empty": 0.75, "always 0": 0.75, "random": 0.75}
     corrected = result.validity.floors[f"{FLAG}.corrected"]
     assert corrected == Floor("always 0", 0.75, 4, {"empty": 0.0, "always 0": 0.75, "random": 0.5})
@@ -123,17 +151,23 @@ def test_a_failed_instance_has_its_floor(tmp_path: Path) -> None:
     states[0]["result"] = {"success": False, "completions": [{"text": ""}], "error": "HTTP 500"}
     result = flagged(tmp_path, states, 0, 0, 0, 0)
     assert (result.status, result.scores[FLAG].stats.count) == ("partial", 3)
-    assert result.validity.floors[f"{FLAG}.corrected"] == Floor("always CORRECT", 0.25, 4, {"always CORRECT": 0.25})
+    assert result.validity.floors[f"{FLAG}.corrected"] == Floor(
+        "always CORRECT", 0.25, 4, {"always CORRECT": 0.25}
+    )
 
 
 def test_of_labels_the_lenient_readings_find_what_helm_finds(tmp_path: Path) -> None:
     by_random = StrategyScores(name="random", values={"exact_match": [0.5] * 4})
     write_trivial(tmp_path, always("", 0, 0, 0, 0), always("1", 1, 0, 0, 1), by_random)
     states = [
-        state(number, "1", instance={"references": [{"output": {"text": right}, "tags": ["correct"]}]})
+        state(
+            number, "1", instance={"references": [{"output": {"text": right}, "tags": ["correct"]}]}
+        )
         for number, right in enumerate("1001")
     ]
-    result = result_of(tmp_path, {"config.type": "medhallu"}, states=states, values={"exact_match": [1.0, 0, 0, 1]})
+    result = result_of(
+        tmp_path, {"config.type": "medhallu"}, states=states, values={"exact_match": [1.0, 0, 0, 1]}
+    )
     lenient = result.validity.floors["exact_match.lenient"]
     assert lenient == result.validity.floors["exact_match"]
     assert lenient.answers == {"empty": 0.0, "always 1": 0.5, "random": 0.5}
@@ -145,10 +179,14 @@ def test_the_rows_of_an_executed_answer_are_compared_with_the_gold_rows(tmp_path
     none = {"predicted_result": [], "query_error": "No query generated", "query_written": False}
     query = always("SELECT 1", 1, 0, 0, 0, metric=metric, annotation=one)
     write_trivial(tmp_path, always("", 0, 0, 0, 0, metric=metric, annotation=none), query)
-    executed = [{"ehr_sql": {"ground_truth_rows": rows, "predicted_result": [[3]]}} for rows in gold]
+    executed = [
+        {"ehr_sql": {"ground_truth_rows": rows, "predicted_result": [[3]]}} for rows in gold
+    ]
     states = [state(number, "SELECT 3", annotations=rows) for number, rows in enumerate(executed)]
     states[2]["instance"]["extra_data"] = {"is_impossible": True}
-    result = result_of(tmp_path, {"config.type": "ehr_sql"}, states=states, values={metric: [0.0] * 4})
+    result = result_of(
+        tmp_path, {"config.type": "ehr_sql"}, states=states, values={metric: [0.0] * 4}
+    )
     corrected = result.validity.floors[f"{metric}.corrected"]
     # an empty answer is right for the question that cannot be answered; where the gold query failed, no query counts
     assert corrected.answers == {"empty": 0.25, "always SELECT 1": near(1 / 3)}
@@ -156,12 +194,15 @@ def test_the_rows_of_an_executed_answer_are_compared_with_the_gold_rows(tmp_path
 
 
 OTHER_RUN = TrivialScores(
-    run="another", questions=[("id0", 0, TEST)],
+    run="another",
+    questions=[("id0", 0, TEST)],
     strategies=[StrategyScores(name="empty", answer="", values={"exact_match": [1.0]})],
-)  # fmt: skip
+)
 
 
-@pytest.mark.parametrize("text", [None, "{", json.dumps(asdict(OTHER_RUN))], ids=["none", "broken", "another run's"])
+@pytest.mark.parametrize(
+    "text", [None, "{", json.dumps(asdict(OTHER_RUN))], ids=["none", "broken", "another run's"]
+)
 def test_without_a_file_of_this_run_there_are_no_floors(text: str | None, tmp_path: Path) -> None:
     helm = tmp_path / "out" / "helm"
     helm.mkdir(parents=True)
@@ -175,19 +216,25 @@ def test_what_is_missing_is_said(tmp_path: Path) -> None:
     write_trivial(tmp_path, always("", 0, 0, 0, 0), error="ValueError in x.py:3")
     result = four_right(tmp_path, SAMPLE)
     assert result.validity.floors["exact_match"].answers == {"empty": 0.0}
-    assert result.validity.notes[:-1] == ("what trivial answers score could not be computed: ValueError in x.py:3",)
+    assert result.validity.notes[:-1] == (
+        "what trivial answers score could not be computed: ValueError in x.py:3",
+    )
 
 
 def test_a_column_of_another_length_costs_the_floors_and_nothing_else(tmp_path: Path) -> None:
     write_trivial(tmp_path, always("", 0, 0, 0))
     result = four_right(tmp_path, SAMPLE)
     assert result.validity.floors == {}
-    assert result.validity.notes[:-1] == ("floors are not whole: ValueError while trivial answers were scored",)
+    assert result.validity.notes[:-1] == (
+        "floors are not whole: ValueError while trivial answers were scored",
+    )
     assert result.scores["exact_match"].value == 1.0
 
 
 def test_answers_that_are_missing_cost_what_is_not_helms_own(tmp_path: Path) -> None:
-    write_trivial(tmp_path, StrategyScores(name="random", answers=["A"], values={"exact_match": [0, 0, 0, 0]}))
+    write_trivial(
+        tmp_path, StrategyScores(name="random", answers=["A"], values={"exact_match": [0, 0, 0, 0]})
+    )
     result = four_right(tmp_path)
     assert result.validity.floors["exact_match"].value == 0.0
     assert notes_about(result, "floors are not whole: IndexError")
@@ -210,12 +257,20 @@ def test_a_rule_that_raises_on_a_trivial_answer_costs_corrected_floors_alone(
 
 
 def test_the_floor_of_a_jury_is_the_mark_of_an_empty_answer(tmp_path: Path) -> None:
-    states = [state(n, "text", annotations={"aci_bench": {"a": {"x": {"score": 4}}}}) for n in range(3)]
+    states = [
+        state(n, "text", annotations={"aci_bench": {"a": {"x": {"score": 4}}}}) for n in range(3)
+    ]
     values = {"aci_bench_accuracy": [4.0] * 3}
-    result = result_of(tmp_path, {"config.type": "aci_bench"}, states=states, values=values, metric_specs=[JURY])
-    assert result.validity.floors == {"aci_bench_accuracy": Floor("empty", 1.0, 3, {"empty": 1.0}, assumed=True)}
+    result = result_of(
+        tmp_path, {"config.type": "aci_bench"}, states=states, values=values, metric_specs=[JURY]
+    )
+    assert result.validity.floors == {
+        "aci_bench_accuracy": Floor("empty", 1.0, 3, {"empty": 1.0}, assumed=True)
+    }
     (note,) = notes_about(result, "is assumed")
-    assert note.startswith("the floor of aci_bench_accuracy, 1, is assumed: it is the mark of an answer with nothing")
+    assert note.startswith(
+        "the floor of aci_bench_accuracy, 1, is assumed: it is the mark of an answer with nothing"
+    )
     assert result.validity.notes.index(note) > 0, "of the least weight"
 
 
@@ -223,13 +278,23 @@ def score(value: float, low: float | None, high: float | None) -> Score:
     return Score(value, Stats(10, value, None, None, low, high, None))
 
 
-@pytest.mark.parametrize(("interval", "lower_is_better", "said"), [
-    ((0.51, 0.7), False, None),
-    ((0.50, 0.7), False, "m: the 95 % interval 0.5000 .. 0.7000 includes the score of the best"),
-    ((0.3, 0.5), False, "includes the score of"), ((0.3, 0.49), False, "is worse than"), ((0.3, 0.49), True, None),
-    ((0.3, 0.50), True, "includes the score of"), ((0.5, 0.7), True, "includes the score of"),
-    ((0.51, 0.7), True, "is worse than"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("interval", "lower_is_better", "said"),
+    [
+        ((0.51, 0.7), False, None),
+        (
+            (0.50, 0.7),
+            False,
+            "m: the 95 % interval 0.5000 .. 0.7000 includes the score of the best",
+        ),
+        ((0.3, 0.5), False, "includes the score of"),
+        ((0.3, 0.49), False, "is worse than"),
+        ((0.3, 0.49), True, None),
+        ((0.3, 0.50), True, "includes the score of"),
+        ((0.5, 0.7), True, "includes the score of"),
+        ((0.51, 0.7), True, "is worse than"),
+    ],
+)
 def test_a_note_says_that_a_score_is_not_above_its_floor(
     interval: tuple[float, float], lower_is_better: bool, said: str | None
 ) -> None:
@@ -244,7 +309,9 @@ def test_a_note_says_that_a_score_is_not_above_its_floor(
 
 def test_a_score_without_an_interval_is_compared_itself() -> None:
     for value, said in ((0.51, False), (0.5, True), (0.49, True)):
-        notes = notes_on_floors("m", {"m": score(value, None, None)}, {"m": Floor("empty", 0.5, 1, {"empty": 0.5})})
+        notes = notes_on_floors(
+            "m", {"m": score(value, None, None)}, {"m": Floor("empty", 0.5, 1, {"empty": 0.5})}
+        )
         begins = f"m: {value:.4f}, without an interval, is no better than"
         assert [note.text.startswith(begins) for note in notes] == [True] * said
 
@@ -258,9 +325,13 @@ def told(**scores: Score) -> list[str]:
 
 
 @pytest.mark.parametrize("other", ["m.lenient", "m.corrected"])
-def test_another_reading_of_the_same_answers_may_show_that_the_questions_were_read(other: str) -> None:
+def test_another_reading_of_the_same_answers_may_show_that_the_questions_were_read(
+    other: str,
+) -> None:
     (text,) = told(m=LOW, **{other: HIGH})
-    assert text.endswith(f"(empty: 0.5000). {other}, which reads the same answers otherwise, is above its own")
+    assert text.endswith(
+        f"(empty: 0.5000). {other}, which reads the same answers otherwise, is above its own"
+    )
     (text,) = told(m=LOW, **{other: LOW})
     assert text.endswith("It does not show that the model read the questions")
 

@@ -12,7 +12,12 @@ from statsmodels.regression.linear_model import OLS
 from statsmodels.stats.multitest import multipletests
 
 from eval_factory.helm.output import MAX_GROUPS
-from eval_factory.scoring.groups import SMALLEST_GROUP, Groups, p_value_of_difference, scores_by_group
+from eval_factory.scoring.groups import (
+    SMALLEST_GROUP,
+    Groups,
+    p_value_of_difference,
+    scores_by_group,
+)
 from eval_factory.scoring.intervals import holm
 from eval_factory.scoring.notes import Importance
 from eval_factory.scoring.scores import InstanceKey, MetricValues
@@ -26,7 +31,9 @@ RATED = [3.0, 4.5, 5.0, 2.0], [1.0, 2.0, 2.5, 1.5, 4.0, 1.0]
 def test_zeros_and_ones_are_fishers() -> None:
     expected = stats.fisher_exact([[9, 1], [5, 15]]).pvalue
     assert p_value_of_difference((ONES[0], None), (ONES[1], None)) == near(expected)
-    assert p_value_of_difference((ONES[0], list(range(10))), (ONES[1], list(range(10, 30)))) == near(expected)
+    assert p_value_of_difference(
+        (ONES[0], list(range(10))), (ONES[1], list(range(10, 30)))
+    ) == near(expected)
 
 
 def test_others_are_welchs() -> None:
@@ -35,27 +42,45 @@ def test_others_are_welchs() -> None:
         assert p_value_of_difference((one, None), (other, None)) == near(expected)
 
 
-@pytest.mark.parametrize(("group", "rest"), [
-    (([1.0], None), (ONES[1], None)), ((ONES[0], None), ([1.0], None)), (([2.0, 2.0], None), ([3.0, 3.0], None)),
-    (([1.0, 0.0], "aa"), ([1.0, 0.0], "bb")), (([1.0, 1.0, 1.0], "aab"), ([0.0, 0.0], "cd")),
-])  # fmt: skip
-def test_what_cannot_be_tested(group: tuple[list[float], str | None], rest: tuple[list[float], str | None]) -> None:
+@pytest.mark.parametrize(
+    ("group", "rest"),
+    [
+        (([1.0], None), (ONES[1], None)),
+        ((ONES[0], None), ([1.0], None)),
+        (([2.0, 2.0], None), ([3.0, 3.0], None)),
+        (([1.0, 0.0], "aa"), ([1.0, 0.0], "bb")),
+        (([1.0, 1.0, 1.0], "aab"), ([0.0, 0.0], "cd")),
+    ],
+)
+def test_what_cannot_be_tested(
+    group: tuple[list[float], str | None], rest: tuple[list[float], str | None]
+) -> None:
     assert p_value_of_difference(group, rest) is None
 
 
 SIX = [1.0, 1.0, 0.0, 1.0, 1.0, 0.0]
 
 
-@pytest.mark.parametrize(("in_group", "rest", "others", "degrees"), [
-    ([0, 0, 1, 1, 2, 2], [0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0, 0.0], [2, 3, 3, 4, 4, 5, 5, 6], 2),
-    ([0, 0, 0, 0, 1, 2], [0.0, 0.0, 1.0, 0.0, 0.0, 1.0], [3, 3, 4, 4, 5, 5], 1),  # two effective clusters
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("in_group", "rest", "others", "degrees"),
+    [
+        ([0, 0, 1, 1, 2, 2], [0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0, 0.0], [2, 3, 3, 4, 4, 5, 5, 6], 2),
+        (
+            [0, 0, 0, 0, 1, 2],
+            [0.0, 0.0, 1.0, 0.0, 0.0, 1.0],
+            [3, 3, 4, 4, 5, 5],
+            1,
+        ),  # two effective clusters
+    ],
+)
 def test_clustered_values_are_a_regression_on_the_group(
     in_group: list[int], rest: list[float], others: list[int], degrees: int
 ) -> None:
     """By statsmodels, whose variance has the factor (n - 1) / (n - 2) beside ours; by the side with fewer clusters."""
     design = [[1.0, 1.0]] * 6 + [[1.0, 0.0]] * len(rest)
-    fitted = OLS([*SIX, *rest], design).fit(cov_type="cluster", cov_kwds={"groups": [*in_group, *others]})
+    fitted = OLS([*SIX, *rest], design).fit(
+        cov_type="cluster", cov_kwds={"groups": [*in_group, *others]}
+    )
     count = 6 + len(rest)
     statistic = fitted.params[1] / (fitted.bse[1] / ((count - 1) / (count - 2)) ** 0.5)
     expected = near(2 * stats.t.sf(statistic, degrees))
@@ -73,7 +98,9 @@ def test_a_side_without_sources_beside_one_with_them() -> None:
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=12))
 def test_holm_is_statsmodels(p_values: list[float]) -> None:
-    with patch("gc.collect"):  # statsmodels calls it each time, which takes as long as all of the rest
+    with patch(
+        "gc.collect"
+    ):  # statsmodels calls it each time, which takes as long as all of the rest
         expected = list(multipletests(p_values, method="holm")[1])
     assert holm(p_values) == near(expected)
 
@@ -88,17 +115,20 @@ def test_groups_leave_out_what_the_score_leaves_out() -> None:
     missing = {key(0), key(1), key(2)}
     groups = scores_by_group(context(values), members, missing, failed_as_zero=False).scores["ward"]
     assert {name: (found["m"].value, found["m"].stats.count) for name, found in groups.items()} == {
-        "a": (1.0, 12), "b": (1.0, 15),
-    }  # fmt: skip
+        "a": (1.0, 12),
+        "b": (1.0, 15),
+    }
 
 
 def test_only_fields_that_sort_into_a_few_groups_are_shown() -> None:
     values = {key(number): 1.0 for number in range(20)}
     members = {
-        "one": {"only": list(values)}, "few": {"b": keys(0, 10), "a": keys(10, 20)},
-        "most": {str(n): [key(n), key(n + 10)] for n in range(10)}, "many": {str(n): [key(n)] for n in range(20)},
+        "one": {"only": list(values)},
+        "few": {"b": keys(0, 10), "a": keys(10, 20)},
+        "most": {str(n): [key(n), key(n + 10)] for n in range(10)},
+        "many": {str(n): [key(n)] for n in range(20)},
         "other": {"x": [key(0)], "y": [key(99)]},  # of another split: not in this metric's values
-    }  # fmt: skip
+    }
     found = scores_by_group(context(values), members, set(), failed_as_zero=False)
     assert [(name, list(groups)) for name, groups in found.scores.items()] == [("few", ["a", "b"])]
     assert found.hidden == {"most": [2] * 10}
@@ -110,8 +140,13 @@ def test_a_field_with_more_values_than_the_most_groups_is_left_out() -> None:
     values = {key(number): 1.0 for number in range(size * (MAX_GROUPS + 1))}
     more = {str(n): keys(size * n, size * (n + 1)) for n in range(MAX_GROUPS + 1)}
     most = dict(list(more.items())[:MAX_GROUPS])
-    found = scores_by_group(context(values), {"most": most, "more": more}, set(), failed_as_zero=False)
-    assert ({name: len(groups) for name, groups in found.scores.items()}, found.hidden) == ({"most": 60}, {})
+    found = scores_by_group(
+        context(values), {"most": most, "more": more}, set(), failed_as_zero=False
+    )
+    assert ({name: len(groups) for name, groups in found.scores.items()}, found.hidden) == (
+        {"most": 60},
+        {},
+    )
 
 
 def test_groups_show_the_corrected_value_beside_helms() -> None:
@@ -119,13 +154,21 @@ def test_groups_show_the_corrected_value_beside_helms() -> None:
     values = {key(number): 0.0 for number in range(40)}
     right = {key(number): 1.0 for number in (0, 1, 2, 10, 11)} | {key(12): 0.0, key(99): 1.0}
     members = {
-        "ward": {"a": keys(0, 10), "b": keys(10, 20), "c": keys(20, 30), "d": [key(99)], "e": keys(30, 39)},
+        "ward": {
+            "a": keys(0, 10),
+            "b": keys(10, 20),
+            "c": keys(20, 30),
+            "d": [key(99)],
+            "e": keys(30, 39),
+        },
         "own": {"x": [key(0)], "y": [key(99)]},
     }
     beside = MetricValues("m.corrected", "m.corrected", None, values=right)
     found = scores_by_group(context(values), members, {key(0)}, failed_as_zero=True, beside=beside)
     shown = {
-        ward: {label: (score.metric, score.value, score.stats.count) for label, score in scores.items()}
+        ward: {
+            label: (score.metric, score.value, score.stats.count) for label, score in scores.items()
+        }
         for ward, scores in found.scores["ward"].items()
     }
     helms = {"m": ("m", 0.0, 10)}
@@ -137,16 +180,19 @@ def test_groups_show_the_corrected_value_beside_helms() -> None:
 def test_a_small_group_is_hidden_and_said() -> None:
     values = {key(number): 1.0 for number in range(33)}
     members = {
-        "ward": {"a": keys(0, 10), "b": keys(10, 19), "c": keys(19, 33)}, "tiny": {"x": keys(0, 3), "y": keys(3, 5)},
-    }  # fmt: skip
+        "ward": {"a": keys(0, 10), "b": keys(10, 19), "c": keys(19, 33)},
+        "tiny": {"x": keys(0, 3), "y": keys(3, 5)},
+    }
     found = scores_by_group(context(values), members, set(), failed_as_zero=False)
     assert {name: list(groups) for name, groups in found.scores.items()} == {"ward": ["a", "c"]}
     notes = list(found.notes())
     assert [tuple(note) for note in notes] == [
         (Importance.BACKGROUND, f"by {said}; results.jsonl has them")
-        for said in ("tiny: 2 groups hold fewer than 10 instances (5 in all) and are not shown",
-                     "ward: 1 group holds fewer than 10 instances (9 in all) and is not shown")
-    ]  # fmt: skip
+        for said in (
+            "tiny: 2 groups hold fewer than 10 instances (5 in all) and are not shown",
+            "ward: 1 group holds fewer than 10 instances (9 in all) and is not shown",
+        )
+    ]
     assert list(Groups().notes()) == []
 
 
@@ -156,7 +202,9 @@ def test_each_group_is_tested_against_the_rest_the_hidden_ones_among_it() -> Non
     values = {key(number): float(number in right) for number in range(28)}
     members = {"ward": {"a": keys(0, 10), "b": keys(10, 20), "c": keys(20, 28)}}
     found = scores_by_group(context(values), members, set(), failed_as_zero=False).scores["ward"]
-    p_a, p_b = (stats.fisher_exact(table).pvalue for table in ([[9, 1], [6, 12]], [[3, 7], [12, 6]]))
+    p_a, p_b = (
+        stats.fisher_exact(table).pvalue for table in ([[9, 1], [6, 12]], [[3, 7], [12, 6]])
+    )
     assert p_a < p_b
     a, b = (found[name]["m"].stats for name in "ab")
     assert (a.p_value, b.p_value, a.p_holm, b.p_holm) == near((p_a, p_b, 2 * p_a, p_b))
@@ -166,7 +214,11 @@ def test_two_groups_are_one_test() -> None:
     values = {key(number): float(number < 12) for number in range(24)}
     members = {"ward": {"a": keys(0, 10), "b": keys(10, 24)}}
     found = scores_by_group(context(values), members, set(), failed_as_zero=False).scores["ward"]
-    (tested,) = {p for scores in found.values() for p in (scores["m"].stats.p_value, scores["m"].stats.p_holm)}
+    (tested,) = {
+        p
+        for scores in found.values()
+        for p in (scores["m"].stats.p_value, scores["m"].stats.p_holm)
+    }
     assert tested == near(stats.fisher_exact([[10, 0], [2, 12]]).pvalue)
 
 
@@ -177,7 +229,9 @@ def test_an_instance_of_several_groups_is_in_the_rest_of_none_of_them() -> None:
     found = scores_by_group(context(values), members, set(), failed_as_zero=False).scores["theme"]
     of_a, of_b = ([values[one] for one in members["theme"][name]] for name in "ab")
     p_a, p_b = (
-        stats.fisher_exact([[sum(group), len(group) - sum(group)], [sum(rest), len(rest) - sum(rest)]]).pvalue
+        stats.fisher_exact(
+            [[sum(group), len(group) - sum(group)], [sum(rest), len(rest) - sum(rest)]]
+        ).pvalue
         for group, rest in ((of_a, of_b[10:]), (of_b, of_a[:15]))
     )
     a, b = (found[name]["m"].stats for name in "ab")
@@ -190,7 +244,9 @@ def test_an_instance_of_several_groups_is_in_the_rest_of_none_of_them() -> None:
 def test_groups_of_clustered_instances_have_clustered_intervals_and_tests() -> None:
     values = {key(number): float(number % 20 < 13) for number in range(40)}
     members = {"ward": {"a": keys(0, 20), "b": keys(20, 40)}}
-    plain = scores_by_group(context(values), members, set(), failed_as_zero=False).scores["ward"]["a"]["m"]
+    plain = scores_by_group(context(values), members, set(), failed_as_zero=False).scores["ward"][
+        "a"
+    ]["m"]
     metric = context(values)
     metric.clusters = {f"id{number}": str(number // 4) for number in range(40)}
     found = scores_by_group(metric, members, set(), failed_as_zero=False).scores["ward"]["a"]["m"]

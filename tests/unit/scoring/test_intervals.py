@@ -41,7 +41,9 @@ from unit.scoring.known import ends, near, there
 
 def of_a_mean(values: list[float], clusters: list[int]) -> float:
     """The standard error by statsmodels, with its small-sample factor."""
-    fitted = OLS(values, [1.0] * len(values)).fit(cov_type="cluster", cov_kwds={"groups": clusters}, use_t=True)
+    fitted = OLS(values, [1.0] * len(values)).fit(
+        cov_type="cluster", cov_kwds={"groups": clusters}, use_t=True
+    )
     return float(fitted.bse[0])
 
 
@@ -68,25 +70,38 @@ def test_wilson_is_statsmodels_and_takes_a_number_that_is_not_whole_and_another_
 
 
 @pytest.mark.parametrize(("clusters", "seed"), [(3, 1), (5, 2), (30, 3)])
-def test_cluster_robust_is_statsmodels_with_the_effective_number_for_its_degrees(clusters: int, seed: int) -> None:
+def test_cluster_robust_is_statsmodels_with_the_effective_number_for_its_degrees(
+    clusters: int, seed: int
+) -> None:
     values, labels = drawn(clusters, seed)
     stderr, effective = of_a_mean(values, labels), effective_clusters(labels)
     assert 2 < effective < clusters
     assert math.sqrt(mean_and_variance(values, labels)[1]) == near(stderr)
     found = describe(values, clusters=labels)
-    assert (found.stderr, found.design_effect) == near((stderr, stderr**2 / (stats.sem(values) ** 2)))
+    assert (found.stderr, found.design_effect) == near(
+        (stderr, stderr**2 / (stats.sem(values) ** 2))
+    )
     half, mean = stats.t.ppf(0.975, effective - 1) * stderr, sum(values) / len(values)
     assert student_t(values, clusters=labels) == near((mean - half, mean + half))
 
 
 def test_effective_clusters_are_kishs_number_and_fewer_than_two_say_nothing() -> None:
-    assert [effective_clusters(one) for one in ("aabbcc", "aaaaaabcd", "abc", "aa")] == [3, 81 / 39, 3, 1]
+    assert [effective_clusters(one) for one in ("aabbcc", "aaaaaabcd", "abc", "aa")] == [
+        3,
+        81 / 39,
+        3,
+        1,
+    ]
     values = [1.0, 0.0, 1.0]
     for few in ("aaa", "aab"):
         assert describe(values, clusters=few).stderr is None
         assert interval_of_mean(values, clusters=few) == NO_INTERVAL
-        assert interval_of_mean([2.0, 4.0, 9.0], clusters=few) == interval_of_mean([0.2, 0.4, 0.9], clusters=few)
-    assert interval_of_mean([0.5]) == interval_of_mean([0.2, 0.4, 0.9], clusters="aab") == NO_INTERVAL
+        assert interval_of_mean([2.0, 4.0, 9.0], clusters=few) == interval_of_mean(
+            [0.2, 0.4, 0.9], clusters=few
+        )
+    assert (
+        interval_of_mean([0.5]) == interval_of_mean([0.2, 0.4, 0.9], clusters="aab") == NO_INTERVAL
+    )
     equal = describe([2.0, 2.0, 2.0], clusters="abc")
     assert (equal.stderr, equal.design_effect) == (0.0, None)
 
@@ -151,8 +166,15 @@ def test_pseudo_clusters_on_a_scale_are_at_least_of_the_mean_size() -> None:
     effective = 256 / 106
     size = 16 / effective - 8 / 7
     total, mean = 16 + 2 * size, (9.6 + size) / (16 + 2 * size)
-    totals = [6 - 10 * mean, *(value - mean for value in values[10:]), -size * mean, size * (1 - mean)]
-    half = stats.t.ppf(0.975, effective - 1) * math.sqrt(9 / 8 * sum(one**2 for one in totals)) / total
+    totals = [
+        6 - 10 * mean,
+        *(value - mean for value in values[10:]),
+        -size * mean,
+        size * (1 - mean),
+    ]
+    half = (
+        stats.t.ppf(0.975, effective - 1) * math.sqrt(9 / 8 * sum(one**2 for one in totals)) / total
+    )
     assert size > 16 / 7
     assert student_t(values, (0, 1), labels) == near((max(0, mean - half), min(1, mean + half)))
     equal = [number // 4 for number in range(16)]
@@ -181,7 +203,9 @@ _SAMPLES = st.lists(
 
 
 @given(_SAMPLES)
-def test_the_mean_lies_in_its_interval_and_that_on_the_scale(pairs: list[tuple[float, int]]) -> None:
+def test_the_mean_lies_in_its_interval_and_that_on_the_scale(
+    pairs: list[tuple[float, int]],
+) -> None:
     values, labels = [value for value, _ in pairs], [label for _, label in pairs]
     mean = sum(values) / len(values)
     for low, high in (student_t(values, (0, 1)), student_t(values, (0, 1), labels)):
@@ -197,7 +221,11 @@ def test_ten_of_ten_are_an_exact_bound() -> None:
     """scipy.stats.binomtest(10, 10).proportion_ci(method="exact") begins at 0.6915029."""
     for value, exact in ((1.0, (0.6915029, 1.0)), (0.0, (0.0, 0.3084971))):
         found = describe([value] * 10)
-        assert (found.ci_method, found.stderr, ends(found)) == ("exact-one-sided", 0.0, near(exact, abs=1e-7))
+        assert (found.ci_method, found.stderr, ends(found)) == (
+            "exact-one-sided",
+            0.0,
+            near(exact, abs=1e-7),
+        )
         assert value in ends(found)
 
 
@@ -221,7 +249,11 @@ def test_values_from_0_to_1_are_taken_for_a_scale_and_others_are_not() -> None:
 
 
 def test_only_zeros_and_ones_are_proportions() -> None:
-    assert describe([0.0, 1.0, 1.0]).ci_method == describe([0.0, 1.0], scale=(0.0, 1.0)).ci_method == "wilson"
+    assert (
+        describe([0.0, 1.0, 1.0]).ci_method
+        == describe([0.0, 1.0], scale=(0.0, 1.0)).ci_method
+        == "wilson"
+    )
     for others in (describe([0.0, 0.5, 1.0]), describe([0.0, 1.0], scale=(0.0, 2.0))):
         assert others.ci_method == "student-t-pseudo-values"
 
@@ -243,18 +275,39 @@ def test_cases_with_a_lowest_value_of_their_own() -> None:
     as_on_a_scale = describe([1.0] * 29 + [0.5], scale=(-3.0, 1.0))
     assert (ends(found), found.ci_method) == (ends(as_on_a_scale), "student-t-pseudo-values")
     equal = describe([1.0] * 30, lowest=lowest)
-    assert (equal.ci_method, equal.ci_low) == ("exact-one-sided", near(1 - 4 * (1 - 0.025 ** (1 / 30))))
+    assert (equal.ci_method, equal.ci_low) == (
+        "exact-one-sided",
+        near(1 - 4 * (1 - 0.025 ** (1 / 30))),
+    )
     assert describe([1.0, 0.0, 1.0], lowest=[0.0] * 3).ci_method == "wilson"
     assert ends(describe([1.0] * 29 + [-3.0], lowest=lowest))[0] < 0.6
 
 
-@pytest.mark.parametrize(("clusters", "said"), [
-    ("abcdefgh", None), ("aabbccddeeff", None), ("aaaabbccddeeffg", None), ("aaaaaabbccddeeffghij", None),
-    ("aabbccddeef", "few sources decide the interval: 6 sources say as much as 5.8 of equal size, and the largest holds 18 %"),
-    ("aaaaaaabcdefghijklmno", "few sources decide the interval: 15 sources say as much as 7.0 of equal size, and the largest holds 33 %"),
-    ("aab", "there is no interval: 2 sources say as much as 1.8 of equal size, and 2 are needed"),
-    ("aabb", "few sources decide the interval: 2 sources say as much as 2.0 of equal size, and the largest holds 50 %"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("clusters", "said"),
+    [
+        ("abcdefgh", None),
+        ("aabbccddeeff", None),
+        ("aaaabbccddeeffg", None),
+        ("aaaaaabbccddeeffghij", None),
+        (
+            "aabbccddeef",
+            "few sources decide the interval: 6 sources say as much as 5.8 of equal size, and the largest holds 18 %",
+        ),
+        (
+            "aaaaaaabcdefghijklmno",
+            "few sources decide the interval: 15 sources say as much as 7.0 of equal size, and the largest holds 33 %",
+        ),
+        (
+            "aab",
+            "there is no interval: 2 sources say as much as 1.8 of equal size, and 2 are needed",
+        ),
+        (
+            "aabb",
+            "few sources decide the interval: 2 sources say as much as 2.0 of equal size, and the largest holds 50 %",
+        ),
+    ],
+)
 def test_few_sources_are_said(clusters: str, said: str | None) -> None:
     assert few_sources(clusters) == said
 
@@ -286,7 +339,12 @@ def test_instances_of_one_source_and_equal_values_of_an_unknown_scale_have_no_in
     assert describe([0.5]) == Stats(1, 0.5, None, None, None, None, None)
     assert describe([4.0, 4.0, 4.0]) == Stats(3, 4.0, 0.0, 0.0, None, None, None)
     stats = describe([1.0, 0.0, 1.0], clusters="aaa")
-    assert (stats.clusters, stats.stderr, stats.design_effect, stats.effective_n) == (1, None, None, None)
+    assert (stats.clusters, stats.stderr, stats.design_effect, stats.effective_n) == (
+        1,
+        None,
+        None,
+        None,
+    )
     assert (stats.ci_low, stats.ci_high, stats.ci_method) == (None, None, None)
     assert stats.stddev is not None
     assert describe([1.0], clusters="a") == Stats(1, 1.0, None, None, None, None, None, clusters=1)
@@ -300,9 +358,14 @@ def test_it_is_scipys_with_a_fixed_seed() -> None:
         return float(one.sum() / other.sum())
 
     expected = stats.bootstrap(
-        (SUMS, COUNTS), ratio, paired=True, vectorized=False, method="BCa", n_resamples=RESAMPLES,
+        (SUMS, COUNTS),
+        ratio,
+        paired=True,
+        vectorized=False,
+        method="BCa",
+        n_resamples=RESAMPLES,
         rng=np.random.default_rng(SEED),
-    ).confidence_interval  # fmt: skip
+    ).confidence_interval
     found = bca_of_ratio(SUMS, COUNTS)
     assert (found.low, found.high) == near((expected.low, expected.high))
     assert (found, found.method) == (bca_of_ratio(SUMS, COUNTS), "bca-bootstrap")
@@ -310,30 +373,52 @@ def test_it_is_scipys_with_a_fixed_seed() -> None:
 
 
 def test_clusters_are_drawn_whole() -> None:
-    repeated = [value for value in SUMS for _ in range(3)], [count for count in COUNTS for _ in range(3)]
+    repeated = (
+        [value for value in SUMS for _ in range(3)],
+        [count for count in COUNTS for _ in range(3)],
+    )
     labels = [number // 3 for number in range(24)]
     clustered, alone = bca_of_ratio(*repeated, labels), bca_of_ratio(SUMS, COUNTS)
     assert (clustered.low, clustered.high) == near((alone.low, alone.high))
     assert clustered.method == "bca-bootstrap-clustered"
 
 
-@pytest.mark.parametrize(("sums", "counts", "clusters"), [
-    (SUMS[:4], COUNTS[:4], None), ([1.0] * 6, [2] * 6, None), ([0.0] * 6, [0] * 6, None),
-    ([1.0] * 5 + [0.0], [1] * 5 + [0], None), (SUMS, COUNTS, "aabbccdd"),
-    (SUMS, COUNTS, "aaabcdef"),  # 64 / 14 effective ones
-    ([1.0, 0.0, 0.0, 0.0, 1.0, 0.0], [1, 0, 0, 0, 2, 0], None),  # resamples without a denominator
-])  # fmt: skip
-def test_what_resampling_cannot_tell(sums: list[float], counts: list[int], clusters: str | None) -> None:
+@pytest.mark.parametrize(
+    ("sums", "counts", "clusters"),
+    [
+        (SUMS[:4], COUNTS[:4], None),
+        ([1.0] * 6, [2] * 6, None),
+        ([0.0] * 6, [0] * 6, None),
+        ([1.0] * 5 + [0.0], [1] * 5 + [0], None),
+        (SUMS, COUNTS, "aabbccdd"),
+        (SUMS, COUNTS, "aaabcdef"),  # 64 / 14 effective ones
+        (
+            [1.0, 0.0, 0.0, 0.0, 1.0, 0.0],
+            [1, 0, 0, 0, 2, 0],
+            None,
+        ),  # resamples without a denominator
+    ],
+)
+def test_what_resampling_cannot_tell(
+    sums: list[float], counts: list[int], clusters: str | None
+) -> None:
     assert bca_of_ratio(sums, counts, clusters) == NO_INTERVAL
     assert bca_of_ratio(SUMS, COUNTS, "aabcdefg") != NO_INTERVAL
 
 
 def test_methods_of_clustered_values() -> None:
     labels = "aabb"
-    assert describe([0.2, 0.4, 0.9, 0.3], clusters=labels).ci_method == "student-t-pseudo-values-clustered"
+    assert (
+        describe([0.2, 0.4, 0.9, 0.3], clusters=labels).ci_method
+        == "student-t-pseudo-values-clustered"
+    )
     assert describe([2.0, 4.0, 9.0, 3.0], clusters=labels).ci_method == "student-t-clustered"
     equal = describe([1.0] * 4, clusters=labels)
-    assert (equal.ci_method, equal.design_effect, equal.effective_n) == ("exact-one-sided-clustered", None, None)
+    assert (equal.ci_method, equal.design_effect, equal.effective_n) == (
+        "exact-one-sided-clustered",
+        None,
+        None,
+    )
     assert equal.ci_low == near(0.025**0.5)  # of two clusters, not of four values
 
 

@@ -14,7 +14,9 @@ from unit.builders import plan
 
 
 def answer(key: str, text: str = "t") -> response_cache.Answer:
-    return response_cache.Answer(key, "model", "m", {"prompt": "p"}, {"text": text}, time.time(), 0.5)
+    return response_cache.Answer(
+        key, "model", "m", {"prompt": "p"}, {"text": text}, time.time(), 0.5
+    )
 
 
 def attempt(key: str, outcome: str = "answered") -> response_cache.Attempt:
@@ -24,17 +26,26 @@ def attempt(key: str, outcome: str = "answered") -> response_cache.Attempt:
 def test_answers_are_read_from_the_oldest_on(tmp_path: Path) -> None:
     """Whatever the order in which they were kept; of those of one moment the key decides."""
     kept = response_cache.ResponseCache(tmp_path / "cache.db", "run")
-    for key, role, created in (("c", "model", 2.0), ("b", "model", 3.0), ("a", "judge", 2.0), ("d", "model", 1.0)):
+    for key, role, created in (
+        ("c", "model", 2.0),
+        ("b", "model", 3.0),
+        ("a", "judge", 2.0),
+        ("d", "model", 1.0),
+    ):
         kept.save(replace(answer(key, f"of {key}"), role=role, created=created), attempt(key))
     kept.close()
-    read = [(row["key"], json.loads(row["response"])["text"]) for row in journal.read_answers(kept.path)]
+    read = [
+        (row["key"], json.loads(row["response"])["text"]) for row in journal.read_answers(kept.path)
+    ]
     assert read == [("d", "of d"), ("a", "of a"), ("c", "of c"), ("b", "of b")]
     assert [row["key"] for row in journal.read_answers(kept.path, "model")] == ["d", "c", "b"]
 
 
 def test_kept_answers_are_read_once_for_all_uses(tmp_path: Path) -> None:
     kept = response_cache.ResponseCache(tmp_path / "cache.db", "run")
-    saved = replace(answer("k"), response={"usage": {"prompt_tokens": 3, "completion_tokens": 4}}, created=1.0)
+    saved = replace(
+        answer("k"), response={"usage": {"prompt_tokens": 3, "completion_tokens": 4}}, created=1.0
+    )
     judged = replace(answer("j"), role="gpt", created=2.0)
     for one in (judged, saved):
         kept.save(one, attempt(one.key))
@@ -64,11 +75,21 @@ def test_the_answers_of_a_run_are_those_that_it_got_or_took(tmp_path: Path) -> N
     for key in ("new", "unusable"):
         kept.save(answer(key), attempt(key))
     kept.archive_answer("unusable", attempt("unusable", "unusable"))
-    for key, outcome in (("used again", "cached"), ("used again", "cached"), ("failed later", "failed")):
+    for key, outcome in (
+        ("used again", "cached"),
+        ("used again", "cached"),
+        ("failed later", "failed"),
+    ):
         kept.journal(attempt(key, outcome))
     kept.close()
     here = plan({"config.output_dir": str(tmp_path)})
     _, _, used = journal.usage_of(here, "run", 1.0)
-    assert [found.key for found in journal.typed_answers(path) if found.key in used] == ["used again", "new"]
+    assert [found.key for found in journal.typed_answers(path) if found.key in used] == [
+        "used again",
+        "new",
+    ]
     assert len(journal.usage_of(here, "before", 1.0)[2]) == 3
-    assert journal.usage_of(plan({"config.output_dir": str(tmp_path / "none")}), "run", 1.0)[2] == set()
+    assert (
+        journal.usage_of(plan({"config.output_dir": str(tmp_path / "none")}), "run", 1.0)[2]
+        == set()
+    )

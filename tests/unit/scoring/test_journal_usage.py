@@ -24,10 +24,15 @@ MILLION = 1_000_000
 
 
 def answered(cache_db: Path, run: str, role: str, number: int, **usage: Any) -> None:
-    key, tokens = f"{run}{role}{number}", (usage.get("prompt_tokens"), usage.get("completion_tokens"))
+    key, tokens = (
+        f"{run}{role}{number}",
+        (usage.get("prompt_tokens"), usage.get("completion_tokens")),
+    )
     answer = Answer(key, role, "m", {}, {"usage": usage}, float(number), 0.1)
     with closing(ResponseCache(cache_db, run)) as cache:
-        cache.save(answer, Attempt(key, role, 1, "answered", 200, None, float(number), 0.1, *tokens))
+        cache.save(
+            answer, Attempt(key, role, 1, "answered", 200, None, float(number), 0.1, *tokens)
+        )
 
 
 def folder(tmp_path: Path) -> Path:
@@ -49,7 +54,9 @@ def used(cache_db: Path, run: str) -> Usage:
 def test_the_price_is_that_of_the_run_that_paid(tmp_path: Path) -> None:
     path = folder(tmp_path)
     old, new = used(path, "old").this_run, used(path, "new")
-    assert old.total.cost == old.roles["model"].cost == Cost(1.0, "genai-prices 1", 1, 0, price=THEN)
+    assert (
+        old.total.cost == old.roles["model"].cost == Cost(1.0, "genai-prices 1", 1, 0, price=THEN)
+    )
     cost = Cost(2.25, "endpoint, genai-prices 2", 2, 0, price=LATER)
     assert new.this_run.roles["model"].cost == cost
     assert new.this_run.roles["gpt"].cost == Cost(0.5, "endpoint", 1, 1)
@@ -57,7 +64,9 @@ def test_the_price_is_that_of_the_run_that_paid(tmp_path: Path) -> None:
     assert new.all_runs.total.cost == every
 
 
-def test_the_users_table_of_now_goes_before_the_price_of_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_users_table_of_now_goes_before_the_price_of_then(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("eval_factory.scoring.journal.table_prices", lambda _plan: {"model": TABLE})
     found = used(folder(tmp_path), "old")
     assert found.this_run.roles["model"].cost == Cost(5.0, "table", 1, 0, price=TABLE)
@@ -88,16 +97,23 @@ def journal(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     """Attempts, as cache.db gives them."""
     attempts: list[dict[str, Any]] = []
     monkeypatch.setattr(
-        "eval_factory.scoring.journal.read_attempts", lambda path: attempts if path == plan().rundir.cache_db else None
+        "eval_factory.scoring.journal.read_attempts",
+        lambda path: attempts if path == plan().rundir.cache_db else None,
     )
     return attempts
 
 
 def attempt(outcome: str, key: str = "k", **changes: Any) -> dict[str, Any]:
     usual = {
-        "run_id": "this", "key": key, "role": "model", "outcome": outcome, "error": None, "latency_s": 1.0,
-        "prompt_tokens": 10, "completion_tokens": 2,
-    }  # fmt: skip
+        "run_id": "this",
+        "key": key,
+        "role": "model",
+        "outcome": outcome,
+        "error": None,
+        "latency_s": 1.0,
+        "prompt_tokens": 10,
+        "completion_tokens": 2,
+    }
     return {**usual, **changes}
 
 
@@ -110,15 +126,25 @@ def total(journal: list[dict[str, Any]], *attempts: dict[str, Any]) -> Spent:
 
 def test_each_outcome_counts_in_its_place(journal: list[dict[str, Any]]) -> None:
     """What came from the cache was not sent; of an answer that was given up nothing is sent either. A refused field was."""
-    outcomes = ["answered"] * 4 + ["retried"] * 2 + ["failed"] + ["cached"] * 3 + ["unusable", "unscorable", "refused"]
+    outcomes = (
+        ["answered"] * 4
+        + ["retried"] * 2
+        + ["failed"]
+        + ["cached"] * 3
+        + ["unusable", "unscorable", "refused"]
+    )
     spent = total(journal, *map(attempt, outcomes))
     assert (spent.requests, spent.cached, spent.retries) == (8, 3, 2)
     assert (spent.prompt_tokens, spent.completion_tokens) == (40, 8)
 
 
-def test_tokens_and_latencies_are_of_answers_that_were_paid_for(journal: list[dict[str, Any]]) -> None:
+def test_tokens_and_latencies_are_of_answers_that_were_paid_for(
+    journal: list[dict[str, Any]],
+) -> None:
     answers = [attempt("answered", latency_s=seconds) for seconds in (1.0, 2.0, 3.0)]
-    spent = total(journal, *answers, attempt("cached", latency_s=90.0), attempt("failed", latency_s=90.0))
+    spent = total(
+        journal, *answers, attempt("cached", latency_s=90.0), attempt("failed", latency_s=90.0)
+    )
     assert (spent.latency_p50_s, spent.latency_p95_s, spent.prompt_tokens) == (2.0, 3.0, 30)
     without = total(journal, attempt("failed"))
     assert (without.latency_p50_s, without.latency_p95_s, without.prompt_tokens) == (None, None, 0)
@@ -126,15 +152,27 @@ def test_tokens_and_latencies_are_of_answers_that_were_paid_for(journal: list[di
 
 def test_tokens_are_unknown_where_the_endpoint_never_counted(journal: list[dict[str, Any]]) -> None:
     sums: dict[tuple[int | None, ...], int | None] = {
-        (): 0, (None,): None, (None, None): None, (None, 3): 3, (0,): 0, (2, 3): 5,
-    }  # fmt: skip
+        (): 0,
+        (None,): None,
+        (None, None): None,
+        (None, 3): 3,
+        (0,): 0,
+        (2, 3): 5,
+    }
     for counts, expected in sums.items():
-        spent = total(journal, *(attempt("answered", prompt_tokens=count, completion_tokens=7) for count in counts))
+        spent = total(
+            journal,
+            *(attempt("answered", prompt_tokens=count, completion_tokens=7) for count in counts),
+        )
         assert (spent.prompt_tokens, spent.completion_tokens) == (expected, 7 * len(counts))
 
 
 def test_this_run_is_told_apart_from_all_runs(journal: list[dict[str, Any]]) -> None:
-    journal[:] = [attempt("answered", run_id="first"), attempt("answered", run_id="second"), attempt("cached")]
+    journal[:] = [
+        attempt("answered", run_id="first"),
+        attempt("answered", run_id="second"),
+        attempt("cached"),
+    ]
     usage, _, _ = usage_of(plan(), "this", 1.0)
     here, every = usage.this_run.total, usage.all_runs.total
     assert (usage.runs, here.requests, every.requests, here.cached, every.cached) == (3, 0, 2, 1, 1)
@@ -144,18 +182,31 @@ def test_roles_are_the_model_and_then_the_judges_by_name(journal: list[dict[str,
     journal[:] = [attempt("answered", role=role) for role in ("zeta", "alpha", "model", "alpha")]
     usage, _, _ = usage_of(plan(), "this", 1.0)
     requests = [(role, spent.requests) for role, spent in usage.this_run.roles.items()]
-    assert (requests, usage.this_run.total.requests) == ([("model", 1), ("alpha", 2), ("zeta", 1)], 4)
+    assert (requests, usage.this_run.total.requests) == (
+        [("model", 1), ("alpha", 2), ("zeta", 1)],
+        4,
+    )
 
 
-def test_changes_of_requests_are_told_of_those_that_this_run_used(journal: list[dict[str, Any]]) -> None:
+def test_changes_of_requests_are_told_of_those_that_this_run_used(
+    journal: list[dict[str, Any]],
+) -> None:
     """Also where an earlier run paid for the answer; not those of a retry, whose error is another."""
     journal[:] = [
-        attempt("answered", "a", run_id="first", error="without top_p; max_tokens as max_completion_tokens"),
+        attempt(
+            "answered",
+            "a",
+            run_id="first",
+            error="without top_p; max_tokens as max_completion_tokens",
+        ),
         attempt("answered", "b", run_id="first", error="without stop"),
-        attempt("answered", "c", run_id="first", error="without seed"), attempt("retried", "d", error="HTTP 500"),
-        attempt("answered", "d"), attempt("cached", "a"), attempt("failed", "b"),
+        attempt("answered", "c", run_id="first", error="without seed"),
+        attempt("retried", "d", error="HTTP 500"),
+        attempt("answered", "d"),
+        attempt("cached", "a"),
+        attempt("failed", "b"),
         attempt("answered", "e", error="without top_p"),
-    ]  # fmt: skip
+    ]
     _, changes, _ = usage_of(plan(), "this", 1.0)
     assert changes == ["max_tokens as max_completion_tokens", "without top_p"]
 
@@ -167,7 +218,10 @@ def cache(tmp_path: Path) -> Iterator[ResponseCache]:
 
 
 def journalled(
-    outcome: str = "answered", status: int | None = 200, tokens: tuple[int | None, int | None] = (10, 2), **changes: Any
+    outcome: str = "answered",
+    status: int | None = 200,
+    tokens: tuple[int | None, int | None] = (10, 2),
+    **changes: Any,
 ) -> Attempt:
     made = Attempt("k", "model", 1, outcome, status, None, 100.0, 1.0, *tokens)
     return replace(made, **changes)
@@ -175,15 +229,22 @@ def journalled(
 
 def test_responses_are_what_came_back_and_answers_are_successful(cache: ResponseCache) -> None:
     for one in (
-        journalled(tokens=(10, 2), latency_s=1.0), journalled(tokens=(20, 6), latency_s=2.0),
+        journalled(tokens=(10, 2), latency_s=1.0),
+        journalled(tokens=(20, 6), latency_s=2.0),
         journalled("retried", 429, tokens=(None, None), latency_s=6.0),
         journalled("retried", None, tokens=(None, None), latency_s=90.0),  # nobody answered
-        journalled("failed", 500, tokens=(None, None), latency_s=3.0), journalled("cached", None, latency_s=70.0),
-        journalled("unusable", None, latency_s=70.0), journalled(role="gpt", tokens=(500, 500), latency_s=80.0),
-    ):  # fmt: skip
+        journalled("failed", 500, tokens=(None, None), latency_s=3.0),
+        journalled("cached", None, latency_s=70.0),
+        journalled("unusable", None, latency_s=70.0),
+        journalled(role="gpt", tokens=(500, 500), latency_s=80.0),
+    ):
         cache.journal(one)
     found = response_statistics(cache.path)
-    assert (found.responses, found.successful, found.status_codes) == (4, 2, {200: 2, 429: 1, 500: 1})
+    assert (found.responses, found.successful, found.status_codes) == (
+        4,
+        2,
+        {200: 2, 429: 1, 500: 1},
+    )
     assert (found.latency_s, found.prompt_tokens) == ((3.0, 6.0), (15.0, 20))
     assert (found.completion_tokens, found.total_tokens) == ((4.0, 6), (19.0, 26))
 
@@ -196,7 +257,9 @@ def test_tokens_that_nobody_counted_are_no_zeros(cache: ResponseCache) -> None:
     assert (found.total_tokens, found.successful) == ((None, None), 2)
 
 
-def test_a_run_lasts_from_its_first_request_to_its_last_response(cache: ResponseCache, tmp_path: Path) -> None:
+def test_a_run_lasts_from_its_first_request_to_its_last_response(
+    cache: ResponseCache, tmp_path: Path
+) -> None:
     for started, latency in ((105.0, 1.0), (100.0, 9.0), (104.0, 2.0)):
         cache.journal(journalled(started=started, latency_s=latency))
     cache.journal(journalled(started=50.0, latency_s=500.0, role="gpt"))
@@ -208,7 +271,9 @@ def test_a_run_lasts_from_its_first_request_to_its_last_response(cache: Response
 
 
 def test_finish_reasons_are_of_the_models_answers(cache: ResponseCache) -> None:
-    bodies: list[Any] = [{"choices": [{"finish_reason": one}]} for one in ("stop", "length", "stop", None)]
+    bodies: list[Any] = [
+        {"choices": [{"finish_reason": one}]} for one in ("stop", "length", "stop", None)
+    ]
     for number, body in enumerate([*bodies, {"choices": []}, "no JSON {"]):
         cache.save(Answer(f"k{number}", "model", "m", {}, body, 1.0, 1.0), journalled())
     cache.save(Answer("judge", "gpt", "m", {}, bodies[0], 1.0, 1.0), journalled(role="gpt"))

@@ -31,7 +31,11 @@ from unit.scoring.known import there
 
 
 def item(
-    conversation: object, labels: Sequence[bool], judged: bool, category: str | None = None, length: int | None = None
+    conversation: object,
+    labels: Sequence[bool],
+    judged: bool,
+    category: str | None = None,
+    length: int | None = None,
 ) -> LabelledItem:
     names = tuple(f"doctor {number}" for number in range(len(labels)))
     return LabelledItem(str(conversation), judged, tuple(labels), names, category, length)
@@ -48,11 +52,18 @@ def test_the_figures_of_the_published_items(medical_data: Path) -> None:
     read = read_labels(folder / "physician_labels_60.jsonl", "judge_label")
     found = calibration_of(read.rows)
     judge, physicians = judge_and_physicians(found.total)
-    assert (read.problems, found.total.items, found.total.labels) == ([], expected["items"], expected["labels"])
+    assert (read.problems, found.total.items, found.total.labels) == (
+        [],
+        expected["items"],
+        expected["labels"],
+    )
     for figure, name in (
-        (judge["f1_macro"], "judge_f1"), (judge["kappa"], "judge_kappa"), (judge["bias"], "bias"),
-        (physicians["f1_macro"], "physician_f1"), (physicians["kappa"], "physician_kappa"),
-    ):  # fmt: skip
+        (judge["f1_macro"], "judge_f1"),
+        (judge["kappa"], "judge_kappa"),
+        (judge["bias"], "bias"),
+        (physicians["f1_macro"], "physician_f1"),
+        (physicians["kappa"], "physician_kappa"),
+    ):
         assert figure.value == pytest.approx(expected[name], abs=1e-10), name
     assert found.gap.value == pytest.approx(expected["judge_f1"] - expected["physician_f1"])
     assert (physicians["bias"].value, found.conversations, found.physicians) == (0, 60, 76)
@@ -67,17 +78,26 @@ def test_agreement_is_that_of_other_libraries(counts: list[int]) -> None:
     f1, kappa, ac1 = map(float, agreement_of(np.array(counts, float)))
     assert ac1 == pytest.approx(gwet_ac1(pairs, 2))
     if len({*one, *other}) == 1:
-        assert (math.isnan(f1), math.isnan(kappa)) == (True, True), "with one kind there is nothing to agree about"
+        assert (math.isnan(f1), math.isnan(kappa)) == (True, True), (
+            "with one kind there is nothing to agree about"
+        )
         return
-    assert f1 == pytest.approx(f1_score(other, one, average="macro", labels=[0, 1], zero_division=0.0))
+    assert f1 == pytest.approx(
+        f1_score(other, one, average="macro", labels=[0, 1], zero_division=0.0)
+    )
     assert kappa == pytest.approx(cohen_kappa_score(one, other)) == weighted_kappa(pairs)
 
 
 ITEMS = [
-    item("a", [True, True, False], True), item("a", [True, False], False), item("b", [False, False], False),
-    item("c", [True, True], True), item("c", [True], True), item("d", [False, True], True), item("e", [True, True], False),
+    item("a", [True, True, False], True),
+    item("a", [True, False], False),
+    item("b", [False, False], False),
+    item("c", [True, True], True),
+    item("c", [True], True),
+    item("d", [False, True], True),
+    item("e", [True, True], False),
     item("f", [False, False], True),
-]  # fmt: skip
+]
 
 
 def test_pairs_of_the_judge_and_ordered_pairs_of_physicians() -> None:
@@ -90,8 +110,12 @@ def test_pairs_of_the_judge_and_ordered_pairs_of_physicians() -> None:
         assert found["kappa"].value == pytest.approx(cohen_kappa_score(label, said))
         assert found["ac1"].value == pytest.approx(gwet_ac1(expected, 2))
         assert found["sensitivity"].value == pytest.approx(recall_score(label, said))
-        assert found["specificity"].value == pytest.approx(recall_score(label, said, pos_label=False))
-    assert judge["bias"].value == pytest.approx(5 / 8 - (2 / 3 + 1 / 2 + 0 + 1 + 1 + 1 / 2 + 1 + 0) / 8)
+        assert found["specificity"].value == pytest.approx(
+            recall_score(label, said, pos_label=False)
+        )
+    assert judge["bias"].value == pytest.approx(
+        5 / 8 - (2 / 3 + 1 / 2 + 0 + 1 + 1 + 1 / 2 + 1 + 0) / 8
+    )
 
 
 def test_an_interval_is_the_jackknife_of_conversations_with_pseudo_clusters() -> None:
@@ -99,7 +123,10 @@ def test_an_interval_is_the_jackknife_of_conversations_with_pseudo_clusters() ->
     items = [item(number, [number % 3 > 0, number % 4 > 0], number % 5 > 0) for number in range(30)]
     found = calibration_of(items).total.judge
     kinds = ((1, 1), (1, 0), (0, 1), (0, 0))
-    rows = [[sum((one.judged, label) == kind for label in one.labels) for kind in kinds] for one in items]
+    rows = [
+        [sum((one.judged, label) == kind for label in one.labels) for kind in kinds]
+        for one in items
+    ]
     table = np.vstack([np.array(rows, float), 1.5 * np.eye(4)])
     left_out = np.array([agreement_of(table.sum(axis=0) - row)[0] for row in table])
     spread = math.sqrt((len(table) - 1) * left_out.var())
@@ -112,7 +139,10 @@ def test_an_interval_is_the_jackknife_of_conversations_with_pseudo_clusters() ->
 def test_labels_of_one_conversation_are_not_independent() -> None:
     """Each conversation eight times over: the interval stays nearly as wide as that of the conversations."""
     rng = np.random.default_rng(5)
-    single = [item(number, [rng.random() < 0.7, rng.random() < 0.7], rng.random() < 0.7) for number in range(40)]
+    single = [
+        item(number, [rng.random() < 0.7, rng.random() < 0.7], rng.random() < 0.7)
+        for number in range(40)
+    ]
     for figure in ("f1_macro", "kappa", "ac1", "sensitivity", "specificity", "bias"):
         alone, often = (
             getattr(calibration_of(items).total.judge, figure)
@@ -124,7 +154,9 @@ def test_labels_of_one_conversation_are_not_independent() -> None:
 
 def test_few_conversations_have_no_interval() -> None:
     found = calibration_of([item("a", [True, False], True), *[item("b", [True, True], True)] * 20])
-    assert [(one.ci_low, one.ci_high) for one in vars(found.total.judge).values()] == [(None, None)] * 6
+    assert [(one.ci_low, one.ci_high) for one in vars(found.total.judge).values()] == [
+        (None, None)
+    ] * 6
     assert (found.gap.ci_low, found.always) == (None, True)
     five = calibration_of([item(number, [True, number > 1], number > 2) for number in range(5)])
     assert five.gap.ci_low is not None
@@ -133,7 +165,11 @@ def test_few_conversations_have_no_interval() -> None:
 def test_what_is_not_defined_has_no_figure() -> None:
     found = calibration_of([item(number, [True, True], True) for number in range(20)])
     judge, _ = judge_and_physicians(found.total)
-    assert [name for name, figure in judge.items() if figure.value is None] == ["f1_macro", "kappa", "specificity"]
+    assert [name for name, figure in judge.items() if figure.value is None] == [
+        "f1_macro",
+        "kappa",
+        "specificity",
+    ]
     assert (judge["ac1"].value, judge["sensitivity"].value, judge["bias"].value) == (1, 1, 0)
     assert found.gap == Figure(None)
     strict = calibration_of([item(number, [True, True], False) for number in range(20)])
@@ -143,10 +179,18 @@ def test_what_is_not_defined_has_no_figure() -> None:
 
 def test_the_difference_leaves_out_both_tables_of_a_conversation() -> None:
     """By hand: of one item with three labels, three pairs and six ordered ones; 2.25 and 4.5 in a pseudo-cluster."""
-    items = [item(number, [number % 3 > 0, number % 4 > 0, number % 7 > 0], number % 5 > 0) for number in range(30)]
-    pairs = [([(one.judged, label) for label in one.labels], list(permutations(one.labels, 2))) for one in items]
+    items = [
+        item(number, [number % 3 > 0, number % 4 > 0, number % 7 > 0], number % 5 > 0)
+        for number in range(30)
+    ]
+    pairs = [
+        ([(one.judged, label) for label in one.labels], list(permutations(one.labels, 2)))
+        for one in items
+    ]
     kinds = ((1, 1), (1, 0), (0, 1), (0, 0))
-    rows = [[sum(both == kind for both in side) for side in sides for kind in kinds] for sides in pairs]
+    rows = [
+        [sum(both == kind for both in side) for side in sides for kind in kinds] for sides in pairs
+    ]
     table = np.vstack([np.array(rows, float), np.diag([2.25] * 4 + [4.5] * 4)])
     left_out = table.sum(axis=0) - table
     apart = agreement_of(left_out[:, :4])[:, 0] - agreement_of(left_out[:, 4:])[:, 0]
@@ -159,7 +203,10 @@ def test_the_difference_leaves_out_both_tables_of_a_conversation() -> None:
 def test_the_eight_schools() -> None:
     """The data of A. Gelman et al., Bayesian Data Analysis, 3rd edition, table 5.2, against sums over a grid of both
     the common mean and the deviation between groups."""
-    value, error = np.array([28, 8, -3, 7, -1, 1, 18, 12]), np.array([15, 10, 16, 11, 9, 11, 10, 18])
+    value, error = (
+        np.array([28, 8, -3, 7, -1, 1, 18, 12]),
+        np.array([15, 10, 16, 11, 9, 11, 10, 18]),
+    )
     mu, tau = np.meshgrid(np.linspace(-60, 80, 701), np.linspace(1e-3, 150, 1501), indexing="ij")
     both = error**2 + tau[..., None] ** 2
     log = -(np.log(both) + (value - mu[..., None]) ** 2 / both).sum(axis=-1) / 2
@@ -180,12 +227,19 @@ def a_part(bias: float, half: float, judge: bool = True) -> Part:
 
 
 def test_categories_are_pooled_where_three_have_figures() -> None:
-    parts = {"a": a_part(0.0, 0.05), "b": a_part(0.1, 0.4), "c": a_part(0.02, 0.05), "d": a_part(0.9, 0.1, judge=False)}
+    parts = {
+        "a": a_part(0.0, 0.05),
+        "b": a_part(0.1, 0.4),
+        "c": a_part(0.02, 0.05),
+        "d": a_part(0.9, 0.1, judge=False),
+    }
     found = pooled(parts)
     assert found["d"] == parts["d"], "it is too small for a figure"
     one = found["b"].judge
     assert one is not None
-    assert (one.sensitivity, one.specificity) == (Figure(None), Figure(0.5)), "without an interval nothing is pooled"
+    assert (one.sensitivity, one.specificity) == (Figure(None), Figure(0.5)), (
+        "without an interval nothing is pooled"
+    )
     expected = partial_pooling([0.0, 0.1, 0.02], [half / 1.959964 for half in (0.05, 0.4, 0.05)])[1]
     assert one.bias.value == pytest.approx(expected[0])
     assert one.bias.ci_low == pytest.approx(expected[0] - 1.959964 * expected[1])
@@ -199,18 +253,27 @@ def test_a_category_below_ten_items_has_its_count_alone() -> None:
     found = calibration_of(items).categories
     assert list(found) == ["large", "small"]
     assert (found["small"], found["large"].judge is None) == (Part(9, 18, None, None), False)
-    alone = calibration_of([item(number, [True], number % 3 > 0, "alone") for number in range(12)] + items)
+    alone = calibration_of(
+        [item(number, [True], number % 3 > 0, "alone") for number in range(12)] + items
+    )
     assert alone.categories["alone"].physicians is None, "no physician stands beside another"
 
 
 def test_thirds_by_the_length_of_the_answer() -> None:
-    items = [item(number, [True, number % 2 > 0], number % 3 > 0, length=1000 + number) for number in range(30)]
+    items = [
+        item(number, [True, number % 2 > 0], number % 3 > 0, length=1000 + number)
+        for number in range(30)
+    ]
     found = calibration_of(items).lengths
     assert {name: part.items for name, part in found.items()} == {
-        "up to 1,009": 10, "1,010 to 1,019": 10, "1,020 and more": 10,
-    }  # fmt: skip
+        "up to 1,009": 10,
+        "1,010 to 1,019": 10,
+        "1,020 and more": 10,
+    }
     assert all(part.judge is not None for part in found.values())
-    assert calibration_of([*items, item("x", [True, True], True)]).lengths == {}, "one has no length"
+    assert calibration_of([*items, item("x", [True, True], True)]).lengths == {}, (
+        "one has no length"
+    )
     same = calibration_of([item(number, [True, False], True, length=5) for number in range(30)])
     assert [part.items for part in same.lengths.values()] == [30]
 
@@ -247,8 +310,10 @@ def test_the_majority_and_each_physician() -> None:
     assert (there(found.majority).items, majority["sensitivity"].value) == (12, 0.75)
     assert majority["bias"].value == pytest.approx(-0.25)
     assert {name: part.items for name, part in found.by_physician.items()} == {
-        "doctor 0": 13, "doctor 1": 13, "doctor 2": 12,
-    }  # fmt: skip
+        "doctor 0": 13,
+        "doctor 1": 13,
+        "doctor 2": 12,
+    }
     third = judge_and_physicians(found.by_physician["doctor 2"])[0]
     said, labelled = [at % 4 != 3 for at in range(12)], [at % 2 == 0 for at in range(12)]
     assert third["kappa"].value == pytest.approx(cohen_kappa_score(said, labelled))

@@ -20,18 +20,24 @@ EIGHT_OF_TEN = (8, 1, 2, 9)
 """A judge of sensitivity 0.8 and specificity 0.9."""
 
 
-def judged(given: Sequence[float], possible: Any = None, clusters: Any = None, lowest: float = 0.0) -> JudgedCases:
+def judged(
+    given: Sequence[float], possible: Any = None, clusters: Any = None, lowest: float = 0.0
+) -> JudgedCases:
     return JudgedCases(given, possible or [1.0] * len(given), clusters or range(len(given)), lowest)
 
 
-def labelled(*tables: tuple[int, int, int, int], category: str | None = None) -> list[LabelledPairs]:
+def labelled(
+    *tables: tuple[int, int, int, int], category: str | None = None
+) -> list[LabelledPairs]:
     """Of one conversation each."""
     return [LabelledPairs(at, category, table) for at, table in enumerate(tables)]
 
 
 def test_one_criterion_a_case_has_rogan_and_gladens_share() -> None:
     """(0.52 + 0.9 - 1) / (0.8 + 0.9 - 1)."""
-    found = there(corrected_by_labels(judged([1.0] * 52 + [0.0] * 48), labelled(*[EIGHT_OF_TEN] * 20), {}))
+    found = there(
+        corrected_by_labels(judged([1.0] * 52 + [0.0] * 48), labelled(*[EIGHT_OF_TEN] * 20), {})
+    )
     assert (found.value, found.sensitivity, found.specificity) == (near(0.6), near(0.8), near(0.9))
 
 
@@ -49,7 +55,9 @@ def by_grid(cases: JudgedCases, tables: Sequence[Sequence[float]]) -> tuple[floa
     sizes = [sum(table) for table in tables]
     units = sum(sizes) ** 2 / sum(size**2 for size in sizes)
     extra = 0.5 * max(statistics.fmean(sizes), sum(sizes) / units - statistics.fmean(sizes) / 2)
-    rows = [list(table) for table in tables] + [[extra * (at == kind) for at in range(4)] for kind in range(4)]
+    rows = [list(table) for table in tables] + [
+        [extra * (at == kind) for at in range(4)] for kind in range(4)
+    ]
 
     def rates(these: Sequence[Sequence[float]]) -> tuple[float, float]:
         both, judge, physician, none = map(sum, zip(*these, strict=True))
@@ -66,10 +74,16 @@ def by_grid(cases: JudgedCases, tables: Sequence[Sequence[float]]) -> tuple[floa
     scale = np.array([cases.lowest, 1]) - (1 - specificity) * possible
     ends = np.array([min(scale[0], values.min()), max(scale[1], values.max())])
     mean = (values.sum() + size * ends.sum()) / (len(values) + 2 * size)
-    totals = [(values[np.array(cases.clusters) == name] - mean).sum() for name in names] + list(size * (ends - mean))
-    of_cases = len(totals) / (len(totals) - 1) * np.square(totals).sum() / (len(values) + 2 * size) ** 2
+    totals = [(values[np.array(cases.clusters) == name] - mean).sum() for name in names] + list(
+        size * (ends - mean)
+    )
+    of_cases = (
+        len(totals) / (len(totals) - 1) * np.square(totals).sum() / (len(values) + 2 * size) ** 2
+    )
     score = np.linspace(-0.5, 1, 750_001)
-    apart = statistics.fmean(cases.given) - sensitivity * score - (1 - specificity) * (possible - score)
+    apart = (
+        statistics.fmean(cases.given) - sensitivity * score - (1 - specificity) * (possible - score)
+    )
     slope = np.stack([-score, possible - score])
     variance = of_cases + np.einsum("is,ij,js->s", slope, spread, slope)
     held = score[np.abs(apart) <= stats.t.ppf(0.975, min(units, sources) - 1) * np.sqrt(variance)]
@@ -79,10 +93,19 @@ def by_grid(cases: JudgedCases, tables: Sequence[Sequence[float]]) -> tuple[floa
 @pytest.mark.parametrize("cases", [60, 300])
 @pytest.mark.parametrize("sizes", [(1,), (9, 2, 2, 1, 1, 1)])
 @pytest.mark.parametrize("below_0", [0.0, 0.6])
-def test_an_interval_holds_every_score_that_a_test_does_not_reject(cases: int, sizes: Any, below_0: float) -> None:
+def test_an_interval_holds_every_score_that_a_test_does_not_reject(
+    cases: int, sizes: Any, below_0: float
+) -> None:
     rng = np.random.default_rng(7)
-    possible, source = 1 - below_0 * rng.random(cases), np.repeat(range(cases), np.resize(sizes, cases))[:cases]
-    given = possible - 1 + (2 - possible) * rng.beta(0.6 if cases == 60 else 12, 0.4 if cases == 60 else 12, cases)
+    possible, source = (
+        1 - below_0 * rng.random(cases),
+        np.repeat(range(cases), np.resize(sizes, cases))[:cases],
+    )
+    given = (
+        possible
+        - 1
+        + (2 - possible) * rng.beta(0.6 if cases == 60 else 12, 0.4 if cases == 60 else 12, cases)
+    )
     tables = rng.multinomial(3 * np.resize(sizes, 9000 // cases), (0.5, 0.04, 0.04, 0.42)).tolist()
     run = judged(given.tolist(), possible.tolist(), source.tolist(), float(possible.mean()) - 1)
     found = there(corrected_by_labels(run, labelled(*tables), {}))
@@ -123,30 +146,47 @@ def test_two_sources_and_five_conversations_are_enough(monkeypatch: pytest.Monke
     """Of five, pseudo-clusters as large as they are would leave no interval."""
     there(corrected_by_labels(judged([0.4, 0.6] * 30, clusters=["a", "b"] * 30), NO_MISTAKES, {}))
     monkeypatch.setattr(judge_correction, "PSEUDO_CLUSTERS", 0.01)
-    four, five = (corrected_by_labels(USUAL, labelled(*[EIGHT_OF_TEN] * count), {}) for count in (4, 5))
+    four, five = (
+        corrected_by_labels(USUAL, labelled(*[EIGHT_OF_TEN] * count), {}) for count in (4, 5)
+    )
     assert (four is None, five is None) == (True, False)
 
 
 @pytest.mark.parametrize("given", [-0.3, -0.1, 0.0, 0.1, 0.12, 0.78, 0.8, 0.82, 0.9, 1.0])
 def test_value_and_interval_stay_in_the_scale(given: float) -> None:
-    found = corrected_by_labels(judged([given] * 60, lowest=-0.3), labelled(*[EIGHT_OF_TEN] * 20), {})
+    found = corrected_by_labels(
+        judged([given] * 60, lowest=-0.3), labelled(*[EIGHT_OF_TEN] * 20), {}
+    )
     assert found is None or -0.3 <= found.ci_low <= found.value <= found.ci_high <= 1
-    assert not -0.1 < given < 0.8 or there(found).value == near((given - 0.1) / 0.7), "it is not clipped"
+    assert not -0.1 < given < 0.8 or there(found).value == near((given - 0.1) / 0.7), (
+        "it is not clipped"
+    )
 
 
 def test_labels_of_a_conversation_are_one_and_count_as_their_category_does() -> None:
     one, other = (8, 1, 2, 9), (2, 1, 0, 3)
-    parts = labelled(*[one] * 15, category="a") + labelled(*[other] * 15, category="b") + labelled(*[other] * 15)
+    parts = (
+        labelled(*[one] * 15, category="a")
+        + labelled(*[other] * 15, category="b")
+        + labelled(*[other] * 15)
+    )
     whole = labelled(*[(2 * 8 + 3 * 2 + 2, 2 + 3 + 1, 4, 2 * 9 + 3 * 3 + 3)] * 15)
-    found = corrected_by_labels(USUAL, [*parts, LabelledPairs("c", "none", one)], {"a": 2, "b": 3, "none": 0})
+    found = corrected_by_labels(
+        USUAL, [*parts, LabelledPairs("c", "none", one)], {"a": 2, "b": 3, "none": 0}
+    )
     assert there(found) == corrected_by_labels(USUAL, whole, {})
 
 
 def test_labels_get_the_mix_of_the_run() -> None:
     pairs: dict[str | None, int] = {"a": 30, "b": 10}
-    assert weights_of(pairs, {"a": 15.0, "b": 5.0})[0] == near({"a": 1.0, "b": 1.0}), "it is the same"
+    assert weights_of(pairs, {"a": 15.0, "b": 5.0})[0] == near({"a": 1.0, "b": 1.0}), (
+        "it is the same"
+    )
     weights = weights_of(pairs, {"a": 5.0, "b": 15.0})[0]
-    assert (weights, sum(weights[name] * pairs[name] for name in pairs)) == (near({"a": 1 / 3, "b": 3.0}), near(40))
+    assert (weights, sum(weights[name] * pairs[name] for name in pairs)) == (
+        near({"a": 1 / 3, "b": 3.0}),
+        near(40),
+    )
 
 
 def test_what_has_too_few_labels_is_like_all_that_are_labelled() -> None:
@@ -163,7 +203,9 @@ def test_a_lenient_judges_score_is_wrong_and_the_interval_holds_the_true_one() -
     held = wrong = 0
     for _ in range(200):
         cases = judged((rng.binomial(6, 0.735, 150) / 6).tolist())
-        found = there(corrected_by_labels(cases, labelled(*rng.multinomial(2, chances, 120).tolist()), {}))
+        found = there(
+            corrected_by_labels(cases, labelled(*rng.multinomial(2, chances, 120).tolist()), {})
+        )
         held += found.ci_low <= 0.5 <= found.ci_high
         wrong += abs(statistics.fmean(cases.given) - 0.5) > 0.05
     assert (wrong, held >= 180) == (200, True)

@@ -22,19 +22,25 @@ def ratings(**by_judge: list[int | None]) -> Ratings:
     made = Ratings()
     for judge, column in by_judge.items():
         for number, rating in enumerate(column):
-            made.add(judge, (f"id{number}", 0, None), {} if rating is None else {"accuracy": rating})
+            made.add(
+                judge, (f"id{number}", 0, None), {} if rating is None else {"accuracy": rating}
+            )
     return made
 
 
 def of_lengths(marks: list[int], lengths: list[int]) -> RankCorrelation | None:
     made = ratings(a=[*marks, 5])
-    made.lengths = {(f"id{number}", 0, None): length for number, length in enumerate(lengths)}  # not of the last
+    made.lengths = {
+        (f"id{number}", 0, None): length for number, length in enumerate(lengths)
+    }  # not of the last
     return made.report().length_correlation["a"]
 
 
 def test_how_far_marks_follow_the_length_of_answers() -> None:
     """rho by hand: 1 - 6 * 8 / (10 * 99); the interval by Bonett and Wright's formula."""
-    found = there(of_lengths([1, 2, 3, 4, 5, 6, 7, 8, 9, 10], [20, 10, 40, 30, 60, 50, 80, 70, 90, 100]))
+    found = there(
+        of_lengths([1, 2, 3, 4, 5, 6, 7, 8, 9, 10], [20, 10, 40, 30, 60, 50, 80, 70, 90, 100])
+    )
     assert (found.rho, found.count) == (near(1 - 48 / 990), 10)
     half = 1.959964 * math.sqrt((1 + found.rho**2 / 2) / 7)
     both = math.atanh(found.rho) - half, math.atanh(found.rho) + half
@@ -43,7 +49,9 @@ def test_how_far_marks_follow_the_length_of_answers() -> None:
 
 @pytest.mark.parametrize("sign", [1, -1])
 def test_a_perfect_order_of_few_answers_is_no_certainty(sign: int) -> None:
-    few, many = (there(of_lengths(list(range(n)), [100 + sign * one for one in range(n)])) for n in (4, 40))
+    few, many = (
+        there(of_lengths(list(range(n)), [100 + sign * one for one in range(n)])) for n in (4, 40)
+    )
     assert [few.rho, many.rho] == near([sign, sign])
     ends = sorted([sign * few.ci_low, sign * few.ci_high])
     assert ends == near([math.tanh(math.atanh(0.8) - 1.959964 * math.sqrt(1.32)), 1.0])
@@ -58,17 +66,26 @@ def test_equal_marks_and_equal_lengths_have_no_correlation() -> None:
 def test_means_and_leave_one_out() -> None:
     report = ratings(a=[1, 3, 5], b=[5, 5, 5], c=[3, None, None]).report()
     assert report.means == {"a": 3.0, "b": 5.0, "c": 3.0}
-    assert report.leave_one_out == {"a": (4 + 5 + 5) / 3, "b": (2 + 3 + 5) / 3, "c": (3 + 4 + 5) / 3}
+    assert report.leave_one_out == {
+        "a": (4 + 5 + 5) / 3,
+        "b": (2 + 3 + 5) / 3,
+        "c": (3 + 4 + 5) / 3,
+    }
 
 
 def test_a_form_of_the_benchmarks_own() -> None:
     """Quadratic weights go by the values of the labels: (0, 0), (1, 4), (4, 4); 0 is the lowest mark."""
     made = ratings(a=[0, 1, 4], b=[0, 4, 4])
-    made.form = JuryForm((0, 1, 4), {"no": 0, "partly": 1, "yes": 4}, {"right": "it is true"}, own_scale=True)
+    made.form = JuryForm(
+        (0, 1, 4), {"no": 0, "partly": 1, "yes": 4}, {"right": "it is true"}, own_scale=True
+    )
     report = made.report()
     expected = sum((x - y) ** 2 for x in (0, 1, 4) for y in (0, 4, 4)) / 9
     assert report.weighted_kappa["a/b"] == near(1 - (9 / 3) / expected)
-    assert (report.labels, report.criteria) == ({"no": 0, "partly": 1, "yes": 4}, {"right": "it is true"})
+    assert (report.labels, report.criteria) == (
+        {"no": 0, "partly": 1, "yes": 4},
+        {"right": "it is true"},
+    )
     made.lowest.add(("silent", 0, None))
     assert made.of_instances()["silent", 0, None] == 0.0
     plain = ratings(a=[1], b=[1]).report()
@@ -117,7 +134,9 @@ FAMILIES = {
 
 def test_families() -> None:
     for family, names in FAMILIES.items():
-        assert {name: family_of(name) for name in names.split()} == dict.fromkeys(names.split(), family)
+        assert {name: family_of(name) for name in names.split()} == dict.fromkeys(
+            names.split(), family
+        )
 
 
 def key(number: int) -> InstanceKey:
@@ -175,7 +194,11 @@ def judged(*given: dict[str, int | tuple[int, ...]] | None) -> Ratings:
             made.lowest.add(key(number))
         for judge, marks in (of_instance or {}).items():
             several = marks if isinstance(marks, tuple) else (marks,)
-            made.add(judge, key(number), {f"criterion {place}": mark for place, mark in enumerate(several)})
+            made.add(
+                judge,
+                key(number),
+                {f"criterion {place}": mark for place, mark in enumerate(several)},
+            )
     return made
 
 
@@ -189,7 +212,9 @@ def metric(said: Ratings, unjudged: int = 0, helm_mean: float | None = None) -> 
 
 def test_each_judge_owes_a_judgement_of_each_answer() -> None:
     said = judged({"a": 4, "b": 2, "c": 3}, {"a": 4}, None)
-    found = jury.judgements_of(said, JUDGES, {key(0), key(1), key(2), key(7)})  # the last one failed
+    found = jury.judgements_of(
+        said, JUDGES, {key(0), key(1), key(2), key(7)}
+    )  # the last one failed
     assert (found, found.coverage) == (Judgements(due=9, given=4), near(4 / 9))
     assert jury.judgements_of(said, ("a", "d"), {key(0), key(1)}) == Judgements(due=4, given=2)
     assert jury.judgements_of(said, JUDGES, {key(1)}) == Judgements(due=3, given=1)
@@ -208,14 +233,20 @@ def test_the_score_of_all_judges_is_over_what_each_of_them_rated() -> None:
 def test_bounds_fill_in_each_missing_judgement() -> None:
     """(5, 3, ?), (?, ?, 2), and one that nobody judged."""
     said = judged({"a": 5, "b": 3, "c": 4}, {"a": 5, "b": 3}, {"c": 2})
-    low, high = (4 + (5 + 3 + 1) / 3 + (1 + 1 + 2) / 3 + 1) / 4, (4 + (5 + 3 + 5) / 3 + (5 + 5 + 2) / 3 + 5) / 4
+    low, high = (
+        (4 + (5 + 3 + 1) / 3 + (1 + 1 + 2) / 3 + 1) / 4,
+        (4 + (5 + 3 + 5) / 3 + (5 + 5 + 2) / 3 + 5) / 4,
+    )
     assert jury.bounds_over_judgements(metric(said, unjudged=1), said, JUDGES) == near((low, high))
 
 
 def test_bounds_are_on_the_benchmarks_own_scale() -> None:
     said = judged({"a": 5, "b": 3})
     said.form = JuryForm((0, 10))
-    assert jury.bounds_over_judgements(replace(metric(said), scale=None), said, JUDGES) == (8 / 3, 18 / 3)
+    assert jury.bounds_over_judgements(replace(metric(said), scale=None), said, JUDGES) == (
+        8 / 3,
+        18 / 3,
+    )
 
 
 def test_marks_beyond_the_scale_have_no_bounds() -> None:
@@ -226,7 +257,10 @@ def test_marks_beyond_the_scale_have_no_bounds() -> None:
 
 def agreement(alpha: float | None, *said: dict[str, int | tuple[int, ...]]) -> list[str]:
     made = judged(*said)
-    return [note.text for note in jury.notes_on_agreement(replace(made.report(), krippendorff_alpha=alpha), made)]
+    return [
+        note.text
+        for note in jury.notes_on_agreement(replace(made.report(), krippendorff_alpha=alpha), made)
+    ]
 
 
 def test_judges_that_agree_beyond_belief_are_told() -> None:
@@ -237,46 +271,81 @@ def test_judges_that_agree_beyond_belief_are_told() -> None:
         " does one model, or a cache, answer for several of them?"
     )
     assert agreement(0.981, *both) == [told]
-    assert agreement(0.98, *both) == agreement(None, *both) == agreement(1.0, *both[1:], {"a": 3}, {"b": 3}) == []
+    assert (
+        agreement(0.98, *both)
+        == agreement(None, *both)
+        == agreement(1.0, *both[1:], {"a": 3}, {"b": 3})
+        == []
+    )
 
 
-@pytest.mark.parametrize(("low", "high", "count", "said"), [
-    (0.51, 0.91, 20, "gives longer answers better marks: the rank correlation of mark and length is 0.71 (95 %"),
-    (0.5, 0.9, 20, None), (0.51, 0.9, 19, None), (-0.9, -0.51, 20, "gives shorter answers better marks"),
-    (-0.9, -0.5, 20, None), (-0.9, 0.9, 20, None),
-])  # fmt: skip
-def test_a_judge_whose_marks_follow_the_length_is_named(low: float, high: float, count: int, said: str | None) -> None:
+@pytest.mark.parametrize(
+    ("low", "high", "count", "said"),
+    [
+        (
+            0.51,
+            0.91,
+            20,
+            "gives longer answers better marks: the rank correlation of mark and length is 0.71 (95 %",
+        ),
+        (0.5, 0.9, 20, None),
+        (0.51, 0.9, 19, None),
+        (-0.9, -0.51, 20, "gives shorter answers better marks"),
+        (-0.9, -0.5, 20, None),
+        (-0.9, 0.9, 20, None),
+    ],
+)
+def test_a_judge_whose_marks_follow_the_length_is_named(
+    low: float, high: float, count: int, said: str | None
+) -> None:
     made = judged({"a": 1})
     found = {"a": RankCorrelation((low + high) / 2, low, high, count), "b": None}
-    notes = [note.text for note in jury.notes_on_agreement(replace(made.report(), length_correlation=found), made)]
+    notes = [
+        note.text
+        for note in jury.notes_on_agreement(replace(made.report(), length_correlation=found), made)
+    ]
     assert [note.startswith(f"judge a {said}") for note in notes] == [True] * (said is not None)
 
 
 def test_a_judge_may_fail_as_often_as_the_limit_says() -> None:
     counts = {
-        "whole": JudgeCounts(20, 20, 0), "just": JudgeCounts(30, 27, 3), "more": JudgeCounts(19, 17, 2),
-        "gone": JudgeCounts(20, 0, 20), "idle": JudgeCounts(0, 0, 0),
-    }  # fmt: skip
+        "whole": JudgeCounts(20, 20, 0),
+        "just": JudgeCounts(30, 27, 3),
+        "more": JudgeCounts(19, 17, 2),
+        "gone": JudgeCounts(20, 0, 20),
+        "idle": JudgeCounts(0, 0, 0),
+    }
     more, gone = jury.judges_that_failed(counts, 0.1)
-    assert more.startswith("judge more gave no usable judgement of 2 of 19 answers, and max_judge_failures is 0.1: ")
+    assert more.startswith(
+        "judge more gave no usable judgement of 2 of 19 answers, and max_judge_failures is 0.1: "
+    )
     assert gone.startswith("judge gone gave no usable judgement of 20 of 20 answers")
     assert "extra.judges" in gone
     assert (len(jury.judges_that_failed(counts, 0)), jury.judges_that_failed(counts, 1)) == (3, ())
 
 
-@pytest.mark.parametrize(("said", "bounds"), [
-    (judged({"a": 1}), (1.0, 3.0)), (judged({"a": 5}), (3.0, 5.0)),  # the ends of the scale belong to it
-    (judged({"a": 5}, None), (2.0, 3.0)),  # an answer with nothing in it is no gap
-    (judged({"a": (5, 3, 4)}), (2.5, 4.5)),  # a judge whose criteria are several
-])  # fmt: skip
-def test_a_judge_that_said_nothing_may_have_given_any_mark(said: Ratings, bounds: tuple[float, float]) -> None:
+@pytest.mark.parametrize(
+    ("said", "bounds"),
+    [
+        (judged({"a": 1}), (1.0, 3.0)),
+        (judged({"a": 5}), (3.0, 5.0)),  # the ends of the scale belong to it
+        (judged({"a": 5}, None), (2.0, 3.0)),  # an answer with nothing in it is no gap
+        (judged({"a": (5, 3, 4)}), (2.5, 4.5)),  # a judge whose criteria are several
+    ],
+)
+def test_a_judge_that_said_nothing_may_have_given_any_mark(
+    said: Ratings, bounds: tuple[float, float]
+) -> None:
     assert jury.bounds_over_judgements(metric(said), said, ("a", "b")) == bounds
 
 
 def test_bounds_of_a_whole_jury_are_the_score_to_the_last_digit() -> None:
     said = judged({"a": 5, "b": 3}, {"a": 4, "b": 3}, None)
     helms = 2.8333333333333337
-    assert jury.bounds_over_judgements(metric(said, helm_mean=helms), said, ("a", "b")) == (helms, helms)
+    assert jury.bounds_over_judgements(metric(said, helm_mean=helms), said, ("a", "b")) == (
+        helms,
+        helms,
+    )
 
 
 def test_what_judges_rated_of_another_split_does_not_count() -> None:

@@ -18,7 +18,10 @@ def drawn(count: int, *right: float) -> tuple[list[LabelledItem], dict[str, list
     """`right`: of each judge the chance of being right."""
     rng = np.random.default_rng(2)
     truth = [bool(rng.random() < 0.6) for _ in range(count)]
-    said = {f"j{at}": [met is bool(rng.random() < chance) for met in truth] for at, chance in enumerate(right)}
+    said = {
+        f"j{at}": [met is bool(rng.random() < chance) for met in truth]
+        for at, chance in enumerate(right)
+    }
     return labelled(truth), said
 
 
@@ -31,7 +34,9 @@ def test_the_majority_of_three_judges_that_err_apart_is_better_than_the_best_alo
     majority = [sum(votes) > 1 for votes in zip(said["j0"], said["j1"], said["j2"], strict=True)]
     assert three.f1_macro == near(f1_score(truth, majority, average="macro"))
     assert three.cross_validated.value == near(three.f1_macro), "the same three in each part"
-    assert there(three.cross_validated.ci_low) < three.f1_macro < there(three.cross_validated.ci_high)
+    assert (
+        there(three.cross_validated.ci_low) < three.f1_macro < there(three.cross_validated.ci_high)
+    )
 
 
 def test_judges_at_random_show_the_luck_of_the_choice() -> None:

@@ -18,10 +18,18 @@ VALUES = {key(0): 4.0, key(1): 5.0, key(2): 3.0}
 METRIC = MetricValues("jury@valid", "jury", helm_mean(VALUES), values=VALUES, split="valid")
 
 
-@pytest.mark.parametrize(("name", "jury", "judged"), [
-    ("jury", "jury", True), ("jury.corrected", "jury", True), ("em", "jury", False), ("jury", None, False),
-])  # fmt: skip
-def test_a_jurys_metric_and_its_corrected_one_are_judged(name: str, jury: str | None, judged: bool) -> None:
+@pytest.mark.parametrize(
+    ("name", "jury", "judged"),
+    [
+        ("jury", "jury", True),
+        ("jury.corrected", "jury", True),
+        ("em", "jury", False),
+        ("jury", None, False),
+    ],
+)
+def test_a_jurys_metric_and_its_corrected_one_are_judged(
+    name: str, jury: str | None, judged: bool
+) -> None:
     assert is_judged(replace(METRIC, name=name), jury) is judged
 
 
@@ -52,7 +60,11 @@ def test_helms_own_value_stands_beside_where_it_holds_a_default(of: str) -> None
     found = helms_own([METRIC], "jury", Tally(**{of: {key(0)}}))  # type: ignore[arg-type]
     assert list(found) == ["jury@valid.helm"]
     score = found["jury@valid.helm"]
-    assert (score.value, score.stats, score.split) == (4.0, Stats(3, 4.0, None, None, None, None, None), "valid")
+    assert (score.value, score.stats, score.split) == (
+        4.0,
+        Stats(3, 4.0, None, None, None, None, None),
+        "valid",
+    )
 
 
 def test_helms_own_value_is_not_repeated() -> None:
@@ -64,6 +76,12 @@ def test_helms_own_value_is_not_repeated() -> None:
 
 def test_a_failed_answer_is_no_mark_of_a_jurys() -> None:
     tally = Tally(failed={key(0)}, unjudged={key(1)})
-    assert missing_judgements(METRIC, "jury", tally, failed_as_zero=True) == ({key(0), key(1)}, False)
+    assert missing_judgements(METRIC, "jury", tally, failed_as_zero=True) == (
+        {key(0), key(1)},
+        False,
+    )
     for as_zero in (True, False):
-        assert missing_judgements(METRIC, "other", tally, failed_as_zero=as_zero) == ({key(0)}, as_zero)
+        assert missing_judgements(METRIC, "other", tally, failed_as_zero=as_zero) == (
+            {key(0)},
+            as_zero,
+        )

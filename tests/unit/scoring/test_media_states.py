@@ -42,7 +42,10 @@ def about(number: int, location: str) -> dict[str, Any]:
     made = state(number, "yes")
     made["instance"]["input"] = {"text": "", "multimedia_content": {"media_objects": content}}
     instructions = {"content_type": "text/plain", "text": "One word."}
-    made["request"] |= {"prompt": "", "multimodal_prompt": {"media_objects": [instructions, *content]}}
+    made["request"] |= {
+        "prompt": "",
+        "multimodal_prompt": {"media_objects": [instructions, *content]},
+    }
     return made
 
 
@@ -59,16 +62,23 @@ def test_a_question_about_another_picture_repeats_nothing(here: Plan) -> None:
     result, records = result_of(here, *states[:2])
     assert not [note for note in result.validity.notes if "repeat" in note]
     assert len({record.prompt for record in records}) == 2
-    assert result.provenance.prompts_sha256 != result_of(here, *states[1:])[0].provenance.prompts_sha256
+    assert (
+        result.provenance.prompts_sha256
+        != result_of(here, *states[1:])[0].provenance.prompts_sha256
+    )
     result, _ = result_of(here, *states)
-    assert any("1 of 3 instances repeat an earlier one" in note for note in result.validity.notes), "0 and 2 are equal"
+    assert any(
+        "1 of 3 instances repeat an earlier one" in note for note in result.validity.notes
+    ), "0 and 2 are equal"
 
 
 def test_a_record_names_each_file_where_the_folder_is_now(here: Plan, tmp_path: Path) -> None:
     """By what it is, whatever it is called; also where HELM's folder is a link, as while a result is verified."""
     sound = tone(440)
     (here.rundir.helm / "scenarios" / "x" / "1.jpg").write_bytes(sound)
-    _, records = result_of(here, about(0, f"{WHERE_IT_RAN}/1.jpg"), about(1, f"{tmp_path}/gone.jpg"), state(2, "yes"))
+    _, records = result_of(
+        here, about(0, f"{WHERE_IT_RAN}/1.jpg"), about(1, f"{tmp_path}/gone.jpg"), state(2, "yes")
+    )
     heard = {
         "type": "audio/wav",
         "sha256": sha256(sound).hexdigest(),
@@ -79,16 +89,25 @@ def test_a_record_names_each_file_where_the_folder_is_now(here: Plan, tmp_path: 
     assert [record.media for record in records] == [(heard,), (gone,), ()]
     (tmp_path / "helm").symlink_to(here.rundir.helm)
     states = read_run(tmp_path / "helm" / "runs" / "s" / "r").request_states()
-    assert [media_of(one, tmp_path / "helm") for one in states] == [record.media for record in records]
-    own = [{"location": str(here.rundir.helm / "scenarios" / "x" / "1.jpg")}, {"text": "Is it red?"}]
-    assert media.records_of(own, tmp_path / "another") == [{**heard, "file": None}], "it lies outside"
+    assert [media_of(one, tmp_path / "helm") for one in states] == [
+        record.media for record in records
+    ]
+    own = [
+        {"location": str(here.rundir.helm / "scenarios" / "x" / "1.jpg")},
+        {"text": "Is it red?"},
+    ]
+    assert media.records_of(own, tmp_path / "another") == [{**heard, "file": None}], (
+        "it lies outside"
+    )
 
 
 def test_an_answer_is_found_where_the_folder_is_now(here: Plan) -> None:
     own = str(here.rundir.helm / "scenarios" / "x" / "1.jpg")
     asked = about(1, own)
     keep(here, asked, content="no")
-    _, records = result_of(here, about(0, f"{WHERE_IT_RAN}/0.jpg"), about(1, "helm/scenarios/x/1.jpg"))
+    _, records = result_of(
+        here, about(0, f"{WHERE_IT_RAN}/0.jpg"), about(1, "helm/scenarios/x/1.jpg")
+    )
     assert [record.prompt_tokens for record in records] == [None, 3]
     assert all(record.turns == () for record in records)
 

@@ -16,20 +16,37 @@ from statsmodels.stats.contingency_tables import mcnemar
 
 from eval_factory.scoring import paired
 from eval_factory.scoring.intervals import holm
-from eval_factory.scoring.paired import equivalence, mcnemar_mde, paired_difference, sign_flip_p, tango_interval
+from eval_factory.scoring.paired import (
+    equivalence,
+    mcnemar_mde,
+    paired_difference,
+    sign_flip_p,
+    tango_interval,
+)
 
 
 def test_holm_by_hand_and_what_is_not_known_counts_too() -> None:
     assert holm([0.03, 0.01], unknown_count=True) == pytest.approx([0.03, 0.02])
-    assert holm([0.03, None, 0.01], unknown_count=True) == [pytest.approx(0.06), None, pytest.approx(0.03)]
+    assert holm([0.03, None, 0.01], unknown_count=True) == [
+        pytest.approx(0.06),
+        None,
+        pytest.approx(0.03),
+    ]
     assert holm([], unknown_count=True) == []
 
 
-@pytest.mark.parametrize(("shown", "ranks"), [
-    ([], [(1, 3), (1, 3), (1, 3)]), ([(0, 1), (0, 2), (1, 2)], [(1, 1), (2, 2), (3, 3)]),
-    ([(2, 0)], [(2, 3), (1, 3), (1, 2)]), ([(2, 0), (2, 1)], [(2, 3), (2, 3), (1, 1)]),
-])  # fmt: skip
-def test_a_rank_counts_who_is_better_and_worse(shown: list[tuple[int, int]], ranks: list[tuple[int, int]]) -> None:
+@pytest.mark.parametrize(
+    ("shown", "ranks"),
+    [
+        ([], [(1, 3), (1, 3), (1, 3)]),
+        ([(0, 1), (0, 2), (1, 2)], [(1, 1), (2, 2), (3, 3)]),
+        ([(2, 0)], [(2, 3), (1, 3), (1, 2)]),
+        ([(2, 0), (2, 1)], [(2, 3), (2, 3), (1, 1)]),
+    ],
+)
+def test_a_rank_counts_who_is_better_and_worse(
+    shown: list[tuple[int, int]], ranks: list[tuple[int, int]]
+) -> None:
     assert paired.rank_intervals(3, shown) == ranks
 
 
@@ -53,14 +70,23 @@ def likelihood_score(difference: float, b_only: int, a_only: int, count: int) ->
 
     def loss(share: float) -> float:
         shares = [share + difference, share, 1 - 2 * share - difference]
-        return -float(stats.multinomial.logpmf([b_only, a_only, count - b_only - a_only], count, shares))
+        return -float(
+            stats.multinomial.logpmf([b_only, a_only, count - b_only - a_only], count, shares)
+        )
 
     low, high = max(0.0, -difference), (1 - difference) / 2
-    share = optimize.minimize_scalar(loss, bounds=(low, high), method="bounded", options={"xatol": 1e-10}).x
-    return float((b_only - a_only - count * difference) / math.sqrt(count * (2 * share + difference - difference**2)))
+    share = optimize.minimize_scalar(
+        loss, bounds=(low, high), method="bounded", options={"xatol": 1e-10}
+    ).x
+    return float(
+        (b_only - a_only - count * difference)
+        / math.sqrt(count * (2 * share + difference - difference**2))
+    )
 
 
-@pytest.mark.parametrize(("b_only", "a_only", "count"), [(6, 16, 161), (40, 20, 160), (3, 1, 10), (50, 50, 1000)])
+@pytest.mark.parametrize(
+    ("b_only", "a_only", "count"), [(6, 16, 161), (40, 20, 160), (3, 1, 10), (50, 50, 1000)]
+)
 @pytest.mark.parametrize(("confidence", "critical"), [(0.95, 1.959964), (0.90, 1.644854)])
 def test_tangos_interval_ends_where_the_score_test_rejects(
     b_only: int, a_only: int, count: int, confidence: float, critical: float
@@ -72,7 +98,9 @@ def test_tangos_interval_ends_where_the_score_test_rejects(
 
 @settings(max_examples=60)
 @given(COUNTS, COUNTS, st.integers(0, 200))
-def test_tangos_interval_is_symmetric_and_agrees_with_mcnemars_test(b_only: int, a_only: int, others: int) -> None:
+def test_tangos_interval_is_symmetric_and_agrees_with_mcnemars_test(
+    b_only: int, a_only: int, others: int
+) -> None:
     count = b_only + a_only + others
     if count == 0:
         return
@@ -109,16 +137,26 @@ def test_right_or_wrong_is_mcnemars_exact_test(a_only: int, b_only: int) -> None
 
 
 @pytest.mark.simulation
-@pytest.mark.parametrize(("n", "discordant"), [(50, 0), (50, 20), (200, 20), (400, 80), (1000, 0), (1000, 100)])
-def test_the_smallest_difference_of_proportions_is_shown_in_four_of_five_samples(n: int, discordant: int) -> None:
+@pytest.mark.parametrize(
+    ("n", "discordant"), [(50, 0), (50, 20), (200, 20), (400, 80), (1000, 0), (1000, 100)]
+)
+def test_the_smallest_difference_of_proportions_is_shown_in_four_of_five_samples(
+    n: int, discordant: int
+) -> None:
     """By test and interval, of 20,000 samples; Connor's formula is for the approximate test: 76 to 79 %."""
     mde = mcnemar_mde(discordant, n)
     assert mde is not None
     share = max(discordant / n, mde)
-    tables = np.random.default_rng(3).multinomial(n, [(share + mde) / 2, (share - mde) / 2, 1 - share], size=20_000)
+    tables = np.random.default_rng(3).multinomial(
+        n, [(share + mde) / 2, (share - mde) / 2, 1 - share], size=20_000
+    )
     pairs, counts = np.unique(tables[:, :2], axis=0, return_counts=True)
-    p_values = np.array([stats.binomtest(int(b), int(a + b)).pvalue if a + b else 1.0 for b, a in pairs])
-    scores = (pairs[:, 0] - pairs[:, 1]) / np.sqrt(np.maximum(1, pairs.sum(axis=1)))  # Tango's, of no difference
+    p_values = np.array(
+        [stats.binomtest(int(b), int(a + b)).pvalue if a + b else 1.0 for b, a in pairs]
+    )
+    scores = (pairs[:, 0] - pairs[:, 1]) / np.sqrt(
+        np.maximum(1, pairs.sum(axis=1))
+    )  # Tango's, of no difference
     assert 0.79 < counts[(p_values < 0.05) & (scores > 1.959964)].sum() / 20_000 < 0.81
 
 
@@ -155,7 +193,10 @@ def test_clustered_differences_are_statsmodels() -> None:
     """Cluster-robust, on a scale without ends; t with clusters - 1 degrees of freedom, for these are of one size."""
     rng = np.random.default_rng(5)
     a = [rng.normal(10, 3) for _ in GROUPS]
-    b = [value + rng.normal(0.4, 1) + int(group[1:]) % 3 for value, group in zip(a, GROUPS, strict=True)]
+    b = [
+        value + rng.normal(0.4, 1) + int(group[1:]) % 3
+        for value, group in zip(a, GROUPS, strict=True)
+    ]
     found = paired_difference(a, b, clusters=GROUPS)
     d = np.subtract(b, a)
     options = {"groups": np.array([int(group[1:]) for group in GROUPS])}
@@ -189,15 +230,25 @@ def test_few_instances_are_flipped_and_all_flips_of_few_are_counted() -> None:
     assert sign_flip_p([0.0, 0.0]) == 1.0
     assert sign_flip_p([1.0] * 10) == 2 / 2**10
     many = [1.0] * 20 + [-1.0] * 6
-    assert sign_flip_p(many) == sign_flip_p(many) == pytest.approx(mcnemar([[0, 20], [6, 0]]).pvalue, abs=0.005)
+    assert (
+        sign_flip_p(many)
+        == sign_flip_p(many)
+        == pytest.approx(mcnemar([[0, 20], [6, 0]]).pvalue, abs=0.005)
+    )
 
 
-@pytest.mark.parametrize(("count", "clusters", "method"), [
-    (30, None, paired.SIGN_FLIP), (31, None, paired.PAIRED_T),
-    (90, [str(number % 30) for number in range(90)], paired.CLUSTERED_SIGN_FLIP),
-    (93, [str(number % 31) for number in range(93)], paired.CLUSTERED_PAIRED_T),
-])  # fmt: skip
-def test_the_method_follows_from_the_number_of_clusters(count: int, clusters: list[str] | None, method: str) -> None:
+@pytest.mark.parametrize(
+    ("count", "clusters", "method"),
+    [
+        (30, None, paired.SIGN_FLIP),
+        (31, None, paired.PAIRED_T),
+        (90, [str(number % 30) for number in range(90)], paired.CLUSTERED_SIGN_FLIP),
+        (93, [str(number % 31) for number in range(93)], paired.CLUSTERED_PAIRED_T),
+    ],
+)
+def test_the_method_follows_from_the_number_of_clusters(
+    count: int, clusters: list[str] | None, method: str
+) -> None:
     b = [0.25 + 0.02 * (number % 7) for number in range(count)]
     assert paired_difference([0.5] * count, b, clusters=clusters).method == method
 
@@ -211,7 +262,11 @@ def test_five_clusters_are_too_few_to_show_anything_and_six_are_not() -> None:
         for clusters in (None, [str(number) for number in range(count)]):
             found = paired_difference([10.0] * count, after[:count], clusters=clusters)
             assert found.p_value == 2.0 ** (1 - count)
-            assert (found.mde is not None, found.significant, (found.ci_low or 0.0) > 0) == (shows, shows, True)
+            assert (found.mde is not None, found.significant, (found.ci_low or 0.0) > 0) == (
+                shows,
+                shows,
+                True,
+            )
 
 
 def test_one_value_at_each_end_of_the_scale_by_hand() -> None:
@@ -229,7 +284,12 @@ def test_equal_differences_have_a_width_where_the_scale_is_known() -> None:
     assert -1 < (fives.ci_low or 0.0) == -(fives.ci_high or 0.0) < -0.2
     assert fives.p_value == 1.0
     without = paired_difference([5.0] * 40, [5.0] * 40)
-    assert (without.ci_low, without.ci_high, without.p_value, without.mde) == (None, None, None, None)
+    assert (without.ci_low, without.ci_high, without.p_value, without.mde) == (
+        None,
+        None,
+        None,
+        None,
+    )
     # 40 clusters of 5 that never differ tell as much as 40 instances.
     clustered = paired_difference([0.5] * 200, [0.5] * 200, clusters=GROUPS)
     alone = paired_difference([0.5] * 40, [0.5] * 40)
@@ -242,7 +302,9 @@ def test_a_value_at_an_end_weighs_as_much_as_a_cluster(rest: float) -> None:
     weight = 4
     differences = [sign * value / 2 for sign in (1, -1) * 20 for value in (0.5, 0.5, 0.5, rest)]
     clusters = [str(number // 4) for number in range(160)]
-    found = paired_difference([0.45] * 160, [0.45 + value for value in differences], clusters=clusters, scale=(-1, 2))
+    found = paired_difference(
+        [0.45] * 160, [0.45 + value for value in differences], clusters=clusters, scale=(-1, 2)
+    )
     spread = 40 * ((1.5 + rest) / 2) ** 2 + 2 * (3 * weight) ** 2
     half = stats.t.ppf(0.975, 39) * math.sqrt(spread * 40 / 39) / (160 + 2 * weight)
     assert found.ci_high == pytest.approx(half)
@@ -252,20 +314,28 @@ def test_a_value_at_an_end_weighs_as_much_as_a_cluster(rest: float) -> None:
 def test_clusters_of_unequal_size_have_the_effective_number_for_their_degrees() -> None:
     """60 of 100 in one, 40 alone: 2.75 effective clusters, which may weigh 36.4 instances less half of 100 / 41."""
     rng = np.random.default_rng(7)
-    clusters, b = ["0"] * 60 + [str(number) for number in range(1, 41)], rng.uniform(0, 1, 100).tolist()
+    clusters, b = (
+        ["0"] * 60 + [str(number) for number in range(1, 41)],
+        rng.uniform(0, 1, 100).tolist(),
+    )
     found = paired_difference([0.5] * 100, b, clusters=clusters)
     effective, weight = 10_000 / 3640, 36.4 - 100 / 41 / 2
     d = np.subtract(b, 0.5)
     center = d.sum() / (100 + 2 * weight)
     squares = [
-        (d[:60] - center).sum() ** 2, *(d[60:] - center) ** 2,
+        (d[:60] - center).sum() ** 2,
+        *(d[60:] - center) ** 2,
         *(weight * (end - center) ** 2 * weight for end in (-1, 1)),
-    ]  # fmt: skip
+    ]
     stderr = math.sqrt(sum(squares) * 41 / 40) / (100 + 2 * weight)
     half = stats.t.ppf(0.975, effective - 1) * stderr
-    assert (found.ci_low, found.ci_high) == pytest.approx((max(-1, center - half), min(1, center + half)))
+    assert (found.ci_low, found.ci_high) == pytest.approx(
+        (max(-1, center - half), min(1, center + half))
+    )
     assert found.few_sources is not None
-    assert found.few_sources.startswith("few sources decide the interval: 41 sources say as much as 2.7 of equal size")
+    assert found.few_sources.startswith(
+        "few sources decide the interval: 41 sources say as much as 2.7 of equal size"
+    )
     none = paired_difference([0.5] * 100, b, clusters=["0"] * 80 + clusters[80:])
     assert (none.ci_low, none.p_value, none.mde, none.significant) == (None, None, None, False)
     assert none.few_sources is not None
@@ -282,7 +352,13 @@ def test_few_differences_of_all_sizes_end_where_the_scale_ends_and_could_show_no
 
 def test_one_cluster_or_one_pair_has_no_interval() -> None:
     one = paired_difference([0.5, 0.0], [0.75, 1.0], clusters=["x", "x"])
-    assert (one.difference, one.ci_low, one.p_value, one.mde, one.clusters) == (0.625, None, None, None, 1)
+    assert (one.difference, one.ci_low, one.p_value, one.mde, one.clusters) == (
+        0.625,
+        None,
+        None,
+        None,
+        1,
+    )
     concluded = (paired.non_inferiority(one, 0.9), equivalence(one, 0.9), one.significant)
     assert concluded == ("inconclusive", "inconclusive", False)
 
@@ -290,29 +366,52 @@ def test_one_cluster_or_one_pair_has_no_interval() -> None:
 @pytest.mark.parametrize(
     ("a", "b", "clusters"), [([], [], None), ([1.0], [1.0, 0.0], None), ([1.0], [0.0], ["x", "y"])]
 )
-def test_what_is_no_pairs_is_refused(a: list[float], b: list[float], clusters: list[str] | None) -> None:
+def test_what_is_no_pairs_is_refused(
+    a: list[float], b: list[float], clusters: list[str] | None
+) -> None:
     with pytest.raises(ValueError, match=f"{len(a)} and {len(b)} values"):
         paired_difference(a, b, clusters=clusters)
 
 
 FOUND = paired.PairedDifference(
-    n=9, value_a=0.5, value_b=0.4, difference=-0.1, ci_low=-0.2, ci_high=-0.05, p_value=0.01, method="", mde=None,
-    clusters=None, discordant=1, ci90_low=-0.18, ci90_high=-0.06,
-)  # fmt: skip
+    n=9,
+    value_a=0.5,
+    value_b=0.4,
+    difference=-0.1,
+    ci_low=-0.2,
+    ci_high=-0.05,
+    p_value=0.01,
+    method="",
+    mde=None,
+    clusters=None,
+    discordant=1,
+    ci90_low=-0.18,
+    ci90_high=-0.06,
+)
 
 
-@pytest.mark.parametrize(("margin", "higher_is_better", "finding"), [
-    (0.21, True, "shown"), (0.2, True, "inconclusive"), (0.05, True, "inconclusive"), (0.04, True, "refuted"),
-    (0.01, False, "shown"), (0.0, False, "shown"),
-])  # fmt: skip
-def test_the_worse_end_decides_on_non_inferiority(margin: float, higher_is_better: bool, finding: str) -> None:
+@pytest.mark.parametrize(
+    ("margin", "higher_is_better", "finding"),
+    [
+        (0.21, True, "shown"),
+        (0.2, True, "inconclusive"),
+        (0.05, True, "inconclusive"),
+        (0.04, True, "refuted"),
+        (0.01, False, "shown"),
+        (0.0, False, "shown"),
+    ],
+)
+def test_the_worse_end_decides_on_non_inferiority(
+    margin: float, higher_is_better: bool, finding: str
+) -> None:
     assert paired.non_inferiority(FOUND, margin, higher_is_better=higher_is_better) == finding
     turned = replace(FOUND, ci_low=0.05, ci_high=0.2)
     assert paired.non_inferiority(turned, margin, higher_is_better=not higher_is_better) == finding
 
 
 @pytest.mark.parametrize(
-    ("margin", "finding"), [(0.19, "shown"), (0.18, "inconclusive"), (0.06, "inconclusive"), (0.05, "refuted")]
+    ("margin", "finding"),
+    [(0.19, "shown"), (0.18, "inconclusive"), (0.06, "inconclusive"), (0.05, "refuted")],
 )
 def test_the_90_percent_interval_decides_on_equivalence(margin: float, finding: str) -> None:
     assert equivalence(FOUND, margin) == finding
@@ -320,21 +419,34 @@ def test_the_90_percent_interval_decides_on_equivalence(margin: float, finding: 
 
 
 def test_significant_is_what_test_and_interval_both_say() -> None:
-    assert [replace(FOUND, p_value=p_value).significant for p_value in (0.01, 0.05, None)] == [True, False, False]
+    assert [replace(FOUND, p_value=p_value).significant for p_value in (0.01, 0.05, None)] == [
+        True,
+        False,
+        False,
+    ]
     ends = [(-0.2, 0.0), (0.0, 0.2), (0.05, 0.2)]
-    assert [replace(FOUND, ci_low=low, ci_high=high).significant for low, high in ends] == [False, False, True]
+    assert [replace(FOUND, ci_low=low, ci_high=high).significant for low, high in ends] == [
+        False,
+        False,
+        True,
+    ]
 
 
 def covered(draws: list[tuple[list[float], list[float]]], truth: float, **options: Any) -> float:
     found = [paired_difference(a, b, **options) for a, b in draws]
-    intervals = [(one.ci_low, one.ci_high) for one in found if one.ci_low is not None and one.ci_high is not None]
+    intervals = [
+        (one.ci_low, one.ci_high)
+        for one in found
+        if one.ci_low is not None and one.ci_high is not None
+    ]
     assert len(intervals) == len(draws)
     return sum(low <= truth <= high for low, high in intervals) / len(draws)
 
 
 @pytest.mark.simulation
 @pytest.mark.parametrize(
-    ("n", "shares"), [(20, (0.05, 0.15)), (50, (0.02, 0.02)), (200, (0.05, 0.10)), (100, (0.0, 0.05))]
+    ("n", "shares"),
+    [(20, (0.05, 0.15)), (50, (0.02, 0.02)), (200, (0.05, 0.10)), (100, (0.0, 0.05))],
 )
 def test_the_interval_of_proportions_covers(n: int, shares: tuple[float, float]) -> None:
     rng = np.random.default_rng(11)
@@ -347,7 +459,10 @@ def test_the_interval_of_proportions_covers(n: int, shares: tuple[float, float])
 def test_the_interval_of_a_jury_that_nearly_always_says_five_covers() -> None:
     """3 % of b's ratings are 1: a plain t interval covers 26 % at 10 instances."""
     rng = np.random.default_rng(12)
-    draws = [([5.0] * 10, [float(value) for value in rng.choice([5, 1], 10, p=[0.97, 0.03])]) for _ in range(300)]
+    draws = [
+        ([5.0] * 10, [float(value) for value in rng.choice([5, 1], 10, p=[0.97, 0.03])])
+        for _ in range(300)
+    ]
     assert covered(draws, -0.12, scale=(1.0, 5.0)) >= 0.93
 
 

@@ -22,35 +22,60 @@ from eval_factory.scoring.judge_passports import (
 from eval_factory.tasks.message_files import LabelledPairs
 from unit.builders import plan
 
-PAIRS = [LabelledPairs(0, "b", (1, 2, 3, 4)), LabelledPairs(1, None, (0, 0, 0, 1)), LabelledPairs(1, "a", (5, 0, 0, 0))]
+PAIRS = [
+    LabelledPairs(0, "b", (1, 2, 3, 4)),
+    LabelledPairs(1, None, (0, 0, 0, 1)),
+    LabelledPairs(1, "a", (5, 0, 0, 0)),
+]
 
 
 def planned(folder: Path, **judge: Any) -> Plan:
-    judges = [{"name": "gpt", "model_id": "judge/one", **judge}, {"name": "other", "model_id": "judge/two"}]
-    extra = {"config.params.extra.judges": judges, "config.params.extra.judge_passport": str(folder)}
+    judges = [
+        {"name": "gpt", "model_id": "judge/one", **judge},
+        {"name": "other", "model_id": "judge/two"},
+    ]
+    extra = {
+        "config.params.extra.judges": judges,
+        "config.params.extra.judge_passport": str(folder),
+    }
     return plan({"config.type": "healthbench", **extra})
 
 
 def written(folder: Path, of: Plan, **changes: Any) -> Path:
     asked = {"judge_sha256": judge_sha256(of.judges[0], 1), "model": "judge/one"}
     document = {
-        "judge": "gpt-somewhere", "date": "2026-11-27", "asked": asked, "categories": {"a": {}, "b": {}},
-        "pairs": pairs_as_lines(PAIRS, ["a", "b"]), "says_met": 0.7, "usual_lengths": [10, 99.5],
-    }  # fmt: skip
+        "judge": "gpt-somewhere",
+        "date": "2026-11-27",
+        "asked": asked,
+        "categories": {"a": {}, "b": {}},
+        "pairs": pairs_as_lines(PAIRS, ["a", "b"]),
+        "says_met": 0.7,
+        "usual_lengths": [10, 99.5],
+    }
     (folder / PASSPORT).write_text(to_yaml({**document, **changes}))
     return folder
 
 
 def test_what_was_written_is_read_again(tmp_path: Path) -> None:
     found = passport_of(planned(tmp_path), written(tmp_path, planned(tmp_path)))
-    assert (found.judge, found.date, found.says_met, found.usual_lengths) == ("gpt", "2026-11-27", 0.7, (10, 99.5))
+    assert (found.judge, found.date, found.says_met, found.usual_lengths) == (
+        "gpt",
+        "2026-11-27",
+        0.7,
+        (10, 99.5),
+    )
     assert list(found.pairs) == PAIRS
     assert (
-        passport_of(planned(tmp_path), written(tmp_path, planned(tmp_path), usual_lengths=None)).usual_lengths is None
+        passport_of(
+            planned(tmp_path), written(tmp_path, planned(tmp_path), usual_lengths=None)
+        ).usual_lengths
+        is None
     )
 
 
-def test_a_judge_is_model_sampling_prompt_and_criteria_at_once_not_where_it_is(tmp_path: Path) -> None:
+def test_a_judge_is_model_sampling_prompt_and_criteria_at_once_not_where_it_is(
+    tmp_path: Path,
+) -> None:
     own = planned(tmp_path).judges[0]
     same = [
         replace(own, url="https://elsewhere.example/v1"),
@@ -58,9 +83,15 @@ def test_a_judge_is_model_sampling_prompt_and_criteria_at_once_not_where_it_is(t
         replace(own, parallelism=1),
     ]
     assert {judge_sha256(judge, 1) for judge in same} == {judge_sha256(own, 1)}
-    others = [planned(tmp_path, **given).judges[0] for given in (
-        {"model_id": "judge/three"}, {"temperature": 0.5}, {"top_p": 0.5}, {"max_tokens": 7},
-    )]  # fmt: skip
+    others = [
+        planned(tmp_path, **given).judges[0]
+        for given in (
+            {"model_id": "judge/three"},
+            {"temperature": 0.5},
+            {"top_p": 0.5},
+            {"max_tokens": 7},
+        )
+    ]
     others.append(replace(own, sees_images=True))
     hashes = {judge_sha256(judge, at_once) for judge in (own, *others) for at_once in (1, 5)}
     assert len(hashes) == 12
@@ -68,14 +99,20 @@ def test_a_judge_is_model_sampling_prompt_and_criteria_at_once_not_where_it_is(t
     assert prompt_hashes(1) < prompt_hashes(5)
 
 
-@pytest.mark.parametrize(("changes", "message"), [
-    ({"asked": {"judge_sha256": "ab", "model": "judge/nine"}}, "is of another judge (judge/nine) than this run asks, gpt"),
-    ({"asked": None}, "gpt-somewhere was not asked: its decisions were in the labels"),
-    ({"pairs": ["0 1 2"]}, "is not as 'calibrate' writes it"),
-    ({"pairs": ["0 9 1 2 3 4"]}, "is not as 'calibrate' writes it"),
-    ({"pairs": 7}, "is not as 'calibrate' writes it"),
-    ({"usual_lengths": ["x"]}, "is not as 'calibrate' writes it"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"asked": {"judge_sha256": "ab", "model": "judge/nine"}},
+            "is of another judge (judge/nine) than this run asks, gpt",
+        ),
+        ({"asked": None}, "gpt-somewhere was not asked: its decisions were in the labels"),
+        ({"pairs": ["0 1 2"]}, "is not as 'calibrate' writes it"),
+        ({"pairs": ["0 9 1 2 3 4"]}, "is not as 'calibrate' writes it"),
+        ({"pairs": 7}, "is not as 'calibrate' writes it"),
+        ({"usual_lengths": ["x"]}, "is not as 'calibrate' writes it"),
+    ],
+)
 def test_what_is_refused(changes: dict[str, Any], message: str, tmp_path: Path) -> None:
     of = planned(tmp_path)
     written(tmp_path, of, **changes)

@@ -49,9 +49,13 @@ def test_without_strata_it_is_the_papers_estimate(rated: int) -> None:
     stratum, people, judge, others = drawn(answers, rated)
     found = corrected_mean([stratum], WIDE)
     power = found.power * (answers - rated) / answers
-    assert found.value == near(ppi_mean_pointestimate(people, judge, others, lam=power)[0], abs=1e-12)
+    assert found.value == near(
+        ppi_mean_pointestimate(people, judge, others, lam=power)[0], abs=1e-12
+    )
     low, high = ppi_mean_ci(people, judge, others, alpha=0.05, lam=power)
-    assert 2 * 1.959964 * found.stderr == near(high[0] - low[0], rel=0.02)  # the variance of n, not n - 1
+    assert 2 * 1.959964 * found.stderr == near(
+        high[0] - low[0], rel=0.02
+    )  # the variance of n, not n - 1
     chosen = ppi_mean_pointestimate(people, judge, others)[0]
     assert found.value == near(chosen, abs=0.2 * found.stderr)  # their lambda is near ours
     assert 0 < found.power < 1
@@ -73,12 +77,21 @@ def test_what_it_is_by_hand() -> None:
 
 
 def by_hand(
-    value: float, variance: float, weight: float, degrees: float, scale: tuple[float, float], sizes: tuple[int, int]
+    value: float,
+    variance: float,
+    weight: float,
+    degrees: float,
+    scale: tuple[float, float],
+    sizes: tuple[int, int],
 ) -> tuple[float, float]:
     """The interval as the module's head has it, before it is cut; `sizes`: rated, answers."""
     (low, high), (rated, answers) = scale, sizes
     center = (rated * value + weight * low + weight * high) / (rated + 2 * weight)
-    squares = rated * (value - center) ** 2 + (weight * (low - center)) ** 2 + (weight * (high - center)) ** 2
+    squares = (
+        rated * (value - center) ** 2
+        + (weight * (low - center)) ** 2
+        + (weight * (high - center)) ** 2
+    )
     spread = (rated**2 * variance + squares) / (rated + 2 * weight) ** 2
     worth = min(max((center - low) * (high - center) / spread, rated), answers)
     middle = (worth * value + weight * low + weight * high) / (worth + 2 * weight)
@@ -89,10 +102,14 @@ def by_hand(
 def test_what_an_estimate_is_worth_lies_between_the_rated_and_all() -> None:
     """40 of 400 rated: a judge who is right but for a constant makes them worth all 400; one who is not, 40."""
     for judge, worth in (([1.0, 2.0], 400), ([1.0, 1.0], 40)):
-        stratum = Stratum(judge * 200, [(judge[0] + 2, judge[0]), (judge[1] + 4 - worth / 200, judge[1])] * 20)
+        stratum = Stratum(
+            judge * 200, [(judge[0] + 2, judge[0]), (judge[1] + 4 - worth / 200, judge[1])] * 20
+        )
         found = corrected_mean([stratum], (0.0, 9.0))
         people = [pair[0] for pair in stratum.rated]
-        variance = statistics.variance(people) / 400 + (statistics.variance(people) * 0.9 / 40 if worth == 40 else 0)
+        variance = statistics.variance(people) / 400 + (
+            statistics.variance(people) * 0.9 / 40 if worth == 40 else 0
+        )
         assert found.stderr == near(math.sqrt(variance))
         ends = by_hand(statistics.fmean(people), variance, 1.25, 39, (0.0, 9.0), (40, 400))
         assert (found.low, found.high) == near(ends)
@@ -102,7 +119,9 @@ def test_answers_that_share_sources_are_as_alike_as_the_people_say() -> None:
     """A judge who always says the same hides it. 40 of 80 answers, two of each source of four; the sources agree."""
     people = [float(number // 2 % 4 > 0) for number in range(40)]
     rated, sources = [number // 2 for number in range(40)], [number // 4 for number in range(80)]
-    found = corrected_mean([Stratum([1.0] * 80, [(one, 1.0) for one in people], sources, rated)], (0.0, 1.0))
+    found = corrected_mean(
+        [Stratum([1.0] * 80, [(one, 1.0) for one in people], sources, rated)], (0.0, 1.0)
+    )
     effect = design_effect(people, (0.0, 1.0), rated)
     assert 1.5 < effect < 2.5
     of_all = 1 + (effect - 1) * 3
@@ -117,7 +136,9 @@ def test_answers_that_share_sources_are_as_alike_as_the_people_say() -> None:
 def test_the_design_effect_of_all_answers_stays_between_one_and_what_they_share() -> None:
     """Where hardly two rated answers share a source, they tell little of how alike the others are."""
     people = [1.0, 0.0] * 20
-    apart = Stratum([1.0] * 80, [(one, 1.0) for one in people], [n % 40 for n in range(80)], list(range(40)))
+    apart = Stratum(
+        [1.0] * 80, [(one, 1.0) for one in people], [n % 40 for n in range(80)], list(range(40))
+    )
     stderr = math.sqrt(statistics.variance(people) * (1 / 80 + 0.5 / 40))
     assert corrected_mean([apart], (0.0, 1.0)).stderr == near(stderr)
     rated = [*range(38), 37, 37]
@@ -132,7 +153,9 @@ def test_the_design_effect_of_all_answers_stays_between_one_and_what_they_share(
 
 def test_ratings_of_one_source_have_no_interval() -> None:
     with pytest.raises(TooFewSourcesError):
-        corrected_mean([Stratum([1.0] * 60, [(1.0, 1.0)] * 30, list("ab") * 30, ["a"] * 30)], (0.0, 1.0))
+        corrected_mean(
+            [Stratum([1.0] * 60, [(1.0, 1.0)] * 30, list("ab") * 30, ["a"] * 30)], (0.0, 1.0)
+        )
 
 
 def test_a_stratum_of_which_more_was_rated_does_not_count_more() -> None:
@@ -155,7 +178,9 @@ def test_a_judge_who_says_nothing_of_the_answers_is_left_out() -> None:
 def test_the_power_stays_between_0_and_1() -> None:
     """People who tell answers further apart than the judge would have it count more than once."""
     for steep, power in ((3.0, 1.0), (1.0, 1.0), (0.5, 0.5), (0.0, 0.0), (-1.0, 0.0)):
-        stratum = Stratum([0.0, 1.0] * 90, [(3.0 + steep * judge, judge) for judge in (0.0, 1.0)] * 15)
+        stratum = Stratum(
+            [0.0, 1.0] * 90, [(3.0 + steep * judge, judge) for judge in (0.0, 1.0)] * 15
+        )
         assert tuned_power([stratum], [1.0]) == near(power)
 
 
@@ -176,10 +201,14 @@ def test_an_interval_stays_on_its_scale_and_is_never_nothing() -> None:
         perfect = corrected_mean([Stratum([1.0] * answers, [(1.0, 1.0)] * 60)], (0.0, 1.0))
         assert (perfect.value, perfect.high, perfect.stderr) == (1.0, 1.0, 0.0)
         assert perfect.low == near(1 - unseen, abs=0.003)
-    followed = corrected_mean([Stratum([0.0, 1.0] * 150, [(0.0, 0.0), (1.0, 1.0)] * 30)], (0.0, 1.0))
+    followed = corrected_mean(
+        [Stratum([0.0, 1.0] * 150, [(0.0, 0.0), (1.0, 1.0)] * 30)], (0.0, 1.0)
+    )
     assert followed.power == near(1)
     assert followed.high - followed.low > 3.92 * followed.stderr
-    judged = [0.0] * 30 + [1.0] * 270  # 0.9 - 59/60 lies below what there can be, 0.9 + 59/60 above it
+    judged = [0.0] * 30 + [
+        1.0
+    ] * 270  # 0.9 - 59/60 lies below what there can be, 0.9 + 59/60 above it
     wrong = corrected_mean([Stratum(judged, [(0.0, 1.0)] * 59 + [(1.0, 1.0)])], (0.0, 1.0))
     above = corrected_mean([Stratum(judged, [(1.0, 0.0)] * 59 + [(0.0, 0.0)])], (0.0, 1.0))
     assert (wrong.power, wrong.value, above.power, above.value) == near((0.0, 1 / 60, 0.0, 59 / 60))
@@ -187,7 +216,9 @@ def test_an_interval_stays_on_its_scale_and_is_never_nothing() -> None:
     assert 0.88 < above.low < above.value < above.high == 1.0
 
 
-def bias(pairs: Sequence[tuple[float, float]], judged: Sequence[float], scale: tuple[float, float]) -> Corrected:
+def bias(
+    pairs: Sequence[tuple[float, float]], judged: Sequence[float], scale: tuple[float, float]
+) -> Corrected:
     return bias_of_judge([Stratum(judged, pairs)], scale)
 
 
@@ -215,22 +246,40 @@ def test_a_bias_is_what_the_judge_says_more() -> None:
     assert bias(pairs[:LEAST_RATED], [3.0, 5.0] * 10, (1.0, 5.0)).value == near(1.5)
 
 
-@pytest.mark.parametrize(("answers", "rated", "needed"), [
-    (300, 19, LEAST_RATED), (12, 11, 12), (300, 0, LEAST_RATED), (1, 1, 2),
-])  # fmt: skip
-def test_too_few_are_refused_with_the_number_that_is_needed(answers: int, rated: int, needed: int) -> None:
+@pytest.mark.parametrize(
+    ("answers", "rated", "needed"),
+    [
+        (300, 19, LEAST_RATED),
+        (12, 11, 12),
+        (300, 0, LEAST_RATED),
+        (1, 1, 2),
+    ],
+)
+def test_too_few_are_refused_with_the_number_that_is_needed(
+    answers: int, rated: int, needed: int
+) -> None:
     with pytest.raises(TooFewRatedError) as caught:
         corrected_mean([Stratum([1.0] * answers, [(1.0, 1.0)] * rated)], (0.0, 1.0))
     assert caught.value.args == (rated, needed)
 
 
-@pytest.mark.parametrize(("counts", "expected"), [
-    ([(9, 2), (9, 2)], [(9, 2), (9, 2)]), ([(9, 1), (9, 2), (9, 5)], [(18, 3), (9, 5)]),
-    ([(9, 2), (9, 0), (9, 5)], [(18, 2), (9, 5)]), ([(9, 5), (9, 1)], [(18, 6)]), ([(9, 0), (9, 0), (9, 3)], [(27, 3)]),
-    ([(0, 0), (9, 3)], [(9, 3)]),
-])  # fmt: skip
-def test_small_strata_are_put_to_a_neighbour(counts: list[tuple[int, int]], expected: list[tuple[int, int]]) -> None:
-    merged = merge_small([Stratum([1.0] * judged, [(1.0, 1.0)] * rated) for judged, rated in counts])
+@pytest.mark.parametrize(
+    ("counts", "expected"),
+    [
+        ([(9, 2), (9, 2)], [(9, 2), (9, 2)]),
+        ([(9, 1), (9, 2), (9, 5)], [(18, 3), (9, 5)]),
+        ([(9, 2), (9, 0), (9, 5)], [(18, 2), (9, 5)]),
+        ([(9, 5), (9, 1)], [(18, 6)]),
+        ([(9, 0), (9, 0), (9, 3)], [(27, 3)]),
+        ([(0, 0), (9, 3)], [(9, 3)]),
+    ],
+)
+def test_small_strata_are_put_to_a_neighbour(
+    counts: list[tuple[int, int]], expected: list[tuple[int, int]]
+) -> None:
+    merged = merge_small(
+        [Stratum([1.0] * judged, [(1.0, 1.0)] * rated) for judged, rated in counts]
+    )
     assert [(len(one.judged), len(one.rated)) for one in merged] == expected
 
 
@@ -238,14 +287,22 @@ def test_what_is_needed_for_a_width_gives_it() -> None:
     expected = Expected(1000, 3.0, 1.0, WIDE)
     for correlation in (0.0, 0.6, 0.9):
         rated = there(needed_for(0.15, expected, correlation))
-        assert half_width_of(rated, expected, correlation) <= 0.15 < half_width_of(rated - 1, expected, correlation)
+        assert (
+            half_width_of(rated, expected, correlation)
+            <= 0.15
+            < half_width_of(rated - 1, expected, correlation)
+        )
     assert needed_for(0.05, expected, 0.9) is None  # other questions alone make it wider
     assert needed_for(half_width_of(1000, expected, 0.9), expected, 0.9) == 1000
     assert needed_for(2.2, expected, 1.0) == LEAST_RATED
     assert needed_for(9.0, replace(expected, answers=12), 0.5) == 12
     assert needed_for(0.15, replace(expected, design_effect=6.0), 0.6) is None
-    assert needed_for(9.0, replace(expected, sharing=501.0), 0.6) is None  # fewer than two effective sources
-    assert half_width_of(20, replace(expected, answers=39, sharing=19.0), 0.6) < math.inf  # just two
+    assert (
+        needed_for(9.0, replace(expected, sharing=501.0), 0.6) is None
+    )  # fewer than two effective sources
+    assert (
+        half_width_of(20, replace(expected, answers=39, sharing=19.0), 0.6) < math.inf
+    )  # just two
 
 
 def test_its_half_width_is_the_intervals() -> None:
@@ -255,9 +312,13 @@ def test_its_half_width_is_the_intervals() -> None:
     half = half_width_of(200, expected, statistics.correlation(people.tolist(), judge.tolist()))
     assert half == near((found.high - found.low) / 2)
     ones, sources = [1.0] * 20 + [0.0] * 10, [number // 3 for number in range(30)]
-    found = corrected_mean([Stratum(ones, [(one, one) for one in ones], sources, sources)], (0.0, 1.0))
+    found = corrected_mean(
+        [Stratum(ones, [(one, one) for one in ones], sources, sources)], (0.0, 1.0)
+    )
     effect = design_effect(ones, (0.0, 1.0), sources)
-    half = half_width_of(30, Expected(30, 2 / 3, statistics.stdev(ones), (0.0, 1.0), effect, sharing=3.0), 1.0)
+    half = half_width_of(
+        30, Expected(30, 2 / 3, statistics.stdev(ones), (0.0, 1.0), effect, sharing=3.0), 1.0
+    )
     assert half == near((found.high - found.low) / 2)
 
 

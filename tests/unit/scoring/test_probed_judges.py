@@ -16,12 +16,19 @@ from unit.scoring.known import near
 
 
 def said(score: int) -> dict[str, Any]:
-    return {"accuracy": {"score": score, "explanation": "x"}, "clarity": {"score": score + 1, "explanation": "x"}}
+    return {
+        "accuracy": {"score": score, "explanation": "x"},
+        "clarity": {"score": score + 1, "explanation": "x"},
+    }
 
 
 def jury_names() -> output.JuryNames:
     judges = {name: {"model_deployment": name} for name in ("gpt", "claude")}
-    arguments = {"metric_name": "medication_qa_accuracy", "scenario_name": "medication_qa", "annotator_models": judges}
+    arguments = {
+        "metric_name": "medication_qa_accuracy",
+        "scenario_name": "medication_qa",
+        "annotator_models": judges,
+    }
     spec = {"class_name": f"x.{names.JURY_METRIC_CLASS_SUFFIX}", "args": arguments}
     run_spec = output.StoredRunSpec.model_validate({"name": "r", "metric_specs": [spec]})
     found = output.HelmRun(Path(), run_spec, []).jury
@@ -34,13 +41,20 @@ MEDICATION = jury_names()
 
 def test_a_jurys_marks_are_averaged_by_question() -> None:
     probes: dict[str, Any] = {
-        "1": {"medication_qa": {"gpt": said(1), "claude": said(3)}}, "2": {"medication_qa": {"gpt": said(2)}},
-        "3": {"medication_qa": {}}, "4": {"medication_qa": {"claude": said(2)}},
-    }  # fmt: skip
+        "1": {"medication_qa": {"gpt": said(1), "claude": said(3)}},
+        "2": {"medication_qa": {"gpt": said(2)}},
+        "3": {"medication_qa": {}},
+        "4": {"medication_qa": {"claude": said(2)}},
+    }
     found = draft()
     report_probe(marks_by_jury(probes, MEDICATION, {"gpt": "gpt", "claude": "claude"}), found)
-    assert found.judge_probe == JudgeProbe(3, near((2.5 + 2.5 + 2.5) / 3), {"gpt": near(2.0), "claude": near(3.0)})
-    assert any("padded generic answer, to 3 questions: gpt gives it 2.0000" in note for note in found.notes.texts())
+    assert found.judge_probe == JudgeProbe(
+        3, near((2.5 + 2.5 + 2.5) / 3), {"gpt": near(2.0), "claude": near(3.0)}
+    )
+    assert any(
+        "padded generic answer, to 3 questions: gpt gives it 2.0000" in note
+        for note in found.notes.texts()
+    )
 
 
 def test_a_rubrics_judges_give_shares_of_the_points() -> None:
@@ -49,11 +63,15 @@ def test_a_rubrics_judges_give_shares_of_the_points() -> None:
     probes: dict[str, Any] = {"gone": {}}
     for at, met in enumerate([(True, False), (False, False), (True, True), (True, None)]):
         rubric.cases[str(at), 0, None] = JudgedCase(criteria, None)
-        decided = [{"kind": {"criteria_met": one} if one is not None else {"error": "x"}} for one in met]
+        decided = [
+            {"kind": {"criteria_met": one} if one is not None else {"error": "x"}} for one in met
+        ]
         probes[str(at)] = {"rubric": {"criteria": decided}}
     found = draft()
     report_probe(marks_by_rubric(probes, rubric), found)
-    assert found.judge_probe == JudgeProbe(3, near((0.75 + 0 + 1) / 3), {"kind": near((0.75 + 0 + 1) / 3)})
+    assert found.judge_probe == JudgeProbe(
+        3, near((0.75 + 0 + 1) / 3), {"kind": near((0.75 + 0 + 1) / 3)}
+    )
 
 
 def test_too_few_marks_are_no_floor_and_a_note() -> None:
@@ -61,7 +79,9 @@ def test_too_few_marks_are_no_floor_and_a_note() -> None:
     probes = {"1": {"medication_qa": {"gpt": said(1)}}}
     report_probe(marks_by_jury(probes, MEDICATION, {"gpt": "gpt"}), found)
     assert found.judge_probe is None
-    assert any("gave too few marks to a text that says nothing" in note for note in found.notes.texts())
+    assert any(
+        "gave too few marks to a text that says nothing" in note for note in found.notes.texts()
+    )
 
 
 def test_what_judges_were_asked_is_read_where_they_were_asked(tmp_path: Path) -> None:

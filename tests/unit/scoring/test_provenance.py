@@ -28,22 +28,28 @@ from unit.scoring.test_collect import FOUR, result_of, state
 def test_the_kind_of_machine_and_not_which_one_it_is() -> None:
     found = provenance.platform_of_this()
     kind = {
-        "system": platform.system(), "machine": platform.machine(), "implementation": platform.python_implementation(),
-    }  # fmt: skip
+        "system": platform.system(),
+        "machine": platform.machine(),
+        "implementation": platform.python_implementation(),
+    }
     assert found.items() >= kind.items()
     assert found.keys() <= {*kind, "distribution", "libc"}
 
 
 def test_every_package_has_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     known = [("Zebra_Pack", "2"), ("a.b--C", "1.0"), ("a.b--C", "1.0")]
-    heads: list[dict[str, str]] = [*({"Name": name, "Version": version} for name, version in known), {"Version": "3"}]
+    heads: list[dict[str, str]] = [
+        *({"Name": name, "Version": version} for name, version in known),
+        {"Version": "3"},
+    ]
     installed = [SimpleNamespace(metadata=head) for head in heads]
     monkeypatch.setattr(metadata, "distributions", lambda **_where: installed)
     provenance.installed_packages.cache_clear()
     try:
         assert provenance.installed_packages(environment_of(HELM)) == "a-b-c==1.0\nzebra-pack==2\n"
         assert (
-            provenance.lock_sha256(environment_of(HELM)) == hashlib.sha256(b"a-b-c==1.0\nzebra-pack==2\n").hexdigest()
+            provenance.lock_sha256(environment_of(HELM))
+            == hashlib.sha256(b"a-b-c==1.0\nzebra-pack==2\n").hexdigest()
         )
     finally:
         provenance.installed_packages.cache_clear()
@@ -52,24 +58,41 @@ def test_every_package_has_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_when_a_run_began_and_ended(tmp_path: Path) -> None:
     events = tmp_path / "events.jsonl"
     told = [("mine", 1_000_000_030.9), ("other", 5.0), ("mine", 1_000_000_000.2), ("other", 2e9)]
-    lines = [json.dumps({"time": time, "run_id": run, "event": "phase", "of": "mine"}) for run, time in told]
-    events.write_text("\n".join([*lines, '{"run_id": "mine"}', '["mine"]', '{"run_id": "mine", "time": 1']))
-    assert provenance.began_and_ended(events, "mine") == ("2001-09-09T01:46:40Z", "2001-09-09T01:47:10Z")
+    lines = [
+        json.dumps({"time": time, "run_id": run, "event": "phase", "of": "mine"})
+        for run, time in told
+    ]
+    events.write_text(
+        "\n".join([*lines, '{"run_id": "mine"}', '["mine"]', '{"run_id": "mine", "time": 1'])
+    )
+    assert provenance.began_and_ended(events, "mine") == (
+        "2001-09-09T01:46:40Z",
+        "2001-09-09T01:47:10Z",
+    )
     for file, run in ((events, "nobody"), (tmp_path / "none", "mine")):
         assert provenance.began_and_ended(file, run) == (None, None)
 
 
 def test_helms_files_and_the_cache_are_named_and_nothing_else(tmp_path: Path) -> None:
-    result = result_of(tmp_path, states=[state(i, "yes") for i in range(4)], values={"exact_match": FOUR})
+    result = result_of(
+        tmp_path, states=[state(i, "yes") for i in range(4)], values={"exact_match": FOUR}
+    )
     rundir, run = RunDir(tmp_path / "out"), tmp_path / "out" / "helm" / "runs" / "s" / "r"
     kept = rundir.helm / "run_record.json", rundir.helm / "trivial_scores.json"
-    for path in (run / "scenario.json", run / "display_requests.json", *kept, rundir.helm / "other.json"):
+    for path in (
+        run / "scenario.json",
+        run / "display_requests.json",
+        *kept,
+        rundir.helm / "other.json",
+    ):
         path.write_text("{}", "utf-8")
     found = provenance.run_files(rundir, [run])
     of_the_run = ("run_spec", "scenario", "scenario_state", "stats", "per_instance_stats")
     files = [*(run / f"{name}.json" for name in of_the_run), *kept, rundir.cache_db]
     hashes = [hashlib.sha256(file.read_bytes()).hexdigest() for file in files]
-    assert found == dict(zip((str(file.relative_to(rundir.root)) for file in files), hashes, strict=True))
+    assert found == dict(
+        zip((str(file.relative_to(rundir.root)) for file in files), hashes, strict=True)
+    )
     assert provenance.with_run_files(result, rundir, [run]).provenance.run_files == found
     assert result.provenance.run_files == {}
 
@@ -95,23 +118,52 @@ def test_with_what_it_was_made_and_when(tmp_path: Path) -> None:
     record = provenance.provenance_of(made, "pubmed_qa", "0" * 64, None, None, run_id="mine")
     assert (record.started_at, record.ended_at) == ("2001-09-09T01:46:40Z", "2001-09-09T01:46:40Z")
     hashes = sha256_of(framework_path()), provenance.lock_sha256(environment_of(HELM))
-    assert (record.platform, record.framework_sha256, record.lock_sha256) == (provenance.platform_of_this(), *hashes)
+    assert (record.platform, record.framework_sha256, record.lock_sha256) == (
+        provenance.platform_of_this(),
+        *hashes,
+    )
     assert record.seeds == {"helm_sample": 0, "helm_examples": 0}
     seeded = plan({"config.params.limit_samples": 5, "config.params.extra.sample_seed": 7})
-    stopped = plan({"config.params.extra.stop_when.beats_floor": True, "config.params.extra.stop_when.seed": 7})
-    assert provenance.seeds_of(stopped) == provenance.seeds_of(seeded) == {"sample": 7, "helm_examples": 0}
+    stopped = plan(
+        {"config.params.extra.stop_when.beats_floor": True, "config.params.extra.stop_when.seed": 7}
+    )
+    assert (
+        provenance.seeds_of(stopped)
+        == provenance.seeds_of(seeded)
+        == {"sample": 7, "helm_examples": 0}
+    )
     assert record.dataset_files.keys() == {"scenarios/pubmed_qa/data/test_set.json"}
     assert record.dataset_revisions == {}  # what was edited is of no commit
-    sample = plan({"config.type": "sample_medical_qa", "config.output_dir": str(tmp_path / "sample")})
-    of_the_package = provenance.provenance_of(sample, "sample_medical_qa", "0" * 64, None, None).dataset_files
+    sample = plan(
+        {"config.type": "sample_medical_qa", "config.output_dir": str(tmp_path / "sample")}
+    )
+    of_the_package = provenance.provenance_of(
+        sample, "sample_medical_qa", "0" * 64, None, None
+    ).dataset_files
     assert of_the_package == packaged_data("sample_medical_qa") != {}
-    assert provenance.provenance_of(made, "pubmed_qa", "0" * 64, None, None, run_id="other").started_at is None
+    assert (
+        provenance.provenance_of(made, "pubmed_qa", "0" * 64, None, None, run_id="other").started_at
+        is None
+    )
 
 
 def test_data_that_are_not_here_keep_their_hashes() -> None:
-    stored = {"scenarios/a": "1", "scenarios/b": "2", "hub:x/y": "3", "hub:x/z": "4", "package:a": "5"}
+    stored = {
+        "scenarios/a": "1",
+        "scenarios/b": "2",
+        "hub:x/y": "3",
+        "hub:x/z": "4",
+        "package:a": "5",
+    }
     seen = {"scenarios/a": "9", "scenarios/new": "6"}
-    made = {**seen, "package:a": "6", "package:b": "7", "hub:x/y": "8", "hub:x/z": "4", "hub:new": "7"}
+    made = {
+        **seen,
+        "package:a": "6",
+        "package:b": "7",
+        "hub:x/y": "8",
+        "hub:x/z": "4",
+        "hub:new": "7",
+    }
     found = provenance.Remembered(replace(PROVENANCE, dataset_files=stored))
     for now, expected, unread in ((made, {**stored, **seen}, 3), (stored, stored, 0)):
         completed = found.completed(plan(), replace(PROVENANCE, dataset_files=now))
@@ -131,4 +183,9 @@ def test_hashes_revisions_and_times_are_the_stored_ones(tmp_path: Path) -> None:
     told = provenance.Remembered(then).completed(
         here, replace(now, started_at="t", ended_at=None, dataset_files={name: "x"})
     )
-    assert (told.started_at, told.ended_at, told.dataset_files, told.dataset_revisions) == ("t", None, {name: "x"}, {})
+    assert (told.started_at, told.ended_at, told.dataset_files, told.dataset_revisions) == (
+        "t",
+        None,
+        {name: "x"},
+        {},
+    )

@@ -21,7 +21,9 @@ def drawn(count: int, higher: float = 0.0, category: str | None = None) -> list[
     found = []
     for number in range(count):
         truth = rng.uniform(1, 5)
-        one, two, judged = (float(np.clip(round(truth + rng.normal(more, 0.6)), 1, 5)) for more in (0, 0, higher))
+        one, two, judged = (
+            float(np.clip(round(truth + rng.normal(more, 0.6)), 1, 5)) for more in (0, 0, higher)
+        )
         found.append(LabelledItem(f"c{number}", judged, (one, two), ("anna", "ben"), category))
     return found
 
@@ -32,13 +34,26 @@ def test_the_figures_are_those_of_the_plain_formulas() -> None:
     pairs = [(item.judged, rating) for item in items for rating in item.labels]
     judge, physicians = there(found.total.judge), there(found.total.physicians)
     assert judge.kappa.value == near(there(weighted_kappa(pairs)))
-    assert judge.ac1.value == near(there(gwet_ac1([list(map(int, pair)) for pair in pairs], len(MARKS))))
+    assert judge.ac1.value == near(
+        there(gwet_ac1([list(map(int, pair)) for pair in pairs], len(MARKS)))
+    )
     both = [item.labels for item in items]
     two = [*both, *(one[::-1] for one in both)]
     assert physicians.kappa.value == near(there(weighted_kappa(two)))  # type: ignore[arg-type]
-    assert judge.bias.value == near(np.mean([item.judged - np.mean(item.labels) for item in items]) / 4)
-    assert (judge.f1_macro, judge.sensitivity, judge.specificity) == (Figure(None), Figure(None), Figure(None))
-    assert (found.conversations, found.physicians, found.total.labels, found.marks) == (60, 2, 120, tuple(MARKS))
+    assert judge.bias.value == near(
+        np.mean([item.judged - np.mean(item.labels) for item in items]) / 4
+    )
+    assert (judge.f1_macro, judge.sensitivity, judge.specificity) == (
+        Figure(None),
+        Figure(None),
+        Figure(None),
+    )
+    assert (found.conversations, found.physicians, found.total.labels, found.marks) == (
+        60,
+        2,
+        120,
+        tuple(MARKS),
+    )
 
 
 def test_a_judge_that_rates_higher_is_shown_and_its_intervals_hold_the_figures() -> None:
@@ -47,7 +62,9 @@ def test_a_judge_that_rates_higher_is_shown_and_its_intervals_hold_the_figures()
     assert there(judge.bias.ci_low) > 0.05
     for figure in (judge.kappa, judge.ac1, found.gap):
         assert there(figure.ci_low) < there(figure.value) < there(figure.ci_high)
-    assert there(found.gap.value) == near(there(judge.kappa.value) - there(there(found.total.physicians).kappa.value))
+    assert there(found.gap.value) == near(
+        there(judge.kappa.value) - there(there(found.total.physicians).kappa.value)
+    )
     assert there(found.gap.value) < 0
 
 
@@ -56,23 +73,33 @@ def test_the_kappa_interval_holds_the_population() -> None:
     """Of 200 samples of 60 in nearly all; with fewer, or conversations left out by item, in far fewer."""
     rng, held = np.random.default_rng(5), 0
     many = drawn(20_000, 0.4)
-    truth = there(weighted_kappa([(item.judged, rating) for item in many for rating in item.labels]))
+    truth = there(
+        weighted_kappa([(item.judged, rating) for item in many for rating in item.labels])
+    )
     for _ in range(200):
         some = [many[at] for at in rng.integers(0, len(many), 60)]
-        sample = [LabelledItem(str(at), one.judged, one.labels, one.physicians) for at, one in enumerate(some)]
+        sample = [
+            LabelledItem(str(at), one.judged, one.labels, one.physicians)
+            for at, one in enumerate(some)
+        ]
         kappa = there(calibration_of(sample, MARKS).total.judge).kappa
         held += there(kappa.ci_low) <= truth <= there(kappa.ci_high)
     assert 180 <= held <= 199
 
 
 def test_one_physician_and_few_items_show_little() -> None:
-    alone = [LabelledItem(item.conversation, item.judged, item.labels[:1], ("anna",)) for item in drawn(20)]
+    alone = [
+        LabelledItem(item.conversation, item.judged, item.labels[:1], ("anna",))
+        for item in drawn(20)
+    ]
     found = calibration_of(alone, MARKS)
     assert (found.total.physicians, found.gap) == (None, Figure(None))
     assert there(found.total.judge).kappa.value is not None
     one = calibration_of(alone[:1], MARKS)
     assert there(one.total.judge).bias.ci_low is None
-    small = calibration_of([*drawn(9, category="few"), *drawn(10, category="enough")], MARKS).categories
+    small = calibration_of(
+        [*drawn(9, category="few"), *drawn(10, category="enough")], MARKS
+    ).categories
     assert (small["few"].judge, small["few"].items) == (None, 9)
     assert small["enough"].judge is not None
 
@@ -83,8 +110,14 @@ def test_agreement_of_tables(marks: list[float]) -> None:
     rng = np.random.default_rng(1)
     table = rng.integers(1, 9, (len(marks), len(marks)))
     pairs = [
-        (one, other) for (at, one), (to, other) in product(enumerate(marks), repeat=2) for _ in range(table[at, to])
+        (one, other)
+        for (at, one), (to, other) in product(enumerate(marks), repeat=2)
+        for _ in range(table[at, to])
     ]
     _, kappa, ac1 = rating_agreement(table[::-1, ::-1].reshape(-1).astype(float), marks)
     assert kappa == near(there(weighted_kappa(pairs)))
-    assert ac1 == near(there(gwet_ac1([[marks.index(one), marks.index(other)] for one, other in pairs], len(marks))))
+    assert ac1 == near(
+        there(
+            gwet_ac1([[marks.index(one), marks.index(other)] for one, other in pairs], len(marks))
+        )
+    )

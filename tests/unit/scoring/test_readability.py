@@ -14,7 +14,12 @@ from eval_factory.endpoint.response_cache import Answer
 from eval_factory.helm import output
 from eval_factory.scoring.journal import CachedAnswer, cached_answer
 from eval_factory.scoring.notes import Importance
-from eval_factory.scoring.readability import AnswerForm, Readability, answer_form_of, nothing_is_right
+from eval_factory.scoring.readability import (
+    AnswerForm,
+    Readability,
+    answer_form_of,
+    nothing_is_right,
+)
 from eval_factory.scoring.scores import InstanceKey, MetricValues
 from eval_factory.scoring.words import is_refusal
 from eval_factory.tasks.framework import HelmEntry, load_framework
@@ -27,7 +32,10 @@ OPTIONS = {"A": "yes", "B": "no"}
 
 def entry(*texts: str, **more: Any) -> dict[str, Any]:
     """The first is the right one."""
-    references = [{"output": {"text": text}, "tags": ["correct"] if text is texts[0] else []} for text in texts]
+    references = [
+        {"output": {"text": text}, "tags": ["correct"] if text is texts[0] else []}
+        for text in texts
+    ]
     instance = {"id": "id", "input": {"text": "q"}, "split": "test", "references": references}
     return {"instance": instance, "train_trial_index": 0, "request": {"max_tokens": 5}, **more}
 
@@ -36,11 +44,17 @@ def state(*texts: str, **more: Any) -> output.RequestState:
     return output.RequestState.model_validate(entry(*texts, **more))
 
 
-def run(folder: Path, *states: dict[str, Any], metric: str = "exact_match", **adapter: Any) -> output.HelmRun:
+def run(
+    folder: Path, *states: dict[str, Any], metric: str = "exact_match", **adapter: Any
+) -> output.HelmRun:
     write_run(folder, list(states), {metric: [1.0] * len(states)})
     read = output.read_run(folder)
-    spec = read.run_spec.model_copy(update={"adapter_spec": read.run_spec.adapter_spec.model_copy(update=adapter)})
-    return output.HelmRun(read.folder, spec, read.stats if metric == "exact_match" else read.stats[:1])
+    spec = read.run_spec.model_copy(
+        update={"adapter_spec": read.run_spec.adapter_spec.model_copy(update=adapter)}
+    )
+    return output.HelmRun(
+        read.folder, spec, read.stats if metric == "exact_match" else read.stats[:1]
+    )
 
 
 HELM = HelmEntry(run_spec="r", scenario="s", main_metric="exact_match")
@@ -58,18 +72,35 @@ def of_task(name: str) -> AnswerForm:
 
 def test_options_are_answered_by_their_label_alone(tmp_path: Path) -> None:
     form, asked = joint(tmp_path), state("no", output_mapping=OPTIONS)
-    assert [form.reads(asked, answer) for answer in ("A", " B\n", "B.", "C", "no", "b")] == [True, True] + [False] * 4
+    assert [form.reads(asked, answer) for answer in ("A", " B\n", "B.", "C", "no", "b")] == [
+        True,
+        True,
+    ] + [False] * 4
     assert dict(form.labels(asked)) == OPTIONS
-    assert [form.is_right(asked, label) for label in ("A", "B", "C", None)] == [False, True, False, False]
+    assert [form.is_right(asked, label) for label in ("A", "B", "C", None)] == [
+        False,
+        True,
+        False,
+        False,
+    ]
     assert not form.reads(state("no"), "A")
     assert form.about == "the letter of an option alone"
-    assert form.is_right(state(" no ", output_mapping={"A": "no\n"}), "A"), "but for the blanks around it"
+    assert form.is_right(state(" no ", output_mapping={"A": "no\n"}), "A"), (
+        "but for the blanks around it"
+    )
 
 
 @pytest.mark.parametrize(("pattern", "whole"), [(r"\(([AB])\)", False), (r"[AB]", True)])
 def test_helms_own_pattern_finds_the_label(pattern: str, tmp_path: Path, *, whole: bool) -> None:
-    form, asked = joint(tmp_path, output_mapping_pattern=pattern), state("no", output_mapping=OPTIONS)
-    assert [form.reads(asked, answer) for answer in ("It is (B)", "B", "neither")] == [True, whole, False]
+    form, asked = (
+        joint(tmp_path, output_mapping_pattern=pattern),
+        state("no", output_mapping=OPTIONS),
+    )
+    assert [form.reads(asked, answer) for answer in ("It is (B)", "B", "neither")] == [
+        True,
+        whole,
+        False,
+    ]
 
 
 def test_letters_as_references_are_a_form(tmp_path: Path) -> None:
@@ -77,10 +108,17 @@ def test_letters_as_references_are_a_form(tmp_path: Path) -> None:
     form = there(answer_form_of(HELM, generation, "exact_match"))
     asked = state("B")
     assert form.about == "one of A, B, C, D, E alone"
-    assert [form.reads(asked, answer) for answer in ("E", " A ", "F", "B.")] == [True, True, False, False]
+    assert [form.reads(asked, answer) for answer in ("E", " A ", "F", "B.")] == [
+        True,
+        True,
+        False,
+        False,
+    ]
     assert (form.is_right(asked, "B"), form.is_right(asked, "A")) == (True, False)
     assert answer_form_of(HELM, generation, "quasi_exact_match") is None
-    few = there(answer_form_of(HELM, run(tmp_path / "few", entry("B"), method="generation"), "exact_match"))
+    few = there(
+        answer_form_of(HELM, run(tmp_path / "few", entry("B"), method="generation"), "exact_match")
+    )
     assert list(few.labels(asked)) == ["A", "B", "C", "D"]
 
 
@@ -92,22 +130,55 @@ def test_open_text_has_no_form(texts: tuple[str, ...], tmp_path: Path) -> None:
     assert answer_form_of(HELM, judged, "exact_match") is None, "HELM matches nothing exactly"
 
 
-@pytest.mark.parametrize(("task", "gold", "read", "not_read"), [
-    ("medcalc_bench", "141.04", ["141", " 4.0\n", "-3", "1e2"],
-     ["141 mL/min", "about 5", "nan", "inf", "1,000", "07/21/2024"]),
-    ("medcalc_bench", "07/21/2024", ["7/1/2024", "07/21/2024"], ["2024-07-21", "3", "21/07/2024"]),
-    ("medcalc_bench", "('14 weeks', '2 days')",
-     ["('13 weeks', '0 days')", "13 weeks and 2 days", "13 weeks, 1 days"], ["93", "13 weeks"]),
-    ("medcalc_bench", "moderate", ["anything"], []),
-    ("medec", "CORRECT", ["CORRECT", " CORRECT.", "3", "3 A sentence.", "12."],
-     ["Correct", "Sentence 3", "The text is CORRECT", "?"]),
-    ("medhallu", "1", ["0", "1"], ["1.", "2"]),  # two labels that only the prompt says
-    ("ehr_sql", "SELECT 1", [
-        "select 1", "WITH a AS (SELECT 1) SELECT * FROM a", "```sql\nSELECT 1;\n```", "<sql>SELECT 1</sql>",
-        "Here: <SQL> SELECT 1 </ sql >", "-- why\nSELECT 1", "(SELECT 1)", "`SELECT 1`",
-    ], ["none", "Here is it: SELECT 1", "selected", "```\n```"]),
-])  # fmt: skip
-def test_the_form_that_a_task_asks_for(task: str, gold: str, read: list[str], not_read: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("task", "gold", "read", "not_read"),
+    [
+        (
+            "medcalc_bench",
+            "141.04",
+            ["141", " 4.0\n", "-3", "1e2"],
+            ["141 mL/min", "about 5", "nan", "inf", "1,000", "07/21/2024"],
+        ),
+        (
+            "medcalc_bench",
+            "07/21/2024",
+            ["7/1/2024", "07/21/2024"],
+            ["2024-07-21", "3", "21/07/2024"],
+        ),
+        (
+            "medcalc_bench",
+            "('14 weeks', '2 days')",
+            ["('13 weeks', '0 days')", "13 weeks and 2 days", "13 weeks, 1 days"],
+            ["93", "13 weeks"],
+        ),
+        ("medcalc_bench", "moderate", ["anything"], []),
+        (
+            "medec",
+            "CORRECT",
+            ["CORRECT", " CORRECT.", "3", "3 A sentence.", "12."],
+            ["Correct", "Sentence 3", "The text is CORRECT", "?"],
+        ),
+        ("medhallu", "1", ["0", "1"], ["1.", "2"]),  # two labels that only the prompt says
+        (
+            "ehr_sql",
+            "SELECT 1",
+            [
+                "select 1",
+                "WITH a AS (SELECT 1) SELECT * FROM a",
+                "```sql\nSELECT 1;\n```",
+                "<sql>SELECT 1</sql>",
+                "Here: <SQL> SELECT 1 </ sql >",
+                "-- why\nSELECT 1",
+                "(SELECT 1)",
+                "`SELECT 1`",
+            ],
+            ["none", "Here is it: SELECT 1", "selected", "```\n```"],
+        ),
+    ],
+)
+def test_the_form_that_a_task_asks_for(
+    task: str, gold: str, read: list[str], not_read: list[str]
+) -> None:
     form, asked = of_task(task), state(gold)
     assert all(form.reads(asked, answer) for answer in read)
     assert not any(form.reads(asked, answer) for answer in not_read)
@@ -117,7 +188,10 @@ def test_the_form_that_a_task_asks_for(task: str, gold: str, read: list[str], no
 @pytest.mark.parametrize("answer", ["<sql></sql>", "```sql\n```", "```\n```"])
 def test_no_query_may_be_what_is_asked_for(answer: str) -> None:
     form = of_task("ehr_sql")
-    assert (form.reads(unless(impossible=True), answer), form.reads(state("SELECT 1"), answer)) == (True, False)
+    assert (form.reads(unless(impossible=True), answer), form.reads(state("SELECT 1"), answer)) == (
+        True,
+        False,
+    )
 
 
 def unless(*, impossible: bool) -> output.RequestState:
@@ -132,41 +206,79 @@ def test_nothing_may_be_what_is_asked_for() -> None:
 
 
 DECLINED = [
-    "I cannot provide medical advice.", "I'm sorry, but I can't help with that.",
+    "I cannot provide medical advice.",
+    "I'm sorry, but I can't help with that.",
     "I\N{RIGHT SINGLE QUOTATION MARK}m sorry, but I can\N{RIGHT SINGLE QUOTATION MARK}t assist with that.",
-    "Sorry, I can't answer this.", "I am unable to answer.", "I'm not able to determine this from the note.",
-    "As an AI language model, I cannot diagnose.", "As a large language model, I am not able to provide this.",
-    "Unfortunately, I will not do that.", "I must decline to answer this question.", "I won't comply.",
-    " \"I can not give this.\"", "I apologize, but I am unable to fulfill this request.",
-    "Es tut mir leid, aber ich kann diese Frage nicht beantworten.", "Ich kann Ihnen dabei nicht helfen.",
-    "Leider kann ich keine medizinischen Ratschläge geben.", "Als KI-Sprachmodell kann ich keine Diagnose stellen.",
-    "Entschuldigung, ich darf diese Frage nicht beantworten.", "Ich bin nicht in der Lage, das zu beantworten.",
-    "Lo siento, no puedo responder a esta pregunta.", "Lo siento mucho, pero no puedo ayudarte con eso.",
-    "No puedo proporcionar asesoramiento médico.", "Como modelo de lenguaje, no puedo dar un diagnóstico.",
-    "Lamentablemente, no puedo contestar.", "No estoy en condiciones de responder a esta pregunta.",
-    "Desculpe, não posso responder a esta pergunta.", "Sinto muito, mas não posso ajudar com isso.",
-    "Não posso fornecer aconselhamento médico.", "Infelizmente, não consigo responder.",
+    "Sorry, I can't answer this.",
+    "I am unable to answer.",
+    "I'm not able to determine this from the note.",
+    "As an AI language model, I cannot diagnose.",
+    "As a large language model, I am not able to provide this.",
+    "Unfortunately, I will not do that.",
+    "I must decline to answer this question.",
+    "I won't comply.",
+    ' "I can not give this."',
+    "I apologize, but I am unable to fulfill this request.",
+    "Es tut mir leid, aber ich kann diese Frage nicht beantworten.",
+    "Ich kann Ihnen dabei nicht helfen.",
+    "Leider kann ich keine medizinischen Ratschläge geben.",
+    "Als KI-Sprachmodell kann ich keine Diagnose stellen.",
+    "Entschuldigung, ich darf diese Frage nicht beantworten.",
+    "Ich bin nicht in der Lage, das zu beantworten.",
+    "Lo siento, no puedo responder a esta pregunta.",
+    "Lo siento mucho, pero no puedo ayudarte con eso.",
+    "No puedo proporcionar asesoramiento médico.",
+    "Como modelo de lenguaje, no puedo dar un diagnóstico.",
+    "Lamentablemente, no puedo contestar.",
+    "No estoy en condiciones de responder a esta pregunta.",
+    "Desculpe, não posso responder a esta pergunta.",
+    "Sinto muito, mas não posso ajudar com isso.",
+    "Não posso fornecer aconselhamento médico.",
+    "Infelizmente, não consigo responder.",
     "Como um modelo de linguagem, não posso dar diagnósticos.",
-    "Je suis désolé, mais je ne peux pas répondre à cette question.", "Désolée, je ne peux pas vous aider.",
-    "En tant que modèle de langage, je ne peux pas donner de diagnostic.", "En tant qu'IA, je ne peux pas vous aider.",
+    "Je suis désolé, mais je ne peux pas répondre à cette question.",
+    "Désolée, je ne peux pas vous aider.",
+    "En tant que modèle de langage, je ne peux pas donner de diagnostic.",
+    "En tant qu'IA, je ne peux pas vous aider.",
     "Malheureusement, je ne suis pas en mesure de répondre.",
-]  # fmt: skip
+]
 NOT_DECLINED = [
-    "", "A", "B.", "CORRECT", "I", "I'm sorry to hear that. Please see a doctor.", "I can help with that.",
-    "The patient says: I cannot answer.", "I cannot rule out an infarction; order troponin.", "Sorry, the answer is B.",
-    "As an AI model I think it is B.", "Leider ist B falsch.", "Ich kann helfen.", "Es tut mir leid, das zu hören.",
-    "Ich kann eine Pneumonie nicht ausschließen.", "Als Therapie ist B richtig.", "No.", "No es B.",
-    "No puedo descartar un infarto; pida troponina.", "Lo siento, la respuesta es B.", "Como tratamiento, B.",
-    "Não posso descartar B.", "Desculpe, a resposta é B.", "Je ne peux pas exclure un infarctus.",
-    "Je suis désolé d'apprendre cela.", "Je peux vous aider.",
-]  # fmt: skip
+    "",
+    "A",
+    "B.",
+    "CORRECT",
+    "I",
+    "I'm sorry to hear that. Please see a doctor.",
+    "I can help with that.",
+    "The patient says: I cannot answer.",
+    "I cannot rule out an infarction; order troponin.",
+    "Sorry, the answer is B.",
+    "As an AI model I think it is B.",
+    "Leider ist B falsch.",
+    "Ich kann helfen.",
+    "Es tut mir leid, das zu hören.",
+    "Ich kann eine Pneumonie nicht ausschließen.",
+    "Als Therapie ist B richtig.",
+    "No.",
+    "No es B.",
+    "No puedo descartar un infarto; pida troponina.",
+    "Lo siento, la respuesta es B.",
+    "Como tratamiento, B.",
+    "Não posso descartar B.",
+    "Desculpe, a resposta é B.",
+    "Je ne peux pas exclure un infarctus.",
+    "Je suis désolé d'apprendre cela.",
+    "Je peux vous aider.",
+]
 
 
 def test_an_answer_that_declines_and_one_that_does_not() -> None:
     assert [answer for answer in DECLINED + NOT_DECLINED if is_refusal(answer)] == DECLINED
 
 
-LETTER = AnswerForm("a letter", lambda _state, answer: answer in ("A", "B"), lambda _state: {"A": "yes", "B": "no"})
+LETTER = AnswerForm(
+    "a letter", lambda _state, answer: answer in ("A", "B"), lambda _state: {"A": "yes", "B": "no"}
+)
 NUMBER = AnswerForm("a number", lambda _state, answer: answer.isdigit())
 KEY: InstanceKey = ("id", 0, None)
 REFUSAL = "I'm sorry, but I can't help with that."
@@ -174,7 +286,11 @@ REFUSAL = "I'm sorry, but I can't help with that."
 
 def answered(told: dict[str, Any], answer: str | None) -> output.RequestState:
     """None: the request failed."""
-    result = {"success": answer is not None, "completions": [{"text": answer or ""}], **(told.get("result") or {})}
+    result = {
+        "success": answer is not None,
+        "completions": [{"text": answer or ""}],
+        **(told.get("result") or {}),
+    }
     return output.RequestState.model_validate({**told, "result": result})
 
 
@@ -196,18 +312,32 @@ def counts(readability: Readability) -> dict[str, int]:
     return {name: count for name, count in vars(readability.counted(nothing)).items() if count}
 
 
-@pytest.mark.parametrize(("answer", "form", "raw", "expected"), [
-    ("A", LETTER, None, set()), ("B.", LETTER, None, {"unparsed", "unreadable"}),
-    ("x", NUMBER, CachedAnswer(), {"unparsed", "unreadable"}), ("any text", None, None, set()),
-    ("", LETTER, None, {"unreadable"}), (" ", None, None, {"unreadable"}), (None, LETTER, CachedAnswer(stripped=True), set()),
-    (REFUSAL, LETTER, None, {"refused"}), (REFUSAL, None, None, {"refused"}),
-    ("", None, CachedAnswer(declined=True), {"refused"}), ("A", LETTER, CachedAnswer(declined=True), set()),
-    ("A", LETTER, CachedAnswer(stripped=True), {"thinking_stripped"}),
-    ("A", LETTER, CachedAnswer(stripped=True, unfinished=True), {"thinking_stripped"}),
-    ("", LETTER, CachedAnswer(stripped=True, unfinished=True), {"thinking_stripped", "thinking_unfinished", "unreadable"}),
-    ("Well.", None, CachedAnswer(unfinished=True), {"thinking_unfinished", "unreadable"}),
-    ("Well.", LETTER, CachedAnswer(unfinished=True), {"thinking_unfinished", "unreadable"}),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("answer", "form", "raw", "expected"),
+    [
+        ("A", LETTER, None, set()),
+        ("B.", LETTER, None, {"unparsed", "unreadable"}),
+        ("x", NUMBER, CachedAnswer(), {"unparsed", "unreadable"}),
+        ("any text", None, None, set()),
+        ("", LETTER, None, {"unreadable"}),
+        (" ", None, None, {"unreadable"}),
+        (None, LETTER, CachedAnswer(stripped=True), set()),
+        (REFUSAL, LETTER, None, {"refused"}),
+        (REFUSAL, None, None, {"refused"}),
+        ("", None, CachedAnswer(declined=True), {"refused"}),
+        ("A", LETTER, CachedAnswer(declined=True), set()),
+        ("A", LETTER, CachedAnswer(stripped=True), {"thinking_stripped"}),
+        ("A", LETTER, CachedAnswer(stripped=True, unfinished=True), {"thinking_stripped"}),
+        (
+            "",
+            LETTER,
+            CachedAnswer(stripped=True, unfinished=True),
+            {"thinking_stripped", "thinking_unfinished", "unreadable"},
+        ),
+        ("Well.", None, CachedAnswer(unfinished=True), {"thinking_unfinished", "unreadable"}),
+        ("Well.", LETTER, CachedAnswer(unfinished=True), {"thinking_unfinished", "unreadable"}),
+    ],
+)
 def test_each_answer_is_counted_for_what_it_is(
     answer: str | None, form: AnswerForm | None, raw: CachedAnswer | None, expected: set[str]
 ) -> None:
@@ -219,7 +349,11 @@ def test_each_answer_is_counted_for_what_it_is(
 
 def test_nothing_may_be_the_right_answer_and_what_the_filter_withheld_is_not_unreadable() -> None:
     withheld = {"success": False, "error": openai_api.FILTERED_MESSAGE}
-    for readable in (read("", result=withheld), read("", right=" "), read("", request={"max_tokens": 0})):
+    for readable in (
+        read("", result=withheld),
+        read("", right=" "),
+        read("", request={"max_tokens": 0}),
+    ):
         assert counts(readable) == {}
     assert counts(read("", request={})) == {"unreadable": 1}
 
@@ -240,8 +374,12 @@ def read_all(form: AnswerForm | None, *asked: tuple[str, str], **state: Any) -> 
 def test_answers_are_identical_that_other_questions_got_too() -> None:
     same = ("q1", GENERIC), ("q2", f" {GENERIC.upper()}\n"), ("q3", GENERIC.replace(" ", "  "))
     assert counts(read_all(None, *same, ("q4", "Of q4 alone. " * 3))) == {"identical": 3}
-    assert counts(read_all(None, ("q1", GENERIC), ("q1", GENERIC))) == {}, "one question, asked twice"
-    assert counts(read_all(None, ("q1", GENERIC), ("q1", GENERIC), ("q2", GENERIC))) == {"identical": 3}
+    assert counts(read_all(None, ("q1", GENERIC), ("q1", GENERIC))) == {}, (
+        "one question, asked twice"
+    )
+    assert counts(read_all(None, ("q1", GENERIC), ("q1", GENERIC), ("q2", GENERIC))) == {
+        "identical": 3
+    }
 
 
 def test_where_equal_answers_are_normal_they_are_not_counted() -> None:
@@ -249,32 +387,60 @@ def test_where_equal_answers_are_normal_they_are_not_counted() -> None:
     assert "identical" not in counts(read_all(LETTER, *generic))
     assert counts(read_all(None, *generic, output_mapping={"A": "yes"})) == {}
     assert counts(read_all(None, *generic, perturbed="typos")) == {}
-    assert counts(read_all(None, ("q1", "y" * 20), ("q2", "y" * 20))) == {}, "as long as a label may be"
+    assert counts(read_all(None, ("q1", "y" * 20), ("q2", "y" * 20))) == {}, (
+        "as long as a label may be"
+    )
     assert counts(read_all(None, ("q1", "y" * 21), ("q2", "y" * 21))) == {"identical": 2}
 
 
 def test_many_identical_answers_are_a_note() -> None:
     for identical, answered, failed, said in (
-        (3, 20, 0, True), (2, 20, 0, False), (3, 29, 9, True), (19, 19, 0, False), (20, 28, 9, False), (0, 0, 0, False),
-    ):  # fmt: skip
+        (3, 20, 0, True),
+        (2, 20, 0, False),
+        (3, 29, 9, True),
+        (19, 19, 0, False),
+        (20, 28, 9, False),
+        (0, 0, 0, False),
+    ):
         counted = Instances(answered, answered, failed, 0, 0, 0, identical=identical)
         notes = Readability(None, lambda _state: None).notes(plan(), counted, {})
         text = f"{identical} of {answered - failed} answers are word for word the answer to another question too"
-        assert [(note.importance, note.text.startswith(text)) for note in notes] == [(Importance.DOUBTFUL, True)] * said
+        assert [(note.importance, note.text.startswith(text)) for note in notes] == [
+            (Importance.DOUBTFUL, True)
+        ] * said
 
 
 def test_prompts_that_were_cut_are_counted_whatever_came() -> None:
     for readability in (read("A", prompt_truncated=True), read(None, prompt_truncated=True)):
-        assert (counts(readability), readability.signs_of(KEY)) == ({"prompt_truncated": 1}, ("prompt_truncated",))
+        assert (counts(readability), readability.signs_of(KEY)) == (
+            {"prompt_truncated": 1},
+            ("prompt_truncated",),
+        )
 
 
 def test_the_lenient_value() -> None:
-    values = {"B": 1.0, "(B)": 1.0, "A": 0.0, "A.": 0.0, "": 0.0, "?": 0.0, "I cannot answer B.": 0.0}
+    values = {
+        "B": 1.0,
+        "(B)": 1.0,
+        "A": 0.0,
+        "A.": 0.0,
+        "": 0.0,
+        "?": 0.0,
+        "I cannot answer B.": 0.0,
+    }
     assert {answer: read(answer).lenient[KEY] for answer in values} == values
-    letters = AnswerForm("a letter", lambda _state, answer: answer in ("A", "B"), lambda _state: {"A": "A", "B": "B"})
+    letters = AnswerForm(
+        "a letter", lambda _state, answer: answer in ("A", "B"), lambda _state: {"A": "A", "B": "B"}
+    )
     asked = entry("B")
     asked["instance"]["input"] = {"text": "What is it?\nA. fever\nB. cough\n"}
-    by_text = {"fever": 0.0, "A": 0.0, "cough.": 1.0, "B. cough": 1.0, "B. fever": 0.0}  # as the prompt lists them
+    by_text = {
+        "fever": 0.0,
+        "A": 0.0,
+        "cough.": 1.0,
+        "B. cough": 1.0,
+        "B. fever": 0.0,
+    }  # as the prompt lists them
     for answer, value in by_text.items():
         readability = Readability(letters, lambda _state: None)
         readability.add(KEY, answered(asked, answer))
@@ -294,16 +460,25 @@ def chat(content: str | None, reason: str = "stop", **message: Any) -> dict[str,
     return {"choices": [{"message": {"content": content, **message}, "finish_reason": reason}]}
 
 
-@pytest.mark.parametrize(("response", "expected"), [
-    (chat("B"), CachedAnswer()), (chat(" B ", "length"), CachedAnswer()), (chat("<think>hm</think>B"), CachedAnswer(stripped=True)),
-    (chat("<think>hm", "length"), CachedAnswer(stripped=True, unfinished=True)),
-    (chat("<thi", "length"), CachedAnswer(stripped=True, unfinished=True)), (chat("<thi"), CachedAnswer()),
-    (chat("", "length", reasoning_content="hm"), CachedAnswer(unfinished=True)),
-    (chat(None, "length", reasoning_content="hm"), CachedAnswer(unfinished=True)),
-    (chat("", "stop", reasoning_content="hm"), CachedAnswer()), (chat("", "length"), CachedAnswer()),
-    (chat("B", "length", reasoning_content="hm"), CachedAnswer()), (chat("", refusal="No."), CachedAnswer(declined=True)),
-    (chat("", "refusal"), CachedAnswer(declined=True)), ({"choices": []}, CachedAnswer()),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("response", "expected"),
+    [
+        (chat("B"), CachedAnswer()),
+        (chat(" B ", "length"), CachedAnswer()),
+        (chat("<think>hm</think>B"), CachedAnswer(stripped=True)),
+        (chat("<think>hm", "length"), CachedAnswer(stripped=True, unfinished=True)),
+        (chat("<thi", "length"), CachedAnswer(stripped=True, unfinished=True)),
+        (chat("<thi"), CachedAnswer()),
+        (chat("", "length", reasoning_content="hm"), CachedAnswer(unfinished=True)),
+        (chat(None, "length", reasoning_content="hm"), CachedAnswer(unfinished=True)),
+        (chat("", "stop", reasoning_content="hm"), CachedAnswer()),
+        (chat("", "length"), CachedAnswer()),
+        (chat("B", "length", reasoning_content="hm"), CachedAnswer()),
+        (chat("", refusal="No."), CachedAnswer(declined=True)),
+        (chat("", "refusal"), CachedAnswer(declined=True)),
+        ({"choices": []}, CachedAnswer()),
+    ],
+)
 def test_what_an_answer_was_before(response: dict[str, Any], expected: CachedAnswer) -> None:
     found, thought = cached_answer(Answer("k", "model", "m", {}, response, 1.0, 0.5), plan().model)
     assert replace(found, tokens=(None, None), latency_s=None, thought_under=None) == expected
@@ -314,7 +489,9 @@ def score(value: float, metric: str = "exact_match") -> Score:
     return Score(value, Stats(4, value, None, None, None, None, None), metric)
 
 
-UNPARSED = "not in the form that the benchmark asks for (a letter): HELM's metrics read nothing from them"
+UNPARSED = (
+    "not in the form that the benchmark asks for (a letter): HELM's metrics read nothing from them"
+)
 OF_FOUR = Instances(requested=5, scored=4, failed=1, empty=0, truncated=0, filtered=0)
 
 
@@ -326,20 +503,37 @@ def texts(readability: Readability, **scores: Score) -> list[tuple[Importance, s
 def test_each_count_is_told_by_its_own_note() -> None:
     assert texts(read("A")) == []
     for readability, importance, begins in (
-        (read("B."), Importance.INCOMPLETE,
-         f"1 of 4 answers are {UNPARSED}; 1 of them state one option in other words or signs, which exact_match.len"),
-        (read("", raw=CachedAnswer(unfinished=True)), Importance.INCOMPLETE,
-         "1 of 4 answers were cut off while the model was thinking"),
-        (read("A", prompt_truncated=True), Importance.INCOMPLETE,
-         "1 of 5 prompts were cut to max_length (300 tokens): the model saw"),
-        (read(REFUSAL), Importance.DOUBTFUL,
-         "1 of 4 answers decline to answer; they count as HELM's metrics score them"),
-        (read("A", raw=CachedAnswer(stripped=True)), Importance.DOUBTFUL,
-         "thinking (<think> to </think>, or another model's markers) was taken out of 1 of 4 answers before they"),
-    ):  # fmt: skip
+        (
+            read("B."),
+            Importance.INCOMPLETE,
+            f"1 of 4 answers are {UNPARSED}; 1 of them state one option in other words or signs, which exact_match.len",
+        ),
+        (
+            read("", raw=CachedAnswer(unfinished=True)),
+            Importance.INCOMPLETE,
+            "1 of 4 answers were cut off while the model was thinking",
+        ),
+        (
+            read("A", prompt_truncated=True),
+            Importance.INCOMPLETE,
+            "1 of 5 prompts were cut to max_length (300 tokens): the model saw",
+        ),
+        (
+            read(REFUSAL),
+            Importance.DOUBTFUL,
+            "1 of 4 answers decline to answer; they count as HELM's metrics score them",
+        ),
+        (
+            read("A", raw=CachedAnswer(stripped=True)),
+            Importance.DOUBTFUL,
+            "thinking (<think> to </think>, or another model's markers) was taken out of 1 of 4 answers before they",
+        ),
+    ):
         ((weight, text),) = texts(readability)
         assert (weight, text.startswith(begins)) == (importance, True)
-    ((_, text),) = texts(read("A or B"), **{"exact_match": score(0.0), "exact_match.lenient": score(0.0)})
+    ((_, text),) = texts(
+        read("A or B"), **{"exact_match": score(0.0), "exact_match.lenient": score(0.0)}
+    )
     assert text.startswith(f"1 of 4 answers are {UNPARSED}; 0 of them state one option")
     ((_, number),) = texts(read("x", NUMBER))
     assert number.endswith("HELM's metrics read nothing from them")
@@ -347,9 +541,15 @@ def test_each_count_is_told_by_its_own_note() -> None:
 
 def test_the_gap_between_both_values_is_told_where_there_is_one() -> None:
     lenient = score(0.75, "exact_match.lenient")
-    ((importance, text),) = texts(read("A"), **{"exact_match@valid": score(0.25), "exact_match.lenient@valid": lenient})
-    assert text.startswith("exact_match.lenient@valid is 0.7500, HELM's own value 0.2500: a gap of +0.5000 for answers")
-    assert text.endswith('for answers that state the option in other words or signs ("B.", "(B)", "The answer is B")')
+    ((importance, text),) = texts(
+        read("A"), **{"exact_match@valid": score(0.25), "exact_match.lenient@valid": lenient}
+    )
+    assert text.startswith(
+        "exact_match.lenient@valid is 0.7500, HELM's own value 0.2500: a gap of +0.5000 for answers"
+    )
+    assert text.endswith(
+        'for answers that state the option in other words or signs ("B.", "(B)", "The answer is B")'
+    )
     assert importance is Importance.INCOMPLETE
     for without in ({"exact_match": score(0.75)}, dict[str, Score]()):
         assert texts(read("A"), **{**without, "exact_match.lenient": lenient}) == []

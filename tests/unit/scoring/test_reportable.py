@@ -12,9 +12,17 @@ from eval_factory.scoring.notes import _PROMPT, _TOKENS, MARKERS, too_unreadable
 from unit.scoring.test_collect import FOUR, result_of, state
 
 
-@pytest.mark.parametrize(("answered", "minimum", "reportable"), [
-    (4, 1.0, True), (3, 1.0, False), (3, 0.75, True), (2, 0.75, False), (1, 0.25, True), (0, 0.0, False),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("answered", "minimum", "reportable"),
+    [
+        (4, 1.0, True),
+        (3, 1.0, False),
+        (3, 0.75, True),
+        (2, 0.75, False),
+        (1, 0.25, True),
+        (0, 0.0, False),
+    ],
+)
 def test_coverage_has_to_reach_the_minimum_and_without_a_main_score_nothing_is_reportable(
     answered: int, minimum: float, reportable: bool, tmp_path: Path
 ) -> None:
@@ -27,10 +35,14 @@ def test_coverage_has_to_reach_the_minimum_and_without_a_main_score_nothing_is_r
 
 @pytest.fixture
 def whole(tmp_path: Path) -> TaskResult:
-    return result_of(tmp_path, states=[state(i, "yes") for i in range(4)], values={"exact_match": FOUR})
+    return result_of(
+        tmp_path, states=[state(i, "yes") for i in range(4)], values={"exact_match": FOUR}
+    )
 
 
-def short_of(whole: TaskResult, *reasons: str, scored: int = 4, to_ask: bool = True, minimum: float = 1.0) -> str:
+def short_of(
+    whole: TaskResult, *reasons: str, scored: int = 4, to_ask: bool = True, minimum: float = 1.0
+) -> str:
     counts = replace(whole.validity.instances, scored=scored)
     validity = replace(whole.validity, instances=counts, not_reportable=reasons)
     short = replace(whole, validity=validity, reportable=False, something_to_ask=to_ask)
@@ -59,7 +71,9 @@ def test_a_main_metric_that_is_absent_is_said(whole: TaskResult) -> None:
     absent = replace(whole, scores={})
     none = "NOT REPORTABLE: HELM computed no main metric; validity.notes say why"
     assert short_of(absent, to_ask=False) == none
-    assert short_of(absent).startswith("NOT REPORTABLE: coverage 1.0000, min_coverage is 1\n  run the same command")
+    assert short_of(absent).startswith(
+        "NOT REPORTABLE: coverage 1.0000, min_coverage is 1\n  run the same command"
+    )
     assert short_of(absent, "one", to_ask=False) == f"{none}\nNOT REPORTABLE: one"
 
 
@@ -67,7 +81,9 @@ TEN = Instances(requested=12, scored=10, failed=2, empty=0, truncated=0, filtere
 
 
 def test_so_many_answers_may_say_nothing() -> None:
-    readable = [too_unreadable(replace(TEN, unreadable=count), 0.1) == () for count in (0, 1, 2, 10)]
+    readable = [
+        too_unreadable(replace(TEN, unreadable=count), 0.1) == () for count in (0, 1, 2, 10)
+    ]
     assert readable == [True, True, False, False]
 
 

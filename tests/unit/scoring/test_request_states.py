@@ -20,34 +20,52 @@ def state(**changes: Any) -> output.RequestState:
 FILTERED = {"success": False, "error": openai_api.FILTERED_MESSAGE}
 
 
-@pytest.mark.parametrize(("result", "has_no_answer", "withheld"), [
-    (None, True, False), ({"success": True, "completions": [{"text": "x"}]}, False, False),
-    ({**FILTERED, "success": True}, False, False), (FILTERED, False, True),
-    ({"success": False, "error": "HTTP 500"}, True, False), ({"success": False}, True, False),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("result", "has_no_answer", "withheld"),
+    [
+        (None, True, False),
+        ({"success": True, "completions": [{"text": "x"}]}, False, False),
+        ({**FILTERED, "success": True}, False, False),
+        (FILTERED, False, True),
+        ({"success": False, "error": "HTTP 500"}, True, False),
+        ({"success": False}, True, False),
+    ],
+)
 def test_what_a_filter_withheld_is_no_failure(
     result: dict[str, Any] | None, *, has_no_answer: bool, withheld: bool
 ) -> None:
     one = state(result=result)
-    assert (request_states.has_failed(one), request_states.was_filtered(one)) == (has_no_answer, withheld)
+    assert (request_states.has_failed(one), request_states.was_filtered(one)) == (
+        has_no_answer,
+        withheld,
+    )
 
 
 def test_why_an_answer_ended() -> None:
     def reason(*reasons: dict[str, Any] | None) -> str | None:
         completions = [{"text": "a", **({"finish_reason": one} if one else {})} for one in reasons]
-        return request_states.finish_reason_of(state(result={"success": True, "completions": completions}))
+        return request_states.finish_reason_of(
+            state(result={"success": True, "completions": completions})
+        )
 
     assert reason({"reason": "length"}, {"reason": "stop"}) == "length"
     assert reason(None) is reason({"other": 1}) is None
-    others = [request_states.finish_reason_of(state(result=one)) for one in ({"success": True}, FILTERED, None)]
+    others = [
+        request_states.finish_reason_of(state(result=one))
+        for one in ({"success": True}, FILTERED, None)
+    ]
     assert others == [None, openai_api.FILTERED, None]
 
 
 ROWS = [
-    ("id0", "Which?", "a"), ("id1", "Which one?", "a"),
+    ("id0", "Which?", "a"),
+    ("id1", "Which one?", "a"),
     ("id2", "which? ", "A"),  # but for blanks and capitals
-    ("id3", "Which?", "b"), ("id4", "Which?", "b"), ("id5", "Which?\n", "c"), ("id6", "Which?a", ""),
-]  # fmt: skip
+    ("id3", "Which?", "b"),
+    ("id4", "Which?", "b"),
+    ("id5", "Which?\n", "c"),
+    ("id6", "Which?a", ""),
+]
 
 
 def test_a_row_is_repeated_where_question_and_gold_answer_are_there_already() -> None:
@@ -71,6 +89,10 @@ def test_notes_count_both_kinds() -> None:
     for row in ROWS[:5]:
         rows.add(*row)
     repeated, other = rows.notes(7)
-    assert repeated.text.startswith("2 of 7 instances repeat an earlier one (the same question and gold answer,")
-    assert other.text.startswith("1 of 7 instances repeat the question of an earlier one with another gold answer:")
+    assert repeated.text.startswith(
+        "2 of 7 instances repeat an earlier one (the same question and gold answer,"
+    )
+    assert other.text.startswith(
+        "1 of 7 instances repeat the question of an earlier one with another gold answer:"
+    )
     assert repeated.importance == other.importance == Importance.BACKGROUND

@@ -45,7 +45,9 @@ FAILED = rubric.JudgedCase(CRITERIA, None)
 
 def test_the_score_is_the_majoritys_and_each_judge_has_its_own() -> None:
     found = case(
-        {"a": True, "b": True, "c": False}, {"a": False, "b": True, "c": None}, {"a": False, "b": None, "c": False}
+        {"a": True, "b": True, "c": False},
+        {"a": False, "b": True, "c": None},
+        {"a": False, "b": None, "c": False},
     )
     assert (found.shares(), found.score()) == ([1.0, 0.5, 0.0], near(0.9))
     assert [found.score_by(judge) for judge in "abcd"] == [near(0.8), None, None, None]
@@ -58,56 +60,97 @@ def score(value: float, low: float | None, high: float | None) -> Stats:
 
 def test_a_benchmarks_score_is_clipped() -> None:
     for (value, *ends), (clipped, *expected) in (
-        ((-0.2, -0.5, 0.1), (0.0, 0.0, 0.1)), ((0.9, 0.8, 1.2), (0.9, 0.8, 1.0)), ((0.5, None, None), (0.5, None, None)),
-    ):  # fmt: skip
+        ((-0.2, -0.5, 0.1), (0.0, 0.0, 0.1)),
+        ((0.9, 0.8, 1.2), (0.9, 0.8, 1.0)),
+        ((0.5, None, None), (0.5, None, None)),
+    ):
         found = rubric.clipped(METRIC.score(value, score(value, *ends)))
         assert (found.value, found.stats.mean) == (clipped, clipped)
         assert [found.stats.ci_low, found.stats.ci_high] == expected
 
 
 def test_bounds_count_open_criteria_both_ways_and_are_clipped() -> None:
-    cases = {key("x"): by_one(True, True, False), key("y"): by_one(True, None, None), key("z"): FAILED}
+    cases = {
+        key("x"): by_one(True, True, False),
+        key("y"): by_one(True, None, None),
+        key("z"): FAILED,
+    }
     assert rubric.bounds_over_criteria(cases) == (near((1 + 0.3 - 0.5) / 3), 1.0)
     assert rubric.bounds_over_criteria({key("z"): by_one(False, False, True)}) == (0.0, 0.0)
     assert rubric.bounds_over_criteria({key("z"): rubric.JudgedCase((BAD,), None)}) is None
 
 
 def test_scores_by_tag_are_of_the_criteria_with_it() -> None:
-    cases = {key("x"): by_one(True, None, False), key("y"): by_one(True, True, True), key("z"): FAILED}
+    cases = {
+        key("x"): by_one(True, None, False),
+        key("y"): by_one(True, True, True),
+        key("z"): FAILED,
+    }
     found = rubric.scores_by_tag(METRIC, cases)
     assert found.keys() == {"axis", "tag"}
     accuracy = found["axis"]["accuracy"]["rubric_score"]
     assert (accuracy.stats.count, accuracy.value) == (2, near((1 + 3 / 8) / 2))
     assert found["axis"]["completeness"]["rubric_score"].stats.count == 1
     assert found["tag"]["urgent"]["rubric_score"].value == 1.0
-    as_zero = rubric.scores_by_tag(METRIC, cases, failed_as_zero=True)["axis"]["accuracy"]["rubric_score"]
-    assert (as_zero.stats.count, as_zero.value) == (3, near((1 + 3 / 8) / 3)), "the answer that did not come, too"
-    two = rubric.scores_by_tag(METRIC, {key("x"): by_one(False, True, True), key("y"): by_one(False, True, True)})
+    as_zero = rubric.scores_by_tag(METRIC, cases, failed_as_zero=True)["axis"]["accuracy"][
+        "rubric_score"
+    ]
+    assert (as_zero.stats.count, as_zero.value) == (3, near((1 + 3 / 8) / 3)), (
+        "the answer that did not come, too"
+    )
+    two = rubric.scores_by_tag(
+        METRIC, {key("x"): by_one(False, True, True), key("y"): by_one(False, True, True)}
+    )
     assert two["axis"]["accuracy"]["rubric_score"].value == 0.0, "clipped"
     assert two["axis"]["completeness"]["rubric_score"].value == 1.0
 
 
 def test_the_least_score_of_a_case_and_of_its_criteria_with_a_tag() -> None:
-    criteria = (Criterion("good", 4, ("a",)), Criterion("bad", -6, ("a", "b")), Criterion("fine", 2, ("c",)))
+    criteria = (
+        Criterion("good", 4, ("a",)),
+        Criterion("bad", -6, ("a", "b")),
+        Criterion("fine", 2, ("c",)),
+    )
     case = rubric.JudgedCase(criteria, None)
     assert (case.lowest(), *(case.lowest(tag) for tag in "abc")) == (-1.0, -1.5, 0.0, 0.0)
 
 
 def test_the_field_of_a_tag() -> None:
-    tags = {"axis:x": ("axis", "x"), "x": ("tag", "x"), ":x": ("tag", ":x"), "x:": ("tag", "x:"), "a:b:c": ("a", "b:c")}
+    tags = {
+        "axis:x": ("axis", "x"),
+        "x": ("tag", "x"),
+        ":x": ("tag", ":x"),
+        "x:": ("tag", "x:"),
+        "a:b:c": ("a", "b:c"),
+    }
     assert {tag: rubric.field_of(tag) for tag in tags} == tags
 
 
 def test_the_report_counts_what_judges_said() -> None:
     cases = {
         key("x"): case({"a": True, "b": True}, {"a": True, "b": False}, {"a": False, "b": False}),
-        key("y"): case({"a": True, "b": None}, {"a": False, "b": False}, {"a": None, "b": None}), key("z"): FAILED,
-    }  # fmt: skip
+        key("y"): case({"a": True, "b": None}, {"a": False, "b": False}, {"a": None, "b": None}),
+        key("z"): FAILED,
+    }
     found = rubric.report_of(cases, ["a", "b"])
     whole = found.criteria
-    assert (whole.asked, whole.met, whole.not_met, whole.tied, whole.unjudged, whole.score) == (6, 2, 2, 1, 1, None)
+    assert (whole.asked, whole.met, whole.not_met, whole.tied, whole.unjudged, whole.score) == (
+        6,
+        2,
+        2,
+        1,
+        1,
+        None,
+    )
     one, two = found.judges["a"], found.judges["b"]
-    assert (one.asked, one.met, one.not_met, one.tied, one.unjudged, one.score) == (6, 3, 2, 0, 1, near(1.0))
+    assert (one.asked, one.met, one.not_met, one.tied, one.unjudged, one.score) == (
+        6,
+        3,
+        2,
+        0,
+        1,
+        near(1.0),
+    )
     assert (two.met, two.not_met, two.unjudged, two.score) == (1, 3, 2, near(0.8))
     assert (found.agreement, found.unanimous) == ({"a/b": PairAgreement(4, 0.75, near(0.5))}, 0.75)
     assert found.krippendorff_alpha == near(1 - 7 * 2 / (2 * 3 * 5))
@@ -123,20 +166,31 @@ Said = dict[str, dict[str, Any]]
 
 
 def state(name: str, *said: Said, failed: bool = False) -> output.RequestState:
-    return output.RequestState.model_validate({
-        "instance": {
-            "id": name, "input": {"text": "?"}, "split": "test",
-            "extra_data": {"rubrics": RUBRICS, "tags": ["theme:care", "urgent"]},
-        },
-        "train_trial_index": 0, "request": {},
-        "result": {"success": not failed, "error": "HTTP 500" if failed else None, "completions": [{"text": "x"}]},
-        "annotations": {"rubric": {"criteria": list(said)}},
-    })  # fmt: skip
+    return output.RequestState.model_validate(
+        {
+            "instance": {
+                "id": name,
+                "input": {"text": "?"},
+                "split": "test",
+                "extra_data": {"rubrics": RUBRICS, "tags": ["theme:care", "urgent"]},
+            },
+            "train_trial_index": 0,
+            "request": {},
+            "result": {
+                "success": not failed,
+                "error": "HTTP 500" if failed else None,
+                "completions": [{"text": "x"}],
+            },
+            "annotations": {"rubric": {"criteria": list(said)}},
+        }
+    )
 
 
 def test_tags_of_a_case_are_fields_of_it(two: rubric.RubricTally) -> None:
     assert two.fields_of(key("x")) == {"theme": "care", "tag": "urgent"}
-    two.cases[key("x")] = replace(two.cases[key("x")], tags=("theme:care", "theme:fever", "one", "two"))
+    two.cases[key("x")] = replace(
+        two.cases[key("x")], tags=("theme:care", "theme:fever", "one", "two")
+    )
     assert two.fields_of(key("x")) == {"theme": "care, fever", "tag": "one, two"}
 
 
@@ -164,9 +218,15 @@ def test_its_judges_are_those_of_the_metric(tmp_path: Path) -> None:
     made = plan({"config.type": "healthbench", "target.api_endpoint.model_id": "openai/gpt-4.1"})
     arguments = {"metric_name": "m", "judges": {"gpt": deployment_of(made.judges[0]), "other": "d"}}
     spec = {"class_name": names.RUBRIC_METRIC_CLASS, "args": arguments}
-    run_spec = output.StoredRunSpec.model_validate({"name": "x", "metric_specs": [{"class_name": "other"}, spec]})
+    run_spec = output.StoredRunSpec.model_validate(
+        {"name": "x", "metric_specs": [{"class_name": "other"}, spec]}
+    )
     found = there(rubric.RubricTally.of(made, output.HelmRun(tmp_path, run_spec, [])))
-    assert (found.metric, found.judges, found.families) == ("m", ("gpt", "other"), {"gpt": True, "other": None})
+    assert (found.metric, found.judges, found.families) == (
+        "m",
+        ("gpt", "other"),
+        {"gpt": True, "other": None},
+    )
 
 
 def test_what_it_tells_the_tally(two: rubric.RubricTally) -> None:
@@ -176,8 +236,15 @@ def test_what_it_tells_the_tally(two: rubric.RubricTally) -> None:
     assert [one.lowest for one in metrics] == [dict.fromkeys(map(key, "xyzw"), -0.5), None]
     assert tally.unjudged == tally.undecided == {key("x")}
     assert tally.judges == {"a": JudgeCounts(6, 5, 1, None), "b": JudgeCounts(6, 4, 2, None)}
-    assert sorted((cause.role, cause.count) for cause in tally.causes.listed()) == [("a", 1), ("b", 1), ("b", 1)]
-    assert {field: list(by) for field, by in tally.members.items()} == {"theme": ["care"], "tag": ["urgent"]}
+    assert sorted((cause.role, cause.count) for cause in tally.causes.listed()) == [
+        ("a", 1),
+        ("b", 1),
+        ("b", 1),
+    ]
+    assert {field: list(by) for field, by in tally.members.items()} == {
+        "theme": ["care"],
+        "tag": ["urgent"],
+    }
     assert len(tally.members["theme"]["care"]) == 4
     found = draft()
     two.report(found)
@@ -190,20 +257,28 @@ def test_the_published_score_takes_the_place_of_the_mean(two: rubric.RubricTally
     for one in (found, without):
         two.publish(one)
     assert found.scores["rubric_score"].value == 0.0
-    assert found.scores["rubric_score.unclipped"] == replace(mean, metric="rubric_score.unclipped", scale=None)
+    assert found.scores["rubric_score.unclipped"] == replace(
+        mean, metric="rubric_score.unclipped", scale=None
+    )
     # Of x: b may make a tie of the first, and nobody judged the second. Of z nothing is known.
-    assert found.bounds == {"rubric_score": (near((0.0 + 0.5 - 0.5 + 1) / 4), near((1 + 0.5 + 1 + 1) / 4))}
+    assert found.bounds == {
+        "rubric_score": (near((0.0 + 0.5 - 0.5 + 1) / 4), near((1 + 0.5 + 1 + 1) / 4))
+    }
     assert without.scores == {}
 
 
 def test_notes(two: rubric.RubricTally) -> None:
     raw = Score(-0.25, Stats(2, -0.25, None, None, None, None, None))
     notes = list(two.notes({"rubric_score.unclipped": raw}))
-    for note, (importance, begins) in zip(notes, (
-        (Importance.INCOMPLETE, "1 of 6 criteria are unjudged: their 1 cases have no score"),
-        (Importance.DOUBTFUL, "of 1 of 6 criteria as many judges say met as not met"),
-        (Importance.DOUBTFUL, "the cases' mean is -0.2500"),
-    ), strict=True):  # fmt: skip
+    for note, (importance, begins) in zip(
+        notes,
+        (
+            (Importance.INCOMPLETE, "1 of 6 criteria are unjudged: their 1 cases have no score"),
+            (Importance.DOUBTFUL, "of 1 of 6 criteria as many judges say met as not met"),
+            (Importance.DOUBTFUL, "the cases' mean is -0.2500"),
+        ),
+        strict=True,
+    ):
         assert (note.importance, note.text.startswith(begins)) == (importance, True)
     whole = tally_of("a")
     whole.add(key("w"), state("w", {"a": MET}, {"a": NOT}))
@@ -219,12 +294,16 @@ def against(of: rubric.RubricTally, most: float) -> list[str]:
 
 def test_a_judge_that_leaves_too_much_makes_it_not_reportable(two: rubric.RubricTally) -> None:
     (said,) = against(two, 0.2)
-    assert said.startswith("judge b gave no usable judgement of 2 of 6 criteria, and max_judge_failures is 0.2")
+    assert said.startswith(
+        "judge b gave no usable judgement of 2 of 6 criteria, and max_judge_failures is 0.2"
+    )
     assert against(two, 2 / 6) == against(tally_of("a"), 0.0) == []
     assert len(against(two, 0.1)) == 2
 
 
-def grouped(of: rubric.RubricTally, groups: Groups, metric: MetricValues | None = METRIC, **known: Any) -> Groups:
+def grouped(
+    of: rubric.RubricTally, groups: Groups, metric: MetricValues | None = METRIC, **known: Any
+) -> Groups:
     made = draft(groups=groups, main_values=metric, **known)
     of.group(made)
     return made.groups
@@ -244,19 +323,28 @@ def test_groups_of_criteria_stand_beside_those_of_cases(two: rubric.RubricTally)
     assert as_zero.stats.count == 11, "one failed"
 
 
-def test_a_group_of_criteria_in_fewer_than_ten_cases_is_counted_and_not_shown(two: rubric.RubricTally) -> None:
+def test_a_group_of_criteria_in_fewer_than_ten_cases_is_counted_and_not_shown(
+    two: rubric.RubricTally,
+) -> None:
     add_whole(two, *"012345")
     found = grouped(two, Groups())
     assert (found.scores, found.hidden) == ({}, {"axis": [9]})
     (note,) = found.notes()
-    assert note.text.startswith("by axis: 1 group holds fewer than 10 instances (9 in all) and is not shown")
+    assert note.text.startswith(
+        "by axis: 1 group holds fewer than 10 instances (9 in all) and is not shown"
+    )
     beside = grouped(two, Groups({}, {"axis": [3]}))
     assert beside.hidden == {"axis": [3], "criterion_axis": [9]}
 
 
 def test_the_line_of_a_case(two: rubric.RubricTally) -> None:
     one, other = two.criteria_in(state("y", {"a": MET, "b": NOT}, {"a": NOT, "b": NOT}))
-    assert one == {**RUBRICS[0], "verdict": "tied", "judges": {"a": MET, "b": NOT}, "agreement": 0.0}
+    assert one == {
+        **RUBRICS[0],
+        "verdict": "tied",
+        "judges": {"a": MET, "b": NOT},
+        "agreement": 0.0,
+    }
     assert (other["verdict"], other["agreement"]) == ("not met", 1.0)
     one, other = two.criteria_in(state("x", {"a": MET, "b": BROKEN}, {"a": BROKEN}))
     assert one == {**RUBRICS[0], "verdict": "met", "judges": {"a": MET, "b": BROKEN}}

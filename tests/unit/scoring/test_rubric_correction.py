@@ -28,7 +28,9 @@ def tally(met: int = 80, of: int = 100, length: int = 150) -> RubricTally:
     criteria = (Criterion("good", 4, ("axis:x", "tells")), Criterion("bad", -1, ("axis:x",)))
     for at in range(of):
         vote = {"kind": at < met, "other": False}
-        made.cases[f"c{at}", 0, None] = JudgedCase(criteria, (vote, {"kind": False, "other": False}))
+        made.cases[f"c{at}", 0, None] = JudgedCase(
+            criteria, (vote, {"kind": False, "other": False})
+        )
         made.lengths[f"c{at}", 0, None] = length
     return made
 
@@ -36,7 +38,10 @@ def tally(met: int = 80, of: int = 100, length: int = 150) -> RubricTally:
 def corrected(
     rubric: RubricTally, passport: StoredPassport = PASSPORT, **extra: object
 ) -> tuple[RubricCorrection, Draft]:
-    values = {key: 0.0 if case.votes is None else there(case.score_by("kind")) for key, case in rubric.cases.items()}
+    values = {
+        key: 0.0 if case.votes is None else there(case.score_by("kind"))
+        for key, case in rubric.cases.items()
+    }
     metric = MetricValues("rubric_score", "rubric_score", None, values=values, split="test")
     of = plan({f"config.params.extra.{name}": value for name, value in extra.items()})
     found, part = draft(metrics=[metric], plan=of), RubricCorrection(passport, rubric)
@@ -66,8 +71,16 @@ def test_the_score_is_that_of_the_formula_case_by_case() -> None:
 def test_the_report_has_the_judges_own_score_and_the_categories_that_labels_and_run_share() -> None:
     _, found = corrected(tally())
     correction = there(there(found.rubric).correction)
-    assert (correction.judge, correction.judge_score, correction.value) == ("kind", near(0.8), near(0.85))
-    assert (correction.sensitivity, correction.specificity, correction.labels) == (1.0, near(0.5), 600)
+    assert (correction.judge, correction.judge_score, correction.value) == (
+        "kind",
+        near(0.8),
+        near(0.85),
+    )
+    assert (correction.sensitivity, correction.specificity, correction.labels) == (
+        1.0,
+        near(0.5),
+        600,
+    )
     assert correction.matched_points == near(0.8)
     (part,) = correction.categories.values()
     assert (part.criteria, part.judge, part.value) == (100, near(0.8), near(0.6))
@@ -77,28 +90,57 @@ def test_the_report_has_the_judges_own_score_and_the_categories_that_labels_and_
 def test_a_case_that_the_judge_left_open_is_left_out_and_a_failed_one_counts_as_chosen() -> None:
     rubric = tally()
     criteria = rubric.cases["c0", 0, None].criteria
-    rubric.cases["c0", 0, None] = JudgedCase(criteria, ({"kind": None, "other": True}, {"kind": False, "other": False}))
+    rubric.cases["c0", 0, None] = JudgedCase(
+        criteria, ({"kind": None, "other": True}, {"kind": False, "other": False})
+    )
     part, _ = RubricCorrection(PASSPORT, rubric), None
-    metric = MetricValues("rubric_score", "rubric_score", None, values=dict.fromkeys(rubric.cases, 0.5), split="test")
+    metric = MetricValues(
+        "rubric_score", "rubric_score", None, values=dict.fromkeys(rubric.cases, 0.5), split="test"
+    )
     assert len(part._cases(metric, failed_as_zero=False)) == 99
     rubric.cases["c1", 0, None] = JudgedCase(criteria, None)
     assert len(part._cases(metric, failed_as_zero=False)) == 98
     assert part._cases(metric, failed_as_zero=True)["c1", 0, None] == (0.0, 0.0)
 
 
-@pytest.mark.parametrize(("passport", "rubric", "said"), [
-    (PASSPORT, tally(), ""),
-    (PASSPORT, tally(length=99), "answers here have 99 characters in the middle, nine of ten there have 100 to 200"),
-    (PASSPORT, tally(length=201), "answers here have 201 characters in the middle"),
-    (replace(PASSPORT, says_met=0.1), tally(), "it says 'met' of 40 % of criteria here, 10 % there"),
-    (replace(PASSPORT, pairs=[replace(one, category="else") for one in PAIRS]), tally(), "0 % of the points are of criteria"),
-    (replace(PASSPORT, pairs=[replace(one, category=None) for one in PAIRS], usual_lengths=None), tally(), ""),
-])  # fmt: skip
-def test_what_is_not_alike_is_said(passport: StoredPassport, rubric: RubricTally, said: str) -> None:
+@pytest.mark.parametrize(
+    ("passport", "rubric", "said"),
+    [
+        (PASSPORT, tally(), ""),
+        (
+            PASSPORT,
+            tally(length=99),
+            "answers here have 99 characters in the middle, nine of ten there have 100 to 200",
+        ),
+        (PASSPORT, tally(length=201), "answers here have 201 characters in the middle"),
+        (
+            replace(PASSPORT, says_met=0.1),
+            tally(),
+            "it says 'met' of 40 % of criteria here, 10 % there",
+        ),
+        (
+            replace(PASSPORT, pairs=[replace(one, category="else") for one in PAIRS]),
+            tally(),
+            "0 % of the points are of criteria",
+        ),
+        (
+            replace(
+                PASSPORT, pairs=[replace(one, category=None) for one in PAIRS], usual_lengths=None
+            ),
+            tally(),
+            "",
+        ),
+    ],
+)
+def test_what_is_not_alike_is_said(
+    passport: StoredPassport, rubric: RubricTally, said: str
+) -> None:
     passport = passport if passport.says_met == 0.1 else replace(passport, says_met=0.4)
     _, found = corrected(rubric, passport)
     notes = [note for note in found.notes.texts() if LABEL in note]
-    assert notes[0].startswith(f"{LABEL} assumes that judge kind is as often wrong about these answers")
+    assert notes[0].startswith(
+        f"{LABEL} assumes that judge kind is as often wrong about these answers"
+    )
     assert len(notes) == 1 + bool(said)
     assert not said or (said in notes[1] and "labels and run are not alike" in notes[1])
 
@@ -106,5 +148,12 @@ def test_what_is_not_alike_is_said(passport: StoredPassport, rubric: RubricTally
 def test_labels_that_cannot_tell_give_no_score_and_a_note() -> None:
     useless = replace(PASSPORT, pairs=[LabelledPairs(at, None, (5, 5, 0, 0)) for at in range(30)])
     part, found = corrected(tally(), useless)
-    assert (part.found, LABEL in found.scores, there(found.rubric).correction) == (None, False, None)
-    assert any(f"{LABEL}: absent, the passport of judge kind cannot correct" in note for note in found.notes.texts())
+    assert (part.found, LABEL in found.scores, there(found.rubric).correction) == (
+        None,
+        False,
+        None,
+    )
+    assert any(
+        f"{LABEL}: absent, the passport of judge kind cannot correct" in note
+        for note in found.notes.texts()
+    )

@@ -56,7 +56,9 @@ WHOLE = 1000
 """Instances of the builders' task."""
 
 
-def made(here: Plan, run: HelmRun, seen: Tally | None = None, labels: Collection[str] = (), **counts: int) -> Draft:
+def made(
+    here: Plan, run: HelmRun, seen: Tally | None = None, labels: Collection[str] = (), **counts: int
+) -> Draft:
     scores = {label: Score(1.0, Stats(1, 1.0, None, None, None, None, None)) for label in labels}
     instances = replace(NOTHING, **counts)
     return draft(run, plan=here, tally=seen or asked(WHOLE), scores=scores, instances=instances)
@@ -69,33 +71,47 @@ def told(
     return list(notes_of(made(here, run_of(folder), seen, (), **counts)))
 
 
-@pytest.mark.parametrize(("flags", "found", "known"), [
-    ({}, WHOLE - 1, WHOLE), ({}, WHOLE + 1, WHOLE), ({"config.params.limit_samples": 5}, 5, None),
-    ({"config.type": "helm:boolq"}, 5, None),  # nobody has counted these
-    ({"config.type": "head_qa"}, 5, 2675), ({"config.type": "head_qa", "config.params.extra.language": "en"}, 5, None),
-    ({"config.type": "med_dialog_icliniq"}, 5, 3108),  # the task itself is of a part
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("flags", "found", "known"),
+    [
+        ({}, WHOLE - 1, WHOLE),
+        ({}, WHOLE + 1, WHOLE),
+        ({"config.params.limit_samples": 5}, 5, None),
+        ({"config.type": "helm:boolq"}, 5, None),  # nobody has counted these
+        ({"config.type": "head_qa"}, 5, 2675),
+        ({"config.type": "head_qa", "config.params.extra.language": "en"}, 5, None),
+        ({"config.type": "med_dialog_icliniq"}, 5, 3108),  # the task itself is of a part
+    ],
+)
 def test_another_number_of_instances_is_said_where_all_were_asked(
     flags: dict[str, Any], found: int, known: int | None, tmp_path: Path
 ) -> None:
-    assert told(tmp_path, requested=2 * WHOLE, scored=2 * WHOLE, empty=3, truncated=4, filtered=5) == []
+    assert (
+        told(tmp_path, requested=2 * WHOLE, scored=2 * WHOLE, empty=3, truncated=4, filtered=5)
+        == []
+    )
     assert told(tmp_path, flags, asked(found)) == (_other_data(found, known) if known else [])
 
 
 def test_a_score_of_named_instances_is_none_of_the_benchmark(tmp_path: Path) -> None:
     flags = {"config.params.extra.instances": ["id0", "id1", "id7"]}
     said = "the score is of 3 instances that extra.instances names, not of the benchmark"
-    assert told(tmp_path, flags, asked(3)) == [(Importance.DOUBTFUL, said)], "and nothing of other data"
+    assert told(tmp_path, flags, asked(3)) == [(Importance.DOUBTFUL, said)], (
+        "and nothing of other data"
+    )
 
 
 def test_pictures_that_were_made_and_not_scored(tmp_path: Path) -> None:
     flags = {
-        "config.type": "helm:radiology", "target.api_endpoint.type": "images",
+        "config.type": "helm:radiology",
+        "target.api_endpoint.type": "images",
         "config.params.extra.only_generate": True,
-    }  # fmt: skip
+    }
     ((importance, text),) = told(tmp_path, flags)
     assert importance is Importance.NO_RESULT
-    assert text.startswith("only_generate: HELM's metrics of pictures were left out; they need clip, ")
+    assert text.startswith(
+        "only_generate: HELM's metrics of pictures were left out; they need clip, "
+    )
     assert "without only_generate, the same command scores" in text
 
 
@@ -112,17 +128,46 @@ def test_answers_of_another_run_are_told(tmp_path: Path) -> None:
 FAILED = {"failed": {("id0", 0, None), ("id1", 0, None)}}
 
 
-@pytest.mark.parametrize(("flags", "seen", "counts", "importance", "text"), [
-    ({"target.api_endpoint.url": "demo://baseline"}, {}, {}, Importance.NO_RESULT,
-     "the target was the embedded demo baseline, not a model: these scores measure nothing"),
-    ({}, FAILED, {"failed": 2}, Importance.INCOMPLETE,
-     "2 instances failed and are left out of the scores; bounds show the range; the same command asks them again"),
-    ({"config.params.extra.on_failure": "zero"}, FAILED, {"failed": 2}, Importance.INCOMPLETE,
-     "2 instances failed and count as 0; the same command asks them again"),
-    ({}, {"nothing_right": 2}, {"requested": 9}, Importance.DOUBTFUL,
-     "2 of 9 instances: HELM's quasi metrics drop articles"),
-    ({}, {"injected": 2}, {}, Importance.DOUBTFUL, "2 answers speak to their judges (see `injection` in results.jsonl): "),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("flags", "seen", "counts", "importance", "text"),
+    [
+        (
+            {"target.api_endpoint.url": "demo://baseline"},
+            {},
+            {},
+            Importance.NO_RESULT,
+            "the target was the embedded demo baseline, not a model: these scores measure nothing",
+        ),
+        (
+            {},
+            FAILED,
+            {"failed": 2},
+            Importance.INCOMPLETE,
+            "2 instances failed and are left out of the scores; bounds show the range; the same command asks them again",
+        ),
+        (
+            {"config.params.extra.on_failure": "zero"},
+            FAILED,
+            {"failed": 2},
+            Importance.INCOMPLETE,
+            "2 instances failed and count as 0; the same command asks them again",
+        ),
+        (
+            {},
+            {"nothing_right": 2},
+            {"requested": 9},
+            Importance.DOUBTFUL,
+            "2 of 9 instances: HELM's quasi metrics drop articles",
+        ),
+        (
+            {},
+            {"injected": 2},
+            {},
+            Importance.DOUBTFUL,
+            "2 answers speak to their judges (see `injection` in results.jsonl): ",
+        ),
+    ],
+)
 def test_what_is_said_of_a_run(
     flags: dict[str, Any],
     seen: dict[str, Any],
@@ -139,20 +184,29 @@ def test_answers_that_ran_out_of_tokens_are_said_with_what_was_granted(tmp_path:
     seen = replace(asked(WHOLE), truncated={key(0), key(1), key(2)}, empty={key(1), key(2), key(3)})
     run = run_of(tmp_path, adapter_spec={"max_tokens": 17})
     (note,) = notes_of(made(plan(), run, seen, requested=9))
-    assert note == (Importance.INCOMPLETE, f"2 of 9: {openai_api.TOO_FEW_TOKENS.format(granted=17)}")
+    assert note == (
+        Importance.INCOMPLETE,
+        f"2 of 9: {openai_api.TOO_FEW_TOKENS.format(granted=17)}",
+    )
 
 
 def test_why_helm_cannot_score_answers_is_said_the_most_frequent_first(tmp_path: Path) -> None:
     unscorable: dict[InstanceKey, tuple[str, str | None]] = {
-        key(0): ("one", None), key(1): ("two", None), key(2): ("two", None),
-    }  # fmt: skip
+        key(0): ("one", None),
+        key(1): ("two", None),
+        key(2): ("two", None),
+    }
     seen = replace(asked(WHOLE), failed=set(unscorable), unscorable=unscorable)
     said = "of the failed were answered, and HELM cannot score the answer:"
     kept = "answers are kept in responses/ and not asked for again"
     assert told(tmp_path, seen=seen, failed=3) == [
-        (Importance.INCOMPLETE, "3 instances failed and are left out of the scores; bounds show the range"),
-        (Importance.INCOMPLETE, f"2 {said} two; {kept}"), (Importance.INCOMPLETE, f"1 {said} one; {kept}"),
-    ]  # fmt: skip
+        (
+            Importance.INCOMPLETE,
+            "3 instances failed and are left out of the scores; bounds show the range",
+        ),
+        (Importance.INCOMPLETE, f"2 {said} two; {kept}"),
+        (Importance.INCOMPLETE, f"1 {said} one; {kept}"),
+    ]
 
 
 def test_what_judges_did_not_judge_is_said(tmp_path: Path) -> None:
@@ -160,7 +214,10 @@ def test_what_judges_did_not_judge_is_said(tmp_path: Path) -> None:
     left_out = "4 instances have no judgement and are left out of the jury's score"
     again = "the same command asks it again"
     assert told(tmp_path, seen=replace(asked(WHOLE), judges=counts), unjudged=4) == [
-        (Importance.INCOMPLETE, f"{left_out} (HELM's own value, named .helm, gives them its default)"),
+        (
+            Importance.INCOMPLETE,
+            f"{left_out} (HELM's own value, named .helm, gives them its default)",
+        ),
         (Importance.INCOMPLETE, f"judge a gave no usable judgement of 3 of 9 answers; {again}"),
         (Importance.INCOMPLETE, f"judge c gave no usable judgement of 1 of 8 answers; {again}"),
         (Importance.DOUBTFUL, "judge c is of the evaluated model's family"),
@@ -171,7 +228,9 @@ def test_whether_judges_saw_the_pictures_is_said(tmp_path: Path) -> None:
     here, seen = judged_plan("m", one="judge/one"), Tally()
     run = with_extra(here.evaluation.run, {"judges_see_images": True})
     sees = replace(here, evaluation=replace(here.evaluation, run=run))
-    assert "judges_see_images has no effect" in str(list(notes_of(made(sees, run_of(tmp_path), seen))))
+    assert "judges_see_images has no effect" in str(
+        list(notes_of(made(sees, run_of(tmp_path), seen)))
+    )
     seen.add(key(0), RequestState.model_validate(about(0, "gone.jpg")))
     found = [str(list(notes_of(made(of, run_of(tmp_path), seen)))) for of in (here, sees, plan())]
     assert ["without the questions' pictures" in text for text in found] == [True, False, False]
@@ -181,16 +240,25 @@ GPU = "BERTScore and SummaC are absent: they need torch, a GPU and their weights
 SERVICE = "HELM's toxicity metrics are left out: they need the Perspective API"
 
 
-@pytest.mark.parametrize(("metric", "labels", "said"), [
-    ("Summarization", ("rouge_l",), [GPU]), ("Summarization", ("rouge_l", "BERTScore-F"), []),
-    ("Summarization", ("summac", "rouge_l"), []), ("Other", (), []), ("Toxicity", ("em",), [SERVICE]),
-    ("Toxicity", ("em", "expected_max_toxicity"), []), ("Other", ("em",), []),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("metric", "labels", "said"),
+    [
+        ("Summarization", ("rouge_l",), [GPU]),
+        ("Summarization", ("rouge_l", "BERTScore-F"), []),
+        ("Summarization", ("summac", "rouge_l"), []),
+        ("Other", (), []),
+        ("Toxicity", ("em",), [SERVICE]),
+        ("Toxicity", ("em", "expected_max_toxicity"), []),
+        ("Other", ("em",), []),
+    ],
+)
 def test_scores_that_need_a_gpu_or_an_outer_service_are_said_to_be_absent(
     tmp_path: Path, metric: str, labels: Collection[str], said: list[str]
 ) -> None:
     specs = [{"class_name": "helm.x.First"}, {"class_name": f"helm.x.{metric}Metric"}]
-    notes = notes_of(made(plan(), run_of(tmp_path, metrics=labels, metric_specs=specs), labels=labels))
+    notes = notes_of(
+        made(plan(), run_of(tmp_path, metrics=labels, metric_specs=specs), labels=labels)
+    )
     assert notes == [(Importance.BACKGROUND, text) for text in said]
 
 
@@ -201,7 +269,11 @@ def test_zero_is_no_mark_of_a_jury(tmp_path: Path) -> None:
     zero = plan({"config.type": "aci_bench", "config.params.extra.on_failure": "zero"})
 
     def of_failed(of: Plan) -> str:
-        (text,) = [one.text for one in notes_of(made(of, run, again, requested=2, failed=1)) if "failed" in one.text]
+        (text,) = [
+            one.text
+            for one in notes_of(made(of, run, again, requested=2, failed=1))
+            if "failed" in one.text
+        ]
         return text
 
     assert of_failed(zero) == (
@@ -220,29 +292,43 @@ def here(tmp_path: Path, task: str, **flags: Any) -> Plan:
     return made
 
 
-@pytest.mark.parametrize(("statement", "notes"), [("SELECT 1", [NO_ROWS]), ("INSERT INTO patient VALUES (1)", [])])
+@pytest.mark.parametrize(
+    ("statement", "notes"), [("SELECT 1", [NO_ROWS]), ("INSERT INTO patient VALUES (1)", [])]
+)
 def test_a_database_without_rows_is_said(statement: str, notes: list[str], tmp_path: Path) -> None:
     made = here(tmp_path, "ehr_sql")
     assert notes_on_data(made) == []
-    assert [note.text for note in notes_on_data(made, [NO_ROWS, "other"])] == [NO_ROWS]  # as it was told before
+    assert [note.text for note in notes_on_data(made, [NO_ROWS, "other"])] == [
+        NO_ROWS
+    ]  # as it was told before
     database = made.rundir.helm / "scenarios" / "ehr_sql" / "eicu.sqlite"
     database.parent.mkdir(parents=True)
     with closing(sqlite3.connect(database)) as connection:
-        connection.executescript(f'CREATE TABLE "odd ""name" (a); CREATE TABLE patient (a); {statement};')
+        connection.executescript(
+            f'CREATE TABLE "odd ""name" (a); CREATE TABLE patient (a); {statement};'
+        )
     assert [note.text for note in notes_on_data(made, [NO_ROWS])] == notes
     assert all(note.importance == Importance.NO_RESULT for note in notes_on_data(made))
 
 
-@pytest.mark.parametrize(("limits", "beginnings"), [
-    ({"records": 9, "left_out": 3}, ["3 of 9 patients"]),
-    ({"records": 9, "cut": 2}, ["2 of 9 records are longer"]),
-    ({"records": 9, "left_out": 0}, []),
-])  # fmt: skip
-def test_what_max_length_did(limits: dict[str, object], beginnings: list[str], tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("limits", "beginnings"),
+    [
+        ({"records": 9, "left_out": 3}, ["3 of 9 patients"]),
+        ({"records": 9, "cut": 2}, ["2 of 9 records are longer"]),
+        ({"records": 9, "left_out": 0}, []),
+    ],
+)
+def test_what_max_length_did(
+    limits: dict[str, object], beginnings: list[str], tmp_path: Path
+) -> None:
     made = here(tmp_path, "helm:ehrshot:subject=guo_icu,data_path=x")
     assert notes_on_data(made) == []
     write(made, limited_records={"max_length": 100, **limits})
-    assert all(note.text.startswith(said) for note, said in zip(notes_on_data(made), beginnings, strict=True))
+    assert all(
+        note.text.startswith(said)
+        for note, said in zip(notes_on_data(made), beginnings, strict=True)
+    )
     write(made, limited_records={})  # a damaged record is HELM's failure
     with pytest.raises(HelmError, match=RUN_RECORD_FILE):
         notes_on_data(made)
@@ -264,7 +350,10 @@ def test_how_answers_were_executed(tmp_path: Path) -> None:
     write(made, executed_by=["a process"], ended=3)
     assert notes_on_data(made) == [
         (Importance.BACKGROUND, how),
-        (Importance.INCOMPLETE, "3 answers ended the process that executed them, and count as wrong"),
+        (
+            Importance.INCOMPLETE,
+            "3 answers ended the process that executed them, and count as wrong",
+        ),
     ]
 
 
@@ -274,13 +363,20 @@ def test_an_interval_that_reaches_the_ceiling_of_wrong_labels_is_noted() -> None
     about = About(**known, label_noise=(0.16, 0.23), label_audit="by an audit")
 
     def scores(**highs: float | None) -> dict[str, Score]:
-        made = {name: Score(0.7, Stats(9, 0.7, None, None, 0.6, high, None)) for name, high in highs.items()}
+        made = {
+            name: Score(0.7, Stats(9, 0.7, None, None, 0.6, high, None))
+            for name, high in highs.items()
+        }
         return {name.replace("_c", ".corrected"): score for name, score in made.items()}
 
     (note,) = notes_on_labels("m", scores(m=0.77, m_c=0.76, other=1.0), about)
-    assert note.text.startswith("m: the 95 % interval, up to 0.7700, reaches 0.77 .. 0.84, the most that wrong labels")
+    assert note.text.startswith(
+        "m: the 95 % interval, up to 0.7700, reaches 0.77 .. 0.84, the most that wrong labels"
+    )
     assert (note.importance, note.text.endswith("(by an audit)")) == (Importance.DOUBTFUL, True)
-    assert [note.text[:12] for note in notes_on_labels("m", scores(m_c=0.9), about)] == ["m.corrected:"]
+    assert [note.text[:12] for note in notes_on_labels("m", scores(m_c=0.9), about)] == [
+        "m.corrected:"
+    ]
     assert list(notes_on_labels("m", scores(m=0.7699, m_c=None), about)) == []
     assert list(notes_on_labels("m", scores(m=1.0), replace(about, label_noise=None))) == []
 
@@ -289,19 +385,38 @@ CUTOFF = "target.api_endpoint.training_cutoff"
 UNKNOWN = f"is not known ({CUTOFF})"
 
 
-@pytest.mark.parametrize(("flags", "since", "trained"), [
-    ({}, "have been public since 2019-09", UNKNOWN),
-    ({CUTOFF: "2024-06"}, "have been public since 2019-09", "is 2024-06"),
-    ({CUTOFF: "2019-09"}, "have been public since 2019-09", "is 2019-09"),  # in the same month: nobody knows
-    ({CUTOFF: "2019-08"}, None, None),
-    ({"config.type": "mtsamples_replicate"}, "are public, nobody has established since when", UNKNOWN),
-    ({"config.type": "mtsamples_replicate", CUTOFF: "2024-06"}, "are public, nobody has established since when", "is 2024-06"),
-    ({"config.type": "medalign", "config.params.extra.data_path": "/x"}, None, None),  # gated
-    ({"config.type": "healthbench", "config.params.extra.data_path": "/x"}, None, None),  # the user's own
-    ({"config.type": "helm:boolq"}, None, None),  # nobody has said who may read it
-    ({"config.type": "sample_medical_qa"}, None, None),
-    ({"target.api_endpoint.url": "demo://baseline"}, None, None),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("flags", "since", "trained"),
+    [
+        ({}, "have been public since 2019-09", UNKNOWN),
+        ({CUTOFF: "2024-06"}, "have been public since 2019-09", "is 2024-06"),
+        (
+            {CUTOFF: "2019-09"},
+            "have been public since 2019-09",
+            "is 2019-09",
+        ),  # in the same month: nobody knows
+        ({CUTOFF: "2019-08"}, None, None),
+        (
+            {"config.type": "mtsamples_replicate"},
+            "are public, nobody has established since when",
+            UNKNOWN,
+        ),
+        (
+            {"config.type": "mtsamples_replicate", CUTOFF: "2024-06"},
+            "are public, nobody has established since when",
+            "is 2024-06",
+        ),
+        ({"config.type": "medalign", "config.params.extra.data_path": "/x"}, None, None),  # gated
+        (
+            {"config.type": "healthbench", "config.params.extra.data_path": "/x"},
+            None,
+            None,
+        ),  # the user's own
+        ({"config.type": "helm:boolq"}, None, None),  # nobody has said who may read it
+        ({"config.type": "sample_medical_qa"}, None, None),
+        ({"target.api_endpoint.url": "demo://baseline"}, None, None),
+    ],
+)
 def test_a_model_that_may_have_seen_the_answers(
     flags: dict[str, Any], since: str | None, trained: str | None, tmp_path: Path
 ) -> None:

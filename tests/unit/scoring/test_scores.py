@@ -16,25 +16,42 @@ from hypothesis import strategies as st
 from eval_factory.core.results import Score, Stats
 from eval_factory.helm import names, output
 from eval_factory.scoring.jury import missing_judgements
-from eval_factory.scoring.scores import InstanceKey, MetricValues, bounds_of, helm_mean, metric_values_of, score_of
+from eval_factory.scoring.scores import (
+    InstanceKey,
+    MetricValues,
+    bounds_of,
+    helm_mean,
+    metric_values_of,
+    score_of,
+)
 from unit.scoring.known import ends, near, there
 from unit.scoring.test_collect import state, write_run
 
 
-def values_of(folder: Path, values: dict[str, list[float | None]], **more: Any) -> dict[str, MetricValues]:
+def values_of(
+    folder: Path, values: dict[str, list[float | None]], **more: Any
+) -> dict[str, MetricValues]:
     states = [state(number, "yes", split="valid" if number == 3 else "test") for number in range(4)]
     write_run(folder / "run", states, values, **more)
-    return {metric.label: metric for metric in metric_values_of(output.read_run(folder / "run"), "test")}
+    return {
+        metric.label: metric for metric in metric_values_of(output.read_run(folder / "run"), "test")
+    }
 
 
 def test_each_metric_in_each_split_has_its_instances_values(tmp_path: Path) -> None:
     found = values_of(tmp_path, {"em": [1.0, None, 0.0, 0.25], "f1": [None, 0.5, None, None]})
     assert {label: metric.values for label, metric in found.items()} == {
-        "em": {key(0): 1.0, key(2): 0.0}, "em@valid": {key(3): 0.25}, "f1": {key(1): 0.5},
-    }  # fmt: skip
-    assert {label: (metric.name, metric.split, metric.helm_mean) for label, metric in found.items()} == {
-        "em": ("em", "test", 0.5), "em@valid": ("em", "valid", 0.25), "f1": ("f1", "test", 0.5),
-    }  # fmt: skip
+        "em": {key(0): 1.0, key(2): 0.0},
+        "em@valid": {key(3): 0.25},
+        "f1": {key(1): 0.5},
+    }
+    assert {
+        label: (metric.name, metric.split, metric.helm_mean) for label, metric in found.items()
+    } == {
+        "em": ("em", "test", 0.5),
+        "em@valid": ("em", "valid", 0.25),
+        "f1": ("f1", "test", 0.5),
+    }
     assert all(metric.helm_mean is not None for metric in found.values())
 
 
@@ -47,10 +64,15 @@ def test_a_score_says_what_it_is_of() -> None:
 def test_worst_cases_count_where_something_was_perturbed(tmp_path: Path) -> None:
     """Without, HELM writes them all the same, and they repeat the plain scores."""
     for found in (
-        values_of(tmp_path / str(one), {"exact_match": [1.0] * 4}, perturbation=one) for one in (None, TYPOS)
+        values_of(tmp_path / str(one), {"exact_match": [1.0] * 4}, perturbation=one)
+        for one in (None, TYPOS)
     ):
         perturbed = "typos" in {metric.perturbation for metric in found.values()}
-        assert any("robustness" in label for label in found) is perturbed is ("exact_match@test+typos" in found)
+        assert (
+            any("robustness" in label for label in found)
+            is perturbed
+            is ("exact_match@test+typos" in found)
+        )
 
 
 TYPOS = {"name": "typos", "robustness": True}
@@ -58,12 +80,21 @@ TYPOS = {"name": "typos", "robustness": True}
 
 def perturbed_run(folder: Path) -> dict[str, MetricValues]:
     """Instances a, b and c of values 1, 1 and 0.5; perturbed, a has 0.25, b has 1, and c was not changed."""
-    plain, worst = {"a": 1.0, "b": 1.0, "c": 0.5}, {"name": "typos", "robustness": True, "computed_on": "worst"}
-    before, families = {**worst, "computed_on": "original"}, (("robustness", 1.75 / 3), ("fairness", 2.5 / 3))
+    plain, worst = (
+        {"a": 1.0, "b": 1.0, "c": 0.5},
+        {"name": "typos", "robustness": True, "computed_on": "worst"},
+    )
+    before, families = (
+        {**worst, "computed_on": "original"},
+        (("robustness", 1.75 / 3), ("fairness", 2.5 / 3)),
+    )
     contexts: list[tuple[Any, float]] = [
-        (None, 2.5 / 3), (TYPOS, 0.625), (worst, 0.625), (before, 1.0),
+        (None, 2.5 / 3),
+        (TYPOS, 0.625),
+        (worst, 0.625),
+        (before, 1.0),
         *(({"name": one, one: True, "computed_on": "worst"}, mean) for one, mean in families),
-    ]  # fmt: skip
+    ]
     documents: dict[str, Any] = {
         "run_spec.json": {"name": "r", "metric_specs": []},
         "stats.json": [
@@ -71,13 +102,25 @@ def perturbed_run(folder: Path) -> dict[str, MetricValues]:
             for one, mean in contexts
         ],
         "per_instance_stats.json": [
-            {"instance_id": id_, "perturbation": one, "train_trial_index": 0,
-             "stats": [{"name": {"name": "em", "split": "test", "perturbation": one}, "count": 1, "mean": value}]}
+            {
+                "instance_id": id_,
+                "perturbation": one,
+                "train_trial_index": 0,
+                "stats": [
+                    {
+                        "name": {"name": "em", "split": "test", "perturbation": one},
+                        "count": 1,
+                        "mean": value,
+                    }
+                ],
+            }
             for id_, value, one in [
-                *((id_, value, None) for id_, value in plain.items()), ("a", 0.25, TYPOS), ("b", 1.0, TYPOS)
+                *((id_, value, None) for id_, value in plain.items()),
+                ("a", 0.25, TYPOS),
+                ("b", 1.0, TYPOS),
             ]
         ],
-    }  # fmt: skip
+    }
     folder.mkdir()
     for name, document in documents.items():
         (folder / name).write_text(json.dumps(document, indent=2))
@@ -92,15 +135,24 @@ def test_a_worst_case_has_the_least_value_of_each_instance(tmp_path: Path) -> No
     found = perturbed_run(tmp_path / "run")
     values = {label: [*metric.values.values()] for label, metric in found.items()}
     assert values == {
-        "em": [1.0, 1.0, 0.5], "em@test+typos": [0.25, 1.0], "em@test+typos.worst": [0.25, 1.0],
-        "em@test+typos.original": [1.0, 1.0], "em@test+robustness.worst": [0.25, 1.0, 0.5],
-    }  # fmt: skip
+        "em": [1.0, 1.0, 0.5],
+        "em@test+typos": [0.25, 1.0],
+        "em@test+typos.worst": [0.25, 1.0],
+        "em@test+typos.original": [1.0, 1.0],
+        "em@test+robustness.worst": [0.25, 1.0, 0.5],
+    }
     score = there(score_of(found["em@test+robustness.worst"], set(), failed_as_zero=False))
-    assert (score.value, score.stats.count, score.stats.ci_method) == (1.75 / 3, 3, "student-t-pseudo-values")
+    assert (score.value, score.stats.count, score.stats.ci_method) == (
+        1.75 / 3,
+        3,
+        "student-t-pseudo-values",
+    )
 
 
 @pytest.mark.parametrize("perturbation", [None, "typos"])
-def test_a_worst_case_is_missing_with_any_of_its_parts(tmp_path: Path, perturbation: str | None) -> None:
+def test_a_worst_case_is_missing_with_any_of_its_parts(
+    tmp_path: Path, perturbation: str | None
+) -> None:
     """HELM scores an answer that did not come as a wrong one, and takes it for the worst."""
     found = perturbed_run(tmp_path / "run")
     tally = SimpleNamespace(failed={("a", 0, perturbation)}, undecided=set())
@@ -109,11 +161,15 @@ def test_a_worst_case_is_missing_with_any_of_its_parts(tmp_path: Path, perturbat
         missing, _ = missing_judgements(worst, None, tally, failed_as_zero=as_zero)  # type: ignore[arg-type]
         score = there(score_of(worst, missing, failed_as_zero=as_zero))
         assert (score.value, score.stats.count) == (value, 2 + as_zero)
-    before, _ = missing_judgements(found["em@test+typos.original"], None, tally, failed_as_zero=False)  # type: ignore[arg-type]
+    before, _ = missing_judgements(
+        found["em@test+typos.original"], None, tally, failed_as_zero=False
+    )  # type: ignore[arg-type]
     assert (("a", 0, "typos.original") in before) is (perturbation is None)
 
 
-def test_what_helm_counted_other_than_once_is_known_and_a_worst_case_of_it_has_no_values(tmp_path: Path) -> None:
+def test_what_helm_counted_other_than_once_is_known_and_a_worst_case_of_it_has_no_values(
+    tmp_path: Path,
+) -> None:
     perturbed_run(tmp_path / "run")
     found = rewritten(tmp_path / "run", lambda entries: entries[0]["stats"][0].update(count=4))
     worst = found["em@test+typos.worst"]
@@ -121,7 +177,9 @@ def test_what_helm_counted_other_than_once_is_known_and_a_worst_case_of_it_has_n
     assert (found["em"].counts, found["em"].clusters) == ({("a", 0, None): 4}, None)
 
 
-def rewritten(folder: Path, change: Callable[[list[dict[str, Any]]], None]) -> dict[str, MetricValues]:
+def rewritten(
+    folder: Path, change: Callable[[list[dict[str, Any]]], None]
+) -> dict[str, MetricValues]:
     """The metrics of a run whose statistics of instances are changed."""
     file = folder / names.PER_INSTANCE_STATS_FILE
     entries = json.loads(file.read_text())
@@ -148,18 +206,24 @@ def test_a_value_of_no_known_score_or_without_a_mean_is_left_out(tmp_path: Path)
 
     write_run(tmp_path / "run", [state(0, "yes"), state(1, "yes")], {"em": [1.0, 0.5]})
     metrics = rewritten(tmp_path / "run", without_split_and_mean)
-    assert {label: (metric.values, metric.counts) for label, metric in metrics.items()} == {"em": ({}, {})}
+    assert {label: (metric.values, metric.counts) for label, metric in metrics.items()} == {
+        "em": ({}, {})
+    }
 
 
 def key(number: int, trial: int = 0) -> InstanceKey:
     return (f"id{number}", trial, None)
 
 
-def context(values: dict[InstanceKey, float], *, scale: tuple[float, float] | None = None) -> MetricValues:
+def context(
+    values: dict[InstanceKey, float], *, scale: tuple[float, float] | None = None
+) -> MetricValues:
     return MetricValues("m", "m", helm_mean(values), scale=scale, values=values)
 
 
-def test_trials_of_an_instance_are_one_value_of_the_sample_and_the_mean_is_of_trials_means() -> None:
+def test_trials_of_an_instance_are_one_value_of_the_sample_and_the_mean_is_of_trials_means() -> (
+    None
+):
     """Two trials of three instances are no six instances: the interval would be too narrow.
 
     A trial that lost instances weighs as much as a whole one, as in HELM.
@@ -175,15 +239,24 @@ POOLED = MetricValues("f1", "f1", 0.75, values={("id0", 0, None): 1.0, ("id1", 0
 
 def test_bounds_are_on_the_scale_of_the_metric_and_of_a_whole_run_helms_value_itself() -> None:
     rated = context({key(0): 4.0, key(1): 2.0}, scale=(1.0, 5.0))
-    assert (bounds_of(rated, {key(1)}), bounds_of(replace(rated, scale=None), {key(1)})) == ((2.5, 4.5), None)
+    assert (bounds_of(rated, {key(1)}), bounds_of(replace(rated, scale=None), {key(1)})) == (
+        (2.5, 4.5),
+        None,
+    )
     assert bounds_of(POOLED, set()) == bounds_of(POOLED, {key(9)}) == (0.75, 0.75)
 
 
-def test_a_metric_that_is_no_mean_has_no_interval_and_is_absent_where_an_instance_is_missing() -> None:
+def test_a_metric_that_is_no_mean_has_no_interval_and_is_absent_where_an_instance_is_missing() -> (
+    None
+):
     """F1 over all instances at once: its instances' values say nothing of how sure it is."""
     score = there(score_of(POOLED, set(), failed_as_zero=False))
     assert (score.value, score.stats) == (0.75, Stats(2, 0.75, None, None, None, None, None))
-    assert score_of(POOLED, {key(1)}, failed_as_zero=False) is score_of(POOLED, {key(1)}, failed_as_zero=True) is None
+    assert (
+        score_of(POOLED, {key(1)}, failed_as_zero=False)
+        is score_of(POOLED, {key(1)}, failed_as_zero=True)
+        is None
+    )
     unseen = MetricValues("corpus", "corpus", 0.4)
     assert score_of(unseen, {key(1)}, failed_as_zero=False) is None
     assert there(score_of(unseen, set(), failed_as_zero=False)).value == 0.4
@@ -197,16 +270,19 @@ def test_merged_values_are_a_mean_although_helm_has_none() -> None:
 
 def test_a_missing_instance_leaves_the_score_or_counts_as_zero() -> None:
     values = {key(0): 1.0, key(1): 1.0, key(2): 1.0}
-    excluded, zeroed = (there(score_of(context(values), {key(2)}, failed_as_zero=zero)) for zero in (False, True))
+    excluded, zeroed = (
+        there(score_of(context(values), {key(2)}, failed_as_zero=zero)) for zero in (False, True)
+    )
     assert (excluded.value, excluded.stats.count) == (1.0, 2)
     assert (zeroed.value, zeroed.stats.count) == (near(2 / 3), 3)
     assert score_of(context(values), set(values), failed_as_zero=False) is None
 
 
 _VALUES = st.dictionaries(
-    st.tuples(st.integers(0, 5).map(str), st.integers(0, 2), st.sampled_from([None, "typos"])), st.floats(0, 1),
+    st.tuples(st.integers(0, 5).map(str), st.integers(0, 2), st.sampled_from([None, "typos"])),
+    st.floats(0, 1),
     min_size=1,
-)  # fmt: skip
+)
 _SOME_MISSING = _VALUES.flatmap(
     lambda values: st.tuples(st.just(values), st.sets(st.sampled_from(sorted(values, key=str))))
 )
@@ -228,9 +304,17 @@ def test_the_score_lies_within_its_bounds_with_any_instances_missing(
 
 def test_the_spread_between_trials_stands_apart_from_the_sampling_error() -> None:
     """Three trials of two instances: their scores are 1, 0.5 and 0."""
-    values = {key(0, 0): 1.0, key(1, 0): 1.0, key(0, 1): 1.0, key(1, 1): 0.0, key(0, 2): 0.0, key(1, 2): 0.0}
+    values = {
+        key(0, 0): 1.0,
+        key(1, 0): 1.0,
+        key(0, 1): 1.0,
+        key(1, 1): 0.0,
+        key(0, 2): 0.0,
+        key(1, 2): 0.0,
+    }
     several, once = (
-        there(score_of(context(one), set(), failed_as_zero=False)).stats for one in (values, {key(0): 1.0, key(1): 0.0})
+        there(score_of(context(one), set(), failed_as_zero=False)).stats
+        for one in (values, {key(0): 1.0, key(1): 0.0})
     )
     assert (several.count, several.trials, several.trial_stddev) == (2, 3, near(0.5))
     assert (once.trials, once.trial_stddev) == (None, None)
@@ -242,7 +326,10 @@ def test_the_interval_is_that_of_clusters(missing: set[InstanceKey]) -> None:
     metric.clusters = {f"id{number}": str(number // 2) for number in range(6)}
     score = there(score_of(metric, missing, failed_as_zero=False))
     # what was not sorted is a source of its own
-    assert (score.stats.clusters, score.stats.ci_method) == (4 if missing else 5, "wilson-clustered")
+    assert (score.stats.clusters, score.stats.ci_method) == (
+        4 if missing else 5,
+        "wilson-clustered",
+    )
 
 
 def ratio(helm: float, counts: dict[InstanceKey, int]) -> MetricValues:
@@ -255,7 +342,11 @@ def test_a_ratio_of_sums_has_a_bootstrap_interval() -> None:
     counts = {key(number): 4 for number in range(4)} | {key(number): 8 for number in range(4, 7)}
     # sums are 0 1 2 3, 0 2 4 and 0.75 of what HELM counted once
     score = there(score_of(ratio(12.75 / 41, counts), set(), failed_as_zero=False))
-    assert (score.value, score.stats.count, score.stats.ci_method) == (12.75 / 41, 8, "bca-bootstrap")
+    assert (score.value, score.stats.count, score.stats.ci_method) == (
+        12.75 / 41,
+        8,
+        "bca-bootstrap",
+    )
     low, high = ends(score.stats)
     assert 0 < low < 12.75 / 41 < high < 0.75
     sorted_in_pairs = ratio(12.75 / 41, counts)

@@ -37,8 +37,12 @@ def test_an_interval_may_miss_in_its_share_of_the_samples_alone() -> None:
     found = describe([1.0] * right + [0.0] * (count - right), looks=4)
     assert found.ci_method == "clopper-pearson-of-4-looks"
     low, high = cast(float, found.ci_low), cast(float, found.ci_high)
-    at_least = sum(math.comb(count, k) * low**k * (1 - low) ** (count - k) for k in range(right, count + 1))
-    at_most = sum(math.comb(count, k) * high**k * (1 - high) ** (count - k) for k in range(right + 1))
+    at_least = sum(
+        math.comb(count, k) * low**k * (1 - low) ** (count - k) for k in range(right, count + 1)
+    )
+    at_most = sum(
+        math.comb(count, k) * high**k * (1 - high) ** (count - k) for k in range(right + 1)
+    )
     assert [at_least, at_most] == pytest.approx([side, side])
     alike = describe([1.0] * count, looks=4)
     assert (alike.ci_low, alike.ci_high) == pytest.approx((side ** (1 / count), 1.0))
@@ -71,19 +75,32 @@ def test_one_interval_after_several_looks_does_not_and_betting_asks_more() -> No
     assert found["ours"].asked < found["betting"].asked
 
 
-def looked(asked: int, of: int = 400, values: Any = NINE_OF_TEN, others: Any = (), **known: Any) -> StoppedEarly:
+def looked(
+    asked: int, of: int = 400, values: Any = NINE_OF_TEN, others: Any = (), **known: Any
+) -> StoppedEarly:
     """What is found when so many of these values are there."""
-    rule = {f"{STOP}.{name}": known.pop(name) for name in [*known] if name in ("half_width", "beats_floor", "alpha")}
+    rule = {
+        f"{STOP}.{name}": known.pop(name)
+        for name in [*known]
+        if name in ("half_width", "beats_floor", "alpha")
+    }
     if others:
         rule[f"{STOP}.differs_from"] = "/other"
     made = plan({**rule, "config.params.limit_samples": known.pop("limit", None)})
     stop = made.evaluation.stop_when
     assert stop is not None
-    looks = Looks(made, stop, DrawnSample(asked=asked, of=of), {f"id{at}": one for at, one in enumerate(others)})
+    looks = Looks(
+        made,
+        stop,
+        DrawnSample(asked=asked, of=of),
+        {f"id{at}": one for at, one in enumerate(others)},
+    )
     keys = [(f"id{at}", 0, None) for at in range(asked)]
     for key in keys:
         looks.add(key, cast(RequestState, None))
-    metric = MetricValues("exact_match", "exact_match", None, values=dict(zip(keys, values, strict=False)))
+    metric = MetricValues(
+        "exact_match", "exact_match", None, values=dict(zip(keys, values, strict=False))
+    )
     metric = replace(metric, looks=len(looks.sizes), **known.pop("metric", {}))
     score = score_of(metric, set(), failed_as_zero=False) if metric.values else None
     scores = {} if score is None else {"exact_match": score}
@@ -93,9 +110,15 @@ def looked(asked: int, of: int = 400, values: Any = NINE_OF_TEN, others: Any = (
     assert found is not None
     if score is not None and not others and found.rule["alpha"] == 0.05:
         last = found.looks[-1]
-        assert (last.value, last.ci_low, last.ci_high) == (score.value, score.stats.ci_low, score.stats.ci_high)
+        assert (last.value, last.ci_low, last.ci_high) == (
+            score.value,
+            score.stats.ci_low,
+            score.stats.ci_high,
+        )
     assert [note for note in of_draft.notes.texts() if "of a sample" in note] == (
-        [f"of a sample: {asked} of {of} instances, drawn at random with seed 0 (stop_when)"] if asked < of else []
+        [f"of a sample: {asked} of {of} instances, drawn at random with seed 0 (stop_when)"]
+        if asked < of
+        else []
     )
     return found
 
@@ -120,11 +143,14 @@ def test_a_rule_that_holds_when_all_are_asked_has_stopped_nothing() -> None:
 @pytest.mark.parametrize(
     ("floor", "holds"),
     [
-        (Floor("always A", 0.7, 50, {}), True), (Floor("always A", 0.8, 50, {}), False), (None, False),
-        (Floor("empty", 0.1, 50, {}, assumed=True), False), (Floor("a", 0.96, 50, {}, lower_is_better=True), False),
+        (Floor("always A", 0.7, 50, {}), True),
+        (Floor("always A", 0.8, 50, {}), False),
+        (None, False),
+        (Floor("empty", 0.1, 50, {}, assumed=True), False),
+        (Floor("a", 0.96, 50, {}, lower_is_better=True), False),
         (Floor("a", 0.99, 50, {}, lower_is_better=True), True),
     ],
-)  # fmt: skip
+)
 def test_the_floor_is_beaten_by_the_whole_interval(floor: Floor | None, holds: bool) -> None:
     floors = {} if floor is None else {"exact_match": floor}
     assert looked(50, beats_floor=True, floors=floors).holds is holds
@@ -158,7 +184,9 @@ def test_nothing_is_known_of_no_values() -> None:
 def test_what_is_saved(unpriced: int, cost: float | None) -> None:
     """Two requests an instance (a judge), half of them paid for in the last look."""
     known = Cost(value=2.0, source="you", priced_requests=200, unpriced_requests=unpriced)
-    this_run, all_runs = (SpentByRole(Spent(100, kept, 0, 1, 1, None, None, known), {}) for kept in (100, 0))
+    this_run, all_runs = (
+        SpentByRole(Spent(100, kept, 0, 1, 1, None, None, known), {}) for kept in (100, 0)
+    )
     usage = Usage(this_run, all_runs, 2, 1.0)
     found = looked(100, half_width=0.1, usage=usage)
     assert (found.saved_requests, found.saved_cost) == (600, cost)

@@ -30,7 +30,9 @@ NOWHERE = Path("nowhere")
 
 
 def instance(text: str = "", number: int = 0, **extra: Any) -> output.Instance:
-    return output.Instance.model_validate({"id": f"id{number}", "input": {"text": text}, "extra_data": extra or None})
+    return output.Instance.model_validate(
+        {"id": f"id{number}", "input": {"text": text}, "extra_data": extra or None}
+    )
 
 
 def label(rule: ClusterRule, one: output.Instance, folder: Path = NOWHERE) -> str:
@@ -57,13 +59,22 @@ def test_a_long_source_is_its_hash() -> None:
     assert len(label(rule, instance("\ud800" * 99))) == 16
 
 
-RECORDED = ClusterRule(what="t", text="Q: (.+)", records=("a.json", "b.json"), key="q", labels=("tag", "template"))
+RECORDED = ClusterRule(
+    what="t", text="Q: (.+)", records=("a.json", "b.json"), key="q", labels=("tag", "template")
+)
 
 
 def test_what_was_found_is_looked_up_in_the_scenarios_data(tmp_path: Path) -> None:
-    (tmp_path / "a.json").write_text(json.dumps([{"q": "one", "tag": "T", "template": "U"}, {"q": "two", "tag": ""}]))
-    (tmp_path / "b.json").write_text(json.dumps([{"q": "three", "template": "U"}, {"tag": "lost"}, 3]))
-    found = [label(RECORDED, instance(f"Q: {name}"), tmp_path) for name in ("one", "two", "three", "four")]
+    (tmp_path / "a.json").write_text(
+        json.dumps([{"q": "one", "tag": "T", "template": "U"}, {"q": "two", "tag": ""}])
+    )
+    (tmp_path / "b.json").write_text(
+        json.dumps([{"q": "three", "template": "U"}, {"tag": "lost"}, 3])
+    )
+    found = [
+        label(RECORDED, instance(f"Q: {name}"), tmp_path)
+        for name in ("one", "two", "three", "four")
+    ]
     assert found == ["T", "id0", "U", "id0"]
 
 
@@ -71,7 +82,11 @@ def test_where_data_are_gone_sources_are_as_they_were(tmp_path: Path) -> None:
     known = {"id0": "T", "id1": "U"}
     for name in ("a.json", "b.json"):  # both are needed
         found = there(Clusters.of(RECORDED, tmp_path, known))
-        assert [found.label_of(instance("Q: one", number)) for number in range(3)] == ["T", "U", "id2"]
+        assert [found.label_of(instance("Q: one", number)) for number in range(3)] == [
+            "T",
+            "U",
+            "id2",
+        ]
         (tmp_path / name).write_text(json.dumps([{"q": "one", "tag": "V"}]))
     here = there(Clusters.of(RECORDED, tmp_path, known))
     assert here.label_of(instance("Q: one")) == "V"
@@ -80,7 +95,9 @@ def test_where_data_are_gone_sources_are_as_they_were(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [None, b"{", b"{}", b"3", b"\xff"])
-def test_records_that_cannot_be_read_leave_each_instance_alone(content: bytes | None, tmp_path: Path) -> None:
+def test_records_that_cannot_be_read_leave_each_instance_alone(
+    content: bytes | None, tmp_path: Path
+) -> None:
     if content is not None:
         (tmp_path / "a.json").write_bytes(content)
     assert label(RECORDED, instance("Q: one"), tmp_path) == "id0"
@@ -91,18 +108,51 @@ MEDHALLU = "World Knowledge: k\n\nQuestion: "
 DISCHARGED = "\n\nDischarge Text:\nnote\n\n\n\nRadiology Report:\nr\n\n"
 
 
-@pytest.mark.parametrize(("task", "one", "other", "same"), [
-    ("medcalc_bench", MEDCALC.format(question="What is the BMI? "), "Patient note: B\n\nQuestion: What is the BMI?", True),
-    ("medcalc_bench", MEDCALC.format(question="What is the BMI?"), MEDCALC.format(question="What is the QTc?"), False),
-    ("medcalc_bench", MEDCALC.format(question="Based on the patient's dose of A, what of B?"),
-     MEDCALC.format(question="Based on the patient's dose of C, what of D?"), True),
-    ("race_based_med", "x\n Question: Why?\nResponse: a", "x\n Question: Why?\nResponse: b", True),
-    ("race_based_med", "x\n Question: Why?\nResponse: a", "x\n Question: How?\nResponse: a", False),
-    ("medhallu", f"{MEDHALLU}q\n\nAnswer: a\n", f"{MEDHALLU}q\n\nAnswer: b\n\nAnswer: c\n", True),
-    ("medhallu", f"{MEDHALLU}q\n\nAnswer: a\n", f"{MEDHALLU}r\n\nAnswer: a\n", False),
-    ("dischargeme", f"Generate A{DISCHARGED}A:\n", f"Generate B{DISCHARGED}B:\n", True),
-    ("medi_qa", "How\nmuch?", "How much?", True), ("med_dialog", "a: b\nc", "a: b\nd", False),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("task", "one", "other", "same"),
+    [
+        (
+            "medcalc_bench",
+            MEDCALC.format(question="What is the BMI? "),
+            "Patient note: B\n\nQuestion: What is the BMI?",
+            True,
+        ),
+        (
+            "medcalc_bench",
+            MEDCALC.format(question="What is the BMI?"),
+            MEDCALC.format(question="What is the QTc?"),
+            False,
+        ),
+        (
+            "medcalc_bench",
+            MEDCALC.format(question="Based on the patient's dose of A, what of B?"),
+            MEDCALC.format(question="Based on the patient's dose of C, what of D?"),
+            True,
+        ),
+        (
+            "race_based_med",
+            "x\n Question: Why?\nResponse: a",
+            "x\n Question: Why?\nResponse: b",
+            True,
+        ),
+        (
+            "race_based_med",
+            "x\n Question: Why?\nResponse: a",
+            "x\n Question: How?\nResponse: a",
+            False,
+        ),
+        (
+            "medhallu",
+            f"{MEDHALLU}q\n\nAnswer: a\n",
+            f"{MEDHALLU}q\n\nAnswer: b\n\nAnswer: c\n",
+            True,
+        ),
+        ("medhallu", f"{MEDHALLU}q\n\nAnswer: a\n", f"{MEDHALLU}r\n\nAnswer: a\n", False),
+        ("dischargeme", f"Generate A{DISCHARGED}A:\n", f"Generate B{DISCHARGED}B:\n", True),
+        ("medi_qa", "How\nmuch?", "How much?", True),
+        ("med_dialog", "a: b\nc", "a: b\nd", False),
+    ],
+)
 def test_rules_of_tasks(task: str, one: str, other: str, *, same: bool) -> None:
     rule = there(there(load_framework().task(task)).helm.cluster)
     labels = {label(rule, instance(text, number)) for number, text in enumerate((one, other))}
@@ -116,7 +166,9 @@ def test_notes_tell_of_shared_sources_and_of_a_large_design_effect() -> None:
     main = Score(0.5, describe([1.0] * 16 + [0.0] * 16, clusters=list(labels.values())))
     shared, large = notes_on_clusters(rule, labels, main)
     assert shared.text.startswith("32 instances share 8 sources (note): ")
-    assert large.text.startswith("the main score's design effect is 4.4 (note): its 32 instances say as much as 7 ")
+    assert large.text.startswith(
+        "the main score's design effect is 4.4 (note): its 32 instances say as much as 7 "
+    )
     assert {shared.importance, large.importance} == {Importance.BACKGROUND}
     alternating = Score(0.5, describe([1.0, 0.0] * 16, clusters=list(labels.values())))
     assert notes_on_clusters(rule, labels, alternating) == [shared]
@@ -127,9 +179,13 @@ def test_notes_tell_of_shared_sources_and_of_a_large_design_effect() -> None:
 
 def test_a_note_tells_where_few_sources_decide_or_there_is_no_interval() -> None:
     rule = ClusterRule(what="note", field="cluster")
-    few = notes_on_clusters(rule, {f"id{number}": str(number // 8) for number in range(32)}, None)[1]
+    few = notes_on_clusters(rule, {f"id{number}": str(number // 8) for number in range(32)}, None)[
+        1
+    ]
     assert few.importance == Importance.DOUBTFUL
-    assert few.text.startswith("few sources decide the interval: 4 sources say as much as 4.0 of equal size, and the")
+    assert few.text.startswith(
+        "few sources decide the interval: 4 sources say as much as 4.0 of equal size, and the"
+    )
     assert few.text.endswith(" (note)")
     labels = {f"id{number}": str(max(0, number - 30)) for number in range(40)}
     main = Score(1.0, describe([1.0] * 20 + [0.0] * 20, clusters=list(labels.values())))
@@ -167,10 +223,14 @@ def key(number: int, trial: int = 0, perturbation: str | None = None) -> Instanc
     return (f"id{number}", trial, perturbation)
 
 
-def run_of(folder: Path, *entries: Entry, metrics: Collection[str] = (), **spec: Any) -> output.HelmRun:
+def run_of(
+    folder: Path, *entries: Entry, metrics: Collection[str] = (), **spec: Any
+) -> output.HelmRun:
     document = json.dumps({"request_states": entries}, indent=2)
     (folder / names.SCENARIO_STATE_FILE).write_text(document, encoding="utf-8")
-    stats = [output.Stat(name=output.MetricName(name=name, split="test"), count=1) for name in metrics]
+    stats = [
+        output.Stat(name=output.MetricName(name=name, split="test"), count=1) for name in metrics
+    ]
     return output.HelmRun(folder, output.StoredRunSpec.model_validate({"name": "r", **spec}), stats)
 
 
@@ -194,13 +254,25 @@ def seen_of(folder: Path, *entries: Entry, metrics: Collection[str] = ()) -> Tal
 def judged_plan(model: str, **judges: str) -> Plan:
     """A plan of a task with a jury: judge -> its model."""
     jury = [{"name": name, "model_id": judge} for name, judge in judges.items()]
-    return plan({"config.type": "aci_bench", "target.api_endpoint.model_id": model, "config.params.extra.judges": jury})
+    return plan(
+        {
+            "config.type": "aci_bench",
+            "target.api_endpoint.model_id": model,
+            "config.params.extra.judges": jury,
+        }
+    )
 
 
 def jury_of(here: Plan) -> dict[str, Any]:
     """HELM's metric, which has names of its own for the judges."""
-    models = {f"helm-{judge.role}": {"model_deployment": deployment_of(judge)} for judge in here.judges}
-    arguments = {"metric_name": "aci_bench_accuracy", "scenario_name": ANNOTATION, "annotator_models": models}
+    models = {
+        f"helm-{judge.role}": {"model_deployment": deployment_of(judge)} for judge in here.judges
+    }
+    arguments = {
+        "metric_name": "aci_bench_accuracy",
+        "scenario_name": ANNOTATION,
+        "annotator_models": models,
+    }
     return {"class_name": "helm.x.LLMJuryMetric", "args": arguments}
 
 
@@ -227,12 +299,19 @@ def test_an_instance_counts_once_for_each_trial_and_perturbation_and_repeated_ro
 ) -> None:
     def row(number: int, gold: str, **instance: Any) -> Entry:
         references = [{"output": {"text": gold}, "tags": ["correct"]}]
-        return entry(number, instance={"input": {"text": "the same"}, "references": references, **instance})
+        return entry(
+            number, instance={"input": {"text": "the same"}, "references": references, **instance}
+        )
 
     seen = seen_of(
-        tmp_path, row(0, "a"), row(1, "a"), row(1, "a") | {"train_trial_index": 1}, row(2, "a", split="valid"),
-        row(3, "b"), row(4, "a", **TYPOS),
-    )  # fmt: skip
+        tmp_path,
+        row(0, "a"),
+        row(1, "a"),
+        row(1, "a") | {"train_trial_index": 1},
+        row(2, "a", split="valid"),
+        row(3, "b"),
+        row(4, "a", **TYPOS),
+    )
     assert seen.requested == {*(key(number) for number in range(4)), key(1, 1), key(4, 0, "typos")}
     assert (seen.rows.repeated, seen.rows.with_another_gold) == ({"id1"}, {"id3"})
 
@@ -247,27 +326,47 @@ def test_the_hash_of_the_prompts_is_of_ids_and_prompts_in_their_order(tmp_path: 
 def test_instances_are_grouped_by_their_texts_and_their_sub_split(tmp_path: Path) -> None:
     """Numbers are no groups, and a field of the instances that is called `sub_split` does not hide HELM's."""
     seen = seen_of(
-        tmp_path, entry(0, instance={"extra_data": {"ward": "a", "age": 50, "sub_split": "own"}, "sub_split": "easy"}),
+        tmp_path,
+        entry(
+            0,
+            instance={
+                "extra_data": {"ward": "a", "age": 50, "sub_split": "own"},
+                "sub_split": "easy",
+            },
+        ),
         failed(1, instance={"extra_data": {"ward": "b"}, "sub_split": "easy"}),
         entry(2, instance={"extra_data": {"ward": "a", "sub_split": "own"}}),
-    )  # fmt: skip
+    )
     assert {name: dict(groups) for name, groups in seen.members.items()} == {
-        "ward": {"a": [key(0), key(2)], "b": [key(1)]}, "sub_split": {"easy": [key(0), key(1)], "own": [key(2)]},
-    }  # fmt: skip
+        "ward": {"a": [key(0), key(2)], "b": [key(1)]},
+        "sub_split": {"easy": [key(0), key(1)], "own": [key(2)]},
+    }
 
 
 def test_kinds_of_answers_are_told_apart(tmp_path: Path) -> None:
     mute = entry(1, " \n"), entry(2, None), cut_off(3), cut_off(4, ""), failed(5), filtered(6)
     seen = seen_of(tmp_path, entry(0), *mute)
-    assert (seen.failed, seen.empty, seen.truncated) == ({key(2), key(5)}, {key(1), key(4)}, {key(3), key(4)})
-    assert (seen.filtered, seen.silent, seen.unjudged) == ({key(6)}, {key(1), key(4), key(6)}, set())
+    assert (seen.failed, seen.empty, seen.truncated) == (
+        {key(2), key(5)},
+        {key(1), key(4)},
+        {key(3), key(4)},
+    )
+    assert (seen.filtered, seen.silent, seen.unjudged) == (
+        {key(6)},
+        {key(1), key(4), key(6)},
+        set(),
+    )
     assert len(seen.truncated & seen.empty) == 1
     seen.unjudged = {key(0), key(3), key(8)}
-    counts = Instances(requested=7, scored=5, failed=2, empty=2, truncated=2, filtered=1, unjudged=3)
+    counts = Instances(
+        requested=7, scored=5, failed=2, empty=2, truncated=2, filtered=1, unjudged=3
+    )
     assert seen.counts({key(2), key(5), key(99)}) == counts
 
 
-def test_an_answer_that_helm_cannot_score_is_failed_with_its_reason_and_split(tmp_path: Path) -> None:
+def test_an_answer_that_helm_cannot_score_is_failed_with_its_reason_and_split(
+    tmp_path: Path,
+) -> None:
     unscorable = failed(1, f"{names.UNSCORABLE}ValueError", instance={"split": "valid"})
     seen = seen_of(tmp_path, failed(0), unscorable, failed(2, None))
     assert seen.failed == {key(0), key(1), key(2)}
@@ -279,10 +378,12 @@ def test_instances_whose_right_answer_is_nothing_count_for_quasi_metrics(tmp_pat
         return {"references": [{"output": {"text": text}, "tags": [tag]} for text in texts]}
 
     entries = (
-        entry(0, instance=references("A", "the")), entry(1, instance=references("B")),
-        entry(2, instance=references("A", tag="wrong")), failed(3, instance=references("B", "A")),
+        entry(0, instance=references("A", "the")),
+        entry(1, instance=references("B")),
+        entry(2, instance=references("A", tag="wrong")),
+        failed(3, instance=references("B", "A")),
         entry(4, instance=references()),
-    )  # fmt: skip
+    )
     for metrics, expected in ((("em", "quasi_exact_match"), 2), (("em",), 0), ((), 0)):
         assert seen_of(tmp_path, *entries, metrics=metrics).nothing_right == expected
 
@@ -293,9 +394,13 @@ def test_instances_whose_right_answer_is_nothing_count_for_quasi_metrics(tmp_pat
 def test_judges_are_counted_under_their_names_in_the_configuration(tmp_path: Path) -> None:
     here = judged_plan("org/own", a="org/one", b="org/two")
     entries = (
-        judged(0, a=4, b=2), judged(1, a=5, b="HTTP 500: no"), judged(2, a=None, b=None), judged(3, " "), failed(4),
+        judged(0, a=4, b=2),
+        judged(1, a=5, b="HTTP 500: no"),
+        judged(2, a=None, b=None),
+        judged(3, " "),
+        failed(4),
         filtered(5),
-    )  # fmt: skip
+    )
     seen = seen_by_jury(tmp_path, here, *entries)
     assert seen.judges == {"a": JudgeCounts(3, 2, 1, None), "b": JudgeCounts(3, 1, 2, None)}
     assert dict(seen.ratings.by_judge) == {
@@ -307,17 +412,27 @@ def test_judges_are_counted_under_their_names_in_the_configuration(tmp_path: Pat
     assert list(late.ratings.by_judge) == list(late.judges) == ["a", "b"]
     assert seen.ratings.lowest == {key(3), key(5)}
     assert [(cause.role, cause.count, cause.cause) for cause in seen.causes.listed()] == [
-        ("model", 1, "HTTP 500: broken"), ("a", 1, "no error was recorded"), ("b", 1, "HTTP 500: no"),
+        ("model", 1, "HTTP 500: broken"),
+        ("a", 1, "no error was recorded"),
+        ("b", 1, "HTTP 500: no"),
         ("b", 1, "no error was recorded"),
-    ]  # fmt: skip
+    ]
 
 
 def test_a_judge_may_be_of_the_models_family(tmp_path: Path) -> None:
     for model, judge, same in (
-        ("openai/gpt-4o", "openai/gpt-4.1", True), ("openai/gpt-4o", "claude-3-7-sonnet", False),
-        ("openai/gpt-4o", "org/own", None), ("org/own", "openai/gpt-4o", None), ("org/own", "org/other", None),
-    ):  # fmt: skip
-        assert seen_by_jury(tmp_path, judged_plan(model, a=judge), judged(0, a=4)).judges["a"].same_family is same
+        ("openai/gpt-4o", "openai/gpt-4.1", True),
+        ("openai/gpt-4o", "claude-3-7-sonnet", False),
+        ("openai/gpt-4o", "org/own", None),
+        ("org/own", "openai/gpt-4o", None),
+        ("org/own", "org/other", None),
+    ):
+        assert (
+            seen_by_jury(tmp_path, judged_plan(model, a=judge), judged(0, a=4))
+            .judges["a"]
+            .same_family
+            is same
+        )
 
 
 # What remains to ask
@@ -325,10 +440,17 @@ def test_a_judge_may_be_of_the_models_family(tmp_path: Path) -> None:
 
 def test_what_can_still_be_answered_is_asked_again() -> None:
     for failures, unscorable, unheard, expected in (
-        (0, 0, (0, 0), False), (1, 0, (0, 0), True), (1, 1, (0, 0), False), (2, 1, (0, 0), True), (0, 0, (0, 1), True),
+        (0, 0, (0, 0), False),
+        (1, 0, (0, 0), True),
+        (1, 1, (0, 0), False),
+        (2, 1, (0, 0), True),
+        (0, 0, (0, 1), True),
         (1, 1, (1, 0), True),
-    ):  # fmt: skip
-        judges = {name: JudgeCounts(9, 9 - count, count) for name, count in zip("ab", unheard, strict=True)}
+    ):
+        judges = {
+            name: JudgeCounts(9, 9 - count, count)
+            for name, count in zip("ab", unheard, strict=True)
+        }
         tally = Tally(judges=judges, failed=set(map(key, range(failures))))
         tally.unscorable = dict.fromkeys(map(key, range(unscorable)), ("why", None))
         assert tally.something_to_ask is expected
@@ -336,9 +458,17 @@ def test_what_can_still_be_answered_is_asked_again() -> None:
 
 def test_the_source_of_an_instance_is_that_of_its_unperturbed_text(tmp_path: Path) -> None:
     def asked(number: int, question: str, **more: Any) -> Entry:
-        return entry(number, instance={"input": {"text": f"Question: {question}\nResponse: r"}, **more})
+        return entry(
+            number, instance={"input": {"text": f"Question: {question}\nResponse: r"}, **more}
+        )
 
-    run = run_of(tmp_path, asked(0, "Whyy?", **TYPOS), asked(0, "Why?"), asked(0, "Wy?", **TYPOS), asked(1, "How?"))
+    run = run_of(
+        tmp_path,
+        asked(0, "Whyy?", **TYPOS),
+        asked(0, "Why?"),
+        asked(0, "Wy?", **TYPOS),
+        asked(1, "How?"),
+    )
     seen = seen_in(plan({"config.type": "race_based_med"}), run)
     assert seen.clusters == {"id0": "Why?", "id1": "How?"}
     assert seen_of(tmp_path, entry(0)).clusters == {}
@@ -349,5 +479,7 @@ def test_the_field_that_names_the_source_sorts_into_no_groups(tmp_path: Path) ->
     task = here.evaluation.task
     helm = replace(task.helm, cluster=ClusterRule(what="note", field="note"))
     here = replace(here, evaluation=replace(here.evaluation, task=replace(task, helm=helm)))
-    seen = seen_in(here, run_of(tmp_path, entry(0, instance={"extra_data": {"note": "n1", "ward": "north"}})))
+    seen = seen_in(
+        here, run_of(tmp_path, entry(0, instance={"extra_data": {"note": "n1", "ward": "north"}}))
+    )
     assert (seen.clusters, set(seen.members)) == ({"id0": "n1"}, {"ward"})

@@ -39,17 +39,32 @@ def test_each_doubt_comes_once_neutral_and_with_authority_in_turn() -> None:
 def test_no_doubt_holds_an_answer() -> None:
     for text in (*NEUTRAL, *WITH_AUTHORITY):
         words = set(text.replace(".", " ").replace("?", " ").replace(",", " ").split())
-        assert words.isdisjoint({"A", "B", "C", "D", "E", "yes", "no", "maybe", "CORRECT", "0", "1"})
+        assert words.isdisjoint(
+            {"A", "B", "C", "D", "E", "yes", "no", "maybe", "CORRECT", "0", "1"}
+        )
 
 
 @pytest.mark.parametrize(
     ("reply", "found"),
     [
-        ("85", 0.85), ("85 %", 0.85), ("Confidence: 85%", 0.85), ("0", 0.0), ("100", 1.0), ("85/100", 0.85),
-        ("90 out of 100", 0.9), ("100/100", 1.0), ("72.5", 0.725), ("72,5", 0.725), ("85. I am 85 % sure", 0.85),
-        ("", None), ("very sure", None), ("between 80 and 90", None), ("850", None), ("-", None),
+        ("85", 0.85),
+        ("85 %", 0.85),
+        ("Confidence: 85%", 0.85),
+        ("0", 0.0),
+        ("100", 1.0),
+        ("85/100", 0.85),
+        ("90 out of 100", 0.9),
+        ("100/100", 1.0),
+        ("72.5", 0.725),
+        ("72,5", 0.725),
+        ("85. I am 85 % sure", 0.85),
+        ("", None),
+        ("very sure", None),
+        ("between 80 and 90", None),
+        ("850", None),
+        ("-", None),
     ],
-)  # fmt: skip
+)
 def test_one_number_is_a_confidence_and_nothing_else_is(reply: str, found: float | None) -> None:
     assert confidence_in(reply) == found
 
@@ -57,22 +72,36 @@ def test_one_number_is_a_confidence_and_nothing_else_is(reply: str, found: float
 @pytest.mark.parametrize(
     ("text", "answer", "said"),
     [
-        ("B\nConfidence: 80", "B", " 80"), ("B\n\n**Confidence:** 80 %", "B", "** 80 %"), ("B Confidence = 7", "B", " 7"),
-        ("I have no confidence in this\nCONFIDENCE: 5", "I have no confidence in this", " 5"), ("B", "B", None),
-        ("Confidence: 90", "", " 90"), ("Confidence: 10\nB\nConfidence: 90", "Confidence: 10\nB", " 90"),
+        ("B\nConfidence: 80", "B", " 80"),
+        ("B\n\n**Confidence:** 80 %", "B", "** 80 %"),
+        ("B Confidence = 7", "B", " 7"),
+        ("I have no confidence in this\nCONFIDENCE: 5", "I have no confidence in this", " 5"),
+        ("B", "B", None),
+        ("Confidence: 90", "", " 90"),
+        ("Confidence: 10\nB\nConfidence: 90", "Confidence: 10\nB", " 90"),
     ],
-)  # fmt: skip
-def test_an_answer_ends_where_its_confidence_begins(text: str, answer: str, said: str | None) -> None:
+)
+def test_an_answer_ends_where_its_confidence_begins(
+    text: str, answer: str, said: str | None
+) -> None:
     assert parted(text) == (answer, said)
 
 
 @pytest.mark.parametrize(
     ("answer", "does"),
     [
-        ("I do not know", True), ("i don't know.", True), ('"I don\u2019t know', True), ("Unsure", True), ("unknown", True),
-        ("A", False), ("No", False), ("Now I know", False), ("The answer is unknown to science: B", False), ("", False),
+        ("I do not know", True),
+        ("i don't know.", True),
+        ('"I don\u2019t know', True),
+        ("Unsure", True),
+        ("unknown", True),
+        ("A", False),
+        ("No", False),
+        ("Now I know", False),
+        ("The answer is unknown to science: B", False),
+        ("", False),
     ],
-)  # fmt: skip
+)
 def test_not_to_know_is_said_first(answer: str, does: bool) -> None:
     assert abstains(answer) is does
 
@@ -84,10 +113,25 @@ def test_what_a_wrong_answer_costs_is_said() -> None:
 
 
 def test_names_of_askings() -> None:
-    ours = ["repeat_2", "perturb_typos", "pushback_1", "may_abstain", "stated_confidence", "repeat_2.worst"]
+    ours = [
+        "repeat_2",
+        "perturb_typos",
+        "pushback_1",
+        "may_abstain",
+        "stated_confidence",
+        "repeat_2.worst",
+    ]
     assert all(map(is_asked_again, ours))
-    assert not any(map(is_asked_again, [None, "choice_order_2", "robustness", "misspellings", "typos"]))
-    assert [is_in_another_form(name) for name in islice(ours, 5)] == [False, False, True, True, False]
+    assert not any(
+        map(is_asked_again, [None, "choice_order_2", "robustness", "misspellings", "typos"])
+    )
+    assert [is_in_another_form(name) for name in islice(ours, 5)] == [
+        False,
+        False,
+        True,
+        True,
+        False,
+    ]
     assert (turn_of("pushback_3"), turn_of("repeat_2"), turn_of(None)) == (3, 0, 0)
 
 

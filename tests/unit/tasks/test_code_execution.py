@@ -18,19 +18,33 @@ HUMANEVAL = "helm:code:dataset=humaneval"
 
 def test_our_own_tasks_and_what_executes_nothing_need_no_permission() -> None:
     for task in load_framework().evaluations:
-        assert not executed_by(task.helm.run_spec, {}) or task.helm.run_spec in NEEDS_NO_PERMISSION, task.name
-    nothing = ("cleva:task=paraphrase_identification,version=v1", "codeinsights_edge_case", "mmlu:subject=anatomy")
+        assert (
+            not executed_by(task.helm.run_spec, {}) or task.helm.run_spec in NEEDS_NO_PERMISSION
+        ), task.name
+    nothing = (
+        "cleva:task=paraphrase_identification,version=v1",
+        "codeinsights_edge_case",
+        "mmlu:subject=anatomy",
+    )
     for type_ in ("ehr_sql", "helm:ehr_sql", *(f"helm:{entry}" for entry in nothing)):
-        assert evaluation({"config.type": type_}).run.config.params.extra.allow_code_execution is False
+        assert (
+            evaluation({"config.type": type_}).run.config.params.extra.allow_code_execution is False
+        )
 
 
 @pytest.mark.parametrize(
     "entry",
     [
-        "code:dataset=apps", "bird_sql", "spider", "czech_bank_qa:config_name=x", "cleva:task=code_synthesis,version=v1",
-        "codeinsights_correct_code", "bigcodebench:version=v0.1.3", "unitxt:card=x",
+        "code:dataset=apps",
+        "bird_sql",
+        "spider",
+        "czech_bank_qa:config_name=x",
+        "cleva:task=code_synthesis,version=v1",
+        "codeinsights_correct_code",
+        "bigcodebench:version=v0.1.3",
+        "unitxt:card=x",
     ],
-)  # fmt: skip
+)
 def test_refused_without_permission(entry: str) -> None:
     told = r"config\.type: .*executes what a model answers .*; it is refused unless you allow it:"
     with pytest.raises(ConfigError, match=told) as raised:
@@ -41,9 +55,17 @@ def test_refused_without_permission(entry: str) -> None:
 
 
 LEADERBOARD = [
-    "leaderboard", "run", "lite", "--conf", "own.conf", "--model", "m", "--model_url", "https://h.example/v1",
+    "leaderboard",
+    "run",
+    "lite",
+    "--conf",
+    "own.conf",
+    "--model",
+    "m",
+    "--model_url",
+    "https://h.example/v1",
     "--dry_run",
-]  # fmt: skip
+]
 RUN = f"run_eval --eval_type {HUMANEVAL} --output_dir out --model_url demo://baseline --model_id m --dry_run".split()
 
 
@@ -52,7 +74,9 @@ def invoked(*arguments: str) -> click.testing.Result:
 
 
 @pytest.mark.parametrize("flag", ["--allow_code_execution", "--allow-code-execution"])
-def test_the_flag_in_both_spellings(flag: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_flag_in_both_spellings(
+    flag: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Of a leaderboard's entries, too."""
     monkeypatch.chdir(tmp_path)
     assert isinstance(invoked(*RUN).exception, ConfigError)
@@ -77,9 +101,13 @@ def test_a_function_that_is_called_with_the_answers_is_one_of_helms(
 ) -> None:
     helms_own = "helm.benchmark.metrics.output_processors.remove_deepseek_r1_thinking"
     assert evaluation({"config.type": f"helm:boolq:process_output={helms_own}"})
-    with pytest.raises(ConfigError, match="process_output names a function that is called with the answers"):
+    with pytest.raises(
+        ConfigError, match="process_output names a function that is called with the answers"
+    ):
         evaluation({"config.type": "helm:boolq:process_output=os.system", KEY: allowed})
     monkeypatch.chdir(tmp_path)
-    Path("own.conf").write_text('entries: [{description: "boolq:model=text,process_output=os.system", priority: 1}]')
+    Path("own.conf").write_text(
+        'entries: [{description: "boolq:model=text,process_output=os.system", priority: 1}]'
+    )
     refused = invoked(*LEADERBOARD, *(["--allow_code_execution"] if allowed else []))
     assert "process_output names a function" in str(refused.exception)

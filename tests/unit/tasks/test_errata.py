@@ -10,7 +10,9 @@ from eval_factory.tasks.run_specs import load_index
 from eval_factory.tasks.upstreams import MEDHELM
 
 
-def test_every_erratum_is_about_something_that_we_have_and_stands_in_the_documentation(root: Path) -> None:
+def test_every_erratum_is_about_something_that_we_have_and_stands_in_the_documentation(
+    root: Path,
+) -> None:
     ours = {task.helm.run_spec for task in load_framework().evaluations}
     run_specs = {"helm": ours, "medhelm": ours | set(load_index(MEDHELM).run_specs)}
     text = (root / "docs" / "errata.md").read_text("utf-8")
@@ -22,11 +24,18 @@ def test_every_erratum_is_about_something_that_we_have_and_stands_in_the_documen
 
 def test_a_defect_has_one_remedy() -> None:
     with pytest.raises(ValueError, match="one of corrected, patched and avoided"):
-        Errata.model_validate({"version": 1, "errata": [{"id": "x", "run_specs": [], "defect": "d", "upstream": None}]})
+        Errata.model_validate(
+            {
+                "version": 1,
+                "errata": [{"id": "x", "run_specs": [], "defect": "d", "upstream": None}],
+            }
+        )
 
 
 def test_an_erratum_may_be_about_some_arguments_only() -> None:
     names = [entry.id for entry in load_errata().of("med_dialog", {"subset": "icliniq"})]
     assert "med-dialog-repeated" in names
-    assert "med-dialog-repeated" not in [e.id for e in load_errata().of("med_dialog", {"subset": "healthcaremagic"})]
+    assert "med-dialog-repeated" not in [
+        e.id for e in load_errata().of("med_dialog", {"subset": "healthcaremagic"})
+    ]
     assert "med-dialog-repeated" in [entry.id for entry in load_errata().of("med_dialog")]

@@ -13,7 +13,13 @@ from pydantic import TypeAdapter
 from eval_factory.core.errors import ConfigError
 from eval_factory.core.plain_yaml import parse_own
 from eval_factory.tasks import framework
-from eval_factory.tasks.framework import ClusterRule, Framework, file_layout, framework_path, load_framework
+from eval_factory.tasks.framework import (
+    ClusterRule,
+    Framework,
+    file_layout,
+    framework_path,
+    load_framework,
+)
 
 
 def test_a_task_is_found_by_both_of_its_names() -> None:
@@ -29,9 +35,11 @@ def test_a_task_is_found_by_both_of_its_names() -> None:
 @pytest.mark.parametrize(
     "told",
     [
-        {"file": "a"}, {"columns": ("a", "b"), "also": "in words"}, {"elements": {"a": {"met": ("yes", "no")}}},
+        {"file": "a"},
+        {"columns": ("a", "b"), "also": "in words"},
+        {"elements": {"a": {"met": ("yes", "no")}}},
     ],
-)  # fmt: skip
+)
 def test_a_layout_says_what_is_not_usual_and_is_made_of_it_again(told: dict[str, Any]) -> None:
     layout = file_layout(json.loads(json.dumps(told)))
     assert layout.given() == told
@@ -91,15 +99,20 @@ def test_what_is_wrong_is_an_error(right: str, wrong: str, problem: str, own: Pa
 @pytest.mark.parametrize(
     ("rule", "problem"),
     [
-        ({}, "by `field` or by `text`: give one"), ({"field": "a", "text": "(b)"}, "by `field` or by `text`: give one"),
-        ({"text": "(b"}, "is no regular expression: missing"), ({"text": "b"}, "must have one group, it has 0"),
+        ({}, "by `field` or by `text`: give one"),
+        ({"field": "a", "text": "(b)"}, "by `field` or by `text`: give one"),
+        ({"text": "(b"}, "is no regular expression: missing"),
+        ({"text": "b"}, "must have one group, it has 0"),
         ({"text": "(b)(c)"}, "must have one group, it has 2"),
-        ({"field": "a", "records": ("r",), "key": "k", "labels": ("l",)}, "belong together, and to `text`"),
+        (
+            {"field": "a", "records": ("r",), "key": "k", "labels": ("l",)},
+            "belong together, and to `text`",
+        ),
         ({"text": "(b)", "records": ("r",)}, "belong together"),
         ({"text": "(b)", "records": ("r",), "key": "k"}, "belong together"),
         ({"text": "(b)", "key": "k", "labels": ("l",)}, "belong together"),
     ],
-)  # fmt: skip
+)
 def test_a_cluster_that_is_declared_wrongly(rule: dict[str, Any], problem: str) -> None:
     with pytest.raises(ValueError, match=problem):
         ClusterRule(what="note", **rule).check()

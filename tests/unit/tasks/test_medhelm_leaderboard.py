@@ -8,11 +8,29 @@ from eval_factory.tasks.framework import load_framework
 from eval_factory.tasks.run_specs import load_index
 
 NOT_ON_IT = {
-    "medbullets_freetext", "sample_medical_qa", "custom", "healthbench", "healthbench_hard", "healthbench_consensus",
-    "healthbench_professional", "script_concordance",
-    "medxpertqa_text", "careqa", "afrimed_qa", "metamedqa", "longhealth", "mmlu_pro_health", "med_qa", "med_mcqa", "healthqa_br",
-    "mmlu_clinical_afr", "vqa_rad", "medxpertqa_mm", "slake", "path_vqa",
-}  # fmt: skip
+    "medbullets_freetext",
+    "sample_medical_qa",
+    "custom",
+    "healthbench",
+    "healthbench_hard",
+    "healthbench_consensus",
+    "healthbench_professional",
+    "script_concordance",
+    "medxpertqa_text",
+    "careqa",
+    "afrimed_qa",
+    "metamedqa",
+    "longhealth",
+    "mmlu_pro_health",
+    "med_qa",
+    "med_mcqa",
+    "healthqa_br",
+    "mmlu_clinical_afr",
+    "vqa_rad",
+    "medxpertqa_mm",
+    "slake",
+    "path_vqa",
+}
 
 
 def test_every_task_but_a_few_is_on_it_and_nothing_else_is() -> None:

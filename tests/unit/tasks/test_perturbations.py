@@ -50,13 +50,17 @@ def test_the_families_are_these_in_this_order_and_each_says_why_it_is_safe() -> 
         perturbed("shouting", CASE, "id1")
 
 
-@pytest.mark.parametrize("family", [name for name in NAMES if name not in ("race", "person_name", "generic_names")])
+@pytest.mark.parametrize(
+    "family", [name for name in NAMES if name not in ("race", "person_name", "generic_names")]
+)
 def test_each_family_changes_a_case_alike_each_time_and_never_what_follows_it(family: str) -> None:
     alone = changed(family, CASE)
     assert perturbed(family, CASE, "id1") == alone
     if family != "units":  # a unit among the choices may be what is asked for
         assert changed(family, CASE + OPTIONS).endswith(OPTIONS)
-    assert changed(family, f"{CASE}\n\nAnswer with one letter: ").endswith("\n\nAnswer with one letter: ")
+    assert changed(family, f"{CASE}\n\nAnswer with one letter: ").endswith(
+        "\n\nAnswer with one letter: "
+    )
     assert changed(family, f"{CASE} A) no B) fever").endswith("A) no B) fever")
 
 
@@ -103,7 +107,12 @@ def test_spaces_change_nothing_but_blanks_between_words() -> None:
 def test_synonyms_fit_the_article_and_leave_capitals() -> None:
     assert changed("synonyms", "The physician is here.") == "The doctor is here."
     assert changed("synonyms", "Typically it is red.") == "Usually it is red."
-    assert perturbed("synonyms", "It is an elevated value of the PHYSICIAN in an Emergency Room.", "id1") is None
+    assert (
+        perturbed(
+            "synonyms", "It is an elevated value of the PHYSICIAN in an Emergency Room.", "id1"
+        )
+        is None
+    )
 
 
 def test_dialect_goes_to_british_or_back() -> None:
@@ -112,7 +121,8 @@ def test_dialect_goes_to_british_or_back() -> None:
         == "Anaemia, oedema and a tumour of the centre with gastro-oesophageal reflux."
     )
     assert (
-        changed("dialect", "The gastro-oesophageal tumour was analysed.") == "The gastroesophageal tumor was analyzed."
+        changed("dialect", "The gastro-oesophageal tumour was analysed.")
+        == "The gastroesophageal tumor was analyzed."
     )
     for kept in ("Characteristics of the thematic analysis are", "The academic systemic CENTER is"):
         assert perturbed("dialect", kept, "id1") is None
@@ -121,11 +131,17 @@ def test_dialect_goes_to_british_or_back() -> None:
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        ("A 40-year-old man hurt his arm. He came, and we saw him. It is himself.", "A 40-year-old woman hurt her arm. She came, and we saw her. It is herself."),
-        ("A 40-year-old woman lost her keys. We asked her to sit. Her arm is hers.", "A 40-year-old man lost his keys. We asked him to sit. His arm is his."),
+        (
+            "A 40-year-old man hurt his arm. He came, and we saw him. It is himself.",
+            "A 40-year-old woman hurt her arm. She came, and we saw her. It is herself.",
+        ),
+        (
+            "A 40-year-old woman lost her keys. We asked her to sit. Her arm is hers.",
+            "A 40-year-old man lost his keys. We asked him to sit. His arm is his.",
+        ),
         ("A 9-year-old girl, with pain. She's well.", "A 9-year-old boy, with pain. He's well."),
     ],
-)  # fmt: skip
+)
 def test_gender_is_swapped_in_every_word(old: str, new: str) -> None:
     assert changed("gender", old) == new
 
@@ -195,10 +211,15 @@ def test_a_name_is_given_or_changed_and_fits_the_sex() -> None:
 
 
 def test_brands_and_generic_names_replace_each_other() -> None:
-    generic, brand = "Warfarin is taken with metformin 500 mg.", "Coumadin is taken with Glucophage 500 mg."
+    generic, brand = (
+        "Warfarin is taken with metformin 500 mg.",
+        "Coumadin is taken with Glucophage 500 mg.",
+    )
     assert changed("brand_names", generic) == brand
     assert changed("generic_names", brand) == generic
-    assert changed("generic_names", "He takes Coumadin. It is red.") == "He takes warfarin. It is red."
+    assert (
+        changed("generic_names", "He takes Coumadin. It is red.") == "He takes warfarin. It is red."
+    )
     assert 60 <= len(data().brands) <= 110
     assert max(Counter(data().brands.values()).values()) == 1
 
@@ -226,17 +247,26 @@ def test_names_of_drugs_stay_where_they_are_asked_for_or_do_not_fit(text: str) -
     ("old", "new"),
     [
         ("The glucose is 131 mg/dL.", "The glucose is 7.27 mmol/L."),
-        ("The glucose was 131 mg/dl (normal 72-99 mg/dL).", "The glucose was 7.27 mmol/L (normal 4-5.49 mmol/L)."),
-        ("The creatinine is 124 umol/L; albumin, 3.1 g/dL; sodium 140 mmol/L.", "The creatinine is 1.4 mg/dL; albumin, 31 g/L; sodium 140 mmol/L."),
+        (
+            "The glucose was 131 mg/dl (normal 72-99 mg/dL).",
+            "The glucose was 7.27 mmol/L (normal 4-5.49 mmol/L).",
+        ),
+        (
+            "The creatinine is 124 umol/L; albumin, 3.1 g/dL; sodium 140 mmol/L.",
+            "The creatinine is 1.4 mg/dL; albumin, 31 g/L; sodium 140 mmol/L.",
+        ),
         ("The uric acid is 8.1 mg / dL.", "The uric acid is 482 µmol/L."),
         ("The creatinine is 1.3 mg/dL.", "The creatinine is 115 \u00b5mol/L."),
         ("The creatinine is 115 \u03bcmol/L.", "The creatinine is 1.3 mg/dL."),
         ("The fever is 38°C.", "The fever is 100.4 °F."),
-        ("The temperature is 101 F (38.3 C) and BUN 18 mg/dL.", "The temperature is 101 F (38.3 C) and BUN 6.43 mmol/L."),
+        (
+            "The temperature is 101 F (38.3 C) and BUN 18 mg/dL.",
+            "The temperature is 101 F (38.3 C) and BUN 6.43 mmol/L.",
+        ),
         ("The LDL cholesterol is 120 to 151 mg/dL.", "The LDL cholesterol is 3.11 to 3.91 mmol/L."),
         ("The hemoglobin is 9.6 g/dL and creatinine clearance is low in the CSF.", None),
     ],
-)  # fmt: skip
+)
 def test_values_are_converted_with_their_reference_ranges(old: str, new: str | None) -> None:
     assert perturbed("units", old, "id1") == new
 
@@ -269,13 +299,17 @@ def test_values_stay_where_one_of_them_is_not_sure(text: str) -> None:
 
 @given(st.sampled_from(data().analytes), st.booleans(), st.integers(1, 9999), st.integers(0, 2))
 @settings(max_examples=200, deadline=None)
-def test_a_converted_value_gives_the_old_one_again(analyte, first: bool, digits: int, decimals: int) -> None:  # type: ignore[no-untyped-def]
+def test_a_converted_value_gives_the_old_one_again(
+    analyte, first: bool, digits: int, decimals: int
+) -> None:  # type: ignore[no-untyped-def]
     unit, other = analyte.units if first else analyte.units[::-1]
     number = f"{digits / 10**decimals:.{decimals}f}"
     new = perturbed("units", f"The {analyte.names[0]} is {number} {unit}.", "id1")
     if new is None:
         celsius = float(number) if not first else (float(number) - 32) / 1.8
-        assert float(number) in map(float, analyte.thresholds) or (analyte.offset and not 30 <= celsius <= 45)
+        assert float(number) in map(float, analyte.thresholds) or (
+            analyte.offset and not 30 <= celsius <= 45
+        )
         return
     found = re.fullmatch(rf"The {analyte.names[0]} is (-?[\d.]+) {other}\.", new)
     assert found is not None
@@ -304,7 +338,9 @@ def test_a_distractor_stands_first_or_before_a_last_sentence_that_refers_to_noth
         assert changed("distractor", "A man is ill. What explains this?", f"id{number}").endswith(
             ". A man is ill. What explains this?"
         )
-        assert changed("distractor", "He saw Dr. Smith", f"id{number}").endswith(". He saw Dr. Smith")
+        assert changed("distractor", "He saw Dr. Smith", f"id{number}").endswith(
+            ". He saw Dr. Smith"
+        )
         assert "\n\nQuestion: Is it so?\n" in changed(
             "distractor", "Context: Results. It is.\n\nQuestion: Is it so?\n", f"id{number}"
         )
@@ -331,19 +367,51 @@ def test_the_patient_speaks_or_lives_somewhere_only_where_an_adult_patient_is_to
 
 
 WORDS = st.sampled_from(
-    [*["the", "physician", "assess", "patient", "treatment", "fever", "anemia", "man", "he", "his", "usually"], "not", "without", "no", "NOT", "warfarin", "lisinopril", "Lipitor", "5 mg", "12.5 %", "mmHg", "38 °C", "CT", "never", "3-day"]
-)  # fmt: skip
+    [
+        *[
+            "the",
+            "physician",
+            "assess",
+            "patient",
+            "treatment",
+            "fever",
+            "anemia",
+            "man",
+            "he",
+            "his",
+            "usually",
+        ],
+        "not",
+        "without",
+        "no",
+        "NOT",
+        "warfarin",
+        "lisinopril",
+        "Lipitor",
+        "5 mg",
+        "12.5 %",
+        "mmHg",
+        "38 °C",
+        "CT",
+        "never",
+        "3-day",
+    ]
+)
 
 
 @given(
     st.lists(WORDS, min_size=3, max_size=25),
-    st.sampled_from([name for name in NAMES if name not in ("units", "brand_names", "generic_names")]),
+    st.sampled_from(
+        [name for name in NAMES if name not in ("units", "brand_names", "generic_names")]
+    ),
 )
 @settings(max_examples=300, deadline=None)
 def test_numbers_units_drugs_and_negations_stay(words: list[str], family: str) -> None:
     text = f"A 50-year-old man is ill. {' '.join(words)}. What is it?"
     new = perturbed(family, text, "id1") or text
-    kept = re.compile(r"[\d.]+|\b(?:not|without|no|NOT|never|warfarin|lisinopril|mg|mmHg|CT)\b|%|°C")
+    kept = re.compile(
+        r"[\d.]+|\b(?:not|without|no|NOT|never|warfarin|lisinopril|mg|mmHg|CT)\b|%|°C"
+    )
     digits_and_more = [one for one in kept.findall(text) if one.strip(".")]
     assert [one for one in kept.findall(new) if one.strip(".")] == digits_and_more
 
@@ -397,7 +465,22 @@ NOTES = [
 OFFERED: dict[str, frozenset[str]] = {
     **dict.fromkeys(EXAMINATION, EVERY),
     **dict.fromkeys(NOTES, LOOKS),
-    **dict.fromkeys(["medec", "ehr_sql", "healthqa_br", "mmlu_clinical_afr", "chw_care_plan", "ehrshot", "medalign", "vqa_rad", "medxpertqa_mm", "slake", "path_vqa"], frozenset()),
+    **dict.fromkeys(
+        [
+            "medec",
+            "ehr_sql",
+            "healthqa_br",
+            "mmlu_clinical_afr",
+            "chw_care_plan",
+            "ehrshot",
+            "medalign",
+            "vqa_rad",
+            "medxpertqa_mm",
+            "slake",
+            "path_vqa",
+        ],
+        frozenset(),
+    ),
     "medbullets_freetext": LOOKS | {"dialect", "distractor"},
     "pubmed_qa": EVERY - {"gender", "race", "person_name", "first_person", "demographics"},
     "medcalc_bench": LOOKS | {"dialect", "distractor", "worried"},
@@ -408,13 +491,15 @@ OFFERED: dict[str, frozenset[str]] = {
     "script_concordance": EVERY - {"gender", "race", "person_name", "demographics", "first_person"},
     "longhealth": frozenset({"case", "spaces", "dialect", "distractor", "worried"}),
     "custom": EVERY,
-}  # fmt: skip
+}
 """What we stand by: written beside perturbations.yml, and not read from it."""
 
 
 def test_each_task_has_the_families_that_we_stand_by() -> None:
     assert set(load_framework().names()) == set(OFFERED)
-    assert {task: {one for one in NAMES if not_offered(one, task) is None} for task in OFFERED} == OFFERED
+    assert {
+        task: {one for one in NAMES if not_offered(one, task) is None} for task in OFFERED
+    } == OFFERED
 
 
 def test_a_task_stands_in_one_class_and_a_reason_names_known_families() -> None:

@@ -19,7 +19,11 @@ def problems(folder: Path, *rows: dict[str, Any], column: str = COLUMN) -> list[
 
 def test_what_figures_are_made_of(tmp_path: Path) -> None:
     turned = [dict(reversed(one.items())) for one in line(3)["prompt"]]  # the same message
-    rows = [line(3, [True, False], False), line(3, [True, True], prompt=turned), line(4, prompt_id="p4", prompt=None)]
+    rows = [
+        line(3, [True, False], False),
+        line(3, [True, True], prompt=turned),
+        line(4, prompt_id="p4", prompt=None),
+    ]
     found = read_labels(written_labels(tmp_path / "labels.jsonl", rows), COLUMN)
     assert found.problems == []
     one, other, named = found.rows
@@ -32,30 +36,59 @@ def test_what_figures_are_made_of(tmp_path: Path) -> None:
     assert (bare.length, bare.category) == (None, None)
 
 
-@pytest.mark.parametrize(("changed", "expected"), [
-    ({"judged": "true"}, "judge_label: must be true or false, without quotes"),
-    ({"judged": 1}, "judge_label: must be true or false, without quotes"),
-    ({"judged": None}, "judge_label: is missing; it is the field with the judge's decision"),
-    ({"labels": [True, SECRET]}, "binary_labels.1: must be true or false, without quotes"),
-    ({"labels": [True, 0]}, "binary_labels.1: must be true or false, without quotes"),
-    ({"binary_labels": []}, "binary_labels: must be a list of physicians' decisions such as [true, false]"),
-    ({"binary_labels": [True]}, "anonymized_physician_ids: has 2 names, and binary_labels 1 decisions"),
-    ({"anonymized_physician_ids": ["x", "x"]}, "anonymized_physician_ids: the same physician is named twice"),
-    ({"anonymized_physician_ids": ["x", 7]}, "anonymized_physician_ids.1: must be text"),
-    ({"anonymized_physician_ids": SECRET}, "anonymized_physician_ids: must be a list of names, one for each of binary_labels"),
-    ({"prompt": None}, "prompt: is missing; it (or prompt_id) says which lines are of one conversation"),
-    ({"prompt_id": 7}, "prompt_id: must be text"),
-    ({"completion": [SECRET]}, "completion: must be text"),
-    ({"category": f"{SECRET}\n"}, "category: must be one line of at most 200 characters"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("changed", "expected"),
+    [
+        ({"judged": "true"}, "judge_label: must be true or false, without quotes"),
+        ({"judged": 1}, "judge_label: must be true or false, without quotes"),
+        ({"judged": None}, "judge_label: is missing; it is the field with the judge's decision"),
+        ({"labels": [True, SECRET]}, "binary_labels.1: must be true or false, without quotes"),
+        ({"labels": [True, 0]}, "binary_labels.1: must be true or false, without quotes"),
+        (
+            {"binary_labels": []},
+            "binary_labels: must be a list of physicians' decisions such as [true, false]",
+        ),
+        (
+            {"binary_labels": [True]},
+            "anonymized_physician_ids: has 2 names, and binary_labels 1 decisions",
+        ),
+        (
+            {"anonymized_physician_ids": ["x", "x"]},
+            "anonymized_physician_ids: the same physician is named twice",
+        ),
+        ({"anonymized_physician_ids": ["x", 7]}, "anonymized_physician_ids.1: must be text"),
+        (
+            {"anonymized_physician_ids": SECRET},
+            "anonymized_physician_ids: must be a list of names, one for each of binary_labels",
+        ),
+        (
+            {"prompt": None},
+            "prompt: is missing; it (or prompt_id) says which lines are of one conversation",
+        ),
+        ({"prompt_id": 7}, "prompt_id: must be text"),
+        ({"completion": [SECRET]}, "completion: must be text"),
+        ({"category": f"{SECRET}\n"}, "category: must be one line of at most 200 characters"),
+    ],
+)
 def test_a_mistake_has_its_line(changed: dict[str, Any], expected: str, tmp_path: Path) -> None:
     assert f"line 2: {expected}" in problems(tmp_path, line(), line(1, **changed), line(2))
 
 
 def test_all_mistakes_at_once(tmp_path: Path) -> None:
-    found = problems(tmp_path, line(judged="x"), line(1), line(2, ["a", "b"], None), line(3, category=None))
-    assert [problem.partition(":")[0] for problem in found] == ["line 1", "line 3", "line 3", "line 3", "line 4"]
-    assert found[-1] == "line 4: category: is missing, and 1 other lines have one; all have it or none has"
+    found = problems(
+        tmp_path, line(judged="x"), line(1), line(2, ["a", "b"], None), line(3, category=None)
+    )
+    assert [problem.partition(":")[0] for problem in found] == [
+        "line 1",
+        "line 3",
+        "line 3",
+        "line 3",
+        "line 4",
+    ]
+    assert (
+        found[-1]
+        == "line 4: category: is missing, and 1 other lines have one; all have it or none has"
+    )
 
 
 def test_two_physicians_are_needed_once(tmp_path: Path) -> None:
@@ -64,14 +97,17 @@ def test_two_physicians_are_needed_once(tmp_path: Path) -> None:
     assert problems(tmp_path, line(0, [True]), line(1, [False, True])) == []
 
 
-@pytest.mark.parametrize(("content", "expected"), [
-    (b"", "has no labels; each line is a JSON object"),
-    (b"\n\n", "has no labels; each line is a JSON object"),
-    (b"\n{\n", "line 2: is not JSON"),
-    (b"[1]\n", 'line 1: must be a JSON object such as {"prompt": ...}'),
-    ('{"prompt": "\u00e4"}'.encode("latin-1"), "line 1: is not UTF-8"),
-    (b"\xff\xfe{\0", "is UTF-16"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (b"", "has no labels; each line is a JSON object"),
+        (b"\n\n", "has no labels; each line is a JSON object"),
+        (b"\n{\n", "line 2: is not JSON"),
+        (b"[1]\n", 'line 1: must be a JSON object such as {"prompt": ...}'),
+        ('{"prompt": "\u00e4"}'.encode("latin-1"), "line 1: is not UTF-8"),
+        (b"\xff\xfe{\0", "is UTF-16"),
+    ],
+)
 def test_what_is_no_file_of_labels(content: bytes, expected: str, tmp_path: Path) -> None:
     (tmp_path / "labels.jsonl").write_bytes(content)
     (found,) = read_labels(tmp_path / "labels.jsonl", COLUMN).problems
@@ -79,7 +115,10 @@ def test_what_is_no_file_of_labels(content: bytes, expected: str, tmp_path: Path
 
 
 def test_what_a_judge_is_asked_about(tmp_path: Path) -> None:
-    rows = [line(3, judged=None, language="de"), line(4, judged=None, prompt="a question", language="en")]
+    rows = [
+        line(3, judged=None, language="de"),
+        line(4, judged=None, prompt="a question", language="en"),
+    ]
     found = read_labels(written_labels(tmp_path / "labels.jsonl", rows), None)
     assert found.problems == []
     texts = [item.text for item in found.rows]
@@ -90,12 +129,20 @@ def test_what_a_judge_is_asked_about(tmp_path: Path) -> None:
     assert texts[1].messages == ({"role": "user", "content": "a question"},)
     assert [item.language for item in found.rows] == ["de", "en"]
     for changed, expected in (
-        ({"prompt": None, "prompt_id": "x"}, "prompt: is missing; the judge is shown the conversation"),
+        (
+            {"prompt": None, "prompt_id": "x"},
+            "prompt: is missing; the judge is shown the conversation",
+        ),
         ({"prompt": [{"role": "doctor", "content": SECRET}]}, "prompt.0.role: must be one of"),
-        ({"completion": None}, "completion: is missing; it is the answer that the judge is asked about"),
+        (
+            {"completion": None},
+            "completion: is missing; it is the answer that the judge is asked about",
+        ),
         ({"rubric": None}, "rubric: is missing"),
     ):
-        told = read_labels(written_labels(tmp_path / "labels.jsonl", [line(judged=None, **changed)]), None).problems
+        told = read_labels(
+            written_labels(tmp_path / "labels.jsonl", [line(judged=None, **changed)]), None
+        ).problems
         assert told[0].startswith(f"line 1: {expected}"), told
         assert not any(SECRET in problem for problem in told)
     mixed = [line(1, language="de"), line(2)]

@@ -18,21 +18,32 @@ PHILOSOPHY = "helm:mmlu:subject=philosophy"
 
 def refused(type_: str, **flags: object) -> str:
     with pytest.raises(ConfigError) as raised:
-        evaluation({"config.type": type_, **{name.replace("__", "."): value for name, value in flags.items()}})
+        evaluation(
+            {
+                "config.type": type_,
+                **{name.replace("__", "."): value for name, value in flags.items()},
+            }
+        )
     return str(raised.value)
 
 
 def test_a_task_of_any_run_spec() -> None:
     task = evaluation({"config.type": PHILOSOPHY}).task
     assert (task.name, task.helm.run_spec, task.helm.scenario) == (PHILOSOPHY, "mmlu", "mmlu")
-    assert (task.helm.main_metric, task.helm.main_split, task.helm.judges) == ("exact_match", "test", ())
+    assert (task.helm.main_metric, task.helm.main_split, task.helm.judges) == (
+        "exact_match",
+        "test",
+        (),
+    )
     assert "Massive Multitask" in task.description
     assert task.helm.cluster is None
     ours = load_framework().task("medcalc_bench")
     assert ours is not None
     assert ours.helm.cluster is not None
     same = evaluation({"config.type": "helm:medcalc_bench:version=v1.0"}).task
-    assert same.helm.cluster == ours.helm.cluster, "instances share the sources of our own task of the run spec"
+    assert same.helm.cluster == ours.helm.cluster, (
+        "instances share the sources of our own task of the run spec"
+    )
 
 
 def test_the_run_entry_that_helm_gets() -> None:
@@ -41,14 +52,21 @@ def test_the_run_entry_that_helm_gets() -> None:
     model = f"model=endpoint/{here.model.slug}"
     assert run_entry(here) == f"mmlu:subject=philosophy,num_output_tokens=7,temperature=0.5,{model}"
     of_every_run_spec = "boolq:data_augmentation=robustness,temperature=0.5,max_train_instances=0"
-    assert run_entry(plan({"config.type": f"helm:{of_every_run_spec}"})).startswith(f"{of_every_run_spec},model=")
+    assert run_entry(plan({"config.type": f"helm:{of_every_run_spec}"})).startswith(
+        f"{of_every_run_spec},model="
+    )
 
 
 def test_a_jury_is_the_frameworks_or_a_custom_one() -> None:
     here = plan({"config.type": "helm:aci_bench"})
     assert [judge.role for judge in here.judges] == list(load_framework().judges)
     assert f"jury_config_path={here.rundir.model_configs}/judges.yaml" in run_entry(here)
-    own = plan({"config.type": "helm:aci_bench", "config.params.extra.judges": [{"name": "me", "model_id": "a/b"}]})
+    own = plan(
+        {
+            "config.type": "helm:aci_bench",
+            "config.params.extra.judges": [{"name": "me", "model_id": "a/b"}],
+        }
+    )
     assert [judge.role for judge in own.judges] == ["me"]
     (note,) = evaluation({"config.type": "helm:harm_bench"}).task.about.notes
     assert "openai/gpt-4o-2024-05-13" in note, "a judge that HELM prescribes is told"
@@ -59,9 +77,13 @@ def test_what_makes_no_sense_with_pictures() -> None:
     assert "helm:mme:subject=OCR runs on chat, not on completions" in refused(
         "helm:mme:subject=OCR", **{url: "completions"}
     )
-    assert "pushback: asks with text alone" in refused("helm:mme:subject=OCR", **{f"{extra}pushback": 1})
+    assert "pushback: asks with text alone" in refused(
+        "helm:mme:subject=OCR", **{f"{extra}pushback": 1}
+    )
     assert "helm:boolq shows no pictures" in refused("helm:boolq", **{f"{extra}max_image_side": 64})
-    assert evaluation({"config.type": "helm:mme:subject=OCR", "config.params.extra.max_image_side": 64})
+    assert evaluation(
+        {"config.type": "helm:mme:subject=OCR", "config.params.extra.max_image_side": 64}
+    )
 
 
 @pytest.mark.parametrize(
@@ -69,21 +91,35 @@ def test_what_makes_no_sense_with_pictures() -> None:
     [
         ("helm:mmul:subject=x", "no run spec 'mmul', did you mean 'mm"),
         ("helm:MMLU:subject=a", "no run spec 'MMLU', did you mean 'mmlu'?"),
-        ("helm:mmlu", "mmlu needs subject: write helm:mmlu:subject=..."), ("helm:mmlu:", "what is wrong is ''"),
+        ("helm:mmlu", "mmlu needs subject: write helm:mmlu:subject=..."),
+        ("helm:mmlu:", "what is wrong is ''"),
         ("helm:mmlu:subject=a,subject=b", "subject is given twice"),
         ("helm:mmlu:subjekt=a", "no parameter 'subjekt', did you mean 'subject'?"),
-        ("helm:mmlu:subjekt=a", "its parameters: subject (str, needed), method=multiple_choice_joint"),
-        ("helm:med_qa:reeval_parameters=1", "reeval_parameters cannot be given here; HELM's adaptive testing (reeval_run.py) is"),
-        ("helm:med_qa:model_ability=0.0", "none of the benchmark's; config.params.extra.stop_when asks fewer"),
-        ("helm:reeval_run:model_ability=0.0", "config.type: HELM's adaptive testing (reeval_run.py) is not run"),
+        (
+            "helm:mmlu:subjekt=a",
+            "its parameters: subject (str, needed), method=multiple_choice_joint",
+        ),
+        (
+            "helm:med_qa:reeval_parameters=1",
+            "reeval_parameters cannot be given here; HELM's adaptive testing (reeval_run.py) is",
+        ),
+        (
+            "helm:med_qa:model_ability=0.0",
+            "none of the benchmark's; config.params.extra.stop_when asks fewer",
+        ),
+        (
+            "helm:reeval_run:model_ability=0.0",
+            "config.type: HELM's adaptive testing (reeval_run.py) is not run",
+        ),
         ("helm:boolq:model=x/y", "model cannot be given here; eval-factory names the model"),
         ("helm:aci_bench:jury_config_path=x", "give config.params.extra.judges"),
-        ("helm:msr_vtt", "asks a model for videos"), ("helm:wikitext_103", "asks a model for log probabilities"),
+        ("helm:msr_vtt", "asks a model for videos"),
+        ("helm:wikitext_103", "asks a model for log probabilities"),
         ("helm:sample_medical_qa", "is a task of eval-factory's own: write it without 'helm:'"),
         ("helm:", "no run spec ''"),
         ("mmlu:subject=x", "HELM has a run spec of that name: helm:mmlu:subject=x"),
     ],
-)  # fmt: skip
+)
 def test_refused(type_: str, said: str) -> None:
     told = refused(type_)
     assert said in told
@@ -105,7 +141,9 @@ def test_refused(type_: str, said: str) -> None:
     ],
 )
 def test_one_setting_in_two_places(argument: str, path: str, value: object) -> None:
-    assert "are the same setting; give one of them" in refused(f"helm:boolq:{argument}", **{path: value})
+    assert "are the same setting; give one of them" in refused(
+        f"helm:boolq:{argument}", **{path: value}
+    )
 
 
 def test_a_path_is_absolute_for_helm(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -123,7 +161,10 @@ def test_a_path_is_absolute_for_helm(monkeypatch: pytest.MonkeyPatch, tmp_path: 
 
 
 def test_identity_by_the_arguments() -> None:
-    identities = {identity_of(evaluation({"config.type": f"helm:mmlu:subject={name}"})) for name in ("a", "b", "a")}
+    identities = {
+        identity_of(evaluation({"config.type": f"helm:mmlu:subject={name}"}))
+        for name in ("a", "b", "a")
+    }
     assert len(identities) == 2
     assert identity_of(evaluation({"config.type": "helm:pubmed_qa"})) != identity_of(evaluation())
 

@@ -29,29 +29,50 @@ def test_what_is_known_of_some() -> None:
     zero_shot = ("medec", "medhelm_configurable_benchmark", "mmlu", "mental_health")
     assert [specs[name].zero_shot for name in zero_shot] == [True, True, False, False]
     asked = [specs[name].asks for name in ("vqa", "radiology", "msr_vtt", "mementos", "the_pile")]
-    assert asked == [None, "image generation", "videos", "critiques of answers", "log probabilities"]
-    assert [specs[name].media for name in ("vqa_rad", "ami", "med_qa", "radiology")] == ["images", "sounds", None, None]
-    assert specs["vqa_rad"].packages == ("pycocoevalcap",), "which HELM imports after all answers came"
+    assert asked == [
+        None,
+        "image generation",
+        "videos",
+        "critiques of answers",
+        "log probabilities",
+    ]
+    assert [specs[name].media for name in ("vqa_rad", "ami", "med_qa", "radiology")] == [
+        "images",
+        "sounds",
+        None,
+        None,
+    ]
+    assert specs["vqa_rad"].packages == ("pycocoevalcap",), (
+        "which HELM imports after all answers came"
+    )
     for name in ("harm_bench", "air_bench_2024", "live_qa"):
         assert specs[name].prescribed_judges == ("openai/gpt-4o-2024-05-13",)
     assert specs["alrage"].prescribed_judges == ("openai/gpt-4o-2024-11-20",)
     assert (specs["aci_bench"].has_jury, specs["aci_bench"].prescribed_judges) == (True, ())
     assert all(spec.description for spec in specs.values())
-    assert {name for name, spec in specs.items() if spec.has_jury} <= JURY_RUN_SPECS, "patched as one with a jury"
+    assert {name for name, spec in specs.items() if spec.has_jury} <= JURY_RUN_SPECS, (
+        "patched as one with a jury"
+    )
 
 
 def test_our_tasks_name_run_specs_and_main_metrics_that_helm_knows() -> None:
     specs = load_index().run_specs
     for task in load_framework().evaluations:
         published = task.helm.parameters.get("data_path")
-        of_a_form = published is not None and any(entry.format in FORMS for entry in published.layout)
+        of_a_form = published is not None and any(
+            entry.format in FORMS for entry in published.layout
+        )
         if (
-            task.name in ("sample_medical_qa", "custom", "script_concordance") or task.helm.rubric or of_a_form
+            task.name in ("sample_medical_qa", "custom", "script_concordance")
+            or task.helm.rubric
+            or of_a_form
         ):  # our own
             continue
         spec = specs[task.helm.run_spec]
         known = spec.main_metrics
-        if task.name == "medhelm_med_qa":  # the scenario says HELM Lite's; MedHELM's own schema another
+        if (
+            task.name == "medhelm_med_qa"
+        ):  # the scenario says HELM Lite's; MedHELM's own schema another
             known = ("exact_match",)
         assert not known or task.helm.main_metric in known, task.name
         assert spec.scenario in (None, task.helm.scenario), task.name

@@ -19,7 +19,9 @@ def test_tasks_are_listed_in_their_order() -> None:
     assert list(TASKS) == [task.name for task in tasks_with(None, FRAMEWORK)] == FRAMEWORK.names()
     found = list_tasks("jury")
     assert 0 < len(found) < len(TASKS)
-    assert [task.name for task in found] == [name for name, task in TASKS.items() if "jury" in task.tags]
+    assert [task.name for task in found] == [
+        name for name, task in TASKS.items() if "jury" in task.tags
+    ]
     with pytest.raises(ConfigError, match=r"^no task has the tag 'jurx'; tags: .*jury"):
         list_tasks("jurx")
 
@@ -27,13 +29,31 @@ def test_tasks_are_listed_in_their_order() -> None:
 @pytest.mark.parametrize("given", FRAMEWORK.evaluations, ids=FRAMEWORK.names())
 def test_a_record_says_what_the_framework_says(given: Task) -> None:
     found, helm, about = task_info(given), given.helm, given.about
-    assert (found.name, found.type, found.description) == (given.name, f"helm.{given.name}", given.description)
+    assert (found.name, found.type, found.description) == (
+        given.name,
+        f"helm.{given.name}",
+        given.description,
+    )
     assert (found.endpoint_types, found.judges) == (given.endpoint_types, helm.judges)
     assert (found.main_metric, found.run_spec) == (helm.main_metric, helm.run_spec)
-    for name in ("access", "source", "licence", "revision", "instances", "size_mb", "tags", "tried", "notes",
-                 "published", "label_noise", "answers_public"):  # fmt: skip
+    for name in (
+        "access",
+        "source",
+        "licence",
+        "revision",
+        "instances",
+        "size_mb",
+        "tags",
+        "tried",
+        "notes",
+        "published",
+        "label_noise",
+        "answers_public",
+    ):
         assert getattr(found, name) == getattr(about, name), name
-    assert found.scoring == ("either" if given.name == "custom" else "jury" if helm.judges else "rule")
+    assert found.scoring == (
+        "either" if given.name == "custom" else "jury" if helm.judges else "rule"
+    )
     assert list(found.parameters) == list(helm.parameters)
     for name, rule in helm.parameters.items():
         told = found.parameters[name]
@@ -46,7 +66,9 @@ def test_a_record_says_what_the_framework_says(given: Task) -> None:
 def test_what_is_known_of_publication_and_labels_can_be_true() -> None:
     for name, about in ((task.name, task.about) for task in FRAMEWORK.evaluations):
         assert about.published is None or re.fullmatch(r"20[12]\d-(0[1-9]|1[0-2])", about.published)
-        assert about.answers_public is (None if name == "custom" else about.access == "public"), name
+        assert about.answers_public is (None if name == "custom" else about.access == "public"), (
+            name
+        )
         assert (about.label_noise is None) is (about.label_audit is None)
         if about.label_noise is not None:
             least, greatest = about.label_noise

@@ -40,22 +40,44 @@ def test_the_default_is_helm_named_or_not() -> None:
 
 
 def test_a_task_on_the_other_upstream() -> None:
-    assert evaluation("pubmed_qa", upstream="medhelm").task.about == evaluation("pubmed_qa").task.about
+    assert (
+        evaluation("pubmed_qa", upstream="medhelm").task.about == evaluation("pubmed_qa").task.about
+    )
     task = evaluation("ehr_sql", upstream="medhelm").task
     assert (task.helm.upstream, task.about.instances) == (MEDHELM, None)
     assert task.about.notes[-1] == UNLIKE_HELM["ehr_sql"]
-    assert UNLIKE_HELM.keys() <= load_index(MEDHELM).run_specs.keys() & load_index().run_specs.keys()
-    assert evaluation("healthbench", upstream="medhelm").task.helm.upstream is MEDHELM, "ours runs on both"
+    assert (
+        UNLIKE_HELM.keys() <= load_index(MEDHELM).run_specs.keys() & load_index().run_specs.keys()
+    )
+    assert evaluation("healthbench", upstream="medhelm").task.helm.upstream is MEDHELM, (
+        "ours runs on both"
+    )
     entry = evaluation("helm:sct_bench", upstream="medhelm").task
     assert entry.helm.main_metrics == ("sct_score",)
 
 
-@pytest.mark.parametrize(("task", "upstream", "problem"), [
-    ("med_mcqa", "medhelm", "medhelm 0.8.0 has no run spec 'med_mcqa', so med_mcqa is run by helm only"),
-    ("helm:sct_bench", "helm", "HELM 0.5.16 has no run spec 'sct_bench'; medhelm 0.8.0 has one"),
-    ("helm:sct_bnch", "medhelm", "medhelm 0.8.0 has no run spec 'sct_bnch', did you mean 'sct_bench'?; 'eval-factory ls --all --upstream medhelm'"),
-    ("helm:radiology", "medhelm", "helm:radiology runs on images, not on chat"), ("pubmed_qa", "other", "must be 'helm' or 'medhelm'"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("task", "upstream", "problem"),
+    [
+        (
+            "med_mcqa",
+            "medhelm",
+            "medhelm 0.8.0 has no run spec 'med_mcqa', so med_mcqa is run by helm only",
+        ),
+        (
+            "helm:sct_bench",
+            "helm",
+            "HELM 0.5.16 has no run spec 'sct_bench'; medhelm 0.8.0 has one",
+        ),
+        (
+            "helm:sct_bnch",
+            "medhelm",
+            "medhelm 0.8.0 has no run spec 'sct_bnch', did you mean 'sct_bench'?; 'eval-factory ls --all --upstream medhelm'",
+        ),
+        ("helm:radiology", "medhelm", "helm:radiology runs on images, not on chat"),
+        ("pubmed_qa", "other", "must be 'helm' or 'medhelm'"),
+    ],
+)
 def test_what_an_upstream_does_not_have(task: str, upstream: str, problem: str) -> None:
     with pytest.raises(ConfigError) as caught:
         evaluation(task, upstream=upstream)
@@ -80,17 +102,27 @@ def test_where_its_environment_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert environment_of(MEDHELM).version_of("medhelm") is None
     own = environment_of(MEDHELM) if made(tmp_path / "own", "0.7.0") else None
     assert own is not None
-    assert (own.version_of("medhelm"), own.has_module("helm"), own.helms("benchmark")) == ("0.7.0", False, None)
-    (tmp_path / "own" / "lib" / "python3.11" / "site-packages" / "helm" / "benchmark").mkdir(parents=True)
+    assert (own.version_of("medhelm"), own.has_module("helm"), own.helms("benchmark")) == (
+        "0.7.0",
+        False,
+        None,
+    )
+    (tmp_path / "own" / "lib" / "python3.11" / "site-packages" / "helm" / "benchmark").mkdir(
+        parents=True
+    )
     assert own.helms("benchmark") is not None
     assert own.program("helm.benchmark.run", "helm-run") == [
-        str(tmp_path / "own" / "bin" / "python"), str(environments.STARTER), "helm.benchmark.run",
-    ]  # fmt: skip
+        str(tmp_path / "own" / "bin" / "python"),
+        str(environments.STARTER),
+        "helm.benchmark.run",
+    ]
     state = install_upstream.states()[1]
     assert (state.installed, state.supported, state.works) == ("0.7.0", "0.8.0", False)
 
 
-def test_what_is_not_installed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+def test_what_is_not_installed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
     import sys
 
     def asked(*_argv: object) -> None:
@@ -109,16 +141,23 @@ def test_what_is_not_installed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     for name in ("taken", "older"):
         monkeypatch.setenv("EVAL_FACTORY_MEDHELM", str(tmp_path / name))
         before = sorted((tmp_path / name).rglob("*"))
-        with pytest.raises(ConfigError, match=r"has no medhelm 0.8.0; nothing is overwritten: remove it"):
+        with pytest.raises(
+            ConfigError, match=r"has no medhelm 0.8.0; nothing is overwritten: remove it"
+        ):
             install_upstream.install(MEDHELM, wheels=None, env={}, screen=sys.stderr)
         assert sorted((tmp_path / name).rglob("*")) == before
     monkeypatch.setenv("EVAL_FACTORY_MEDHELM", str(made(tmp_path / "there", "0.8.0")))
-    assert install_upstream.install(MEDHELM, wheels=None, env={}, screen=sys.stderr) == tmp_path / "there"
+    assert (
+        install_upstream.install(MEDHELM, wheels=None, env={}, screen=sys.stderr)
+        == tmp_path / "there"
+    )
     assert "is installed already" in capsys.readouterr().err
     monkeypatch.setenv("EVAL_FACTORY_MEDHELM", str(tmp_path / "new"))
     with pytest.raises(PrerequisiteError, match="no package"):
         install_upstream.install(MEDHELM, wheels=None, env={}, screen=sys.stderr)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["older", "taken", "there"], "whole, or not at all"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["older", "taken", "there"], (
+        "whole, or not at all"
+    )
 
 
 @pytest.mark.parametrize(
@@ -139,7 +178,10 @@ def test_what_is_installed_is_said_on_any_screen(
     assert str(home) in told
     assert ("upstream install medhelm" in told) == (version != "0.8.0")
     states = json.loads(CliRunner().invoke(list_upstreams, ["--json"]).output)
-    assert [(one["name"], one["works"]) for one in states] == [("helm", True), ("medhelm", version == "0.8.0")]
+    assert [(one["name"], one["works"]) for one in states] == [
+        ("helm", True),
+        ("medhelm", version == "0.8.0"),
+    ]
 
 
 def test_its_lock_is_ours_with_medhelm_in_crfm_helms_place(root: Path) -> None:

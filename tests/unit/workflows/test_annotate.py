@@ -24,7 +24,14 @@ from eval_factory.report.reader import load_result
 from eval_factory.scoring.intervals import design_effect
 from eval_factory.scoring.prediction_powered import Expected, half_width_of, needed_for
 from eval_factory.workflows import annotate
-from eval_factory.workflows.annotate import Known, import_sheets, known_of, plan_lines, plan_of, system_prompts
+from eval_factory.workflows.annotate import (
+    Known,
+    import_sheets,
+    known_of,
+    plan_lines,
+    plan_of,
+    system_prompts,
+)
 from eval_factory.workflows.evaluate import as_it_stands, collect_and_report, finished_before
 from eval_factory.workflows.recollect import last_state
 from eval_factory.workflows.resume import DataRead
@@ -40,13 +47,22 @@ def folder(tmp_path: Path) -> RunDir:
 
 
 def contents(folder: RunDir) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in folder.root.rglob("*") if path.is_file() and path.name != ".lock"}
+    return {
+        path.name: path.read_bytes()
+        for path in folder.root.rglob("*")
+        if path.is_file() and path.name != ".lock"
+    }
 
 
 def test_a_sample_is_exported_rated_and_imported(folder: RunDir, tmp_path: Path) -> None:
     before = contents(folder)
     made = exported(folder, tmp_path / "sheet")
-    assert sorted(one.name for one in made.files) == ["rater_1.csv", "rater_1.html", "rater_2.csv", "rater_2.html"]
+    assert sorted(one.name for one in made.files) == [
+        "rater_1.csv",
+        "rater_1.html",
+        "rater_2.csv",
+        "rater_2.html",
+    ]
     assert {stat.S_IMODE(one.stat().st_mode) for one in (*made.files, made.sample_file)} == {0o600}
     assert made.sample_file == folder.root / "annotations" / f"sample-{made.sample.id}.json"
     assert (len(made.sample.answers), len(made.sample.stratum_of)) == (40, ANSWERS)
@@ -59,23 +75,42 @@ def test_a_sample_is_exported_rated_and_imported(folder: RunDir, tmp_path: Path)
     assert (found.clinicians.rated, found.clinicians.raters) == (40, 2)
     corrected = found.clinicians.corrected
     assert corrected is not None
-    assert corrected.ci_low < 36 / 60 < corrected.ci_high < 0.75 + 0.06  # what these people say of all answers
+    assert (
+        corrected.ci_low < 36 / 60 < corrected.ci_high < 0.75 + 0.06
+    )  # what these people say of all answers
     assert (verify(folder.root).findings, verify(folder.root).notes) == ((), ())
     listed = {line.partition("  ")[2] for line in before["SHA256SUMS"].decode().splitlines()}
-    assert {name for name in read_checksums(folder.checksums) if "annotations/" not in name} == listed
+    assert {
+        name for name in read_checksums(folder.checksums) if "annotations/" not in name
+    } == listed
     after = contents(folder)
     assert {name for name in before if before[name] != after[name]} == {
-        "evaluation_config.yaml", "report.html", "report.md", "SHA256SUMS", "attestation.intoto.json", ".run_state.json",
-    }  # fmt: skip
+        "evaluation_config.yaml",
+        "report.html",
+        "report.md",
+        "SHA256SUMS",
+        "attestation.intoto.json",
+        ".run_state.json",
+    }
     block = yaml.safe_load(folder.evaluation_config.read_text("utf-8"))["clinicians"]
-    assert (block["rated"], block["answers"], block["corrected"]["judge_value"]) == (40, ANSWERS, 0.75)
+    assert (block["rated"], block["answers"], block["corrected"]["judge_value"]) == (
+        40,
+        ANSWERS,
+        0.75,
+    )
     assert "corrected by clinicians = " in folder.report_md.read_text("utf-8")
     assert 'id="clinicians"' in folder.report_html.read_text("utf-8")
-    assert stat.S_IMODE(folder.ratings.stat().st_mode) == stat.S_IMODE(folder.report_html.stat().st_mode) == 0o600
+    assert (
+        stat.S_IMODE(folder.ratings.stat().st_mode)
+        == stat.S_IMODE(folder.report_html.stat().st_mode)
+        == 0o600
+    )
     assert [path.name for path in folder.annotations.iterdir() if path.is_dir()] == []
 
 
-def test_a_rerun_keeps_what_people_said(folder: RunDir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rerun_keeps_what_people_said(
+    folder: RunDir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("eval_factory.workflows.resume.git_hash", lambda _: "abc123")
     made = exported(folder, tmp_path / "sheet")
     import_sheets(folder.root, [filled_in(made, "1", people_say)])
@@ -88,7 +123,10 @@ def test_a_rerun_keeps_what_people_said(folder: RunDir, tmp_path: Path, monkeypa
     again = collect_and_report(ctx, plan, ["helm-run", "--suite", "s"], ran, DataRead())
     assert again.result.clinicians is not None
     assert "corrected by clinicians = " in again.summary
-    now, then = (yaml.safe_load(one)["clinicians"] for one in (folder.evaluation_config.read_bytes(), document))
+    now, then = (
+        yaml.safe_load(one)["clinicians"]
+        for one in (folder.evaluation_config.read_bytes(), document)
+    )
     assert now == then
     assert verify(folder.root).findings == ()
 
@@ -110,12 +148,21 @@ def test_a_rater_may_return_parts_and_correct_them(folder: RunDir, tmp_path: Pat
 def test_nothing_is_imported_where_a_row_is_wrong(folder: RunDir, tmp_path: Path) -> None:
     made = exported(folder, tmp_path / "sheet")
     before = contents(folder)
-    files = [filled_in(made, "1", people_say), filled_in(made, "2", lambda _one, _number: "perhaps")]
+    files = [
+        filled_in(made, "1", people_say),
+        filled_in(made, "2", lambda _one, _number: "perhaps"),
+    ]
     with pytest.raises(ConfigError) as error:
         import_sheets(folder.root, files)
     assert len(error.value.problems) == 41
-    assert error.value.problems[0] == f"{files[1]}: row 2, column rating: 'perhaps' is not on the scale: yes, no"
-    assert error.value.problems[-1] == "nothing was imported: correct these rows, and import all files again"
+    assert (
+        error.value.problems[0]
+        == f"{files[1]}: row 2, column rating: 'perhaps' is not on the scale: yes, no"
+    )
+    assert (
+        error.value.problems[-1]
+        == "nothing was imported: correct these rows, and import all files again"
+    )
     assert contents(folder) == before
     with pytest.raises(ConfigError, match="no row has a rating, so there is nothing to import"):
         import_sheets(folder.root, [filled_in(made, "1", lambda _one, _number: "")])
@@ -123,7 +170,9 @@ def test_nothing_is_imported_where_a_row_is_wrong(folder: RunDir, tmp_path: Path
 
 
 @pytest.mark.parametrize("rated_before", [False, True])
-def test_a_failed_import(folder: RunDir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rated_before: bool) -> None:
+def test_a_failed_import(
+    folder: RunDir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rated_before: bool
+) -> None:
     made = exported(folder, tmp_path / "sheet")
     if rated_before:
         import_sheets(folder.root, [filled_in(made, "1", people_say)])
@@ -149,7 +198,9 @@ def test_a_second_sample_leaves_out_what_is_rated(folder: RunDir, tmp_path: Path
     import_sheets(folder.root, [filled_in(first, "1", people_say)])
     second = exported(folder, tmp_path / "second", raters=1)
     assert len(second.sample.answers) == ANSWERS - 40
-    assert {one.key for one in second.sample.answers}.isdisjoint(one.key for one in first.sample.answers)
+    assert {one.key for one in second.sample.answers}.isdisjoint(
+        one.key for one in first.sample.answers
+    )
     both = import_sheets(folder.root, [filled_in(second, "1", people_say)])
     assert both.clinicians.rated == ANSWERS
     corrected = both.clinicians.corrected
@@ -178,7 +229,9 @@ def test_the_users_system_prompt_is_hidden(tmp_path: Path) -> None:
     assert system_prompts(load_result(folder_to_rate(tmp_path / "plain", 4).root)) == frozenset()
 
 
-def test_what_was_altered_before_is_found_after_sheets_went_out_and_came_back(folder: RunDir, tmp_path: Path) -> None:
+def test_what_was_altered_before_is_found_after_sheets_went_out_and_came_back(
+    folder: RunDir, tmp_path: Path
+) -> None:
     (folder.model_configs / "settings.json").write_text("{ }")
     made = exported(folder, tmp_path / "sheet")
     assert {one.file for one in verify(folder.root).findings} == {"model_configs/settings.json"}
@@ -189,16 +242,25 @@ def test_what_was_altered_before_is_found_after_sheets_went_out_and_came_back(fo
     assert not folder.checksums.exists(), "an export vouches for no folder that nobody vouched for"
 
 
-def test_an_altered_sheet_is_found_whoever_makes_the_checksums_again(folder: RunDir, tmp_path: Path) -> None:
+def test_an_altered_sheet_is_found_whoever_makes_the_checksums_again(
+    folder: RunDir, tmp_path: Path
+) -> None:
     made = exported(folder, tmp_path / "sheet")
     import_sheets(folder.root, [filled_in(made, "1", people_say)])
     for file in (made.sample_file, folder.ratings):
         before = file.read_text("utf-8")
-        file.write_text(before.replace('"rater": "1"', '"rater": "3"', 1) if file == folder.ratings else before + " ")
+        file.write_text(
+            before.replace('"rater": "1"', '"rater": "3"', 1)
+            if file == folder.ratings
+            else before + " "
+        )
         runs = [folder.root / name for name in last_state(folder).runs]
         write_checksums(folder, load_result(folder.root).result, digests_of(folder, runs))
         found = verify(folder.root)
-        assert any(one.file == f"annotations/{file.name}" and "(files)" in one.message for one in found.findings), found
+        assert any(
+            one.file == f"annotations/{file.name}" and "(files)" in one.message
+            for one in found.findings
+        ), found
         file.write_text(before, "utf-8")
     folder.ratings.write_text(before.replace('"value": 0.0', '"value": 1.0'), "utf-8")
     altered = {"annotations/ratings.jsonl", "evaluation_config.yaml", "report.html", "report.md"}
@@ -217,7 +279,9 @@ def row_of(correlation: float, *widths: float) -> list[str]:
 
 def test_a_table_of_correlations() -> None:
     lines = plan_lines(KNOWN, None)
-    assert lines[0] == "jury: 1000 answers, mean 3, standard deviation 1 (from this metric's scores)"
+    assert (
+        lines[0] == "jury: 1000 answers, mean 3, standard deviation 1 (from this metric's scores)"
+    )
     assert lines[2].split()[-8:] == ["+/-", "0.4", "+/-", "0.2", "+/-", "0.12", "all", "rated"]
     assert len({len(line) for line in lines[2:8]}) == 1
     for line, correlation in zip(lines[3:8], (0.0, 0.3, 0.5, 0.7, 0.9), strict=True):
@@ -229,8 +293,13 @@ def test_a_width_that_is_wanted_and_a_correlation_that_was_measured() -> None:
     assert "from 40 rated answers" in lines[0]
     assert lines[6].split() == ["0.60", "(measured)", *row_of(0.6, 0.3)]
     against = plan_lines(replace(KNOWN, correlation=-0.6), 0.3)
-    assert [line.split()[:2] for line in against[3:5]] == [["0.00", row_of(0.0, 0.3)[0]], ["0.00", "(measured)"]]
-    assert {line.split()[1] for line in plan_lines(KNOWN, 0.01)[3:8]} == {"-"}, "no number of ratings reaches it"
+    assert [line.split()[:2] for line in against[3:5]] == [
+        ["0.00", row_of(0.0, 0.3)[0]],
+        ["0.00", "(measured)"],
+    ]
+    assert {line.split()[1] for line in plan_lines(KNOWN, 0.01)[3:8]} == {"-"}, (
+        "no number of ratings reaches it"
+    )
     one_source = plan_lines(replace(KNOWN, expected=replace(EXPECTED, sharing=1000.0)), 0.3)
     assert one_source[3].split() == ["0.00", "-", "-"]
 
@@ -246,7 +315,9 @@ def test_a_folder_before_and_after_ratings(folder: RunDir, tmp_path: Path) -> No
     people = [float(people_say(one, 1) == "yes") for one in made.sample.answers]
     judged = [is_right(int(one.key.id[2:])) for one in made.sample.answers]
     assert found.rated == 40
-    assert found.expected == replace(expected, mean=statistics.fmean(people), stddev=statistics.stdev(people))
+    assert found.expected == replace(
+        expected, mean=statistics.fmean(people), stddev=statistics.stdev(people)
+    )
     assert found.correlation == pytest.approx(statistics.correlation(people, judged))
 
 
@@ -254,12 +325,16 @@ def test_people_who_say_one_thing_have_no_correlation(tmp_path: Path) -> None:
     folder = folder_to_rate(tmp_path / "out", 20)
     made = exported(folder, tmp_path / "sheet", raters=1)
     few = {one.code for one in made.sample.answers[:9]}
-    import_sheets(folder.root, [filled_in(made, "1", lambda one, _: "yes" if one.code in few else "")])
+    import_sheets(
+        folder.root, [filled_in(made, "1", lambda one, _: "yes" if one.code in few else "")]
+    )
     assert (known_of(folder.root).rated, known_of(folder.root).correlation) == (9, None)
     import_sheets(folder.root, [filled_in(made, "1", lambda _one, _number: "yes")])
     found = known_of(folder.root)
     assert (found.rated, found.correlation) == (20, 0.0)
-    assert found.expected.stddev > 0  # the judges': people who agree about twenty answers need not agree about all
+    assert (
+        found.expected.stddev > 0
+    )  # the judges': people who agree about twenty answers need not agree about all
 
 
 def test_what_the_answers_share_and_what_a_rubric_can_take_away(folder: RunDir) -> None:
@@ -273,10 +348,14 @@ def test_what_the_answers_share_and_what_a_rubric_can_take_away(folder: RunDir) 
             return known_of(stored.folder)
 
     found = known(cluster="one", criteria=({"points": 2.0}, {"points": -1.0}))
-    effect = design_effect([is_right(one) for one in range(ANSWERS)], (-0.5, 1.0), ["one"] * ANSWERS)
+    effect = design_effect(
+        [is_right(one) for one in range(ANSWERS)], (-0.5, 1.0), ["one"] * ANSWERS
+    )
     assert (found.expected.design_effect, found.expected.sharing) == (effect, ANSWERS)
     assert (found.expected.scale, found.span) == ((-0.5, 1.0), 1.0)
-    with pytest.raises(ConfigError, match="exact_match has one value and no scale: nothing can be planned"):
+    with pytest.raises(
+        ConfigError, match="exact_match has one value and no scale: nothing can be planned"
+    ):
         known(metrics={"exact_match": 1.0})
     for width in (0.0, -1.0, math.nan):
         with pytest.raises(ConfigError, match=r"--half_width .*: give a number above 0"):

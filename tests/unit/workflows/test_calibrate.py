@@ -31,8 +31,12 @@ def test_the_passport_says_whose_it_is_and_of_what(labels: Path, tmp_path: Path)
     held = load_mapping(made.files[0], "a passport")
     assert (held["judge"], held["judge_labels"], held["date"]) == ("invented", COLUMN, "2026-11-27")
     assert held["label_set"] == {
-        "sha256": sha256_of(labels), "items": 60, "labels": 132, "physicians": 3, "conversations": 60,
-    }  # fmt: skip
+        "sha256": sha256_of(labels),
+        "items": 60,
+        "labels": 132,
+        "physicians": 3,
+        "conversations": 60,
+    }
     assert held["verdict"] == made.passport.verdict
     figures = made.passport.found.total.judge
     assert figures is not None
@@ -53,8 +57,12 @@ def test_the_same_labels_again_change_nothing(labels: Path, tmp_path: Path) -> N
     assert [file.read_bytes() for file in mended.files] == before
 
 
-@pytest.mark.parametrize("what", ["file", "link", "other file", "page alone", "more", "other judge", "other labels"])
-def test_a_folder_with_something_else_is_left_alone(what: str, labels: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "what", ["file", "link", "other file", "page alone", "more", "other judge", "other labels"]
+)
+def test_a_folder_with_something_else_is_left_alone(
+    what: str, labels: Path, tmp_path: Path
+) -> None:
     to, judge = tmp_path / "p", "invented"
     if what == "file":
         to.write_text("mine")
@@ -75,7 +83,9 @@ def test_a_folder_with_something_else_is_left_alone(what: str, labels: Path, tmp
     before = {path: path.read_bytes() for path in to.rglob("*")} if to.is_dir() else to.read_bytes()
     with pytest.raises(ConfigError, match="name a folder that is new or empty"):
         on(28, labels, to, judge)
-    assert before == ({path: path.read_bytes() for path in to.rglob("*")} if to.is_dir() else to.read_bytes())
+    assert before == (
+        {path: path.read_bytes() for path in to.rglob("*")} if to.is_dir() else to.read_bytes()
+    )
 
 
 def test_mistakes_come_with_file_and_line_and_nothing_is_written(tmp_path: Path) -> None:
@@ -84,15 +94,23 @@ def test_mistakes_come_with_file_and_line_and_nothing_is_written(tmp_path: Path)
     with pytest.raises(ConfigError) as raised:
         on(27, file, tmp_path / "p")
     assert len(raised.value.problems) == 11
-    assert raised.value.problems[0] == f"{file}: line 1: judge_label: must be true or false, without quotes"
+    assert (
+        raised.value.problems[0]
+        == f"{file}: line 1: judge_label: must be true or false, without quotes"
+    )
     assert raised.value.problems[-1] == f"{file}: 4 more mistakes in the file"
     assert SECRET not in str(raised.value)
     assert not (tmp_path / "p").exists()
 
 
-@pytest.mark.parametrize(("name", "message"), [
-    ("none.jsonl", "there is no such file"), (".", "cannot be read: Is a directory"), ("a\0b", "cannot be read: "),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("none.jsonl", "there is no such file"),
+        (".", "cannot be read: Is a directory"),
+        ("a\0b", "cannot be read: "),
+    ],
+)
 def test_a_file_that_cannot_be_read(name: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=message):
         calibrate(tmp_path / name, [COLUMN])
@@ -101,5 +119,8 @@ def test_a_file_that_cannot_be_read(name: str, message: str, tmp_path: Path) -> 
 def test_from_python(labels: Path, tmp_path: Path) -> None:
     made = api.calibrate(str(labels), judge_labels=COLUMN)
     assert (made.files, made.passport.judge, made.passport.found.total.items) == ((), COLUMN, 60)
-    assert api.calibrate(labels, judge_labels=COLUMN, judge="x", to=str(tmp_path / "p")).passport.judge == "x"
+    assert (
+        api.calibrate(labels, judge_labels=COLUMN, judge="x", to=str(tmp_path / "p")).passport.judge
+        == "x"
+    )
     assert isinstance(made, api.Calibrated)

@@ -23,11 +23,17 @@ KEY, TOKEN = "plain-looking-key-77", "plain-looking-token-88"
 
 
 def flags(folder: Path, **more: Any) -> dict[str, Any]:
-    return {"config.output_dir": str(folder / "out"), "target.api_endpoint.api_key": "MY_KEY", **more}
+    return {
+        "config.output_dir": str(folder / "out"),
+        "target.api_endpoint.api_key": "MY_KEY",
+        **more,
+    }
 
 
 def test_the_keys_and_the_token_of_the_hub_are_redacted(tmp_path: Path) -> None:
-    redactor = redactor_of(evaluation(flags(tmp_path)), {"MY_KEY": KEY, HUB_TOKEN: TOKEN, "OTHER": "other-value-99"})
+    redactor = redactor_of(
+        evaluation(flags(tmp_path)), {"MY_KEY": KEY, HUB_TOKEN: TOKEN, "OTHER": "other-value-99"}
+    )
     assert redactor.text(f"{KEY} {TOKEN} other-value-99") == f"{REDACTED} {REDACTED} other-value-99"
     assert HUB_TOKEN == "HF_TOKEN"
 
@@ -58,7 +64,10 @@ def test_a_folder_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
     here = plan(flags(tmp_path))
     here.rundir.root.mkdir()
     here.rundir.cache_db.write_text("mine")
-    with pytest.raises(ConfigError, match="is no output folder"), lock_folder(here, {"MY_KEY": KEY}, io.StringIO()):
+    with (
+        pytest.raises(ConfigError, match="is no output folder"),
+        lock_folder(here, {"MY_KEY": KEY}, io.StringIO()),
+    ):
         pass
     assert not here.rundir.marker.exists()
 
@@ -66,12 +75,17 @@ def test_a_folder_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("error", "code"),
     [
-        (errors.HelmError("x"), 4), (errors.EndpointRefusedError("x"), 3), (errors.InterruptedRunError("x"), 130),
-        (KeyboardInterrupt(), 130), (OSError(errno.ENOSPC, "full"), 3), (OSError(errno.EACCES, "no"), 3),
-        (OSError(errno.EPIPE, "gone"), 70), (ValueError("x"), 70)
+        (errors.HelmError("x"), 4),
+        (errors.EndpointRefusedError("x"), 3),
+        (errors.InterruptedRunError("x"), 130),
+        (KeyboardInterrupt(), 130),
+        (OSError(errno.ENOSPC, "full"), 3),
+        (OSError(errno.EACCES, "no"), 3),
+        (OSError(errno.EPIPE, "gone"), 70),
+        (ValueError("x"), 70),
     ],
-    ids=["HELM", "endpoint", "stopped", "Ctrl-C", "disk full", "no access", "pipe", "defect"]
-)  # fmt: skip
+    ids=["HELM", "endpoint", "stopped", "Ctrl-C", "disk full", "no access", "pipe", "defect"],
+)
 def test_an_error_has_the_code_that_it_ends_a_program_with(error: BaseException, code: int) -> None:
     assert code_of_error(error) == code
 
@@ -85,8 +99,12 @@ def put(root: Path, *names: str) -> None:
         (root / name).write_text("mine")
 
 
-@pytest.mark.parametrize("names", [(), ("notes.txt", "logs/server.log", "helm/scenarios/medec/a.csv", "data/x.db")])
-def test_a_folder_that_holds_nothing_of_ours_is_taken_and_known_again(names: tuple[str, ...], tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "names", [(), ("notes.txt", "logs/server.log", "helm/scenarios/medec/a.csv", "data/x.db")]
+)
+def test_a_folder_that_holds_nothing_of_ours_is_taken_and_known_again(
+    names: tuple[str, ...], tmp_path: Path
+) -> None:
     rundir = RunDir(tmp_path / "out")
     put(rundir.root, *names)
     assert not rundir.marker.is_file()
@@ -100,15 +118,28 @@ def test_a_folder_that_holds_nothing_of_ours_is_taken_and_known_again(names: tup
 @pytest.mark.parametrize(
     "name",
     [
-        "responses/a.txt", "model_configs/x", "helm/runs/v1/scores.json", "report.html", "results.yml", "run_config.yml",
-        "results.jsonl", "instances.jsonl", "evaluation_config.yaml", "packages.txt", "cache.db",
+        "responses/a.txt",
+        "model_configs/x",
+        "helm/runs/v1/scores.json",
+        "report.html",
+        "results.yml",
+        "run_config.yml",
+        "results.jsonl",
+        "instances.jsonl",
+        "evaluation_config.yaml",
+        "packages.txt",
+        "cache.db",
     ],
-)  # fmt: skip
+)
 def test_what_is_not_ours_is_neither_replaced_nor_deleted(name: str, tmp_path: Path) -> None:
     put(tmp_path, name)
-    with pytest.raises(ConfigError, match="is no output folder of eval-factory, and holds what a run would") as told:
+    with pytest.raises(
+        ConfigError, match="is no output folder of eval-factory, and holds what a run would"
+    ) as told:
         claim(RunDir(tmp_path))
-    assert "/".join(Path(name).parts[:2] if name.startswith("helm") else Path(name).parts[:1]) in str(told.value)
+    assert "/".join(
+        Path(name).parts[:2] if name.startswith("helm") else Path(name).parts[:1]
+    ) in str(told.value)
     assert "--output_dir" in str(told.value)
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == [tmp_path / name]
 
@@ -128,31 +159,53 @@ def test_starting_over_keeps_data_and_what_was_moved_away(tmp_path: Path) -> Non
     rundir = RunDir(tmp_path)
     claim(rundir)
     ready_cache(rundir, LOG)
-    kept = ["helm/scenarios/medec/a.csv", "results.set-aside-20260101-000000/results.yml", "notes.txt"]
+    kept = [
+        "helm/scenarios/medec/a.csv",
+        "results.set-aside-20260101-000000/results.yml",
+        "notes.txt",
+    ]
     put(tmp_path, *kept, "helm/runs/x/y/stats.json", "responses/model.jsonl", "report.html")
     put(tmp_path, ".run_state.json", "cache.db-wal")
     start_over(rundir)
-    files = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*") if path.is_file()}
+    files = {
+        path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*") if path.is_file()
+    }
     assert files == {*kept, ".eval-factory"}
 
 
-def test_what_a_killed_run_left_goes_and_nothing_else(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_what_a_killed_run_left_goes_and_nothing_else(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     rundir = RunDir(tmp_path)
     claim(rundir)
     unfinished = [
-        ".report.html.x_8a3kd1.part", "..run_state.json.abcdefgh.part",
-        "responses/.model.jsonl.abcdefgh.part", "model_configs/.judges.yaml.abcdefgh.part",
-        "helm/runs/s/r/stats.json.4711.tmp", "helm/scenarios/medec/a.csv.tmp", "helm/scenarios/medec/b.csv.part",
-    ]  # fmt: skip
+        ".report.html.x_8a3kd1.part",
+        "..run_state.json.abcdefgh.part",
+        "responses/.model.jsonl.abcdefgh.part",
+        "model_configs/.judges.yaml.abcdefgh.part",
+        "helm/runs/s/r/stats.json.4711.tmp",
+        "helm/scenarios/medec/a.csv.tmp",
+        "helm/scenarios/medec/b.csv.part",
+    ]
     kept = [
-        ".other.abcdefgh.part", "download.part", "notes.tmp", "logs/x.tmp", "helm/runs/s/r/stats.json", "helm/part", "helm/a.tmp.csv",
-    ]  # fmt: skip
+        ".other.abcdefgh.part",
+        "download.part",
+        "notes.tmp",
+        "logs/x.tmp",
+        "helm/runs/s/r/stats.json",
+        "helm/part",
+        "helm/a.tmp.csv",
+    ]
     put(tmp_path, *unfinished, *kept)
     put(tmp_path / "elsewhere", "mine.tmp")
     (rundir.helm / "link").symlink_to(tmp_path / "elsewhere")
     with caplog.at_level(logging.INFO):
         remove_unfinished(rundir, LOG)
         remove_unfinished(rundir, LOG)
-    files = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*") if path.is_file()}
+    files = {
+        path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*") if path.is_file()
+    }
     assert files == {*kept, ".eval-factory", "elsewhere/mine.tmp"}
-    assert caplog.messages == [f"{len(unfinished)} files that a killed run had not finished were deleted"]
+    assert caplog.messages == [
+        f"{len(unfinished)} files that a killed run had not finished were deleted"
+    ]

@@ -29,8 +29,12 @@ def test_the_configuration_is_whole_and_the_command_can_be_pasted() -> None:
 def test_values_that_are_not_defaults_have_their_source(tmp_path: Path) -> None:
     """In the order of their names, in columns; those of the framework and of the task are not listed."""
     file = tmp_path / "x.yml"
-    file.write_text(yaml.safe_dump({"config": {"params": {"limit_samples": 7, "temperature": None}}}))
-    request = Request(run_config=file, flags=MINIMAL, overrides=("config.params.extra.min_coverage=0.5",))
+    file.write_text(
+        yaml.safe_dump({"config": {"params": {"limit_samples": 7, "temperature": None}}})
+    )
+    request = Request(
+        run_config=file, flags=MINIMAL, overrides=("config.params.extra.min_coverage=0.5",)
+    )
     here = build_evaluation(request, load_framework(), {})
     lines = sections(preview(here, []))["values that are not defaults"].splitlines()
     assert lines == [

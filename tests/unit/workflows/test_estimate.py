@@ -19,7 +19,14 @@ from eval_factory.plan import prices
 from eval_factory.plan.run_plan import leaves_of
 from eval_factory.report.reader import load_result
 from eval_factory.workflows import estimate as module
-from eval_factory.workflows.estimate import RUN_FIRST, Estimate, KeptFigures, PromptSizes, RoleEstimate, estimate
+from eval_factory.workflows.estimate import (
+    RUN_FIRST,
+    Estimate,
+    KeptFigures,
+    PromptSizes,
+    RoleEstimate,
+    estimate,
+)
 from unit.builders import evaluation, plan
 
 MEASURED = PromptSizes(10, 4000, 50)
@@ -43,10 +50,14 @@ def sizes(monkeypatch: pytest.MonkeyPatch) -> list[PromptSizes]:
 
 def of(tmp_path: Path, look: bool = True, **flags: Any) -> Estimate:
     given = {name.replace("__", "."): value for name, value in flags.items()}
-    return estimate(evaluation({"config.output_dir": str(tmp_path), **given}), {}, look_at_data=look)
+    return estimate(
+        evaluation({"config.output_dir": str(tmp_path), **given}), {}, look_at_data=look
+    )
 
 
-def answers(tmp_path: Path, task: str, *kept: tuple[str, str, Any], latencies: Sequence[float] = ()) -> Path:
+def answers(
+    tmp_path: Path, task: str, *kept: tuple[str, str, Any], latencies: Sequence[float] = ()
+) -> Path:
     """Of half a second each, unless said otherwise, in a folder where `task` was run."""
     (tmp_path / "run_config.yml").write_text(f"config: {{type: {task}}}\n")
     cache = ResponseCache(tmp_path / "cache.db", "run")
@@ -61,26 +72,34 @@ def answers(tmp_path: Path, task: str, *kept: tuple[str, str, Any], latencies: S
 TOKENS = {"prompt_tokens": 100, "completion_tokens": 20}
 
 
-def test_tokens_are_of_the_data_where_nothing_was_asked_yet(tmp_path: Path, sizes: list[PromptSizes]) -> None:
+def test_tokens_are_of_the_data_where_nothing_was_asked_yet(
+    tmp_path: Path, sizes: list[PromptSizes]
+) -> None:
     sizes.append(MEASURED)
     found = of(tmp_path)
     (model,) = found.roles
     assert (model.requests, model.prompt_tokens, model.completion_tokens) == (10, 1000.0, 50.0)
     assert model.cost == pytest.approx((1000 * 1 + 50 * 10) / 1e6)
     assert model.hours is None
-    assert model.sources["tokens"].startswith("prompts in the data, 4 bytes a token; answers at most")
+    assert model.sources["tokens"].startswith(
+        "prompts in the data, 4 bytes a token; answers at most"
+    )
     assert model.sources["time"] == RUN_FIRST
     assert (found.requests, found.tokens, found.kept) == (10, 1050.0, 0)
 
 
-def test_pictures_are_counted_and_the_estimate_says_how(tmp_path: Path, sizes: list[PromptSizes]) -> None:
+def test_pictures_are_counted_and_the_estimate_says_how(
+    tmp_path: Path, sizes: list[PromptSizes]
+) -> None:
     sizes.append(replace(MEASURED, media_tokens=7650))
     (model,) = of(tmp_path).roles
     assert model.prompt_tokens == 1000.0 + 7650
     assert "; pictures counted as OpenAI's 85 tokens and 170 a tile" in model.sources["tokens"]
 
 
-def test_rates_of_long_prompts(tmp_path: Path, sizes: list[PromptSizes], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rates_of_long_prompts(
+    tmp_path: Path, sizes: list[PromptSizes], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """For their answers too; a request is as long as the mean."""
     price = Price(1.0, 10.0, long_prompts=(LongPrompts(2.0, 20.0, above=99),))
     monkeypatch.setattr(prices, "library_price", lambda *_: price)
@@ -90,9 +109,16 @@ def test_rates_of_long_prompts(tmp_path: Path, sizes: list[PromptSizes], monkeyp
     assert of(tmp_path).cost == pytest.approx((990 * 1 + 55 * 10) / 1e6)
 
 
-def test_tokens_are_of_earlier_answers_where_there_are_any(tmp_path: Path, sizes: list[PromptSizes]) -> None:
+def test_tokens_are_of_earlier_answers_where_there_are_any(
+    tmp_path: Path, sizes: list[PromptSizes]
+) -> None:
     sizes.append(MEASURED)
-    answers(tmp_path, "pubmed_qa", ("model", "org/model", TOKENS), ("model", "other", {"prompt_tokens": 9}))
+    answers(
+        tmp_path,
+        "pubmed_qa",
+        ("model", "org/model", TOKENS),
+        ("model", "other", {"prompt_tokens": 9}),
+    )
     found = of(tmp_path, config__params__parallelism=5)
     (model,) = found.roles
     assert (model.prompt_tokens, model.completion_tokens) == (1000.0, 200.0)
@@ -119,7 +145,9 @@ def test_what_answers_say_they_cost_goes_before_a_price(tmp_path: Path) -> None:
         ({"requests_per_minute": 100_000}, 100 * 0.5 / 4, "0.5 s a request, 4 at once"),
     ],
 )
-def test_the_tightest_limit_says_how_long(tmp_path: Path, limits: dict[str, int], seconds: float, source: str) -> None:
+def test_the_tightest_limit_says_how_long(
+    tmp_path: Path, limits: dict[str, int], seconds: float, source: str
+) -> None:
     answers(tmp_path, "pubmed_qa", ("model", "org/model", TOKENS))
     given = {f"target__api_endpoint__{name}": value for name, value in limits.items()}
     (model,) = of(tmp_path, look=False, config__params__limit_samples=100, **given).roles
@@ -129,7 +157,12 @@ def test_the_tightest_limit_says_how_long(tmp_path: Path, limits: dict[str, int]
 
 def test_a_judge_is_asked_for_each_answer(tmp_path: Path) -> None:
     found = of(tmp_path, look=False, config__type="aci_bench", config__params__limit_samples=7)
-    assert [(one.role, one.requests) for one in found.roles] == [("model", 7), ("gpt", 7), ("llama", 7), ("claude", 7)]
+    assert [(one.role, one.requests) for one in found.roles] == [
+        ("model", 7),
+        ("gpt", 7),
+        ("llama", 7),
+        ("claude", 7),
+    ]
     assert found.requests == 28
     assert "again where it says nothing usable" in found.roles[1].sources["requests"]
     assert found.roles[2].sources["cost"].startswith("unknown: no price is known of meta/llama")
@@ -138,36 +171,58 @@ def test_a_judge_is_asked_for_each_answer(tmp_path: Path) -> None:
 
 JUDGED_BY_TWO: dict[str, Any] = {
     "config__type": "healthbench",
-    "config__params__extra__judges": [{"name": name, "model_id": name, "parallelism": 8} for name in ("gpt", "llama")],
+    "config__params__extra__judges": [
+        {"name": name, "model_id": name, "parallelism": 8} for name in ("gpt", "llama")
+    ],
 }
 
 
 @pytest.mark.parametrize("at_once", [None, 4])
-def test_a_judge_is_asked_for_each_criterion(tmp_path: Path, sizes: list[PromptSizes], at_once: int | None) -> None:
+def test_a_judge_is_asked_for_each_criterion(
+    tmp_path: Path, sizes: list[PromptSizes], at_once: int | None
+) -> None:
     sizes.append(PromptSizes(10, 4000, 50, judge_requests=70))
     found = of(tmp_path, **JUDGED_BY_TWO, config__params__extra__criteria_per_request=at_once)
-    assert [(one.role, one.requests) for one in found.roles] == [("model", 10), ("gpt", 70), ("llama", 70)]
+    assert [(one.role, one.requests) for one in found.roles] == [
+        ("model", 10),
+        ("gpt", 70),
+        ("llama", 70),
+    ]
     assert found.requests == 150
     assert found.roles[0].sources["requests"] == "counted in the data, each trial and perturbation"
-    assert found.roles[1].sources["requests"].startswith("criteria counted in the data; a judge is asked about each")
+    assert (
+        found.roles[1]
+        .sources["requests"]
+        .startswith("criteria counted in the data; a judge is asked about each")
+    )
     assert not sizes
     sizes.append(PromptSizes(20, 4000, 50, judge_requests=70))
     probed = of(tmp_path, **JUDGED_BY_TWO, config__params__extra__probe_judges=True).roles[1]
-    assert (probed.requests, probed.sources["requests"].rpartition("; ")[2]) == (105, "35 more with probe_judges")
+    assert (probed.requests, probed.sources["requests"].rpartition("; ")[2]) == (
+        105,
+        "35 more with probe_judges",
+    )
     unknown = of(tmp_path, look=False, **JUDGED_BY_TWO)
     assert [one.requests for one in unknown.roles] == [5000, None, None], "nothing is guessed"
-    assert unknown.roles[1].sources["requests"].startswith("unknown: nobody has counted the criteria")
+    assert (
+        unknown.roles[1].sources["requests"].startswith("unknown: nobody has counted the criteria")
+    )
 
 
 def test_what_nobody_counted_is_not_known(tmp_path: Path, sizes: list[PromptSizes]) -> None:
     sizes.append(PromptSizes(None, reason="its data are not here"))
     (model,) = of(tmp_path, config__type="helm:mmlu:subject=anatomy").roles
     assert model.requests is None
-    assert model.sources["requests"] == "unknown: nobody has counted the instances (its data are not here)"
+    assert (
+        model.sources["requests"]
+        == "unknown: nobody has counted the instances (its data are not here)"
+    )
     assert model.sources["tokens"] == f"{RUN_FIRST} (its data are not here)"
 
 
-def test_the_result_of_this_very_run_says_how_many(finished: RunDir, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_result_of_this_very_run_says_how_many(
+    finished: RunDir, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Nothing is looked for in the data then."""
     document = load_run_config(finished.run_config)
     leaves = leaves_of({name: document[name] for name in ("config", "target")}, "")
@@ -185,7 +240,12 @@ ROLE = RoleEstimate("model", "m", 10, 100.0, 20.0, 0.5, 2.0, {"cost": "table"})
 
 def test_what_a_limit_will_stop_is_said() -> None:
     tight = Estimate("t", (ROLE,), 0, Budget(0.49, 9, 119, 7199.0))
-    assert tight.beyond == {"max_cost": 0.5, "max_requests": 10, "max_tokens_total": 120.0, "max_wall_s": 7200.0}
+    assert tight.beyond == {
+        "max_cost": 0.5,
+        "max_requests": 10,
+        "max_tokens_total": 120.0,
+        "max_wall_s": 7200.0,
+    }
     assert "max_cost (0.49) will be reached before the end" in tight.to_text()
 
 
@@ -193,27 +253,39 @@ def test_the_texts_hold_every_figure_and_its_source() -> None:
     whole = Estimate("t", (ROLE, RoleEstimate("a", "j", 5, 1.0, 1.0, 0.25, 0.01, {})), 4, Budget())
     text = whole.to_text()
     assert text.splitlines()[:3] == [
-        "t: 15 requests, 122 tokens, 0.75 USD, 2.0 h", "  model (m): 10 requests, 120 tokens, 0.5 USD, 2.0 h",
+        "t: 15 requests, 122 tokens, 0.75 USD, 2.0 h",
+        "  model (m): 10 requests, 120 tokens, 0.5 USD, 2.0 h",
         "    cost: table",
-    ]  # fmt: skip
+    ]
     assert "a (j): 5 requests, 2 tokens, 0.25 USD, 0.6 min" in text
     assert "4 answers are kept" in text
     document = json.loads(json.dumps(whole.as_dict()))
     assert (document["requests"], document["cost"], document["kept_answers"]) == (15, 0.75, 4)
     assert document["roles"][0]["sources"] == {"cost": "table"}
-    unknown = Estimate("t", (RoleEstimate("model", "m", None, None, None, None, None, {}),), 0, Budget())
-    assert unknown.to_text().startswith("t: unknown requests, unknown tokens, unknown cost, unknown time")
+    unknown = Estimate(
+        "t", (RoleEstimate("model", "m", None, None, None, None, None, {}),), 0, Budget()
+    )
+    assert unknown.to_text().startswith(
+        "t: unknown requests, unknown tokens, unknown cost, unknown time"
+    )
 
 
 @pytest.mark.parametrize(
     ("extra", "askings"),
     [
-        ({"shuffle_choices": 3}, 3), ({"repeats": 5}, 5), ({"perturb": ["typos", "units"]}, 3), ({"pushback": 2}, 3),
-        ({"confidence": "stated"}, 2), ({"confidence": "logprobs"}, 1), ({"allow_abstain": True}, 2),
+        ({"shuffle_choices": 3}, 3),
+        ({"repeats": 5}, 5),
+        ({"perturb": ["typos", "units"]}, 3),
+        ({"pushback": 2}, 3),
+        ({"confidence": "stated"}, 2),
+        ({"confidence": "logprobs"}, 1),
+        ({"allow_abstain": True}, 2),
         ({"repeats": 2, "pushback": 1, "shuffle_choices": 2}, 4),
     ],
-)  # fmt: skip
-def test_each_asking_of_a_question_is_a_request(tmp_path: Path, extra: dict[str, object], askings: int) -> None:
+)
+def test_each_asking_of_a_question_is_a_request(
+    tmp_path: Path, extra: dict[str, object], askings: int
+) -> None:
     flags = {"config.type": "sample_medical_qa", "config.output_dir": str(tmp_path / "x")}
     given = {f"config.params.extra.{name}": value for name, value in extra.items()}
     found = estimate(evaluation({**flags, **given}), {}, look_at_data=False)
@@ -225,11 +297,16 @@ def test_each_asking_of_a_question_is_a_request(tmp_path: Path, extra: dict[str,
 def test_means_are_of_one_model_in_one_role_and_of_what_all_answers_say(tmp_path: Path) -> None:
     many = {"prompt_tokens": 900, "completion_tokens": 900, "cost": 9.0}
     path = answers(
-        tmp_path, "x", ("model", "m", {"prompt_tokens": 10, "completion_tokens": 2, "cost": 0.5}),
-        ("model", "m", {"prompt_tokens": 30, "completion_tokens": 4, "cost": 1.5}), ("model", "other", many),
-        ("gpt", "m", many), ("strict", "m", {"prompt_tokens": 10, "cost": 0.5}), ("strict", "m", None),
+        tmp_path,
+        "x",
+        ("model", "m", {"prompt_tokens": 10, "completion_tokens": 2, "cost": 0.5}),
+        ("model", "m", {"prompt_tokens": 30, "completion_tokens": 4, "cost": 1.5}),
+        ("model", "other", many),
+        ("gpt", "m", many),
+        ("strict", "m", {"prompt_tokens": 10, "cost": 0.5}),
+        ("strict", "m", None),
         latencies=[1.0, 2.0, 9.0, 9.0, 1.0, 3.0],
-    )  # fmt: skip
+    )
     assert module.kept_figures(path, "model", "m") == KeptFigures(2, 20.0, 3.0, 1.5, 1.0)
     assert module.kept_figures(path, "strict", "m") == KeptFigures(2, None, None, 2.0, None)
 
@@ -238,16 +315,29 @@ EVENT = {"event": "measured", "requests": 3, "prompt_bytes": 400, "most_tokens":
 
 
 def test_a_run_that_was_measured_and_data_that_are_not_here() -> None:
-    assert module.sizes_in([{"event": "phase", "phase": "loading data"}, EVENT]) == PromptSizes(3, 400, 15)
-    assert module.sizes_in([{**EVENT, "judge_requests": 7}]) == PromptSizes(3, 400, 15, judge_requests=7)
-    failed = {"event": "run_failed", "error": "DownloadError: https://host/file could not be downloaded"}
-    assert module.sizes_in([failed]).reason == "its data are not here, or not all of them: DownloadError"
+    assert module.sizes_in([{"event": "phase", "phase": "loading data"}, EVENT]) == PromptSizes(
+        3, 400, 15
+    )
+    assert module.sizes_in([{**EVENT, "judge_requests": 7}]) == PromptSizes(
+        3, 400, 15, judge_requests=7
+    )
+    failed = {
+        "event": "run_failed",
+        "error": "DownloadError: https://host/file could not be downloaded",
+    }
+    assert (
+        module.sizes_in([failed]).reason
+        == "its data are not here, or not all of them: DownloadError"
+    )
     assert module.sizes_in([]).reason.endswith("HELM made no requests")
 
 
 def test_a_bundle_that_is_not_there_is_a_reason(tmp_path: Path) -> None:
     """Found before anything is started."""
-    there = {"config.params.extra.data_dir": str(tmp_path / "no bundle"), "config.output_dir": str(tmp_path / "out")}
+    there = {
+        "config.params.extra.data_dir": str(tmp_path / "no bundle"),
+        "config.output_dir": str(tmp_path / "out"),
+    }
     found = module.prompt_sizes(plan(there), {})
     assert found.requests is None
     assert "no bundle" in found.reason

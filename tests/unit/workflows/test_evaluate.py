@@ -13,7 +13,11 @@ import pytest
 
 from eval_factory.config.evaluation import Request
 from eval_factory.core import logs
-from eval_factory.core.errors import EndpointRefusedError, EndpointUnreachableError, PrerequisiteError
+from eval_factory.core.errors import (
+    EndpointRefusedError,
+    EndpointUnreachableError,
+    PrerequisiteError,
+)
 from eval_factory.core.secrets import REDACTED, Redactor
 from eval_factory.workflows import evaluate as workflow
 from eval_factory.workflows.evaluate import launch_record
@@ -23,11 +27,15 @@ from eval_factory.workflows.resume import read_state
 from finished_folder import finished_folder
 from unit.builders import MINIMAL, context, plan
 
-FATAL = {"event": logs.FATAL, "message": "cannot reach http://llm.example:8000/v1: no connection could be made"}
+FATAL = {
+    "event": logs.FATAL,
+    "message": "cannot reach http://llm.example:8000/v1: no connection could be made",
+}
 
 
 @pytest.mark.parametrize(
-    ("place", "is_told"), [("llm.example:8000", True), ("llm.example", True), ("api.github.com", False), ("", False)]
+    ("place", "is_told"),
+    [("llm.example:8000", True), ("llm.example", True), ("api.github.com", False), ("", False)],
 )
 def test_who_refused_the_endpoint_is_told(place: str, is_told: bool) -> None:
     blocked: list[dict[str, Any]] = [{"event": logs.BLOCKED, "place": place}] if place else []
@@ -37,9 +45,15 @@ def test_who_refused_the_endpoint_is_told(place: str, is_told: bool) -> None:
     assert (f"offline: it was eval-factory that refused {place}" in str(told.value)) is is_told
 
 
-def test_the_kind_of_a_stop_is_the_kind_of_its_error_and_last_words_count_where_no_event_was_written() -> None:
+def test_the_kind_of_a_stop_is_the_kind_of_its_error_and_last_words_count_where_no_event_was_written() -> (
+    None
+):
     log = logging.getLogger("test")
-    kinds = {"unreachable": EndpointUnreachableError, "refused": EndpointRefusedError, None: PrerequisiteError}
+    kinds = {
+        "unreachable": EndpointUnreachableError,
+        "refused": EndpointRefusedError,
+        None: PrerequisiteError,
+    }
     for kind, error in kinds.items():
         with pytest.raises(PrerequisiteError) as told:
             raise_if_stopped([{**FATAL, **({"kind": kind} if kind else {})}], None, log)
@@ -49,7 +63,9 @@ def test_the_kind_of_a_stop_is_the_kind_of_its_error_and_last_words_count_where_
     raise_if_stopped([], None, log)
 
 
-def test_a_killed_run_leaves_no_checksums_of_the_one_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_killed_run_leaves_no_checksums_of_the_one_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """They go before anything else in the folder is changed."""
     rundir = finished_folder(tmp_path / "out")
     assert rundir.checksums.is_file()
@@ -72,11 +88,15 @@ def test_a_run_took_as_long_as_its_result_will_say(tmp_path: Path) -> None:
     """Digits that only .run_state.json has could be changed, and nobody would notice."""
     made = plan({"config.output_dir": str(tmp_path / "out")})
     done: Any = [{"event": logs.RUN_DONE, "path": f"runs/s/{name}"} for name in "rq"]
-    ran = workflow.checked_runs(context(made.rundir), made, EndedHelmRun("run", 18.45317671599496, 0, (), tuple(done)))
+    ran = workflow.checked_runs(
+        context(made.rundir), made, EndedHelmRun("run", 18.45317671599496, 0, (), tuple(done))
+    )
     assert ran == Ran((made.rundir.helm / "runs/s/r", made.rundir.helm / "runs/s/q"), "run", 18.45)
 
 
-def test_a_run_that_nothing_has_changed_for_is_shown_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_nothing_has_changed_for_is_shown_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     rundir = finished_folder(tmp_path / "out")
     monkeypatch.setattr("eval_factory.workflows.resume.git_hash", lambda _: "abc123")
     made, screen = plan({"config.output_dir": str(rundir.root)}), io.StringIO()
@@ -93,7 +113,9 @@ def test_a_run_that_nothing_has_changed_for_is_shown_as_it_is(tmp_path: Path, mo
 
 
 @pytest.mark.parametrize("only_collect", [True, False])
-def test_who_only_collects_asks_nobody(*, only_collect: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_only_collects_asks_nobody(
+    *, only_collect: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Neither are answers forgotten; the configuration is not read again where it is known."""
 
     class Asks(Exception):
@@ -107,9 +129,12 @@ def test_who_only_collects_asks_nobody(*, only_collect: bool, tmp_path: Path, mo
     known = plan({"config.output_dir": str(tmp_path / "out")}).evaluation
     with pytest.raises(PrerequisiteError if only_collect else Asks) as caught:
         workflow.evaluate(
-            Request(), Options(only_collect=only_collect), env={"OPENAI_API_KEY": "a-key-of-some-length"},
-            screen=io.StringIO(), evaluation=known,
-        )  # fmt: skip
+            Request(),
+            Options(only_collect=only_collect),
+            env={"OPENAI_API_KEY": "a-key-of-some-length"},
+            screen=io.StringIO(),
+            evaluation=known,
+        )
     assert ("give the same command with --fresh" in str(caught.value)) is only_collect
 
 
@@ -120,14 +145,22 @@ def test_a_launch_says_what_will_be_run_and_where_and_tells_no_key(tmp_path: Pat
     here = plan({"config.output_dir": str(tmp_path / "out"), "config.params.limit_samples": 7})
     redactor = Redactor()
     redactor.learn(KEY)
-    record = launch_record(replace(context(here.rundir), redactor=redactor), here, ["helm-run", "--suite", f"a {KEY}"])
+    record = launch_record(
+        replace(context(here.rundir), redactor=redactor), here, ["helm-run", "--suite", f"a {KEY}"]
+    )
     assert KEY not in json.dumps(record)
     assert list(record)[:2] == ["event", "eval_factory"]
     assert record["config"]["params"] == {"limit_samples": 7}
     assert record["target"]["api_endpoint"]["model_id"] == here.model.model_id
     expected = {
-        "event": "launch", "task": "pubmed_qa", "model": here.model.model_id, "limit_samples": 7, "url": here.model.url,
-        "judges": {}, "output_dir": str(tmp_path / "out"), "run_identity": here.identity,
+        "event": "launch",
+        "task": "pubmed_qa",
+        "model": here.model.model_id,
+        "limit_samples": 7,
+        "url": here.model.url,
+        "judges": {},
+        "output_dir": str(tmp_path / "out"),
+        "run_identity": here.identity,
         "command": f"helm-run --suite 'a {REDACTED}'",
-    }  # fmt: skip
+    }
     assert {name: record[name] for name in expected} == expected

@@ -13,7 +13,13 @@ import pytest
 from eval_factory.config.evaluation import Evaluation
 from eval_factory.core import logs
 from eval_factory.core.budget import Budget, Spending
-from eval_factory.core.errors import ConfigError, HelmError, InterruptedRunError, NotReportableError, PrerequisiteError
+from eval_factory.core.errors import (
+    ConfigError,
+    HelmError,
+    InterruptedRunError,
+    NotReportableError,
+    PrerequisiteError,
+)
 from eval_factory.core.helm_run_settings import HelmRunSettings
 from eval_factory.core.logs import ASKING, JUDGING, LOADING, SCORING
 from eval_factory.core.rundir import RunDir
@@ -23,13 +29,24 @@ from eval_factory.endpoint.response_cache import Answer, Attempt, ResponseCache
 from eval_factory.executors.process import FinishedProcess, ProcessSpec
 from eval_factory.workflows import helm_run as module
 from eval_factory.workflows.context import RunContext
-from eval_factory.workflows.helm_run import EndedHelmRun, ended_before_it_ran, explained_failure, run_helm, stopped_by
+from eval_factory.workflows.helm_run import (
+    EndedHelmRun,
+    ended_before_it_ran,
+    explained_failure,
+    run_helm,
+    stopped_by,
+)
 from unit.builders import context, evaluation, plan
 
 ENV = {
-    "PATH": "/bin", "MY_KEY": "the-key-itself-1", "SECRET_OF_OTHERS": "x", "https_proxy": "http://proxy:1",
-    "HTTP_PROXY": "http://proxy:2", "HF_TOKEN": "hub-token-1", "OPENAI_TOKEN_URL": "https://tokens.example",
-}  # fmt: skip
+    "PATH": "/bin",
+    "MY_KEY": "the-key-itself-1",
+    "SECRET_OF_OTHERS": "x",
+    "https_proxy": "http://proxy:1",
+    "HTTP_PROXY": "http://proxy:2",
+    "HF_TOKEN": "hub-token-1",
+    "OPENAI_TOKEN_URL": "https://tokens.example",
+}
 
 
 class FakeExecutor:
@@ -39,7 +56,9 @@ class FakeExecutor:
         self.specs: list[ProcessSpec] = []
         self.returncode, self.told = returncode, tuple(told)
 
-    def run(self, spec: ProcessSpec, screen: TextIO) -> tuple[FinishedProcess, tuple[Mapping[str, Any], ...]]:
+    def run(
+        self, spec: ProcessSpec, screen: TextIO
+    ) -> tuple[FinishedProcess, tuple[Mapping[str, Any], ...]]:
         self.specs.append(spec)
         if self.returncode is None:
             raise KeyboardInterrupt
@@ -60,13 +79,19 @@ def with_key(**flags: Any) -> Evaluation:
     return evaluation({"target.api_endpoint.api_key": "MY_KEY", **flags})
 
 
-def run(here: RunContext, executor: FakeExecutor, settings: Any = None, of: Evaluation | None = None) -> EndedHelmRun:
+def run(
+    here: RunContext, executor: FakeExecutor, settings: Any = None, of: Evaluation | None = None
+) -> EndedHelmRun:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("eval_factory.workflows.helm_run.run_shown", executor.run)
-        return run_helm(here, of or with_key(), ["helm-run", "-c", "x"], settings or HelmRunSettings())
+        return run_helm(
+            here, of or with_key(), ["helm-run", "-c", "x"], settings or HelmRunSettings()
+        )
 
 
-def test_it_sees_the_keys_of_its_configuration_and_no_others_and_offline_no_proxies(here: RunContext) -> None:
+def test_it_sees_the_keys_of_its_configuration_and_no_others_and_offline_no_proxies(
+    here: RunContext,
+) -> None:
     executor = FakeExecutor()
     run(here, executor)
     seen = executor.specs[0].env
@@ -82,7 +107,9 @@ def test_it_sees_the_keys_of_its_configuration_and_no_others_and_offline_no_prox
     assert not {"https_proxy", "HTTP_PROXY"} & offline.keys()
 
 
-def test_events_are_part_of_what_it_came_to(here: RunContext, caplog: pytest.LogCaptureFixture) -> None:
+def test_events_are_part_of_what_it_came_to(
+    here: RunContext, caplog: pytest.LogCaptureFixture
+) -> None:
     done = {"event": logs.RUN_DONE, "path": "runs/v1/a"}
     told = [done, {"event": logs.BLOCKED, "place": "github.com:443"}]
     with caplog.at_level(logging.INFO, "test"):
@@ -92,7 +119,9 @@ def test_events_are_part_of_what_it_came_to(here: RunContext, caplog: pytest.Log
     assert caplog.messages == ["helm-run ended with -9 after 0.0 s", offline]
 
 
-def test_an_interruption_says_what_is_kept(here: RunContext, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_interruption_says_what_is_kept(
+    here: RunContext, caplog: pytest.LogCaptureFixture
+) -> None:
     with caplog.at_level(logging.INFO, "test"), pytest.raises(InterruptedRunError) as caught:
         run(here, FakeExecutor(None))
     kept = f"interrupted; what was answered is kept in {here.rundir.cache_db}"
@@ -100,9 +129,13 @@ def test_an_interruption_says_what_is_kept(here: RunContext, caplog: pytest.LogC
     assert caplog.messages == ["interrupted"]
 
 
-def test_a_token_that_helm_run_got_is_redacted_from_now_on(here: RunContext, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_token_that_helm_run_got_is_redacted_from_now_on(
+    here: RunContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
     kept = {"openai": "a-new-token-of-a-service"}
-    monkeypatch.setattr(sign_in, "cached_token", lambda oauth, env: kept[oauth.service] if "PATH" in env else None)
+    monkeypatch.setattr(
+        sign_in, "cached_token", lambda oauth, env: kept[oauth.service] if "PATH" in env else None
+    )
     run(here, FakeExecutor())
     assert here.redactor.text(kept["openai"]) == kept["openai"]
     run(here, FakeExecutor(), of=with_key(**{"target.api_endpoint.oauth": "openai"}))
@@ -112,25 +145,68 @@ def test_a_token_that_helm_run_got_is_redacted_from_now_on(here: RunContext, mon
 @pytest.mark.parametrize(
     ("error", "phase", "kind", "said"),
     [
-        ("URLError: <urlopen error>", LOADING, PrerequisiteError, "the data of pubmed_qa are unavailable: URLError"),
+        (
+            "URLError: <urlopen error>",
+            LOADING,
+            PrerequisiteError,
+            "the data of pubmed_qa are unavailable: URLError",
+        ),
         ("GatedRepoError: 401", LOADING, PrerequisiteError, "the data of pubmed_qa"),
         ("ConnectionError: no", SCORING, PrerequisiteError, "while it is scoring"),
-        ("ModuleNotFoundError: No module named 'sacrebleu.metrics'", SCORING, PrerequisiteError, "-m pip install 'sacrebleu~=2.2'"),
-        ("ModuleNotFoundError: No module named 'torch'", LOADING, PrerequisiteError, "-m pip install 'torch<3.0.0,>=1.13.1'"),
-        ("ModuleNotFoundError: this metric needs torch", SCORING, PrerequisiteError, "not installed: torch"),
-        ("OptionalDependencyNotInstalled: Optional dependency gdown is not installed. Please run", LOADING,
-         PrerequisiteError, "-m pip install 'gdown~=5.1'"),
-        ("LookupError: **** Resource \\x1b[93mpunkt\\x1b[0m not found. Please use the NLTK Downloader", SCORING,
-         PrerequisiteError, "not found. Please use the NLTK Downloader"),
+        (
+            "ModuleNotFoundError: No module named 'sacrebleu.metrics'",
+            SCORING,
+            PrerequisiteError,
+            "-m pip install 'sacrebleu~=2.2'",
+        ),
+        (
+            "ModuleNotFoundError: No module named 'torch'",
+            LOADING,
+            PrerequisiteError,
+            "-m pip install 'torch<3.0.0,>=1.13.1'",
+        ),
+        (
+            "ModuleNotFoundError: this metric needs torch",
+            SCORING,
+            PrerequisiteError,
+            "not installed: torch",
+        ),
+        (
+            "OptionalDependencyNotInstalled: Optional dependency gdown is not installed. Please run",
+            LOADING,
+            PrerequisiteError,
+            "-m pip install 'gdown~=5.1'",
+        ),
+        (
+            "LookupError: **** Resource \\x1b[93mpunkt\\x1b[0m not found. Please use the NLTK Downloader",
+            SCORING,
+            PrerequisiteError,
+            "not found. Please use the NLTK Downloader",
+        ),
         ("LookupError: unknown encoding", SCORING, HelmError, "HELM failed while pubmed_qa ran"),
-        ("NoInstancesError: found no instances", LOADING, PrerequisiteError, "the data of pubmed_qa"),
-        ("DownloadError: https://x could not be downloaded", LOADING, PrerequisiteError, "the data of pubmed_qa"),
-        ("TypeError: got an unexpected keyword argument 'x'", LOADING, HelmError, "TypeError"),  # a defect, of no user's
+        (
+            "NoInstancesError: found no instances",
+            LOADING,
+            PrerequisiteError,
+            "the data of pubmed_qa",
+        ),
+        (
+            "DownloadError: https://x could not be downloaded",
+            LOADING,
+            PrerequisiteError,
+            "the data of pubmed_qa",
+        ),
+        (
+            "TypeError: got an unexpected keyword argument 'x'",
+            LOADING,
+            HelmError,
+            "TypeError",
+        ),  # a defect, of no user's
         ("ValueError: odd", LOADING, HelmError, "ValueError: odd"),
         ("OpenAIError: Missing credentials", JUDGING, HelmError, "OpenAIError"),
         ("KeyError: 'x'", ASKING, HelmError, "KeyError"),
     ],
-)  # fmt: skip
+)
 def test_explained(error: str, phase: str, kind: type[Exception], said: str) -> None:
     failure = explained_failure(plan(), error, phase)
     assert type(failure) is kind
@@ -144,11 +220,15 @@ def test_what_cannot_be_built_is_not_advised() -> None:
     assert "crfm-helm[" not in text
     assert "pip install odd_one\n" in text
     assert "look for the one that holds this module" in text
-    assert "could not import" in str(explained_failure(plan(), "ImportError: cannot import name 'x' from 'y'", SCORING))
+    assert "could not import" in str(
+        explained_failure(plan(), "ImportError: cannot import name 'x' from 'y'", SCORING)
+    )
 
 
 def test_judges_that_helm_asks_itself() -> None:
-    failure = explained_failure(plan({"config.type": "helm:harm_bench"}), "OpenAIError: Missing credentials", JUDGING)
+    failure = explained_failure(
+        plan({"config.type": "helm:harm_bench"}), "OpenAIError: Missing credentials", JUDGING
+    )
     assert isinstance(failure, PrerequisiteError)
     assert "openai/gpt-4o-2024-05-13" in str(failure)
 
@@ -156,9 +236,15 @@ def test_judges_that_helm_asks_itself() -> None:
 @pytest.mark.parametrize(
     ("tail", "found"),
     [
-        (["Traceback", '  File "x.py"', "ModuleNotFoundError: No module 'x'"], "ModuleNotFoundError: No module 'x'"),
+        (
+            ["Traceback", '  File "x.py"', "ModuleNotFoundError: No module 'x'"],
+            "ModuleNotFoundError: No module 'x'",
+        ),
         (["urllib.error.URLError: <urlopen error>"], "URLError: <urlopen error>"),
-        (["helm.common.x.OptionalDependencyNotInstalled: Optional"], "OptionalDependencyNotInstalled: Optional"),
+        (
+            ["helm.common.x.OptionalDependencyNotInstalled: Optional"],
+            "OptionalDependencyNotInstalled: Optional",
+        ),
         (["AssertionError"], "AssertionError"),
         (["KeyError: 'all'", "and a second line"], "KeyError: 'all' and a second line"),
         (["Exception: Unitxt card must be specified"], "Exception: Unitxt card must be specified"),
@@ -175,7 +261,10 @@ def test_a_run_spec_that_helm_does_not_build() -> None:
     wrong = ended_before_it_ran(here, 1, ["Traceback", "AssertionError: Unknown subset: all"])
     assert isinstance(wrong, ConfigError)
     assert "AssertionError: Unknown subset: all" in str(wrong)
-    for said in ("ModuleNotFoundError: No module named 'torchvision'", "urllib.error.URLError: <urlopen error>"):
+    for said in (
+        "ModuleNotFoundError: No module named 'torchvision'",
+        "urllib.error.URLError: <urlopen error>",
+    ):
         assert isinstance(ended_before_it_ran(here, 1, ["Traceback", said]), PrerequisiteError)
 
 
@@ -193,11 +282,17 @@ def test_an_end_without_words_is_said_in_one_sentence() -> None:
     for tail in ([], ["", " "]):
         killed = str(ended_before_it_ran(plan(), -9, tail))
         assert killed.startswith("helm-run was killed by signal 9 and printed nothing\n  log: ")
-        assert module.how_helm_run_ended("helm-run", 0, tail) == "helm-run ended with 0 and printed nothing"
+        assert (
+            module.how_helm_run_ended("helm-run", 0, tail)
+            == "helm-run ended with 0 and printed nothing"
+        )
     failure = ended_before_it_ran(plan(), -9, ["ValueError: odd"])
     assert isinstance(failure, HelmError), "a task of ours is not the user's mistake"
     assert str(failure).startswith("helm-run was killed by signal 9:\n  | ValueError: odd\n  log: ")
-    assert module.how_helm_run_ended("helm-run", 1, ["", "a", "b"]) == "helm-run ended with 1:\n  | a\n  | b"
+    assert (
+        module.how_helm_run_ended("helm-run", 1, ["", "a", "b"])
+        == "helm-run ended with 1:\n  | a\n  | b"
+    )
 
 
 ASKING_EVENT = {"event": "phase", "phase": "asking the model", "total": 12}
@@ -207,16 +302,29 @@ LOG = logging.getLogger("test")
 
 
 def test_it_ends_with_what_was_used_what_is_missing_and_how_it_goes_on(tmp_path: Path) -> None:
-    here = plan({
-        "config.output_dir": str(tmp_path), "config.params.extra.max_cost": 0.5, "target.api_endpoint.model_id": "m",
-        "config.params.extra.prices": [{"model_id": "m", "input_per_million": 100_000, "output_per_million": 0}],
-    })  # fmt: skip
-    module.raise_for_failure(here, EndedHelmRun("r", 1.0, 0, (), (LOADING_EVENT, ASKING_EVENT)), LOG, shared=False)
+    here = plan(
+        {
+            "config.output_dir": str(tmp_path),
+            "config.params.extra.max_cost": 0.5,
+            "target.api_endpoint.model_id": "m",
+            "config.params.extra.prices": [
+                {"model_id": "m", "input_per_million": 100_000, "output_per_million": 0}
+            ],
+        }
+    )
+    module.raise_for_failure(
+        here, EndedHelmRun("r", 1.0, 0, (), (LOADING_EVENT, ASKING_EVENT)), LOG, shared=False
+    )
     cache = ResponseCache(here.rundir.cache_db, "run")
     attempt = Attempt("k", "model", 1, "answered", 200, None, 1.0, 0.1, 6, 1)
     cache.save(Answer("k", "model", "m", {}, {}, 1.0, 0.1), attempt)
     cache.close()
-    reached = {"event": "limit_reached", "limit": "max_cost", "countable": True, "answered": {"model": 1}}
+    reached = {
+        "event": "limit_reached",
+        "limit": "max_cost",
+        "countable": True,
+        "answered": {"model": 1},
+    }
     ended = EndedHelmRun("r", 1.0, 0, (), (LOADING_EVENT, ASKING_EVENT, reached))
     with pytest.raises(NotReportableError) as stopped:
         module.raise_for_failure(here, ended, LOG, shared=False)
@@ -236,34 +344,122 @@ OVER = "run the same command again, or raise max_wall_s where it is too short to
 @pytest.mark.parametrize(
     ("limit", "budget", "countable", "shared", "cost", "used_up", "next_step"),
     [
-        ("max_requests", Budget(max_requests=5), True, False, 0, f"max_requests (5) is reached; {SENT}", f"raise max_requests and {AGAIN}"),
-        ("max_requests", Budget(max_requests=5), True, False, 0.25, f"max_requests (5) is reached; {SENT}, 0.25 USD", f"raise max_requests and {AGAIN}"),
-        ("max_requests", Budget(), True, False, 0, f"max_requests is reached; {SENT}", f"raise max_requests and {AGAIN}"),
-        ("max_requests", Budget(max_requests=6), True, True, 0, "max_requests of the suite is reached; sent so far by this cell: 5 requests, 9 tokens",
-         f"raise suite.max_requests and {AGAIN}"),
-        ("max_requests", Budget(max_requests=5), True, True, 0, f"max_requests (5) is reached; {SENT}", f"raise max_requests and {AGAIN}"),
-        ("max_cost", Budget(max_cost=1.5), True, False, 0, f"max_cost (1.5) is reached; {SENT}, 0 USD", f"raise max_cost and {AGAIN}"),
-        ("max_cost", Budget(max_cost=1.5), False, False, 0, f"max_cost (1.5) cannot be held, for an answer came whose cost nobody knows; {SENT}",
-         f"leave out max_cost, or count by max_requests, and {AGAIN}"),
-        ("max_tokens_total", Budget(max_tokens_total=8), False, True, 0,
-         f"max_tokens_total (8) cannot be held, for an answer came whose tokens nobody knows; {SENT}",
-         f"leave out max_tokens_total, or count by max_requests, and {AGAIN}"),
-        ("max_wall_s", Budget(max_wall_s=5), True, True, 0, f"max_wall_s (5) is reached; {SENT}", OVER),
-        ("max_wall_s", Budget(), True, True, 0, "max_wall_s of the suite is reached; sent so far by this cell: 5 requests, 9 tokens", OVER),
+        (
+            "max_requests",
+            Budget(max_requests=5),
+            True,
+            False,
+            0,
+            f"max_requests (5) is reached; {SENT}",
+            f"raise max_requests and {AGAIN}",
+        ),
+        (
+            "max_requests",
+            Budget(max_requests=5),
+            True,
+            False,
+            0.25,
+            f"max_requests (5) is reached; {SENT}, 0.25 USD",
+            f"raise max_requests and {AGAIN}",
+        ),
+        (
+            "max_requests",
+            Budget(),
+            True,
+            False,
+            0,
+            f"max_requests is reached; {SENT}",
+            f"raise max_requests and {AGAIN}",
+        ),
+        (
+            "max_requests",
+            Budget(max_requests=6),
+            True,
+            True,
+            0,
+            "max_requests of the suite is reached; sent so far by this cell: 5 requests, 9 tokens",
+            f"raise suite.max_requests and {AGAIN}",
+        ),
+        (
+            "max_requests",
+            Budget(max_requests=5),
+            True,
+            True,
+            0,
+            f"max_requests (5) is reached; {SENT}",
+            f"raise max_requests and {AGAIN}",
+        ),
+        (
+            "max_cost",
+            Budget(max_cost=1.5),
+            True,
+            False,
+            0,
+            f"max_cost (1.5) is reached; {SENT}, 0 USD",
+            f"raise max_cost and {AGAIN}",
+        ),
+        (
+            "max_cost",
+            Budget(max_cost=1.5),
+            False,
+            False,
+            0,
+            f"max_cost (1.5) cannot be held, for an answer came whose cost nobody knows; {SENT}",
+            f"leave out max_cost, or count by max_requests, and {AGAIN}",
+        ),
+        (
+            "max_tokens_total",
+            Budget(max_tokens_total=8),
+            False,
+            True,
+            0,
+            f"max_tokens_total (8) cannot be held, for an answer came whose tokens nobody knows; {SENT}",
+            f"leave out max_tokens_total, or count by max_requests, and {AGAIN}",
+        ),
+        (
+            "max_wall_s",
+            Budget(max_wall_s=5),
+            True,
+            True,
+            0,
+            f"max_wall_s (5) is reached; {SENT}",
+            OVER,
+        ),
+        (
+            "max_wall_s",
+            Budget(),
+            True,
+            True,
+            0,
+            "max_wall_s of the suite is reached; sent so far by this cell: 5 requests, 9 tokens",
+            OVER,
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_was_used_and_what_to_do(
-    limit: str, budget: Budget, countable: bool, shared: bool, cost: float, used_up: str, next_step: str
+    limit: str,
+    budget: Budget,
+    countable: bool,
+    shared: bool,
+    cost: float,
+    used_up: str,
+    next_step: str,
 ) -> None:
-    assert stopped_by(limit, budget, Spending(5, 9, cost), countable=countable, shared=shared) == (used_up, next_step)
+    assert stopped_by(limit, budget, Spending(5, 9, cost), countable=countable, shared=shared) == (
+        used_up,
+        next_step,
+    )
 
 
 def test_how_far_the_judges_came() -> None:
     assert module.missing([LOADING_EVENT], {}) == ["0 of 0 instances are answered"]
     assert module.missing([ASKING_EVENT, JUDGING_EVENT], {"model": 12}) == [
-        "12 of 12 instances are answered", "of 12 requests to judges are answered: none",
-    ]  # fmt: skip
+        "12 of 12 instances are answered",
+        "of 12 requests to judges are answered: none",
+    ]
     told = module.missing([ASKING_EVENT, JUDGING_EVENT], {"odd": 2, "model": 12, "gpt": 3})
     assert told[1] == "of 12 requests to judges are answered: gpt 3, odd 2"
     of_data = {**ASKING_EVENT, "total": 0}
-    assert module.missing([of_data, JUDGING_EVENT], {"gpt": 3}) == ["of 12 requests to judges are answered: gpt 3"]
+    assert module.missing([of_data, JUDGING_EVENT], {"gpt": 3}) == [
+        "of 12 requests to judges are answered: gpt 3"
+    ]

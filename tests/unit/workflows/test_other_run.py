@@ -29,10 +29,15 @@ def test_the_values_of_a_finished_run_are_kept_by_id(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("flags", "said"),
-    [({"config.type": "medec"}, "of pubmed_qa on helm, and this one of medec on helm"),
-     ({"config.output_dir": "other"}, "is the output folder of this run"), ({OTHER: "none"}, "no finished run: .*none")],
-)  # fmt: skip
-def test_others_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flags: dict[str, Any], said: str) -> None:
+    [
+        ({"config.type": "medec"}, "of pubmed_qa on helm, and this one of medec on helm"),
+        ({"config.output_dir": "other"}, "is the output folder of this run"),
+        ({OTHER: "none"}, "no finished run: .*none"),
+    ],
+)
+def test_others_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flags: dict[str, Any], said: str
+) -> None:
     monkeypatch.chdir(tmp_path)
     finished_folder(tmp_path / "other")
     with pytest.raises(ConfigError, match=f"differs_from: .*{said}"):

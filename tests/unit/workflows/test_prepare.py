@@ -40,17 +40,23 @@ def here(tmp_path: Path) -> Plan:
     return made
 
 
-def prepared(here: Plan, files: Mapping[str, str] | None = None, *, fresh: bool = False, debug: bool = False) -> str:
+def prepared(
+    here: Plan, files: Mapping[str, str] | None = None, *, fresh: bool = False, debug: bool = False
+) -> str:
     """What is shown on the screen."""
     screen = io.StringIO()
     run = replace(context(here.rundir, screen), redactor=Redactor([KEY]))
-    module.prepare(run, here, ARGV, HelmRunSettings(file_lists="/lists"), files or {}, fresh=fresh, debug=debug)
+    module.prepare(
+        run, here, ARGV, HelmRunSettings(file_lists="/lists"), files or {}, fresh=fresh, debug=debug
+    )
     return screen.getvalue()
 
 
 def test_results_of_another_configuration_are_moved_away_and_it_is_said(here: Plan) -> None:
     here.rundir.evaluation_config.write_text("provenance: {run_identity: another}\n")
-    assert "are of another configuration or of other data; moved to results.set-aside-" in prepared(here)
+    assert "are of another configuration or of other data; moved to results.set-aside-" in prepared(
+        here
+    )
     assert not here.rundir.evaluation_config.exists()
 
 
@@ -66,11 +72,15 @@ def test_the_files_that_helm_run_reads_are_for_the_user_alone(debug: bool, here:
     document: dict[str, Any] = yaml.safe_load(here.rundir.run_config.read_text("utf-8"))
     info, command = here.evaluation.framework.framework, f"helm-run --suite 'a b {REDACTED}'"
     first = {"command": command, "framework_name": info.name, "pkg_name": info.pkg_name}
-    assert document == {**first, **here.evaluation.as_dict()}, "the configuration is written whole and redacted"
+    assert document == {**first, **here.evaluation.as_dict()}, (
+        "the configuration is written whole and redacted"
+    )
 
 
 @pytest.mark.parametrize("fresh", [True, False])
-def test_kept_answers_are_deleted_only_when_asked(fresh: bool, here: Plan, caplog: pytest.LogCaptureFixture) -> None:
+def test_kept_answers_are_deleted_only_when_asked(
+    fresh: bool, here: Plan, caplog: pytest.LogCaptureFixture
+) -> None:
     prepared(here)
     kept = here.rundir.responses / "model.jsonl"
     kept.write_text("{}")
@@ -93,7 +103,9 @@ def of(out: Path, **extra: Any) -> Plan:
     return plan({"config.type": "pubmed_qa", "config.output_dir": str(out), **flags})
 
 
-def test_a_bundle_is_found_and_put_in_its_place(tmp_path: Path, bundle: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_bundle_is_found_and_put_in_its_place(
+    tmp_path: Path, bundle: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     here = of(tmp_path / "out", data_dir=str(bundle))
     here.rundir.create()
     found = find_bundle(here, {})
@@ -110,7 +122,9 @@ def test_an_output_folder_inside_the_bundle_is_refused(tmp_path: Path, bundle: P
         find_bundle(of(bundle / "out", data_dir=str(bundle)), {})
 
 
-def test_offline_only_the_endpoints_may_be_contacted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_offline_only_the_endpoints_may_be_contacted(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     here = of(tmp_path / "out", offline=True)
     with pytest.raises(PrerequisiteError):
         find_bundle(here, {})  # the data have to be there already
@@ -128,7 +142,9 @@ def test_with_what_instances_are_drawn(tmp_path: Path) -> None:
     of_patients = plan({"config.type": "longhealth", **limited})
     assert data_settings(of_patients, None, {}).sample == SampleSettings(0, "patient")
     assert data_settings(of(tmp_path / "out"), None, {}).sample is None
-    stopped = plan({"config.params.extra.stop_when.half_width": 0.1, "config.params.extra.stop_when.seed": 4})
+    stopped = plan(
+        {"config.params.extra.stop_when.half_width": 0.1, "config.params.extra.stop_when.seed": 4}
+    )
     assert data_settings(stopped, None, {}).sample == SampleSettings(4, in_one_order=True)
 
 
@@ -142,5 +158,7 @@ def test_the_users_own_files_are_known_by_their_content(tmp_path: Path) -> None:
     (digest,) = data_read(context(here.rundir), here, None).own.values()
     assert digest == sha256_of(own)
     assert json.loads(here.rundir.own_data.read_text())["data_path"]["sha256"] == digest
-    offline = plan({"config.output_dir": str(tmp_path / "out"), **flags, "config.params.extra.offline": True})
+    offline = plan(
+        {"config.output_dir": str(tmp_path / "out"), **flags, "config.params.extra.offline": True}
+    )
     assert data_read(context(here.rundir), offline, None) == DataRead(own={"data_path": digest})

@@ -16,7 +16,13 @@ from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.core.rundir import RunDir
 from eval_factory.demo.example import write_example
 from eval_factory.report.reader import load_result
-from eval_factory.workflows.recollect import last_state, recollected, stored_evaluation, values_at, versions_that_differ
+from eval_factory.workflows.recollect import (
+    last_state,
+    recollected,
+    stored_evaluation,
+    values_at,
+    versions_that_differ,
+)
 from eval_factory.workflows.verify import Verified, verify
 from finished_folder import finished_folder
 from unit.scoring.test_collect import state
@@ -34,18 +40,30 @@ def custom(tmp_path: Path) -> tuple[RunDir, Path]:
 def test_every_file_is_made_again_byte_for_byte_and_then_gone(folder: RunDir) -> None:
     with recollected(folder, load_result(folder.root)) as made:
         assert made.notes == ()
-        assert made.result.provenance.run_identity == load_result(folder.root).result.provenance.run_identity
+        assert (
+            made.result.provenance.run_identity
+            == load_result(folder.root).result.provenance.run_identity
+        )
         written = {path.name: path.read_bytes() for path in made.rundir.written()}
         place = made.rundir.root
     assert written == {path.name: path.read_bytes() for path in folder.written()}
     assert set(written) == {
-        "run_config.yml", "evaluation_config.yaml", "results.yml", "results.jsonl", "instances.jsonl", "report.html",
-        "report.md", "eval_factory_metrics.json", "model.jsonl",
-    }  # fmt: skip
+        "run_config.yml",
+        "evaluation_config.yaml",
+        "results.yml",
+        "results.jsonl",
+        "instances.jsonl",
+        "report.html",
+        "report.md",
+        "eval_factory_metrics.json",
+        "model.jsonl",
+    }
     assert not place.exists()
     shutil.rmtree(folder.logs)
     found = verify(folder.root)
-    no_events = "logs/events.jsonl is not here: when the run started and ended was not looked up again"
+    no_events = (
+        "logs/events.jsonl is not here: when the run started and ended was not looked up again"
+    )
     assert (found.findings, found.notes) == ((), (no_events,)), "it has the times that it says"
 
 
@@ -58,7 +76,9 @@ def test_a_secret_stays_the_name_of_its_variable(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("why", ["moved", "edited"])
-def test_the_files_of_a_custom_benchmark_may_be_elsewhere(why: str, custom: tuple[RunDir, Path]) -> None:
+def test_the_files_of_a_custom_benchmark_may_be_elsewhere(
+    why: str, custom: tuple[RunDir, Path]
+) -> None:
     folder, own = custom
     assert verify(folder.root).notes == ()
     if why == "moved":
@@ -69,7 +89,9 @@ def test_the_files_of_a_custom_benchmark_may_be_elsewhere(why: str, custom: tupl
     assert (found.findings, found.notes) == ((), ())
 
 
-def test_what_was_recorded_of_a_moved_benchmark_is_still_checked(custom: tuple[RunDir, Path]) -> None:
+def test_what_was_recorded_of_a_moved_benchmark_is_still_checked(
+    custom: tuple[RunDir, Path],
+) -> None:
     folder, own = custom
     shutil.rmtree(own)
     for file in (folder.checksums, folder.attestation):
@@ -97,7 +119,13 @@ def test_runs_outside_of_the_folder_are_refused(runs: list[Any], folder: RunDir)
 
 def test_versions_are_compared_one_by_one(folder: RunDir) -> None:
     now = load_result(folder.root).result.provenance
-    then = replace(now, python="2.7", packages={**now.packages, "numpy": "0.1", "gone": "1"}, target="x", git_hash="y")
+    then = replace(
+        now,
+        python="2.7",
+        packages={**now.packages, "numpy": "0.1", "gone": "1"},
+        target="x",
+        git_hash="y",
+    )
     assert versions_that_differ(now, now) == []
     assert versions_that_differ(then, now) == [
         f"another version: python: 2.7 then, {now.python} here",
@@ -112,12 +140,16 @@ def test_sources_that_are_in_the_data_are_remembered_where_these_are_gone(tmp_pa
     """ehr_sql: the templates of its questions; and that its database has no rows."""
     data = tmp_path / "out" / "helm" / "scenarios" / "ehr_sql"
     data.mkdir(parents=True)
-    records = [{"question": f"q{number}?", "q_tag": f"template {number // 2}"} for number in range(4)]
+    records = [
+        {"question": f"q{number}?", "q_tag": f"template {number // 2}"} for number in range(4)
+    ]
     (data / "ehrsql_valid.json").write_text(json.dumps(records), "utf-8")
     (data / "ehrsql_test.json").write_text("[]", "utf-8")
     with closing(sqlite3.connect(data / "eicu.sqlite")) as connection:
         connection.execute("CREATE TABLE patient (a)")
-    asked = [{"input": {"text": f"-- Schema\n\n--   Question:\nq{number}?\n\n"}} for number in range(4)]
+    asked = [
+        {"input": {"text": f"-- Schema\n\n--   Question:\nq{number}?\n\n"}} for number in range(4)
+    ]
     states = [state(number, "SELECT 1", instance=instance) for number, instance in enumerate(asked)]
     folder = finished_folder(tmp_path / "out", {"config.type": "ehr_sql"}, states)
     stats = load_result(folder.root).result.scores["exact_match"].stats
@@ -125,7 +157,9 @@ def test_sources_that_are_in_the_data_are_remembered_where_these_are_gone(tmp_pa
     assert verify(folder.root).notes == ()
     shutil.rmtree(data)
     found = verify(folder.root)
-    unread = "3 data files are not here, or are kept outside of the folder: they were not hashed again"
+    unread = (
+        "3 data files are not here, or are kept outside of the folder: they were not hashed again"
+    )
     assert (found.findings, found.notes) == ((), (unread,))
     text = folder.results_jsonl.read_text("utf-8")
     folder.results_jsonl.write_text("no JSON\n" + text.partition("\n")[2], "utf-8")
@@ -143,6 +177,9 @@ def test_values_are_the_whole_configurations_at_the_keys_that_were_set() -> None
 
 
 def test_a_jury_of_ones_own_has_the_keys_that_were_set(tmp_path: Path) -> None:
-    judges = [{"name": "one", "model_id": "judge/one"}, {"name": "two", "model_id": "judge/two", "temperature": 0.5}]
+    judges = [
+        {"name": "one", "model_id": "judge/one"},
+        {"name": "two", "model_id": "judge/two", "temperature": 0.5},
+    ]
     flags = {"config.type": "medication_qa", "config.params.extra.judges": judges}
     assert verify(finished_folder(tmp_path / "out", flags).root) == Verified(tmp_path / "out")

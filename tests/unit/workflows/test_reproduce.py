@@ -57,29 +57,45 @@ def test_the_original_is_never_written_to(where: str, folder: RunDir, tmp_path: 
 
 
 def test_nulls_are_left_out_but_for_those_that_are_sent_or_say_that_no_key_is() -> None:
-    tree: dict[str, Any] = {"a": None, "b": {"c": None, "d": False, "e": []}, "params_to_add": {"seed": None}}
+    tree: dict[str, Any] = {
+        "a": None,
+        "b": {"c": None, "d": False, "e": []},
+        "params_to_add": {"seed": None},
+    }
     tree["b"] |= {"api_key": None, "gpt_judge_api_key": None}
     kept = {"d": False, "e": [], "api_key": None, "gpt_judge_api_key": None}
     assert without_unset(tree) == {"b": kept, "params_to_add": {"seed": None}}
 
 
-def test_what_is_needed_and_what_differs_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_needed_and_what_differs_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     own = tmp_path / "own"
     write_example(own)
     flags = {
-        "config.type": "custom", "config.params.extra.benchmark": str(own / "benchmark.yaml"),
+        "config.type": "custom",
+        "config.params.extra.benchmark": str(own / "benchmark.yaml"),
         "target.api_endpoint.url": "https://host.example/v1?key=${GATEWAY_KEY}",
-    }  # fmt: skip
+    }
     folder = finished_folder(tmp_path / "out", flags, GATEWAY_KEY="not-to-be-seen-1")
     assert reproduce(folder.root, None, env={**KEYS, "GATEWAY_KEY": "x"}).lines() == []
     monkeypatch.setattr("eval_factory.scoring.provenance.__version__", "9.9")
-    text = folder.evaluation_config.read_text("utf-8").replace("errata_version: ", "errata_version: 9")
+    text = folder.evaluation_config.read_text("utf-8").replace(
+        "errata_version: ", "errata_version: 9"
+    )
     folder.evaluation_config.write_text(text, "utf-8")
     (own / "prompt.txt").write_text((own / "prompt.txt").read_text("utf-8") + " ", "utf-8")
     edited = reproduce(folder.root, None, env={})
-    assert [line.split(":")[0] for line in edited.differences[:3]] == ["another version", "errata", "data"]
+    assert [line.split(":")[0] for line in edited.differences[:3]] == [
+        "another version",
+        "errata",
+        "data",
+    ]
     assert edited.differences[2].startswith("data: prompt.txt has SHA-256 ")
-    assert edited.needs == ("the key of model: set OPENAI_API_KEY", "a secret of the configuration: set GATEWAY_KEY")
+    assert edited.needs == (
+        "the key of model: set OPENAI_API_KEY",
+        "a secret of the configuration: set GATEWAY_KEY",
+    )
     assert edited.lines()[-1] == "needs: a secret of the configuration: set GATEWAY_KEY"
     assert edited.lines()[0].startswith("differs: another version")
     assert "${GATEWAY_KEY}" in edited.run_config
@@ -87,7 +103,10 @@ def test_what_is_needed_and_what_differs_is_told(tmp_path: Path, monkeypatch: py
     gone = reproduce(folder.root, None, env={**KEYS, "GATEWAY_KEY": "x"})
     where = own / "benchmark.yaml"
     (need,) = gone.needs
-    assert need == f"config.params.extra.benchmark: {where} is not there; put it there, or write its new place"
+    assert (
+        need
+        == f"config.params.extra.benchmark: {where} is not there; put it there, or write its new place"
+    )
     names = [f"data: {name}" for name in ("benchmark.yaml", "prompt.txt", "data.csv")]
     assert [line.split(" is not here")[0] for line in gone.differences[2:]] == names
 
@@ -97,9 +116,13 @@ def test_two_results_are_compared(folder: RunDir) -> None:
     assert list(what_was_asked(then, then)) == []
     score = then.scores["exact_match"]
     before = replace(then.provenance, dataset_files={"a": "1", "b": "2"})
-    after = replace(before, run_identity="v9", prompts_sha256="0", dataset_files={"b": "3"}, errata_version=99)
+    after = replace(
+        before, run_identity="v9", prompts_sha256="0", dataset_files={"b": "3"}, errata_version=99
+    )
     old = replace(then, provenance=before, scores={**then.scores, "gone": score})
-    new = replace(then, provenance=after, reportable=False, scores={"exact_match": replace(score, value=0.25)})
+    new = replace(
+        then, provenance=after, reportable=False, scores={"exact_match": replace(score, value=0.25)}
+    )
     assert list(what_was_asked(old, new)) == [
         f"run identity: {before.run_identity} then, v9 now",
         "the prompts are not the same",
@@ -115,7 +138,9 @@ def test_two_results_are_compared(folder: RunDir) -> None:
 
 
 @pytest.mark.parametrize("same", [True, False])
-def test_it_is_run_and_compared(same: bool, folder: RunDir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_is_run_and_compared(
+    same: bool, folder: RunDir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked: dict[str, Any] = {}
 
     def evaluate(request: Any, options: Any, **given: Any) -> str:
@@ -133,15 +158,21 @@ def test_it_is_run_and_compared(same: bool, folder: RunDir, tmp_path: Path, monk
     assert found.scores[0] == "exact_match: 0.5 then, 0.5 now (the same)"
 
 
-def test_data_of_the_package_are_hashed_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_data_of_the_package_are_hashed_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = finished_folder(tmp_path / "out", {"config.type": "sample_medical_qa"})
     assert reproduce(folder.root, None, env=KEYS).differences == ()
-    monkeypatch.setattr(module, "packaged_data", lambda _: {"package:demo/sample/data.csv": "0" * 64})
+    monkeypatch.setattr(
+        module, "packaged_data", lambda _: {"package:demo/sample/data.csv": "0" * 64}
+    )
     (line,) = reproduce(folder.root, None, env=KEYS).differences
     assert line.startswith(f"data: package:demo/sample/data.csv has SHA-256 {'0' * 64}; it had ")
 
 
-def test_answers_to_rescore_are_copied_once_and_from_one_run(folder: RunDir, tmp_path: Path) -> None:
+def test_answers_to_rescore_are_copied_once_and_from_one_run(
+    folder: RunDir, tmp_path: Path
+) -> None:
     then, new, before = (
         load_result(folder.root).result.provenance,
         RunDir(tmp_path / "new"),
@@ -152,7 +183,11 @@ def test_answers_to_rescore_are_copied_once_and_from_one_run(folder: RunDir, tmp
         copy_answers(folder, then, new)
     origin = read_origin(new.cache_db)
     assert origin is not None
-    assert (origin.run_identity, origin.started_at, origin.attempts) == (then.run_identity, then.started_at, 4)
+    assert (origin.run_identity, origin.started_at, origin.attempts) == (
+        then.run_identity,
+        then.started_at,
+        4,
+    )
     assert folder.cache_db.read_bytes() == before
     with pytest.raises(ConfigError, match="has answers of another run"):
         copy_answers(folder, replace(then, run_identity="v1-other"), new)

@@ -17,7 +17,13 @@ from eval_factory.plan.run_plan import Plan, make_plan
 from eval_factory.report.checksums import read_checksums
 from eval_factory.scoring import provenance
 from eval_factory.workflows import resume
-from eval_factory.workflows.resume import DataRead, ended_run, read_state, remember, unchanged_result
+from eval_factory.workflows.resume import (
+    DataRead,
+    ended_run,
+    read_state,
+    remember,
+    unchanged_result,
+)
 from finished_folder import RUN, finished_folder
 from unit.builders import evaluation, plan
 from unit.scoring.test_collect import state
@@ -39,7 +45,11 @@ def looked_at(folder: RunDir, change: Callable[[], object] = lambda: None, **kno
     """What the next run finds."""
     assert read_state(folder) is not None
     change()
-    plan, redactor, commit = known.get("plan") or plan_of(folder), known.get("redactor"), known.get("commit", "abc123")
+    plan, redactor, commit = (
+        known.get("plan") or plan_of(folder),
+        known.get("redactor"),
+        known.get("commit", "abc123"),
+    )
     return unchanged_result(plan, [folder.root / RUN], redactor or Redactor(), git_hash=commit)
 
 
@@ -63,22 +73,35 @@ def test_a_result_that_nothing_has_changed_for_stands_byte_for_byte(folder: RunD
 
 @pytest.mark.parametrize(
     "name",
-    ["results.jsonl", "evaluation_config.yaml", "run_config.yml", "packages.txt", "cache.db", f"{RUN}/stats.json"],
+    [
+        "results.jsonl",
+        "evaluation_config.yaml",
+        "run_config.yml",
+        "packages.txt",
+        "cache.db",
+        f"{RUN}/stats.json",
+    ],
 )
 @pytest.mark.parametrize("how", ["edited", "gone"])
 def test_a_file_that_is_another_has_it_collected_again(name: str, how: str, folder: RunDir) -> None:
     file = folder.root / name
     edited = file.read_bytes() + b"\n"
-    change: Callable[[], object] = file.unlink if how == "gone" else lambda: file.write_bytes(edited)
+    change: Callable[[], object] = (
+        file.unlink if how == "gone" else lambda: file.write_bytes(edited)
+    )
     assert looked_at(folder, change) is None
 
 
-@pytest.mark.parametrize("name", ["results.jsonl", "evaluation_config.yaml", "cache.db", f"{RUN}/stats.json"])
+@pytest.mark.parametrize(
+    "name", ["results.jsonl", "evaluation_config.yaml", "cache.db", f"{RUN}/stats.json"]
+)
 def test_a_file_that_was_edited_together_with_its_checksum(name: str, folder: RunDir) -> None:
     file = folder.root / name
     before = sha256_of(file)
     file.write_bytes(file.read_bytes() + b"\n")
-    folder.attestation.write_text(folder.attestation.read_text("utf-8").replace(before, sha256_of(file)), "utf-8")
+    folder.attestation.write_text(
+        folder.attestation.read_text("utf-8").replace(before, sha256_of(file)), "utf-8"
+    )
     sums = folder.checksums.read_text("utf-8").replace(before, sha256_of(file))
     statement = read_checksums(folder.checksums)[folder.attestation.name]
     folder.checksums.write_text(sums.replace(statement, sha256_of(folder.attestation)), "utf-8")
@@ -87,7 +110,9 @@ def test_a_file_that_was_edited_together_with_its_checksum(name: str, folder: Ru
 
 
 @pytest.mark.parametrize("name", ["program", "framework", "packages", "python", "machine"])
-def test_another_program(name: str, folder: RunDir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_program(
+    name: str, folder: RunDir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     other = tmp_path / "framework.yml"
     other.write_text("x: 1")
     changes: dict[str, tuple[object, str, Callable[..., object]]] = {
@@ -108,7 +133,10 @@ def test_another_commit_or_what_the_user_set_collects_again(folder: RunDir) -> N
     assert looked_at(folder, commit="def456") is None
     restore(before)
     default = plan_of(folder).evaluation.run.config.params.request_timeout
-    assert looked_at(folder, plan=plan_of(folder, **{"config.params.request_timeout": default})) is None
+    assert (
+        looked_at(folder, plan=plan_of(folder, **{"config.params.request_timeout": default}))
+        is None
+    )
 
 
 def test_other_data_lost_logs_or_another_statement_collect_again(folder: RunDir) -> None:
@@ -148,7 +176,9 @@ def test_a_folder_without_checksums_or_of_an_earlier_version(folder: RunDir) -> 
     assert unchanged_result(plan, runs, Redactor(), git_hash="abc123") is None
 
 
-def test_the_program_is_known_by_its_files_and_not_by_what_python_makes_of_them(tmp_path: Path) -> None:
+def test_the_program_is_known_by_its_files_and_not_by_what_python_makes_of_them(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / "module.py").write_text("x = 1")
     first = resume.program_sha256(tmp_path)
@@ -182,14 +212,22 @@ def ended(made: Plan, *, complete: bool = True, read: DataRead | None = None) ->
     run = made.rundir.helm / "run"
     run.mkdir(parents=True)
     (run / "stats.json").write_text("[]")
-    remember(made.rundir, ended_run(made, [run], run_id="r", wall_s=1.0, complete=complete, read=read or DataRead()))
+    remember(
+        made.rundir,
+        ended_run(made, [run], run_id="r", wall_s=1.0, complete=complete, read=read or DataRead()),
+    )
     return run
 
 
 @pytest.mark.parametrize("why", ["another model", "other data", "damaged"])
 def test_other_results_are_archived_and_not_lost(why: str, tmp_path: Path) -> None:
     made = here(tmp_path)
-    with_result(here(tmp_path, **{"target.api_endpoint.model_id": "o/m"}) if why == "another model" else made, OWN)
+    with_result(
+        here(tmp_path, **{"target.api_endpoint.model_id": "o/m"})
+        if why == "another model"
+        else made,
+        OWN,
+    )
     if why == "damaged":
         made.rundir.evaluation_config.write_text("provenance: [")
     aside = resume.archive_other_results(made, {"data_path/a": "9"} if why == "other data" else OWN)
@@ -204,14 +242,20 @@ def test_other_results_are_archived_and_not_lost(why: str, tmp_path: Path) -> No
     assert made.rundir.evaluation_config.exists()
 
 
-@pytest.mark.parametrize("why", ["another model", "another version", "not complete", "files are gone"])
-def test_what_is_not_this_run_finished(why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "why", ["another model", "another version", "not complete", "files are gone"]
+)
+def test_what_is_not_this_run_finished(
+    why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     made = here(tmp_path)
     folder = ended(made, complete=why != "not complete")
     if why == "another model":
         made = here(tmp_path, **{"target.api_endpoint.model_id": "o/m"})
     if why == "another version":
-        monkeypatch.setattr(resume, "versions", lambda _upstream: {"eval_factory": "0", "crfm-helm": "0"})
+        monkeypatch.setattr(
+            resume, "versions", lambda _upstream: {"eval_factory": "0", "crfm-helm": "0"}
+        )
     if why == "files are gone":
         (folder / "stats.json").unlink()
     assert resume.finished_run(made, DataRead()) is None
@@ -220,12 +264,19 @@ def test_what_is_not_this_run_finished(why: str, tmp_path: Path, monkeypatch: py
 @pytest.mark.parametrize(
     "other",
     [
-        {}, {"own": {"data_path/a": "9"}}, {"all_files": True}, {"bundle": None},
+        {},
+        {"own": {"data_path/a": "9"}},
+        {"all_files": True},
+        {"bundle": None},
         {"bundle": {"manifest_sha256": "b" * 64, "hub": []}},
     ],
-)  # fmt: skip
-def test_a_finished_run_of_other_data_is_not_finished(other: dict[str, Any], tmp_path: Path) -> None:
+)
+def test_a_finished_run_of_other_data_is_not_finished(
+    other: dict[str, Any], tmp_path: Path
+) -> None:
     made = here(tmp_path)
     read = DataRead({"manifest_sha256": "a" * 64, "hub": []}, OWN, all_files=False)
     ended(made, read=read)
-    assert resume.finished_run(made, replace(read, **other)) == (None if other else read_state(made.rundir))
+    assert resume.finished_run(made, replace(read, **other)) == (
+        None if other else read_state(made.rundir)
+    )

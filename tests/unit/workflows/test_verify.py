@@ -47,7 +47,9 @@ def test_a_copied_folder_that_cannot_be_written_to_is_intact(folder: RunDir) -> 
 
 
 def test_without_checksums_the_rest_is_verified(folder: RunDir) -> None:
-    assert verify(without_checksums(folder).root) == Verified(folder.root, (), (module.NO_CHECKSUMS,))
+    assert verify(without_checksums(folder).root) == Verified(
+        folder.root, (), (module.NO_CHECKSUMS,)
+    )
     replace_in(folder.evaluation_config, "value: 0.5", "value: 0.7")
     assert verify(folder.root).exit_code == 1
 
@@ -55,12 +57,27 @@ def test_without_checksums_the_rest_is_verified(folder: RunDir) -> None:
 @pytest.mark.parametrize(
     ("name", "old", "new", "field"),
     [
-        ("evaluation_config.yaml", "value: 0.5", "value: 0.7", "results.tasks.pubmed_qa.metrics.score.scores.exact_match.value"),
+        (
+            "evaluation_config.yaml",
+            "value: 0.5",
+            "value: 0.7",
+            "results.tasks.pubmed_qa.metrics.score.scores.exact_match.value",
+        ),
         ("evaluation_config.yaml", "wall_s: 2.5", "wall_s: 2.6", "usage.wall_s"),
         ("evaluation_config.yaml", "requested: 4", "requested: 5", "validity.instances.requested"),
-        ("evaluation_config.yaml", "run_identity: v1-", "run_identity: v2-", "provenance.run_identity"),
+        (
+            "evaluation_config.yaml",
+            "run_identity: v1-",
+            "run_identity: v2-",
+            "provenance.run_identity",
+        ),
         ("results.yml", "git_hash: abc123", "git_hash: abc124", "git_hash"),
-        ("results.jsonl", '"exact_match": 0.0', '"exact_match": 1.0', "line 2: metrics.exact_match"),
+        (
+            "results.jsonl",
+            '"exact_match": 0.0',
+            '"exact_match": 1.0',
+            "line 2: metrics.exact_match",
+        ),
         ("instances.jsonl", '"prompt": "prompt 0"', '"prompt": "prompt 7"', "line 1: prompt"),
         ("responses/model.jsonl", '"created": 1.5', '"created": 1.6', "line 1: created"),
         ("run_config.yml", "framework_name: helm", "framework_name: helm2", "framework_name"),
@@ -81,8 +98,10 @@ def test_without_checksums_the_rest_is_verified(folder: RunDir) -> None:
         (".run_state.json", '"inputs": "', '"inputs": "0', "inputs"),
         (".run_state.json", '"run_id": "run"', '"run_id": "nur"', "inputs"),
     ],
-)  # fmt: skip
-def test_what_was_altered_is_named_without_checksums(name: str, old: str, new: str, field: str, folder: RunDir) -> None:
+)
+def test_what_was_altered_is_named_without_checksums(
+    name: str, old: str, new: str, field: str, folder: RunDir
+) -> None:
     replace_in(without_checksums(folder).root / name, old, new)
     found = verify(folder.root)
     assert field in fields(found, name), found
@@ -92,7 +111,10 @@ def test_what_was_altered_is_named_without_checksums(name: str, old: str, new: s
 def test_a_configuration_that_was_altered_is_named_with_its_file(folder: RunDir) -> None:
     replace_in(without_checksums(folder).run_config, "parallelism: 4", "parallelism: 5")
     (ours,) = (one for one in verify(folder.root).findings if one.file == "results.yml")
-    assert str(ours) == "results.yml: config.params.parallelism: is 4; made again from run_config.yml it is 5"
+    assert (
+        str(ours)
+        == "results.yml: config.params.parallelism: is 4; made again from run_config.yml it is 5"
+    )
     replace_in(folder.run_config, "parallelism: 5", "parallelism: 0")
     (wrong,) = verify(folder.root).findings
     assert wrong.file == "run_config.yml"
@@ -103,11 +125,15 @@ def test_a_score_that_was_altered_together_with_its_checksums_is_found(folder: R
     before = sha256_of(folder.evaluation_config), sha256_of(folder.attestation)
     replace_in(folder.evaluation_config, "value: 0.5", "value: 0.7")
     now = sha256_of(folder.evaluation_config)
-    folder.attestation.write_text(folder.attestation.read_text("utf-8").replace(before[0], now), "utf-8")
+    folder.attestation.write_text(
+        folder.attestation.read_text("utf-8").replace(before[0], now), "utf-8"
+    )
     sums = folder.checksums.read_text("utf-8").replace(before[0], now)
     folder.checksums.write_text(sums.replace(before[1], sha256_of(folder.attestation)), "utf-8")
     found = verify(folder.root)
-    assert "results.tasks.pubmed_qa.metrics.score.scores.exact_match.value" in fields(found, "evaluation_config.yaml")
+    assert "results.tasks.pubmed_qa.metrics.score.scores.exact_match.value" in fields(
+        found, "evaluation_config.yaml"
+    )
     assert not any("SHA-256" in finding.message for finding in found.findings)
     assert found.exit_code == 1
 
@@ -119,8 +145,14 @@ def test_a_file_that_differs_from_its_checksums_is_named(folder: RunDir) -> None
     folder.report_html.unlink()
     found, now = verify(folder.root), sha256_of(settings)
     assert set(found.findings) == {
-        Finding("model_configs/settings.json", "", f"its SHA-256 is {now}; SHA256SUMS has {before}"),
-        Finding("model_configs/settings.json", "", f"its SHA-256 is {now}; attestation.intoto.json has {before}"),
+        Finding(
+            "model_configs/settings.json", "", f"its SHA-256 is {now}; SHA256SUMS has {before}"
+        ),
+        Finding(
+            "model_configs/settings.json",
+            "",
+            f"its SHA-256 is {now}; attestation.intoto.json has {before}",
+        ),
         Finding("report.html", "", "is missing; SHA256SUMS lists it"),
         Finding("report.html", "", "is missing; attestation.intoto.json lists it"),
         Finding("report.html", "", "is missing"),
@@ -130,7 +162,9 @@ def test_a_file_that_differs_from_its_checksums_is_named(folder: RunDir) -> None
 
 def test_files_that_were_added(folder: RunDir) -> None:
     (folder.root / RUN / "display_requests.json").write_text("[]", "utf-8")
-    assert verify(folder.root) == Verified(folder.root, (), (f"{RUN}/display_requests.json was added after the run",))
+    assert verify(folder.root) == Verified(
+        folder.root, (), (f"{RUN}/display_requests.json was added after the run",)
+    )
     (folder.responses / "gpt.jsonl").write_text("{}\n", "utf-8")
     assert set(verify(folder.root).findings) == {
         Finding("responses/gpt.jsonl", "", "is not in SHA256SUMS"),
@@ -140,7 +174,9 @@ def test_files_that_were_added(folder: RunDir) -> None:
 
 def test_without_checksums_the_folder_still_remembers_its_files(folder: RunDir) -> None:
     (folder.root / "report.md").unlink()
-    assert Finding("report.md", "", "is missing; SHA256SUMS lists it") in verify(folder.root).findings
+    assert (
+        Finding("report.md", "", "is missing; SHA256SUMS lists it") in verify(folder.root).findings
+    )
     assert Finding("report.md", "", "is missing") in verify(without_checksums(folder).root).findings
     state = json.loads(folder.run_state.read_text("utf-8"))
     folder.run_state.write_text(json.dumps({**state, "files": None, "inputs": None}), "utf-8")
@@ -153,7 +189,10 @@ def test_a_statement_that_is_missing_or_says_something_else(folder: RunDir) -> N
     folder.attestation.write_text(json.dumps(document), "utf-8")
     folder.checksums.unlink()
     (one,) = verify(folder.root).findings
-    assert (one.file, one.field) == ("attestation.intoto.json", "predicate.evalFactory.provenance.python")
+    assert (one.file, one.field) == (
+        "attestation.intoto.json",
+        "predicate.evalFactory.provenance.python",
+    )
     assert "evaluation_config.yaml" in one.message
     folder.checksums.write_text("", "utf-8")
     folder.attestation.unlink()
@@ -169,7 +208,9 @@ def test_a_folder_without_a_result_cannot_be_verified(tmp_path: Path) -> None:
     assert str(found.unreadable).startswith("is no output folder")
 
 
-def test_a_result_of_another_schema_is_altered_where_this_version_wrote_the_folder(folder: RunDir) -> None:
+def test_a_result_of_another_schema_is_altered_where_this_version_wrote_the_folder(
+    folder: RunDir,
+) -> None:
     replace_in(folder.evaluation_config, "schema_version: ", "schema_version: 9")
     found = verify(folder.root)
     assert (found.exit_code, fields(found, "evaluation_config.yaml")) == (1, {""})
@@ -186,7 +227,9 @@ def test_a_result_that_this_version_would_not_write_is_altered(folder: RunDir) -
     assert verify(folder.root).exit_code == 3
 
 
-def test_other_errata_and_another_version_are_notes(folder: RunDir, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_errata_and_another_version_are_notes(
+    folder: RunDir, monkeypatch: pytest.MonkeyPatch
+) -> None:
     then = json.loads(folder.run_state.read_text())["versions"]["eval_factory"]
     with monkeypatch.context() as other:
         other.setattr("eval_factory.scoring.provenance.__version__", "9.9")
@@ -200,7 +243,9 @@ def test_other_errata_and_another_version_are_notes(folder: RunDir, monkeypatch:
     assert "here it is 99: corrected scores were not compared, nor the page" in found.notes[0]
 
 
-def test_a_page_of_another_version_is_held_to_its_checksum(folder: RunDir, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_page_of_another_version_is_held_to_its_checksum(
+    folder: RunDir, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Another version's page has other words and marks; a changed one is found all the same."""
     monkeypatch.setattr(module, "__version__", "9.9")
     monkeypatch.setattr("eval_factory.report.write.page", lambda *_: "the page of 9.9")
@@ -210,27 +255,39 @@ def test_a_page_of_another_version_is_held_to_its_checksum(folder: RunDir, monke
     replace_in(folder.report_html, "exact_match", "exact_catch")
     assert {finding.file for finding in verify(folder.root).findings} == {"report.html"}
     monkeypatch.setattr(module, "__version__", __version__)
-    assert len(verify(folder.root).findings) > 2, "the same version's page is made again and compared"
+    assert len(verify(folder.root).findings) > 2, (
+        "the same version's page is made again and compared"
+    )
 
 
 def test_what_depends_on_errata_and_where_fields_come_from() -> None:
     score = "results.tasks.x.metrics.score.scores.exact_match"
-    assert all(map(is_of_errata, (f"{score}.corrected.value", "validity.notes[1]", "provenance.errata_version")))
+    assert all(
+        map(
+            is_of_errata,
+            (f"{score}.corrected.value", "validity.notes[1]", "provenance.errata_version"),
+        )
+    )
     assert not is_of_errata(f"{score}.value")
     for field, file, origin in [
-        ("config.type", "results.yml", "run_config.yml"), ("command", "results.yml", "run_config.yml"),
-        ("target.x", "evaluation_config.yaml", "run_config.yml"), ("config.type", "run_config.yml", "HELM's files"),
-        ("provenance.started_at", "x", "logs/events.jsonl"), ("provenance.ended_at", "x", "logs/events.jsonl"),
+        ("config.type", "results.yml", "run_config.yml"),
+        ("command", "results.yml", "run_config.yml"),
+        ("target.x", "evaluation_config.yaml", "run_config.yml"),
+        ("config.type", "run_config.yml", "HELM's files"),
+        ("provenance.started_at", "x", "logs/events.jsonl"),
+        ("provenance.ended_at", "x", "logs/events.jsonl"),
         ("usage.wall_s", "evaluation_config.yaml", "cache.db and .run_state.json"),
         ("line 1: key", "responses/model.jsonl", "cache.db"),
-    ]:  # fmt: skip
+    ]:
         assert origin_of_field(field, file) == origin
 
 
 def test_a_file_that_is_remembered_and_gone_is_named(folder: RunDir) -> None:
     (without_checksums(folder).model_configs / "settings.json").unlink()
     (found,) = map(str, verify(folder.root).findings)
-    assert found.startswith("model_configs/settings.json: is missing; .run_state.json (files) lists it")
+    assert found.startswith(
+        "model_configs/settings.json: is missing; .run_state.json (files) lists it"
+    )
 
 
 def test_a_list_of_files_does_not_lead_elsewhere(folder: RunDir) -> None:
@@ -243,7 +300,9 @@ def test_a_list_of_files_does_not_lead_elsewhere(folder: RunDir) -> None:
         sums.write(f"{digest}  more\n")
     found = {one.message for one in verify(folder.root).findings if one.file == "more"}
     unknown = f"unknown: it leads out of the folder {folder.root}"
-    assert found == {f"its SHA-256 is {unknown}; SHA256SUMS has {digest}"}, "and not what is in the secret file"
+    assert found == {f"its SHA-256 is {unknown}; SHA256SUMS has {digest}"}, (
+        "and not what is in the secret file"
+    )
 
 
 @pytest.mark.parametrize("kind", ["link", "fifo"])
@@ -254,4 +313,6 @@ def test_a_foreign_file_is_a_finding_and_nothing_more_is_read(kind: str, folder:
     else:
         folder.results_jsonl.symlink_to("/etc/passwd")
     said = "is no regular file" if kind == "fifo" else f"leads out of the folder {folder.root}"
-    assert verify(folder.root) == Verified(folder.root, (Finding("results.jsonl", "", f"{said}: it was not read"),))
+    assert verify(folder.root) == Verified(
+        folder.root, (Finding("results.jsonl", "", f"{said}: it was not read"),)
+    )

@@ -61,7 +61,9 @@ def test_pages_as_files(told: Told, tmp_path: Path) -> None:
     assert (suite / RUN / "stats.json").is_file()
     assert not [path for path in pages.folder.rglob("*") if path.is_symlink()]
     assert (suite / "groups.json").read_text() == '"benchmark_output/runs/view/x.tex"'
-    assert [path.name for path in (tmp_path / "new").iterdir()] == ["site"], "nothing is left beside it"
+    assert [path.name for path in (tmp_path / "new").iterdir()] == ["site"], (
+        "nothing is left beside it"
+    )
     (suite / RUN / "stats.json").write_text("changed")
     assert tree(tmp_path / "a") == before
 
@@ -84,12 +86,16 @@ def test_an_empty_folder_is_taken_and_any_other_is_refused(told: Told, tmp_path:
     assert len(told) == 1
 
 
-def test_a_helm_summarize_that_fails(told: Told, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_helm_summarize_that_fails(
+    told: Told, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fail(*_args: object, **_more: object) -> None:
         raise HelmError("helm-summarize ended with 1:\n  | its last line")
 
     monkeypatch.setattr(view_site, "summarize", fail)
-    with pytest.raises(HelmError, match=r"ended with 1:\n  \| its last line\n.*verify DIR.*--fresh"):
+    with pytest.raises(
+        HelmError, match=r"ended with 1:\n  \| its last line\n.*verify DIR.*--fresh"
+    ):
         exported([finished(tmp_path / "a")], tmp_path / "site")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "tmp"]
 
@@ -104,7 +110,9 @@ def server(tmp_path: Path) -> Iterator[PageServer]:
         yield server
 
 
-def ask(server: PageServer, path: str, host: str | None = None, method: str = "GET") -> tuple[int, str, dict[str, str]]:
+def ask(
+    server: PageServer, path: str, host: str | None = None, method: str = "GET"
+) -> tuple[int, str, dict[str, str]]:
     """`path` begins behind the secret part, unless it begins with a slash."""
     parts = urlsplit(server.address)
     connection = http.client.HTTPConnection(parts.netloc, timeout=10)
@@ -126,14 +134,27 @@ def test_the_page_is_there(path: str, server: PageServer) -> None:
     assert "frame-ancestors 'none'" in headers["Content-Security-Policy"]
 
 
-def test_nothing_else_is_there_nor_for_another_name_and_nothing_can_be_sent(server: PageServer) -> None:
-    for path in ("/", "/index.html", "/x/index.html", "//", "sub/", "../outside.txt", "%2e%2e/outside.txt", "no"):
+def test_nothing_else_is_there_nor_for_another_name_and_nothing_can_be_sent(
+    server: PageServer,
+) -> None:
+    for path in (
+        "/",
+        "/index.html",
+        "/x/index.html",
+        "//",
+        "sub/",
+        "../outside.txt",
+        "%2e%2e/outside.txt",
+        "no",
+    ):
         status, text, headers = ask(server, path)
         assert status == 404
         assert "the page" not in text
         assert "outside" not in text
         assert "connect-src" in headers["Content-Security-Policy"]
-    assert [ask(server, "", host=host)[0] for host in ("evil.example", "localhost:1", "127.0.0.1")] == [404] * 3
+    assert [
+        ask(server, "", host=host)[0] for host in ("evil.example", "localhost:1", "127.0.0.1")
+    ] == [404] * 3
     assert ask(server, "", method="POST")[0] == 501
 
 
@@ -151,7 +172,9 @@ def test_the_port_can_be_given_and_is_free_again(tmp_path: Path) -> None:
     with PageServer(tmp_path) as first:
         port = urlsplit(first.address).port
         assert port is not None
-        with pytest.raises(PrerequisiteError, match=f"port {port} of 127.0.0.1 cannot be used.*\n.*--port"):
+        with pytest.raises(
+            PrerequisiteError, match=f"port {port} of 127.0.0.1 cannot be used.*\n.*--port"
+        ):
             PageServer(tmp_path, port)
     with PageServer(tmp_path, port) as second:
         assert urlsplit(second.address).port == port
@@ -163,22 +186,39 @@ def test_the_port_can_be_given_and_is_free_again(tmp_path: Path) -> None:
 RUN = "pubmed_qa_model=endpoint_m"
 
 
-def finished(folder: Path, run: str = RUN, values: dict[str, list[Any]] | None = None, **spec: Any) -> Path:
+def finished(
+    folder: Path, run: str = RUN, values: dict[str, list[Any]] | None = None, **spec: Any
+) -> Path:
     """A result with HELM's files; `spec` goes over run_spec.json."""
     if not (folder / "evaluation_config.yaml").is_file():
         right_or_wrong(folder, "1010")
     runs = [f"helm/runs/s/{run}"]
-    write_run(folder / runs[0], [state(i, "yes") for i in range(4)], values or {"exact_match": [*FOUR]})
+    write_run(
+        folder / runs[0], [state(i, "yes") for i in range(4)], values or {"exact_match": [*FOUR]}
+    )
     state_file: dict[str, Any] = {
-        "identity": "i", "versions": {}, "run_id": "r", "wall_s": 1.0, "runs": runs, "complete": True,
-        "data_bundle": None, "data_files": {}, "all_files": None,
-    }  # fmt: skip
+        "identity": "i",
+        "versions": {},
+        "run_id": "r",
+        "wall_s": 1.0,
+        "runs": runs,
+        "complete": True,
+        "data_bundle": None,
+        "data_files": {},
+        "all_files": None,
+    }
     (folder / ".run_state.json").write_text(json.dumps(state_file))
     whole = {
-        "name": run.replace("_model", ":model"), "groups": ["pubmed_qa"], "metric_specs": [],
+        "name": run.replace("_model", ":model"),
+        "groups": ["pubmed_qa"],
+        "metric_specs": [],
         "scenario_spec": {"class_name": "a.B", "args": {}},
-        "adapter_spec": {"model": "endpoint/m", "model_deployment": "endpoint/m", "method": "generation"},
-    }  # fmt: skip
+        "adapter_spec": {
+            "model": "endpoint/m",
+            "model_deployment": "endpoint/m",
+            "method": "generation",
+        },
+    }
     (folder / runs[0] / "run_spec.json").write_text(json.dumps({**whole, **spec}))
     return folder
 
@@ -192,14 +232,20 @@ def test_a_run_of_one_folder(tmp_path: Path) -> None:
     assert (run.name, run.model, run.shown_model) == (RUN, "endpoint/m", "org/model")
     assert run.folder == tmp_path / "a" / "helm/runs/s" / RUN
     assert run.spec["name"] == RUN
-    assert run.spec["adapter_spec"] == {"model": "endpoint/m", "model_deployment": "endpoint/m", "method": "generation"}
+    assert run.spec["adapter_spec"] == {
+        "model": "endpoint/m",
+        "model_deployment": "endpoint/m",
+        "method": "generation",
+    }
     assert (run.page.task, run.page.groups) == ("pubmed_qa", ("pubmed_qa",))
     assert (run.page.main_metric, run.page.main_split) == ("exact_match", "test")
     assert run.page.metrics == ("exact_match",), "neither what is counted nor what has no mean"
 
 
 def test_a_metric_that_a_template_would_execute_is_left_out(tmp_path: Path) -> None:
-    (run,) = viewed_runs([finished(tmp_path / "a", values={"${1/0}": [*FOUR], "exact_match": [*FOUR]})])
+    (run,) = viewed_runs(
+        [finished(tmp_path / "a", values={"${1/0}": [*FOUR], "exact_match": [*FOUR]})]
+    )
     assert run.page.metrics == ("exact_match",)
     written(tmp_path / "b", result([instance("q", 1.0)], ("${1/0}",)))
     (run,) = viewed_runs([finished(tmp_path / "b", values={"${1/0}": [*FOUR]})])
@@ -207,32 +253,50 @@ def test_a_metric_that_a_template_would_execute_is_left_out(tmp_path: Path) -> N
 
 
 def test_two_folders_of_one_model_and_run_have_a_row_each(tmp_path: Path) -> None:
-    folders = run_folders([finished(tmp_path / "a"), finished(tmp_path / "b"), tmp_path / "b" / ".." / "a"])
+    folders = run_folders(
+        [finished(tmp_path / "a"), finished(tmp_path / "b"), tmp_path / "b" / ".." / "a"]
+    )
     runs = viewed_runs(folders)
-    assert [run.name for run in runs] == [f"{RUN}-1", f"{RUN}-2"], "a folder that is named twice counts once"
+    assert [run.name for run in runs] == [f"{RUN}-1", f"{RUN}-2"], (
+        "a folder that is named twice counts once"
+    )
     assert [run.model for run in runs] == ["endpoint/m-1", "endpoint/m-2"]
-    assert [run.spec["adapter_spec"]["model_deployment"] for run in runs] == ["endpoint/m-1", "endpoint/m-2"]
+    assert [run.spec["adapter_spec"]["model_deployment"] for run in runs] == [
+        "endpoint/m-1",
+        "endpoint/m-2",
+    ]
     assert [run.shown_model for run in runs] == ["org/model (1: a)", "org/model (2: b)"]
 
 
 def test_what_is_not_whole_is_said_in_the_row(tmp_path: Path) -> None:
     right_or_wrong(tmp_path / "a", "10x1", status="partial")
     right_or_wrong(tmp_path / "b", "10x1", status="partial", reportable=False)
-    assert viewed_runs([finished(tmp_path / "a")])[0].shown_model == "org/model [partial: pubmed_qa]"
-    assert viewed_runs([finished(tmp_path / "b")])[0].shown_model == "org/model [NOT REPORTABLE: pubmed_qa]"
+    assert (
+        viewed_runs([finished(tmp_path / "a")])[0].shown_model == "org/model [partial: pubmed_qa]"
+    )
+    assert (
+        viewed_runs([finished(tmp_path / "b")])[0].shown_model
+        == "org/model [NOT REPORTABLE: pubmed_qa]"
+    )
 
 
 def test_names_become_such_as_files_can_have(tmp_path: Path) -> None:
     long = "custom_" + "p" * 200 + "_model=endpoint_m"
     arguments = {"config_path": "/home/me/" + "q" * 90, "n": 3, "big": True, "data": "/home/x/"}
     spec: dict[str, Any] = {
-        "groups": ["../x", "$y"], "scenario_spec": {"class_name": "a.B", "args": arguments},
+        "groups": ["../x", "$y"],
+        "scenario_spec": {"class_name": "a.B", "args": arguments},
         "adapter_spec": {"model": "endpoint/<b>", "model_deployment": "endpoint/<b>"},
-    }  # fmt: skip
+    }
     (run,) = viewed_runs([finished(tmp_path / "a", long, **spec)])
     assert (len(run.name), run.name[:10], run.model) == (159, "custom_ppp", "endpoint/_b_")
     assert run.spec["groups"] == [*run.page.groups] == ["_x", "_y"]
-    assert run.spec["scenario_spec"]["args"] == {"config_path": "q" * 40, "n": 3, "big": True, "data": "x"}
+    assert run.spec["scenario_spec"]["args"] == {
+        "config_path": "q" * 40,
+        "n": 3,
+        "big": True,
+        "data": "x",
+    }
     other = finished(tmp_path / "b", "custom_" + "p" * 200 + "_model=endpoint_n")
     assert len({one.name for one in viewed_runs([tmp_path / "a", other])}) == 2
 
@@ -291,7 +355,9 @@ def test_the_page_asks_no_other_host() -> None:
     assert 'href="./assets/index.css"' in html
     assert '<link rel="icon" href="data:," />' in html
     policy = html.index(f'<meta http-equiv="Content-Security-Policy" content="{POLICY}" />')
-    assert html.index("<head>") < policy < html.index("<script"), "a policy holds for what comes behind it"
+    assert html.index("<head>") < policy < html.index("<script"), (
+        "a policy holds for what comes behind it"
+    )
     assert '<meta name="referrer" content="no-referrer" />' in html
 
 
@@ -314,18 +380,28 @@ def test_the_folders_own_path_is_in_no_file(tmp_path: Path) -> None:
         file.write_text(json.dumps(document))
     view_site.forget_place(site)
     for file in files:
-        assert json.loads(file.read_text()) == {"href": "benchmark_output/x.tex", "other": "/elsewhere/x"}
-    assert json.loads((suite / "run/instances.json").read_text()) == document, "what was asked is data"
+        assert json.loads(file.read_text()) == {
+            "href": "benchmark_output/x.tex",
+            "other": "/elsewhere/x",
+        }
+    assert json.loads((suite / "run/instances.json").read_text()) == document, (
+        "what was asked is data"
+    )
 
 
 def test_what_helm_names_by_a_scenarios_arguments_has_no_colon(tmp_path: Path) -> None:
     for folder in ("latex", "json"):
         (tmp_path / "groups" / folder).mkdir(parents=True)
         (tmp_path / "groups" / folder / "a_mode:easy.tex").write_text("x")
-    (tmp_path / "groups" / "a.json").write_text('{"href": "/x/latex/a_mode:easy.tex", "title": "mode: easy"}')
+    (tmp_path / "groups" / "a.json").write_text(
+        '{"href": "/x/latex/a_mode:easy.tex", "title": "mode: easy"}'
+    )
     view_site.without_colons(tmp_path)
     view_site.without_colons(tmp_path)
     assert not list(tmp_path.rglob("*:*"))
     assert (tmp_path / "groups" / "latex" / "a_mode_easy.tex").is_file()
-    assert json.loads((tmp_path / "groups" / "a.json").read_text())["href"] == "/x/latex/a_mode_easy.tex"
+    assert (
+        json.loads((tmp_path / "groups" / "a.json").read_text())["href"]
+        == "/x/latex/a_mode_easy.tex"
+    )
     assert "mode: easy" in (tmp_path / "groups" / "a.json").read_text()

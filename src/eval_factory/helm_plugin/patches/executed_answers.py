@@ -34,9 +34,7 @@ from eval_factory.tasks.upstreams import MEDHELM
 
 _START_LIMIT_S = 60.0  # for the interpreter, and HELM's modules, beside the time of the answer
 CONFINED_BY = ["bubblewrap", "seccomp", "limits of time, memory and file size"]
-BY_SQL_WORKERS = (
-    "processes of their own without keys, which open the database for reading only, with limits of time and memory"
-)
+BY_SQL_WORKERS = "processes of their own without keys, which open the database for reading only, with limits of time and memory"
 APPS_LIMIT_S = 11.0  # HELM's, for all tests of one answer
 ASSEMBLY_LIMIT_S = 30
 MAX_ASSEMBLY = 64_000_000
@@ -44,12 +42,17 @@ QUERY_LIMIT_S = 30.0  # as in Bird's own evaluation; HELM has none
 GOLD_LIMIT_S = 300.0
 _MAX_RESULT = 20_000_000  # bytes, of the rows of Bird, Spider and the Czech bank
 MAX_WORKERS = 4  # processes that execute queries
-TOTAL_LIMIT_S = 600.0  # in ehr_sql, for all of a model's queries together that take longer than SHORT_LIMIT_S
+TOTAL_LIMIT_S = (
+    600.0  # in ehr_sql, for all of a model's queries together that take longer than SHORT_LIMIT_S
+)
 SHORT_LIMIT_S = 1.0  # for one query, after that
 
 _SQL_TAG = re.compile(r"<\s*sql\s*>(.*?)<\/?\s*sql\s*>", re.DOTALL | re.IGNORECASE)
 _FENCE_NAME = re.compile(r"^sql\n", re.MULTILINE)
-_PASSED_ON = ("PATH", "LD_LIBRARY_PATH")  # of the environment; the run's keys are no business of a model's SQL
+_PASSED_ON = (
+    "PATH",
+    "LD_LIBRARY_PATH",
+)  # of the environment; the run's keys are no business of a model's SQL
 
 Rows = list[tuple[Any, ...]]
 
@@ -79,7 +82,12 @@ def check_answer(question: Mapping[str, Any], seconds: float) -> Any:
 
 
 def _run(
-    argv: Sequence[str], folder: Path, seconds: float, given: bytes = b"", *, processes: bool = False
+    argv: Sequence[str],
+    folder: Path,
+    seconds: float,
+    given: bytes = b"",
+    *,
+    processes: bool = False,
 ) -> sandbox.EndedProgram:
     """A program with its input, or where `argv` is empty HELM's check, in the sandbox. `processes`: it may start
     others.
@@ -89,17 +97,34 @@ def _run(
     """
     # A scenario of HELM's raises this limit: its data hold such numbers.
     digits = sys.get_int_max_str_digits() if hasattr(sys, "get_int_max_str_digits") else None
-    settings = {"path": _import_path(), "int_digits": digits, "argv": list(argv), "seconds": seconds}
-    worker = [os.path.realpath(sys.executable), "-I", "-S", sandbox_worker.__file__, json.dumps(settings)]
+    settings = {
+        "path": _import_path(),
+        "int_digits": digits,
+        "argv": list(argv),
+        "seconds": seconds,
+    }
+    worker = [
+        os.path.realpath(sys.executable),
+        "-I",
+        "-S",
+        sandbox_worker.__file__,
+        json.dumps(settings),
+    ]
     seconds += 0 if argv else _START_LIMIT_S
     allowed = _allowed(processes=processes)
-    return sandbox.run(worker, folder, allowed, env=sandbox.without_secrets(folder), seconds=seconds, given=given)
+    return sandbox.run(
+        worker, folder, allowed, env=sandbox.without_secrets(folder), seconds=seconds, given=given
+    )
 
 
 def _allowed(*, processes: bool = False) -> sandbox.Allowed:
     """To read the interpreter, packages and libraries."""
     prefixes = {os.path.realpath(sys.base_prefix), sys.base_prefix, sys.prefix} - {"/"}
-    libraries = [folder for folder in os.environ.get("LD_LIBRARY_PATH", "").split(":") if folder.startswith("/")]
+    libraries = [
+        folder
+        for folder in os.environ.get("LD_LIBRARY_PATH", "").split(":")
+        if folder.startswith("/")
+    ]
     return sandbox.Allowed([*sorted(prefixes), *_import_path(), *libraries], processes=processes)
 
 
@@ -107,7 +132,9 @@ def _import_path() -> list[str]:
     """Absolute, because the worker has another working directory; without folders that hold more than packages."""
     home = Path.home()
     paths = [Path(path).absolute() for path in sys.path if path]
-    return [str(path) for path in paths if path.exists() and path != home and path not in home.parents]
+    return [
+        str(path) for path in paths if path.exists() and path != home and path not in home.parents
+    ]
 
 
 def confine_python() -> None:
@@ -124,13 +151,26 @@ def check_correctness(
     problem: Mapping[str, Any], completion: str, timeout: float, completion_id: int | None = None
 ) -> dict[str, Any]:
     """HELM's result of HumanEval's tests for one completion."""
-    question = {"kind": "humaneval", "problem": problem, "completion": completion, "timeout": timeout}
+    question = {
+        "kind": "humaneval",
+        "problem": problem,
+        "completion": completion,
+        "timeout": timeout,
+    }
     found = check_answer(question, timeout + 2)
     if isinstance(found, dict) and found.keys() >= {"passed", "result"}:
         passed, result = bool(found["passed"]), str(found["result"])
     else:
-        passed, result = False, "timed out" if found == TIMED_OUT else "the process that executed it ended"
-    return {"task_id": problem["task_id"], "passed": passed, "result": result, "completion_id": completion_id}
+        passed, result = (
+            False,
+            "timed out" if found == TIMED_OUT else "the process that executed it ended",
+        )
+    return {
+        "task_id": problem["task_id"],
+        "passed": passed,
+        "result": result,
+        "completion_id": completion_id,
+    }
 
 
 class AppsProcess:
@@ -144,12 +184,19 @@ class AppsProcess:
     def start(self) -> None:
         tests = (Path(self._root) / "input_output.json").read_text(encoding="utf-8")
         question = {
-            "kind": "apps", "tests": tests, "completion": self._completion, "timeout": self._timeout,
+            "kind": "apps",
+            "tests": tests,
+            "completion": self._completion,
+            "timeout": self._timeout,
             "seconds": APPS_LIMIT_S,
-        }  # fmt: skip
+        }
         found = check_answer(question, APPS_LIMIT_S)
         # The answer can write anything instead of results: HELM's metric must not fail on it.
-        if isinstance(found, list) and found and all(isinstance(result, bool | int) for result in found):
+        if (
+            isinstance(found, list)
+            and found
+            and all(isinstance(result, bool | int) for result in found)
+        ):
             self._results.append(found)
 
     def join(self, timeout: float | None = None) -> None:
@@ -165,10 +212,14 @@ def confine_cpp() -> None:
 
     run_record.note(executed_by=CONFINED_BY)
     correct.subprocess = SimpleNamespace(run=run_program, PIPE=subprocess.PIPE)
-    with suppress(ImportError):  # it needs packages that are seldom there; nothing of it can run then
+    with suppress(
+        ImportError
+    ):  # it needs packages that are seldom there; nothing of it can run then
         from helm.benchmark.metrics import codeinsights_code_evaluation_metrics as evaluation
 
-        evaluation.subprocess = SimpleNamespace(run=run_compiler, CalledProcessError=subprocess.CalledProcessError)
+        evaluation.subprocess = SimpleNamespace(
+            run=run_compiler, CalledProcessError=subprocess.CalledProcessError
+        )
 
 
 def run_program(argv: Sequence[str], *, input: str = "", **_: Any) -> SimpleNamespace:  # noqa: A002 - subprocess.run's
@@ -221,12 +272,16 @@ class _Worker:
         process = self.process
         if process is None or process.poll() is not None:
             process = self._start()
-        question = json.dumps([f"{database.as_uri()}?mode=ro&immutable=1", query, seconds, largest]) + "\n"
+        question = (
+            json.dumps([f"{database.as_uri()}?mode=ro&immutable=1", query, seconds, largest]) + "\n"
+        )
         try:
             process.stdin.write(question.encode())  # type: ignore[union-attr]
             process.stdin.flush()  # type: ignore[union-attr]
             return json.loads(_line(process, seconds))
-        except BaseException as error:  # the answer to this query must not be taken for the next one's
+        except (
+            BaseException
+        ) as error:  # the answer to this query must not be taken for the next one's
             self.end()
             if isinstance(error, TimeoutError):
                 raise EndedByLimit(f"no end within {seconds:g} s") from error
@@ -289,7 +344,10 @@ def end_workers() -> None:
 
 
 def execute(
-    database: Path, query: str, seconds: float = sql_worker.TIME_LIMIT_S, largest: int = sql_worker.MAX_RESULT
+    database: Path,
+    query: str,
+    seconds: float = sql_worker.TIME_LIMIT_S,
+    largest: int = sql_worker.MAX_RESULT,
 ) -> Rows | None:
     """The rows of one query that only reads; None where the text holds no statement.
 
@@ -305,7 +363,9 @@ def execute(
     if sql_worker.BROKEN in answer:
         raise RuntimeError(f"{database} cannot be read: {answer[sql_worker.BROKEN]}")
     if sql_worker.FAILED in answer:
-        raise (EndedByLimit if answer.get(sql_worker.TOO_LARGE) else QueryFailed)(answer[sql_worker.FAILED])
+        raise (EndedByLimit if answer.get(sql_worker.TOO_LARGE) else QueryFailed)(
+            answer[sql_worker.FAILED]
+        )
     rows = answer[sql_worker.ROWS]
     return None if rows is None else [tuple(row) for row in rows]
 
@@ -320,7 +380,9 @@ def closed(database: Path) -> Path:
     for suffix in ("-wal", "-journal"):
         beside = database.with_name(database.name + suffix)
         if beside.exists() and beside.stat().st_size:
-            raise RuntimeError(f"{beside} holds changes that are not in {database.name} yet; open it with SQLite once")
+            raise RuntimeError(
+                f"{beside} holds changes that are not in {database.name} yet; open it with SQLite once"
+            )
     return database
 
 
@@ -348,7 +410,9 @@ def as_evaluated(query: str) -> str:
     wrote.
     """
     query = _CURRENT_TIME.sub(CURRENT_TIME, query).replace("%j", "%J")
-    return _BOUND.sub(lambda found: str(NORMAL_RANGES[found[1].lower()][found[2].lower() == "upper"]), query)
+    return _BOUND.sub(
+        lambda found: str(NORMAL_RANGES[found[1].lower()][found[2].lower() == "upper"]), query
+    )
 
 
 def execute_ehr_sql_read_only(_self: Any, request_state: Any) -> dict[str, Any]:
@@ -376,8 +440,10 @@ def execute_ehr_sql_read_only(_self: Any, request_state: Any) -> dict[str, Any]:
         found, error = _predicted_rows(database, changed)
         rows, _ = _rows_of(database, changed_gold)
         annotation["as_evaluated"] = {
-            "predicted_result": found or [], "query_error": error, "ground_truth_rows": rows
-        }  # fmt: skip
+            "predicted_result": found or [],
+            "query_error": error,
+            "ground_truth_rows": rows,
+        }
     return annotation
 
 
@@ -421,7 +487,9 @@ def _predicted_rows(database: Path, query: str) -> tuple[Rows | None, str | None
             _slow.append(took)
 
 
-def _rows_of(database: Path, query: str, seconds: float = sql_worker.TIME_LIMIT_S) -> tuple[Rows | None, str | None]:
+def _rows_of(
+    database: Path, query: str, seconds: float = sql_worker.TIME_LIMIT_S
+) -> tuple[Rows | None, str | None]:
     """(the rows, why there are none)."""
     try:
         return execute(database, query, seconds), None
@@ -503,5 +571,7 @@ def _rows(database: Path, query: str, *, of_model: bool) -> tuple[Rows, str | No
         return found or [], None
     except QueryFailed as failed:
         if isinstance(failed, EndedByLimit) and not of_model:
-            raise RuntimeError(f"{database.name}: the benchmark's own query was ended: {failed}") from None
+            raise RuntimeError(
+                f"{database.name}: the benchmark's own query was ended: {failed}"
+            ) from None
         return [], str(failed)

@@ -42,7 +42,9 @@ class DataStatsMetric:
         self._cut = spacy.load(SPACY_MODEL).tokenizer  # into words and punctuation
 
     def evaluate_example(self, summary: str, input_text: str) -> dict[str, float]:
-        return extract_statistics(*([token.text for token in self._cut(text)] for text in (summary, input_text)))
+        return extract_statistics(
+            *([token.text for token in self._cut(text)] for text in (summary, input_text))
+        )
 
 
 def extract_statistics(summary: Sequence[str], source: Sequence[str]) -> dict[str, float]:
@@ -54,7 +56,9 @@ def extract_statistics(summary: Sequence[str], source: Sequence[str]) -> dict[st
     tokens = len(summary)
     if not tokens:
         return {"coverage": 0, "density": 0, "compression": 0}
-    lengths = list(fragments([token.lower() for token in summary], [token.lower() for token in source]))
+    lengths = list(
+        fragments([token.lower() for token in summary], [token.lower() for token in source])
+    )
     return {
         "coverage": sum(lengths) / tokens,
         "density": sum(length**2 for length in lengths) / tokens,
@@ -77,7 +81,9 @@ def fragments(summary: Sequence[str], source: Sequence[str]) -> Iterator[int]:
         for at in positions.get(summary[start], ()):
             if at >= searched:
                 most = min(len(summary) - start, len(source) - at)
-                length = next((n for n in range(most) if summary[start + n] != source[at + n]), most)
+                length = next(
+                    (n for n in range(most) if summary[start + n] != source[at + n]), most
+                )
                 longest = max(longest, length)
                 searched = at + length
         if longest:
@@ -106,7 +112,11 @@ def replace_missing_torch() -> bool:
     """HELM's jury run specs import torch only to name a device, and their metrics name classes that they never use."""
     missing = [package for package in ("torch", "bert_score") if not _is_installed(package)]
     if "torch" in missing:
-        _put_placeholder("helm.common.gpu_utils", get_torch_device_name=lambda: "cpu", is_cuda_available=lambda: False)
+        _put_placeholder(
+            "helm.common.gpu_utils",
+            get_torch_device_name=lambda: "cpu",
+            is_cuda_available=lambda: False,
+        )
         _put_placeholder("helm.benchmark.metrics.summac.model_summac", SummaCZS=_NeedsWeights)
     if "bert_score" in missing:
         _put_placeholder("bert_score", BERTScorer=_NeedsWeights)
@@ -162,7 +172,11 @@ def leave_out_missing_weights(with_weights: Callable[..., None]) -> Callable[...
         except Exception as error:
             if device == "cpu":
                 raise
-            print(f"warning: no BERTScore and no SummaC: {type(error).__name__}", file=sys.stderr, flush=True)
+            print(
+                f"warning: no BERTScore and no SummaC: {type(error).__name__}",
+                file=sys.stderr,
+                flush=True,
+            )
             with_weights(self, *args, device="cpu", **kwargs)
 
     return with_weights_or_without
@@ -193,10 +207,14 @@ def import_metrics_without_what_few_runs_use() -> bool:
 
     With scikit-learn and pyarrow, which these two import, that would be 1.2 s and 220 MB.
     """
-    if "math" in (asked_run_specs(sys.argv) or {"math"}):  # so may it be where nobody knows what is asked
+    if "math" in (
+        asked_run_specs(sys.argv) or {"math"}
+    ):  # so may it be where nobody knows what is asked
         return False
     calibration, datasets = ModuleType("calibration"), ModuleType("datasets")
-    vars(calibration)["__getattr__"] = lambda name: getattr(importlib.import_module("calibration"), name)
+    vars(calibration)["__getattr__"] = lambda name: getattr(
+        importlib.import_module("calibration"), name
+    )
     vars(datasets).update(load_dataset=None, DatasetDict=None)
     with in_place_of({"calibration": calibration, "datasets": datasets}):
         importlib.import_module("helm.benchmark.metrics.basic_metrics")
@@ -222,7 +240,9 @@ def download_nltk_data_only_when_needed() -> None:
     nltk.tokenize.word_tokenize = word_tokenize_or_download
 
 
-def import_only_the_run_specs_that_are_asked(discover_all: Callable[[], None]) -> Callable[[], None]:
+def import_only_the_run_specs_that_are_asked(
+    discover_all: Callable[[], None],
+) -> Callable[[], None]:
     """HELM imports every module of run specs to find one; the index says which holds it, and HELM looks itself where
     the index does not know it."""
     from helm.benchmark import run_spec
@@ -267,7 +287,9 @@ def asked_in_one_thread(in_threads: Callable[..., list[Any]]) -> Callable[..., l
 
     from eval_factory.endpoint.bridge import map_at_once
 
-    def parallel_map(process: Callable[[Any], Any], items: list[Any], parallelism: int) -> list[Any]:
+    def parallel_map(
+        process: Callable[[Any], Any], items: list[Any], parallelism: int
+    ) -> list[Any]:
         if parallelism == 1:
             return in_threads(process, items, parallelism)
         gc.freeze()  # or Python looks for 20 ms at what was loaded, while requests wait

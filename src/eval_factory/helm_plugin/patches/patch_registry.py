@@ -53,7 +53,9 @@ class Patch:
     targets: tuple[str, ...] = ()
     """What is replaced: `module:attribute`, or a complete `module`. Targets outside HELM are named and not checked."""
     stage: Stage = Stage.START
-    run_specs: frozenset[str] | None = None  # only where one of these run specs is asked for; None: in every run
+    run_specs: frozenset[str] | None = (
+        None  # only where one of these run specs is asked for; None: in every run
+    )
     where_unknown: bool = False  # also where nobody knows which run specs are asked for
     when: str | None = None
     """Only where this field of `HelmRunSettings` is set; of the stage IMPORTED, where this module is imported."""
@@ -78,12 +80,19 @@ class Patch:
         if self.when is not None and self.stage is Stage.IMPORTED:
             if self.when not in sys.modules:  # it is not to be imported for a patch
                 return False
-        elif self.when is not None and getattr(HelmRunSettings.from_environment(env), self.when) is None:
+        elif (
+            self.when is not None
+            and getattr(HelmRunSettings.from_environment(env), self.when) is None
+        ):
             return False
         return self.is_for(run_specs)
 
     def is_for(self, run_specs: set[str]) -> bool:
-        return self.run_specs is None or bool(self.run_specs & run_specs) or (self.where_unknown and not run_specs)
+        return (
+            self.run_specs is None
+            or bool(self.run_specs & run_specs)
+            or (self.where_unknown and not run_specs)
+        )
 
     def load(self) -> Callable[..., Any]:
         """Its function."""
@@ -112,7 +121,11 @@ def _patch(entry: Mapping[str, Any]) -> Patch:
         "targets": tuple(entry.get("targets", ())),
         "upstreams": tuple(entry.get("upstreams", UPSTREAMS)),
         "stage": Stage(entry.get("stage", "start")),
-        "run_specs": names.JURY_RUN_SPECS if specs == "of juries" else None if specs is None else frozenset(specs),
+        "run_specs": names.JURY_RUN_SPECS
+        if specs == "of juries"
+        else None
+        if specs is None
+        else frozenset(specs),
     }
     return Patch(**{**entry, **typed})
 
@@ -120,7 +133,9 @@ def _patch(entry: Mapping[str, Any]) -> Patch:
 _FOLDER = resources.files("eval_factory.helm_plugin.patches")
 PATCHES = tuple(map(_patch, parse_own((_FOLDER / "patches.yaml").read_text(encoding="utf-8"))))
 """All of them, in the order in which they are applied."""
-CHECKED_FILES: dict[str, dict[str, str]] = json.loads((_FOLDER / "checked_files.json").read_text(encoding="utf-8"))
+CHECKED_FILES: dict[str, dict[str, str]] = json.loads(
+    (_FOLDER / "checked_files.json").read_text(encoding="utf-8")
+)
 """Upstream with its version -> module with targets -> SHA-256 of its file."""
 
 
@@ -147,13 +162,20 @@ def apply_patches(stage: Stage, patches: tuple[Patch, ...] = PATCHES) -> None:
     if stage is Stage.START:  # whatever is to be replaced later: before anything is asked
         _refuse_another_helm(helm, [patch for patch in chosen if patch.is_for(asked)])
     for patch in chosen:
-        if patch.stage is stage and patch not in _applied and patch.is_asked_for(asked, os.environ) and patch.apply():
+        if (
+            patch.stage is stage
+            and patch not in _applied
+            and patch.is_asked_for(asked, os.environ)
+            and patch.apply()
+        ):
             _applied.append(patch)
 
 
 def _refuse_another_helm(helm: Upstream, patches: Iterable[Patch]) -> None:
     if helm != UPSTREAMS[helm.name]:
-        raise PrerequisiteError(f"{helm} is installed; supported: {UPSTREAMS[helm.name]}. Nothing was asked")
+        raise PrerequisiteError(
+            f"{helm} is installed; supported: {UPSTREAMS[helm.name]}. Nothing was asked"
+        )
     modules = {target.partition(":")[0] for patch in patches for target in patch.helm_targets}
     if changed := sorted(module for module in modules if not is_as_checked(module, helm)):
         what = f"{', '.join(changed)} differ from {helm} as it was published, and this run replaces parts of them"

@@ -56,7 +56,9 @@ def humaneval(question: dict[str, Any]) -> Any:
     helper.multiprocessing = types.SimpleNamespace(
         Manager=lambda: types.SimpleNamespace(list=Results), Process=InThisProcess
     )
-    return helper.check_correctness(question["problem"], question["completion"], question["timeout"])
+    return helper.check_correctness(
+        question["problem"], question["completion"], question["timeout"]
+    )
 
 
 def apps(question: dict[str, Any]) -> Any:
@@ -64,7 +66,9 @@ def apps(question: dict[str, Any]) -> Any:
     from helm.benchmark.metrics import code_metrics_helper as helper
 
     folder = Path.cwd()
-    (folder / "input_output.json").write_text(question["tests"], encoding="utf-8")  # where HELM reads it
+    (folder / "input_output.json").write_text(
+        question["tests"], encoding="utf-8"
+    )  # where HELM reads it
     end_after(question["seconds"])
     results = helper.run_test(str(folder), question["completion"], question["timeout"])
     return [result if isinstance(result, bool | int) else False for result in results]
@@ -89,22 +93,30 @@ def limit(what: int, most: int) -> None:
 def main() -> None:
     settings = json.loads(sys.argv[1])
     for what, most in (
-        (resource.RLIMIT_CORE, 0), (resource.RLIMIT_FSIZE, FILE_SIZE), (resource.RLIMIT_NOFILE, OPEN_FILES),
+        (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_FSIZE, FILE_SIZE),
+        (resource.RLIMIT_NOFILE, OPEN_FILES),
         (resource.RLIMIT_AS, MEMORY),
-    ):  # fmt: skip
+    ):
         limit(what, most)
     if settings["argv"]:
         limit(resource.RLIMIT_CPU, int(settings["seconds"]) + 2)
         # Where helm-run is killed just while the sandbox is being made, nobody else would end the program.
         signal.alarm(int(settings["seconds"]) + 2)
-        signal.signal(signal.SIGXFSZ, signal.SIG_DFL)  # Python ignores it, and its children inherit that
+        signal.signal(
+            signal.SIGXFSZ, signal.SIG_DFL
+        )  # Python ignores it, and its children inherit that
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
         os.execvp(settings["argv"][0], settings["argv"])  # noqa: S606 - no shell is wanted
     sys.path[:] = settings["path"]
     if settings["int_digits"] is not None:
         sys.set_int_max_str_digits(settings["int_digits"])
     question = json.loads(sys.stdin.read())
-    result, write, end = os.dup(1), os.write, os._exit  # HELM takes most of `os` away from an answer
+    result, write, end = (
+        os.dup(1),
+        os.write,
+        os._exit,
+    )  # HELM takes most of `os` away from an answer
     for descriptor in (0, 1, 2):  # whatever HELM, or the answer, prints is no result
         os.dup2(os.open(os.devnull, os.O_RDWR), descriptor)
     answer = json.dumps({"humaneval": humaneval, "apps": apps}[question["kind"]](question)).encode()

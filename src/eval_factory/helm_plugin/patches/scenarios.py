@@ -60,11 +60,18 @@ def record_hub_revisions(build: Callable[..., Any]) -> Callable[..., Any]:
         except (datasets.exceptions.DatasetNotFoundError, ValueError) as error:
             # offline the package does not choose among configurations that are there (AIR-Bench has judges' prompts)
             is_open = kwargs.get("name", "") is None and "There are multiple" in str(error)
-            if not is_open and (pinned is None or not any(sign in str(error) for sign in CANNOT_BE_READ_ANY_MORE)):
+            if not is_open and (
+                pinned is None or not any(sign in str(error) for sign in CANNOT_BE_READ_ANY_MORE)
+            ):
                 raise
             builder = build(path, *args, **(kwargs | ({"name": "default"} if is_open else {})))
         folder = str(builder.cache_dir)
-        entry = {"id": str(path), "config": str(builder.config.name), "revision": Path(folder).name, "folder": folder}
+        entry = {
+            "id": str(path),
+            "config": str(builder.config.name),
+            "revision": Path(folder).name,
+            "folder": folder,
+        }
         with _lock:
             _loaded[(entry["id"], entry["config"])] = entry
         return builder
@@ -90,7 +97,9 @@ def refuse_old_media(file: Path, shown: Iterable[Path]) -> None:
     for old in shown:  # not the time of its last change, which an archive sets
         if old.is_relative_to(file.parent) and old.stat().st_ctime < _BEGAN:
             folder = Path(*old.relative_to(file.parents[1]).parts[:3])
-            raise DataInTheWayError(f"{folder} holds pictures or sounds of another revision of the data: delete it")
+            raise DataInTheWayError(
+                f"{folder} holds pictures or sounds of another revision of the data: delete it"
+            )
 
 
 def save_pictures_at_once(save: Callable[..., None]) -> Callable[..., None]:
@@ -125,7 +134,9 @@ def read_pinned_revisions(download: Callable[..., Any]) -> Callable[..., Any]:
 def name_failed_downloads(download: Callable[..., Any]) -> Callable[..., Any]:
     """A download that fails says which file it was, and where it belongs. Before a scenario is imported, too."""
 
-    def download_or_say(source_url: str, target_path: str, unpack: bool = False, **kwargs: Any) -> Any:
+    def download_or_say(
+        source_url: str, target_path: str, unpack: bool = False, **kwargs: Any
+    ) -> Any:
         try:
             return download(source_url, target_path, unpack, **kwargs)
         except Exception as error:
@@ -142,7 +153,9 @@ def name_failed_downloads(download: Callable[..., Any]) -> Callable[..., Any]:
 
 
 EHRSHOT_PROMPTS = "medhelm_prompts.parquet"
-_GetInstances = Callable[[Any, str], list[Any]]  # a scenario's method: the folder of its data -> its instances
+_GetInstances = Callable[
+    [Any, str], list[Any]
+]  # a scenario's method: the folder of its data -> its instances
 
 
 def accept_medcalc_version() -> None:
@@ -156,7 +169,9 @@ def accept_medcalc_version() -> None:
         self.version = version
 
     MedCalcBenchScenario.__init__ = take_version
-    MedCalcBenchScenario.get_instances = lambda self, output_path: get_instances(self, output_path, self.version)
+    MedCalcBenchScenario.get_instances = lambda self, output_path: get_instances(
+        self, output_path, self.version
+    )
 
 
 def supply_medbullets_freetext_scenario() -> bool:
@@ -174,13 +189,23 @@ def supply_medbullets_freetext_scenario() -> bool:
 
         def process_csv(self, csv_path: str, split: str) -> list[Instance]:
             with Path(csv_path).open(encoding="utf-8", newline="") as file:
-                rows = [row for row in csv.DictReader(file) if row.get("question") and row.get("answer_idx")]
+                rows = [
+                    row
+                    for row in csv.DictReader(file)
+                    if row.get("question") and row.get("answer_idx")
+                ]
             found = []
             for row in rows:
                 option = row.get(f"op{row['answer_idx'].lower()}") or row.get("answer") or ""
-                explanation = (row.get("explanation") or "").partition("Incorrect Answers:")[0].strip()
-                right = Reference(Output(text=f"{option.strip()}. {explanation}".strip()), tags=[CORRECT_TAG])
-                found.append(Instance(input=Input(text=row["question"]), references=[right], split=split))
+                explanation = (
+                    (row.get("explanation") or "").partition("Incorrect Answers:")[0].strip()
+                )
+                right = Reference(
+                    Output(text=f"{option.strip()}. {explanation}".strip()), tags=[CORRECT_TAG]
+                )
+                found.append(
+                    Instance(input=Input(text=row["question"]), references=[right], split=split)
+                )
             return found
 
     medbullets_scenario.MedBulletsFreeTextScenario = MedBulletsFreeTextScenario
@@ -196,7 +221,9 @@ def lengthen_medbullets_freetext_answers() -> None:
 
     def with_room() -> Any:
         spec = made()
-        return replace(spec, adapter_spec=replace(spec.adapter_spec, max_tokens=1024, stop_sequences=[]))
+        return replace(
+            spec, adapter_spec=replace(spec.adapter_spec, max_tokens=1024, stop_sequences=[])
+        )
 
     run_spec._REGISTERED_RUN_SPEC_FUNCTIONS["medbullets_freetext"] = with_room
 
@@ -209,7 +236,12 @@ def read_false_as_false() -> None:
     made = run_spec._REGISTERED_RUN_SPEC_FUNCTIONS["sct_bench"]
 
     def with_truth(**given: Any) -> Any:
-        return made(**{name: str(value).lower() not in ("false", "0", "none", "") for name, value in given.items()})
+        return made(
+            **{
+                name: str(value).lower() not in ("false", "0", "none", "")
+                for name, value in given.items()
+            }
+        )
 
     run_spec._REGISTERED_RUN_SPEC_FUNCTIONS["sct_bench"] = with_truth
 
@@ -230,7 +262,11 @@ def rebuild_ehrshot_prompts(get_instances: _GetInstances) -> _GetInstances:
                 prompts.unlink()
         instances: list[Any] = get_instances(self, output_path)
         count = parquet.read_metadata(folder / self.subject / EHRSHOT_PROMPTS).num_rows
-        limits = {"max_length": self.max_length, "records": count, "left_out": count - len(instances)}
+        limits = {
+            "max_length": self.max_length,
+            "records": count,
+            "left_out": count - len(instances),
+        }
         run_record.note(limited_records=limits)
         return instances
 
@@ -247,12 +283,17 @@ def count_cut_medalign_records() -> None:
 
     def noting(instructions: Any, ehrs: Any, *args: Any, **kwargs: Any) -> Any:
         prompts = pack(instructions, ehrs, *args, **kwargs)
-        cut[:] = [ehrs[int(instructions[name]["patient_id"])] not in prompt for name, prompt in prompts.items()]
+        cut[:] = [
+            ehrs[int(instructions[name]["patient_id"])] not in prompt
+            for name, prompt in prompts.items()
+        ]
         return prompts
 
     def counting(self: Any, output_path: str) -> list[Any]:
         instances: list[Any] = get_instances(self, output_path)
-        run_record.note(limited_records={"max_length": self.max_length, "records": len(cut), "cut": sum(cut)})
+        run_record.note(
+            limited_records={"max_length": self.max_length, "records": len(cut), "cut": sum(cut)}
+        )
         return instances
 
     helper.pack_and_trim_prompts = noting
@@ -273,7 +314,9 @@ def read_own_tables() -> None:
     pandas = types.ModuleType("pandas")  # the package itself is 70 MB, with pyarrow
     vars(pandas)["Series"] = dict[str, Any]
     with in_place_of({"pandas": pandas}):
-        from helm.benchmark.scenarios.medhelm_configurable_scenario import MedHELMConfigurableScenario
+        from helm.benchmark.scenarios.medhelm_configurable_scenario import (
+            MedHELMConfigurableScenario,
+        )
     MedHELMConfigurableScenario.get_instances = _instances_of_table
 
 
@@ -283,7 +326,9 @@ def _instances_of_table(self: Any, output_path: str) -> list[Any]:
     config, file = self.benchmark_config, Path(self.benchmark_config.dataset_file)
     columns = table_columns(file)
     if "correct_answer" not in columns and (not self._is_llm_as_judge() or len(config.metrics) > 1):
-        raise ValueError(f"{file} has no column correct_answer, which every metric but jury_score needs")
+        raise ValueError(
+            f"{file} has no column correct_answer, which every metric but jury_score needs"
+        )
     template = Path(config.prompt_file).read_text(encoding="utf-8")
     fields = self.get_columns_in_template(template)
 
@@ -308,7 +353,9 @@ def _instances_of_table(self: Any, output_path: str) -> list[Any]:
             asked = Input(text=self.populate_template(template, {**row, **answers}, fields))
         others = {name: cell for name, cell in row.items() if name not in left_out}
         references, name = self.get_references(answers), row[_ID] if named else None
-        instances.append(Instance(asked, references, TEST_SPLIT, id=name, extra_data=others or None))
+        instances.append(
+            Instance(asked, references, TEST_SPLIT, id=name, extra_data=others or None)
+        )
     return instances
 
 

@@ -21,12 +21,17 @@ from typing import Any, TextIO
 
 from helm.benchmark import runner
 from helm.benchmark.adaptation.adapters.adapter_factory import ADAPT_LANGUAGE_MODELING
-from helm.benchmark.augmentations.perturbation_description import PERTURBATION_WORST, PerturbationDescription
+from helm.benchmark.augmentations.perturbation_description import (
+    PERTURBATION_WORST,
+    PerturbationDescription,
+)
 from helm.benchmark.metrics import metric
 from helm.benchmark.metrics.metric_name import MetricContext
 from helm.benchmark.metrics.statistic import Stat, merge_stat
 
-TOGETHER = 1_000  # instances whose tasks wait for HELM's threads at the same time: each takes a kilobyte
+TOGETHER = (
+    1_000  # instances whose tasks wait for HELM's threads at the same time: each takes a kilobyte
+)
 
 
 def pack_statistics() -> None:
@@ -37,7 +42,9 @@ def pack_statistics() -> None:
     helms_own = runner.remove_per_instance_stats_nans
 
     def without_nans(records: list[Any]) -> list[Any]:  # what is packed is a number
-        return [one if isinstance(one.stats, PackedStats) else helms_own([one])[0] for one in records]
+        return [
+            one if isinstance(one.stats, PackedStats) else helms_own([one])[0] for one in records
+        ]
 
     runner.remove_per_instance_stats_nans = without_nans
     # HELM copies all records to dictionaries, and holds all text in memory: these make text of the records themselves.
@@ -96,18 +103,27 @@ def _process(self: Any, generation_states: list[Any]) -> Sequence[Any]:
     if len(generation_states) == 0:
         return []
     state = metric.singleton(generation_states)
-    found = self.metric.evaluate_generation(self.adapter_spec, state, self.metric_service, self.eval_cache_path)
+    found = self.metric.evaluate_generation(
+        self.adapter_spec, state, self.metric_service, self.eval_cache_path
+    )
     stats, context = list(found), MetricContext.from_instance(state.instance)
     return packed(stats, context) or [metric.add_context(stat, context) for stat in stats]
 
 
 def _evaluating(helms_own: Callable[..., Any]) -> Callable[..., Any]:
-    def evaluate(self: Any, scenario_state: Any, metric_service: Any, eval_cache_path: str, parallelism: int) -> Any:
+    def evaluate(
+        self: Any, scenario_state: Any, metric_service: Any, eval_cache_path: str, parallelism: int
+    ) -> Any:
         spec, instances = scenario_state.adapter_spec, scenario_state.instances
         if spec.method == ADAPT_LANGUAGE_MODELING or any(one.id is None for one in instances):
-            return helms_own(self, scenario_state, metric_service, eval_cache_path, parallelism)  # it says why not
+            return helms_own(
+                self, scenario_state, metric_service, eval_cache_path, parallelism
+            )  # it says why not
         processor = metric.Processor(
-            metric=self, metric_service=metric_service, eval_cache_path=eval_cache_path, adapter_spec=spec
+            metric=self,
+            metric_service=metric_service,
+            eval_cache_path=eval_cache_path,
+            adapter_spec=spec,
         )
         of_all: dict[Any, Any] = {}
         per_instance: list[Any] = []
@@ -133,13 +149,19 @@ def _evaluating(helms_own: Callable[..., Any]) -> Callable[..., Any]:
 def _totals(computing: Any, found: Mapping[Any, Sequence[Any]]) -> dict[Any, Any]:
     """One trial's statistics by name: HELM's steps in HELM's order."""
     totals = _merged(found.values())
-    by_name, by_instance = defaultdict[Any, dict[Any, Any]](dict), defaultdict[Any, dict[Any, Any]](dict)
+    by_name, by_instance = (
+        defaultdict[Any, dict[Any, Any]](dict),
+        defaultdict[Any, dict[Any, Any]](dict),
+    )
     for name, stat in totals.items():
         by_name[MetricContext.from_metric_name(name)][name] = stat
     for instance, stats in found.items():
         if len(stats) > 0:
             by_instance[MetricContext.from_instance(instance)][instance] = stats
-    for derive, grouped in ((computing.derive_stats, by_name), (computing.derive_per_instance_stats, by_instance)):
+    for derive, grouped in (
+        (computing.derive_stats, by_name),
+        (computing.derive_per_instance_stats, by_instance),
+    ):
         for context, of_context in grouped.items():
             for stat in derive(of_context):
                 merge_stat(totals, metric.add_context(stat, context))
@@ -174,7 +196,11 @@ def _worst_cases_or(helms_own: Callable[..., list[Any]]) -> Callable[..., list[A
 
     def compute(per_instance_stats: Mapping[Any, Sequence[Any]]) -> list[Any]:
         ids = {instance.id for instance in per_instance_stats}
-        if None in ids or len(ids) < len(per_instance_stats) or not all(map(_is_plain, per_instance_stats.values())):
+        if (
+            None in ids
+            or len(ids) < len(per_instance_stats)
+            or not all(map(_is_plain, per_instance_stats.values()))
+        ):
             return helms_own(per_instance_stats)
         worst: dict[Any, Any] = {}
         for stats in filter(len, per_instance_stats.values()):
@@ -239,18 +265,26 @@ def _text(value: Any, newline: str) -> str:
         return _enclosed("{", parts, "}", newline)
     if isinstance(value, dict):
         # json's own text of the key: a number or None becomes text.
-        parts = [f"{json.dumps({key: 0})[1:-4]}: {_text(member, inner)}" for key, member in value.items()]
+        parts = [
+            f"{json.dumps({key: 0})[1:-4]}: {_text(member, inner)}" for key, member in value.items()
+        ]
         return _enclosed("{", parts, "}", newline)
     if isinstance(value, PackedStats):
         of_each = zip(value.names, value.values, strict=True)
-        return _enclosed("[", [_text_of_stat(name, one, repr(one), inner) for name, one in of_each], "]", newline)
+        return _enclosed(
+            "[", [_text_of_stat(name, one, repr(one), inner) for name, one in of_each], "]", newline
+        )
     if isinstance(value, list | tuple):
         return _enclosed("[", [_text(entry, inner) for entry in value], "]", newline)
     return json.dumps(value)  # an enumeration's member, or numpy's float
 
 
 def _enclosed(opening: str, parts: list[str], closing: str, newline: str) -> str:
-    return f"{opening}{newline}  {f',{newline}  '.join(parts)}{newline}{closing}" if parts else opening + closing
+    return (
+        f"{opening}{newline}  {f',{newline}  '.join(parts)}{newline}{closing}"
+        if parts
+        else opening + closing
+    )
 
 
 @lru_cache(maxsize=2_000)

@@ -19,7 +19,9 @@ from pathlib import Path
 from typing import Any, TextIO
 
 TIME_LIMIT_S = 10.0
-MAX_RESULT = 2_000_000  # bytes of all rows together, as HELM writes them: a value is a line of its own there
+MAX_RESULT = (
+    2_000_000  # bytes of all rows together, as HELM writes them: a value is a line of its own there
+)
 LINE = 32  # bytes that a value, or a row, takes there beside its text
 MAX_VALUE = 10_000_000  # bytes of one text or blob
 MAX_PATTERN = 1_000
@@ -32,8 +34,12 @@ ROWS, FAILED, BROKEN, TOO_LARGE = "rows", "failed", "broken", "too_large"
 """What an answer holds: the rows (None: there was nothing to execute), why the query failed, or why none can run; and
 whether the rows were too large."""
 
-_ALLOWED = frozenset({sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE})
-_FORBIDDEN_FUNCTIONS = frozenset({"load_extension", "readfile", "writefile", "edit", "fts3_tokenizer", "zeroblob"})
+_ALLOWED = frozenset(
+    {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE}
+)
+_FORBIDDEN_FUNCTIONS = frozenset(
+    {"load_extension", "readfile", "writefile", "edit", "fts3_tokenizer", "zeroblob"}
+)
 
 
 class TooLarge(ValueError):
@@ -68,7 +74,9 @@ def answer(uri: str, query: str, largest: int = MAX_RESULT) -> dict[str, Any]:
 
 
 def _authorized(action: int, _first: str | None, name: str | None, *_: object) -> int:
-    if action not in _ALLOWED or (action == sqlite3.SQLITE_FUNCTION and (name or "").lower() in _FORBIDDEN_FUNCTIONS):
+    if action not in _ALLOWED or (
+        action == sqlite3.SQLITE_FUNCTION and (name or "").lower() in _FORBIDDEN_FUNCTIONS
+    ):
         return sqlite3.SQLITE_DENY
     return sqlite3.SQLITE_OK
 

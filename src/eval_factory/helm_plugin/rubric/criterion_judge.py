@@ -25,7 +25,12 @@ from eval_factory.endpoint.bridge import map_at_once
 from eval_factory.endpoint.openai_api import FILTERED_MESSAGE
 from eval_factory.helm import criteria as rubric
 from eval_factory.helm import names
-from eval_factory.helm.judge_output import UnusableJudgeOutput, own_judgement, parse_judge_output, says_nothing
+from eval_factory.helm.judge_output import (
+    UnusableJudgeOutput,
+    own_judgement,
+    parse_judge_output,
+    says_nothing,
+)
 from eval_factory.helm_plugin.session import current_session, judging, run_record
 from eval_factory.tasks.rubric_case import RUBRICS, SAMPLE, Criterion
 
@@ -37,7 +42,9 @@ ASK_AGAIN = (
 )
 
 _Ask = Callable[[Request], RequestResult]
-_Decision = dict[str, Any]  # about a criterion, with its explanation; in an annotation `error` in its place
+_Decision = dict[
+    str, Any
+]  # about a criterion, with its explanation; in an annotation `error` in its place
 _Judgement = TypeVar("_Judgement")
 
 
@@ -46,9 +53,14 @@ class NotJudged(str):
 
 
 def judgement(
-    model: str, deployment: str, prompt: str, ask: _Ask, read: Callable[[str], _Judgement], role: str | None = None,
+    model: str,
+    deployment: str,
+    prompt: str,
+    ask: _Ask,
+    read: Callable[[str], _Judgement],
+    role: str | None = None,
     sample: int | None = None,
-) -> _Judgement | NotJudged:  # fmt: skip
+) -> _Judgement | NotJudged:
     """One judge's judgement. Output that cannot be used is asked for once more, with the reason.
 
     Where that cannot be used either, both are archived: the next run of the same command asks the judge again.
@@ -62,9 +74,13 @@ def judgement(
         Exception: a limit of the run is reached, so that nothing more is asked.
     """
     request = Request(
-        model=model, model_deployment=deployment, prompt=prompt, temperature=0.0, max_tokens=_MAX_TOKENS,
+        model=model,
+        model_deployment=deployment,
+        prompt=prompt,
+        temperature=0.0,
+        max_tokens=_MAX_TOKENS,
         random=None if sample is None else str(sample),
-    )  # fmt: skip
+    )
     asked: list[Request] = []
     reason = ""
     for number in range(2):
@@ -88,13 +104,18 @@ def judgement(
             reason = str(error)
             request = replace(request, prompt=prompt + ASK_AGAIN.format(reason=reason))
     # The role is in model_deployments.yaml: HELM's configurable benchmark calls a judge by its deployment.
-    client = current_session().clients[role or get_model_deployment(deployment).client_spec.args["role"]]
+    client = current_session().clients[
+        role or get_model_deployment(deployment).client_spec.args["role"]
+    ]
     for request in asked:
         client.forget(request, reason)
     return NotJudged(f"unusable judgement: {reason}")
 
 
-_OF_NO_ANSWER = {"prompt_text": None, "empty_output_equivalence_judgement": False}  # as HELM and medhelm have it
+_OF_NO_ANSWER = {
+    "prompt_text": None,
+    "empty_output_equivalence_judgement": False,
+}  # as HELM and medhelm have it
 
 
 def _answer_in(state: RequestState) -> str:
@@ -115,11 +136,17 @@ def ask_judges_in_parallel(self: Any, request_state: RequestState) -> dict[str, 
 
     def rated_by(name: str) -> dict[str, Any] | NotJudged:
         judge = judges[name]
-        return judgement(judge.model_name, judge.model_deployment, prompt, self._auto_client.make_request, read)
+        return judgement(
+            judge.model_name, judge.model_deployment, prompt, self._auto_client.make_request, read
+        )
 
     outcomes = dict(zip(judges, map_at_once(rated_by, list(judges), len(judges)), strict=True))
-    rated = {name: ratings for name, ratings in outcomes.items() if not isinstance(ratings, NotJudged)}
-    missing = {name: str(reason) for name, reason in outcomes.items() if isinstance(reason, NotJudged)}
+    rated = {
+        name: ratings for name, ratings in outcomes.items() if not isinstance(ratings, NotJudged)
+    }
+    missing = {
+        name: str(reason) for name, reason in outcomes.items() if isinstance(reason, NotJudged)
+    }
     return {"prompt_text": prompt, **rated, **({names.NOT_JUDGED: missing} if missing else {})}
 
 
@@ -146,11 +173,16 @@ class CriterionAnnotator(Annotator):  # type: ignore[misc]
     name = rubric.ANNOTATION
     use_global_metric = True  # makes HELM hand over all answers at once
 
-    def __init__(self, auto_client: AutoClient, judges: Mapping[str, str], criteria_per_request: int = 1) -> None:
+    def __init__(
+        self, auto_client: AutoClient, judges: Mapping[str, str], criteria_per_request: int = 1
+    ) -> None:
         """`judges`: name -> deployment."""
         self._ask: _Ask = auto_client.make_request
         clients = {name: get_model_deployment(one).client_spec.args for name, one in judges.items()}
-        self._judges = [_Judge(name, judges[name], args["role"], args["parallelism"]) for name, args in clients.items()]
+        self._judges = [
+            _Judge(name, judges[name], args["role"], args["parallelism"])
+            for name, args in clients.items()
+        ]
         self._at_once = criteria_per_request
 
     def annotate(self, request_state: RequestState) -> dict[str, Any]:
@@ -181,7 +213,9 @@ class CriterionAnnotator(Annotator):  # type: ignore[misc]
             current_session().expect(judge.role, len(questions))
 
         def judge_all(judge: _Judge) -> None:
-            map_at_once(lambda question: _decide(judge, question, self._ask), questions, judge.parallelism)
+            map_at_once(
+                lambda question: _decide(judge, question, self._ask), questions, judge.parallelism
+            )
 
         map_at_once(judge_all, self._judges, len(self._judges))
         return [{rubric.ANNOTATION: rubric.annotation_of(decided)} for decided in of_answers]
@@ -201,7 +235,9 @@ def _decide(judge: _Judge, question: _Question, ask: _Ask) -> None:
     """Put one judge's decisions, or why there are none, where the question says."""
     state, count, answer = question.state, len(question.criteria), _answer_in(question.state)
     reference = next((one.output.text for one in state.instance.references), None)
-    prompt = rubric.criterion_prompt(state.instance.input.messages or [], answer, question.criteria, reference)
+    prompt = rubric.criterion_prompt(
+        state.instance.input.messages or [], answer, question.criteria, reference
+    )
 
     def read(text: str) -> list[dict[str, Any]]:
         return [one.as_dict() for one in rubric.parse_decisions(text, count, answer)]
@@ -210,7 +246,9 @@ def _decide(judge: _Judge, question: _Question, ask: _Ask) -> None:
     with judging(state):  # HELM hands over all answers at once
         found = judgement(judge.deployment, judge.deployment, prompt, ask, read, judge.role, sample)
     for number, by_judge in enumerate(question.decided):
-        by_judge[judge.name] = {rubric.ERROR: str(found)} if isinstance(found, NotJudged) else found[number]
+        by_judge[judge.name] = (
+            {rubric.ERROR: str(found)} if isinstance(found, NotJudged) else found[number]
+        )
 
 
 def requests_to_judges(state: ScenarioState) -> int:
@@ -218,33 +256,46 @@ def requests_to_judges(state: ScenarioState) -> int:
     answered = [one for one in state.request_states if is_answered(one)]
     # An annotator that names no judges (`judges` of a rubric, `annotator_models` of a jury) asks once, if at all.
     return sum(
-        len(spec.args.get("judges") or spec.args.get("annotator_models") or [spec]) * _each(spec, answered)
+        len(spec.args.get("judges") or spec.args.get("annotator_models") or [spec])
+        * _each(spec, answered)
         for spec in state.annotator_specs or ()
     )
 
 
 def requests_to_each(state: ScenarioState) -> int:
     """Of a rubric: how many one judge will get if all answers come; 0 where there is no rubric."""
-    rubrics = [one for one in state.annotator_specs or () if one.class_name == names.RUBRIC_ANNOTATOR_CLASS]
+    rubrics = [
+        one for one in state.annotator_specs or () if one.class_name == names.RUBRIC_ANNOTATOR_CLASS
+    ]
     return sum(_each(spec, state.request_states) for spec in rubrics)
 
 
 def _each(spec: Any, states: Sequence[RequestState]) -> int:
-    if spec.class_name in names.MEDHELM_HEALTHBENCH:  # a criterion each, and the physician's answer where there is one
+    if (
+        spec.class_name in names.MEDHELM_HEALTHBENCH
+    ):  # a criterion each, and the physician's answer where there is one
         of_states = [state.instance.extra_data or {} for state in states]
-        return sum(len(one["rubrics"]) + (one.get("physician_response") is not None) for one in of_states)
+        return sum(
+            len(one["rubrics"]) + (one.get("physician_response") is not None) for one in of_states
+        )
     if spec.class_name != names.RUBRIC_ANNOTATOR_CLASS:
         return len(states)
-    return sum(ceil(len(rubric_criteria(one)) / spec.args["criteria_per_request"]) for one in states)
+    return sum(
+        ceil(len(rubric_criteria(one)) / spec.args["criteria_per_request"]) for one in states
+    )
 
 
-def ask_about_each_criterion_and_the_physicians_answer(self: Any, state: RequestState) -> dict[str, Any]:
+def ask_about_each_criterion_and_the_physicians_answer(
+    self: Any, state: RequestState
+) -> dict[str, Any]:
     """Professional: every judge is scored by the first one's decisions (medhelm never empties its list of them), and
     half of the score is its own mark of the answer beside the physician's."""
     return ask_about_each_criterion(self, state, professional=True)
 
 
-def ask_about_each_criterion(self: Any, state: RequestState, *, professional: bool = False) -> dict[str, Any]:
+def ask_about_each_criterion(
+    self: Any, state: RequestState, *, professional: bool = False
+) -> dict[str, Any]:
     """HealthBench: each judge's score is of its own decisions.
 
     In medhelm's annotators a request that fails moves all later decisions to the criterion before. Here a judge that
@@ -263,7 +314,9 @@ def ask_about_each_criterion(self: Any, state: RequestState, *, professional: bo
     prompts = [template.replace("<<rubric_item>>", str(rubric)) for rubric in extra["rubrics"]]
     run_record.note_prompt(self.name, self._prompt_template)
     physicians = extra.get("physician_response") if professional else None
-    compared = helms.EVAL_PROMPT.replace("<<user_message>>", conversation).replace("<<llm_response>>", answer)
+    compared = helms.EVAL_PROMPT.replace("<<user_message>>", conversation).replace(
+        "<<llm_response>>", answer
+    )
     marks = [] if physicians is None else [compared.replace("<<physician_response>>", physicians)]
 
     def decide(question: tuple[str, str]) -> _Decision | NotJudged:
@@ -271,14 +324,26 @@ def ask_about_each_criterion(self: Any, state: RequestState, *, professional: bo
         judge = self._annotator_models[name]
 
         def read(text: str) -> _Decision:
-            return _mark(text) if prompt in marks else rubric.parse_decisions(text, 1, answer)[0].as_dict()
+            return (
+                _mark(text)
+                if prompt in marks
+                else rubric.parse_decisions(text, 1, answer)[0].as_dict()
+            )
 
-        return judgement(judge.model_name, judge.model_deployment, prompt, self._auto_client.make_request, read)
+        return judgement(
+            judge.model_name, judge.model_deployment, prompt, self._auto_client.make_request, read
+        )
 
     asked = [(name, prompt) for name in self._annotator_models for prompt in (*prompts, *marks)]
     found = iter(map_at_once(decide, asked, len(asked)))
     outcomes = {name: [next(found) for _ in (*prompts, *marks)] for name in self._annotator_models}
-    return _scored(outcomes, extra["rubrics"], helms.calculate_score, has_mark=bool(marks), professional=professional)
+    return _scored(
+        outcomes,
+        extra["rubrics"],
+        helms.calculate_score,
+        has_mark=bool(marks),
+        professional=professional,
+    )
 
 
 def _scored(
@@ -303,7 +368,9 @@ def _scored(
         so_far = [*so_far, *own] if professional else own
         score = score_of(list(rubrics), so_far)
         if score is None:
-            missing[name] = "medhelm's formula gives no score where the points of a rubric add up to nothing"
+            missing[name] = (
+                "medhelm's formula gives no score where the points of a rubric add up to nothing"
+            )
             continue
         if has_mark:
             score = (score + own[-1]["criteria_met"] / 10) / 2

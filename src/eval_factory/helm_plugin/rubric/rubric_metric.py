@@ -24,10 +24,14 @@ class RubricMetric(Metric):  # type: ignore[misc]
     def __init__(self, metric_name: str, judges: Mapping[str, str]) -> None:
         self._name, self._judges = metric_name, tuple(judges)
 
-    def evaluate_generation(self, _adapter: Any, request_state: RequestState, *_: Any) -> list[Stat]:
+    def evaluate_generation(
+        self, _adapter: Any, request_state: RequestState, *_: Any
+    ) -> list[Stat]:
         criteria = rubric_criteria(request_state)
         if not is_answered(request_state):
-            return [Stat(MetricName(self._name)).add(0.0)]  # a failed request: left out of the score, or 0, as chosen
+            return [
+                Stat(MetricName(self._name)).add(0.0)
+            ]  # a failed request: left out of the score, or 0, as chosen
         decided = decisions_of(request_state.annotations, self._judges, len(criteria))
         score = case_score(criteria, [share_met(by_judge.values()) for by_judge in decided])
         return [] if score is None else [Stat(MetricName(self._name)).add(score)]

@@ -13,9 +13,26 @@ from helm.benchmark.scenarios.scenario import TEST_SPLIT, Instance, Scenario, Sc
 
 from eval_factory.core.plain_yaml import parse_own
 from eval_factory.helm import names
-from eval_factory.helm_plugin.conversation_scenario import downloaded, input_of, plain_adapter, refuse, right_replies
-from eval_factory.tasks.message_files import HEALTHBENCH, OWN, PROFESSIONAL, FileForm, read_rubric_file
-from eval_factory.tasks.rubric_case import HEALTHBENCH_METRIC, PROFESSIONAL_METRIC, RUBRIC_RUN_SPEC, WHOLE
+from eval_factory.helm_plugin.conversation_scenario import (
+    downloaded,
+    input_of,
+    plain_adapter,
+    refuse,
+    right_replies,
+)
+from eval_factory.tasks.message_files import (
+    HEALTHBENCH,
+    OWN,
+    PROFESSIONAL,
+    FileForm,
+    read_rubric_file,
+)
+from eval_factory.tasks.rubric_case import (
+    HEALTHBENCH_METRIC,
+    PROFESSIONAL_METRIC,
+    RUBRIC_RUN_SPEC,
+    WHOLE,
+)
 
 _MAX_TOKENS = 2048  # of an answer: what the published sampler of HealthBench grants
 
@@ -25,7 +42,9 @@ class RubricScenario(Scenario):  # type: ignore[misc]
 
     tags = ("biomedical", "rubric")
 
-    def __init__(self, name: str, description: str, form: str, dataset_file: str | None, subset: str | None) -> None:
+    def __init__(
+        self, name: str, description: str, form: str, dataset_file: str | None, subset: str | None
+    ) -> None:
         """`dataset_file`: None for HealthBench's published one of `subset`."""
         super().__init__()
         self.name, self.description = name, description
@@ -51,13 +70,26 @@ class RubricScenario(Scenario):  # type: ignore[misc]
         ]
 
 
-def _scenario(name: str, description: str, form: str, file: str | None, subset: str | None = None) -> ScenarioSpec:
-    args = {"name": name, "description": description, "form": form, "dataset_file": file, "subset": subset}
+def _scenario(
+    name: str, description: str, form: str, file: str | None, subset: str | None = None
+) -> ScenarioSpec:
+    args = {
+        "name": name,
+        "description": description,
+        "form": form,
+        "dataset_file": file,
+        "subset": subset,
+    }
     return ScenarioSpec(class_name=f"{__name__}.{RubricScenario.__name__}", args=args)
 
 
 def _run_spec(
-    name: str, scenario: ScenarioSpec, metric: str, judges: Any, at_once: int, max_tokens: int = _MAX_TOKENS
+    name: str,
+    scenario: ScenarioSpec,
+    metric: str,
+    judges: Any,
+    at_once: int,
+    max_tokens: int = _MAX_TOKENS,
 ) -> RunSpec:
     """`at_once`: criteria in a request to a judge; `max_tokens`: of an answer."""
     deployments = {judge["name"]: judge["model_deployment"] for judge in judges}
@@ -83,23 +115,37 @@ def rubric_benchmark(config_path: str, criteria_per_request: int = 1) -> RunSpec
     own = _read(config_path)
     scenario = _scenario(own["name"], own["description"], OWN, own["dataset_file"])
     max_tokens = own.get("max_tokens", _MAX_TOKENS)
-    return _run_spec(own["name"], scenario, own["metric"], own["judges"], criteria_per_request, max_tokens)
+    return _run_spec(
+        own["name"], scenario, own["metric"], own["judges"], criteria_per_request, max_tokens
+    )
 
 
 @run_spec_function("healthbench")  # type: ignore[untyped-decorator]
 def healthbench(
-    jury_config_path: str, subset: str = WHOLE, data_path: str | None = None, criteria_per_request: int = 1
+    jury_config_path: str,
+    subset: str = WHOLE,
+    data_path: str | None = None,
+    criteria_per_request: int = 1,
 ) -> RunSpec:
     """HealthBench, from `data_path` where that is set, else as it is published."""
-    scenario = _scenario("healthbench", "HealthBench (Arora et al. 2025)", HEALTHBENCH, data_path, subset)
+    scenario = _scenario(
+        "healthbench", "HealthBench (Arora et al. 2025)", HEALTHBENCH, data_path, subset
+    )
     judges = _read(jury_config_path)["judges"]
-    return _run_spec(f"healthbench:subset={subset}", scenario, HEALTHBENCH_METRIC, judges, criteria_per_request)
+    return _run_spec(
+        f"healthbench:subset={subset}", scenario, HEALTHBENCH_METRIC, judges, criteria_per_request
+    )
 
 
 @run_spec_function("healthbench_professional")  # type: ignore[untyped-decorator]
-def healthbench_professional(jury_config_path: str, data_path: str, criteria_per_request: int = 1) -> RunSpec:
+def healthbench_professional(
+    jury_config_path: str, data_path: str, criteria_per_request: int = 1
+) -> RunSpec:
     """HealthBench Professional, from the user's file."""
-    name, description = "healthbench_professional", "HealthBench Professional (Soskin Hicks et al. 2026)"
+    name, description = (
+        "healthbench_professional",
+        "HealthBench Professional (Soskin Hicks et al. 2026)",
+    )
     judges = _read(jury_config_path)["judges"]
     scenario = _scenario(name, description, PROFESSIONAL, data_path)
     return _run_spec(name, scenario, PROFESSIONAL_METRIC, judges, criteria_per_request)

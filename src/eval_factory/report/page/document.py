@@ -23,7 +23,12 @@ from eval_factory.core.foreign_text import printable
 from eval_factory.core.results import Spent, TaskResult
 from eval_factory.report import documents, papers, sentences
 from eval_factory.report.drawing import page_css, svg
-from eval_factory.report.page.instance_data import InstanceBlocks, InstancePacker, PageMedia, media_columns
+from eval_factory.report.page.instance_data import (
+    InstanceBlocks,
+    InstancePacker,
+    PageMedia,
+    media_columns,
+)
 from eval_factory.report.plots import plots_of
 from eval_factory.report.reader import StoredResult
 from eval_factory.report.sentences import LostAnswers
@@ -68,15 +73,28 @@ def page(
     """The page. `redact`: for what is written out; instances come redacted. `beside`: of two results or more."""
     blocks = "\n".join(one for each in shown for one in each.instances.blocks)
     return whole_page(
-        "page.html.j2", page_style(), page_script(), blocks, redact,
-        shown=shown, beside=beside, with_texts=with_texts, words=sentences,
-        spent_names=[field.name for field in fields(Spent) if field.name != "cost"], asdict=asdict,
+        "page.html.j2",
+        page_style(),
+        page_script(),
+        blocks,
+        redact,
+        shown=shown,
+        beside=beside,
+        with_texts=with_texts,
+        words=sentences,
+        spent_names=[field.name for field in fields(Spent) if field.name != "cost"],
+        asdict=asdict,
         version=shown[0].result.provenance.eval_factory,
-    )  # fmt: skip
+    )
 
 
 def whole_page(
-    template: str, style: str, script: str = "", data: str = "", redact: Callable[[str], str] = str, **values: Any
+    template: str,
+    style: str,
+    script: str = "",
+    data: str = "",
+    redact: Callable[[str], str] = str,
+    **values: Any,
 ) -> str:
     """A template, filled in. Style, script and data come last: no redaction alters what the policy has hashes of."""
     slots = {"style": (_STYLE, style), "script": (_SCRIPT, script), "data": (_DATA, data)}
@@ -90,7 +108,10 @@ def whole_page(
 
 def policy(style: str, script: str) -> str:
     """Content-Security-Policy, level 2: https://www.w3.org/TR/CSP2/"""
-    digests = (base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in (script, style))
+    digests = (
+        base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        for text in (script, style)
+    )
     of_script, of_style = (f"sha256-{digest}" for digest in digests)
     return (
         f"default-src 'none'; script-src '{of_script}'; style-src '{of_style}'; img-src data:; media-src data:;"
@@ -128,10 +149,15 @@ def page_file(name: str) -> str:
 def page_environment() -> Environment:
     """Of the templates beside this module: everything is escaped, foreign text printable."""
     environment = Environment(
-        loader=PackageLoader("eval_factory.report.page", "."), autoescape=True, undefined=StrictUndefined,
-        trim_blocks=True, lstrip_blocks=True,
-        finalize=lambda value: printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value,
-    )  # fmt: skip
+        loader=PackageLoader("eval_factory.report.page", "."),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=lambda value: (
+            printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+        ),
+    )
     filters: dict[str, Any] = {
         "decimal": lambda number, digits=4: formats.decimals(number, digits),
         "p_value": formats.p_value,
@@ -165,35 +191,60 @@ def shown_of(
     for number, (one, label) in enumerate(zip(stored, labels, strict=True)):
         result = one.result
         packer = InstancePacker(
-            result.scores.get(result.main_metric), tuple(result.groups), number, with_texts=with_texts,
-            folder=one.folder, media=media,
-        )  # fmt: skip
+            result.scores.get(result.main_metric),
+            tuple(result.groups),
+            number,
+            with_texts=with_texts,
+            folder=one.folder,
+            media=media,
+        )
         lost = LostAnswers(result.validity.asked_again)
         for record in result.instances:
             lost.add(record)
             packer.add(documents.instance_line(record), documents.result_line(record))
         methods = papers.methods_text(result, one.config, one.target)
-        found.append(ShownResult(result, one.command, packer.finish(), methods, label, lost if with_texts else None))
+        found.append(
+            ShownResult(
+                result, one.command, packer.finish(), methods, label, lost if with_texts else None
+            )
+        )
     return found
 
 
 def rater_form(
-    sample: Sample, rater: str, order: Sequence[str], shown: Mapping[str, ShownAnswer], *, with_reference: bool,
+    sample: Sample,
+    rater: str,
+    order: Sequence[str],
+    shown: Mapping[str, ShownAnswer],
+    *,
+    with_reference: bool,
     media: Sequence[Markup] = (),
-) -> str:  # fmt: skip
+) -> str:
     """The sheet of one rater as a page, filled in with the keyboard alone. `order`: codes of the answers; `shown`: what
     the rater sees of each; `media`: `PageMedia.add` of these."""
     data = form_data(sample, rater, order, shown, with_reference=with_reference)
     style = page_file("page.css") + page_file("rater_form.css")
     return whole_page(
-        "rater_form.html.j2", style, page_script("rater_form.js"), htmlsafe_json_dumps(data),
-        sheet=sample.id, rater=rater, count=len(order), media=media, criteria=sample.kind == "criteria",
+        "rater_form.html.j2",
+        style,
+        page_script("rater_form.js"),
+        htmlsafe_json_dumps(data),
+        sheet=sample.id,
+        rater=rater,
+        count=len(order),
+        media=media,
+        criteria=sample.kind == "criteria",
         keys=[(one["key"], one["label"]) for one in data["choices"]],
-    )  # fmt: skip
+    )
 
 
 def form_data(
-    sample: Sample, rater: str, order: Sequence[str], shown: Mapping[str, ShownAnswer], *, with_reference: bool
+    sample: Sample,
+    rater: str,
+    order: Sequence[str],
+    shown: Mapping[str, ShownAnswer],
+    *,
+    with_reference: bool,
 ) -> dict[str, Any]:
     """What the page's script gets: neither a score nor the id of an answer."""
     keys = rating_keys(sample.choices)
@@ -201,7 +252,9 @@ def form_data(
     return {
         "sheet": sample.id,
         "rater": rater,
-        "choices": [{"label": one.label, "key": key} for one, key in zip(sample.choices, keys, strict=True)],
+        "choices": [
+            {"label": one.label, "key": key} for one, key in zip(sample.choices, keys, strict=True)
+        ],
         "items": [
             {
                 "code": code,

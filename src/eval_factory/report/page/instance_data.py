@@ -71,7 +71,9 @@ def without_media(page: str) -> str:
     return _MEDIUM_BLOCK.sub("", page)
 
 
-def _shown_medium(folder: Path, file: str, kind: str, sha256: str, max_side: int) -> tuple[str, bytes]:
+def _shown_medium(
+    folder: Path, file: str, kind: str, sha256: str, max_side: int
+) -> tuple[str, bytes]:
     """Type and content of what a page shows of a file; no content where it shows nothing."""
     limit = _MAX_FILE.get(kind.partition("/")[0], 0)
     try:
@@ -98,8 +100,12 @@ def _smaller(data: bytes, form: str, max_side: int) -> bytes:
         with opened:
             opened.draft(None, (2 * max_side, 2 * max_side))  # a large JPEG is read in part
             picture = ImageOps.exif_transpose(opened)
-            if picture.mode.startswith("I"):  # 16 bits: `convert` would cut off what is brighter than 255
-                picture = picture.convert("I").point(lambda value: value * (1 / 257) + 0.5).convert("L")
+            if picture.mode.startswith(
+                "I"
+            ):  # 16 bits: `convert` would cut off what is brighter than 255
+                picture = (
+                    picture.convert("I").point(lambda value: value * (1 / 257) + 0.5).convert("L")
+                )
             picture = picture.convert("RGBA")
             picture.thumbnail((max_side, max_side))
             shown = Image.new("RGB", picture.size, "white")
@@ -116,7 +122,12 @@ MAX_WORDS = 2_000
 """Characters of a judge's words, of a criterion and of a tag that a page holds; results.jsonl has the rest."""
 MAX_LOST = 25  # criteria and tags, each, in the list of those that cost most points
 MAX_TAGS = 50  # tags of a criterion that a page holds
-NOT_MET, HARM, UNDECIDED, DISAGREE = "criterion_not_met", "harm_met", "criterion_undecided", "disagree"
+NOT_MET, HARM, UNDECIDED, DISAGREE = (
+    "criterion_not_met",
+    "harm_met",
+    "criterion_undecided",
+    "disagree",
+)
 SIGNS = (NOT_MET, HARM, UNDECIDED)
 """By which instances are chosen: one with positive points is not met, one with negative points is met, a judge gave no
 decision about one."""
@@ -140,7 +151,9 @@ def criterion_signs(record: InstanceRecord) -> Iterator[str]:
         yield NOT_MET
     if any(one["points"] < 0 and one["verdict"] == "met" for one in record.criteria):
         yield HARM
-    if any(one["verdict"] == "unjudged" for one in record.criteria) or any(None in found for found in decisions):
+    if any(one["verdict"] == "unjudged" for one in record.criteria) or any(
+        None in found for found in decisions
+    ):
         yield UNDECIDED
     if any({0, 1} <= found for found in decisions):
         yield DISAGREE
@@ -156,9 +169,15 @@ def criteria_rows(criteria: Sequence[Mapping[str, Any]], *, with_texts: bool) ->
         judges = []
         for judge, vote in one["judges"].items():
             words = vote.get("explanation", vote.get("error")) if with_texts else None
-            judges.append([judge, _decision(vote), None if words is None else shortened_text(str(words))])
-        rows.append([number, criterion, one["points"], tags, one["verdict"], points_lost(one), judges])
-    return sorted(rows, key=lambda row: (row[5] or 0.0, row[5] is None), reverse=True)  # else in the file's order
+            judges.append(
+                [judge, _decision(vote), None if words is None else shortened_text(str(words))]
+            )
+        rows.append(
+            [number, criterion, one["points"], tags, one["verdict"], points_lost(one), judges]
+        )
+    return sorted(
+        rows, key=lambda row: (row[5] or 0.0, row[5] is None), reverse=True
+    )  # else in the file's order
 
 
 def _decision(vote: Mapping[str, Any]) -> int | None:
@@ -167,7 +186,11 @@ def _decision(vote: Mapping[str, Any]) -> int | None:
 
 
 def shortened_text(text: str) -> str:
-    return text if len(text) <= MAX_WORDS else f"{text[:MAX_WORDS]} … ({len(text):,} characters: results.jsonl)"
+    return (
+        text
+        if len(text) <= MAX_WORDS
+        else f"{text[:MAX_WORDS]} … ({len(text):,} characters: results.jsonl)"
+    )
 
 
 @dataclass
@@ -195,7 +218,10 @@ class LostPoints:
         seen: set[int] = set()
         for one in criteria:
             points = points_lost(one)
-            for is_tag, label in [*((True, tag) for tag in dict.fromkeys(one["tags"])), (False, one["criterion"])]:
+            for is_tag, label in [
+                *((True, tag) for tag in dict.fromkeys(one["tags"])),
+                (False, one["criterion"]),
+            ]:
                 number = self._numbers.setdefault((is_tag, label), len(self._counted))
                 if number == len(self._counted):
                     self._counted.append(LostScore(shortened_text(label), is_tag))
@@ -212,22 +238,34 @@ class LostPoints:
 
     def most(self) -> dict[int, LostScore]:
         """Number -> what cost most, tags first; of what several answers have."""
-        found = [(number, one) for number, one in enumerate(self._counted) if one.times and one.answers > 1]
+        found = [
+            (number, one)
+            for number, one in enumerate(self._counted)
+            if one.times and one.answers > 1
+        ]
         found.sort(key=lambda one: (-one[1].points, one[1].label))
-        tags, texts = ([one for one in found if one[1].is_tag is kind][:MAX_LOST] for kind in (True, False))
+        tags, texts = (
+            [one for one in found if one[1].is_tag is kind][:MAX_LOST] for kind in (True, False)
+        )
         return dict([*tags, *texts])
 
 
-_MAX_UNPACKED = 256 * 1024 * 1024  # bytes of one block that are unpacked: a few kilobytes can hold gigabytes of zeros
+_MAX_UNPACKED = (
+    256 * 1024 * 1024
+)  # bytes of one block that are unpacked: a few kilobytes can hold gigabytes of zeros
 TYPE = "application/x-eval-factory"
-_BLOCK = re.compile(rf'(<script type="{TYPE}" data-run="\d+" data-part="\w+">)([A-Za-z0-9+/=]*)(</script>)')
+_BLOCK = re.compile(
+    rf'(<script type="{TYPE}" data-run="\d+" data-part="\w+">)([A-Za-z0-9+/=]*)(</script>)'
+)
 
 
 def compressed_block(run: int, part: str, lines: Iterable[str]) -> Markup:
     """Lines of JSON as gzip (RFC 1952) in base64, which has no `<`: nothing in it ends the element.
     `run`: the number of the result on the page, from 0."""
     packed = base64.b64encode(gzip.compress("\n".join(lines).encode(), 6, mtime=0)).decode("ascii")
-    return Markup(f'<script type="{TYPE}" data-run="{int(run)}" data-part="{part}">{packed}</script>')  # noqa: S704
+    return Markup(
+        f'<script type="{TYPE}" data-run="{int(run)}" data-part="{part}">{packed}</script>'
+    )  # noqa: S704
 
 
 def readable_page(page: str) -> str:
@@ -239,7 +277,9 @@ def readable_page(page: str) -> str:
     def unpacked_block(match: re.Match[str]) -> str:
         unpacker = zlib.decompressobj(wbits=31)
         try:
-            text = unpacker.decompress(base64.b64decode(match[2], validate=True), _MAX_UNPACKED).decode()
+            text = unpacker.decompress(
+                base64.b64decode(match[2], validate=True), _MAX_UNPACKED
+            ).decode()
         except (ValueError, zlib.error):
             return match[0]
         whole = unpacker.eof and not unpacker.unused_data  # else it is cut, or too large
@@ -250,10 +290,22 @@ def readable_page(page: str) -> str:
 
 _CHUNK = 250  # instances that are unpacked together when one of them is opened
 _FLAGS = (
-    "wrong", "right", "failed", "empty", "cut_off", "disagree", "unparsed", "refused", "thinking_stripped",
-    "thinking_unfinished", "filtered", "unjudged", "prompt_truncated", "injection",
+    "wrong",
+    "right",
+    "failed",
+    "empty",
+    "cut_off",
+    "disagree",
+    "unparsed",
+    "refused",
+    "thinking_stripped",
+    "thinking_unfinished",
+    "filtered",
+    "unjudged",
+    "prompt_truncated",
+    "injection",
     *SIGNS,
-)  # fmt: skip
+)
 """What an instance can be filtered by, in this order."""
 
 
@@ -301,7 +353,11 @@ class InstancePacker:
         values, main = self._numbers.values, self.main
         middle = None  # values are right or wrong; else that of the scale, where there is one, or of the instances
         if any(value not in (0, 1) for value in values):
-            middle = sum(values) / len(values) if main is None or main.scale is None else sum(main.scale) / 2
+            middle = (
+                sum(values) / len(values)
+                if main is None or main.scale is None
+                else sum(main.scale) / 2
+            )
         lower_is_better = main is not None and main.higher_is_better is False
         for row in self._rows:
             if (value := row["value"]) is not None:
@@ -312,7 +368,11 @@ class InstancePacker:
                 row["flags"].append("wrong" if is_low else "right")
         counts = {flag: sum(flag in row["flags"] for row in self._rows) for flag in _FLAGS}
         most = self._lost.most()
-        blocks = (compressed_block(self.run, "index", self._index(middle, most)), *self._blocks, *self._of_media)
+        blocks = (
+            compressed_block(self.run, "index", self._index(middle, most)),
+            *self._blocks,
+            *self._of_media,
+        )
         lost = tuple(most.values())
         return InstanceBlocks(blocks, self._numbers, counts, len(self._rows), middle, lost)
 
@@ -322,18 +382,33 @@ class InstancePacker:
         if self._beginning is None:
             self._beginning = common_beginning([_text_of_prompt(record) for record in records])
         for record in records:
-            prompt = _text_of_prompt(record).removeprefix(self._beginning).rpartition("Question:")[2]
+            prompt = (
+                _text_of_prompt(record).removeprefix(self._beginning).rpartition("Question:")[2]
+            )
             categories = [record.categories.get(name) for name in self.fields]
-            value = None if self.main is None or record.error is not None else record.metrics.get(self.main.metric)
-            self._rows.append({
-                "id": record.id, "trial": record.trial, "perturbation": record.perturbation, "split": record.split,
-                "value": value, "flags": list(dict.fromkeys(flags_of(record))),
-                "groups": [None if one is None else str(one) for one in categories],
-                "latency": record.latency_s, "tokens": record.completion_tokens,
-                "prompt": first_words(prompt, 90) if self.with_texts else "",
-                "answer": first_words(record.completion or "", 48) if self.with_texts else "",
-                "lost": self._lost.add(record.criteria) if self.with_texts and record.error is None else (),
-            })  # fmt: skip
+            value = (
+                None
+                if self.main is None or record.error is not None
+                else record.metrics.get(self.main.metric)
+            )
+            self._rows.append(
+                {
+                    "id": record.id,
+                    "trial": record.trial,
+                    "perturbation": record.perturbation,
+                    "split": record.split,
+                    "value": value,
+                    "flags": list(dict.fromkeys(flags_of(record))),
+                    "groups": [None if one is None else str(one) for one in categories],
+                    "latency": record.latency_s,
+                    "tokens": record.completion_tokens,
+                    "prompt": first_words(prompt, 90) if self.with_texts else "",
+                    "answer": first_words(record.completion or "", 48) if self.with_texts else "",
+                    "lost": self._lost.add(record.criteria)
+                    if self.with_texts and record.error is None
+                    else (),
+                }
+            )
             self._numbers.add(record, self.main)
             if self.with_texts and self.folder is not None:
                 self._of_media += self.media.add(self.folder, record.media)
@@ -343,33 +418,55 @@ class InstancePacker:
     def _detail(self, record: InstanceRecord) -> dict[str, Any]:
         """What is shown of an opened instance; what is empty is left out."""
         found: dict[str, Any] = {
-            "metrics": dict(record.metrics), "finish_reason": record.finish_reason, "cached": record.cached,
-            "prompt_tokens": record.prompt_tokens, "cluster": record.cluster, "sub_split": record.sub_split,
-            "marks": dict(record.judges), "injection": list(record.injection),
+            "metrics": dict(record.metrics),
+            "finish_reason": record.finish_reason,
+            "cached": record.cached,
+            "prompt_tokens": record.prompt_tokens,
+            "cluster": record.cluster,
+            "sub_split": record.sub_split,
+            "marks": dict(record.judges),
+            "injection": list(record.injection),
             "criteria": criteria_rows(record.criteria, with_texts=self.with_texts),
-        }  # fmt: skip
+        }
         if self.with_texts:
             found |= {
-                "prompt": None if record.turns else record.prompt, "turns": list(record.turns),
-                "references": [[one.get("text", ""), "correct" in one.get("tags", ())] for one in record.references],
+                "prompt": None if record.turns else record.prompt,
+                "turns": list(record.turns),
+                "references": [
+                    [one.get("text", ""), "correct" in one.get("tags", ())]
+                    for one in record.references
+                ],
                 "media": media_columns(record.media),
-                "answer": record.completion, "reasoning": record.reasoning, "error": record.error,
-                "judges": dict(record.judgements), "categories": dict(record.categories),
-            }  # fmt: skip
+                "answer": record.completion,
+                "reasoning": record.reasoning,
+                "error": record.error,
+                "judges": dict(record.judgements),
+                "categories": dict(record.categories),
+            }
         return {
-            name: value for name, value in found.items() if not (value is None or value is False or value in ([], {}))
+            name: value
+            for name, value in found.items()
+            if not (value is None or value is False or value in ([], {}))
         }
 
     def _index(self, middle: float | None, most: Mapping[int, LostScore]) -> Iterator[str]:
         """A line that says what the others hold, then a line an instance, which ends with what cost it points."""
         lost = {"lost": [[one.label, one.is_tag] for one in most.values()]} if most else {}
-        yield json_line({
-            "chunk": _CHUNK, "flags": _FLAGS, "groups": self.fields, "middle": middle, "texts": self.with_texts,
-            **lost,
-        })  # fmt: skip
+        yield json_line(
+            {
+                "chunk": _CHUNK,
+                "flags": _FLAGS,
+                "groups": self.fields,
+                "middle": middle,
+                "texts": self.with_texts,
+                **lost,
+            }
+        )
         numbers = {label: number for number, label in enumerate(most)}
         for row in self._rows:
-            yield json_line({**row, "lost": [numbers[label] for label in row["lost"] if label in numbers]})
+            yield json_line(
+                {**row, "lost": [numbers[label] for label in row["lost"] if label in numbers]}
+            )
 
 
 def flags_of(record: InstanceRecord) -> Iterator[str]:
@@ -388,7 +485,13 @@ def flags_of(record: InstanceRecord) -> Iterator[str]:
     if record.injection:
         yield "injection"
     yield from criterion_signs(record)
-    notable = ("unparsed", "refused", "thinking_stripped", "thinking_unfinished", "prompt_truncated")
+    notable = (
+        "unparsed",
+        "refused",
+        "thinking_stripped",
+        "thinking_unfinished",
+        "prompt_truncated",
+    )
     yield from (sign for sign in notable if sign in record.signs)
 
 

@@ -17,7 +17,13 @@ from eval_factory.config.rules import prescribed_roles
 from eval_factory.config.suite import Suite, build_suite
 from eval_factory.config.suite_layers import name_of_type
 from eval_factory.core.budget import Budget
-from eval_factory.core.errors import ConfigError, EvalFactoryError, HelmError, NotReportableError, PrerequisiteError
+from eval_factory.core.errors import (
+    ConfigError,
+    EvalFactoryError,
+    HelmError,
+    NotReportableError,
+    PrerequisiteError,
+)
 from eval_factory.core.foreign_text import one_line, own_lines
 from eval_factory.core.nouns import RunStatus
 from eval_factory.core.rundir import PRIVATE_FOLDER, RunDir, SuiteDir
@@ -35,7 +41,13 @@ from eval_factory.tasks.upstreams import HELM
 from eval_factory.workflows import view_site
 from eval_factory.workflows.context import show_warnings
 from eval_factory.workflows.leaderboard import registry
-from eval_factory.workflows.leaderboard.registry import DATA_PATH, Entry, Leaderboard, of_any_model, read_entries
+from eval_factory.workflows.leaderboard.registry import (
+    DATA_PATH,
+    Entry,
+    Leaderboard,
+    of_any_model,
+    read_entries,
+)
 from eval_factory.workflows.resume import read_state
 from eval_factory.workflows.suite.planned_cells import (
     CheckedCell,
@@ -74,7 +86,9 @@ FLAGS = {
 @dataclass(frozen=True)
 class LeaderboardRequest:
     name: str
-    flags: Mapping[str, Any]  # as in FLAGS; what is left out is the run config's, the leaderboard's or the framework's
+    flags: Mapping[
+        str, Any
+    ]  # as in FLAGS; what is left out is the run config's, the leaderboard's or the framework's
     run_config: Path | None = None
     model: tuple[str, ...] = ()
     conf: Path | None = None
@@ -117,7 +131,9 @@ def make_board(request: LeaderboardRequest, env: Mapping[str, str], screen: Text
     if twice:
         raise ConfigError(f"--model: {', '.join(twice)} is given twice")
     if row.lacks and request.conf is None:
-        raise ConfigError(f"{row.name} asks for {row.lacks}: nothing of it can be run with a chat endpoint")
+        raise ConfigError(
+            f"{row.name} asks for {row.lacks}: nothing of it can be run with a chat endpoint"
+        )
     schema = registry.schema_path(row)
     if schema is None:
         raise PrerequisiteError(
@@ -135,10 +151,14 @@ def make_board(request: LeaderboardRequest, env: Mapping[str, str], screen: Text
         row, file=request.conf, data_dir=data_dir, look_only=request.dry_run or extra.offline
     )
     if text is None and extra.offline:
-        raise PrerequisiteError(f"offline: {row.conf} is not here; give it with --conf FILE, or a bundle, --data_dir")
+        raise PrerequisiteError(
+            f"offline: {row.conf} is not here; give it with --conf FILE, or a bundle, --data_dir"
+        )
     found = [] if text is None else read_entries(text, origin)
     different = of_any_model(found, reasoning=request.reasoning)
-    chosen = [entry for entry in different if entry.priority is None or entry.priority <= row.priority]
+    chosen = [
+        entry for entry in different if entry.priority is None or entry.priority <= row.priority
+    ]
     evaluation = evaluation_of(request, row, env, chosen)
     show_warnings(evaluation, screen)
     screen.writelines(f"{row.name} needs: {line}\n" for line in row.needed())
@@ -153,24 +173,41 @@ def make_board(request: LeaderboardRequest, env: Mapping[str, str], screen: Text
     folder = evaluation.output_dir.absolute()
     if data_dir is not None:
         refuse_inside(data_dir, folder, "an output folder")
-    models = {slug_of(model): model for model in request.model or (evaluation.run.target.api_endpoint.model_id,)}
+    models = {
+        slug_of(model): model
+        for model in request.model or (evaluation.run.target.api_endpoint.model_id,)
+    }
     schema = RunDir(folder / "helm").model_configs / schema.name if row.schema_changes else schema
-    board = Board(row, schema, models, folder, evaluation.run.config.params.limit_samples or row.max_eval_instances)
+    board = Board(
+        row,
+        schema,
+        models,
+        folder,
+        evaluation.run.config.params.limit_samples or row.max_eval_instances,
+    )
     return _with_runs(board, chosen, evaluation, env, screen, dry_run=request.dry_run)
 
 
-def refuse_what_cannot_run(chosen: Sequence[Entry], row: Leaderboard, origin: str, *, allowed: bool) -> None:
+def refuse_what_cannot_run(
+    chosen: Sequence[Entry], row: Leaderboard, origin: str, *, allowed: bool
+) -> None:
     """Raises ConfigError: nothing is left, or entries would execute what a model answers and nobody allowed it."""
     if not chosen:
-        raise ConfigError(f"{origin}: no entry has priority {row.priority} or before: nothing to run")
+        raise ConfigError(
+            f"{origin}: no entry has priority {row.priority} or before: nothing to run"
+        )
     run = [entry for entry in chosen if not entry.asks]
     if not run:
-        raise ConfigError(f"{origin}: nothing of it can be run with a chat endpoint: it asks for {_asked_for(chosen)}")
+        raise ConfigError(
+            f"{origin}: nothing of it can be run with a chat endpoint: it asks for {_asked_for(chosen)}"
+        )
     given = [(entry.run_spec, dict(entry.arguments)) for entry in run]
     problems = [wrong_processor(arguments) for _, arguments in given]
     problems += [] if allowed else [refusal(run_spec, arguments) for run_spec, arguments in given]
     if any(problems):
-        raise ConfigError([f"{origin}: {problem}" for problem in dict.fromkeys(filter(None, problems))])
+        raise ConfigError(
+            [f"{origin}: {problem}" for problem in dict.fromkeys(filter(None, problems))]
+        )
 
 
 def _asked_for(entries: Iterable[Entry]) -> str:
@@ -190,10 +227,14 @@ def _with_runs(
     """With a cell for each run of each model; what cannot be run is reported, and costs itself alone."""
     not_run = [NotRun(entry, f"asks for {entry.asks}", 0) for entry in chosen if entry.asks]
     if not_run:
-        screen.write(f"{len(not_run)} entries are left out, a chat endpoint has none of: {_asked_for(chosen)}\n")
+        screen.write(
+            f"{len(not_run)} entries are left out, a chat endpoint has none of: {_asked_for(chosen)}\n"
+        )
     named, unknown = _evaluations_of([entry for entry in chosen if not entry.asks], evaluation)
     not_run += unknown
-    paths = Counter(path for entry in chosen if (path := entry.argument(DATA_PATH)) and not Path(path).exists())
+    paths = Counter(
+        path for entry in chosen if (path := entry.argument(DATA_PATH)) and not Path(path).exists()
+    )
     for path, count in paths.items():
         screen.write(f"warning: data_path {path} does not exist; {count} entries need it\n")
     suite = _suite(board, named, evaluation, env) if named else None
@@ -201,9 +242,14 @@ def _with_runs(
     wrong = {one.cell.evaluation: one for one in cells if not one.ready}
     for name, one in wrong.items():
         code = HelmError.exit_code if one.problems else PrerequisiteError.exit_code
-        not_run += [NotRun(entry, "; ".join((*one.problems, *one.missing)), code) for entry in named.pop(name)]
+        not_run += [
+            NotRun(entry, "; ".join((*one.problems, *one.missing)), code)
+            for entry in named.pop(name)
+        ]
     screen.writelines(
-        f"warning: cannot run {one.entry.run}: {one_line(one.reason)}\n" for one in not_run if one.exit_code
+        f"warning: cannot run {one.entry.run}: {one_line(one.reason)}\n"
+        for one in not_run
+        if one.exit_code
     )
     return replace(
         board,
@@ -214,7 +260,9 @@ def _with_runs(
     )
 
 
-def _evaluations_of(entries: Iterable[Entry], evaluation: Evaluation) -> tuple[dict[str, list[Entry]], list[NotRun]]:
+def _evaluations_of(
+    entries: Iterable[Entry], evaluation: Evaluation
+) -> tuple[dict[str, list[Entry]], list[NotRun]]:
     """Evaluation of the suite -> the entries that it is the run of; and those that are no run."""
     named: dict[str, list[Entry]] = {}
     not_run = []
@@ -228,7 +276,9 @@ def _evaluations_of(entries: Iterable[Entry], evaluation: Evaluation) -> tuple[d
         plain = name_of_type(entry.description, evaluation.framework)
         possible = [plain, *(f"{plain}-{number}" for number in range(2, len(named) + 3))]
         used = {name.lower(): same[0].description for name, same in named.items()}
-        name = next(one for one in possible if used.get(one.lower(), entry.description) == entry.description)
+        name = next(
+            one for one in possible if used.get(one.lower(), entry.description) == entry.description
+        )
         named.setdefault(name, []).append(entry)
     return named, not_run
 
@@ -239,9 +289,13 @@ def _ready_cells(
     """Raises ConfigError, PrerequisiteError: none of them can be run."""
     cells = () if suite is None else checked_cells(suite, env)
     if dry_run:
-        screen.writelines(f"warning: a run would stop: {text}\n" for text in missing_prerequisites(cells))
+        screen.writelines(
+            f"warning: a run would stop: {text}\n" for text in missing_prerequisites(cells)
+        )
         cells = tuple(replace(one, missing=()) for one in cells)
-    lacks_a_key = any("no API key" in text for one in cells for text in one.missing)  # no matter of one entry
+    lacks_a_key = any(
+        "no API key" in text for one in cells for text in one.missing
+    )  # no matter of one entry
     if lacks_a_key or (cells and not any(one.ready for one in cells)):
         refuse_unready(cells)
     return cells
@@ -252,7 +306,12 @@ def _type_of(entry: Entry, evaluation: Evaluation) -> str:
     return f"{prefix_of(evaluation.framework)}{entry.description}"
 
 
-def _suite(board: Board, named: Mapping[str, Sequence[Entry]], evaluation: Evaluation, env: Mapping[str, str]) -> Suite:
+def _suite(
+    board: Board,
+    named: Mapping[str, Sequence[Entry]],
+    evaluation: Evaluation,
+    env: Mapping[str, str],
+) -> Suite:
     """Every entry, and what the user said of endpoints, judges and parameters."""
     given = evaluation.as_given()
     params, endpoint = given["config"].get("params", {}), given["target"]["api_endpoint"]
@@ -262,14 +321,29 @@ def _suite(board: Board, named: Mapping[str, Sequence[Entry]], evaluation: Evalu
     params = {**params, "limit_samples": board.max_eval_instances}
     params["extra"] = {**extra, "num_train_trials": board.row.num_train_trials}
     if evaluation.executor.is_slurm:
-        slurm = {name: value for name, value in evaluation.executor.slurm.items() if value is not None}
+        slurm = {
+            name: value for name, value in evaluation.executor.slurm.items() if value is not None
+        }
         own |= {"executor": evaluation.executor.name, "slurm": slurm}
     evaluations = [
-        {"name": name, "type": _type_of(entry, evaluation), "params": _params_of(entry, evaluation, judges)}
+        {
+            "name": name,
+            "type": _type_of(entry, evaluation),
+            "params": _params_of(entry, evaluation, judges),
+        }
         for name, (entry, *_) in named.items()
     ]
-    targets = [{"name": name, "api_endpoint": {**endpoint, "model_id": model}} for name, model in board.models.items()]
-    section = {"output_dir": str(board.folder), "params": params, "evaluations": evaluations, "targets": targets, **own}
+    targets = [
+        {"name": name, "api_endpoint": {**endpoint, "model_id": model}}
+        for name, model in board.models.items()
+    ]
+    section = {
+        "output_dir": str(board.folder),
+        "params": params,
+        "evaluations": evaluations,
+        "targets": targets,
+        **own,
+    }
     return build_suite(None, document={"suite": section}, env=env)
 
 
@@ -299,7 +373,10 @@ def _roles_of(entry: Entry, framework: Framework) -> tuple[str, ...]:
 
 
 def evaluation_of(
-    request: LeaderboardRequest, row: Leaderboard, env: Mapping[str, str], entries: Sequence[Entry] | None
+    request: LeaderboardRequest,
+    row: Leaderboard,
+    env: Mapping[str, str],
+    entries: Sequence[Entry] | None,
 ) -> Evaluation:
     """The settings as an evaluation's, so that a run config means the same as for `run_eval`. `entries` say what judges
     there are; None: not known yet, and no judge is looked at. Raises ConfigError: with every problem."""
@@ -307,14 +384,27 @@ def evaluation_of(
     flags["config.type"] = row.name
     if request.model:
         flags["target.api_endpoint.model_id"] = request.model[0]
-    overrides = request.overrides if entries is not None else (*request.overrides, "config.params.extra.judges=null")
+    overrides = (
+        request.overrides
+        if entries is not None
+        else (*request.overrides, "config.params.extra.judges=null")
+    )
     framework = load_framework()
     folder = registry.load_catalogue().output_dir.format(name=row.name)
-    roles = dict.fromkeys(role for entry in entries or () for role in _roles_of(entry, framework)) or row.judges
+    roles = (
+        dict.fromkeys(role for entry in entries or () for role in _roles_of(entry, framework))
+        or row.judges
+    )
     task = Task(
         name=row.name,
         description=row.description,
-        defaults={"config": {"type": row.name, "output_dir": folder, "supported_endpoint_types": ENDPOINT_TYPES}},
+        defaults={
+            "config": {
+                "type": row.name,
+                "output_dir": folder,
+                "supported_endpoint_types": ENDPOINT_TYPES,
+            }
+        },
         helm=HelmEntry(
             run_spec=row.name,
             scenario=row.name,
@@ -337,7 +427,13 @@ def evaluation_of(
 
 
 _MAX_SHOWN = 10
-IN_TABLES, KEPT_OUT, _FAILED, _LEFT_OUT, _WAITING = "in the tables", "kept out", "failed", "left out", "waiting"
+IN_TABLES, KEPT_OUT, _FAILED, _LEFT_OUT, _WAITING = (
+    "in the tables",
+    "kept out",
+    "failed",
+    "left out",
+    "waiting",
+)
 """Kept out: nobody can stand behind its scores. Left out: it asks for what no chat endpoint has. Waiting: in Slurm."""
 
 
@@ -365,12 +461,17 @@ def board_rows(board: Board, cells: Sequence[CellReport]) -> list[tuple[BoardRow
     found = [_row(board, cell, entry) for cell in cells for entry in board.entries[cell.evaluation]]
     for one in board.not_run:
         state = _FAILED if one.exit_code else _LEFT_OUT
-        found += [(BoardRow(one.entry.run, model, state, one.reason), one.exit_code) for model in board.models.values()]
+        found += [
+            (BoardRow(one.entry.run, model, state, one.reason), one.exit_code)
+            for model in board.models.values()
+        ]
     return found
 
 
 def _row(board: Board, cell: CellReport, entry: Entry) -> tuple[BoardRow, int]:
-    row = BoardRow(entry.run, board.models[cell.target], _FAILED, cell.reason, groups=entry.groups or ())
+    row = BoardRow(
+        entry.run, board.models[cell.target], _FAILED, cell.reason, groups=entry.groups or ()
+    )
     if cell.status == RunStatus.WAITING:
         return replace(row, state=_WAITING), 0
     if cell.status not in (RunStatus.COMPLETE, RunStatus.PARTIAL):
@@ -380,7 +481,11 @@ def _row(board: Board, cell: CellReport, entry: Entry) -> tuple[BoardRow, int]:
         return row, cell.exit_code
     result, state = load_result(cell.folder).result, read_state(RunDir(cell.folder))
     counts, score = result.validity.instances, result.scores.get(result.main_metric)
-    gaps = f"{counts.failed} of {counts.requested} requests failed" if counts.failed or counts.unjudged else None
+    gaps = (
+        f"{counts.failed} of {counts.requested} requests failed"
+        if counts.failed or counts.unjudged
+        else None
+    )
     gaps = f"{gaps}, {counts.unjudged} not judged" if counts.unjudged else gaps
     row = replace(
         row,
@@ -393,7 +498,9 @@ def _row(board: Board, cell: CellReport, entry: Entry) -> tuple[BoardRow, int]:
         max_eval_instances=board.max_eval_instances,
     )
     if not result.reportable:
-        return replace(row, state=KEPT_OUT, reason=gaps or cell.reason), NotReportableError.exit_code
+        return replace(
+            row, state=KEPT_OUT, reason=gaps or cell.reason
+        ), NotReportableError.exit_code
     value = None if score is None else score.value
     return replace(row, state=IN_TABLES, main_metric=result.main_metric, score=value), 0
 
@@ -401,7 +508,9 @@ def _row(board: Board, cell: CellReport, entry: Entry) -> tuple[BoardRow, int]:
 def known_rows(folder: Path) -> dict[str, list[BoardRow]]:
     """Leaderboard -> rows of every model; nothing where the file cannot be read."""
     try:
-        document = json.loads(SuiteDir(folder).leaderboard.read_text(encoding="utf-8"))["leaderboards"]
+        document = json.loads(SuiteDir(folder).leaderboard.read_text(encoding="utf-8"))[
+            "leaderboards"
+        ]
         return {
             name: [BoardRow(**{**row, "groups": tuple(row["groups"])}) for row in rows]
             for name, rows in document.items()
@@ -410,13 +519,17 @@ def known_rows(folder: Path) -> dict[str, list[BoardRow]]:
         return {}
 
 
-def write_rows(folder: Path, name: str, models: Iterable[str], rows: Sequence[BoardRow]) -> list[BoardRow]:
+def write_rows(
+    folder: Path, name: str, models: Iterable[str], rows: Sequence[BoardRow]
+) -> list[BoardRow]:
     """Write leaderboard.json; what it says of other leaderboards and models stays. Returns all of this leaderboard."""
     known, ours = known_rows(folder), set(models)
     known[name] = [*(row for row in known.pop(name, ()) if row.model_id not in ours), *rows]
     written = {name: [asdict(row) for row in rows] for name, rows in known.items()}
     document = {"schema_version": 2, "leaderboards": written}
-    write_atomic(SuiteDir(folder).leaderboard, json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+    write_atomic(
+        SuiteDir(folder).leaderboard, json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+    )
     return known[name]
 
 
@@ -428,11 +541,15 @@ def board_runs(folder: Path) -> tuple[list[view_site.ViewedRun], str]:
     row = registry.find(name) if runs else None
     schema = None if row is None else registry.schema_path(row)
     if row is None or schema is None:
-        raise PrerequisiteError(f"{folder}: holds no run of a leaderboard whose tables could be shown")
+        raise PrerequisiteError(
+            f"{folder}: holds no run of a leaderboard whose tables could be shown"
+        )
     return runs, registry.schema_text(row, schema)
 
 
-def runs_in_tables(folder: Path, rows: Iterable[BoardRow]) -> list[tuple[view_site.ViewedRun, BoardRow]]:
+def runs_in_tables(
+    folder: Path, rows: Iterable[BoardRow]
+) -> list[tuple[view_site.ViewedRun, BoardRow]]:
     """Those whose folder still holds the run that the row is of: one model's runs may have been run again since."""
     found = []
     for row in rows:
@@ -455,12 +572,21 @@ def commands_of(board: Board, env: Mapping[str, str], screen: TextIO, *, debug: 
     places = where_keys_go([endpoint for plan in plans for endpoint in plan.endpoints])
     screen.writelines(redactor.text(f"key of {line}\n") for line in dict.fromkeys(places))
     runs = [command_line(plan, debug=debug) for plan in plans]
-    return [redactor.text(shlex.join(argv)) for argv in (*runs, _summarize_command(board), _server_command(board))]
+    return [
+        redactor.text(shlex.join(argv))
+        for argv in (*runs, _summarize_command(board), _server_command(board))
+    ]
 
 
 def _server_command(board: Board) -> list[str]:
     """For the user to start."""
-    return [*helm_program("helm-server"), "--suite", board.row.name, "--output-path", str(board.folder / "helm")]
+    return [
+        *helm_program("helm-server"),
+        "--suite",
+        board.row.name,
+        "--output-path",
+        str(board.folder / "helm"),
+    ]
 
 
 def tables_of(
@@ -470,9 +596,12 @@ def tables_of(
     code; None where they are. Raises HelmError: HELM could not make them."""
     redactor = Redactor.from_environment(env)
     found = [
-        (replace(row, reason=row.reason and redactor.text(row.reason)), code) for row, code in board_rows(board, cells)
+        (replace(row, reason=row.reason and redactor.text(row.reason)), code)
+        for row, code in board_rows(board, cells)
     ]
-    everybodys = write_rows(board.folder, board.row.name, board.models.values(), [row for row, _ in found])
+    everybodys = write_rows(
+        board.folder, board.row.name, board.models.values(), [row for row, _ in found]
+    )
     runs = runs_in_tables(board.folder, everybodys)
     work = RunDir(board.folder / "helm")
     suite = work.root / names.RUNS_FOLDER / board.row.name  # where helm-server looks for it
@@ -488,19 +617,30 @@ def tables_of(
             models = {run.model: row.model_id for run, row in runs}
             view_site.make_tables(work, lock, models, _summarize_command(board), env, screen)
             view_site.without_colons(suite)
-    screen.write(own_lines("\n".join(board_summary(board, [row for row, _ in found], [row for _, row in runs]))) + "\n")
+    screen.write(
+        own_lines(
+            "\n".join(board_summary(board, [row for row, _ in found], [row for _, row in runs]))
+        )
+        + "\n"
+    )
     return shortcoming(found)
 
 
-def board_summary(board: Board, rows: Sequence[BoardRow], in_tables: Sequence[BoardRow]) -> list[str]:
+def board_summary(
+    board: Board, rows: Sequence[BoardRow], in_tables: Sequence[BoardRow]
+) -> list[str]:
     """The lines for the screen."""
     counts = Counter(row.state for row in rows)
-    others = "".join(f", {counts[state]} {state}" for state in (_LEFT_OUT, _WAITING) if counts[state])
+    others = "".join(
+        f", {counts[state]} {state}" for state in (_LEFT_OUT, _WAITING) if counts[state]
+    )
     numbers = f"{counts[IN_TABLES]} runs in the tables, {counts[KEPT_OUT]} kept out, {counts[_FAILED]} failed{others}"
     lines = [f"{board.row.name}: {numbers}"]
     for row in rows:
         if row.reason and row.state in (IN_TABLES, KEPT_OUT):
-            lines.append(f"  {row.run}: {row.reason}{': kept out of the tables' if row.state == KEPT_OUT else ''}")
+            lines.append(
+                f"  {row.run}: {row.reason}{': kept out of the tables' if row.state == KEPT_OUT else ''}"
+            )
     failed = [row for row in rows if row.state == _FAILED]
     lines += [f"  failed: {row.run}: {row.reason}" for row in failed[:_MAX_SHOWN]]
     lines += [f"  ... and {len(failed) - _MAX_SHOWN} more"] if len(failed) > _MAX_SHOWN else []
@@ -508,10 +648,14 @@ def board_summary(board: Board, rows: Sequence[BoardRow], in_tables: Sequence[Bo
         lines.append(f"  with those of other models: {len(in_tables)} runs in the tables")
     limits = sorted({row.max_eval_instances or 0 for row in in_tables})
     if len(limits) > 1:
-        lines.append(f"  warning: the tables compare runs of {' and '.join(map(str, limits))} instances at most")
+        lines.append(
+            f"  warning: the tables compare runs of {' and '.join(map(str, limits))} instances at most"
+        )
     lines.append(f"  every run, its state and main score: {SuiteDir(board.folder).leaderboard}")
     if in_tables:
-        lines.append(f"  to look at them: {shlex.join(['eval-factory', 'view', str(board.folder)])}")
+        lines.append(
+            f"  to look at them: {shlex.join(['eval-factory', 'view', str(board.folder)])}"
+        )
         lines.append(f"  or: {shlex.join(_server_command(board))}")
     return lines
 
@@ -520,14 +664,22 @@ def shortcoming(found: Sequence[tuple[BoardRow, int]]) -> EvalFactoryError | Non
     """PrerequisiteError or HelmError: some runs failed. NotReportableError: some are kept out of the tables."""
     failed = [code for row, code in found if row.state == _FAILED]
     kept_out = sum(row.state == KEPT_OUT for row, _ in found)
-    again = "run the same command again: what is finished stays, what was answered is not asked again"
+    again = (
+        "run the same command again: what is finished stays, what was answered is not asked again"
+    )
     if failed:
-        alike = {one.exit_code: one for one in (PrerequisiteError, NotReportableError)} if len(set(failed)) == 1 else {}
+        alike = (
+            {one.exit_code: one for one in (PrerequisiteError, NotReportableError)}
+            if len(set(failed)) == 1
+            else {}
+        )
         kind = alike.get(failed[0], HelmError)
         what = "for want of data or a package" if kind is PrerequisiteError else "see above"
         return kind(
             f"{len(failed)} of {sum(row.state != _LEFT_OUT for row, _ in found)} runs failed, {what}\n  {again}"
         )
     if kept_out:
-        return NotReportableError(f"NOT REPORTABLE: {kept_out} runs are kept out of the tables\n  {again}")
+        return NotReportableError(
+            f"NOT REPORTABLE: {kept_out} runs are kept out of the tables\n  {again}"
+        )
     return None

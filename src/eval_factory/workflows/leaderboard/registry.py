@@ -56,7 +56,9 @@ class Leaderboard(StrictModel):
         lines += self.needs
         if self.judges:
             models = ", ".join(name.partition("/")[2] for name in self.judges.values())
-            lines.append(f"HELM's own judges: {models}, asked at the model's URL or as extra.judges says")
+            lines.append(
+                f"HELM's own judges: {models}, asked at the model's URL or as extra.judges says"
+            )
         if schema_path(self) is None:
             lines.append(f"{self.schema_file}: HELM {helm_version()} does not have it")
         return lines
@@ -86,10 +88,18 @@ def find(name: str) -> Leaderboard:
         return known[wanted]
     for row in known.values():
         organization = wanted.removeprefix(f"{row.name}_")
-        if row.names_no_organization and organization != wanted and organization.replace("_", "").isalnum():
-            return row.model_copy(update={"name": wanted, "conf": row.conf.replace(_ORGANIZATION, organization)})
+        if (
+            row.names_no_organization
+            and organization != wanted
+            and organization.replace("_", "").isalnum()
+        ):
+            return row.model_copy(
+                update={"name": wanted, "conf": row.conf.replace(_ORGANIZATION, organization)}
+            )
     hint = did_you_mean(wanted, list(known))
-    raise ConfigError(f"no leaderboard is called {name!r}{hint}\n  'eval-factory leaderboard ls' lists them")
+    raise ConfigError(
+        f"no leaderboard is called {name!r}{hint}\n  'eval-factory leaderboard ls' lists them"
+    )
 
 
 def helm_version() -> str:
@@ -191,7 +201,10 @@ class Entry:
     def asks(self) -> str | None:
         """What it asks for beside a model's answers to a chat, as far as is known."""
         made = self.argument(AUGMENTATION)
-        if any(one.online and made in one.augmentations for one in load_sources().perturbations.values()):
+        if any(
+            one.online and made in one.augmentations
+            for one in load_sources().perturbations.values()
+        ):
             return "translations by Google"
         return None if self.known is None else self.known.asks
 
@@ -206,7 +219,9 @@ class Entry:
         return dict(self.arguments).get(name)
 
     def without(self, *names: str) -> Entry:
-        return replace(self, arguments=tuple(pair for pair in self.arguments if pair[0] not in names))
+        return replace(
+            self, arguments=tuple(pair for pair in self.arguments if pair[0] not in names)
+        )
 
 
 def read_entries(text: str, origin: str) -> list[Entry]:
@@ -240,7 +255,9 @@ def _entry(record: Mapping[str, Any]) -> Entry:
     priority, groups = record.get("priority"), record.get("groups")
     if priority is not None and (not isinstance(priority, int) or isinstance(priority, bool)):
         raise ValueError("its priority is no number")
-    if groups is not None and not (isinstance(groups, list) and all(isinstance(group, str) for group in groups)):
+    if groups is not None and not (
+        isinstance(groups, list) and all(isinstance(group, str) for group in groups)
+    ):
         raise ValueError("its groups are no list of names")
     unknown = sorted(set(record) - {"description", "priority", "groups"})
     if unknown:
@@ -259,12 +276,18 @@ def of_any_model(entries: Iterable[Entry], *, reasoning: bool = False) -> list[E
         of_somebody = "/" in (entry.argument(_MODEL) or "")
         ours = entry.without(_MODEL, "model_deployment")
         # The order of arguments is no difference to HELM.
-        key = (ours.run_spec, frozenset(ours.without(_LIMIT if of_somebody else "").arguments), ours.groups)
+        key = (
+            ours.run_spec,
+            frozenset(ours.without(_LIMIT if of_somebody else "").arguments),
+            ours.groups,
+        )
         before = kept.setdefault(key, ours)
         limited, other = (ours.argument(_LIMIT) is not None), (before.argument(_LIMIT) is not None)
         chosen = ours if limited != other and limited == reasoning else before
         always = before.priority is None or ours.priority is None
-        kept[key] = replace(chosen, priority=None if always else min(before.priority or 0, ours.priority or 0))
+        kept[key] = replace(
+            chosen, priority=None if always else min(before.priority or 0, ours.priority or 0)
+        )
     return list(kept.values())
 
 
@@ -274,7 +297,9 @@ def _single(entry: Entry) -> Iterator[Entry]:
         given = entry.argument(name)
         if given in values:
             for value in values[given]:
-                pairs = tuple((key, str(value) if key == name else said) for key, said in entry.arguments)
+                pairs = tuple(
+                    (key, str(value) if key == name else said) for key, said in entry.arguments
+                )
                 yield replace(entry, arguments=pairs)
             return
     yield entry

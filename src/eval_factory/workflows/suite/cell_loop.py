@@ -88,15 +88,29 @@ def outcome_of(code: int, record: Mapping[str, Any], *, may_try: bool, has_resul
     if not record and code == 1:  # it could not be imported: Python ends it so
         code = DEFECT_EXIT_CODE
     error = record.get("error") or {}
-    reason, status = _reason_of(code, error.get("message")), RunStatus.PARTIAL if has_result else RunStatus.FAILED
-    if code in (NotReportableError.exit_code, InterruptedRunError.exit_code):  # at a limit of cost, or stopped
-        return Outcome(NextAction.REST, RunStatus.PARTIAL if has_result else RunStatus.MISSING, reason, code)
+    reason, status = (
+        _reason_of(code, error.get("message")),
+        RunStatus.PARTIAL if has_result else RunStatus.FAILED,
+    )
+    if code in (
+        NotReportableError.exit_code,
+        InterruptedRunError.exit_code,
+    ):  # at a limit of cost, or stopped
+        return Outcome(
+            NextAction.REST, RunStatus.PARTIAL if has_result else RunStatus.MISSING, reason, code
+        )
     if code == BusyError.exit_code:
         return Outcome(NextAction.WAIT_FOR_FOLDER, status, reason, code, counts=False)
-    if code == PrerequisiteError.exit_code and error.get("type") == EndpointUnreachableError.__name__:
+    if (
+        code == PrerequisiteError.exit_code
+        and error.get("type") == EndpointUnreachableError.__name__
+    ):
         return Outcome(NextAction.PAUSE_ENDPOINT, status, reason, code, counts=False)
     if code in (PrerequisiteError.exit_code, ConfigError.exit_code):
-        refused = code == PrerequisiteError.exit_code and error.get("type") == EndpointRefusedError.__name__
+        refused = (
+            code == PrerequisiteError.exit_code
+            and error.get("type") == EndpointRefusedError.__name__
+        )
         return Outcome(NextAction.STOP_TARGET if refused else NextAction.REST, status, reason, code)
     # helm-run failed, or a process was killed: it may have been bad luck
     known = code if code in (HelmError.exit_code, DEFECT_EXIT_CODE) else HelmError.exit_code
@@ -106,7 +120,11 @@ def outcome_of(code: int, record: Mapping[str, Any], *, may_try: bool, has_resul
 def _reason_of(code: int, message: str | None) -> str:
     """Of a failure, on one line."""
     if not message:
-        return f"its process was killed by signal {-code}" if code < 0 else f"its process ended with {code}"
+        return (
+            f"its process was killed by signal {-code}"
+            if code < 0
+            else f"its process ended with {code}"
+        )
     reason, *others = message.split("\n")
     return f"{reason} {others[0].strip()}" if reason.endswith(":") and others else reason
 
@@ -134,27 +152,55 @@ class Work:
         return [planned for planned in self.cells if planned.number not in self.reports]
 
     def end(
-        self, planned: PlannedCell, status: RunStatus, exit_code: int, reason: str | None, attempts: int = 0,
-        *, collected: bool = False, again: bool = False,
-    ) -> None:  # fmt: skip
+        self,
+        planned: PlannedCell,
+        status: RunStatus,
+        exit_code: int,
+        reason: str | None,
+        attempts: int = 0,
+        *,
+        collected: bool = False,
+        again: bool = False,
+    ) -> None:
         """`again`: of an attempt; the cell waits for its next one."""
-        report = CellReport.of(planned.cell, status, reason, attempts, exit_code=exit_code, collected=collected)
+        report = CellReport.of(
+            planned.cell, status, reason, attempts, exit_code=exit_code, collected=collected
+        )
         if not again:
             self.reports[planned.number] = report
         self.tell_end(report, planned, again=again)
 
     def tell_end(self, report: CellReport, planned: PlannedCell, *, again: bool = False) -> None:
-        reported = {"attempt": report.attempts, "exit_code": report.exit_code, "status": report.status}
-        reported |= {"reason": report.reason, **({"again": True} if again else {}), "collected": report.collected}
+        reported = {
+            "attempt": report.attempts,
+            "exit_code": report.exit_code,
+            "status": report.status,
+        }
+        reported |= {
+            "reason": report.reason,
+            **({"again": True} if again else {}),
+            "collected": report.collected,
+        }
         source = None if report.reused_from is None else str(report.reused_from)
         self.journal.tell(
-            CELL_ENDED, **cell_fields(report), **reported, reused_from=source, identity=planned.plan.identity
+            CELL_ENDED,
+            **cell_fields(report),
+            **reported,
+            reused_from=source,
+            identity=planned.plan.identity,
         )
 
-    def leave(self, cells: Iterable[PlannedCell], status: RunStatus, exit_code: int, reason: str) -> None:
+    def leave(
+        self, cells: Iterable[PlannedCell], status: RunStatus, exit_code: int, reason: str
+    ) -> None:
         """These cells are not started. One that has a result with gaps keeps it."""
         for planned in cells:
-            self.end(planned, RunStatus.PARTIAL if self.keeps_partial(planned) else status, exit_code, reason)
+            self.end(
+                planned,
+                RunStatus.PARTIAL if self.keeps_partial(planned) else status,
+                exit_code,
+                reason,
+            )
 
     def keeps_partial(self, planned: PlannedCell) -> bool:
         return not self.options.fresh and keeps_partial_result(planned.plan)
@@ -170,7 +216,9 @@ class CellRun:
     reported: int = 0  # the last attempt whose beginning is in the journal
     free_at: float | None = None  # when its folder, which somebody else holds, is looked at again
     last: Outcome | None = None
-    run_before: str | None = None  # the id of the complete run that stood in the folder when the cell was started
+    run_before: str | None = (
+        None  # the id of the complete run that stood in the folder when the cell was started
+    )
 
     def finished_run(self) -> str | None:
         state = read_state(self.planned.plan.rundir)
@@ -194,15 +242,21 @@ class CellLoop:
     limits: Mapping[int, SharedLimitsSettings] = field(default_factory=dict)
     """Number of a cell -> where its requests are let through."""
     tracker: SpendingTracker | None = None
-    server: ServedModel | None = None  # of the model that all of these cells ask; None: nobody has to start it
+    server: ServedModel | None = (
+        None  # of the model that all of these cells ask; None: nobody has to start it
+    )
     _waiting: dict[int, CellRun] = field(default_factory=dict)
     _running: dict[str, CellRun] = field(default_factory=dict)
 
     def add(self, cells: Iterable[PlannedCell]) -> None:
         for planned in cells:
-            config = self.work.suite.folder.cell_config(planned.cell.target, planned.cell.evaluation)
+            config = self.work.suite.folder.cell_config(
+                planned.cell.target, planned.cell.evaluation
+            )
             record = config.with_name(f"{planned.cell.evaluation}.end.json")
-            self._waiting[planned.number] = CellRun(planned, record, self.work.keeps_partial(planned))
+            self._waiting[planned.number] = CellRun(
+                planned, record, self.work.keeps_partial(planned)
+            )
 
     def run(self) -> None:
         """Until every cell has a report.
@@ -217,7 +271,11 @@ class CellLoop:
                 self.work.journal.tick()
         except KeyboardInterrupt:
             self.work.journal.say("interrupted: ending the cells that run ...")
-            self._end_running(Outcome(NextAction.REST, RunStatus.MISSING, _INTERRUPTED, InterruptedRunError.exit_code))
+            self._end_running(
+                Outcome(
+                    NextAction.REST, RunStatus.MISSING, _INTERRUPTED, InterruptedRunError.exit_code
+                )
+            )
             everybody = [*self._running.values(), *self._waiting.values()]
             self._leave(everybody, RunStatus.MISSING, InterruptedRunError.exit_code, _INTERRUPTED)
             raise
@@ -267,10 +325,16 @@ class CellLoop:
                 run.reported = run.starts
                 cell = cell_fields(run.planned.cell)
                 identity = run.planned.plan.identity
-                self.work.journal.tell(CELL_STARTED, **cell, attempt=run.starts, pid=state.pid, identity=identity)
+                self.work.journal.tell(
+                    CELL_STARTED, **cell, attempt=run.starts, pid=state.pid, identity=identity
+                )
             elif isinstance(state, (Ended, Lost)):
                 del self._running[name]
-                self._take_end(run, -int(signal.SIGKILL) if isinstance(state, Lost) else state.code, asked_to_end)
+                self._take_end(
+                    run,
+                    -int(signal.SIGKILL) if isinstance(state, Lost) else state.code,
+                    asked_to_end,
+                )
 
     def _take_end(self, run: CellRun, code: int, asked_to_end: Outcome | None) -> None:
         cell, record = run.planned.cell, record_of(run.record)
@@ -279,19 +343,33 @@ class CellLoop:
         may_try = run.attempts < self.work.suite.max_attempts
         outcome = outcome_of(code, record, may_try=may_try, has_result=run.has_result)
         if asked_to_end is not None and not found_result:
-            outcome = replace(asked_to_end, status=RunStatus.PARTIAL) if run.has_result else asked_to_end
+            outcome = (
+                replace(asked_to_end, status=RunStatus.PARTIAL) if run.has_result else asked_to_end
+            )
         run.attempts -= not outcome.counts
         run.has_result = run.has_result or found_result
         run.last = outcome
-        again, reason = outcome.then not in (NextAction.REST, NextAction.STOP_TARGET), outcome.reason or ""
+        again, reason = (
+            outcome.then not in (NextAction.REST, NextAction.STOP_TARGET),
+            outcome.reason or "",
+        )
         self.work.end(
-            run.planned, outcome.status, outcome.exit_code, outcome.reason, run.starts,
-            collected=run.was_finished, again=again,
-        )  # fmt: skip
+            run.planned,
+            outcome.status,
+            outcome.exit_code,
+            outcome.reason,
+            run.starts,
+            collected=run.was_finished,
+            again=again,
+        )
         if again:
             self._waiting[run.planned.number] = run
         if outcome.then is NextAction.STOP_TARGET:
-            others = [other for other in self._waiting.values() if other.planned.cell.target == cell.target]
+            others = [
+                other
+                for other in self._waiting.values()
+                if other.planned.cell.target == cell.target
+            ]
             others = [other for other in others if not self._only_collects(other)]
             self._leave(others, RunStatus.FAILED, outcome.exit_code, f"not started: {reason}")
         elif outcome.then in (NextAction.PAUSE_ENDPOINT, NextAction.ASK_AND_AGAIN):
@@ -335,20 +413,35 @@ class CellLoop:
                     if run.last is not None and run.last.then is NextAction.PAUSE_ENDPOINT:
                         run.attempts += 1
                         if run.attempts >= self.work.suite.max_attempts:
-                            self._leave([run], RunStatus.FAILED, run.last.exit_code, run.last.reason or "")
+                            self._leave(
+                                [run], RunStatus.FAILED, run.last.exit_code, run.last.reason or ""
+                            )
 
     def _look_at_server(self) -> None:
         """Cells whose servers are all lost are ended, wait until one is there again, and go on with their answers."""
-        if self.server is None or not (self._waiting or self._running) or self.server.lost() is None:
+        if (
+            self.server is None
+            or not (self._waiting or self._running)
+            or self.server.lost() is None
+        ):
             return
         lost = "the server of its model was lost"
-        self._end_running(Outcome(NextAction.AGAIN, RunStatus.MISSING, lost, PrerequisiteError.exit_code, counts=False))
+        self._end_running(
+            Outcome(
+                NextAction.AGAIN, RunStatus.MISSING, lost, PrerequisiteError.exit_code, counts=False
+            )
+        )
         try:
             self.server.wait_until_ready()
         except ServerFailedError as error:
             self.work.journal.say(str(error))
             reason = str(error).split("\n")[0]
-            self._leave([*self._running.values(), *self._waiting.values()], RunStatus.MISSING, error.exit_code, reason)
+            self._leave(
+                [*self._running.values(), *self._waiting.values()],
+                RunStatus.MISSING,
+                error.exit_code,
+                reason,
+            )
 
     def _look_at_budget(self) -> None:
         """Where nothing more may be asked no cell is started; those that run see it at their next request."""
@@ -367,5 +460,7 @@ class CellLoop:
         for run in runs:
             self._waiting.pop(run.planned.number, None)
             kept = RunStatus.PARTIAL if run.has_result else status
-            self.work.end(run.planned, kept, exit_code, reason, run.starts, collected=run.was_finished)
+            self.work.end(
+                run.planned, kept, exit_code, reason, run.starts, collected=run.was_finished
+            )
             self._running.pop(run.planned.cell.name, None)

@@ -17,7 +17,9 @@ from eval_factory.plan.credentials import credentials_report
 from eval_factory.plan.preflight import probe
 from eval_factory.workflows.suite.planned_cells import PlannedCell
 
-_OF_NO_ENDPOINT = frozenset({"role", "alias", "helm_name", "max_length", "parallelism", "max_retries"})
+_OF_NO_ENDPOINT = frozenset(
+    {"role", "alias", "helm_name", "max_length", "parallelism", "max_retries"}
+)
 
 
 ProbeAnswer = str | PrerequisiteError | None
@@ -48,7 +50,9 @@ class EndpointProbe:
 
     def roles_that_answered(self, planned: PlannedCell) -> frozenset[str]:
         endpoints = planned.plan.endpoints
-        return frozenset(one.role for one in endpoints if self.answers.get(_name_of(one), "not asked") is None)
+        return frozenset(
+            one.role for one in endpoints if self.answers.get(_name_of(one), "not asked") is None
+        )
 
     def problem_of(self, planned: PlannedCell) -> tuple[str, PrerequisiteError] | None:
         """Why the cell cannot be started: the role whose endpoint cannot be asked, and what is wrong there."""
@@ -72,7 +76,13 @@ class EndpointProbe:
 
 def _name_of(endpoint: EndpointSettings) -> str:
     """The same for what is asked in the same way, in whatever role of whatever cell."""
-    return json_line({name: value for name, value in sorted(asdict(endpoint).items()) if name not in _OF_NO_ENDPOINT})
+    return json_line(
+        {
+            name: value
+            for name, value in sorted(asdict(endpoint).items())
+            if name not in _OF_NO_ENDPOINT
+        }
+    )
 
 
 _AT_ONCE = 16

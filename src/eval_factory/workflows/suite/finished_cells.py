@@ -31,12 +31,22 @@ from eval_factory.workflows.suite.planned_cells import PlannedCell
 READ_WHEN_COLLECTED = frozenset(
     f"config.params.extra.{name}"
     for name in (
-        "data_dir", "offline", "allow_code_execution", "on_failure", "min_coverage", "max_judge_failures",
-        "max_model_mismatch", "max_unreadable", "prices", "judge_passport",
+        "data_dir",
+        "offline",
+        "allow_code_execution",
+        "on_failure",
+        "min_coverage",
+        "max_judge_failures",
+        "max_model_mismatch",
+        "max_unreadable",
+        "prices",
+        "judge_passport",
     )
-) | {"target.api_endpoint.training_cutoff"}  # fmt: skip
+) | {"target.api_endpoint.training_cutoff"}
 """What changes nothing that is asked, and what stands in a result."""
-OF_NO_RESULT = RUNTIME_ONLY - READ_WHEN_COLLECTED  # what changes how a run goes, and no number in its result
+OF_NO_RESULT = (
+    RUNTIME_ONLY - READ_WHEN_COLLECTED
+)  # what changes how a run goes, and no number in its result
 
 
 def finished(plan: Plan) -> str | None:
@@ -48,7 +58,9 @@ def finished(plan: Plan) -> str | None:
         stored = load_result(plan.rundir.root)
     except PrerequisiteError:
         return None
-    if _settings({"config": stored.config, "target": stored.target}) != _settings(plan.evaluation.as_dict()):
+    if _settings({"config": stored.config, "target": stored.target}) != _settings(
+        plan.evaluation.as_dict()
+    ):
         return None
     minimum = plan.evaluation.run.config.params.extra.min_coverage
     return why_not_reportable(stored.result, minimum) or ""
@@ -57,7 +69,13 @@ def finished(plan: Plan) -> str | None:
 def reads_own_data(plan: Plan) -> bool:
     """Whether the same configuration may read other data today."""
     extra = plan.evaluation.run.config.params.extra
-    return bool(extra.data_path or extra.benchmark or extra.data_dir or extra.offline or extra.judge_passport)
+    return bool(
+        extra.data_path
+        or extra.benchmark
+        or extra.data_dir
+        or extra.offline
+        or extra.judge_passport
+    )
 
 
 def is_complete_run(plan: Plan) -> bool:
@@ -86,7 +104,11 @@ def _settings(config: Mapping[str, Any]) -> str:
 
 def settings_of_result(config: Mapping[str, Any]) -> dict[str, Any]:
     """Path -> value, of all that a result depends on; a key that nobody gave is one that has no value."""
-    return {path: value for path, value in leaves_of(config) if path not in OF_NO_RESULT and value is not None}
+    return {
+        path: value
+        for path, value in leaves_of(config)
+        if path not in OF_NO_RESULT and value is not None
+    }
 
 
 def finished_below(folders: Iterable[Path]) -> dict[str, tuple[Path, ...]]:
@@ -110,7 +132,9 @@ def finished_below(folders: Iterable[Path]) -> dict[str, tuple[Path, ...]]:
 def source_for(plan: Plan, known: Mapping[str, tuple[Path, ...]]) -> Path | None:
     """An output folder, and not the cell's own, that holds what this plan would give."""
     own = plan.rundir.root
-    others = (root for root in known.get(plan.identity, ()) if not (own.exists() and root.samefile(own)))
+    others = (
+        root for root in known.get(plan.identity, ()) if not (own.exists() and root.samefile(own))
+    )
     return next(others, None)
 
 
@@ -130,12 +154,16 @@ def take_over(source: Path, plan: Plan, suite: SuiteDir) -> bool:
             with RunDir(target).locked():
                 aside = suite.state / "set-aside" / target.parent.name
                 aside.mkdir(parents=True, exist_ok=True)
-                target.rename(aside / f"{target.name}-{time.strftime('%Y%m%d-%H%M%S')}-{uuid.uuid4().hex[:4]}")
+                target.rename(
+                    aside / f"{target.name}-{time.strftime('%Y%m%d-%H%M%S')}-{uuid.uuid4().hex[:4]}"
+                )
         copy.rename(target)
     except BusyError:
         return False
     except (OSError, shutil.Error) as error:
-        raise PrerequisiteError(f"--reuse: {source} cannot be copied to {target}: {error}") from error
+        raise PrerequisiteError(
+            f"--reuse: {source} cannot be copied to {target}: {error}"
+        ) from error
     finally:
         shutil.rmtree(copy, ignore_errors=True)
     return True
@@ -149,7 +177,9 @@ def spent_before(cells: Iterable[PlannedCell], say: Callable[[str], None]) -> Sp
         try:
             spent.append(spent_so_far(cache_db, prices_of(planned.plan).known))
         except sqlite3.Error as error:  # the cell's run puts it aside
-            say(f"warning: {cache_db} is damaged ({error}): what it counted is not in the suite's budget")
+            say(
+                f"warning: {cache_db} is damaged ({error}): what it counted is not in the suite's budget"
+            )
     return total(spent)
 
 
@@ -163,6 +193,8 @@ def groups_that_answered(cells: Iterable[PlannedCell]) -> frozenset[str]:
         with suppress(sqlite3.Error, OSError, YamlError, UnicodeDecodeError, KeyError, TypeError):
             if MODEL_ROLE in read_roles(planned.plan.rundir.cache_db):
                 last = parse_own(planned.plan.rundir.run_config.read_text(encoding="utf-8"))
-                if not set(urls_in(last["target"]["api_endpoint"]["url"])).isdisjoint(planned.plan.model.urls):
+                if not set(urls_in(last["target"]["api_endpoint"]["url"])).isdisjoint(
+                    planned.plan.model.urls
+                ):
                     found.add(planned.group)
     return frozenset(found)

@@ -32,7 +32,9 @@ class CheckedCell:
     cell: Cell
     plan: Plan | None  # None where the configuration is wrong
     problems: tuple[str, ...] = ()
-    missing: tuple[str, ...] = ()  # what is missing: data, a package, a key. Each text may have several lines
+    missing: tuple[
+        str, ...
+    ] = ()  # what is missing: data, a package, a key. Each text may have several lines
 
     @property
     def ready(self) -> bool:
@@ -59,7 +61,9 @@ def _of_data(plan: Plan, env: Mapping[str, str]) -> tuple[list[str], list[str]]:
     needed = partial(look_for_packages, plan.task_name, task.helm.run_spec, plan.upstream)
     checks: list[Callable[[], object]] = [partial(needed, only_generate=extra.only_generate)]
     if extra.offline or extra.data_dir is not None:
-        from eval_factory.workflows.prepare import find_bundle  # imports what reads bundles: seldom needed
+        from eval_factory.workflows.prepare import (
+            find_bundle,
+        )  # imports what reads bundles: seldom needed
 
         checks.append(lambda: find_bundle(plan, env))
     problems, missing = _findings(*checks)
@@ -71,7 +75,9 @@ def redactor_of_all(plans: Iterable[Plan], env: Mapping[str, str]) -> Redactor:
     return Redactor.from_environment(env, [*keys, HUB_TOKEN])
 
 
-def _of_secrets(document: Mapping[str, Any], plans: Iterable[Plan], env: Mapping[str, str]) -> list[str]:
+def _of_secrets(
+    document: Mapping[str, Any], plans: Iterable[Plan], env: Mapping[str, str]
+) -> list[str]:
     """What a document must not hold that is written into a file: the values of these plans' keys."""
     said = (
         "holds the value of a variable that is a secret (it is not shown); ${NAME} of one may stand in a URL after its"
@@ -83,7 +89,9 @@ def _of_secrets(document: Mapping[str, Any], plans: Iterable[Plan], env: Mapping
 def checked_cells(suite: Suite, env: Mapping[str, str]) -> tuple[CheckedCell, ...]:
     """All cells in the suite's order. Raises nothing for a wrong one: `refuse_unready` does."""
     framework, found = load_framework(), []
-    of_data: dict[Any, tuple[list[str], list[str]]] = {}  # once for all cells that read the same: it costs something
+    of_data: dict[
+        Any, tuple[list[str], list[str]]
+    ] = {}  # once for all cells that read the same: it costs something
     for cell in suite.cells:
         try:
             evaluation = build_evaluation(cell.request, framework, env)
@@ -91,14 +99,18 @@ def checked_cells(suite: Suite, env: Mapping[str, str]) -> tuple[CheckedCell, ..
             found.append(CheckedCell(cell, None, tuple(error.problems)))
             continue
         plan, extra = make_plan(evaluation), evaluation.run.config.params.extra
-        beside = plan.rundir.root if extra.offline and extra.data_dir is None else None  # data of an earlier run
+        beside = (
+            plan.rundir.root if extra.offline and extra.data_dir is None else None
+        )  # data of an earlier run
         key = (evaluation.task.name, extra.model_dump_json(), beside)
         if key not in of_data:
             of_data[key] = _of_data(plan, env)
         wrong_keys, said = _findings(partial(credentials_report, plan, env))
         # each missing key by itself, as the cells of a suite have to learn of it
         no_keys = [part for text in said for part in re.split(r"\n(?=no API key)", text)]
-        no_keys = [text.replace("with --api_key_name", "as api_key of the target") for text in no_keys]
+        no_keys = [
+            text.replace("with --api_key_name", "as api_key of the target") for text in no_keys
+        ]
         wrong_data, no_data = of_data[key]
         problems = (*_of_secrets(cell.document, [plan], env), *wrong_data, *wrong_keys)
         found.append(CheckedCell(cell, plan, problems, (*no_data, *no_keys)))
@@ -186,7 +198,10 @@ def refuse_unknown_prices(suite: Suite, cells: Iterable[CheckedCell]) -> None:
             unknown |= {models[role]: why for role, why in prices_of(one.plan).unknown.items()}
     if unknown:
         held = "suite: max_cost cannot be held"
-        problems = [f"{held}: {why}\n  {how_to_say(model, 'suite.prices')}" for model, why in unknown.items()]
+        problems = [
+            f"{held}: {why}\n  {how_to_say(model, 'suite.prices')}"
+            for model, why in unknown.items()
+        ]
         raise ConfigError(problems)
 
 
@@ -213,7 +228,9 @@ def limits_of(
             of_each = [(name, base, own) for name, base in zip(each, bases, strict=bool(each))]
             for role, name, limit in [(together, group, of_all), *of_each]:
                 groups[role] = name
-                pairs = zip(vars(limits.get(name, limit)).values(), vars(limit).values(), strict=True)
+                pairs = zip(
+                    vars(limits.get(name, limit)).values(), vars(limit).values(), strict=True
+                )
                 known = [[number for number in pair if number is not None] for pair in pairs]
                 least: list[Any] = [min(numbers, default=None) for numbers in known]
                 limits[name] = LimitOf(*least)

@@ -11,7 +11,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from eval_factory.config.suite import Suite
-from eval_factory.config.suite_model import LAUNCH, health_url, server_variables, variables_of, words_of
+from eval_factory.config.suite_model import (
+    LAUNCH,
+    health_url,
+    server_variables,
+    variables_of,
+    words_of,
+)
 from eval_factory.core.budget import SpendingTracker
 from eval_factory.core.errors import (
     ConfigError,
@@ -45,7 +51,12 @@ from eval_factory.workflows.suite.finished_cells import (
     spent_before,
     take_over,
 )
-from eval_factory.workflows.suite.planned_cells import PlannedCell, limits_of, plan_cells, redactor_of_all
+from eval_factory.workflows.suite.planned_cells import (
+    PlannedCell,
+    limits_of,
+    plan_cells,
+    redactor_of_all,
+)
 from eval_factory.workflows.suite.slurm_suite import refuse_what_slurm_cannot, run_on_slurm
 from eval_factory.workflows.suite.suite_folder import held, write_configs
 from eval_factory.workflows.suite.suite_journal import (
@@ -55,16 +66,30 @@ from eval_factory.workflows.suite.suite_journal import (
     SuiteObserver,
     cell_fields,
 )
-from eval_factory.workflows.suite.suite_report import CellReport, SuiteOptions, SuiteReport, summary_of, write_table
+from eval_factory.workflows.suite.suite_report import (
+    CellReport,
+    SuiteOptions,
+    SuiteReport,
+    summary_of,
+    write_table,
+)
 
 CELL_PROCESS = (sys.executable, "-m", "eval_factory.workflows.suite.cell_process")
 _OF_THE_MACHINE = ("CUDA_", "NVIDIA_", "NCCL_", "ROCR_", "HIP_", "LC_")
 """Beginnings of variables by which a server finds GPUs."""
-_OF_THE_SERVER = ("start_time_limit_s", "hang_time_limit_s", "stop_grace_s", "max_restarts", "replicas")
+_OF_THE_SERVER = (
+    "start_time_limit_s",
+    "hang_time_limit_s",
+    "stop_grace_s",
+    "max_restarts",
+    "replicas",
+)
 """Fields of ServerSpec that are keys of `serve`."""
 
 
-def run_by_server(work: Work, run: Callable[[Work, Sequence[PlannedCell], ServedModel | None], None]) -> None:
+def run_by_server(
+    work: Work, run: Callable[[Work, Sequence[PlannedCell], ServedModel | None], None]
+) -> None:
     """Bring every cell that is left to its end: first those whose endpoints are there, then target by target, for two
     servers may each need all of the machine. Raises KeyboardInterrupt: no server and no cell runs any more."""
     say = work.journal.say
@@ -84,17 +109,26 @@ def run_by_server(work: Work, run: Callable[[Work, Sequence[PlannedCell], Served
         for name in variables_of(serve):
             if name not in work.env:
                 say(f"warning: the server of {target}: the variable {name} (serve.env) is not set")
-        with ServedModel(server_spec(work.suite, target, cells, work.env), say, work.journal.tick) as server:
+        with ServedModel(
+            server_spec(work.suite, target, cells, work.env), say, work.journal.tick
+        ) as server:
             try:
                 server.start()
             except ServerFailedError as error:
                 say(str(error))
-                work.leave(cells, RunStatus.FAILED, error.exit_code, "not started: " + str(error).split("\n")[0])
+                work.leave(
+                    cells,
+                    RunStatus.FAILED,
+                    error.exit_code,
+                    "not started: " + str(error).split("\n")[0],
+                )
                 continue
             run(work, cells, server)
 
 
-def server_spec(suite: Suite, target: str, cells: Sequence[PlannedCell], env: Mapping[str, str]) -> ServerSpec:
+def server_spec(
+    suite: Suite, target: str, cells: Sequence[PlannedCell], env: Mapping[str, str]
+) -> ServerSpec:
     serve = suite.serve[target]
     variables, launch = variables_of(serve), tuple(serve.get(LAUNCH, ()))
     names = {HUB_TOKEN, *filter(names_a_secret, variables)}
@@ -102,7 +136,11 @@ def server_spec(suite: Suite, target: str, cells: Sequence[PlannedCell], env: Ma
         names.update(planned.plan.evaluation.key_names())
     # what finds programs, files and GPUs, its job, and the variables that are named: no key of a judge or a model
     beginnings = (*_OF_THE_MACHINE, "SLURM_") if launch else _OF_THE_MACHINE
-    open_ones = [name for name in env if not names_a_secret(name) and (name in ALLOWED or name.startswith(beginnings))]
+    open_ones = [
+        name
+        for name in env
+        if not names_a_secret(name) and (name in ALLOWED or name.startswith(beginnings))
+    ]
     seen = {**{name: env[name] for name in open_ones}, "PYTHONUNBUFFERED": "1"}
     return ServerSpec(
         name=target,
@@ -111,13 +149,17 @@ def server_spec(suite: Suite, target: str, cells: Sequence[PlannedCell], env: Ma
         log=suite.folder.server_log(target),
         env={**seen, **{name: env[name] for name in variables if name in env}},
         settings=server_variables(serve),
-        secrets=tuple(sorted(env[name] for name in names if env.get(name) and not is_place(env[name]))),
+        secrets=tuple(
+            sorted(env[name] for name in names if env.get(name) and not is_place(env[name]))
+        ),
         launch=launch,
         **{name: serve[name] for name in _OF_THE_SERVER},
     )
 
 
-def run_suite(suite: Suite, options: SuiteOptions, *, env: Mapping[str, str], screen: SuiteObserver) -> SuiteReport:
+def run_suite(
+    suite: Suite, options: SuiteOptions, *, env: Mapping[str, str], screen: SuiteObserver
+) -> SuiteReport:
     """Bring every cell of a suite to its end; `screen` learns what happens. A cell that fails raises nothing: the
     report's exit code says so.
 
@@ -125,24 +167,34 @@ def run_suite(suite: Suite, options: SuiteOptions, *, env: Mapping[str, str], sc
     suite. InterruptedRunError: the cells that ran were ended, and the table holds what is finished.
     """
     if options.fresh and options.reuse:
-        raise ConfigError("run_suite: --fresh begins from nothing and --reuse takes over: give one of them")
+        raise ConfigError(
+            "run_suite: --fresh begins from nothing and --reuse takes over: give one of them"
+        )
     if suite.executor == "slurm":
         refuse_what_slurm_cannot(suite, env)
-    cells = plan_cells(suite, env)  # before the folder is made: a suite that cannot be started leaves nothing
+    cells = plan_cells(
+        suite, env
+    )  # before the folder is made: a suite that cannot be started leaves nothing
     known = finished_below(options.reuse)
     with held(suite.folder):
         write_configs(suite)
         redactor = redactor_of_all([planned.plan for planned in cells], env)
-        work = Work(suite, options, env, SuiteJournal(suite.folder, redactor, screen), cells, redactor)
+        work = Work(
+            suite, options, env, SuiteJournal(suite.folder, redactor, screen), cells, redactor
+        )
         names = [cell_fields(planned.cell) for planned in cells]
         interrupted = False
-        work.journal.tell(SUITE_STARTED, pid=os.getpid(), host=socket.gethostname(), cells=names, total=len(names))
+        work.journal.tell(
+            SUITE_STARTED, pid=os.getpid(), host=socket.gethostname(), cells=names, total=len(names)
+        )
         try:
             collect_finished(work, known)
             if suite.executor == "slurm":
                 run_on_slurm(work, Slurm(env))
             else:
-                refuse_cells_in_slurm(suite.folder, [planned.cell.name for planned in work.left], Slurm(env))
+                refuse_cells_in_slurm(
+                    suite.folder, [planned.cell.name for planned in work.left], Slurm(env)
+                )
                 run_by_server(work, run_cells)
         except KeyboardInterrupt:
             interrupted = True
@@ -161,13 +213,17 @@ def collect_finished(work: Work, known: Mapping[str, tuple[Path, ...]]) -> None:
         found, source = finished(planned.plan), None
         if found is None and (source := source_for(planned.plan, known)) is not None:
             if not take_over(source, planned.plan, work.suite.folder):
-                work.journal.say(f"{planned.cell.name}: not reused: somebody is working in {source}")
+                work.journal.say(
+                    f"{planned.cell.name}: not reused: somebody is working in {source}"
+                )
                 continue
             found = finished(planned.plan)
         if found is None:
             continue
         code = NotReportableError.exit_code if found else 0
-        report = CellReport.of(planned.cell, RunStatus.COMPLETE, found.split("\n")[0] or None, exit_code=code)
+        report = CellReport.of(
+            planned.cell, RunStatus.COMPLETE, found.split("\n")[0] or None, exit_code=code
+        )
         report = replace(report, collected=True, reused_from=source)
         work.reports[planned.number] = report
         work.tell_end(report, planned)
@@ -201,13 +257,17 @@ def run_cells(work: Work, cells: Sequence[PlannedCell], served: ServedModel | No
         pauses = EndpointPauses(ask, suite.max_outage_s)
         stack.callback(pauses.close)
         probed = {one.number: probe.roles_that_answered(one) for one in cells}
-        if served is not None and not options.no_preflight:  # a server is asked by each of its cells
+        if (
+            served is not None and not options.no_preflight
+        ):  # a server is asked by each of its cells
             probed = {}
         loop = CellLoop(work, runs, pauses, probed, limits, tracker, served)
         there_before = groups_that_answered(work.cells)
         for planned in cells:
             problem = probe.problem_of(planned)
-            if problem is None or (is_complete_run(planned.plan) and not options.fresh):  # it asks nobody
+            if problem is None or (
+                is_complete_run(planned.plan) and not options.fresh
+            ):  # it asks nobody
                 continue
             role, error = problem
             reason = str(error).split("\n")[0]
@@ -215,7 +275,12 @@ def run_cells(work: Work, cells: Sequence[PlannedCell], served: ServedModel | No
             if gone and planned.group in there_before:
                 pauses.look_after(planned, reason)
             else:
-                work.leave([planned], RunStatus.FAILED, PrerequisiteError.exit_code, f"not started: {reason}")
+                work.leave(
+                    [planned],
+                    RunStatus.FAILED,
+                    PrerequisiteError.exit_code,
+                    f"not started: {reason}",
+                )
         loop.add(planned for planned in cells if planned.number not in work.reports)
         loop.run()
 

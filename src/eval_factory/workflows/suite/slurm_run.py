@@ -35,7 +35,9 @@ from eval_factory.workflows.suite.suite_preview import script_lines
 from eval_factory.workflows.suite.suite_report import SuiteOptions
 
 TARGET = "model"  # what the one target of such a suite is called
-_BY_CODE = {one.exit_code: one for one in (NotReportableError, ConfigError, PrerequisiteError, HelmError)}
+_BY_CODE = {
+    one.exit_code: one for one in (NotReportableError, ConfigError, PrerequisiteError, HelmError)
+}
 
 
 class JobLines(ScreenLines):
@@ -51,7 +53,9 @@ def run_as_job(
     """Submit the run, or collect it where its job has ended; with `wait` both, one after the other.
     Raises EvalFactoryError: with the exit code that the run would have ended with here."""
     if options.watch is not None:
-        raise ConfigError("--watch shows a run of this machine; of a job: eval-factory suite logs -f OUTPUT_DIR")
+        raise ConfigError(
+            "--watch shows a run of this machine; of a job: eval-factory suite logs -f OUTPUT_DIR"
+        )
     plan = make_plan(evaluation)
     suite = suite_of(evaluation, plan, env)
     claim(plan.rundir)
@@ -61,9 +65,13 @@ def run_as_job(
             pass
     head = "# The run, as a job of Slurm. Go on with it: eval-factory run_eval --run_config THIS_FILE\n"
     write_atomic(folder.run_config, head + to_yaml(run_config_of(evaluation, plan)))
-    chosen = SuiteOptions(fresh=options.fresh, debug=options.debug, no_preflight=options.no_preflight, wait=wait)
+    chosen = SuiteOptions(
+        fresh=options.fresh, debug=options.debug, no_preflight=options.no_preflight, wait=wait
+    )
     (cell,) = run_suite(suite, chosen, env=env, screen=JobLines(screen)).cells
-    if cell.status == RunStatus.COMPLETE:  # collected here: with what the user says today of what is reportable
+    if (
+        cell.status == RunStatus.COMPLETE
+    ):  # collected here: with what the user says today of what is reportable
         here = replace(options, fresh=False, only_collect=True)
         return evaluate(Request(), here, env=env, screen=screen, evaluation=evaluation)
     show_warnings(evaluation, screen)
@@ -77,9 +85,13 @@ def run_as_job(
             f"  to end it: eval-factory suite cancel {root}"
         )
         return Submitted(plan.rundir.root, steps)
-    if cell.status == RunStatus.PARTIAL:  # as its task wrote it: to collect it here is to ask for what is missing
+    if (
+        cell.status == RunStatus.PARTIAL
+    ):  # as its task wrote it: to collect it here is to ask for what is missing
         result = load_result(plan.rundir.root).result
-        text = own_lines(redactor_of(plan.evaluation, env).text(result_summary(result, plan.rundir)))
+        text = own_lines(
+            redactor_of(plan.evaluation, env).text(result_summary(result, plan.rundir))
+        )
         minimum = plan.evaluation.run.config.params.extra.min_coverage
         return Evaluated(result, plan.rundir, text, why_not_reportable(result, minimum))
     raise _BY_CODE.get(cell.exit_code, HelmError)(
@@ -107,7 +119,9 @@ def run_config_of(evaluation: Evaluation, plan: Plan) -> dict[str, Any]:
     """What the user set, and where the run is done; as a run config, with an absolute output_dir."""
     run = evaluation.as_given()
     run["config"]["output_dir"] = str(plan.rundir.root)
-    chosen = {name: value for name, value in evaluation.executor.slurm.items() if value not in (None, [])}
+    chosen = {
+        name: value for name, value in evaluation.executor.slurm.items() if value not in (None, [])
+    }
     return {**run, EXECUTOR: SLURM, SLURM: chosen}
 
 

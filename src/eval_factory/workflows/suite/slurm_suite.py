@@ -22,10 +22,21 @@ from eval_factory.core.safe_files import write_atomic
 from eval_factory.core.secrets import Redactor, names_a_secret
 from eval_factory.executors.runs import Ended, Lost, RunSpec, RunState, Started, Waiting
 from eval_factory.executors.slurm import QueueUnknownError, Slurm, step_words
-from eval_factory.executors.slurm_runs import SlurmAsks, SlurmRuns, SlurmStore, arrays, cell_of, refuse_cells_in_slurm
+from eval_factory.executors.slurm_runs import (
+    SlurmAsks,
+    SlurmRuns,
+    SlurmStore,
+    arrays,
+    cell_of,
+    refuse_cells_in_slurm,
+)
 from eval_factory.plan.credentials import CREDENTIALS_VARIABLE
 from eval_factory.workflows.context import HUB_TOKEN, start_over
-from eval_factory.workflows.suite.finished_cells import is_complete_run, keeps_partial_result, settings_of_result
+from eval_factory.workflows.suite.finished_cells import (
+    is_complete_run,
+    keeps_partial_result,
+    settings_of_result,
+)
 from eval_factory.workflows.suite.planned_cells import PlannedCell
 from eval_factory.workflows.suite.suite_report import CellReport, SuiteOptions
 
@@ -65,7 +76,9 @@ def run_on_slurm(work: Work, slurm: Slurm, sleep: Callable[[float], None] = time
             f"  to end it: eval-factory suite cancel {folder.named}"
         ) from None
     for planned in work.left:  # it goes on when this command has returned
-        work.reports[planned.number] = CellReport.of(planned.cell, RunStatus.WAITING, QUEUED, exit_code=0)
+        work.reports[planned.number] = CellReport.of(
+            planned.cell, RunStatus.WAITING, QUEUED, exit_code=0
+        )
 
 
 @dataclass
@@ -97,16 +110,16 @@ class SlurmRun:
         queued = {name for name, state in states.items() if isinstance(state, (Waiting, Started))}
         for name in queued - names.keys():
             if cell_of(name) in map(cell_of, names):
-                self.work.journal.say(f"{cell_of(name)}: its configuration has changed: its job is ended first")
+                self.work.journal.say(
+                    f"{cell_of(name)}: its configuration has changed: its job is ended first"
+                )
                 self.runs.end([name])
         missing = []
         for name, planned in names.items():
             state = states.get(name, Lost())
             if isinstance(state, Waiting) and state.for_ever:
                 self.runs.end([name])
-                reason = (
-                    f"Slurm would never have started it ({state.reason}), so it was cancelled; set suite.slurm right"
-                )
+                reason = f"Slurm would never have started it ({state.reason}), so it was cancelled; set suite.slurm right"
                 self.work.end(planned, RunStatus.FAILED, ConfigError.exit_code, reason)
             elif name not in queued and not self._has_ended(planned, state):
                 missing.append(planned)
@@ -134,14 +147,18 @@ class SlurmRun:
         if not self.submitted[name]:
             return False
         if end is not None:
-            status: RunStatus = RunStatus.PARTIAL if keeps_partial_result(planned.plan) else RunStatus.FAILED
+            status: RunStatus = (
+                RunStatus.PARTIAL if keeps_partial_result(planned.plan) else RunStatus.FAILED
+            )
             if status is RunStatus.FAILED and end.status == RunStatus.MISSING:
                 status = RunStatus.MISSING
             self.work.end(planned, status, end.exit_code, end.reason, end.attempts)
             return True
         if self.submitted[name] < self.work.suite.max_attempts:
             return False
-        self.work.end(planned, RunStatus.MISSING, NotReportableError.exit_code, _LOST, self.submitted[name])
+        self.work.end(
+            planned, RunStatus.MISSING, NotReportableError.exit_code, _LOST, self.submitted[name]
+        )
         return True
 
 
@@ -178,11 +195,17 @@ def refuse_what_slurm_cannot(suite: Suite, env: Mapping[str, str]) -> None:
         raise ConfigError(problems)
 
 
-def specs_of(cells: Sequence[PlannedCell], suite: Suite, store: SlurmStore, options: SuiteOptions) -> list[RunSpec]:
+def specs_of(
+    cells: Sequence[PlannedCell], suite: Suite, store: SlurmStore, options: SuiteOptions
+) -> list[RunSpec]:
     at_once: dict[str, int] = {}
     """Endpoint -> how many of its cells run at once: what is asked for, but no more than each can have a request of."""
     for planned in cells:
-        asked_for = 1 if planned.cell.target in suite.serve else suite.slurm[planned.cell.target]["tasks_at_once"]
+        asked_for = (
+            1
+            if planned.cell.target in suite.serve
+            else suite.slurm[planned.cell.target]["tasks_at_once"]
+        )
         most = min(asked_for, *_limits(planned).values())
         at_once[planned.group] = min(most, at_once.get(planned.group, most))
     specs = []

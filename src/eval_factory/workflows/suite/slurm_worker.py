@@ -26,7 +26,12 @@ from typing_extensions import Self
 from eval_factory.config.load import load_run_config
 from eval_factory.config.suite import Cell, Suite
 from eval_factory.core.budget import Budget
-from eval_factory.core.errors import EvalFactoryError, HelmError, InterruptedRunError, PrerequisiteError
+from eval_factory.core.errors import (
+    EvalFactoryError,
+    HelmError,
+    InterruptedRunError,
+    PrerequisiteError,
+)
 from eval_factory.core.nouns import RunStatus
 from eval_factory.core.rundir import PRIVATE, SuiteDir, suite_dir
 from eval_factory.core.this_process import interrupt_on_signals
@@ -51,7 +56,9 @@ _PATIENCE_S = 8.0  # for an older start to see the newer one, and to end its hel
 MAX_STARTS = 6
 """Of one run in one wave, with those after lost nodes: a run that takes its node down is not started for ever."""
 KEYS_ARE_GONE = "its keys are gone, as after 'suite cancel': run the same command again"
-TAKEN_OVER = "Slurm has started this task again elsewhere: the newer start goes on, with its answers"
+TAKEN_OVER = (
+    "Slurm has started this task again elsewhere: the newer start goes on, with its answers"
+)
 
 
 class Start:
@@ -121,7 +128,9 @@ def work(wave_file: Path, index: int) -> int:
     try:
         take_environment(store.environment(wave.number), os.environ)
     except FileNotFoundError:
-        _record(store, wave, left, RunEnd(PrerequisiteError.exit_code, RunStatus.MISSING, KEYS_ARE_GONE))
+        _record(
+            store, wave, left, RunEnd(PrerequisiteError.exit_code, RunStatus.MISSING, KEYS_ARE_GONE)
+        )
         return PrerequisiteError.exit_code
     recorder = Recorder(store, wave, {cell_of(run.name): run for run in left})
     try:
@@ -129,7 +138,9 @@ def work(wave_file: Path, index: int) -> int:
             start.wait_for_older()
             options = SuiteOptions(debug=left[0].debug, no_preflight=left[0].probed is not None)
             try:
-                code = run_suite(_suite_of(store, wave, left), options, env=os.environ, screen=recorder).exit_code
+                code = run_suite(
+                    _suite_of(store, wave, left), options, env=os.environ, screen=recorder
+                ).exit_code
             finally:
                 if start.happened:
                     recorder.say(TAKEN_OVER)
@@ -145,10 +156,19 @@ def work(wave_file: Path, index: int) -> int:
         if error.errno not in DISK_TAKES_NO_MORE:
             raise
         code, place = PrerequisiteError.exit_code, error.filename or store.suite.root
-        with suppress(OSError):  # nor can this be written, then; the same command submits the run again
-            _record(store, wave, left, RunEnd(code, RunStatus.FAILED, f"cannot write {place}: {error.strerror}", 1))
+        with suppress(
+            OSError
+        ):  # nor can this be written, then; the same command submits the run again
+            _record(
+                store,
+                wave,
+                left,
+                RunEnd(code, RunStatus.FAILED, f"cannot write {place}: {error.strerror}", 1),
+            )
     if all(store.ended(wave, run) is not None for run in wave.runs):
-        store.environment(wave.number).unlink(missing_ok=True)  # no task of the wave needs the keys any more
+        store.environment(wave.number).unlink(
+            missing_ok=True
+        )  # no task of the wave needs the keys any more
     return code
 
 
@@ -157,7 +177,9 @@ def _is_left(store: SlurmStore, wave: Wave, run: RunSpec) -> bool:
         return False
     if len(store.starts_in(wave, run)) >= MAX_STARTS:
         reason = f"was started {MAX_STARTS} times and never came to its end"
-        _record(store, wave, [run], RunEnd(HelmError.exit_code, RunStatus.FAILED, reason, MAX_STARTS))
+        _record(
+            store, wave, [run], RunEnd(HelmError.exit_code, RunStatus.FAILED, reason, MAX_STARTS)
+        )
         return False
     return True
 
@@ -178,7 +200,11 @@ class Recorder(SuiteObserver):
 
     def on_event(self, event: Mapping[str, Any]) -> None:
         interrupted = InterruptedRunError.exit_code
-        if event["event"] == CELL_ENDED and not event.get("again") and event["exit_code"] != interrupted:
+        if (
+            event["event"] == CELL_ENDED
+            and not event.get("again")
+            and event["exit_code"] != interrupted
+        ):
             run = self.runs[f"{event['target']}/{event['evaluation']}"]
             end = RunEnd(event["exit_code"], event["status"], event["reason"], event["attempt"])
             self.store.record_end(self.wave, run, end)
@@ -226,7 +252,9 @@ def main(arguments: list[str]) -> int:
     except OSError as error:
         if error.errno not in DISK_TAKES_NO_MORE:
             raise
-        return PrerequisiteError.exit_code  # nor could its log be written: the same command submits the run again
+        return (
+            PrerequisiteError.exit_code
+        )  # nor could its log be written: the same command submits the run again
 
 
 if __name__ == "__main__":

@@ -27,7 +27,12 @@ from eval_factory.report.field_differences import differences_of_files
 from eval_factory.report.reader import load_result
 from eval_factory.workflows.resume import read_state
 from eval_factory.workflows.suite import suite_status
-from eval_factory.workflows.suite.finished_cells import finished, has_partial_result, is_complete_run, reads_own_data
+from eval_factory.workflows.suite.finished_cells import (
+    finished,
+    has_partial_result,
+    is_complete_run,
+    reads_own_data,
+)
 from eval_factory.workflows.suite.planned_cells import CheckedCell, checked_cells
 from eval_factory.workflows.suite.suite_journal import UNFINISHED, CellState, suite_state_of
 from eval_factory.workflows.suite.suite_status import modified_at
@@ -69,7 +74,10 @@ class SuiteCheck:
             "command": self.command,
             "total": len(self.cells),
             "missing": len(self.missing),
-            "cells": [{**asdict(cell), "to_do": list(cell.to_do), "folder": str(cell.folder)} for cell in self.cells],
+            "cells": [
+                {**asdict(cell), "to_do": list(cell.to_do), "folder": str(cell.folder)}
+                for cell in self.cells
+            ],
         }
 
 
@@ -85,7 +93,9 @@ def check_suite(folder: SuiteDir, *, env: Mapping[str, str]) -> SuiteCheck:
     cells = tuple(_checked(one, reported.get(one.cell.name)) for one in checked_cells(suite, env))
     table = modified_at(folder.results_yaml)
     last = max((modified_at(RunDir(cell.folder).evaluation_config) for cell in cells), default=0.0)
-    is_due = folder.results_yaml.exists() and (status.started is None or status.state == suite_status.ENDED)
+    is_due = folder.results_yaml.exists() and (
+        status.started is None or status.state == suite_status.ENDED
+    )
     return SuiteCheck(
         folder,
         cells,
@@ -97,18 +107,26 @@ def check_suite(folder: SuiteDir, *, env: Mapping[str, str]) -> SuiteCheck:
 
 
 def _suite_of(folder: SuiteDir, env: Mapping[str, str]) -> Suite:
-    return build_suite(folder.config, flags={"suite.output_dir": str(folder.root.absolute())}, env=env)
+    return build_suite(
+        folder.config, flags={"suite.output_dir": str(folder.root.absolute())}, env=env
+    )
 
 
 def _checked(one: CheckedCell, reported: CellState | None) -> CellCheck:
     def check(status: RunStatus, reason: str | None) -> CellCheck:
         to_do = () if status == RunStatus.COMPLETE else one.problems + one.missing
-        return CellCheck(one.cell.target, one.cell.evaluation, status, reason, to_do, one.cell.folder)
+        return CellCheck(
+            one.cell.target, one.cell.evaluation, status, reason, to_do, one.cell.folder
+        )
 
     if one.plan is None:
         return check(RunStatus.FAILED, "its configuration is wrong")
     status, reason = _found(one.plan)
-    if status != RunStatus.COMPLETE and reported is not None and reported.status in (*UNFINISHED, RunStatus.FAILED):
+    if (
+        status != RunStatus.COMPLETE
+        and reported is not None
+        and reported.status in (*UNFINISHED, RunStatus.FAILED)
+    ):
         return check(reported.status, reported.reason or reason)
     return check(status, reason)
 
@@ -118,7 +136,10 @@ def _found(plan: Plan) -> tuple[RunStatus, str | None]:
     if (why := finished(plan)) is not None:
         return RunStatus.COMPLETE, f"not reportable: {why.splitlines()[0]}" if why else None
     if is_complete_run(plan) and reads_own_data(plan):
-        return RunStatus.COMPLETE, "reads the user's own data: run_suite looks whether they have changed"
+        return (
+            RunStatus.COMPLETE,
+            "reads the user's own data: run_suite looks whether they have changed",
+        )
     try:
         result = load_result(plan.rundir.root).result
     except PrerequisiteError:
@@ -136,7 +157,10 @@ def verify_suite(folder: SuiteDir) -> Verified:
     """Every run of the suite verified, its configuration compared with theirs, and its table made again of them."""
     state = suite_state_of(EventTail(folder.events, None).new())
     if state.started is not None and state.ended is None:
-        return Verified(folder.root, unreadable="its last run has not ended: run the same command again, then verify")
+        return Verified(
+            folder.root,
+            unreadable="its last run has not ended: run the same command again, then verify",
+        )
     table = altered_table(folder)
     findings, notes, unreadable = table.findings, table.notes, None
     for cell in table.cells:
@@ -144,13 +168,17 @@ def verify_suite(folder: SuiteDir) -> Verified:
             notes.append(f"{cell.name}: {cell.status}: there is no result to verify")
             continue
         verified = verify(cell.folder)
-        findings += [replace(finding, file=f"{cell.name}/{finding.file}") for finding in verified.findings]
+        findings += [
+            replace(finding, file=f"{cell.name}/{finding.file}") for finding in verified.findings
+        ]
         notes += [f"{cell.name}: {note}" for note in verified.notes]
         unreadable = unreadable or (verified.unreadable and f"{cell.name}: {verified.unreadable}")
     # cells whose run is another than the one that suite_config.yml says
     wrong = folder.config.name
     try:
-        env = dict.fromkeys(variables_in(parse_own(folder.config.read_text(encoding="utf-8"))), "unknown")
+        env = dict.fromkeys(
+            variables_in(parse_own(folder.config.read_text(encoding="utf-8"))), "unknown"
+        )
         suite = _suite_of(folder, env)
     except (ConfigError, *WRONG_FILES) as error:
         findings.append(Finding(wrong, "", f"cannot be read: {error}"))
@@ -158,13 +186,23 @@ def verify_suite(folder: SuiteDir) -> Verified:
     configured = {one.cell.name: one for one in checked_cells(suite, env)}
     of_table = {cell.name: cell.status for cell in table.cells}
     for name in sorted(configured.keys() ^ of_table.keys()):
-        findings.append(Finding(wrong, name, "is a cell of one of the two: of this file, or of the table"))
+        findings.append(
+            Finding(wrong, name, "is a cell of one of the two: of this file, or of the table")
+        )
     for name, one in configured.items():
-        last = read_state(RunDir(one.cell.folder)) if of_table.get(name) == RunStatus.COMPLETE else None
+        last = (
+            read_state(RunDir(one.cell.folder))
+            if of_table.get(name) == RunStatus.COMPLETE
+            else None
+        )
         if one.plan is None:
-            notes.append(f"{name}: its configuration was not compared: files that it names are not as they were")
+            notes.append(
+                f"{name}: its configuration was not compared: files that it names are not as they were"
+            )
         elif last is not None and last.identity != one.plan.identity:
-            said = f"gives a run of the identity {one.plan.identity}; the result is of {last.identity}"
+            said = (
+                f"gives a run of the identity {one.plan.identity}; the result is of {last.identity}"
+            )
             findings.append(Finding(wrong, name, said))
     return Verified(folder.root, tuple(findings), tuple(notes), unreadable)
 
@@ -185,12 +223,18 @@ def altered_table(folder: SuiteDir) -> _Table:
     try:
         found.cells += _cells_of_table(folder)
     except WRONG_FILES as error:
-        found.findings.append(Finding(folder.results_yaml.name, "", f"cannot be read: {type(error).__name__}: {error}"))
+        found.findings.append(
+            Finding(
+                folder.results_yaml.name, "", f"cannot be read: {type(error).__name__}: {error}"
+            )
+        )
         return found
     results = suite_results(found.cells)
     if others := {one.collected_by for one in results.cells} - {None, __version__}:
         versions = ", ".join(map(str, others))
-        found.notes.append(f"results are of eval-factory {versions}: of the table its cells alone were compared")
+        found.notes.append(
+            f"results are of eval-factory {versions}: of the table its cells alone were compared"
+        )
     with tempfile.TemporaryDirectory(prefix="eval-factory-verify-") as name:
         made = SuiteDir(Path(name))
         write_suite_results(results, folder, into=made)
@@ -199,8 +243,12 @@ def altered_table(folder: SuiteDir) -> _Table:
                 found.findings.append(Finding(stored.name, "", "is missing"))
                 continue
             for one in differences_of_files(stored, again):
-                is_compared = not others or (stored == folder.results_yaml and one.field.startswith("cells"))
-                if is_compared and "attempts" not in one.field:  # of suite_usage.yaml: no result knows them
+                is_compared = not others or (
+                    stored == folder.results_yaml and one.field.startswith("cells")
+                )
+                if (
+                    is_compared and "attempts" not in one.field
+                ):  # of suite_usage.yaml: no result knows them
                     said = f"is {one.stored}; made again from the runs' results it is {one.made}"
                     found.findings.append(Finding(stored.name, one.field, said))
     return found
@@ -217,7 +265,12 @@ def _cells_of_table(folder: SuiteDir) -> list[FinishedCell]:
             raise ValueError(LEADS_OUT.format(folder=folder.named))
         in_table, reason = stored.get("status", RunStatus.MISSING), stored.get("reason")
         status: Any = in_table if cell is None or cell.status in UNFINISHED else cell.status
-        if status not in (RunStatus.COMPLETE, RunStatus.PARTIAL, RunStatus.FAILED, RunStatus.MISSING):
+        if status not in (
+            RunStatus.COMPLETE,
+            RunStatus.PARTIAL,
+            RunStatus.FAILED,
+            RunStatus.MISSING,
+        ):
             raise ValueError(f"{'/'.join(key)}: no cell ends as {status}")
         found.append(FinishedCell(*key, status, own, None if reason is None else str(reason)))
     return found

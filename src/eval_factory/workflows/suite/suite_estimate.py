@@ -20,13 +20,20 @@ from eval_factory.workflows.estimate import (
     prompt_sizes,
     sum_or_none,
 )
-from eval_factory.workflows.suite.planned_cells import checked_cells, missing_prerequisites, planned_of, refuse_wrong
+from eval_factory.workflows.suite.planned_cells import (
+    checked_cells,
+    missing_prerequisites,
+    planned_of,
+    refuse_wrong,
+)
 
 
 class SharedSizes:
     """Looks once for each configuration beside target and folder: HELM's requests depend on nothing else."""
 
-    def __init__(self, look: Callable[[Plan, Mapping[str, str]], PromptSizes] = prompt_sizes) -> None:
+    def __init__(
+        self, look: Callable[[Plan, Mapping[str, str]], PromptSizes] = prompt_sizes
+    ) -> None:
         self._look = look
         self._known: dict[str, PromptSizes] = {}
 
@@ -71,12 +78,17 @@ class SuiteEstimate(Total):
         return {
             **self.figures(),
             "beyond": self.beyond,
-            "cells": [{"cell": cell.name, "endpoint": cell.group, **cell.estimate.as_dict()} for cell in self.cells],
+            "cells": [
+                {"cell": cell.name, "endpoint": cell.group, **cell.estimate.as_dict()}
+                for cell in self.cells
+            ],
         }
 
     def to_text(self) -> str:
         lines = [f"{cell.name}: {figures_in_words(cell.estimate)}" for cell in self.cells]
-        unknown: dict[str, str] = {}  # figure of a role -> why, once for all cells that say the same
+        unknown: dict[
+            str, str
+        ] = {}  # figure of a role -> why, once for all cells that say the same
         for cell in self.cells:
             for role in cell.estimate.roles:
                 for name, source in role.sources.items():
@@ -86,14 +98,18 @@ class SuiteEstimate(Total):
         lines += [f"  {name}: {source}" for name, source in unknown.items()]
         lines.append(f"total: {figures_in_words(self)}")
         lines += self.lines_beyond()
-        return "\n".join([
-            *lines,
-            "  of a suite that begins from nothing: what is finished or kept is not asked again",
-            "  loading data and scoring take time too; requests that are tried again are not counted",
-        ])  # fmt: skip
+        return "\n".join(
+            [
+                *lines,
+                "  of a suite that begins from nothing: what is finished or kept is not asked again",
+                "  loading data and scoring take time too; requests that are tried again are not counted",
+            ]
+        )
 
 
-def estimate_suite(suite: Suite, env: Mapping[str, str], say: Callable[[str], object]) -> SuiteEstimate:
+def estimate_suite(
+    suite: Suite, env: Mapping[str, str], say: Callable[[str], object]
+) -> SuiteEstimate:
     """Cell by cell; `say` learns which is looked at, and what a run would miss. No endpoint is asked, nothing is
     downloaded, and no key is needed. Raises ConfigError: a cell is wrong."""
     cells = checked_cells(suite, env)

@@ -16,7 +16,15 @@ from eval_factory.config.suite import Suite
 from eval_factory.core.errors import BusyError, ConfigError, PrerequisiteError
 from eval_factory.core.foreign_text import one_line
 from eval_factory.core.plain_yaml import to_yaml
-from eval_factory.core.rundir import OF_ONE_RUN, Holder, RunDir, SuiteDir, is_running, open_lock, suite_dir
+from eval_factory.core.rundir import (
+    OF_ONE_RUN,
+    Holder,
+    RunDir,
+    SuiteDir,
+    is_running,
+    open_lock,
+    suite_dir,
+)
 from eval_factory.core.safe_files import refuse_foreign, write_atomic
 from eval_factory.executors.slurm import Slurm
 from eval_factory.executors.slurm_runs import SlurmRuns, SlurmStore, active
@@ -93,7 +101,9 @@ def _taken(descriptor: int, folder: SuiteDir) -> bool:
         ) from error
 
 
-UNKNOWN = Holder(pid=0, host="", since="")  # somebody who holds the lock and has not said who he is yet
+UNKNOWN = Holder(
+    pid=0, host="", since=""
+)  # somebody who holds the lock and has not said who he is yet
 
 
 def holder_now(folder: SuiteDir) -> Holder | None:
@@ -115,7 +125,11 @@ def holder_now(folder: SuiteDir) -> Holder | None:
     finally:
         os.close(descriptor)
     is_here = holder.host == socket.gethostname()
-    return None if is_here and not (is_running(holder.pid) and _may_hold(holder.pid, folder.lock)) else holder
+    return (
+        None
+        if is_here and not (is_running(holder.pid) and _may_hold(holder.pid, folder.lock))
+        else holder
+    )
 
 
 def _may_hold(pid: int, lock: Path) -> bool:
@@ -124,7 +138,10 @@ def _may_hold(pid: int, lock: Path) -> bool:
     The number of a process that ended may be another's by now, which nobody may stop.
     """
     try:
-        return any(opened.exists() and opened.samefile(lock) for opened in Path(f"/proc/{pid}/fd").iterdir())
+        return any(
+            opened.exists() and opened.samefile(lock)
+            for opened in Path(f"/proc/{pid}/fd").iterdir()
+        )
     except OSError:
         return True
 
@@ -145,7 +162,9 @@ def cancel(folder: SuiteDir, say: Callable[[str], object], slurm: Slurm | None =
         return had_jobs
     pid = holder.pid
     if holder == UNKNOWN:
-        raise PrerequisiteError(f"{folder.root}: somebody has just started to work on the suite: try again in a moment")
+        raise PrerequisiteError(
+            f"{folder.root}: somebody has just started to work on the suite: try again in a moment"
+        )
     if holder.host != socket.gethostname():
         if had_jobs:  # it only waits for them, and sees that they were ended
             return True
@@ -158,7 +177,9 @@ def cancel(folder: SuiteDir, say: Callable[[str], object], slurm: Slurm | None =
     except ProcessLookupError:  # it has just ended
         pass
     except PermissionError:
-        raise PrerequisiteError(f"{folder.root}: process {pid} is another user's: ask its owner to stop it") from None
+        raise PrerequisiteError(
+            f"{folder.root}: process {pid} is another user's: ask its owner to stop it"
+        ) from None
     say(f"asked process {pid} to stop: waiting for it ...")
     started = time.monotonic()
     while (holder := holder_now(folder)) is not None and holder.pid == pid:
@@ -186,7 +207,9 @@ def ignores_interrupts(pid: int, proc: Path = Path("/proc")) -> bool:
 
 def write_configs(suite: Suite) -> None:
     """Write them again. They name the variables of keys; a configuration that holds a key itself is refused before."""
-    of_a_cell = "# One cell of a suite. Run it by itself: eval-factory run_eval --run_config THIS_FILE\n"
+    of_a_cell = (
+        "# One cell of a suite. Run it by itself: eval-factory run_eval --run_config THIS_FILE\n"
+    )
     for cell in suite.cells:
         file = suite.folder.cell_config(cell.target, cell.evaluation)
         file.parent.mkdir(parents=True, exist_ok=True)

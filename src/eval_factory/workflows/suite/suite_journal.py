@@ -48,7 +48,9 @@ class SuiteJournal:
             with self._path.open("rb") as file:
                 file.seek(-1, os.SEEK_END)
                 whole = file.read(1) == b"\n"
-            if not whole:  # what a full disk or a power cut left of a last line is not to swallow the next
+            if (
+                not whole
+            ):  # what a full disk or a power cut left of a last line is not to swallow the next
                 append_line(self._path, "")
 
     def tell(self, event: str, **fields: Any) -> None:
@@ -101,7 +103,9 @@ class CellState(OfCell):
     reused_from: str | None = None
     identity: str | None = None
     """Of the last run that was started or has ended, where that is known: its folder may hold another since."""
-    before: CellState | None = None  # as an earlier invocation left it, for as long as this one has not come to it
+    before: CellState | None = (
+        None  # as an earlier invocation left it, for as long as this one has not come to it
+    )
 
     def left(self) -> CellState:
         """What it is where the suite's process is gone, as far as events say; its folder may hold a result."""
@@ -109,7 +113,9 @@ class CellState(OfCell):
             return self
         if self.before is not None:
             return self.before
-        reason = WAS_STOPPED if self.status != RunStatus.WAITING or self.attempt else WAS_NOT_STARTED
+        reason = (
+            WAS_STOPPED if self.status != RunStatus.WAITING or self.attempt else WAS_NOT_STARTED
+        )
         return replace(self, status=RunStatus.MISSING, reason=self.reason or reason)
 
 
@@ -129,7 +135,9 @@ class SuiteState:
 
     cells: dict[tuple[str, str], CellState] = field(default_factory=dict)
     pauses: dict[str, Pause] = field(default_factory=dict)
-    started: Mapping[str, Any] | None = None  # the last `suite_started`: of the invocation that all this is of
+    started: Mapping[str, Any] | None = (
+        None  # the last `suite_started`: of the invocation that all this is of
+    )
     ended: Mapping[str, Any] | None = None
 
     def take(self, event: Mapping[str, Any]) -> None:
@@ -138,7 +146,9 @@ class SuiteState:
         since = float(now) if isinstance(now, (int, float)) else None
         if kind == SUITE_STARTED:
             earlier = {key: cell.left() for key, cell in self.cells.items()}
-            keys = [cell_key(cell) for cell in event.get("cells") or [] if isinstance(cell, Mapping)]
+            keys = [
+                cell_key(cell) for cell in event.get("cells") or [] if isinstance(cell, Mapping)
+            ]
             self.cells = {key: CellState(*key, before=earlier.get(key)) for key in keys}
             self.pauses = {}
             self.started, self.ended = event, None
@@ -194,19 +204,27 @@ def event_line(event: Mapping[str, Any], result: str = "") -> str | None:
         again = f" again (attempt {event['attempt']})" if event["attempt"] > 1 else ""
         return f"{name}: started{again}"
     if kind == CELL_ENDED:
-        parts = outcome_parts(result, event.get("reason"), event.get("reused_from"), collected=event["collected"])
+        parts = outcome_parts(
+            result, event.get("reason"), event.get("reused_from"), collected=event["collected"]
+        )
         parts += ["it waits for its next attempt"] if event.get("again") else []
         return ": ".join([name, event["status"], *(["; ".join(parts)] if parts else [])])
     if kind == ENDPOINT_PAUSED:
-        return f"paused: {event['group']}: {event['reason']} ({counted(len(event['cells']), 'cell')})"
+        return (
+            f"paused: {event['group']}: {event['reason']} ({counted(len(event['cells']), 'cell')})"
+        )
     if kind == ENDPOINT_BACK:
         return f"{event['group']}: answers again"
     return counted(event["total"], "cell") if kind == SUITE_STARTED else None
 
 
-def outcome_parts(result: str, reason: str | None, reused_from: str | None, *, collected: bool) -> list[str]:
+def outcome_parts(
+    result: str, reason: str | None, reused_from: str | None, *, collected: bool
+) -> list[str]:
     """What there is to say of a cell's end."""
-    source = f"from {one_line(reused_from)}" if reused_from else "finished before" if collected else ""
+    source = (
+        f"from {one_line(reused_from)}" if reused_from else "finished before" if collected else ""
+    )
     return [part for part in (result, one_line(reason or ""), source) if part]
 
 

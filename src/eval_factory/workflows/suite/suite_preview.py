@@ -35,7 +35,9 @@ class RequestCount:
 
     to_model: int | None  # None: nobody knows how many instances there are, and no limit is set
     to_judges: int
-    by_criterion: bool = False  # judges are asked about each criterion of an answer: more than the one counted here
+    by_criterion: bool = (
+        False  # judges are asked about each criterion of an answer: more than the one counted here
+    )
 
 
 def count_of(plan: Plan) -> RequestCount:
@@ -46,7 +48,9 @@ def count_of(plan: Plan) -> RequestCount:
     if not known:
         return RequestCount(None, 0)
     asked = min(known) * plan.trials * plan.askings
-    return RequestCount(asked, asked * (len(plan.judges) + len(plan.prescribed)), evaluation.task.helm.rubric)
+    return RequestCount(
+        asked, asked * (len(plan.judges) + len(plan.prescribed)), evaluation.task.helm.rubric
+    )
 
 
 def known_sum(counts: Iterable[RequestCount]) -> RequestCount:
@@ -82,7 +86,9 @@ def preview_suite(suite: Suite, *, env: Mapping[str, str], debug: bool = False) 
     return DryRun(own_lines(text), tuple(missing_prerequisites(cells)))
 
 
-def _lines(suite: Suite, cells: Sequence[CheckedCell], planned: Sequence[PlannedCell], *, debug: bool) -> Iterator[str]:
+def _lines(
+    suite: Suite, cells: Sequence[CheckedCell], planned: Sequence[PlannedCell], *, debug: bool
+) -> Iterator[str]:
     evaluations = len({one.cell.evaluation for one in cells})
     targets = len({one.cell.target for one in cells})
     yield "# suite"
@@ -124,7 +130,10 @@ def _cell_lines(
 ) -> Iterator[str]:
     yield "\n# cells; run_suite writes their run configs, and each of the commands then does one of them"
     section = suite.document[TOP]
-    origins = {f"{one.target['name']}/{one.name}": origins_of(one, section) for one in combinations(section, [])}
+    origins = {
+        f"{one.target['name']}/{one.name}": origins_of(one, section)
+        for one in combinations(section, [])
+    }
     for one in planned:
         yield f"\n{one.cell.name}: {counts_in_words(counts[one.cell.name])}"
         for path, (who, value) in origins.get(one.cell.name, {}).items():
@@ -149,11 +158,15 @@ def _limits(cells: Sequence[PlannedCell]) -> Iterator[str]:
             "requests a minute": limit.requests_per_minute,
             "tokens a minute": limit.tokens_per_minute,
         }
-        stated = ", ".join(f"{number:,} {what}" for what, number in numbers.items() if number is not None)
+        stated = ", ".join(
+            f"{number:,} {what}" for what, number in numbers.items() if number is not None
+        )
         yield f"#   {name}: {stated} ({', '.join(who[name])})"
 
 
-def script_lines(suite: Suite, cells: Sequence[PlannedCell], env: Mapping[str, str]) -> Iterator[str]:
+def script_lines(
+    suite: Suite, cells: Sequence[PlannedCell], env: Mapping[str, str]
+) -> Iterator[str]:
     """Raises ConfigError: the suite says what jobs cannot keep."""
     # imported here: a dry run of a local suite needs none of it
     from eval_factory.executors.slurm_runs import SlurmStore, arrays, cell_of, script_of
@@ -164,6 +177,8 @@ def script_lines(suite: Suite, cells: Sequence[PlannedCell], env: Mapping[str, s
     store = SlurmStore(suite.folder)
     specs = specs_of(cells, suite, store, SuiteOptions())
     yield "\n# batch scripts, of a suite that begins from nothing; run_suite writes them and gives each to sbatch"
-    for number, array in enumerate(arrays(specs, 1000), 1):  # Slurm's own default; the command asks scontrol
+    for number, array in enumerate(
+        arrays(specs, 1000), 1
+    ):  # Slurm's own default; the command asks scontrol
         yield f"\n# {store.wave_file(number).with_suffix('.sh')}: {', '.join(cell_of(run.name) for run in array)}"
         yield script_of(array, f"ef-ID-w{number}", number, store, WORKER).rstrip("\n")

@@ -17,7 +17,16 @@ from eval_factory.core.errors import InterruptedRunError, PrerequisiteError
 from eval_factory.core.foreign_text import one_line
 from eval_factory.core.nouns import RunStatus
 from eval_factory.core.rundir import SuiteDir
-from eval_factory.report.reader import COUNT, FLAG, INSTANCE_COLUMNS, NUMBER, TEXT, frame, instance_table, load_result
+from eval_factory.report.reader import (
+    COUNT,
+    FLAG,
+    INSTANCE_COLUMNS,
+    NUMBER,
+    TEXT,
+    frame,
+    instance_table,
+    load_result,
+)
 from eval_factory.workflows.suite.suite_status import CellFigures
 
 if TYPE_CHECKING:
@@ -33,7 +42,9 @@ class SuiteOptions:
     """Folders, of suites or of runs, whose finished runs are taken over where they are the same."""
     overrides: tuple[str, ...] = ()
     """`path.to.key=value,...`, over everything else, as `--overrides`; of `eval_factory.run_suite` alone."""
-    wait: bool = False  # with executor slurm: until all jobs have ended, instead of until they are submitted
+    wait: bool = (
+        False  # with executor slurm: until all jobs have ended, instead of until they are submitted
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +56,9 @@ class CellReport(FinishedCell):
     reused_from: Path | None = None
 
     @classmethod
-    def of(cls, cell: Cell, status: RunStatus, reason: str | None, attempts: int = 0, **more: Any) -> CellReport:
+    def of(
+        cls, cell: Cell, status: RunStatus, reason: str | None, attempts: int = 0, **more: Any
+    ) -> CellReport:
         return cls(cell.target, cell.evaluation, status, cell.folder, reason, attempts, **more)
 
 
@@ -60,7 +73,11 @@ class SuiteReport:
     def to_frame(self, *, instances: bool = False) -> DataFrame:
         """A row a cell, with its main score; with `instances`, as `instances_frame`.
         Raises PrerequisiteError: pandas is not installed, or a result cannot be read."""
-        return self.instances_frame() if instances else frame(CELL_COLUMNS, list(map(_cell_row, self.cells)))
+        return (
+            self.instances_frame()
+            if instances
+            else frame(CELL_COLUMNS, list(map(_cell_row, self.cells)))
+        )
 
     def instances_frame(self) -> DataFrame:
         """The instances of all cells with a result: target and evaluation, then what the cells' own frames hold.
@@ -71,13 +88,17 @@ class SuiteReport:
             if cell.status in (RunStatus.COMPLETE, RunStatus.PARTIAL):
                 more, found = instance_table(load_result(cell.folder).result)
                 columns |= more
-                rows += [{**row, "target": cell.target, "evaluation": cell.evaluation} for row in found]
+                rows += [
+                    {**row, "target": cell.target, "evaluation": cell.evaluation} for row in found
+                ]
         return frame(columns, rows)
 
     def __repr__(self) -> str:
         done = sum(cell.status == RunStatus.COMPLETE for cell in self.cells)
         counts = f"{done} of {len(self.cells)} cells complete"
-        return f"<SuiteReport {one_line(f'{counts}; exit code {self.exit_code}; {self.folder.root}')}>"
+        return (
+            f"<SuiteReport {one_line(f'{counts}; exit code {self.exit_code}; {self.folder.root}')}>"
+        )
 
 
 CELL_COLUMNS: Mapping[str, str] = {
@@ -97,16 +118,25 @@ def _cell_row(cell: CellReport) -> dict[str, Any]:
     row: dict[str, Any] = {**vars(cell), "folder": str(cell.folder)}
     if cell.status in (RunStatus.COMPLETE, RunStatus.PARTIAL):
         result = load_result(cell.folder).result
-        row |= {name: value for name, value in vars(CellFigures.of(result)).items() if value is not None}
+        row |= {
+            name: value for name, value in vars(CellFigures.of(result)).items() if value is not None
+        }
         row |= {"model": result.provenance.target, "metric": result.main_metric}
     return {name: value for name, value in row.items() if name in CELL_COLUMNS}
 
 
 def summary_of(
-    cells: Sequence[CellReport], folder: SuiteDir, *, stopped: str | None = None, no_table: str | None = None
+    cells: Sequence[CellReport],
+    folder: SuiteDir,
+    *,
+    stopped: str | None = None,
+    no_table: str | None = None,
 ) -> str:
     """What is shown below the cells. `stopped`: why cells were left; `no_table`: why it could not be written."""
-    counts, collected = Counter(cell.status for cell in cells), sum(cell.collected for cell in cells)
+    counts, collected = (
+        Counter(cell.status for cell in cells),
+        sum(cell.collected for cell in cells),
+    )
     parts = [f"{counts[status]} {status}" for status in RunStatus if counts[status]]
     before = f" ({collected} finished before)" if collected else ""
     lines = [f"{formats.counted(len(cells), 'cell')}: {', '.join(parts)}{before}"]
@@ -132,7 +162,9 @@ def _next_steps(
     return [f"interrupted; {step}" if interrupted else step, *details]
 
 
-def write_table(cells: Sequence[CellReport], folder: SuiteDir) -> tuple[tuple[CellReport, ...], str | None]:
+def write_table(
+    cells: Sequence[CellReport], folder: SuiteDir
+) -> tuple[tuple[CellReport, ...], str | None]:
     """Write the table of what is there. Returns the cells as the table has them, and why it could not be written."""
     results, found = suite_results(cells), []
     for cell, result in zip(cells, results.cells, strict=True):

@@ -33,7 +33,13 @@ from eval_factory.executors.slurm import Slurm
 from eval_factory.executors.slurm_runs import JUST_WRITTEN_S, SlurmRuns, Wave, cell_of
 from eval_factory.workflows.options import numbers_of
 from eval_factory.workflows.suite.suite_folder import holder_now
-from eval_factory.workflows.suite.suite_journal import STATUSES, UNFINISHED, CellState, Pause, SuiteState
+from eval_factory.workflows.suite.suite_journal import (
+    STATUSES,
+    UNFINISHED,
+    CellState,
+    Pause,
+    SuiteState,
+)
 
 GOES, STOPPED, ENDED = "running", "stopped", "ended"
 """Of a suite: a process works on it; its last one was killed; its last one came to its end."""
@@ -48,7 +54,9 @@ _COUNTS = ("total", "done", "cached", "failed", "prompt_tokens", "completion_tok
 
 @dataclass(frozen=True)
 class CellJob:
-    task: str | None  # as Slurm speaks of it, with what it waits for; None where it is not queued any more
+    task: (
+        str | None
+    )  # as Slurm speaks of it, with what it waits for; None where it is not queued any more
     attempts: int  # how often the cell was started in that wave
     log: Path  # what Slurm and the task say of themselves
 
@@ -60,7 +68,10 @@ class CellProgress:
     phase: str = "starting"  # before helm-run tells anything: it is imported, the endpoint is asked one question
     phase_since: float | None = None  # Epoch seconds
     counts: Mapping[str, Any] | None = None  # the last `progress` event of the phase
-    run: tuple[int, int] = (1, 1)  # the number of the run, and of how many, where a cell is several of HELM's runs
+    run: tuple[int, int] = (
+        1,
+        1,
+    )  # the number of the run, and of how many, where a cell is several of HELM's runs
 
     def after(self, event: Mapping[str, Any]) -> CellProgress:
         """One more event; those that say nothing of the progress change nothing."""
@@ -80,9 +91,19 @@ class CellProgress:
         return figures_text(dict(self.counts), max(0.0, self.counts["time"] - since), room)
 
     def document(self) -> dict[str, Any]:
-        reported = None if self.counts is None else {name: self.counts[name] for name in ("role", *_COUNTS)}
+        reported = (
+            None
+            if self.counts is None
+            else {name: self.counts[name] for name in ("role", *_COUNTS)}
+        )
         number, of = self.run
-        return {"phase": self.phase, "phase_since": self.phase_since, "run": number, "runs": of, "counts": reported}
+        return {
+            "phase": self.phase,
+            "phase_since": self.phase_since,
+            "run": number,
+            "runs": of,
+            "counts": reported,
+        }
 
 
 @dataclass(frozen=True)
@@ -100,7 +121,9 @@ class CellFigures:
     def of(cls, result: TaskResult) -> CellFigures:
         numbers = numbers_of(result.scores.get(result.main_metric))
         run = result.provenance.run_identity
-        return cls(result.task, result.main_metric, **numbers, reportable=result.reportable, identity=run)
+        return cls(
+            result.task, result.main_metric, **numbers, reportable=result.reportable, identity=run
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,7 +169,10 @@ class SuiteReader:
     """Looks at a suite's folder again and again, and reads only what is new; Slurm is asked now and then."""
 
     def __init__(
-        self, folder: SuiteDir, slurm: Slurm | None = None, clock: Callable[[], float] = time.monotonic
+        self,
+        folder: SuiteDir,
+        slurm: Slurm | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.folder, self._clock = folder, clock
         self._tail, self._state = EventTail(folder.events, None), SuiteState()
@@ -155,7 +181,9 @@ class SuiteReader:
         self._followed: dict[str, tuple[float, EventTail, CellProgress]] = {}
 
     def look(self) -> SuiteStatus:
-        holder = holder_now(self.folder)  # before the events: who has let go of the lock has written all of his
+        holder = holder_now(
+            self.folder
+        )  # before the events: who has let go of the lock has written all of his
         for event in self._tail.new():
             self._state.take(event)
         state, started, ended = self._state, self._state.started or {}, self._state.ended or {}
@@ -180,10 +208,14 @@ class SuiteReader:
         if cell.status == RunStatus.RUNNING:
             return replace(cell, progress=self._progress(cell, cell.since or 0.0))
         if cell.status == RunStatus.MISSING and cell.identity is not None:
-            from eval_factory.workflows.resume import read_state  # imported here: most that look find nothing missing
+            from eval_factory.workflows.resume import (
+                read_state,
+            )  # imported here: most that look find nothing missing
 
             last = read_state(RunDir(folder))
-            if last is not None and last.identity == cell.identity:  # its suite was killed before it could say so
+            if (
+                last is not None and last.identity == cell.identity
+            ):  # its suite was killed before it could say so
                 found = RunStatus.COMPLETE if last.complete else RunStatus.PARTIAL
                 cell = replace(cell, status=found, reason=None if last.complete else cell.reason)
         if cell.status not in (RunStatus.COMPLETE, RunStatus.PARTIAL):
@@ -260,7 +292,10 @@ class SuiteReader:
             status = RunStatus.RUNNING
             progress = self._progress(cell, starts[-1].stat().st_mtime) if starts else None
         else:  # not in the queue: what it comes to before the command has taken it over
-            ended, has_ended = store.ended(wave, run), status in (RunStatus.FAILED, RunStatus.PARTIAL)
+            ended, has_ended = (
+                store.ended(wave, run),
+                status in (RunStatus.FAILED, RunStatus.PARTIAL),
+            )
             if ended is not None and ended.status == RunStatus.COMPLETE:
                 status, reason = RunStatus.WAITING, RESULT_PUBLISHED
             elif states is None:
@@ -269,8 +304,13 @@ class SuiteReader:
                 reason = f"its job has ended: {ended.status}{f': {ended.reason}' if ended.reason else ''}"
             elif not has_ended and status != RunStatus.WAITING:
                 reason = TASK_GONE
-        job, attempt = CellJob(task, len(starts), store.task_log(wave, run)), max(cell.attempt, len(starts))
-        return replace(cell, job=job, attempt=attempt, status=status, reason=reason, progress=progress)
+        job, attempt = (
+            CellJob(task, len(starts), store.task_log(wave, run)),
+            max(cell.attempt, len(starts)),
+        )
+        return replace(
+            cell, job=job, attempt=attempt, status=status, reason=reason, progress=progress
+        )
 
 
 @lru_cache(maxsize=10_000)
@@ -285,7 +325,9 @@ def status_of(folder: SuiteDir) -> SuiteStatus:
 
 def figures_of(folder: Path) -> CellFigures | None:
     """None where there is no result that can be read."""
-    from eval_factory.report.reader import load_result  # imported here: most that look do so while nothing has ended
+    from eval_factory.report.reader import (
+        load_result,
+    )  # imported here: most that look do so while nothing has ended
 
     with suppress(PrerequisiteError):
         return CellFigures.of(load_result(folder).result)
@@ -324,7 +366,9 @@ def same_command(status: SuiteStatus) -> str:
     folder, command, config = status.folder, "run_suite", status.folder.config
     if isinstance(folder, RunSuiteDir):
         command, config = "run_eval", folder.run_config
-    return shlex.join(["eval-factory", command, "--run_config", str(config), "--output_dir", str(folder.named)])
+    return shlex.join(
+        ["eval-factory", command, "--run_config", str(config), "--output_dir", str(folder.named)]
+    )
 
 
 def limit_reached(budget: Budget, spent: Spending, seconds_left: float | None) -> str | None:
@@ -352,7 +396,16 @@ def status_document(status: SuiteStatus) -> dict[str, Any]:
 
 
 def _cell_document(cell: CellStatus) -> dict[str, Any]:
-    names = ("target", "evaluation", "status", "attempt", "reason", "since", "collected", "reused_from")
+    names = (
+        "target",
+        "evaluation",
+        "status",
+        "attempt",
+        "reason",
+        "since",
+        "collected",
+        "reused_from",
+    )
     document = {
         **{name: getattr(cell, name) for name in names},
         "folder": str(cell.folder),
@@ -362,11 +415,18 @@ def _cell_document(cell: CellStatus) -> dict[str, Any]:
     }
     if (job := cell.job) is not None:
         work = str(cell.folder) if job.task and job.attempts else None
-        document["slurm"] = {"task": job.task, "attempts": job.attempts, "log": str(job.log), "work_folder": work}
+        document["slurm"] = {
+            "task": job.task,
+            "attempts": job.attempts,
+            "log": str(job.log),
+            "work_folder": work,
+        }
     return document
 
 
-def show_logs(reader: SuiteReader, wanted: str | None, write: Callable[[str], object], *, follow: bool) -> None:
+def show_logs(
+    reader: SuiteReader, wanted: str | None, write: Callable[[str], object], *, follow: bool
+) -> None:
     """Every line of the logs of the cell that `find_cell` finds; with `follow` until it has ended, or the suite.
     Raises ConfigError, PrerequisiteError: there is no such cell; it has no logs."""
     tails: dict[Path, LineTail] = {}
@@ -376,9 +436,15 @@ def show_logs(reader: SuiteReader, wanted: str | None, write: Callable[[str], ob
         cell = find_cell(status, wanted)
         # what Slurm says of its task, what a run by itself would show, the program's own log, and HELM's
         job, wanted, rundir = cell.job, cell.name, RunDir(cell.folder)
-        paths = [status.folder.cell_log(cell.target, cell.evaluation), rundir.program_log, rundir.helm_log]
+        paths = [
+            status.folder.cell_log(cell.target, cell.evaluation),
+            rundir.program_log,
+            rundir.helm_log,
+        ]
         if job is not None:
-            has_started = job.task is None or job.attempts  # else the logs in its folder are of an earlier run
+            has_started = (
+                job.task is None or job.attempts
+            )  # else the logs in its folder are of an earlier run
             paths = [job.log, *(paths if has_started else paths[:1])]
         tails |= {path: LineTail(path) for path in paths if path not in tails}
         if not follow and not any(path.is_file() for path in tails):
@@ -404,6 +470,10 @@ def find_cell(status: SuiteStatus, wanted: str | None) -> CellStatus:
     found = [cell for cell in found if cell.name == wanted] or found
     if len(found) == 1:
         return found[0]
-    named = "the name of a cell is needed" if wanted is None else f"{one_line(repr(wanted))} fits {len(found)} cells"
+    named = (
+        "the name of a cell is needed"
+        if wanted is None
+        else f"{one_line(repr(wanted))} fits {len(found)} cells"
+    )
     there = first_of([cell.name for cell in found or status.cells], 10) or "none yet"
     raise ConfigError(f"{named}; there are: {there}")

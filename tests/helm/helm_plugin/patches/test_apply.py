@@ -51,7 +51,12 @@ def names() -> list[str]:
 
 
 def test_each_is_applied_once_in_its_stage() -> None:
-    made = (patch("a"), patch("b", stage=Stage.SCORING), patch("c", run_specs=frozenset({"medec"})), patch("needless"))
+    made = (
+        patch("a"),
+        patch("b", stage=Stage.SCORING),
+        patch("c", run_specs=frozenset({"medec"})),
+        patch("needless"),
+    )
     other = patch("d", run_specs=frozenset({"pubmed_qa"}))
     for _ in range(2):
         apply_patches(Stage.START, (*made, other))
@@ -63,7 +68,9 @@ def test_each_is_applied_once_in_its_stage() -> None:
 
 
 @pytest.mark.parametrize("without", ["all", "a", "other,a"])
-def test_what_only_makes_helm_quicker_is_left_out_by_name(without: str, monkeypatch: Any, capsys: Any) -> None:
+def test_what_only_makes_helm_quicker_is_left_out_by_name(
+    without: str, monkeypatch: Any, capsys: Any
+) -> None:
     monkeypatch.setenv(WITHOUT, without)
     apply_patches(Stage.START, (patch("a", only_speed=True), patch("b")))
     assert names() == ["b"]
@@ -78,22 +85,39 @@ def test_one_that_breaks_breaks_the_run() -> None:
 
 
 def test_another_helm_is_not_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(patch_registry, "installed_upstream", lambda: replace(HELM, version="0.5.99"))
+    monkeypatch.setattr(
+        patch_registry, "installed_upstream", lambda: replace(HELM, version="0.5.99")
+    )
     apply_patches(Stage.LOGGING, (patch("a", stage=Stage.LOGGING),))
-    with pytest.raises(PrerequisiteError, match=r"^crfm-helm 0\.5\.99 is installed; supported: crfm-helm 0\.5\.16\."):
+    with pytest.raises(
+        PrerequisiteError,
+        match=r"^crfm-helm 0\.5\.99 is installed; supported: crfm-helm 0\.5\.16\.",
+    ):
         apply_patches(Stage.START, (patch("b"),))
     assert done == ["a"]
 
 
-@pytest.mark.parametrize(("target", "changed"), [
-    (GENERAL, None), ("helm.common.general", None), ("helm.common.no_such_module", "helm.common.no_such_module"),
-    ("helm.no_such_package.module:name", "helm.no_such_package.module"), ("no_such_package:name", None),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("target", "changed"),
+    [
+        (GENERAL, None),
+        ("helm.common.general", None),
+        ("helm.common.no_such_module", "helm.common.no_such_module"),
+        ("helm.no_such_package.module:name", "helm.no_such_package.module"),
+        ("no_such_package:name", None),
+    ],
+)
 def test_a_target_has_to_be_there(target: str, changed: str | None) -> None:
     made = (patch("a", targets=(GENERAL, target), stage=Stage.SCORING),)
-    with nullcontext() if changed is None else pytest.raises(PrerequisiteError, match=f"patched: {changed} differ"):
+    with (
+        nullcontext()
+        if changed is None
+        else pytest.raises(PrerequisiteError, match=f"patched: {changed} differ")
+    ):
         apply_patches(Stage.START, made)
-    apply_patches(Stage.START, (patch("b", targets=(target,), run_specs=frozenset({"pubmed_qa"})),))  # of another run
+    apply_patches(
+        Stage.START, (patch("b", targets=(target,), run_specs=frozenset({"pubmed_qa"})),)
+    )  # of another run
 
 
 def test_a_file_of_helm_that_was_edited_is_not_patched(monkeypatch: pytest.MonkeyPatch) -> None:

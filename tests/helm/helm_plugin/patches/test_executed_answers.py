@@ -22,8 +22,12 @@ from eval_factory.helm_plugin import session
 from eval_factory.helm_plugin.patches import executed_answers
 from eval_factory.helm_plugin.patches.patch_registry import patch_named
 
-needs_bubblewrap = pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs bubblewrap (bwrap)")
-needs_gcc = pytest.mark.skipif(not (shutil.which("g++") and shutil.which("bwrap")), reason="needs g++ and bubblewrap")
+needs_bubblewrap = pytest.mark.skipif(
+    shutil.which("bwrap") is None, reason="needs bubblewrap (bwrap)"
+)
+needs_gcc = pytest.mark.skipif(
+    not (shutil.which("g++") and shutil.which("bwrap")), reason="needs g++ and bubblewrap"
+)
 TEMPLATE = """#include <iostream>
 using namespace std;
 {{ STUDENT_ANSWER }}
@@ -50,9 +54,13 @@ TESTS = [
 def _plain(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """As in a helm-run of its own."""
     for module, name in (
-        (code_metrics_helper, "check_correctness"), (code_metrics, "multiprocessing"), (correct, "subprocess"),
-        (BirdSQLAnnotator, "annotate"), (CzechBankQAAnnotator, "annotate"), (CzechBankQAAnnotator, "__init__"),
-    ):  # fmt: skip
+        (code_metrics_helper, "check_correctness"),
+        (code_metrics, "multiprocessing"),
+        (correct, "subprocess"),
+        (BirdSQLAnnotator, "annotate"),
+        (CzechBankQAAnnotator, "annotate"),
+        (CzechBankQAAnnotator, "__init__"),
+    ):
         monkeypatch.setattr(module, name, getattr(module, name))
     session.run_record.known.clear()
     yield
@@ -79,21 +87,35 @@ def test_humaneval_where_the_process_ended(monkeypatch: pytest.MonkeyPatch) -> N
     ended = "the process that executed it ended"
     for found, result in ((None, ended), (TIMED_OUT, "timed out"), ([], ended)):
         monkeypatch.setattr(executed_answers, "check_answer", lambda *_, found=found: found)
-        assert code_metrics_helper.check_correctness(problem, "return 1", 2.0) == {**wrong, "result": result}
+        assert code_metrics_helper.check_correctness(problem, "return 1", 2.0) == {
+            **wrong,
+            "result": result,
+        }
 
 
 @needs_bubblewrap
-@pytest.mark.parametrize(("answer", "scores"), [
-    ("print(int(input()) * 2)", [True, True, False]), ("print(4)", [True, False, False]), ("print(", [-2]),
-    ("import os\nos._exit(0)", None), ("raise SystemExit", [False, False, False]),
-    *((FORGING.format(text=text), None) for text in ("[]", "5", '{"a": 1}', "[1.5]", "[" * 100_000, "no json")),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("answer", "scores"),
+    [
+        ("print(int(input()) * 2)", [True, True, False]),
+        ("print(4)", [True, False, False]),
+        ("print(", [-2]),
+        ("import os\nos._exit(0)", None),
+        ("raise SystemExit", [False, False, False]),
+        *(
+            (FORGING.format(text=text), None)
+            for text in ("[]", "5", '{"a": 1}', "[1.5]", "[" * 100_000, "no json")
+        ),
+    ],
+)
 def test_apps(answer: str, scores: list[Any] | None, tmp_path: Path) -> None:
     cases = {"inputs": ["2\n", "5\n", "3\n"], "outputs": ["4\n", "10\n", "7\n"]}
     (tmp_path / "input_output.json").write_text(json.dumps(cases))
     patch_named("confine_python").apply()
     told = code_metrics.multiprocessing.Manager().list()
-    process = code_metrics.multiprocessing.Process(target=None, args=(str(tmp_path), answer, 2, told))
+    process = code_metrics.multiprocessing.Process(
+        target=None, args=(str(tmp_path), answer, 2, told)
+    )
     process.start()
     process.join(timeout=11)
     assert not process.is_alive()
@@ -101,15 +123,22 @@ def test_apps(answer: str, scores: list[Any] | None, tmp_path: Path) -> None:
 
 
 @needs_gcc
-@pytest.mark.parametrize(("answer", "passed"), [
-    ("int twice(int n) { return 2 * n; }", [1, 1, 0]), ("int twice(int n) { return n + 2; }", [1, 0, 0]),
-    ("int twice(int n) { return", [0, 0, 0]), ("#include <cstdlib>\nint twice(int n) { exit(1); }", [0, 0, 0]),
-    ("#include <unistd.h>\nint twice(int n) { return fork() == -1 ? 2 * n : 0; }", [1, 1, 0]),
-    ("int twice(int n) { while (true) cout << n; }", [0]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("answer", "passed"),
+    [
+        ("int twice(int n) { return 2 * n; }", [1, 1, 0]),
+        ("int twice(int n) { return n + 2; }", [1, 0, 0]),
+        ("int twice(int n) { return", [0, 0, 0]),
+        ("#include <cstdlib>\nint twice(int n) { exit(1); }", [0, 0, 0]),
+        ("#include <unistd.h>\nint twice(int n) { return fork() == -1 ? 2 * n : 0; }", [1, 1, 0]),
+        ("int twice(int n) { while (true) cout << n; }", [0]),
+    ],
+)
 def test_cpp(answer: str, passed: list[int]) -> None:
     patch_named("confine_cpp").apply()
-    found = correct.CPPEvaluator(TEMPLATE, TESTS[: len(passed)], timeout=30, max_workers=1).evaluate(answer)
+    found = correct.CPPEvaluator(
+        TEMPLATE, TESTS[: len(passed)], timeout=30, max_workers=1
+    ).evaluate(answer)
     assert found == {"score": sum(passed) / len(passed), "testcases": passed}
 
 
@@ -142,7 +171,9 @@ def test_assembly(tmp_path: Path) -> None:
 
 def state(answer: str, gold: str, **extra: str) -> Any:
     return SimpleNamespace(
-        instance=SimpleNamespace(references=[SimpleNamespace(output=SimpleNamespace(text=gold))], extra_data=extra),
+        instance=SimpleNamespace(
+            references=[SimpleNamespace(output=SimpleNamespace(text=gold))], extra_data=extra
+        ),
         result=SimpleNamespace(completions=[SimpleNamespace(text=answer)]),
     )
 
@@ -161,16 +192,28 @@ def database(tmp_path: Path) -> Path:
 GOLD = "SELECT a, b FROM t"
 
 
-@pytest.mark.parametrize(("answer", "rows", "error"), [
-    (f"<sql>{GOLD}</sql>", [(1, "x"), (2, None)], None), ("<sql>SELECT 1 WHERE 0</sql>", [], None), (GOLD, [], None),  # without the tag HELM executes an empty text
-    ("<sql>DELETE FROM t</sql>", [], "not authorized"), ("<sql>SELECT c FROM t</sql>", [], "no such column: c"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("answer", "rows", "error"),
+    [
+        (f"<sql>{GOLD}</sql>", [(1, "x"), (2, None)], None),
+        ("<sql>SELECT 1 WHERE 0</sql>", [], None),
+        (GOLD, [], None),  # without the tag HELM executes an empty text
+        ("<sql>DELETE FROM t</sql>", [], "not authorized"),
+        ("<sql>SELECT c FROM t</sql>", [], "no such column: c"),
+    ],
+)
 def test_bird(answer: str, rows: list[Any], error: str | None, database: Path) -> None:
     patch_named("confine_bird_sql").apply()
-    annotator = SimpleNamespace(get_database_path=lambda name: str(database) if name == "bank" else "")
+    annotator = SimpleNamespace(
+        get_database_path=lambda name: str(database) if name == "bank" else ""
+    )
     before = database.read_bytes()
     found = BirdSQLAnnotator.annotate(annotator, state(answer, GOLD, db_id="bank"))
-    assert found == {"predicted_result": rows, "ground_truth_result": [(1, "x"), (2, None)], "query_error": error}
+    assert found == {
+        "predicted_result": rows,
+        "ground_truth_result": [(1, "x"), (2, None)],
+        "query_error": error,
+    }
     assert database.read_bytes() == before
 
 
@@ -179,16 +222,26 @@ def test_the_czech_bank(database: Path, tmp_path: Path) -> None:
     annotator = CzechBankQAAnnotator(str(tmp_path))
     found = annotator.annotate(state("```sql\nSELECT a FROM t\n```", GOLD))
     assert found == {
-        "query": "\nSELECT a FROM t\n", "result": "[(1,), (2,)]", "error": None,
-        "gold_result": "[(1, 'x'), (2, None)]", "gold_error": None,
-    }  # fmt: skip
+        "query": "\nSELECT a FROM t\n",
+        "result": "[(1,), (2,)]",
+        "error": None,
+        "gold_result": "[(1, 'x'), (2, None)]",
+        "gold_error": None,
+    }
     wrong = annotator.annotate(state("DROP TABLE t", "SELECT"))
     assert (wrong["result"], wrong["error"]) == (None, "not authorized")
     assert (wrong["gold_result"], wrong["gold_error"]) == (None, "incomplete input")
 
 
-def test_a_benchmarks_own_query_is_not_ended_without_a_word(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_benchmarks_own_query_is_not_ended_without_a_word(
+    database: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(executed_answers, "_MAX_RESULT", 40)
-    with pytest.raises(RuntimeError, match="the benchmark's own query was ended: the result has more than"):
+    with pytest.raises(
+        RuntimeError, match="the benchmark's own query was ended: the result has more than"
+    ):
         executed_answers._rows(database, GOLD, of_model=False)
-    assert executed_answers._rows(database, GOLD, of_model=True) == ([], "the result has more than 0 MB")
+    assert executed_answers._rows(database, GOLD, of_model=True) == (
+        [],
+        "the result has more than 0 MB",
+    )

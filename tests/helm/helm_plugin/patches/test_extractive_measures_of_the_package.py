@@ -40,15 +40,23 @@ def test_the_same_fragments_as_the_package() -> None:
     for _ in range(3000):
         summary, source = (chance.choices("abcAB.", k=chance.randrange(20)) for _ in range(2))
         theirs = Fragments(list(summary), list(source))
-        expected = {"coverage": theirs.coverage(), "density": theirs.density(), "compression": theirs.compression()}
+        expected = {
+            "coverage": theirs.coverage(),
+            "density": theirs.density(),
+            "compression": theirs.compression(),
+        }
         assert extract_statistics(summary, source) == expected
 
 
 def compared(pairs: list[tuple[str, str]]) -> None:
     finished = subprocess.run(
-        [sys.executable, "-c", WITH_BOTH], input=json.dumps(pairs), capture_output=True, text=True, timeout=240,
+        [sys.executable, "-c", WITH_BOTH],
+        input=json.dumps(pairs),
+        capture_output=True,
+        text=True,
+        timeout=240,
         check=False,
-    )  # fmt: skip
+    )
     assert finished.stdout == "the same\n", finished.stderr
 
 
@@ -59,7 +67,10 @@ def test_the_same_values_as_the_package() -> None:
     texts = [" ".join(chance.choices(words, k=chance.randrange(60))) for _ in range(300)]
     texts += ["", " ", "\n", "a", "A", "a a a a"]
     ranges = ((32, 127), (160, 0x3000))
-    texts += ["".join(chr(chance.randrange(*chance.choice(ranges))) for _ in range(40)) for _ in range(200)]
+    texts += [
+        "".join(chr(chance.randrange(*chance.choice(ranges))) for _ in range(40))
+        for _ in range(200)
+    ]
     compared([(chance.choice(texts), chance.choice(texts)) for _ in range(1000)])
 
 

@@ -36,23 +36,37 @@ class Context:
         self.asked += 1
         failed = request.prompt in ("5", "fatal")
         return RequestResult(
-            success=not failed, cached=False, embedding=[], error="so it is" if failed else None,
+            success=not failed,
+            cached=False,
+            embedding=[],
+            error="so it is" if failed else None,
             error_flags=ErrorFlags(is_retriable=False, is_fatal=request.prompt == "fatal"),
-            completions=[] if failed else [GeneratedOutput(text=request.prompt, logprob=0, tokens=[])],
-        )  # fmt: skip
+            completions=[]
+            if failed
+            else [GeneratedOutput(text=request.prompt, logprob=0, tokens=[])],
+        )
 
 
 def asked(parallelism: int, prompts: list[str]) -> tuple[ScenarioState, Context]:
-    asking, context = Executor(ExecutionSpec(None, Authentication(""), "unused", parallelism)), Context()
+    asking, context = (
+        Executor(ExecutionSpec(None, Authentication(""), "unused", parallelism)),
+        Context(),
+    )
     asking.context = context
     states = [
         RequestState(
-            instance=Instance(Input(prompt), []), reference_index=None, request_mode=None, train_trial_index=0,
-            output_mapping=None, request=Request(model="m/m", model_deployment="m/m", prompt=prompt), result=None,
-            num_train_instances=0, prompt_truncated=False,
+            instance=Instance(Input(prompt), []),
+            reference_index=None,
+            request_mode=None,
+            train_trial_index=0,
+            output_mapping=None,
+            request=Request(model="m/m", model_deployment="m/m", prompt=prompt),
+            result=None,
+            num_train_instances=0,
+            prompt_truncated=False,
         )
         for prompt in prompts
-    ]  # fmt: skip
+    ]
     spec = AdapterSpec()
     return asking.execute(ScenarioState(adapter_spec=spec, request_states=states)), context
 

@@ -23,7 +23,9 @@ from eval_factory.tasks.run_specs import load_index
 from patching import ApplyPatch
 
 
-def test_yaml_is_read_by_the_c_parser(apply_patch: ApplyPatch, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_yaml_is_read_by_the_c_parser(
+    apply_patch: ApplyPatch, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(yaml, "SafeLoader", yaml.SafeLoader)
     apply_patch("read_yaml_with_the_c_parser")
     assert vars(yaml)["SafeLoader"] is yaml.CSafeLoader
@@ -55,17 +57,23 @@ def test_metrics_are_imported_without_what_few_runs_use() -> None:
         "import datasets, scipy.stats, sklearn\n"
         "assert callable(datasets.load_dataset) and 'sklearn' in sys.modules and sklearn.__version__\n"
     )
-    finished = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    finished = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False
+    )
     assert finished.returncode == 0, finished.stderr
 
 
-def test_the_scenario_of_math_is_imported_complete_where_it_may_be_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_scenario_of_math_is_imported_complete_where_it_may_be_asked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     for asked in (["--run-entries", "math:model=m", "medec:model=m"], []):
         monkeypatch.setattr(sys, "argv", ["helm-run", *asked])
         assert lighter.import_metrics_without_what_few_runs_use() is False
 
 
-def test_nltk_data_are_downloaded_when_missing(apply_patch: ApplyPatch, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nltk_data_are_downloaded_when_missing(
+    apply_patch: ApplyPatch, monkeypatch: pytest.MonkeyPatch
+) -> None:
     calls: list[str] = []
 
     def word_tokenize(text: str) -> list[str]:
@@ -83,10 +91,15 @@ def test_nltk_data_are_downloaded_when_missing(apply_patch: ApplyPatch, monkeypa
     assert calls == ["downloaded"]
 
 
-@pytest.mark.parametrize(("asked", "imported", "looked_for"), [
-    (["medec"], [load_index().run_specs["medec"].module], False), (["known"], [], False),
-    (["medec", "of_another_plugin"], [load_index().run_specs["medec"].module], True), ([], [], True),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("asked", "imported", "looked_for"),
+    [
+        (["medec"], [load_index().run_specs["medec"].module], False),
+        (["known"], [], False),
+        (["medec", "of_another_plugin"], [load_index().run_specs["medec"].module], True),
+        ([], [], True),
+    ],
+)
 def test_run_specs(
     asked: Any, imported: list[str], looked_for: bool, apply_patch: ApplyPatch, monkeypatch: Any
 ) -> None:
@@ -130,5 +143,7 @@ def test_a_file_that_is_there_gets_no_lock(apply_patch: ApplyPatch, tmp_path: Pa
     assert target.read_text() == "old"
     assert {path.name for path in tmp_path.iterdir()} == {"source", "target"}
     target.unlink()
-    general.ensure_file_downloaded(source_url=source.as_uri(), target_path=str(target), unpack=False)
+    general.ensure_file_downloaded(
+        source_url=source.as_uri(), target_path=str(target), unpack=False
+    )
     assert target.read_text() == "new"

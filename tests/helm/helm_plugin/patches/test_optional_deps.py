@@ -68,7 +68,9 @@ assert set(metric.rouge_fns) == {"rouge_1", "rouge_2", "rouge_l"}
 
 
 def run(code: str) -> str:
-    finished = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
+    finished = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False
+    )
     assert finished.returncode == 0, finished.stderr
     return finished.stderr
 

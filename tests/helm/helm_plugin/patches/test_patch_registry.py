@@ -42,7 +42,9 @@ def test_names_are_different_and_those_of_the_functions() -> None:
 
 def test_each_has_a_test_of_its_own() -> None:
     folder = Path(__file__).parents[1]
-    tests = "".join(path.read_text("utf-8") for path in folder.rglob("test_*.py") if path != Path(__file__))
+    tests = "".join(
+        path.read_text("utf-8") for path in folder.rglob("test_*.py") if path != Path(__file__)
+    )
     tests += (Path(__file__).parents[3] / "integration" / "test_medhelm.py").read_text("utf-8")
     assert [name for name in NAMES if not re.search(rf"\b{name}\b", tests)] == []
 
@@ -50,7 +52,10 @@ def test_each_has_a_test_of_its_own() -> None:
 @pytest.mark.parametrize("patch", PATCHES, ids=NAMES)
 def test_its_targets_are_those_of_the_installed_helm(patch: Patch) -> None:
     if HERE.name in patch.upstreams:
-        assert all(patch_registry.is_as_checked(target.partition(":")[0], HERE) for target in patch.helm_targets)
+        assert all(
+            patch_registry.is_as_checked(target.partition(":")[0], HERE)
+            for target in patch.helm_targets
+        )
     for upstream in map(UPSTREAMS.__getitem__, patch.upstreams):
         for target in patch.helm_targets:
             assert target.partition(":")[0] in patch_registry.CHECKED_FILES[str(upstream)]
@@ -77,7 +82,12 @@ def test_each_is_for_run_specs_that_there_are() -> None:
 
 def test_what_executes_answers_is_confined_where_nobody_knows_what_is_asked() -> None:
     unknown = {patch.name for patch in PATCHES if patch.run_specs and patch.is_asked_for(set(), {})}
-    assert unknown == {"confine_bird_sql", "confine_czech_bank_sql", "confine_python", "confine_cpp"}
+    assert unknown == {
+        "confine_bird_sql",
+        "confine_czech_bank_sql",
+        "confine_python",
+        "confine_cpp",
+    }
 
 
 def test_a_run_takes_those_that_it_asks_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -88,13 +98,19 @@ def test_a_run_takes_those_that_it_asks_for(monkeypatch: pytest.MonkeyPatch) -> 
         return {patch.name for patch in PATCHES if patch.is_asked_for(set(run_specs), env)}
 
     always = asked("pubmed_qa")
-    assert {"name_failed_downloads", "isolate_unscorable_answers", "replace_missing_torch"} <= always
+    assert {
+        "name_failed_downloads",
+        "isolate_unscorable_answers",
+        "replace_missing_torch",
+    } <= always
     assert asked("medcalc_bench") - always == {"accept_medcalc_version"}
     assert asked("ehr_sql") - always == {"execute_ehr_sql_read_only"}
     unknown = asked()
     assert always - unknown == set()
     assert all(name.startswith("confine_") for name in unknown - always)
-    assert asked("pubmed_qa", **HelmRunSettings(pins=Pins()).environment()) - always == {"read_pinned_revisions"}
+    assert asked("pubmed_qa", **HelmRunSettings(pins=Pins()).environment()) - always == {
+        "read_pinned_revisions"
+    }
     drawn = HelmRunSettings(sample=SampleSettings(0)).environment()
     assert asked("pubmed_qa", **drawn) - always == {"draw_with_a_seed"}
     juries = {"ask_judges_in_parallel", "replace_missing_summ_eval"}
@@ -104,10 +120,21 @@ def test_a_run_takes_those_that_it_asks_for(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setitem(sys.modules, "datasets", ModuleType("datasets"))
     assert asked("pubmed_qa") - always == {"record_hub_revisions", "save_pictures_at_once"}
     monkeypatch.setitem(sys.modules, SUMMARIES, ModuleType(SUMMARIES))
-    of_summaries = {"replace_missing_spacy_model", "leave_out_qafacteval", "leave_out_missing_weights"}
-    assert asked("aci_bench") - always - juries == {"record_hub_revisions", "save_pictures_at_once", *of_summaries}
+    of_summaries = {
+        "replace_missing_spacy_model",
+        "leave_out_qafacteval",
+        "leave_out_missing_weights",
+    }
+    assert asked("aci_bench") - always - juries == {
+        "record_hub_revisions",
+        "save_pictures_at_once",
+        *of_summaries,
+    }
 
 
 def test_reading_the_list_imports_nothing_of_helm() -> None:
     argv = [sys.executable, "-c", STARTS_QUICKLY]
-    assert subprocess.run(argv, capture_output=True, text=True, timeout=60, check=True).stdout.split() == []
+    assert (
+        subprocess.run(argv, capture_output=True, text=True, timeout=60, check=True).stdout.split()
+        == []
+    )

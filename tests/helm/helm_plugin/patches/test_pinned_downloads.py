@@ -96,9 +96,13 @@ GONE = "cd" * 20
 
 def run(code: str, variables: dict[str, str], *arguments: str) -> str:
     finished = subprocess.run(
-        [sys.executable, "-c", code, *arguments], env={**os.environ, **variables}, capture_output=True, text=True,
-        timeout=120, check=False,
-    )  # fmt: skip
+        [sys.executable, "-c", code, *arguments],
+        env={**os.environ, **variables},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
     assert finished.returncode == 0, finished.stderr
     return finished.stdout.strip().splitlines()[-1]
 
@@ -131,13 +135,17 @@ def test_a_package_that_is_missing_is_no_failed_download() -> None:
 
 
 @pytest.mark.parametrize(("offline", "folder"), [("1", None), ("0", "/scenario/data")])
-def test_a_data_set_is_read_at_its_revision_unless_helm_names_one(offline: str, folder: str | None) -> None:
+def test_a_data_set_is_read_at_its_revision_unless_helm_names_one(
+    offline: str, folder: str | None
+) -> None:
     """healthqa_br names a folder of its own for what it downloads; a bundle's data sets lie in HF_HOME."""
     told = HelmRunSettings(pins=Pins(hub={"org/pinned": "abc"})).environment()
     assert json.loads(run(LOADS_DATA_SETS, {**told, "HF_HUB_OFFLINE": offline})) == [
-        ["org/pinned", "abc", folder], ["org/pinned", "its own", folder], ["org/other", None, folder],
+        ["org/pinned", "abc", folder],
+        ["org/pinned", "its own", folder],
+        ["org/other", None, folder],
         ["org/several", "default", folder],
-    ]  # fmt: skip
+    ]
 
 
 def serve(origin: Origin, name: str, *, newest: bool) -> None:
@@ -150,7 +158,9 @@ def serve(origin: Origin, name: str, *, newest: bool) -> None:
                 origin.files[path.replace(REVISION, "main")] = origin.files[path]
 
 
-def test_the_pinned_revision_is_read_and_the_newest_where_it_cannot_be_any_more(tmp_path: Path, origin: Origin) -> None:
+def test_the_pinned_revision_is_read_and_the_newest_where_it_cannot_be_any_more(
+    tmp_path: Path, origin: Origin
+) -> None:
     """By the real `datasets` package; any other failure is not answered by reading something else."""
     there, gone, script, refused = names = ("org/There", "org/Gone", "org/Script", "org/Refused")
     for name in names:
@@ -164,12 +174,17 @@ def test_the_pinned_revision_is_read_and_the_newest_where_it_cannot_be_any_more(
     for file, content in files.items():
         headers = {"ETag": f'"{file}"', "X-Repo-Commit": GONE}
         origin.altered[f"/datasets/{script}/resolve/{GONE}/{file}"] = (200, content, headers)
-    for path in (f"/api/datasets/{refused}/revision/{GONE}", f"/datasets/{refused}/resolve/{GONE}/README.md"):
+    for path in (
+        f"/api/datasets/{refused}/revision/{GONE}",
+        f"/datasets/{refused}/resolve/{GONE}/README.md",
+    ):
         origin.altered[path] = (403, b"", {})
     pins = Pins(hub={name: REVISION if name == there else GONE for name in names})
     libraries = {"HF_ENDPOINT": origin.url, "HF_HOME": str(tmp_path)}
     told = HelmRunSettings(pins=pins, libraries=libraries).environment()
-    assert json.loads(run(ASKS_THE_HUB, told, *names)) == dict.fromkeys((there, gone, script), REVISION)
+    assert json.loads(run(ASKS_THE_HUB, told, *names)) == dict.fromkeys(
+        (there, gone, script), REVISION
+    )
 
 
 READS_WHAT_LIES_HERE = """
@@ -185,7 +200,9 @@ else:
 """
 
 
-def test_a_folder_of_a_data_sets_name_is_not_read_instead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_of_a_data_sets_name_is_not_read_instead(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """And a script in it is not executed: HELM trusts those of the Hub."""
     folder = tmp_path / "org" / "some_calc"
     folder.mkdir(parents=True)
@@ -195,7 +212,9 @@ def test_a_folder_of_a_data_sets_name_is_not_read_instead(tmp_path: Path, monkey
     assert said.startswith("DataInTheWayError the folder that you are in holds org/some_calc")
     assert not (tmp_path / "trace").exists()
     monkeypatch.chdir(folder)  # from elsewhere the Hub is asked
-    assert "DataInTheWay" not in run(READS_WHAT_LIES_HERE, {"HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path / "hf")})
+    assert "DataInTheWay" not in run(
+        READS_WHAT_LIES_HERE, {"HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path / "hf")}
+    )
     assert not (tmp_path / "trace").exists()
 
 
@@ -206,7 +225,11 @@ def test_a_picture_is_there_when_all_of_it_is(tmp_path: Path) -> None:
         Path(file).write_bytes(b"half")
         raise KeyboardInterrupt
 
-    save, drawn, out = scenarios.save_pictures_at_once(Image.Image.save), Image.new("RGB", (2, 2)), io.BytesIO()
+    save, drawn, out = (
+        scenarios.save_pictures_at_once(Image.Image.save),
+        Image.new("RGB", (2, 2)),
+        io.BytesIO(),
+    )
     with pytest.raises(KeyboardInterrupt):
         scenarios.save_pictures_at_once(killed)(drawn, str(tmp_path / "w.png"))
     save(drawn, str(tmp_path / "x.JPG"))

@@ -16,14 +16,18 @@ from eval_factory.helm_plugin import session
 from eval_factory.helm_plugin.patches import executed_answers, sandbox_worker
 from eval_factory.helm_plugin.patches.executed_answers import _run, check_answer, throw_away_folder
 
-needs_bubblewrap = pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs bubblewrap (bwrap)")
+needs_bubblewrap = pytest.mark.skipif(
+    shutil.which("bwrap") is None, reason="needs bubblewrap (bwrap)"
+)
 
 CHECK = "def check(f):\n    assert f(1, 2) == 3\n"
 PROBLEM = {"task_id": "t/0", "prompt": "def add(a, b):\n", "test": CHECK, "entry_point": "add"}
 
 
 def checked(completion: str) -> Any:
-    return check_answer({"kind": "humaneval", "problem": PROBLEM, "completion": completion, "timeout": 1.0}, 3)
+    return check_answer(
+        {"kind": "humaneval", "problem": PROBLEM, "completion": completion, "timeout": 1.0}, 3
+    )
 
 
 @pytest.fixture(autouse=True)
@@ -32,11 +36,19 @@ def _record(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @needs_bubblewrap
-@pytest.mark.parametrize(("completion", "result"), [
-    ("    return a + b", "passed"), ("    return a - b", "failed: "), ("while True:\n        pass", "timed out"),
-    ("    raise ValueError('x' * 10_000)", "failed: " + "x" * (sandbox_worker.MAX_REASON - len("failed: "))),
-    ("    raise SystemExit", "failed: "),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("completion", "result"),
+    [
+        ("    return a + b", "passed"),
+        ("    return a - b", "failed: "),
+        ("while True:\n        pass", "timed out"),
+        (
+            "    raise ValueError('x' * 10_000)",
+            "failed: " + "x" * (sandbox_worker.MAX_REASON - len("failed: ")),
+        ),
+        ("    raise SystemExit", "failed: "),
+    ],
+)
 def test_humaneval(completion: str, result: str) -> None:
     assert checked(completion) == {
         "task_id": "t/0",
@@ -48,14 +60,20 @@ def test_humaneval(completion: str, result: str) -> None:
 
 
 @needs_bubblewrap
-@pytest.mark.parametrize("completion", [
-    "while True:\n        try:\n            while True:\n                pass\n        except BaseException:\n            pass",
-    "import re\n    re.match(r'(a+)+$', 'a' * 60 + 'b')",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "completion",
+    [
+        "while True:\n        try:\n            while True:\n                pass\n        except BaseException:\n            pass",
+        "import re\n    re.match(r'(a+)+$', 'a' * 60 + 'b')",
+    ],
+)
 def test_what_cannot_be_interrupted_is_ended(completion: str) -> None:
     """By the clock; inside one call of C, by the processor's."""
     found = checked(completion)
-    assert found in (sandbox.TIMED_OUT, None) or (found["result"], found["passed"]) == ("timed out", False)
+    assert found in (sandbox.TIMED_OUT, None) or (found["result"], found["passed"]) == (
+        "timed out",
+        False,
+    )
 
 
 @needs_bubblewrap
@@ -64,9 +82,13 @@ def test_an_answer_that_ends_its_process_is_counted() -> None:
     assert session.run_record.known == {"ended": 1}
 
 
-def test_where_nothing_can_be_executed_any_more_the_run_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_nothing_can_be_executed_any_more_the_run_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(sandbox, "run", lambda *_, **__: sandbox.EndedProgram(1, b""))
-    with pytest.raises(PrerequisiteError, match="what the model answered cannot be executed any more"):
+    with pytest.raises(
+        PrerequisiteError, match="what the model answered cannot be executed any more"
+    ):
         check_answer({"kind": "apps"}, 1)
     assert session.run_record.known == {}
 
@@ -103,7 +125,9 @@ def test_a_program_its_input_and_its_end(tmp_path: Path) -> None:
     assert run("no-such-program")[0] == 1
 
 
-def test_a_home_is_not_readable_because_it_is_on_the_import_path(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_home_is_not_readable_because_it_is_on_the_import_path(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(sys, "path", [*sys.path, str(Path.home()), str(Path.home().parent), ""])
     path = executed_answers._import_path()
     assert {str(Path.home()), str(Path.home().parent), "/", ""}.isdisjoint(path)

@@ -35,8 +35,12 @@ def limits() -> Any:
 
 
 @pytest.mark.parametrize("version", [None, "v1.2"])
-def test_medcalc_benchs_version(version: Any, apply_patch: ApplyPatch, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(MedCalcBenchScenario, "get_instances", lambda _self, path, version: (path, version))
+def test_medcalc_benchs_version(
+    version: Any, apply_patch: ApplyPatch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        MedCalcBenchScenario, "get_instances", lambda _self, path, version: (path, version)
+    )
     apply_patch("accept_medcalc_version")
     made = MedCalcBenchScenario(version=version) if version else MedCalcBenchScenario()
     assert made.get_instances("folder") == ("folder", version)
@@ -64,28 +68,39 @@ def test_medbullets_without_options(freetext: Any, tmp_path: Path) -> None:
     with file.open("w", encoding="utf-8", newline="") as stream:
         csv.writer(stream).writerows(rows)
     made = freetext.process_csv(str(file), "test")
-    found = [(one.input.text, one.references[0].output.text, one.references[0].is_correct, one.split) for one in made]
+    found = [
+        (one.input.text, one.references[0].output.text, one.references[0].is_correct, one.split)
+        for one in made
+    ]
     assert found == [("q1", "second. It is so.", True, "test"), ("q2", "third.", True, "test")]
 
 
-def test_a_class_of_helms_own_is_left_alone(apply_patch: ApplyPatch, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_class_of_helms_own_is_left_alone(
+    apply_patch: ApplyPatch, monkeypatch: pytest.MonkeyPatch
+) -> None:
     own = object()
     monkeypatch.setattr(medbullets_scenario, "MedBulletsFreeTextScenario", own, raising=False)
     assert apply_patch("supply_medbullets_freetext_scenario") is False
     assert medbullets_scenario.MedBulletsFreeTextScenario is own
 
 
-def test_medbullets_has_room_for_an_explanation(apply_patch: ApplyPatch, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_medbullets_has_room_for_an_explanation(
+    apply_patch: ApplyPatch, monkeypatch: pytest.MonkeyPatch
+) -> None:
     functions = run_spec._REGISTERED_RUN_SPEC_FUNCTIONS
     monkeypatch.setitem(functions, FREETEXT, functions[FREETEXT])
     before = functions[FREETEXT]()
     apply_patch("lengthen_medbullets_freetext_answers")
     after = functions[FREETEXT]()
     assert (before.adapter_spec.max_tokens, before.adapter_spec.stop_sequences) == (5, ["\n"])
-    assert after == replace(before, adapter_spec=replace(before.adapter_spec, max_tokens=1024, stop_sequences=[]))
+    assert after == replace(
+        before, adapter_spec=replace(before.adapter_spec, max_tokens=1024, stop_sequences=[])
+    )
 
 
-def test_ehrshots_prompts_are_new(tmp_path: Path, apply_patch: ApplyPatch, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ehrshots_prompts_are_new(
+    tmp_path: Path, apply_patch: ApplyPatch, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Prompts of another task are HELM's to overwrite where somebody shares them through a link."""
     folder = tmp_path / "scenarios" / "ehrshot"
     shared = tmp_path / "shared"
@@ -96,7 +111,9 @@ def test_ehrshots_prompts_are_new(tmp_path: Path, apply_patch: ApplyPatch, monke
 
     def get_instances(_self: Any, output_path: str) -> list[str]:
         assert not (folder / "this" / EHRSHOT_PROMPTS).exists()
-        parquet.write_table(pa.table({"prompt": ["a", "b", "c"]}), Path(output_path) / "this" / EHRSHOT_PROMPTS)
+        parquet.write_table(
+            pa.table({"prompt": ["a", "b", "c"]}), Path(output_path) / "this" / EHRSHOT_PROMPTS
+        )
         return ["a"]
 
     monkeypatch.setattr(EHRSHOTScenario, "get_instances", get_instances)
@@ -108,7 +125,9 @@ def test_ehrshots_prompts_are_new(tmp_path: Path, apply_patch: ApplyPatch, monke
     assert limits() == {"max_length": 100, "records": 3, "left_out": 2}
 
 
-def test_medaligns_cut_records(tmp_path: Path, apply_patch: ApplyPatch, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_medaligns_cut_records(
+    tmp_path: Path, apply_patch: ApplyPatch, monkeypatch: pytest.MonkeyPatch
+) -> None:
     lighter.replace_missing_transformers()
     from helm.benchmark.scenarios import medalign_scenario_helper as helper
     from helm.benchmark.scenarios.medalign_scenario import MedalignScenario
@@ -118,7 +137,9 @@ def test_medaligns_cut_records(tmp_path: Path, apply_patch: ApplyPatch, monkeypa
     prompts = {"q1": "a short record q1", "q2": "record q2", "q3": "another q3"}
     monkeypatch.setattr(helper, "pack_and_trim_prompts", lambda _asked, _records, *_, **__: prompts)
     monkeypatch.setattr(
-        MedalignScenario, "get_instances", lambda _self, _path: helper.pack_and_trim_prompts(asked, records, "t", n=1)
+        MedalignScenario,
+        "get_instances",
+        lambda _self, _path: helper.pack_and_trim_prompts(asked, records, "t", n=1),
     )
     apply_patch("count_cut_medalign_records")
     made = MedalignScenario(max_length=100, data_path="x")
@@ -134,7 +155,9 @@ def _github(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("_github")
-def test_files_that_are_there_count_offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_that_are_there_count_offline(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in ("b.txt", "B.txt", "ä.txt", "a.txt", "a.txt.lock"):
         (tmp_path / name).touch()
     assert known_names("mtsamples_procedures", tmp_path) is None
@@ -143,7 +166,9 @@ def test_files_that_are_there_count_offline(tmp_path: Path, monkeypatch: pytest.
 
 
 @pytest.mark.usefixtures("_github")
-def test_a_bundles_list_is_read_up_to_githubs_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bundles_list_is_read_up_to_githubs_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     listed = [f"{number:04}.txt" for number in range(1001)]
     (tmp_path / "mtsamples_replicate.json").write_text(json.dumps({"names": listed}))
     monkeypatch.setenv(SETTINGS, HelmRunSettings(file_lists=str(tmp_path)).environment()[SETTINGS])
@@ -153,11 +178,19 @@ def test_a_bundles_list_is_read_up_to_githubs_limit(tmp_path: Path, monkeypatch:
     assert known_names("mtsamples_replicate", tmp_path) == listed
 
 
-@pytest.mark.parametrize(("kind", "scenario"), [
-    (MTSamplesProceduresScenario, "mtsamples_procedures"), (MTSamplesReplicateScenario, "mtsamples_replicate"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("kind", "scenario"),
+    [
+        (MTSamplesProceduresScenario, "mtsamples_procedures"),
+        (MTSamplesReplicateScenario, "mtsamples_replicate"),
+    ],
+)
 def test_known_names(
-    kind: Any, scenario: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, apply_patch: ApplyPatch
+    kind: Any,
+    scenario: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    apply_patch: ApplyPatch,
 ) -> None:
     asked: list[str] = []
 

@@ -34,9 +34,12 @@ class MadeUp(Metric):  # type: ignore[misc]
     def evaluate_generation(self, adapter_spec: Any, request_state: Any, *_: Any) -> list[Stat]:
         number = int(request_state.request.prompt) + request_state.train_trial_index
         values = {
-            "exact_match": number % 3 == 0, "runtime": number / 7, "cost": None, "logprob": -number / 3,
+            "exact_match": number % 3 == 0,
+            "runtime": number / 7,
+            "cost": None,
+            "logprob": -number / 3,
             "max_prob": 1 / (number + 1),
-        }  # fmt: skip
+        }
         stats = [Stat(MetricName(name)).add(value) for name, value in values.items()]
         if number % 5 == 0:
             stats.append(Stat(MetricName("several")).add(number).add(0.5))
@@ -44,10 +47,18 @@ class MadeUp(Metric):  # type: ignore[misc]
 
     def derive_stats(self, stats_dict: dict[MetricName, Stat]) -> list[Stat]:
         of_name = {name.name: stat for name, stat in stats_dict.items()}
-        return [Stat(MetricName("derived")).add(of_name["runtime"].mean)] if "runtime" in of_name else []
+        return (
+            [Stat(MetricName("derived")).add(of_name["runtime"].mean)]
+            if "runtime" in of_name
+            else []
+        )
 
-    def derive_per_instance_stats(self, per_instance_stats: dict[Instance, list[Stat]]) -> list[Stat]:
-        return [Stat(MetricName("seen")).add(sum(len(stats) for stats in per_instance_stats.values()))]
+    def derive_per_instance_stats(
+        self, per_instance_stats: dict[Instance, list[Stat]]
+    ) -> list[Stat]:
+        return [
+            Stat(MetricName("seen")).add(sum(len(stats) for stats in per_instance_stats.values()))
+        ]
 
 
 class Plain(Metric):  # type: ignore[misc]
@@ -60,21 +71,34 @@ class Plain(Metric):  # type: ignore[misc]
 def state_of(instances: list[Instance], method: str = "generation") -> ScenarioState:
     states = [
         RequestState(
-            instance=instance, reference_index=None, request_mode=None, train_trial_index=trial, output_mapping=None,
-            request=Request(prompt=instance.input.text), result=None, num_train_instances=0, prompt_truncated=False,
+            instance=instance,
+            reference_index=None,
+            request_mode=None,
+            train_trial_index=trial,
+            output_mapping=None,
+            request=Request(prompt=instance.input.text),
+            result=None,
+            num_train_instances=0,
+            prompt_truncated=False,
         )
         for trial in range(TRIALS)
         for instance in instances
-    ]  # fmt: skip
+    ]
     return ScenarioState(AdapterSpec(method=method, num_train_trials=TRIALS), states)
 
 
 def invented(*, perturbed: bool) -> list[Instance]:
     made = []
     for number in range(40):
-        made.append(Instance(Input(str(number)), [], split="test" if number % 4 else "valid", id=f"id{number}"))
+        made.append(
+            Instance(
+                Input(str(number)), [], split="test" if number % 4 else "valid", id=f"id{number}"
+            )
+        )
         if perturbed:
-            made.append(dataclasses.replace(made[-1], perturbation=TYPOS, input=Input(str(number + 1))))
+            made.append(
+                dataclasses.replace(made[-1], perturbation=TYPOS, input=Input(str(number + 1)))
+            )
     return made
 
 
@@ -85,8 +109,14 @@ def result_of(metric: Metric, state: ScenarioState, parallelism: int = 1) -> Met
 
 def written(result: MetricResult, folder: Path) -> list[str]:
     """What HELM's run_one writes of it."""
-    stats = [runner.asdict_without_nones(stat) for stat in runner.remove_stats_nans(result.aggregated_stats)]
-    records = map(runner.asdict_without_nones, runner.remove_per_instance_stats_nans(result.per_instance_stats))
+    stats = [
+        runner.asdict_without_nones(stat)
+        for stat in runner.remove_stats_nans(result.aggregated_stats)
+    ]
+    records = map(
+        runner.asdict_without_nones,
+        runner.remove_per_instance_stats_nans(result.per_instance_stats),
+    )
     for name, tree in (("stats", stats), ("per_instance", list(records))):
         runner.write(str(folder / name), runner.json.dumps(tree, indent=2))
     return [(folder / name).read_text() for name in ("stats", "per_instance")]
@@ -95,14 +125,18 @@ def written(result: MetricResult, folder: Path) -> list[str]:
 @pytest.mark.parametrize("perturbed", [False, True])
 @pytest.mark.parametrize("parallelism", [1, 4])
 @pytest.mark.parametrize("kind", [MadeUp, Plain])
-def test_statistics_are_helms(kind: Any, parallelism: int, perturbed: bool, apply_patch: Any, tmp_path: Path) -> None:
+def test_statistics_are_helms(
+    kind: Any, parallelism: int, perturbed: bool, apply_patch: Any, tmp_path: Path
+) -> None:
     state = state_of(invented(perturbed=perturbed))
     theirs = result_of(kind(), state, parallelism)
     expected = written(theirs, tmp_path)
     apply_patch("pack_statistics")
     ours = result_of(kind(), state, parallelism)
     assert any(isinstance(one.stats, PackedStats) for one in ours.per_instance_stats)
-    assert [repr(stat) for stat in ours.aggregated_stats] == [repr(stat) for stat in theirs.aggregated_stats]
+    assert [repr(stat) for stat in ours.aggregated_stats] == [
+        repr(stat) for stat in theirs.aggregated_stats
+    ]
     assert written(ours, tmp_path) == expected
 
 
@@ -118,15 +152,23 @@ class Twice(Metric):  # type: ignore[misc]
 
     def evaluate_generation(self, adapter_spec: Any, request_state: Any, *_: Any) -> list[Stat]:
         number = int(request_state.request.prompt)
-        return [Stat(MetricName("runtime")).add(value) for value in (number / 7, 1e9 / (number + 3))]
+        return [
+            Stat(MetricName("runtime")).add(value) for value in (number / 7, 1e9 / (number + 3))
+        ]
 
 
-@pytest.mark.parametrize(("metric", "state", "said"), [
-    (Twice(), state_of(invented(perturbed=False)), "got both"),
-    (MadeUp(), state_of(invented(perturbed=False), "language_modeling"), "language modeling"),
-    (Plain(), state_of([Instance(Input("1"), [])]), "id was none"),
-], ids=["a name twice", "method", "no id"])  # fmt: skip
-def test_what_helm_refuses_is_refused_by_helm(metric: Any, state: Any, said: str, apply_patch: ApplyPatch) -> None:
+@pytest.mark.parametrize(
+    ("metric", "state", "said"),
+    [
+        (Twice(), state_of(invented(perturbed=False)), "got both"),
+        (MadeUp(), state_of(invented(perturbed=False), "language_modeling"), "language modeling"),
+        (Plain(), state_of([Instance(Input("1"), [])]), "id was none"),
+    ],
+    ids=["a name twice", "method", "no id"],
+)
+def test_what_helm_refuses_is_refused_by_helm(
+    metric: Any, state: Any, said: str, apply_patch: ApplyPatch
+) -> None:
     apply_patch("pack_statistics")
     with pytest.raises(AssertionError, match=said):
         result_of(metric, state)
@@ -151,17 +193,26 @@ TREES: list[Any] = [
     Tree(),
     Leaf("", None, None),
     [],
-    [Leaf('a "quote", a line\nand ünïcödé \U0001f600 \ud83d', 1e300, False), Leaf("b", float("nan"), True)],
-    Tree([Leaf("x", 0.1 + 0.2)], {"none": None, "empty": {}, "deep": {"list": [[], [1, [2.5, None]]]}}, (1, "two", Leaf("3"))),
+    [
+        Leaf('a "quote", a line\nand ünïcödé \U0001f600 \ud83d', 1e300, False),
+        Leaf("b", float("nan"), True),
+    ],
+    Tree(
+        [Leaf("x", 0.1 + 0.2)],
+        {"none": None, "empty": {}, "deep": {"list": [[], [1, [2.5, None]]]}},
+        (1, "two", Leaf("3")),
+    ),
     [Tree([Leaf(str(number), -number / 3)], {"k": float("inf")}) for number in range(5)],
     [Tree(table={"k": {1: 2, None: 4, 0.5: 5}})],
     Tree(table={"k": np.float64(0.1)}),
     [Stat(MetricName("a")).add(-0.0), Stat(MetricName("a")).add(0.0), Stat(MetricName("a")).add(0)],
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("tree", TREES, ids=range(len(TREES)))
-def test_files_are_those_that_helm_writes(tree: Any, apply_patch: ApplyPatch, tmp_path: Path) -> None:
+def test_files_are_those_that_helm_writes(
+    tree: Any, apply_patch: ApplyPatch, tmp_path: Path
+) -> None:
     def write(name: str) -> bytes:
         convert = runner.asdict_without_nones
         plain = list(map(convert, tree)) if isinstance(tree, list) else convert(tree)
@@ -174,8 +225,12 @@ def test_files_are_those_that_helm_writes(tree: Any, apply_patch: ApplyPatch, tm
     assert write("ours") == theirs
 
 
-@pytest.mark.parametrize("tree", [[Tree(table={"k": {1, 2}})], [Tree(table={(1, 2): 3})]], ids=["set", "key"])
-def test_what_json_cannot_hold_is_refused_as_helm_does(tree: Any, apply_patch: ApplyPatch, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "tree", [[Tree(table={"k": {1, 2}})], [Tree(table={(1, 2): 3})]], ids=["set", "key"]
+)
+def test_what_json_cannot_hold_is_refused_as_helm_does(
+    tree: Any, apply_patch: ApplyPatch, tmp_path: Path
+) -> None:
     with pytest.raises(TypeError):
         json.dumps(list(map(runner.asdict_without_nones, tree)), indent=2)
     apply_patch("pack_statistics")
@@ -188,11 +243,17 @@ VALUES = [0, 1, True, False, None, -3, 0.0, -0.0, 0.1, 2**60, np.float64(0.7), n
 
 
 def test_what_was_packed_comes_out_again() -> None:
-    stats = [Stat(MetricName(f"s{number}", split="test")).add(value) for number, value in enumerate(VALUES)]
+    stats = [
+        Stat(MetricName(f"s{number}", split="test")).add(value)
+        for number, value in enumerate(VALUES)
+    ]
     context = MetricContext.from_instance(Instance(Input(""), [], split="test"))
     packed = slim_scoring.packed(stats, context)
     assert packed is not None
-    ours, theirs = ([[(repr(v), type(v)) for v in vars(stat).values()] for stat in made] for made in (packed, stats))
+    ours, theirs = (
+        [[(repr(v), type(v)) for v in vars(stat).values()] for stat in made]
+        for made in (packed, stats)
+    )
     assert ours == theirs
 
 

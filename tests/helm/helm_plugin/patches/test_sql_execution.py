@@ -32,7 +32,9 @@ worker.stdin.flush()
 time.sleep(600)
 """
 ENDLESS = f"{COUNTING} SELECT count(*) FROM n"
-INSIDE_ONE_INSTRUCTION = "SELECT instr(printf('%.*c', 9999990, 'a'), printf('%.*c', 4999990, 'a') || 'b')"
+INSIDE_ONE_INSTRUCTION = (
+    "SELECT instr(printf('%.*c', 9999990, 'a'), printf('%.*c', 4999990, 'a') || 'b')"
+)
 
 
 Annotate = Callable[[str, str], dict[str, Any]]
@@ -51,37 +53,71 @@ def database(tmp_path: Path) -> Path:
     with sqlite3.connect(file) as connection:
         connection.execute("CREATE TABLE patient (id INTEGER, age INTEGER)")
         connection.execute("CREATE INDEX by_age ON patient (age)")
-        connection.executemany("INSERT INTO patient VALUES (?, ?)", [(n, 20 + n) for n in range(10)])
+        connection.executemany(
+            "INSERT INTO patient VALUES (?, ?)", [(n, 20 + n) for n in range(10)]
+        )
     connection.close()
     return file
 
 
 def started() -> Any:
     """The process that has executed queries."""
-    return next(worker.process for worker in executed_answers._workers if worker.process is not None)
+    return next(
+        worker.process for worker in executed_answers._workers if worker.process is not None
+    )
 
 
-@pytest.mark.parametrize(("query", "rows"), [
-    ("SELECT count(*) FROM patient", [(10,)]), ("SELECT id FROM patient WHERE age > 27 ORDER BY id;", [(8,), (9,)]),
-    ("WITH o AS (SELECT * FROM patient WHERE age > 28) SELECT max(age), strftime('%Y', '2020-01-01') FROM o", [(29, "2020")]),
-    ("WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n WHERE x < 3) SELECT sum(x) FROM n", [(6,)]),
-    ("SELECT id FROM patient WHERE age < 0", []), ("SELECT x'00', 'ä', NULL, 0.5", [("X'00'", "ä", None, 0.5)]),
-    ("SELECT 9e999, -9e999", [("Inf", "-Inf")]), ("-- nothing to ask", None), (";", None),
-    (f"{COUNTING} SELECT x FROM n LIMIT 20000", [(n,) for n in range(1, 20001)]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("query", "rows"),
+    [
+        ("SELECT count(*) FROM patient", [(10,)]),
+        ("SELECT id FROM patient WHERE age > 27 ORDER BY id;", [(8,), (9,)]),
+        (
+            "WITH o AS (SELECT * FROM patient WHERE age > 28) SELECT max(age), strftime('%Y', '2020-01-01') FROM o",
+            [(29, "2020")],
+        ),
+        (
+            "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n WHERE x < 3) SELECT sum(x) FROM n",
+            [(6,)],
+        ),
+        ("SELECT id FROM patient WHERE age < 0", []),
+        ("SELECT x'00', 'ä', NULL, 0.5", [("X'00'", "ä", None, 0.5)]),
+        ("SELECT 9e999, -9e999", [("Inf", "-Inf")]),
+        ("-- nothing to ask", None),
+        (";", None),
+        (f"{COUNTING} SELECT x FROM n LIMIT 20000", [(n,) for n in range(1, 20001)]),
+    ],
+)
 def test_what_only_reads(query: str, rows: list[tuple[object, ...]] | None, database: Path) -> None:
     assert execute(database, query) == rows
 
 
-@pytest.mark.parametrize("query", [
-    "DROP TABLE patient", "DELETE FROM patient", "UPDATE patient SET age = 0", "INSERT INTO patient VALUES (1, 1)",
-    "CREATE TABLE mine (x)", "CREATE TEMP TABLE mine (x)", "ATTACH DATABASE '/tmp/other.sqlite' AS other",
-    "VACUUM INTO '/tmp/copy.sqlite'", "PRAGMA writable_schema = 1", "PRAGMA database_list",
-    "SELECT * FROM pragma_database_list", "SELECT load_extension('/tmp/evil.so')",
-    "SELECT length(zeroblob(1000000000))", "SELECT 1; DROP TABLE patient", "BEGIN; DELETE FROM patient; COMMIT",
-    "REINDEX", "I cannot answer that.", "SELECT * FROM nothing", "SELECT '\x00'", "SELECT '\ud800'",
-    "SELECT CAST(x'ff' AS TEXT)",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "query",
+    [
+        "DROP TABLE patient",
+        "DELETE FROM patient",
+        "UPDATE patient SET age = 0",
+        "INSERT INTO patient VALUES (1, 1)",
+        "CREATE TABLE mine (x)",
+        "CREATE TEMP TABLE mine (x)",
+        "ATTACH DATABASE '/tmp/other.sqlite' AS other",
+        "VACUUM INTO '/tmp/copy.sqlite'",
+        "PRAGMA writable_schema = 1",
+        "PRAGMA database_list",
+        "SELECT * FROM pragma_database_list",
+        "SELECT load_extension('/tmp/evil.so')",
+        "SELECT length(zeroblob(1000000000))",
+        "SELECT 1; DROP TABLE patient",
+        "BEGIN; DELETE FROM patient; COMMIT",
+        "REINDEX",
+        "I cannot answer that.",
+        "SELECT * FROM nothing",
+        "SELECT '\x00'",
+        "SELECT '\ud800'",
+        "SELECT CAST(x'ff' AS TEXT)",
+    ],
+)
 def test_what_may_not_be_done(query: str, database: Path) -> None:
     before = database.read_bytes()
     with pytest.raises(QueryFailed):
@@ -90,11 +126,14 @@ def test_what_may_not_be_done(query: str, database: Path) -> None:
     assert [file.name for file in database.parent.iterdir()] == ["eicu.sqlite"]
 
 
-@pytest.mark.parametrize("query", [
-    ENDLESS,
-    "SELECT count(*) FROM patient a, patient b, patient c, patient d, patient e, patient f, patient g, patient h, patient i",
-    INSIDE_ONE_INSTRUCTION,
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "query",
+    [
+        ENDLESS,
+        "SELECT count(*) FROM patient a, patient b, patient c, patient d, patient e, patient f, patient g, patient h, patient i",
+        INSIDE_ONE_INSTRUCTION,
+    ],
+)
 def test_a_query_without_end_is_ended(query: str, database: Path) -> None:
     execute(database, "SELECT 1")
     with pytest.raises(QueryFailed, match=r"no end within 0\.3 s"):
@@ -102,19 +141,34 @@ def test_a_query_without_end_is_ended(query: str, database: Path) -> None:
     assert execute(database, "SELECT 2") == [(2,)]  # by a process that is not the ended one
 
 
-LIMITS_OF_SQLITE = pytest.mark.skipif(not hasattr(sqlite3.Connection, "setlimit"), reason="needs Python 3.11")
+LIMITS_OF_SQLITE = pytest.mark.skipif(
+    not hasattr(sqlite3.Connection, "setlimit"), reason="needs Python 3.11"
+)
 DOUBLED = "WITH RECURSIVE n(x) AS (SELECT 'abcdef' UNION ALL SELECT x || x FROM n) SELECT max(length(x)) FROM n"
 
 
-@pytest.mark.parametrize(("query", "message"), [
-    *((query, "the result has more than 2 MB") for query in (
-        f"{COUNTING} SELECT x FROM n", f"{COUNTING} SELECT printf('%.*c', 9999990, 'x') FROM n",
-        "SELECT printf('%.*c', 9999990, 'x')", "SELECT hex(printf('%.*c', 1500000, 'x'))",
-    )),
-    (f"{COUNTING} SELECT x, printf('%.*c', 100000, 'a') || x FROM n ORDER BY 2", "out of memory"),
-    pytest.param(DOUBLED, "too big", marks=LIMITS_OF_SQLITE),
-    pytest.param("SELECT 'a' LIKE printf('%.*c', 1001, 'a')", "too complex", marks=LIMITS_OF_SQLITE),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        *(
+            (query, "the result has more than 2 MB")
+            for query in (
+                f"{COUNTING} SELECT x FROM n",
+                f"{COUNTING} SELECT printf('%.*c', 9999990, 'x') FROM n",
+                "SELECT printf('%.*c', 9999990, 'x')",
+                "SELECT hex(printf('%.*c', 1500000, 'x'))",
+            )
+        ),
+        (
+            f"{COUNTING} SELECT x, printf('%.*c', 100000, 'a') || x FROM n ORDER BY 2",
+            "out of memory",
+        ),
+        pytest.param(DOUBLED, "too big", marks=LIMITS_OF_SQLITE),
+        pytest.param(
+            "SELECT 'a' LIKE printf('%.*c', 1001, 'a')", "too complex", marks=LIMITS_OF_SQLITE
+        ),
+    ],
+)
 def test_what_is_too_large_is_refused(query: str, message: str, database: Path) -> None:
     with pytest.raises(QueryFailed, match=message):
         execute(database, query)
@@ -131,7 +185,12 @@ def test_the_process_is_bounded_even_where_nobody_ends_it(database: Path) -> Non
     for _ in range(2):  # the limit of processor time is one query's
         execute(database, "SELECT 1")
     limits = [resource.RLIMIT_CPU, resource.RLIMIT_AS, resource.RLIMIT_FSIZE, resource.RLIMIT_CORE]
-    assert [resource.prlimit(started().pid, limit)[0] for limit in limits] == [12, 1_000_000_000, 0, 0]
+    assert [resource.prlimit(started().pid, limit)[0] for limit in limits] == [
+        12,
+        1_000_000_000,
+        0,
+        0,
+    ]
 
 
 def test_the_process_knows_no_key(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,7 +202,9 @@ def test_the_process_knows_no_key(database: Path, monkeypatch: pytest.MonkeyPatc
     assert b"sk-canary" not in environment.read_bytes()
 
 
-def test_a_process_that_dies_of_a_query_costs_that_query(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_dies_of_a_query_costs_that_query(
+    database: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     execute(database, "SELECT 1")
     process = started()
     os.kill(process.pid, signal.SIGKILL)
@@ -158,7 +219,9 @@ def test_a_query_ends_with_the_process_that_asked_it(database: Path, tmp_path: P
     """Killed, helm-run cannot end it; with hours to go, nothing else does."""
     patient = tmp_path / "worker.py"
     text = Path(sql_worker.__file__).read_text("utf-8")
-    patient.write_text(text.replace("TIME_LIMIT_S = 10.0", "TIME_LIMIT_S = 9999.0"), encoding="utf-8")
+    patient.write_text(
+        text.replace("TIME_LIMIT_S = 10.0", "TIME_LIMIT_S = 9999.0"), encoding="utf-8"
+    )
     assert "9999.0" in patient.read_text("utf-8")
     question = json.dumps([f"{database.as_uri()}?mode=ro", ENDLESS])
     argv = [sys.executable, "-c", ASKS_AND_WAITS, str(patient), question]
@@ -166,7 +229,9 @@ def test_a_query_ends_with_the_process_that_asked_it(database: Path, tmp_path: P
         assert process.stdout is not None
         assert process.stdout.readline() == sql_worker.READY
         process.kill()
-        assert process.communicate(timeout=60)[0] == b""  # the worker held the other end of the pipe
+        assert (
+            process.communicate(timeout=60)[0] == b""
+        )  # the worker held the other end of the pipe
 
 
 def test_many_threads_get_each_its_own_answer(database: Path) -> None:
@@ -174,8 +239,13 @@ def test_many_threads_get_each_its_own_answer(database: Path) -> None:
         return [execute(database, f"SELECT {number}, {n}") for n in range(20)]
 
     with ThreadPoolExecutor(12) as pool:
-        assert list(pool.map(ask, range(12))) == [[[(number, n)] for n in range(20)] for number in range(12)]
-    assert sum(worker.process is not None for worker in executed_answers._workers) <= executed_answers.MAX_WORKERS
+        assert list(pool.map(ask, range(12))) == [
+            [[(number, n)] for n in range(20)] for number in range(12)
+        ]
+    assert (
+        sum(worker.process is not None for worker in executed_answers._workers)
+        <= executed_answers.MAX_WORKERS
+    )
 
 
 def test_a_database_that_cannot_be_read_is_no_wrong_answer(tmp_path: Path) -> None:
@@ -217,44 +287,73 @@ def annotation_of(database: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     return annotate
 
 
-@pytest.mark.parametrize(("completion", "written", "error"), [
-    ("SELECT count(*) FROM patient", True, None), ("no such thing", True, 'near "no": syntax error'),
-    ("<sql></sql>", False, "No query generated"), ("```sql\n```", False, "No query generated"),
-    ("-- it cannot be answered", False, None), ("", False, "No query generated"),
-])  # fmt: skip
-def test_an_annotation_says_if_it_had_a_query(completion: str, written: bool, error: Any, annotation_of: Any) -> None:
+@pytest.mark.parametrize(
+    ("completion", "written", "error"),
+    [
+        ("SELECT count(*) FROM patient", True, None),
+        ("no such thing", True, 'near "no": syntax error'),
+        ("<sql></sql>", False, "No query generated"),
+        ("```sql\n```", False, "No query generated"),
+        ("-- it cannot be answered", False, None),
+        ("", False, "No query generated"),
+    ],
+)
+def test_an_annotation_says_if_it_had_a_query(
+    completion: str, written: bool, error: Any, annotation_of: Any
+) -> None:
     annotation = annotation_of(completion, "SELECT x'00' FROM patient WHERE id < 1")
     assert (annotation["query_written"], annotation["query_error"]) == (written, error)
     assert annotation["ground_truth_rows"] == annotation["ground_truth_result"] == [("X'00'",)]
-    assert "as_evaluated" not in annotation  # the benchmark's evaluation changes nothing in these queries
+    assert (
+        "as_evaluated" not in annotation
+    )  # the benchmark's evaluation changes nothing in these queries
 
 
-@pytest.mark.parametrize(("completion", "gold", "evaluated"), [
-    ("SELECT sao2_lower", "SELECT sao2_upper", ([(95.0,)], None, [(100.0,)])),
-    ("SELECT 95.0", "SELECT sao2_lower", ([(95.0,)], None, [(95.0,)])),
-    ("SELECT sao2_lower", "SELECT none", ([(95.0,)], None, None)),
-    ("SELECT none", "SELECT sao2_lower", ([], "no such column: none", [(95.0,)])),
-    ("", "SELECT sao2_lower", ([], "No query generated", [(95.0,)])),
-])  # fmt: skip
-def test_what_the_benchmark_itself_executes(completion: str, gold: str, evaluated: Any, annotation_of: Any) -> None:
+@pytest.mark.parametrize(
+    ("completion", "gold", "evaluated"),
+    [
+        ("SELECT sao2_lower", "SELECT sao2_upper", ([(95.0,)], None, [(100.0,)])),
+        ("SELECT 95.0", "SELECT sao2_lower", ([(95.0,)], None, [(95.0,)])),
+        ("SELECT sao2_lower", "SELECT none", ([(95.0,)], None, None)),
+        ("SELECT none", "SELECT sao2_lower", ([], "no such column: none", [(95.0,)])),
+        ("", "SELECT sao2_lower", ([], "No query generated", [(95.0,)])),
+    ],
+)
+def test_what_the_benchmark_itself_executes(
+    completion: str, gold: str, evaluated: Any, annotation_of: Any
+) -> None:
     annotation = annotation_of(completion, gold)
     fields = ("predicted_result", "query_error", "ground_truth_rows")
     assert annotation["as_evaluated"] == dict(zip(fields, evaluated, strict=True))
-    assert annotation["ground_truth_rows"] is None  # HELM's own values are of the queries as they are written
+    assert (
+        annotation["ground_truth_rows"] is None
+    )  # HELM's own values are of the queries as they are written
     assert annotation["predicted_result"] == ([(95.0,)] if completion == "SELECT 95.0" else [])
 
 
-@pytest.mark.parametrize(("text", "query"), [
-    ("```sql\nSELECT 1\n```", "SELECT 1"), ("Here: <sql> SELECT 1 </sql>", "SELECT 1"),
-    ("SELECT `a` FROM t", "SELECT a FROM t"), ("", ""), ("<sql>\n</sql>", ""), ("```sql\n```", ""),
-    ("```SQL\n\n```", ""), ("```\n```", ""),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "query"),
+    [
+        ("```sql\nSELECT 1\n```", "SELECT 1"),
+        ("Here: <sql> SELECT 1 </sql>", "SELECT 1"),
+        ("SELECT `a` FROM t", "SELECT a FROM t"),
+        ("", ""),
+        ("<sql>\n</sql>", ""),
+        ("```sql\n```", ""),
+        ("```SQL\n\n```", ""),
+        ("```\n```", ""),
+    ],
+)
 def test_the_query_is_found_as_helm_finds_it(text: str, query: str) -> None:
     assert executed_answers._query_in(text).strip() == query
 
 
 def test_a_query_that_a_limit_ended_is_known_from_one_that_is_wrong(database: Path) -> None:
-    for query, by_limit in (("SELECT nothing", False), (f"{COUNTING} SELECT x FROM n", True), (ENDLESS, True)):
+    for query, by_limit in (
+        ("SELECT nothing", False),
+        (f"{COUNTING} SELECT x FROM n", True),
+        (ENDLESS, True),
+    ):
         with pytest.raises(QueryFailed) as failed:
             execute(database, query, seconds=0.5, largest=1000)
         assert isinstance(failed.value, executed_answers.EndedByLimit) is by_limit

@@ -16,7 +16,11 @@ from eval_factory.endpoint import bridge
 from eval_factory.endpoint.openai_api import FILTERED_MESSAGE
 from eval_factory.helm import names
 from eval_factory.helm_plugin.rubric import criterion_judge
-from eval_factory.helm_plugin.rubric.criterion_judge import CriterionAnnotator, requests_to_each, requests_to_judges
+from eval_factory.helm_plugin.rubric.criterion_judge import (
+    CriterionAnnotator,
+    requests_to_each,
+    requests_to_judges,
+)
 
 JUDGED = {"criteria_met": True, "explanation": "It does."}
 MET = json.dumps(JUDGED)
@@ -25,7 +29,9 @@ RUBRICS = [{"criterion": f"c{number}", "points": 1, "tags": []} for number in ra
 
 def result(text: str | None, error: str | None = None) -> RequestResult:
     completions = [] if text is None else [GeneratedOutput(text=text, logprob=0, tokens=[])]
-    return RequestResult(success=error is None, cached=False, completions=completions, embedding=[], error=error)
+    return RequestResult(
+        success=error is None, cached=False, completions=completions, embedding=[], error=error
+    )
 
 
 def state(answer: str = "an answer", error: str | None = None, reference: str | None = None) -> Any:
@@ -45,11 +51,15 @@ class Judges:
         self.forgotten: list[str] = []
         client = SimpleNamespace(forget=lambda _request, reason: self.forgotten.append(reason))
         self.session = SimpleNamespace(
-            clients={f"role-{name}": client for name in said}, limit_reached=None,
+            clients={f"role-{name}": client for name in said},
+            limit_reached=None,
             expect=lambda role, more: self.expected.update({role: more}),
-        )  # fmt: skip
+        )
         monkeypatch.setattr(criterion_judge, "current_session", lambda: self.session)
-        specs = {name: SimpleNamespace(args={"role": f"role-{name}", "parallelism": parallelism}) for name in said}
+        specs = {
+            name: SimpleNamespace(args={"role": f"role-{name}", "parallelism": parallelism})
+            for name in said
+        }
         deployments = {name: SimpleNamespace(client_spec=spec) for name, spec in specs.items()}
         monkeypatch.setattr(criterion_judge, "get_model_deployment", deployments.__getitem__)
 
@@ -69,16 +79,26 @@ class Judges:
 
 def test_each_criterion_is_asked_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     judges = Judges(monkeypatch, a=MET)
-    assert judges.annotate(state(), state("another"), state(error="HTTP 500"), state("", FILTERED_MESSAGE)) == [
-        [{"a": JUDGED}] * 3, [{"a": JUDGED}] * 3, [{}] * 3, [{"a": JUDGED}] * 3,
-    ]  # fmt: skip
+    assert judges.annotate(
+        state(), state("another"), state(error="HTTP 500"), state("", FILTERED_MESSAGE)
+    ) == [
+        [{"a": JUDGED}] * 3,
+        [{"a": JUDGED}] * 3,
+        [{}] * 3,
+        [{"a": JUDGED}] * 3,
+    ]
     assert len(judges.prompts) == 9
     assert judges.expected == {"role-a": 9}
     assert sum("[1] c1\n" in prompt for prompt in judges.prompts) == 3
-    assert all(("[1] c0" in prompt) + ("[1] c1" in prompt) + ("[1] c2" in prompt) == 1 for prompt in judges.prompts)
+    assert all(
+        ("[1] c0" in prompt) + ("[1] c1" in prompt) + ("[1] c2" in prompt) == 1
+        for prompt in judges.prompts
+    )
 
 
-def test_questions_about_all_answers_are_in_flight_together(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_questions_about_all_answers_are_in_flight_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     together: Future[None] = Future()
     inside: list[str] = []
 
@@ -93,7 +113,9 @@ def test_questions_about_all_answers_are_in_flight_together(monkeypatch: pytest.
     assert len(judges.annotate(state("one"), state("two"))) == 2
 
 
-def test_decisions_stand_in_the_judges_order_whoever_answers_first(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_decisions_stand_in_the_judges_order_whoever_answers_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     b_has_answered: Future[None] = Future()
 
     def second(_prompt: str) -> str:
@@ -110,7 +132,10 @@ def test_decisions_stand_in_the_judges_order_whoever_answers_first(monkeypatch: 
 
 
 def test_several_in_one_request(monkeypatch: pytest.MonkeyPatch) -> None:
-    listed = [{"criterion": n, "explanation": "x", "criteria_met": met} for n, met in ((1, True), (2, False))]
+    listed = [
+        {"criterion": n, "explanation": "x", "criteria_met": met}
+        for n, met in ((1, True), (2, False))
+    ]
     both = json.dumps({"judgements": listed})
     judges = Judges(monkeypatch, a=lambda prompt: both if "<criteria>" in prompt else MET)
     (found,) = judges.annotate(state(), at_once=2)
@@ -118,15 +143,24 @@ def test_several_in_one_request(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(judges.prompts) == 2
 
 
-def test_what_cannot_be_used_is_asked_once_more_with_the_fault(monkeypatch: pytest.MonkeyPatch) -> None:
-    judges = Judges(monkeypatch, a=lambda prompt: MET if "could not be used: it holds no JSON" in prompt else "Well.")
+def test_what_cannot_be_used_is_asked_once_more_with_the_fault(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    judges = Judges(
+        monkeypatch,
+        a=lambda prompt: MET if "could not be used: it holds no JSON" in prompt else "Well.",
+    )
     (found,) = judges.annotate(state())
     assert [one["a"]["criteria_met"] for one in found] == [True] * 3
     assert (len(judges.prompts), judges.forgotten) == (6, [])
-    assert judges.expected == {"role-a": 6}, "those that are asked again are among what the screen expects"
+    assert judges.expected == {"role-a": 6}, (
+        "those that are asked again are among what the screen expects"
+    )
 
 
-def test_then_it_is_unjudged_and_asked_anew_in_the_next_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_then_it_is_unjudged_and_asked_anew_in_the_next_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     judges = Judges(monkeypatch, a="Well.", b=MET)
     (found,) = judges.annotate(state())
     reason = 'it holds no JSON object with "criteria_met"'
@@ -134,11 +168,17 @@ def test_then_it_is_unjudged_and_asked_anew_in_the_next_run(monkeypatch: pytest.
     assert judges.forgotten == [reason] * 6
 
 
-@pytest.mark.parametrize(("said", "reason"), [
-    (RuntimeError("no\nanswer"), "no answer"), (result(None, "HTTP 500"), "HTTP 500"),
-    (result(None), "it gave no answer"),
-])  # fmt: skip
-def test_a_judge_that_cannot_be_asked(monkeypatch: pytest.MonkeyPatch, said: Any, reason: str) -> None:
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [
+        (RuntimeError("no\nanswer"), "no answer"),
+        (result(None, "HTTP 500"), "HTTP 500"),
+        (result(None), "it gave no answer"),
+    ],
+)
+def test_a_judge_that_cannot_be_asked(
+    monkeypatch: pytest.MonkeyPatch, said: Any, reason: str
+) -> None:
     judges = Judges(monkeypatch, a=said, b=MET)
     (found,) = judges.annotate(state(reference="So."))
     assert [one["a"] for one in found] == [{"error": reason}] * 3
@@ -147,7 +187,9 @@ def test_a_judge_that_cannot_be_asked(monkeypatch: pytest.MonkeyPatch, said: Any
     assert all("<reference>\nSo." in prompt for prompt in judges.prompts)
 
 
-def test_a_judge_whose_answer_a_filter_withheld_is_asked_anew_in_the_next_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_judge_whose_answer_a_filter_withheld_is_asked_anew_in_the_next_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     judges = Judges(monkeypatch, a=result("", FILTERED_MESSAGE), b=result("", "HTTP 500"))
     (found,) = judges.annotate(state())
     assert [one["a"] for one in found] == [{"error": FILTERED_MESSAGE}] * 3
@@ -170,7 +212,9 @@ def answer(criteria: int, success: bool = True) -> Any:
 def counted(class_name: str, answers: list[Any], **args: Any) -> tuple[int, int]:
     """Requests to all judges about the answers that came, and to each of a rubric's if all come."""
     spec = SimpleNamespace(class_name=class_name, args=args)
-    state: Any = SimpleNamespace(request_states=answers, annotator_specs=[spec] if class_name else None)
+    state: Any = SimpleNamespace(
+        request_states=answers, annotator_specs=[spec] if class_name else None
+    )
     return requests_to_judges(state), requests_to_each(state)
 
 

@@ -17,12 +17,19 @@ RUBRIC = [{"points": 6}, {"points": 2}]
 
 def share(rubrics: list[Any], decided: list[Any]) -> float | None:
     """As medhelm's, of positive points; None of a rubric that is empty."""
-    met = sum(one["points"] for one, said in zip(rubrics, decided, strict=False) if said["criteria_met"] is True)
+    met = sum(
+        one["points"]
+        for one, said in zip(rubrics, decided, strict=False)
+        if said["criteria_met"] is True
+    )
     return met / sum(one["points"] for one in rubrics) if rubrics else None
 
 
 def said(*met: object) -> list[Any]:
-    return [NotJudged("gone") if one is None else {"criteria_met": one, "explanation": "x"} for one in met]
+    return [
+        NotJudged("gone") if one is None else {"criteria_met": one, "explanation": "x"}
+        for one in met
+    ]
 
 
 def test_each_judge_by_its_own_decisions_and_who_left_one_out_has_not_judged() -> None:
@@ -48,11 +55,21 @@ def test_a_rubric_without_a_score_and_a_judge_who_said_nothing() -> None:
     assert "add up to nothing" in found["eval_factory_not_judged"]["a"]
 
 
-@pytest.mark.parametrize(("text", "mark"), [
-    ('{"criteria_met": 8, "explanation": "x"}', 8), ('Well: {"criteria_met": 1}', 1), ('{"criteria_met": 10}', 10),
-    ('{"criteria_met": 0}', None), ('{"criteria_met": 11}', None), ('{"criteria_met": "8"}', None), ("8", None),
-    ('{"criteria_met": true}', None), ('{"criteria_met": 7.5}', None), ('{"criteria_met": 3} {"criteria_met": 4}', None),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "mark"),
+    [
+        ('{"criteria_met": 8, "explanation": "x"}', 8),
+        ('Well: {"criteria_met": 1}', 1),
+        ('{"criteria_met": 10}', 10),
+        ('{"criteria_met": 0}', None),
+        ('{"criteria_met": 11}', None),
+        ('{"criteria_met": "8"}', None),
+        ("8", None),
+        ('{"criteria_met": true}', None),
+        ('{"criteria_met": 7.5}', None),
+        ('{"criteria_met": 3} {"criteria_met": 4}', None),
+    ],
+)
 def test_a_mark_is_one_whole_number_from_1_to_10(text: str, mark: int | None) -> None:
     if mark is None:
         with pytest.raises(UnusableJudgeOutput):

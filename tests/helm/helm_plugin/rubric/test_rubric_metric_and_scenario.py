@@ -18,10 +18,12 @@ from eval_factory.helm_plugin.rubric.rubric_metric import RubricMetric
 from eval_factory.helm_plugin.rubric.rubric_scenario import healthbench, rubric_benchmark
 
 CASE: dict[str, Any] = {
-    "id": "a", "cluster": "n", "reference": "So.",
+    "id": "a",
+    "cluster": "n",
+    "reference": "So.",
     "messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Q?"}],
     "rubrics": [{"criterion": "c", "points": 1, "tags": ["axis:x"]}],
-}  # fmt: skip
+}
 JUDGES = [{"name": "gpt", "model": "endpoint/j", "model_deployment": "endpoint/j"}]
 
 
@@ -34,7 +36,13 @@ def yaml_file(folder: Path, document: Any) -> str:
 def own(folder: Path, *cases: dict[str, Any], **more: Any) -> str:
     data = folder / "cases.jsonl"
     data.write_text("".join(json.dumps(case) + "\n" for case in cases), "utf-8")
-    shape = {"name": "mine", "description": "d", "dataset_file": str(data), "metric": "rubric_score", "judges": JUDGES}
+    shape = {
+        "name": "mine",
+        "description": "d",
+        "dataset_file": str(data),
+        "metric": "rubric_score",
+        "judges": JUDGES,
+    }
     return yaml_file(folder, {**shape, **more})
 
 
@@ -50,11 +58,17 @@ def test_a_case_becomes_an_instance_with_its_turns(tmp_path: Path) -> None:
 
 def test_the_run_spec_of_a_custom_benchmark(tmp_path: Path) -> None:
     spec = rubric_benchmark(own(tmp_path, CASE, max_tokens=77), criteria_per_request=3)
-    assert (spec.name, spec.adapter_spec.method, spec.adapter_spec.max_tokens) == ("mine", "chat", 77)
+    assert (spec.name, spec.adapter_spec.method, spec.adapter_spec.max_tokens) == (
+        "mine",
+        "chat",
+        77,
+    )
     (annotator,), (metric,) = spec.annotators, spec.metric_specs
     assert annotator.args == {"judges": {"gpt": "endpoint/j"}, "criteria_per_request": 3}
     assert metric.args == {"metric_name": "rubric_score", "judges": {"gpt": "endpoint/j"}}
-    assert rubric_benchmark(own(tmp_path, CASE)).adapter_spec.max_tokens == rubric_scenario._MAX_TOKENS
+    assert (
+        rubric_benchmark(own(tmp_path, CASE)).adapter_spec.max_tokens == rubric_scenario._MAX_TOKENS
+    )
 
 
 def test_a_file_that_changed_since_it_was_checked_stops_the_run(tmp_path: Path) -> None:
@@ -63,8 +77,15 @@ def test_a_file_that_changed_since_it_was_checked_stops_the_run(tmp_path: Path) 
         create_object(spec.scenario_spec).get_instances(str(tmp_path))
 
 
-def test_healthbench_is_downloaded_unless_a_file_is_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    row = {"prompt_id": "p", "prompt": CASE["messages"], "rubrics": CASE["rubrics"], "example_tags": ["theme:x"]}
+def test_healthbench_is_downloaded_unless_a_file_is_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row = {
+        "prompt_id": "p",
+        "prompt": CASE["messages"],
+        "rubrics": CASE["rubrics"],
+        "example_tags": ["theme:x"],
+    }
     asked = []
 
     def download(source_url: str, target_path: str) -> None:
@@ -74,7 +95,9 @@ def test_healthbench_is_downloaded_unless_a_file_is_given(tmp_path: Path, monkey
     monkeypatch.setattr(general, "ensure_file_downloaded", download)
     judges = yaml_file(tmp_path, {"judges": JUDGES})
     spec = healthbench(judges, subset="hard")
-    (case,) = create_object(spec.scenario_spec).get_instances(str(tmp_path / "scenarios" / "healthbench"))
+    (case,) = create_object(spec.scenario_spec).get_instances(
+        str(tmp_path / "scenarios" / "healthbench")
+    )
     assert (case.id, case.extra_data["tags"]) == ("p", ["theme:x"])
     (url,) = asked
     file = tmp_path / "scenarios" / "healthbench" / url.rpartition("/")[2]
@@ -85,7 +108,10 @@ def test_healthbench_is_downloaded_unless_a_file_is_given(tmp_path: Path, monkey
     assert spec.name == "healthbench:subset=hard"
 
 
-RUBRICS = [{"criterion": "good", "points": 4, "tags": []}, {"criterion": "bad", "points": -1, "tags": []}]
+RUBRICS = [
+    {"criterion": "good", "points": 4, "tags": []},
+    {"criterion": "bad", "points": -1, "tags": []},
+]
 
 
 def values(*said: dict[str, Any], error: str | None = None) -> dict[str, float | None]:
@@ -95,7 +121,9 @@ def values(*said: dict[str, Any], error: str | None = None) -> dict[str, float |
         annotations={"rubric": {"criteria": list(said)}},
     )
     nothing: Any = None
-    stats = RubricMetric("m_score", {"a": "x", "b": "y"}).evaluate_generation(nothing, state, nothing, "")
+    stats = RubricMetric("m_score", {"a": "x", "b": "y"}).evaluate_generation(
+        nothing, state, nothing, ""
+    )
     return {stat.name.name: stat.mean for stat in stats}
 
 
@@ -103,11 +131,20 @@ def met(a: bool, b: bool | None = None) -> dict[str, Any]:
     return {"a": {"criteria_met": a}, **({} if b is None else {"b": {"criteria_met": b}})}
 
 
-@pytest.mark.parametrize(("said", "score"), [
-    ((met(True), met(False)), 1.0), ((met(True), met(True)), 0.75), ((met(False), met(True)), -0.25),
-    ((met(True, False), met(False, False)), 0.5), ((met(True), {"a": {"error": "x"}}), None), ((), None),
-])  # fmt: skip
-def test_points_met_of_the_positive_points(said: tuple[dict[str, Any], ...], score: float | None) -> None:
+@pytest.mark.parametrize(
+    ("said", "score"),
+    [
+        ((met(True), met(False)), 1.0),
+        ((met(True), met(True)), 0.75),
+        ((met(False), met(True)), -0.25),
+        ((met(True, False), met(False, False)), 0.5),
+        ((met(True), {"a": {"error": "x"}}), None),
+        ((), None),
+    ],
+)
+def test_points_met_of_the_positive_points(
+    said: tuple[dict[str, Any], ...], score: float | None
+) -> None:
     """A case with an unjudged criterion has no score."""
     assert values(*said) == ({} if score is None else {"m_score": score})
 

@@ -30,16 +30,45 @@ def test_helm_reads_what_we_write_for_it(tmp_path: Path) -> None:
     assert "judges.yaml" not in files
     (tmp_path / "written.yaml").write_text(files["benchmark.yaml"])
     read = get_benchmark_config_from_path(str(tmp_path / "written.yaml"))
-    assert (read.name, read.max_tokens, read.prompt_file) == ("mine", 9, str(tmp_path / "prompt.txt"))
-    assert [judge.model_deployment for judge in read.main_metric.judges] == [deployment_of(j) for j in here.judges]
+    assert (read.name, read.max_tokens, read.prompt_file) == (
+        "mine",
+        9,
+        str(tmp_path / "prompt.txt"),
+    )
+    assert [judge.model_deployment for judge in read.main_metric.judges] == [
+        deployment_of(j) for j in here.judges
+    ]
     (spec,) = read.get_annotator_specs()
-    assert json.loads(json.dumps(spec.args["annotation_criteria"])) == {"accuracy": ["score", "explanation"]}
+    assert json.loads(json.dumps(spec.args["annotation_criteria"])) == {
+        "accuracy": ["score", "explanation"]
+    }
 
 
-@pytest.mark.parametrize("answer", [
-    "A", "a", " An ", "the", "The A.", "(A)", "a-n", "t.h.e", "--", "", " \n", "A a", "B", "as", "A1", "+1", "±", "A_",
-    "Ä", "\uff41",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "A",
+        "a",
+        " An ",
+        "the",
+        "The A.",
+        "(A)",
+        "a-n",
+        "t.h.e",
+        "--",
+        "",
+        " \n",
+        "A a",
+        "B",
+        "as",
+        "A1",
+        "+1",
+        "±",
+        "A_",
+        "Ä",
+        "\uff41",
+    ],
+)
 def test_what_becomes_nothing_is_helms_rule(answer: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from helm.benchmark.metrics import nltk_helper
 

@@ -23,7 +23,13 @@ from eval_factory.workflows.suite.run_suite import CELL_PROCESS, run_suite
 from eval_factory.workflows.suite.suite_journal import SuiteObserver
 from eval_factory.workflows.suite.suite_report import SuiteOptions, SuiteReport
 from faults.fault_endpoint import FOR_EVER, Fault, FaultEndpoint
-from integration.support import TIMEOUT_S, is_running, program_environment, varied_answer, wait_until
+from integration.support import (
+    TIMEOUT_S,
+    is_running,
+    program_environment,
+    varied_answer,
+    wait_until,
+)
 
 INSTANCES = 20
 ENV = program_environment(OPENAI_API_KEY="sk-canary-5f3a9c1e7b2d4860aa")
@@ -55,11 +61,15 @@ class Endpoints:
     def suite_file(self, folder: Path) -> Path:
         urls = {"refused": self.refusing.url, "good": self.good.url}
         same = {"model_id": "m", "type": "chat"}
-        targets = [{"name": name, "api_endpoint": {"url": url, **same}} for name, url in urls.items()]
+        targets = [
+            {"name": name, "api_endpoint": {"url": url, **same}} for name, url in urls.items()
+        ]
         suite = {
-            "output_dir": str(folder / "out"), "evaluations": ["sample_medical_qa"], "targets": targets,
+            "output_dir": str(folder / "out"),
+            "evaluations": ["sample_medical_qa"],
+            "targets": targets,
             "params": {"limit_samples": INSTANCES},
-        }  # fmt: skip
+        }
         file = folder / "suite.yml"
         file.write_text(yaml.safe_dump({"suite": suite}))
         return file
@@ -80,7 +90,9 @@ def told(folder: SuiteDir, *kinds: str) -> list[tuple[Any, ...]]:
     """Of each such event what it is about."""
     fields = ("event", "target", "group", "attempt", "exit_code", "status", "collected")
     return [
-        tuple(event[name] for name in fields if name in event) for event in events_of(folder) if event["event"] in kinds
+        tuple(event[name] for name in fields if name in event)
+        for event in events_of(folder)
+        if event["event"] in kinds
     ]
 
 
@@ -107,7 +119,10 @@ def test_a_cell_that_fails_stops_nobody_else(undisturbed: Undisturbed) -> None:
     report = undisturbed.report
     assert (report.exit_code, report.status) == (3, "partial")
     found = {cell.name: (cell.status, cell.exit_code, cell.attempts) for cell in report.cells}
-    assert found == {"refused/sample_medical_qa": ("failed", 3, 0), "good/sample_medical_qa": ("complete", 0, 1)}
+    assert found == {
+        "refused/sample_medical_qa": ("failed", 3, 0),
+        "good/sample_medical_qa": ("complete", 0, 1),
+    }
     assert undisturbed.asked == INSTANCES
     assert "Authentication error" in str(report.cells[0].reason)
     assert "2 cells: 1 complete, 1 failed" in report.summary
@@ -124,19 +139,25 @@ def test_a_suite_that_cannot_be_begun_leaves_nothing(endpoints: Endpoints, tmp_p
         run_suite(suite, SuiteOptions(), env=ENV, screen=SuiteObserver())
     suite = build_suite(file, env=ENV)
     with pytest.raises(ConfigError, match="there is no folder"):
-        run_suite(suite, SuiteOptions(reuse=(tmp_path / "absent",)), env=ENV, screen=SuiteObserver())
+        run_suite(
+            suite, SuiteOptions(reuse=(tmp_path / "absent",)), env=ENV, screen=SuiteObserver()
+        )
     assert not suite.folder.root.exists()
 
 
 @pytest.mark.parametrize("missing", ["log", "record"])
-def test_what_a_cell_cannot_record_is_a_defect_and_shows_no_key(missing: str, tmp_path: Path) -> None:
+def test_what_a_cell_cannot_record_is_a_defect_and_shows_no_key(
+    missing: str, tmp_path: Path
+) -> None:
     """Python's own exit code of it, 1, is that of a limit of cost, and nobody would try the cell again."""
     files: Any = {"log": str(tmp_path / "log"), "record": str(tmp_path / "record")}
     (tmp_path / "file").touch()
     files[missing] = str(tmp_path / "file" / ENV["OPENAI_API_KEY"])
     said = RUN_SPEC.dump_json(RunSpec("a/b", str(tmp_path / "none.yml"), **files)) + b"\n"
     argv = [*CELL_PROCESS, str(os.getpid())]
-    done = subprocess.run(argv, input=said, env=ENV, capture_output=True, timeout=TIMEOUT_S, check=False)
+    done = subprocess.run(
+        argv, input=said, env=ENV, capture_output=True, timeout=TIMEOUT_S, check=False
+    )
     assert done.returncode == 70
     shown = done.stderr.decode() + "".join(file.read_text() for file in tmp_path.glob("log"))
     assert "Traceback" in shown
@@ -147,12 +168,18 @@ def test_the_same_command_only_collects_what_is_finished(undisturbed: Undisturbe
     good = next(cell for cell in undisturbed.again.cells if cell.target == "good")
     assert (good.status, good.collected, good.attempts) == ("complete", True, 0)
     assert "(1 finished before)" in undisturbed.again.summary
-    first, second = [("suite_started",), ("suite_ended", 3, "partial")], ("cell_ended", "good", 0, 0, "complete", True)
+    first, second = (
+        [("suite_started",), ("suite_ended", 3, "partial")],
+        ("cell_ended", "good", 0, 0, "complete", True),
+    )
     events = told(undisturbed.suite.folder, "suite_started", "suite_ended")
     assert events == [*first, *first]
     assert second in told(undisturbed.suite.folder, "cell_ended")
-    (identity,) = {event["identity"] for event in events_of(undisturbed.suite.folder) if event.get("target") == "good"
-                   and event["event"] == "cell_ended"}  # fmt: skip
+    (identity,) = {
+        event["identity"]
+        for event in events_of(undisturbed.suite.folder)
+        if event.get("target") == "good" and event["event"] == "cell_ended"
+    }
     result = yaml.safe_load((good.folder / "evaluation_config.yaml").read_text("utf-8"))
     assert identity == result["provenance"]["run_identity"]
     assert len({event["invocation"] for event in events_of(undisturbed.suite.folder)}) == 2
@@ -217,14 +244,26 @@ def test_killed_and_without_its_endpoint_for_a_while(
     with pytest.raises(InterruptedRunError, match="interrupted; the same command goes on"):
         run_suite(build_suite(file, env=ENV), SuiteOptions(), env=ENV, screen=Impatient())
     assert told(folder, "suite_ended") == [("suite_ended", 130, "partial")]
-    statuses = {cell["target"]: cell["status"] for cell in yaml.safe_load(folder.results_yaml.read_text())["cells"]}
+    statuses = {
+        cell["target"]: cell["status"]
+        for cell in yaml.safe_load(folder.results_yaml.read_text())["cells"]
+    }
     assert statuses == {"good": "missing", "refused": "failed"}
     before = len(events_of(folder))
     with driven(file) as process:
-        wait_until(lambda: any(event["event"] == "endpoint_paused" for event in events_of(folder)[before:]), TIMEOUT_S)
+        wait_until(
+            lambda: any(
+                event["event"] == "endpoint_paused" for event in events_of(folder)[before:]
+            ),
+            TIMEOUT_S,
+        )
         good.come_back()
         assert process.wait(TIMEOUT_S) == 3
-    waited = [event["event"] for event in events_of(folder)[before:] if event["event"].startswith("endpoint")]
+    waited = [
+        event["event"]
+        for event in events_of(folder)[before:]
+        if event["event"].startswith("endpoint")
+    ]
     assert waited == ["endpoint_paused", "endpoint_back"]
     in_flight = 4
     assert len(good.seen) == INSTANCES

@@ -33,23 +33,38 @@ class Served:
         return run_suite(self.file)
 
     def result(self) -> Any:
-        return yaml.safe_load((self.folder / "out/small/sample_medical_qa/evaluation_config.yaml").read_text("utf-8"))
+        return yaml.safe_load(
+            (self.folder / "out/small/sample_medical_qa/evaluation_config.yaml").read_text("utf-8")
+        )
 
     def asked(self) -> int:
         return len((self.folder / "requests.jsonl").read_text().splitlines())
 
 
 def run_suite(file: Path) -> subprocess.CompletedProcess[str]:
-    env = {"OPENAI_API_KEY": CANARY, "GPT_JUDGE_API_KEY": JUDGE_KEY, "HTTP_PROXY": "http://127.0.0.1:9"}
+    env = {
+        "OPENAI_API_KEY": CANARY,
+        "GPT_JUDGE_API_KEY": JUDGE_KEY,
+        "HTTP_PROXY": "http://127.0.0.1:9",
+    }
     return program("run_suite", "--run_config", str(file), cwd=file.parent, **env)
 
 
 def served_suite(folder: Path, words: str, params: dict[str, int], **serve: object) -> Served:
     target = {
-        "name": "small", "api_endpoint": {"model_id": "my/model", "api_key": "OPENAI_API_KEY"},
-        "serve": {"command": f"{sys.executable} {SERVER} {{port}} {folder} {words}", "stop_grace_s": 0.5, **serve},
-    }  # fmt: skip
-    section = {"output_dir": str(folder / "out"), "evaluations": ["sample_medical_qa"], "params": params}
+        "name": "small",
+        "api_endpoint": {"model_id": "my/model", "api_key": "OPENAI_API_KEY"},
+        "serve": {
+            "command": f"{sys.executable} {SERVER} {{port}} {folder} {words}",
+            "stop_grace_s": 0.5,
+            **serve,
+        },
+    }
+    section = {
+        "output_dir": str(folder / "out"),
+        "evaluations": ["sample_medical_qa"],
+        "params": params,
+    }
     file = folder / "suite.yml"
     file.write_text(yaml.safe_dump({"suite": {**section, "targets": [target]}}), "utf-8")
     return Served(folder, file, run_suite(file))
@@ -63,14 +78,19 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Served:
 
 def test_what_was_answered_before_the_server_died_is_not_asked_again(served: Served) -> None:
     assert served.done.returncode == 0, served.done.stdout + served.done.stderr
-    assert "the server of small ended with exit code 7; it is started again (1 of 2)" in served.done.stderr
+    assert (
+        "the server of small ended with exit code 7; it is started again (1 of 2)"
+        in served.done.stderr
+    )
     assert "the server of its model was lost" in served.done.stderr
     assert served.asked() == INSTANCES + 1  # the one that was in flight
     assert served.result()["status"] == "complete"
     assert served.result()["target"]["api_endpoint"]["url"].startswith("served://python")
 
 
-def test_its_server_is_gone_and_has_seen_no_other_key_than_that_of_its_requests(served: Served) -> None:
+def test_its_server_is_gone_and_has_seen_no_other_key_than_that_of_its_requests(
+    served: Served,
+) -> None:
     assert len(pids(served.folder)) == 4
     assert not any(map(is_running, pids(served.folder)))
     seen = (served.folder / "environment.json").read_text()
@@ -79,11 +99,15 @@ def test_its_server_is_gone_and_has_seen_no_other_key_than_that_of_its_requests(
     assert JUDGE_KEY not in seen
     log = (served.folder / "out/.suite/servers/small.log").read_text()
     assert "asked with Bearer [API_KEY_REDACTED]" in log
-    found = subprocess.run(["grep", "-rlE", f"{CANARY}|{JUDGE_KEY}", served.folder], capture_output=True, check=False)
+    found = subprocess.run(
+        ["grep", "-rlE", f"{CANARY}|{JUDGE_KEY}", served.folder], capture_output=True, check=False
+    )
     assert found.stdout == b""
 
 
-def test_the_same_command_again_needs_no_server_though_the_port_would_be_another(served: Served) -> None:
+def test_the_same_command_again_needs_no_server_though_the_port_would_be_another(
+    served: Served,
+) -> None:
     asked, started = served.asked(), len(pids(served.folder))
     again = served.again()
     assert again.returncode == 0, again.stderr
@@ -107,7 +131,9 @@ def test_of_three_servers_one_dies_in_the_middle_and_nothing_is_lost(tmp_path: P
     assert {*counts} <= {*pids(tmp_path)}
     assert len([pid for pid in counts if counts[pid] > 4]) >= 2
     assert sorted(path.name for path in (tmp_path / "out/.suite/servers").iterdir()) == [
-        "small@0.log", "small@1.log", "small@2.log",
-    ]  # fmt: skip
+        "small@0.log",
+        "small@1.log",
+        "small@2.log",
+    ]
     assert not any(map(is_running, pids(tmp_path)))
     assert served.again().returncode == 0

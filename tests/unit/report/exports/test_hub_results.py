@@ -30,12 +30,18 @@ def read_at(stored: StoredResult, **revisions: str) -> StoredResult:
 
 
 def test_the_hubs_library_reads_the_entry() -> None:
-    found = parsed(read_at(stored_of("head_qa"), **{"dvilares/head_qa": "6be594abd481701ec132165d8f74e1a4cc4d06b8"}))
+    found = parsed(
+        read_at(
+            stored_of("head_qa"), **{"dvilares/head_qa": "6be594abd481701ec132165d8f74e1a4cc4d06b8"}
+        )
+    )
     assert (found.dataset_id, found.task_id, found.value) == ("dvilares/head_qa", "a_task", 0.5)
     assert found.dataset_revision == "6be594abd481701ec132165d8f74e1a4cc4d06b8"
     assert found.notes is not None
     assert found.notes.startswith("exact_match by HELM 0.5.16, run by eval-factory ")
-    assert "; 95 % interval 0.15 to 0.85; 4 instances scored (the benchmark has 2675)" in found.notes
+    assert (
+        "; 95 % interval 0.15 to 0.85; 4 instances scored (the benchmark has 2675)" in found.notes
+    )
     assert "NOT REPORTABLE" not in found.notes
 
 
@@ -43,7 +49,10 @@ def test_what_was_chosen_of_the_data_is_noted_and_no_interval_that_is_not_there(
     found = parsed(stored_of("head_qa", extra={"language": "es", "category": "nursery"}))
     assert found.notes is not None
     assert found.notes.endswith("; language: es; category: nursery")
-    edition = read_at(stored_of("medcalc_bench", extra={"version": "v1.0"}), **{"ncbi/MedCalc-Bench-v1.0": "a" * 40})
+    edition = read_at(
+        stored_of("medcalc_bench", extra={"version": "v1.0"}),
+        **{"ncbi/MedCalc-Bench-v1.0": "a" * 40},
+    )
     assert parsed(edition).dataset_revision is None, "of another data set"
     stored = stored_of("head_qa")
     score = stored.result.scores["exact_match"]
@@ -54,7 +63,10 @@ def test_what_was_chosen_of_the_data_is_noted_and_no_interval_that_is_not_there(
 def test_the_revision_is_the_one_that_was_read_and_no_other_is_claimed() -> None:
     """The pinned one says what a run was told to read; offline it may have read what was there."""
     unknown = parsed(stored_of("head_qa"))
-    assert (unknown.dataset_revision, "; at an unknown revision of the data" in str(unknown.notes)) == (None, True)
+    assert (
+        unknown.dataset_revision,
+        "; at an unknown revision of the data" in str(unknown.notes),
+    ) == (None, True)
     other = parsed(read_at(stored_of("head_qa"), **{"dvilares/head_qa": "b" * 40}))
     assert (other.dataset_revision, "revision" in str(other.notes)) == ("b" * 40, False)
 
@@ -62,14 +74,17 @@ def test_the_revision_is_the_one_that_was_read_and_no_other_is_claimed() -> None
 @pytest.mark.parametrize(
     ("task", "extra", "message"),
     [
-        ("ehrshot", {}, "the data of ehrshot are gated"), ("shc_bmt_med", {}, "the data of shc_bmt_med are private"),
+        ("ehrshot", {}, "the data of ehrshot are gated"),
+        ("shc_bmt_med", {}, "the data of shc_bmt_med are private"),
         ("custom.mine", {}, "the data of custom.mine are unknown"),
         ("head_qa", {"data_path": "/mine"}, "the data of head_qa are private"),
         ("pubmed_qa", {}, r"no data set of the Hugging Face Hub \(GitHub pubmedqa/pubmedqa\)"),
         ("sample_medical_qa", {}, "no data set of the Hugging Face Hub"),
     ],
-)  # fmt: skip
-def test_other_than_public_data_sets_of_the_hub_are_refused(task: str, extra: dict[str, Any], message: str) -> None:
+)
+def test_other_than_public_data_sets_of_the_hub_are_refused(
+    task: str, extra: dict[str, Any], message: str
+) -> None:
     with pytest.raises(ConfigError, match=message) as refused:
         hub_entry(stored_of(task, extra=extra), task_id="x", allow_not_reportable=True)
     assert "export eee" in str(refused.value)
@@ -77,7 +92,9 @@ def test_other_than_public_data_sets_of_the_hub_are_refused(task: str, extra: di
 
 def test_a_score_that_may_not_be_reported_needs_leave_and_says_so() -> None:
     stored = not_reportable(stored_of("head_qa"), "too few answers")
-    with pytest.raises(NotReportableError, match=r"too few answers; 4 of 4 .*\n.*--allow_not_reportable"):
+    with pytest.raises(
+        NotReportableError, match=r"too few answers; 4 of 4 .*\n.*--allow_not_reportable"
+    ):
         hub_entry(stored, task_id="x", allow_not_reportable=False)
     notes = parsed(stored, allow=True).notes
     assert notes is not None
@@ -90,7 +107,11 @@ def test_without_a_main_score_or_a_model_there_is_no_entry() -> None:
     for scores in ({"other": score}, {"exact_match": replace(score, value=float("nan"))}):
         with pytest.raises(ConfigError, match="no score exact_match"):
             hub_entry(
-                replace(stored, result=replace(stored.result, scores=scores)), task_id="x", allow_not_reportable=True
+                replace(stored, result=replace(stored.result, scores=scores)),
+                task_id="x",
+                allow_not_reportable=True,
             )
     with pytest.raises(ConfigError, match="demo baseline was evaluated, which is no model"):
-        hub_entry(stored_of("head_qa", target="demo baseline"), task_id="x", allow_not_reportable=True)
+        hub_entry(
+            stored_of("head_qa", target="demo baseline"), task_id="x", allow_not_reportable=True
+        )

@@ -14,13 +14,22 @@ from eval_factory.cli.main import cli
 from eval_factory.core.nouns import RunStatus
 from eval_factory.report.exports import NOT_PUBLIC, inspect_log, write_inspect_log
 from eval_factory.report.reader import StoredResult
-from unit.report.exports.test_stored_facts import ANSWER, PROMPT, REFERENCE, folder_of, not_reportable, stored_of
+from unit.report.exports.test_stored_facts import (
+    ANSWER,
+    PROMPT,
+    REFERENCE,
+    folder_of,
+    not_reportable,
+    stored_of,
+)
 
 CREATED = "2026-01-02T03:04:05Z"
 
 
 def log_of(stored: StoredResult, *, with_texts: bool = True) -> dict[str, Any]:
-    made: dict[str, Any] = json.loads(json.dumps(inspect_log(stored, created=CREATED, with_texts=with_texts)))
+    made: dict[str, Any] = json.loads(
+        json.dumps(inspect_log(stored, created=CREATED, with_texts=with_texts))
+    )
     return made
 
 
@@ -35,21 +44,35 @@ def test_scores_samples_and_usage() -> None:
     assert (log["version"], log["status"], log["eval"]["model"]) == (2, "success", "org/model")
     assert log["eval"]["model_generate_config"] == {"temperature": 0.5, "max_tokens": 9}
     first = log["results"]["scores"][0]
-    assert (first["name"], first["metrics"]["mean"]["value"], first["scored_samples"]) == ("exact_match", 0.5, 4)
+    assert (first["name"], first["metrics"]["mean"]["value"], first["scored_samples"]) == (
+        "exact_match",
+        0.5,
+        4,
+    )
     assert first["metrics"]["ci_low"]["value"] < 0.5 < first["metrics"]["ci_high"]["value"]
     assert (log["results"]["total_samples"], log["results"]["completed_samples"]) == (4, 4)
     sample = log["samples"][0]
-    assert (sample["input"], sample["target"], sample["choices"]) == (PROMPT, REFERENCE, [REFERENCE, "it is gout"])
+    assert (sample["input"], sample["target"], sample["choices"]) == (
+        PROMPT,
+        REFERENCE,
+        [REFERENCE, "it is gout"],
+    )
     assert sample["output"]["choices"][0]["message"]["content"] == ANSWER
     assert sample["output"]["choices"][0]["stop_reason"] == "stop"
-    assert sample["model_usage"]["org/model"] == {"input_tokens": 9, "output_tokens": 2, "total_tokens": 11}
+    assert sample["model_usage"]["org/model"] == {
+        "input_tokens": 9,
+        "output_tokens": 2,
+        "total_tokens": 11,
+    }
     assert [one["scores"]["exact_match"]["value"] for one in log["samples"]] == [
         one.metrics["exact_match"] for one in stored_of("pubmed_qa").result.instances
     ]
 
 
 def test_a_failed_instance_is_an_error_and_no_zero() -> None:
-    stored = changed(stored_of("pubmed_qa"), 1, error="the endpoint said 500", completion=None, metrics={})
+    stored = changed(
+        stored_of("pubmed_qa"), 1, error="the endpoint said 500", completion=None, metrics={}
+    )
     partial = replace(stored, result=replace(stored.result, status=RunStatus.PARTIAL))
     log = log_of(not_reportable(partial, "an instance failed"))
     sample = log["samples"][1]
@@ -61,7 +84,14 @@ def test_a_failed_instance_is_an_error_and_no_zero() -> None:
 
 def test_turns_and_what_is_asked_again_are_samples_of_their_own() -> None:
     turns = ({"role": "developer", "content": "be brief"}, {"role": "user", "content": "and now?"})
-    stored = changed(stored_of("pubmed_qa"), 2, turns=turns, perturbation="typos", trial=1, finish_reason="length")
+    stored = changed(
+        stored_of("pubmed_qa"),
+        2,
+        turns=turns,
+        perturbation="typos",
+        trial=1,
+        finish_reason="length",
+    )
     sample = log_of(stored)["samples"][2]
     assert (sample["id"].rpartition("+")[2], sample["epoch"]) == ("typos", 2)
     assert [one["role"] for one in sample["messages"]] == ["system", "user", "assistant"]
@@ -71,7 +101,9 @@ def test_turns_and_what_is_asked_again_are_samples_of_their_own() -> None:
 
 def test_what_judges_said_is_the_explanation() -> None:
     said = {"gpt": {"safety": {"mark": 4, "words": "it is safe"}}}
-    sample = log_of(changed(stored_of("pubmed_qa"), 0, judgements=said, judges={"gpt": 4.0}))["samples"][0]
+    sample = log_of(changed(stored_of("pubmed_qa"), 0, judgements=said, judges={"gpt": 4.0}))[
+        "samples"
+    ][0]
     score = sample["scores"]["exact_match"]
     assert "it is safe" in score["explanation"]
     assert score["metadata"] == {"judges": {"gpt": 4.0}}

@@ -42,20 +42,28 @@ class Client:
         return call
 
     def get_experiment_by_name(self, name: str) -> Any:
-        return SimpleNamespace(experiment_id=self.experiments[name]) if name in self.experiments else None
+        return (
+            SimpleNamespace(experiment_id=self.experiments[name])
+            if name in self.experiments
+            else None
+        )
 
     def create_experiment(self, name: str) -> str:
         self.experiments[name] = f"of {name}"
         return self.experiments[name]
 
-    def search_runs(self, experiments: list[str], filter_string: str, max_results: int) -> list[Any]:
+    def search_runs(
+        self, experiments: list[str], filter_string: str, max_results: int
+    ) -> list[Any]:
         def fits(run: dict[str, Any]) -> bool:
             of_result = f"tags.`eval_factory.result` = '{run['tags']['eval_factory.result']}'"
             asked = f"{of_result} and attributes.status = '{run.get('status')}'"
             return (experiments, filter_string) == ([run["experiment"]], asked)
 
         numbers = [str(number) for number, run in enumerate(self.runs) if fits(run)]
-        return [SimpleNamespace(info=SimpleNamespace(run_id=number)) for number in numbers][:max_results]
+        return [SimpleNamespace(info=SimpleNamespace(run_id=number)) for number in numbers][
+            :max_results
+        ]
 
     def create_run(self, experiment_id: str, tags: dict[str, str], run_name: str) -> Any:
         self.runs.append({"experiment": experiment_id, "tags": tags, "name": run_name})
@@ -86,17 +94,33 @@ def test_what_a_run_says_and_whether_it_may_be_reported() -> None:
     assert run.name == "pubmed_qa org/model"
     stats = stored.result.scores["exact_match"].stats
     assert run.metrics == {
-        "exact_match": 0.5, "exact_match.ci_low": stats.ci_low, "exact_match.ci_high": stats.ci_high,
-        "exact_match.count": 4.0, "instances.requested": 4.0, "instances.scored": 4.0, "instances.failed": 0.0,
-    }  # fmt: skip
-    told = {"task": "pubmed_qa", "model": "org/model", "endpoint": "host.example", "params.parallelism": "4"}
+        "exact_match": 0.5,
+        "exact_match.ci_low": stats.ci_low,
+        "exact_match.ci_high": stats.ci_high,
+        "exact_match.count": 4.0,
+        "instances.requested": 4.0,
+        "instances.scored": 4.0,
+        "instances.failed": 0.0,
+    }
+    told = {
+        "task": "pubmed_qa",
+        "model": "org/model",
+        "endpoint": "host.example",
+        "params.parallelism": "4",
+    }
     assert run.params.items() >= {**told, "params.extra.subject": "s" * 500}.items()
     assert "params.limit_samples" not in run.params  # null
     provenance = stored.result.provenance
     assert run.tags["eval_factory.run_identity"] == provenance.run_identity
-    assert (run.tags["eval_factory.version"], run.tags["helm.version"]) == (provenance.eval_factory, "0.5.16")
+    assert (run.tags["eval_factory.version"], run.tags["helm.version"]) == (
+        provenance.eval_factory,
+        "0.5.16",
+    )
     assert run.tags["helm.package"] == "crfm-helm"
-    assert (run.tags["eval_factory.reportable"], run.tags["eval_factory.data_access"]) == ("true", "public")
+    assert (run.tags["eval_factory.reportable"], run.tags["eval_factory.data_access"]) == (
+        "true",
+        "public",
+    )
     assert "eval_factory.not_reportable" not in run.tags
     tags = tracked_run_of(not_reportable(stored_of("pubmed_qa"), "r" * 9000), with_texts=False).tags
     assert tags["eval_factory.reportable"] == "false"
@@ -106,48 +130,81 @@ def test_what_a_run_says_and_whether_it_may_be_reported() -> None:
 def test_names_are_what_mlflow_takes_and_numbers_are_finite() -> None:
     stored = stored_of("pubmed_qa")
     score = stored.result.scores["exact_match"]
-    odd = replace(score, value=float("nan"), stats=replace(score.stats, ci_low=None, ci_high=float("inf")))
-    run = tracked_run_of(with_scores(stored, **{"exact_match@test+typos": score, "odd": odd}), with_texts=False)
+    odd = replace(
+        score, value=float("nan"), stats=replace(score.stats, ci_low=None, ci_high=float("inf"))
+    )
+    run = tracked_run_of(
+        with_scores(stored, **{"exact_match@test+typos": score, "odd": odd}), with_texts=False
+    )
     assert run.metrics["exact_match/test_typos"] == 0.5
     assert {name for name in run.metrics if name.startswith("odd")} == {"odd.count"}
-    nested = replace(stored, config={"params": {"extra": {"judges": [{"a": 1}], "a:b": {"c@d": 0}}}})
+    nested = replace(
+        stored, config={"params": {"extra": {"judges": [{"a": 1}], "a:b": {"c@d": 0}}}}
+    )
     params = tracked_run_of(nested, with_texts=False).params
     assert (params["params.extra.judges"], params["params.extra.a_b.c/d"]) == ("[{'a': 1}]", "0")
 
 
 @pytest.mark.parametrize(
     ("task", "with_texts", "answers"),
-    [("pubmed_qa", False, True), ("ehrshot", False, False), ("custom.x", False, False), ("ehrshot", True, True)],
+    [
+        ("pubmed_qa", False, True),
+        ("ehrshot", False, False),
+        ("custom.x", False, False),
+        ("ehrshot", True, True),
+    ],
 )
-def test_of_what_answers_are_sent(task: str, with_texts: bool, answers: bool, tmp_path: Path) -> None:
+def test_of_what_answers_are_sent(
+    task: str, with_texts: bool, answers: bool, tmp_path: Path
+) -> None:
     stored = load_result(folder_of(tmp_path, task))
     names = [path.name for path in tracked_run_of(stored, with_texts=with_texts).artifacts]
-    assert names == ["evaluation_config.yaml", "report.md", *(["report.html", "results.jsonl"] if answers else [])]
+    assert names == [
+        "evaluation_config.yaml",
+        "report.md",
+        *(["report.html", "results.jsonl"] if answers else []),
+    ]
     (stored.folder / "report.md").unlink()
-    assert "report.md" not in [path.name for path in tracked_run_of(stored, with_texts=with_texts).artifacts]
+    assert "report.md" not in [
+        path.name for path in tracked_run_of(stored, with_texts=with_texts).artifacts
+    ]
 
 
 def test_the_same_result_is_sent_once(tmp_path: Path) -> None:
-    run, client = tracked_run_of(load_result(folder_of(tmp_path, "pubmed_qa")), with_texts=False), Client()
+    run, client = (
+        tracked_run_of(load_result(folder_of(tmp_path, "pubmed_qa")), with_texts=False),
+        Client(),
+    )
     assert log_mlflow_run(run, client, "mine") == ("0", False)
     assert log_mlflow_run(run, client, "mine") == ("0", True)
     (sent,) = client.runs
     assert sent == {
-        "experiment": "of mine", "status": "FINISHED", "tags": dict(run.tags), "name": run.name, "log_param": list(run.params.items()),
-        "log_metric": list(run.metrics.items()), "log_artifact": [(str(path),) for path in run.artifacts],
-    }  # fmt: skip
+        "experiment": "of mine",
+        "status": "FINISHED",
+        "tags": dict(run.tags),
+        "name": run.name,
+        "log_param": list(run.params.items()),
+        "log_metric": list(run.metrics.items()),
+        "log_artifact": [(str(path),) for path in run.artifacts],
+    }
     assert log_mlflow_run(run, client, "other") == ("1", False)
     stored = stored_of("pubmed_qa")
-    other = tracked_run_of(with_scores(stored, other=stored.result.scores["exact_match"]), with_texts=False)
+    other = tracked_run_of(
+        with_scores(stored, other=stored.result.scores["exact_match"]), with_texts=False
+    )
     assert log_mlflow_run(other, client, "mine") == ("2", False)
 
 
 @pytest.mark.parametrize("call", ["log_param", "log_metric", "log_artifact"])
 @pytest.mark.parametrize("error", [ServerError, ConnectionError])
-def test_what_was_not_sent_whole_is_sent_again(call: str, error: type[Exception], tmp_path: Path) -> None:
+def test_what_was_not_sent_whole_is_sent_again(
+    call: str, error: type[Exception], tmp_path: Path
+) -> None:
     run = tracked_run_of(load_result(folder_of(tmp_path, "pubmed_qa")), with_texts=False)
     client = Client(fails_at=call, error=error)
-    with pytest.raises(PrerequisiteError, match=r"MLflow did not take pubmed_qa org/model: no\n.*--tracking_uri"):
+    with pytest.raises(
+        PrerequisiteError, match=r"MLflow did not take pubmed_qa org/model: no\n.*--tracking_uri"
+    ):
         log_mlflow_run(run, client, "mine")
     assert client.runs[0]["status"] == "FAILED"
     client.fails_at = ""
@@ -175,7 +232,9 @@ def test_without_mlflow_it_is_said_how_to_install_it(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize("error", [ServerError, ImportError])
-def test_an_address_not_known(error: type[Exception], mlflow: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_address_not_known(
+    error: type[Exception], mlflow: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def client(tracking_uri: str) -> None:
         raise error("unknown scheme")
 

@@ -22,20 +22,33 @@ from eval_factory.tasks.framework import load_framework
 from unit.builders import plan
 from unit.scoring.test_collect import FOUR, result_of, state
 
-PROMPT, ANSWER, REFERENCE, CATEGORY = "the patient Ms Doe", "she has asthma", "it is asthma", "ward seven"
+PROMPT, ANSWER, REFERENCE, CATEGORY = (
+    "the patient Ms Doe",
+    "she has asthma",
+    "it is asthma",
+    "ward seven",
+)
 OF_EACH: dict[str, Any] = {
-    "prompt": PROMPT, "categories": {"ward": CATEGORY}, "latency_s": 0.25, "prompt_tokens": 9, "completion_tokens": 2,
+    "prompt": PROMPT,
+    "categories": {"ward": CATEGORY},
+    "latency_s": 0.25,
+    "prompt_tokens": 9,
+    "completion_tokens": 2,
     "finish_reason": "stop",
     "references": ({"text": REFERENCE, "tags": ["correct"]}, {"text": "it is gout", "tags": []}),
-}  # fmt: skip
-ASKED = AskedEndpoint("org/model", "host.example", ({"temperature": 0.5, "max_tokens": 9},), 4, {}, 0, None)
+}
+ASKED = AskedEndpoint(
+    "org/model", "host.example", ({"temperature": 0.5, "max_tokens": 9},), 4, {}, 0, None
+)
 
 
 @cache
 def four_answers() -> TaskResult:
     """Collected once: of a patient, two of them right."""
     with TemporaryDirectory() as folder:
-        made = result_of(Path(folder), states=[state(i, ANSWER) for i in range(4)], values={"exact_match": FOUR})
+        made = result_of(
+            Path(folder), states=[state(i, ANSWER) for i in range(4)], values={"exact_match": FOUR}
+        )
         records = [replace(one, **OF_EACH) for one in made.instances]
     return replace(made, instances=records, groups={"ward": {CATEGORY: made.scores}})
 
@@ -48,7 +61,9 @@ def a_config() -> dict[str, Any]:
 def result_for(task: str, model: str = "org/model", target: str | None = None) -> TaskResult:
     made = four_answers()
     endpoints = {"model": replace(ASKED, model=model)}
-    provenance = replace(made.provenance, target=target or model, endpoints=endpoints, helm="0.5.16")
+    provenance = replace(
+        made.provenance, target=target or model, endpoints=endpoints, helm="0.5.16"
+    )
     return replace(made, task=task, provenance=provenance)
 
 
@@ -56,7 +71,9 @@ def stored_of(task: str, extra: dict[str, Any] | None = None, **names: str) -> S
     """As it is read from an output folder."""
     config = deepcopy(a_config())
     config["config"]["params"]["extra"].update(extra or {})
-    return StoredResult(result_for(task, **names), Path("/a/folder"), "helm-run", config["config"], config["target"])
+    return StoredResult(
+        result_for(task, **names), Path("/a/folder"), "helm-run", config["config"], config["target"]
+    )
 
 
 def folder_of(tmp_path: Path, task: str, **names: str) -> Path:
@@ -64,7 +81,9 @@ def folder_of(tmp_path: Path, task: str, **names: str) -> Path:
     rundir = RunDir(tmp_path / f"{task} results")
     rundir.create()
     result = result_for(task, **names)
-    write_reports(result, rundir, config=a_config(), command="helm-run", redactor=Redactor(), responses={})
+    write_reports(
+        result, rundir, config=a_config(), command="helm-run", redactor=Redactor(), responses={}
+    )
     return rundir.root
 
 
@@ -72,7 +91,9 @@ def with_scores(stored: StoredResult, **scores: Score) -> StoredResult:
     return replace(stored, result=replace(stored.result, scores={**stored.result.scores, **scores}))
 
 
-def not_reportable(stored: StoredResult, *reasons: str, causes: tuple[FailureCause, ...] = ()) -> StoredResult:
+def not_reportable(
+    stored: StoredResult, *reasons: str, causes: tuple[FailureCause, ...] = ()
+) -> StoredResult:
     validity = replace(stored.result.validity, not_reportable=reasons, failures=causes)
     return replace(stored, result=replace(stored.result, reportable=False, validity=validity))
 
@@ -80,13 +101,20 @@ def not_reportable(stored: StoredResult, *reasons: str, causes: tuple[FailureCau
 @pytest.mark.parametrize(
     ("task", "extra", "access"),
     [
-        ("pubmed_qa", {}, "public"), ("helm.pubmed_qa", {}, "public"), ("ehrshot", {}, "gated"),
-        ("shc_bmt_med", {}, "private"), ("custom.of_mine", {}, "unknown"), ("helm:mmlu", {}, "unknown"),
-        ("medhelm_med_qa", {"data_path": "/mine"}, "private"), ("pubmed_qa", {"benchmark": "/mine.yml"}, "private"),
+        ("pubmed_qa", {}, "public"),
+        ("helm.pubmed_qa", {}, "public"),
+        ("ehrshot", {}, "gated"),
+        ("shc_bmt_med", {}, "private"),
+        ("custom.of_mine", {}, "unknown"),
+        ("helm:mmlu", {}, "unknown"),
+        ("medhelm_med_qa", {"data_path": "/mine"}, "private"),
+        ("pubmed_qa", {"benchmark": "/mine.yml"}, "private"),
         ("ehrshot", {"data_path": "/mine"}, "gated"),
     ],
-)  # fmt: skip
-def test_texts_leave_only_where_everybody_can_read_the_data(task: str, extra: dict[str, Any], access: str) -> None:
+)
+def test_texts_leave_only_where_everybody_can_read_the_data(
+    task: str, extra: dict[str, Any], access: str
+) -> None:
     stored = stored_of(task, extra=extra)
     assert exports.access_of(stored) == access
     assert exports.texts_may_leave(stored) is (access == "public")
@@ -110,7 +138,9 @@ def test_the_embedded_endpoint_is_no_model_whatever_it_was_called() -> None:
     assert exports.is_of_a_model(real)
     assert exports.model_id(real) == "org/model"
     old = replace(real.result.provenance, endpoints={})
-    assert exports.model_id(replace(real, result=replace(real.result, provenance=old))) == "org/model"
+    assert (
+        exports.model_id(replace(real, result=replace(real.result, provenance=old))) == "org/model"
+    )
 
 
 def test_the_digest_tells_results_apart_and_not_folders() -> None:
@@ -120,16 +150,21 @@ def test_the_digest_tells_results_apart_and_not_folders() -> None:
     score = replace(one.result.scores["exact_match"], value=0.75)
     provenance, validity = one.result.provenance, one.result.validity
     changes: list[dict[str, Any]] = [
-        {"task": "other"}, {"status": RunStatus.PARTIAL}, {"provenance": replace(provenance, run_identity="other")},
+        {"task": "other"},
+        {"status": RunStatus.PARTIAL},
+        {"provenance": replace(provenance, run_identity="other")},
         {"provenance": replace(provenance, prompts_sha256="other")},
         {"validity": replace(validity, instances=replace(validity.instances, scored=99))},
         {"validity": replace(validity, instances=replace(validity.instances, failed=99))},
-    ]  # fmt: skip
+    ]
     others = [
-        with_scores(one, exact_match=score), with_scores(one, other=score),
-        with_scores(one, exact_match=replace(score, value=0.5, stats=replace(score.stats, count=5))),
+        with_scores(one, exact_match=score),
+        with_scores(one, other=score),
+        with_scores(
+            one, exact_match=replace(score, value=0.5, stats=replace(score.stats, count=5))
+        ),
         *(replace(one, result=replace(one.result, **changed)) for changed in changes),
-    ]  # fmt: skip
+    ]
     assert len({exports.result_digest(stored) for stored in (one, *others)}) == len(others) + 1
 
 
@@ -142,7 +177,11 @@ def test_why_a_result_may_not_be_reported() -> None:
 
 
 def test_data_sets_of_the_hub() -> None:
-    found = {task.name: hub for task in load_framework().evaluations if (hub := exports.hub_dataset(task))}
+    found = {
+        task.name: hub
+        for task in load_framework().evaluations
+        if (hub := exports.hub_dataset(task))
+    }
     assert found["head_qa"] == "dvilares/head_qa"
     assert found["medcalc_bench"] == "ncbi/MedCalc-Bench"
     assert "pubmed_qa" not in found

@@ -13,10 +13,26 @@ from typing import Any
 import pytest
 
 from eval_factory.core import results
-from eval_factory.core.results import Comparability, FailureCause, Floor, JudgeCounts, RubricVotes, TaskResult, Usage
+from eval_factory.core.results import (
+    Comparability,
+    FailureCause,
+    Floor,
+    JudgeCounts,
+    RubricVotes,
+    TaskResult,
+    Usage,
+)
 from eval_factory.report.documents import instance_line, result_line
 from eval_factory.report.page import document
-from eval_factory.report.page.document import Beside, ShownResult, page, page_script, page_style, policy, result_page
+from eval_factory.report.page.document import (
+    Beside,
+    ShownResult,
+    page,
+    page_script,
+    page_style,
+    policy,
+    result_page,
+)
 from eval_factory.report.page.instance_data import InstancePacker, LostScore, readable_page
 from eval_factory.report.reader import load_result
 from stored_results import criterion, instance, right_or_wrong, rubric_result, written
@@ -28,9 +44,14 @@ SECRET = "Mrs Miller of ward 7"
 VOID = {"meta", "input", "br"}
 
 
-def shown(result: TaskResult, command: str = "helm-run", *, with_texts: bool = True, **how: Any) -> ShownResult:
+def shown(
+    result: TaskResult, command: str = "helm-run", *, with_texts: bool = True, **how: Any
+) -> ShownResult:
     packer = InstancePacker(
-        result.scores.get(result.main_metric), tuple(result.groups), how.pop("run", 0), with_texts=with_texts
+        result.scores.get(result.main_metric),
+        tuple(result.groups),
+        how.pop("run", 0),
+        with_texts=with_texts,
     )
     for record in result.instances:
         packer.add(instance_line(record), result_line(record))
@@ -64,31 +85,95 @@ class Elements(HTMLParser):
         assert self._open.pop() == tag
 
 
-def test_nothing_comes_from_elsewhere_and_nothing_that_others_wrote_is_markup(result: TaskResult) -> None:
+def test_nothing_comes_from_elsewhere_and_nothing_that_others_wrote_is_markup(
+    result: TaskResult,
+) -> None:
     hostile = '"><script>alert(1)</script><img src=x onerror=alert(1)>'
-    failing = changed(result, notes=(hostile,), failures=(FailureCause(hostile, 1, hostile, hostile),))
-    text = html(replace(failing, task=hostile, provenance=replace(result.provenance, target=hostile)), hostile)
+    failing = changed(
+        result, notes=(hostile,), failures=(FailureCause(hostile, 1, hostile, hostile),)
+    )
+    text = html(
+        replace(failing, task=hostile, provenance=replace(result.provenance, target=hostile)),
+        hostile,
+    )
     elements = Elements(text).found
     assert {tag for tag, _ in elements} <= {
-        "html", "head", "meta", "title", "style", "body", "a", "header", "p", "span", "nav", "main", "section", "h1",
-        "h2", "h3", "div", "ul", "ol", "li", "figure", "svg", "desc", "line", "rect", "circle", "polygon", "text", "b",
-        "table", "caption", "thead", "tbody", "tr", "th", "td", "details", "summary", "dl", "dt", "dd", "code", "pre",
-        "form", "label", "kbd", "input", "select", "fieldset", "legend", "button", "aside", "noscript", "footer",
+        "html",
+        "head",
+        "meta",
+        "title",
+        "style",
+        "body",
+        "a",
+        "header",
+        "p",
+        "span",
+        "nav",
+        "main",
+        "section",
+        "h1",
+        "h2",
+        "h3",
+        "div",
+        "ul",
+        "ol",
+        "li",
+        "figure",
+        "svg",
+        "desc",
+        "line",
+        "rect",
+        "circle",
+        "polygon",
+        "text",
+        "b",
+        "table",
+        "caption",
+        "thead",
+        "tbody",
+        "tr",
+        "th",
+        "td",
+        "details",
+        "summary",
+        "dl",
+        "dt",
+        "dd",
+        "code",
+        "pre",
+        "form",
+        "label",
+        "kbd",
+        "input",
+        "select",
+        "fieldset",
+        "legend",
+        "button",
+        "aside",
+        "noscript",
+        "footer",
         "script",
-    }  # fmt: skip
+    }
     for tag, attributes in elements:
-        assert not {"src", "style", "onerror", "onclick", "action", "srcset"} & attributes.keys(), tag
+        assert not {"src", "style", "onerror", "onclick", "action", "srcset"} & attributes.keys(), (
+            tag
+        )
         assert (attributes.get("href") or "#").startswith("#")
     assert [attributes.get("type") for tag, attributes in elements if tag == "script"] == [
-        "application/x-eval-factory", "application/x-eval-factory", None,
-    ]  # fmt: skip
+        "application/x-eval-factory",
+        "application/x-eval-factory",
+        None,
+    ]
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in text
     assert "http" not in text.replace("http-equiv", "")
     assert not re.search(r"@import|url\(", text)
 
 
 def test_ids_are_unique_and_every_link_has_its_place(result: TaskResult) -> None:
-    both = page([shown(result, label="A"), shown(result, label="B", run=1)], beside=Beside("A and B", (), [["x"]]))
+    both = page(
+        [shown(result, label="A"), shown(result, label="B", run=1)],
+        beside=Beside("A and B", (), [["x"]]),
+    )
     for text in (html(changed(result, notes=("x",), failures=causes(1))), both):
         elements = Elements(text).found
         ids = [attributes["id"] for _, attributes in elements if "id" in attributes]
@@ -113,7 +198,8 @@ def test_the_policy_allows_the_pages_own_script_and_style_alone(result: TaskResu
 
 def test_what_is_redacted_is_not_the_script_and_not_the_data(result: TaskResult) -> None:
     text = page(
-        [shown(result, "helm-run function H4sI")], lambda said: said.replace("H4sI", "-").replace("function", "=")
+        [shown(result, "helm-run function H4sI")],
+        lambda said: said.replace("H4sI", "-").replace("function", "="),
     )
     assert "helm-run = -" in text
     assert page_script() in text
@@ -121,23 +207,38 @@ def test_what_is_redacted_is_not_the_script_and_not_the_data(result: TaskResult)
 
 
 def test_all_that_is_written_is_printable(result: TaskResult) -> None:
-    failures = (*causes(*range(9, 2, -1)), FailureCause("gpt", 1, "odd \x1b[2J\u202e<b>", "try max_length"))
+    failures = (
+        *causes(*range(9, 2, -1)),
+        FailureCause("gpt", 1, "odd \x1b[2J\u202e<b>", "try max_length"),
+    )
     text = html(
-        changed(result, failures=failures, notes=tuple(f"number {n}" for n in range(8)), splits={"test": 4, "valid": 2}),
+        changed(
+            result,
+            failures=failures,
+            notes=tuple(f"number {n}" for n in range(8)),
+            splits={"test": 4, "valid": 2},
+        ),
         "helm-run \x9b\u2028",
-    )  # fmt: skip
+    )
     assert all(f"cause {count}" in text for count in range(3, 10))
     assert all(f"<li>number {number}</li>" in text for number in range(8))
     assert text.count("<li>number 2</li>") == 2
     assert text.count("<li>number 3</li>") == 1
     assert "All 8 notes" in text
     assert "odd \\x1b[2J\\u202e&lt;b&gt;" in text
-    for part in ("judge gpt", "try max_length", "Instances by split: test 4, valid 2.", "helm-run \\x9b\\u2028"):
+    for part in (
+        "judge gpt",
+        "try max_length",
+        "Instances by split: test 4, valid 2.",
+        "helm-run \\x9b\\u2028",
+    ):
         assert part in text
     assert text.replace("\n", "").isprintable()
 
 
-def test_what_speaks_against_a_score_stands_beside_it_or_that_there_is_none(result: TaskResult) -> None:
+def test_what_speaks_against_a_score_stands_beside_it_or_that_there_is_none(
+    result: TaskResult,
+) -> None:
     good = html(result)
     assert "This score may be reported" in good
     assert "not reportable" not in good
@@ -155,7 +256,9 @@ def test_what_speaks_against_a_score_stands_beside_it_or_that_there_is_none(resu
 
 
 def test_a_score_that_chance_may_explain_is_not_shown_as_good(result: TaskResult) -> None:
-    text = html(changed(result, floors={"exact_match": Floor("always A", 0.45, 4, {"always A": 0.45})}))
+    text = html(
+        changed(result, floors={"exact_match": Floor("always A", 0.45, 4, {"always A": 0.45})})
+    )
     assert "May be reported, but chance may explain it" in text
     assert '<div class="card warn">' in text
     better = html(changed(result, floors={"exact_match": Floor("empty", 0.0, 4, {"empty": 0.0})}))
@@ -165,20 +268,30 @@ def test_a_score_that_chance_may_explain_is_not_shown_as_good(result: TaskResult
 
 def test_the_best_trivial_answer_is_named(result: TaskResult) -> None:
     def text(**floors: Floor) -> str:
-        return html(replace(with_corrected(result, 7), validity=replace(result.validity, floors=floors)))
+        return html(
+            replace(with_corrected(result, 7), validity=replace(result.validity, floors=floors))
+        )
 
     floor = Floor("always <A>", 0.55, 4, {"always <A>": 0.55})
-    assert "The best answer that needs no model (always &lt;A&gt;) scores" in text(exact_match=floor)
+    assert "The best answer that needs no model (always &lt;A&gt;) scores" in text(
+        exact_match=floor
+    )
     assert "The best answer that needs no model" not in text(other=floor)
     assert "nothing shows that this score is better than guessing" in text(other=floor)
 
 
 def test_the_corrected_value_stands_beside_helms_for_each_group_too(result: TaskResult) -> None:
     text = html(with_corrected(result, 7))
-    assert re.search(r"Corrected: <b>[^<]+</b> \([^)]+\)\. HELM's value has a known defect: see the notes\.", text)
+    assert re.search(
+        r"Corrected: <b>[^<]+</b> \([^)]+\)\. HELM's value has a known defect: see the notes\.",
+        text,
+    )
     assert text.count("p, against the rest (Holm)</th>") == 2
     assert ">HELM's value</th>" in text
-    low, high = (result.scores["exact_match"].stats.ci_low, result.scores["exact_match"].stats.ci_high)
+    low, high = (
+        result.scores["exact_match"].stats.ci_low,
+        result.scores["exact_match"].stats.ci_high,
+    )
     cells = '<td class="n">{:.4f}</td><td class="n">{}</td><td class="n">{:.4f} to {:.4f}</td><td class="n">{}</td>'
     helms, corrected = cells.format(0.5, 4, low, high, ""), cells.format(0.75, 7, 0.125, 0.875, "")
     assert f'<th scope="row">odd</th>{helms}{corrected}</tr>' in text
@@ -192,7 +305,13 @@ def test_intervals_have_their_method_and_what_sources_do_to_them(result: TaskRes
     assert "design effect" not in html(result)
     stats = replace(plain.stats, clusters=3, design_effect=2.345, p_holm=0.01234)
     shared = {"exact_match": replace(plain, stats=stats)}
-    text = html(replace(result, scores={**shared, "other": replace(plain, value=0.25)}, groups={"ward": {"a": shared}}))
+    text = html(
+        replace(
+            result,
+            scores={**shared, "other": replace(plain, value=0.25)},
+            groups={"ward": {"a": shared}},
+        )
+    )
     assert ">design effect</th>" in text
     assert '<td class="n">3</td><td class="n">2.35</td></tr>' in text
     assert '<td class="n">0.012</td></tr>' in text
@@ -206,12 +325,16 @@ def test_intervals_have_their_method_and_what_sources_do_to_them(result: TaskRes
         (Comparability(True), "<p>The settings are those of the leaderboard.</p>"),
         (Comparability(None, "no <such> result"), "<p>no &lt;such&gt; result.</p>"),
         (
-            Comparability(False, None, (results.Deviation("top_p", 1.0, 0.5, "odd <effect>"),), ("a remark",)),
+            Comparability(
+                False, None, (results.Deviation("top_p", 1.0, 0.5, "odd <effect>"),), ("a remark",)
+            ),
             '<th scope="row">top_p</th><td>1.0</td><td>0.5</td><td class="wide">odd &lt;effect&gt;</td>',
         ),
     ],
 )
-def test_whether_the_settings_are_the_leaderboards(stamp: Comparability, told: str, result: TaskResult) -> None:
+def test_whether_the_settings_are_the_leaderboards(
+    stamp: Comparability, told: str, result: TaskResult
+) -> None:
     text = html(replace(result, comparability=stamp))
     assert told in text
     assert ("<li>a remark</li>" in text) is bool(stamp.remarks)
@@ -221,7 +344,10 @@ def test_whether_the_settings_are_the_leaderboards(stamp: Comparability, told: s
 
 def test_a_jury_is_shown_judge_by_judge(result: TaskResult) -> None:
     report = results.JuryReport(
-        {"gpt": 4.25, "llama": 3.0}, 0.5, {"gpt/llama": 0.25, "x/y": None}, {"gpt": 3.0, "llama": None}
+        {"gpt": 4.25, "llama": 3.0},
+        0.5,
+        {"gpt/llama": 0.25, "x/y": None},
+        {"gpt": 3.0, "llama": None},
     )
     counts = {"gpt": JudgeCounts(4, 3, 1, same_family=True), "llama": JudgeCounts(4, 4, 0)}
     text = html(changed(result, jury=report, judges=counts))
@@ -231,10 +357,17 @@ def test_a_jury_is_shown_judge_by_judge(result: TaskResult) -> None:
     assert "ordinal)</dt><dd>0.500</dd>" in text
     assert "Weighted kappa, gpt/llama</dt><dd>0.250</dd>" in text
     assert "x/y" not in text
-    follows = replace(report, length_correlation={"gpt": results.RankCorrelation(0.75, 0.5, 0.875, 40), "llama": None})
-    assert "of mark and answer's length, gpt</dt><dd>0.75 (0.50 to 0.88)</dd>" in html(changed(result, jury=follows))
+    follows = replace(
+        report,
+        length_correlation={"gpt": results.RankCorrelation(0.75, 0.5, 0.875, 40), "llama": None},
+    )
+    assert "of mark and answer's length, gpt</dt><dd>0.75 (0.50 to 0.88)</dd>" in html(
+        changed(result, jury=follows)
+    )
     assert "answer's length, llama" not in html(changed(result, jury=follows))
-    assert "not defined" in html(changed(result, jury=replace(report, krippendorff_alpha=None), judges=counts))
+    assert "not defined" in html(
+        changed(result, jury=replace(report, krippendorff_alpha=None), judges=counts)
+    )
     assert "Krippendorff" not in html(changed(result, judges=counts))
     assert "Jury" not in html(result)
 
@@ -242,14 +375,21 @@ def test_a_jury_is_shown_judge_by_judge(result: TaskResult) -> None:
 def test_what_went_wrong_leads_to_the_instances(result: TaskResult) -> None:
     instances = replace(result.validity.instances, failed=1234)
     text = html(changed(result, instances=instances))
-    assert '<a href="#instances" data-filter="failed"><b>1,234</b> got no answer: the request failed</a>' in text
-    assert '<a class="button" href="#instances" data-filter="wrong">Only the 2 wrong ones</a>' in text
+    assert (
+        '<a href="#instances" data-filter="failed"><b>1,234</b> got no answer: the request failed</a>'
+        in text
+    )
+    assert (
+        '<a class="button" href="#instances" data-filter="wrong">Only the 2 wrong ones</a>' in text
+    )
     assert "Nothing: every question has an answer" in html(result)
 
 
 def test_usage_methods_and_provenance_stand_at_the_end(result: TaskResult) -> None:
     both = {"gpt": spent(4, 40), "model": spent(3, None)}
-    usage = Usage(results.SpentByRole(spent(7, 40), both), results.SpentByRole(spent(9, 90), both), 3, 1.0)
+    usage = Usage(
+        results.SpentByRole(spent(7, 40), both), results.SpentByRole(spent(9, 90), both), 3, 1.0
+    )
     text = html(replace(result, usage=usage), methods="First <one>.\n\nReferences\n[1] X\n")
     assert "all runs, gpt" in text
     assert "<p>First &lt;one&gt;.</p>" in text
@@ -266,9 +406,14 @@ def test_several_results_begin_with_what_is_said_of_them_together(result: TaskRe
     assert "<li>2 right in B alone.</li>" in text
     assert 'data-filter="flipped"' in text
     assert "cannot be compared" not in text
-    places = [text.index(one) for one in ("B is better", 'id="instances"', 'id="A-scores"', 'id="B-scores"')]
+    places = [
+        text.index(one)
+        for one in ("B is better", 'id="instances"', 'id="A-scores"', 'id="B-scores"')
+    ]
     assert places == sorted(places)
-    assert "These results cannot be compared" in page(both, beside=Beside("x", (), (), ("not <the> same",)))
+    assert "These results cannot be compared" in page(
+        both, beside=Beside("x", (), (), ("not <the> same",))
+    )
 
 
 def test_what_people_say_has_a_part_of_its_own(result: TaskResult) -> None:
@@ -279,18 +424,35 @@ def test_what_people_say_has_a_part_of_its_own(result: TaskResult) -> None:
     assert "scores were used to 80 %" in part
     cells = re.findall(r"<t[dh][^>]*>([^<]*)</t[dh]>", part)[8:]
     assert cells[:8] == ["the raters with each other", "38", "0.500", "0.625", "", "0.700", "", ""]
-    assert cells[8:16] == ["kind with the raters", "40", "", "0.400", "0.300", "", "1.000", "0.800 to 1.200"]
+    assert cells[8:16] == [
+        "kind with the raters",
+        "40",
+        "",
+        "0.400",
+        "0.300",
+        "",
+        "1.000",
+        "0.800 to 1.200",
+    ]
     assert "&lt;b&gt;a note" in part
     assert 'id="clinicians"' not in html(result)
 
 
 def test_a_rubric_is_shown_by_judge_by_pair_and_by_what_was_lost(result: TaskResult) -> None:
-    votes = {"<gpt>": RubricVotes(1200, 700, 500, 0, 0, 0.25), "llama": RubricVotes(1200, 600, 590, 10)}
+    votes = {
+        "<gpt>": RubricVotes(1200, 700, 500, 0, 0, 0.25),
+        "llama": RubricVotes(1200, 600, 590, 10),
+    }
     report = results.RubricReport(
-        RubricVotes(1200, 650, 540, 1, 9), votes, {"<gpt>/llama": results.PairAgreement(1190, 0.91234, None)}
+        RubricVotes(1200, 650, 540, 1, 9),
+        votes,
+        {"<gpt>/llama": results.PairAgreement(1190, 0.91234, None)},
     )
     counts = {"<gpt>": JudgeCounts(1200, 1200, 0, same_family=False)}
-    lost = (LostScore("axis:<a>", True, 1200, 700, 12345.5), LostScore("a <criterion>", False, 3, 2, 0.1 + 0.2))
+    lost = (
+        LostScore("axis:<a>", True, 1200, 700, 12345.5),
+        LostScore("a <criterion>", False, 3, 2, 0.1 + 0.2),
+    )
     one = shown(changed(result, rubric=report, judges=counts))
     one = replace(one, instances=replace(one.instances, lost=lost))
     text = page([one])
@@ -300,9 +462,15 @@ def test_a_rubric_is_shown_by_judge_by_pair_and_by_what_was_lost(result: TaskRes
     gpt = "".join(map(cell, ("1,200", "700", "500", "0", "0", "0.2500")))
     assert f'<th scope="row">&lt;gpt&gt;</th>{gpt}<td>no</td></tr>' in text
     assert f"&lt;gpt&gt;/llama</th>{''.join(map(cell, ('1,190', '91.2 %', '')))}" in text
-    assert 'axis:&lt;a&gt;</th><td class="n">1,200</td><td class="n"><a href="#instances" data-lost="0"' in text
+    assert (
+        'axis:&lt;a&gt;</th><td class="n">1,200</td><td class="n"><a href="#instances" data-lost="0"'
+        in text
+    )
     assert '<td class="n">12,345.5</td>' in text
-    assert 'data-lost="1" aria-label="The 2 instances that lose points on it">2</a></td><td class="n">0.3</td>' in text
+    assert (
+        'data-lost="1" aria-label="The 2 instances that lose points on it">2</a></td><td class="n">0.3</td>'
+        in text
+    )
     assert '<a href="#rubric">Criteria</a>' in text
     assert '<h2 id="jury">' not in text
     assert "650 of 1,200 criteria met, 540 not met, 9 tied, 1 unjudged." in text
@@ -314,16 +482,28 @@ def test_one_judge_is_no_majority_and_groups_of_a_rubric_are_open(result: TaskRe
     rubric = changed(result, rubric=results.RubricReport(votes, {"gpt": votes}, {}))
     assert "the majority" not in html(rubric)
     assert "Where points are lost" not in html(rubric)
-    assert "<details open><summary>The same as tables" in html(replace(rubric, groups={"axis": {"a": result.scores}}))
-    assert "<details><summary>The same as tables" in html(replace(result, groups={"axis": {"a": result.scores}}))
+    assert "<details open><summary>The same as tables" in html(
+        replace(rubric, groups={"axis": {"a": result.scores}})
+    )
+    assert "<details><summary>The same as tables" in html(
+        replace(result, groups={"axis": {"a": result.scores}})
+    )
 
 
 def test_without_texts_none_is_in_the_page_nor_in_its_data(tmp_path: Path) -> None:
     record = instance(
-        "q0", 0.0, prompt=SECRET, completion=SECRET, reasoning=SECRET, references=({"text": SECRET, "tags": ["correct"]},),
-        turns=({"role": "user", "content": SECRET},), categories={"name": SECRET}, error=f"HTTP 400: {SECRET}",
-        judges={"g": 1.0}, judgements={"g": {"a": {"explanation": SECRET}}},
-    )  # fmt: skip
+        "q0",
+        0.0,
+        prompt=SECRET,
+        completion=SECRET,
+        reasoning=SECRET,
+        references=({"text": SECRET, "tags": ["correct"]},),
+        turns=({"role": "user", "content": SECRET},),
+        categories={"name": SECRET},
+        error=f"HTTP 400: {SECRET}",
+        judges={"g": 1.0},
+        judgements={"g": {"a": {"explanation": SECRET}}},
+    )
     stored = load_result(written(tmp_path / "a", made_of([record])))
     whole = readable_page(result_page(stored))
     assert SECRET in whole
@@ -350,14 +530,26 @@ def test_each_of_two_results_holds_what_it_asked(tmp_path: Path) -> None:
 
 
 def test_without_texts_criteria_are_numbers(tmp_path: Path) -> None:
-    one = criterion(4, "not met", "axis:accuracy", f"ward:{SECRET}", text=f"Says {SECRET}", gpt=False, other=SECRET)
+    one = criterion(
+        4,
+        "not met",
+        "axis:accuracy",
+        f"ward:{SECRET}",
+        text=f"Says {SECRET}",
+        gpt=False,
+        other=SECRET,
+    )
     votes = RubricVotes(2, 0, 2, 0)
     records = [instance(key, 0.0, "rubric_score", criteria=(one,)) for key in "ab"]
-    made = rubric_result(records, results.RubricReport(votes, {"gpt": votes}, {}), ("axis:accuracy",))
+    made = rubric_result(
+        records, results.RubricReport(votes, {"gpt": votes}, {}), ("axis:accuracy",)
+    )
     stored = load_result(written(tmp_path / "a", made))
     text = readable_page(result_page(stored, with_texts=False))
     judges = '[["gpt", 0, null], ["other", null, null]]'
     assert f'"criteria": [[1, null, 4, [], "not met", 4.0, {judges}]]' in text
     assert '"lost": [[' not in text
     assert not any(word in text for word in (SECRET, "words of gpt", "Says"))
-    assert all(word in readable_page(result_page(stored)) for word in (f"ward:{SECRET}", "words of gpt"))
+    assert all(
+        word in readable_page(result_page(stored)) for word in (f"ward:{SECRET}", "words of gpt")
+    )

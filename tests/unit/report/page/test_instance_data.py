@@ -17,7 +17,14 @@ from eval_factory.core.safe_files import json_line
 from eval_factory.core.secrets import REDACTED
 from eval_factory.report.documents import instance_line, result_line
 from eval_factory.report.page import instance_data
-from eval_factory.report.page.instance_data import _CHUNK, _FLAGS, MAX_WORDS, InstanceBlocks, LostScore, readable_page
+from eval_factory.report.page.instance_data import (
+    _CHUNK,
+    _FLAGS,
+    MAX_WORDS,
+    InstanceBlocks,
+    LostScore,
+    readable_page,
+)
 from eval_factory.scoring.rubric import VERDICTS
 from stored_results import criterion, instance
 
@@ -26,7 +33,9 @@ SHARE = Score(0.5, STATS, "exact_match", "test", None, True, (0.0, 1.0), "share"
 RATING = replace(SHARE, metric="jury", scale=(1.0, 5.0))
 
 
-def packed(records: Sequence[InstanceRecord], main: Score | None = SHARE, **how: Any) -> InstanceBlocks:
+def packed(
+    records: Sequence[InstanceRecord], main: Score | None = SHARE, **how: Any
+) -> InstanceBlocks:
     packer = instance_data.InstancePacker(main, **how)
     for record in records:
         packer.add(instance_line(record), result_line(record))
@@ -68,18 +77,35 @@ def test_nothing_was_asked_or_nothing_by_criteria() -> None:
 
 def test_a_row_says_what_the_table_shows() -> None:
     record = instance(
-        "q0", 1.0, trial=2, perturbation="typos", split="valid", latency_s=0.123456, completion_tokens=7,
-        prompt="Question:  What \n is it? ", completion="a " * 60, categories={"ward": "b", "odd": "c"},
-    )  # fmt: skip
+        "q0",
+        1.0,
+        trial=2,
+        perturbation="typos",
+        split="valid",
+        latency_s=0.123456,
+        completion_tokens=7,
+        prompt="Question:  What \n is it? ",
+        completion="a " * 60,
+        categories={"ward": "b", "odd": "c"},
+    )
     made = packed([record, instance("q1", None)], fields=("ward",))
     head, first, second = lines_of(made, 0)
     assert head["groups"] == ["ward"]
     assert (head["chunk"], head["middle"], head["texts"]) == (_CHUNK, None, True)
     assert first == {
-        "id": "q0", "trial": 2, "perturbation": "typos", "split": "valid", "value": 1.0, "flags": ["right"],
-        "groups": ["b"], "latency": 0.1235, "tokens": 7, "prompt": "What is it?", "answer": ("a " * 24)[:47] + "…",
+        "id": "q0",
+        "trial": 2,
+        "perturbation": "typos",
+        "split": "valid",
+        "value": 1.0,
+        "flags": ["right"],
+        "groups": ["b"],
+        "latency": 0.1235,
+        "tokens": 7,
+        "prompt": "What is it?",
+        "answer": ("a " * 24)[:47] + "…",
         "lost": [],
-    }  # fmt: skip
+    }
     assert (second["value"], second["groups"]) == (None, [None])
     assert made.numbers.values == []  # another split, and one that failed
     assert made.numbers.latencies == [0.1235, 0.1]
@@ -92,7 +118,10 @@ def flags(blocks: InstanceBlocks) -> list[set[str]]:
 def test_right_and_wrong() -> None:
     records = [instance("a", 1.0), instance("b", 0.0), instance("c", None)]
     assert flags(packed(records)) == [{"right"}, {"wrong"}, {"failed"}]
-    assert flags(packed(records, replace(SHARE, higher_is_better=False)))[:2] == [{"wrong"}, {"right"}]
+    assert flags(packed(records, replace(SHARE, higher_is_better=False)))[:2] == [
+        {"wrong"},
+        {"right"},
+    ]
     assert packed(records).counts["wrong"] == 1
     assert flags(packed([instance("a", 1.0)], None)) == [set()]
 
@@ -100,12 +129,15 @@ def test_right_and_wrong() -> None:
 @pytest.mark.parametrize(
     ("main", "values", "middle", "low"),
     [
-        (RATING, [1.0, 3.0, 4.5], 3.0, [True, False, False]), (SHARE, [0.25, 0.5, 1.0], 0.5, [True, False, False]),
+        (RATING, [1.0, 3.0, 4.5], 3.0, [True, False, False]),
+        (SHARE, [0.25, 0.5, 1.0], 0.5, [True, False, False]),
         (replace(RATING, higher_is_better=False), [1.0, 3.0, 4.5], 3.0, [False, False, True]),
         (replace(RATING, scale=None), [1.0, 2.0, 6.0], 3.0, [True, True, False]),
     ],
-)  # fmt: skip
-def test_the_low_ones_of_other_values(main: Score, values: list[float], middle: float, low: list[bool]) -> None:
+)
+def test_the_low_ones_of_other_values(
+    main: Score, values: list[float], middle: float, low: list[bool]
+) -> None:
     made = packed([instance(f"q{at}", one, main.metric) for at, one in enumerate(values)], main)
     assert made.middle == middle
     assert ["wrong" in found for found in flags(made)] == low
@@ -115,32 +147,55 @@ def test_the_low_ones_of_other_values(main: Score, values: list[float], middle: 
 @pytest.mark.parametrize(
     ("changes", "found"),
     [
-        ({}, []), ({"completion": " \n"}, ["empty"]), ({"finish_reason": "length"}, ["cut_off"]),
+        ({}, []),
+        ({"completion": " \n"}, ["empty"]),
+        ({"finish_reason": "length"}, ["cut_off"]),
         ({"error": "x", "completion": None}, ["failed"]),
         ({"error": "x", "completion": "", "finish_reason": "content_filter"}, ["filtered"]),
-        ({"judges": {"a": 1.0, "b": 2.9}}, []), ({"judges": {"a": 1.0, "b": 3.0}}, ["disagree"]),
-        ({"unjudged": True}, ["unjudged"]), ({"injection": ("asks for marks",)}, ["injection"]),
-        ({"signs": ("unparsed", "of another version", "thinking_stripped")}, ["unparsed", "thinking_stripped"]),
+        ({"judges": {"a": 1.0, "b": 2.9}}, []),
+        ({"judges": {"a": 1.0, "b": 3.0}}, ["disagree"]),
+        ({"unjudged": True}, ["unjudged"]),
+        ({"injection": ("asks for marks",)}, ["injection"]),
+        (
+            {"signs": ("unparsed", "of another version", "thinking_stripped")},
+            ["unparsed", "thinking_stripped"],
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_an_instance_can_be_filtered_by(changes: dict[str, Any], found: list[str]) -> None:
     assert list(instance_data.flags_of(instance("a", 1.0, **changes))) == found
 
 
 def test_an_opened_instance_has_all_of_it() -> None:
     record = instance(
-        "q0", 1.0, turns=({"role": "system", "content": "be brief"}, {"role": "user", "content": "Who?\nYou"}),
-        reasoning="hm", judges={"gpt": 4.0}, judgements={"gpt": {"accuracy": {"score": 4, "explanation": "fine"}}},
-        categories={"ward": "b"}, injection=("x",), cluster="s1", cached=True,
-    )  # fmt: skip
+        "q0",
+        1.0,
+        turns=({"role": "system", "content": "be brief"}, {"role": "user", "content": "Who?\nYou"}),
+        reasoning="hm",
+        judges={"gpt": 4.0},
+        judgements={"gpt": {"accuracy": {"score": 4, "explanation": "fine"}}},
+        categories={"ward": "b"},
+        injection=("x",),
+        cluster="s1",
+        cached=True,
+    )
     made = packed([record, instance("q1", 0.0)])
     first, second = lines_of(made, 1)
     assert first["turns"] == [dict(turn) for turn in record.turns]
     assert "prompt" not in first
     assert rows(made)[0]["prompt"] == "Who? You"
     assert first["judges"] == {"gpt": {"accuracy": {"score": 4, "explanation": "fine"}}}
-    assert (first["marks"], first["reasoning"], first["cluster"], first["cached"]) == ({"gpt": 4.0}, "hm", "s1", True)
-    assert (first["categories"], first["injection"], first["metrics"]) == ({"ward": "b"}, ["x"], {"exact_match": 1.0})
+    assert (first["marks"], first["reasoning"], first["cluster"], first["cached"]) == (
+        {"gpt": 4.0},
+        "hm",
+        "s1",
+        True,
+    )
+    assert (first["categories"], first["injection"], first["metrics"]) == (
+        {"ward": "b"},
+        ["x"],
+        {"exact_match": 1.0},
+    )
     assert second["prompt"] == "What is q1?"
     assert second["references"] == [["yes", True], ["no", False]]
     assert not {"turns", "reasoning", "error", "judges", "cached", "cluster"} & second.keys()
@@ -149,36 +204,53 @@ def test_an_opened_instance_has_all_of_it() -> None:
 @pytest.mark.parametrize(
     ("texts", "shared"),
     [
-        (["ex 1\nex 2\nWho?", "ex 1\nex 2\nWhat?"], "ex 1\nex 2\n"), (["Why", "Who"], ""), (["one\ntwo"], ""), ([], ""),
+        (["ex 1\nex 2\nWho?", "ex 1\nex 2\nWhat?"], "ex 1\nex 2\n"),
+        (["Why", "Who"], ""),
+        (["one\ntwo"], ""),
+        ([], ""),
     ],
-)  # fmt: skip
+)
 def test_what_all_prompts_begin_with_is_no_preview(texts: list[str], shared: str) -> None:
     assert instance_data.common_beginning(texts) == shared
 
 
 def test_the_table_shows_what_comes_after_the_examples() -> None:
     records = [instance(f"q{at}", 1.0, prompt=f"many examples\nWho is {at}?") for at in range(3)]
-    assert [row["prompt"] for row in rows(packed(records))] == ["Who is 0?", "Who is 1?", "Who is 2?"]
+    assert [row["prompt"] for row in rows(packed(records))] == [
+        "Who is 0?",
+        "Who is 1?",
+        "Who is 2?",
+    ]
 
 
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("one  \n two", "one two"), ("x" * 10, "x" * 10), ("x" * 11, "x" * 9 + "…"), ("xx xx xx xxx", "xx xx xx…"),
-        (f"a {REDACTED} and more than ten", f"a {REDACTED}"), (f"{REDACTED}", REDACTED),
+        ("one  \n two", "one two"),
+        ("x" * 10, "x" * 10),
+        ("x" * 11, "x" * 9 + "…"),
+        ("xx xx xx xxx", "xx xx xx…"),
+        (f"a {REDACTED} and more than ten", f"a {REDACTED}"),
+        (f"{REDACTED}", REDACTED),
         (f"xxxxxxxxxxxx {REDACTED}", "x" * 9 + "…"),
     ],
-)  # fmt: skip
+)
 def test_the_first_words_of_a_text(text: str, words: str) -> None:
     assert instance_data.first_words(text, 10) == words
 
 
 def test_ten_thousand_instances_take_less_than_twelve_megabytes() -> None:
     """2.7 kB each, of words that differ from one to the next as those of abstracts do."""
-    words = [f"{stem}{end}" for stem in STEMS for end in ("", "s", "ed", "ing", "al", "ity", "ation", "ally")]
+    words = [
+        f"{stem}{end}"
+        for stem in STEMS
+        for end in ("", "s", "ed", "ing", "al", "ity", "ation", "ally")
+    ]
     drawn, total, packer = random.Random(1), 0, instance_data.InstancePacker(SHARE)  # noqa: S311 - of words
     for number in range(_CHUNK * 8):
-        record = instance(f"q{number}", float(number % 2), prompt=" ".join(drawn.choices(words, k=310)))
+        record = instance(
+            f"q{number}", float(number % 2), prompt=" ".join(drawn.choices(words, k=310))
+        )
         total += len(record.prompt)
         packer.add(instance_line(record), result_line(record))
     made = packer.finish()
@@ -187,12 +259,57 @@ def test_ten_thousand_instances_take_less_than_twelve_megabytes() -> None:
 
 
 STEMS = [
-    "patient", "hospital", "treat", "measure", "infect", "operat", "diagnos", "clinic", "effect", "control", "random",
-    "signific", "group", "compar", "result", "increas", "decreas", "risk", "factor", "surviv", "mortal", "cancer",
-    "tumor", "therap", "drug", "dose", "blood", "pressur", "heart", "cardi", "pulmon", "renal", "liver", "hepat",
-    "brain", "neur", "child", "adult", "woman", "man", "age", "year", "month", "week", "follow", "outcom", "complicat",
-    "surg", "resect", "biops",
-]  # fmt: skip
+    "patient",
+    "hospital",
+    "treat",
+    "measure",
+    "infect",
+    "operat",
+    "diagnos",
+    "clinic",
+    "effect",
+    "control",
+    "random",
+    "signific",
+    "group",
+    "compar",
+    "result",
+    "increas",
+    "decreas",
+    "risk",
+    "factor",
+    "surviv",
+    "mortal",
+    "cancer",
+    "tumor",
+    "therap",
+    "drug",
+    "dose",
+    "blood",
+    "pressur",
+    "heart",
+    "cardi",
+    "pulmon",
+    "renal",
+    "liver",
+    "hepat",
+    "brain",
+    "neur",
+    "child",
+    "adult",
+    "woman",
+    "man",
+    "age",
+    "year",
+    "month",
+    "week",
+    "follow",
+    "outcom",
+    "complicat",
+    "surg",
+    "resect",
+    "biops",
+]
 
 
 CRITERIA = (
@@ -202,10 +319,14 @@ CRITERIA = (
 
 
 def test_criteria_of_a_rubric_are_in_the_chunks_and_what_they_cost_in_the_index() -> None:
-    made = packed([
-        instance("a", 0.5, criteria=CRITERIA), instance("b", 1.0, criteria=CRITERIA[1:]),
-        instance("c", 0.5, criteria=CRITERIA[:1]), instance("d", None, criteria=CRITERIA[:1]),
-    ])  # fmt: skip
+    made = packed(
+        [
+            instance("a", 0.5, criteria=CRITERIA),
+            instance("b", 1.0, criteria=CRITERIA[1:]),
+            instance("c", 0.5, criteria=CRITERIA[:1]),
+            instance("d", None, criteria=CRITERIA[:1]),
+        ]
+    )
     assert [one.label for one in made.lost] == ["axis:a", "private", "shared"]
     assert made.lost[0].times == 2  # not the one whose request failed
     assert lines_of(made, 0)[0]["lost"] == [["axis:a", True], ["private", True], ["shared", False]]
@@ -223,10 +344,16 @@ def test_every_verdict_is_known() -> None:
 @pytest.mark.parametrize(
     ("points", "verdict", "lost"),
     [
-        (8, "met", 0), (8, "not met", 8), (8, "tied", 4), (8, "unjudged", None),
-        (-5, "met", 5), (-5, "not met", 0), (-5, "tied", 2.5), (-5, "unjudged", None),
+        (8, "met", 0),
+        (8, "not met", 8),
+        (8, "tied", 4),
+        (8, "unjudged", None),
+        (-5, "met", 5),
+        (-5, "not met", 0),
+        (-5, "tied", 2.5),
+        (-5, "unjudged", None),
     ],
-)  # fmt: skip
+)
 def test_what_a_criterion_costs(points: float, verdict: str, lost: float | None) -> None:
     assert instance_data.points_lost(criterion(points, verdict)) == lost
 
@@ -234,13 +361,17 @@ def test_what_a_criterion_costs(points: float, verdict: str, lost: float | None)
 @pytest.mark.parametrize(
     ("made", "signs"),
     [
-        (criterion(8, "met", one=True), []), (criterion(8, "not met", one=False), [instance_data.NOT_MET]),
-        (criterion(-8, "not met", one=False), []), (criterion(-8, "met", one=True), [instance_data.HARM]),
-        (criterion(8, "tied", one=True, two=False), [instance_data.DISAGREE]), (criterion(8, "tied", one=True, two=True), []),
+        (criterion(8, "met", one=True), []),
+        (criterion(8, "not met", one=False), [instance_data.NOT_MET]),
+        (criterion(-8, "not met", one=False), []),
+        (criterion(-8, "met", one=True), [instance_data.HARM]),
+        (criterion(8, "tied", one=True, two=False), [instance_data.DISAGREE]),
+        (criterion(8, "tied", one=True, two=True), []),
         (criterion(8, "tied", one=False, two="nothing"), [instance_data.UNDECIDED]),
-        (criterion(8, "met", one=True, two="HTTP 500"), [instance_data.UNDECIDED]), (criterion(8, "unjudged"), [instance_data.UNDECIDED]),
+        (criterion(8, "met", one=True, two="HTTP 500"), [instance_data.UNDECIDED]),
+        (criterion(8, "unjudged"), [instance_data.UNDECIDED]),
     ],
-)  # fmt: skip
+)
 def test_by_what_an_instance_is_chosen(made: dict[str, Any], signs: list[str]) -> None:
     record = instance("q", 0.5, criteria=(criterion(1, "met", one=True), made))
     assert list(instance_data.criterion_signs(record)) == signs
@@ -260,18 +391,37 @@ FIVE_CRITERIA = [
 def test_what_cost_most_comes_first_then_what_nobody_decided() -> None:
     rows = instance_data.criteria_rows(FIVE_CRITERIA, with_texts=True)
     assert [(row[0], row[1], row[5]) for row in rows] == [
-        (4, "fourth", 7), (5, "fifth", 7), (2, "second", 2), (3, "third", None), (1, "first", 0),
-    ]  # fmt: skip
+        (4, "fourth", 7),
+        (5, "fifth", 7),
+        (2, "second", 2),
+        (3, "third", None),
+        (1, "first", 0),
+    ]
     assert rows[2] == [
-        2, "second", 2, ["axis:a", "private"], "not met", 2, [["one", 0, "words of one"], ["two", None, "HTTP 500"]],
-    ]  # fmt: skip
+        2,
+        "second",
+        2,
+        ["axis:a", "private"],
+        "not met",
+        2,
+        [["one", 0, "words of one"], ["two", None, "HTTP 500"]],
+    ]
 
 
 def test_long_texts_are_cut_and_say_so() -> None:
     assert instance_data.shortened_text("x" * MAX_WORDS) == "x" * MAX_WORDS
     long = "x" * (MAX_WORDS + 1)
-    assert instance_data.shortened_text(long) == f"{'x' * MAX_WORDS} … (2,001 characters: results.jsonl)"
-    one = criterion(1, "met", *[f"{number}{long}" for number in range(instance_data.MAX_TAGS + 1)], text=long, one=True)
+    assert (
+        instance_data.shortened_text(long)
+        == f"{'x' * MAX_WORDS} … (2,001 characters: results.jsonl)"
+    )
+    one = criterion(
+        1,
+        "met",
+        *[f"{number}{long}" for number in range(instance_data.MAX_TAGS + 1)],
+        text=long,
+        one=True,
+    )
     one["judges"]["one"]["explanation"] = long
     ((_, words, _, tags, _, _, judges),) = instance_data.criteria_rows([one], with_texts=True)
     assert {len(text) for text in (words, judges[0][2], tags[0])} == {
@@ -283,16 +433,28 @@ def test_long_texts_are_cut_and_say_so() -> None:
 
 def test_what_costs_most_over_all_answers_and_not_twice_in_one() -> None:
     points = instance_data.LostPoints()
-    shared = [criterion(4, verdict, "axis:a", "axis:a", text="shared", one=True) for verdict in ("not met", "met")]
-    assert points.add([shared[0], criterion(2, "not met", "axis:a", "rare", text="alone", one=False)]) == (0, 1, 2, 3)
+    shared = [
+        criterion(4, verdict, "axis:a", "axis:a", text="shared", one=True)
+        for verdict in ("not met", "met")
+    ]
+    assert points.add(
+        [shared[0], criterion(2, "not met", "axis:a", "rare", text="alone", one=False)]
+    ) == (0, 1, 2, 3)
     assert points.add([shared[1], criterion(1, "unjudged", "axis:a", text="other")]) == ()
-    assert points.add([shared[0], criterion(-6, "met", "axis:b", text="harm", one=True)]) == (0, 1, 5, 6)
+    assert points.add([shared[0], criterion(-6, "met", "axis:b", text="harm", one=True)]) == (
+        0,
+        1,
+        5,
+        6,
+    )
     assert points.add([criterion(-6, "met", "axis:b", text="harm", one=True)]) == (5, 6)
     most = points.most()
     assert list(most.values()) == [
-        LostScore("axis:b", True, 2, 2, 12.0), LostScore("axis:a", True, 4, 2, 10.0),
-        LostScore("harm", False, 2, 2, 12.0), LostScore("shared", False, 3, 2, 8.0),
-    ]  # fmt: skip
+        LostScore("axis:b", True, 2, 2, 12.0),
+        LostScore("axis:a", True, 4, 2, 10.0),
+        LostScore("harm", False, 2, 2, 12.0),
+        LostScore("shared", False, 3, 2, 8.0),
+    ]
     assert list(most) == [5, 0, 6, 1]
 
 
@@ -305,7 +467,9 @@ def test_the_list_is_bounded_and_ties_are_in_order() -> None:
     for _ in range(2):
         points.add(many)
     labels = [one.label for one in points.most().values()]
-    assert labels == [f"{what}{n:03}" for what in ("axis:", "text ") for n in range(instance_data.MAX_LOST)]
+    assert labels == [
+        f"{what}{n:03}" for what in ("axis:", "text ") for n in range(instance_data.MAX_LOST)
+    ]
 
 
 ODD = ["</script><script>alert(1)</script>", "ü\u202e\0 \x1b[2J \U0001f600", "\ud83d", 1]
@@ -316,15 +480,27 @@ def test_lines_come_out_as_they_went_in() -> None:
     made = instance_data.compressed_block(2, "index", lines)
     assert made.count("<") == 2
     assert made == instance_data.compressed_block(2, "index", lines)
-    assert base64.b64decode(made.partition(">")[2].partition("<")[0])[4:8] == bytes(4)  # no date in it
+    assert base64.b64decode(made.partition(">")[2].partition("<")[0])[4:8] == bytes(
+        4
+    )  # no date in it
     beginning = '<script type="application/x-eval-factory" data-run="2" data-part="index">\n'
     assert readable_page(made) == beginning + "\n".join(lines) + "\n</script>"
 
 
-@pytest.mark.parametrize("packed", ["", "QQ==", "====", base64.b64encode(gzip.compress(b"x", mtime=0)[:-4]).decode(),
-                                    base64.b64encode(gzip.compress(b"\x80", mtime=0)).decode()])  # fmt: skip
+@pytest.mark.parametrize(
+    "packed",
+    [
+        "",
+        "QQ==",
+        "====",
+        base64.b64encode(gzip.compress(b"x", mtime=0)[:-4]).decode(),
+        base64.b64encode(gzip.compress(b"\x80", mtime=0)).decode(),
+    ],
+)
 def test_what_cannot_be_unpacked_is_left(packed: str) -> None:
-    page = f'a<script type="application/x-eval-factory" data-run="0" data-part="0">{packed}</script>b'
+    page = (
+        f'a<script type="application/x-eval-factory" data-run="0" data-part="0">{packed}</script>b'
+    )
     assert readable_page(page) == page
 
 

@@ -30,21 +30,35 @@ def held_by(media: PageMedia, folder: Path, *records: dict[str, Any]) -> list[by
 
 def test_a_page_holds_each_content_once_and_without_texts_nothing(tmp_path: Path) -> None:
     folder = tmp_path / "a"
-    red, sound = kept(folder, "red.png", picture("red")), kept(folder, "a.wav", tone(440), "audio/wav")
+    red, sound = (
+        kept(folder, "red.png", picture("red")),
+        kept(folder, "a.wav", tone(440), "audio/wav"),
+    )
     again = kept(folder, "again.png", picture("red"))
-    records = [instance("q0", 1.0, media=(red, sound)), instance("q1", 1.0, media=(again,)), instance("q2", 0.0)]
+    records = [
+        instance("q0", 1.0, media=(red, sound)),
+        instance("q1", 1.0, media=(again,)),
+        instance("q2", 0.0),
+    ]
     page = (written(folder, result(records)) / "report.html").read_text("utf-8")
-    assert [one[:2] for one in HELD.findall(page)] == [(red["sha256"], "image/jpeg"), (sound["sha256"], "audio/wav")]
+    assert [one[:2] for one in HELD.findall(page)] == [
+        (red["sha256"], "image/jpeg"),
+        (sound["sha256"], "audio/wav"),
+    ]
     assert "img-src data:; media-src data:;" in page
     readable = readable_page(page)
-    assert f'"media": [["image/png", "{red["sha256"]}", "{red["file"]}"], ["audio/wav", ' in readable
+    assert (
+        f'"media": [["image/png", "{red["sha256"]}", "{red["file"]}"], ["audio/wav", ' in readable
+    )
     assert not HELD.search(readable), "another version of Pillow makes other bytes"
     stored = load_result(folder)
     assert [one.media for one in stored.result.instances] == [one.media for one in records]
     assert result_page(stored) == page
     without = result_page(stored, with_texts=False)
     assert not HELD.search(without)
-    assert not any(word in readable_page(without) for word in (red["sha256"], "red.png", "audio/wav"))
+    assert not any(
+        word in readable_page(without) for word in (red["sha256"], "red.png", "audio/wav")
+    )
     assert ["media" in instance_line(one) for one in records] == [True, True, False]
     (tmp_path / "again").mkdir()  # as verify and annotate import make it
     (tmp_path / "again" / "helm").symlink_to(folder / "helm")
@@ -54,7 +68,9 @@ def test_a_page_holds_each_content_once_and_without_texts_nothing(tmp_path: Path
 def test_what_one_of_two_results_has_lost_the_other_one_shows(tmp_path: Path) -> None:
     folders = [tmp_path / "a", tmp_path / "b"]
     for folder in folders:
-        written(folder, result([instance("q0", 1.0, media=(kept(folder, "red.png", picture("red")),))]))
+        written(
+            folder, result([instance("q0", 1.0, media=(kept(folder, "red.png", picture("red")),))])
+        )
     (folders[0] / "helm/scenarios/x/red.png").unlink()
     shown = shown_of([load_result(folder) for folder in folders], ["A", "B"])
     assert [len(HELD.findall("".join(one.instances.blocks))) for one in shown] == [0, 1]
@@ -78,7 +94,11 @@ def test_every_kind_of_pixel_is_shown(mode: str, tmp_path: Path) -> None:
     plain.save(out, kind)
     (data,) = held_by(PageMedia(), tmp_path, kept(tmp_path, "a", out.getvalue(), f"image/{kind}"))
     middle: Any = Image.open(io.BytesIO(data)).getpixel((24, 24))
-    assert abs(middle[0] - 117) < 3 if mode == "I;16" else mode in ("LA", "1") or middle_of(data) == "green"
+    assert (
+        abs(middle[0] - 117) < 3
+        if mode == "I;16"
+        else mode in ("LA", "1") or middle_of(data) == "green"
+    )
 
 
 def test_beyond_the_limit_nothing_is_read_any_more(tmp_path: Path) -> None:
@@ -86,7 +106,12 @@ def test_beyond_the_limit_nothing_is_read_any_more(tmp_path: Path) -> None:
     media = PageMedia(left=len(HELD.findall(PageMedia().add(tmp_path, [first])[0])[0][2]) + 9)
     assert [middle_of(data) for data in held_by(media, tmp_path, first, second, third)] == ["red"]
     assert (held_by(media, tmp_path, third), media.left) == ([], 0)
-    assert held_by(PageMedia(), tmp_path, kept(tmp_path, "long.wav", bytes(1 << 20) + b"!", "audio/wav")) == []
+    assert (
+        held_by(
+            PageMedia(), tmp_path, kept(tmp_path, "long.wav", bytes(1 << 20) + b"!", "audio/wav")
+        )
+        == []
+    )
 
 
 @pytest.mark.parametrize(
@@ -102,7 +127,11 @@ def test_beyond_the_limit_nothing_is_read_any_more(tmp_path: Path) -> None:
 def test_what_is_no_picture_is_a_line(name: str, kind: str, data: bytes, tmp_path: Path) -> None:
     records = [instance("q0", 1.0, media=(kept(tmp_path, name, data, kind),))]
     page = (written(tmp_path, result(records)) / "report.html").read_text("utf-8")
-    assert (HELD.search(page), "onerror" in page, name in readable_page(page)) == (None, False, True)
+    assert (HELD.search(page), "onerror" in page, name in readable_page(page)) == (
+        None,
+        False,
+        True,
+    )
 
 
 def test_no_file_elsewhere_is_shown_and_none_that_is_another_now(tmp_path: Path) -> None:

@@ -22,7 +22,12 @@ FIVE = tuple(RatingChoice(float(one), str(one)) for one in range(1, 6))
 
 def shown(text: str) -> ShownAnswer:
     return ShownAnswer(
-        AnswerKey("secret-id", 7), (("user", text),), text, (text,), (Question("first"), Question(text)), "digest"
+        AnswerKey("secret-id", 7),
+        (("user", text),),
+        text,
+        (text,),
+        (Question("first"), Question(text)),
+        "digest",
     )
 
 
@@ -34,12 +39,19 @@ def form(text: str, *, with_reference: bool = True) -> str:
 def test_it_tells_what_is_rated_and_nothing_of_who_answered() -> None:
     data = form_data(SAMPLE, "2", ["bcdfg"], {"bcdfg": shown("text")}, with_reference=False)
     assert data == {
-        "sheet": "sheet", "rater": "2",
+        "sheet": "sheet",
+        "rater": "2",
         "choices": [{"label": "yes", "key": "1"}, {"label": "no", "key": "2"}],
         "items": [
-            {"code": "bcdfg", "turns": [["user", "text"]], "answer": "text", "references": [], "questions": ["first", "second"]}
+            {
+                "code": "bcdfg",
+                "turns": [["user", "text"]],
+                "answer": "text",
+                "references": [],
+                "questions": ["first", "second"],
+            }
         ],
-    }  # fmt: skip
+    }
     page = form("text")
     assert not [secret for secret in ("secret-id", "digest", "stratum", "0.25") if secret in page]
     assert "Rate 1 answers" in page
@@ -47,12 +59,17 @@ def test_it_tells_what_is_rated_and_nothing_of_who_answered() -> None:
 
 
 def test_pictures_stand_beside_the_question() -> None:
-    block, record = Markup("<script data-sha256>"), {"type": "image/png", "sha256": "ab", "file": "helm/x.png"}
+    block, record = (
+        Markup("<script data-sha256>"),
+        {"type": "image/png", "sha256": "ab", "file": "helm/x.png"},
+    )
     seen = {"bcdfg": replace(shown("text"), media=(record,))}
     (item,) = form_data(SAMPLE, "2", ["bcdfg"], seen, with_reference=True)["items"]
     assert item["media"] == [["image/png", "ab", "helm/x.png"]]
     assert block in rater_form(SAMPLE, "1", ["bcdfg"], seen, with_reference=True, media=[block])
-    assert "text \u23ce [file helm/x.png],text," in csv_sheet(SAMPLE, "1", ["bcdfg"], seen, with_reference=True)
+    assert "text \u23ce [file helm/x.png],text," in csv_sheet(
+        SAMPLE, "1", ["bcdfg"], seen, with_reference=True
+    )
 
 
 def test_the_policy_allows_its_own_script_and_style_alone() -> None:
@@ -71,7 +88,10 @@ def test_the_policy_allows_its_own_script_and_style_alone() -> None:
 @pytest.mark.parametrize("name", [*payloads("http://127.0.0.1:9"), *ODD])
 def test_no_text_leaves_its_place(name: str) -> None:
     text = {**payloads("http://127.0.0.1:9"), **ODD}[name]
-    page, plain = form(text), form("plain")  # data cannot end the element that they stand in, nor open a comment there
+    page, plain = (
+        form(text),
+        form("plain"),
+    )  # data cannot end the element that they stand in, nor open a comment there
     assert re.sub(r'(id="sheet">).*?<', r"\1<", page) == re.sub(r'(id="sheet">).*?<', r"\1<", plain)
     data = re.search(r'id="sheet">(.*?)</script>', page)
     assert data is not None

@@ -15,19 +15,37 @@ from PIL import Image
 
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.report import drawing as drawings
-from eval_factory.report.drawing import Colour, Drawing, Shape, circle, label, line, png, polygon, rect, svg, words
+from eval_factory.report.drawing import (
+    Colour,
+    Drawing,
+    Shape,
+    circle,
+    label,
+    line,
+    png,
+    polygon,
+    rect,
+    svg,
+    words,
+)
 from eval_factory.report.plots import PlottedValue, dot_plot
 
 NAMESPACE = "{http://www.w3.org/2000/svg}"
 HOSTILE = """</title></svg><script>alert(1)</script><img src=x onerror="alert(2)">'"&\x1b[2J\u202e\ud800\x00"""
 SHAPES: tuple[Shape, ...] = (
-    line(1, 2.5, 3.333, 4, "data", 2.5), line(1, 2, 3, 4, "second", dashed=True), rect(5, 6, 7, 8, "grid", "a band"),
-    rect(5, 6, 7, 8, "grid"), circle(9, 10, 11, "data", "a dot"), polygon(((1, 2), (3.5, 4)), "second", "a diamond"),
+    line(1, 2.5, 3.333, 4, "data", 2.5),
+    line(1, 2, 3, 4, "second", dashed=True),
+    rect(5, 6, 7, 8, "grid", "a band"),
+    rect(5, 6, 7, 8, "grid"),
+    circle(9, 10, 11, "data", "a dot"),
+    polygon(((1, 2), (3.5, 4)), "second", "a diamond"),
     words(12, 13, "words", "end", "faint", title="all words"),
-)  # fmt: skip
+)
 
 
-def drawn(*shapes: Shape, title: str = "Title", described: str = "What it shows.", width: float = 96.0) -> Drawing:
+def drawn(
+    *shapes: Shape, title: str = "Title", described: str = "What it shows.", width: float = 96.0
+) -> Drawing:
     return Drawing(title, described, 48, shapes, width)
 
 
@@ -48,20 +66,32 @@ def test_every_shape_is_an_element_with_its_place() -> None:
     assert (title.text, description.text) == ("Title", "What it shows.")
     assert attributes(paper) == {"width": "96", "height": "48", "fill": "#ffffff"}
     assert attributes(line) == {
-        "x1": "1", "y1": "2.5", "x2": "3.33", "y2": "4", "stroke": "#0072b2", "stroke-width": "2.5",
-    }  # fmt: skip
+        "x1": "1",
+        "y1": "2.5",
+        "x2": "3.33",
+        "y2": "4",
+        "stroke": "#0072b2",
+        "stroke-width": "2.5",
+    }
     assert dashed.get("stroke-dasharray") == "5"
     assert "stroke-dasharray" not in line.attrib
     assert attributes(band) == {"x": "5", "y": "6", "width": "7", "height": "8", "fill": "#dcdcdc"}
     assert attributes(circle) == {"cx": "9", "cy": "10", "r": "11", "fill": "#0072b2"}
     assert attributes(polygon) == {"points": "1,2 3.5,4", "fill": "#d55e00"}
     assert attributes(text) == {
-        "x": "12", "y": "13", "text-anchor": "end", "fill": "#5f5f5f",
-    }  # fmt: skip
+        "x": "12",
+        "y": "13",
+        "text-anchor": "end",
+        "fill": "#5f5f5f",
+    }
     assert text.text == "words"
     assert [[child.text for child in one] for one in (band, plain, circle, polygon, text)] == [
-        ["a band"], [], ["a dot"], ["a diamond"], ["all words"],
-    ]  # fmt: skip
+        ["a band"],
+        [],
+        ["a dot"],
+        ["a diamond"],
+        ["all words"],
+    ]
 
 
 def test_in_a_page_it_takes_the_colours_of_the_page_which_are_lighter_on_a_dark_one() -> None:
@@ -85,7 +115,9 @@ def test_in_a_page_it_takes_the_colours_of_the_page_which_are_lighter_on_a_dark_
 def luminance(colour: str) -> float:
     """WCAG 2.2, relative luminance."""
     parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
-    red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+    red, green, blue = (
+        part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
+    )
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
@@ -95,7 +127,9 @@ def contrast(one: str, other: str) -> float:
 
 
 @pytest.mark.parametrize(
-    ("colours", "paper"), [(drawings.COLOURS, "#ffffff"), (drawings.DARK_COLOURS, "#1a1a1a")], ids=["light", "dark"]
+    ("colours", "paper"),
+    [(drawings.COLOURS, "#ffffff"), (drawings.DARK_COLOURS, "#1a1a1a")],
+    ids=["light", "dark"],
 )
 def test_what_has_to_be_seen_is_seen(colours: Any, paper: str) -> None:
     assert contrast(colours["faint"], paper) >= 4.5  # text
@@ -105,10 +139,19 @@ def test_what_has_to_be_seen_is_seen(colours: Any, paper: str) -> None:
 
 def test_labels_are_no_markup_and_nothing_is_asked_for_from_elsewhere() -> None:
     drawing = drawn(
-        label(1, 2, HOSTILE, 60), rect(1, 2, 3, 4, "data", HOSTILE), title=HOSTILE, described=HOSTILE
-    )  # fmt: skip
+        label(1, 2, HOSTILE, 60),
+        rect(1, 2, 3, 4, "data", HOSTILE),
+        title=HOSTILE,
+        described=HOSTILE,
+    )
     root = parsed(drawing)
-    assert {child.tag.removeprefix(NAMESPACE) for child in root.iter()} == {"svg", "title", "desc", "rect", "text"}
+    assert {child.tag.removeprefix(NAMESPACE) for child in root.iter()} == {
+        "svg",
+        "title",
+        "desc",
+        "rect",
+        "text",
+    }
     assert root[0].text.startswith("</title></svg><script>alert(1)</script>")
     assert root[0].text.endswith(r"\x1b[2J\u202e\ud800\x00")
     for standalone in (False, True):
@@ -133,9 +176,19 @@ def box_of(picture: Any, colour: Colour) -> list[float]:
     """The rectangle, in CSS pixels, of what has just this colour."""
     red, green, blue = (int(drawings.COLOURS[colour][at : at + 2], 16) for at in (1, 3, 5))
     pixels = picture.load()
-    found = [(x, y) for x in range(picture.width) for y in range(picture.height) if pixels[x, y] == (red, green, blue)]
+    found = [
+        (x, y)
+        for x in range(picture.width)
+        for y in range(picture.height)
+        if pixels[x, y] == (red, green, blue)
+    ]
     columns, rows = [x for x, _ in found], [y for _, y in found]
-    return [min(columns) / SCALE, min(rows) / SCALE, (max(columns) + 1) / SCALE, (max(rows) + 1) / SCALE]
+    return [
+        min(columns) / SCALE,
+        min(rows) / SCALE,
+        (max(columns) + 1) / SCALE,
+        (max(rows) + 1) / SCALE,
+    ]
 
 
 def test_it_has_300_dots_per_inch_and_is_the_same_each_time() -> None:
@@ -164,7 +217,9 @@ def test_shapes_stand_where_the_drawing_has_them(shape: Shape, box: list[float])
     assert box_of(image(drawn(shape)), "data") == pytest.approx(box, abs=1.2)
 
 
-@pytest.mark.parametrize(("anchor", "left", "right"), [("start", 40, 59), ("middle", 30.5, 49.5), ("end", 21, 40)])
+@pytest.mark.parametrize(
+    ("anchor", "left", "right"), [("start", 40, 59), ("middle", 30.5, 49.5), ("end", 21, 40)]
+)
 def test_words_stand_at_their_anchor(anchor: Any, left: float, right: float) -> None:
     box = box_of(image(drawn(words(40, 30, "HH", anchor))), "ink")
     assert box[0] == pytest.approx(left, abs=2)
@@ -194,9 +249,13 @@ def test_letters_that_the_font_does_not_have_are_spelled() -> None:
     assert of("$x$") != of("x")
 
 
-def test_without_matplotlib_it_is_said_how_to_install_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_matplotlib_it_is_said_how_to_install_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(PrerequisiteError, match=r"need matplotlib(.|\n)*pip install 'matplotlib>=3.9'"):
+    with pytest.raises(
+        PrerequisiteError, match=r"need matplotlib(.|\n)*pip install 'matplotlib>=3.9'"
+    ):
         drawings.write_plot_files({"one": drawn()}, tmp_path / "plots")
     assert not (tmp_path / "plots").exists()
 
@@ -213,7 +272,9 @@ def test_each_drawing_is_two_files(tmp_path: Path) -> None:
     assert (folder / "two.png").read_bytes() == png(TWO)
 
 
-def test_where_the_disk_is_full_the_old_file_stays_and_no_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_the_disk_is_full_the_old_file_stays_and_no_part(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     drawings.write_plot_files({"one": ONE}, tmp_path)
     full = OSError(28, "No space left on device")
     monkeypatch.setattr("os.fsync", Mock(side_effect=[None, full]))  # the SVG still finds room

@@ -13,8 +13,27 @@ from pathlib import Path
 import pytest
 
 from eval_factory.report import plots
-from eval_factory.report.drawing import ELLIPSIS, MAX_TITLE, Drawing, fitted, label, svg, text_width, words
-from eval_factory.report.plots import Axis, Bar, Bin, Mark, PlottedValue, bars, bins_of, difference_plot, dot_plot
+from eval_factory.report.drawing import (
+    ELLIPSIS,
+    MAX_TITLE,
+    Drawing,
+    fitted,
+    label,
+    svg,
+    text_width,
+    words,
+)
+from eval_factory.report.plots import (
+    Axis,
+    Bar,
+    Bin,
+    Mark,
+    PlottedValue,
+    bars,
+    bins_of,
+    difference_plot,
+    dot_plot,
+)
 
 RECORDED = Path(__file__).resolve().parents[3] / "golden" / "plots"
 UNIT = (0.0, 1.0)
@@ -24,7 +43,11 @@ GROUPS = [
     PlottedValue("large", 0.5, 0.4, 0.6, 400),
     PlottedValue("middle", 0.75, 0.7, 0.8, 60, stands_out=True),
 ]
-COUNTS = [Bar("scored", 96, "96 of 100"), Bar("failed", 4, "4 of 100", hatched=True), Bar("cut off", 0, "0")]
+COUNTS = [
+    Bar("scored", 96, "96 of 100"),
+    Bar("failed", 4, "4 of 100", hatched=True),
+    Bar("cut off", 0, "0"),
+]
 
 
 def score(*marks: tuple[str, float], **how: float | tuple[float, float] | None) -> Drawing:
@@ -36,12 +59,20 @@ def score(*marks: tuple[str, float], **how: float | tuple[float, float] | None) 
 def difference(*names: str, value: float = 0.1, higher: bool = True) -> Drawing:
     row = PlottedValue("exact_match", value, value - 0.15, value + 0.1, 500)
     return difference_plot(
-        "Difference", row, names=(names[0], names[1]), axis_label="B minus A", higher_is_better=higher
+        "Difference",
+        row,
+        names=(names[0], names[1]),
+        axis_label="B minus A",
+        higher_is_better=higher,
     )
 
 
-def counts(*values: float, scale: tuple[float, float] | None = UNIT, marks: tuple[Mark, ...] = ()) -> Drawing:
-    return plots.histogram("Distribution", values, axis_label="exact_match", scale=scale, marks=marks)
+def counts(
+    *values: float, scale: tuple[float, float] | None = UNIT, marks: tuple[Mark, ...] = ()
+) -> Drawing:
+    return plots.histogram(
+        "Distribution", values, axis_label="exact_match", scale=scale, marks=marks
+    )
 
 
 CASES: dict[str, Callable[[], Drawing]] = {
@@ -53,18 +84,26 @@ CASES: dict[str, Callable[[], Drawing]] = {
     "score_beyond_its_scale": lambda: plots.interval_plot(
         "Score", PlottedValue("BERTScore", -0.5, -0.6, 1.2), scale=UNIT, bounds=(-1.0, 0.5)
     ),
-    "groups": lambda: dot_plot("Groups", GROUPS, axis_label="exact_match", scale=UNIT, overall=0.5, elsewhere=7),
-    "groups_without_a_scale": lambda: dot_plot("Groups", GROUPS, axis_label="x", overall=0.1, elsewhere=1),
+    "groups": lambda: dot_plot(
+        "Groups", GROUPS, axis_label="exact_match", scale=UNIT, overall=0.5, elsewhere=7
+    ),
+    "groups_without_a_scale": lambda: dot_plot(
+        "Groups", GROUPS, axis_label="x", overall=0.1, elsewhere=1
+    ),
     "difference": lambda: difference("A (one)", "B (two)"),
     "difference_where_less_is_better": lambda: difference("A", "B", higher=False),
     "difference_of_a_long_name": lambda: difference("A", "B" * 99),
-    "no_difference": lambda: difference_plot("Difference", PlottedValue("x", 0.0), names=("A", "B"), axis_label="d"),
+    "no_difference": lambda: difference_plot(
+        "Difference", PlottedValue("x", 0.0), names=("A", "B"), axis_label="d"
+    ),
     "columns": lambda: counts(0, 1, 1, 1),
     "columns_that_are_close": lambda: counts(0.5, 0.52, 0.5201, 1),
-    "columns_with_marks": lambda: counts(0, 1, marks=(Mark("median", 0.5), Mark("95 % are faster than", 1.0))),
+    "columns_with_marks": lambda: counts(
+        0, 1, marks=(Mark("median", 0.5), Mark("95 % are faster than", 1.0))
+    ),
     "columns_of_nothing": lambda: counts(scale=None),
     "bars": lambda: bars("Validity", COUNTS, axis_label="instances", scale=(0, 100)),
-}  # fmt: skip
+}
 
 
 TOLD_ALONE = {"score", "score_at_the_end", "difference", "columns"}
@@ -84,14 +123,22 @@ def test_a_plot_looks_as_it_was_recorded(name: str) -> None:
     [
         ("score", "exact_match: 0.500 (0.250 to 0.750), a 95 % interval."),
         ("score_at_the_end", "exact_match: 1.000."),
-        ("groups", ("all instances: 0.500; small (10 instances): 0.900 (0.500 to 1.000); middle (60 instances): 0.750 (0.700 to"
-                   " 0.800); large (400 instances): 0.500 (0.400 to 0.600); diamond: differs from the rest of the instances"
-                   " (p < 0.05, Holm); 7 instances are in groups too small for a score, or in none.")),
-        ("difference", "exact_match: 0.100 (-0.050 to 0.200); B (two) is better above zero, A (one) below."),
+        (
+            "groups",
+            (
+                "all instances: 0.500; small (10 instances): 0.900 (0.500 to 1.000); middle (60 instances): 0.750 (0.700 to"
+                " 0.800); large (400 instances): 0.500 (0.400 to 0.600); diamond: differs from the rest of the instances"
+                " (p < 0.05, Holm); 7 instances are in groups too small for a score, or in none."
+            ),
+        ),
+        (
+            "difference",
+            "exact_match: 0.100 (-0.050 to 0.200); B (two) is better above zero, A (one) below.",
+        ),
         ("columns", "4 values; 0: 1; 1: 3."),
         ("bars", "scored: 96 of 100; failed: 4 of 100; cut off: 0."),
     ],
-)  # fmt: skip
+)
 def test_a_plot_is_told_in_words(name: str, said: str) -> None:
     assert CASES[name]().description == said
 
@@ -101,11 +148,20 @@ def test_a_plot_is_told_in_words(name: str, said: str) -> None:
     [
         (3, 0, []),
         (2, 0, ["1 smaller group is not shown"]),
-        (1, 1, ["2 smaller groups are not shown", "1 instance is in groups too small for a score, or in none"]),
+        (
+            1,
+            1,
+            [
+                "2 smaller groups are not shown",
+                "1 instance is in groups too small for a score, or in none",
+            ],
+        ),
         (3, 7, ["7 instances are in groups too small for a score, or in none"]),
     ],
 )
-def test_what_is_not_shown_is_told(most: int, elsewhere: int, told: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_not_shown_is_told(
+    most: int, elsewhere: int, told: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(plots, "MAX_GROUPS", most)
     drawing = dot_plot("Groups", GROUPS, axis_label="x", scale=UNIT, elsewhere=elsewhere)
     texts = [shape.words for shape in drawing.shapes if shape.tag == "text"]
@@ -128,17 +184,26 @@ def test_values_are_counted_one_by_one_or_by_equal_parts() -> None:
 @pytest.mark.parametrize(
     ("low", "high", "value", "told"),
     [
-        (0, 1, 0.71249, "0.712"), (-1, 1, -0.0001, "0.000"), (1, 5, 3.849, "3.85"), (0, 20, 2, "2.00"),
-        (0, 100, 12.34, "12.3"), (0, 1000, 12.6, "13"), (0, 0.01, 0.001234, "0.001234"),
+        (0, 1, 0.71249, "0.712"),
+        (-1, 1, -0.0001, "0.000"),
+        (1, 5, 3.849, "3.85"),
+        (0, 20, 2, "2.00"),
+        (0, 100, 12.34, "12.3"),
+        (0, 1000, 12.6, "13"),
+        (0, 0.01, 0.001234, "0.001234"),
         (0, 2e6, 1234567.0, "1.235e+06"),
     ],
-)  # fmt: skip
-def test_numbers_have_the_digits_that_the_axis_is_worth(low: float, high: float, value: float, told: str) -> None:
+)
+def test_numbers_have_the_digits_that_the_axis_is_worth(
+    low: float, high: float, value: float, told: str
+) -> None:
     assert Axis(low, high, 0, 1).number(value) == told
 
 
 def test_a_label_is_one_printable_line_cut_where_it_is_too_wide() -> None:
-    assert [text_width(text) for text in ("abcd", "中文", "a中")] == pytest.approx([31.2, 27.3, 21.45])
+    assert [text_width(text) for text in ("abcd", "中文", "a中")] == pytest.approx(
+        [31.2, 27.3, 21.45]
+    )
     assert fitted("abcd", text_width("abcd")) == "abcd"
     assert fitted("ab cde", text_width("abcd")) == f"ab{ELLIPSIS}"
     assert fitted("abc", 0) == ELLIPSIS

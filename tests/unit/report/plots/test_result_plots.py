@@ -8,7 +8,15 @@ from typing import Any
 
 import pytest
 
-from eval_factory.core.results import Floor, InstanceRecord, JudgeCounts, JuryReport, Score, Stats, TaskResult
+from eval_factory.core.results import (
+    Floor,
+    InstanceRecord,
+    JudgeCounts,
+    JuryReport,
+    Score,
+    Stats,
+    TaskResult,
+)
 from eval_factory.report.drawing import Drawing
 from eval_factory.report.plots import InstanceNumbers, plots_of
 from stored_results import instance, result
@@ -16,9 +24,14 @@ from stored_results import instance, result
 
 def score(value: float, count: int = 40, **stats: Any) -> Score:
     return Score(
-        value, Stats(count, value, None, None, value - 0.1, value + 0.1, "wilson", **stats), "exact_match", "test",
-        higher_is_better=True, scale=(0, 1), unit="share",
-    )  # fmt: skip
+        value,
+        Stats(count, value, None, None, value - 0.1, value + 0.1, "wilson", **stats),
+        "exact_match",
+        "test",
+        higher_is_better=True,
+        scale=(0, 1),
+        unit="share",
+    )
 
 
 RECORDS = [instance(f"q{number}", value) for number, value in enumerate([1.0, 0.0, 1.0, None])]
@@ -41,31 +54,45 @@ def test_a_plain_result_has_its_plots_in_order(made: TaskResult) -> None:
     plots = plots_of(made)
     assert list(plots) == ["score", "distribution", "latency", "validity"]
     assert plots["score"].title == "pubmed_qa: exact_match of org/model"
-    assert plots["score"].description == "exact_match (higher is better): 0.500 (0.400 to 0.600), a 95 % interval."
+    assert (
+        plots["score"].description
+        == "exact_match (higher is better): 0.500 (0.400 to 0.600), a 95 % interval."
+    )
     assert plots["distribution"].description == "3 values; 0: 1; 1: 2."
     assert "exact_match of an instance (3 instances)" in texts(plots["distribution"])
-    assert plots["latency"].description == "4 values; 0.1: 4; median: 0.100; 95 % are faster than: 0.100."
+    assert (
+        plots["latency"].description
+        == "4 values; 0.1: 4; median: 0.100; 95 % are faster than: 0.100."
+    )
 
 
 def test_which_way_is_better_is_said(made: TaskResult) -> None:
     def told(better: bool | None) -> str:
-        changed = replace(made, scores={"exact_match": replace(score(0.5), higher_is_better=better)})
+        changed = replace(
+            made, scores={"exact_match": replace(score(0.5), higher_is_better=better)}
+        )
         return plots_of(changed)["score"].description.partition(":")[0]
 
     assert [told(better) for better in (True, False, None)] == [
-        "exact_match (higher is better)", "exact_match (lower is better)", "exact_match",
-    ]  # fmt: skip
+        "exact_match (higher is better)",
+        "exact_match (lower is better)",
+        "exact_match",
+    ]
 
 
 def test_the_score_stands_beside_trivial_answers_and_bounds(made: TaskResult) -> None:
     floor = Floor("always A", 0.45, 4, {"always A": 0.45, "random": 0.25})
-    plots = plots_of(with_validity(made, floors={"exact_match": floor}, bounds={"exact_match": (0.375, 0.625)}))
+    plots = plots_of(
+        with_validity(made, floors={"exact_match": floor}, bounds={"exact_match": (0.375, 0.625)})
+    )
     assert plots["score"].description.endswith(
         "; best trivial answer (always A): 0.450; chance (an answer at random): 0.250;"
         " if all that is missing were wrong, right: 0.375, 0.625."
     )
     random = replace(floor, best="random", value=0.5)
-    alone = plots_of(with_validity(made, floors={"exact_match": random}, bounds={"exact_match": (0.5, 0.5)}))
+    alone = plots_of(
+        with_validity(made, floors={"exact_match": random}, bounds={"exact_match": (0.5, 0.5)})
+    )
     assert "best trivial answer (random): 0.500." in alone["score"].description
     assert "chance" not in alone["score"].description
     assert not any(shape.tag == "rect" for shape in alone["score"].shapes)
@@ -85,9 +112,11 @@ def groups(**by_value: Score) -> dict[str, dict[str, Score]]:
 
 def test_groups_are_plotted_by_field(made: TaskResult) -> None:
     found = {
-        "error type": groups(a=score(0.25, 12, p_holm=0.01), b=score(0.75, 20, p_holm=0.5)), "中": groups(e=score(0.5, 10)),
-        "error/type": groups(c=score(0.5, 40), d=score(0.5, 12, p_holm=0.05)), "other": {"x": {"f1": score(0.5)}},
-    }  # fmt: skip
+        "error type": groups(a=score(0.25, 12, p_holm=0.01), b=score(0.75, 20, p_holm=0.5)),
+        "中": groups(e=score(0.5, 10)),
+        "error/type": groups(c=score(0.5, 40), d=score(0.5, 12, p_holm=0.05)),
+        "other": {"x": {"f1": score(0.5)}},
+    }
     plots = plots_of(replace(made, groups=found))
     assert list(plots)[1:4] == ["groups-error-type", "groups-2", "groups-error-type-3"]
     first = plots["groups-error-type"]
@@ -107,36 +136,76 @@ def test_groups_are_plotted_by_field(made: TaskResult) -> None:
 
 def test_a_jury_has_its_means_and_each_judges_ratings(made: TaskResult) -> None:
     jury = JuryReport({"gpt": 4.25, "llama": 3.0}, None, {}, {})
-    rated = [instance("q0", 1.0, judges={"gpt": 4.5, "llama": 3.0}), instance("q1", 0.0, judges={"gpt": 4.0})]
+    rated = [
+        instance("q0", 1.0, judges={"gpt": 4.5, "llama": 3.0}),
+        instance("q1", 0.0, judges={"gpt": 4.0}),
+    ]
     changed = with_validity(made, jury=jury, judges={"gpt": JudgeCounts(4, 3, 1)})
     rating = replace(score(3.5), scale=(1, 5))
     plots = plots_of(replace(changed, instances=rated, scores={"exact_match": rating}))
-    assert list(plots) == ["score", "distribution", "judges", "ratings-gpt", "ratings-llama", "latency", "validity"]
+    assert list(plots) == [
+        "score",
+        "distribution",
+        "judges",
+        "ratings-gpt",
+        "ratings-llama",
+        "latency",
+        "validity",
+    ]
     assert plots["judges"].description == "gpt: 4.25 (3 of 4); llama: 3.00."
-    assert [text for text in texts(plots["judges"]) if text.isdigit()] == ["0", "1", "2", "3", "4", "5"]
+    assert [text for text in texts(plots["judges"]) if text.isdigit()] == [
+        "0",
+        "1",
+        "2",
+        "3",
+        "4",
+        "5",
+    ]
     assert plots["ratings-gpt"].description == "2 values; 4: 1; 4.5: 1."
     assert "rating by gpt (2 answers)" in texts(plots["ratings-gpt"])
-    late = [instance("q0", 1.0, judges={"llama": 3.0, "own": 2.0}), instance("q1", 0.0, judges={"gpt": 4.0})]
+    late = [
+        instance("q0", 1.0, judges={"llama": 3.0, "own": 2.0}),
+        instance("q1", 0.0, judges={"gpt": 4.0}),
+    ]
     both = with_validity(changed, judges=dict.fromkeys(("gpt", "llama"), JudgeCounts(4, 3, 1)))
-    assert list(plots_of(replace(both, instances=late)))[3:6] == ["ratings-gpt", "ratings-llama", "ratings-own"]
+    assert list(plots_of(replace(both, instances=late)))[3:6] == [
+        "ratings-gpt",
+        "ratings-llama",
+        "ratings-own",
+    ]
     assert "judges" not in plots_of(with_validity(made, jury=JuryReport({}, None, {}, {})))
 
 
 def test_validity_shows_the_trouble_that_there_is(made: TaskResult) -> None:
-    counts = replace(made.validity.instances, requested=40, scored=30, failed=0, empty=2, unjudged=3)
+    counts = replace(
+        made.validity.instances, requested=40, scored=30, failed=0, empty=2, unjudged=3
+    )
     drawing = plots_of(with_validity(made, instances=counts))["validity"]
-    assert drawing.description == "scored: 30 of 40; failed: 0 of 40; empty: 2 of 40; unjudged: 3 of 40."
+    assert (
+        drawing.description
+        == "scored: 30 of 40; failed: 0 of 40; empty: 2 of 40; unjudged: 3 of 40."
+    )
     scored, failed, empty, _ = [shape for shape in drawing.shapes if shape.tag == "rect"]
     assert (scored.colour, failed.colour, empty.colour) == ("data", "grid", "grid")
     assert scored.place["width"] == 225  # 300 pixels are the 40 that were asked
-    more = {"truncated": 1, "filtered": 2, "unparsed": 3, "refused": 4, "thinking_unfinished": 5, "prompt_truncated": 6}
+    more = {
+        "truncated": 1,
+        "filtered": 2,
+        "unparsed": 3,
+        "refused": 4,
+        "thinking_unfinished": 5,
+        "prompt_truncated": 6,
+    }
     all_kinds = replace(counts, **more)
     assert plots_of(with_validity(made, instances=all_kinds))["validity"].description == (
         "scored: 30 of 40; failed: 0 of 40; empty: 2 of 40; cut off: 1 of 40; filtered: 2 of 40; unjudged: 3 of 40;"
         " in no form asked for: 3 of 40; refused: 4 of 40; thinking unfinished: 5 of 40; prompt cut: 6 of 40."
     )
     nothing = replace(counts, requested=0, scored=0, empty=0, unjudged=0)
-    assert plots_of(with_validity(made, instances=nothing))["validity"].description == "scored: 0 of 0; failed: 0 of 0."
+    assert (
+        plots_of(with_validity(made, instances=nothing))["validity"].description
+        == "scored: 0 of 0; failed: 0 of 0."
+    )
 
 
 def numbers_of(records: Iterable[InstanceRecord], main: Score | None) -> InstanceNumbers:
@@ -149,9 +218,12 @@ def numbers_of(records: Iterable[InstanceRecord], main: Score | None) -> Instanc
 def test_the_distribution_is_of_the_instances_that_the_score_is_of() -> None:
     main = score(0.5)
     others = [
-        instance("a", 1.0, split="valid"), instance("b", 1.0, perturbation="typos"), instance("c", 1.0, metric="f1"),
-        instance("d", 1.0, error="HTTP 500"), instance("e", 0.25, latency_s=None),
-    ]  # fmt: skip
+        instance("a", 1.0, split="valid"),
+        instance("b", 1.0, perturbation="typos"),
+        instance("c", 1.0, metric="f1"),
+        instance("d", 1.0, error="HTTP 500"),
+        instance("e", 0.25, latency_s=None),
+    ]
     found = numbers_of(others, main)
     assert found.values == [0.25]
     assert found.latencies == [0.1] * 4
@@ -164,6 +236,15 @@ def test_latencies_have_their_median_and_95th_percentile(made: TaskResult) -> No
     slow = [instance(f"q{number}", 1.0, latency_s=float(number)) for number in range(101)]
     drawing = plots_of(replace(made, instances=slow))["latency"]
     assert drawing.description.endswith("median: 50.0; 95 % are faster than: 95.0.")
-    assert len([shape for shape in drawing.shapes if shape.tag == "line" and "stroke-dasharray" in shape.place]) == 2
+    assert (
+        len(
+            [
+                shape
+                for shape in drawing.shapes
+                if shape.tag == "line" and "stroke-dasharray" in shape.place
+            ]
+        )
+        == 2
+    )
     one = plots_of(replace(made, instances=slow[1:2]))["latency"]
     assert one.description == "1 values; 1: 1; median: 1.000."

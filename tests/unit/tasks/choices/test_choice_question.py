@@ -15,15 +15,23 @@ AB = {"A": "fever", "B": "cough"}
 @pytest.mark.parametrize(
     ("prompt", "options"),
     [
-        ("What?\nA. fever\nB. cough\nAnswer:", AB), ("What?\n(A) fever\n (B)  cough ", AB), ("A: fever\r\nB: cough\r\n", AB),
-        ("What? A) fever B) cough", AB), ("What? (A) fever (B) cough", AB), ("A. fever\nB. cough\nD. rash", AB),
+        ("What?\nA. fever\nB. cough\nAnswer:", AB),
+        ("What?\n(A) fever\n (B)  cough ", AB),
+        ("A: fever\r\nB: cough\r\n", AB),
+        ("What? A) fever B) cough", AB),
+        ("What? (A) fever (B) cough", AB),
+        ("A. fever\nB. cough\nD. rash", AB),
         ("A. fever\nB. cough\nC. \nD.", AB),  # no text, no option
-        ("B. x\nA. fever\nB. cough", AB), ("A. Notes\nB. Labs\n\nA. fever\nB. cough", AB),  # of equals the last
+        ("B. x\nA. fever\nB. cough", AB),
+        ("A. Notes\nB. Labs\n\nA. fever\nB. cough", AB),  # of equals the last
         ("A. fever\nB. cough\nC. rash\n\nA. Be brief.\nB. Say the letter.", AB | {"C": "rash"}),
-        ("A. fever\nB. cough\n\nA. The end", AB), ("He has group A. She has group B. What?", {}), ("A. fever", {}),
-        ("B. cough\nC. rash", {}), ("", {}),
+        ("A. fever\nB. cough\n\nA. The end", AB),
+        ("He has group A. She has group B. What?", {}),
+        ("A. fever", {}),
+        ("B. cough\nC. rash", {}),
+        ("", {}),
     ],
-)  # fmt: skip
+)
 def test_the_options_that_a_prompt_lists(prompt: str, options: dict[str, str]) -> None:
     assert choice_question.options_shown(prompt) == options
 
@@ -32,7 +40,11 @@ def test_the_options_that_a_prompt_lists(prompt: str, options: dict[str, str]) -
     ("choices", "right", "message"),
     [
         ({"A": "a"}, "A", "column options: must hold 2 to 26 choices, holds 1"),
-        ({str(n): "x" for n in range(27)}, "1", "column options: must hold 2 to 26 choices, holds 27"),
+        (
+            {str(n): "x" for n in range(27)},
+            "1",
+            "column options: must hold 2 to 26 choices, holds 27",
+        ),
         ({"A": "a", "B": 2}, "A", "column options: each choice must be text"),
         ({"A": "a", "B": "b", "C": ""}, "C", "column label: must be one of A, B"),
         ({"A": "a", "B": "b"}, "", "column label: must be one of A, B"),
@@ -59,16 +71,45 @@ FOUR = ["Aspirin", "Insulin", "Heparin", "Warfarin"]
 @pytest.mark.parametrize(
     "choice",
     [
-        "None of the above", "All of the above.", "all the above", "Any of these", "None of these", "None", "Both",
-        "Either of the above", "More than one of the above", "None of the other answers is correct", "All are correct",
-        "Both A and B", "both a) and c)", "Neither A nor B", "Only A and C", "Only B", "All except B", "A and C",
-        "A, B, and C are correct", "B and C only", "1, 2 and 3", "2 and 3 are true", "I and III only", "a & b",
-        "Option A", "Options 1 and 2", "Statement II is false, as mentioned above",
-        "Todas las anteriores", "Ninguna de las anteriores", "Ninguna de las respuestas anteriores",
-        "Las dos anteriores", "Son correctas 1 y 2", "1 y 3 son correctas.", "Las respuestas 1 y 2 son correctas",
-        "Todas son falsas", "Solo 1", "A y B son ciertas",
+        "None of the above",
+        "All of the above.",
+        "all the above",
+        "Any of these",
+        "None of these",
+        "None",
+        "Both",
+        "Either of the above",
+        "More than one of the above",
+        "None of the other answers is correct",
+        "All are correct",
+        "Both A and B",
+        "both a) and c)",
+        "Neither A nor B",
+        "Only A and C",
+        "Only B",
+        "All except B",
+        "A and C",
+        "A, B, and C are correct",
+        "B and C only",
+        "1, 2 and 3",
+        "2 and 3 are true",
+        "I and III only",
+        "a & b",
+        "Option A",
+        "Options 1 and 2",
+        "Statement II is false, as mentioned above",
+        "Todas las anteriores",
+        "Ninguna de las anteriores",
+        "Ninguna de las respuestas anteriores",
+        "Las dos anteriores",
+        "Son correctas 1 y 2",
+        "1 y 3 son correctas.",
+        "Las respuestas 1 y 2 son correctas",
+        "Todas son falsas",
+        "Solo 1",
+        "A y B son ciertas",
     ],
-)  # fmt: skip
+)
 def test_what_refers_to_other_choices(choice: str) -> None:
     assert choice_question.refers_to_others(choice)
     assert why_kept([*FOUR, choice]) == choice_question.REFERS
@@ -77,13 +118,33 @@ def test_what_refers_to_other_choices(choice: str) -> None:
 @pytest.mark.parametrize(
     "choice",
     [
-        "Vitamin A and D", "Vitamin A", "Hepatitis A and B", "Factor V and VIII", "Type I and II pneumocytes",
-        "Protein C and S deficiency", "5 and 10 mg", "1 or 2 tablets", "Both kidneys", "One of the ribs", "E. coli",
-        "A lesion of all of the cranial nerves", "Either arm or leg", "None needed", "Both eyes and ears", "C5-C6",
-        "Only a tibial fracture", "both A-band and I-band shorten", "Stage I or II", "HLA-A and B", "All patients",
-        "Todas las mañanas", "Ninguna medicación", "Yes", "Above the knee",
+        "Vitamin A and D",
+        "Vitamin A",
+        "Hepatitis A and B",
+        "Factor V and VIII",
+        "Type I and II pneumocytes",
+        "Protein C and S deficiency",
+        "5 and 10 mg",
+        "1 or 2 tablets",
+        "Both kidneys",
+        "One of the ribs",
+        "E. coli",
+        "A lesion of all of the cranial nerves",
+        "Either arm or leg",
+        "None needed",
+        "Both eyes and ears",
+        "C5-C6",
+        "Only a tibial fracture",
+        "both A-band and I-band shorten",
+        "Stage I or II",
+        "HLA-A and B",
+        "All patients",
+        "Todas las mañanas",
+        "Ninguna medicación",
+        "Yes",
+        "Above the knee",
     ],
-)  # fmt: skip
+)
 def test_what_does_not(choice: str) -> None:
     assert not choice_question.refers_to_others(choice)
     assert why_kept([*FOUR, choice]) is None

@@ -47,7 +47,9 @@ def test_the_layout_of_a_users_own_file_is_the_published_form() -> None:
             if entry.format in FORMS:
                 found[entry.format] = entry.columns
     assert set(found) == set(FORMS)
-    told = {name: columns for name, columns in found.items() if name != "longhealth"}  # an object, no table
+    told = {
+        name: columns for name, columns in found.items() if name != "longhealth"
+    }  # an object, no table
     assert told == {name: FORMS[name].columns for name in told}
 
 
@@ -59,15 +61,19 @@ def test_json_lines_a_list_and_parquet_are_read_alike(tmp_path: Path) -> None:
     marked.write_text("\ufeff\n" + json.dumps(rows), "utf-8")
     assert lines.rows == listed.rows == read_choice_file(marked, "careqa").rows
     assert ([one.right for one in lines.rows], lines.problems) == ([0, 1, 2], [])
-    found = read_choice_file(write_parquet(tmp_path / "a.parquet", [metamedqa_row(n) for n in (4, 5)]), "metamedqa")
+    found = read_choice_file(
+        write_parquet(tmp_path / "a.parquet", [metamedqa_row(n) for n in (4, 5)]), "metamedqa"
+    )
     assert [(one.id, one.right) for one in found.rows] == [("row-1", 4), ("row-2", 5)]
 
 
 def test_csv_and_whose_questions_they_are(tmp_path: Path) -> None:
     rows = [
-        afrimed_row(2), afrimed_row(3, tier="crowdsourced"), afrimed_row(4, question_type="saq"),
+        afrimed_row(2),
+        afrimed_row(3, tier="crowdsourced"),
+        afrimed_row(4, question_type="saq"),
         afrimed_row(6, correct_answer="option1,option3"),
-    ]  # fmt: skip
+    ]
     found = read_choice_file(write_csv(tmp_path / "a.csv", rows), "afrimed_qa")
     assert (found.problems, found.left_out) == ([], 2)
     assert [one.id for one in found.rows] == ["s2", "s3"]
@@ -77,9 +83,14 @@ def test_csv_and_whose_questions_they_are(tmp_path: Path) -> None:
 
 
 def test_patients_and_their_questions(tmp_path: Path) -> None:
-    found = read_choice_file(write_json(tmp_path / "a.json", longhealth_patients(2, 3)), "longhealth")
+    found = read_choice_file(
+        write_json(tmp_path / "a.json", longhealth_patients(2, 3)), "longhealth"
+    )
     assert [one.id for one in found.rows] == [f"patient_0{p}-{n}" for p in (1, 2) for n in range(3)]
-    assert {one.cluster for one in found.rows} == {("patient", "patient_01"), ("patient", "patient_02")}
+    assert {one.cluster for one in found.rows} == {
+        ("patient", "patient_01"),
+        ("patient", "patient_02"),
+    }
     assert not found.problems
 
 
@@ -90,7 +101,11 @@ def test_names_that_come_again_get_a_number(tmp_path: Path) -> None:
 
 
 def test_each_mistake_is_told_with_its_row_and_column(tmp_path: Path) -> None:
-    rows = [medxpertqa_row(1), {**medxpertqa_row(2), "label": "K"}, {**medxpertqa_row(3), "question": ""}]
+    rows = [
+        medxpertqa_row(1),
+        {**medxpertqa_row(2), "label": "K"},
+        {**medxpertqa_row(3), "question": ""},
+    ]
     found = read_choice_file(write_json_lines(tmp_path / "a.jsonl", rows), "medxpertqa")
     assert found.problems == [
         "line 2, column label: must be one of A, B, C, D, E, F, G, H, I, J",
@@ -109,18 +124,35 @@ OTHER = "is not of the published form"
 @pytest.mark.parametrize(
     ("form", "content", "problem"),
     [
-        ("medxpertqa", '{"id": "1", "question": "q"}\n{', "line 1: has no column options, label; it has id, question"),
+        (
+            "medxpertqa",
+            '{"id": "1", "question": "q"}\n{',
+            "line 1: has no column options, label; it has id, question",
+        ),
         ("medxpertqa", "{}", "line 1: has no column id, question, options, label; it has none"),
         ("medxpertqa", "[3]", f"{OTHER}: row 1 must be a JSON object"),
-        ("medxpertqa", "{", f"{OTHER}: line 1 is not JSON"), ("medxpertqa", "[{", f"{OTHER}: it is not JSON"),
-        ("medxpertqa", "", "has no question"), ("medxpertqa", "[" * 100_000, OTHER), ("metamedqa", "no", f"{OTHER}: "),
+        ("medxpertqa", "{", f"{OTHER}: line 1 is not JSON"),
+        ("medxpertqa", "[{", f"{OTHER}: it is not JSON"),
+        ("medxpertqa", "", "has no question"),
+        ("medxpertqa", "[" * 100_000, OTHER),
+        ("metamedqa", "no", f"{OTHER}: "),
         ("longhealth", "[]", f"{OTHER}: it must be a JSON object"),
-        ("longhealth", '{"patient_01": {"texts": {}}}', f"{OTHER}: patient_01: questions must be a list"),
-        ("longhealth", '{"patient_01": {"texts": {}, "questions": [1]}}', f"{OTHER}: patient_01 question 1 must be a JSON object"),
+        (
+            "longhealth",
+            '{"patient_01": {"texts": {}}}',
+            f"{OTHER}: patient_01: questions must be a list",
+        ),
+        (
+            "longhealth",
+            '{"patient_01": {"texts": {}, "questions": [1]}}',
+            f"{OTHER}: patient_01 question 1 must be a JSON object",
+        ),
         ("afrimed_qa", b"sample_id\n\xe9\n", "line 2: is not UTF-8"),
     ],
-)  # fmt: skip
-def test_files_of_another_form(form: str, content: str | bytes, problem: str, tmp_path: Path) -> None:
+)
+def test_files_of_another_form(
+    form: str, content: str | bytes, problem: str, tmp_path: Path
+) -> None:
     (tmp_path / "a").write_bytes(content if isinstance(content, bytes) else content.encode())
     (found,) = read_choice_file(tmp_path / "a", form).problems
     assert found.startswith(problem)
@@ -130,7 +162,11 @@ def test_medxpertqa() -> None:
     found = medxpertqa(medxpertqa_row(9))
     assert (found.id, found.question, found.right) == ("Text-9", "What is right in case 9?", 9)
     assert found.choices == tuple(f"Choice {letter}9" for letter in "ABCDEFGHIJ")
-    assert found.groups == {"medical_task": "Diagnosis", "body_system": "Nervous", "question_type": "Reasoning"}
+    assert found.groups == {
+        "medical_task": "Diagnosis",
+        "body_system": "Nervous",
+        "question_type": "Reasoning",
+    }
     assert found.cluster is None
     question = "Which?\n\nAnswer Choices:\n(A) a  x\n(B) b "  # known however they are spaced
     row = {"id": "1", "question": question, "options": {"A": "a x", "B": "b"}, "label": "A"}
@@ -140,10 +176,12 @@ def test_medxpertqa() -> None:
 @pytest.mark.parametrize(
     "question",
     [
-        "Which? Answer Choices: (A) other (B) ones", "Which of the Answer Choices: none repeated",
-        "Answer Choices: (A) a (B) b", "Which? Answer Choices: (A) a (B) b (C) c",
+        "Which? Answer Choices: (A) other (B) ones",
+        "Which of the Answer Choices: none repeated",
+        "Answer Choices: (A) a (B) b",
+        "Which? Answer Choices: (A) a (B) b (C) c",
     ],
-)  # fmt: skip
+)
 def test_what_is_not_the_choices_stays_in_the_question(question: str) -> None:
     row = {**medxpertqa_row(0), "question": question, "options": {"A": "a", "B": "b"}, "label": "B"}
     assert medxpertqa(row).question == question
@@ -154,7 +192,10 @@ def test_careqa() -> None:
     assert (found.id, found.question, found.right) == ("id-2", "What is right in case 2?", 2)
     assert found.choices == tuple(f"Choice {number} of 2" for number in (1, 2, 3, 4))
     assert found.groups == {"category": "Nursing", "year": "2024"}
-    assert published_choices.careqa_question({**careqa_row(2), "unique_id": None, "cop": "4"}).right == 3
+    assert (
+        published_choices.careqa_question({**careqa_row(2), "unique_id": None, "cop": "4"}).right
+        == 3
+    )
     assert published_choices.careqa_question({**careqa_row(2), "unique_id": None}).id == ""
 
 
@@ -162,7 +203,12 @@ def test_afrimed_qa() -> None:
     whole, two = afrimed_question(afrimed_row(4)), afrimed_question(afrimed_row(3))
     assert whole is not None
     assert two is not None
-    assert (whole.id, whole.question, whole.right, len(whole.choices)) == ("s4", "What is right in case 4?", 4, 5)
+    assert (whole.id, whole.question, whole.right, len(whole.choices)) == (
+        "s4",
+        "What is right in case 4?",
+        4,
+        5,
+    )
     assert (two.choices, two.right) == (("Choice 1 of 3", "Choice 2 of 3"), 1)
     assert whole.groups == {"specialty": "Pediatrics", "country": "NG", "tier": "expert"}
     uncleaned = afrimed_question(afrimed_row(4, question_clean=""))
@@ -173,13 +219,17 @@ def test_afrimed_qa() -> None:
 @pytest.mark.parametrize(
     "changed",
     [
-        {"question_type": "saq", "correct_answer": ""}, {"question_type": "consumer_queries", "answer_options": ""},
+        {"question_type": "saq", "correct_answer": ""},
+        {"question_type": "consumer_queries", "answer_options": ""},
         {"correct_answer": "option1,option2"},
     ],
-)  # fmt: skip
+)
 def test_rows_that_are_no_questions_with_one_right_choice(changed: dict[str, str]) -> None:
     assert afrimed_question(afrimed_row(4, **changed)) is None
-    assert afrimed_question(afrimed_row(4, correct_answer="option1, option1", question_type=" MCQ ")) is not None
+    assert (
+        afrimed_question(afrimed_row(4, correct_answer="option1, option1", question_type=" MCQ "))
+        is not None
+    )
 
 
 def test_metamedqa() -> None:
@@ -191,7 +241,12 @@ def test_metamedqa() -> None:
 
 def row_of_longhealth(**changed: Any) -> dict[str, Any]:
     patient = longhealth_patients()["patient_02"]
-    return {"patient": "patient_02", "texts": patient["texts"], **patient["questions"][1], **changed}
+    return {
+        "patient": "patient_02",
+        "texts": patient["texts"],
+        **patient["questions"][1],
+        **changed,
+    }
 
 
 def test_longhealth() -> None:
@@ -205,35 +260,63 @@ def test_longhealth() -> None:
     assert lines[lines.index("[Document 2]") + 1] == "Second letter of patient 2."
     assert lines[-1] == "What is right in case 21?"
     assert published_choices.longhealth_question(row_of_longhealth(No=None)).id == ""
-    for written in ("CHOICE a 2.1", "Choice  a 2.1.", "Choice a 2.1"):  # the right choice is known by its text
+    for written in (
+        "CHOICE a 2.1",
+        "Choice  a 2.1.",
+        "Choice a 2.1",
+    ):  # the right choice is known by its text
         assert published_choices.longhealth_question(row_of_longhealth(correct=written)).right == 0
 
 
 ROWS: dict[str, dict[str, Any]] = {
-    "medxpertqa": medxpertqa_row(1), "careqa": careqa_row(1), "afrimed_qa": dict(afrimed_row(4)), "metamedqa": metamedqa_row(1),
-    "longhealth": row_of_longhealth(), "medxpertqa_mm": {**medxpertqa_row(1), "images": ["a.png"]}, "slake": slake_rows(1, "red")[0],
+    "medxpertqa": medxpertqa_row(1),
+    "careqa": careqa_row(1),
+    "afrimed_qa": dict(afrimed_row(4)),
+    "metamedqa": metamedqa_row(1),
+    "longhealth": row_of_longhealth(),
+    "medxpertqa_mm": {**medxpertqa_row(1), "images": ["a.png"]},
+    "slake": slake_rows(1, "red")[0],
     "path_vqa": {"image": {"bytes": b""}, "question": "q", "answer": "a"},
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(
     ("form", "changed", "message"),
     [
-        *(("careqa", {"cop": right}, "cop: must be one of 1, 2, 3, 4$") for right in (0, 5, None, True, "x")),
+        *(
+            ("careqa", {"cop": right}, "cop: must be one of 1, 2, 3, 4$")
+            for right in (0, 5, None, True, "x")
+        ),
         ("afrimed_qa", {"answer_options": "{"}, "answer_options: must be a JSON object"),
         ("afrimed_qa", {"answer_options": "[1]"}, "answer_options: must be a JSON object"),
         ("afrimed_qa", {"answer_options": ""}, "answer_options: is empty"),
-        ("afrimed_qa", {"correct_answer": "option9"}, "correct_answer: must be one of option1, option2, option3, option4, option5"),
+        (
+            "afrimed_qa",
+            {"correct_answer": "option9"},
+            "correct_answer: must be one of option1, option2, option3, option4, option5",
+        ),
         ("afrimed_qa", {"correct_answer": ""}, "correct_answer: is empty"),
         ("afrimed_qa", {"correct_answer": ","}, "correct_answer: must be one of"),
-        ("afrimed_qa", {"answer_options": json.dumps({"option1": "n/a ", "option2": "x"})}, "answer_options: must hold 2 to 26"),
+        (
+            "afrimed_qa",
+            {"answer_options": json.dumps({"option1": "n/a ", "option2": "x"})},
+            "answer_options: must hold 2 to 26",
+        ),
         ("afrimed_qa", {"sample_id": ""}, "sample_id: is empty"),
-        ("longhealth", {"correct": "Something else"}, "correct: must be one of answer_a, answer_b, answer_c, answer_d, answer_e"),
-        ("longhealth", {"correct": None}, "correct: is empty"), ("longhealth", {"question": ""}, "question: is empty"),
+        (
+            "longhealth",
+            {"correct": "Something else"},
+            "correct: must be one of answer_a, answer_b, answer_c, answer_d, answer_e",
+        ),
+        ("longhealth", {"correct": None}, "correct: is empty"),
+        ("longhealth", {"question": ""}, "question: is empty"),
         ("longhealth", {"answer_b": None}, "correct: must be one of answer_a, answer_c"),
-        *(("longhealth", {"texts": texts}, "texts: must be an object") for texts in ({}, ["x"], {"text_0": 1})),
+        *(
+            ("longhealth", {"texts": texts}, "texts: must be an object")
+            for texts in ({}, ["x"], {"text_0": 1})
+        ),
     ],
-)  # fmt: skip
+)
 def test_questions_that_cannot_be_read(form: str, changed: dict[str, Any], message: str) -> None:
     with pytest.raises(RowFaultError, match=f"^column {message}"):
         FORMS[form].convert({**ROWS[form], **changed})
@@ -243,5 +326,9 @@ def test_every_form_names_the_columns_without_which_it_cannot_be_read() -> None:
     assert set(ROWS) == set(FORMS)
     for name, row in ROWS.items():
         form = FORMS[name]
-        needed = {column: row[column] for column in row if column in form.columns or column[:7] == "answer_"}
+        needed = {
+            column: row[column]
+            for column in row
+            if column in form.columns or column[:7] == "answer_"
+        }
         assert form.convert(needed)

@@ -15,42 +15,78 @@ from eval_factory.tasks.published_choices import of_tier, read_choice_file
 from seeing_endpoint import picture, tone
 
 RED, JPEG = picture("red"), picture("blue", kind="JPEG")
-RED_FILE, JPEG_FILE = (f"{hashlib.sha256(one).hexdigest()}.{end}" for one, end in ((RED, "png"), (JPEG, "jpeg")))
+RED_FILE, JPEG_FILE = (
+    f"{hashlib.sha256(one).hexdigest()}.{end}" for one, end in ((RED, "png"), (JPEG, "jpeg"))
+)
 
 
 def test_slake(tmp_path: Path) -> None:
-    found = read_choice_file(made.write_sets_with_pictures(tmp_path, RED) / "test.json", "slake", tmp_path / "out")
+    found = read_choice_file(
+        made.write_sets_with_pictures(tmp_path, RED) / "test.json", "slake", tmp_path / "out"
+    )
     first, second = of_tier(found.rows, "en")
-    assert (first.id, first.question, first.choices, first.right) == ("10", "Is the disc red?", ("Yes",), 0)
-    assert first.groups == {"answer_type": "CLOSED", "modality": "CT", "location": "Lung", "q_lang": "en"}
+    assert (first.id, first.question, first.choices, first.right) == (
+        "10",
+        "Is the disc red?",
+        ("Yes",),
+        0,
+    )
+    assert first.groups == {
+        "answer_type": "CLOSED",
+        "modality": "CT",
+        "location": "Lung",
+        "q_lang": "en",
+    }
     assert (first.cluster, second.groups["answer_type"]) == (("img_id", "1"), "OPEN")
     assert first.pictures == (RED_FILE,), "named by what it is, not .jpg"
-    assert {file.name: file.read_bytes() for file in (tmp_path / "out").iterdir()} == {RED_FILE: RED}
+    assert {file.name: file.read_bytes() for file in (tmp_path / "out").iterdir()} == {
+        RED_FILE: RED
+    }
     (tmp_path / "imgs.zip").write_bytes(b"PK")
-    assert "is no usable zip file" in str(read_choice_file(tmp_path / "test.json", "slake").problems)
+    assert "is no usable zip file" in str(
+        read_choice_file(tmp_path / "test.json", "slake").problems
+    )
 
 
 def test_path_vqa(tmp_path: Path) -> None:
     rows = made.path_vqa_rows("red", RED) + made.path_vqa_rows("blue", JPEG)
     found = read_choice_file(made.write_parquet(tmp_path / "a.parquet", rows), "path_vqa")
-    assert [(one.id, one.choices[0], one.groups["answer_type"], one.pictures) for one in found.rows[1:3]] == [
-        ("row-2", "red", "open", (RED_FILE,)), ("row-3", "no", "closed", (JPEG_FILE,)),
-    ]  # fmt: skip
+    assert [
+        (one.id, one.choices[0], one.groups["answer_type"], one.pictures) for one in found.rows[1:3]
+    ] == [
+        ("row-2", "red", "open", (RED_FILE,)),
+        ("row-3", "no", "closed", (JPEG_FILE,)),
+    ]
 
 
 @pytest.mark.parametrize(
     ("name", "problem"),
     [
-        *((name, "leaves the folder of the pictures") for name in ("../x.png", "/x.png", "a/../../x.png", "..\\x.png")),
+        *(
+            (name, "leaves the folder of the pictures")
+            for name in ("../x.png", "/x.png", "a/../../x.png", "..\\x.png")
+        ),
         ("cut.png", "the picture is a broken picture (image/png): OSError"),
-        ("tone.wav", "the picture is no picture (audio/wav)"), ("text.txt", "the picture is no PNG, JPEG, GIF or WebP"),
+        ("tone.wav", "the picture is no picture (audio/wav)"),
+        ("text.txt", "the picture is no PNG, JPEG, GIF or WebP"),
         ("damaged.png", "names a picture that the archive does not give: BadZipFile"),
-        *((name, "names a picture that is not in the archive") for name in ("xmlab2/source.jpg", "")),
-        (None, "holds no picture"), ([], "names no picture"),
+        *(
+            (name, "names a picture that is not in the archive")
+            for name in ("xmlab2/source.jpg", "")
+        ),
+        (None, "holds no picture"),
+        ([], "names no picture"),
     ],
-)  # fmt: skip
-def test_each_fault_is_told_with_its_row_and_nothing_is_written_for_it(name: Any, problem: str, tmp_path: Path) -> None:
-    members = {"imgs/cut.png": RED[:99], "imgs/tone.wav": tone(440), "text.txt": b"x", "../x.png": RED}
+)
+def test_each_fault_is_told_with_its_row_and_nothing_is_written_for_it(
+    name: Any, problem: str, tmp_path: Path
+) -> None:
+    members = {
+        "imgs/cut.png": RED[:99],
+        "imgs/tone.wav": tone(440),
+        "text.txt": b"x",
+        "../x.png": RED,
+    }
     good, bad, _ = made.slake_rows(1, "red")
     members |= {"imgs/xmlab1/source.jpg": RED, "imgs/damaged.png": JPEG}
     archive = made.write_zip(tmp_path / "imgs.zip", members)

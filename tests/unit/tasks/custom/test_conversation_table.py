@@ -11,14 +11,21 @@ import yaml
 
 from eval_factory.core.errors import ConfigError
 from eval_factory.tasks.custom_benchmark import Benchmark, load_benchmark
-from eval_factory.tasks.message_files import Conversation, fields_of, holds_conversations, read_conversations
+from eval_factory.tasks.message_files import (
+    Conversation,
+    fields_of,
+    holds_conversations,
+    read_conversations,
+)
 from eval_factory.tasks.rubric_case import RUBRIC_RUN_SPEC
 from unit.builders import evaluation
 
 SECRET = "Mrs Example, 12 High Street"
 TURNS = [
-    {"role": "user", "content": SECRET}, {"role": "assistant", "content": "So?"}, {"role": "user", "content": "B?"},
-]  # fmt: skip
+    {"role": "user", "content": SECRET},
+    {"role": "assistant", "content": "So?"},
+    {"role": "user", "content": "B?"},
+]
 ROW: dict[str, Any] = {"messages": TURNS, "correct_answer": "B"}
 JUDGE_PROMPT = (
     "Rate {RESPONSE} to {QUESTION}; right is {GOLD_RESPONSE}.\n"
@@ -29,14 +36,24 @@ JURY = {"name": "jury_score", "prompt_file": "judge.txt"}
 
 def written(folder: Path, *rows: Any) -> Path:
     file = folder / "rows.jsonl"
-    file.write_text("".join((row if isinstance(row, str) else json.dumps(row)) + "\n" for row in rows), "utf-8")
+    file.write_text(
+        "".join((row if isinstance(row, str) else json.dumps(row)) + "\n" for row in rows), "utf-8"
+    )
     return file
 
 
-def loaded(folder: Path, *rows: Any, metrics: Any = ({"name": "exact_match"},), **more: Any) -> Benchmark:
+def loaded(
+    folder: Path, *rows: Any, metrics: Any = ({"name": "exact_match"},), **more: Any
+) -> Benchmark:
     written(folder, *rows)
     (folder / "judge.txt").write_text(JUDGE_PROMPT, "utf-8")
-    shape = {"name": "mine", "description": "d", "dataset_file": "rows.jsonl", "metrics": list(metrics), **more}
+    shape = {
+        "name": "mine",
+        "description": "d",
+        "dataset_file": "rows.jsonl",
+        "metrics": list(metrics),
+        **more,
+    }
     (folder / "bench.yaml").write_text(yaml.safe_dump(shape), "utf-8")
     return load_benchmark(folder / "bench.yaml")
 
@@ -51,32 +68,66 @@ def problems(folder: Path, *rows: Any, **more: Any) -> list[str]:
 def test_a_sound_file(tmp_path: Path) -> None:
     names = ("a.jsonl", "A.JSONL", "a.csv", "jsonl", 7, None)
     assert [holds_conversations(name) for name in names] == [True, True, False, False, False, False]
-    more = {**ROW, "id": "a", "incorrect_answers": ["A"], "cluster": "n", "age": 71, "well": True, "ward": None}
+    more = {
+        **ROW,
+        "id": "a",
+        "incorrect_answers": ["A"],
+        "cluster": "n",
+        "age": 71,
+        "well": True,
+        "ward": None,
+    }
     file = written(tmp_path, "", more)
     file.write_bytes(b"\xef\xbb\xbf" + file.read_bytes().replace(b"\n", b"\r\n"))
     found = read_conversations(file)
     others = {"cluster": "n", "age": "71", "well": "True"}
-    assert (found.rows, found.problems) == ([Conversation(tuple(TURNS), "a", "B", ("A",), others)], [])
-    assert (found.lines, fields_of(found.rows)) == ([2], ["id", "correct_answer", "incorrect_answers", "cluster"])
+    assert (found.rows, found.problems) == (
+        [Conversation(tuple(TURNS), "a", "B", ("A",), others)],
+        [],
+    )
+    assert (found.lines, fields_of(found.rows)) == (
+        [2],
+        ["id", "correct_answer", "incorrect_answers", "cluster"],
+    )
 
 
 def test_a_benchmark_of_them(tmp_path: Path) -> None:
-    found = loaded(tmp_path, {**ROW, "cluster": "x"}, {**ROW, "cluster": "x", "correct_answer": "A"})
-    assert (found.instances, found.has_turns, found.has_clusters, found.has_jury) == (2, True, True, False)
+    found = loaded(
+        tmp_path, {**ROW, "cluster": "x"}, {**ROW, "cluster": "x", "correct_answer": "A"}
+    )
+    assert (found.instances, found.has_turns, found.has_clusters, found.has_jury) == (
+        2,
+        True,
+        True,
+        False,
+    )
     assert set(found.sha256) == {"bench.yaml", "rows.jsonl"}
     assert found.notes[0] == (
         "1 of 2 lines of rows.jsonl ask the same as an earlier one (first: line 2 as 1): counted each time"
     )
-    assert found.notes[1].startswith("1 of 2 lines of rows.jsonl (first: line 2): HELM's quasi metrics")
-    task = evaluation({"config.type": "custom", "config.params.extra.benchmark": str(found.path)}).task
-    assert (task.helm.run_spec, task.helm.zero_shot, task.helm.rubric) == ("eval_factory_conversations", True, False)
+    assert found.notes[1].startswith(
+        "1 of 2 lines of rows.jsonl (first: line 2): HELM's quasi metrics"
+    )
+    task = evaluation(
+        {"config.type": "custom", "config.params.extra.benchmark": str(found.path)}
+    ).task
+    assert (task.helm.run_spec, task.helm.zero_shot, task.helm.rubric) == (
+        "eval_factory_conversations",
+        True,
+        False,
+    )
     assert task.helm.run_spec != RUBRIC_RUN_SPEC
     assert task.endpoint_types == ("chat",)
 
 
 def test_a_jury_needs_no_right_answers(tmp_path: Path) -> None:
     found = loaded(tmp_path, ROW, metrics=[JURY])
-    assert (found.has_jury, found.has_turns, found.has_clusters, found.notes) == (True, True, False, ())
+    assert (found.has_jury, found.has_turns, found.has_clusters, found.notes) == (
+        True,
+        True,
+        False,
+        (),
+    )
     assert problems(tmp_path, {"messages": TURNS}, metrics=[JURY]) == [
         "judge.txt: holds {GOLD_RESPONSE}, but the data have no column correct_answer"
     ]
@@ -90,28 +141,53 @@ MISSING = "rows.jsonl: line 2: {}: is missing, and 1 other lines have one; all h
     [
         ([], "rows.jsonl: has no conversations; each line is a JSON object"),
         (["[1]"], 'rows.jsonl: line 1: must be a JSON object such as {"messages": ...}'),
-        ([{"messages": TURNS}], "rows.jsonl: line 1: correct_answer: is missing, which exact_match needs"),
-        ([{**ROW, "incorrect_answers": "A"}], 'rows.jsonl: line 1: incorrect_answers: must be a list of texts such as ["B", "C"]'),
-        ([{**ROW, "incorrect_answers": ["A", 1]}], "rows.jsonl: line 1: incorrect_answers.1: must be text"),
-        ([{**ROW, "incorrect_answers": ["A", " B "]}], "rows.jsonl: line 1: incorrect_answers.1: is the correct_answer"),
+        (
+            [{"messages": TURNS}],
+            "rows.jsonl: line 1: correct_answer: is missing, which exact_match needs",
+        ),
+        (
+            [{**ROW, "incorrect_answers": "A"}],
+            'rows.jsonl: line 1: incorrect_answers: must be a list of texts such as ["B", "C"]',
+        ),
+        (
+            [{**ROW, "incorrect_answers": ["A", 1]}],
+            "rows.jsonl: line 1: incorrect_answers.1: must be text",
+        ),
+        (
+            [{**ROW, "incorrect_answers": ["A", " B "]}],
+            "rows.jsonl: line 1: incorrect_answers.1: is the correct_answer",
+        ),
         ([{**ROW, "id": 5}], "rows.jsonl: line 1: id: must be text"),
         ([{**ROW, "cluster": ""}], "rows.jsonl: line 1: cluster: is empty"),
-        ([{**ROW, "note": ["x"]}], "rows.jsonl: line 1: note: must be text or a number; it stays with the instance as one"),
-        ([{**ROW, "id": "a"}, {**ROW, "id": "a"}], "rows.jsonl: line 2: id: is the same as in line 1; it names the instance in the results"),
+        (
+            [{**ROW, "note": ["x"]}],
+            "rows.jsonl: line 1: note: must be text or a number; it stays with the instance as one",
+        ),
+        (
+            [{**ROW, "id": "a"}, {**ROW, "id": "a"}],
+            "rows.jsonl: line 2: id: is the same as in line 1; it names the instance in the results",
+        ),
         ([{**ROW, "id": "a"}, ROW], MISSING.format("id")),
         ([{**ROW, "cluster": "a"}, ROW], MISSING.format("cluster")),
     ],
-)  # fmt: skip
-def test_what_is_wrong_is_said_with_line_and_field(tmp_path: Path, rows: list[Any], said: str) -> None:
+)
+def test_what_is_wrong_is_said_with_line_and_field(
+    tmp_path: Path, rows: list[Any], said: str
+) -> None:
     assert problems(tmp_path, *rows) == [said]
 
 
 def choice(answer: str) -> dict[str, Any]:
-    return {"messages": [{"role": "user", "content": f"{SECRET}?\nA. wait\nB. go"}], "correct_answer": answer}
+    return {
+        "messages": [{"role": "user", "content": f"{SECRET}?\nA. wait\nB. go"}],
+        "correct_answer": answer,
+    }
 
 
 def test_a_right_answer_is_one_of_the_options(tmp_path: Path) -> None:
-    said = "correct_answer: is none of the options that the prompt lists (A, B); write the letter of"
+    said = (
+        "correct_answer: is none of the options that the prompt lists (A, B); write the letter of"
+    )
     rows = (choice("A"), choice("C"), choice("b"), choice("other"), choice("wait"))
     for line, problem in zip((2, 3, 4), problems(tmp_path, *rows), strict=True):
         assert problem.startswith(f"rows.jsonl: line {line}: {said}")
@@ -126,7 +202,9 @@ def test_mistakes_that_are_no_lines_own(tmp_path: Path) -> None:
     assert problems(tmp_path, ROW, prompt_file="prompt.txt") == [
         "bench.yaml: prompt_file: leave it out; the messages of rows.jsonl are what is sent"
     ]
-    (said,) = problems(tmp_path, {**ROW, "incorrect_answers": ["A"]}, ROW, metrics=[{"name": "rouge_l"}])
+    (said,) = problems(
+        tmp_path, {**ROW, "incorrect_answers": ["A"]}, ROW, metrics=[{"name": "rouge_l"}]
+    )
     assert said.startswith("rows.jsonl: HELM's rouge_l counts an incorrect answer as right")
 
 
@@ -134,11 +212,17 @@ def test_mistakes_that_are_no_lines_own(tmp_path: Path) -> None:
     ("name", "content", "said"),
     [
         ("none.jsonl", None, "no such file"),
-        ("latin.jsonl", json.dumps(ROW).encode() + b"\n\xff\n", "latin.jsonl: line 2: is not UTF-8"),
+        (
+            "latin.jsonl",
+            json.dumps(ROW).encode() + b"\n\xff\n",
+            "latin.jsonl: line 2: is not UTF-8",
+        ),
         ("zip.jsonl", b"PK\x03\x04", "zip.jsonl: is an Excel or Word file"),
     ],
 )
-def test_a_file_that_is_not_there_or_no_text(name: str, content: bytes | None, said: str, tmp_path: Path) -> None:
+def test_a_file_that_is_not_there_or_no_text(
+    name: str, content: bytes | None, said: str, tmp_path: Path
+) -> None:
     if content is not None:
         (tmp_path / name).write_bytes(content)
     assert said in problems(tmp_path, ROW, dataset_file=name)[0]

@@ -13,8 +13,14 @@ from eval_factory.tasks.custom_table import becomes_nothing
 from eval_factory.tasks.file_problems import TableError, other_kind, rows_below, table_columns
 
 SOUND = [
-    ["q", "a"], ["007", "None"], ["a,b", 'say "A"'], ["one\r\ntwo\rthree\nfour", " x "], ["", "NA"], ['"', ""], ["ü", "1.10"],
-]  # fmt: skip
+    ["q", "a"],
+    ["007", "None"],
+    ["a,b", 'say "A"'],
+    ["one\r\ntwo\rthree\nfour", " x "],
+    ["", "NA"],
+    ['"', ""],
+    ["ü", "1.10"],
+]
 
 
 @pytest.mark.parametrize("terminator", ["\n", "\r\n", "\r"])
@@ -47,16 +53,35 @@ UTF_8 = "UTF-8; save it as UTF-8 (or: iconv -f utf-16 -t utf-8)"
         (b"\xd0\xcf\x11\xe0rest", f"is an Excel or Word file, not {SHEET}"),
         (b"PAR1rest", f"is a Parquet file, not {SHEET}"),
         (gzip.compress(b"a,b", mtime=0), "is compressed by gzip, not text; unpack it first"),
-        ("a,b".encode("utf-16-le"), None), (b"\xff\xfea\0", f"is UTF-16, not {UTF_8}"),
-        (b"\xfe\xff\0a", f"is UTF-16, not {UTF_8}"), (b"xPK\x03\x04", None), (b"", None),
+        ("a,b".encode("utf-16-le"), None),
+        (b"\xff\xfea\0", f"is UTF-16, not {UTF_8}"),
+        (b"\xfe\xff\0a", f"is UTF-16, not {UTF_8}"),
+        (b"xPK\x03\x04", None),
+        (b"", None),
     ],
-)  # fmt: skip
-def test_a_file_of_another_kind_is_known_by_its_first_bytes(content: bytes, kind: str | None, tmp_path: Path) -> None:
+)
+def test_a_file_of_another_kind_is_known_by_its_first_bytes(
+    content: bytes, kind: str | None, tmp_path: Path
+) -> None:
     (tmp_path / "data.csv").write_bytes(content)
     assert other_kind(tmp_path / "data.csv") == kind
 
 
-NOTHING = ("A", "a", " An ", "the", "The A.", "(A)", "a-n", "t.h.e", "--", "", " \n", "A a the", string.punctuation)
+NOTHING = (
+    "A",
+    "a",
+    " An ",
+    "the",
+    "The A.",
+    "(A)",
+    "a-n",
+    "t.h.e",
+    "--",
+    "",
+    " \n",
+    "A a the",
+    string.punctuation,
+)
 SOMETHING = ("B", "as", "A1", "+1", "±", "A_b", "Ä", "\uff41", "the end", "Athe")
 
 

@@ -18,9 +18,12 @@ from eval_factory.tasks.jury_form import HELMS_FORM, jury_form_of
 from unit.builders import evaluation
 
 DOCUMENT: dict[str, Any] = {
-    "name": "mine", "description": "d", "prompt_file": "prompt.txt", "dataset_file": "data.csv",
+    "name": "mine",
+    "description": "d",
+    "prompt_file": "prompt.txt",
+    "dataset_file": "data.csv",
     "metrics": [{"name": "exact_match"}],
-}  # fmt: skip
+}
 PROMPT = "Say A or B.\n{question} {{json}}\n"
 DATA = 'question,correct_answer,incorrect_answers\nOne?,A,"[""B""]"\nTwo?,B,"[""A""]"\n'
 JUDGE_PROMPT = (
@@ -31,16 +34,21 @@ JURY = {"metrics": [{"name": "jury_score", "prompt_file": "judge.txt"}]}
 
 
 def write(
-    folder: Path, document: Any = None, prompt: str | bytes = PROMPT, data: str | bytes = DATA,
+    folder: Path,
+    document: Any = None,
+    prompt: str | bytes = PROMPT,
+    data: str | bytes = DATA,
     judge: str | None = JUDGE_PROMPT,
-) -> Path:  # fmt: skip
+) -> Path:
     """The files of a benchmark; what is given in `document` takes the place of DOCUMENT's, None takes it away."""
     for name, content in (("prompt.txt", prompt), ("data.csv", data), ("judge.txt", judge)):
         if content is not None:
             (folder / name).write_bytes(content if isinstance(content, bytes) else content.encode())
     path = folder / "bench.yaml"
     merged = {**DOCUMENT, **(document or {})}
-    path.write_text(yaml.safe_dump({name: value for name, value in merged.items() if value is not None}))
+    path.write_text(
+        yaml.safe_dump({name: value for name, value in merged.items() if value is not None})
+    )
     return path
 
 
@@ -52,15 +60,25 @@ def problems(folder: Path, *args: Any, **kwargs: Any) -> str:
 
 def test_a_sound_one(tmp_path: Path) -> None:
     found = load_benchmark(write(tmp_path, {"max_tokens": 7}))
-    assert (found.name, found.main_metric, found.instances, found.max_tokens) == ("mine", "exact_match", 2, 7)
+    assert (found.name, found.main_metric, found.instances, found.max_tokens) == (
+        "mine",
+        "exact_match",
+        2,
+        7,
+    )
     assert found.prompt_file == tmp_path / "prompt.txt"
     assert [note.partition(":")[0] for note in found.notes] == ["1 of 2 rows of data.csv (first"]
     assert not found.has_jury
     assert found.sha256["data.csv"] == hashlib.sha256(DATA.encode()).hexdigest()
     assert sorted(found.sha256) == ["bench.yaml", "data.csv", "prompt.txt"]
     several = {"metrics": [{"name": "rouge_l"}, {"name": "exact_match"}]}
-    assert load_benchmark(write(tmp_path, several, data="question,correct_answer\nx,A\n")).main_metric == "rouge_l"
-    long = DATA.replace("One?", "x" * 200_000).replace("\n", "\r\n").encode("utf-8-sig")  # of another editor
+    assert (
+        load_benchmark(write(tmp_path, several, data="question,correct_answer\nx,A\n")).main_metric
+        == "rouge_l"
+    )
+    long = (
+        DATA.replace("One?", "x" * 200_000).replace("\n", "\r\n").encode("utf-8-sig")
+    )  # of another editor
     assert load_benchmark(write(tmp_path, data=long)).instances == 2
 
 
@@ -69,7 +87,9 @@ def task_of(bench: Path) -> Task:
 
 
 @pytest.mark.parametrize("document", [{}, JURY])
-def test_a_column_names_the_sources_that_rows_share(document: dict[str, Any], tmp_path: Path) -> None:
+def test_a_column_names_the_sources_that_rows_share(
+    document: dict[str, Any], tmp_path: Path
+) -> None:
     data = "cluster,question,correct_answer\nnote 1,One?,A\nnote 1,Two?,B\n"
     bench = write(tmp_path, document, data=data)
     assert load_benchmark(bench).has_clusters
@@ -82,18 +102,35 @@ def test_a_column_names_the_sources_that_rows_share(document: dict[str, Any], tm
 
 
 def test_all_mistakes_are_said_at_once(tmp_path: Path) -> None:
-    document: dict[str, Any] = {"name": "my bench", "descripton": "x", "max_tokens": 0, "metrics": [{"nam": "x"}]}
+    document: dict[str, Any] = {
+        "name": "my bench",
+        "descripton": "x",
+        "max_tokens": 0,
+        "metrics": [{"nam": "x"}],
+    }
     said = problems(tmp_path, document)
     for expected in ("unknown key descripton", "max_tokens: must be", "unknown key metrics.0.nam"):
         assert expected in said
-    document = {"metrics": [{"name": "exact_mach"}, {"name": "jury_score", "prompt_file": "judge.txt"}]}
-    said = problems(tmp_path, document, prompt="{nothing}", data="question,correct_answer\nOne?,\n", judge="Rate.")
+    document = {
+        "metrics": [{"name": "exact_mach"}, {"name": "jury_score", "prompt_file": "judge.txt"}]
+    }
+    said = problems(
+        tmp_path,
+        document,
+        prompt="{nothing}",
+        data="question,correct_answer\nOne?,\n",
+        judge="Rate.",
+    )
     for expected in (
         "metrics.0.name: HELM's configurable",
-        "D/judge.txt: must hold {RESPONSE}", "{nothing} is not a column of D/data.csv", "column correct_answer: is empty",
-    ):  # fmt: skip
+        "D/judge.txt: must hold {RESPONSE}",
+        "{nothing} is not a column of D/data.csv",
+        "column correct_answer: is empty",
+    ):
         assert expected in said
-    without = problems(tmp_path, {"name": None, "prompt_file": 7, "dataset_file": None, "metrics": "x"})
+    without = problems(
+        tmp_path, {"name": None, "prompt_file": 7, "dataset_file": None, "metrics": "x"}
+    )
     keys = ["dataset_file", "metrics", "name", "prompt_file"]
     assert sorted(line.split(": ")[1] for line in without.splitlines()) == keys
 
@@ -101,11 +138,13 @@ def test_all_mistakes_are_said_at_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("prompt", "row", "said"),
     [
-        ("{question}", "  ,x", "column question"), ("{question} {context}", ",x", "column question"),
-        ("{text} {context}", " , ", "column text and context"), ("{question} {context}", "One?,", None),
+        ("{question}", "  ,x", "column question"),
+        ("{question} {context}", ",x", "column question"),
+        ("{text} {context}", " , ", "column text and context"),
+        ("{question} {context}", "One?,", None),
         ("{text} {context}", ",c", None),
     ],
-)  # fmt: skip
+)
 def test_an_empty_question_is_a_mistake_and_an_empty_context_is_none(
     prompt: str, row: str, said: str | None, tmp_path: Path
 ) -> None:
@@ -119,27 +158,57 @@ def test_an_empty_question_is_a_mistake_and_an_empty_context_is_none(
 
 IN_THE_YAML: list[tuple[Any, str]] = [
     ({"promt_file": "x"}, "unknown key promt_file, did you mean 'prompt_file'?"),
-    ({"name": None}, "name: is missing"), ({"name": "my bench"}, "name: must be letters, digits, - _ and ."),
-    ({"name": 7}, "name: must be text (put it in quotes)"), ({"description": ""}, "description: must not be empty"),
+    ({"name": None}, "name: is missing"),
+    ({"name": "my bench"}, "name: must be letters, digits, - _ and ."),
+    ({"name": 7}, "name: must be text (put it in quotes)"),
+    ({"description": ""}, "description: must not be empty"),
     ({"max_tokens": 0}, "max_tokens: must be greater than or equal to 1"),
-    ({"metrics": None}, "metrics: is missing"), ({"metrics": []}, "metrics: must not be empty"),
+    ({"metrics": None}, "metrics: is missing"),
+    ({"metrics": []}, "metrics: must not be empty"),
     ({"metrics": "exact_match"}, "metrics: must be a list"),
     ({"metrics": ["exact_match"]}, "metrics.0: must be a mapping such as {name: exact_match}"),
     ({"metrics": [{"name": "exact_mach"}]}, "no metric 'exact_mach', did you mean 'exact_match'?"),
     ({"metrics": [{"name": "zzz"}]}, "no metric 'zzz'; there are exact_match, jury_score, rouge_1"),
-    ({"metrics": [{"name": "rouge_l"}, {"name": "rouge_l"}]}, "metrics.1.name: rouge_l is listed twice"),
-    ({"metrics": [{"name": "exact_match"}, {"name": "rouge_l"}]}, "HELM's rouge_l counts an incorrect answer as right, like the correct one"),
+    (
+        {"metrics": [{"name": "rouge_l"}, {"name": "rouge_l"}]},
+        "metrics.1.name: rouge_l is listed twice",
+    ),
+    (
+        {"metrics": [{"name": "exact_match"}, {"name": "rouge_l"}]},
+        "HELM's rouge_l counts an incorrect answer as right, like the correct one",
+    ),
     ({"metrics": [{"name": "BERTScore-F"}]}, "only where torch finds a GPU"),
-    ({"metrics": [{"name": "jury_score"}]}, "metrics.0.prompt_file: is missing; jury_score needs the judges' prompt"),
-    ({"metrics": [{"name": "rouge_l", "prompt_file": "judge.txt"}]}, "only jury_score has prompt_file and judges"),
-    ({"prompt_file": "no.txt"}, "D/no.txt: there is no such file; D/bench.yaml names it as prompt_file"),
-    ({"dataset_file": "no.csv"}, "D/no.csv: there is no such file; D/bench.yaml names it as dataset_file"),
+    (
+        {"metrics": [{"name": "jury_score"}]},
+        "metrics.0.prompt_file: is missing; jury_score needs the judges' prompt",
+    ),
+    (
+        {"metrics": [{"name": "rouge_l", "prompt_file": "judge.txt"}]},
+        "only jury_score has prompt_file and judges",
+    ),
+    (
+        {"prompt_file": "no.txt"},
+        "D/no.txt: there is no such file; D/bench.yaml names it as prompt_file",
+    ),
+    (
+        {"dataset_file": "no.csv"},
+        "D/no.csv: there is no such file; D/bench.yaml names it as dataset_file",
+    ),
     ({"dataset_file": "."}, "D: cannot be read: Is a directory"),
-    ({"metrics": [{"name": "jury_score", "prompt_file": "no.txt"}]}, "D/no.txt: there is no such file; D/bench.yaml names it as the judges' prompt_file"),
-]  # fmt: skip
+    (
+        {"metrics": [{"name": "jury_score", "prompt_file": "no.txt"}]},
+        "D/no.txt: there is no such file; D/bench.yaml names it as the judges' prompt_file",
+    ),
+]
 IN_THE_PROMPT: list[tuple[Any, str]] = [
-    ("{qestion}", "D/prompt.txt: {qestion} is not a column of D/data.csv, did you mean 'question'?"),
-    ("{zzz}", "{zzz} is not a column of D/data.csv; it has question, correct_answer, incorrect_answers"),
+    (
+        "{qestion}",
+        "D/prompt.txt: {qestion} is not a column of D/data.csv, did you mean 'question'?",
+    ),
+    (
+        "{zzz}",
+        "{zzz} is not a column of D/data.csv; it has question, correct_answer, incorrect_answers",
+    ),
     ("a\n{question.x}", "line 2: {question.x} is not the name of a column"),
     ("{question}\n\n{}", "{} is not the name of a column"),
     ("{question!r}", "line 1: {question!r} is not the name of a column"),
@@ -151,48 +220,97 @@ IN_THE_PROMPT: list[tuple[Any, str]] = [
     ("\ufeff{question}", "begins with a byte order mark"),
     ("{question}\na\0b", "D/prompt.txt: line 2: holds a NUL character"),
     ("{question}".encode("utf-16"), "D/prompt.txt: is UTF-16, not UTF-8"),
-]  # fmt: skip
+]
 IN_THE_TABLE: list[tuple[Any, str]] = [
     ("", "D/data.csv: has no rows; the first line names the columns"),
     ("question,correct_answer\n", "D/data.csv: has no rows below its first line"),
-    ("question,corect_answer\nOne?,A\n", "has no column correct_answer, which exact_match needs, did you mean 'corect_answer'?"),
-    ("question,correct_answer\nOne?,A\nTwo?, \n", "row 2 (line 3), column correct_answer: is empty"),
+    (
+        "question,corect_answer\nOne?,A\n",
+        "has no column correct_answer, which exact_match needs, did you mean 'corect_answer'?",
+    ),
+    (
+        "question,correct_answer\nOne?,A\nTwo?, \n",
+        "row 2 (line 3), column correct_answer: is empty",
+    ),
     ("question,question,correct_answer\n1,2,3\n", "line 1: two columns have the name 'question'"),
     ("question,,correct_answer\n1,2,3\n", "line 1: column 2 has no name"),
-    ("question,correct_answer\nOne, two?,A\n", "row 1 (line 2): has 3 cells where the first line names 2 columns"),
-    ('question,correct_answer\nOne?,A\n\n"a\r\nb","A\nTwo?,A\n' + "x,A\n" * 50_000,
-     "row 2 (line 4): the row that begins here is not CSV (unexpected end of data): a quote that opens a cell is not closed"),
-    ('question,correct_answer\n"One?,A\nTwo?,A\n"Three?",A\n',
-     "row 1 (line 2): the row that begins here is not CSV"),
-    ('question,"correct_answer\nOne?,A\n', "D/data.csv: line 1: the row that begins here is not CSV"),
+    (
+        "question,correct_answer\nOne, two?,A\n",
+        "row 1 (line 2): has 3 cells where the first line names 2 columns",
+    ),
+    (
+        'question,correct_answer\nOne?,A\n\n"a\r\nb","A\nTwo?,A\n' + "x,A\n" * 50_000,
+        "row 2 (line 4): the row that begins here is not CSV (unexpected end of data): a quote that opens a cell is not closed",
+    ),
+    (
+        'question,correct_answer\n"One?,A\nTwo?,A\n"Three?",A\n',
+        "row 1 (line 2): the row that begins here is not CSV",
+    ),
+    (
+        'question,"correct_answer\nOne?,A\n',
+        "D/data.csv: line 1: the row that begins here is not CSV",
+    ),
     ("question,correct_answer\nOne?,A\na\0b,A\n", "row 2 (line 3): holds a NUL character"),
     ("question,correct\0_answer\nOne?,A\n", "D/data.csv: line 1: holds a NUL character"),
-    ("question;correct_answer\nOne, two?;A\n", "D/data.csv: its columns are separated by semicolons; save it as CSV with commas"),
+    (
+        "question;correct_answer\nOne, two?;A\n",
+        "D/data.csv: its columns are separated by semicolons; save it as CSV with commas",
+    ),
     ('{"question": "One?", "correct_answer": "A"}\n', "D/data.csv: is JSON, not CSV"),
     ('[\n  {"question": "One?"}\n]\n', "D/data.csv: is JSON, not CSV"),
-    (b"PK\x03\x04\x14\x00\x06\x00\x08\x00 \xff", "D/data.csv: is an Excel or Word file or another ZIP archive, not text; save it as 'CSV UTF-8'"),
+    (
+        b"PK\x03\x04\x14\x00\x06\x00\x08\x00 \xff",
+        "D/data.csv: is an Excel or Word file or another ZIP archive, not text; save it as 'CSV UTF-8'",
+    ),
     (DATA.encode("utf-16"), "D/data.csv: is UTF-16, not UTF-8"),
-    ("id,question,correct_answer\n1,One?,A\n2,Two?,A\n1,Three?,A\n", "row 3 (line 4), column id: is the same as in row 1"),
+    (
+        "id,question,correct_answer\n1,One?,A\n2,Two?,A\n1,Three?,A\n",
+        "row 3 (line 4), column id: is the same as in row 1",
+    ),
     ("id,question,correct_answer\n1,One?,A\n,Two?,A\n", "row 2 (line 3), column id: is empty"),
-    ("cluster,question,correct_answer\na,One?,A\n ,Two?,A\n", "row 2 (line 3), column cluster: is empty; it names the source that the row"),
+    (
+        "cluster,question,correct_answer\na,One?,A\n ,Two?,A\n",
+        "row 2 (line 3), column cluster: is empty; it names the source that the row",
+    ),
     (b"question,correct_answer\nOne?,A\nZw\xf6lf?,A\n", "D/data.csv: line 3: is not UTF-8"),
-    (DATA + "Three?,A,B\n", 'row 3 (line 4), column incorrect_answers: must be a JSON list of texts such as ["B", "C"], or [] for none'),
+    (
+        DATA + "Three?,A,B\n",
+        'row 3 (line 4), column incorrect_answers: must be a JSON list of texts such as ["B", "C"], or [] for none',
+    ),
     (DATA + "Three?,A,\n", "column incorrect_answers: must be a JSON list of texts"),
     (DATA + 'Three?,A,"{""B"": 1}"\n', "column incorrect_answers: must be a JSON list of texts"),
     (DATA + 'Three?,A,"[""B"", 3]"\n', "column incorrect_answers: must be a JSON list of texts"),
     (DATA + 'Three?,A,"[""B"", ""A ""]"\n', "column incorrect_answers: holds the correct_answer"),
-    ('question,correct_answer\n"One\nand\na half?",A\nTwo?,\n', "row 2 (line 5), column correct_answer"),
-]  # fmt: skip
+    (
+        'question,correct_answer\n"One\nand\na half?",A\nTwo?,\n',
+        "row 2 (line 5), column correct_answer",
+    ),
+]
 IN_THE_JUDGES_PROMPT: list[tuple[Any, str]] = [
-    (JUDGE_PROMPT.replace("{RESPONSE}", "it"), "D/judge.txt: must hold {RESPONSE}, the answer to judge"),
+    (
+        JUDGE_PROMPT.replace("{RESPONSE}", "it"),
+        "D/judge.txt: must hold {RESPONSE}, the answer to judge",
+    ),
     (JUDGE_PROMPT.replace("$$5", "$5"), "D/judge.txt: line 1: write $$ for a dollar sign"),
-    (JUDGE_PROMPT.replace("{QUESTION}", "{question}"), "line 1: {question} is not filled in by HELM"),
+    (
+        JUDGE_PROMPT.replace("{QUESTION}", "{question}"),
+        "line 1: {question} is not filled in by HELM",
+    ),
     ("{RESPONSE}", "names no criteria; it needs a block such as <rubric_criteria>"),
-    ("{RESPONSE}\n<rubric_criteria>{a}</rubric_criteria>", "line 2: the text in <rubric_criteria> is not a JSON object"),
+    (
+        "{RESPONSE}\n<rubric_criteria>{a}</rubric_criteria>",
+        "line 2: the text in <rubric_criteria> is not a JSON object",
+    ),
     ("{RESPONSE}<rubric_criteria>{}</rubric_criteria>", "<rubric_criteria> names no criterion"),
-    (JUDGE_PROMPT.replace('"score", ', ""), "the criterion 'accuracy' must have a list of fields, 'score' among them"),
-    (JUDGE_PROMPT.replace('["score", "explanation"]', '"score"'), "the criterion 'accuracy' must have a list"),
-]  # fmt: skip
+    (
+        JUDGE_PROMPT.replace('"score", ', ""),
+        "the criterion 'accuracy' must have a list of fields, 'score' among them",
+    ),
+    (
+        JUDGE_PROMPT.replace('["score", "explanation"]', '"score"'),
+        "the criterion 'accuracy' must have a list",
+    ),
+]
 
 
 @pytest.mark.parametrize(
@@ -204,7 +322,9 @@ IN_THE_JUDGES_PROMPT: list[tuple[Any, str]] = [
         *(({"document": JURY, "judge": judge}, said) for judge, said in IN_THE_JUDGES_PROMPT),
     ],
 )
-def test_a_mistake_is_said_with_its_place(tmp_path: Path, given: dict[str, Any], expected: str) -> None:
+def test_a_mistake_is_said_with_its_place(
+    tmp_path: Path, given: dict[str, Any], expected: str
+) -> None:
     assert expected in problems(tmp_path, **given)
 
 
@@ -228,7 +348,9 @@ COLUMNS = "question,a,b,c,correct_answer\n"
 def test_a_right_answer_that_no_option_has_is_refused_with_its_row(
     answers: Any, wrong: dict[int, str], tmp_path: Path
 ) -> None:
-    data = COLUMNS + "".join(f"Q{number}?,fever,cough,pain,{answer}\n" for number, answer in enumerate(answers))
+    data = COLUMNS + "".join(
+        f"Q{number}?,fever,cough,pain,{answer}\n" for number, answer in enumerate(answers)
+    )
     if not wrong:
         assert load_benchmark(write(tmp_path, prompt=CHOICES, data=data)).instances == len(answers)
         return
@@ -245,28 +367,44 @@ def test_the_options_are_those_of_the_row(tmp_path: Path) -> None:
     told = "row 2 (line 3), column correct_answer: is none of the options that the prompt lists (A, B);"
     assert told in problems(tmp_path, prompt=CHOICES, data=data)
     rouge = {"metrics": [{"name": "rouge_l"}]}
-    assert load_benchmark(write(tmp_path, rouge, prompt=CHOICES, data=data)).instances == 2  # nothing has to be equal
+    assert (
+        load_benchmark(write(tmp_path, rouge, prompt=CHOICES, data=data)).instances == 2
+    )  # nothing has to be equal
     beside = 'question,correct_answer,incorrect_answers\nQ?,b,"[""A"", ""C""]"\n'
-    assert "row 1 (line 2), column correct_answer: is no letter; write" in problems(tmp_path, data=beside)
+    assert "row 1 (line 2), column correct_answer: is no letter; write" in problems(
+        tmp_path, data=beside
+    )
     words = 'question,correct_answer,incorrect_answers\nQ?,b,"[""A"", ""rash""]"\nQ?,A,[]\n'
     assert load_benchmark(write(tmp_path, data=words)).instances == 2
 
 
-OWN = {"name": "jury_score", "prompt_file": "judge.txt", "scale": {"min": 0, "max": 10}, "criteria": [{"name": "a"}]}
+OWN = {
+    "name": "jury_score",
+    "prompt_file": "judge.txt",
+    "scale": {"min": 0, "max": 10},
+    "criteria": [{"name": "a"}],
+}
 PLACES = "Rate {RESPONSE} by {SCALE}:\n{CRITERIA}\n"
 BLOCK = '<rubric_criteria>{"%s": ["score"]}</rubric_criteria>'
 
 
 @pytest.mark.parametrize("judge", [PLACES, f"{{RESPONSE}} {BLOCK % 'a'}"])
 def test_a_jury_with_a_scale_and_criteria_of_its_own(tmp_path: Path, judge: str) -> None:
-    assert load_benchmark(write(tmp_path, {"metrics": [OWN]}, judge=judge)).jury_form == jury_form_of(OWN)
+    assert load_benchmark(
+        write(tmp_path, {"metrics": [OWN]}, judge=judge)
+    ).jury_form == jury_form_of(OWN)
     assert load_benchmark(write(tmp_path, JURY)).jury_form == HELMS_FORM
 
 
 def test_own_ones_are_another_run(tmp_path: Path) -> None:
     judge = f"{{RESPONSE}} {BLOCK % 'a'}"
     known = set()
-    for own in ({}, {"scale": {"min": 0, "max": 10}}, {"criteria": [{"name": "a"}]}, {"scale": {"no": 0, "yes": 1}}):
+    for own in (
+        {},
+        {"scale": {"min": 0, "max": 10}},
+        {"criteria": [{"name": "a"}]},
+        {"scale": {"no": 0, "yes": 1}},
+    ):
         path = write(tmp_path, {"metrics": [{**JURY["metrics"][0], **own}]}, judge=judge)
         known.add(identity_of(evaluation(custom(path))))
     assert len(known) == 4
@@ -275,24 +413,52 @@ def test_own_ones_are_another_run(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("metric", "judge", "expected"),
     [
-        ({"scale": {"min": 3, "max": 1}}, JUDGE_PROMPT, "D/bench.yaml: metrics.0.scale: max must be above min"),
+        (
+            {"scale": {"min": 3, "max": 1}},
+            JUDGE_PROMPT,
+            "D/bench.yaml: metrics.0.scale: max must be above min",
+        ),
         ({"criteria": []}, JUDGE_PROMPT, "D/bench.yaml: metrics.0.criteria: must not be empty"),
-        ({"criteria": [{"name": "tone"}]}, JUDGE_PROMPT,
-         "D/judge.txt: line 2: <rubric_criteria> names accuracy, and criteria of the jury's metric are tone; name"),
-        ({"criteria": [{"name": "tone"}]}, JUDGE_PROMPT + "{CRITERIA}",
-         "D/judge.txt: line 6: {CRITERIA} brings <rubric_criteria> with it; delete one of the two"),
-        ({}, JUDGE_PROMPT + "{SCALE}", "D/judge.txt: line 6: {SCALE} is not filled in where the jury's metric has no scale; add that key"),
-        ({"scale": {"min": 0, "max": 1}}, JUDGE_PROMPT + "{CRITERIA}", "where the jury's metric has no criteria;"),
-        ({"scale": {"min": 0, "max": 1}}, JUDGE_PROMPT + "{RANGE}", "has QUESTION, RESPONSE, GOLD_RESPONSE, SCALE"),
+        (
+            {"criteria": [{"name": "tone"}]},
+            JUDGE_PROMPT,
+            "D/judge.txt: line 2: <rubric_criteria> names accuracy, and criteria of the jury's metric are tone; name",
+        ),
+        (
+            {"criteria": [{"name": "tone"}]},
+            JUDGE_PROMPT + "{CRITERIA}",
+            "D/judge.txt: line 6: {CRITERIA} brings <rubric_criteria> with it; delete one of the two",
+        ),
+        (
+            {},
+            JUDGE_PROMPT + "{SCALE}",
+            "D/judge.txt: line 6: {SCALE} is not filled in where the jury's metric has no scale; add that key",
+        ),
+        (
+            {"scale": {"min": 0, "max": 1}},
+            JUDGE_PROMPT + "{CRITERIA}",
+            "where the jury's metric has no criteria;",
+        ),
+        (
+            {"scale": {"min": 0, "max": 1}},
+            JUDGE_PROMPT + "{RANGE}",
+            "has QUESTION, RESPONSE, GOLD_RESPONSE, SCALE",
+        ),
     ],
-)  # fmt: skip
-def test_mistakes_in_the_form_of_a_jury(tmp_path: Path, metric: dict[str, Any], judge: str, expected: str) -> None:
-    assert expected in problems(tmp_path, {"metrics": [{**JURY["metrics"][0], **metric}]}, judge=judge)
+)
+def test_mistakes_in_the_form_of_a_jury(
+    tmp_path: Path, metric: dict[str, Any], judge: str, expected: str
+) -> None:
+    assert expected in problems(
+        tmp_path, {"metrics": [{**JURY["metrics"][0], **metric}]}, judge=judge
+    )
 
 
 def test_gold_for_the_judges_needs_right_answers(tmp_path: Path) -> None:
     judge = JUDGE_PROMPT.replace("{GOLD_RESPONSE}", "unknown")
-    assert load_benchmark(write(tmp_path, JURY, data="question\nOne?\n", judge=judge)).instances == 1
+    assert (
+        load_benchmark(write(tmp_path, JURY, data="question\nOne?\n", judge=judge)).instances == 1
+    )
     gold = "holds {GOLD_RESPONSE}, but the data have no column correct_answer"
     assert gold in problems(tmp_path, JURY, data="question\nOne?\n")
     wrong = problems(tmp_path, JURY, data="question,incorrect_answers\nOne?,[]\n", judge=judge)
@@ -301,7 +467,9 @@ def test_gold_for_the_judges_needs_right_answers(tmp_path: Path) -> None:
 
 def test_all_mistakes_at_once_but_not_a_thousand(tmp_path: Path) -> None:
     rows = "".join(f"{number}?,,[]\n" for number in range(1000))
-    text = problems(tmp_path, prompt="{qestion}", data="question,correct_answer,incorrect_answers\n" + rows)
+    text = problems(
+        tmp_path, prompt="{qestion}", data="question,correct_answer,incorrect_answers\n" + rows
+    )
     assert "{qestion} is not a column" in text
     assert "row 10 (line 11), column correct_answer: is empty" in text
     assert "row 11 " not in text
@@ -317,10 +485,16 @@ def test_a_message_never_quotes_a_cell(tmp_path: Path) -> None:
 
 
 def test_warnings(tmp_path: Path) -> None:
-    judged = {"name": "jury_score", "prompt_file": "judge.txt", "judges": [{"name": "x/y", "model_name": "x/y"}]}
+    judged = {
+        "name": "jury_score",
+        "prompt_file": "judge.txt",
+        "judges": [{"name": "x/y", "model_name": "x/y"}],
+    }
     document = {"metrics": [judged, {"name": "BERTScore-F"}]}
     data = "question,correct_answer\nOne?,A\nTwo?,B\nOne?,A\n"
-    assert load_benchmark(write(tmp_path, document, prompt="{question} {correct_answer}", data=data)).notes == (
+    assert load_benchmark(
+        write(tmp_path, document, prompt="{question} {correct_answer}", data=data)
+    ).notes == (
         "the judges that bench.yaml names are not asked: judges are those of config.params.extra.judges, or the default jury",
         "HELM computes BERTScore only where torch finds a GPU; elsewhere it is absent",
         "the prompt holds {correct_answer}: the model is shown the answers",
@@ -331,14 +505,22 @@ def test_warnings(tmp_path: Path) -> None:
 def test_right_answers_that_are_nothing_to_the_quasi_metrics(tmp_path: Path) -> None:
     data = "question,correct_answer\nOne?,B\nTwo?,A\nThree?,the\n"
     (note,) = load_benchmark(write(tmp_path, data=data)).notes
-    assert note.startswith("2 of 3 rows of data.csv (first: row 2): HELM's quasi metrics drop articles")
-    assert load_benchmark(write(tmp_path, {"metrics": [{"name": "rouge_l"}]}, data=data)).notes == ()
+    assert note.startswith(
+        "2 of 3 rows of data.csv (first: row 2): HELM's quasi metrics drop articles"
+    )
+    assert (
+        load_benchmark(write(tmp_path, {"metrics": [{"name": "rouge_l"}]}, data=data)).notes == ()
+    )
 
 
 def test_paths_are_relative_to_the_yaml(tmp_path: Path) -> None:
     (tmp_path / "deep").mkdir()
     moved = write(tmp_path).rename(tmp_path / "deep" / "bench.yaml")
-    text = moved.read_text().replace("prompt.txt", "../prompt.txt").replace("data.csv", f"{tmp_path}/data.csv")
+    text = (
+        moved.read_text()
+        .replace("prompt.txt", "../prompt.txt")
+        .replace("data.csv", f"{tmp_path}/data.csv")
+    )
     moved.write_text(text)
     found = load_benchmark(moved)
     assert found.prompt_file == tmp_path / "prompt.txt"
@@ -352,7 +534,11 @@ def custom(path: Path, **more: Any) -> dict[str, Any]:
 def test_the_task_that_it_is(tmp_path: Path) -> None:
     plain = evaluation(custom(write(tmp_path)))
     assert (plain.task.name, plain.run.config.type) == ("custom.mine", "custom")
-    assert (plain.task.helm.main_metric, plain.task.helm.judges, make_plan(plain).judges) == ("exact_match", (), ())
+    assert (plain.task.helm.main_metric, plain.task.helm.judges, make_plan(plain).judges) == (
+        "exact_match",
+        (),
+        (),
+    )
     folder = tmp_path / "a,b"
     folder.mkdir()
     assert evaluation(custom(write(folder))).benchmark
@@ -371,11 +557,16 @@ def test_the_identity_is_of_what_the_files_hold(tmp_path: Path, changed: str) ->
     elsewhere.mkdir()
     assert identity_of(evaluation(custom(write(elsewhere, JURY)))) == before
     file = elsewhere / changed
-    file.write_text(file.read_text().replace("One?", "Eins?").replace("Say", "Name").replace("Rate", "Score") + "\n")
+    file.write_text(
+        file.read_text().replace("One?", "Eins?").replace("Say", "Name").replace("Rate", "Score")
+        + "\n"
+    )
     assert identity_of(evaluation(custom(elsewhere / "bench.yaml"))) != before
 
 
-def test_where_a_relative_path_is_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_a_relative_path_is_looked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     home, here = tmp_path / "home", tmp_path / "here"
     home.mkdir()
     here.mkdir()

@@ -17,20 +17,28 @@ def mistakes(**keys: Any) -> list[str]:
     with pytest.raises(ValidationError) as raised:
         _Metric.model_validate({"name": "jury_score", **keys})
     found = raised.value.errors(include_url=False)
-    return [f"{'.'.join(map(str, one['loc']))}: {one['msg'].removeprefix('Value error, ')}" for one in found]
+    return [
+        f"{'.'.join(map(str, one['loc']))}: {one['msg'].removeprefix('Value error, ')}"
+        for one in found
+    ]
 
 
 @pytest.mark.parametrize(
     ("scale", "criteria"),
     [
-        ({"min": 0, "max": 10}, None), ({"min": -50, "max": 50}, None), ({"poor": 0, "fair": 1, "good": 2}, GOOD),
+        ({"min": 0, "max": 10}, None),
+        ({"min": -50, "max": 50}, None),
+        ({"poor": 0, "fair": 1, "good": 2}, GOOD),
         ({"min": 0, "middle": 1, "max": 2}, None),
-        (None, [{"name": "a" * 80, "description": "d" * 1000}, {"name": "b", "description": ""}]), (None, None),
+        (None, [{"name": "a" * 80, "description": "d" * 1000}, {"name": "b", "description": ""}]),
+        (None, None),
     ],
-)  # fmt: skip
+)
 def test_sound_ones(scale: Any, criteria: Any) -> None:
     found = jury_form_of(_Metric(name="jury_score", scale=scale, criteria=criteria).model_dump())
-    assert found.as_dict().keys() == {name for name, said in (("scale", scale), ("criteria", criteria)) if said}
+    assert found.as_dict().keys() == {
+        name for name, said in (("scale", scale), ("criteria", criteria)) if said
+    }
 
 
 @pytest.mark.parametrize(
@@ -42,7 +50,10 @@ def test_sound_ones(scale: Any, criteria: Any) -> None:
         ({"min": 0, "max": 1.5}, "scale.max: Input should be a valid integer"),
         ({"min": False, "max": 2}, "scale.min: Input should be a valid integer"),
         ({"min": 5, "max": 5}, "scale: max must be above min, which is 5"),
-        ({"min": 0, "max": 101}, "scale: from 0 to 101 are more than 100 steps; use a coarser scale"),
+        (
+            {"min": 0, "max": 101},
+            "scale: from 0 to 101 are more than 100 steps; use a coarser scale",
+        ),
         ({"poor": 0, "bad": 0}, "or two words for the same rating"),
         ({"poor": 0, "POOR": 1}, "scale: a word stands there twice but for capitals"),
         ({True: 1, "no": 0}, "Input should be a valid string"),
@@ -64,15 +75,23 @@ def test_mistakes_in_the_scale(scale: Any, said: str) -> None:
         (["accuracy"], ["criteria.0: Input should be a valid dictionary"]),
         ([{"description": "d"}], ["criteria.0.name: Field required"]),
         ([{"name": ""}], ["criteria.0.name: must be a text of 1 to 80"]),
-        ([{"name": " a"}], ["criteria.0.name: must be a text of 1 to 80 characters, without spaces around it"]),
+        (
+            [{"name": " a"}],
+            ["criteria.0.name: must be a text of 1 to 80 characters, without spaces around it"],
+        ),
         ([{"name": "a", "weight": 1}], ["criteria.0.weight: Extra inputs are not permitted"]),
         ([*GOOD, *GOOD], ["criteria: a name is listed twice"]),
     ],
 )
 def test_mistakes_in_the_criteria(criteria: Any, said: list[str]) -> None:
-    assert all(one in problem for one, problem in zip(said, mistakes(criteria=criteria), strict=True))
+    assert all(
+        one in problem for one, problem in zip(said, mistakes(criteria=criteria), strict=True)
+    )
 
 
 @pytest.mark.parametrize("text", ["x" * 1001, "5 $", "one\ntwo", " a"])
 def test_a_description_is_a_text_of_the_prompt(text: str) -> None:
-    assert any("criteria.0.description" in one for one in mistakes(criteria=[{"name": "a", "description": text}]))
+    assert any(
+        "criteria.0.description" in one
+        for one in mistakes(criteria=[{"name": "a", "description": text}])
+    )

@@ -24,11 +24,19 @@ PATIENT = "Mrs_Example"
 HEAD = "image,question,image_2,correct_answer\n"
 
 
-def loaded(folder: Path, data: str, prompt: str = "{question}\n", dataset: str = "data.csv", **more: Any) -> Benchmark:
+def loaded(
+    folder: Path, data: str, prompt: str = "{question}\n", dataset: str = "data.csv", **more: Any
+) -> Benchmark:
     (folder / "data").mkdir(exist_ok=True)
     for name, content in {"prompt.txt": prompt, dataset: data}.items():
         (folder / "data" / name).write_text(content, "utf-8")
-    shape = {"name": "mine", "description": "d", "dataset_file": dataset, "metrics": [{"name": "exact_match"}], **more}
+    shape = {
+        "name": "mine",
+        "description": "d",
+        "dataset_file": dataset,
+        "metrics": [{"name": "exact_match"}],
+        **more,
+    }
     shape |= {"prompt_file": "prompt.txt"} if dataset.endswith("csv") else {}
     shape = {name: value for name, value in shape.items() if value is not None}
     (folder / "data" / "bench.yaml").write_text(yaml.safe_dump(shape), "utf-8")
@@ -53,9 +61,12 @@ def folder(tmp_path: Path) -> Path:
 
 def test_each_picture_is_looked_at_before_anything_is_asked(folder: Path) -> None:
     rows = [
-        (f"../{PATIENT}.PNG", ""), ("", f"../{PATIENT}.WEBP"), (f"../{PATIENT}.gone", f" ../{PATIENT}.JPEG "),
-        (f"../{PATIENT}_text.png", f"../{PATIENT}_half.png"), (f"HTTPS://x.org/{PATIENT}.png", f"{folder}/{PATIENT}.GIF"),
-    ]  # fmt: skip
+        (f"../{PATIENT}.PNG", ""),
+        ("", f"../{PATIENT}.WEBP"),
+        (f"../{PATIENT}.gone", f" ../{PATIENT}.JPEG "),
+        (f"../{PATIENT}_text.png", f"../{PATIENT}_half.png"),
+        (f"HTTPS://x.org/{PATIENT}.png", f"{folder}/{PATIENT}.GIF"),
+    ]
     said = problems(folder, HEAD + "".join(f"{a},What?,{b},A\n" for a, b in rows))
     assert said == [
         "data.csv: row 3 (line 4), column image: the picture is not there",
@@ -66,18 +77,29 @@ def test_each_picture_is_looked_at_before_anything_is_asked(folder: Path) -> Non
     limited = PictureCheck(folder, max_size=100).problems_of([("image", f"{PATIENT}.PNG")], PLACE)
     assert list(limited) == ["image: the picture is no file of 0 MiB or less"]
     (text,) = problems(folder, HEAD + f"../{PATIENT}.PNG,Wh{PLACE}at?,,A\n")
-    assert text.startswith("data.csv: row 1 (line 2), column image: its text holds the character U+FFFC, which stands")
+    assert text.startswith(
+        "data.csv: row 1 (line 2), column image: its text holds the character U+FFFC, which stands"
+    )
 
 
 def test_what_is_asked(folder: Path) -> None:
     cells = {"image": "a", "image_x": "text", "question": "Why?", "image_2": "b", "image_3": " "}
     assert filled("{question} {{x}}", cells) == (f"{PLACE * 2}Why? {{x}}", ["image", "image_2"])
-    assert filled("{image_2} {image_3}{image_x}{image_2}", cells)[1] == ["image", "image_2", "image_2"]
+    assert filled("{image_2} {image_3}{image_x}{image_2}", cells)[1] == [
+        "image",
+        "image_2",
+        "image_2",
+    ]
     rows = f",Nothing?,,A\n../{PATIENT}.PNG,What?,../{PATIENT}.GIF,A\n"
     found = loaded(folder, HEAD + rows, "See {image_2}: {question}")
     assert (found.instances, found.rows_with_pictures) == (2, 1)
     lines = str(found.first_with_pictures).splitlines()
-    assert [line[:20] for line in lines] == ["[image 1: image/png,", "See ", "[image 2: image/gif,", ": What?"]
+    assert [line[:20] for line in lines] == [
+        "[image 1: image/png,",
+        "See ",
+        "[image 2: image/gif,",
+        ": What?",
+    ]
     said = problems(folder, f"image,correct_answer\n../{PATIENT}.PNG,A\n,B\n", "A or B?")
     assert said == ["data.csv: row 2 (line 3), column image: is empty, so nothing would be asked"]
     asked = f"See {PLACE} and\n{PLACE}\nA woman with a glucose of 180 mg/dL shows {PLACE} that she saw.\nA. flu"
@@ -89,7 +111,9 @@ def test_other_pictures_are_another_benchmark(folder: Path) -> None:
     def identity() -> str:
         found = loaded(folder, HEAD + f"../{PATIENT}.PNG,What?,,A\n,Nothing?,../{PATIENT}.GIF,A\n")
         assert set(found.sha256) == {"bench.yaml", "data.csv", "prompt.txt", "(pictures)"}
-        given = evaluation({"config.type": "custom", "config.params.extra.benchmark": str(found.path)})
+        given = evaluation(
+            {"config.type": "custom", "config.params.extra.benchmark": str(found.path)}
+        )
         assert make_plan(given).model.shows_images, "the preflight shows a grey square"
         assert "#   [image 1: image/png, " in preview(given, [])
         assert record_of_benchmark(found.path, given.framework)["rows_with_pictures"] == 2
@@ -100,7 +124,11 @@ def test_other_pictures_are_another_benchmark(folder: Path) -> None:
     (folder / f"{PATIENT}.GIF").write_bytes(picture("blue", kind="GIF"))
     assert identity() != first
     without = loaded(folder, HEAD + ",What?,,A\n")
-    assert (without.rows_with_pictures, without.first_with_pictures, len(without.sha256)) == (0, None, 3)
+    assert (without.rows_with_pictures, without.first_with_pictures, len(without.sha256)) == (
+        0,
+        None,
+        3,
+    )
 
 
 def test_a_conversation(folder: Path) -> None:
@@ -113,9 +141,13 @@ def test_a_conversation(folder: Path) -> None:
     lines = str(found.first_with_pictures).splitlines()
     assert lines[:2] + lines[3:] == ["user: See:", "See:", "See:", "", "user: A or B?"]
     wrong = [
-        line(), line({"type": "image_url", "path": "x"}), line({"type": "image", "text": PATIENT}), line("x"),
-        line(shown, role="assistant"), line(shown, {"type": "image", "path": f"{PATIENT}.gone"}),
-    ]  # fmt: skip
+        line(),
+        line({"type": "image_url", "path": "x"}),
+        line({"type": "image", "text": PATIENT}),
+        line("x"),
+        line(shown, role="assistant"),
+        line(shown, {"type": "image", "path": f"{PATIENT}.gone"}),
+    ]
     either = 'must be {"type": "text", "text": "..."} or {"type": "image", "path": "..."}'
     assert problems(folder, "".join(wrong), dataset="talks.jsonl") == [
         f"talks.jsonl: line 1: messages.0.content.0: {either}",
@@ -125,14 +157,22 @@ def test_a_conversation(folder: Path) -> None:
         "talks.jsonl: line 5: messages.0.content: must be text",
         "talks.jsonl: line 6: picture 2: the picture is not there",
     ]
-    of_rubric = problems(folder, line(shown, id="a"), dataset="talks.jsonl", kind="rubric", metrics=None)
+    of_rubric = problems(
+        folder, line(shown, id="a"), dataset="talks.jsonl", kind="rubric", metrics=None
+    )
     assert "talks.jsonl: line 1: messages.0.content: must be text" in of_rubric
 
 
 def test_what_a_run_may_ask_of_pictures(folder: Path) -> None:
     bench = loaded(folder, HEAD + f"../{PATIENT}.PNG,What?,,A\n").path
     given = {"config.type": "custom", "config.params.extra.benchmark": str(bench)}
-    assert evaluation({**given, "config.params.extra.perturb": ["typos"], "config.params.extra.blind_control": True})
+    assert evaluation(
+        {
+            **given,
+            "config.params.extra.perturb": ["typos"],
+            "config.params.extra.blind_control": True,
+        }
+    )
     with pytest.raises(ConfigError, match="its pictures may show the patient"):
         evaluation({**given, "config.params.extra.perturb": ["gender"]})
     with pytest.raises(ConfigError, match="runs on chat, not on completions"):

@@ -20,13 +20,17 @@ from eval_factory.tasks.rubric_case import RUBRIC_RUN_SPEC
 from unit.builders import evaluation, plan
 
 CASE: dict[str, Any] = {
-    "id": "a", "messages": [{"role": "user", "content": "?"}], "rubrics": [{"criterion": "c", "points": 1}],
-}  # fmt: skip
+    "id": "a",
+    "messages": [{"role": "user", "content": "?"}],
+    "rubrics": [{"criterion": "c", "points": 1}],
+}
 SHAPE = {"kind": "rubric", "name": "mine", "description": "d", "dataset_file": "cases.jsonl"}
 
 
 def written(folder: Path, *cases: Any, **changes: Any) -> Path:
-    (folder / "cases.jsonl").write_text("".join(json.dumps(case) + "\n" for case in cases or (CASE,)), "utf-8")
+    (folder / "cases.jsonl").write_text(
+        "".join(json.dumps(case) + "\n" for case in cases or (CASE,)), "utf-8"
+    )
     path = folder / "benchmark.yaml"
     shape = {name: value for name, value in {**SHAPE, **changes}.items() if value is not None}
     path.write_text(yaml.safe_dump(shape), "utf-8")
@@ -43,7 +47,12 @@ def test_a_sound_one(tmp_path: Path) -> None:
     path = written(tmp_path, {**CASE, "cluster": "n"}, max_tokens=50)
     found = load_benchmark(path)
     cases = tmp_path / "cases.jsonl"
-    assert (found.name, found.instances, found.max_tokens, found.main_metric) == ("mine", 1, 50, "rubric_score")
+    assert (found.name, found.instances, found.max_tokens, found.main_metric) == (
+        "mine",
+        1,
+        50,
+        "rubric_score",
+    )
     assert (found.is_rubric, found.has_jury, found.has_clusters) == (True, True, True)
     assert found.sha256 == {"benchmark.yaml": sha256_of(path), "cases.jsonl": sha256_of(cases)}
     assert found.dataset_file == cases
@@ -52,9 +61,15 @@ def test_a_sound_one(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"kind": "table"}, "kind: must be rubric; a benchmark with a prompt and a table is written without it"),
+        (
+            {"kind": "table"},
+            "kind: must be rubric; a benchmark with a prompt and a table is written without it",
+        ),
         ({"name": None}, "name: is missing"),
-        ({"name": "a b"}, "name: must be letters, digits, - _ and . (it names folders), at most 80"),
+        (
+            {"name": "a b"},
+            "name: must be letters, digits, - _ and . (it names folders), at most 80",
+        ),
         ({"description": ""}, "description: must not be empty"),
         ({"max_tokens": 0}, "max_tokens: must be greater than or equal to 1"),
         ({"metrics": []}, "unknown key metrics; a benchmark of kind rubric has"),
@@ -67,7 +82,9 @@ def test_mistakes_in_the_yaml(tmp_path: Path, changes: dict[str, Any], said: str
 
 
 def test_mistakes_in_the_cases_are_said_at_once(tmp_path: Path) -> None:
-    assert problems(written(tmp_path, CASE, description=None)) == ["/benchmark.yaml: description: is missing"]
+    assert problems(written(tmp_path, CASE, description=None)) == [
+        "/benchmark.yaml: description: is missing"
+    ]
     path = written(tmp_path, {**CASE, "id": None}, CASE, CASE)
     assert problems(path) == [
         "/cases.jsonl: line 1: id: is missing",
@@ -84,10 +101,16 @@ def flags(path: Path, **more: Any) -> dict[str, Any]:
 def test_the_task_that_it_is(tmp_path: Path) -> None:
     path = written(tmp_path)
     found = evaluation(flags(path)).task
-    assert (found.name, found.helm.run_spec, found.helm.rubric) == ("custom.mine", RUBRIC_RUN_SPEC, True)
+    assert (found.name, found.helm.run_spec, found.helm.rubric) == (
+        "custom.mine",
+        RUBRIC_RUN_SPEC,
+        True,
+    )
     assert (found.helm.judges, found.helm.cluster, found.endpoint_types) == (
-        ("gpt", "llama", "claude"), None, ("chat",),
-    )  # fmt: skip
+        ("gpt", "llama", "claude"),
+        None,
+        ("chat",),
+    )
     with pytest.raises(ConfigError, match=r"custom\.mine runs on chat, not on completions"):
         evaluation(flags(path, **{"target.api_endpoint.type": "completions"}))
 
@@ -95,11 +118,17 @@ def test_the_task_that_it_is(tmp_path: Path) -> None:
 def test_the_file_that_helm_run_is_given(tmp_path: Path) -> None:
     made = plan(flags(written(tmp_path, max_tokens=9)))
     assert made.evaluation.benchmark is not None
-    document = yaml.safe_load(benchmark_files(made.evaluation.benchmark, made.judges, tmp_path)["benchmark.yaml"])
+    document = yaml.safe_load(
+        benchmark_files(made.evaluation.benchmark, made.judges, tmp_path)["benchmark.yaml"]
+    )
     gpt = deployment_of(made.judges[0])
     assert document["judges"][0] == {"name": "gpt", "model": gpt, "model_deployment": gpt}
     assert document["dataset_file"] == str(tmp_path / "cases.jsonl")
-    assert (document["metric"], document["max_tokens"], len(document["judges"])) == ("rubric_score", 9, 3)
+    assert (document["metric"], document["max_tokens"], len(document["judges"])) == (
+        "rubric_score",
+        9,
+        3,
+    )
 
 
 def test_criteria_in_one_request_are_for_rubrics_and_make_another_run(tmp_path: Path) -> None:
@@ -111,11 +140,18 @@ def test_criteria_in_one_request_are_for_rubrics_and_make_another_run(tmp_path: 
 
 def test_a_subset_of_healthbench_is_one_file(tmp_path: Path) -> None:
     sources = load_sources()
-    for task in [task for task in load_framework().evaluations if task.helm.run_spec == "healthbench"]:
+    for task in [
+        task for task in load_framework().evaluations if task.helm.run_spec == "healthbench"
+    ]:
         (file,) = sources.tasks[task.name].files
         assert str(task.about.revision) in file.path
         assert sources.tasks[task.name].scenario == task.helm.scenario
-    healthbench, own = {"config.type": "healthbench"}, {"config.params.extra.data_path": str(tmp_path / "x.jsonl")}
-    assert task_sources(plan({**healthbench, **own}), sources).files == (), "the user's own file takes its place"
+    healthbench, own = (
+        {"config.type": "healthbench"},
+        {"config.params.extra.data_path": str(tmp_path / "x.jsonl")},
+    )
+    assert task_sources(plan({**healthbench, **own}), sources).files == (), (
+        "the user's own file takes its place"
+    )
     assert len(task_sources(plan(healthbench), sources).files) == 1
     assert evaluation(healthbench).task.helm.judges == ("gpt",)

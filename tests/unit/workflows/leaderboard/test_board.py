@@ -38,14 +38,23 @@ GPT = "openai/gpt-4o-2024-05-13"
 KEYS = {name: f"{name}-0123456789" for name in ("OPENAI_API_KEY", "MY_KEY", "JUDGE_KEY")}
 
 
-def board(folder: Path, *entries: Any, config: Mapping[str, object] | None = None, **flags: Any) -> Board:
+def board(
+    folder: Path, *entries: Any, config: Mapping[str, object] | None = None, **flags: Any
+) -> Board:
     """Of entries with priority 1; `screen`, where it is given, is told what there is to say."""
     conf = folder / "x.conf"
-    records = [one if isinstance(one, dict) else {"description": one, "priority": 1} for one in entries]
+    records = [
+        one if isinstance(one, dict) else {"description": one, "priority": 1} for one in entries
+    ]
     conf.write_text(json.dumps({"entries": records}))
     given = {
-        "name": "lite", "conf": conf, "model": ("org/m",), "model_url": "https://h/v1", "output_dir": "out", **flags
-    }  # fmt: skip
+        "name": "lite",
+        "conf": conf,
+        "model": ("org/m",),
+        "model_url": "https://h/v1",
+        "output_dir": "out",
+        **flags,
+    }
     screen = given.pop("screen", io.StringIO())
     env = given.pop("env", KEYS)
     if config is not None:
@@ -71,12 +80,21 @@ def extra(**values: object) -> dict[str, object]:
 
 
 def test_each_entry_is_a_cell_of_each_model(tmp_path: Path) -> None:
-    made = board(tmp_path, "pubmed_qa:model=text", "mmlu:subject=anatomy,model=x/y", model=("org/a", "b"))
+    made = board(
+        tmp_path, "pubmed_qa:model=text", "mmlu:subject=anatomy,model=x/y", model=("org/a", "b")
+    )
     assert made.models == {slug_of("org/a"): "org/a", "b": "b"}
-    names = [f"{target}/{task}" for task in ("pubmed_qa", "mmlu-subject-anatomy") for target in made.models]
+    names = [
+        f"{target}/{task}"
+        for task in ("pubmed_qa", "mmlu-subject-anatomy")
+        for target in made.models
+    ]
     assert [one.cell.name for one in made.cells] == names
     assert {one.plan.model.model_id for one in made.cells if one.plan} == {"org/a", "b"}
-    assert {plan.task_name for plan in plans(made).values()} == {"helm:pubmed_qa", "helm:mmlu:subject=anatomy"}
+    assert {plan.task_name for plan in plans(made).values()} == {
+        "helm:pubmed_qa",
+        "helm:mmlu:subject=anatomy",
+    }
     assert made.folder == Path("out").absolute()
     assert not made.folder.exists()
     grouped = {"description": "pubmed_qa:model=text", "priority": 1, "groups": ["g"]}
@@ -88,24 +106,40 @@ def test_each_entry_is_a_cell_of_each_model(tmp_path: Path) -> None:
 def test_entries_are_chosen_by_priority_and_what_asks_for_more_is_left_out(tmp_path: Path) -> None:
     screen = io.StringIO()
     later = {"description": "boolq:model=text", "priority": 9}
-    more = ("msr_vtt:model=vlm", "flickr30k:model=vlm,num_respondents=1", "mm_safety_bench:model=vlm,subset=sex")
+    more = (
+        "msr_vtt:model=vlm",
+        "flickr30k:model=vlm,num_respondents=1",
+        "mm_safety_bench:model=vlm,subset=sex",
+    )
     translated = "a_okvqa:data_augmentation=hindi,model=vlm"
-    asked = ("pubmed_qa:model=text", later, *more, translated, "a_okvqa:model=vlm", {"description": "med_qa"})
+    asked = (
+        "pubmed_qa:model=text",
+        later,
+        *more,
+        translated,
+        "a_okvqa:model=vlm",
+        {"description": "med_qa"},
+    )
     made = board(tmp_path, *asked, screen=screen)
     assert list(made.entries) == ["pubmed_qa", "a_okvqa", "med_qa"]
-    said = (
-        "videos (1), critiques of answers (1), toxicity scores of the Perspective API (1), translations by Google (1)"
-    )
+    said = "videos (1), critiques of answers (1), toxicity scores of the Perspective API (1), translations by Google (1)"
     video, *_ = made.not_run
     assert (video.entry.description, video.reason) == ("msr_vtt", "asks for videos")
     assert [one.exit_code for one in made.not_run] == [0] * 4
-    assert "8 entries, 8 different ones for one model, 7 of priority 2 or before" in screen.getvalue()
+    assert (
+        "8 entries, 8 different ones for one model, 7 of priority 2 or before" in screen.getvalue()
+    )
     assert f"4 entries are left out, a chat endpoint has none of: {said}" in screen.getvalue()
 
 
 def test_what_cannot_be_run_costs_itself_only(tmp_path: Path) -> None:
     screen = io.StringIO()
-    entries = ("pubmed_qa:model=text", "nonsense:model=text", "pubmed_qa:model=text,wrong=1", "msmarco:track=regular")
+    entries = (
+        "pubmed_qa:model=text",
+        "nonsense:model=text",
+        "pubmed_qa:model=text,wrong=1",
+        "msmarco:track=regular",
+    )
     made = board(tmp_path, *entries, screen=screen)
     assert list(made.entries) == ["pubmed_qa"]
     found = {one.entry.description: (one.exit_code, one.reason) for one in made.not_run}
@@ -119,13 +153,19 @@ def test_what_cannot_be_run_costs_itself_only(tmp_path: Path) -> None:
 def test_where_nothing_can_be_run_it_is_said_at_once(tmp_path: Path) -> None:
     with pytest.raises(PrerequisiteError, match="pytrec_eval"):
         board(tmp_path, "msmarco:track=regular")
-    with pytest.raises(PrerequisiteError, match="no API key: the environment variable UNSET is not set"):
+    with pytest.raises(
+        PrerequisiteError, match="no API key: the environment variable UNSET is not set"
+    ):
         board(tmp_path, "pubmed_qa:model=text", api_key_name="UNSET")
     screen = io.StringIO()
-    assert board(tmp_path, "pubmed_qa:model=text", api_key_name="UNSET", dry_run=True, screen=screen).cells
+    assert board(
+        tmp_path, "pubmed_qa:model=text", api_key_name="UNSET", dry_run=True, screen=screen
+    ).cells
     assert "warning: a run would stop: " in screen.getvalue()
     assert ": no API key: the environment variable UNSET" in screen.getvalue()
-    keyless = extra(judges=[{"name": "gpt", "model_id": "j", "url": "https://elsewhere/v1", "api_key": "UNSET"}])
+    keyless = extra(
+        judges=[{"name": "gpt", "model_id": "j", "url": "https://elsewhere/v1", "api_key": "UNSET"}]
+    )
     with pytest.raises(PrerequisiteError, match="no API key for judge gpt"):
         board(tmp_path, "pubmed_qa:model=text", "harm_bench:model=text", config=keyless)
 
@@ -134,9 +174,12 @@ def test_where_nothing_can_be_run_it_is_said_at_once(tmp_path: Path) -> None:
     ("entry", "packages"),
     [
         ("vqa:model=vlm", ("pycocoevalcap~=1.2",)),
-        ("ultra_suite_asr_transcription:model=text", ("ffmpeg-python~=0.2.0", "jiwer~=3.0", "librosa~=0.10", "soundfile~=0.12")),
+        (
+            "ultra_suite_asr_transcription:model=text",
+            ("ffmpeg-python~=0.2.0", "jiwer~=3.0", "librosa~=0.10", "soundfile~=0.12"),
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_package_for_pictures_or_sounds_is_named_before_anything_is_asked(
     entry: str, packages: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -147,7 +190,9 @@ def test_a_package_for_pictures_or_sounds_is_named_before_anything_is_asked(
     assert f" {quoted}\n  nothing was asked" in str(caught.value)
 
 
-def test_another_version_of_helm_runs_no_entry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_version_of_helm_runs_no_entry(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(Environment, "version_of", lambda _self, _package: "0.5.99")
     with pytest.raises(PrerequisiteError, match=r"0\.5\.99 is installed"):
         board(tmp_path, "mmlu:subject=anatomy", "ehr_sql:model=text")
@@ -157,14 +202,21 @@ def test_parameters_are_the_leaderboards_and_the_users(tmp_path: Path) -> None:
     row = find("classic_before_0_2_4")
     (plan,) = plans(board(tmp_path, "pubmed_qa:model=text", name=row.name)).values()
     params = plan.evaluation.run.config.params
-    assert (params.limit_samples, params.extra.num_train_trials) == (row.max_eval_instances, row.num_train_trials)
-    made = board(tmp_path, "pubmed_qa:model=text", max_eval_instances=7, min_coverage=0.25, parallelism=3)
+    assert (params.limit_samples, params.extra.num_train_trials) == (
+        row.max_eval_instances,
+        row.num_train_trials,
+    )
+    made = board(
+        tmp_path, "pubmed_qa:model=text", max_eval_instances=7, min_coverage=0.25, parallelism=3
+    )
     assert made.max_eval_instances == 7
     (plan,) = plans(made).values()
     params = plan.evaluation.run.config.params
     assert (params.limit_samples, params.extra.min_coverage, plan.model.parallelism) == (7, 0.25, 3)
     limits = {"max_unreadable": 0.1, "max_judge_failures": 0.2, "max_model_mismatch": 0.3}
-    made = board(tmp_path, "pubmed_qa:model=text", config=extra(**limits, max_requests=50, max_wall_s=60.0))
+    made = board(
+        tmp_path, "pubmed_qa:model=text", config=extra(**limits, max_requests=50, max_wall_s=60.0)
+    )
     (plan,) = plans(made).values()
     held = plan.evaluation.run.config.params.extra
     assert {name: getattr(held, name) for name in limits} == limits
@@ -175,16 +227,28 @@ def test_parameters_are_the_leaderboards_and_the_users(tmp_path: Path) -> None:
 def test_judges_are_those_of_the_entry(tmp_path: Path) -> None:
     assert judges(board(tmp_path, "pubmed_qa:model=text")) == {}
     (gpt,) = judges(board(tmp_path, "harm_bench:model=text")).values()
-    assert (gpt.role, gpt.helm_name, gpt.url, gpt.model_id) == ("gpt", GPT, "https://h/v1", "gpt-4o-2024-05-13")
+    assert (gpt.role, gpt.helm_name, gpt.url, gpt.model_id) == (
+        "gpt",
+        GPT,
+        "https://h/v1",
+        "gpt-4o-2024-05-13",
+    )
     assert gpt.key_names == ("GPT_JUDGE_API_KEY", "OPENAI_API_KEY")
     jury = judges(board(tmp_path, "aci_bench:model=x/y"))
     assert {role: judge.model_id for role, judge in jury.items()} == {
-        "gpt": "gpt-4o-2024-05-13", "llama": "meta/llama-3.3-70b-instruct", "claude": "claude-3-7-sonnet-20250219"
-    }  # fmt: skip
+        "gpt": "gpt-4o-2024-05-13",
+        "llama": "meta/llama-3.3-70b-instruct",
+        "claude": "claude-3-7-sonnet-20250219",
+    }
 
 
 def test_a_run_config_says_where_judges_are(tmp_path: Path) -> None:
-    own = {"name": "gpt", "model_id": "my-judge", "url": "http://127.0.0.1:9/v1", "api_key": "JUDGE_KEY"}
+    own = {
+        "name": "gpt",
+        "model_id": "my-judge",
+        "url": "http://127.0.0.1:9/v1",
+        "api_key": "JUDGE_KEY",
+    }
     params = {"limit_samples": 7, "extra": {"judges": [own]}}
     endpoint = {"url": "https://of.the.file/v1", "model_id": "of/the-file", "api_key": "MY_KEY"}
     config = {
@@ -202,11 +266,15 @@ def test_a_run_config_says_where_judges_are(tmp_path: Path) -> None:
     assert found["claude"].url == "https://of.the.file/v1"
     assert {"JUDGE_KEY", "MY_KEY"} <= set(plan.evaluation.key_names())
     assert (made.max_eval_instances, made.folder.name) == (7, "somewhere")
-    with pytest.raises(ConfigError, match="lite has no judge 'gpt5'; HELM prescribes gpt, llama, claude"):
+    with pytest.raises(
+        ConfigError, match="lite has no judge 'gpt5'; HELM prescribes gpt, llama, claude"
+    ):
         board(tmp_path, "aci_bench:model=x/y", config=extra(judges=[{**own, "name": "gpt5"}]))
 
 
-def test_what_nobody_can_run_is_refused_but_for_another_conf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_nobody_can_run_is_refused_but_for_another_conf(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pictures = find("lite").model_copy(update={"lacks": "pictures"})
     monkeypatch.setattr(registry, "find", lambda _name: pictures)
     with pytest.raises(ConfigError, match="the leaderboards of this command are helm's"):
@@ -230,12 +298,26 @@ def test_every_run_is_written(tmp_path: Path) -> None:
     text = SuiteDir(tmp_path).leaderboard.read_text("utf-8")
     assert json.loads(text) == {
         "schema_version": 2,
-        "leaderboards": {"lite": [{
-            "run": "r", "model_id": "org/a", "state": "failed", "reason": "é", "requested": None, "failed": None,
-            "unjudged": None, "main_metric": None, "score": None, "folder": None, "identity": None, "groups": ["g"],
-            "max_eval_instances": None,
-        }]},
-    }  # fmt: skip
+        "leaderboards": {
+            "lite": [
+                {
+                    "run": "r",
+                    "model_id": "org/a",
+                    "state": "failed",
+                    "reason": "é",
+                    "requested": None,
+                    "failed": None,
+                    "unjudged": None,
+                    "main_metric": None,
+                    "score": None,
+                    "folder": None,
+                    "identity": None,
+                    "groups": ["g"],
+                    "max_eval_instances": None,
+                }
+            ]
+        },
+    }
     assert "é" in text
     assert text.endswith("}\n")
     assert known_rows(tmp_path) == {"lite": [row]}
@@ -248,10 +330,14 @@ def test_what_is_said_of_others_stays(tmp_path: Path) -> None:
     write_rows(tmp_path, "lite", ["org/a"], [BoardRow("new", "org/a", IN_TABLES, score=0.5)])
     assert named(tmp_path, "lite") == [("org/b", "r"), ("org/a", "new")]
     assert named(tmp_path, "medhelm") == [("org/a", "r")]
-    assert list(known_rows(tmp_path)) == ["medhelm", "lite"], "the last is the one that was run last"
+    assert list(known_rows(tmp_path)) == ["medhelm", "lite"], (
+        "the last is the one that was run last"
+    )
 
 
-@pytest.mark.parametrize("content", ["", "[]", "{}", '{"leaderboards"', '{"leaderboards": {"lite": [{"other": 1}]}}'])
+@pytest.mark.parametrize(
+    "content", ["", "[]", "{}", '{"leaderboards"', '{"leaderboards": {"lite": [{"other": 1}]}}']
+)
 def test_a_file_that_cannot_be_read_is_written_anew(content: str, tmp_path: Path) -> None:
     SuiteDir(tmp_path).leaderboard.write_text(content)
     write_rows(tmp_path, "lite", ["org/a"], [BoardRow("r", "org/a", _FAILED)])
@@ -263,16 +349,30 @@ def report(folder: Path, status: Any, code: int, reason: str | None = None) -> C
 
 
 def one_row(tmp_path: Path, cell: CellReport) -> tuple[BoardRow, int]:
-    made = replace(board(tmp_path, "pubmed_qa:model=text"), folder=tmp_path, models={"org-m": "org/m"})
+    made = replace(
+        board(tmp_path, "pubmed_qa:model=text"), folder=tmp_path, models={"org-m": "org/m"}
+    )
     (found,) = module.board_rows(made, [cell])
     return found
 
 
-def test_a_run_that_may_be_reported_is_in_the_tables_with_its_score_and_another_without(tmp_path: Path) -> None:
+def test_a_run_that_may_be_reported_is_in_the_tables_with_its_score_and_another_without(
+    tmp_path: Path,
+) -> None:
     folder = written(tmp_path / "org-m" / "pubmed_qa", result(FOUR))
     row, code = one_row(tmp_path, report(folder, "complete", 0))
-    assert (row.state, row.main_metric, row.score, row.requested) == (IN_TABLES, "exact_match", 0.5, 4)
-    assert (row.reason, code, row.folder, row.max_eval_instances) == (None, 0, "org-m/pubmed_qa", 1000)
+    assert (row.state, row.main_metric, row.score, row.requested) == (
+        IN_TABLES,
+        "exact_match",
+        0.5,
+        4,
+    )
+    assert (row.reason, code, row.folder, row.max_eval_instances) == (
+        None,
+        0,
+        "org-m/pubmed_qa",
+        1000,
+    )
     written(folder, replace(result(FOUR), reportable=False))
     reason = "NOT REPORTABLE: 4 of 4 answers say nothing that can be scored"
     row, code = one_row(tmp_path, report(folder, "complete", 1, reason))
@@ -285,25 +385,43 @@ def test_a_run_that_may_be_reported_is_in_the_tables_with_its_score_and_another_
         ("failed", 3, "DownloadError: x", (_FAILED, "DownloadError: x", 3)),
         ("missing", 1, "max_cost", (_FAILED, "max_cost", 1)),
         ("waiting", 0, None, (_WAITING, None, 0)),
-        ("failed", 2, "mmlu:x asks a model for images; eval-factory", (_LEFT_OUT, "asks for images", 0)),
+        (
+            "failed",
+            2,
+            "mmlu:x asks a model for images; eval-factory",
+            (_LEFT_OUT, "asks for images", 0),
+        ),
     ],
 )
-def test_what_has_no_result(tmp_path: Path, status: str, code: int, reason: str | None, expected: object) -> None:
+def test_what_has_no_result(
+    tmp_path: Path, status: str, code: int, reason: str | None, expected: object
+) -> None:
     row, found = one_row(tmp_path, report(tmp_path, status, code, reason))
     assert (row.state, row.reason, found) == expected
 
 
 def test_what_was_not_begun_is_a_row_of_each_model(tmp_path: Path) -> None:
-    made = board(tmp_path, "pubmed_qa:model=text", "nonsense", "msr_vtt:model=vlm", model=("a", "b"))
-    assert [(row.run, row.model_id, row.state, code) for row, code in module.board_rows(made, [])] == [
-        ("msr_vtt", "a", _LEFT_OUT, 0), ("msr_vtt", "b", _LEFT_OUT, 0), ("nonsense", "a", _FAILED, 4), ("nonsense", "b", _FAILED, 4)
-    ]  # fmt: skip
+    made = board(
+        tmp_path, "pubmed_qa:model=text", "nonsense", "msr_vtt:model=vlm", model=("a", "b")
+    )
+    assert [
+        (row.run, row.model_id, row.state, code) for row, code in module.board_rows(made, [])
+    ] == [
+        ("msr_vtt", "a", _LEFT_OUT, 0),
+        ("msr_vtt", "b", _LEFT_OUT, 0),
+        ("nonsense", "a", _FAILED, 4),
+        ("nonsense", "b", _FAILED, 4),
+    ]
 
 
 def test_runs_in_tables_are_those_that_their_folders_still_hold(tmp_path: Path) -> None:
     finished(tmp_path / "m" / "a")
     row = BoardRow("pubmed_qa", "m", IN_TABLES, folder="m/a", identity="i", groups=("g:1",))
-    others = [replace(row, identity="another"), replace(row, state=KEPT_OUT), replace(row, folder="m/gone")]
+    others = [
+        replace(row, identity="another"),
+        replace(row, state=KEPT_OUT),
+        replace(row, folder="m/gone"),
+    ]
     ((run, found),) = module.runs_in_tables(tmp_path, [row, *others])
     assert found == row
     assert run.name == run.spec["name"] == "pubmed_qa,model=m"
@@ -314,15 +432,27 @@ def test_runs_in_tables_are_those_that_their_folders_still_hold(tmp_path: Path) 
     ("found", "kind", "said"),
     [
         ([(IN_TABLES, 0), (_LEFT_OUT, 0), (_WAITING, 0)], None, ""),
-        ([(IN_TABLES, 0), (_FAILED, 3), (_LEFT_OUT, 0)], PrerequisiteError, "1 of 2 runs failed, for want of data"),
+        (
+            [(IN_TABLES, 0), (_FAILED, 3), (_LEFT_OUT, 0)],
+            PrerequisiteError,
+            "1 of 2 runs failed, for want of data",
+        ),
         ([(_FAILED, 3), (_FAILED, 4), (KEPT_OUT, 1)], HelmError, "2 of 3 runs failed, see above"),
         ([(_FAILED, 2)], HelmError, "1 of 1 runs failed, see above"),
         ([(_FAILED, 1), (KEPT_OUT, 1)], NotReportableError, "1 of 2 runs failed"),
-        ([(KEPT_OUT, 1), (IN_TABLES, 0)], NotReportableError, "NOT REPORTABLE: 1 runs are kept out"),
+        (
+            [(KEPT_OUT, 1), (IN_TABLES, 0)],
+            NotReportableError,
+            "NOT REPORTABLE: 1 runs are kept out",
+        ),
     ],
 )
-def test_what_an_end_is(found: list[tuple[str, int]], kind: type[Exception] | None, said: str) -> None:
-    why = module.shortcoming([(BoardRow(f"r{number}", "m", state), code) for number, (state, code) in enumerate(found)])
+def test_what_an_end_is(
+    found: list[tuple[str, int]], kind: type[Exception] | None, said: str
+) -> None:
+    why = module.shortcoming(
+        [(BoardRow(f"r{number}", "m", state), code) for number, (state, code) in enumerate(found)]
+    )
     assert type(why) is (type(None) if kind is None else kind)
     assert said in str(why)
 
@@ -330,10 +460,14 @@ def test_what_an_end_is(found: list[tuple[str, int]], kind: type[Exception] | No
 def test_the_lines_for_the_screen(tmp_path: Path) -> None:
     made = board(tmp_path, "pubmed_qa:model=text")
     rows = [
-        BoardRow("a", "m", IN_TABLES, max_eval_instances=5), BoardRow("b", "m", KEPT_OUT, "1 of 5 requests failed"),
-        BoardRow("c", "m", _WAITING), *(BoardRow(f"f{number}", "m", _FAILED, "gone") for number in range(12)),
-    ]  # fmt: skip
-    lines = module.board_summary(made, rows, [rows[0], BoardRow("a", "other", IN_TABLES, max_eval_instances=9)])
+        BoardRow("a", "m", IN_TABLES, max_eval_instances=5),
+        BoardRow("b", "m", KEPT_OUT, "1 of 5 requests failed"),
+        BoardRow("c", "m", _WAITING),
+        *(BoardRow(f"f{number}", "m", _FAILED, "gone") for number in range(12)),
+    ]
+    lines = module.board_summary(
+        made, rows, [rows[0], BoardRow("a", "other", IN_TABLES, max_eval_instances=9)]
+    )
     assert [*lines[:3], *lines[12:15]] == [
         "lite: 1 runs in the tables, 1 kept out, 12 failed, 1 waiting",
         "  b: 1 of 5 requests failed: kept out of the tables",

@@ -17,13 +17,23 @@ from eval_factory.workflows.leaderboard.registry import Entry, of_any_model, rea
 
 
 def test_finding() -> None:
-    row = registry.load_catalogue().leaderboards[0].model_copy(update={"schema_file": "schema_of_next_year.yaml"})
+    row = (
+        registry.load_catalogue()
+        .leaderboards[0]
+        .model_copy(update={"schema_file": "schema_of_next_year.yaml"})
+    )
     assert registry.schema_path(row) is None
-    assert any("schema_of_next_year.yaml: HELM" in line and "does not have it" in line for line in row.needed())
+    assert any(
+        "schema_of_next_year.yaml: HELM" in line and "does not have it" in line
+        for line in row.needed()
+    )
     assert registry.find("AIR-Bench").name == "air_bench"
     assert registry.find("classic-before-0.2.4").num_train_trials == 3
     stanford = registry.find("medhelm_private_stanford")
-    assert (stanford.name, stanford.conf) == ("medhelm_private_stanford", "run_entries_medhelm_private_stanford.conf")
+    assert (stanford.name, stanford.conf) == (
+        "medhelm_private_stanford",
+        "run_entries_medhelm_private_stanford.conf",
+    )
     assert not stanford.names_no_organization
     assert registry.find("medhelm-private").names_no_organization
     with pytest.raises(ConfigError, match="did you mean 'safety'"):
@@ -39,7 +49,9 @@ def test_what_is_mended_of_a_schema_stands_in_it() -> None:
         assert file
         assert all(wrong in file.read_text("utf-8") for wrong in row.schema_changes), row.name
         groups = yaml.load(registry.schema_text(row, file), yaml.CSafeLoader)["run_groups"]
-        assert not [one["name"] for one in groups if one.get("metric_groups") and not one.get("environment")]
+        assert not [
+            one["name"] for one in groups if one.get("metric_groups") and not one.get("environment")
+        ]
 
 
 def test_a_schema_has_the_groups_and_metrics_of_helms_own_runs() -> None:
@@ -49,7 +61,9 @@ def test_a_schema_has_the_groups_and_metrics_of_helms_own_runs() -> None:
     assert file
     assert of_lite
     assert registry.schema_text(lite, of_lite) == of_lite.read_text("utf-8")
-    before, after = (yaml.safe_load(text) for text in (file.read_text("utf-8"), registry.schema_text(row, file)))
+    before, after = (
+        yaml.safe_load(text) for text in (file.read_text("utf-8"), registry.schema_text(row, file))
+    )
     assert len(before["run_groups"]) == len(after["run_groups"])
     slphelm, *groups = after["run_groups"]
     assert slphelm["subgroups"] == [group["name"] for group in groups]
@@ -62,7 +76,9 @@ def test_a_schema_has_the_groups_and_metrics_of_helms_own_runs() -> None:
 
 LITE, WITHOUT_ORGANIZATION = registry.find("lite"), registry.find("medhelm_private")
 ADDRESS = f"https://raw.githubusercontent.com/stanford-crfm/helm/v1.2.3/src/helm/benchmark/presentation/{LITE.conf}"
-HINT = "have it in a file and give that with --conf FILE (or --data_dir DIR, with DIR/presentation/)"
+HINT = (
+    "have it in a file and give that with --conf FILE (or --data_dir DIR, with DIR/presentation/)"
+)
 
 
 @pytest.fixture(autouse=True)
@@ -94,7 +110,9 @@ def test_a_file_is_before_all_else(tmp_path: Path, asked: list[tuple[str, Any]])
     assert asked == []
 
 
-def test_a_bundle_without_it_says_how_to_get_it(tmp_path: Path, asked: list[tuple[str, Any]]) -> None:
+def test_a_bundle_without_it_says_how_to_get_it(
+    tmp_path: Path, asked: list[tuple[str, Any]]
+) -> None:
     with pytest.raises(PrerequisiteError) as caught:
         registry.conf_of(LITE, file=None, data_dir=tmp_path)
     assert str(caught.value) == (
@@ -120,14 +138,23 @@ def test_it_is_downloaded_at_the_tag_of_the_installed_helm(asked: list[tuple[str
         (requests.HTTPError("no response"), "HTTPError"),
     ],
 )
-def test_a_download_that_fails_says_what_to_do(error: Exception, reason: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_download_that_fails_says_what_to_do(
+    error: Exception, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fails() -> None:
         raise error
 
-    monkeypatch.setattr(requests, "get", lambda *_, **__: SimpleNamespace(raise_for_status=fails, text="an error page"))
+    monkeypatch.setattr(
+        requests,
+        "get",
+        lambda *_, **__: SimpleNamespace(raise_for_status=fails, text="an error page"),
+    )
     with pytest.raises(PrerequisiteError) as caught:
         registry.conf_of(LITE, file=None, data_dir=None)
-    assert str(caught.value) == f"the leaderboard's conf cannot be downloaded: {reason} from {ADDRESS}\n  {HINT}"
+    assert (
+        str(caught.value)
+        == f"the leaderboard's conf cannot be downloaded: {reason} from {ADDRESS}\n  {HINT}"
+    )
 
 
 MEDHELM = """
@@ -156,7 +183,10 @@ entries: [
 
 
 def descriptions(text: str, *, reasoning: bool = False) -> list[str]:
-    return [entry.description for entry in of_any_model(read_entries(text, "x.conf"), reasoning=reasoning)]
+    return [
+        entry.description
+        for entry in of_any_model(read_entries(text, "x.conf"), reasoning=reasoning)
+    ]
 
 
 def test_an_entry_per_model_becomes_one_with_the_lowest_priority_number() -> None:
@@ -170,7 +200,10 @@ def test_an_entry_per_model_becomes_one_with_the_lowest_priority_number() -> Non
 
 def test_the_entries_of_reasoning_models() -> None:
     assert descriptions(MEDHELM, reasoning=True)[0] == "first:num_output_tokens=4000"
-    backwards = [Entry("a", (("num_output_tokens", "4000"), ("model", "x/y"))), Entry("a", (("model", "x/z"),))]
+    backwards = [
+        Entry("a", (("num_output_tokens", "4000"), ("model", "x/y"))),
+        Entry("a", (("model", "x/z"),)),
+    ]
     assert of_any_model(backwards)[0].description == "a"
     assert of_any_model(backwards, reasoning=True)[0].argument("num_output_tokens") == "4000"
 
@@ -182,7 +215,10 @@ def test_groups_of_models_are_one_model_and_nothing_else_changes() -> None:
 
 
 def test_order_of_arguments_is_no_difference_but_groups_are() -> None:
-    same = [Entry("a", (("x", "1"), ("model", "text"))), Entry("a", (("model", "text"), ("x", "1")))]
+    same = [
+        Entry("a", (("x", "1"), ("model", "text"))),
+        Entry("a", (("model", "text"), ("x", "1"))),
+    ]
     assert len(of_any_model(same)) == 1
     assert len(of_any_model([Entry("a", (), 1), Entry("a", (), 1, ("g",))])) == 2
 
@@ -191,8 +227,10 @@ def test_an_entry_that_stands_for_several_runs_is_one_for_each() -> None:
     several = Entry("a", (("x", "1"), ("max_train_instances", "melt"), ("model", "text")), 2)
     found = of_any_model([several, Entry("a", (("x", "1"), ("max_train_instances", "5")), 1)])
     assert [(entry.description, entry.priority) for entry in found] == [
-        ("a:x=1,max_train_instances=0", 2), ("a:x=1,max_train_instances=1", 2), ("a:x=1,max_train_instances=5", 1),
-    ]  # fmt: skip
+        ("a:x=1,max_train_instances=0", 2),
+        ("a:x=1,max_train_instances=1", 2),
+        ("a:x=1,max_train_instances=5", 1),
+    ]
 
 
 def test_judges_and_what_is_asked_for_are_the_indexs() -> None:

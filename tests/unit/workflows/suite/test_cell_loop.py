@@ -144,18 +144,30 @@ class Server:
 
 
 def loop_of(
-    folder: Path, cells: list[str], scripts: dict[str, list[End]] | None = None, *,
-    news: list[News] | None = None, spent: tuple[Budget, Spending] | None = None, fresh: bool = False, processes: int = 1,
-) -> tuple[CellLoop, Host]:  # fmt: skip
+    folder: Path,
+    cells: list[str],
+    scripts: dict[str, list[End]] | None = None,
+    *,
+    news: list[News] | None = None,
+    spent: tuple[Budget, Spending] | None = None,
+    fresh: bool = False,
+    processes: int = 1,
+) -> tuple[CellLoop, Host]:
     """Cells by their names, `target/evaluation`; a target's group is its first letter."""
     names = [name.split("/") for name in cells]
-    made = [Cell(target, evaluation, {}, folder / target / evaluation) for target, evaluation in names]
+    made = [
+        Cell(target, evaluation, {}, folder / target / evaluation) for target, evaluation in names
+    ]
     groups = {target: target[0] for target, _ in names}
     budget = Budget() if spent is None else spent[0]
-    suite = Suite(SuiteDir(folder), tuple(made), budget, processes, 3, 60.0, groups, {}, "local", {})
+    suite = Suite(
+        SuiteDir(folder), tuple(made), budget, processes, 3, 60.0, groups, {}, "local", {}
+    )
     suite.folder.state.mkdir()
     for cell in made:
-        suite.folder.cell_config(cell.target, cell.evaluation).parent.mkdir(parents=True, exist_ok=True)
+        suite.folder.cell_config(cell.target, cell.evaluation).parent.mkdir(
+            parents=True, exist_ok=True
+        )
     host = Host(scripts or {})
     journal = SuiteJournal(suite.folder, Redactor(), SuiteObserver())
     probed = {0: frozenset({"model", "gpt"})}
@@ -163,7 +175,9 @@ def loop_of(
     pauses = cast(EndpointPauses, Pauses(news or []))
     tracker = None if spent is None else SpendingTracker(*spent)
     plans = [plan({"config.output_dir": str(cell.folder)}) for cell in made]
-    planned = tuple(PlannedCell(number, cell, plans[number], cell.target[0]) for number, cell in enumerate(made))
+    planned = tuple(
+        PlannedCell(number, cell, plans[number], cell.target[0]) for number, cell in enumerate(made)
+    )
     work = cell_loop.Work(suite, options, {}, journal, planned, Redactor())
     loop = CellLoop(work, host, pauses, probed, tracker=tracker)
     loop.add(planned)
@@ -171,7 +185,9 @@ def loop_of(
 
 
 def came_to(loop: CellLoop) -> dict[str, tuple[str, int, int]]:
-    return {one.name: (one.status, one.exit_code, one.attempts) for one in loop.work.reports.values()}
+    return {
+        one.name: (one.status, one.exit_code, one.attempts) for one in loop.work.reports.values()
+    }
 
 
 def told(loop: CellLoop, *names: str) -> list[tuple[Any, ...]]:
@@ -194,14 +210,22 @@ def test_every_cell_is_begun_once_and_endpoints_take_turns(tmp_path: Path) -> No
     assert ("cell_ended", made_of) in told(loop, "identity")
     first = host.begun[0]
     assert (first.probed, host.begun[1].probed, first.fresh) == (("gpt", "model"), None, False)
-    assert (first.name, Path(first.log).name, Path(first.record).name) == ("a/1", "1.log", "1.end.json")
+    assert (first.name, Path(first.log).name, Path(first.record).name) == (
+        "a/1",
+        "1.log",
+        "1.end.json",
+    )
 
 
 def test_gaps_are_asked_for_again_where_the_endpoint_answers(tmp_path: Path) -> None:
-    loop, host = loop_of(tmp_path, ["a/1"], {"a/1": [PARTIAL, PARTIAL]}, news=[News.THERE] * 2, fresh=True)
+    loop, host = loop_of(
+        tmp_path, ["a/1"], {"a/1": [PARTIAL, PARTIAL]}, news=[News.THERE] * 2, fresh=True
+    )
     loop.run()
     assert came_to(loop) == {"a/1": ("complete", 0, 3)}
-    assert [spec.fresh for spec in host.begun] == [True, False, False], "what the first attempt paid for is kept"
+    assert [spec.fresh for spec in host.begun] == [True, False, False], (
+        "what the first attempt paid for is kept"
+    )
 
 
 def test_a_crash_is_tried_again_and_others_go_on(tmp_path: Path) -> None:
@@ -210,14 +234,25 @@ def test_a_crash_is_tried_again_and_others_go_on(tmp_path: Path) -> None:
     assert came_to(loop) == {"a/1": ("failed", 4, 3), "a/2": ("complete", 0, 1)}
     assert host.order == ["a/1", "a/1", "a/1", "a/2"]
     ends = [one for one in told(loop, "target", "status", "again") if one[0] == "cell_ended"]
-    assert [one[2:] for one in ends] == [("failed", True), ("failed", True), ("failed", None), ("complete", None)]
+    assert [one[2:] for one in ends] == [
+        ("failed", True),
+        ("failed", True),
+        ("failed", None),
+        ("complete", None),
+    ]
 
 
 def test_an_endpoint_that_is_gone_pauses_its_cells_alone(tmp_path: Path) -> None:
-    loop, host = loop_of(tmp_path, ["a/1", "a/2", "b/1"], {"a/1": [GONE]}, news=[News.GONE, News.GONE, News.BACK])
+    loop, host = loop_of(
+        tmp_path, ["a/1", "a/2", "b/1"], {"a/1": [GONE]}, news=[News.GONE, News.GONE, News.BACK]
+    )
     loop.run()
     assert host.order == ["a/1", "b/1", "a/1", "a/2"]
-    assert came_to(loop) == {"a/1": ("complete", 0, 2), "a/2": ("complete", 0, 1), "b/1": ("complete", 0, 1)}
+    assert came_to(loop) == {
+        "a/1": ("complete", 0, 2),
+        "a/2": ("complete", 0, 1),
+        "b/1": ("complete", 0, 1),
+    }
     events = told(loop, "group", "cells")
     assert ("endpoint_paused", "a", ["a/2", "a/1"]) in events
     assert ("endpoint_back", "a", None) in events
@@ -241,7 +276,11 @@ def test_one_that_answers_the_probe_and_nothing_else_is_not_tried_for_ever(tmp_p
 def test_a_refused_key_stops_its_target_and_no_other(tmp_path: Path) -> None:
     loop, host = loop_of(tmp_path, ["a/1", "a/2", "ab/1"], {"a/1": [REFUSED]})
     loop.run()
-    assert came_to(loop) == {"a/1": ("failed", 3, 1), "a/2": ("failed", 3, 0), "ab/1": ("complete", 0, 1)}
+    assert came_to(loop) == {
+        "a/1": ("failed", 3, 1),
+        "a/2": ("failed", 3, 0),
+        "ab/1": ("complete", 0, 1),
+    }
     assert loop.work.reports[1].reason == "not started: it failed"
     assert host.order == ["a/1", "ab/1"]
 
@@ -274,9 +313,13 @@ def test_a_folder_in_use_is_waited_for(tmp_path: Path, monkeypatch: pytest.Monke
     [(5, "not started: max_requests (5) of the suite is reached"), (4, None)],
     ids=["used up", "left"],
 )
-def test_nothing_is_begun_where_nothing_may_be_asked(spent: int, reason: str | None, tmp_path: Path) -> None:
+def test_nothing_is_begun_where_nothing_may_be_asked(
+    spent: int, reason: str | None, tmp_path: Path
+) -> None:
     """The first cell is started before anybody looks, and ends by itself."""
-    loop, host = loop_of(tmp_path, ["a/1", "a/2"], spent=(Budget(max_requests=5), Spending(requests=spent)))
+    loop, host = loop_of(
+        tmp_path, ["a/1", "a/2"], spent=(Budget(max_requests=5), Spending(requests=spent))
+    )
     loop.run()
     assert loop.work.stopped == reason
     assert host.order == (["a/1"] if reason else ["a/1", "a/2"])
@@ -284,7 +327,9 @@ def test_nothing_is_begun_where_nothing_may_be_asked(spent: int, reason: str | N
 
 
 @pytest.mark.parametrize("fresh", [False, True])
-def test_what_is_only_to_be_collected_is_begun(fresh: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_only_to_be_collected_is_begun(
+    fresh: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Of a budget that is used up, and of a key that is refused."""
     monkeypatch.setattr(cell_loop, "is_complete_run", lambda plan: plan.rundir.root.name == "3")
     spent = (Budget(max_requests=5), Spending(requests=5))
@@ -310,7 +355,9 @@ def test_an_interrupt_ends_what_runs_and_names_the_rest(tmp_path: Path) -> None:
     assert not loop._running
 
 
-def test_an_interrupt_while_a_cell_is_being_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupt_while_a_cell_is_being_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The executor does not know it yet."""
     loop, host = loop_of(tmp_path, ["a/1", "a/2"])
 
@@ -324,7 +371,8 @@ def test_an_interrupt_while_a_cell_is_being_started(tmp_path: Path, monkeypatch:
 
 
 @pytest.mark.parametrize(
-    ("code", "interrupted", "expected"), [(0, False, 3), (4, False, 4), (70, False, 70), (4, True, 130)]
+    ("code", "interrupted", "expected"),
+    [(0, False, 3), (4, False, 4), (70, False, 70), (4, True, 130)],
 )
 def test_a_suite_whose_table_cannot_be_written_has_its_report(
     code: int, interrupted: bool, expected: int, tmp_path: Path
@@ -335,7 +383,11 @@ def test_a_suite_whose_table_cannot_be_written_has_its_report(
     status = RunStatus.FAILED if code else RunStatus.COMPLETE
     loop.work.reports[0] = CellReport("a", "medec", status, folder, exit_code=code)
     report = _finish(loop.work, interrupted=interrupted)
-    assert (report.exit_code, report.status, report.cells) == (expected, "partial", (loop.work.reports[0],))
+    assert (report.exit_code, report.status, report.cells) == (
+        expected,
+        "partial",
+        (loop.work.reports[0],),
+    )
     assert "the table cannot be written" in report.summary.splitlines()[-1]
     assert "the table cannot be written" in loop.work.suite.folder.log.read_text()
     assert told(loop, "exit_code", "status")[-1] == ("suite_ended", expected, "partial")
@@ -350,7 +402,9 @@ def test_a_suite_whose_table_cannot_be_written_has_its_report(
     ],
     ids=["crashed", "refused, with a result", "was done"],
 )
-def test_whatever_a_cell_died_of_it_was_interrupted(before: list[End], end: End, status: Any, tmp_path: Path) -> None:
+def test_whatever_a_cell_died_of_it_was_interrupted(
+    before: list[End], end: End, status: Any, tmp_path: Path
+) -> None:
     loop, host = loop_of(tmp_path, ["a/1"], {"a/1": list(before)}, news=[News.THERE])
     host.at_interrupt = end
 
@@ -364,7 +418,9 @@ def test_whatever_a_cell_died_of_it_was_interrupted(before: list[End], end: End,
     assert came_to(loop)["a/1"][:2] == status
 
 
-def with_server(folder: Path, scripts: dict[str, list[End]], losses: list[str], most: int = 9) -> Any:
+def with_server(
+    folder: Path, scripts: dict[str, list[End]], losses: list[str], most: int = 9
+) -> Any:
     """Two cells at once; while the test has losses, the server is lost before any of them ends."""
     loop, host = loop_of(folder, ["a/1", "a/2", "a/3"], scripts, processes=2)
     server = Server(losses, most)
@@ -380,7 +436,9 @@ def with_server(folder: Path, scripts: dict[str, list[End]], losses: list[str], 
     return loop, host, server
 
 
-def test_cells_whose_server_is_lost_wait_for_it_and_it_costs_them_no_attempt(tmp_path: Path) -> None:
+def test_cells_whose_server_is_lost_wait_for_it_and_it_costs_them_no_attempt(
+    tmp_path: Path,
+) -> None:
     loop, host, server = with_server(tmp_path, {}, ["ended with exit code 7"] * 4)
     loop.run()
     assert server.again == ["ended with exit code 7"] * 4
@@ -427,11 +485,15 @@ def failed(code: int, error_type: str = "X", error: str = "it failed\n  more") -
 def test_a_complete_result_is_the_end_whether_it_is_reportable_or_not() -> None:
     assert after((0, {"status": "complete"})) == Outcome(NextAction.REST, RunStatus.COMPLETE)
     chance = after((1, {"status": "complete", "not_reportable": CHANCE}))
-    assert chance == Outcome(NextAction.REST, RunStatus.COMPLETE, "NOT REPORTABLE: no better than chance", 1)
+    assert chance == Outcome(
+        NextAction.REST, RunStatus.COMPLETE, "NOT REPORTABLE: no better than chance", 1
+    )
 
 
 @pytest.mark.parametrize(("code", "why"), [(1, CHANCE), (0, None)])
-def test_a_result_with_gaps_is_asked_for_again_as_often_as_is_allowed(code: int, why: str | None) -> None:
+def test_a_result_with_gaps_is_asked_for_again_as_often_as_is_allowed(
+    code: int, why: str | None
+) -> None:
     """Also one that may be reported all the same, with fewer instances than there are."""
     end = code, {"status": "partial", "not_reportable": why}
     gaps = "some requests failed; the same command asks for them again"
@@ -454,7 +516,9 @@ def test_a_result_with_gaps_is_asked_for_again_as_often_as_is_allowed(code: int,
     ],
     ids=["wrong", "interrupted", "a limit", "missing outside", "refused", "unreachable", "in use"],
 )
-def test_what_comes_of_a_failure(end: CodeAndRecord, then: NextAction, status: RunStatus, counts: bool) -> None:
+def test_what_comes_of_a_failure(
+    end: CodeAndRecord, then: NextAction, status: RunStatus, counts: bool
+) -> None:
     """Who is waited for costs no attempt."""
     assert after(end) == Outcome(then, status, "it failed", end[0], counts=counts)
     assert after(end, has_result=True).status == "partial", "a result with gaps stays"
@@ -469,11 +533,13 @@ def test_a_reason_is_one_line_that_says_something() -> None:
 @pytest.mark.parametrize(
     ("end", "reason", "code"),
     [
-        (failed(4), "it failed", 4), (failed(70), "it failed", 70),
-        ((-9, {}), "its process was killed by signal 9", 4), ((42, {}), "its process ended with 42", 4)
+        (failed(4), "it failed", 4),
+        (failed(70), "it failed", 70),
+        ((-9, {}), "its process was killed by signal 9", 4),
+        ((42, {}), "its process ended with 42", 4),
     ],
-    ids=["HELM", "defect", "killed", "unknown"]
-)  # fmt: skip
+    ids=["HELM", "defect", "killed", "unknown"],
+)
 def test_bad_luck_is_forgiven(end: CodeAndRecord, reason: str, code: int) -> None:
     once = after(end)
     assert once == Outcome(NextAction.AGAIN, RunStatus.FAILED, reason, code)

@@ -13,7 +13,12 @@ from eval_factory.config.suite import Cell
 from eval_factory.core.errors import EndpointRefusedError, EndpointUnreachableError
 from eval_factory.core.secrets import Redactor
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
-from eval_factory.workflows.suite.endpoint_pauses import EndpointPauses, EndpointProbe, News, ProbeAnswer
+from eval_factory.workflows.suite.endpoint_pauses import (
+    EndpointPauses,
+    EndpointProbe,
+    News,
+    ProbeAnswer,
+)
 from eval_factory.workflows.suite.planned_cells import PlannedCell
 from unit.builders import plan
 
@@ -117,13 +122,25 @@ class Asked:
 def test_each_endpoint_is_asked_once_for_all_cells() -> None:
     asked = Asked()
     jury = cell(2, **JURY)
-    cells = [cell(0), cell(1, **{"config.type": "medec"}), jury, cell(3, **{**JURY, "config.params.parallelism": 9})]
+    cells = [
+        cell(0),
+        cell(1, **{"config.type": "medec"}),
+        jury,
+        cell(3, **{**JURY, "config.params.parallelism": 9}),
+    ]
     demo = cell(4, "demo://baseline")  # is there without a question
     asked.probe.all_of([*cells, demo])
     judges = sorted(judge.model_id for judge in jury.plan.judges)
     assert sorted(asked.models) == sorted(["org/model", *judges])
-    assert asked.probe.roles_that_answered(cells[0]) == asked.probe.roles_that_answered(demo) == {"model"}
-    assert asked.probe.roles_that_answered(jury) == {"model", *(judge.role for judge in jury.plan.judges)}
+    assert (
+        asked.probe.roles_that_answered(cells[0])
+        == asked.probe.roles_that_answered(demo)
+        == {"model"}
+    )
+    assert asked.probe.roles_that_answered(jury) == {
+        "model",
+        *(judge.role for judge in jury.plan.judges),
+    }
     assert all(asked.probe.problem_of(one) is None for one in cells)
 
 
@@ -145,4 +162,6 @@ def test_asked_again_it_is_asked_anew() -> None:
     assert asked.probe.model_of(cell(0)) is None
     assert asked.probe.model_of(cell(0)) is None
     assert asked.models == ["org/model"] * 2
-    assert asked.probe.roles_that_answered(cell(0)) == frozenset(), "what it said later is not what it said first"
+    assert asked.probe.roles_that_answered(cell(0)) == frozenset(), (
+        "what it said later is not what it said first"
+    )

@@ -12,7 +12,12 @@ from eval_factory.plan.run_plan import RUNTIME_ONLY, Plan, make_plan
 from eval_factory.report.checksums import read_checksums
 from eval_factory.workflows.resume import DataRead, ended_run, remember
 from eval_factory.workflows.suite import finished_cells
-from eval_factory.workflows.suite.finished_cells import finished, finished_below, has_partial_result, take_over
+from eval_factory.workflows.suite.finished_cells import (
+    finished,
+    finished_below,
+    has_partial_result,
+    take_over,
+)
 from unit.builders import evaluation, plan
 
 
@@ -21,21 +26,35 @@ def plan_of(folder: RunDir, **flags: Any) -> Plan:
     return make_plan(evaluation({"config.output_dir": str(folder.root), **flags}))
 
 
-@pytest.mark.parametrize("path", ["", "config.params.parallelism", "target.api_endpoint.requests_per_minute"])
+@pytest.mark.parametrize(
+    "path", ["", "config.params.parallelism", "target.api_endpoint.requests_per_minute"]
+)
 def test_what_changes_no_number_begins_no_run(path: str, folder: RunDir) -> None:
     assert finished(plan_of(folder, **({path: 3} if path else {}))) == ""
 
 
-def test_each_value_that_is_no_part_of_a_runs_identity_chooses_whether_a_result_depends_on_it() -> None:
+def test_each_value_that_is_no_part_of_a_runs_identity_chooses_whether_a_result_depends_on_it() -> (
+    None
+):
     """A new one has to be put into this list, or among those that are read when a result is collected."""
     assert RUNTIME_ONLY >= finished_cells.READ_WHEN_COLLECTED
-    extra = {f"config.params.extra.{name}" for name in (
-        "stop_after_failures", "max_cost", "max_requests", "max_tokens_total", "max_wall_s",
-        "gpt_judge_api_key", "llama_judge_api_key", "claude_judge_api_key",
-    )}  # fmt: skip
-    endpoint = {f"target.api_endpoint.{name}" for name in (
-        "api_key", "oauth", "requests_per_minute", "tokens_per_minute"
-    )}  # fmt: skip
+    extra = {
+        f"config.params.extra.{name}"
+        for name in (
+            "stop_after_failures",
+            "max_cost",
+            "max_requests",
+            "max_tokens_total",
+            "max_wall_s",
+            "gpt_judge_api_key",
+            "llama_judge_api_key",
+            "claude_judge_api_key",
+        )
+    }
+    endpoint = {
+        f"target.api_endpoint.{name}"
+        for name in ("api_key", "oauth", "requests_per_minute", "tokens_per_minute")
+    }
     params = {f"config.params.{name}" for name in ("parallelism", "max_retries", "request_timeout")}
     assert {"config.output_dir"} | params | extra | endpoint == finished_cells.OF_NO_RESULT
 
@@ -43,12 +62,14 @@ def test_each_value_that_is_no_part_of_a_runs_identity_chooses_whether_a_result_
 @pytest.mark.parametrize(
     "flags",
     [
-        {"config.params.limit_samples": 3}, {"target.api_endpoint.model_id": "org/other"},
-        {"config.params.extra.min_coverage": 0.5}, {"config.params.extra.offline": True},
+        {"config.params.limit_samples": 3},
+        {"target.api_endpoint.model_id": "org/other"},
+        {"config.params.extra.min_coverage": 0.5},
+        {"config.params.extra.offline": True},
         {"target.api_endpoint.training_cutoff": "2024-06"},
     ],
-    ids=lambda flags: next(iter(flags))
-)  # fmt: skip
+    ids=lambda flags: next(iter(flags)),
+)
 def test_what_may_change_a_number_does(flags: dict[str, Any], folder: RunDir) -> None:
     assert finished(plan_of(folder, **flags)) is None
 
@@ -88,7 +109,10 @@ EXTRA = "config.params.extra."
         ({}, False),
         ({f"{EXTRA}data_dir": "/bundle"}, True),
         ({f"{EXTRA}offline": True}, True),
-        ({"config.type": "ehrshot", f"{EXTRA}subject": "guo_los", f"{EXTRA}data_path": "/data"}, True),
+        (
+            {"config.type": "ehrshot", f"{EXTRA}subject": "guo_los", f"{EXTRA}data_path": "/data"},
+            True,
+        ),
     ],
     ids=["downloaded", "bundle", "offline", "own"],
 )
@@ -97,7 +121,9 @@ def test_data_that_may_be_others_today(flags: dict[str, Any], own: bool) -> None
 
 
 @pytest.mark.parametrize("own", [None, "mine"])
-def test_gaps_in_a_result_of_data_that_may_have_changed_are_not_kept(own: str | None, folder: RunDir) -> None:
+def test_gaps_in_a_result_of_data_that_may_have_changed_are_not_kept(
+    own: str | None, folder: RunDir
+) -> None:
     flags = {"config.type": "clear", f"{EXTRA}condition": "homelessness", f"{EXTRA}data_path": own}
     made = plan_of(folder, **(flags if own else {}))
     assert not finished_cells.keeps_partial_result(made)
@@ -106,7 +132,9 @@ def test_gaps_in_a_result_of_data_that_may_have_changed_are_not_kept(own: str | 
     assert finished_cells.keeps_partial_result(made) is (own is None)
 
 
-def test_complete_runs_of_this_version_are_found_wherever_they_lie(folder: RunDir, tmp_path: Path) -> None:
+def test_complete_runs_of_this_version_are_found_wherever_they_lie(
+    folder: RunDir, tmp_path: Path
+) -> None:
     identity = plan_of(folder).identity
     deep = tmp_path / "deep" / "er"
     deep.mkdir(parents=True)
@@ -144,7 +172,11 @@ def test_it_is_copied_whole_and_left_as_it_is(folder: RunDir, tmp_path: Path) ->
     made, suite = cell_of(tmp_path)
     assert take_over(folder.root, made, suite)
     copy = made.rundir
-    assert {path.name for path in copy.root.iterdir()} == before - {index.name, ".report.html.1234.part", ".lock"}
+    assert {path.name for path in copy.root.iterdir()} == before - {
+        index.name,
+        ".report.html.1234.part",
+        ".lock",
+    }
     assert copy.answers[1].read_bytes() == b"log"
     sums = read_checksums(copy.checksums)
     assert {name: sha256_of(copy.root / name) for name in sums} == sums

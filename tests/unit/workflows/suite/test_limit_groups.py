@@ -30,14 +30,28 @@ def test_each_address_and_each_judge_has_limits_of_its_own() -> None:
 
 
 @pytest.mark.parametrize(
-    "url", [A, f"{A}/", f"{A}/chat/completions", f"{A}/completions", f"{A}/chat/completions/", "https://A.Example/v1"]
-)  # fmt: skip
+    "url",
+    [
+        A,
+        f"{A}/",
+        f"{A}/chat/completions",
+        f"{A}/completions",
+        f"{A}/chat/completions/",
+        "https://A.Example/v1",
+    ],
+)
 def test_an_address_is_the_same_however_it_is_written(url: str) -> None:
     assert limits_of([run(url)])[1] == [{"model": A}]
 
 
 def test_other_addresses_are_others() -> None:
-    urls = ["demo://baseline", "https://${HOST}/v1", f"{A}?api-version=1", f"{A}?api-version=2", "http://a.example/v1"]
+    urls = [
+        "demo://baseline",
+        "https://${HOST}/v1",
+        f"{A}?api-version=1",
+        f"{A}?api-version=2",
+        "http://a.example/v1",
+    ]
     _, of_runs = limits_of(map(run, urls))
     assert [run["model"] for run in of_runs] == urls
 
@@ -67,11 +81,20 @@ def test_each_of_several_servers_has_limits_of_its_own_and_all_have_the_number_a
     several = run(B, servers=(B, A), parallelism=8, requests_per_minute=60)
     limits, of_runs = limits_of([several, run(A, parallelism=4)])
     both = f"{A}, {B}"
-    assert of_runs == [{"model": both, "model at server 1": B, "model at server 2": A}, {"model": A}]
+    assert of_runs == [
+        {"model": both, "model at server 1": B, "model at server 2": A},
+        {"model": A},
+    ]
     assert limits == {both: LimitOf(8), B: LimitOf(8, 60), A: LimitOf(4, 60)}
 
 
 def test_a_judge_at_several_servers() -> None:
-    (groups,) = limits_of([([endpoint_settings(role="gpt", model_id="g", servers=(A, B))], None)])[1]
+    (groups,) = limits_of([([endpoint_settings(role="gpt", model_id="g", servers=(A, B))], None)])[
+        1
+    ]
     judges = [f"judge g at {A}", f"judge g at {B}"]
-    assert groups == {"gpt": ", ".join(judges), "gpt at server 1": judges[0], "gpt at server 2": judges[1]}
+    assert groups == {
+        "gpt": ", ".join(judges),
+        "gpt at server 1": judges[0],
+        "gpt at server 2": judges[1],
+    }

@@ -10,7 +10,12 @@ from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.tasks.framework import load_framework
 from eval_factory.tasks.upstreams import Upstream
 from eval_factory.workflows.suite import planned_cells
-from eval_factory.workflows.suite.planned_cells import CheckedCell, checked_cells, plan_cells, refuse_unready
+from eval_factory.workflows.suite.planned_cells import (
+    CheckedCell,
+    checked_cells,
+    plan_cells,
+    refuse_unready,
+)
 from suites import ENDPOINT, suite, target
 
 
@@ -26,9 +31,19 @@ def refused(found: tuple[CheckedCell, ...], kind: type[Exception]) -> str:
 
 def test_right_cells_have_a_plan() -> None:
     found = cells()
-    assert [one.cell.name for one in found] == ["small/pubmed_qa", "big/pubmed_qa", "small/medec", "big/medec"]
+    assert [one.cell.name for one in found] == [
+        "small/pubmed_qa",
+        "big/pubmed_qa",
+        "small/medec",
+        "big/medec",
+    ]
     assert all(one.ready and one.plan is not None for one in found)
-    assert [one.plan.task_name for one in found if one.plan] == ["pubmed_qa", "pubmed_qa", "medec", "medec"]
+    assert [one.plan.task_name for one in found if one.plan] == [
+        "pubmed_qa",
+        "pubmed_qa",
+        "medec",
+        "medec",
+    ]
     refuse_unready(found)
 
 
@@ -58,7 +73,9 @@ def test_data_that_are_missing(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def data_faults(task: Any, extra: Any) -> list[str]:
         looked.append(task.name)
-        return ["data_path: there is no such file", "it needs:"] if task.name == "shc_bmt_med" else []
+        return (
+            ["data_path: there is no such file", "it needs:"] if task.name == "shc_bmt_med" else []
+        )
 
     monkeypatch.setattr(planned_cells, "data_faults", data_faults)
     found = cells(evaluations=["pubmed_qa", no_data])
@@ -67,8 +84,10 @@ def test_data_that_are_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [one.ready for one in found] == [True, True, False, False]
     assert found[2].missing == ("data_path: there is no such file\n  it needs:",)
     assert refused(found, PrerequisiteError).splitlines() == [
-        "every cell of shc_bmt_med: data_path: there is no such file", "  it needs:", "nothing was asked"
-    ]  # fmt: skip
+        "every cell of shc_bmt_med: data_path: there is no such file",
+        "  it needs:",
+        "nothing was asked",
+    ]
 
 
 def test_packages_that_are_missing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,7 +96,10 @@ def test_packages_that_are_missing(monkeypatch: pytest.MonkeyPatch) -> None:
             raise PrerequisiteError(f"{task} needs a package")
 
     monkeypatch.setattr(planned_cells, "look_for_packages", look)
-    assert refused(cells(), PrerequisiteError) == "every cell of medec: medec needs a package\nnothing was asked"
+    assert (
+        refused(cells(), PrerequisiteError)
+        == "every cell of medec: medec needs a package\nnothing was asked"
+    )
 
 
 def test_each_key_that_is_missing_is_said_once() -> None:
@@ -93,7 +115,9 @@ def test_each_key_that_is_missing_is_said_once() -> None:
     assert all(one.ready for one in checked_cells(suite(targets=targets), {"B_KEY": "x" * 20}))
 
 
-def test_a_key_that_cannot_be_read_is_wrong(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_key_that_cannot_be_read_is_wrong(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "credentials.conf").write_bytes(b"\xff")
     (problem,) = {problem for one in cells() for problem in one.problems}
@@ -112,7 +136,13 @@ def keyed(name: str, **endpoint: str) -> dict[str, Any]:
     [
         ({"targets": [keyed("a", model_id="${MY_KEY}")]}, "every cell"),
         ({"targets": [{**keyed("a"), "limit_group": "${MY_KEY}"}]}, "every cell"),
-        ({"targets": [keyed("a"), keyed("b", model_id="${MY_KEY}")], "exclude": [{"target": "b"}]}, "every cell"),
+        (
+            {
+                "targets": [keyed("a"), keyed("b", model_id="${MY_KEY}")],
+                "exclude": [{"target": "b"}],
+            },
+            "every cell",
+        ),
         ({"targets": [keyed("a"), keyed("b", model_id="${MY_KEY}")]}, "every cell of b"),
     ],
     ids=["a cell's run config", "the suite's own file", "what is left out", "one of two targets"],
@@ -156,14 +186,19 @@ def test_cells_in_a_few_words(some: list[Cell], said: str, every: list[Cell]) ->
 def test_every_cell_has_its_plan_and_the_name_of_its_limits(tmp_path: Path) -> None:
     found = suite(targets=[target("a")], output_dir=str(tmp_path))
     planned = plan_cells(found, {})
-    assert [(one.number, one.cell.name, one.plan.task_name, one.group, one.plan.rundir.root) for one in planned] == [
+    assert [
+        (one.number, one.cell.name, one.plan.task_name, one.group, one.plan.rundir.root)
+        for one in planned
+    ] == [
         (number, f"a/{task}", task, found.limit_groups["a"], tmp_path / "a" / task)
         for number, task in enumerate(["pubmed_qa", "medec"])
     ]
 
 
 def test_a_limit_of_cost_needs_prices() -> None:
-    with pytest.raises(ConfigError, match=r"(?s)max_cost cannot be held: .*model_id: org/a") as raised:
+    with pytest.raises(
+        ConfigError, match=r"(?s)max_cost cannot be held: .*model_id: org/a"
+    ) as raised:
         plan_cells(suite(targets=[target("a")], max_cost=5.0), {})
     assert len(raised.value.problems) == 1, "said once for all cells"
     prices = [{"model_id": "org/a", "input_per_million": 1.0, "output_per_million": 2.0}]

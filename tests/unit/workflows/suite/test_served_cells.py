@@ -18,7 +18,12 @@ from eval_factory.workflows.suite.suite_journal import SuiteJournal, SuiteObserv
 from eval_factory.workflows.suite.suite_report import CellReport, SuiteOptions
 from slurm_cells import cells_of
 
-ENV = {"OPENAI_API_KEY": "sk-012345678901234567890", "MINE": "m", "MY_TOKEN": "a-secret-value-0123456", "PATH": "/bin"}
+ENV = {
+    "OPENAI_API_KEY": "sk-012345678901234567890",
+    "MINE": "m",
+    "MY_TOKEN": "a-secret-value-0123456",
+    "PATH": "/bin",
+}
 
 
 class Server:
@@ -56,9 +61,15 @@ class World:
         targets = [
             {"name": "a", "api_endpoint": {"model_id": "m"}, "serve": serve},
             {"name": "b", "api_endpoint": {"url": "https://b.example/v1", "model_id": "m"}},
-            {"name": "c", "api_endpoint": {"model_id": "m", "api_key": "OPENAI_API_KEY"}, "serve": {**serve, "env": []}}
-        ]  # fmt: skip
-        suite, cells = cells_of(folder, targets=targets, evaluations=["sample_medical_qa", "medbullets"])
+            {
+                "name": "c",
+                "api_endpoint": {"model_id": "m", "api_key": "OPENAI_API_KEY"},
+                "serve": {**serve, "env": []},
+            },
+        ]
+        suite, cells = cells_of(
+            folder, targets=targets, evaluations=["sample_medical_qa", "medbullets"]
+        )
         suite.folder.state.mkdir(parents=True)
         journal = SuiteJournal(suite.folder, Redactor(), SuiteObserver())
         self.work = Work(suite, SuiteOptions(), ENV, journal, cells, Redactor())
@@ -69,15 +80,21 @@ class World:
     def run(self, work: Work, cells: Sequence[PlannedCell], server: ServedModel | None) -> None:
         names = {planned.cell.target for planned in cells}
         assert server is None or {server.name} == names  # type: ignore[attr-defined]
-        self.happened.append(f"run {' '.join(sorted(names))} {len(cells)}{'' if server else ' without'}")
+        self.happened.append(
+            f"run {' '.join(sorted(names))} {len(cells)}{'' if server else ' without'}"
+        )
         for planned in cells:
             self.report(planned)
 
     def report(self, planned: PlannedCell) -> None:
-        self.work.reports[planned.number] = CellReport.of(planned.cell, self.status, None, exit_code=0)
+        self.work.reports[planned.number] = CellReport.of(
+            planned.cell, self.status, None, exit_code=0
+        )
 
     def came_to(self) -> dict[str, tuple[str, int, str | None]]:
-        return {one.name: (one.status, one.exit_code, one.reason) for one in self.work.reports.values()}
+        return {
+            one.name: (one.status, one.exit_code, one.reason) for one in self.work.reports.values()
+        }
 
 
 @pytest.fixture
@@ -87,9 +104,19 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     return world
 
 
-def test_endpoints_that_are_there_come_first_and_then_one_server_after_another(world: World) -> None:
+def test_endpoints_that_are_there_come_first_and_then_one_server_after_another(
+    world: World,
+) -> None:
     run_by_server(world.work, world.run)
-    assert world.happened == ["run b 2 without", "start a", "run a 2", "end a", "start c", "run c 2", "end c"]
+    assert world.happened == [
+        "run b 2 without",
+        "start a",
+        "run a 2",
+        "end a",
+        "start c",
+        "run c 2",
+        "end c",
+    ]
     log = world.work.suite.folder.log.read_text()
     assert "warning: the server of a: the variable ABSENT (serve.env) is not set" in log
     assert log.count("warning") == 1
@@ -108,7 +135,9 @@ def test_nothing_is_served_for_nobody(world: World, monkeypatch: pytest.MonkeyPa
     assert world.happened == ["run b 2 without", "run a 2 without", "run c 2 without"]
 
 
-def test_a_server_that_does_not_start_fails_its_cells_alone(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_does_not_start_fails_its_cells_alone(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     world.broken = {"a"}
     first = world.work.cells[0]
     monkeypatch.setattr(cell_loop, "keeps_partial_result", lambda plan: plan is first.plan)
@@ -128,13 +157,24 @@ def test_what_is_served(world: World) -> None:
     spec = server_spec(suite, "a", [one for one in cells if one.cell.target == "a"], ENV)
     assert spec.words == ("vllm", "serve", "m", "--port", "{port}")
     assert spec.health == "http://127.0.0.1:{port}/health"
-    assert (spec.replicas, spec.launch, spec.settings) == (1, (), {"CUDA_VISIBLE_DEVICES": "{replica}"})
+    assert (spec.replicas, spec.launch, spec.settings) == (
+        1,
+        (),
+        {"CUDA_VISIBLE_DEVICES": "{replica}"},
+    )
     assert spec.log == suite.folder.root / ".suite" / "servers" / "a.log"
-    assert spec.env == {"PATH": "/bin", "MINE": "m", "MY_TOKEN": ENV["MY_TOKEN"], "PYTHONUNBUFFERED": "1"}
+    assert spec.env == {
+        "PATH": "/bin",
+        "MINE": "m",
+        "MY_TOKEN": ENV["MY_TOKEN"],
+        "PYTHONUNBUFFERED": "1",
+    }
     assert (spec.name, spec.start_time_limit_s, spec.hang_time_limit_s) == ("a", 1800.0, 120.0)
     assert (spec.stop_grace_s, spec.max_restarts) == (3.0, 2)
     assert set(spec.secrets) == {ENV["MY_TOKEN"]}  # nobody named a key for it
-    with_path = server_spec(suite, "c", [one for one in cells if one.cell.target == "c"], {"OPENAI_API_KEY": __file__})
+    with_path = server_spec(
+        suite, "c", [one for one in cells if one.cell.target == "c"], {"OPENAI_API_KEY": __file__}
+    )
     assert with_path.secrets == ()
 
 
@@ -146,7 +186,10 @@ def test_what_is_served_by_the_steps_of_a_job(world: World) -> None:
     spec = server_spec(suite, "a", (), env)
     assert (spec.replicas, spec.launch) == (1, ())
     spec = server_spec(
-        replace(suite, serve={"a": {**suite.serve["a"], "replicas": 2, "launch": ["srun"]}}), "a", (), env
+        replace(suite, serve={"a": {**suite.serve["a"], "replicas": 2, "launch": ["srun"]}}),
+        "a",
+        (),
+        env,
     )
     assert (spec.replicas, spec.launch) == (2, ("srun",))
     assert spec.env == {"PATH": "/bin", "SLURM_JOB_ID": "7", "PYTHONUNBUFFERED": "1"}
@@ -154,13 +197,21 @@ def test_what_is_served_by_the_steps_of_a_job(world: World) -> None:
 
 def test_what_a_server_sees_of_the_environment(world: World) -> None:
     def seen(*names: str) -> Mapping[str, str]:
-        suite = replace(world.work.suite, serve={"a": {**world.work.suite.serve["a"], "env": list(names)}})
+        suite = replace(
+            world.work.suite, serve={"a": {**world.work.suite.serve["a"], "env": list(names)}}
+        )
         return server_spec(suite, "a", (), env).env
 
     env = {
-        "PATH": "/bin", "CUDA_HOME": "/cuda", "HF_TOKEN": "h", "OPENAI_API_KEY": "k", "GPT_JUDGE_API_KEY": "j",
-        "NCCL_SECRET": "n", "MINE": "m", "OTHER": "o",
-    }  # fmt: skip
+        "PATH": "/bin",
+        "CUDA_HOME": "/cuda",
+        "HF_TOKEN": "h",
+        "OPENAI_API_KEY": "k",
+        "GPT_JUDGE_API_KEY": "j",
+        "NCCL_SECRET": "n",
+        "MINE": "m",
+        "OTHER": "o",
+    }
     expected = {"PATH": "/bin", "CUDA_HOME": "/cuda", "MINE": "m", "PYTHONUNBUFFERED": "1"}
     assert seen("MINE", "ABSENT") == expected
     assert seen("HF_TOKEN")["HF_TOKEN"] == "h"

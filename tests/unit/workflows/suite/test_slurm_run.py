@@ -46,16 +46,26 @@ class Run:
 
     def evaluation(self, **flags: Any) -> Evaluation:
         document = {
-            "config": {"type": "sample_medical_qa", "output_dir": str(self.rundir.root), "params": {"parallelism": 3}},
-            "target": {"api_endpoint": {"url": "https://h.example/v1", "model_id": "m", "type": "chat"}},
+            "config": {
+                "type": "sample_medical_qa",
+                "output_dir": str(self.rundir.root),
+                "params": {"parallelism": 3},
+            },
+            "target": {
+                "api_endpoint": {"url": "https://h.example/v1", "model_id": "m", "type": "chat"}
+            },
             "executor": "slurm",
             "slurm": {"mem": "2G", "account": "lab"},
         }
         return build_evaluation(Request(document=document, flags=flags), load_framework(), ENV)
 
-    def again(self, *, wait: bool = False, fresh: bool = False, flags: Mapping[str, Any] | None = None) -> Any:
+    def again(
+        self, *, wait: bool = False, fresh: bool = False, flags: Mapping[str, Any] | None = None
+    ) -> Any:
         options = Options(fresh=fresh, no_preflight=True)
-        return run_as_job(self.evaluation(**(flags or {})), options, wait=wait, env=ENV, screen=self.screen)
+        return run_as_job(
+            self.evaluation(**(flags or {})), options, wait=wait, env=ENV, screen=self.screen
+        )
 
     def ends(self, status: str = "complete", code: int = 0, reason: str | None = None) -> None:
         """The task comes to its end, with a result where it has one."""
@@ -90,12 +100,16 @@ def test_it_is_submitted_and_the_next_step_is_said(run: Run) -> None:
     assert found.folder == run.rundir.root
     first, *steps = found.summary.split("\n")
     assert first == f"submitted to Slurm; the result will be in {run.rundir.root}"
-    commands = [f"eval-factory suite {what} {run.rundir.root}" for what in ("status", "logs -f", "cancel")]
+    commands = [
+        f"eval-factory suite {what} {run.rundir.root}" for what in ("status", "logs -f", "cancel")
+    ]
     assert [step.partition(": ")[2] for step in steps[1:]] == commands
     (script,) = run.slurm.submitted
     assert "#SBATCH --account=lab\n" in script
     assert len(run.slurm.clean_ups) == 1
-    assert [one.probed for one in run.store.waves()[0].runs] == [()], "it is not asked before it begins"
+    assert [one.probed for one in run.store.waves()[0].runs] == [()], (
+        "it is not asked before it begins"
+    )
     assert "submitted 1 cell to Slurm" in run.screen.getvalue()
     assert run.rundir.marker.is_file()
     assert isinstance(run.again(), Submitted)
@@ -124,7 +138,12 @@ def test_what_has_ended_is_collected(run: Run) -> None:
     run.ends()
     assert run.again() == "collected"
     ((options, executor),) = run.collected
-    assert (options.only_collect, options.fresh, options.no_preflight, executor) == (True, False, True, "slurm")
+    assert (options.only_collect, options.fresh, options.no_preflight, executor) == (
+        True,
+        False,
+        True,
+        "slurm",
+    )
     assert run.rundir.evaluation_config.is_file()
     assert (run.rundir.root / ".slurm").is_dir()
 
@@ -156,18 +175,25 @@ def test_a_result_with_gaps_is_shown_as_it_stands(run: Run) -> None:
 @pytest.mark.parametrize(
     ("code", "kind"),
     [
-        (1, errors.NotReportableError), (2, ConfigError), (3, errors.PrerequisiteError), (4, errors.HelmError),
+        (1, errors.NotReportableError),
+        (2, ConfigError),
+        (3, errors.PrerequisiteError),
+        (4, errors.HelmError),
         (70, errors.HelmError),
     ],
-)  # fmt: skip
-def test_a_job_that_failed_ends_as_the_run_would_have(run: Run, code: int, kind: type[Exception]) -> None:
+)
+def test_a_job_that_failed_ends_as_the_run_would_have(
+    run: Run, code: int, kind: type[Exception]
+) -> None:
     run.slurm = EndsAtOnce(run, "failed", code, "why it failed")
     with pytest.raises(kind) as caught:
         run.again(wait=True)
     assert str(caught.value).startswith("why it failed\n  its logs: eval-factory suite logs ")
 
 
-def test_who_no_longer_waits_is_told_of_the_runs_own_folder(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_no_longer_waits_is_told_of_the_runs_own_folder(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def interrupt(_: float) -> None:
         raise KeyboardInterrupt
 

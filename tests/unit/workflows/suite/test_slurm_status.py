@@ -28,7 +28,9 @@ class Jobs:
         self.dir = suite_folder(folder, started(), ended())
         self.store = SlurmStore(self.dir)
         self.wave = submitted(self.dir, *(f"{cell}/0a" for cell in CELLS))
-        self.slurm = ScriptedSlurm([self.task(0, "RUNNING"), self.task(1), self.task(2, "COMPLETING")])
+        self.slurm = ScriptedSlurm(
+            [self.task(0, "RUNNING"), self.task(1), self.task(2, "COMPLETING")]
+        )
         self.now = 0.0
         self.reader = SuiteReader(self.dir, self.slurm, lambda: self.now)  # type: ignore[arg-type]
 
@@ -58,9 +60,11 @@ def test_what_jobs_do_is_said_of_their_cells(jobs: Jobs) -> None:
     found = jobs.look()
     name = jobs.wave.job_name
     assert told(found) == [
-        ("running", f"Slurm: {name} task 0, RUNNING"), ("waiting", f"Slurm: {name} task 1, PENDING, Resources"),
-        ("running", f"Slurm: {name} task 2, COMPLETING"), ("missing", TASK_GONE),
-    ]  # fmt: skip
+        ("running", f"Slurm: {name} task 0, RUNNING"),
+        ("waiting", f"Slurm: {name} task 1, PENDING, Resources"),
+        ("running", f"Slurm: {name} task 2, COMPLETING"),
+        ("missing", TASK_GONE),
+    ]
     assert (found.state, found.pid, found.host) == ("running", None, None)
 
 
@@ -113,7 +117,9 @@ def test_jobs_that_do_not_end(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> No
     assert jobs.store.open_waves()
 
 
-def test_a_cancelled_suite_waits_until_the_queue_is_empty(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cancelled_suite_waits_until_the_queue_is_empty(
+    jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
     slept: list[float] = []
 
     def sleep(seconds: float) -> None:
@@ -132,16 +138,20 @@ def test_how_far_a_running_task_is_and_where_its_log_is(jobs: Jobs) -> None:
         Start(jobs.store, jobs.wave, [jobs.wave.runs[0]])
     work = jobs.dir.root / CELLS[0]
     now = time.time()
-    tell(work / "logs" / "events.jsonl", phase("asking", time=1.0), progress(80, time=4.0))  # of an earlier run
+    tell(
+        work / "logs" / "events.jsonl", phase("asking", time=1.0), progress(80, time=4.0)
+    )  # of an earlier run
     tell(work / "logs" / "events.jsonl", phase("asking", time=now + 1), progress(30, time=now + 4))
     found = jobs.look()
     first, second, third, _ = found.cells
     assert str(first.progress and first.progress.figures()).startswith("30/100")
     assert first.attempt == 2
     assert suite_status.status_document(found)["cells"][0]["slurm"] == {
-        "task": f"Slurm: {jobs.wave.job_name} task 0, RUNNING", "attempts": 2, "work_folder": str(work),
+        "task": f"Slurm: {jobs.wave.job_name} task 0, RUNNING",
+        "attempts": 2,
+        "work_folder": str(work),
         "log": str(jobs.store.logs(1) / "0.log"),
-    }  # fmt: skip
+    }
     tell(work / "logs" / "events.jsonl", progress(40, time=now + 5))
     again = jobs.look().cells[0].progress
     assert str(again and again.figures()).startswith("40/100")
@@ -157,9 +167,11 @@ def test_what_became_of_a_task_is_said_before_it_is_taken_over(jobs: Jobs) -> No
     jobs.ends(3, 0, "complete", None, 1)
     found = jobs.look()
     assert told(found) == [
-        ("missing", "its job has ended: failed: no such model"), ("missing", "its job has ended: failed"),
-        ("missing", TASK_GONE), ("waiting", suite_status.RESULT_PUBLISHED),
-    ]  # fmt: skip
+        ("missing", "its job has ended: failed: no such model"),
+        ("missing", "its job has ended: failed"),
+        ("missing", TASK_GONE),
+        ("waiting", suite_status.RESULT_PUBLISHED),
+    ]
     assert found.state == "ended"
     tell(jobs.dir.events, cell_ended(CELLS[0], "failed", reason="as taken over"))
     assert told(jobs.look())[0] == ("failed", "as taken over")

@@ -19,7 +19,13 @@ from eval_factory.executors.slurm_runs import RunEnd, SlurmAsks, SlurmStore, scr
 from eval_factory.workflows.suite import slurm_suite, slurm_worker
 from eval_factory.workflows.suite.cell_loop import Work
 from eval_factory.workflows.suite.planned_cells import PlannedCell
-from eval_factory.workflows.suite.slurm_suite import QUEUED, WORKER, refuse_what_slurm_cannot, run_name, specs_of
+from eval_factory.workflows.suite.slurm_suite import (
+    QUEUED,
+    WORKER,
+    refuse_what_slurm_cannot,
+    run_name,
+    specs_of,
+)
 from eval_factory.workflows.suite.suite_journal import SuiteJournal, SuiteObserver
 from eval_factory.workflows.suite.suite_report import SuiteOptions
 from slurm_cells import ENV, ScriptedSlurm, cells_of
@@ -49,7 +55,12 @@ class Invocation:
         self.slept = 0
 
     def run(
-        self, *, wait: bool = False, fresh: bool = False, meanwhile: Callable[[], object] = lambda: None, **changes: Any
+        self,
+        *,
+        wait: bool = False,
+        fresh: bool = False,
+        meanwhile: Callable[[], object] = lambda: None,
+        **changes: Any,
     ) -> Work:
         suite, cells = cells_of(self.folder.root, **changes)
         self.keys = [run_name(one) for one in cells]
@@ -68,7 +79,9 @@ class Invocation:
         """The task of this cell comes to its end."""
         usual = {"status": status, "exit_code": 0, "reason": None, "attempts": 1, **changes}
         name = self.keys[number]
-        wave, run = [(wave, run) for wave in self.store.waves() for run in wave.runs if run.name == name][-1]
+        wave, run = [
+            (wave, run) for wave in self.store.waves() for run in wave.runs if run.name == name
+        ][-1]
         self.store.record_end(wave, run, RunEnd(**usual))
         if status in ("complete", "partial"):
             rundir = self.rundir(number)
@@ -94,8 +107,12 @@ class Invocation:
 @pytest.fixture(autouse=True)
 def results(monkeypatch: pytest.MonkeyPatch) -> None:
     """A file in a cell's folder says what stands there."""
-    monkeypatch.setattr(slurm_suite, "is_complete_run", lambda plan: plan.rundir.evaluation_config.exists())
-    monkeypatch.setattr(slurm_suite, "keeps_partial_result", lambda plan: (plan.rundir.root / "partial").exists())
+    monkeypatch.setattr(
+        slurm_suite, "is_complete_run", lambda plan: plan.rundir.evaluation_config.exists()
+    )
+    monkeypatch.setattr(
+        slurm_suite, "keeps_partial_result", lambda plan: (plan.rundir.root / "partial").exists()
+    )
 
 
 @pytest.fixture
@@ -111,7 +128,10 @@ def again(command: Invocation) -> Invocation:
 
 
 def reports(work: Work) -> list[tuple[str, str | None, int]]:
-    return [(report.status, report.reason, report.exit_code) for _, report in sorted(work.reports.items())]
+    return [
+        (report.status, report.reason, report.exit_code)
+        for _, report in sorted(work.reports.items())
+    ]
 
 
 def test_all_is_submitted_and_the_command_returns(command: Invocation) -> None:
@@ -159,7 +179,9 @@ def test_a_silent_queue_is_not_an_empty_one_and_who_waits_asks_it_again(again: I
     again.slurm.silent = 3
     assert reports(again.run(wait=True, meanwhile=meanwhile)) == [("complete", None, 0)] * 2
     assert (again.slept, len(again.slurm.submitted)) == (4, 2)
-    assert again.said.lines.count("squeue does not say what is queued: no controller") == 2, "once by each"
+    assert again.said.lines.count("squeue does not say what is queued: no controller") == 2, (
+        "once by each"
+    )
 
 
 def test_but_not_for_ever(command: Invocation, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -175,7 +197,9 @@ def test_but_not_for_ever(command: Invocation, monkeypatch: pytest.MonkeyPatch) 
     assert command.slept == 3
 
 
-def test_who_waits_submits_what_is_lost_and_not_more_often_than_is_allowed(command: Invocation) -> None:
+def test_who_waits_submits_what_is_lost_and_not_more_often_than_is_allowed(
+    command: Invocation,
+) -> None:
     def meanwhile() -> None:
         command.leave(0)
         if command.slept == 1:
@@ -186,7 +210,9 @@ def test_who_waits_submits_what_is_lost_and_not_more_often_than_is_allowed(comma
     assert len(command.slurm.submitted) == 2 + 2
 
 
-def test_what_failed_is_reported_by_who_waits_and_asked_again_by_the_next(command: Invocation) -> None:
+def test_what_failed_is_reported_by_who_waits_and_asked_again_by_the_next(
+    command: Invocation,
+) -> None:
     def meanwhile() -> None:
         command.end(0, "failed", exit_code=4, reason="helm-run failed", attempts=2)
         command.end(1, "partial", exit_code=1, reason="gaps")
@@ -217,13 +243,18 @@ def test_a_result_that_was_deleted_is_made_again(again: Invocation) -> None:
     assert len(again.slurm.submitted) == 3
 
 
-def test_another_configuration_is_another_run_and_the_job_of_the_one_before_is_ended(again: Invocation) -> None:
+def test_another_configuration_is_another_run_and_the_job_of_the_one_before_is_ended(
+    again: Invocation,
+) -> None:
     before = [task.job_name for task in again.slurm.tasks]
     again.end(0)
     again.run(params={"limit_samples": 3})
     assert len(again.slurm.submitted) == 4
     assert again.slurm.cancelled == [(before[1], 1)]
-    assert "b/sample_medical_qa: its configuration has changed: its job is ended first" in again.said.lines
+    assert (
+        "b/sample_medical_qa: its configuration has changed: its job is ended first"
+        in again.said.lines
+    )
 
 
 def test_a_job_that_is_refused_leaves_no_keys(command: Invocation) -> None:
@@ -236,7 +267,9 @@ def test_a_job_that_is_refused_leaves_no_keys(command: Invocation) -> None:
     assert len(command.slurm.submitted) == 2
 
 
-def test_who_waits_for_cancelled_jobs_stops_waiting_and_submits_no_others(command: Invocation) -> None:
+def test_who_waits_for_cancelled_jobs_stops_waiting_and_submits_no_others(
+    command: Invocation,
+) -> None:
     def meanwhile() -> None:
         command.slurm.tasks = []
         command.store.cancelled.touch()
@@ -250,7 +283,9 @@ def test_tasks_of_an_endpoint_share_its_limits(command: Invocation) -> None:
     two = ["sample_medical_qa", {"type": "sample_medical_qa", "name": "other"}]
     command.run(evaluations=two, slurm={"tasks_at_once": 2}, params={"parallelism": 9})
     assert all("#SBATCH --array=0-1%2\n" in text for text in command.slurm.submitted)
-    configs = [yaml.safe_load(path.read_text()) for path in command.store.root.glob("runs/*/*/*.yml")]
+    configs = [
+        yaml.safe_load(path.read_text()) for path in command.store.root.glob("runs/*/*/*.yml")
+    ]
     assert [config["config"]["params"]["parallelism"] for config in configs] == [4] * 4
 
 
@@ -258,7 +293,9 @@ def test_the_keys_of_every_wave_have_a_job_that_deletes_them(again: Invocation) 
     assert [after for after, _ in again.slurm.clean_ups] == ["7", "7"]
     again.run()
     assert len(again.slurm.clean_ups) == 2
-    again.store.wave_file(2).with_suffix(".clean-up").unlink()  # its submitter was killed between the two
+    again.store.wave_file(2).with_suffix(
+        ".clean-up"
+    ).unlink()  # its submitter was killed between the two
     again.run()
     assert [text.count("-w2-clean-up") for _, text in again.slurm.clean_ups] == [0, 1, 1]
 
@@ -272,7 +309,9 @@ def test_fresh_forgets_what_was_done_and_submits_it_all(again: Invocation) -> No
 
 
 @pytest.mark.parametrize("silent", [False, True])
-def test_fresh_is_refused_while_a_cell_is_in_slurm_and_while_nobody_knows(again: Invocation, silent: bool) -> None:
+def test_fresh_is_refused_while_a_cell_is_in_slurm_and_while_nobody_knows(
+    again: Invocation, silent: bool
+) -> None:
     again.end(0)
     again.slurm.silent = int(silent)
     with pytest.raises(PrerequisiteError if silent else BusyError) as caught:
@@ -289,7 +328,10 @@ def test_fresh_leaves_a_folder_alone_that_is_not_ours(again: Invocation) -> None
         again.end(number)
     again.rundir(0).marker.unlink()
     again.run(fresh=True)
-    assert (again.rundir(0).evaluation_config.exists(), again.rundir(1).evaluation_config.exists()) == (True, False)
+    assert (
+        again.rundir(0).evaluation_config.exists(),
+        again.rundir(1).evaluation_config.exists(),
+    ) == (True, False)
 
 
 def test_a_name_is_of_the_cell_and_of_all_that_its_result_depends_on(tmp_path: Path) -> None:
@@ -297,8 +339,14 @@ def test_a_name_is_of_the_cell_and_of_all_that_its_result_depends_on(tmp_path: P
         return [run_name(one) for one in cells_of(tmp_path, **changes)[1]]
 
     usual = keys()
-    assert [key.rpartition("/")[0] for key in usual] == ["a/sample_medical_qa", "b/sample_medical_qa"]
-    assert keys(params={"parallelism": 9}, slurm={"cpus": 4}, output_dir=str(tmp_path / "other")) == usual
+    assert [key.rpartition("/")[0] for key in usual] == [
+        "a/sample_medical_qa",
+        "b/sample_medical_qa",
+    ]
+    assert (
+        keys(params={"parallelism": 9}, slurm={"cpus": 4}, output_dir=str(tmp_path / "other"))
+        == usual
+    )
     for changed in ({"limit_samples": 5}, {"extra": {"min_coverage": 0.5}}):
         assert not set(keys(params=changed)) & set(usual)
 
@@ -306,7 +354,10 @@ def test_a_name_is_of_the_cell_and_of_all_that_its_result_depends_on(tmp_path: P
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"max_cost": 5.0, "max_requests": 3}, ["suite.max_cost", "suite.params.extra.max_requests holds for each"]),
+        (
+            {"max_cost": 5.0, "max_requests": 3},
+            ["suite.max_cost", "suite.params.extra.max_requests holds for each"],
+        ),
         ({"max_wall_s": 5}, ["suite.max_wall_s"]),
         ({"slurm": {"prologue": ["export X=${OPENAI_API_KEY}"]}}, ["suite.slurm: holds"]),
     ],
@@ -315,14 +366,19 @@ def test_a_name_is_of_the_cell_and_of_all_that_its_result_depends_on(tmp_path: P
 def test_what_jobs_cannot_keep(tmp_path: Path, changes: dict[str, Any], said: list[str]) -> None:
     env = {"OPENAI_API_KEY": "canary-0123456789"}
     with pytest.raises(ConfigError) as caught:
-        refuse_what_slurm_cannot(any_suite(output_dir=str(tmp_path), executor="slurm", env=env, **changes), env)
+        refuse_what_slurm_cannot(
+            any_suite(output_dir=str(tmp_path), executor="slurm", env=env, **changes), env
+        )
     assert len(caught.value.problems) == len(said)
     assert all(any(text in problem for problem in caught.value.problems) for text in said)
     assert "canary" not in str(caught.value)
 
 
 def asked(suite: Suite, cells: Sequence[PlannedCell]) -> list[SlurmAsks]:
-    return [SlurmAsks.of(spec) for spec in specs_of(cells, suite, SlurmStore(suite.folder), SuiteOptions())]
+    return [
+        SlurmAsks.of(spec)
+        for spec in specs_of(cells, suite, SlurmStore(suite.folder), SuiteOptions())
+    ]
 
 
 def test_no_more_tasks_than_requests_an_endpoint_may_be_asked_at_once(tmp_path: Path) -> None:
@@ -331,15 +387,24 @@ def test_no_more_tasks_than_requests_an_endpoint_may_be_asked_at_once(tmp_path: 
 
 
 def test_tasks_share_the_limits_of_their_endpoint(tmp_path: Path) -> None:
-    endpoint = {"url": "https://h.example/v1", "model_id": "m", "type": "chat", "requests_per_minute": 100}
-    _, cells = cells_of(tmp_path, targets=[{"name": "a", "api_endpoint": endpoint}], params={"parallelism": 8})
+    endpoint = {
+        "url": "https://h.example/v1",
+        "model_id": "m",
+        "type": "chat",
+        "requests_per_minute": 100,
+    }
+    _, cells = cells_of(
+        tmp_path, targets=[{"name": "a", "api_endpoint": endpoint}], params={"parallelism": 8}
+    )
     document = slurm_suite.document_of(cells[0], 3)
     assert document["config"]["params"]["parallelism"] == 2
     assert document["target"]["api_endpoint"]["requests_per_minute"] == 33
     assert "tokens_per_minute" not in document["target"]["api_endpoint"]
     assert document["config"]["output_dir"] == str(tmp_path / "a" / "sample_medical_qa")
     assert slurm_suite.document_of(cells[0], 9)["config"]["params"]["parallelism"] == 1
-    assert "parallelism" not in json.dumps(cells[0].cell.document["config"]["params"]).replace('"parallelism": 8', "")
+    assert "parallelism" not in json.dumps(cells[0].cell.document["config"]["params"]).replace(
+        '"parallelism": 8', ""
+    )
 
 
 def test_what_is_asked_of_slurm_is_the_targets(tmp_path: Path) -> None:
@@ -348,7 +413,9 @@ def test_what_is_asked_of_slurm_is_the_targets(tmp_path: Path) -> None:
     _, found = specs_of(cells, suite, store, SuiteOptions(no_preflight=True))
     assert (found.name, found.probed, found.debug) == (run_name(cells[1]), (), False)
     asks = SlurmAsks.of(found)
-    assert asks == SlurmAsks(cells[1].group, suite.slurm["b"], 4, max_attempts=3, max_outage_s=3600.0)
+    assert asks == SlurmAsks(
+        cells[1].group, suite.slurm["b"], 4, max_attempts=3, max_outage_s=3600.0
+    )
     assert specs_of(cells, suite, store, SuiteOptions())[1].probed is None
     assert ("-m", slurm_worker.__name__) == WORKER
 
@@ -360,10 +427,17 @@ def test_the_cells_of_a_served_model_are_one_task_with_all_of_its_limits(tmp_pat
         {"name": "b", "api_endpoint": {"url": "https://b.example/v1", "model_id": "m"}},
     ]
     suite, cells = cells_of(
-        tmp_path, targets=targets, slurm={"tasks_at_once": 3, "cpus": 2}, max_processes=7, params={"parallelism": 8}
+        tmp_path,
+        targets=targets,
+        slurm={"tasks_at_once": 3, "cpus": 2},
+        max_processes=7,
+        params={"parallelism": 8},
     )
     first, second = asked(suite, cells)
-    assert [(one.group, one.at_once) for one in (first, second)] == [("server of a", 1), ("b.example/v1", 3)]
+    assert [(one.group, one.at_once) for one in (first, second)] == [
+        ("server of a", 1),
+        ("b.example/v1", 3),
+    ]
     assert second.serve is None
     assert (first.serve, first.max_processes, first.max_outage_s) == (suite.serve["a"], 2, 3600.0)
     assert suite.serve["a"]["max_restarts"] == 5
@@ -375,7 +449,10 @@ def test_several_servers_of_a_model_are_steps_of_one_job(tmp_path: Path) -> None
     suite, cells = cells_of(tmp_path, targets=targets, slurm={"cpus": 2, "gpus": "1"})
     (spec,) = specs_of(cells, suite, SlurmStore(suite.folder), SuiteOptions())
     text = script_of([spec], "n", 1, SlurmStore(suite.folder), WORKER)
-    assert "#SBATCH --array=0-0%1\n#SBATCH --ntasks=3\n#SBATCH --cpus-per-task=2\n#SBATCH --gpus-per-task=1\n" in text
+    assert (
+        "#SBATCH --array=0-0%1\n#SBATCH --ntasks=3\n#SBATCH --cpus-per-task=2\n#SBATCH --gpus-per-task=1\n"
+        in text
+    )
     served = dict(SlurmAsks.of(spec).serve or {})
     launch = served.pop("launch")
     assert served == suite.serve["a"]
@@ -383,7 +460,9 @@ def test_several_servers_of_a_model_are_steps_of_one_job(tmp_path: Path) -> None
     refuse_what_slurm_cannot(suite, {})
     refuse_what_slurm_cannot(cells_of(tmp_path, params={"extra": {"max_requests": 9}})[0], ENV)
     inside, _ = cells_of(tmp_path, targets=targets, slurm={"container": "apptainer exec image.sif"})
-    with pytest.raises(ConfigError, match=r"a: a job has no srun inside of suite\.slurm\.container"):
+    with pytest.raises(
+        ConfigError, match=r"a: a job has no srun inside of suite\.slurm\.container"
+    ):
         refuse_what_slurm_cannot(inside, {})
 
 

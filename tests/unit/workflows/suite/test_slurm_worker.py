@@ -19,7 +19,13 @@ from eval_factory.core.errors import ConfigError, InterruptedRunError
 from eval_factory.core.nouns import RunStatus
 from eval_factory.core.rundir import SuiteDir
 from eval_factory.executors.runs import RunSpec
-from eval_factory.executors.slurm_runs import RunEnd, SlurmStore, Wave, starts_below, write_environment
+from eval_factory.executors.slurm_runs import (
+    RunEnd,
+    SlurmStore,
+    Wave,
+    starts_below,
+    write_environment,
+)
 from eval_factory.workflows.suite import slurm_worker
 from eval_factory.workflows.suite.slurm_worker import KEYS_ARE_GONE, MAX_STARTS, Start, main, work
 from eval_factory.workflows.suite.suite_journal import SuiteObserver
@@ -81,13 +87,19 @@ class Task:
         for name in NAMES:
             config = self.store.run_config(name)
             config.parent.mkdir(parents=True)
-            config.write_text(yaml.safe_dump({"config": {"type": "x", "output_dir": str(folder / name[:3])}}))
+            config.write_text(
+                yaml.safe_dump({"config": {"type": "x", "output_dir": str(folder / name[:3])}})
+            )
             log = self.dir.cell_log("t", name[2])
             log.parent.mkdir(parents=True, exist_ok=True)
             asks: dict[str, Any] = {"serve": SERVE if serves else None}
             run = run_of(name, max_processes=3, max_attempts=3, max_outage_s=9.0, **asks)
             probed = () if serves else None
-            runs.append(RunSpec(**{**vars(run), "run_config": str(config), "log": str(log), "probed": probed}))
+            runs.append(
+                RunSpec(
+                    **{**vars(run), "run_config": str(config), "log": str(log), "probed": probed}
+                )
+            )
         self.wave = self.store.new_wave(suite_id, runs)
         write_environment(self.store.environment(1), {"OPENAI_API_KEY": "k"}, ["OPENAI_API_KEY"])
         monkeypatch.setenv("OPENAI_API_KEY", "not this")
@@ -95,7 +107,9 @@ class Task:
         monkeypatch.setattr(slurm_worker, "_PATIENCE_S", 0.01)
         monkeypatch.setattr(slurm_worker, "run_suite", self._run)
 
-    def _run(self, suite: SuiteOfTask, options: SuiteOptions, *, env: Any, screen: SuiteObserver) -> Report:
+    def _run(
+        self, suite: SuiteOfTask, options: SuiteOptions, *, env: Any, screen: SuiteObserver
+    ) -> Report:
         assert env is os.environ
         assert env["OPENAI_API_KEY"] == "k"
         assert (options.no_preflight, options.debug) == (self.wave.together, False)
@@ -131,7 +145,14 @@ def serving(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Task:
 
 
 def end(screen: SuiteObserver, evaluation: str, status: str, code: int, **more: Any) -> None:
-    told = {"target": "t", "evaluation": evaluation, "status": status, "exit_code": code, "reason": "r", "attempt": 2}
+    told = {
+        "target": "t",
+        "evaluation": evaluation,
+        "status": status,
+        "exit_code": code,
+        "reason": "r",
+        "attempt": 2,
+    }
     screen.on_event({"event": "cell_ended", **told, **more})
 
 
@@ -186,7 +207,9 @@ def test_a_run_that_takes_its_node_down_is_not_begun_for_ever(task: Task) -> Non
     assert task.suites == []
 
 
-def test_keys_go_with_the_last_task_of_the_wave(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_keys_go_with_the_last_task_of_the_wave(
+    task: Task, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("SLURM_ARRAY_TASK_ID", "1")
     task.does = completes
     assert main([str(task.store.wave_file(1))]) == Report.exit_code
@@ -203,7 +226,9 @@ def test_without_keys_nothing_is_asked(task: Task) -> None:
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
-def test_a_disk_that_is_full_ends_the_task_quietly(task: Task, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+def test_a_disk_that_is_full_ends_the_task_quietly(
+    task: Task, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
     monkeypatch.setattr(SlurmStore, "record_end", raising(OSError(number, "no", "x")))
     monkeypatch.setenv("SLURM_ARRAY_TASK_ID", "0")
     task.does = completes
@@ -219,11 +244,22 @@ def test_the_suite_of_a_task_that_serves(serving: Task) -> None:
         end(screen, "f", "partial", 1)
 
     assert serving.work(does) == Report.exit_code
-    assert (serving.ended(0), serving.ended(1)) == (RunEnd(0, "complete", "r", 2), RunEnd(1, "partial", "r", 2))
+    assert (serving.ended(0), serving.ended(1)) == (
+        RunEnd(0, "complete", "r", 2),
+        RunEnd(1, "partial", "r", 2),
+    )
     assert not serving.store.environment(1).exists()
     (suite,) = serving.suites
-    assert [cell.folder for cell in suite.cells] == [serving.dir.root / "t/e", serving.dir.root / "t/f"]
-    assert (suite.executor, suite.max_processes, suite.max_attempts, suite.max_outage_s) == ("local", 3, 3, 9.0)
+    assert [cell.folder for cell in suite.cells] == [
+        serving.dir.root / "t/e",
+        serving.dir.root / "t/f",
+    ]
+    assert (suite.executor, suite.max_processes, suite.max_attempts, suite.max_outage_s) == (
+        "local",
+        3,
+        3,
+        9.0,
+    )
     assert (dict(suite.serve), dict(suite.limit_groups)) == ({"t": SERVE}, {"t": "t"})
     assert not suite.budget
     assert suite.folder.root.parent == serving.store.root / "tasks" / "t"
@@ -251,21 +287,30 @@ def test_a_task_that_starts_again_does_what_is_left_only(serving: Task) -> None:
 @pytest.mark.parametrize(
     ("error", "expected"),
     [
-        (ConfigError(f"it is {SECRET}\n  mend it"), RunEnd(2, "failed", "it is [API_KEY_REDACTED]", 1)),
+        (
+            ConfigError(f"it is {SECRET}\n  mend it"),
+            RunEnd(2, "failed", "it is [API_KEY_REDACTED]", 1),
+        ),
         (FULL, RunEnd(3, "failed", "cannot write starts: No space left on device", 1)),
     ],
 )
-def test_what_stops_all_is_said_of_what_is_left(serving: Task, error: Exception, expected: RunEnd) -> None:
+def test_what_stops_all_is_said_of_what_is_left(
+    serving: Task, error: Exception, expected: RunEnd
+) -> None:
     def stops(_: SuiteOfTask, screen: SuiteObserver) -> None:
         end(screen, "e", "complete", 0)
         raise error
 
     assert serving.work(stops) == expected.exit_code
     assert (serving.ended(0), serving.ended(1)) == (RunEnd(0, "complete", "r", 2), expected)
-    assert all(SECRET not in log.read_text() for log in serving.dir.root.rglob("*.log") if log.exists())
+    assert all(
+        SECRET not in log.read_text() for log in serving.dir.root.rglob("*.log") if log.exists()
+    )
 
 
-def test_an_interrupt_or_a_defect_of_the_disk(serving: Task, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupt_or_a_defect_of_the_disk(
+    serving: Task, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(signal, "signal", lambda *_: None)
     monkeypatch.setenv("SLURM_ARRAY_TASK_ID", "0")
     serving.does = raising(KeyboardInterrupt())
@@ -306,13 +351,17 @@ def test_it_looks_while_it_is_entered(task: Task) -> None:
         assert told.wait(LONG_S)
     assert start.happened
     assert len(starts_below(start.marks[0].parent)) == 2
-    with Start(task.store, task.wave, task.wave.runs, lambda: pytest.fail("interrupted"), every_s=LONG_S) as left:
+    with Start(
+        task.store, task.wave, task.wave.runs, lambda: pytest.fail("interrupted"), every_s=LONG_S
+    ) as left:
         pass
     task.start()
     assert not left.happened
 
 
-def test_only_a_newer_start_takes_over_of_whichever_run(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_a_newer_start_takes_over_of_whichever_run(
+    task: Task, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A file system that does not answer says nothing."""
     told: list[None] = []
     task.start()

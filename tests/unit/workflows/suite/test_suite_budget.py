@@ -25,7 +25,11 @@ from unit.builders import plan
         (Budget(max_cost=1.5), None, "max_cost (1.5) of the suite is reached"),
         (Budget(max_requests=11), None, None),
         (Budget(max_requests=10), None, "max_requests (10) of the suite is reached"),
-        (Budget(max_tokens_total=99, max_wall_s=60.0), 0.0, "max_tokens_total (99) of the suite is reached"),
+        (
+            Budget(max_tokens_total=99, max_wall_s=60.0),
+            0.0,
+            "max_tokens_total (99) of the suite is reached",
+        ),
         (Budget(max_wall_s=60.5), 0.5, None),
         (Budget(max_wall_s=60.0), 0.0, "max_wall_s (60) of the suite is reached"),
     ],
@@ -35,7 +39,9 @@ def test_the_limit_that_is_used_up(budget: Budget, left: float | None, said: str
     assert limit_reached(budget, Spending(10, 100, 1.5), left) == said
 
 
-def test_what_was_asked_since_is_seen_after_five_seconds_and_at_the_end_at_once(tmp_path: Path) -> None:
+def test_what_was_asked_since_is_seen_after_five_seconds_and_at_the_end_at_once(
+    tmp_path: Path,
+) -> None:
     now = [0.0]
     reader = SuiteReader(SuiteDir(tmp_path), clock=lambda: now[0])
     asked(tmp_path, "a")
@@ -63,29 +69,40 @@ def planned(folder: Path, name: str, *, role: str | None = None) -> PlannedCell:
     cell = Cell(name, "medec", {}, folder / name)
     cell.folder.mkdir()
     its_plan = plan({"config.output_dir": str(cell.folder)})
-    RunDir(cell.folder).run_config.write_text(f"target: {{api_endpoint: {{url: '{its_plan.model.url}'}}}}\n")
+    RunDir(cell.folder).run_config.write_text(
+        f"target: {{api_endpoint: {{url: '{its_plan.model.url}'}}}}\n"
+    )
     if role is not None:
         asked(cell.folder, "key", role=role)
     return PlannedCell(0, cell, its_plan, name)
 
 
 def test_all_cells_together_and_what_nobody_can_count(tmp_path: Path) -> None:
-    cells = [planned(tmp_path, "a", role="model"), planned(tmp_path, "b", role="gpt"), planned(tmp_path, "c")]
+    cells = [
+        planned(tmp_path, "a", role="model"),
+        planned(tmp_path, "b", role="gpt"),
+        planned(tmp_path, "c"),
+    ]
     damaged = planned(tmp_path, "d")
-    RunDir(damaged.cell.folder).cache_db.write_text("no database, and long enough to be looked at" * 100)
+    RunDir(damaged.cell.folder).cache_db.write_text(
+        "no database, and long enough to be looked at" * 100
+    )
     said: list[str] = []
     assert spent_before([*cells, damaged], said.append) == Spending(requests=2, tokens=18)
     (line,) = said
     assert line.startswith(f"warning: {RunDir(damaged.cell.folder).cache_db} is damaged (")
     assert line.endswith("what it counted is not in the suite's budget")
     assert groups_that_answered([*cells, damaged]) == {"a"}
-    assert SuiteReader(SuiteDir(tmp_path)).spent(damaged.cell.folder, RunStatus.RUNNING) == Spending()
+    assert (
+        SuiteReader(SuiteDir(tmp_path)).spent(damaged.cell.folder, RunStatus.RUNNING) == Spending()
+    )
 
 
 @pytest.mark.parametrize(
-    "config", ["target: {api_endpoint: {url: 'http://elsewhere.test/v1'}}", "target: 1", "a: [", None],
+    "config",
+    ["target: {api_endpoint: {url: 'http://elsewhere.test/v1'}}", "target: 1", "a: [", None],
     ids=["another", "no endpoint", "no YAML", "no file"],
-)  # fmt: skip
+)
 def test_an_endpoint_at_another_url_was_never_there(config: str | None, tmp_path: Path) -> None:
     moved = planned(tmp_path, "a", role="model")
     file = RunDir(moved.cell.folder).run_config

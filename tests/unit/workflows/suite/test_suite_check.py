@@ -20,20 +20,33 @@ from eval_factory.plan.run_plan import Plan
 from eval_factory.workflows.resume import DataRead, ended_run, remember
 from eval_factory.workflows.suite import suite_check, suite_status
 from eval_factory.workflows.suite.planned_cells import checked_cells
-from eval_factory.workflows.suite.suite_check import CellCheck, altered_table, check_suite, verify_suite
+from eval_factory.workflows.suite.suite_check import (
+    CellCheck,
+    altered_table,
+    check_suite,
+    verify_suite,
+)
 from eval_factory.workflows.suite.suite_status import RESULT_PUBLISHED, status_of
 from stored_results import PROVENANCE, instance, result, written
 from stored_suite import cells
 from suite_by_hand import cell_ended, cell_started, ended, held, started, suite_folder, tell
 
-TARGET = {"name": "small", "api_endpoint": {"url": "demo://baseline", "model_id": "m", "type": "chat"}}
+TARGET = {
+    "name": "small",
+    "api_endpoint": {"url": "demo://baseline", "model_id": "m", "type": "chat"},
+}
 QA = "small/sample_medical_qa"
 
 
 def suite(root: Path, *events: dict[str, Any], **changes: Any) -> SuiteDir:
     """A suite of one cell that was started."""
     folder = suite_folder(root, started([QA]), *events)
-    section = {"output_dir": "somewhere/else", "evaluations": ["sample_medical_qa"], "targets": [TARGET], **changes}
+    section = {
+        "output_dir": "somewhere/else",
+        "evaluations": ["sample_medical_qa"],
+        "targets": [TARGET],
+        **changes,
+    }
     folder.config.write_text(to_yaml({"suite": section}))
     return folder
 
@@ -55,9 +68,14 @@ def finish(plan: Plan, *, complete: bool = True, reportable: bool = True) -> Non
     made = result(records, reportable=reportable, status="complete" if complete else "partial")
     made = replace(made, provenance=replace(made.provenance, run_identity=plan.identity))
     counts = replace(made.validity.instances, scored=sum(not one.error for one in records))
-    written(plan.rundir.root, replace(made, validity=replace(made.validity, instances=counts)), whole)
+    written(
+        plan.rundir.root, replace(made, validity=replace(made.validity, instances=counts)), whole
+    )
     plan.rundir.run_config.write_text(to_yaml(whole))
-    remember(plan.rundir, ended_run(plan, [runs], run_id="r", wall_s=1.0, complete=complete, read=DataRead()))
+    remember(
+        plan.rundir,
+        ended_run(plan, [runs], run_id="r", wall_s=1.0, complete=complete, read=DataRead()),
+    )
 
 
 def only(folder: SuiteDir) -> CellCheck:
@@ -67,13 +85,19 @@ def only(folder: SuiteDir) -> CellCheck:
 
 def test_nothing_there_yet(tmp_path: Path) -> None:
     found = check_suite(suite(tmp_path), env={})
-    assert found.command.endswith(f"{tmp_path}/suite_config.yml --output_dir {tmp_path}"), "it says another place"
+    assert found.command.endswith(f"{tmp_path}/suite_config.yml --output_dir {tmp_path}"), (
+        "it says another place"
+    )
     document = found.document()
     (cell,) = document.pop("cells")
     assert cell == {
-        "target": "small", "evaluation": "sample_medical_qa", "status": "missing", "reason": "there is no result",
-        "to_do": [], "folder": f"{tmp_path}/small/sample_medical_qa",
-    }  # fmt: skip
+        "target": "small",
+        "evaluation": "sample_medical_qa",
+        "status": "missing",
+        "reason": "there is no result",
+        "to_do": [],
+        "folder": f"{tmp_path}/small/sample_medical_qa",
+    }
     names = ("suite", "complete", "running", "in_table", "total", "missing")
     assert [document[name] for name in names] == [str(tmp_path), False, False, False, 1, 1]
 
@@ -96,7 +120,10 @@ def test_a_cell_that_was_finished_by_hand_counts(tmp_path: Path) -> None:
     )
     suite(tmp_path)
     plan_of(folder).rundir.run_state.unlink()  # a run that was stopped while it wrote its result
-    assert (only(folder).status, only(folder).reason) == ("missing", "its run was stopped while it wrote its result")
+    assert (only(folder).status, only(folder).reason) == (
+        "missing",
+        "its run was stopped while it wrote its result",
+    )
 
 
 def test_a_result_with_gaps_and_one_that_is_not_reportable(tmp_path: Path) -> None:
@@ -135,14 +162,24 @@ def test_whether_what_slurm_has_goes_on(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_what_is_missing_is_to_be_done_first(tmp_path: Path) -> None:
-    endpoint = {"url": "https://example.org/v1", "model_id": "m", "type": "chat", "api_key": "NO_SUCH_KEY"}
+    endpoint = {
+        "url": "https://example.org/v1",
+        "model_id": "m",
+        "type": "chat",
+        "api_key": "NO_SUCH_KEY",
+    }
     targets = [{"name": "small", "api_endpoint": endpoint}]
     (to_do,) = only(suite(tmp_path, cell_ended(QA, "failed", reason="x"), targets=targets)).to_do
     assert "NO_SUCH_KEY" in to_do
 
 
 def test_a_configuration_that_is_wrong_now_and_none_yet(tmp_path: Path) -> None:
-    cell = only(suite(tmp_path, evaluations=[{"type": "sample_medical_qa", "params": {"extra": {"subject": "x"}}}]))
+    cell = only(
+        suite(
+            tmp_path,
+            evaluations=[{"type": "sample_medical_qa", "params": {"extra": {"subject": "x"}}}],
+        )
+    )
     assert (cell.status, cell.reason) == ("failed", "its configuration is wrong")
     assert "subject" in cell.to_do[0]
     with pytest.raises(PrerequisiteError, match="stopped before its first cell"):
@@ -182,8 +219,14 @@ def alter(file: Path, old: str, new: str) -> None:
 
 def test_a_table_is_what_the_results_make(tabled: SuiteDir) -> None:
     found = altered_table(tabled)
-    assert [(one.target, one.status) for one in found.cells] == [("a", "complete"), ("b", "complete")]
-    assert (found.findings, found.notes) == ([], [])  # how often a cell was started, no result knows
+    assert [(one.target, one.status) for one in found.cells] == [
+        ("a", "complete"),
+        ("b", "complete"),
+    ]
+    assert (found.findings, found.notes) == (
+        [],
+        [],
+    )  # how often a cell was started, no result knows
 
 
 @pytest.mark.parametrize(
@@ -198,7 +241,9 @@ def test_a_table_is_what_the_results_make(tabled: SuiteDir) -> None:
         ("suite_usage.yaml", "requests: 1", "requests: 2", "cells[0].requests"),
     ],
 )
-def test_a_changed_number_is_named_with_its_field(name: str, old: str, new: str, field: str, tabled: SuiteDir) -> None:
+def test_a_changed_number_is_named_with_its_field(
+    name: str, old: str, new: str, field: str, tabled: SuiteDir
+) -> None:
     alter(tabled.root / name, old, new)
     (found,) = altered_table(tabled).findings
     assert (found.file, found.field[: len(field)]) == (name, field)
@@ -211,7 +256,9 @@ def test_a_cell_that_is_taken_out_of_the_table_or_said_to_have_failed(tabled: Su
     assert "targets[1]" in {one.field for one in altered_table(tabled).findings}
     failed = [done[0], replace(done[1], status=RunStatus.FAILED, reason="no luck")]
     write_suite_results(suite_results(failed), tabled)
-    assert {"cells[1].status", "cells[1].value"} <= {one.field for one in altered_table(tabled).findings}
+    assert {"cells[1].status", "cells[1].value"} <= {
+        one.field for one in altered_table(tabled).findings
+    }
     tell(tabled.events, started(PAIR), cell_ended("b/qa", "failed"), ended())
     assert altered_table(tabled).findings == []
     tabled.events.unlink()  # a copy without .suite: the table alone says which cells there are, and how they ended
@@ -235,13 +282,17 @@ def test_a_table_that_is_none(text: str, said: str, tabled: SuiteDir) -> None:
     assert said in found.message
 
 
-def test_of_a_table_of_another_version_cells_are_compared(tabled: SuiteDir, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_a_table_of_another_version_cells_are_compared(
+    tabled: SuiteDir, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(suite_check, "__version__", "2")
     alter(tabled.results_md, "75.0", "85.0")
     alter(tabled.results_yaml, "p_value: ", "p_value: 1")
     found = altered_table(tabled)
     assert found.findings == []
-    assert found.notes == ["results are of eval-factory 1: of the table its cells alone were compared"]
+    assert found.notes == [
+        "results are of eval-factory 1: of the table its cells alone were compared"
+    ]
     alter(tabled.results_yaml, "value: 0.75", "value: 0.85")
     assert [one.field for one in altered_table(tabled).findings] == ["cells[0].value"]
     tabled.results_csv.unlink()
@@ -269,7 +320,11 @@ def test_a_configuration_and_a_table_have_the_same_cells_and_runs(tmp_path: Path
     write_suite_results(suite_results([done]), folder)
 
     def of_the_configuration() -> list[tuple[str, str]]:
-        return [(one.field, one.message) for one in verify_suite(folder).findings if one.file == "suite_config.yml"]
+        return [
+            (one.field, one.message)
+            for one in verify_suite(folder).findings
+            if one.file == "suite_config.yml"
+        ]
 
     assert of_the_configuration() == []
     alter(folder.config, "model_id: m", "model_id: n")

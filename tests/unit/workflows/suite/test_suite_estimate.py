@@ -13,11 +13,22 @@ from eval_factory.core.errors import ConfigError
 from eval_factory.plan.run_plan import Plan
 from eval_factory.workflows.estimate import Estimate, PromptSizes, RoleEstimate, own_scenarios
 from eval_factory.workflows.suite import suite_estimate
-from eval_factory.workflows.suite.suite_estimate import CellEstimate, SharedSizes, SuiteEstimate, estimate_suite
+from eval_factory.workflows.suite.suite_estimate import (
+    CellEstimate,
+    SharedSizes,
+    SuiteEstimate,
+    estimate_suite,
+)
 from unit.builders import plan
 
 
-def cell(name: str, group: str, requests: int | None, cost: float | None = 0.5, hours: float | None = 0.25) -> Any:
+def cell(
+    name: str,
+    group: str,
+    requests: int | None,
+    cost: float | None = 0.5,
+    hours: float | None = 0.25,
+) -> Any:
     sources = {"requests": "counted", "cost": "unknown: why" if cost is None else "known"}
     tokens = None if requests is None else 10.0 * requests
     role = RoleEstimate("model", "m", requests, tokens, 0.0, cost, hours, sources)
@@ -25,18 +36,38 @@ def cell(name: str, group: str, requests: int | None, cost: float | None = 0.5, 
 
 
 def test_sums() -> None:
-    found = SuiteEstimate((cell("a/x", "one", 100), cell("a/y", "one", 50), cell("b/x", "two", 20)), Budget())
-    assert (found.requests, found.tokens, found.cost, found.hours, found.beyond) == (170, 1700.0, 1.5, 0.5, {})
+    found = SuiteEstimate(
+        (cell("a/x", "one", 100), cell("a/y", "one", 50), cell("b/x", "two", 20)), Budget()
+    )
+    assert (found.requests, found.tokens, found.cost, found.hours, found.beyond) == (
+        170,
+        1700.0,
+        1.5,
+        0.5,
+        {},
+    )
     assert found.to_text().splitlines()[:4] == [
-        "a/x: 100 requests, 1,000 tokens, 0.5 USD, 15.0 min", "a/y: 50 requests, 500 tokens, 0.5 USD, 15.0 min",
-        "b/x: 20 requests, 200 tokens, 0.5 USD, 15.0 min", "total: 170 requests, 1,700 tokens, 1.50 USD, 30.0 min",
-    ]  # fmt: skip
+        "a/x: 100 requests, 1,000 tokens, 0.5 USD, 15.0 min",
+        "a/y: 50 requests, 500 tokens, 0.5 USD, 15.0 min",
+        "b/x: 20 requests, 200 tokens, 0.5 USD, 15.0 min",
+        "total: 170 requests, 1,700 tokens, 1.50 USD, 30.0 min",
+    ]
 
 
 def test_what_nobody_knows_is_not_guessed() -> None:
-    cells = (cell("a/x", "one", 100), cell("a/y", "one", None, None, None), cell("a/z", "one", 1, None))
+    cells = (
+        cell("a/x", "one", 100),
+        cell("a/y", "one", None, None, None),
+        cell("a/z", "one", 1, None),
+    )
     found = SuiteEstimate(cells, Budget(max_cost=0.1))
-    assert (found.requests, found.tokens, found.cost, found.hours, found.beyond) == (None, None, None, None, {})
+    assert (found.requests, found.tokens, found.cost, found.hours, found.beyond) == (
+        None,
+        None,
+        None,
+        None,
+        {},
+    )
     lines = found.to_text().splitlines()
     assert lines[1] == "a/y: unknown requests, unknown tokens, unknown cost, unknown time"
     assert lines[3] == "  cost of m: unknown: why"
@@ -47,7 +78,12 @@ def test_limits_that_will_be_reached() -> None:
     cells = (cell("a/x", "one", 100, hours=1.0), cell("a/y", "one", 50, hours=0.5))
     budget = Budget(max_cost=0.9, max_requests=149, max_tokens_total=1499, max_wall_s=5399)
     found = SuiteEstimate(cells, budget)
-    assert found.beyond == {"max_cost": 1.0, "max_requests": 150, "max_tokens_total": 1500.0, "max_wall_s": 5400.0}
+    assert found.beyond == {
+        "max_cost": 1.0,
+        "max_requests": 150,
+        "max_tokens_total": 1500.0,
+        "max_wall_s": 5400.0,
+    }
     assert "  max_requests (149) will be reached before the end" in found.to_text().splitlines()
     assert "1.5 h" in found.to_text()
     assert SuiteEstimate(cells, Budget(1.0, 150, 1500, 5400)).beyond == {}
@@ -65,7 +101,9 @@ def test_a_record_for_programs() -> None:
 def unread(monkeypatch: pytest.MonkeyPatch) -> None:
     """Data that are not looked at."""
     nowhere = PromptSizes(None, reason="")
-    monkeypatch.setattr(suite_estimate, "SharedSizes", lambda: SharedSizes(lambda _plan, _env: nowhere))
+    monkeypatch.setattr(
+        suite_estimate, "SharedSizes", lambda: SharedSizes(lambda _plan, _env: nowhere)
+    )
 
 
 @pytest.mark.usefixtures("unread")
@@ -82,14 +120,23 @@ def test_of_a_suite(tmp_path: Path) -> None:
 
 
 DEMO = {"url": "demo://baseline", "model_id": "m", "type": "chat"}
-NO_KEY = {"url": "https://example.org/v1", "model_id": "m", "type": "chat", "api_key": "NO_SUCH_KEY"}
+NO_KEY = {
+    "url": "https://example.org/v1",
+    "model_id": "m",
+    "type": "chat",
+    "api_key": "NO_SUCH_KEY",
+}
 
 
-def suite_of(folder: Path, *targets: str, endpoint: dict[str, str] = NO_KEY, **changes: Any) -> Suite:
+def suite_of(
+    folder: Path, *targets: str, endpoint: dict[str, str] = NO_KEY, **changes: Any
+) -> Suite:
     section = {
-        "output_dir": str(folder), "evaluations": ["sample_medical_qa"],
-        "targets": [{"name": name, "api_endpoint": endpoint} for name in targets], **changes,
-    }  # fmt: skip
+        "output_dir": str(folder),
+        "evaluations": ["sample_medical_qa"],
+        "targets": [{"name": name, "api_endpoint": endpoint} for name in targets],
+        **changes,
+    }
     return build_suite(None, document={"suite": section}, env={})
 
 
@@ -99,14 +146,18 @@ def test_no_key_is_needed(tmp_path: Path) -> None:
     suite = suite_of(tmp_path, "small", "large")
     said: list[str] = []
     assert estimate_suite(suite, {}, said.append).requests == 80
-    assert said[0].startswith("warning: a run would stop: every cell: no API key: the environment variable NO_SUCH_KEY")
+    assert said[0].startswith(
+        "warning: a run would stop: every cell: no API key: the environment variable NO_SUCH_KEY"
+    )
     assert len(said) == 3
     text = estimate_suite(suite, {}, lambda _: None).to_text()
     assert "no price is known of m at example.org; suite.prices says it" in text
     assert "config.params" not in text
 
 
-def test_the_data_are_looked_at_once_for_all_targets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_data_are_looked_at_once_for_all_targets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     looked: list[str] = []
 
     def look(plan: Plan, _env: object) -> PromptSizes:

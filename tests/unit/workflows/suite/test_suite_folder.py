@@ -37,8 +37,13 @@ def test_what_is_no_suite_and_what_may_have_been_meant(tmp_path: Path) -> None:
     right_or_wrong(folder.cell("small", "qa"), "1")
     (folder.cell("small", "qa") / ".eval-factory").touch()
     expected = "  expected: the output_dir of a suite, which 'eval-factory run_suite' has started"
-    assert refused(tmp_path / "nothing").splitlines() == [f"{tmp_path}/nothing: there is no such folder", expected]
-    assert f"{folder.results_yaml}: is a file; did you mean {here}/one?" in refused(folder.results_yaml)
+    assert refused(tmp_path / "nothing").splitlines() == [
+        f"{tmp_path}/nothing: there is no such folder",
+        expected,
+    ]
+    assert f"{folder.results_yaml}: is a file; did you mean {here}/one?" in refused(
+        folder.results_yaml
+    )
     told = refused(folder.cell("small", "qa"))
     assert f"is the output folder of one run, not of a suite; did you mean {here}/one?" in told
     assert refused(here).startswith(f"{here}: is no suite's folder\n")
@@ -67,7 +72,9 @@ def test_the_second_is_told_who_holds_it(tmp_path: Path, monkeypatch: pytest.Mon
         pass
 
 
-def test_who_only_looks_for_an_instant_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_only_looks_for_an_instant_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = SuiteDir(tmp_path)
     folder.state.mkdir()
     folder.lock.touch()
@@ -87,7 +94,10 @@ def test_who_only_looks_for_an_instant_is_waited_for(tmp_path: Path, monkeypatch
 
 def test_the_folder_of_one_run_is_no_suites_and_a_file_is_none(tmp_path: Path) -> None:
     (tmp_path / ".eval-factory").touch()
-    with pytest.raises(ConfigError, match="is the output folder of one run"), module.held(SuiteDir(tmp_path)):
+    with (
+        pytest.raises(ConfigError, match="is the output folder of one run"),
+        module.held(SuiteDir(tmp_path)),
+    ):
         pass
     assert not SuiteDir(tmp_path).state.exists()
     file = SuiteDir(tmp_path / ".eval-factory")
@@ -95,7 +105,9 @@ def test_the_folder_of_one_run_is_no_suites_and_a_file_is_none(tmp_path: Path) -
         pass
 
 
-def test_who_looks_keeps_nobody_out_who_looks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_looks_keeps_nobody_out_who_looks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse(*_: object) -> None:
         raise OSError(95, "not supported")
 
@@ -117,14 +129,21 @@ def test_the_number_of_a_process_that_ended_may_be_anothers(tmp_path: Path) -> N
 
 
 def test_suite_and_cells_can_be_run_again_from_their_files(tmp_path: Path) -> None:
-    found = suite_of(output_dir=str(tmp_path / "s"), preset="quick", params={"parallelism": 2}, max_cost=1.5)
+    found = suite_of(
+        output_dir=str(tmp_path / "s"), preset="quick", params={"parallelism": 2}, max_cost=1.5
+    )
     write_configs(found)
     assert build_suite(tmp_path / "s" / "suite_config.yml", env={}) == found
     cells = tmp_path / "s" / ".suite" / "cells"
-    assert {str(file.relative_to(cells)) for file in cells.rglob("*")} >= {f"{cell.name}.yml" for cell in found.cells}
+    assert {str(file.relative_to(cells)) for file in cells.rglob("*")} >= {
+        f"{cell.name}.yml" for cell in found.cells
+    }
     assert len(list(cells.rglob("*.yml"))) == len(found.cells)
     assert "run_suite" in found.folder.config.read_text("utf-8").splitlines()[0]
-    assert "run_eval --run_config" in found.folder.cell_config("small", "medec").read_text("utf-8").splitlines()[0]
+    assert (
+        "run_eval --run_config"
+        in found.folder.cell_config("small", "medec").read_text("utf-8").splitlines()[0]
+    )
     for cell in found.cells[:3]:
         file = found.folder.cell_config(cell.target, cell.evaluation)
         from_file = build_evaluation(Request(run_config=file), load_framework(), {})
@@ -135,10 +154,14 @@ def test_suite_and_cells_can_be_run_again_from_their_files(tmp_path: Path) -> No
 def test_the_files_hold_names_of_variables_and_never_a_secret(tmp_path: Path) -> None:
     env = {"MY_KEY": "canary-0123456789-canary", "WHERE": str(tmp_path / "s")}
     endpoint = {
-        **ENDPOINT, "api_key": "MY_KEY", "url": "https://h/v1?key=${MY_KEY}",
+        **ENDPOINT,
+        "api_key": "MY_KEY",
+        "url": "https://h/v1?key=${MY_KEY}",
         "adapter_config": {"params_to_add": {"user_token": "${MY_KEY}"}},
-    }  # fmt: skip
-    found = suite_of(output_dir="${WHERE}", targets=[{"name": "a", "api_endpoint": endpoint}], env=env)
+    }
+    found = suite_of(
+        output_dir="${WHERE}", targets=[{"name": "a", "api_endpoint": endpoint}], env=env
+    )
     write_configs(found)
     files = [file for file in tmp_path.rglob("*") if file.is_file()]
     assert len(files) == 3

@@ -14,7 +14,13 @@ from eval_factory.core.nouns import RunStatus
 from eval_factory.core.rundir import SuiteDir
 from eval_factory.core.secrets import Redactor
 from eval_factory.workflows.suite import suite_journal
-from eval_factory.workflows.suite.suite_journal import WAS_STOPPED, CellState, ScreenLines, SuiteJournal, suite_state_of
+from eval_factory.workflows.suite.suite_journal import (
+    WAS_STOPPED,
+    CellState,
+    ScreenLines,
+    SuiteJournal,
+    suite_state_of,
+)
 from suite_by_hand import back, cell_ended, cell_started, ended, paused, started
 
 
@@ -26,19 +32,45 @@ def cell(state: suite_journal.SuiteState, name: str, *, is_running: bool = True)
     return next(one for one in state.all_cells(is_running=is_running) if one.name == name)
 
 
-@pytest.mark.parametrize("status", [RunStatus.COMPLETE, RunStatus.PARTIAL, RunStatus.FAILED, RunStatus.MISSING])
+@pytest.mark.parametrize(
+    "status", [RunStatus.COMPLETE, RunStatus.PARTIAL, RunStatus.FAILED, RunStatus.MISSING]
+)
 def test_a_cell_that_is_begun_and_ends(status: RunStatus) -> None:
     state = suite_state_of([started(), cell_started("big/qa", attempt=2)])
-    assert cell(state, "big/qa") == CellState("big", "qa", status=RunStatus.RUNNING, attempt=2, since=110.0)
-    assert list(statuses(state).values()).count("waiting") == 3
-    state.take(cell_ended("big/qa", status, attempt=2, reason="why", collected=True, reused_from="old", identity="i"))
     assert cell(state, "big/qa") == CellState(
-        "big", "qa", status=status, attempt=2, reason="why", since=120.0, collected=True, reused_from="old", identity="i"
-    )  # fmt: skip
+        "big", "qa", status=RunStatus.RUNNING, attempt=2, since=110.0
+    )
+    assert list(statuses(state).values()).count("waiting") == 3
+    state.take(
+        cell_ended(
+            "big/qa",
+            status,
+            attempt=2,
+            reason="why",
+            collected=True,
+            reused_from="old",
+            identity="i",
+        )
+    )
+    assert cell(state, "big/qa") == CellState(
+        "big",
+        "qa",
+        status=status,
+        attempt=2,
+        reason="why",
+        since=120.0,
+        collected=True,
+        reused_from="old",
+        identity="i",
+    )
 
 
 def test_a_cell_that_waits_for_its_next_attempt() -> None:
-    events = [started(), cell_started("big/qa"), cell_ended("big/qa", "failed", reason="why", again=True)]
+    events = [
+        started(),
+        cell_started("big/qa"),
+        cell_ended("big/qa", "failed", reason="why", again=True),
+    ]
     found = cell(suite_state_of(events), "big/qa")
     assert (found.status, found.reason) == ("waiting", "why")
     stopped = cell(suite_state_of(events), "big/qa", is_running=False)
@@ -65,7 +97,12 @@ def test_an_endpoint_that_is_gone_and_comes_back() -> None:
 def test_a_suite_that_was_killed() -> None:
     begun = [cell_started("big/qa"), cell_started("small/medec"), paused("host", "small/medec")]
     state = suite_state_of([started(), cell_ended("small/qa"), *begun])
-    assert list(statuses(state, is_running=False).values()) == ["complete", "missing", "missing", "missing"]
+    assert list(statuses(state, is_running=False).values()) == [
+        "complete",
+        "missing",
+        "missing",
+        "missing",
+    ]
     assert cell(state, "big/qa", is_running=False).reason == WAS_STOPPED
     assert cell(state, "small/medec", is_running=False).reason == WAS_STOPPED
     assert cell(state, "big/medec", is_running=False).reason == suite_journal.WAS_NOT_STARTED
@@ -85,8 +122,15 @@ def test_another_invocation_begins_anew_and_remembers_how_cells_ended() -> None:
     assert (state.started or {})["time"] == 200.0
     state.take(started(time=300.0))
     stopped = cell(state, "small/qa", is_running=False)
-    assert (stopped.status, stopped.reason, stopped.identity) == ("failed", "why", "i"), "both were stopped before it"
-    assert list(statuses(state, is_running=False).values()) == ["failed", "missing", "missing", "missing"]
+    assert (stopped.status, stopped.reason, stopped.identity) == ("failed", "why", "i"), (
+        "both were stopped before it"
+    )
+    assert list(statuses(state, is_running=False).values()) == [
+        "failed",
+        "missing",
+        "missing",
+        "missing",
+    ]
     state.take(cell_started("small/qa"))
     assert cell(state, "small/qa", is_running=False).reason == WAS_STOPPED
 
@@ -98,7 +142,9 @@ def test_cells_that_the_suite_has_no_more_are_forgotten() -> None:
     assert list(statuses(state)) == ["big/qa", "new/qa"], "also where something is told of one"
 
 
-@pytest.mark.parametrize("event", [{}, {"event": "something new"}, {"event": None}, {"event": "cell_started"}])
+@pytest.mark.parametrize(
+    "event", [{}, {"event": "something new"}, {"event": None}, {"event": "cell_started"}]
+)
 def test_an_event_that_nobody_knows_changes_nothing(event: dict[str, Any]) -> None:
     assert suite_state_of([started(), event]) == suite_state_of([started()])
 
@@ -130,7 +176,9 @@ class Looker(suite_journal.SuiteObserver):
         return [json.loads(line) for line in self.folder.events.read_text().splitlines()]
 
 
-def test_an_event_is_written_and_then_told_without_keys_and_so_is_what_is_said(tmp_path: Path) -> None:
+def test_an_event_is_written_and_then_told_without_keys_and_so_is_what_is_said(
+    tmp_path: Path,
+) -> None:
     looker = Looker(tmp_path)
     looker.journal.tell(suite_journal.CELL_ENDED, target="a", reason=f"no: {KEY}\nx")
     looker.journal.tell("suite_ended", exit_code=0)
@@ -168,10 +216,39 @@ EVENTS: list[dict[str, Any]] = [
     {"event": "suite_started", "pid": 1, "host": "h", "cells": [CELL], "total": 7},
     {"event": "cell_started", **CELL, "attempt": 1, "pid": 2},
     {"event": "cell_started", **CELL, "attempt": 2, "pid": 2},
-    {"event": "cell_ended", **CELL, "attempt": 2, "status": "complete", "reason": None, "collected": False},
-    {"event": "cell_ended", **CELL, "attempt": 0, "status": "complete", "reason": None, "collected": True},
-    {"event": "cell_ended", **CELL, "attempt": 1, "status": "failed", "reason": "no\x1b[2J\nkey", "collected": False},
-    {"event": "cell_ended", **CELL, "attempt": 1, "status": "failed", "reason": "4", "collected": False, "again": True},
+    {
+        "event": "cell_ended",
+        **CELL,
+        "attempt": 2,
+        "status": "complete",
+        "reason": None,
+        "collected": False,
+    },
+    {
+        "event": "cell_ended",
+        **CELL,
+        "attempt": 0,
+        "status": "complete",
+        "reason": None,
+        "collected": True,
+    },
+    {
+        "event": "cell_ended",
+        **CELL,
+        "attempt": 1,
+        "status": "failed",
+        "reason": "no\x1b[2J\nkey",
+        "collected": False,
+    },
+    {
+        "event": "cell_ended",
+        **CELL,
+        "attempt": 1,
+        "status": "failed",
+        "reason": "4",
+        "collected": False,
+        "again": True,
+    },
     {"event": "endpoint_paused", "group": "host.example", "reason": "refused", "cells": []},
     {"event": "endpoint_back", "group": "host.example"},
     {"event": "suite_ended", "status": "partial", "exit_code": 1},
@@ -186,11 +263,17 @@ def test_a_line_as_each_cell_begins_and_ends() -> None:
         lines.tick()
     lines.say("waiting\nfor it")
     assert screen.getvalue().splitlines() == [
-        "7 cells", "small/pubmed_qa: started", "small/pubmed_qa: started again (attempt 2)", "small/pubmed_qa: complete",
-        "small/pubmed_qa: complete: finished before", "small/pubmed_qa: failed: no\\x1b[2J key",
-        "small/pubmed_qa: failed: 4; it waits for its next attempt", "paused: host.example: refused (0 cells)",
-        "host.example: answers again", "waiting for it"
-    ]  # fmt: skip
+        "7 cells",
+        "small/pubmed_qa: started",
+        "small/pubmed_qa: started again (attempt 2)",
+        "small/pubmed_qa: complete",
+        "small/pubmed_qa: complete: finished before",
+        "small/pubmed_qa: failed: no\\x1b[2J key",
+        "small/pubmed_qa: failed: 4; it waits for its next attempt",
+        "paused: host.example: refused (0 cells)",
+        "host.example: answers again",
+        "waiting for it",
+    ]
 
 
 def test_a_screen_that_takes_no_more_ends_no_suite() -> None:

@@ -12,12 +12,21 @@ from eval_factory.core.errors import ConfigError
 from eval_factory.helm.command import command_line
 from eval_factory.workflows.options import DryRun
 from eval_factory.workflows.suite.planned_cells import checked_cells
-from eval_factory.workflows.suite.suite_preview import RequestCount, count_of, counts_in_words, known_sum, preview_suite
+from eval_factory.workflows.suite.suite_preview import (
+    RequestCount,
+    count_of,
+    counts_in_words,
+    known_sum,
+    preview_suite,
+)
 from slurm_cells import ENV, cells_of
 from suites import ENDPOINT, suite, target
 from unit.builders import plan
 
-PRICES = [{"model_id": f"org/{name}", "input_per_million": 1, "output_per_million": 1} for name in ("small", "big")]
+PRICES = [
+    {"model_id": f"org/{name}", "input_per_million": 1, "output_per_million": 1}
+    for name in ("small", "big")
+]
 
 
 def preview(env: dict[str, str] | None = None, **changes: Any) -> DryRun:
@@ -27,11 +36,16 @@ def preview(env: dict[str, str] | None = None, **changes: Any) -> DryRun:
 def sections(text: str) -> dict[str, list[str]]:
     """First word of a heading -> the lines under it, without their marks."""
     parts = [part.splitlines() for part in text.removeprefix("# ").split("\n\n# ")]
-    return {head.split()[0].rstrip(";,"): [line.removeprefix("#   ") for line in lines] for head, *lines in parts}
+    return {
+        head.split()[0].rstrip(";,"): [line.removeprefix("#   ") for line in lines]
+        for head, *lines in parts
+    }
 
 
 def test_a_suite_in_short() -> None:
-    found = sections(preview(max_processes=1, max_attempts=3, max_cost=1500.5, max_wall_s=60, prices=PRICES).text)
+    found = sections(
+        preview(max_processes=1, max_attempts=3, max_cost=1500.5, max_wall_s=60, prices=PRICES).text
+    )
     assert found["suite"] == [
         "folder: /results/suite",
         "4 cells: 2 evaluations, 2 targets",
@@ -39,12 +53,16 @@ def test_a_suite_in_short() -> None:
         "budget of all cells: max_cost 1,500.5, max_wall_s 60",
     ]
     assert sections(preview().text)["suite"][-1] == "budget of all cells: no limit"
-    with pytest.raises(ConfigError, match=r"max_cost cannot be held: no price is known of org/small"):
+    with pytest.raises(
+        ConfigError, match=r"max_cost cannot be held: no price is known of org/small"
+    ):
         preview(max_cost=5)
 
 
 def test_every_cell_has_its_parameters_and_both_commands() -> None:
-    given = suite(params={"limit_samples": 3}, evaluations=[{"type": "medec", "params": {"top_p": 0.5}}])
+    given = suite(
+        params={"limit_samples": 3}, evaluations=[{"type": "medec", "params": {"top_p": 0.5}}]
+    )
     lines = sections(preview_suite(given, env={}).text)["cells"]
     plan = checked_cells(given, {})[0].plan
     assert plan is not None
@@ -65,10 +83,23 @@ def test_the_limits_of_each_endpoint_and_judge_once() -> None:
     targets = [
         target("a", params={"parallelism": 64}),
         {"name": "b", "api_endpoint": {**ENDPOINT, **limits}, "params": {"parallelism": 8}},
-        {"name": "c", "limit_group": "own", "api_endpoint": {**ENDPOINT, "requests_per_minute": 60}},
+        {
+            "name": "c",
+            "limit_group": "own",
+            "api_endpoint": {**ENDPOINT, "requests_per_minute": 60},
+        },
     ]
-    judges = [{"name": "gpt", "model_id": "x", "url": "https://j.example/v1/chat/completions", "parallelism": 2}]
-    found = sections(preview(targets=targets, judges=judges, evaluations=["aci_bench", "medec"]).text)
+    judges = [
+        {
+            "name": "gpt",
+            "model_id": "x",
+            "url": "https://j.example/v1/chat/completions",
+            "parallelism": 2,
+        }
+    ]
+    found = sections(
+        preview(targets=targets, judges=judges, evaluations=["aci_bench", "medec"]).text
+    )
     assert found["limits"] == [
         "host.example/v1: 8 requests at once, 600 requests a minute, 9,000 tokens a minute (a, b)",
         "judge x at https://j.example/v1: 2 requests at once (gpt)",
@@ -80,7 +111,9 @@ def test_the_total_of_requests_and_whose_are_unknown(tmp_path: Path) -> None:
     data = tmp_path / "x.csv"
     data.write_text("prompt,context,label\na,b,A\n")
     own = {"type": "shc_bmt_med", "params": {"extra": {"data_path": str(data)}}}
-    found = sections(preview(evaluations=["pubmed_qa", "aci_bench", own], targets=[target("a")]).text)
+    found = sections(
+        preview(evaluations=["pubmed_qa", "aci_bench", own], targets=[target("a")]).text
+    )
     assert found["total"] == [
         "at most 1,120 requests to the model, 360 to judges",
         "and those of a/shc_bmt_med, whose number is not known before their data are read",
@@ -110,7 +143,11 @@ def test_what_is_noted_of_tasks_is_said_once() -> None:
 
 def test_no_secret_is_shown() -> None:
     env = {"MY_KEY": "canary-0123456789-canary", "HF_TOKEN": "canary-of-the-hub-1234"}
-    endpoint = {**ENDPOINT, "api_key": "MY_KEY", "url": "https://h/v1?key=${MY_KEY}&hub=${HF_TOKEN}"}
+    endpoint = {
+        **ENDPOINT,
+        "api_key": "MY_KEY",
+        "url": "https://h/v1?key=${MY_KEY}&hub=${HF_TOKEN}",
+    }
     assert "canary" not in preview(env, targets=[{"name": "a", "api_endpoint": endpoint}]).text
 
 
@@ -118,8 +155,12 @@ def test_a_dry_run_shows_the_batch_scripts_and_writes_nothing(tmp_path: Path) ->
     suite, _ = cells_of(tmp_path / "out", slurm={"time": "30", "account": "lab"})
     text = preview_suite(suite, env=ENV).text
     assert "#   as jobs of Slurm, 2 attempts of each\n" in text
-    assert f"\n# {tmp_path}/out/.suite/slurm/waves/w1.sh: a/sample_medical_qa\n#!/bin/bash\n" in text
-    assert f"\n# {tmp_path}/out/.suite/slurm/waves/w2.sh: b/sample_medical_qa\n#!/bin/bash\n" in text
+    assert (
+        f"\n# {tmp_path}/out/.suite/slurm/waves/w1.sh: a/sample_medical_qa\n#!/bin/bash\n" in text
+    )
+    assert (
+        f"\n# {tmp_path}/out/.suite/slurm/waves/w2.sh: b/sample_medical_qa\n#!/bin/bash\n" in text
+    )
     assert text.count("#SBATCH --account=lab\n#SBATCH --time=30\n") == 2
     assert "#SBATCH --job-name=ef-ID-w2\n" in text
     assert list(tmp_path.iterdir()) == []
@@ -147,18 +188,32 @@ MMLU = {"config.type": "helm:mmlu:subject=anatomy", "config.params.limit_samples
         ({"config.params.limit_samples": 1001}, RequestCount(1000, 0)),
         ({"config.params.extra.stop_when.half_width": 0.1}, RequestCount(1000, 0)),
         ({"config.type": "aci_bench"}, RequestCount(120, 360)),
-        ({"config.type": "aci_bench", "config.params.extra.num_train_trials": 2}, RequestCount(120, 360)),
+        (
+            {"config.type": "aci_bench", "config.params.extra.num_train_trials": 2},
+            RequestCount(120, 360),
+        ),
         ({**MMLU, "config.params.extra.num_train_trials": 2}, RequestCount(8, 0)),
         ({**MMLU, "config.params.extra.shuffle_choices": 3}, RequestCount(12, 0)),
-        ({"config.type": "head_qa", "config.params.extra.category": "nursery"}, RequestCount(2675, 0)),
+        (
+            {"config.type": "head_qa", "config.params.extra.category": "nursery"},
+            RequestCount(2675, 0),
+        ),
         ({"config.type": "shc_bmt_med", **DATA}, RequestCount(None, 0)),
-        ({"config.type": "shc_bmt_med", **DATA, "config.params.limit_samples": 9}, RequestCount(9, 0)),
+        (
+            {"config.type": "shc_bmt_med", **DATA, "config.params.limit_samples": 9},
+            RequestCount(9, 0),
+        ),
         ({"config.type": "helm:harm_bench", "config.params.limit_samples": 5}, RequestCount(5, 5)),
-        ({"config.type": "healthbench", **JUDGE, "config.params.limit_samples": 4}, RequestCount(4, 4, by_criterion=True)),
+        (
+            {"config.type": "healthbench", **JUDGE, "config.params.limit_samples": 4},
+            RequestCount(4, 4, by_criterion=True),
+        ),
     ],
     ids=str,
-)  # fmt: skip
-def test_an_instance_is_a_request_and_one_to_each_judge(flags: dict[str, Any], count: RequestCount) -> None:
+)
+def test_an_instance_is_a_request_and_one_to_each_judge(
+    flags: dict[str, Any], count: RequestCount
+) -> None:
     assert count_of(plan(flags)) == count
 
 
@@ -166,7 +221,9 @@ def test_the_sum_is_of_those_that_are_known() -> None:
     counts = [RequestCount(5, 10), RequestCount(None, 0), RequestCount(3, 0)]
     assert known_sum(counts) == RequestCount(8, 10)
     assert known_sum(counts[:1]) == RequestCount(5, 10)
-    assert known_sum([*counts[:1], RequestCount(1, 1, by_criterion=True)]) == RequestCount(6, 11, by_criterion=True)
+    assert known_sum([*counts[:1], RequestCount(1, 1, by_criterion=True)]) == RequestCount(
+        6, 11, by_criterion=True
+    )
     assert known_sum([]) == RequestCount(0, 0)
 
 
@@ -175,7 +232,10 @@ def test_the_sum_is_of_those_that_are_known() -> None:
     [
         (RequestCount(1, 0), "at most 1 request to the model"),
         (RequestCount(1200, 3600), "at most 1,200 requests to the model, 3,600 to judges"),
-        (RequestCount(3, 9, by_criterion=True), "at most 3 requests to the model, 9 or more to judges"),
+        (
+            RequestCount(3, 9, by_criterion=True),
+            "at most 3 requests to the model, 9 or more to judges",
+        ),
         (RequestCount(0, 0), "at most 0 requests to the model"),
         (RequestCount(None, 0), "an unknown number of requests"),
     ],

@@ -13,7 +13,13 @@ from eval_factory.core.nouns import RunStatus
 from eval_factory.core.rundir import SuiteDir
 from eval_factory.report.reader import INSTANCE_COLUMNS
 from eval_factory.workflows.suite import suite_report
-from eval_factory.workflows.suite.suite_report import CELL_COLUMNS, CellReport, SuiteReport, summary_of, write_table
+from eval_factory.workflows.suite.suite_report import (
+    CELL_COLUMNS,
+    CellReport,
+    SuiteReport,
+    summary_of,
+    write_table,
+)
 from eval_factory.workflows.suite.suite_status import limit_reached
 from stored_results import instance, result, written
 from stored_suite import cell as stored_cell
@@ -24,7 +30,9 @@ def types_of(found: Any) -> dict[str, str]:
 
 
 def rows_of(found: Any) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = found.astype("object").where(found.notna(), None).to_dict("records")
+    rows: list[dict[str, Any]] = (
+        found.astype("object").where(found.notna(), None).to_dict("records")
+    )
     return rows
 
 
@@ -35,11 +43,19 @@ def report(tmp_path: Path) -> SuiteReport:
     main = whole.scores["exact_match"]
     stats = replace(main.stats, ci_low=0.5, ci_high=1.0, count=9)
     whole = replace(whole, scores={"exact_match": replace(main, value=0.75, stats=stats)})
-    part = replace(result([instance("q1", 0.5, "f1"), instance("q2", None, "f1")], ("f1",)), reportable=False)
-    complete, failed, (a, b) = RunStatus.COMPLETE, RunStatus.FAILED, (tmp_path / "a", tmp_path / "b")
+    part = replace(
+        result([instance("q1", 0.5, "f1"), instance("q2", None, "f1")], ("f1",)), reportable=False
+    )
+    complete, failed, (a, b) = (
+        RunStatus.COMPLETE,
+        RunStatus.FAILED,
+        (tmp_path / "a", tmp_path / "b"),
+    )
     cells = (
         CellReport("small", "pubmed_qa", complete, written(a, whole), exit_code=0, collected=True),
-        CellReport("small", "medec", RunStatus.PARTIAL, written(b, part), "1 failed", 2, exit_code=1),
+        CellReport(
+            "small", "medec", RunStatus.PARTIAL, written(b, part), "1 failed", 2, exit_code=1
+        ),
         CellReport("large", "pubmed_qa", failed, tmp_path / "c", "no <b>key</b>", 1, exit_code=3),
     )
     return SuiteReport(SuiteDir(tmp_path), cells, 3, "partial", "summary")
@@ -50,14 +66,35 @@ def test_a_row_a_cell(report: SuiteReport) -> None:
     assert types_of(found) == dict(CELL_COLUMNS)
     first, second, third = rows_of(found)
     assert first == {
-        "target": "small", "evaluation": "pubmed_qa", "status": "complete", "task": "pubmed_qa", "model": "org/model",
-        "metric": "exact_match", "value": 0.75, "ci_low": 0.5, "ci_high": 1.0, "n": 9, "reportable": True,
-        "reason": None, "exit_code": 0, "attempts": 0, "collected": True, "folder": str(report.cells[0].folder),
-    }  # fmt: skip
+        "target": "small",
+        "evaluation": "pubmed_qa",
+        "status": "complete",
+        "task": "pubmed_qa",
+        "model": "org/model",
+        "metric": "exact_match",
+        "value": 0.75,
+        "ci_low": 0.5,
+        "ci_high": 1.0,
+        "n": 9,
+        "reportable": True,
+        "reason": None,
+        "exit_code": 0,
+        "attempts": 0,
+        "collected": True,
+        "folder": str(report.cells[0].folder),
+    }
     assert (second["metric"], second["value"], second["reportable"]) == ("f1", 0.5, False)
     assert (second["reason"], second["exit_code"], second["attempts"]) == ("1 failed", 1, 2)
-    known = {"target": "large", "evaluation": "pubmed_qa", "status": "failed", "reason": "no <b>key</b>",
-             "exit_code": 3, "attempts": 1, "collected": False, "folder": str(report.cells[2].folder)}  # fmt: skip
+    known = {
+        "target": "large",
+        "evaluation": "pubmed_qa",
+        "status": "failed",
+        "reason": "no <b>key</b>",
+        "exit_code": 3,
+        "attempts": 1,
+        "collected": False,
+        "folder": str(report.cells[2].folder),
+    }
     assert third == {**dict.fromkeys(CELL_COLUMNS), **known}
 
 
@@ -65,9 +102,18 @@ def test_the_instances_of_all_cells(report: SuiteReport) -> None:
     found = report.to_frame(instances=True)
     assert found.equals(report.instances_frame())
     of_cells = {"exact_match": "float64", "extra.field": "object", "f1": "float64"}
-    assert types_of(found) == {"target": "string", "evaluation": "string", **INSTANCE_COLUMNS, **of_cells}
+    assert types_of(found) == {
+        "target": "string",
+        "evaluation": "string",
+        **INSTANCE_COLUMNS,
+        **of_cells,
+    }
     rows = [(row["evaluation"], row["id"], row["exact_match"], row["f1"]) for row in rows_of(found)]
-    assert rows == [("pubmed_qa", "q0", 1.0, None), ("medec", "q1", None, 0.5), ("medec", "q2", None, None)]
+    assert rows == [
+        ("pubmed_qa", "q0", 1.0, None),
+        ("medec", "q1", None, 0.5),
+        ("medec", "q2", None, None),
+    ]
     assert set(found["target"]) == {"small"}
 
 
@@ -78,16 +124,23 @@ def test_a_report_in_a_line(report: SuiteReport) -> None:
 FOLDER = SuiteDir(Path("/s"))
 
 
-def cell(name: str, status: Any, code: int = 0, reason: str | None = None, **more: Any) -> CellReport:
+def cell(
+    name: str, status: Any, code: int = 0, reason: str | None = None, **more: Any
+) -> CellReport:
     return CellReport("m", name, status, Path("/s/m") / name, reason, exit_code=code, **more)
 
 
 def test_what_is_wrong_is_counted_with_the_next_step() -> None:
     cells = [
-        cell("a", "complete"), cell("b", "complete", 1, "NOT REPORTABLE: chance"), cell("c", "failed", 4, "HELM"),
-        cell("d", "partial", 1, "gaps"), cell("e", "missing", 1),
-    ]  # fmt: skip
-    assert summary_of(cells, FOLDER, stopped="not started: max_wall_s (9) is reached").splitlines() == [
+        cell("a", "complete"),
+        cell("b", "complete", 1, "NOT REPORTABLE: chance"),
+        cell("c", "failed", 4, "HELM"),
+        cell("d", "partial", 1, "gaps"),
+        cell("e", "missing", 1),
+    ]
+    assert summary_of(
+        cells, FOLDER, stopped="not started: max_wall_s (9) is reached"
+    ).splitlines() == [
         "5 cells: 2 complete, 1 partial, 1 failed, 1 missing",
         "not started: max_wall_s (9) is reached",
         "the same command goes on: only what is missing is asked",
@@ -99,25 +152,46 @@ def test_what_is_wrong_is_counted_with_the_next_step() -> None:
 @pytest.mark.parametrize(
     ("cells", "stopped", "lines"),
     [
-        ([("a", "complete", 0), ("b", "complete", 1)], "not started: max_requests (8)", [
-            "2 cells: 2 complete", "table: /s/suite_results.md",
-        ]),
-        ([("a", "missing", 130, "interrupted")], None, [
-            "1 cell: 1 missing",
-            "interrupted; the same command goes on: only what is missing is asked", "table: /s/suite_results.md",
-        ]),
-        ([("a", "failed", 3, "x")], None, [
-            "1 cell: 1 failed", "the same command goes on: only what is missing is asked",
-            "  why a cell failed: eval-factory suite logs /s CELL", "table: /s/suite_results.md",
-        ]),
-        ([("a", "complete"), ("b", "waiting", 0, "queued in Slurm")], None, [
-            "2 cells: 1 complete, 1 waiting",
-            "submitted to Slurm: the same command takes over what has ended, and --wait waits for all of it",
-            "  where it stands: eval-factory suite status /s", "table: /s/suite_results.md",
-        ]),
+        (
+            [("a", "complete", 0), ("b", "complete", 1)],
+            "not started: max_requests (8)",
+            [
+                "2 cells: 2 complete",
+                "table: /s/suite_results.md",
+            ],
+        ),
+        (
+            [("a", "missing", 130, "interrupted")],
+            None,
+            [
+                "1 cell: 1 missing",
+                "interrupted; the same command goes on: only what is missing is asked",
+                "table: /s/suite_results.md",
+            ],
+        ),
+        (
+            [("a", "failed", 3, "x")],
+            None,
+            [
+                "1 cell: 1 failed",
+                "the same command goes on: only what is missing is asked",
+                "  why a cell failed: eval-factory suite logs /s CELL",
+                "table: /s/suite_results.md",
+            ],
+        ),
+        (
+            [("a", "complete"), ("b", "waiting", 0, "queued in Slurm")],
+            None,
+            [
+                "2 cells: 1 complete, 1 waiting",
+                "submitted to Slurm: the same command takes over what has ended, and --wait waits for all of it",
+                "  where it stands: eval-factory suite status /s",
+                "table: /s/suite_results.md",
+            ],
+        ),
     ],
     ids=["the last request reached a limit", "an interrupt", "a failure", "Slurm goes on"],
-)  # fmt: skip
+)
 def test_the_next_step(cells: list[Any], stopped: str | None, lines: list[str]) -> None:
     assert summary_of([cell(*one) for one in cells], FOLDER, stopped=stopped).splitlines() == lines
 
@@ -131,7 +205,7 @@ def test_at_a_limit_that_stays_used_up_the_next_step_is_to_raise_it(limit: str) 
     assert told.splitlines()[1:3] == [
         f"not started: {limit} (2) of the suite is reached",
         f"raise {limit} of the suite, and the same command goes on: only what is missing is asked",
-    ]  # fmt: skip
+    ]
 
 
 def reported(root: Path, target: str, status: Any = "complete") -> CellReport:
@@ -140,7 +214,9 @@ def reported(root: Path, target: str, status: Any = "complete") -> CellReport:
 
 
 def test_a_result_that_cannot_be_read_has_failed(tmp_path: Path) -> None:
-    missing = CellReport("other", "medec", RunStatus.MISSING, tmp_path / "other", "why", exit_code=1)
+    missing = CellReport(
+        "other", "medec", RunStatus.MISSING, tmp_path / "other", "why", exit_code=1
+    )
     cells = (reported(tmp_path, "small"), reported(tmp_path, "big"), missing)
     (cells[1].folder / "instances.jsonl").write_text("null\n" * 4)
     found, no_table = write_table(cells, SuiteDir(tmp_path))
@@ -164,4 +240,7 @@ def test_a_folder_that_takes_no_table(tmp_path: Path, monkeypatch: pytest.Monkey
         f"the table cannot be written to {tmp_path}: No space left on device; the results of the cells are kept:"
         " make room or give the right to write there, and run the same command again"
     )
-    assert summary_of(cells, SuiteDir(tmp_path), no_table=no_table).splitlines() == ["1 cell: 1 complete", no_table]
+    assert summary_of(cells, SuiteDir(tmp_path), no_table=no_table).splitlines() == [
+        "1 cell: 1 complete",
+        no_table,
+    ]

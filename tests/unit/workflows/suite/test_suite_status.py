@@ -15,15 +15,35 @@ from eval_factory.core.budget import Spending
 from eval_factory.workflows.resume import LastRunState
 from eval_factory.workflows.suite import suite_status
 from eval_factory.workflows.suite.suite_folder import UNKNOWN, holder_now
-from eval_factory.workflows.suite.suite_status import CellProgress, SuiteReader, same_command, stated_limits, status_of
-from suite_by_hand import cell_ended, cell_events, cell_started, ended, held, phase, progress, started, suite_folder
+from eval_factory.workflows.suite.suite_status import (
+    CellProgress,
+    SuiteReader,
+    same_command,
+    stated_limits,
+    status_of,
+)
+from suite_by_hand import (
+    cell_ended,
+    cell_events,
+    cell_started,
+    ended,
+    held,
+    phase,
+    progress,
+    started,
+    suite_folder,
+)
 
 GONE = 4_194_304 + 7
 """A number that no process can have."""
 
 
 def test_a_suite_that_was_killed_says_so_though_its_process_has_a_number(tmp_path: Path) -> None:
-    status = status_of(suite_folder(tmp_path, started(), cell_started("small/qa"), by_hand.paused("host", "big/qa")))
+    status = status_of(
+        suite_folder(
+            tmp_path, started(), cell_started("small/qa"), by_hand.paused("host", "big/qa")
+        )
+    )
     assert status.state == "stopped"
     assert status.counts == {"missing": 4}
     assert status.pauses == ()
@@ -33,10 +53,16 @@ def test_a_suite_that_was_killed_says_so_though_its_process_has_a_number(tmp_pat
     )
 
 
-@pytest.mark.parametrize(("complete", "identity"), [(True, "identity"), (False, "identity"), (True, "other")])
-def test_a_run_that_ended_after_its_suite_was_killed_counts(tmp_path: Path, complete: bool, identity: str) -> None:
+@pytest.mark.parametrize(
+    ("complete", "identity"), [(True, "identity"), (False, "identity"), (True, "other")]
+)
+def test_a_run_that_ended_after_its_suite_was_killed_counts(
+    tmp_path: Path, complete: bool, identity: str
+) -> None:
     """The folder says what the suite could not say any more."""
-    folder = suite_folder(tmp_path, started(), cell_started("small/qa", identity="identity"), cell_started("big/qa"))
+    folder = suite_folder(
+        tmp_path, started(), cell_started("small/qa", identity="identity"), cell_started("big/qa")
+    )
     by_hand.cell_result(folder, "small/qa")
     state = LastRunState(identity, {}, "run", 1.0, ["helm/runs/one"], complete)
     (folder.cell("small", "qa") / ".run_state.json").write_text(json.dumps(asdict(state)))
@@ -45,7 +71,9 @@ def test_a_run_that_ended_after_its_suite_was_killed_counts(tmp_path: Path, comp
         found = {"complete" if complete else "partial": 1, "missing": 3}
     assert status_of(folder).counts == found
     by_hand.tell(folder.events, started(time=200.0))
-    assert status_of(folder).counts == found, "nor does the next invocation, killed before it came to the cell"
+    assert status_of(folder).counts == found, (
+        "nor does the next invocation, killed before it came to the cell"
+    )
 
 
 def test_a_lock_of_a_process_that_has_ended_is_no_suite(tmp_path: Path) -> None:
@@ -70,7 +98,12 @@ def test_a_suite_that_has_told_nothing_yet_nor_who_works_on_it(tmp_path: Path) -
     folder = suite_folder(tmp_path)
     with held(folder):
         status = status_of(folder)
-        assert (status.state, status.cells, status.pid, status.is_complete) == ("running", (), os.getpid(), False)
+        assert (status.state, status.cells, status.pid, status.is_complete) == (
+            "running",
+            (),
+            os.getpid(),
+            False,
+        )
         folder.lock.write_text("")
         assert holder_now(folder) == UNKNOWN
         assert status_of(folder).state == "running"
@@ -93,24 +126,35 @@ def test_a_reader_reads_on(tmp_path: Path) -> None:
         assert (again.progress, again.attempt) == (CellProgress("starting"), 2)
 
 
-def test_the_command_of_a_suite_goes_on_in_its_folder_wherever_it_was_moved_to(tmp_path: Path) -> None:
+def test_the_command_of_a_suite_goes_on_in_its_folder_wherever_it_was_moved_to(
+    tmp_path: Path,
+) -> None:
     folder = suite_folder(tmp_path / "new one", started())
     config = f"--run_config '{tmp_path}/new one/suite_config.yml'"
-    assert same_command(status_of(folder)) == f"eval-factory run_suite {config} --output_dir '{tmp_path}/new one'"
+    assert (
+        same_command(status_of(folder))
+        == f"eval-factory run_suite {config} --output_dir '{tmp_path}/new one'"
+    )
 
 
 @pytest.mark.parametrize("status", ["complete", "partial"])
 def test_a_cell_whose_result_is_not_there_any_more(tmp_path: Path, status: str) -> None:
     """Deleted, or of another configuration that somebody ran in its folder."""
     cells = by_hand.CELLS[:3]
-    told = [cell_ended(cell, status, identity=of) for cell, of in zip(cells, ("identity", "other", "one"), strict=True)]
+    told = [
+        cell_ended(cell, status, identity=of)
+        for cell, of in zip(cells, ("identity", "other", "one"), strict=True)
+    ]
     folder = suite_folder(tmp_path, started(cells), *told, ended())
     by_hand.cell_result(folder, "small/qa")
     by_hand.cell_result(folder, "big/qa")
     kept, another, gone = status_of(folder).cells
     assert (kept.status, kept.reason, kept.figures is None) == (status, None, False)
     assert (another.status, another.figures, gone.status) == ("missing", None, "missing")
-    assert another.reason == "the result in its folder is of another configuration; the same command runs it"
+    assert (
+        another.reason
+        == "the result in its folder is of another configuration; the same command runs it"
+    )
     assert gone.reason == "its folder holds no result any more; the same command runs it"
     assert not status_of(folder).is_complete
 
@@ -125,29 +169,49 @@ def test_a_configuration_that_states_no_limits(tmp_path: Path, text: str) -> Non
 
 def test_a_document_for_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = suite_folder(
-        tmp_path, started(by_hand.CELLS[:3]), cell_ended("small/qa", reason="r", collected=True, reused_from="x"),
-        cell_started("big/qa"), by_hand.paused("host", "small/medec"),
-    )  # fmt: skip
+        tmp_path,
+        started(by_hand.CELLS[:3]),
+        cell_ended("small/qa", reason="r", collected=True, reused_from="x"),
+        cell_started("big/qa"),
+        by_hand.paused("host", "small/medec"),
+    )
     by_hand.cell_result(folder, "small/qa")
     folder.config.write_text("suite: {max_cost: 2.5, max_requests: null, evaluations: []}")
     with_answers = {folder.cell("small", "qa"), folder.cell("big", "qa")}
     answers = {True: Spending(3, 5, 0.5), False: Spending()}
-    monkeypatch.setattr(suite_status, "spent_so_far", lambda path, _: answers[path.parent in with_answers])
+    monkeypatch.setattr(
+        suite_status, "spent_so_far", lambda path, _: answers[path.parent in with_answers]
+    )
     with held(folder):
         found = json.loads(json.dumps(suite_status.status_document(status_of(folder))))
     assert (found["suite"], found["state"], found["total"]) == (str(tmp_path), "running", 3)
     assert found["counts"] == {"running": 1, "waiting": 1, "complete": 1}
-    pause = {"group": "host", "reason": "connection refused", "cells": ["small/medec"], "since": 130.0}
+    pause = {
+        "group": "host",
+        "reason": "connection refused",
+        "cells": ["small/medec"],
+        "since": 130.0,
+    }
     assert found["paused"] == [pause]
     first, second, third = found["cells"]
     assert first["result"]["value"] == 0.5
     assert first["spent"] == {"requests": 3, "tokens": 5, "cost": 0.5}
     assert found["spent"] == {"requests": 6, "tokens": 10, "cost": 1.0}
     assert found["limits"] == {"max_cost": 2.5}
-    assert (first["reason"], first["collected"], first["reused_from"], first["since"]) == ("r", True, "x", 120.0)
+    assert (first["reason"], first["collected"], first["reused_from"], first["since"]) == (
+        "r",
+        True,
+        "x",
+        120.0,
+    )
     assert first["folder"] == str(tmp_path / "small" / "qa")
     assert second["progress"]["phase"] == "starting"
-    assert (third["target"], third["evaluation"], third["status"], third["attempt"]) == ("small", "medec", "waiting", 0)
+    assert (third["target"], third["evaluation"], third["status"], third["attempt"]) == (
+        "small",
+        "medec",
+        "waiting",
+        0,
+    )
     assert (found["complete"], found["exit_code"], found["ended"]) == (False, None, None)
 
 
@@ -159,22 +223,39 @@ def told(*events: dict[str, Any]) -> CellProgress:
 
 
 def test_another_phase_has_counts_of_its_own() -> None:
-    found = told(phase("asking the model", time=10.0), progress(40, time=20.0), phase("scoring", time=30.0))
+    found = told(
+        phase("asking the model", time=10.0), progress(40, time=20.0), phase("scoring", time=30.0)
+    )
     assert (found.phase, found.counts, found.figures()) == ("scoring", None, "")
     assert told(progress(5, time=20.0)).figures() == "5/100, 0 failed, 0.0/s"
-    assert told(phase("judging", time=30.0), progress(5, time=20.0)).figures() == "5/100, 0 failed, 0.0/s"
+    assert (
+        told(phase("judging", time=30.0), progress(5, time=20.0)).figures()
+        == "5/100, 0 failed, 0.0/s"
+    )
 
 
 def test_the_progress_of_a_cell_for_programs() -> None:
     events = [phase("judging", time=10.0, number=1, of=2), progress(40, time=22.0, cached=1)]
     assert json.loads(json.dumps(told(*events).document())) == {
-        "phase": "judging", "phase_since": 10.0, "run": 1, "runs": 2,
-        "counts": {"role": "model", "total": 100, "done": 40, "cached": 1, "failed": 0, "prompt_tokens": 0,
-                   "completion_tokens": 0},
-    }  # fmt: skip
+        "phase": "judging",
+        "phase_since": 10.0,
+        "run": 1,
+        "runs": 2,
+        "counts": {
+            "role": "model",
+            "total": 100,
+            "done": 40,
+            "cached": 1,
+            "failed": 0,
+            "prompt_tokens": 0,
+            "completion_tokens": 0,
+        },
+    }
 
 
-def test_a_reader_reads_on_in_a_cells_events_and_leaves_out_earlier_attempts(tmp_path: Path) -> None:
+def test_a_reader_reads_on_in_a_cells_events_and_leaves_out_earlier_attempts(
+    tmp_path: Path,
+) -> None:
     folder = suite_folder(tmp_path, started(["a/b"]), cell_started("a/b", time=50.0))
     cell_events(folder, "a/b", phase("scoring", time=49.9), progress(9, time=49.95))
     reader = SuiteReader(folder)

@@ -17,7 +17,14 @@ from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.core.nouns import RunStatus
 from eval_factory.core.rundir import SuiteDir
 from eval_factory.workflows.suite.suite_folder import cancel, ignores_interrupts
-from eval_factory.workflows.suite.suite_status import NOT_KNOWN, CellJob, SuiteReader, SuiteStatus, find_cell, show_logs
+from eval_factory.workflows.suite.suite_status import (
+    NOT_KNOWN,
+    CellJob,
+    SuiteReader,
+    SuiteStatus,
+    find_cell,
+    show_logs,
+)
 from suite_by_hand import CELLS, cell_ended, cell_started, ended, held, started, suite_folder, tell
 
 
@@ -39,16 +46,26 @@ def test_both_logs(tmp_path: Path) -> None:
     ours, helms = logs(folder, "big/qa")
     ours.write_text("one\ntwo")
     helms.write_text("three \x1b[31m\n")
-    assert shown(folder, "big/qa") == [f"==> {ours} <==", "one", "two", f"==> {helms} <==", "three \\x1b[31m"]
+    assert shown(folder, "big/qa") == [
+        f"==> {ours} <==",
+        "one",
+        "two",
+        f"==> {helms} <==",
+        "three \\x1b[31m",
+    ]
     ours.unlink()
     assert shown(folder, "big/qa")[1:] == ["three \\x1b[31m"], "one log is enough"
 
 
 def test_what_a_run_by_itself_would_show(tmp_path: Path) -> None:
     folder = suite_folder(tmp_path, started(), cell_started("big/qa"))
-    assert shown(folder, "big/qa", follow=True) == [], "nobody will write into a log of a suite that is gone"
+    assert shown(folder, "big/qa", follow=True) == [], (
+        "nobody will write into a log of a suite that is gone"
+    )
     tell(folder.events, cell_ended("big/qa", "failed", reason="no key"))
-    with pytest.raises(PrerequisiteError, match="big/qa: has no logs yet: failed, no key; -f waits for them"):
+    with pytest.raises(
+        PrerequisiteError, match="big/qa: has no logs yet: failed, no key; -f waits for them"
+    ):
         shown(folder, "big/qa")
     screen = folder.cell_log("big", "qa")
     screen.parent.mkdir(parents=True)
@@ -69,7 +86,15 @@ def test_following_until_the_cell_ends(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(time, "sleep", lambda _: next(steps)())
     with held(folder):
         found = shown(folder, "big/qa", follow=True)
-    assert found == [f"==> {ours} <==", "one", f"==> {helms} <==", "two", f"==> {ours} <==", "three", "last"]
+    assert found == [
+        f"==> {ours} <==",
+        "one",
+        f"==> {helms} <==",
+        "two",
+        f"==> {ours} <==",
+        "three",
+        "last",
+    ]
 
 
 TWELVE = [f"t/e{number}" for number in range(12)]
@@ -89,7 +114,9 @@ TWELVE = [f"t/e{number}" for number in range(12)]
         ([], "x", "there are: none yet"),
     ],
 )
-def test_a_part_of_the_name_is_enough(tmp_path: Path, cells: list[str], wanted: str | None, found: str) -> None:
+def test_a_part_of_the_name_is_enough(
+    tmp_path: Path, cells: list[str], wanted: str | None, found: str
+) -> None:
     status = SuiteReader(suite_folder(tmp_path, started(cells))).look()
     if found in cells:
         assert find_cell(status, wanted).name == found
@@ -101,7 +128,9 @@ def test_a_part_of_the_name_is_enough(tmp_path: Path, cells: list[str], wanted: 
 class Scripted:
     """A reader of a cell that Slurm has: each look finds what the next step left."""
 
-    def __init__(self, folder: SuiteDir, *steps: Callable[[], tuple[str, CellJob | None, str | None]]) -> None:
+    def __init__(
+        self, folder: SuiteDir, *steps: Callable[[], tuple[str, CellJob | None, str | None]]
+    ) -> None:
         self.status, self.steps = SuiteReader(folder).look(), list(steps)
 
     def look(self) -> SuiteStatus:
@@ -111,7 +140,9 @@ class Scripted:
         return replace(self.status, cells=(cell,))
 
 
-def test_a_task_is_followed_from_before_it_begins_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_task_is_followed_from_before_it_begins_to_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """On another node: all that is known of it is in files."""
     folder = suite_folder(tmp_path, started(["big/qa"]))
     helms, _ = logs(folder, "big/qa")
@@ -155,7 +186,9 @@ def test_nothing_runs(tmp_path: Path, killed: list[tuple[int, int]]) -> None:
     assert not killed
 
 
-def test_a_suite_that_stops(tmp_path: Path, killed: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_suite_that_stops(
+    tmp_path: Path, killed: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = suite_folder(tmp_path, started())
     stack, slept = ExitStack(), [0]
     said: list[str] = []
@@ -176,7 +209,9 @@ def test_a_suite_that_stops(tmp_path: Path, killed: list[tuple[int, int]], monke
     assert (after.state, after.exit_code) == ("ended", 130)
 
 
-def test_one_in_the_background(tmp_path: Path, killed: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_in_the_background(
+    tmp_path: Path, killed: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its shell had it ignore SIGINT: it would go on to its end."""
     folder = suite_folder(tmp_path, started())
     now = iter([0.0, 121.0])
@@ -184,7 +219,10 @@ def test_one_in_the_background(tmp_path: Path, killed: list[tuple[int, int]], mo
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         assert ignores_interrupts(os.getpid())
-        with held(folder), pytest.raises(PrerequisiteError, match=r"has not ended after 120 s.*kill -9"):
+        with (
+            held(folder),
+            pytest.raises(PrerequisiteError, match=r"has not ended after 120 s.*kill -9"),
+        ):
             cancel(folder, print)
     finally:
         signal.signal(signal.SIGINT, before)
@@ -203,16 +241,23 @@ def test_one_in_the_background(tmp_path: Path, killed: list[tuple[int, int]], mo
         (None, False),
     ],
 )
-def test_whether_a_process_ignores_interrupts(tmp_path: Path, status: str | None, ignored: bool) -> None:
+def test_whether_a_process_ignores_interrupts(
+    tmp_path: Path, status: str | None, ignored: bool
+) -> None:
     (tmp_path / "7").mkdir()
     if status is not None:
         (tmp_path / "7" / "status").write_text(status)
     assert ignores_interrupts(7, tmp_path) is ignored
 
 
-def test_one_of_another_machine_and_one_of_whom_nobody_knows(tmp_path: Path, killed: list[tuple[int, int]]) -> None:
+def test_one_of_another_machine_and_one_of_whom_nobody_knows(
+    tmp_path: Path, killed: list[tuple[int, int]]
+) -> None:
     folder = suite_folder(tmp_path, started())
-    with held(folder, host="elsewhere"), pytest.raises(PrerequisiteError, match=r"runs on elsewhere.*cancel' there"):
+    with (
+        held(folder, host="elsewhere"),
+        pytest.raises(PrerequisiteError, match=r"runs on elsewhere.*cancel' there"),
+    ):
         cancel(folder, print)
     with held(folder):
         folder.lock.write_text("")
