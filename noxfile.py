@@ -1,7 +1,7 @@
 """Everything that is checked, one session a kind; docs/development.md says what each is for.
 
-No session installs anything itself: scripts/venv.sh makes .venv from the locks, once, for all of them. `unit-3.10` and
-the like use .venv-3.10.
+No session installs anything itself: scripts/venv.sh makes .venv from the locks, once, for all of
+them. `unit-3.10` and the like use .venv-3.10.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ DOCS = [
     "tests/test_project.py",
     "tests/test_docs_links.py",
 ]
-"""What is tested of README and docs/ first; every command of theirs and the reference: with all tests."""
+"""What is tested of README and docs/ first; every command of theirs and the reference: with all
+tests.
+"""
 
 nox.needs_version = ">=2025.2.9"
 nox.options.default_venv_backend = "none"
@@ -75,7 +77,9 @@ def docs(session: nox.Session) -> None:
 
 @nox.session
 def site(session: nox.Session) -> None:
-    """The documentation as web pages, in the folder after `--` (site/): no warning, nothing loaded from elsewhere."""
+    """The documentation as web pages, in the folder after `--` (site/): no warning, nothing
+    loaded from elsewhere.
+    """
     target = session.posargs[0] if session.posargs else "site"
     bash(session, "make_docs_venv; .venv-docs/bin/python scripts/make_site.py", target)
 
@@ -96,7 +100,9 @@ def build(session: nox.Session) -> None:
 
 @nox.session
 def release(session: nox.Session) -> None:
-    """A release's files in the folder after `--` (dist/), installed into empty environments, also without a network."""
+    """A release's files in the folder after `--` (dist/), installed into empty environments,
+    also without a network.
+    """
     target = str(Path(session.posargs[0] if session.posargs else "dist").resolve())
     bash(
         session,
@@ -118,39 +124,51 @@ def quickstart(session: nox.Session) -> None:
 
 @nox.session
 def validity(session: nox.Session) -> None:
-    """A quarter of an hour: docs/validity.md anew, on the real data that `-- --scenarios FOLDER` names."""
+    """A quarter of an hour: docs/validity.md anew, on the real data that `-- --scenarios FOLDER`
+    names.
+    """
     bash(session, 'make_dev_venv; "$venv/bin/python" scripts/validity_table.py', *session.posargs)
 
 
 @nox.session
 def mlflow(session: nox.Session) -> None:
-    """`export mlflow` with a real MLflow server, in an environment of its own (.venv-mlflow, from the registry)."""
+    """`export mlflow` with a real MLflow server, in an environment of its own (.venv-mlflow,
+    from the registry).
+    """
     bash(session, "make_dev_venv; make_mlflow_venv")
     bash(session, "bash scripts/test.sh", "-n", "0", "tests/integration/test_mlflow_server.py")
 
 
 @nox.session
 def exports(session: nox.Session) -> None:
-    """`export inspect` and `export wandb` as these programs read them (.venv-exports, from the registry)."""
+    """`export inspect` and `export wandb` as these programs read them (.venv-exports, from the
+    registry).
+    """
     bash(session, "make_dev_venv; make_exports_venv")
     bash(session, "bash scripts/test.sh", "-n", "0", "tests/integration/test_export_readers.py")
 
 
 @nox.session
 def everything(session: nox.Session) -> None:
-    """All tests: with every data set and six times as many kills, where `tests` leaves out what others show."""
+    """All tests: with every data set and six times as many kills, where `tests` leaves out what
+    others show.
+    """
     env = {"EVAL_FACTORY_EVERY_TEST": "1", "EVAL_FACTORY_FUZZ_FACTOR": "6"}
     bash(session, "bash scripts/test.sh", *session.posargs, **env)
 
 
 @nox.session
 def mutants(session: nox.Session) -> None:
-    """Half an hour: which small mistakes in the modules that feed every number no unit test finds."""
+    """Half an hour: which small mistakes in the modules that feed every number no unit test
+    finds.
+    """
     bash(session, "bash scripts/mutants.sh", *session.posargs)
 
 
 def tests_of(folder: str, version: str | None) -> Callable[[nox.Session], None]:
-    """The session that runs a folder's tests, on one version of Python or on .venv's; arguments go to pytest."""
+    """The session that runs a folder's tests, on one version of Python or on .venv's; arguments
+    go to pytest.
+    """
 
     def run(session: nox.Session) -> None:
         env = {}

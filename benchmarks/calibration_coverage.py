@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""How often the interval of the calibration error holds the true one: docs/statistics.md, Calibration.
+"""How often the interval of the calibration error holds the true one: docs/statistics.md,
+Calibration.
 
     python benchmarks/calibration_coverage.py [--samples 500]
 
-Answers are drawn with a stated confidence and a known chance of being right: calibrated, too sure, at the ceiling, all
-of one confidence, and of sources of unequal size.
+Answers are drawn with a stated confidence and a known chance of being right: calibrated, too sure,
+at the ceiling, all of one confidence, and of sources of unequal size.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ from collections.abc import Callable, Sequence
 from eval_factory.scoring.confidence import Answer, groups_of, interval_of_error, squared_error
 
 Drawn = Callable[[random.Random, float], tuple[float, float]]
-"""(chance, what the source has in common, standard normal) -> (stated confidence, the chance of being right)."""
+"""(chance, what the source has in common, standard normal) -> (stated confidence, the chance of
+being right).
+"""
 FIVE = (0.55, 0.65, 0.75, 0.85, 0.95)
 UNEQUAL = (40, 30, *[5] * 20, *[1] * 30)
 
@@ -72,7 +75,9 @@ def main() -> None:
     samples = parser.parse_args().samples
     worst = 1.0
     for name, (draw, truth, sizes) in SITUATIONS.items():
-        chance, held, errors = random.Random(1), 0, []  # noqa: S311 - no secret
+        chance = random.Random(1)  # noqa: S311 - no secret
+        held = 0
+        errors = []
         for _ in range(samples):
             groups = groups_of(sample(draw, sizes, chance))
             low, high = interval_of_error(groups)

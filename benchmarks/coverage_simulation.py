@@ -3,8 +3,9 @@
 
     python benchmarks/coverage_simulation.py [--samples 4000] [--seed 1]
 
-Samples are drawn by numpy, and each gets its interval from the function that scores get theirs from. The coverage of
-0/1 values that are not clustered is no simulation: all counts that there can be are gone through. Takes a minute.
+Samples are drawn by numpy, and each gets its interval from the function that scores get theirs
+from. The coverage of 0/1 values that are not clustered is no simulation: all counts that there can
+be are gone through. Takes a minute.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ SIZES = (5, 10, 20, 50, 100, 300, 1000)
 COLUMNS = ("values", *(f"n = {size:,}" for size in SIZES))
 SHARES = (0.01, 0.02, 0.03, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.97, 0.98, 0.99)
 GRID = tuple(number / 100 for number in range(1, 100))
-NOMINAL, LEAST = 0.95, 0.93
+NOMINAL = 0.95
+LEAST = 0.93
 ICC = 0.2
 JURY = (1.0, 5.0)
 
@@ -46,7 +48,8 @@ class Population:
 
 def coverage_of_share(share: float, count: int) -> float:
     """Exact: the probability of all counts whose interval holds the share."""
-    log_share, log_rest = math.log(share), math.log1p(-share)
+    log_share = math.log(share)
+    log_rest = math.log1p(-share)
     found = 0.0
     for right in range(count + 1):
         low, high = _of_count(right, count)
@@ -63,7 +66,9 @@ def _of_count(right: int, count: int) -> tuple[float, float]:
 
 
 def coverage(population: Population, count: int, samples: int, seed: int) -> float:
-    """The share of samples whose interval holds the mean. A sample without an interval covers nothing."""
+    """The share of samples whose interval holds the mean. A sample without an interval covers
+    nothing.
+    """
     rows = population.draw(np.random.default_rng([seed, count]), samples, count)
     clusters = None
     if population.cluster_size > 1:
@@ -141,8 +146,9 @@ def _uniform(
 ) -> Rows:
     """Numbers from 0 to 1, of one cluster alike, with the intra-class correlation ICC.
 
-    Without a `share` each takes its cluster's number with the probability sqrt(ICC), and one of its own otherwise. With
-    a share it is 0 where a beta-binomial variable is 1, and 1 elsewhere: of 0/1 values that is the usual model.
+    Without a `share` each takes its cluster's number with the probability sqrt(ICC), and one of its
+    own otherwise. With a share it is 0 where a beta-binomial variable is 1, and 1 elsewhere: of 0/1
+    values that is the usual model.
     """
     if cluster_size == 1:
         return source.random((samples, count))
@@ -179,7 +185,8 @@ LARGE_CLUSTERS = (
     ratings("jury: ratings all over the scale", (1, 2, 3, 4, 5), (0.02, 0.03, 0.15, 0.4, 0.4), 19),
     overlaps("ROUGE-like: 95 % zeros", 0.95, 19),
 )
-CALCULATORS, ROWS_OF_EACH = 55, 19
+CALCULATORS = 55
+ROWS_OF_EACH = 19
 
 
 def tables(samples: int, seed: int) -> Iterator[str]:

@@ -2,8 +2,8 @@
 """A fast OpenAI-compatible endpoint on loopback with a fixed latency, in a process of its own.
 
 An answer says that it is of the model that was asked for, so that the run that asks is reportable.
-Prints its port. GET /stats: requests, seconds from the first request to the last answer, most at once; with
---different, how many different bodies came. GET /reset.
+Prints its port. GET /stats: requests, seconds from the first request to the last answer, most at
+once; with --different, how many different bodies came. GET /reset.
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ USAGE = {"prompt_tokens": 400, "completion_tokens": 1, "total_tokens": 401}
 
 @lru_cache(maxsize=64)
 def _answer(is_chat: bool, model: bytes) -> bytes:
-    """Made once for each model: what an answer costs here is taken from the tool that is measured."""
+    """Made once for each model: what an answer costs here is taken from the tool that is
+    measured.
+    """
     kind, choice = ("chat.completion", CHAT) if is_chat else ("text_completion", TEXT)
     body = {
         "id": f"{0:032d}",
@@ -94,7 +96,9 @@ class Connection(asyncio.Protocol):
     """HTTP/1.1 with Content-Length bodies and keep-alive; nothing else is spoken here."""
 
     def __init__(self, stats: Stats, latency_s: float) -> None:
-        self.stats, self.latency_s, self.buffer = stats, latency_s, b""
+        self.stats = stats
+        self.latency_s = latency_s
+        self.buffer = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)

@@ -3,9 +3,9 @@
 
     python benchmarks/interval_coverage.py [--samples 2000] [--seed 7] [--table corrected]
 
-Nearly all answers are right, judges say the same of all, sources are of unequal size, few cases cost many points.
-Samples are drawn from populations whose mean is known, and each gets its interval from the function that results get
-theirs from. Samples that are alike are computed once.
+Nearly all answers are right, judges say the same of all, sources are of unequal size, few cases
+cost many points. Samples are drawn from populations whose mean is known, and each gets its interval
+from the function that results get theirs from. Samples that are alike are computed once.
 """
 
 from __future__ import annotations
@@ -55,7 +55,9 @@ class Cell:
 
 @dataclass(frozen=True)
 class Held:
-    """Shares: of the intervals those that hold the truth, lie below and above it; of the samples those without one."""
+    """Shares: of the intervals those that hold the truth, lie below and above it; of the samples
+    those without one.
+    """
 
     held: float
     below: float
@@ -79,7 +81,8 @@ def measured(row: Cell, samples: int, seed: int) -> Held:
             known[key] = row.interval(sample)
         found.append(known[key])
     ends = np.array([one for one in found if one is not None] or [(np.nan, np.nan)])
-    below, above = float(np.mean(ends[:, 1] < row.truth)), float(np.mean(ends[:, 0] > row.truth))
+    below = float(np.mean(ends[:, 1] < row.truth))
+    above = float(np.mean(ends[:, 0] > row.truth))
     return Held(
         1 - below - above, below, above, float(np.mean(np.diff(ends))), found.count(None) / samples
     )
@@ -91,11 +94,15 @@ RIGHT = (0.90, 0.95, 0.97, 0.99)
 SIZES = ((120, 20), (120, 60), (300, 60), (300, 100), (1000, 30), (1000, 200), (12, 12))
 """(answers, of which rated)."""
 RARE = {"right": ((0.0,), 1.0), "fives": ((1.0, 2.0, 3.0), 5.0)}
-"""What people say of nearly all answers, and what else they say; the first of these is where the scale begins."""
+"""What people say of nearly all answers, and what else they say; the first of these is where the
+scale begins.
+"""
 JUDGES = {"always the best": (0.0, 1.0), "noisy": (0.1, 0.1), "follows half": (0.0, 0.5)}
 """How often a judge calls a good answer bad, and a bad one good."""
 Rated = list[tuple[Values, Values, Values, Values, Values]]
-"""Of each stratum the judge's scores, the people's and the judge's of the rated, sources of all and of the rated."""
+"""Of each stratum the judge's scores, the people's and the judge's of the rated, sources of all
+and of the rated.
+"""
 
 
 def judged(
@@ -121,10 +128,8 @@ def rated_sample(
     for all_of, count in zip(strata, shares_of([len(one) for one in strata], rated), strict=True):
         chosen = np.sort(chance.permutation(all_of)[:count])
         if sources is None:  # their order says nothing
-            chosen, all_of = (
-                chosen[np.lexsort((judge[chosen], people[chosen]))],
-                all_of[np.argsort(judge[all_of])],
-            )
+            chosen = chosen[np.lexsort((judge[chosen], people[chosen]))]
+            all_of = all_of[np.argsort(judge[all_of])]
         of = [np.empty(0) if sources is None else sources[some] for some in (all_of, chosen)]
         found.append((judge[all_of], people[chosen], judge[chosen], *of))
     return found
@@ -259,7 +264,9 @@ def paired_rows() -> Iterator[Cell]:
 
 
 def rated_cluster_rows() -> Iterator[Cell]:
-    """A judge who always says the best, or errs in a tenth; a third of the answers, and 30 at least, are rated."""
+    """A judge who always says the best, or errs in a tenth; a third of the answers, and 30 at
+    least, are rated.
+    """
     judges = ("always the best", "noisy")
     for (shape, sizes), (share, icc), judge in product(SHAPES.items(), SHARES, judges):
 
@@ -278,7 +285,8 @@ def rated_cluster_rows() -> Iterator[Cell]:
         yield Cell(f"{shape}; {judge}", f"{share:.0%}, {icc}", share, draw, made)
 
 
-# Rubrics: (share of cases that can lose so many points, points, how many of them lose them, what others score).
+# Rubrics: (share of cases that can lose so many points, points, how many of them lose them, what
+# others score).
 
 RUBRICS = {
     "4 % are -3, all can be": (1.0, 3.0, 0.04, (0.8, 0.8)),
@@ -327,8 +335,9 @@ TABLES: dict[str, tuple[str, Callable[[], Iterator[Cell]]]] = {
 
 
 def lines_of(name: str, samples: int, seed: int) -> Iterator[str]:
-    """In Markdown: how many of 100 intervals hold the truth (the most that miss it on one side; the mean width), bold
-    where these are too few."""
+    """In Markdown: how many of 100 intervals hold the truth (the most that miss it on one side; the
+    mean width), bold where these are too few.
+    """
     head, cells = TABLES[name]
     rows: dict[str, list[Cell]] = {}
     for cell in cells():
@@ -336,7 +345,9 @@ def lines_of(name: str, samples: int, seed: int) -> Iterator[str]:
     columns = [cell.column for cell in next(iter(rows.values()))]
     yield from (f"| {' | '.join([head, *columns])} |", f"|{'---|' * (len(columns) + 1)}")
     for row, of_row in rows.items():
-        yield f"| {' | '.join([row, *(text_of(measured(cell, samples, seed)) for cell in of_row)])} |"
+        yield (
+            f"| {' | '.join([row, *(text_of(measured(cell, samples, seed)) for cell in of_row)])} |"
+        )
 
 
 def text_of(found: Held) -> str:

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""How often the intervals of `calibrate`, and of a score corrected by labels, hold the truth: docs/trust-a-judge.md.
+"""How often the intervals of `calibrate`, and of a score corrected by labels, hold the truth:
+docs/trust-a-judge.md.
 
     python benchmarks/judge_coverage.py [--samples 1000] [--only agreement|correction]
 
-Label sets are drawn from populations whose figures are known: rare faults, a judge at the ceiling, conversations of
-unequal size, few conversations; and categories in each of which the judge is another one. For a corrected score a run
-is drawn beside them.
+Label sets are drawn from populations whose figures are known: rare faults, a judge at the ceiling,
+conversations of unequal size, few conversations; and categories in each of which the judge is
+another one. For a corrected score a run is drawn beside them.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ Right = tuple[float, float]
 """The chance of being right about a criterion that is met, and about one that is not."""
 People = tuple[float, Right, Right]
 """The share of criteria that are met, a physician, the judge."""
-USUAL, RARE = (0.85, 0.7), (0.97, 0.6)
+USUAL = (0.85, 0.7)
+RARE = (0.97, 0.6)
 UNEQUAL = (10, *[4] * 3, *[1] * 16)
 SITUATIONS: dict[str, tuple[int, People, Sequence[int], float]] = {
     "60 items": (60, (0.72, USUAL, (0.9, 0.8)), (1,), 0.0),
@@ -39,7 +41,9 @@ SITUATIONS: dict[str, tuple[int, People, Sequence[int], float]] = {
     "30 clusters of four": (30, (0.72, USUAL, (0.9, 0.8)), (4,), 0.3),
     "12 clusters of four": (12, (0.72, USUAL, (0.9, 0.8)), (4,), 0.2),
 }
-"""Conversations, people, their sizes in turn, and the correlation of what is met in the items of a conversation."""
+"""Conversations, people, their sizes in turn, and the correlation of what is met in the items of
+a conversation.
+"""
 CATEGORY_SIZES = (10, 10, 12, 15, 15, 20, 20, 30, 30, 40, 60, 80)
 
 
@@ -79,10 +83,8 @@ def truths(people: People) -> dict[str, float]:
     met, physician, judge = people
 
     def table(one: Right, other: Right) -> Any:
-        right, wrong = (
-            met * np.array([one[0], 1 - one[0]]),
-            (1 - met) * np.array([1 - one[1], one[1]]),
-        )
+        right = met * np.array([one[0], 1 - one[0]])
+        wrong = (1 - met) * np.array([1 - one[1], one[1]])
         return (
             np.outer(right, [other[0], 1 - other[0]]) + np.outer(wrong, [1 - other[1], other[1]])
         ).ravel()
@@ -94,7 +96,8 @@ def truths(people: People) -> dict[str, float]:
         found |= dict(zip(names, map(float, agreement_of(cells)), strict=True))
         found[f"{who}.sensitivity"] = cells[0] / (cells[0] + cells[2])
         found[f"{who}.specificity"] = cells[3] / (cells[1] + cells[3])
-    said, labelled = table(judge, physician)[:2].sum(), table(physician, physician)[:2].sum()
+    said = table(judge, physician)[:2].sum()
+    labelled = table(physician, physician)[:2].sum()
     found["judge.bias"], found["gap"] = (
         float(said - labelled),
         found["judge.f1_macro"] - found["physicians.f1_macro"],
@@ -118,7 +121,8 @@ def held(pairs: Iterable[tuple[dict[str, Figure], dict[str, float]]]) -> dict[st
     counts: dict[str, list[bool]] = {}
     for figures, true in pairs:
         for name in true.keys() & figures.keys():
-            low, high = figures[name].ci_low, figures[name].ci_high
+            low = figures[name].ci_low
+            high = figures[name].ci_high
             if low is not None and high is not None:
                 counts.setdefault(name, []).append(low - 1e-12 <= true[name] <= high + 1e-12)
     return {name: float(np.mean(each)) for name, each in sorted(counts.items())}
@@ -135,10 +139,14 @@ def coverage(situation: str, samples: int) -> dict[str, float]:
 
 
 def coverage_of_categories(apart: float, samples: int) -> dict[str, float]:
-    """Of pooled categories. `apart`: how far the judge's sensitivity lies from 0.72 in them, at most."""
+    """Of pooled categories. `apart`: how far the judge's sensitivity lies from 0.72 in them, at
+    most.
+    """
     pairs = []
     for seed in range(samples):
-        rng, items, people = np.random.default_rng(seed), list[LabelledItem](), dict[str, People]()
+        rng = np.random.default_rng(seed)
+        items = list[LabelledItem]()
+        people = dict[str, People]()
         for number, size in enumerate(CATEGORY_SIZES):
             people[str(number)] = (0.72, USUAL, (0.72 + rng.uniform(-apart, apart), 0.7))
             items += sampled(rng, size, people[str(number)], category=str(number))
@@ -151,7 +159,9 @@ def coverage_of_categories(apart: float, samples: int) -> dict[str, float]:
 
 
 Kind = tuple[float, float, float, Right]
-"""Its share of the conversations with labels, and of the run's cases; the share that is met in it, and the judge."""
+"""Its share of the conversations with labels, and of the run's cases; the share that is met in
+it, and the judge.
+"""
 
 
 def judged_alike(
@@ -175,7 +185,9 @@ class Labelled(NamedTuple):
     sources: Sequence[int] = (1,)
     criteria: tuple[int, int] = (4, 12)
     negative: float = 0.0
-    """The share of criteria with points below 0: a case meets as many of them as it misses of the others."""
+    """The share of criteria with points below 0: a case meets as many of them as it misses of
+    the others.
+    """
     physician: Right | None = None
     """Two of an item, one in ten has three. None: one who is always right."""
     by_category: bool = False
@@ -225,7 +237,9 @@ TO_CORRECT = {
 def _sources(
     rng: np.random.Generator, these: Sequence[Kind], of: int, count: int
 ) -> tuple[Any, Any, Any]:
-    """Of each its kind, the share that it meets (correlated with 0.2), and its judge. `of`: labels 0, a run 1."""
+    """Of each its kind, the share that it meets (correlated with 0.2), and its judge. `of`:
+    labels 0, a run 1.
+    """
     kind = rng.choice(len(these), count, p=[one[of] for one in these])
     met = np.array([one[2] for one in these])[kind]
     return kind, rng.beta(4 * met, 4 * (1 - met)), np.array([one[3] for one in these])[kind]
@@ -238,11 +252,10 @@ def _said(rng: np.random.Generator, met: Any, right: Any) -> Any:
 def _labels(rng: np.random.Generator, one: Labelled) -> list[LabelledPairs]:
     kind, share, judge = _sources(rng, one.kinds, 0, one.conversations)
     of = np.repeat(np.arange(one.conversations), np.resize(one.sizes, one.conversations))
-    met, labels = (
-        rng.random(len(of)) < share[of],
-        1 if one.physician is None else 2 + (rng.random(len(of)) < 0.1),
-    )
-    judged, item = _said(rng, met, judge[of]), np.repeat(np.arange(len(of)), labels)
+    met = rng.random(len(of)) < share[of]
+    labels = 1 if one.physician is None else 2 + (rng.random(len(of)) < 0.1)
+    judged = _said(rng, met, judge[of])
+    item = np.repeat(np.arange(len(of)), labels)
     cell = 2 * ~judged[item] + ~_said(rng, met[item], np.array(one.physician or (1.0, 1.0)))
     tables = (
         np.bincount(4 * of[item] + cell, minlength=4 * one.conversations).reshape(-1, 4).tolist()
@@ -253,20 +266,23 @@ def _labels(rng: np.random.Generator, one: Labelled) -> list[LabelledPairs]:
 
 
 def corrected(rng: np.random.Generator, one: Labelled) -> tuple[float, float, float]:
-    """Both ends, nan where there are none, and the share of points above 0 that those below it would take away."""
+    """Both ends, nan where there are none, and the share of points above 0 that those below it
+    would take away.
+    """
     numbers = rng.integers(one.criteria[0], one.criteria[1] + 1, one.cases)
-    case, source = (
-        np.repeat(range(one.cases), numbers),
-        np.repeat(range(one.cases), np.resize(one.sources, one.cases)),
-    )
+    case = np.repeat(range(one.cases), numbers)
+    source = np.repeat(range(one.cases), np.resize(one.sources, one.cases))
     kind, share, judge = (each[source[case]] for each in _sources(rng, one.kinds, 1, one.cases))
     signs = np.where(rng.random(len(case)) < one.negative, -1, 1)
     signs[np.cumsum(numbers) - numbers] = 1  # each case has some to win
     points = rng.integers(1, 11, len(case)) * signs
     points = points / np.bincount(case, np.maximum(points, 0))[case]
     judged = _said(rng, rng.random(len(case)) < np.where(points > 0, share, 1 - share), judge)
-    given, possible = np.bincount(case, points * judged), np.bincount(case, points)
-    below_0, labels, pairs = 1 - float(possible.mean()), _labels(rng, one), Counter[str | None]()
+    given = np.bincount(case, points * judged)
+    possible = np.bincount(case, points)
+    below_0 = 1 - float(possible.mean())
+    labels = _labels(rng, one)
+    pairs = Counter[str | None]()
     for label in labels:
         pairs[label.category] += sum(label.counts)
     of_run: dict[str | None, float] = {
@@ -279,13 +295,13 @@ def corrected(rng: np.random.Generator, one: Labelled) -> tuple[float, float, fl
 
 
 def coverage_of_correction(situation: str, samples: int) -> tuple[float, float, float]:
-    """Of intervals the share that hold what a random physician would say; of samples that without one; their width."""
+    """Of intervals the share that hold what a random physician would say; of samples that
+    without one; their width.
+    """
     one = TO_CORRECT[situation]
     drawn = np.array([corrected(np.random.default_rng(seed), one) for seed in range(samples)])
-    met, (right, wrong) = (
-        sum(share * met for _, share, met, _ in one.kinds),
-        one.physician or (1.0, 1.0),
-    )
+    met = sum(share * met for _, share, met, _ in one.kinds)
+    (right, wrong) = one.physician or (1.0, 1.0)
     true = met * right + (1 - met) * (1 - wrong) - (1 - met) * drawn[:, 2].mean()
     low, high = drawn[~np.isnan(drawn[:, 0]), :2].T
     holds = (low <= true + 1e-12) & (true <= high + 1e-12)
@@ -299,7 +315,8 @@ def main() -> None:
     parser.add_argument("--samples", type=int, default=1000)
     parser.add_argument("--only", choices=("agreement", "correction"))
     args = parser.parse_args()
-    samples, only = args.samples, args.only
+    samples = args.samples
+    only = args.only
     for name in TO_CORRECT if only != "agreement" else ():
         covers, none, width = (100 * each for each in coverage_of_correction(name, samples))
         print(f"corrected, {name}: {covers:.1f}, none {none:.1f}, width {width:.1f}", flush=True)

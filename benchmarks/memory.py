@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""How much memory a run needs as it grows: the whole process tree and each process, phase by phase, per instance.
+"""How much memory a run needs as it grows: the whole process tree and each process, phase by phase,
+per instance.
 
     python benchmarks/memory.py --instances 1000 10000 --before ../other-checkout
 
-A made-up multiple-choice set in the custom benchmark form (short texts of about 500 characters), asked of a loopback
-endpoint without latency. Another checkout is run with the packages of this environment. Linux only: PSS, VmHWM.
+A made-up multiple-choice set in the custom benchmark form (short texts of about 500 characters),
+asked of a loopback endpoint without latency. Another checkout is run with the packages of this
+environment. Linux only: PSS, VmHWM.
 """
 
 from __future__ import annotations
@@ -27,7 +29,10 @@ from tools import BIN, invented_words
 SAMPLE_S = 0.2
 STARTING = "starting"
 COLLECTING = "collecting"
-PROMPT = "{question}\nA. {option_a}\nB. {option_b}\nC. {option_c}\nD. {option_d}\nAnswer with one letter.\n"
+PROMPT = (
+    "{question}\nA. {option_a}\nB. {option_b}\nC. {option_c}\nD. {option_d}\n"
+    "Answer with one letter.\n"
+)
 BENCHMARK = """name: made_up_choices
 description: Multiple choice of invented words
 prompt_file: prompt.txt
@@ -52,19 +57,22 @@ class Grown:
     """Process -> the most it ever held (VmHWM)."""
 
     def line(self) -> str:
-        peak, own = max(self.of_tree.values()), next(iter(self.highest.values()), 0.0)
+        peak = max(self.of_tree.values())
+        own = next(iter(self.highest.values()), 0.0)
         helm = max(
             [size for number, size in enumerate(self.highest.values()) if number], default=0.0
         )
         phases = ", ".join(f"{phase} {size:.0f}" for phase, size in self.of_tree.items())
         return (
-            f"| {self.count:,} | {self.name} | {peak:.0f} MB | {peak * 1000 / self.count:.1f} kB | {helm:.0f} MB |"
+            f"| {self.count:,} | {self.name} | {peak:.0f} MB | {peak * 1000 / self.count:.1f} "
+            f"kB | {helm:.0f} MB |"
             f" {own:.0f} MB | {phases} | {self.cpu_s:.0f} s | {self.wall_s:.0f} s |"
         )
 
 
 HEAD = (
-    "| instances | version | tree, at most | an instance | helm-run | eval-factory | tree by phase, MB | CPU | wall |\n"
+    "| instances | version | tree, at most | an instance | helm-run | eval-factory | tree "
+    "by phase, MB | CPU | wall |\n"
     "|---|---|---|---|---|---|---|---|---|"
 )
 
@@ -130,7 +138,8 @@ def grow(name: str, source: Path | None, count: int, concurrency: int) -> Grown:
     """One run. Raises RuntimeError where it fails."""
     grown = Grown(name, count)
     with tempfile.TemporaryDirectory() as home, endpoint(0) as url:
-        folder, log = Path(home), Path(home) / "log"
+        folder = Path(home)
+        log = Path(home) / "log"
         argv = argv_of(folder, url, count, concurrency)
         env = {**os.environ, **({} if source is None else {"PYTHONPATH": str(source / "src")})}
         with log.open("wb") as told, timed() as took:
@@ -140,7 +149,8 @@ def grow(name: str, source: Path | None, count: int, concurrency: int) -> Grown:
                 time.sleep(SAMPLE_S)
         if process.returncode not in (0, NOT_REPORTABLE):
             raise RuntimeError(log.read_text(errors="replace")[-2000:])
-    grown.wall_s, grown.cpu_s = took.wall_s, took.cpu_s
+    grown.wall_s = took.wall_s
+    grown.cpu_s = took.cpu_s
     return grown
 
 

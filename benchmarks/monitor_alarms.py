@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
-"""How often a panel that is looked at every week gives a false alarm in a year, and how often it finds a drop.
+"""How often a panel that is looked at every week gives a false alarm in a year, and how often it
+finds a drop.
 
     python benchmarks/monitor_alarms.py [--years 1000]
 
-A row is a panel of 100 instances, r 10 %, accuracy 0.8, where its name says nothing else: their chances to be right are
-beta-distributed so that two runs differ in a share r of them; in clusters (fives, twenties) with a correlation of 0.3,
-with 0.9 where there are few. False alarms: unchanged with `max_drop` 0 and 2 points, and down by just 2 points, after
-five runs of the baseline or B. Power: one task 10 points worse from week 20, after as many runs as the program
-recommends when it has seen five; weeks is the median. Then the line that says "something changed", where nothing does.
+A row is a panel of 100 instances, r 10 %, accuracy 0.8, where its name says nothing else: their
+chances to be right are beta-distributed so that two runs differ in a share r of them; in clusters
+(fives, twenties) with a correlation of 0.3, with 0.9 where there are few. False alarms: unchanged
+with `max_drop` 0 and 2 points, and down by just 2 points, after five runs of the baseline or B.
+Power: one task 10 points worse from week 20, after as many runs as the program recommends when it
+has seen five; weeks is the median. Then the line that says "something changed", where nothing does.
 Exits 1 where more than 5 % of the years have a false alarm, or less than 95 % find the drop.
 """
 
@@ -30,7 +32,9 @@ from eval_factory.monitor.detector import (
     needed_repeats,
 )
 
-LOOKS, ALPHA, CHUNK = 52, 0.05, 100
+LOOKS = 52
+ALPHA = 0.05
+CHUNK = 100
 UNEQUAL = (20, 10, *[5] * 10, *[1] * 20)
 
 
@@ -52,7 +56,10 @@ def rows() -> Iterator[tuple[str, Panel]]:
         for size in (1, 5):
             for flips in (0.02, 0.1, 0.3):
                 for accuracy in (0.5, 0.8, 0.97) if flips <= 0.05 else (0.5, 0.8):
-                    name = f"{count}{' in fives' if size > 1 else ''}, r {100 * flips:.0f} %, accuracy {accuracy}"
+                    name = (
+                        f"{count}{' in fives' if size > 1 else ''}, r {100 * flips:.0f} "
+                        f"%, accuracy {accuracy}"
+                    )
                     yield (
                         name,
                         Panel((size,) * (count // size), flips, accuracy, 0.3 if size > 1 else 0.0),
@@ -82,15 +89,11 @@ class Answers:
     """Of one task of so many panels, side by side."""
 
     def __init__(self, panel: Panel, count: int, rng: np.random.Generator) -> None:
-        self.units, self._rng, self._panel = (
-            Units(np.repeat(np.arange(len(panel.sizes)), panel.sizes)),
-            rng,
-            panel,
-        )
-        apart, shape = (
-            2 * panel.accuracy * (1 - panel.accuracy) - panel.flips,
-            (count, sum(panel.sizes)),
-        )
+        self.units = Units(np.repeat(np.arange(len(panel.sizes)), panel.sizes))
+        self._rng = rng
+        self._panel = panel
+        apart = 2 * panel.accuracy * (1 - panel.accuracy) - panel.flips
+        shape = (count, sum(panel.sizes))
         self._chance: Any = np.full(shape, panel.accuracy)
         if apart > 1e-9:
             more = panel.flips / apart
@@ -130,7 +133,8 @@ def first_alarms(
     Args:
         start: the look from which on all tasks are down by `fall`, or the first one `alone`.
     """
-    rng, found = np.random.default_rng(seed), []
+    rng = np.random.default_rng(seed)
+    found = []
     for begin in range(0, years, CHUNK):
         count = min(CHUNK, years - begin)
         tasks = [Answers(panel, count, rng) for _ in range(panel.tasks)]
@@ -152,7 +156,8 @@ def first_alarms(
             )
             first[still[alarm]] = look
             if alarm.any():
-                still, detectors = still[~alarm], [one.of(~alarm) for one in detectors]
+                still = still[~alarm]
+                detectors = [one.of(~alarm) for one in detectors]
             if not len(still):
                 break
         found.append(first)
@@ -184,8 +189,11 @@ def recommended(panel: Panel, baselines: int = 5) -> Counter[int | None]:
 
 
 def power(panel: Panel, years: int) -> tuple[Counter[int | None], float, float]:
-    """What was recommended; of the years with so many runs, how many find 10 points; their median week. nan: none."""
-    counts, found = recommended(panel), list[Any]()
+    """What was recommended; of the years with so many runs, how many find 10 points; their
+    median week. nan: none.
+    """
+    counts = recommended(panel)
+    found = list[Any]()
     for repeats, count in counts.items():
         if repeats is not None:
             each = panel._replace(repeats=repeats)
@@ -203,7 +211,8 @@ def power(panel: Panel, years: int) -> tuple[Counter[int | None], float, float]:
 
 def changes(panel: Panel, years: int) -> float:
     """Of years in which nothing changes, how many have an alarm of the line that says so."""
-    rng, alarms = np.random.default_rng(3), 0
+    rng = np.random.default_rng(3)
+    alarms = 0
     tasks = [Answers(panel, years, rng) for _ in range(panel.tasks)]
     every = np.arange(years)
     totals = [
@@ -236,13 +245,15 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--years", type=int, default=1000)
-    years, wrong = parser.parse_args().years, list[str]()
+    years = parser.parse_args().years
+    wrong = list[str]()
     print(
         "| panel | unchanged, 0 | unchanged, 2 points | down by 2 | B recommended | found | weeks |"
     )
     print("|---|---|---|---|---|---|---|")
     for name, panel in ROWS.items():
-        alarms, (counts, share, weeks) = false_alarms(panel, years), power(panel, years // 2)
+        alarms = false_alarms(panel, years)
+        (counts, share, weeks) = power(panel, years // 2)
         advice = ", ".join(
             "none" if one is None else str(one) for one in sorted(counts, key=lambda one: one or 99)
         )

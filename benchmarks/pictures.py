@@ -3,11 +3,12 @@
 
     nice python benchmarks/pictures.py --pictures 10000
 
-Different PNGs of noise, about 100 kB each, as the Hub's library keeps a data set and HELM's mme reads it offline. The
-endpoint, a process of its own, counts different bodies. At a third and at two thirds of them everything is killed
-(SIGKILL, the whole tree), and the same command goes on. It fails where more was asked twice than was on its way, or
-where the processes together hold more than --most of their own. Pages of files are shown and do not count: the library
-`datasets` maps its files, and the system takes such pages back when it needs them. Linux only: PSS.
+Different PNGs of noise, about 100 kB each, as the Hub's library keeps a data set and HELM's mme
+reads it offline. The endpoint, a process of its own, counts different bodies. At a third and at two
+thirds of them everything is killed (SIGKILL, the whole tree), and the same command goes on. It
+fails where more was asked twice than was on its way, or where the processes together hold more than
+--most of their own. Pages of files are shown and do not count: the library `datasets` maps its
+files, and the system takes such pages back when it needs them. Linux only: PSS.
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ ROWS = 500
 
 
 def row(number: int) -> dict[str, object]:
-    out, source = io.BytesIO(), random.Random(number)  # noqa: S311 - a picture, not a secret
+    out = io.BytesIO()
+    source = random.Random(number)  # noqa: S311 - a picture, not a secret
     Image.frombytes("RGB", (SIDE, SIDE), source.randbytes(SIDE * SIDE * 3)).save(
         out, "PNG", compress_level=1
     )
@@ -58,10 +60,12 @@ def run(
 ) -> dict[str, tuple[float, float]]:
     """To its end, or until so many different requests were asked.
 
-    Phase -> the highest sums over the process tree, in MB: of all that is resident, and of what is no page of a file.
+    Phase -> the highest sums over the process tree, in MB: of all that is resident, and of what is
+    no page of a file.
     """
     highest: dict[str, tuple[float, float]] = {}
-    looked, log = 0.0, folder / "log"
+    looked = 0.0
+    log = folder / "log"
     with log.open("ab") as said:
         process = subprocess.Popen(argv, stdout=said, stderr=said, cwd=folder, env=env)
     while process.poll() is None:
@@ -69,9 +73,11 @@ def run(
             kill_everything(process)
             return highest
         if time.monotonic() - looked > SAMPLE_S:
-            looked, phase = time.monotonic(), phase_of(folder / "out" / "logs" / "events.jsonl")
+            looked = time.monotonic()
+            phase = phase_of(folder / "out" / "logs" / "events.jsonl")
             tree = tree_of(process.pid)
-            resident, own = held_mb(tree), held_mb(tree, "Pss_Anon")
+            resident = held_mb(tree)
+            own = held_mb(tree, "Pss_Anon")
             before = highest.get(phase, (0.0, 0.0))
             highest[phase] = (max(before[0], resident), max(before[1], own))
         time.sleep(0.02)
@@ -88,10 +94,12 @@ def main() -> None:
     parser.add_argument("--concurrency", type=int, default=32)
     parser.add_argument("--most", type=float, default=1000.0, help="MB")
     arguments = parser.parse_args()
-    count, problems = arguments.pictures, []
+    count = arguments.pictures
+    problems = []
     datasets.disable_progress_bars()
     with tempfile.TemporaryDirectory() as name, endpoint(100, "--different") as url:
-        folder, files = Path(name), -(-count // ROWS)
+        folder = Path(name)
+        files = -(-count // ROWS)
         splits = {
             f"test-{number:05d}-of-{files:05d}": [
                 row(one) for one in range(count)[number * ROWS :][:ROWS]
@@ -116,11 +124,13 @@ def main() -> None:
             f"config.params.parallelism={arguments.concurrency}",
         ]
         print(
-            "| until | its own memory, at most | with pages of files | by phase, MB | requests | asked twice |"
+            "| until | its own memory, at most | with pages of files | by phase, "
+            "MB | requests | asked twice |"
         )
         print("|---|---|---|---|---|---|")
         for kills, kill_at in enumerate((count // 3, 2 * count // 3, None)):
-            highest, asked = run(argv, folder, env, url, kill_at), get(f"{url}/stats")
+            highest = run(argv, folder, env, url, kill_at)
+            asked = get(f"{url}/stats")
             twice = asked["requests"] - asked["different"]
             resident, own = (max(one[at] for one in highest.values()) for at in (0, 1))
             phases = ", ".join(

@@ -12,9 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 NOT_REPORTABLE = 1
-"""The exit code of a run whose endpoint says of itself another model's name, as `endpoint.py` does."""
+"""The exit code of a run whose endpoint says of itself another model's name, as `endpoint.py`
+does.
+"""
 
-RUN_LIMIT_S, SAMPLE_S = 3600, 0.05
+RUN_LIMIT_S = 3600
+SAMPLE_S = 0.05
 
 
 @dataclass
@@ -28,9 +31,12 @@ class Took:
 @contextmanager
 def timed() -> Iterator[Took]:
     """What is done inside; the figures are there afterwards."""
-    took, before, started = Took(), os.times(), time.monotonic()
+    took = Took()
+    before = os.times()
+    started = time.monotonic()
     yield took
-    took.wall_s, after = time.monotonic() - started, os.times()
+    took.wall_s = time.monotonic() - started
+    after = os.times()
     took.cpu_s = (
         after.children_user + after.children_system - before.children_user - before.children_system
     )
@@ -74,7 +80,8 @@ def run_watched(
 
     `memory`: look at it all the time, which takes part of a processor.
     """
-    deadline, peak = time.monotonic() + RUN_LIMIT_S, 0.0
+    deadline = time.monotonic() + RUN_LIMIT_S
+    peak = 0.0
     with (
         log.open("wb") as output,
         subprocess.Popen(

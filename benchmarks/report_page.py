@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""The page of results with many instances: its size, and how fast Debian's chromium paints, filters and opens.
+"""The page of results with many instances: its size, and how fast Debian's chromium paints, filters
+and opens.
 
-`PYTHONPATH=tests python benchmarks/report_page.py`: the tests' browser is used, so it needs their packages.
-`--criteria 11 --judges 1` makes them conversations of a rubric, as HealthBench's are.
+`PYTHONPATH=tests python benchmarks/report_page.py`: the tests' browser is used, so it needs their
+packages. `--criteria 11 --judges 1` makes them conversations of a rubric, as HealthBench's are.
 """
 
 from __future__ import annotations
@@ -48,11 +49,14 @@ OPEN = """
 """
 
 
-# Made-up instances of a benchmark of the form of PubMedQA: as long as real ones, and as hard to compress.
+# Made-up instances of a benchmark of the form of PubMedQA: as long as real ones, and as hard to
+# compress.
 
 INSTRUCTION = "Answer A for yes, B for no or C for maybe.\n\nContext: "
 CONTEXT_WORDS = 270
-"""So that an instance's lines have 2.8 kB, of which gzip makes 0.7 kB; PubMedQA's have 2.4 kB, and 0.55 kB."""
+"""So that an instance's lines have 2.8 kB, of which gzip makes 0.7 kB; PubMedQA's have 2.4 kB,
+and 0.55 kB.
+"""
 VOCABULARY = 9000
 SYLLABLES = [
     first + vowel + last
@@ -75,7 +79,8 @@ def instances(count: int, seed: int = 7) -> Iterator[InstanceRecord]:
 
 
 def _instance(number: int, text: str, chance: random.Random) -> InstanceRecord:
-    right, given = chance.choice(ANSWERS), chance.choice(ANSWERS)
+    right = chance.choice(ANSWERS)
+    given = chance.choice(ANSWERS)
     failed = number % FAILED_EVERY == FAILED_EVERY - 1
     return InstanceRecord(
         id=f"id{number}",
@@ -83,7 +88,8 @@ def _instance(number: int, text: str, chance: random.Random) -> InstanceRecord:
         sub_split=None,
         trial=0,
         perturbation=None,
-        prompt=f"{INSTRUCTION}{text}\n\nQuestion: {text[:90]}?\n A. yes\n B. no\n C. maybe\nAnswer:",
+        prompt=f"{INSTRUCTION}{text}\n\nQuestion: {text[:90]}?\n A. yes\n B. no\n C. maybe\n"
+        "Answer:",
         references=tuple(
             {"text": word, "tags": ["correct"] if letter == right else []}
             for letter, word in zip(ANSWERS, ("yes", "no", "maybe"), strict=True)
@@ -105,7 +111,9 @@ def _instance(number: int, text: str, chance: random.Random) -> InstanceRecord:
 
 # Made-up conversations of the form of HealthBench, with criteria and what judges say of them.
 
-ANSWER_WORDS, CRITERION_WORDS, EXPLANATION_WORDS = 300, 20, 45
+ANSWER_WORDS = 300
+CRITERION_WORDS = 20
+EXPLANATION_WORDS = 45
 """An answer of 2 kB, criteria of 140 letters and explanations of 300, as the published ones are."""
 POOL = 200
 """Prompts from which words are drawn, frequent ones often."""

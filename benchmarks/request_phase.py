@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""What one request takes of a processor: HELM's executor and our client alone, this checkout and another in turns.
+"""What one request takes of a processor: HELM's executor and our client alone, this checkout and
+another in turns.
 
-The endpoint is a process of its own (`endpoint.py`). Processor time means something on a machine that others use too;
-requests a second do so only as a ratio of the two, which take turns.
+The endpoint is a process of its own (`endpoint.py`). Processor time means something on a machine
+that others use too; requests a second do so only as a ratio of the two, which take turns.
 """
 
 from __future__ import annotations
@@ -69,9 +70,11 @@ def ask(url: str, count: int, concurrency: int) -> str:
             request_timeout=60,
             adapter={**PLAIN, **MARKS},
         )
-        before, started = resource.getrusage(resource.RUSAGE_SELF), time.perf_counter()
+        before = resource.getrusage(resource.RUSAGE_SELF)
+        started = time.perf_counter()
         results = executor.parallel_map(client.make_request, requests, parallelism=concurrency)
-        wall, after = time.perf_counter() - started, resource.getrusage(resource.RUSAGE_SELF)
+        wall = time.perf_counter() - started
+        after = resource.getrusage(resource.RUSAGE_SELF)
     assert all(result.success for result in results)
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     return f"{1000 * cpu / count} {count / wall}"

@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""One target at several URLs beside one: three endpoints with a latency against one, and one of three that is killed.
+"""One target at several URLs beside one: three endpoints with a latency against one, and one of
+three that is killed.
 
-Each endpoint is a process of its own that takes so many requests at once and lets others wait, as a GPU does. The runs
-take turns; what is printed are medians. At a third of the requests one of three is killed with SIGKILL.
+Each endpoint is a process of its own that takes so many requests at once and lets others wait, as a
+GPU does. The runs take turns; what is printed are medians. At a third of the requests one of three
+is killed with SIGKILL.
 """
 
 from __future__ import annotations
@@ -31,7 +33,9 @@ ENV = program_environment(OPENAI_API_KEY="sk-0123456789abcdef0123")
 POLL_S = 0.02
 Endpoint = tuple[subprocess.Popen[str], str]
 """Its process, and its URL."""
-ONE, THREE, KILLED = "one URL", "three URLs", "three URLs, one killed"
+ONE = "one URL"
+THREE = "three URLs"
+KILLED = "three URLs, one killed"
 
 
 @dataclass(frozen=True)
@@ -99,7 +103,9 @@ def main() -> None:
     )
     parser.add_argument("--repeat", type=int, default=5)
     arguments = parser.parse_args()
-    number, room, latency = arguments.instances, arguments.at_once, arguments.latency_ms / 1000
+    number = arguments.instances
+    room = arguments.at_once
+    latency = arguments.latency_ms / 1000
     found: dict[str, list[Ran]] = {ONE: [], THREE: [], KILLED: []}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""What it costs a request to be let in: by its own process, and by a server that several processes share.
+"""What it costs a request to be let in: by its own process, and by a server that several processes
+share.
 
-Nothing is asked between entering and leaving, so a request's own work hides nothing. The two take turns in the same
-process; the server is in another one, as in a suite.
+Nothing is asked between entering and leaving, so a request's own work hides nothing. The two take
+turns in the same process; the server is in another one, as in a suite.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ def cost(slot: Slot, threads: int, requests: int) -> tuple[float, float]:
                 pass
 
     workers = [threading.Thread(target=enter) for _ in range(threads)]
-    wall, cpu = time.perf_counter(), time.process_time()
+    wall = time.perf_counter()
+    cpu = time.process_time()
     for worker in workers:
         worker.start()
     for worker in workers:

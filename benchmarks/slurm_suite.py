@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""Three models x three benchmarks on this machine, and on a real Slurm of three nodes of which one loses its power.
+"""Three models x three benchmarks on this machine, and on a real Slurm of three nodes of which one
+loses its power.
 
-Needs what scripts/slurm/cluster.py needs. The two tables have to be equal as YAML, CSV and Markdown, but for the
-folder's name; the endpoints' counts say that nothing was asked twice but what was on its way when the node died.
+Needs what scripts/slurm/cluster.py needs. The two tables have to be equal as YAML, CSV and
+Markdown, but for the folder's name; the endpoints' counts say that nothing was asked twice but what
+was on its way when the node died.
 """
 
 from __future__ import annotations
@@ -97,9 +99,11 @@ def main() -> None:
         attempts = len(list(Path(name).glob("there/out/.suite/slurm/cells/*/*/*/attempts/*")))
     print(here.tables["suite_results.md"])
     for what, ended in (("here", here), ("on Slurm, a node lost", there)):
-        asked, twice = sum(ended.asked.values()), asked_twice(ended)
+        asked = sum(ended.asked.values())
+        twice = asked_twice(ended)
         print(
-            f"{what}: exit code {ended.code}, {ended.wall_s:.0f} s, {asked} requests, {twice} of them twice"
+            f"{what}: exit code {ended.code}, {ended.wall_s:.0f} s, {asked} requests, {twice} "
+            "of them twice"
         )
     print(f"{attempts} attempts on Slurm")
     problems = [

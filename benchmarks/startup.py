@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""What it costs to begin: `ls`, `--dry_run`, a finished folder again and other commands, beside HELM's import.
+"""What it costs to begin: `ls`, `--dry_run`, a finished folder again and other commands, beside
+HELM's import.
 
     python benchmarks/startup.py --repeat 9 --json startup.json
 
-The commands take turns, so that what else the machine does meets all of them; the median of each is shown, and its
-share of `import helm.benchmark.run`. Each is run once before it counts, so that caches
-are warm and Python's byte code is written.
+The commands take turns, so that what else the machine does meets all of them; the median of each is
+shown, and its share of `import helm.benchmark.run`. Each is run once before it counts, so that
+caches are warm and Python's byte code is written.
 """
 
 from __future__ import annotations
@@ -94,10 +95,8 @@ def measured(folder: Path, url: str, instances: int, repeat: int) -> list[dict[s
     reference = Command(f"`{IMPORT}`", [str(BIN / "python"), "-c", IMPORT])
     bare = Command("the interpreter alone", [str(BIN / "python"), "-c", ""])
     argv = [str(PROGRAM), *eval_factory(Job(folder, url, instances, 32)).argv[1:]]
-    first, again = (
-        Command("first run, no latency", [*argv, "--fresh"]),
-        Command("finished folder", argv),
-    )
+    first = Command("first run, no latency", [*argv, "--fresh"])
+    again = Command("finished folder", argv)
     commands = [reference, bare, *looking(), first, again]
     for command in commands:
         command.run(folder)
@@ -124,7 +123,8 @@ def main() -> None:
         f"load {os.getloadavg()[0]:.1f}, {os.cpu_count()} cores, {arguments.instances} instances\n"
     )
     print(
-        "| command | CPU | whole process | CPU, of HELM's import | whole process, of it |\n|---|---|---|---|---|"
+        "| command | CPU | whole process | CPU, of HELM's import | whole process, of it |\n"
+        "|---|---|---|---|---|"
     )
     for name, cpu, wall, cpu_of_import, wall_of_import in (row.values() for row in rows):
         print(

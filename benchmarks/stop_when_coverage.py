@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""How often the interval of a run that was stopped holds the truth, and how much it asks: benchmarks/README.md.
+"""How often the interval of a run that was stopped holds the truth, and how much it asks:
+benchmarks/README.md.
 
     python benchmarks/stop_when_coverage.py [--draws 1000] [--seed 7]
 
-Each draw is a benchmark of 800 instances in random order, looked at after 50, 100, 200, 400 and all of them. `ours` is
-what a result gets; `one look` the interval of a sample that nobody stops; `betting` the confidence sequence of hedged
-capital (I. Waudby-Smith and A. Ramdas, JRSS B 86:1-27, 2024, section 4), and the same without replacement, whose truth
-is the mean of the 800. `worst` stops where the truth is missed, if that is anywhere.
+Each draw is a benchmark of 800 instances in random order, looked at after 50, 100, 200, 400 and all
+of them. `ours` is what a result gets; `one look` the interval of a sample that nobody stops;
+`betting` the confidence sequence of hedged capital (I. Waudby-Smith and A. Ramdas, JRSS B 86:1-27,
+2024, section 4), and the same without replacement, whose truth is the mean of the 800. `worst`
+stops where the truth is missed, if that is anywhere.
 """
 
 from __future__ import annotations
@@ -24,7 +26,10 @@ from eval_factory.scoring.sequential import looks_up_to
 
 Values = npt.NDArray[np.float64]
 Chance = np.random.Generator
-SIZE, FIRST, HALF_WIDTH, POINTS = 800, 50, 0.05, 200
+SIZE = 800
+FIRST = 50
+HALF_WIDTH = 0.05
+POINTS = 200
 LOOKS = looks_up_to(FIRST, SIZE)
 SOURCES = (120, 60, 60, *[20] * 10, *[5] * 40, *[2] * 80)
 
@@ -78,7 +83,9 @@ POPULATIONS: Mapping[str, Population] = {
 
 @dataclass(frozen=True)
 class Held:
-    """Shares of the draws whose interval holds the truth, where the rule stops and where the worst one does."""
+    """Shares of the draws whose interval holds the truth, where the rule stops and where the
+    worst one does.
+    """
 
     stopped: float
     worst: float
@@ -94,7 +101,8 @@ def ends_by_ours(
     found = np.empty((*rows.shape[:1], len(LOOKS), 2))
     for at, row in enumerate(rows):
         for look, size in enumerate(LOOKS):
-            values, sources = row[:size], None if of.sources is None else labels[at, :size].tolist()
+            values = row[:size]
+            sources = None if of.sources is None else labels[at, :size].tolist()
             key = np.sort(values).tobytes() if sources is None else b"%d %d" % (at, look)
             if key not in known:
                 made = interval_of_mean(
@@ -111,10 +119,15 @@ def ends_by_ours(
 
 
 def ends_by_betting(rows: Values, *, replaced: bool) -> Values:
-    """(draws, looks, 2), of values from 0 to 1; the means that are tried stand in the middle of 200 equal parts."""
-    alpha, means = 2 * EACH_SIDE, (np.arange(POINTS) + 0.5) / POINTS
+    """(draws, looks, 2), of values from 0 to 1; the means that are tried stand in the middle of
+    200 equal parts.
+    """
+    alpha = 2 * EACH_SIDE
+    means = (np.arange(POINTS) + 0.5) / POINTS
     up, down = np.zeros((2, len(rows), POINTS))
-    total, spread, ends = np.zeros(len(rows)), np.full(len(rows), 0.25), []
+    total = np.zeros(len(rows))
+    spread = np.full(len(rows), 0.25)
+    ends = []
     for count, values in enumerate(rows.T, 1):
         now = means if replaced else (SIZE * means - total[:, None]) / (SIZE - count + 1)
         bet = np.sqrt(2 * math.log(2 / alpha) / (spread * math.log(count + 1)))[:, None]
@@ -132,7 +145,8 @@ def ends_by_betting(rows: Values, *, replaced: bool) -> Values:
         spread += (values - (0.5 + total) / (count + 1)) ** 2
         if count in LOOKS:
             kept = ~(np.maximum(up, down) - math.log(2) >= -math.log(alpha))
-            low, high = kept.argmax(1), POINTS - kept[:, ::-1].argmax(1)
+            low = kept.argmax(1)
+            high = POINTS - kept[:, ::-1].argmax(1)
             ends.append(np.stack([low, high], 1) / POINTS)
     return np.stack(ends, 1)
 
@@ -151,7 +165,8 @@ def held(ends: Values, truth: float | Values) -> Held:
 
 
 def measured(name: str, draws: int, seed: int, *, betting: bool = True) -> dict[str, Held]:
-    of, chance = POPULATIONS[name], np.random.default_rng([seed, *name.encode()])
+    of = POPULATIONS[name]
+    chance = np.random.default_rng([seed, *name.encode()])
     rows = np.stack([of.draw(chance) for _ in range(draws)])
     orders = np.stack([chance.permutation(SIZE) for _ in range(draws)])
     rows = np.take_along_axis(rows, orders, 1)

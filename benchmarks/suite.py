@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""Many benchmarks of one model: `run_suite` against a shell loop of `run_eval`, and of bare `helm-run`, side by side.
+"""Many benchmarks of one model: `run_suite` against a shell loop of `run_eval`, and of bare
+`helm-run`, side by side.
 
-Each benchmark is HELM's pubmed_qa on invented data, at an endpoint process of the same kind that answers after a fixed
-latency. The bound is that of the requests alone: all of them x latency / requests at once.
+Each benchmark is HELM's pubmed_qa on invented data, at an endpoint process of the same kind that
+answers after a fixed latency. The bound is that of the requests alone: all of them x latency /
+requests at once.
 """
 
 from __future__ import annotations
@@ -19,7 +21,8 @@ from processes import NOT_REPORTABLE, run_watched, timed
 from throughput import endpoint, get
 from tools import BIN, Command, Job, eval_factory, helm_run, pubmed_qa_data
 
-ALLOWED_FACTOR, ALLOWED_S = 1.3, 10.0
+ALLOWED_FACTOR = 1.3
+ALLOWED_S = 10.0
 """What a suite may take beside the bound."""
 
 
@@ -89,7 +92,9 @@ WAYS: dict[str, Callable[[Work], list[Command]]] = {
 
 
 def measure(how: str, arguments: argparse.Namespace) -> Measured:
-    """All of it once, in a folder of its own. Raises RuntimeError where a program fails or asks too little."""
+    """All of it once, in a folder of its own. Raises RuntimeError where a program fails or asks
+    too little.
+    """
     with tempfile.TemporaryDirectory() as name, endpoint(arguments.latency_ms) as url:
         folder = Path(name)
         work = Work(
@@ -128,7 +133,8 @@ def table(rows: Sequence[Measured]) -> str:
         "|---|---|---|---|---|---|---|",
     ]
     lines += [
-        f"| {row.how} | {row.wall_s:.1f} s | {row.bound_s:.1f} s | {ALLOWED_FACTOR * row.bound_s + ALLOWED_S:.1f} s |"
+        f"| {row.how} | {row.wall_s:.1f} s | {row.bound_s:.1f} "
+        f"s | {ALLOWED_FACTOR * row.bound_s + ALLOWED_S:.1f} s |"
         f" {row.most_at_once} | {row.cpu_s:.1f} s | {row.peak_mb:.0f} MB |"
         for row in rows
     ]

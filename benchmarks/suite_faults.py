@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""Three models x five benchmarks, disturbed as much as a suite can be, against the same suite left alone.
+"""Three models x five benchmarks, disturbed as much as a suite can be, against the same suite left
+alone.
 
-One cell fails for good, one endpoint dies and comes back, and everything is killed twice (SIGKILL, the whole tree of
-processes). The same command then has to end in the table of the undisturbed run; each endpoint's own count says that
-its limit was kept and that nothing was asked twice but what was on its way when everything was killed.
+One cell fails for good, one endpoint dies and comes back, and everything is killed twice (SIGKILL,
+the whole tree of processes). The same command then has to end in the table of the undisturbed run;
+each endpoint's own count says that its limit was kept and that nothing was asked twice but what was
+on its way when everything was killed.
 """
 
 from __future__ import annotations
@@ -46,7 +48,9 @@ class Endpoint(FaultEndpoint):
 
     def __init__(self, refused: str | None) -> None:
         super().__init__([], "")
-        self.good, self.delay_s, self._refused = varied_answer, 0.1, refused
+        self.good = varied_answer
+        self.delay_s = 0.1
+        self._refused = refused
 
     def fault_of(self, prompt: str) -> Fault | None:
         super().fault_of(prompt)
@@ -230,12 +234,14 @@ def main() -> None:
                 max_outage_s=WAIT_S,
             )
         events = (Path(name) / "disturbed" / "out" / ".suite" / "events.jsonl").read_text("utf-8")
-    quiet, disturbed = ended["alone"], ended["disturbed"]
+    quiet = ended["alone"]
+    disturbed = ended["disturbed"]
     table, other = (one.tables["suite_results.csv"] for one in (quiet, disturbed))
     print(table)
     for what, one in ended.items():
         print(
-            f"{what}: exit code {one.code}, {one.wall_s:.0f} s, asked {one.asked}, at once {one.most_at_once}"
+            f"{what}: exit code {one.code}, {one.wall_s:.0f} "
+            f"s, asked {one.asked}, at once {one.most_at_once}"
         )
     kills = 2
     problems = [
@@ -250,11 +256,13 @@ def main() -> None:
     for model in ("steady", "flaky"):
         twice = disturbed.asked[model] - disturbed.different[model]
         print(
-            f"{model}: {twice} requests were asked twice; at most {kills * AT_ONCE} were on their way at the kills"
+            f"{model}: {twice} requests were asked twice; at most {kills * AT_ONCE} "
+            "were on their way at the kills"
         )
         if twice > kills * AT_ONCE or disturbed.different[model] != quiet.different[model]:
             problems.append(
-                f"{model}: {disturbed.asked[model]} requests of {disturbed.different[model]} prompts"
+                f"{model}: {disturbed.asked[model]} requests of {disturbed.different[model]} "
+                "prompts"
             )
         if disturbed.most_at_once[model] > AT_ONCE:
             problems.append(f"{model}: {disturbed.most_at_once[model]} requests at once")

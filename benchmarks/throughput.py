@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Requests a second of eval-factory and of other harnesses, side by side, on invented prompts of real length.
+"""Requests a second of eval-factory and of other harnesses, side by side, on invented prompts of
+real length.
 
-All ask the same questions (HELM's pubmed_qa on invented data) at an endpoint process of the same kind. The request
-phase is measured by
+All ask the same questions (HELM's pubmed_qa on invented data) at an endpoint process of the same
+kind. The request phase is measured by
 the endpoint (first request received to last answer sent); the ideal is concurrency / latency.
 """
 
@@ -71,9 +72,11 @@ def get(url: str) -> dict[str, float]:
 def measure(
     tool: str, latency_ms: float, concurrency: int, count: int, *, memory: bool = False
 ) -> Measured:
-    """One whole run in a folder of its own. Raises RuntimeError with the tool's last words where it fails.
+    """One whole run in a folder of its own. Raises RuntimeError with the tool's last words where it
+    fails.
 
-    `memory`: look at it all the time. That takes part of a processor, so such a run's times are not shown.
+    `memory`: look at it all the time. That takes part of a processor, so such a run's times are not
+    shown.
     """
     with tempfile.TemporaryDirectory() as name, endpoint(latency_ms) as url:
         folder = Path(name) / "run"
@@ -105,7 +108,10 @@ def median_of(runs: list[Measured]) -> Measured:
 
 def table(rows: list[Measured]) -> str:
     lines = [
-        "| latency | at once | tool | request phase | requests/s | of the ideal | whole process | CPU | peak memory |",
+        (
+            "| latency | at once | tool | request phase | requests/s | "
+            "of the ideal | whole process | CPU | peak memory |"
+        ),
         "|---|---|---|---|---|---|---|---|---|",
     ]
     for row in rows:
@@ -113,7 +119,8 @@ def table(rows: list[Measured]) -> str:
             f"{row.rate * row.latency_ms / 1000 / row.concurrency:.2f}" if row.latency_ms else ""
         )
         lines.append(
-            f"| {row.latency_ms:g} ms | {row.concurrency} | {row.tool} | {row.request_s:.1f} s | {row.rate:.0f} |"
+            f"| {row.latency_ms:g} ms | {row.concurrency} | {row.tool} | {row.request_s:.1f} "
+            f"s | {row.rate:.0f} |"
             f" {share} | {row.wall_s:.1f} s | {row.cpu_s:.1f} s | {row.peak_mb:.0f} MB |"
         )
     return "\n".join(lines) + "\n"

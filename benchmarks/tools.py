@@ -1,7 +1,7 @@
 """The programs that are measured: how each is told to ask the same questions at the same endpoint.
 
-eval-factory and helm-run are those of this environment. The other harnesses get environments of their own under
-`.venv-bench/`, made at first use.
+eval-factory and helm-run are those of this environment. The other harnesses get environments of
+their own under `.venv-bench/`, made at first use.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ LETTERS = {"yes": "A", "no": "B", "maybe": "C"}
 
 @dataclass(frozen=True)
 class Command:
-    """What to start in the job's folder, and what it needs in its environment beside what is there."""
+    """What to start in the job's folder, and what it needs in its environment beside what is
+    there.
+    """
 
     argv: list[str]
     env: dict[str, str] = field(default_factory=dict)
@@ -86,8 +88,9 @@ def questions(job: Job) -> Path:
         for row in invented_data(job.count).values():
             prompt = (
                 "Answer A for yes, B for no or C for maybe.\n\n"
-                f"Context: BACKGROUND. {' '.join(row['CONTEXTS'])}\n\n"  # type: ignore[arg-type]
-                f"Question: {row['QUESTION']} Answer with a single letter.\nA. yes\nB. no\nC. maybe\n\nAnswer:"
+                f"Context: BACKGROUND. {' '.join(row['CONTEXTS'])}\n\n"
+                f"Question: {row['QUESTION']} Answer with a single letter.\nA. yes\nB. no\n"
+                "C. maybe\n\nAnswer:"
             )
             lines.write(
                 json.dumps({"input": prompt, "target": LETTERS[str(row["final_decision"])]}) + "\n"
@@ -215,7 +218,8 @@ def inspect_ai(job: Job) -> Command:
         "from inspect_ai.solver import generate\n\n\n"
         "@task\n"
         "def bench():\n"
-        f"    return Task(dataset=json_dataset({str(questions(job))!r}), solver=generate(), scorer=exact())\n"
+        f"    return Task(dataset=json_dataset({str(questions(job))!r}), solver=generate(), "
+        "scorer=exact())\n"
     )
     return Command(
         [

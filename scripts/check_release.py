@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""Builds sdist and wheel into a folder and checks what an index, and who installs them, would stumble over.
+"""Builds sdist and wheel into a folder and checks what an index, and who installs them, would
+stumble over.
 
-The metadata follow the standard and show a page; the wheel holds every file of the package and nothing else; the sdist
-builds the same wheel. Usage: check_release.py FOLDER, which is empty or made
+The metadata follow the standard and show a page; the wheel holds every file of the package and
+nothing else; the sdist builds the same wheel. Usage: check_release.py FOLDER, which is empty or
+made
 """
 
 from __future__ import annotations
@@ -66,7 +68,8 @@ def contents(wheel: Path) -> dict[str, int]:
 
 def problems(project: Path, folder: Path) -> list[str]:
     """Builds both and says what is wrong with them."""
-    wheel, sdist = built(project, "wheel", folder), built(project, "sdist", folder)
+    wheel = built(project, "wheel", folder)
+    sdist = built(project, "sdist", folder)
     files = contents(wheel)
     found = content_problems(set(files), expected_files(project))
     with zipfile.ZipFile(wheel) as archive:

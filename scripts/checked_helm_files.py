@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""Writes src/eval_factory/helm_plugin/patches/checked_files.json: the files of HELM that patches replace something in.
+"""Writes src/eval_factory/helm_plugin/patches/checked_files.json: the files of HELM that patches
+replace something in.
 
-For when a new version of HELM is supported: look at what `git diff` shows to have changed, and at each patch of it. Run
-with the Python of medhelm's environment, and PYTHONPATH=src, it writes medhelm's.
+For when a new version of HELM is supported: look at what `git diff` shows to have changed, and at
+each patch of it. Run with the Python of medhelm's environment, and PYTHONPATH=src, it writes
+medhelm's.
 """
 
 from __future__ import annotations

@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""What action.yml runs: a preview of changed run configs, evaluations, or a gate. SETTINGS are the variables it reads.
+"""What action.yml runs: a preview of changed run configs, evaluations, or a gate. SETTINGS are the
+variables it reads.
 
-Nothing here goes through a shell: file names and inputs are arguments. A preview sees no variable whose name is a
-secret's, and of file names and file contents nothing is Markdown, HTML or a command to the CI system.
+Nothing here goes through a shell: file names and inputs are arguments. A preview sees no variable
+whose name is a secret's, and of file names and file contents nothing is Markdown, HTML or a command
+to the CI system.
 """
 
 from __future__ import annotations
@@ -23,7 +25,8 @@ from eval_factory.core.secrets import names_a_secret
 SETTINGS = {
     "EF_MODE": "preview, evaluate or gate",
     "EF_RUN_CONFIGS": "git's glob patterns of run configs, a line each",
-    "EF_BASE": "the commit that changes are against; all run configs that match are previewed if not given",
+    "EF_BASE": "the commit that changes are against; "
+    "all run configs that match are previewed if not given",
     "EF_POLICY": "the gate's policy",
     "EF_CANDIDATES": "output folders, a line each",
     "EF_BASELINES": "output folders, a line each",
@@ -99,14 +102,16 @@ def main() -> int:
 
 def preview(env: Mapping[str, str]) -> int:
     """A dry run of each run config that was changed; nothing is asked, no key is needed."""
-    root, base = Path.cwd(), _commit(env.get("EF_BASE", ""))
+    root = Path.cwd()
+    base = _commit(env.get("EF_BASE", ""))
     names = list(_run_configs(env, base))
     visible = {name: value for name, value in env.items() if not names_a_secret(name)}
     found = [_previewed(root, name, visible) for name in names]
     for one in found:
         print(
             printable(
-                f"{'valid' if one.exit_code == 0 else f'exit {one.exit_code}'}: {one.name}: {one.told}"
+                f"{'valid' if one.exit_code == 0 else f'exit {one.exit_code}'}: {one.name}: "
+                f"{one.told}"
             )
         )
     what = "changed run config" if base else "run config"
@@ -147,9 +152,13 @@ def _summary_of_preview(found: Sequence[Previewed], what: str) -> str:
         f"| {markdown_cell(one.name)} | {one.exit_code} | {markdown_cell(one.told)} |"
         for one in found
     ]
-    text, left_out = "\n".join(lines) + "\n", 0
+    text = "\n".join(lines) + "\n"
+    left_out = 0
     for one in found:
-        details = f"\n<details><summary>{markdown_cell(one.name)}</summary>\n\n{code_block(one.text)}\n</details>\n"
+        details = (
+            f"\n<details><summary>{markdown_cell(one.name)}</summary>\n\n{code_block(one.text)}\n"
+            "</details>\n"
+        )
         if len((text + details).encode()) > MOST_BYTES_OF_DETAILS:
             left_out += 1
         else:
@@ -183,7 +192,8 @@ def evaluate(env: Mapping[str, str]) -> int:
 
 def gate(env: Mapping[str, str]) -> int:
     """`eval-factory gate`, which adds to the job's summary itself."""
-    policy, candidates = env.get("EF_POLICY", "").strip(), _lines(env, "EF_CANDIDATES")
+    policy = env.get("EF_POLICY", "").strip()
+    candidates = _lines(env, "EF_CANDIDATES")
     if not policy or not candidates:
         raise ConfigError("gate: give policy and candidates")
     junit = env.get("EF_JUNIT", "").strip()
@@ -206,7 +216,9 @@ def _program(*arguments: str) -> int:
 
 
 def _run_configs(env: Mapping[str, str], base: str | None) -> Iterator[str]:
-    """Of the checkout: all that match, or those that were added or changed since they left the base."""
+    """Of the checkout: all that match, or those that were added or changed since they left the
+    base.
+    """
     patterns = [f":(glob){line}" for line in _lines(env, "EF_RUN_CONFIGS")]
     if not patterns:
         raise ConfigError("run-configs: give a pattern, such as evaluations/**/*.yml")

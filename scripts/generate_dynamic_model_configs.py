@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Writes HELM's model files for one endpoint, for those who call helm-run themselves.
 
-The same text that `eval-factory run_eval` generates. The key is read from OPENAI_API_KEY when helm-run asks.
+The same text that `eval-factory run_eval` generates. The key is read from OPENAI_API_KEY when
+helm-run asks.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ try:
 except ModuleNotFoundError as error:
     sys.stderr.write(
         f"{Path(__file__).name}: {error.name} is not installed for {sys.executable}\n"
-        "  run it with the Python of the environment that has eval-factory, such as .venv/bin/python\n"
+        "  run it with the Python of the environment that has eval-factory, "
+        "such as .venv/bin/python\n"
     )
     sys.exit(3)
 
@@ -33,7 +35,9 @@ except ModuleNotFoundError as error:
 def standalone_model(
     framework: Framework, *, url: str, model_id: str, alias: str | None = None
 ) -> EndpointPlan:
-    """The model that is evaluated. The rest is the framework's default; the embedded endpoint needs no key."""
+    """The model that is evaluated. The rest is the framework's default; the embedded endpoint
+    needs no key.
+    """
     params = framework.defaults.config["params"]
     target = framework.defaults.target["api_endpoint"]
     adapter = {
@@ -58,7 +62,8 @@ def standalone_judges(
 ) -> list[EndpointPlan]:
     """The default judges at the model's URL, under the names that HELM asks them by (role -> name).
 
-    Entries that name no jury are judged by HELM's own; a judge's key is in its own variable, or else the model's.
+    Entries that name no jury are judged by HELM's own; a judge's key is in its own variable, or
+    else the model's.
     """
     variables = framework.defaults.config["params"]["extra"]
     judges = []
@@ -85,7 +90,8 @@ def standalone_judges(
 @click.option(
     "--helm-names",
     is_flag=True,
-    help="Name the model as given (openai/gpt-4), and the three judges as HELM's own jury; their keys are read from"
+    help="Name the model as given (openai/gpt-4), and the three judges as HELM's own jury; "
+    "their keys are read from"
     " GPT_JUDGE_API_KEY, LLAMA_JUDGE_API_KEY and CLAUDE_JUDGE_API_KEY, then from OPENAI_API_KEY.",
 )
 def main(

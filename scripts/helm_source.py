@@ -1,11 +1,13 @@
-"""What make_helm_index.py reads of HELM's source: which run specs execute what a model answered, and what they import.
+"""What make_helm_index.py reads of HELM's source: which run specs execute what a model answered,
+and what they import.
 
-From a run spec's function everything is followed that may be called: helpers that make metric specs, classes of
-metrics and annotators (named by texts), their methods, and what those use. What is not known to be harmless
-counts as execution, so that what another HELM adds is noticed: the index changes, and a test fails.
+From a run spec's function everything is followed that may be called: helpers that make metric
+specs, classes of metrics and annotators (named by texts), their methods, and what those use. What
+is not known to be harmless counts as execution, so that what another HELM adds is noticed: the
+index changes, and a test fails.
 
-Packages are those beside HELM's and our own. What is imported under a condition, or where its absence is borne, is no
-need: a run must not be refused for what it would not have missed.
+Packages are those beside HELM's and our own. What is imported under a condition, or where its
+absence is borne, is no need: a run must not be refused for what it would not have missed.
 """
 
 from __future__ import annotations
@@ -41,7 +43,9 @@ PACKAGES = {
     "gradio_client": "a remote service",
     "unitxt": "any function that unitxt's card names",
 }
-"""Package -> what runs where something of it is called; None: what it is given to run, which is looked at itself."""
+"""Package -> what runs where something of it is called; None: what it is given to run, which is
+looked at itself.
+"""
 SYSTEM_CALLS = re.compile(r"os\.(system|popen|exec\w+|spawn\w+|posix_spawn\w*)\Z")
 LANGUAGES = {
     "helm.benchmark.metrics.codeinsights_correct_code_metrics": "C++",
@@ -62,7 +66,9 @@ HARMLESS = {
 
 @dataclass
 class Module:
-    """Top-level names of a module: what defines them here, and what the imported ones are elsewhere."""
+    """Top-level names of a module: what defines them here, and what the imported ones are
+    elsewhere.
+    """
 
     name: str
     defined: dict[str, ast.AST] = field(default_factory=dict)
@@ -126,7 +132,9 @@ def _imports(node: ast.AST) -> dict[str, str]:
 
 
 def executed_code(module: str, function: str) -> dict[str, str]:
-    """What a run spec executes of an answer -> where HELM does it; empty where it executes nothing."""
+    """What a run spec executes of an answer -> where HELM does it; empty where it executes
+    nothing.
+    """
     walk = _Walk()
     walk.visit(module, function)
     return {what: ", ".join(sorted(places)) for what, places in sorted(walk.found.items())}
@@ -270,8 +278,9 @@ def _outside(node: ast.AST, without: set[int]) -> Iterator[ast.AST]:
 def _methods(
     module: Module, node: ast.ClassDef, hidden: frozenset[str] = frozenset()
 ) -> Iterator[tuple[Module, ast.AST]]:
-    """A class's methods and attributes, and those of its bases that it has not got itself or calls by `super()`; each
-    with the module that it stands in."""
+    """A class's methods and attributes, and those of its bases that it has not got itself or calls
+    by `super()`; each with the module that it stands in.
+    """
     names = {part.name for part in node.body if isinstance(part, ast.FunctionDef)}
     kept = [part for part in node.body if getattr(part, "name", None) not in hidden]
     yield from ((module, part) for part in kept)
@@ -285,7 +294,8 @@ def _methods(
     }
     for base in node.bases:
         name = ast.unparse(base)
-        owner, known = module, module.defined.get(name)
+        owner = module
+        known = module.defined.get(name)
         path = module.imported.get(name, "")
         if known is None and path.startswith(FOLLOWED):
             owner = read_module(path.rpartition(".")[0]) or module
@@ -350,11 +360,14 @@ DISTRIBUTIONS = {
     "httplib2": "google-api-python-client",
     "imagehash": "imagehash",
     "skimage": "scikit-image",
-    "pytrec_eval": "pytrec-eval-terrier",  # HELM's own choice, pytrec-eval, downloads sources while it is built
+    # HELM's own choice, pytrec-eval, downloads sources while it is built
+    "pytrec_eval": "pytrec-eval-terrier",
 }
 """Module -> what installs it, where the names differ by more than - and _."""
 OF_PICTURES = "helm.benchmark.metrics.image_generation."
-"""Metrics that look at pictures: they import much only when they compute, after all answers came."""
+"""Metrics that look at pictures: they import much only when they compute, after all answers
+came.
+"""
 OF_METRICS = {
     "cider": ("pycocoevalcap",),
     "wer_score": ("jiwer",),
@@ -447,7 +460,9 @@ def _texts(tree: ast.AST) -> Iterator[str]:
 
 
 def _modules_imported_by(body: list[ast.stmt], *, local: bool = False) -> Iterator[str]:
-    """Modules imported when these statements are executed; with `local`, when the functions in them are called too."""
+    """Modules imported when these statements are executed; with `local`, when the functions in
+    them are called too.
+    """
     for node in body:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)

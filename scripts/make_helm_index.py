@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""Writes an index of src/eval_factory/tasks/: every run spec of the installed HELM, read from its source.
+"""Writes an index of src/eval_factory/tasks/: every run spec of the installed HELM, read from its
+source.
 
-helm_index.json is of crfm-helm. Run with the Python of medhelm's environment, and PYTHONPATH=src, it writes
-medhelm_index.json.
+helm_index.json is of crfm-helm. Run with the Python of medhelm's environment, and PYTHONPATH=src,
+it writes medhelm_index.json.
 
-Run specs are found by importing HELM's modules of run specs; none is called, because some download while they are
-built. Everything else is read from the syntax tree, so that the same HELM gives the same index whatever else is
-installed. A test makes the index anew and compares. Usage: make_helm_index.py [FILE]
+Run specs are found by importing HELM's modules of run specs; none is called, because some download
+while they are built. Everything else is read from the syntax tree, so that the same HELM gives the
+same index whatever else is installed. A test makes the index anew and compares. Usage:
+make_helm_index.py [FILE]
 """
 
 from __future__ import annotations
@@ -53,7 +55,9 @@ MEDIA = {
 """Modules whose every run spec has prompts with such in them."""
 VIDEO = frozenset({"msr_vtt"})
 CRITIQUE = re.compile(r"critique", re.IGNORECASE)
-"""In names of helpers that add a metric for which HELM asks a model of its own with pictures or sounds."""
+"""In names of helpers that add a metric for which HELM asks a model of its own with pictures or
+sounds.
+"""
 EXAMPLES = "max_train_instances"
 LANGUAGE_MODELING = "get_language_modeling_adapter_spec"
 MULTIPLE_CHOICE = ("get_multiple_choice_adapter_spec", "get_multiple_choice_joint_adapter_spec")
@@ -143,7 +147,9 @@ def _log_probabilities(tree: ast.AST) -> str | None:
 
 
 def is_zero_shot(tree: ast.AST) -> bool | None:
-    """True where every adapter that the run spec may have shows no examples: there is nothing to draw in trials."""
+    """True where every adapter that the run spec may have shows no examples: there is nothing to
+    draw in trials.
+    """
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
     adapters = [
         call for call in calls if ast.unparse(call.func).endswith(("_adapter_spec", "AdapterSpec"))
@@ -152,7 +158,9 @@ def is_zero_shot(tree: ast.AST) -> bool | None:
 
 
 def choices_of(tree: ast.AST) -> str | None:
-    """Whether every adapter that the run spec may have shows options with letters, and what the letters stand for."""
+    """Whether every adapter that the run spec may have shows options with letters, and what the
+    letters stand for.
+    """
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
     adapters = [
         call for call in calls if ast.unparse(call.func).endswith(("_adapter_spec", "AdapterSpec"))
@@ -311,7 +319,9 @@ def _base(
 
 
 def judge_deployments(path: str) -> list[str]:
-    """Deployments that an annotator asks, where its module or HELM's helper for judges names them."""
+    """Deployments that an annotator asks, where its module or HELM's helper for judges names
+    them.
+    """
     tree = source_tree(path.rpartition(".")[0])
     if tree is None or "AutoClient" not in _names(tree):
         return []
@@ -328,7 +338,9 @@ def judge_deployments(path: str) -> list[str]:
 
 
 def _deployments_in(node: ast.AST) -> list[str]:
-    """`model_deployment="..."`, `ask(client, prompt, "model", "deployment")`, a class's `_ANNOTATOR_MODEL = "..."`."""
+    """`model_deployment="..."`, `ask(client, prompt, "model", "deployment")`, a class's
+    `_ANNOTATOR_MODEL = "..."`.
+    """
     values: list[ast.expr] = []
     if isinstance(node, ast.keyword) and node.arg in (
         "model_deployment",

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Writes docs/reference/*.md of the models, click's commands and the source, and docs/README.md of the navigation.
+"""Writes docs/reference/*.md of the models, click's commands and the source, and docs/README.md of
+the navigation.
 
 A test says when they are stale.
 """

@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""Writes the JSON Schemas into docs/schemas/, made of the models and of the package's own; a test checks them."""
+"""Writes the JSON Schemas into docs/schemas/, made of the models and of the package's own; a
+test checks them.
+"""
 
 from __future__ import annotations
 

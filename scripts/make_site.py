@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Builds the documentation site, with the navigation of docs_navigation.py, in .venv-docs, which scripts/venv.sh makes.
+"""Builds the documentation site, with the navigation of docs_navigation.py, in .venv-docs, which
+scripts/venv.sh makes.
 
     .venv-docs/bin/python scripts/make_site.py FOLDER
 
-A warning (a link or an anchor that leads nowhere, a page without a place) fails it, as does anything in a page that a
-browser would load from another host.
+A warning (a link or an anchor that leads nowhere, a page without a place) fails it, as does
+anything in a page that a browser would load from another host.
 """
 
 from __future__ import annotations

@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""Writes a run config for each task of framework.yml into test_cases/; a test checks that they are up to date."""
+"""Writes a run config for each task of framework.yml into test_cases/; a test checks that they
+are up to date.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ PATHS = {
 }
 """Where a user's own file or folder has another name than the task, or is no CSV."""
 OF_CUSTOM = {"parallelism": 4, "extra": {"benchmark": "custom_benchmark/benchmark.yaml"}}
-"""Parameters of the task `custom`: its table beside the run configs is small, and its metrics need no jury."""
+"""Parameters of the task `custom`: its table beside the run configs is small, and its metrics
+need no jury.
+"""
 
 
 def run_configs(framework: Framework) -> dict[str, str]:

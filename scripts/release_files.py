@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """What lies beside a release's wheel and sdist: its lock, an SBOM, and SHA256SUMS of all.
 
-The lock is requirements.lock with the wheel's own line, so that one command installs both. The SBOM is the lock as
-CycloneDX 1.6, checked by its schema; it names packages by purl and holds no address of an index. The same commit gives
-the same files. Needs cyclonedx-python-lib (.venv-release). Usage: release_files.py FOLDER, where check_release.py was
+The lock is requirements.lock with the wheel's own line, so that one command installs both. The SBOM
+is the lock as CycloneDX 1.6, checked by its schema; it names packages by purl and holds no address
+of an index. The same commit gives the same files. Needs cyclonedx-python-lib (.venv-release).
+Usage: release_files.py FOLDER, where check_release.py was
 """
 
 from __future__ import annotations
@@ -61,7 +62,8 @@ def bill(version: str, lock: str, digest: str, made: datetime) -> str:
     licence = DisjunctiveLicense(id="Apache-2.0")
     root = component(NAME, version, [digest], type=ComponentType.APPLICATION, licenses=[licence])
     bom = Bom(components=locked(lock), serial_number=uuid.uuid5(uuid.NAMESPACE_OID, digest + lock))
-    bom.metadata.component, bom.metadata.timestamp = root, made
+    bom.metadata.component = root
+    bom.metadata.timestamp = made
     bom.register_dependency(root, bom.components)
     text: str = JsonV1Dot6(bom).output_as_string(indent=1)
     if error := JsonStrictValidator(SchemaVersion.V1_6).validate_str(text):
@@ -72,7 +74,8 @@ def bill(version: str, lock: str, digest: str, made: datetime) -> str:
 def main() -> None:
     folder = Path(sys.argv[1])
     (wheel,) = folder.glob("*.whl")
-    version, digest = wheel.name.split("-")[1], hashlib.sha256(wheel.read_bytes()).hexdigest()
+    version = wheel.name.split("-")[1]
+    digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
     lock = (ROOT / "requirements.lock").read_text("utf-8")
     committed = ["git", "log", "-1", "--format=%ct"]
     seconds = int(subprocess.run(committed, cwd=ROOT, check=True, capture_output=True).stdout)

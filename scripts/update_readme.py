@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""Writes what the documentation says of tasks and errata from their YAML files; a test checks that it is up to date."""
+"""Writes what the documentation says of tasks and errata from their YAML files; a test checks
+that it is up to date.
+"""
 
 from __future__ import annotations
 
@@ -47,9 +49,18 @@ def tasks_page() -> str:
     lines = [
         "# Tasks",
         GENERATED,
-        "`eval-factory ls TASK` prints all that is known of one task: parameters, revision and licence of its data,",
-        "what to mind, known defects. Instances are the test split's, where counted. *Public since*: the month by",
-        "which paper or data were public. Answers of public tasks are public. A star: we ran the task on its real",
+        (
+            "`eval-factory ls TASK` prints all that is known of one task: "
+            "parameters, revision and licence of its data,"
+        ),
+        (
+            "what to mind, known defects. Instances are the test split's, where counted. "
+            "*Public since*: the month by"
+        ),
+        (
+            "which paper or data were public. Answers of public tasks are public. A star: "
+            "we ran the task on its real"
+        ),
         "data; the others on small invented data, where gold answers get full marks.",
     ]
     for kind, belongs in KINDS.items():
@@ -95,7 +106,10 @@ def _task_row(task: Task, kind: str) -> str:
     count = "" if task.about.instances is None else f"{task.about.instances:,}"
     name = f"`{task.name}`{TRIED[str(task.about.tried)]}"
     measures = task.description.removesuffix(f", {kind.partition(', ')[2]}")  # the heading says it
-    return f"| {name} | {measures} | `{task.helm.main_metric}` | {count} | {task.about.published or ''} |"
+    return (
+        f"| {name} | {measures} | `{task.helm.main_metric}` | {count} "
+        f"| {task.about.published or ''} |"
+    )
 
 
 def errata_page() -> str:
@@ -104,9 +118,18 @@ def errata_page() -> str:
     lines = [
         "# Errata",
         GENERATED,
-        f"Known defects of the medical benchmarks of HELM 0.5.16 and medhelm 0.8.0, version {known.version} of the",
-        "list (`provenance.errata_version`); `medhelm-...` is medhelm's alone. A corrected score stands beside HELM's",
-        "own; `validity.notes` says so. It is full for gold answers (`tests/integration/test_gold_answers.py`,",
+        (
+            "Known defects of the medical benchmarks of HELM 0.5.16 and medhelm 0.8.0, "
+            f"version {known.version} of the"
+        ),
+        (
+            "list (`provenance.errata_version`); `medhelm-...` is medhelm's alone. "
+            "A corrected score stands beside HELM's"
+        ),
+        (
+            "own; `validity.notes` says so. It is full for gold answers "
+            "(`tests/integration/test_gold_answers.py`,"
+        ),
         "`tests/integration/test_invented_data.py`).",
         "",
     ]

@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""Writes docs/validity.md: known answers to every benchmark whose data are here, through run_eval and bare helm-run.
+"""Writes docs/validity.md: known answers to every benchmark whose data are here, through run_eval
+and bare helm-run.
 
-The data are looked for where HELM keeps them: --scenarios is a folder with one folder for each scenario, as helm-run
-leaves it under <output-path>/scenarios; data sets of the Hugging Face Hub are read from HF_HOME, best with
-HF_HUB_OFFLINE=1; texts need NLTK_DATA. The environment is given to both programs, without keys and proxies.
+The data are looked for where HELM keeps them: --scenarios is a folder with one folder for each
+scenario, as helm-run leaves it under <output-path>/scenarios; data sets of the Hugging Face Hub are
+read from HF_HOME, best with HF_HUB_OFFLINE=1; texts need NLTK_DATA. The environment is given to
+both programs, without keys and proxies.
 
-Fails (exit 1) where a score is not bare HELM's to the last digit, or a cell of the table is neither what a reader
-expects nor explained in scripts/validity/explanations.yml.
+Fails (exit 1) where a score is not bare HELM's to the last digit, or a cell of the table is neither
+what a reader expects nor explained in scripts/validity/explanations.yml.
 """
 
 from __future__ import annotations
@@ -80,7 +82,8 @@ class Table:
             return answer_of(kind, self.tasks[task], question)
 
         with KindEndpoint(answer) as endpoint:
-            url, upstream = endpoint.base_url, self.upstream
+            url = endpoint.base_url
+            upstream = self.upstream
             bare = BareHelm(
                 self.folder / "bare",
                 url,
@@ -106,7 +109,8 @@ class Table:
             bare.run(self.env)
 
     def _ours(self, name: str, kind: str, url: str) -> Result:
-        folder, task = self.folder / "ours" / f"{name}.{kind}", self.tasks[name]
+        folder = self.folder / "ours" / f"{name}.{kind}"
+        task = self.tasks[name]
         if self.reuse:
             return result_in(folder)
         place(self.scenarios, task, folder / "helm" / "scenarios")
@@ -198,7 +202,8 @@ def main(  # noqa: PLR0913 - one for each option
     name: str,
     target: Path,
 ) -> None:
-    env, upstream = environment(), UPSTREAMS[name]
+    env = environment()
+    upstream = UPSTREAMS[name]
     wanted = [task for task in load_framework().evaluations if not tasks or task.name in tasks]
     chosen = {task.name: task for one in wanted if (task := task_on(upstream, one, [])) is not None}
     not_run = {name: why for name, task in chosen.items() if (why := why_not(task, scenarios, env))}

@@ -35,7 +35,8 @@ def finished_folder(
     )
     rundir = plan.rundir
     rundir.create()
-    ctx, argv = context(rundir), ["helm-run", "--suite", "s"]
+    ctx = context(rundir)
+    argv = ["helm-run", "--suite", "s"]
     prepare(ctx, plan, argv, HelmRunSettings(), {}, fresh=False, debug=False)
     write_run(
         rundir.root / RUN,

@@ -18,7 +18,8 @@ from hostile_texts import NAMES, ODD, ids, payloads, terminal_text
 from stored_results import CONFIG, PROVENANCE, instance, result, written
 
 LONG = 1_000_000
-LONG_ID, ODD_ID = "long", "odd"
+LONG_ID = "long"
+ODD_ID = "odd"
 METRIC = "exact_match"
 
 

@@ -39,7 +39,8 @@ def payloads(url: str) -> dict[str, str]:
     Args:
         url: of the server that nothing may reach.
     """
-    js, fetch = CANARY, f"fetch('{url}/fetched')"
+    js = CANARY
+    fetch = f"fetch('{url}/fetched')"
     return {
         "script": f"<script>{js}</script>",
         "script from elsewhere": f'<script src="{url}/script.js"></script>',

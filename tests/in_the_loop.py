@@ -22,7 +22,8 @@ def in_the_loop(function: Callable[[], T]) -> T:
 
 def insiders(slot: Callable[[], AbstractContextManager[object]]) -> list[int]:
     """How many are inside when each of twenty comes in, where eight at a time want to."""
-    inside, seen = 0, []
+    inside = 0
+    seen = []
 
     def process(_: int) -> None:
         nonlocal inside

@@ -39,9 +39,9 @@ TABLE = _table()
 def listing(files: dict[str, bytes]) -> bytes:
     """As GitHub lists a folder."""
     shas = {
-        name: hashlib.sha1(b"blob %d\0" % len(text) + text).hexdigest()
+        name: hashlib.sha1(b"blob %d\0" % len(text) + text).hexdigest()  # noqa: S324
         for name, text in files.items()
-    }  # noqa: S324
+    }
     return json.dumps(
         [{"name": name, "size": len(files[name]), "sha": sha} for name, sha in shas.items()]
     ).encode()

@@ -9,7 +9,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-SHORT, TIMES = 500, 8
+SHORT = 500
+TIMES = 8
 BOUND = 30
 SEEDS = [
     "eyJ-eyJ-",

@@ -28,7 +28,8 @@ class ModelServer:
     """What it was told to do, and how far it is."""
 
     def __init__(self, folder: Path, told: dict[str, str]) -> None:
-        self.folder, self.told = folder, told
+        self.folder = folder
+        self.told = told
         self.asked = 0
         self.hangs = False
         self.lock = threading.Lock()

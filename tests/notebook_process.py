@@ -25,7 +25,8 @@ async def run_cell(source: str, namespace: dict[str, Any]) -> dict[str, str | No
     """What it displayed as text and as HTML, and what it printed."""
     tree = ast.parse(source)
     last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
-    printed, shown = io.StringIO(), None
+    printed = io.StringIO()
+    shown = None
     with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
         for part in (tree, ast.Expression(last.value) if isinstance(last, ast.Expr) else None):
             if part is not None:

@@ -100,7 +100,8 @@ def _handler(endpoint: ScriptedEndpoint) -> type[Handler]:
                     self.path, dict(self.headers), json.loads(self.body())
                 )
             else:
-                status, answer = 501, {}
+                status = 501
+                answer = {}
             self.answer(status, json.dumps(answer).encode())
 
     return Scripted

@@ -53,11 +53,13 @@ def hertz_of(sound: bytes) -> int:
     """By how often it crosses zero. Of an MP3 where the package is there that HELM makes it with."""
     if not sound.startswith(b"RIFF"):
         soundfile = import_module("soundfile")
-        decoded, as_wav = soundfile.read(io.BytesIO(sound)), io.BytesIO()
+        decoded = soundfile.read(io.BytesIO(sound))
+        as_wav = io.BytesIO()
         soundfile.write(as_wav, *decoded, format="WAV", subtype="PCM_16")
         sound = as_wav.getvalue()
     with wave.open(io.BytesIO(sound)) as file:
-        rate, count = file.getframerate(), file.getnframes()
+        rate = file.getframerate()
+        count = file.getnframes()
         samples = struct.unpack(f"<{count}h", file.readframes(count))
     rises: int = sum(1 for before, now in itertools.pairwise(samples) if before < 0 <= now)
     return int(round(rises * rate / count, -1))
@@ -117,7 +119,8 @@ class DrawingEndpoint(ScriptedEndpoint):
     """Makes `n` pictures of a prompt, as /images/generations does; of none with the word that it `refuses`."""
 
     def __init__(self, *, takes_format: bool = True, refuses: str = "\0") -> None:
-        self.takes_format, self.refuses = takes_format, refuses
+        self.takes_format = takes_format
+        self.refuses = refuses
         self.prompts: list[str] = []
         super().__init__(lambda _prompt: "")
 

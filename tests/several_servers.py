@@ -81,7 +81,8 @@ class ModelServer(ScriptedEndpoint):
 
     def come_back(self) -> None:
         self._dying.join()
-        self.dead, self.dies_after = False, None
+        self.dead = False
+        self.dies_after = None
         self.listen_again()
 
 

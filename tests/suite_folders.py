@@ -14,7 +14,8 @@ from eval_factory.core.results import Score, Stats
 from eval_factory.core.rundir import SuiteDir
 from stored_results import instance, result, written
 
-SAME, BETTER = "0" * 10 + "1" * 10, "1" * 20
+SAME = "0" * 10 + "1" * 10
+BETTER = "1" * 20
 """Of twenty questions, ten more are answered rightly."""
 
 

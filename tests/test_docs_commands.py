@@ -142,7 +142,8 @@ def _without_redirection(words: list[str]) -> list[str]:
 
 def parsed(words: tuple[str, ...]) -> tuple[str, click.Context]:
     """The command that click finds, with its options read: a wrong one is an error."""
-    context, arguments = click.Context(cli, info_name=PROGRAM), list(words[1:])
+    context = click.Context(cli, info_name=PROGRAM)
+    arguments = list(words[1:])
     while arguments and arguments[0] in ("--debug",):
         arguments.pop(0)
     command: click.Command = cli

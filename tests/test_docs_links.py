@@ -50,7 +50,8 @@ def broken(page: Path, link: str) -> bool:
 @pytest.mark.parametrize("name", NAMES)
 def test_links_lead_somewhere_and_named_files_are_there(name: str) -> None:
     """A link out of docs/ works on GitHub and is broken on the site: such files are named in backticks."""
-    page, text = ROOT / name, (ROOT / name).read_text("utf-8")
+    page = ROOT / name
+    text = (ROOT / name).read_text("utf-8")
     links = LINK.findall(re.sub(r"^(```+).*?^\1", "", text, flags=re.MULTILINE | re.DOTALL))
     inside = [link for link in links if not urlsplit(link).scheme]
     assert [link for link in inside if broken(page, link)] == []

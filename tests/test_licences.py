@@ -75,7 +75,8 @@ def objections(name: str, statement: str) -> list[str]:
 
 
 def test_no_package_of_a_run_has_a_copyleft_or_an_unknown_licence(root: Path) -> None:
-    checked, found = set(), []
+    checked = set()
+    found = []
     for name, marker in locked(root / "requirements.lock"):
         try:
             statement = statement_of(metadata.metadata(name))

@@ -49,7 +49,8 @@ def test_a_lock_is_exact_has_hashes_and_names_no_address(name: str, root: Path) 
 
 
 def test_a_run_needs_no_torch_and_no_tools_of_tests(root: Path) -> None:
-    run, tests = packages_of(root / LOCKS[0]), packages_of(root / LOCKS[1])
+    run = packages_of(root / LOCKS[0])
+    tests = packages_of(root / LOCKS[1])
     assert "crfm-helm==0.5.16" in run
     assert not [
         package

@@ -22,7 +22,9 @@ from eval_factory.monitor.panel import load_panel
 from eval_factory.tasks.framework import load_framework
 
 FOLDER = Path(__file__).resolve().parents[1] / "test_cases"
-GATE, SUITES, MONITOR = FOLDER / "gate", FOLDER / "suites", FOLDER / "monitor"
+GATE = FOLDER / "gate"
+SUITES = FOLDER / "suites"
+MONITOR = FOLDER / "monitor"
 MARK = "# expect: "
 READERS: dict[Path, tuple[str, Callable[[Path], object]]] = {
     FOLDER: (

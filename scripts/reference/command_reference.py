@@ -20,12 +20,18 @@ REFERRED_TO = "run_eval"
 CODES = {
     0: ("complete", "Nothing: the result is whole and may be reported."),
     1: (
-        "a score is not reportable, results cannot be compared, a gate failed, a folder was altered",
+        (
+            "a score is not reportable, results cannot be compared, a gate failed, "
+            "a folder was altered"
+        ),
         "Read the reason. Where requests failed, the same command asks for the missing ones.",
     ),
     2: (
         "the command line or a file of yours is wrong",
-        "Nothing was asked. Correct what the message names; `run_eval --dry_run` checks without starting anything.",
+        (
+            "Nothing was asked. Correct what the message names; "
+            "`run_eval --dry_run` checks without starting anything."
+        ),
     ),
     3: (
         "something is missing: a key, the endpoint, data, a package, disk space",
@@ -46,7 +52,8 @@ CODES = {
 
 def commands_page() -> str:
     """docs/reference/commands.md."""
-    lines, known = [INTRODUCTION], list(contexts(click.Context(cli, info_name=PROGRAM)))
+    lines = [INTRODUCTION]
+    known = list(contexts(click.Context(cli, info_name=PROGRAM)))
     (referred_to,) = (one for one in known if one.info_name == REFERRED_TO)
     for context in known:
         lines += ["", *_section(context, () if context is referred_to else set(_rows(referred_to)))]

@@ -1,4 +1,6 @@
-"""The page of every key of a run config: type, default, flag, whether it belongs to the run's identity."""
+"""The page of every key of a run config: type, default, flag, whether it belongs to the run's
+identity.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,8 @@ from eval_factory.config.taken_keys import EXECUTOR, SLURM
 from eval_factory.plan.run_plan import JUDGE_RUNTIME_ONLY, RUNTIME_ONLY
 from eval_factory.tasks.framework import Framework, load_framework
 
-JUDGES, PRICES = "config.params.extra.judges", "config.params.extra.prices"
+JUDGES = "config.params.extra.judges"
+PRICES = "config.params.extra.prices"
 NEEDED = {f"{JUDGES}.{name}" for name in ("name", "model_id")} | {
     f"{PRICES}.{name}" for name in ("model_id", "input_per_million", "output_per_million")
 }

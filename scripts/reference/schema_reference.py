@@ -1,4 +1,6 @@
-"""The page of the fields of evaluation_config.yaml, read from the schema that results are checked with."""
+"""The page of the fields of evaluation_config.yaml, read from the schema that results are
+checked with.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ def schema_page() -> str:
 def _rows(
     schema: Schema, path: str, known: Schema, shown: dict[str, str]
 ) -> Iterator[tuple[str, str, str]]:
-    """The fields below a path; `shown`: definition -> the first field that has it, where alone it is described."""
+    """The fields below a path; `shown`: definition -> the first field that has it, where alone
+    it is described.
+    """
     required = schema.get("required", ())
     children = [
         (name, field, name in required) for name, field in schema.get("properties", {}).items()

@@ -1,4 +1,6 @@
-"""The page of environment variables: what each is for; a test finds those that the source reads and the page lacks."""
+"""The page of environment variables: what each is for; a test finds those that the source reads
+and the page lacks.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +9,13 @@ from scripts.reference.page_text import page
 from eval_factory.executors.process import ALLOWED, ALLOWED_PREFIXES
 
 KEYS = {
-    "OPENAI_API_KEY": "The key of the evaluated model, unless `target.api_endpoint.api_key` names another variable.",
+    "OPENAI_API_KEY": "The key of the evaluated model, "
+    "unless `target.api_endpoint.api_key` names another variable.",
     "GPT_JUDGE_API_KEY": "The key of the default judge `gpt`; the main key where it is not set.",
     "LLAMA_JUDGE_API_KEY": "The same of `llama`.",
     "CLAUDE_JUDGE_API_KEY": "The same of `claude`.",
-    "HELM_CREDENTIALS": "A file, or text, in the form of HELM's `credentials.conf`, where keys are looked for last.",
+    "HELM_CREDENTIALS": "A file, or text, in the form of HELM's `credentials.conf`, "
+    "where keys are looked for last.",
     "<SERVICE>_CLIENT_ID": "With `oauth: service`: the client's id.",
     "<SERVICE>_CLIENT_SECRET": "The client's secret.",
     "<SERVICE>_TOKEN_URL": "Where tokens come from, unless `framework.yml` knows it.",
@@ -28,7 +32,8 @@ NETWORK = {
     "REQUESTS_CA_BUNDLE": "A file of certificates to trust, as other Python programs read it.",
     "CURL_CA_BUNDLE": "The same, as curl reads it.",
     "NVCF_STATUS_URL": "Where NVIDIA Cloud Functions are asked whether a request is done.",
-    "OAUTHLIB_INSECURE_TRANSPORT": "1: tokens may come from an http:// address; set by itself for this machine.",
+    "OAUTHLIB_INSECURE_TRANSPORT": "1: tokens may come from an http:// address; "
+    "set by itself for this machine.",
 }
 DATA = {
     "HF_HOME": "Where data sets of the Hugging Face Hub are kept.",
@@ -40,18 +45,23 @@ DATA = {
     "HF_DATASETS_OFFLINE": "1: data sets are not looked for on the Hub.",
     "NLTK_DATA": "Where nltk's files are.",
     "TIKTOKEN_CACHE_DIR": "Where tiktoken's vocabularies are.",
-    "MEDICAL_DATA_ALL_FILES": "1: MTSamples scenarios read every file that they find, not the pinned list alone.",
+    "MEDICAL_DATA_ALL_FILES": "1: MTSamples scenarios read every file that they find, "
+    "not the pinned list alone.",
 }
 PROGRAM = {
-    "EVAL_FACTORY_SERVED_AT": "Where the server of a `served://` model is, for a cell that is run alone.",
+    "EVAL_FACTORY_SERVED_AT": "Where the server of a `served://` model is, "
+    "for a cell that is run alone.",
     "EVAL_FACTORY_SERVER": "Set for the server that a suite starts: its processes are known by it.",
-    "EVAL_FACTORY_MEDHELM": "The folder of medhelm's environment, where it is not in the user's folder of data.",
-    "EVAL_FACTORY_WITHOUT": "`all`, or names of patches: those that make helm-run quicker are left out.",
+    "EVAL_FACTORY_MEDHELM": "The folder of medhelm's environment, "
+    "where it is not in the user's folder of data.",
+    "EVAL_FACTORY_WITHOUT": "`all`, or names of patches: "
+    "those that make helm-run quicker are left out.",
     "GITHUB_STEP_SUMMARY": "The file of a job's summary, which GitHub sets: `gate` adds its table.",
     "MLFLOW_DISABLE_TELEMETRY": "MLflow's telemetry is off unless this is set.",
     "SLURM_CONF": "With executor slurm: Slurm's own configuration, if it is not where Slurm looks.",
     "SLURM_CLUSTERS": "With executor slurm: the cluster that is asked, of several.",
-    "SLURM_JWT": "With executor slurm: Slurm's own token, where it signs in so; only Slurm's commands get it.",
+    "SLURM_JWT": "With executor slurm: Slurm's own token, where it signs in so; "
+    "only Slurm's commands get it.",
     "SLURM_ARRAY_TASK_ID": "Set by Slurm: which cell a task does.",
     "PYTHONUTF8": "Set to 1 for helm-run, whatever it is: every file is UTF-8.",
     "PYDANTIC_DISABLE_PLUGINS": "True unless set: pydantic looks for no plug-ins.",
@@ -76,7 +86,10 @@ def variables_page() -> str:
         "",
         "## What helm-run is given",
         "",
-        f"Nothing but the keys that the run names and these: {passed}, {prefixes}, and the proxies in lower case.",
+        (
+            "Nothing but the keys that the run names and these: "
+            f"{passed}, {prefixes}, and the proxies in lower case."
+        ),
         f"Of its own eval-factory adds {own}; set none of them.",
     ]
     return page("Environment variables", lines)

@@ -1,19 +1,23 @@
 #!/usr/bin/env python3
-"""A real Slurm on this machine, for tests and for trying things: nodes n1, n2 ... that exist on loopback only.
+"""A real Slurm on this machine, for tests and for trying things: nodes n1, n2 ... that exist on
+loopback only.
 
-    scripts/slurm/cluster.py up [N]                     N nodes (3 if not given); installs what is missing
-    . "$(scripts/slurm/cluster.py env)"                 where sbatch and the others find it (SLURM_CONF)
-    scripts/slurm/cluster.py node-kill n1               the node loses power: its slurmd and all of its jobs are gone
-    scripts/slurm/cluster.py node-kill n1 STOP          its slurmd hangs while its jobs go on; CONT: it goes on
-    scripts/slurm/cluster.py node-start n1              a node that was killed comes back
-    scripts/slurm/cluster.py controller-kill            kill -9 of slurmctld; controller-start brings it back
-    scripts/slurm/cluster.py down [--purge]             stop exactly what was started; --purge: remove its folder
+    scripts/slurm/cluster.py up [N]                     N nodes (3 if not given); installs what is
+    missing . "$(scripts/slurm/cluster.py env)"                 where sbatch and the others find it
+    (SLURM_CONF) scripts/slurm/cluster.py node-kill n1               the node loses power: its
+    slurmd and all of its jobs are gone scripts/slurm/cluster.py node-kill n1 STOP          its
+    slurmd hangs while its jobs go on; CONT: it goes on scripts/slurm/cluster.py node-start n1
+           a node that was killed comes back scripts/slurm/cluster.py controller-kill
+           kill -9 of slurmctld; controller-start brings it back
+    scripts/slurm/cluster.py down [--purge]             stop exactly what was started; --purge:
+    remove its folder
 
-It needs Debian's slurm-wlm and munge. Everything is under EVAL_FACTORY_SLURM (default: eval-factory-slurm in the folder
-for temporary files); each such folder has names, key and ports of its own, so that several clusters may stand side by
-side. CPUS, MEMORY_MB and MAX_ARRAY change what a node has, and the largest array. Exit codes: 0; 2 wrong arguments; 1 a
-daemon did not start (its log is named); 77 this machine cannot do it: not root, no Debian packages, or no namespaces
-(it says which).
+It needs Debian's slurm-wlm and munge. Everything is under EVAL_FACTORY_SLURM (default:
+eval-factory-slurm in the folder for temporary files); each such folder has names, key and ports of
+its own, so that several clusters may stand side by side. CPUS, MEMORY_MB and MAX_ARRAY change what
+a node has, and the largest array. Exit codes: 0; 2 wrong arguments; 1 a daemon did not start (its
+log is named); 77 this machine cannot do it: not root, no Debian packages, or no namespaces (it says
+which).
 """
 
 from __future__ import annotations
@@ -47,9 +51,12 @@ IMPATIENT = (
 )
 """A machine without a network is told so in less than a minute."""
 LOGIN_FILES = "~/.bash_profile ~/.bash_login ~/.profile ~/.bashrc"
-"""Slurm runs a login shell for a job that takes nothing of its submitter's environment. What such files do (a lock of
-pyenv's, say) would stay where a node is killed meanwhile, and keep every later job waiting: nodes do not see them."""
-CONTROLLER, MUNGE = "slurmctld", "munged"
+"""Slurm runs a login shell for a job that takes nothing of its submitter's environment. What such
+files do (a lock of pyenv's, say) would stay where a node is killed meanwhile, and keep every later
+job waiting: nodes do not see them.
+"""
+CONTROLLER = "slurmctld"
+MUNGE = "munged"
 PATIENCE_S = 90.0
 LONGEST_SOCKET = 107
 """Bytes of the path of a Unix socket."""
@@ -86,7 +93,9 @@ BatchStartTimeout=10
 ReturnToService=2
 MaxArraySize={max_array}
 """
-"""Loopback alone, neither cgroups nor systemd, make-believe sizes of nodes; a lost node is noticed in seconds."""
+"""Loopback alone, neither cgroups nor systemd, make-believe sizes of nodes; a lost node is
+noticed in seconds.
+"""
 
 
 class CannotError(Exception):
@@ -100,7 +109,9 @@ class Cluster:
         self.root = root
         self.conf = root / "slurm.conf"
         self._records = root / "started"
-        """A file for each process: its id and when it started, so that no other with the same id is ever killed."""
+        """A file for each process: its id and when it started, so that no other with the same id
+        is ever killed.
+        """
         self._socket = root / "munge.sock"
 
     def up(self, count: int) -> None:
@@ -109,7 +120,8 @@ class Cluster:
             raise SystemExit(f"a cluster runs in {self.root}; stop it first: {sys.argv[0]} down")
         if len(os.fsencode(self._socket)) > LONGEST_SOCKET:
             raise SystemExit(
-                f"{self._socket} is too long for a socket: set EVAL_FACTORY_SLURM to a shorter folder"
+                f"{self._socket} is too long for a socket: "
+                "set EVAL_FACTORY_SLURM to a shorter folder"
             )
         shutil.rmtree(self.root, ignore_errors=True)
         for folder in (self.root / "state", self._records):
@@ -147,7 +159,8 @@ class Cluster:
         (self.root / f"spool-{name}").mkdir(exist_ok=True)
         inside = (
             'hostname "$1"; mount --bind "$2/hosts" /etc/hosts;'
-            f' for file in {LOGIN_FILES}; do [[ ! -f $file ]] || mount --bind /dev/null "$file"; done;'
+            f' for file in {LOGIN_FILES}; do [[ ! -f $file ]] || mount --bind /dev/null "$file"; '
+            "done;"
             ' slurmd -D -N "$1" -f "$2/slurm.conf" & wait $!'
         )
         space = ["unshare", "--fork", "--kill-child", "--pid", "--mount-proc", "--uts"]
@@ -311,7 +324,8 @@ def _install_packages() -> None:
         said += done.stderr.strip().splitlines()
     if missing_packages():
         raise CannotError(
-            f"apt-get cannot install {' and '.join(missing)}: {said[-1] if said else 'it does not say why'}"
+            f"apt-get cannot install {' and '.join(missing)}: "
+            f"{said[-1] if said else 'it does not say why'}"
         )
 
 
@@ -324,7 +338,9 @@ def _wait_for(holds: Callable[[], bool], seconds: float) -> None:
 
 
 def _began(pid: int) -> str | None:
-    """When a process began, in the kernel's ticks; None where it is gone, or only waits to be reaped."""
+    """When a process began, in the kernel's ticks; None where it is gone, or only waits to be
+    reaped.
+    """
     try:
         fields = Path(f"/proc/{pid}/stat").read_text("utf-8").rpartition(")")[2].split()
     except OSError:
@@ -368,7 +384,8 @@ def files(root: Path, host: str, ports: Sequence[int], env: Mapping[str, str]) -
     names = "".join(f"127.0.0.1 n{number}\n" for number in range(1, len(node_ports) + 1))
     return {
         "slurm.conf": "".join(lines),
-        # slurmd opens a cgroup plugin even where nothing uses it; to look for the right one fails without systemd
+        # slurmd opens a cgroup plugin even where nothing uses it; to look for the right one fails
+        # without systemd
         "cgroup.conf": "CgroupPlugin=cgroup/v1\nCgroupAutomount=no\n",
         "hosts": f"127.0.0.1 localhost {host}\n{names}",
         "env": f"export SLURM_CONF={shlex.quote(str(root / 'slurm.conf'))}\n",

@@ -1,4 +1,6 @@
-"""helm-run without anything of ours: HELM's own client, runner and logging, all runs in one process."""
+"""helm-run without anything of ours: HELM's own client, runner and logging, all runs in one
+process.
+"""
 
 from __future__ import annotations
 
@@ -51,15 +53,21 @@ if importlib.util.find_spec("torch") is None:
 if importlib.util.find_spec("bert_score") is None:
     stand_in("bert_score", BERTScorer=NeedsWeights)
 '''
-"""Without it helm-run cannot so much as build these run specs there; no line of it is about a score."""
+"""Without it helm-run cannot so much as build these run specs there; no line of it is about a
+score.
+"""
 
 
 COUNTS_TOKENS = {"tokenizer_name": "openai/cl100k_base", "max_sequence_length": 1_000_000}
-"""medhelm's client counts each answer's tokens, and fails without; no prompt is as long. Needs TIKTOKEN_CACHE_DIR."""
+"""medhelm's client counts each answer's tokens, and fails without; no prompt is as long. Needs
+TIKTOKEN_CACHE_DIR.
+"""
 
 
 def room_for_gold(task: Task) -> int | None:
-    """Tokens of an answer, where medhelm's client would cut the longest gold answers; None: the benchmark's own."""
+    """Tokens of an answer, where medhelm's client would cut the longest gold answers; None: the
+    benchmark's own.
+    """
     return 8192 if task.helm.judges and task.helm.upstream is not HELM else None
 
 
@@ -78,15 +86,14 @@ class BareHelm:
     ) -> None:
         """
         Args:
-            runs: task -> kinds of answers; the first one's answers need no knowledge of the questions.
+            runs: task -> kinds of answers; the first one's answers need no knowledge of the
+                questions.
         """
-        self._folder, self._url, self._tasks, self._runs, self._limit = (
-            folder,
-            url,
-            tasks,
-            runs,
-            limit,
-        )
+        self._folder = folder
+        self._url = url
+        self._tasks = tasks
+        self._runs = runs
+        self._limit = limit
         self._upstream = upstream
 
     @property
@@ -112,8 +119,8 @@ class BareHelm:
         self._jury.write_text(yaml.safe_dump({"judges": judges}))
         plugin = self._folder / "stand_ins.py"
         plugin.write_text(
-            STAND_INS
-            + f"\nsys.path.append({sysconfig.get_path('purelib')!r})  # the OpenAI client's package\n"
+            STAND_INS + f"\nsys.path.append({sysconfig.get_path('purelib')!r})  "
+            "# the OpenAI client's package\n"
         )
         cache = self._folder / "runs" / SUITE / "eval_cache"
         cache.mkdir(parents=True)

@@ -1,4 +1,6 @@
-"""`eval-factory run_eval` on the same answers, what its result says, and which tasks have their data here."""
+"""`eval-factory run_eval` on the same answers, what its result says, and which tasks have their
+data here.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,9 @@ class Result:
         return None if score is None else float(score["value"])
 
     def floors(self, label: str) -> Mapping[str, float]:
-        """Trivial answer -> what the program computed for it, without a request; empty where it says nothing."""
+        """Trivial answer -> what the program computed for it, without a request; empty where it
+        says nothing.
+        """
         found = (self.document["validity"].get("floors") or {}).get(label) or {}
         answers: Mapping[str, float] = found.get("answers") or {}
         return answers
@@ -126,7 +130,9 @@ def result_in(folder: Path) -> Result:
 
 
 def place(scenarios: Path | None, task: Task, target: Path) -> None:
-    """Copy a scenario's files to where HELM looks for them; a model's SQL could change a link's target."""
+    """Copy a scenario's files to where HELM looks for them; a model's SQL could change a link's
+    target.
+    """
     source = None if scenarios is None else scenarios / task.helm.scenario
     if source is not None and source.is_dir():
         shutil.copytree(source, target / task.helm.scenario, dirs_exist_ok=True)

@@ -1,5 +1,7 @@
-"""What a benchmark asks and what is right, read from the instances that helm-run wrote down; the answers that every
-benchmark is fed: right ones, right ones in another form, and such as know nothing; and the endpoint that gives them."""
+"""What a benchmark asks and what is right, read from the instances that helm-run wrote down; the
+answers that every benchmark is fed: right ones, right ones in another form, and such as know
+nothing; and the endpoint that gives them.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ class Question:
 
     prompt: str
     gold: str
-    """The right answer: a letter where options are given, else the first right reference; "" where none is."""
+    """The right answer: a letter where options are given, else the first right reference; ""
+    where none is.
+    """
     labels: tuple[str, ...]
     """Letters of the options; empty where there are none."""
     test: bool = True
@@ -36,7 +40,8 @@ class Question:
 def question_of(state: Mapping[str, Any]) -> Question:
     """Of an entry of `request_states` in scenario_state.json."""
     mapping: dict[str, str] = state.get("output_mapping") or {}
-    prompt, instance = state["request"]["prompt"], state["instance"]
+    prompt = state["request"]["prompt"]
+    instance = state["instance"]
     return Question(prompt, gold_of(state), tuple(mapping), instance.get("split", "test") == "test")
 
 
@@ -62,9 +67,11 @@ def questions_in(file: Path) -> list[Question]:
 
 
 class KnownQuestions:
-    """Questions by their prompt, learnt while helm-run works: it writes a run's instances down before the next run.
+    """Questions by their prompt, learnt while helm-run works: it writes a run's instances down
+    before the next run.
 
-    So the first of a task's runs, whose answers need no knowledge, teaches the answers of the others.
+    So the first of a task's runs, whose answers need no knowledge, teaches the answers of the
+    others.
     """
 
     def __init__(self, files: Callable[[], Sequence[Path]]) -> None:
@@ -95,16 +102,16 @@ class KnownQuestions:
                     self._by_prompt.setdefault(question.prompt, question)
 
 
-GOLD, EMPTY, REFUSAL, CONSTANT, RANDOM, UNPARSED = (
-    "gold",
-    "empty",
-    "refusal",
-    "constant",
-    "random",
-    "unparsed",
-)
+GOLD = "gold"
+EMPTY = "empty"
+REFUSAL = "refusal"
+CONSTANT = "constant"
+RANDOM = "random"
+UNPARSED = "unparsed"
 KINDS = (EMPTY, REFUSAL, CONSTANT, RANDOM, GOLD, UNPARSED)
-"""`empty` is first: it needs no knowledge of the questions, which its run writes down for the others."""
+"""`empty` is first: it needs no knowledge of the questions, which its run writes down for the
+others.
+"""
 FLOORS = (EMPTY, REFUSAL, CONSTANT, RANDOM)
 OF_OPEN_TEXT = (EMPTY, REFUSAL, RANDOM, GOLD)
 """Text without a form has no constant that fits, and is never unparsed."""
@@ -115,7 +122,9 @@ UNPARSED_OPTION = "The answer is **{}**."
 UNPARSED_TEXT = "The answer is as follows: {}"
 NO_QUERY = "No query answers this question."
 CONSTANTS = {"value": "0", "sentence": "CORRECT", "sql": "SELECT 1"}
-"""Form of an answer -> what is answered whatever the question is; where options are given, the first of them."""
+"""Form of an answer -> what is answered whatever the question is; where options are given, the
+first of them.
+"""
 ADVICE = "Plan {}: rest, and see your physician in a week."
 SENTENCE_IDS = re.compile(r"^(\d+) ", re.MULTILINE)
 QUERIES = (
@@ -127,7 +136,9 @@ QUERIES = (
 
 
 def kinds_of(task: Task, asked: Collection[str] = KINDS) -> tuple[str, ...]:
-    """Of the kinds that were asked for, those that tell something of this task; always the empty one."""
+    """Of the kinds that were asked for, those that tell something of this task; always the empty
+    one.
+    """
     fitting = OF_OPEN_TEXT if task.helm.judges else KINDS
     return tuple(kind for kind in fitting if kind in asked or kind == EMPTY)
 
@@ -177,12 +188,14 @@ def _unparsed(task: Task, question: Question) -> str:
 
 
 JUDGES = ("judge-one", "judge-two", "judge-three")
-LOWEST, HIGHEST = 1, 5
+LOWEST = 1
+HIGHEST = 5
 _ADVICE = re.compile(re.escape(ADVICE).replace(r"\{\}", r"(\d+)"))
 
 
 def judgement(judge: str, prompt: str) -> str:
-    """A mark for each criterion: the lowest for a refusal, any for random advice, the highest for every other answer.
+    """A mark for each criterion: the lowest for a refusal, any for random advice, the highest for
+    every other answer.
 
     The criteria are read from the example of the output that a judge's prompt ends with.
     """
@@ -210,8 +223,11 @@ class KindEndpoint(DemoServer):
         super().__init__(_handler(self))
 
     def reply(self, body: dict[str, Any]) -> dict[str, Any]:
-        """The body of a chat completion; answers are never cut, so that both programs are fed the same."""
-        prompt, model = body["messages"][-1]["content"], body["model"]
+        """The body of a chat completion; answers are never cut, so that both programs are fed
+        the same.
+        """
+        prompt = body["messages"][-1]["content"]
+        model = body["model"]
         if model in JUDGES:
             text = judgement(model, prompt)
         else:
@@ -233,12 +249,14 @@ def _handler(endpoint: KindEndpoint) -> type[BaseHTTPRequestHandler]:
 
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            status, answer = 200, {}
+            status = 200
+            answer = {}
             try:
                 answer = endpoint.reply(body)
             except Exception:
                 traceback.print_exc()  # a mistake of this script: the run has to fail
-                status, answer = 501, {"error": {"message": "the script has no answer"}}
+                status = 501
+                answer = {"error": {"message": "the script has no answer"}}
             data = json.dumps(answer).encode()
             self.send_response(status)
             self.send_header("Content-Type", "application/json")

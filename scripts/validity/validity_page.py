@@ -1,5 +1,6 @@
-"""docs/validity.md: the table, what each of its cells says of a kind of answer, and a note for each that is not what a
-reader expects."""
+"""docs/validity.md: the table, what each of its cells says of a kind of answer, and a note for each
+that is not what a reader expects.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +29,8 @@ from scripts.validity.questions import (
 
 from eval_factory.tasks.framework import Task
 
-CORRECTED, LENIENT = ".corrected", ".lenient"
+CORRECTED = ".corrected"
+LENIENT = ".lenient"
 LOW = 0.1
 """What a reader expects of answers that know nothing, at most."""
 TOLERANCE = 1e-12
@@ -36,11 +38,21 @@ TOLERANCE = 1e-12
 COLUMNS = (GOLD, "gold, corrected", *FLOORS, "empty, corrected", UNPARSED, "unparsed, lenient")
 """The cells of a line beside task, metric, n and parity."""
 
-NO_CORRECTION = "No defect of HELM is known that changes this metric, so no corrected value stands beside it: [errata](errata.md)."
-NO_FORM = "The benchmark asks for text in no particular form: no constant fits every question, and no answer is unparsed."
-NO_OPTIONS = "The lenient reading is of questions with options alone: [results](results.md#answers-that-say-nothing)."
+NO_CORRECTION = (
+    "No defect of HELM is known that changes this metric, "
+    "so no corrected value stands beside it: [errata](errata.md)."
+)
+NO_FORM = (
+    "The benchmark asks for text in no particular form: "
+    "no constant fits every question, and no answer is unparsed."
+)
+NO_OPTIONS = (
+    "The lenient reading is of questions with options alone: "
+    "[results](results.md#answers-that-say-nothing)."
+)
 RANDOM_ADVICE = (
-    "The judges are scripted, and give random advice any mark from 1 to 5, by chance: this tests that the jury's mean"
+    "The judges are scripted, and give random advice any mark from 1 to 5, by chance: "
+    "this tests that the jury's mean"
     " is bare HELM's, and says nothing about medicine."
 )
 
@@ -66,13 +78,16 @@ def metrics_of(result: Result) -> list[str]:
 def parity(
     ours: Mapping[str, Mapping[str, Any]], stats: Sequence[Mapping[str, Any]], main_metric: str
 ) -> Parity:
-    """Compare each of our scores that is HELM's own, over every split, with the mean in stats.json."""
+    """Compare each of our scores that is HELM's own, over every split, with the mean in
+    stats.json.
+    """
     theirs = {
         (stat["name"]["name"], stat["name"].get("split")): stat["mean"]
         for stat in stats
         if "mean" in stat and "perturbation" not in stat["name"]
     }
-    compared, differences = 0, []
+    compared = 0
+    differences = []
     for label, score in ours.items():
         mean = (
             theirs.get((score["metric"], score["split"])) if score["perturbation"] is None else None
@@ -129,7 +144,9 @@ class Row:
         return self.results[kind].value(self.metric, suffix) if kind in self.results else None
 
     def surprises(self) -> Iterator[str]:
-        """The columns whose cell is not what a reader expects; not those of answers that were left out of a try."""
+        """The columns whose cell is not what a reader expects; not those of answers that were
+        left out of a try.
+        """
         left_out = set(kinds_of(self.task)) - set(self.results)
         for column, value in self.cells().items():
             if column.partition(",")[0] in left_out:
@@ -139,7 +156,9 @@ class Row:
                 yield column
 
     def known_reason(self, column: str) -> str | None:
-        """What explains a cell by the benchmark's form or by counting the questions; checked, not believed."""
+        """What explains a cell by the benchmark's form or by counting the questions; checked,
+        not believed.
+        """
         return self._of_missing(column) if self.cells()[column] is None else self._of_chance(column)
 
     def _of_missing(self, column: str) -> str | None:
@@ -186,22 +205,25 @@ class Row:
         yield from self._wrong_floors()
 
     def _wrong_floors(self) -> Iterator[str]:
-        """Where `validity.floors`, computed without a request, is not what the same answers score when given."""
+        """Where `validity.floors`, computed without a request, is not what the same answers
+        score when given.
+        """
         names = {EMPTY: EMPTY, REFUSAL: REFUSAL}
         if CONSTANT in self.results:
             names[CONSTANT] = f"always {answer_of(CONSTANT, self.task, self.questions[0])}"
         for suffix, (kind, name) in itertools.product(("", CORRECTED), names.items()):
-            stated, measured = (
-                self.results[GOLD].floors(f"{self.metric}{suffix}").get(name),
-                self._value(kind, suffix),
-            )
+            stated = self.results[GOLD].floors(f"{self.metric}{suffix}").get(name)
+            measured = self._value(kind, suffix)
             if (
                 stated is not None
                 and measured is not None
                 and not math.isclose(stated, measured, abs_tol=TOLERANCE)
             ):
                 label = f"{self.metric}{suffix}"
-                yield f"{self.task.name}: validity.floors says {stated!r} of {name} in {label}, measured: {measured!r}"
+                yield (
+                    f"{self.task.name}: validity.floors says {stated!r} of {name} "
+                    f"in {label}, measured: {measured!r}"
+                )
 
 
 HEADER = "<!-- Written by scripts/validity_table.py; changes are lost. -->"
@@ -238,7 +260,10 @@ def unexplained(rows: Iterable[Row], explanations: Sequence[Explanation]) -> Ite
         for column in COLUMNS:
             if column in surprising and reason_for(row, column, explanations) is None:
                 told = f"{row.task.name}, {row.metric}, {column}"
-                yield f"{told}: {_shown(cells[column])} is not what a reader expects: say why in explanations.yml"
+                yield (
+                    f"{told}: {_shown(cells[column])} is not what a reader expects: "
+                    "say why in explanations.yml"
+                )
         for one in explanations:
             stale = (
                 [column for column in one.cells if column not in surprising]
@@ -286,7 +311,8 @@ def _table(
     yield f"| task | metric | n | parity | {' | '.join(COLUMNS)} |"
     yield f"|{'---|' * (4 + len(COLUMNS))}"
     for row in rows:
-        cells, surprising = row.cells(), set(row.surprises())
+        cells = row.cells()
+        surprising = set(row.surprises())
         shown = []
         for column in COLUMNS:
             reason = reason_for(row, column, explanations) if column in surprising else None

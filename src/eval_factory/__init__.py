@@ -4,13 +4,16 @@ For other programs and notebooks:
 
     from eval_factory import evaluate, run_suite, compare, load_result, list_tasks
 
-`docs/python.md` shows each of them. A name is imported when it is first asked for: `import eval_factory` alone is free.
+`docs/python.md` shows each of them. A name is imported when it is first asked for: `import
+eval_factory` alone is free.
 """
 
 __version__ = "0.1.0"
 
 TYPE_CHECKING = False
-"""As typing's, which type checkers and editors know by its name; `typing` itself takes long to import."""
+"""As typing's, which type checkers and editors know by its name; `typing` itself takes long to
+import.
+"""
 
 if TYPE_CHECKING:
     from eval_factory.api import (

@@ -1,4 +1,5 @@
-"""The program for other programs: evaluate, see what a run would do, read a result. Returns records, prints nothing.
+"""The program for other programs: evaluate, see what a run would do, read a result. Returns
+records, prints nothing.
 
     from eval_factory import evaluate, load_result  # what is used most; all is here
 
@@ -6,8 +7,9 @@
     print(evaluated.result.scores[evaluated.result.main_metric].value, evaluated.not_reportable)
     stored = load_result("out")
 
-What goes wrong is raised as a subclass of `EvalFactoryError`, whose `exit_code` is that of the command line; nothing
-here ends the process. It may be called in a notebook, in several threads at once, and as often as one likes.
+What goes wrong is raised as a subclass of `EvalFactoryError`, whose `exit_code` is that of the
+command line; nothing here ends the process. It may be called in a notebook, in several threads at
+once, and as often as one likes.
 """
 
 from __future__ import annotations
@@ -61,7 +63,9 @@ _AT_FIRST_USE = {
     "workflows.suite.suite_report": ("CellReport", "SuiteOptions", "SuiteReport"),
     "workflows.verify": ("Finding", "Verified"),
 }
-"""Module -> what is imported when somebody asks for it: a dry run needs none, and each takes a part of its time."""
+"""Module -> what is imported when somebody asks for it: a dry run needs none, and each takes a
+part of its time.
+"""
 
 __all__ = [
     "BusyError",
@@ -124,17 +128,21 @@ def evaluate(
     env: Mapping[str, str] | None = None,
     screen: TextIO | None = None,
 ) -> Evaluated:
-    """Run one evaluation to its end, or collect it again where it is complete already. A job of Slurm is waited for.
+    """Run one evaluation to its end, or collect it again where it is complete already. A job of
+    Slurm is waited for.
 
     Args:
-        run_config: the YAML file, or what one would hold: `{"config": ..., "target": ...}`. It is not changed.
+        run_config: the YAML file, or what one would hold: `{"config": ..., "target": ...}`. It is
+            not changed.
         flags: path of a value (`config.params.limit_samples`) -> value; over the file's.
         overrides: `path.to.key=value,...`, over everything else, as `--overrides`.
         env: where keys are looked for; this process's own if not given.
         screen: where progress and warnings are shown, such as `sys.stderr`; nowhere if not given.
 
-    Raises EvalFactoryError: with the exit code of what went wrong (a result that is not reportable raises nothing);
-    InterruptedRunError among them: Ctrl-C, or a notebook's stop button, while helm-run works; else KeyboardInterrupt.
+    Raises EvalFactoryError: with the exit code of what went wrong (a result that is not reportable
+        raises nothing);
+    InterruptedRunError among them: Ctrl-C, or a notebook's stop button, while helm-run works; else
+    KeyboardInterrupt.
     """
     request = arguments_of(run_config, output_dir, flags, overrides)
     with interruptible():
@@ -156,7 +164,9 @@ def submit(
     env: Mapping[str, str] | None = None,
     screen: TextIO | None = None,
 ) -> Evaluated | Submitted:
-    """As `evaluate`, but a job of Slurm is not waited for: the same call again has its result when it has ended."""
+    """As `evaluate`, but a job of Slurm is not waited for: the same call again has its result
+    when it has ended.
+    """
     request = arguments_of(run_config, output_dir, flags, overrides)
     return _run(
         request, options or Options(), wait=False, env=_env(env), screen=screen or io.StringIO()
@@ -166,7 +176,9 @@ def submit(
 def _run(
     request: Request, options: Options, *, wait: bool, env: Mapping[str, str], screen: TextIO
 ) -> Evaluated | Submitted:
-    """Where the configuration says: here, or as a job of Slurm, which is collected where it has ended."""
+    """Where the configuration says: here, or as a job of Slurm, which is collected where it has
+    ended.
+    """
     evaluation = build_evaluation(request, load_framework(), env)
     if evaluation.executor.is_slurm:
         from eval_factory.workflows.suite.slurm_run import run_as_job
@@ -189,11 +201,13 @@ def run_suite(
     env: Mapping[str, str] | None = None,
     screen: TextIO | None = None,
 ) -> SuiteReport:
-    """Run every evaluation of every target of a suite, each in a process of its own, and write one table.
+    """Run every evaluation of every target of a suite, each in a process of its own, and write one
+    table.
 
-    Arguments as of `evaluate`, with `{"suite": ...}` for a run config. `preset`: a suite that comes with eval-factory,
-    as the base of this one. Raises EvalFactoryError: the suite could not be run at all, or was interrupted, and the
-    table holds what is finished. A cell that fails raises nothing: its `reason`, and the report's `exit_code`, say so.
+    Arguments as of `evaluate`, with `{"suite": ...}` for a run config. `preset`: a suite that comes
+    with eval-factory, as the base of this one. Raises EvalFactoryError: the suite could not be run
+    at all, or was interrupted, and the table holds what is finished. A cell that fails raises
+    nothing: its `reason`, and the report's `exit_code`, say so.
     """
     from eval_factory.config.suite import build_suite
     from eval_factory.workflows.suite.run_suite import run_suite as run
@@ -224,7 +238,9 @@ def dry_run(
     env: Mapping[str, str] | None = None,
     screen: TextIO | None = None,
 ) -> DryRun:
-    """The same merged, checked and rendered; nothing is started or written. Raises what `evaluate` would of that."""
+    """The same merged, checked and rendered; nothing is started or written. Raises what
+    `evaluate` would of that.
+    """
     request = arguments_of(run_config, output_dir, flags, overrides)
     from eval_factory.workflows.dry_run import dry_run as look
 
@@ -253,8 +269,9 @@ def compare(
     margin: float | None = None,
     allow: Collection[str] = (),
 ) -> Compared:
-    """Compare the results in output folders, each with each, on the instances that both answered. `margin`: in the
-    metric's own unit; `allow`: names of reasons against it. What cannot be compared raises nothing: `reasons` says why.
+    """Compare the results in output folders, each with each, on the instances that both answered.
+    `margin`: in the metric's own unit; `allow`: names of reasons against it. What cannot be
+    compared raises nothing: `reasons` says why.
     """
     from eval_factory.analysis.comparison import compare as compare_results
     from eval_factory.report.reader import compared_runs
@@ -267,8 +284,9 @@ def compare(
 def gate(
     policy: Path | str, candidates: Sequence[Path | str], baselines: Sequence[Path | str] = ()
 ) -> GateResult:
-    """Hold output folders, or folders of them, against a policy (its YAML file). A limit that is not kept raises
-    nothing: `outcome`, and `exit_code`, say so."""
+    """Hold output folders, or folders of them, against a policy (its YAML file). A limit that is
+    not kept raises nothing: `outcome`, and `exit_code`, say so.
+    """
     from eval_factory.analysis.gate import evaluate_policy, load_policy
 
     read = load_policy(Path(policy))
@@ -289,14 +307,17 @@ def calibrate(
     """Hold judges' decisions against physicians', as the command `calibrate`.
 
     Args:
-        labels: JSON lines in the form of HealthBench's meta-evaluation; or the folder of a run whose answers people
-            rated: its judges are held against them.
-        judge: of one field, what its judge is called; of a run config, the judges to ask; all where none is named.
-        to: a folder for the passports: new, empty, or with those of the same labels. Who asks judges needs one.
+        labels: JSON lines in the form of HealthBench's meta-evaluation; or the folder of a run
+            whose answers people rated: its judges are held against them.
+        judge: of one field, what its judge is called; of a run config, the judges to ask; all where
+            none is named.
+        to: a folder for the passports: new, empty, or with those of the same labels. Who asks
+        judges needs one.
     """
     from eval_factory.workflows import calibrate as work
 
-    folder, names = None if to is None else Path(to), several(judge)
+    folder = None if to is None else Path(to)
+    names = several(judge)
     if Path(labels).is_dir() and judges_from is None and not judge_labels:
         return work.calibrate_run(Path(labels), names, folder)
     if judges_from is None:
@@ -315,8 +336,10 @@ def calibrate(
 
 
 def verify(folder: Path | str) -> Verified:
-    """Whether an output folder is what it says it is: checksums, and every number made again. Nothing is changed, and
-    nothing raised: what was altered is in `findings`; `unreadable` says why a folder cannot be verified."""
+    """Whether an output folder is what it says it is: checksums, and every number made again.
+    Nothing is changed, and nothing raised: what was altered is in `findings`; `unreadable` says why
+    a folder cannot be verified.
+    """
     from eval_factory.workflows.suite.suite_check import verify_suite
     from eval_factory.workflows.verify import verify as look
 
@@ -329,7 +352,9 @@ def reproduce(
     *,
     env: Mapping[str, str] | None = None,
 ) -> Reproduction:
-    """A run config that does the evaluation of an output folder again, and what is another now than it was then."""
+    """A run config that does the evaluation of an output folder again, and what is another now
+    than it was then.
+    """
     from eval_factory.report.reader import one_run
     from eval_factory.workflows.recollect import reproduce as look
 
@@ -371,12 +396,14 @@ def rescore(
 ) -> Evaluated:
     """Score the answers of an output folder again, in another folder; the model is not asked.
 
-    Arguments say what is another now, as of `evaluate`. Raises PrerequisiteError: that would ask the model something.
+    Arguments say what is another now, as of `evaluate`. Raises PrerequisiteError: that would ask
+    the model something.
     """
     from eval_factory.report.reader import one_run
     from eval_factory.workflows.recollect import rescore as run
 
-    request, folder = arguments_of(run_config, None, flags, overrides), one_run(folder, "rescore")
+    request = arguments_of(run_config, None, flags, overrides)
+    folder = one_run(folder, "rescore")
     with interruptible():
         return run(folder, request, Path(output_dir), env=_env(env), screen=screen or io.StringIO())
 
@@ -403,7 +430,9 @@ def served_pages(
     env: Mapping[str, str] | None = None,
     screen: TextIO | None = None,
 ) -> AbstractContextManager[Pages]:
-    """Serve HELM's own web pages of output folders on this machine, at `address`, for as long as the context lasts."""
+    """Serve HELM's own web pages of output folders on this machine, at `address`, for as long as
+    the context lasts.
+    """
     from eval_factory.workflows.view import served
 
     return served(

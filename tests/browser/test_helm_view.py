@@ -106,7 +106,8 @@ def test_a_page_is_served_until_the_program_ends(
 def test_two_runs_of_one_model_are_files_that_any_server_shows(
     result: Path, browser: Chromium
 ) -> None:
-    again, site = result.with_name("again"), result.with_name("site")
+    again = result.with_name("again")
+    site = result.with_name("site")
     shutil.copytree(result, again)
     finished = eval_factory(
         "view", str(result), str(again), "--export", str(site), env=environment(result.parent)

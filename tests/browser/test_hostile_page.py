@@ -116,7 +116,8 @@ def test_nothing_runs_and_every_text_is_read_as_it_was_written(
     outside.paths.clear()
     ReportPage(browser, file)
     assert harm(browser, outside) == {}
-    expected, records = dict(expected_parts(outside.url)), hostile_records(outside.url)
+    expected = dict(expected_parts(outside.url))
+    records = hostile_records(outside.url)
     walk = WALK.replace("FOREIGN_MARKUP", FOREIGN_MARKUP.replace("ROOT", "detail"))
     seen = browser.driver.execute_async_script(walk, len(records))
     for record, (shown, markup) in zip(records, seen, strict=True):

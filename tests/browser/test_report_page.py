@@ -263,7 +263,8 @@ def test_the_hashes_of_a_thousand_files_are_folded_on_screen_and_paper(
 ) -> None:
     """As of mtsamples, where each case is a file: they were nine tenths of the page."""
     one = whole_result()
-    heights, pages = [], []
+    heights = []
+    pages = []
     for count in (1, 1000):
         files = {
             f"scenarios/mtsamples/case {number}.txt": f"{number:064d}" for number in range(count)

@@ -104,7 +104,8 @@ def test_an_opened_conversation_has_its_criteria_the_costly_ones_first(
     page = ReportPage(browser, folder / "report.html", deep_link("q1"))
     details = "[...document.querySelectorAll('#detail .criteria details')]"
     opened = browser.run(f"return {details}.filter(one => one.open).length")
-    shown, rows = page.detail(), [" ".join(row.split()) for row in browser.run(CRITERIA)]
+    shown = page.detail()
+    rows = [" ".join(row.split()) for row in browser.run(CRITERIA)]
     assert opened == 2  # what costs points
     assert (
         shown.index(f"{PATIENT} asks")

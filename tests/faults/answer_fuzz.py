@@ -31,7 +31,8 @@ INSTANCES = 8
 SHRINK = [Phase.shrink] if os.environ.get("EVAL_FACTORY_FUZZ_SHRINK") else []
 """A smaller example takes many runs more: to find the cause of a failure, not to see that there is one."""
 PROBE = "ping"
-MODEL, JUDGES = "test/model", ("one", "two")
+MODEL = "test/model"
+JUDGES = ("one", "two")
 TASKS = {"chat": "sample_medical_qa", "completions": "sample_medical_qa", "jury": "medication_qa"}
 DIGITS = 5000
 MOST = 1e150
@@ -193,7 +194,8 @@ class Endpoint(AnswerServer):
         super().__init__(lambda data: (200, self.answer(json.loads(data))))
 
     def begin(self, of_role: dict[str, Sequence[bytes]]) -> None:
-        self.of_role, self.order = of_role, {role: {} for role in of_role}
+        self.of_role = of_role
+        self.order = {role: {} for role in of_role}
 
     def answer(self, body: dict[str, Any]) -> bytes:
         prompt = body["messages"][-1]["content"] if "messages" in body else body["prompt"]
@@ -226,7 +228,8 @@ def call_helm_run_in_this_process() -> None:
     def run_logged(
         spec: ProcessSpec, *, on_tick: Callable[[], None], **_: object
     ) -> FinishedProcess:
-        before, sys.argv = sys.argv, list(spec.argv)
+        before = sys.argv
+        sys.argv = list(spec.argv)
         environment = dict(os.environ)
         told = HelmRunSettings.from_environment(spec.env)
         probed = frozenset(json.loads(spec.once_begun() or "[]"))
@@ -255,7 +258,8 @@ def evaluate(file: Path) -> int:
     from eval_factory.core.errors import NotReportableError
 
     said = io.StringIO()
-    out, err = sys.stdout, sys.stderr
+    out = sys.stdout
+    err = sys.stderr
     sys.stdout = sys.stderr = said
     try:
         cli.main(
@@ -265,7 +269,8 @@ def evaluate(file: Path) -> int:
     except NotReportableError as error:
         return error.exit_code
     finally:
-        sys.stdout, sys.stderr = out, err
+        sys.stdout = out
+        sys.stderr = err
         assert "Traceback" not in said.getvalue(), said.getvalue()
 
 

@@ -30,7 +30,8 @@ def run_here(*arguments: str) -> Ended:
         io.TextIOWrapper(io.BytesIO(), encoding="utf-8", errors=errors)
         for errors in ("strict", "backslashreplace")
     ]
-    before, started = signal.getsignal(signal.SIGTERM), time.process_time()
+    before = signal.getsignal(signal.SIGTERM)
+    started = time.process_time()
     try:
         with (
             mock.patch.object(sys, "argv", ["eval-factory", *arguments]),

@@ -61,7 +61,8 @@ def test_killed_at_twenty_moments_of_a_commit_a_bundle_is_one_or_the_other(tmp_p
     assert ran(argv("import", str(texts["old"]), "--to", str(tmp_path / "whole"))).returncode == 0
     archive = tmp_path / "old.tar.gz"
     assert ran(argv("pack", str(tmp_path / "whole"), str(archive))).returncode == 0
-    kills, halves = 0, 0
+    kills = 0
+    halves = 0
     for turn in range(100):
         root = tmp_path / f"b{turn}"
         kind = ("first import", "over a bundle", "unpack")[turn % 3]
@@ -91,7 +92,8 @@ def test_killed_at_twenty_moments_of_a_commit_a_bundle_is_one_or_the_other(tmp_p
 
 
 def test_killed_before_the_commit_nothing_of_it_counts(tmp_path: Path) -> None:
-    given, root = folder_to_import(tmp_path / "given", "new"), tmp_path / "b"
+    given = folder_to_import(tmp_path / "given", "new")
+    root = tmp_path / "b"
     with subprocess.Popen(
         argv("import", str(given), "--to", str(root)), env=program_environment()
     ) as process:

@@ -69,10 +69,12 @@ def disturbed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Disturbed]:
             stat.S_IMODE(path.stat().st_mode)
             for path in (store(folder / "out") / "waves").glob("*.env")
         ]
-        (lost, _, node), (cancelled, _, _) = running[0], running[-1]
+        (lost, _, node) = running[0]
+        (cancelled, _, _) = running[-1]
         assert lost != cancelled
         cluster.do("node-kill", node)
-        job, number = (folder / "killing" / "job").read_text().strip(), cancelled.rpartition("_")[2]
+        job = (folder / "killing" / "job").read_text().strip()
+        number = cancelled.rpartition("_")[2]
         cluster.ask("scancel", f"{job}_{number}")
         opens.opened.set()
         until(lambda: cancelled not in [name for name, _, _ in cluster.tasks()])

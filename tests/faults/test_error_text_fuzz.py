@@ -103,7 +103,8 @@ class Echo(AnswerServer):
 
     def __init__(self) -> None:
         super().__init__(lambda data: self.of(json.loads(data) if data.startswith(b"{") else {}))
-        self.status, self.body = 500, b""
+        self.status = 500
+        self.body = b""
         self.of: Callable[[dict[str, Any]], tuple[int, bytes]] = lambda _request: (
             self.status,
             self.body,
@@ -153,7 +154,8 @@ def shown_on_the_screen(event: dict[str, Any]) -> str:
 def test_what_an_endpoint_says(
     role: str, status: int, body: bytes, server: Echo, tmp_path: Path
 ) -> None:
-    server.status, server.body = status, body
+    server.status = status
+    server.body = body
     settings = EndpointSettings(
         role=role,
         url=server.url,
@@ -194,7 +196,8 @@ def test_what_an_endpoint_says(
     body=as_json({"error": "x", "error_description": "\x1b[2J\neval-factory: done \u202e"}),
 )
 def test_what_a_token_server_says(status: int, body: bytes, server: Echo, tmp_path: Path) -> None:
-    server.status, server.body = status, body
+    server.status = status
+    server.body = body
     env = {"OPENAI_CLIENT_ID": "id", "OPENAI_CLIENT_SECRET": CANARY, "OPENAI_TOKEN_URL": server.url}
     for cached in tmp_path.glob("openai_*_oauth_token.json"):
         cached.unlink()

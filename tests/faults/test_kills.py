@@ -33,7 +33,8 @@ from programs import ran, run_eval
 from scripted_endpoint import ScriptedEndpoint
 
 TASK = "sample_medical_qa"
-INSTANCES, PARALLELISM = 40, 4
+INSTANCES = 40
+PARALLELISM = 4
 ANSWER_S = 0.02
 KILLS = max(1, round(6 * float(os.environ.get("EVAL_FACTORY_FUZZ_FACTOR", "1"))))
 SEED = os.environ.get("EVAL_FACTORY_FUZZ_SEED", "20261121")
@@ -43,13 +44,13 @@ TIMEOUT_S = 240
 POLL_S = 0.004
 KEY = "sk-attempt-{number:04d}-0123456789abcdef"
 
-PROGRAM, HELM_RUN, TREE = "program", "helm-run", "tree"
-STARTS, HELM_RUN_STARTS, ASKS, SCORES = (
-    "the program starts",
-    "helm-run starts",
-    "it asks",
-    "it scores",
-)
+PROGRAM = "program"
+HELM_RUN = "helm-run"
+TREE = "tree"
+STARTS = "the program starts"
+HELM_RUN_STARTS = "helm-run starts"
+ASKS = "it asks"
+SCORES = "it scores"
 
 
 @dataclass(frozen=True)
@@ -94,7 +95,9 @@ class Attempt:
     """One start of the program in a folder."""
 
     def __init__(self, folder: Path, endpoint: Endpoint, number: int) -> None:
-        self.rundir, self.endpoint, self.number = RunDir(folder), endpoint, number
+        self.rundir = RunDir(folder)
+        self.endpoint = endpoint
+        self.number = number
         self._events = self.rundir.events.stat().st_size if self.rundir.events.exists() else 0
         argv = run_eval(folder, endpoint.url, "--api_key_name", "TEST_MODEL_KEY")
         environment = program_environment(TEST_MODEL_KEY=KEY.format(number=number))
@@ -323,8 +326,11 @@ def test_killed_at_any_moment_and_started_again_at_once(tmp_path: Path) -> None:
         told: list[str] = []
         try:
             outcome = survive(
-                tmp_path / f"out{place}", groups[place], Random(f"{SEED}-{place}"), told
-            )  # noqa: S311
+                tmp_path / f"out{place}",
+                groups[place],
+                Random(f"{SEED}-{place}"),
+                told,
+            )
             for part in ("results", "validity"):
                 assert outcome.document()[part] == expected[part]
         except BaseException as error:

@@ -121,7 +121,8 @@ def test_what_no_retry_mends_is_not_paid_again_and_again(tmp_path: Path) -> None
 
 def test_an_answer_that_comes_twice_answers_one_question(tmp_path: Path) -> None:
     with FaultEndpoint([Fault("twice", FOR_EVER)], BODY_CANARY) as endpoint:
-        endpoint.good, endpoint.delay_s = lambda prompt: str(zlib.crc32(prompt.encode())), 0.01
+        endpoint.good = lambda prompt: str(zlib.crc32(prompt.encode()))
+        endpoint.delay_s = 0.01
         outcome = run(tmp_path / "out", endpoint, parallelism=2, max_retries=0)
         for prompt, line in lines(outcome):
             assert line["completion"] == endpoint.good(prompt), outcome.stderr
@@ -282,7 +283,9 @@ def test_a_proxy_that_wants_a_login(
 
 def test_under_lasting_429_fewer_go_on_at_once_and_then_more_again(tmp_path: Path) -> None:
     with FaultEndpoint([None], BODY_CANARY) as endpoint:
-        endpoint.room, endpoint.wide_after, endpoint.delay_s = 2, 10, 0.2
+        endpoint.room = 2
+        endpoint.wide_after = 10
+        endpoint.delay_s = 0.2
         outcome = run(tmp_path / "out", endpoint, parallelism=16, max_retries=10)
         assert outcome.returncode == 0, outcome.stderr
         assert outcome.document()["validity"]["instances"]["scored"] == INSTANCES

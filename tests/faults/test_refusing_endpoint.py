@@ -11,7 +11,8 @@ from faults.test_matrix import BODY_CANARY, INSTANCES, run
 
 
 def test_a_dead_deployment_stops_the_run_and_it_goes_on_when_that_is_wanted(tmp_path: Path) -> None:
-    folder, tries = tmp_path / "out", 2
+    folder = tmp_path / "out"
+    tries = 2
     with FaultEndpoint([Fault(500, FOR_EVER)], BODY_CANARY) as endpoint:
         endpoint.faulty_probe = True
         outcome = run(folder, endpoint, max_retries=tries - 1)
@@ -29,11 +30,13 @@ def test_a_dead_deployment_stops_the_run_and_it_goes_on_when_that_is_wanted(tmp_
 class Metered(FaultEndpoint):
     """Takes so many requests in a window; LiteLLM's proxy tells the provider's own header under its prefix."""
 
-    window_s, most = 2.0, 15
+    window_s = 2.0
+    most = 15
 
     def __init__(self) -> None:
         super().__init__([None], BODY_CANARY)
-        self._since, self._taken = time.monotonic(), 0
+        self._since = time.monotonic()
+        self._taken = 0
         self._count = threading.Lock()
         self.refused = 0
 
@@ -42,7 +45,8 @@ class Metered(FaultEndpoint):
         with self._count:
             now = time.monotonic()
             if now - self._since > self.window_s:
-                self._since, self._taken = now, 0
+                self._since = now
+                self._taken = 0
             self._taken += 1
             if self._taken <= self.most:
                 return fault

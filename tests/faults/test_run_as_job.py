@@ -89,7 +89,8 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seen]:
         return varied_answer(prompt)
 
     with virtual_slurm(folder / "slurm") as cluster, ScriptedEndpoint(answer) as endpoint:
-        program, out = Program(cluster), folder / "out"
+        program = Program(cluster)
+        out = folder / "out"
         file = run_config(folder, endpoint.url)
         try:
             run = ("run_eval", "--run_config", str(file), "--no_preflight")

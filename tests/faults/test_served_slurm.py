@@ -70,7 +70,8 @@ def served(cluster: VirtualSlurm, tmp_path_factory: pytest.TempPathFactory) -> S
 
 
 def test_one_task_does_all_cells_of_a_model(served: Served) -> None:
-    folder, done = served.folder, served.done
+    folder = served.folder
+    done = served.done
     assert done.returncode == 0, done.stdout + done.stderr
     assert [row["status"] for row in table(folder / "out")] == ["complete", "complete"]
     (wave,) = [

@@ -136,8 +136,11 @@ def test_two_kills_of_everything_and_a_lost_node_change_no_number(
     cluster: VirtualSlurm, tmp_path: Path
 ) -> None:
     """Three models and five benchmarks; nothing is asked twice but what was in flight."""
-    models, benchmarks = ("first", "second", "third"), ("one", "two", "three", "four", "five")
-    needed, disturbed, here = trial.INSTANCES * 15, tmp_path / "disturbed", tmp_path / "here"
+    models = ("first", "second", "third")
+    benchmarks = ("one", "two", "three", "four", "five")
+    needed = trial.INSTANCES * 15
+    disturbed = tmp_path / "disturbed"
+    here = tmp_path / "here"
     disturbed.mkdir()
     here.mkdir()
     with trial.gate(0) as opens:

@@ -270,7 +270,8 @@ def line_feeds(answer: bytes, send: Send, later: Later, source: Random) -> None:
     send(answer.replace(b"\r\n", b"\n"))
 
 
-LENGTH, CHUNKED = "Content-Length: {length}", "Transfer-Encoding: chunked"
+LENGTH = "Content-Length: {length}"
+CHUNKED = "Transfer-Encoding: chunked"
 
 
 def large(status: str, coding: str | None) -> Give:
@@ -278,7 +279,8 @@ def large(status: str, coding: str | None) -> Give:
     body = b"a" * (60 << 20)
     lines: tuple[str, ...] = ()
     if coding:
-        body, lines = gzip.compress(body), (f"Content-Encoding: {coding}",)
+        body = gzip.compress(body)
+        lines = (f"Content-Encoding: {coding}",)
     sent = http(body, f"Content-Length: {len(body)}", *lines).replace(b"200 OK", status.encode(), 1)
 
     def give(answer: bytes, send: Send, later: Later, source: Random) -> None:

@@ -104,7 +104,9 @@ def http(body: bytes, *lines: str) -> bytes:
 
 class _Connection(asyncio.Protocol):
     def __init__(self, endpoint: WireEndpoint, loop: asyncio.AbstractEventLoop) -> None:
-        self._endpoint, self._loop, self._heard = endpoint, loop, b""
+        self._endpoint = endpoint
+        self._loop = loop
+        self._heard = b""
         endpoint.connections.append(self)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -122,7 +124,8 @@ class _Connection(asyncio.Protocol):
             end = found.end() + int(found[2])
             if len(self._heard) < end:
                 return
-            body, self._heard = self._heard[found.end() : end], self._heard[end:]
+            body = self._heard[found.end() : end]
+            self._heard = self._heard[end:]
             answer = self._endpoint.answer_to(json.loads(body))
             self._endpoint.give(answer, self._send, self._later, self._endpoint.source)
 

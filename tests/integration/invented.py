@@ -90,7 +90,8 @@ def clear(folder: Path, _scenarios: Path) -> Invented:
 def n2c2(folder: Path, _scenarios: Path) -> Invented:
     (folder / "test").mkdir(parents=True)
     for n in CASES:
-        met, first = ("met", "not met")[n % 2], f"Record date: 2067-05-0{n + 1}\nNote of case {n}."
+        met = ("met", "not met")[n % 2]
+        first = f"Record date: 2067-05-0{n + 1}\nNote of case {n}."
         text = f"{first}\n{'*' * 100}\nRecord date: 2068-01-01\nLater, case {n}."
         xml = f'<PatientMatching><TEXT><![CDATA[{text}]]></TEXT><TAGS><ENGLISH met="{met}"/></TAGS></PatientMatching>'
         (folder / "test" / f"{n}.xml").write_text(xml)

@@ -10,7 +10,10 @@ from typing import Any
 
 from scripted_endpoint import PROBE, ScriptedEndpoint
 
-MODEL, KIND, STRICT, ODD = "test/model", "judge/kind", "judge/strict", "judge/odd"
+MODEL = "test/model"
+KIND = "judge/kind"
+STRICT = "judge/strict"
+ODD = "judge/odd"
 KEYS = {MODEL: "TEST_MODEL_KEY", KIND: "KIND_KEY", STRICT: "STRICT_KEY", ODD: "ODD_KEY"}
 CANARIES = {
     name: f"sk-canary-{name.lower().replace('_', '-')}-0123456789" for name in KEYS.values()
@@ -62,7 +65,8 @@ class JuryEndpoint(ScriptedEndpoint):
     def answered(
         self, path: str, headers: dict[str, str], body: dict[str, Any]
     ) -> tuple[int, dict[str, Any]]:
-        prompt, model = body["messages"][-1]["content"], body["model"]
+        prompt = body["messages"][-1]["content"]
+        model = body["model"]
         with self._jury_lock:
             self.authorizations.setdefault(model, set()).add(headers.get("Authorization", ""))
             if prompt != PROBE:

@@ -30,7 +30,8 @@ class RubricEndpoint(ScriptedEndpoint):
 
     def __init__(self, answer: Answer, judge: Judge) -> None:
         super().__init__(lambda _prompt: "")
-        self.answer_to, self.judge = answer, judge
+        self.answer_to = answer
+        self.judge = judge
         self.asked: Counter[tuple[str, str]] = Counter()
         """(model, whole prompt) -> how often."""
         self.conversations: list[list[dict[str, str]]] = []
@@ -73,7 +74,8 @@ class RubricEndpoint(ScriptedEndpoint):
         }
 
     def _judged(self, model: str, prompt: str) -> str:
-        conversation, criterion = _CONVERSATION.search(prompt), _CRITERION.search(prompt)
+        conversation = _CONVERSATION.search(prompt)
+        criterion = _CRITERION.search(prompt)
         assert conversation is not None
         assert criterion is not None
         return self.judge(model, conversation[1], criterion[2])

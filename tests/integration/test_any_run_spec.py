@@ -184,10 +184,9 @@ def test_a_jury_judges_as_for_our_own_task(fails: bool, tmp_path: Path, run_prog
         ]
         (data / "test.json").write_text(json.dumps({"data": rows}))
         with JuryEndpoint() as jury:
-            jury.all_fail, jury.odd_ways = (
-                fails,
-                ["good"],
-            )  # what the others do goes by who comes first
+            # what the others do goes by who comes first
+            jury.all_fail = fails
+            jury.odd_ways = ["good"]
             outcome = run_program(
                 task,
                 jury.url,

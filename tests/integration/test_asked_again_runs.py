@@ -23,7 +23,8 @@ from eval_factory.tasks.asked_again import (
 from integration.support import CANARY, Outcome, Run, more_data
 from scripted_endpoint import ScriptedEndpoint
 
-QUESTIONS, REAL = 30, 40
+QUESTIONS = 30
+REAL = 40
 ALL = {
     "repeats": 3,
     "pushback": 2,
@@ -364,7 +365,8 @@ def test_known_shares_are_found_on_real_questions(
     assert outcome.returncode == 0, outcome.stderr
     assert len(draws) == REAL
     found = asked_again(outcome)
-    same, told = found["repeats"]["same_each_time"], sum(draw % 5 == 0 for draw in draws)
+    same = found["repeats"]["same_each_time"]
+    told = sum(draw % 5 == 0 for draw in draws)
     assert same["value"] == pytest.approx(sum(draw % 4 != 0 for draw in draws) / REAL)
     assert same["ci_low"] < 0.75 < same["ci_high"]
     assert found["pushback"]["changed_at"] == {"1": told, "never": REAL - told}
@@ -392,7 +394,8 @@ def test_a_confidence_that_did_not_come_is_asked_for_again(table: Path, run_prog
         lacking = run_program("custom", endpoint.url, params=params)
         assert (lacking.returncode, asked_again(lacking)["confidence"]["questions"]) == (1, 27 - 1)
         assert lacking.document()["validity"]["instances"]["failed"] == 1
-        before, endpoint.is_silent = len(endpoint.requests), False
+        before = len(endpoint.requests)
+        endpoint.is_silent = False
         whole = run_program("custom", endpoint.url, params=params)
         assert len(endpoint.requests) == before + 1
     assert (whole.returncode, asked_again(whole)["confidence"]["questions"]) == (0, 27)

@@ -15,7 +15,8 @@ QUESTION = {
     "LABELS": ["AIM"],
     "final_decision": "yes",
 }
-WHITE, BLACK = "first_name,race,white_american,gender", "first_name,race,black_american,gender"
+WHITE = "first_name,race,white_american,gender"
+BLACK = "first_name,race,black_american,gender"
 FILES = {
     "scenarios/pubmed_qa/data/test_set.json": json.dumps({"1": QUESTION}),
     "perturbations/dialect/SAE_to_AAVE_mapping.json": json.dumps({"with": ["wit"]}),
@@ -26,7 +27,8 @@ FILES = {
 def test_a_run_with_perturbations_contacts_the_endpoint_only(
     tmp_path: Path, run_program: Run
 ) -> None:
-    root, given = str(tmp_path / "bundle"), tmp_path / "given"
+    root = str(tmp_path / "bundle")
+    given = tmp_path / "given"
     for name, text in FILES.items():
         (given / name).parent.mkdir(parents=True, exist_ok=True)
         (given / name).write_text(text)

@@ -83,7 +83,8 @@ def act(root: Path, repository: Path, **inputs: str) -> Done:
         name: re.sub(r"\$\{\{ inputs\.([a-z-]+) \}\}", lambda found: given[found[1]], text)
         for name, text in step["env"].items()
     }
-    script, summary = repository.parent / "step.sh", repository.parent / "summary.md"
+    script = repository.parent / "step.sh"
+    summary = repository.parent / "summary.md"
     script.write_text(step["run"], "utf-8")
     summary.unlink(missing_ok=True)
     env = {

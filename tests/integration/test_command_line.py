@@ -108,7 +108,8 @@ def test_messages_name_the_current_folder_whole_and_no_password(tmp_path: Path) 
 
 
 def test_a_home_folder_is_meant_wherever_a_path_is_given(tmp_path: Path) -> None:
-    home, here = tmp_path / "home", tmp_path / "here"
+    home = tmp_path / "home"
+    here = tmp_path / "here"
     home.mkdir()
     here.mkdir()
     made = program("new_benchmark", "~/mine", cwd=here, HOME=str(home))

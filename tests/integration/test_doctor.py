@@ -74,7 +74,8 @@ def test_an_endpoint_that_answers_and_one_that_does_not(monkeypatch: pytest.Monk
         monkeypatch.setenv("OPENAI_API_KEY", KEY)
         outcome = doctor("--run_config", path)
         assert (outcome.exit_code, lines_of(outcome)["endpoint"]) == (0, "ok"), outcome.stdout
-        endpoint.status, endpoint.body = 401, {"error": {"message": f"the key {KEY} is wrong"}}
+        endpoint.status = 401
+        endpoint.body = {"error": {"message": f"the key {KEY} is wrong"}}
         refused = doctor("--run_config", path)
         assert (refused.exit_code, lines_of(refused)["endpoint"]) == (3, "NO")
         assert not endpoint.requests, "a cheap question and nothing else"

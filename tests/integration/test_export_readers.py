@@ -57,7 +57,8 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("kinds")
     for kind in KINDS:
         run(sys.executable, "-m", "eval_factory", "new_benchmark", kind, "--kind", kind, cwd=folder)
-        config, output = f"{kind}/run_config.yml", f"results/{kind}"
+        config = f"{kind}/run_config.yml"
+        output = f"results/{kind}"
         run(
             sys.executable,
             "-m",

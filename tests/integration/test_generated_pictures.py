@@ -12,7 +12,8 @@ import pytest
 from integration.support import Run, program
 from seeing_endpoint import DrawingEndpoint
 
-ENTRY, PARAMS = "helm:radiology", {"limit_samples": 3, "extra": {"only_generate": True}}
+ENTRY = "helm:radiology"
+PARAMS = {"limit_samples": 3, "extra": {"only_generate": True}}
 
 
 def test_pictures_are_made_once_and_are_files(tmp_path: Path, run_program: Run) -> None:

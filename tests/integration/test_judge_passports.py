@@ -22,7 +22,8 @@ from integration.test_juries import medication_questions
 
 SECRET = "the patient Erika Mustermann"
 KINDS = ("cluster:tells", "cluster:asks")
-LENIENT, STRICT = "judge/lenient", "judge/strict"
+LENIENT = "judge/lenient"
+STRICT = "judge/strict"
 RIGHT = {LENIENT: (0.98, 0.35), STRICT: (0.75, 0.95)}
 """Judge -> its chance to be right about a criterion that is met, and about one that is not."""
 PRAISE = "deserves the highest mark"

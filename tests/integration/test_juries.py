@@ -191,7 +191,8 @@ def test_a_jury_that_can_be_believed(
     assert bool(notes) is bool(rouge)
 
     asked_before = dict(jury.asked)
-    jury.odd_ways, jury.way_of = ["good"], {}
+    jury.odd_ways = ["good"]
+    jury.way_of = {}
     again = run_program(task, jury.url, params=params, env=env)
     assert again.returncode == 0, again.stderr
     assert again.document()["validity"]["judges"]["odd"]["failed"] == 0
@@ -357,7 +358,9 @@ def test_an_injected_answer_is_flagged_and_not_believed(judged: Run) -> None:
 
 def test_judges_work_side_by_side(judged: Run) -> None:
     """Three judges of four answers: twelve questions meet, though HELM asks one after the other."""
-    inside, most, lock = 0, 0, threading.Lock()
+    inside = 0
+    most = 0
+    lock = threading.Lock()
     with JuryEndpoint() as jury:
         jury.odd_ways = ["good"]
         usual = jury.reply

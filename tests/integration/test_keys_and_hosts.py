@@ -199,7 +199,8 @@ NO_JURY: dict[str, Any] = {
     "llama_judge_api_key": None,
     "claude_judge_api_key": None,
 }
-NULL, NAMED = {"api_key": None}, {"api_key": OWN}
+NULL = {"api_key": None}
+NAMED = {"api_key": OWN}
 
 WAYS: dict[str, tuple[Callable[[World], list[EndpointSettings]], set[str], set[str]]] = {
     "file: null": (lambda w: w.run(NULL, **NO_JURY), {NONE}, set()),

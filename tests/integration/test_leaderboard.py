@@ -69,7 +69,8 @@ def command(
     models: tuple[str, ...] = ("test/model",),
 ) -> list[str]:
     """`QUESTIONS` in the conf is a file of questions of our own."""
-    file, questions = folder / "small.conf", folder / "questions.jsonl"
+    file = folder / "small.conf"
+    questions = folder / "questions.jsonl"
     file.write_text(conf.replace("QUESTIONS", str(questions)), encoding="utf-8")
     if not questions.exists():
         questions.write_text("\n".join(json.dumps(question(number)) for number in range(INSTANCES)))
@@ -259,9 +260,9 @@ def test_what_a_child_says_is_played_to_the_model(lead: Lead, tmp_path: Path) ->
         outcome = lead(endpoint.url, name="slphelm", conf=conf, env=env)
     assert outcome.returncode == 0, outcome.stderr
     assert [part[1]["input_audio"]["format"] for part in endpoint.parts] == ["mp3"] * 2
-    ((row,), (table, *_)) = (
-        rows_of(outcome, "slphelm"),
-        loaded(tables_of(outcome, "slphelm") / "groups" / "ultra_suite_asr_transcription.json"),
+    (row,) = rows_of(outcome, "slphelm")
+    (table, *_) = loaded(
+        tables_of(outcome, "slphelm") / "groups" / "ultra_suite_asr_transcription.json"
     )
     assert (row["main_metric"], row["score"]) == ("wer_score", 0.125)
     shown = {

@@ -12,7 +12,8 @@ import pytest
 
 from eval_factory.scoring.corrections import Case, medcalc_by_calculator, reader_of
 
-GESTATIONAL_AGE, DATES = 69, (13, 68)
+GESTATIONAL_AGE = 69
+DATES = (13, 68)
 
 
 pytestmark = pytest.mark.medical_data
@@ -43,7 +44,8 @@ def case(row: dict[str, Any], answer: str) -> Case:
 
 
 def forms(row: dict[str, Any]) -> Iterator[str]:
-    gold, calculator = row["Ground Truth Answer"], row["Calculator ID"]
+    gold = row["Ground Truth Answer"]
+    calculator = row["Calculator ID"]
     yield from (gold, f"**{gold}**", f"\\boxed{{{gold}}}", f"The answer is {gold}.")
     if calculator == GESTATIONAL_AGE:
         weeks, days = re.findall(r"\d+", gold)

@@ -63,7 +63,8 @@ def test_the_sample_by_both(
     run_both: Any, medhelm: dict[str, str], tmp_path: Path, endpoint: ScriptedEndpoint
 ) -> None:
     found = run_both("sample_medical_qa")
-    first, second = found["helm"].document(), found["medhelm"].document()
+    first = found["helm"].document()
+    second = found["medhelm"].document()
     assert found["helm"].scores() == found["medhelm"].scores()
     made = [(one["provenance"]["upstream"], one["provenance"]["helm"]) for one in (first, second)]
     assert made == [("helm", "0.5.16"), ("medhelm", "0.8.0")]

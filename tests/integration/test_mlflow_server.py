@@ -72,7 +72,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     environment["PATH"] = f"{PROGRAMS}:{environment['PATH']}"
     with (folder / "server.log").open("w") as log:
         process = subprocess.Popen(command, cwd=folder, env=environment, stdout=log, stderr=log)
-    url, deadline = f"http://127.0.0.1:{port}", time.monotonic() + 120
+    url = f"http://127.0.0.1:{port}"
+    deadline = time.monotonic() + 120
     try:
         while not is_up(url):
             assert process.poll() is None, (folder / "server.log").read_text()
@@ -175,7 +176,8 @@ def test_answers_about_private_data_are_sent_only_where_the_user_says_so(
     folder = str(written(tmp_path, "shc_bmt_med"))
     export(server, folder, "--experiment", "private")
     export(server, folder, "--experiment", "texts", "--with_texts")
-    (run,), (with_texts,) = runs_of(server, "private"), runs_of(server, "texts")
+    (run,) = runs_of(server, "private")
+    (with_texts,) = runs_of(server, "texts")
     found = artifacts_of(server, run)
     assert set(found) == {"evaluation_config.yaml", "report.md"}
     assert SECRET not in json.dumps([run, found])

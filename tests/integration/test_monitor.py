@@ -36,7 +36,9 @@ class Model:
     """Knows the answer to a share of the questions; of the rest, and of some more, it guesses anew each time."""
 
     def __init__(self) -> None:
-        self.share, self.flips, self.chance = SHARE, 0.1, random.Random(1)  # noqa: S311
+        self.share = SHARE
+        self.flips = 0.1
+        self.chance = random.Random(1)  # noqa: S311
 
     def __call__(self, prompt: str) -> str:
         number, right = re.findall(r"Question (\d+), whose answer is (\w)", prompt)[-1]
@@ -52,7 +54,9 @@ class Watched:
     def __init__(
         self, folder: Path, endpoint: ScriptedEndpoint, model: Model, **changed: Any
     ) -> None:
-        self.folder, self.endpoint, self.model = folder, endpoint, model
+        self.folder = folder
+        self.endpoint = endpoint
+        self.model = model
         self.asked: list[dict[str, Any]] = []
         folder.mkdir(exist_ok=True)
         (folder / "prompt.txt").write_text("Answer with one letter. {question}")
@@ -144,7 +148,8 @@ def copied(made: Watched, folder: Path) -> Iterator[Watched]:
     shutil.copytree(made.output, folder / "panel")
     made.model.share = SHARE
     yield Watched(folder, made.endpoint, made.model)
-    made.endpoint.answer, made.endpoint.status = answer, None
+    made.endpoint.answer = answer
+    made.endpoint.status = None
 
 
 @pytest.fixture(scope="module")
@@ -210,7 +215,8 @@ def test_the_ledger_is_intact_and_holds_no_key(watched: Watched) -> None:
 
 def _rechained(lines: list[dict[str, Any]], folder: Path) -> None:
     """What somebody writes who can compute hashes."""
-    head, texts = "0" * 64, []
+    head = "0" * 64
+    texts = []
     for line in lines:
         text = json_line({**line, "previous": head})
         head = hashlib.sha256(text.encode()).hexdigest()
@@ -247,11 +253,14 @@ def _changed(value: Any) -> Any:
 def test_each_change_to_the_ledger_is_found(watched: Watched, tmp_path: Path) -> None:
     folder = shutil.copytree(watched.output, tmp_path / "panel")
     file = folder / "ledger.jsonl"
-    whole, head = file.read_bytes(), (folder / "ledger.sha256").read_bytes()
+    whole = file.read_bytes()
+    head = (folder / "ledger.sha256").read_bytes()
     assert verify_panel(folder) == []
     for seed in range(CHANGES):
-        chance, lines = random.Random(seed), whole.splitlines(keepends=True)  # noqa: S311
-        number, kind = chance.randrange(len(lines)), seed % 6
+        chance = random.Random(seed)  # noqa: S311
+        lines = whole.splitlines(keepends=True)
+        number = chance.randrange(len(lines))
+        kind = seed % 6
         if kind == 0:
             del lines[number]
         elif kind == 1:

@@ -43,7 +43,8 @@ def test_a_key_of_a_windows_file_that_the_endpoint_echoes(
 
 
 def test_a_placeholder_changes_no_answer(endpoint: Any, run_program: Run) -> None:
-    key, said = "ollama", "ollama/llama3 says B"
+    key = "ollama"
+    said = "ollama/llama3 says B"
     endpoint.answer = lambda _prompt: said
     params = {**LIMIT, "extra": {"num_output_tokens": 50, "max_unreadable": 1.0}}
     outcome = run_program(

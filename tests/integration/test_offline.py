@@ -79,7 +79,8 @@ def test_a_run_from_a_bundle_contacts_the_endpoint_only(
     task: str, real_bundle: Path, endpoint: ScriptedEndpoint, offline: Run, tmp_path: Path
 ) -> None:
     """A linked folder of its scenario is replaced, and what it leads to is kept."""
-    shared, link = tmp_path / "shared", tmp_path / "out/helm/scenarios/pubmed_qa"
+    shared = tmp_path / "shared"
+    link = tmp_path / "out/helm/scenarios/pubmed_qa"
     (shared / "data").mkdir(parents=True)
     for name in ("data/test_set.json", "notes.txt"):
         (shared / name).write_text("theirs")
@@ -177,7 +178,8 @@ def test_what_becomes_of_the_bundle_while_the_model_is_asked_is_no_matter(
     bundle = tmp_path / "bundle"
     shutil.copytree(real_bundle, bundle)
     before = hashlib.sha256((bundle / "manifest.json").read_bytes()).hexdigest()
-    usual, begun = endpoint.answer, threading.Event()
+    usual = endpoint.answer
+    begun = threading.Event()
 
     def answer(prompt: str) -> str:
         if not begun.is_set():
@@ -337,7 +339,8 @@ def test_the_endpoints_proxy_is_no_way_round(
 ) -> None:
     """`endpoint` plays a proxy: it answers for every host."""
     site = meddling_package(tmp_path / "site", "http://elsewhere.invalid/x")
-    url, proxy = "http://model.invalid/v1", endpoint.url.removesuffix("/v1")
+    url = "http://model.invalid/v1"
+    proxy = endpoint.url.removesuffix("/v1")
     env = {"HTTP_PROXY": proxy, "http_proxy": proxy}
     stopped = offline("pubmed_qa", url, code=3, env={**env, "PYTHONPATH": str(site)})
     assert "offline: pubmed_qa wanted elsewhere.invalid" in stopped.stderr

@@ -14,7 +14,8 @@ from integration.support import Run
 from integration.test_custom import program
 from scripted_endpoint import PROBE, ScriptedEndpoint
 
-ONE, OTHER = "judge/one", "judge/other"
+ONE = "judge/one"
+OTHER = "judge/other"
 JUDGES = [{"name": "one", "model_id": ONE}, {"name": "other", "model_id": OTHER}]
 PROMPT = "Rate the answer to {QUESTION}.\n<response>\n{RESPONSE}\n</response>\nGive {SCALE}.\n\n{CRITERIA}\n"
 CRITERIA = [
@@ -41,7 +42,8 @@ class Jury(ScriptedEndpoint):
     def reply(
         self, path: str, headers: dict[str, str], body: dict[str, Any]
     ) -> tuple[int, dict[str, Any]]:
-        prompt, model = body["messages"][-1]["content"], body["model"]
+        prompt = body["messages"][-1]["content"]
+        model = body["model"]
         if prompt == PROBE or model not in (ONE, OTHER):
             return super().reply(path, headers, body)
         question = next(name for name in ("q1", "q2", "q3", "q4") if name in prompt)

@@ -77,7 +77,8 @@ def sees(prompt: str) -> str:
     return next((line[0] for line in prompt.splitlines() if line[1:] == f". {right}"), "?")
 
 
-RED, BLUE = (picture("red"), "Yes"), (picture("blue"), "No")
+RED = (picture("red"), "Yes")
+BLUE = (picture("blue"), "No")
 DATA = [RED, BLUE, (picture("red", word="x"), "Yes"), (picture("green"), "No")]
 
 
@@ -134,10 +135,8 @@ def test_the_model_sees_the_pictures_and_nobody_is_asked_twice(
     assert re.search(
         r"\n\[image 1: image/png, .* sha256 [0-9a-f]{16}\]\nIs the disc red\?", lines[0]["prompt"]
     )
-    elsewhere, colours = (
-        outcome.output_dir.rename(tmp_path / "elsewhere"),
-        [middle_of(data) for data, _ in DATA],
-    )
+    elsewhere = outcome.output_dir.rename(tmp_path / "elsewhere")
+    colours = [middle_of(data) for data, _ in DATA]
     named = [elsewhere / one["media"][0]["file"] for one in lines]
     assert [file.read_bytes() for file in named] == [data for data, _ in DATA]
     for command in (["verify", elsewhere], ["annotate", "export", elsewhere, "--out", tmp_path]):
@@ -192,8 +191,11 @@ def test_a_broken_picture_costs_its_instance_and_a_large_one_is_made_smaller(
 def test_a_killed_run_goes_on_and_old_pictures_meet_no_new_questions(
     tmp_path: Path, run_program: Run
 ) -> None:
-    count, at_once, ended = 60, 4, threading.Lock()
-    holder, home = tmp_path / "out" / ".lock.holder.json", tmp_path / "hf"
+    count = 60
+    at_once = 4
+    ended = threading.Lock()
+    holder = tmp_path / "out" / ".lock.holder.json"
+    home = tmp_path / "hf"
     env = prepare_mme(home, [(picture("red", word=str(number)), "Yes") for number in range(count)])
 
     def deadly(prompt: str) -> str:
@@ -286,7 +288,8 @@ def test_a_score_that_needs_no_pictures_is_told_from_one_that_does(
         (picture("red", word=str(n)), "Yes") if n % 2 else (picture("blue", word=str(n)), "No")
         for n in range(24)
     ]
-    env, params = prepare_mme(tmp_path / "hf", discs), {"extra": {"blind_control": True}}
+    env = prepare_mme(tmp_path / "hf", discs)
+    params = {"extra": {"blind_control": True}}
     with SeeingEndpoint(sees) as endpoint:
         looks = run_program(ENTRY, endpoint.url, env=env, params=params)
         assert looks.returncode == 0, looks.stderr

@@ -35,7 +35,8 @@ def test_it_is_what_a_shell_starts(
     plain = ran(tmp_path / "out2", endpoint.url, **{KEY: "a-key"})
     assert (forked.returncode, forked.scores()) == (plain.returncode, plain.scores())
     assert forked.stdout == plain.stdout.replace("out2", "out1")
-    one, other = forked.document(), plain.document()
+    one = forked.document()
+    other = plain.document()
     assert one["validity"] == other["validity"]
     assert one["provenance"]["patches"] == other["provenance"]["patches"]
 
@@ -49,7 +50,8 @@ def test_a_variable_of_one_program_is_not_the_next_ones(
 
 
 def test_what_starts_plainly(monkeypatch: pytest.MonkeyPatch) -> None:
-    argv, env = [*EVAL_FACTORY, "run_eval"], program_environment()
+    argv = [*EVAL_FACTORY, "run_eval"]
+    env = program_environment()
     assert preloaded.can_fork(argv, {**env, KEY: "a-key", "HTTPS_PROXY": "http://proxy"})
     for name in ("HOME", "LC_ALL", "PYTHONPATH", "SSL_CERT_FILE"):
         assert not preloaded.can_fork(argv, {**env, name: "other"})

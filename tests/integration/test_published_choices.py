@@ -35,7 +35,8 @@ def test_ten_choices_and_fewer(run_program: Run, tmp_path: Path) -> None:
             "medxpertqa_text", endpoint.url, "--no_preflight", params={"extra": extra}
         )
     assert outcome.returncode == 0, outcome.stderr
-    scores, document = outcome.scores(), outcome.document()
+    scores = outcome.scores()
+    document = outcome.document()
     in_words = sum(number % 3 == 0 for number in [*range(20), 20, 23])
     assert scores["exact_match"] == pytest.approx(1 - in_words / 22)
     assert scores["exact_match.lenient"] == 1.0

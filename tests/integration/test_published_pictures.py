@@ -42,7 +42,8 @@ def test_slake_from_a_bundle(run_program: Run, tmp_path: Path) -> None:
     images = made.write_zip(
         tmp_path / "imgs.zip", {f"imgs/xmlab{n}/source.jpg": one for n, one in enumerate(DRAWN)}
     )
-    bundle, said = tmp_path / "bundle", list[str]()
+    bundle = tmp_path / "bundle"
+    said = list[str]()
     with Origin() as origin:
         for file in (images, made.write_json(tmp_path / "test.json", rows)):
             origin.files[f"/datasets/BoKelvin/SLAKE/resolve/main/{file.name}"] = file.read_bytes()

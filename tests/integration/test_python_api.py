@@ -246,7 +246,8 @@ def program_of(folder: Path, process: subprocess.Popen[str]) -> int:
     """The process id of what stands for helm-run, once it has started."""
     deadline = time.monotonic() + TIMEOUT_S
     while time.monotonic() < deadline and process.poll() is None:
-        log, holder = folder / "logs" / "helm-run.log", folder / ".lock.holder.json"
+        log = folder / "logs" / "helm-run.log"
+        holder = folder / ".lock.holder.json"
         if log.is_file() and "begun" in log.read_text("utf-8"):
             found = json.loads(holder.read_text("utf-8"))["program"]
             if found:

@@ -77,7 +77,8 @@ def test_scores_equal_bare_helm(
     place_data: PlaceData,
     data_environment: dict[str, str],
 ) -> None:
-    ours, bare = tmp_path / "out", tmp_path / "bare"
+    ours = tmp_path / "out"
+    bare = tmp_path / "bare"
     place_data(ours / "helm", task)
     place_data(bare, task)
     extra = {"max_unreadable": 1.0}  # of ehr_sql: what is no query, and nothing
@@ -105,7 +106,8 @@ def test_scores_equal_bare_helm(
     assert [label for label, one in written.items() if one["unit"] is None] == []
     compared = 0
     for stat in theirs:
-        name, split = stat["name"]["name"], stat["name"]["split"]
+        name = stat["name"]["name"]
+        split = stat["name"]["split"]
         label = name if split == main else f"{name}@{split}"
         if "mean" in stat:
             assert scores[label] == stat["mean"], label
@@ -122,7 +124,8 @@ def test_scores_equal_bare_helm(
 
 def assert_floors(document: dict[str, Any]) -> None:
     """Of the main score, over as many instances; on a busy machine it may be said that there was no time."""
-    validity, main = document["validity"], document["main_metric"]
+    validity = document["validity"]
+    main = document["main_metric"]
     (task,) = document["results"]["tasks"].values()
     if main not in validity["floors"]:
         assert any("floors are missing" in note for note in validity["notes"])

@@ -93,7 +93,8 @@ def test_other_metrics_and_judges_of_the_same_answers(tmp_path: Path, finished: 
     assert made.returncode == 0, made.stderr
     assert len(jury.requests) == 3, "in the run that was not refused"
     new = Outcome(0, made.stdout, made.stderr, tmp_path / "new")
-    document, then = new.document(), finished.document()
+    document = new.document()
+    then = finished.document()
     assert new.scores()["exact_match"] == finished.scores()["exact_match"] == pytest.approx(1 / 3)
     assert new.scores()["rouge_l"] == pytest.approx(
         (1 + 0.8 + 0) / 3

@@ -42,7 +42,8 @@ def test_healthbench_is_scored_as_published(medical_data: Path, run_program: Run
         pytest.skip(f"needs {data}: 50 conversations of HealthBench with answers and decisions")
     cases = lines(data)
     recorded = {one["prompt_id"]: one for one in lines(data.parent / "answers_50.jsonl")}
-    answers, decisions = {}, {}
+    answers = {}
+    decisions = {}
     for case in cases:
         told = recorded[case["prompt_id"]]
         answers[json.dumps(case["prompt"])] = told["answer"]
@@ -97,7 +98,8 @@ def test_professional_beside_its_score_has_the_one_adjusted_for_length(
     tmp_path: Path, run_program: Run
 ) -> None:
     """As published: 0.0147 a 500 characters, from 2,000 on less and below more."""
-    long, short = "x" * 3000, "x" * 1000
+    long = "x" * 3000
+    short = "x" * 1000
     rows = [
         {
             "id": f"p{number}",
@@ -325,7 +327,8 @@ def assert_partial(outcome: Outcome) -> None:
 
 def assert_whole(outcome: Outcome) -> None:
     """By majority: the causes are met (kind and strict), of what to do only that of case 0 (kind and odd), no harm."""
-    document, by_id = outcome.document(), {line["id"]: line for line in results_of(outcome)}
+    document = outcome.document()
+    by_id = {line["id"]: line for line in results_of(outcome)}
     assert document["status"] == "complete"
     assert {name: line["metrics"]["rubric_score"] for name, line in by_id.items()} == {
         "case0": 1.0,

@@ -105,7 +105,8 @@ def test_quickstart_metrics(quickstart: Outcome) -> None:
     """By EvalFactory's names the same counts as in `usage`."""
     usage = quickstart.document()["usage"]  # of one run: all runs are not told apart
     found = json.loads((quickstart.output_dir / "eval_factory_metrics.json").read_text("utf-8"))
-    stats, evaluation = found["response_stats"], found["evaluation"]
+    stats = found["response_stats"]
+    evaluation = found["evaluation"]
     assert stats["count"] == stats["successful_count"] == usage["requests"] == 40
     assert (stats["status_codes"], stats["finish_reason"]) == ({"200": 40}, {"stop": 40})
     assert evaluation["token_usage"]["completion_tokens"] == usage["completion_tokens"]
@@ -120,7 +121,8 @@ def lines(outcome: Outcome, name: str) -> list[Any]:
 
 
 def test_quickstart_lines(quickstart: Outcome) -> None:
-    results, instances = lines(quickstart, "results.jsonl"), lines(quickstart, "instances.jsonl")
+    results = lines(quickstart, "results.jsonl")
+    instances = lines(quickstart, "instances.jsonl")
     assert len(results) == len(instances) == 40
     assert {line["id"] for line in results} == {line["id"] for line in instances}
     assert all(line["id"].startswith("sample-") for line in results)  # the table's own ids
@@ -379,7 +381,9 @@ def test_a_models_sql_can_do_no_harm_and_any_value_can_be_written_down(
         sum(file.stat().st_size for file in outcome.output_dir.rglob("*") if file.is_file())
         < 5_000_000
     )
-    name, found, valid = "ehr_sql_execution_accuracy", [], []
+    name = "ehr_sql_execution_accuracy"
+    found = []
+    valid = []
     for number, of in (
         (int(line["id"].removeprefix("id")), line["metrics"])
         for line in lines(outcome, "results.jsonl")
@@ -403,10 +407,8 @@ def test_no_copy_of_the_database_is_left_by_a_run_that_was_killed(tmp_path: Path
     temporary = tmp_path / "temporary"
     temporary.mkdir()
     with ScriptedEndpoint(lambda _prompt: f"{ENDLESS} SELECT count(*) FROM n") as endpoint:
-        argv, environment = (
-            run_eval(out, endpoint.url, task="ehr_sql"),
-            program_environment(TMPDIR=str(temporary)),
-        )
+        argv = run_eval(out, endpoint.url, task="ehr_sql")
+        environment = program_environment(TMPDIR=str(temporary))
         with subprocess.Popen(argv, env=environment, stderr=subprocess.DEVNULL) as process:
             events = out / "logs" / "events.jsonl"
             deadline = time.monotonic() + 60

@@ -183,7 +183,8 @@ def test_answers_that_attack_find_nothing(
     tmp_path: Path, run_program: Run, canary_server: Canary
 ) -> None:
     port, heard = canary_server
-    home, out = tmp_path / "home", tmp_path / "out"
+    home = tmp_path / "home"
+    out = tmp_path / "out"
     home.mkdir()
     (home / "secret").write_text("a key")
     steal = STEAL.format(folders=[str(home), str(out), str(tmp_path)], port=port, canary=CANARY)

@@ -17,7 +17,8 @@ from integration.support import Run
 from scripted_endpoint import PROBE, ScriptedEndpoint
 
 ROWS = 8
-OF_MODEL, OF_JUDGE = 0.0625, 0.125
+OF_MODEL = 0.0625
+OF_JUDGE = 0.125
 """US dollars an answer; sums of them are exact."""
 PRICES = [
     {"model_id": name, "input_per_million": 9, "output_per_million": 9} for name in (MODEL, KIND)
@@ -38,7 +39,8 @@ class Charging(ScriptedEndpoint):
         self, path: str, headers: dict[str, str], body: dict[str, Any]
     ) -> tuple[int, dict[str, Any]]:
         status, answer = super().reply(path, headers, body)
-        prompt, is_judge = body["messages"][-1]["content"], body["model"] == KIND
+        prompt = body["messages"][-1]["content"]
+        is_judge = body["model"] == KIND
         if prompt != PROBE:
             self.asked[(body["model"], prompt)] += 1
             answer["usage"]["cost"] = OF_JUDGE if is_judge else OF_MODEL

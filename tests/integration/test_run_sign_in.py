@@ -65,7 +65,8 @@ class World:
 
     def run(self, config: dict[str, Any], env: dict[str, str]) -> Outcome:
         """A whole config; secrets are looked for in all that is left."""
-        file, out = self.folder / "config.yml", self.folder / "out"
+        file = self.folder / "config.yml"
+        out = self.folder / "out"
         file.write_text(yaml.safe_dump(config), encoding="utf-8")
         finished = eval_factory(
             "run_eval",
@@ -258,7 +259,8 @@ def test_tokens_serve_who_asks(world: World) -> None:
     outcome = world.run(oauth_config(world), {**oauth_environment(world), "OPENAI_API_KEY": MAIN})
     assert outcome.returncode == 0, outcome.stderr
     given = dict(zip(world.tokens.scopes, world.tokens.given, strict=True))
-    model, judge = given.pop("azureopenai-readwrite"), given.pop("awsanthropic-readwrite")
+    model = given.pop("azureopenai-readwrite")
+    judge = given.pop("awsanthropic-readwrite")
     assert not given
     assert world.signed.signed == {MODEL: {model}, "judge/kind": {judge}, "judge/own": {GPT}}
     log = log_of(outcome)

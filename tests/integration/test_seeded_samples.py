@@ -41,14 +41,16 @@ def test_a_seed_draws_of_each_group(table: Path, run_program: Run, tmp_path: Pat
     def run(name: str, *flags: str, **extra: Any) -> Outcome:
         extra["benchmark"] = str(table / "benchmark.yaml")
         with ScriptedEndpoint(lambda _prompt: "A") as endpoint:
-            params, folder = {"limit_samples": SIZE, "extra": extra}, tmp_path / name
+            params = {"limit_samples": SIZE, "extra": extra}
+            folder = tmp_path / name
             outcome = run_program("custom", endpoint.url, *flags, params=params, output_dir=folder)
             asked[name] = {
                 request["messages"][-1]["content"].strip() for request in endpoint.requests
             }
         return outcome
 
-    helms, first = run("helms"), run("first", sample_seed=7)
+    helms = run("helms")
+    first = run("first", sample_seed=7)
     chosen = np.random.RandomState(0).choice(np.arange(len(TOPICS)), SIZE, replace=False)
     assert drawn(helms).keys() == {f"id{number}" for number in chosen}, "as ever"
     assert helms.document()["provenance"]["seeds"] == {"helm_sample": 0, "helm_examples": 0}

@@ -15,7 +15,8 @@ from eval_factory.demo.example import TABLES
 from integration.support import Run
 from scripted_endpoint import ScriptedEndpoint
 
-QUESTIONS, ORDERS = 10, 3
+QUESTIONS = 10
+ORDERS = 3
 MOVED = {"limit_samples": QUESTIONS, "extra": {"shuffle_choices": ORDERS}}
 
 
@@ -66,11 +67,13 @@ def test_one_that_always_says_a_changes_with_it_and_the_first_score_is_helms(
     run_program: Run, tmp_path: Path
 ) -> None:
     with ScriptedEndpoint(lambda _prompt: "A") as endpoint:
-        few, folder = {"limit_samples": QUESTIONS}, tmp_path / "plain"
+        few = {"limit_samples": QUESTIONS}
+        folder = tmp_path / "plain"
         plain = run_program("sample_medical_qa", endpoint.url, params=few, output_dir=folder)
         outcome = run_program("sample_medical_qa", endpoint.url, params=MOVED)
     assert outcome.returncode == plain.returncode == 0, outcome.stderr
-    scores, found = outcome.scores(), outcome.document()["validity"]["choice_orders"]
+    scores = outcome.scores()
+    found = outcome.document()["validity"]["choice_orders"]
     over_all = scores.pop("exact_match.all_orders")
     assert scores == plain.scores()
     assert over_all == pytest.approx(sum(found["by_order"].values()) / ORDERS)

@@ -54,12 +54,14 @@ def test_where_the_probe_is_refused_nothing_is_asked_and_what_was_known_stays(
         assert before.returncode == 0, before.stderr
         kept = [before.output_dir / name for name in (".run_state.json", "cache.db")]
         contents = [path.read_bytes() for path in kept]
-        endpoint.seconds, endpoint.is_refused = seconds, True
+        endpoint.seconds = seconds
+        endpoint.is_refused = True
         outcome = run_program(TASK, endpoint.url, params={"limit_samples": 12})
         assert outcome.returncode == 3, outcome.stderr
         assert "Authentication error detected" in outcome.stderr
         assert len(endpoint.requests) == 8
         assert [path.read_bytes() for path in kept] == contents
-        endpoint.seconds, endpoint.is_refused = 0.0, False
+        endpoint.seconds = 0.0
+        endpoint.is_refused = False
         assert run_program(TASK, endpoint.url, params={"limit_samples": 12}).returncode == 0
         assert len(endpoint.requests) == 12

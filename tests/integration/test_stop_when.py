@@ -103,7 +103,8 @@ def test_it_ends_at_the_look_whose_interval_is_narrow_enough(ask: Ask) -> None:
     cost = outcome.document()["usage"]["all_runs"]["cost"]["value"]
     assert found["saved_cost"] == pytest.approx(3 * cost)
     assert found["rule"] == {"half_width": 0.1, "alpha": 0.05, "seed": 3, "first": 50}
-    stats, last = main_stats(outcome), found["looks"][-1]
+    stats = main_stats(outcome)
+    last = found["looks"][-1]
     assert (stats["count"], stats["ci_method"]) == (100, "clopper-pearson-of-4-looks")
     assert (stats["ci_low"], stats["ci_high"]) == (last["ci_low"], last["ci_high"])
     first = found["looks"][0]
@@ -148,7 +149,8 @@ def test_a_rule_that_never_holds_asks_all_and_says_so(ask: Ask) -> None:
 
 
 def test_a_killed_run_goes_on_and_asks_nothing_twice(ask: Ask, tmp_path: Path) -> None:
-    holder, ended = tmp_path / "out" / ".lock.holder.json", threading.Lock()
+    holder = tmp_path / "out" / ".lock.holder.json"
+    ended = threading.Lock()
 
     def deadly(prompt: str) -> str:
         if len(endpoint.requests) >= 70 and ended.acquire(blocking=False):

@@ -24,7 +24,8 @@ def params(**extra: Any) -> dict[str, Any]:
 
 
 def check_right_in_other_forms(outcome: Outcome) -> None:
-    validity, scores = outcome.document()["validity"], outcome.scores()
+    validity = outcome.document()["validity"]
+    scores = outcome.scores()
     assert (scores["exact_match"], scores["exact_match.lenient"]) == (0.0, 1.0)
     assert validity["instances"]["unparsed"] == validity["instances"]["unreadable"] == INSTANCES
     assert any(

@@ -57,7 +57,8 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 
     xdist's workers call this hook for the tests of all folders.
     """
-    WATCH.on, WATCH.started = HERE in item.path.parents, []
+    WATCH.on = HERE in item.path.parents
+    WATCH.started = []
     try:
         return (yield)
     finally:

@@ -73,7 +73,9 @@ def test_the_line_of_changes_is_seldom_wrong() -> None:
 def test_answers_are_as_they_are_said_to_be(panel: Panel, tolerance: float) -> None:
     answers = simulation.Answers(panel, 50, np.random.default_rng(0))
     every = np.arange(50)
-    first, second, fallen = answers.draw(every), answers.draw(every), answers.draw(every, 0.1)
+    first = answers.draw(every)
+    second = answers.draw(every)
+    fallen = answers.draw(every, 0.1)
     worth = panel.accuracy + 0.375 * (1 - panel.accuracy) if panel.rated else panel.accuracy
     assert first.mean() == pytest.approx(worth, abs=tolerance)
     assert ((first == 1) != (second == 1)).mean() == pytest.approx(panel.flips, abs=tolerance)

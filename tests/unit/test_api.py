@@ -42,7 +42,8 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Request, Options, dict[
 
 @pytest.mark.parametrize("name", ["evaluate", "submit", "dry_run"])
 def test_everything_that_is_said_reaches_the_workflow(name: str, asked: list[Any]) -> None:
-    options, others = Options(fresh=True), {"env": {"KEY": "v"}, "screen": io.StringIO()}
+    options = Options(fresh=True)
+    others = {"env": {"KEY": "v"}, "screen": io.StringIO()}
     with pytest.raises(Asked):
         getattr(api, name)("x.yml", flags={"a.b": 1}, overrides=["c=2"], options=options, **others)
     ((request, given, told),) = asked
@@ -263,7 +264,9 @@ def test_a_suite_is_a_mapping_a_file_or_a_preset(
     suites: list[Any], tmp_path: Path, monkeypatch: Any
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    file, given, texts = tmp_path / "suite.yml", copy.deepcopy(SUITE), ("x", "y")
+    file = tmp_path / "suite.yml"
+    given = copy.deepcopy(SUITE)
+    texts = ("x", "y")
     file.write_text(yaml.safe_dump(SUITE))
     flags = {"suite.output_dir": "b", "suite.params.limit_samples": 3}
     for run_config in (given, file, str(file)):

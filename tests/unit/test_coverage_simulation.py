@@ -9,7 +9,8 @@ import pytest
 from coverage_simulation import Population
 from interval_coverage import TABLES, Cell
 
-SAMPLES, SEED = 300, 3
+SAMPLES = 300
+SEED = 3
 LEAST_OF_A_FEW = 0.90
 """Of 300 samples at 93 %, fewer than one series in 40 covers less."""
 

@@ -1,1 +1,3 @@
-"""Results of several output folders, compared: pure statistics of paired values, and what may be compared with what."""
+"""Results of several output folders, compared: pure statistics of paired values, and what may be
+compared with what.
+"""

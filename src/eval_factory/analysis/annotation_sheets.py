@@ -1,4 +1,6 @@
-"""Annotation: the sample of answers that is drawn for raters, and their sheets as CSV, there and back."""
+"""Annotation: the sample of answers that is drawn for raters, and their sheets as CSV, there and
+back.
+"""
 
 from __future__ import annotations
 
@@ -50,8 +52,9 @@ class AnswerLayer:
 
 
 def layers_of(candidates: Sequence[Candidate], count: int) -> list[AnswerLayer]:
-    """By score, then by group, in an order in which neighbours are alike; as many as a sample of `count` can hold.
-    Raises ConfigError: a sample of fewer than two says nothing."""
+    """By score, then by group, in an order in which neighbours are alike; as many as a sample of
+    `count` can hold. Raises ConfigError: a sample of fewer than two says nothing.
+    """
     if count < _LEAST:
         raise ConfigError(f"--n {count}: rate at least {_LEAST} answers")
     parts = parts_of([one.value for one in candidates])
@@ -75,16 +78,16 @@ def layers_of(candidates: Sequence[Candidate], count: int) -> list[AnswerLayer]:
         smallest = min(range(len(layers)), key=lambda at: len(layers[at].keys))
         beside = [at for at in (smallest - 1, smallest + 1) if 0 <= at < len(layers)]
         first, second = sorted((smallest, min(beside, key=lambda at: len(layers[at].keys))))
-        name, keys = (
-            f"{layers[first].name}; {layers[second].name}",
-            layers[first].keys + layers[second].keys,
-        )
+        name = f"{layers[first].name}; {layers[second].name}"
+        keys = layers[first].keys + layers[second].keys
         layers[first : second + 1] = [AnswerLayer(name, keys)]
     return layers
 
 
 def parts_of(values: Iterable[float]) -> list[tuple[float, float]]:
-    """(least, greatest) of each part of the scores: each value where there are few, else quarters of the answers."""
+    """(least, greatest) of each part of the scores: each value where there are few, else
+    quarters of the answers.
+    """
     ordered = sorted(values)
     different = sorted(set(ordered))
     if len(different) <= 4:
@@ -98,7 +101,9 @@ def parts_of(values: Iterable[float]) -> list[tuple[float, float]]:
 
 
 def shares_of(sizes: Sequence[int], count: int) -> list[int]:
-    """How many of each stratum: in proportion, the largest remainders first; at least two, if it has so many."""
+    """How many of each stratum: in proportion, the largest remainders first; at least two, if it
+    has so many.
+    """
     total = sum(sizes)
     if count >= total:
         return list(sizes)
@@ -129,8 +134,9 @@ class Draw:
 def drawn(
     layers: Sequence[AnswerLayer], rated: Collection[AnswerKey], draw: Draw
 ) -> list[tuple[AnswerKey, int, float]]:
-    """(answer, number of its stratum, probability), in the order in which they were drawn. What people have rated is
-    not drawn again. Raises ConfigError: every answer is rated."""
+    """(answer, number of its stratum, probability), in the order in which they were drawn. What
+    people have rated is not drawn again. Raises ConfigError: every answer is rated.
+    """
     chance = random.Random(f"{draw.identity} {draw.seed}")  # noqa: S311 - the same seed draws the same sample
     left = [[key for key in layer.keys if key not in rated] for layer in layers]
     if not any(left):
@@ -149,7 +155,9 @@ def drawn_sample(
     chosen: Sequence[tuple[ShownAnswer, int, float]],
     draw: Draw,
 ) -> Sample:
-    """`chosen`: (what raters see, number of its stratum, probability) of each answer that was drawn."""
+    """`chosen`: (what raters see, number of its stratum, probability) of each answer that was
+    drawn.
+    """
     answers = [f"{one.key.as_text()} {one.sha256}" for one, _, _ in chosen]
     drawn_from = "\n".join([draw.identity, asked.kind, str(draw.seed), *answers])
     number = int(hashlib.sha256(drawn_from.encode("utf-8", "surrogatepass")).hexdigest(), 16)
@@ -183,15 +191,13 @@ def rater_order(codes: Sequence[str], sheet: str, rater: str) -> list[str]:
     return shuffled
 
 
-SHEET, RATER, ITEM, _NUMBER, ASKED, _RATING, COMMENT = (
-    "sheet",
-    "rater",
-    "item",
-    "number",
-    "asked",
-    "rating",
-    "comment",
-)
+SHEET = "sheet"
+RATER = "rater"
+ITEM = "item"
+_NUMBER = "number"
+ASKED = "asked"
+_RATING = "rating"
+COMMENT = "comment"
 COLUMNS = (
     SHEET,
     RATER,
@@ -226,8 +232,9 @@ def csv_sheet(
     *,
     with_reference: bool,
 ) -> str:
-    """A line for each question about each answer, in the order of the answers' codes; the texts of an answer stand in
-    its first line alone. `shown`: code -> what the rater sees."""
+    """A line for each question about each answer, in the order of the answers' codes; the texts of
+    an answer stand in its first line alone. `shown`: code -> what the rater sees.
+    """
     file = io.StringIO(newline="")
     writer = csv.writer(file, lineterminator="\r\n")
     writer.writerow(COLUMNS)
@@ -300,7 +307,9 @@ class _Row:
 
 
 def read_returns(files: Sequence[Path], samples: Mapping[str, Sample], folder: Path) -> Returned:
-    """`samples`: id -> the sheets that were exported from the result. `folder`: of the result, for messages."""
+    """`samples`: id -> the sheets that were exported from the result. `folder`: of the result,
+    for messages.
+    """
     found = Returned()
     first: dict[tuple[str, str, str, int], tuple[Rating, _Row]] = {}
     for file in files:
@@ -321,7 +330,10 @@ def read_returns(files: Sequence[Path], samples: Mapping[str, Sample], folder: P
                 key = (rating.sheet, rating.rater, rating.code, rating.number)
                 before, where = first.setdefault(key, (rating, row))
                 if before.value != rating.value:
-                    other = f"rater {rating.rater} rates {rating.code} otherwise in row {where.line} of {where.file}"
+                    other = (
+                        f"rater {rating.rater} rates {rating.code} otherwise in row {where.line} "
+                        f"of {where.file}"
+                    )
                     found.faults.append(row.fault(_RATING, other))
     found.ratings = [rating for rating, _ in first.values()]
     return found
@@ -329,7 +341,9 @@ def read_returns(files: Sequence[Path], samples: Mapping[str, Sample], folder: P
 
 def _rating(row: _Row, samples: Mapping[str, Sample], folder: Path) -> Rating | list[str] | None:
     """The rating of a row, or what is wrong with it; None where it has none."""
-    sheet, rater, code = row.cells[SHEET], row.cells[RATER], row.cells[ITEM].lower()
+    sheet = row.cells[SHEET]
+    rater = row.cells[RATER]
+    code = row.cells[ITEM].lower()
     sample = samples.get(sheet)
     if sample is None:
         known = ", ".join(samples) or "none"
@@ -383,14 +397,18 @@ def choice_of(text: str, choices: Iterable[RatingChoice]) -> float | None:
 
 
 def _rows_of(file: Path) -> Iterator[_Row]:
-    """Rows with anything in them; the header is row 1. Raises ValueError: a column that is needed is not there."""
+    """Rows with anything in them; the header is row 1. Raises ValueError: a column that is
+    needed is not there.
+    """
     with open_regular(file) as opened:
         content = opened.read(_LARGEST + 1)
     if len(content) > _LARGEST:
         raise ValueError(f"is larger than {_LARGEST // 1024**2} MiB")
-    text, first = decoded_sheet(content), 2
+    text = decoded_sheet(content)
+    first = 2
     if text.lower().startswith("sep="):  # Excel's, for others to know the delimiter
-        text, first = text.partition("\n")[2], 3
+        text = text.partition("\n")[2]
+        first = 3
     delimiter = max((",", ";", "\t"), key=text.partition("\n")[0].count)
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
     header = [name.strip().lower() for name in next(reader, [])]
@@ -408,7 +426,9 @@ def _rows_of(file: Path) -> Iterator[_Row]:
 
 
 def decoded_sheet(content: bytes) -> str:
-    """UTF-8, or UTF-16 with a mark; else what Windows' programs write in the West. Raises ValueError: it is binary."""
+    """UTF-8, or UTF-16 with a mark; else what Windows' programs write in the West. Raises
+    ValueError: it is binary.
+    """
     if content.startswith((b"\xff\xfe", b"\xfe\xff")):
         return content.decode("utf-16")
     if b"\0" in content:

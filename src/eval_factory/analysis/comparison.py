@@ -86,8 +86,9 @@ class Comparison:
     flips: Flips
     failed: Failed
     bounds: tuple[float, float] | None
-    """The difference if every instance that failed were at the worst, or best, end of the scale for b; None where the
-    scale has no ends."""
+    """The difference if every instance that failed were at the worst, or best, end of the scale for
+    b; None where the scale has no ends.
+    """
     margin: float | None = None
     non_inferiority: Evidence | None = None  # of b, against a; None without a margin
     equivalence: Evidence | None = None
@@ -105,7 +106,9 @@ class Comparison:
 
     @property
     def significant(self) -> bool:
-        """A difference is shown: by test and interval, and by the test corrected for the number of pairs."""
+        """A difference is shown: by test and interval, and by the test corrected for the number
+        of pairs.
+        """
         return self.paired.significant and (self.p_holm is None or self.p_holm < ALPHA)
 
 
@@ -124,7 +127,9 @@ class Ranked:
 
 @dataclass(frozen=True, repr=False)
 class Compared:
-    """What came of it. Where the results are not comparable there are reasons and no comparisons."""
+    """What came of it. Where the results are not comparable there are reasons and no
+    comparisons.
+    """
 
     models: tuple[Model, ...]
     reasons: tuple[Reason, ...]
@@ -137,12 +142,15 @@ class Compared:
         return not self.reasons
 
     def to_frame(self) -> DataFrame:
-        """A row a pair, none where they cannot be compared. Raises PrerequisiteError: pandas is not installed."""
+        """A row a pair, none where they cannot be compared. Raises PrerequisiteError: pandas is
+        not installed.
+        """
         rows = []
         for (
             one
         ) in self.comparisons:  # the record, with the letters of the pair in place of the folders
-            record, (low, high) = comparison_record(one), one.bounds or (None, None)
+            record = comparison_record(one)
+            (low, high) = one.bounds or (None, None)
             more = {"failed": one.failed.total, "bound_low": low, "bound_high": high}
             rows.append(
                 {**record, **_names(one), **more, "folder_a": record["a"], "folder_b": record["b"]}
@@ -150,7 +158,9 @@ class Compared:
         return frame(PAIR_COLUMNS, rows)
 
     def instances_frame(self) -> DataFrame:
-        """A row for each instance of a pair whose values differ, with the label of the better one; raises the same."""
+        """A row for each instance of a pair whose values differ, with the label of the better
+        one; raises the same.
+        """
         rows = [
             {**_names(one), "id": key, "better": better.label}
             for one in self.comparisons
@@ -173,7 +183,9 @@ class Compared:
 
 @dataclass(frozen=True)
 class Pair:
-    """Two of several results, each with each: their comparison, or the reasons why there is none."""
+    """Two of several results, each with each: their comparison, or the reasons why there is
+    none.
+    """
 
     a: Model
     b: Model
@@ -200,9 +212,11 @@ def compare(
     margin: float | None = None,
     allow: Collection[str] = (),
 ) -> Compared:
-    """Compare the results of output folders, each with each, by a score's name; the main metric if not given.
+    """Compare the results of output folders, each with each, by a score's name; the main metric if
+    not given.
 
-    The margin is in the metric's own unit: 0.05 is five points of a share. `allow`: names of accepted reasons.
+    The margin is in the metric's own unit: 0.05 is five points of a share. `allow`: names of
+    accepted reasons.
 
     Raises:
         ConfigError: fewer than two folders, an unknown reason, a margin that is none.
@@ -243,14 +257,17 @@ def compare(
 
 
 def compare_pairs(sides: Sequence[Side]) -> tuple[Pair, ...]:
-    """Results with a main score, by it, each with each: those that cannot be compared keep no others from it."""
+    """Results with a main score, by it, each with each: those that cannot be compared keep no
+    others from it.
+    """
     models = [
         Model(side.label, side.stored.folder, side.stored.result.provenance.target)
         for side in sides
     ]
     pairs = []
     for (a, model_a), (b, model_b) in combinations(zip(sides, models, strict=True), 2):
-        both, name = (model_a, model_b), a.stored.result.main_metric
+        both = (model_a, model_b)
+        name = a.stored.result.main_metric
         reasons = _lacking(both, (a.stored, b.stored), name, is_main=True) or _reasons((a, b))
         found = None if reasons else _compared(a, b, both, name, None)
         pairs.append(Pair(model_a, model_b, found, tuple(reasons)))
@@ -292,7 +309,8 @@ def _lacking(
     """Results without a score of this name, and those whose main metric is another one."""
     found = []
     for model, one in zip(models, stored, strict=True):
-        main, known = one.result.main_metric, sorted(one.result.scores)
+        main = one.result.main_metric
+        known = sorted(one.result.scores)
         if is_main and main != name:
             other = f"{models[0].label}'s is {name}; name one with --metric"
             found.append(Reason("metric", f"{model.label}'s main metric is {main}, {other}"))
@@ -333,7 +351,8 @@ def _compared(
         low, high = (
             scale  # a missing value is at the end that makes the difference least, and greatest
         )
-        value_a, value_b = a.values.values.get, b.values.values.get
+        value_a = a.values.values.get
+        value_b = b.values.values.get
         least = sum(value_b(key, low) - value_a(key, high) for key in shared)
         greatest = sum(value_b(key, high) - value_a(key, low) for key in shared)
         bounds = least / len(shared), greatest / len(shared)
@@ -369,8 +388,9 @@ def _compared(
 def difference_of(
     a: InstanceValues, b: InstanceValues, keys: Sequence[Key], scale: tuple[float, float] | None
 ) -> PairedDifference:
-    """Of instances that both have a value of. Cases of a rubric have each a scale of their own: where it is not the
-    metric's, it is made of theirs, as that of a score is."""
+    """Of instances that both have a value of. Cases of a rubric have each a scale of their own:
+    where it is not the metric's, it is made of theirs, as that of a score is.
+    """
     values_a, values_b = ([side.values[key] for key in keys] for side in (a, b))
     if scale is None and all(key in a.lowest for key in keys):
         widths = [1 - a.lowest[key] for key in keys]

@@ -1,4 +1,6 @@
-"""What is paired of two results (a metric's values by instance), and the reasons why they cannot be compared."""
+"""What is paired of two results (a metric's values by instance), and the reasons why they cannot
+be compared.
+"""
 
 from __future__ import annotations
 
@@ -42,12 +44,15 @@ def values_of(records: Iterable[InstanceRecord], score: Score) -> InstanceValues
     """Of the instances that are in the score's split and perturbation."""
     asked: dict[Key, list[str]] = {}
     values: dict[Key, list[float]] = {}
-    failed, unanswered = set(), set()
-    clusters, lowest = {}, {}
+    failed = set()
+    unanswered = set()
+    clusters = {}
+    lowest = {}
     for record in records:
         if not score.is_over(record):
             continue
-        key, value = record.id, record.metrics.get(score.metric)
+        key = record.id
+        value = record.metrics.get(score.metric)
         asked.setdefault(key, []).append(record.prompt)
         if record.cluster is not None:
             clusters[key] = record.cluster
@@ -111,13 +116,18 @@ class Side:
 def reasons_against(a: Side, b: Side) -> Iterator[Reason]:
     """Every reason that speaks against comparing the two; none where they may be compared."""
     both = f"{a.label} and {b.label}"
-    one, other = a.stored.result, b.stored.result
-    record, others = one.provenance, other.provenance
+    one = a.stored.result
+    other = b.stored.result
+    record = one.provenance
+    others = other.provenance
     if one.task != other.task:
         yield Reason("task", f"{both} are of different tasks: {one.task} and {other.task}")
     if record.upstream != others.upstream:
         versions = f"{record.helm_package} {record.helm} and {others.helm_package} {others.helm}"
-        why = "instances, gold answers or scores of one benchmark may differ between them (docs/upstreams.md)"
+        why = (
+            "instances, gold answers or scores of one benchmark may differ between them "
+            "(docs/upstreams.md)"
+        )
         yield Reason("upstream", f"{both} were made by two upstreams, {versions}: {why}")
     if prompts := _other_prompts(a, b):
         yield Reason("prompts", f"{both} were asked in different words: {prompts}")
@@ -142,7 +152,8 @@ def reasons_against(a: Side, b: Side) -> Iterator[Reason]:
     ):
         yield Reason(
             "judges",
-            f"{both} were rated differently: the judges of one saw the pictures (judges_see_images)",
+            f"{both} were rated differently: the judges of one saw the pictures "
+            "(judges_see_images)",
         )
     same_passport = record.dataset_files.get(PASSPORT_FILE) == others.dataset_files.get(
         PASSPORT_FILE
@@ -155,7 +166,8 @@ def reasons_against(a: Side, b: Side) -> Iterator[Reason]:
             "settings",
             f"{both} count failed instances differently: on_failure {' and '.join(handled)}",
         )
-    only_a, only_b = len(a.values.keys - b.values.keys), len(b.values.keys - a.values.keys)
+    only_a = len(a.values.keys - b.values.keys)
+    only_b = len(b.values.keys - a.values.keys)
     if only_a or only_b:
         counts = f"{only_a} are in {a.label} alone, {only_b} in {b.label} alone"
         yield Reason("instances", f"{both} asked different instances: {counts}")
@@ -166,7 +178,8 @@ def reasons_of(side: Side) -> Iterator[Reason]:
     validity = side.stored.result.validity
     least = side.stored.extra.get("min_coverage", 1.0)
     if validity.coverage < least:
-        found, needed = formats.percent(validity.coverage), formats.percent(least)
+        found = formats.percent(validity.coverage)
+        needed = formats.percent(least)
         share = f"{found} of its instances have a score, {needed} are needed"
         yield Reason(
             "coverage",
@@ -196,7 +209,9 @@ def _other_prompts(a: Side, b: Side) -> str | None:
 
 
 def _other_data(one: Provenance, other: Provenance) -> str | None:
-    """By content: the same file may lie in different places. A judge's passport is none of what was asked."""
+    """By content: the same file may lie in different places. A judge's passport is none of what
+    was asked.
+    """
     files, others = (
         {name: digest for name, digest in record.dataset_files.items() if name != PASSPORT_FILE}
         for record in (one, other)

@@ -1,4 +1,6 @@
-"""A comparison as text, Markdown, a plain document, and as a page with the instances beside each other."""
+"""A comparison as text, Markdown, a plain document, and as a page with the instances beside each
+other.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ Texts = Mapping[
 
 
 def texts_of_flips(comparison: Comparison) -> Texts:
-    """Of the instances that flipped: first those that are right in a alone. Raises PrerequisiteError."""
+    """Of the instances that flipped: first those that are right in a alone. Raises
+    PrerequisiteError.
+    """
     ids = [*comparison.flips.a_only, *comparison.flips.b_only]
     found: dict[str, dict[str, str]] = {key: {} for key in ids}
     for model in (comparison.a, comparison.b):
@@ -164,12 +168,18 @@ def sentences(one: Comparison) -> Iterator[str]:
         listed = f": {', '.join(one_line(key) for key in ids[:MAX_FLIPS])}{more}" if ids else ""
         yield f"{len(ids)} {word} in {model.label}{' alone' if one.right_or_wrong else ''}{listed}."
     if one.failed.total:
-        counts = f"{one.failed.a_only} in {one.a.label} alone, {one.failed.b_only} in {one.b.label} alone"
+        counts = (
+            f"{one.failed.a_only} in {one.a.label} alone, {one.failed.b_only} in {one.b.label} "
+            "alone"
+        )
         bounds = ""
         if one.bounds is not None:
             low, high = (_number(limit, one) for limit in one.bounds)
             bounds = f"; whatever these were worth, the difference of all is from {low} to {high}"
-        yield f"Left out, because a value is missing: {one.failed.total} ({counts}, {one.failed.both} in both){bounds}."
+        yield (
+            f"Left out, because a value is missing: {one.failed.total} "
+            f"({counts}, {one.failed.both} in both){bounds}."
+        )
     if one.margin is not None and one.non_inferiority is not None and one.equivalence is not None:
         margin = _amount(one.margin, one)
         worse = f"that {one.b.label} is worse than {one.a.label} by less than {margin}"
@@ -180,7 +190,8 @@ def sentences(one: Comparison) -> Iterator[str]:
 def _result(one: Comparison) -> str:
     """The difference with its interval and test, and what the sample could have shown."""
     found = one.paired
-    a, b = one.a.label, one.b.label
+    a = one.a.label
+    b = one.b.label
     by = _amount(abs(found.difference), one)
     if one.significant:
         text = f"{b} is {'better' if one.advantage > 0 else 'worse'} than {a} by {by}"
@@ -269,7 +280,9 @@ def comparison_markdown(compared: Compared) -> str:
 
 
 def page_of_several(folders: Sequence[Path], *, with_texts: bool = True) -> str:
-    """The page of two output folders or more, with the reasons where they cannot be compared. Raises as `compare`."""
+    """The page of two output folders or more, with the reasons where they cannot be compared.
+    Raises as `compare`.
+    """
     from markupsafe import (
         Markup,
     )  # imported here, as the rest of the page: a comparison as text needs none of it
@@ -296,7 +309,8 @@ def _plots(compared: Compared, stored: Sequence[StoredResult]) -> list[str]:
     from eval_factory.report.plots import dot_plot, plotted
 
     metric = stored[0].result.main_metric
-    rows, scale = [], None
+    rows = []
+    scale = None
     for model, one in zip(compared.models, stored, strict=True):
         score = one.result.scores.get(metric)
         if score is not None:
@@ -315,7 +329,8 @@ def plot_of_difference(one: Comparison) -> Drawing:
         one.pair, one.paired.difference, one.paired.ci_low, one.paired.ci_high, one.paired.n
     )
     names = (f"{one.a.label} {one.a.name}", f"{one.b.label} {one.b.name}")
-    title, axis = f"Difference in {one.metric}, {one.pair}", f"difference in {one.metric}"
+    title = f"Difference in {one.metric}, {one.pair}"
+    axis = f"difference in {one.metric}"
     return difference_plot(
         title, row, names=names, axis_label=axis, higher_is_better=one.higher_is_better
     )

@@ -1,4 +1,5 @@
-"""A gate: the policy (what a candidate has to reach on which benchmark; read, checked, locked), held against results.
+"""A gate: the policy (what a candidate has to reach on which benchmark; read, checked, locked),
+held against results.
 
 Each limit is kept or broken, or the sample is too small to say.
 """
@@ -38,7 +39,9 @@ EVERY_VALUE = (
 
 
 class Limits(DescribedModel):
-    """What a score, of all instances or of a group, has to keep. All limits are in the metric's own unit."""
+    """What a score, of all instances or of a group, has to keep. All limits are in the metric's
+    own unit.
+    """
 
     min: Annotated[float, Field(strict=True)] | None = None
     """The candidate's score is at least so much."""
@@ -58,7 +61,9 @@ class Defaults(Limits):
     """For every benchmark that does not say otherwise."""
 
     tier: Tier | None = None
-    """An advisory benchmark is shown and counts for nothing; the others block. supporting if not given."""
+    """An advisory benchmark is shown and counts for nothing; the others block. supporting if not
+    given.
+    """
     metric: str | None = None
     """The score's name; the task's main metric if not given."""
     direction: Direction | None = None
@@ -114,8 +119,9 @@ class Policy:
 
 
 def load_policy(path: Path) -> Policy:
-    """Read and check a policy. Raises ConfigError: with every mistake that was found; it is not the one that was
-    locked, or the lock cannot be read."""
+    """Read and check a policy. Raises ConfigError: with every mistake that was found; it is not the
+    one that was locked, or the lock cannot be read.
+    """
     document = load_mapping(
         path, "`version: 1` and `benchmarks`, a mapping of tasks to their limits"
     )
@@ -200,7 +206,8 @@ def _locked_at(file: Path, sha256: str) -> datetime | None:
     path = lock_path(file)
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
-        locked, locked_at = record["sha256"], datetime.fromisoformat(record["locked_at"])
+        locked = record["sha256"]
+        locked_at = datetime.fromisoformat(record["locked_at"])
         if locked_at.tzinfo is None:
             raise ValueError("a time without its zone")
         locked_at = locked_at.astimezone(timezone.utc)
@@ -212,7 +219,8 @@ def _locked_at(file: Path, sha256: str) -> datetime | None:
         ) from None
     if locked != sha256:
         raise ConfigError(
-            f"{file}: was changed after it was locked on {locked_at:%Y-%m-%d %H:%M} UTC; restore it, or remove"
+            f"{file}: was changed after it was locked on {locked_at:%Y-%m-%d %H:%M} UTC; "
+            "restore it, or remove"
             f" {path.name} and lock the new one before the next run"
         )
     return locked_at
@@ -229,7 +237,9 @@ _OF_EVIDENCE = {
 class Check:
     """One limit of one score."""
 
-    limit: str  # `min`, `max_drop`, `max_relative_drop`; `result` where there is nothing to hold a limit against
+    # `min`, `max_drop`, `max_relative_drop`; `result` where there is nothing to hold a limit
+    # against
+    limit: str
     outcome: Verdict
     message: str
     group: str | None = None  # `field=value`; None: all instances
@@ -250,7 +260,8 @@ class BenchmarkOutcome:
     metric: str | None
     outcome: Verdict
     checks: tuple[Check, ...]
-    counted_as: Verdict  # what it is to the gate: an inconclusive one may count as passed, an advisory one always does
+    # what it is to the gate: an inconclusive one may count as passed, an advisory one always does
+    counted_as: Verdict
     candidate: Path | None = None  # the output folder of the result; None where there is none
 
 
@@ -274,14 +285,16 @@ class GateResult:
 def evaluate_policy(
     policy: Policy, candidates: Sequence[Path], baselines: Sequence[Path] = ()
 ) -> GateResult:
-    """Hold the candidate's results against the policy, and against the baseline's where it limits a drop; both are
-    output folders, or folders of output folders.
+    """Hold the candidate's results against the policy, and against the baseline's where it limits a
+    drop; both are output folders, or folders of output folders.
 
     Raises:
-        ConfigError: two results of one task; one folder on both sides; a drop is limited and there is no baseline.
+        ConfigError: two results of one task; one folder on both sides; a drop is limited and there
+            is no baseline.
         PrerequisiteError: a folder holds no result.
     """
-    new, old = _by_task(candidates, "candidate"), _by_task(baselines, "baseline")
+    new = _by_task(candidates, "candidate")
+    old = _by_task(baselines, "baseline")
     for task in new.keys() & old.keys():
         if new[task].folder.resolve() == old[task].folder.resolve():
             both = f"is candidate and baseline of {task}"
@@ -297,7 +310,8 @@ def evaluate_policy(
         passes = not one.blocks or (
             outcome == Verdict.INCONCLUSIVE and one.on_inconclusive == "pass"
         )
-        counted_as, folder = Verdict.PASS if passes else outcome, result.folder if result else None
+        counted_as = Verdict.PASS if passes else outcome
+        folder = result.folder if result else None
         found.append(
             BenchmarkOutcome(one.task, one.tier, metric, outcome, checks, counted_as, folder)
         )
@@ -324,17 +338,27 @@ def started_at(record: Provenance) -> datetime | None:
 
 def _of_lock(task: str, candidate: StoredResult, locked_at: datetime | None) -> Iterator[str]:
     """Where the lock does not show that the policy was there before the candidate."""
-    record, runs = candidate.result.provenance, candidate.result.usage.runs
+    record = candidate.result.provenance
+    runs = candidate.result.usage.runs
     started = started_at(record)
     if locked_at is None:
         return
     if started is None:
-        yield f"{task}: the result does not say when its run started; the policy's lock proves nothing for it"
+        yield (
+            f"{task}: the result does not say when its run started; "
+            "the policy's lock proves nothing for it"
+        )
     elif started < locked_at:
         locked = f"before the policy was locked ({locked_at:%Y-%m-%dT%H:%M:%SZ})"
-        yield f"{task}: its run started ({record.started_at}) {locked}; the lock proves nothing for it"
+        yield (
+            f"{task}: its run started ({record.started_at}) {locked}; "
+            "the lock proves nothing for it"
+        )
     elif runs > 1:
-        yield f"{task}: was made by {runs} runs; only the last is known to have started after the lock"
+        yield (
+            f"{task}: was made by {runs} runs; only the last is known to have started "
+            "after the lock"
+        )
 
 
 def _by_task(folders: Sequence[Path], side: str) -> dict[str, StoredResult]:
@@ -359,7 +383,9 @@ def _worst(outcomes: Iterator[Verdict]) -> Verdict:
 def _checks(
     policy: BenchmarkPolicy, metric: str | None, new: StoredResult | None, old: StoredResult | None
 ) -> Iterator[Check]:
-    """What is missing fails: nothing was shown of it, and `on_inconclusive: pass` must not hide it."""
+    """What is missing fails: nothing was shown of it, and `on_inconclusive: pass` must not hide
+    it.
+    """
     if new is None or metric is None:
         yield _nothing("no candidate has a result of it")
         return
@@ -416,19 +442,26 @@ def _nothing(why: str, group: str | None = None) -> Check:
 def _least(
     score: Score, least: float, direction: Direction | None, group: str | None = None
 ) -> Check:
-    low, high = score.stats.ci_low, score.stats.ci_high
+    low = score.stats.ci_low
+    high = score.stats.ci_high
     if direction == "lower_is_better" or (direction is None and score.higher_is_better is False):
         outcome = Verdict.FAIL
-        message = "lower is better: a least score says nothing; limit a drop (max_drop), or give direction"
+        message = (
+            "lower is better: a least score says nothing; "
+            "limit a drop (max_drop), or give direction"
+        )
     elif low is None or high is None:
         outcome = Verdict.FAIL if score.value < least else Verdict.INCONCLUSIVE
         message = f"{formats.short(score.value)} without an interval; at least {least:g} is asked"
     else:
-        outcome, words = Verdict.INCONCLUSIVE, "may be below or above"
+        outcome = Verdict.INCONCLUSIVE
+        words = "may be below or above"
         if low >= least:
-            outcome, words = Verdict.PASS, "is at least"
+            outcome = Verdict.PASS
+            words = "is at least"
         elif high < least:
-            outcome, words = Verdict.FAIL, "is below"
+            outcome = Verdict.FAIL
+            words = "is below"
         between = f"(95 % interval {formats.short(low)} to {formats.short(high)})"
         message = f"{formats.short(score.value)} {between} {words} {least:g}"
     return Check("min", outcome, message, group, least, score.value, low, high)
@@ -441,38 +474,50 @@ class _Change:
     old: StoredResult
     comparison: Comparison
     higher_is_better: bool
-    unchanged: bool  # the same model gave the same answers: there is no change that a limit could be held against
+    # the same model gave the same answers: there is no change that a limit could be held against
+    unchanged: bool
 
     def drops(
         self, found: PairedDifference, limits: Limits, group: str | None = None
     ) -> Iterator[Check]:
-        """Non-inferiority of the candidate by the paired interval; the baseline's score is taken as it is.
+        """Non-inferiority of the candidate by the paired interval; the baseline's score is taken as
+        it is.
 
-        What passes a limit passes every laxer one: what is unchanged passes them all, the interval decides of the rest.
+        What passes a limit passes every laxer one: what is unchanged passes them all, the interval
+        decides of the rest.
         """
-        baseline, share, guard = (
-            formats.short(found.value_a),
-            limits.max_relative_drop,
-            limits.relative_guard_below,
-        )
+        baseline = formats.short(found.value_a)
+        share = limits.max_relative_drop
+        guard = limits.relative_guard_below
         relative = None if share is None else share * abs(found.value_a)
         for limit, allowed in (("max_drop", limits.max_drop), ("max_relative_drop", relative)):
             if allowed is None:
                 continue
             if limit == "max_relative_drop" and guard is not None and found.value_a >= guard:
-                message = f"does not count: the baseline's {baseline} is not below relative_guard_below, {guard:g}"
+                message = (
+                    f"does not count: the baseline's {baseline} "
+                    f"is not below relative_guard_below, {guard:g}"
+                )
                 yield Check(limit, Verdict.PASS, message, group)
                 continue
             outcome, words = _OF_EVIDENCE[
                 non_inferiority(found, allowed, higher_is_better=self.higher_is_better)
             ]
             if self.unchanged:
-                outcome, words = Verdict.PASS, "the baseline's own answers, not worse by more than"
-            most, between = formats.short(allowed), ""
+                outcome = Verdict.PASS
+                words = "the baseline's own answers, not worse by more than"
+            most = formats.short(allowed)
+            between = ""
             if found.ci_low is not None and found.ci_high is not None:
-                ends = f"{formats.short(found.ci_low, sign='+')} to {formats.short(found.ci_high, sign='+')}"
+                ends = (
+                    f"{formats.short(found.ci_low, sign='+')} "
+                    f"to {formats.short(found.ci_high, sign='+')}"
+                )
                 between = f" (95 % interval {ends})"
-            message = f"{formats.short(found.difference, sign='+')}{between} on {found.n} pairs: {words} {most}"
+            message = (
+                f"{formats.short(found.difference, sign='+')}{between} on {found.n} pairs: "
+                f"{words} {most}"
+            )
             if limit == "max_relative_drop":
                 message += f", {most} of the baseline's {baseline}"
             if outcome == Verdict.INCONCLUSIVE and found.mde is not None:
@@ -502,10 +547,14 @@ def _of_groups(
         others = sorted(known.keys() - by_value.keys()) if EVERY_VALUE in by_value else ()
         named = [value for value in by_value if value != EVERY_VALUE]
         for value in [*named, *others]:
-            limits, group = by_value.get(value) or by_value[EVERY_VALUE], f"{field}={value}"
+            limits = by_value.get(value) or by_value[EVERY_VALUE]
+            group = f"{field}={value}"
             score = known.get(value, {}).get(metric)
             if score is None:
-                why = f"the candidate has no score {metric} of this group: it is missing, or too small to be shown"
+                why = (
+                    f"the candidate has no score {metric} of this group: "
+                    "it is missing, or too small to be shown"
+                )
                 yield _nothing(why, group)
                 continue
             if limits.min is not None:
@@ -523,7 +572,9 @@ def _of_groups(
 def difference_in_group(
     a: StoredResult, b: StoredResult, comparison: Comparison, group: tuple[str, str]
 ) -> PairedDifference | None:
-    """Of the instances that both have a value of, as in the comparison of all; None where there is none."""
+    """Of the instances that both have a value of, as in the comparison of all; None where there
+    is none.
+    """
     field, value = group
     score = a.result.scores[comparison.metric]
     sides = [

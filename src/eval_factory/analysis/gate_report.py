@@ -1,7 +1,9 @@
-"""What a gate found: as text, Markdown, JSON, JUnit, and as an in-toto statement, for one's own signature.
+"""What a gate found: as text, Markdown, JSON, JUnit, and as an in-toto statement, for one's own
+signature.
 
-The statement's predicate is `eval-result` as proposed in in-toto/attestation, pull request 575 (November 2026). A model
-behind an endpoint has no digest, so it is committed to with a secret salt; whoever is to know the model gets the salt.
+The statement's predicate is `eval-result` as proposed in in-toto/attestation, pull request 575
+(November 2026). A model behind an endpoint has no digest, so it is committed to with a secret salt;
+whoever is to know the model gets the salt.
 """
 
 from __future__ import annotations
@@ -33,7 +35,10 @@ _SUITE = "eval-factory gate"
 
 def gate_text(result: GateResult) -> str:
     lines = [
-        f"gate: {result.outcome.upper()} ({result.policy}, sha256 {result.policy_sha256[:12]}, {_lock(result)})"
+        (
+            f"gate: {result.outcome.upper()} ({result.policy}, sha256 {result.policy_sha256[:12]}, "
+            f"{_lock(result)})"
+        )
     ]
     for one in result.benchmarks:
         lines.append(f"  {one.outcome.upper():<12}  {one.task} ({_kind(one)})")
@@ -80,8 +85,9 @@ def gate_document(result: GateResult) -> dict[str, Any]:
 
 
 def write_junit(result: GateResult, path: Path) -> None:
-    """A test case for each limit. One that counts against the gate is a failure; what is advisory, or inconclusive and
-    counted as passed, is a skipped one that says why."""
+    """A test case for each limit. One that counts against the gate is a failure; what is advisory,
+    or inconclusive and counted as passed, is a skipped one that says why.
+    """
     from junitparser import (
         Failure,
         JUnitXml,
@@ -137,13 +143,17 @@ def _lock(result: GateResult) -> str:
 
 
 def write_statements(result: GateResult, folder: Path, evaluator: str) -> list[Path]:
-    """A statement for each benchmark whose limits were held against numbers, and its salt, which is a secret.
+    """A statement for each benchmark whose limits were held against numbers, and its salt, which is
+    a secret.
 
-    `<task>.eval-result.intoto.json` is there to be signed and given away, `<task>.eval-result.salt` (hexadecimal, mode
-    0600) to be kept. A salt that is there is used again, so that the same result gives the same statement.
+    `<task>.eval-result.intoto.json` is there to be signed and given away, `<task>.eval-result.salt`
+    (hexadecimal, mode
+    0600) to be kept. A salt that is there is used again, so that the same result gives the same
+      statement.
 
     Raises:
-        PrerequisiteError: a candidate's folder has no checksums, or its result does not say when it was made.
+        PrerequisiteError: a candidate's folder has no checksums, or its result does not say when it
+            was made.
         OSError: the folder cannot be written.
     """
     written = []
@@ -151,7 +161,8 @@ def write_statements(result: GateResult, folder: Path, evaluator: str) -> list[P
         if one.candidate is None or one.metric is None or not list(_claims(one.metric, one.checks)):
             continue
         folder.mkdir(parents=True, exist_ok=True)
-        stored, name = load_result(one.candidate), re.sub(r"[^A-Za-z0-9._-]", "-", one.task)
+        stored = load_result(one.candidate)
+        name = re.sub(r"[^A-Za-z0-9._-]", "-", one.task)
         if name != one.task:  # `helm:mmlu:subject=anatomy` holds what no file system has to take
             name += f"-{hashlib.sha256(one.task.encode()).hexdigest()[:8]}"
         salt_path = folder / f"{name}.eval-result.salt"
@@ -181,7 +192,8 @@ def gate_statement(
     salt: bytes,
     of: GateResult,
 ) -> dict[str, Any]:
-    """The statement of a benchmark whose limits were held against numbers; `evaluator`: a URI of who ran it.
+    """The statement of a benchmark whose limits were held against numbers; `evaluator`: a URI of
+    who ran it.
 
     The lock of the policy is in it where it is older than the run.
     """
@@ -190,10 +202,12 @@ def gate_statement(
     started = started_at(record)
     if not rundir.checksums.is_file() or started is None or record.ended_at is None:
         raise PrerequisiteError(
-            f"{stored.folder}: was made by a version that wrote neither checksums nor times, which a statement needs:"
+            f"{stored.folder}: was made by a version that wrote neither checksums nor times, "
+            "which a statement needs:"
             " run it again (nothing that was answered is asked again)"
         )
-    # SHA-256 of the sorted lines `<sha256 of a data file>` LF; of all prompts, where no data file is known
+    # SHA-256 of the sorted lines `<sha256 of a data file>` LF; of all prompts, where no data file
+    # is known
     dataset = {"evalFactoryPromptsV1": record.prompts_sha256}
     if record.dataset_files:
         lines = "".join(f"{digest}\n" for digest in sorted(record.dataset_files.values()))
@@ -229,7 +243,9 @@ def commitment(salt: bytes, identity: str) -> str:
 
 
 def _claims(metric: str, checks: Sequence[Check]) -> Iterator[dict[str, Any]]:
-    """Of limits that were held against a number. What is inconclusive was not passed: it was not shown."""
+    """Of limits that were held against a number. What is inconclusive was not passed: it was not
+    shown.
+    """
     for check in checks:
         if check.allowed is None:
             continue

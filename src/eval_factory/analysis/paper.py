@@ -1,7 +1,8 @@
-"""What is written for papers and auditors of one run, of a suite, or of runs beside each other: `report --for`.
+"""What is written for papers and auditors of one run, of a suite, or of runs beside each other:
+`report --for`.
 
-Of several runs, what holds for all is written once; what holds for some, once with their names. Tables have an interval
-with each score, and the ranks that a model may have.
+Of several runs, what holds for all is written once; what holds for some, once with their names.
+Tables have an interval with each score, and the ranks that a model may have.
 """
 
 from __future__ import annotations
@@ -31,14 +32,19 @@ _OF_ONE_RUN = {
     "methods": papers.methods_text,
 }
 NOTE = (
-    "Scores with their 95 % intervals. Rank: the best and the worst that the paired comparisons leave open, all of one"
+    "Scores with their 95 % intervals. Rank: "
+    "the best and the worst that the paired comparisons leave open, all of one"
     " benchmark together with 95 % confidence."
 )
-_PAIRS = "Differences are b - a, on the instances that both have a value of; p is corrected for the number of pairs (Holm)."
+_PAIRS = (
+    "Differences are b - a, on the instances that both have a value of; "
+    "p is corrected for the number of pairs (Holm)."
+)
 
 
 def written_for(purpose: str, folders: Sequence[Path], *, as_page: bool = False) -> str:
-    """The text, which ends with a line break; of PACKS as a page, too. Folders are of runs, suites, targets of suites.
+    """The text, which ends with a line break; of PACKS as a page, too. Folders are of runs, suites,
+    targets of suites.
 
     Raises:
         ConfigError: it is about one run, and there are several.
@@ -93,7 +99,9 @@ def evidence_of_panel(name: str, said: papers.Said, runs: Sequence[Path]) -> pap
 
 
 def _cells(folders: Sequence[Path], runs: Sequence[Path]) -> Iterator[FinishedCell]:
-    """Of a suite, what its table names, also where there is no result; of runs, each with the names that tell it."""
+    """Of a suite, what its table names, also where there is no result; of runs, each with the
+    names that tell it.
+    """
     if (
         len(folders) == 1
         and is_suite_folder(folders[0])
@@ -101,7 +109,8 @@ def _cells(folders: Sequence[Path], runs: Sequence[Path]) -> Iterator[FinishedCe
     ):
         suite = SuiteDir(folders[0])
         for cell in parse_own(suite.results_yaml.read_text(encoding="utf-8"))["cells"]:
-            target, evaluation = str(cell["target"]), str(cell["evaluation"])
+            target = str(cell["target"])
+            evaluation = str(cell["evaluation"])
             folder = next(
                 (run for run in runs if (run.parent.name, run.name) == (target, evaluation)), None
             )
@@ -126,7 +135,8 @@ class _Several:
 
     def named(self, show: Callable[[str], str] = str) -> str:
         """What was run, in a sentence."""
-        models, benchmarks = self.results.targets, self.results.evaluations
+        models = self.results.targets
+        benchmarks = self.results.evaluations
         counts = f"{counted(len(models), 'model')} on {counted(len(benchmarks), 'benchmark')}"
         return f"Of {counts}: {', '.join(map(show, models))} on {', '.join(map(show, benchmarks))}."
 
@@ -142,7 +152,9 @@ class _Several:
         return found
 
     def said(self, template: str) -> list[str]:
-        """The sentences of a template, each once: first those of all runs, then others behind the names of theirs."""
+        """The sentences of a template, each once: first those of all runs, then others behind
+        the names of theirs.
+        """
         of: dict[str, list[tuple[str, str]]] = {}
         for name, run in self.runs.items():
             for sentence in dict.fromkeys(run.said(template)):

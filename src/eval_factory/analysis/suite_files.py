@@ -1,4 +1,6 @@
-"""A suite's results as documents, CSV, Markdown and a page, and its files written: each complete or not at all."""
+"""A suite's results as documents, CSV, Markdown and a page, and its files written: each complete
+or not at all.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ SUITE_SCHEMA_VERSION = 1
 
 
 def results_document(results: SuiteResults, root: Path) -> dict[str, Any]:
-    """What suite_results.yaml holds. `root`: the suite's folder, to which the cells' folders are relative."""
+    """What suite_results.yaml holds. `root`: the suite's folder, to which the cells' folders are
+    relative.
+    """
     document = {
         "schema_version": SUITE_SCHEMA_VERSION,
         "status": results.status,
@@ -187,10 +191,12 @@ _ROW = (
 
 
 def result_rows(results: SuiteResults, root: Path) -> list[dict[str, Any]]:
-    """A row a cell, for a table or a data frame: every row has the same fields, with numbers as they are.
+    """A row a cell, for a table or a data frame: every row has the same fields, with numbers as
+    they are.
 
-    Scores of HELM's other metric groups have a field each, called by the group (`calibration`), in those suites where a
-    run computed one. `root`: the folder that the cells' folders are relative to.
+    Scores of HELM's other metric groups have a field each, called by the group (`calibration`), in
+    those suites where a run computed one. `root`: the folder that the cells' folders are relative
+    to.
     """
     found = []
     for cell in results.cells:
@@ -215,7 +221,9 @@ NO_WIN_RATES = "No two models have values that a win rate could be made of."
 
 
 def suite_markdown(results: SuiteResults, root: Path) -> str:
-    """For an issue, a wiki or a job's summary. `root`: the suite's folder, to which the cells' folders are relative."""
+    """For an issue, a wiki or a job's summary. `root`: the suite's folder, to which the cells'
+    folders are relative.
+    """
     cost = words.total_cost(results)
     lines = [
         "# Results of the suite",
@@ -235,7 +243,8 @@ def suite_markdown(results: SuiteResults, root: Path) -> str:
         for benchmark in results.benchmarks
         for models, reasons in words.refused_pairs(benchmark)
     ]
-    refusals, again = list(_listed("Not compared:", refused)), words.asked_again_table(results)
+    refusals = list(_listed("Not compared:", refused))
+    again = words.asked_again_table(results)
     for title, section in (
         ("Scores", list(_scores(results)) if results.cells else []),
         ("Do the answers hold?", in_markdown(again) if again.rows else []),
@@ -259,7 +268,8 @@ def _scores(results: SuiteResults) -> Iterator[str]:
             cell = results.cell(target, name)
             shown: list[str | Strong] = [words.value(cell)]
             if cell is not None and cell.value is not None:
-                interval, count = words.interval(cell), formats.count(cell.n, missing=words.NOTHING)
+                interval = words.interval(cell)
+                count = formats.count(cell.n, missing=words.NOTHING)
                 shown += [
                     f"({interval})" if interval else "",
                     f"n {count}",
@@ -354,14 +364,17 @@ def _runs_of_page(results: SuiteResults, root: Path) -> Table:
 
 
 def suite_page(results: SuiteResults, root: Path) -> str:
-    """The page. `root`: the suite's folder, where the page will be: links to the runs' reports are relative to it."""
+    """The page. `root`: the suite's folder, where the page will be: links to the runs' reports
+    are relative to it.
+    """
     tables = {
         "missing": words.missing_table(results),
         "win_rates": words.win_rate_table(results.win_rates),
         "runs": _runs_of_page(results, root),
         "asked_again": words.asked_again_table(results),
     }
-    groups, rates = {}, words.group_win_rates(results)
+    groups = {}
+    rates = words.group_win_rates(results)
     for group, table in words.group_tables(results, efficiency=True).items():
         # how many scores, and the table of them with the win rates below
         below = [["mean win rate", "", *rates[group]]] if group in rates else []
@@ -404,7 +417,9 @@ def suite_page(results: SuiteResults, root: Path) -> str:
 
 
 def link(cell: CellResult, root: Path) -> str:
-    """To the report of a run. It begins with `./` or `../`: whatever a folder is called, it is no address."""
+    """To the report of a run. It begins with `./` or `../`: whatever a folder is called, it is
+    no address.
+    """
     path = f"{folder_of(cell, root)}/{RunDir(cell.folder).report_html.name}"
     return quote(path if path.startswith("../") else f"./{path}", errors="surrogateescape")
 
@@ -416,8 +431,9 @@ def _in_html(table: Table) -> Markup:
 def write_suite_results(
     results: SuiteResults, folder: SuiteDir, into: SuiteDir | None = None
 ) -> None:
-    """Write suite_results.{yaml,csv,md,html} and suite_usage.yaml, where `into` is not given into the suite's own
-    folder. Raises OSError."""
+    """Write suite_results.{yaml,csv,md,html} and suite_usage.yaml, where `into` is not given into
+    the suite's own folder. Raises OSError.
+    """
     document = results_document(results, folder.root)
     documents.check_document(document, documents.SUITE_RESULTS_SCHEMA)
     into = into or folder

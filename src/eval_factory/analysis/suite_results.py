@@ -1,4 +1,6 @@
-"""A suite's finished runs -> its results: scores, comparisons, ranks, win rates, and what is missing."""
+"""A suite's finished runs -> its results: scores, comparisons, ranks, win rates, and what is
+missing.
+"""
 
 from __future__ import annotations
 
@@ -162,11 +164,15 @@ class SuiteResults:
 
 _MAX_REASON = 2_000  # characters
 _NOT_OURS = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError)
-"""What reading a document can lead to that somebody changed by hand, where it still has the shape of a result."""
+"""What reading a document can lead to that somebody changed by hand, where it still has the
+shape of a result.
+"""
 
 
 def suite_results(cells: Iterable[FinishedCell]) -> SuiteResults:
-    """The results of all cells, in the order of the suite. A result that cannot be read counts as failed."""
+    """The results of all cells, in the order of the suite. A result that cannot be read counts
+    as failed.
+    """
     runs = list(cells)
     targets = tuple(dict.fromkeys(one.target for one in runs))
     evaluations = tuple(dict.fromkeys(one.evaluation for one in runs))
@@ -217,19 +223,21 @@ def _read(cell: FinishedCell) -> tuple[CellResult, Side | None]:
     except PrerequisiteError as error:
         why = str(error)
     except _NOT_OURS as error:
-        why = f"{cell.folder}: its result is not as eval-factory writes it ({type(error).__name__}: {error})"
+        why = (
+            f"{cell.folder}: its result is not as eval-factory writes it "
+            f"({type(error).__name__}: {error})"
+        )
     return replace(bare, status=RunStatus.FAILED, reason=one_line(why, _MAX_REASON)), None
 
 
 def _of_result(
     bare: CellResult, stored: StoredResult, attempts: int
 ) -> tuple[CellResult, Side | None]:
-    result, record = stored.result, stored.result.provenance
-    paid, this_run, validity = (
-        result.usage.all_runs.total,
-        result.usage.this_run.total,
-        result.validity,
-    )
+    result = stored.result
+    record = stored.result.provenance
+    paid = result.usage.all_runs.total
+    this_run = result.usage.this_run.total
+    validity = result.validity
     main = result.scores.get(result.main_metric)
     not_reportable = list(validity.short_reasons)
     if not validity.not_reportable:
@@ -257,7 +265,8 @@ def _of_result(
     if validity.asked_again is not None:
         as_it_is = result.scores.get(result.main_metric.replace(REPEATS_MEAN, ""))
         found = replace(found, as_it_is=None if as_it_is is None else as_it_is.value)
-    side, times = None, list[float]()
+    side = None
+    times = list[float]()
     if main is not None:
         side = Side(bare.target, stored, values_of(_timed(result.instances, main, times), main))
         ends = {"ci_low": main.stats.ci_low, "ci_high": main.stats.ci_high, "n": main.stats.count}
@@ -297,7 +306,8 @@ def _columns(
     results: Sequence[CellResult], benchmarks: Sequence[ComparedBenchmark]
 ) -> tuple[list[Column], list[LeftOut]]:
     """The columns of the win rates, and what has a value and is in none."""
-    columns, left_out = [], []
+    columns = []
+    left_out = []
     together = iter(comparison.corrected([pair for one in benchmarks for pair in one.pairs]))
     for benchmark in benchmarks:
         # p values corrected for the pairs of all benchmarks: win rates are made of them
@@ -351,7 +361,9 @@ def _against(benchmark: ComparedBenchmark, entering: Mapping[str, CellResult]) -
 def _group_win_rates(
     targets: Sequence[str], results: Sequence[CellResult]
 ) -> Iterator[tuple[str, tuple[WinRate, ...]]]:
-    """Of each group that a run computed. A column is a score of a benchmark, as in HELM's tables."""
+    """Of each group that a run computed. A column is a score of a benchmark, as in HELM's
+    tables.
+    """
     for group in GROUPS:
         columns: dict[tuple[str, str], Column] = {}
         for cell in results:

@@ -1,4 +1,6 @@
-"""A suite's results in words and tables, as its page, its Markdown and the papers' tables show them. Pure functions."""
+"""A suite's results in words and tables, as its page, its Markdown and the papers' tables show
+them. Pure functions.
+"""
 
 from __future__ import annotations
 
@@ -16,17 +18,23 @@ from eval_factory.report.sentences import amount, by_harm
 
 NOTHING = "-"
 WIN_RATES = (
-    "The mean win rate is that of HELM's leaderboards: the share of the other models that a model beats, a tie counting"
-    " one half, as a mean over the benchmarks. It counts a lead of any size, also one by chance. So beside it stand the"
-    " comparisons that show a difference (won, lost) and those that show none (open), and the ranks that a model may"
+    "The mean win rate is that of HELM's leaderboards: "
+    "the share of the other models that a model beats, a tie counting"
+    " one half, as a mean over the benchmarks. It counts a lead of any size, also one by chance. "
+    "So beside it stand the"
+    " comparisons that show a difference (won, lost) and those that show none (open), "
+    "and the ranks that a model may"
     " have: all of them hold together with 95 % confidence."
 )
 PAIRS = (
-    "Differences are b - a, on the instances that both have a value of. p is corrected (Holm) for the pairs of the"
-    " benchmark. A difference is shown where the corrected test and the interval both exclude that there is none."
+    "Differences are b - a, on the instances that both have a value of. "
+    "p is corrected (Holm) for the pairs of the"
+    " benchmark. A difference is shown where the corrected test and the interval both exclude "
+    "that there is none."
 )
 GROUPS_BESIDE = (
-    "HELM's other metric groups, as far as runs computed them. Robustness and fairness are the main metric where each"
+    "HELM's other metric groups, as far as runs computed them. "
+    "Robustness and fairness are the main metric where each"
     " question counts with its worst variant; of the others, less is better."
 )
 
@@ -35,13 +43,19 @@ def completeness(results: SuiteResults) -> str:
     """How much of the suite there is."""
     total = len(results.cells)
     complete = sum(cell.status == RunStatus.COMPLETE for cell in results.cells)
-    shape = f"{counted(len(results.targets), 'model')} on {counted(len(results.evaluations), 'benchmark')}"
+    shape = (
+        f"{counted(len(results.targets), 'model')} "
+        f"on {counted(len(results.evaluations), 'benchmark')}"
+    )
     if results.status == RunStatus.COMPLETE:
         return f"Complete: {counted(total, 'run')} of {shape}."
     incomplete = (RunStatus.PARTIAL, RunStatus.FAILED, RunStatus.WAITING, RunStatus.MISSING)
     states = {name: sum(cell.status == name for cell in results.cells) for name in incomplete}
     others = ", ".join(f"{count} {name}" for name, count in states.items() if count)
-    return f"Not complete: {complete} of {counted(total, 'run')} of {shape} are complete; {others or 'none'}."
+    return (
+        f"Not complete: {complete} of {counted(total, 'run')} of {shape} are complete; "
+        f"{others or 'none'}."
+    )
 
 
 def value(cell: CellResult | None) -> str:
@@ -148,7 +162,9 @@ def _difference(points: float, one: Comparison) -> str:
 
 
 def win_rate_table(rates: Iterable[WinRate], *, tested: bool = True) -> Table:
-    """The best first; those without a win rate last. `tested`: with what the comparisons of each decided."""
+    """The best first; those without a win rate last. `tested`: with what the comparisons of each
+    decided.
+    """
     head = ["model", "mean win rate", "rank", *(["comparisons"] if tested else []), "benchmarks"]
     rows = []
     for one in sorted(rates, key=lambda one: (one.win_rate is None, -(one.win_rate or 0))):
@@ -177,9 +193,11 @@ def _win_rate(one: WinRate) -> str:
 
 
 def group_tables(results: SuiteResults, *, efficiency: bool = False) -> dict[str, Table]:
-    """HELM's other metric groups, in HELM's order: a row for each score, with the value of every target.
+    """HELM's other metric groups, in HELM's order: a row for each score, with the value of every
+    target.
 
-    `efficiency`: with the seventh group, which is not among the results: no two runs have the same times.
+    `efficiency`: with the seventh group, which is not among the results: no two runs have the same
+    times.
     """
     found: dict[str, Table] = {}
     for group in (*GROUPS, EFFICIENCY) if efficiency else GROUPS:
@@ -211,7 +229,9 @@ def group_win_rates(results: SuiteResults) -> dict[str, list[str]]:
 
 
 def asked_again_table(results: SuiteResults) -> Table:
-    """Whether answers hold: a row for each run whose questions were asked again; no rows where none were."""
+    """Whether answers hold: a row for each run whose questions were asked again; no rows where
+    none were.
+    """
     rows: list[list[TableCell]] = []
     for cell in results.cells:
         found = cell.asked_again
@@ -219,7 +239,9 @@ def asked_again_table(results: SuiteResults) -> Table:
             continue
         words = by_harm(found.in_other_words)
         pushed = found.pushback.turns[-1] if found.pushback and found.pushback.turns else None
-        repeats, confidence, abstention = found.repeats, found.confidence, found.abstention
+        repeats = found.repeats
+        confidence = found.confidence
+        abstention = found.abstention
         rows.append(
             [
                 cell.target,

@@ -1,10 +1,11 @@
 """HELM's leaderboards: metric groups, mean win rates, and the ranks that chance leaves open.
 
-The win rate is `compute_aggregate_row_win_rates` in helm/benchmark/presentation/summarize.py (crfm-helm 0.5.16): in
-each column the share of the other models that a model beats, a tie counting one half; the mean over the columns in
-which the model has a value. A column is skipped where no direction is better, or fewer than two models have a value.
-`tests/helm` holds ours to it, to the last digit. The groups are `metric_groups` of
-helm/benchmark/static/schema_classic.yaml, with the names that scores have in a result.
+The win rate is `compute_aggregate_row_win_rates` in helm/benchmark/presentation/summarize.py
+(crfm-helm 0.5.16): in each column the share of the other models that a model beats, a tie counting
+one half; the mean over the columns in which the model has a value. A column is skipped where no
+direction is better, or fewer than two models have a value. `tests/helm` holds ours to it, to the
+last digit. The groups are `metric_groups` of helm/benchmark/static/schema_classic.yaml, with the
+names that scores have in a result.
 """
 
 from __future__ import annotations
@@ -20,9 +21,12 @@ from eval_factory.core.results import TaskResult
 from eval_factory.scoring.intervals import holm
 from eval_factory.scoring.paired import ALPHA, rank_intervals, sign_flip_p
 
-ACCURACY, EFFICIENCY = "accuracy", "efficiency"
+ACCURACY = "accuracy"
+EFFICIENCY = "efficiency"
 _WORST = ".worst"
-"""What the label of a perturbation ends with where HELM took the worst value of each instance's variants."""
+"""What the label of a perturbation ends with where HELM took the worst value of each instance's
+variants.
+"""
 GROUPS: Mapping[str, tuple[str, ...]] = {
     "calibration": ("ece_10_bin",),
     "robustness": (),
@@ -35,8 +39,10 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     ),
     "toxicity": ("toxic_frac",),
 }
-"""Group -> metrics of which less is better; none: the main metric, with the perturbation that the group is called by.
-All but accuracy, which is the main metric, and efficiency: no two runs have the same times."""
+"""Group -> metrics of which less is better; none: the main metric, with the perturbation that the
+group is called by. All but accuracy, which is the main metric, and efficiency: no two runs have the
+same times.
+"""
 
 
 @dataclass(frozen=True)
@@ -71,7 +77,9 @@ def group_scores(result: TaskResult) -> Iterator[GroupScore]:
 
 
 ALPHA_OF_EACH = ALPHA / 2
-"""Ranks rest on two kinds of tests, over instances and over benchmarks: each kind may be wrong half as often."""
+"""Ranks rest on two kinds of tests, over instances and over benchmarks: each kind may be wrong
+half as often.
+"""
 
 
 @dataclass(frozen=True)
@@ -110,11 +118,12 @@ class WinRate:
 def win_rates(
     models: Sequence[str], columns: Iterable[Column], *, tested: bool
 ) -> tuple[WinRate, ...]:
-    """The mean win rate of each model, in their order; with ranks where the columns were `tested`: say what is shown.
+    """The mean win rate of each model, in their order; with ranks where the columns were `tested`:
+    say what is shown.
 
-    The ranks are those of M. Mogstad, J. P. Romano, A. M. Shaikh, D. Wilhelm, Review of Economic Studies 91:476-518,
-    2024: a model's best rank leaves room for those alone that are shown to have a greater mean win rate, all models
-    together right in 95 % of samples.
+    The ranks are those of M. Mogstad, J. P. Romano, A. M. Shaikh, D. Wilhelm, Review of Economic
+    Studies 91:476-518, 2024: a model's best rank leaves room for those alone that are shown to have
+    a greater mean win rate, all models together right in 95 % of samples.
     """
     counted = [column for column in columns if column.counts]
     found = []
@@ -136,7 +145,8 @@ def _with_ranks(found: Sequence[WinRate], counted: Sequence[Column]) -> list[Win
     complete = []
     for one in found:
         if one.model in ranks:
-            own, (best, worst) = _of(one.model, counted), ranks[one.model]
+            own = _of(one.model, counted)
+            (best, worst) = ranks[one.model]
             won = sum(better == one.model for column in own for better, _ in column.shown)
             lost = sum(worse == one.model for column in own for _, worse in column.shown)
             undecided = sum(len(column.values) - 1 for column in own) - won - lost
@@ -160,11 +170,12 @@ def _wins(model: str, column: Column) -> float:
 
 
 def _by_columns(models: Sequence[str], columns: Sequence[Column]) -> Iterator[tuple[str, str]]:
-    """(better, worse) by the columns that both have, as a sample: their wins, with the sign flipped at random.
+    """(better, worse) by the columns that both have, as a sample: their wins, with the sign flipped
+    at random.
 
-    A paired test over benchmarks, with Holm's correction for the pairs (J. Demsar, Journal of Machine Learning
-    Research 7:1-30, 2006). It needs seven columns or more. Those of one source, such as variants of a benchmark, are
-    flipped together.
+    A paired test over benchmarks, with Holm's correction for the pairs (J. Demsar, Journal of
+    Machine Learning Research 7:1-30, 2006). It needs seven columns or more. Those of one source,
+    such as variants of a benchmark, are flipped together.
     """
     pairs = list(combinations(models, 2))
     differences = []
@@ -188,11 +199,13 @@ def _by_columns(models: Sequence[str], columns: Sequence[Column]) -> Iterator[tu
 def _is_better(one: str, other: str, columns: Sequence[Column]) -> bool:
     """By the tests of each column, whatever became of the differences that are not shown.
 
-    A model that is shown to be better than others has so many wins at the least; one that is shown to be worse lacks
-    so many at the least. Of two of which one is shown to be better, it has a win more than the other there.
-    Fractions: a sum of rounded numbers that ought to be 0 may be above it.
+    A model that is shown to be better than others has so many wins at the least; one that is shown
+    to be worse lacks so many at the least. Of two of which one is shown to be better, it has a win
+    more than the other there. Fractions: a sum of rounded numbers that ought to be 0 may be above
+    it.
     """
-    own, others = _of(one, columns), _of(other, columns)
+    own = _of(one, columns)
+    others = _of(other, columns)
     # wins that are certain, as a share of the other models; all but those that certainly are none
     least = [
         Fraction(sum(better == one for better, _ in each.certain), len(each.values) - 1)

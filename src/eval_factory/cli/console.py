@@ -1,4 +1,6 @@
-"""What commands share: streams that outlive their reader, widths, tables, and paths with a home folder."""
+"""What commands share: streams that outlive their reader, widths, tables, and paths with a home
+folder.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ from eval_factory.core.safe_files import expanded
 
 
 class Lasting(io.TextIOBase):
-    """A stream of a run, whose result stands in files: where nobody reads this one, the run goes on."""
+    """A stream of a run, whose result stands in files: where nobody reads this one, the run goes
+    on.
+    """
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -63,7 +67,9 @@ def silence(stream: TextIO) -> None:
 
 
 def flush_or_silence(stream: TextIO) -> None:
-    """Empty the buffer, so that nothing is left that the interpreter would fail to write when it ends."""
+    """Empty the buffer, so that nothing is left that the interpreter would fail to write when it
+    ends.
+    """
     try:
         stream.flush()
     except (OSError, ValueError):
@@ -83,7 +89,9 @@ def nobody_reads(stream: TextIO) -> bool:
 
 
 def make_ready() -> None:
-    """Start again in UTF-8 where the locale has another encoding; open what is closed, so that writing cannot fail."""
+    """Start again in UTF-8 where the locale has another encoding; open what is closed, so that
+    writing cannot fail.
+    """
     for descriptor in (0, 1, 2):
         try:
             os.fstat(descriptor)
@@ -122,7 +130,8 @@ def columns(stream: TextIO) -> int:
 def wrapped(text: str, width: int = _WIDTH) -> str:
     """Each line that is wider on several, the further ones indented.
 
-    No word is broken, so that paths can be copied; that of the results stays beside its word, for programs.
+    No word is broken, so that paths can be copied; that of the results stays beside its word, for
+    programs.
     """
     shown = []
     for line in text.split("\n"):
@@ -152,8 +161,9 @@ def named_if_not_written(path: Path) -> Iterator[None]:
 
 NUMBERS = frozenset({"instances", "data size", "size"})
 FOLDED = ("what it measures", "parameters", "needs", "where")
-"""Columns whose cells are broken into lines; all others are shown uncut, or not at all. The first of these in a table
-stays with the names."""
+"""Columns whose cells are broken into lines; all others are shown uncut, or not at all. The first
+of these in a table stays with the names.
+"""
 
 MIN_FOLDED = 20  # characters in a line of such a column
 
@@ -163,8 +173,9 @@ _GAP = 2  # characters between two columns
 def show_table(
     columns: Sequence[str], rows: Iterable[Sequence[str]], file: TextIO | None = None
 ) -> None:
-    """The first column names things. Where the terminal is too narrow, columns are left out, the last one first, but
-    for the names and the text about each thing."""
+    """The first column names things. Where the terminal is too narrow, columns are left out, the
+    last one first, but for the names and the text about each thing.
+    """
     # rich takes a tenth of a second to import
     from rich.console import Console
     from rich.table import Table

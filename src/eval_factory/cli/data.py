@@ -73,7 +73,9 @@ def list_data(folder: Path | None, as_json: bool) -> None:
 def _record(
     name: str, task: TaskSources, manifest: Manifest, root: Path, sources: Sources
 ) -> dict[str, Any]:
-    """One task: `size` in bytes of what is there, `where` a folder of the bundle or the hosts that have it."""
+    """One task: `size` in bytes of what is there, `where` a folder of the bundle or the hosts
+    that have it.
+    """
     from eval_factory.data.bundle import needs_of
 
     needs = needs_of(task, manifest, root, sources)
@@ -118,7 +120,9 @@ def _record(
     "--origin", "origins", multiple=True, metavar="NAME=URL", help="A mirror for a source's origin."
 )
 def pull_data(tasks: tuple[str, ...], target: Path, origins: tuple[str, ...]) -> None:
-    """Download what runs of these tasks read ('all': of every task; 'leaderboards': the run entries of HELM's)."""
+    """Download what runs of these tasks read ('all': of every task; 'leaderboards': the run
+    entries of HELM's).
+    """
     from eval_factory.data.pull import LEADERBOARDS, pull
     from eval_factory.data.sources import load_sources
 
@@ -186,7 +190,9 @@ def unpack_data(archive: Path, folder: Path, max_bytes: int | None) -> None:
 @click.argument("folder", type=HomePath(), metavar="FOLDER")
 @_TO
 def import_data(folder: Path, target: Path) -> None:
-    """Take a folder (scenarios/, hub/, nltk_data/, tiktoken/, perturbations/, SHA256SUMS) into a bundle."""
+    """Take a folder (scenarios/, hub/, nltk_data/, tiktoken/, perturbations/, SHA256SUMS) into a
+    bundle.
+    """
     from eval_factory.data.importing import import_folder
     from eval_factory.data.sources import load_sources
 
@@ -237,7 +243,8 @@ def list_upstreams(as_json: bool) -> None:
     help="Put the packages into this folder; install nothing.",
 )
 def install_upstream(name: str, wheels: Path | None, download: Path | None) -> None:
-    """Make the environment of NAME (medhelm): exact versions, checked by their hashes, without torch.
+    """Make the environment of NAME (medhelm): exact versions, checked by their hashes, without
+    torch.
 
     It lies in the user's folder of data; EVAL_FACTORY_MEDHELM names another place.
     """

@@ -1,4 +1,6 @@
-"""`verify`, `reproduce`, `rescore`, `view`, `annotate` and `export`: what can be done with an output folder."""
+"""`verify`, `reproduce`, `rescore`, `view`, `annotate` and `export`: what can be done with an
+output folder.
+"""
 
 from __future__ import annotations
 
@@ -37,8 +39,9 @@ MAX_SHOWN = 20  # findings of one file; `--json` has all
 def verify(ctx: click.Context, folders: tuple[Path, ...], as_json: bool) -> None:
     """Check that output folders are what they say they are.
 
-    Compares each file with SHA256SUMS, collects the result again from HELM's files and the journal, and names what
-    was altered. Changes nothing, needs no key and no network. Exit code: 0 intact, 1 altered, 3 no result.
+    Compares each file with SHA256SUMS, collects the result again from HELM's files and the journal,
+    and names what was altered. Changes nothing, needs no key and no network. Exit code: 0 intact, 1
+    altered, 3 no result.
     """
     from eval_factory import api  # imported here, as all that reads results: `ls` is to be quick
 
@@ -89,15 +92,17 @@ def verified_lines(one: Verified) -> str:
 def reproduce(folder: Path, run_it: bool, output_dir: Path | None) -> None:
     """Write the run config that does the evaluation of DIR again, and say what differs now.
 
-    The run config goes to standard output, or into --output_dir as reproduce.yml. With --run it is run there. Exit
-    code: 0 where the same was asked, whatever the scores; 1 where prompts or data differ.
+    The run config goes to standard output, or into --output_dir as reproduce.yml. With --run it is
+    run there. Exit code: 0 where the same was asked, whatever the scores; 1 where prompts or data
+    differ.
     """
     from eval_factory import api
 
     screen = lasting(sys.stderr)
     if run_it and output_dir is None:
         raise ConfigError(
-            "reproduce --run: give the new folder with --output_dir; the original is never written to"
+            "reproduce --run: give the new folder with --output_dir; "
+            "the original is never written to"
         )
     if output_dir is None or not run_it:
         prepared = api.reproduce(folder, output_dir)
@@ -134,10 +139,11 @@ def reproduce(folder: Path, run_it: bool, output_dir: Path | None) -> None:
 def rescore(
     folder: Path, output_dir: Path, run_config: Path | None, overrides: tuple[str, ...]
 ) -> None:
-    """Score the answers in DIR again: by other judges, metrics, rules. The model is not asked, its key not needed.
+    """Score the answers in DIR again: by other judges, metrics, rules. The model is not asked, its
+    key not needed.
 
-    Judges that are the same are not asked again either. A change that would ask the model something else ends with
-    exit code 3, before a judge is asked. Nothing in DIR is changed.
+    Judges that are the same are not asked again either. A change that would ask the model something
+    else ends with exit code 3, before a judge is asked. Nothing in DIR is changed.
     """
     from eval_factory import api
 
@@ -162,8 +168,8 @@ def rescore(
 def view(folders: tuple[Path, ...], target: Path | None, port: int, no_browser: bool) -> None:
     """Show results in HELM's own web pages: every prompt, request and answer, and HELM's tables.
 
-    Several runs are shown side by side, on this machine alone, until Ctrl-C. The pages ask no other host, and nothing
-    in DIR is changed. Exit code: 0, 3 no result, 4 helm-summarize failed.
+    Several runs are shown side by side, on this machine alone, until Ctrl-C. The pages ask no other
+    host, and nothing in DIR is changed. Exit code: 0, 3 no result, 4 helm-summarize failed.
     """
     from eval_factory import api  # imported here, as all that reads results: `ls` is to be quick
 
@@ -193,7 +199,9 @@ def view(folders: tuple[Path, ...], target: Path | None, port: int, no_browser: 
 
 
 def may_open(env: Mapping[str, str], platform: str = sys.platform) -> bool:
-    """Whether there is a browser with a window; one for terminals (lynx) would take ours, and show nothing."""
+    """Whether there is a browser with a window; one for terminals (lynx) would take ours, and
+    show nothing.
+    """
     return platform in ("darwin", "win32") or any(
         env.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
     )
@@ -226,7 +234,8 @@ def annotate() -> None:
 @click.option(
     "--kind",
     type=click.Choice(["ratings", "criteria"]),
-    help="Whole ratings, or each criterion of a rubric: met or not. Criteria where the result has a rubric.",
+    help="Whole ratings, or each criterion of a rubric: met or not. "
+    "Criteria where the result has a rubric.",
 )
 @click.option("--no_reference", is_flag=True, help="Do not show the benchmark's own answer.")
 def export_sheets(
@@ -240,8 +249,8 @@ def export_sheets(
 ) -> None:
     """Draw a sample of the answers in DIR, and write a sheet for each rater: CSV and an HTML form.
 
-    The sample is stratified by score and group. Model, judges, scores and ids are hidden; DIR/annotations
-    has the codes.
+    The sample is stratified by score and group. Model, judges, scores and ids are hidden;
+    DIR/annotations has the codes.
     """
     from eval_factory.report.reader import one_run
     from eval_factory.workflows import annotate as workflow
@@ -251,12 +260,13 @@ def export_sheets(
         folder, out, count, raters, seed=seed, kind=kind, with_reference=not no_reference
     )
     asked = sum(len(one.questions) for one in made.sample.answers)
-    in_strata, drawn_of = (
-        Counter(one.stratum for one in made.sample.answers),
-        len(made.sample.stratum_of),
-    )
+    in_strata = Counter(one.stratum for one in made.sample.answers)
+    drawn_of = len(made.sample.stratum_of)
     lines = [
-        f"sheet {made.sample.id}: {len(made.sample.answers)} of {drawn_of} answers, {asked} ratings a rater",
+        (
+            f"sheet {made.sample.id}: {len(made.sample.answers)} of {drawn_of} answers, {asked} "
+            "ratings a rater"
+        ),
         *(
             f"  {in_strata[number]} answers of: {name}"
             for number, name in enumerate(made.sample.strata)
@@ -274,8 +284,8 @@ def export_sheets(
 def import_(folder: Path, sheets: tuple[Path, ...]) -> None:
     """Take the ratings of SHEETs (CSV) into the result in DIR, and correct its score by them.
 
-    Nothing is imported where a row is wrong. Ratings may come in parts; a rater's sheet again replaces the first.
-    The files of the result are written again, and `verify` finds them intact.
+    Nothing is imported where a row is wrong. Ratings may come in parts; a rater's sheet again
+    replaces the first. The files of the result are written again, and `verify` finds them intact.
     """
     from eval_factory.report.reader import one_run
     from eval_factory.report.sentences import clinician_lines
@@ -302,7 +312,8 @@ def import_(folder: Path, sheets: tuple[Path, ...]) -> None:
 def plan(folder: Path, half_width: float | None) -> None:
     """How many answers of DIR have to be rated for an interval of a wanted width.
 
-    A line for each correlation of judges and people, and for the one that was measured where ratings were imported.
+    A line for each correlation of judges and people, and for the one that was measured where
+    ratings were imported.
     """
     from eval_factory.report.reader import run_folders
     from eval_factory.workflows.annotate import plan_of
@@ -314,7 +325,9 @@ def plan(folder: Path, half_width: float | None) -> None:
 
 
 class _WithOthers(click.Group):
-    """And the commands that other packages add: entry points of the group `eval_factory.exports`."""
+    """And the commands that other packages add: entry points of the group
+    `eval_factory.exports`.
+    """
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted({*super().list_commands(ctx), *entry_points(group=EXPORTS).names})
@@ -357,7 +370,9 @@ def eee(
     relationship: str,
     developer: str | None,
 ) -> None:
-    """Records of Every Eval Ever 0.3.0: the scores, and the instances where the benchmark's data are public."""
+    """Records of Every Eval Ever 0.3.0: the scores, and the instances where the benchmark's data
+    are public.
+    """
     from eval_factory.report.every_eval_ever import Publisher, write_records
 
     publisher = Publisher(organization, relationship, developer)
@@ -378,7 +393,9 @@ def eee(
     help="Export a score that may not be reported; its notes say it.",
 )
 def hf(folder: Path, output: Path | None, task_id: str, allow_not_reportable: bool) -> None:
-    """The main score as an entry of .eval_results/ in a model repository of the Hugging Face Hub."""
+    """The main score as an entry of .eval_results/ in a model repository of the Hugging Face
+    Hub.
+    """
     from eval_factory.core.safe_files import write_atomic
     from eval_factory.report.exports import hub_entry
     from eval_factory.report.reader import load_result, one_run

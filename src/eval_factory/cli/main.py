@@ -1,4 +1,6 @@
-"""The command line's beginning and end: which module has a command, and what becomes of every error (`main`)."""
+"""The command line's beginning and end: which module has a command, and what becomes of every
+error (`main`).
+"""
 
 from __future__ import annotations
 
@@ -55,11 +57,15 @@ _LATER = {
     "data": ("data", "upstream"),
     "monitor_command": ("monitor",),
 }
-"""Module -> its commands, each under its own name. `--help` imports all: at their top stands what is light."""
+"""Module -> its commands, each under its own name. `--help` imports all: at their top stands
+what is light.
+"""
 
 
 class _LazyCommands(click.Group):
-    """A group that beside its own commands has others, whose modules are imported when they are called."""
+    """A group that beside its own commands has others, whose modules are imported when they are
+    called.
+    """
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         for module, names in _LATER.items():
@@ -78,7 +84,8 @@ class _LazyCommands(click.Group):
     commands=[click.Command(name) for names in _LATER.values() for name in names],
     context_settings={
         "help_option_names": ["-h", "--help"],
-        # both spellings of commands and options, `run-eval --model-id` and `run_eval --model_id`, are one
+        # both spellings of commands and options, `run-eval --model-id` and `run_eval --model_id`,
+        # are one
         "token_normalize_func": lambda token: token.replace("-", "_"),
     },
 )
@@ -124,7 +131,8 @@ def list_tasks(
     benchmark: Path | None,
     upstream: str,
 ) -> None:
-    """List the tasks, or tell all about TASK (or helm:NAME, one of HELM's run specs) as a run config to begin with.
+    """List the tasks, or tell all about TASK (or helm:NAME, one of HELM's run specs) as a run
+    config to begin with.
 
     Of a task with judges this shows the prompt that they get.
     """
@@ -187,7 +195,8 @@ def new_benchmark(folder: Path, jury: bool, kind: str | None) -> None:
 def print_schema(name: str) -> None:
     """Print a JSON Schema, for editors and programs.
 
-    Of run_config, suite, monitor, gate_policy; of what is written: evaluation_config, results, suite_results.
+    Of run_config, suite, monitor, gate_policy; of what is written: evaluation_config, results,
+    suite_results.
     """
     from eval_factory.cli.task_listing import schema_text
 
@@ -196,7 +205,8 @@ def print_schema(name: str) -> None:
 
 def main() -> None:
     """All errors end here, and exit codes are made here."""
-    # else pydantic looks through every installed package for plug-ins: a twelfth of a dry run, and there are none
+    # else pydantic looks through every installed package for plug-ins: a twelfth of a dry run, and
+    # there are none
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "true")
     make_streams_ready()
     interrupt_on_signals()
@@ -231,7 +241,9 @@ def main() -> None:
 
 
 def _code_of(error: OSError) -> int:
-    """A reader that left is no error; a path that cannot be and a full disk are the user's; the rest is a defect."""
+    """A reader that left is no error; a path that cannot be and a full disk are the user's; the
+    rest is a defect.
+    """
     if error.filename is None and nobody_reads(sys.stdout):
         silence(sys.stdout)
         return 0
@@ -244,7 +256,8 @@ def _code_of(error: OSError) -> int:
         return _report_defect(error)
     flush_or_silence(sys.stdout)
     _say(
-        f"cannot write {error.filename or 'the output'}: {error.strerror}; what was answered is kept\n"
+        f"cannot write {error.filename or 'the output'}: {error.strerror}; "
+        "what was answered is kept\n"
         "  make room there, or make it writable, then run the same command again"
     )
     return PrerequisiteError.exit_code

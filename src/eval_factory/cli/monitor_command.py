@@ -45,10 +45,11 @@ class _LookUnlessNamed(click.Group):
     context_settings={"ignore_unknown_options": True},  # before the panel they are the look's
 )
 def monitor() -> None:
-    """Is a model still as good? Ask a fixed panel of questions again and again: monitor PANEL.yml makes one look.
+    """Is a model still as good? Ask a fixed panel of questions again and again: monitor PANEL.yml
+    makes one look.
 
-    The first call makes the baseline. Exit code of a look: 0 in control, 1 alarm; where it could not be made, that of
-    its runs.
+    The first call makes the baseline. Exit code of a look: 0 in control, 1 alarm; where it could
+    not be made, that of its runs.
     """
 
 
@@ -88,9 +89,11 @@ def monitor() -> None:
 def look(
     ctx: click.Context, /, panel: Path, executor: str | None, new_baseline: str | None, **how: bool
 ) -> None:
-    """Make one look at PANEL.yml (or its baseline, where there is none yet), and write it into the ledger.
+    """Make one look at PANEL.yml (or its baseline, where there is none yet), and write it into the
+    ledger.
 
-    Stopped or killed, the same command goes on. Exit code: 0 in control, 1 alarm; as runs end, where they did not.
+    Stopped or killed, the same command goes on. Exit code: 0 in control, 1 alarm; as runs end,
+    where they did not.
     """
     from eval_factory.monitor.look import look as make_look
     from eval_factory.monitor.panel import load_panel
@@ -169,7 +172,9 @@ def _folder_of(path: Path) -> Path:
 @monitor.command("status")
 @click.argument("panel", type=HomePath(), metavar="PANEL.yml|DIR")
 def status(panel: Path) -> None:
-    """Say where a panel stands: its limits, the last look, alarms, notes. Exit code: 0, also in an alarm."""
+    """Say where a panel stands: its limits, the last look, alarms, notes. Exit code: 0, also in
+    an alarm.
+    """
     from eval_factory.monitor.ledger import Ledger
     from eval_factory.monitor.report import status_lines
 
@@ -186,7 +191,8 @@ def status(panel: Path) -> None:
 )
 @click.pass_context
 def verify(ctx: click.Context, panel: Path, head: str | None) -> None:
-    """Check that no line of the ledger was changed, dropped or put in, and make every figure again of the runs.
+    """Check that no line of the ledger was changed, dropped or put in, and make every figure again
+    of the runs.
 
     Exit code: 0 intact, 1 changed.
     """
@@ -194,7 +200,8 @@ def verify(ctx: click.Context, panel: Path, head: str | None) -> None:
     from eval_factory.monitor.ledger import LOOK, Ledger
 
     folder = _folder_of(panel)
-    findings, history = verify_panel(folder, head), Ledger(folder).read()
+    findings = verify_panel(folder, head)
+    history = Ledger(folder).read()
     intact = (
         "changed"
         if findings
@@ -214,7 +221,9 @@ def verify(ctx: click.Context, panel: Path, head: str | None) -> None:
     help="Write the page to this file; report.html in the folder if not given.",
 )
 def report(panel: Path, output: Path | None) -> None:
-    """Write the panel's page: the course of each score with its band, the evidence, alarms and what was done."""
+    """Write the panel's page: the course of each score with its band, the evidence, alarms and
+    what was done.
+    """
     from eval_factory.core.safe_files import write_atomic
     from eval_factory.monitor.ledger import Ledger
     from eval_factory.monitor.look import PAGE
@@ -249,9 +258,11 @@ def note(panel: Path, text: str, by: str) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print what was decided as a JSON record.")
 @click.pass_context
 def change(ctx: click.Context, panel: Path, new_target: Path, wait: bool, as_json: bool) -> None:
-    """May the model of NEW_TARGET.yml take the place of the one that is watched? The gate's policy decides.
+    """May the model of NEW_TARGET.yml take the place of the one that is watched? The gate's policy
+    decides.
 
-    Both are asked the panel. Where the policy is kept, a new baseline is made of the new one. Exit code: 0 kept, 1 not.
+    Both are asked the panel. Where the policy is kept, a new baseline is made of the new one. Exit
+    code: 0 kept, 1 not.
     """
     from eval_factory.monitor.look import change as decide
     from eval_factory.monitor.panel import load_panel

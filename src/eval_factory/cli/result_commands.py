@@ -56,7 +56,8 @@ def compare(
 ) -> None:
     """Compare the results in output folders, on the instances that all of them answered.
 
-    Exit code 1: they cannot be compared; the reasons are printed, each with the name under which --allow accepts it.
+    Exit code 1: they cannot be compared; the reasons are printed, each with the name under which
+    --allow accepts it.
     """
     from eval_factory import api  # imported here, as all that reads results: `ls` is to be quick
     from eval_factory.analysis import comparison_report as report
@@ -94,15 +95,20 @@ def compare(
 
 
 class _FoldersUpToNextOption(click.Command):
-    """`--candidate A B` is `--candidate A --candidate B`, as a shell writes `--candidate runs/*`."""
+    """`--candidate A B` is `--candidate A --candidate B`, as a shell writes `--candidate
+    runs/*`.
+    """
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         return super().parse_args(ctx, list(spread(args)))
 
 
 def spread(args: Iterable[str]) -> Iterable[str]:
-    """Each folder after one of the options gets the option's name in front; a policy's file does not."""
-    option, named = None, False
+    """Each folder after one of the options gets the option's name in front; a policy's file does
+    not.
+    """
+    option = None
+    named = False
     for arg in args:
         if arg.startswith("-"):
             option = arg if arg in ("--candidate", "--baseline") else None
@@ -223,10 +229,11 @@ def report(
 ) -> None:
     """Write the page of one result, or of several beside each other, with every instance in it.
 
-    A suite's folder stands for its runs. --for writes what a paper needs: the TRIPOD-LLM checklist, the methods
-    section, and tables with intervals and ranks in Markdown or LaTeX; of one run also the metrics of CHAI's model card.
-    Or an evidence pack, as Markdown, or as a page with -o page.html: what is known of the items of RUAIH's guidance
-    (ruaih), of a plan of changes for the FDA (pccp), or of the EU AI Act (ai-act), and what only people can answer.
+    A suite's folder stands for its runs. --for writes what a paper needs: the TRIPOD-LLM checklist,
+    the methods section, and tables with intervals and ranks in Markdown or LaTeX; of one run also
+    the metrics of CHAI's model card. Or an evidence pack, as Markdown, or as a page with -o
+    page.html: what is known of the items of RUAIH's guidance (ruaih), of a plan of changes for the
+    FDA (pccp), or of the EU AI Act (ai-act), and what only people can answer.
     """
     from eval_factory.core.safe_files import write_atomic
     from eval_factory.report.checksums import listed_checksums
@@ -265,11 +272,13 @@ def report(
         text = result_page(stored, with_texts=not no_text)
         if output is None:
             output = stored.folder / ("report-without-texts.html" if no_text else "report.html")
-            # another version's page is another one: written over the run's, `verify` would call the result altered
+            # another version's page is another one: written over the run's, `verify` would call the
+            # result altered
             listed = listed_checksums(RunDir(stored.folder)).get(output.name)
             if listed not in (None, hashlib.sha256(text.encode("utf-8")).hexdigest()):
                 raise ConfigError(
-                    f"report: {output} is part of the result (SHA256SUMS), and this version's page differs:"
+                    f"report: {output} is part of the result (SHA256SUMS), "
+                    "and this version's page differs:"
                     " give -o page.html"
                 )
     write_atomic(output, text, mode=PRIVATE)
@@ -286,16 +295,18 @@ def _written_for(purpose: str, folders: Sequence[Path], *, as_page: bool) -> str
         if purpose not in PACKS:
             known = ", ".join(PACKS)
             raise ConfigError(
-                f"report --for {purpose}: {folders[0]} is a panel's folder; of one there are {known}"
+                f"report --for {purpose}: {folders[0]} is a panel's folder; "
+                f"of one there are {known}"
             )
         return evidence_for(purpose, folders[0], as_page=as_page)
     return written_for(purpose, folders, as_page=as_page)
 
 
 def drawings_of(folders: Sequence[Path]) -> dict[str, Drawing]:
-    """Name -> plot. Of several results, those of the first one begin with `a-`, and so on. Where they do not compare,
-    the reason is on standard error, and there is no plot of how they differ.
-    Raises EvalFactoryError: a folder holds no result."""
+    """Name -> plot. Of several results, those of the first one begin with `a-`, and so on. Where
+    they do not compare, the reason is on standard error, and there is no plot of how they differ.
+    Raises EvalFactoryError: a folder holds no result.
+    """
     from eval_factory.report.plots import plots_of
     from eval_factory.report.reader import load_result
 
@@ -364,13 +375,16 @@ def calibrate(
     probes: int | None,
     as_json: bool,
 ) -> None:
-    """Hold a judge's decisions against physicians', beside the physicians' agreement with each other.
+    """Hold a judge's decisions against physicians', beside the physicians' agreement with each
+    other.
 
-    LABELS has a line an answer and criterion, in the form of HealthBench's meta-evaluation: prompt, completion, rubric,
-    category, binary_labels, anonymized_physician_ids. Judges are asked about each (--judges-from), as in a run; the
-    same command goes on where it was stopped. Or their decisions are in COLUMN, and nobody is asked.
+    LABELS has a line an answer and criterion, in the form of HealthBench's meta-evaluation: prompt,
+    completion, rubric, category, binary_labels, anonymized_physician_ids. Judges are asked about
+    each (--judges-from), as in a run; the same command goes on where it was stopped. Or their
+    decisions are in COLUMN, and nobody is asked.
 
-    LABELS may be the folder of a run whose answers people rated ('annotate'): its judges are held against them.
+    LABELS may be the folder of a run whose answers people rated ('annotate'): its judges are held
+    against them.
     """
     from eval_factory import api  # imported here: `ls` is to be quick
     from eval_factory.core.tables import screen as table_on_screen
@@ -384,7 +398,8 @@ def calibrate(
     rated = labels.is_dir() and not judge_labels and judges_from is None
     if not rated and bool(judge_labels) == (judges_from is not None):
         raise ConfigError(
-            "calibrate: give --judges-from RUN_CONFIG, whose judges are asked, or --judge-labels COLUMN"
+            "calibrate: give --judges-from RUN_CONFIG, whose judges are asked, "
+            "or --judge-labels COLUMN"
         )
     if judge_labels and (len(judge) > 1 or (judge and len(judge_labels) > 1)):
         raise ConfigError(

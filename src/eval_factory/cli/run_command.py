@@ -1,4 +1,6 @@
-"""`run_eval`, and what it prints: a summary, one line (`--quiet`), or records for other programs (`--json`)."""
+"""`run_eval`, and what it prints: a summary, one line (`--quiet`), or records for other programs
+(`--json`).
+"""
 
 from __future__ import annotations
 
@@ -104,7 +106,9 @@ FLAGS: dict[str, str] = {}
 
 
 def _value(path: str, *names: str, **how: Any) -> Callable[[Any], Any]:
-    """An option that stands for a value of the run config, called as the last part of its path if no name is given."""
+    """An option that stands for a value of the run config, called as the last part of its path
+    if no name is given.
+    """
     names = names or (f"--{path.rpartition('.')[2]}",)
     FLAGS[names[0].removeprefix("--")] = path
     return click.option(*names, **how)
@@ -208,7 +212,8 @@ def _value(path: str, *names: str, **how: Any) -> Callable[[Any], Any]:
     type=click.Choice(["figures", "texts"]),
     is_flag=False,
     flag_value="figures",
-    help="Show a line for each answer: seconds, tokens, why it ended; =texts: its beginning, which may be a patient's.",
+    help="Show a line for each answer: seconds, tokens, why it ended; =texts: "
+    "its beginning, which may be a patient's.",
 )
 @click.option(
     "--quiet", is_flag=True, help="Print errors and the result's one line, and nothing else."
@@ -231,7 +236,8 @@ def run_eval(
         flags["config.params.extra.instances"] = [
             name.strip() for name in values["samples"].split(",") if name.strip()
         ]
-    quiet, as_json = values["quiet"], values["as_json"]
+    quiet = values["quiet"]
+    as_json = values["as_json"]
     output = RunOutput(quiet=quiet, as_json=as_json)
     with output.failures_reported():
         from eval_factory import (
@@ -292,15 +298,18 @@ def doctor(
 ) -> None:
     """Look at what a run needs: what works here, and what to do about the rest.
 
-    Python, HELM, disk, sandbox, proxies, hub, keys by name; with --run_config each endpoint gets one cheap question.
-    Writes nothing. Exit code: 0, or 3 where something that every run needs does not work.
+    Python, HELM, disk, sandbox, proxies, hub, keys by name; with --run_config each endpoint gets
+    one cheap question. Writes nothing. Exit code: 0, or 3 where something that every run needs does
+    not work.
     """
     from eval_factory.config.evaluation import Request
     from eval_factory.workflows.doctor import examine
 
     if overrides and run_config is None:
         raise ConfigError("doctor: --overrides belong to a --run_config")
-    marks, stdout, works = {True: "ok", False: "NO", None: "-"}, lasting(sys.stdout), True
+    marks = {True: "ok", False: "NO", None: "-"}
+    stdout = lasting(sys.stdout)
+    works = True
     for found in examine(Request(run_config=run_config, overrides=overrides), os.environ):
         works = works and found.works is not False
         if as_json:

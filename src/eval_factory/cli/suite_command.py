@@ -1,5 +1,5 @@
-"""`run_suite`, and `suite`: what a suite does, lacks and logs, and its end; `import_config`, which may make one; and
-`leaderboard`: HELM's public leaderboards, each a suite, for the user's model.
+"""`run_suite`, and `suite`: what a suite does, lacks and logs, and its end; `import_config`, which
+may make one; and `leaderboard`: HELM's public leaderboards, each a suite, for the user's model.
 """
 
 from __future__ import annotations
@@ -109,8 +109,8 @@ def run_suite(
 ) -> None:
     """Run every evaluation of every target, and write one table.
 
-    The same command goes on where it was stopped, and only collects what is finished. Exit code: 0 every cell is
-    complete and reportable; else that of the cell that went worst.
+    The same command goes on where it was stopped, and only collects what is finished. Exit code: 0
+    every cell is complete and reportable; else that of the cell that went worst.
     """
     from eval_factory.config.suite import (
         build_suite,
@@ -172,7 +172,8 @@ def suite() -> None:
     help="Go on until the suite ends; Ctrl-C ends the watching alone.",
 )
 def status(folder: Path, as_json: bool, watching: bool) -> None:
-    """Say where the suite in DIR stands: whether it runs, what each cell does, which endpoints are waited for.
+    """Say where the suite in DIR stands: whether it runs, what each cell does, which endpoints are
+    waited for.
 
     Everything is read from the disk. Exit code: 0, 3 where DIR is no suite's folder.
     """
@@ -180,7 +181,8 @@ def status(folder: Path, as_json: bool, watching: bool) -> None:
     from eval_factory.workflows.suite.suite_folder import find_suite
     from eval_factory.workflows.suite.suite_status import SuiteReader
 
-    reader, stdout = SuiteReader(find_suite(folder)), lasting(sys.stdout)
+    reader = SuiteReader(find_suite(folder))
+    stdout = lasting(sys.stdout)
     if not watching:
         show_status(reader.look(), stdout, as_json=as_json)
         return
@@ -197,8 +199,9 @@ def status(folder: Path, as_json: bool, watching: bool) -> None:
 def check(ctx: click.Context, folder: Path, as_json: bool) -> None:
     """Say what is missing for a complete table of the suite in DIR, cell by cell, and what to do.
 
-    A result of another configuration does not count. The table is made again of the runs' results and compared.
-    Nothing is started. Exit code: 0 complete, 1 something is missing or altered, 3 where DIR is no suite's folder.
+    A result of another configuration does not count. The table is made again of the runs' results
+    and compared. Nothing is started. Exit code: 0 complete, 1 something is missing or altered, 3
+    where DIR is no suite's folder.
     """
     from eval_factory.cli.suite_screen import check_text
     from eval_factory.workflows.suite.suite_check import check_suite as look
@@ -222,7 +225,8 @@ def check(ctx: click.Context, folder: Path, as_json: bool) -> None:
     help="Go on until the cell ends; Ctrl-C ends the watching alone.",
 )
 def logs(folder: Path, cell: str | None, follow: bool) -> None:
-    """Print the logs of CELL (target/evaluation, or a part of it that no other has) of the suite in DIR.
+    """Print the logs of CELL (target/evaluation, or a part of it that no other has) of the suite in
+    DIR.
 
     Of a suite of one cell, and of a run that Slurm does, no CELL is needed.
     """
@@ -244,13 +248,16 @@ def logs(folder: Path, cell: str | None, follow: bool) -> None:
 @suite.command("cancel")
 @click.argument("folder", type=HomePath(), metavar="DIR")
 def cancel(folder: Path) -> None:
-    """Stop the suite in DIR as Ctrl-C does, and wait until it has ended. What was answered is kept."""
+    """Stop the suite in DIR as Ctrl-C does, and wait until it has ended. What was answered is
+    kept.
+    """
     from eval_factory.cli.suite_screen import counts_line, next_lines
     from eval_factory.workflows.suite import suite_folder
     from eval_factory.workflows.suite.suite_status import status_of
 
     found = suite_folder.find_suite(folder)
-    screen, stdout = lasting(sys.stderr), lasting(sys.stdout)
+    screen = lasting(sys.stderr)
+    stdout = lasting(sys.stdout)
     has_stopped = suite_folder.cancel(found, lambda text: screen.write(f"{text}\n"))
     stdout.write(own_lines(f"{folder}: {'stopped' if has_stopped else 'nothing runs'}") + "\n")
     after = status_of(found)
@@ -264,11 +271,13 @@ def cancel(folder: Path) -> None:
 )
 @click.option("--force", is_flag=True, help="Overwrite the file to write if it is there.")
 def import_config(file: Path, output: Path | None, force: bool) -> None:
-    """Turn a config of nemo-evaluator-launcher, or a run config of EvalFactory, into a run config or a suite.
+    """Turn a config of nemo-evaluator-launcher, or a run config of EvalFactory, into a run config
+    or a suite.
 
-    What has no counterpart is listed, key by key, on standard error and at the top of what is written. Several tasks,
-    or a model that is served, make a suite. Exit code: 0 written, 2 not: FILE is no such configuration, or a suite
-    already, or holds a key, or the file to write is there.
+    What has no counterpart is listed, key by key, on standard error and at the top of what is
+    written. Several tasks, or a model that is served, make a suite. Exit code: 0 written, 2 not:
+    FILE is no such configuration, or a suite already, or holds a key, or the file to write is
+    there.
     """
     from eval_factory.config.foreign_configs import (
         translated,
@@ -295,7 +304,9 @@ def import_config(file: Path, output: Path | None, force: bool) -> None:
 
 
 def listing(stream: TextIO, *, as_json: bool) -> None:
-    """On a terminal a line for each fact; elsewhere a line each, with tabs between the same facts."""
+    """On a terminal a line for each fact; elsewhere a line each, with tabs between the same
+    facts.
+    """
     from eval_factory.workflows.leaderboard.registry import (
         load_catalogue,
         schema_path,
@@ -416,7 +427,8 @@ def run_leaderboard(
         commands = commands_of(board, os.environ, screen, debug=debug)
         sys.stdout.writelines(f"{command}\n" for command in commands)
         screen.write(
-            "nothing was written; the files that these commands name are there after the first run\n"
+            "nothing was written; the files that these commands name are there "
+            "after the first run\n"
         )
         return
     cells: tuple[CellReport, ...] = ()

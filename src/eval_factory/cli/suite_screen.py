@@ -1,4 +1,6 @@
-"""What `run_suite` and `suite` show: a live table on a terminal, plain lines elsewhere, records for programs."""
+"""What `run_suite` and `suite` show: a live table on a terminal, plain lines elsewhere, records
+for programs.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,9 @@ STYLES: Mapping[str, str] = {
 """Of each status; the first are shown where there is no room for all."""
 _STATUS_WIDTH = max(map(len, journal.STATUSES))
 _INTERVAL_S = 1.0
-MAX_NAME = 36  # columns that a cell's name may take on a screen of 80; a longer one is cut there, and never elsewhere
+# columns that a cell's name may take on a screen of 80; a longer one is cut there, and never
+# elsewhere
+MAX_NAME = 36
 _GOES_ON = "the same command goes on:"
 
 
@@ -71,7 +75,9 @@ def cell_rows(status: SuiteStatus, room: int = 1000) -> list[CellRow]:
 
 
 def rows_that_fit(found: Sequence[CellRow], most: int) -> tuple[list[CellRow], str]:
-    """At most so many lines, in their order, and what the others are: what goes on or went wrong stays the longest."""
+    """At most so many lines, in their order, and what the others are: what goes on or went wrong
+    stays the longest.
+    """
     if len(found) <= most:
         return list(found), ""
     order = list(STYLES)
@@ -112,7 +118,10 @@ def going_line(status: SuiteStatus) -> str:
 
 def pause_line(pause: Pause, now: float) -> str:
     count = counted(len(pause.cells), "cell")
-    return f"paused: {one_line(pause.group)}: {one_line(pause.reason)} ({count}{_for(pause.since, now)})"
+    return (
+        f"paused: {one_line(pause.group)}: {one_line(pause.reason)} "
+        f"({count}{_for(pause.since, now)})"
+    )
 
 
 def state_line(status: SuiteStatus, now: float) -> str:
@@ -243,8 +252,11 @@ class SuiteScreen(SuiteObserver):
         self._console = Console(
             file=stream, highlight=False, soft_wrap=True, force_terminal=is_terminal
         )
-        self._folder, self._reader = folder, SuiteReader(folder)
-        self._clock, self._last, self._records = clock, 0.0, records
+        self._folder = folder
+        self._reader = SuiteReader(folder)
+        self._clock = clock
+        self._last = 0.0
+        self._records = records
         self._live: Live | None = None
         if self._console.is_interactive:  # not where TERM is dumb: it cannot go back in a line
             self._live = Live(
@@ -383,7 +395,9 @@ def watch(
     as_json: bool,
     sleep: Callable[[float], None] = time.sleep,
 ) -> None:
-    """Until nobody works on the suite any more, or nobody reads: as run_suite shows it, or a record for each change."""
+    """Until nobody works on the suite any more, or nobody reads: as run_suite shows it, or a
+    record for each change.
+    """
     shown = ""
     with nullcontext() if as_json else SuiteScreen(stdout, reader.folder) as screen:
         while True:

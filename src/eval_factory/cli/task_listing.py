@@ -1,4 +1,6 @@
-"""What `ls` and `schema` print: tasks, HELM's run specs, all about one of them with a run config to begin with."""
+"""What `ls` and `schema` print: tasks, HELM's run specs, all about one of them with a run config
+to begin with.
+"""
 
 from __future__ import annotations
 
@@ -238,7 +240,10 @@ def details(record: Record) -> str:
     lines += _about_execution(record)
     if record["example"] is None:
         end = [
-            f"cannot be run: it asks a model for {record['asks']}, which eval-factory cannot ask for"
+            (
+                f"cannot be run: it asks a model for {record['asks']}, "
+                "which eval-factory cannot ask for"
+            )
         ]
     else:
         schema = "`eval-factory schema run_config > run_config.schema.json` beside this file"
@@ -266,7 +271,10 @@ def _parameter_lines(record: Record) -> Iterable[str]:
             allowed = f", one of {', '.join(rule['allowed'])}" if rule["allowed"] else ""
             default = "" if rule["default"] is None else f", default {rule['default']}"
             other = f", or as {rule['other_name']}" if rule["other_name"] else ""
-            yield f"{name}: {'needed' if rule['required'] else 'may be given'}{other}{default}{allowed}"
+            yield (
+                f"{name}: "
+                f"{'needed' if rule['required'] else 'may be given'}{other}{default}{allowed}"
+            )
             if rule["about"]:
                 yield f"  {rule['about']}"
             from eval_factory.tasks.own_data import (
@@ -330,7 +338,9 @@ def task_rows(tasks: Iterable[Task]) -> list[tuple[str, ...]]:
 
 
 def show_run_specs(framework: Framework, upstream: Upstream, *, as_json: bool) -> None:
-    """Those that no text endpoint can be evaluated with, and those that need a permission, say so."""
+    """Those that no text endpoint can be evaluated with, and those that need a permission, say
+    so.
+    """
     specs = load_index(upstream).run_specs
     records = [run_spec_record(name, spec, framework, upstream) for name, spec in specs.items()]
     if as_json:
@@ -346,7 +356,10 @@ def show_run_specs(framework: Framework, upstream: Upstream, *, as_json: bool) -
         if not one["runs"]:
             about += f" [cannot be run: asks for {one['asks']}]"
         elif one["needs_permission"]:
-            about += f" [executes what the model answers ({', '.join(one['executes'])}): needs {CODE_EXECUTION_FLAG}]"
+            about += (
+                f" [executes what the model answers ({', '.join(one['executes'])}): "
+                f"needs {CODE_EXECUTION_FLAG}]"
+            )
         rows.append((one["type"], shown, about))
     if sys.stdout.isatty():
         show_table(RUN_SPEC_COLUMNS, rows)

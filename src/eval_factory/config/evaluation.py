@@ -1,6 +1,7 @@
 """All layers of a user's configuration as one validated evaluation.
 
-All mistakes are collected and shown at once, each with where it was written and what was probably meant.
+All mistakes are collected and shown at once, each with where it was written and what was probably
+meant.
 """
 
 from __future__ import annotations
@@ -56,7 +57,8 @@ def find_benchmark(given: str, beside: Path | None, where: str, problems: list[s
         return None
     if not all(there[0].samefile(other) for other in there):
         problems.append(
-            f"{where}: {given} may be {there[0]} (from the current folder) or {there[1]} (beside the run config);"
+            f"{where}: {given} may be {there[0]} (from the current folder) or {there[1]} "
+            "(beside the run config);"
             " give the whole path"
         )
         return None
@@ -65,7 +67,9 @@ def find_benchmark(given: str, beside: Path | None, where: str, problems: list[s
 
 OAUTH_SECRETS = ("CLIENT_ID", "CLIENT_SECRET")
 OAUTH_SETTINGS = ("TOKEN_URL", "SCOPE")
-"""A service's variables that no log may show; the others are <SERVICE>_TOKEN_URL and <SERVICE>_SCOPE."""
+"""A service's variables that no log may show; the others are <SERVICE>_TOKEN_URL and
+<SERVICE>_SCOPE.
+"""
 
 _FLAGS = {
     "config.output_dir": "--output_dir",
@@ -118,7 +122,8 @@ class Evaluation:
 
     def key_names(self) -> list[str]:
         """Names of the environment variables that may hold a key of this run, or another secret."""
-        extra, endpoint = self.run.config.params.extra, self.run.target.api_endpoint
+        extra = self.run.config.params.extra
+        endpoint = self.run.target.api_endpoint
         urls = [endpoint.url, *(judge.url for judge in extra.judges or [])]
         names = [endpoint.api_key, *variables_in([urls, endpoint.adapter_config.params_to_add])]
         if (self.task.helm.judges and extra.judges is None) or self.task.helm.prescribed_judges:
@@ -133,7 +138,9 @@ class Evaluation:
         return [name for name in dict.fromkeys(names) if name]
 
     def setting_names(self) -> list[str]:
-        """Names of the environment variables that say where the tokens of this run come from; they are no secrets."""
+        """Names of the environment variables that say where the tokens of this run come from;
+        they are no secrets.
+        """
         return [
             variable_of(service, name)
             for service in self.oauth_services()
@@ -174,7 +181,8 @@ def build_evaluation(
 
     Args:
         task: of somebody who runs something else than what config.type may name.
-        benchmark: a custom one of somebody who knows it without its files; `extra.benchmark` is then not looked for.
+        benchmark: a custom one of somebody who knows it without its files; `extra.benchmark` is
+        then not looked for.
 
     Raises:
         ConfigError: with every problem that was found.
@@ -245,13 +253,16 @@ def _user_layers(request: Request, env: Mapping[str, str], problems: list[str]) 
 
 
 def canonical_names(tree: dict[str, Any], problems: list[str]) -> None:
-    """`api_key_name` is another name for `api_key`: one of them, in every layer, so that layers can be merged."""
+    """`api_key_name` is another name for `api_key`: one of them, in every layer, so that layers
+    can be merged.
+    """
     endpoint = section_at(tree, ("target", "api_endpoint"))
     if "api_key_name" in endpoint:
         name = endpoint.pop("api_key_name")
         if endpoint.get("api_key", name) != name:
             problems.append(
-                "target.api_endpoint: api_key and api_key_name are the same setting; give one of them"
+                "target.api_endpoint: api_key and api_key_name are the same setting; "
+                "give one of them"
             )
         endpoint["api_key"] = name
 
@@ -259,7 +270,9 @@ def canonical_names(tree: dict[str, Any], problems: list[str]) -> None:
 def task_named(
     name: str, framework: Framework, problems: list[str], upstream: Upstream = HELM
 ) -> Task | None:
-    """The task of that name, or of a run entry; None, with the reason in `problems`, where there is none."""
+    """The task of that name, or of a run entry; None, with the reason in `problems`, where there
+    is none.
+    """
     if is_run_entry(name, framework):
         return task_of_run_entry(name, framework, problems, upstream)
     task = framework.task(name)
@@ -275,7 +288,9 @@ def task_named(
 
 
 def _limit_by_share(merged: dict[str, Any], task: Task | None, problems: list[str]) -> None:
-    """`limit_samples: 0.1` becomes a number: of the instances that the task is known to have, rounded up."""
+    """`limit_samples: 0.1` becomes a number: of the instances that the task is known to have,
+    rounded up.
+    """
     params = section_at(merged, ("config", "params"))
     share = params.get("limit_samples")
     if task is None or not isinstance(share, float) or not 0 < share < 1:
@@ -306,7 +321,11 @@ def _validated(
 
 def _explained(path: str, detail: Any, sources: ValueSources, request: Request) -> str:
     if detail["type"] == "missing":
-        return f"{path}: is missing{f'; write it in the run config or give {_FLAGS[path]}' if path in _FLAGS else ''}"
+        return (
+            f"{path}: "
+            "is "
+            f"missing{f'; write it in the run config or give {_FLAGS[path]}' if path in _FLAGS else ''}"
+        )
     source = next(
         (s for known, s in sources.items() if known == path or known.startswith(f"{path}.")), None
     )

@@ -1,7 +1,7 @@
 """`import_config`: configurations of nemo-evaluator-launcher and EvalFactory made ours.
 
-A file becomes plain values, then `config` and `target` of each task, key by key, then one document. What has no
-counterpart is listed, never dropped in silence. `foreign_configs.yml` has the tables.
+A file becomes plain values, then `config` and `target` of each task, key by key, then one document.
+What has no counterpart is listed, never dropped in silence. `foreign_configs.yml` has the tables.
 https://docs.nvidia.com/nemo/evaluator/latest/libraries/nemo-evaluator-launcher/configuration/index.html
 """
 
@@ -39,13 +39,13 @@ from eval_factory.tasks.run_entry import is_run_entry, near_name, task_of_run_en
 _Tree = dict[str, Any]
 _Layer = tuple[str, Mapping[str, Any]]
 """What one place of a file says: the path of the place, and `config` and `target`."""
-_ADVICE, _SAID, _LAUNCHER, _KNOWN = (
-    TABLE["advice"],
-    TABLE["said"],
-    TABLE["launcher"],
-    TABLE["known"],
-)
-ENDPOINT, PARAMS, EXTRA = "target.api_endpoint", "config.params", "config.params.extra"
+_ADVICE = TABLE["advice"]
+_SAID = TABLE["said"]
+_LAUNCHER = TABLE["launcher"]
+_KNOWN = TABLE["known"]
+ENDPOINT = "target.api_endpoint"
+PARAMS = "config.params"
+EXTRA = "config.params.extra"
 _READ: Mapping[str, tuple[str, ...]] = {  # section -> the keys that are read of it
     "config": ("type", "output_dir", "params"),
     PARAMS: tuple(Params.model_fields),
@@ -54,7 +54,8 @@ _READ: Mapping[str, tuple[str, ...]] = {  # section -> the keys that are read of
     ENDPOINT: (*ApiEndpoint.model_fields, "api_key_name"),
     ADAPTER: (*AdapterConfig.model_fields, "interceptors", "use_system_prompt"),
 }
-_MISSING, _VARIABLE = "???", re.compile(r"\$\{([A-Za-z_]\w*)\}")
+_MISSING = "???"
+_VARIABLE = re.compile(r"\$\{([A-Za-z_]\w*)\}")
 _INTERPOLATION = re.compile(r"\$\{([^${}]*)\}")
 _ENVIRONMENT = re.compile(r"oc\.env:\s*([A-Za-z_]\w*)\s*(?:,(.*))?\Z")
 _SOURCE = re.compile(r"(?:host:|runtime:|\$\{|\$)?([A-Za-z_]\w*)\}?\Z")
@@ -66,7 +67,9 @@ class Translation:
 
     document: Mapping[str, Any]
     findings: tuple[str, ...]
-    """A line each: the key in the file; why it is not in the document, or not as it was; what the user can do."""
+    """A line each: the key in the file; why it is not in the document, or not as it was; what
+    the user can do.
+    """
 
     @property
     def text(self) -> str:
@@ -81,7 +84,8 @@ def translated(path: Path, framework: Framework) -> Translation:
     """Translate a file.
 
     Raises:
-        ConfigError: it cannot be read, is of no known form, holds a key, or names no task that there is here.
+        ConfigError: it cannot be read, is of no known form, holds a key, or names no task that
+            there is here.
     """
     document = load_mapping(path, _KNOWN)
     if keys := list(written_keys(document)):
@@ -106,13 +110,17 @@ class _Import:
     findings: list[str] = field(default_factory=list)
     serve: _Tree | None = None  # the server of every target
     keys: set[str] = field(default_factory=set)
-    """Variables of the container that hold a key: what is written names the user's in their place."""
+    """Variables of the container that hold a key: what is written names the user's in their
+    place.
+    """
 
     def note(self, where: str, said: str) -> None:
         self.findings.append(one_line(f"{where}: {said}", 2000))  # names in a file are foreign text
 
     def kept(self, section: str, given: Any, known: Collection[str], prefix: str = "") -> _Tree:
-        """The keys of a section that are read; of the others, why not. A null of a credential says: none is sent."""
+        """The keys of a section that are read; of the others, why not. A null of a credential
+        says: none is sent.
+        """
         if given is not None and not isinstance(given, Mapping):
             self.note(f"{prefix}{section}", "is no mapping of keys to values; write it as one")
         said = {
@@ -154,7 +162,8 @@ class _Import:
             "deployment": {**_mapping(self.document.get("deployment")), "port": PORT},
         }
         plain = each_text(self.kept("", self.document, _LAUNCHER[""]), self.plain)
-        execution, deployment = _mapping(plain.get("execution")), plain["deployment"]
+        execution = _mapping(plain.get("execution"))
+        deployment = plain["deployment"]
         executor, kind = self.types(plain.get("defaults"), execution, deployment)
         place = self.slurm(execution, executor)
         self.serve = self.server(kind, deployment, execution, place)
@@ -175,18 +184,16 @@ class _Import:
             **_variables("env_vars", plain),
             **_variables("evaluation.env_vars", evaluation),
         }
-        folder, model = (
-            _mapping(plain.get("execution")).get("output_dir"),
-            plain["deployment"].get("served_model_name"),
-        )
+        folder = _mapping(plain.get("execution")).get("output_dir")
+        model = plain["deployment"].get("served_model_name")
         served = ("deployment.", nested({f"{ENDPOINT}.model_id": model}))
         above: list[_Layer] = [served, ("", plain), *_layers("evaluation", evaluation)]
-        entries, every, runs = evaluation.get("tasks"), dict(variables), []
+        entries = evaluation.get("tasks")
+        every = dict(variables)
+        runs = []
         for number, entry in enumerate(entries if isinstance(entries, list) else []):
-            path, said = (
-                f"evaluation.tasks[{number}]",
-                entry if isinstance(entry, Mapping) else {"name": entry},
-            )
+            path = f"evaluation.tasks[{number}]"
+            said = entry if isinstance(entry, Mapping) else {"name": entry}
             task = self.task(said.get("name"), f"{path}.name")
             if task is None:
                 continue
@@ -211,7 +218,9 @@ class _Import:
         return runs
 
     def task(self, name: Any, where: str) -> Task | None:
-        """A task of another harness is another benchmark, also where it has the same data: it is named, never taken."""
+        """A task of another harness is another benchmark, also where it has the same data: it is
+        named, never taken.
+        """
         if not isinstance(name, str):
             self.note(where, "names no task; 'eval-factory ls' lists the tasks")
             return None
@@ -225,7 +234,8 @@ class _Import:
         return task
 
     def plain(self, path: str, text: str) -> Any:
-        """A text of Hydra's as ours, `???` as a variable; null, and a finding, where that cannot be.
+        """A text of Hydra's as ours, `???` as a variable; null, and a finding, where that cannot
+        be.
 
         https://omegaconf.readthedocs.io/en/latest/usage.html (mandatory values, interpolation)
         """
@@ -246,7 +256,9 @@ class _Import:
         )
 
     def followed(self, name: str) -> str | int | float | None:
-        """What stands in `${}`: a variable of the environment, or the path of a value in this file."""
+        """What stands in `${}`: a variable of the environment, or the path of a value in this
+        file.
+        """
         variable = _ENVIRONMENT.match(name)
         if variable:
             default = (variable[2] or "").strip().strip("'\"")
@@ -262,7 +274,9 @@ class _Import:
     def types(
         self, entries: Any, execution: Mapping[str, Any], deployment: Mapping[str, Any]
     ) -> tuple[str, str]:
-        """The types of execution and deployment: said there, or by `defaults`, the files that the config is made of."""
+        """The types of execution and deployment: said there, or by `defaults`, the files that
+        the config is made of.
+        """
         chosen = {
             "execution": "local",
             "deployment": "generic" if "image" in deployment else "none",
@@ -292,7 +306,8 @@ class _Import:
         }
         slurm: _Tree = {}
         for name, value in {**asked.pop("", {}), **asked}.items():
-            key, text = OWN_OPTIONS.get(name, name), str(value).removeprefix("gpu:")
+            key = OWN_OPTIONS.get(name, name)
+            text = str(value).removeprefix("gpu:")
             if isinstance(value, int) and value >= 3600:  # YAML takes 4:00:00 for 14400
                 text = f"{value // 3600}:{value // 60 % 60:02}:{value % 60:02}"
             if key is None:
@@ -313,7 +328,8 @@ class _Import:
         """`deployment` as the `serve` of a target."""
         if kind == "none":
             return None
-        own, form = str(given.get("command") or "").strip(), TABLE["servers"].get(kind)
+        own = str(given.get("command") or "").strip()
+        form = TABLE["servers"].get(kind)
         if form is None or "\n" in own:  # a script; a server is started without a shell
             self.note(
                 f"deployment ({', '.join(name for name in given if name != 'port')})",
@@ -338,7 +354,8 @@ class _Import:
             place.setdefault("slurm", {}).setdefault(
                 "gpus", "8"
             )  # as many as a launcher asks for, which says nothing
-        instances, nodes = execution.get("num_instances") or 1, execution.get("num_nodes") or 1
+        instances = execution.get("num_instances") or 1
+        nodes = execution.get("num_nodes") or 1
         if instances != 1:
             self.note("execution.num_instances", _ADVICE["num_instances"])
         if nodes not in (1, instances):
@@ -380,9 +397,11 @@ class _Run:
             for prefix, tree in layers
         ]
         run, _ = merge(parts)
-        config, endpoint = run["config"], run["target"].setdefault("api_endpoint", {})
+        config = run["config"]
+        endpoint = run["target"].setdefault("api_endpoint", {})
         params = config.setdefault("params", {})
-        extra, adapter = params.setdefault("extra", {}), endpoint.get("adapter_config", {})
+        extra = params.setdefault("extra", {})
+        adapter = endpoint.get("adapter_config", {})
         if (
             not adapter.pop("use_system_prompt", False)
             and adapter.pop("custom_system_prompt", None) is not None
@@ -419,7 +438,9 @@ class _Run:
         return tree
 
     def variable(self, name: Any) -> Any:
-        """The name of the user's variable. Where a key itself would be filled in, its variable is meant."""
+        """The name of the user's variable. Where a key itself would be filled in, its variable
+        is meant.
+        """
         if not isinstance(name, str):
             return name
         variable = _VARIABLE.fullmatch(name)
@@ -429,7 +450,8 @@ class _Run:
 
     def settle_endpoint(self, endpoint: _Tree, adapter: _Tree, prefix: str) -> None:
         for number, name, one in interceptors_in(adapter.pop("interceptors", [])):
-            path, known = f"{INTERCEPTORS}[{number}]", TABLE["interceptors"].get(name)
+            path = f"{INTERCEPTORS}[{number}]"
+            known = TABLE["interceptors"].get(name)
             if known is None:
                 why = (
                     _ADVICE["caching"]
@@ -469,7 +491,9 @@ def _filled(tree: _Tree) -> _Tree:
 
 
 def _variables(path: str, section: Mapping[str, Any]) -> dict[str, str | None]:
-    """`env_vars`: path of a variable of the container -> the user's that it is filled from; None: a value is given."""
+    """`env_vars`: path of a variable of the container -> the user's that it is filled from;
+    None: a value is given.
+    """
     found = {
         f"{path}.{name}": _SOURCE.match(str(value))
         for name, value in _mapping(section.get("env_vars")).items()
@@ -503,10 +527,8 @@ def _suite_of(
     evaluations: list[Any] = []
     excluded = []
     for run, name, params, own_endpoint in zip(runs, names, flat, endpoints, strict=True):
-        task, own = (
-            run["config"]["type"],
-            nested({key: params[key] for key in params if key not in shared}),
-        )
+        task = run["config"]["type"]
+        own = nested({key: params[key] for key in params if key not in shared})
         entry = {"type": task, "name": name, **({"params": own} if own else {})}
         evaluations.append(task if entry == {"type": task, "name": task} else entry)
         excluded += [

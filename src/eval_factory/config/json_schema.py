@@ -1,8 +1,9 @@
-"""The JSON Schemas of a run config and of a suite, for editors: made of the models, with framework.yml's defaults.
+"""The JSON Schemas of a run config and of a suite, for editors: made of the models, with
+framework.yml's defaults.
 
-They know keys, types, ranges, names of tasks; what depends on the task, on other files or on the environment is said by
-`--dry_run`. In a run config nothing is required, for a flag may give it. Draft 7, of a run config without references:
-what editors understand.
+They know keys, types, ranges, names of tasks; what depends on the task, on other files or on the
+environment is said by `--dry_run`. In a run config nothing is required, for a flag may give it.
+Draft 7, of a run config without references: what editors understand.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ from eval_factory.tasks.framework import Framework
 _Schema = dict[str, Any]
 
 _MEANT_FOR_OTHERS = ("$defs", "title", "required", "default", "description")
-"""What is taken from no model: references are resolved, and defaults and descriptions come from here."""
+"""What is taken from no model: references are resolved, and defaults and descriptions come from
+here.
+"""
 
 _VARIABLE = {
     "type": "string",
@@ -48,7 +51,8 @@ def run_config_schema(framework: Framework) -> _Schema:
             field, name, of_suite["$defs"], framework.defaults.suite[name]
         )
     params = schema["properties"]["config"]["properties"]
-    names, own = [task.name for task in framework.evaluations], framework.framework.name
+    names = [task.name for task in framework.evaluations]
+    own = framework.framework.name
     known = {
         "enum": names,
         "enumDescriptions": [task.description for task in framework.evaluations],
@@ -67,7 +71,8 @@ def run_config_schema(framework: Framework) -> _Schema:
     return {
         "$schema": "http://json-schema.org/draft-07/schema#",
         "title": "eval-factory: run config",
-        "description": "A null means the default. ${NAME} and ${NAME:-default} are taken from the environment.",
+        "description": "A null means the default. ${NAME} and ${NAME:-default} are taken "
+        "from the environment.",
         **schema,
     }
 
@@ -153,7 +158,8 @@ def suite_schema(framework: Framework) -> _Schema:
     return {
         "$schema": "http://json-schema.org/draft-07/schema#",
         "title": "eval-factory: suite",
-        "description": "A null means the default. ${NAME} and ${NAME:-default} are taken from the environment.",
+        "description": "A null means the default. ${NAME} and ${NAME:-default} are taken "
+        "from the environment.",
         "type": "object",
         "properties": {TOP: {"description": "Evaluations x variants x targets.", **section}},
         "required": [TOP],
@@ -163,5 +169,7 @@ def suite_schema(framework: Framework) -> _Schema:
 
 
 def _reference(name: str) -> _Schema:
-    """What stands at several places stands under `definitions` once; beside a bare reference nothing counts."""
+    """What stands at several places stands under `definitions` once; beside a bare reference
+    nothing counts.
+    """
     return {"allOf": [{"$ref": f"#/definitions/{name}"}]}

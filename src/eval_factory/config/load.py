@@ -1,4 +1,6 @@
-"""A run config as plain values: of a file with `${NAME}` from the environment, of `--overrides`, of a mapping."""
+"""A run config as plain values: of a file with `${NAME}` from the environment, of `--overrides`,
+of a mapping.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ def load_run_config(path: Path) -> dict[str, Any]:
 
 
 def each_text(value: Any, change: Callable[[str, str], Any], where: str = "") -> Any:
-    """The tree with what `change` makes of each text in it, by the text's path and the text; keys are left alone."""
+    """The tree with what `change` makes of each text in it, by the text's path and the text;
+    keys are left alone.
+    """
     if isinstance(value, Mapping):
         return {
             key: each_text(item, change, f"{where}.{key}" if where else str(key))
@@ -50,8 +54,8 @@ def each_text(value: Any, change: Callable[[str, str], Any], where: str = "") ->
 def interpolate(tree: Any, env: Mapping[str, str], where: str, problems: list[str]) -> Any:
     """Replace `${NAME}` and `${NAME:-default}` in every text of a tree.
 
-    A secret in a URL or in `params_to_add` stays `${NAME}`: every file shows it so, and only who sends it fills it in.
-    A variable that is not set and has no default is added to `problems`.
+    A secret in a URL or in `params_to_add` stays `${NAME}`: every file shows it so, and only who
+    sends it fills it in. A variable that is not set and has no default is added to `problems`.
     """
 
     def filled(path: str, text: str) -> Any:
@@ -59,7 +63,10 @@ def interpolate(tree: Any, env: Mapping[str, str], where: str, problems: list[st
             name = match["name"]
             found = env.get(name) or match["default"]
             if found is None:
-                unset = f"the environment variable {name} is not set (write ${{{name}:-value}} for a default)"
+                unset = (
+                    f"the environment variable {name} "
+                    f"is not set (write ${{{name}:-value}} for a default)"
+                )
                 problems.append(f"{path}: {unset}")
                 return ""
             return f"${{{name}}}" if env.get(name) and _is_secret(match, path) else found
@@ -78,7 +85,9 @@ def interpolate(tree: Any, env: Mapping[str, str], where: str, problems: list[st
 
 
 def _is_secret(match: re.Match[str], where: str) -> bool:
-    """Whether the variable's name, or the name of the field that it is the value of, says that it holds a secret."""
+    """Whether the variable's name, or the name of the field that it is the value of, says that
+    it holds a secret.
+    """
     if _PLACE_OF_FIELDS.match(where):
         field = where.rpartition(".")[2]
     elif _PLACES_OF_URLS.fullmatch(where):
@@ -92,7 +101,8 @@ def _is_secret(match: re.Match[str], where: str) -> bool:
 
 
 def parse_overrides(texts: tuple[str, ...]) -> dict[str, Any]:
-    """`a.b=c,d.e="x,y"` as a nested mapping; values are YAML, commas inside quotes or brackets do not split.
+    """`a.b=c,d.e="x,y"` as a nested mapping; values are YAML, commas inside quotes or brackets do
+    not split.
 
     Raises:
         ConfigError: a part without `=`, an empty key, or a value that is not YAML.
@@ -125,7 +135,9 @@ def parse_overrides(texts: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _split_outside_quotes(text: str) -> list[str]:
-    parts, depth, start = [], 0, 0
+    parts = []
+    depth = 0
+    start = 0
     for token in re.finditer(r"""'[^']*'|"[^"]*"|['"\[\]{},]""", text):
         if token[0] in ("'", '"'):
             raise ConfigError(f"--overrides: a quote is not closed in {text!r}")
@@ -146,12 +158,15 @@ def nested(flat: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def plain_document(given: Mapping[Any, Any]) -> dict[str, Any]:
-    """A copy of a mapping in which everything is a dict, a list, a text, a number, true, false or None.
+    """A copy of a mapping in which everything is a dict, a list, a text, a number, true, false or
+    None.
 
-    What programs have in their place is accepted: other mappings, tuples, paths, NumPy's numbers, texts of an enum.
+    What programs have in their place is accepted: other mappings, tuples, paths, NumPy's numbers,
+    texts of an enum.
 
     Raises:
-        ConfigError: a value is none that a file could hold; with its path and type, for it may be a secret.
+        ConfigError: a value is none that a file could hold; with its path and type, for it may be a
+            secret.
     """
     document: dict[str, Any] = _plain(given, "", 1)
     if infinite := list(not_finite(document)):

@@ -25,7 +25,9 @@ _Leaves = dict[Path, tuple[Any, Source | None]]
 
 
 def is_credential(name: str) -> bool:
-    """Whether a key names the variable of an API key. A null of it is a value: no key is sent, and not the default."""
+    """Whether a key names the variable of an API key. A null of it is a value: no key is sent,
+    and not the default.
+    """
     return name.removesuffix("_name").endswith("api_key")
 
 
@@ -57,7 +59,9 @@ def section_at(tree: Any, path: Iterable[Any]) -> dict[Any, Any]:
 def with_defaults(
     defaults: Mapping[str, Any], *sections: Mapping[str, Any] | None
 ) -> dict[str, Any]:
-    """Every key with its value: the sections, the strongest last, over the defaults. A null leaves the default."""
+    """Every key with its value: the sections, the strongest last, over the defaults. A null
+    leaves the default.
+    """
     given: dict[str, Any] = {}
     for section in sections:
         given |= section or {}
@@ -67,9 +71,10 @@ def with_defaults(
 def merge(layers: Sequence[Layer]) -> tuple[dict[str, Any], ValueSources]:
     """Merge mappings, the later over the earlier.
 
-    A null means 'the default': it takes back what weaker layers of the user wrote and leaves the framework's value.
-    That of a credential stays: the default would send a key to a host that the user wants to send none to.
-    Returns the merged tree and, for each leaf's dotted path, the layer that decided it.
+    A null means 'the default': it takes back what weaker layers of the user wrote and leaves the
+    framework's value. That of a credential stays: the default would send a key to a host that the
+    user wants to send none to. Returns the merged tree and, for each leaf's dotted path, the layer
+    that decided it.
     """
     merged: _Leaves = {}
     defaults: _Leaves = {}

@@ -1,9 +1,10 @@
-"""The shape of a merged configuration, and what is wrong with a value, in words: pydantic's findings with whole paths.
+"""The shape of a merged configuration, and what is wrong with a value, in words: pydantic's
+findings with whole paths.
 
 Nothing here has a default: those stand in framework.yml.
 
-The annotations are no texts (`from __future__ import annotations`): pydantic would compile each of them whenever a
-command begins.
+The annotations are no texts (`from __future__ import annotations`): pydantic would compile each of
+them whenever a command begins.
 """
 
 import re
@@ -46,7 +47,9 @@ DEMO_SCHEME = "demo"
 DEMO_URLS = ("demo://baseline",)
 
 MAX_TIMEOUT_S = 24 * 3600.0
-"""A day for one attempt; no server keeps a connection for longer, and a socket's clock ends where 1e10 seconds do."""
+"""A day for one attempt; no server keeps a connection for longer, and a socket's clock ends
+where 1e10 seconds do.
+"""
 
 _MONTH = r"20[0-9]{2}-(0[1-9]|1[0-2])"
 _ROLE = r"[a-z][a-z0-9_-]{0,40}"
@@ -56,7 +59,8 @@ def _variable_name(text: str) -> str:
     # The text itself is never put into the message: it may be the key.
     if looks_like_key(text) or not is_variable_name(text):
         raise ValueError(
-            "must be the NAME of an environment variable that holds the key, such as OPENAI_API_KEY (null: send none);"
+            "must be the NAME of an environment variable that holds the key, "
+            "such as OPENAI_API_KEY (null: send none);"
             " what stands here cannot be one (it is not shown, for it may be a key)"
         )
     return text
@@ -72,18 +76,21 @@ def _endpoint_url(text: str) -> str:
         return text
     if parts.scheme not in ("http", "https"):
         raise ValueError(
-            f"needs a scheme: https://... or http://..., or {DEMO_URLS[0]} for the embedded endpoint"
+            f"needs a scheme: https://... or http://..., or {DEMO_URLS[0]} "
+            "for the embedded endpoint"
         )
     if not parts.hostname:
         raise ValueError("names no host")
     if "@" in parts.netloc:
         raise ValueError(
-            "must hold no user name or password (they are not shown); give the key's variable as api_key"
+            "must hold no user name or password (they are not shown); "
+            "give the key's variable as api_key"
         )
     field = secret_field_of_url(parts)
     if field is not None:
         raise ValueError(
-            f"must not hold a secret (its field {_named(field)} is not shown), for it is written into files; put it"
+            f"must not hold a secret (its field {_named(field)} "
+            "is not shown), for it is written into files; put it"
             f" into a variable and write {_named(field)}=${{NAME_OF_THE_VARIABLE}}"
         )
     try:
@@ -109,7 +116,9 @@ def _one_line(text: str) -> str:
 
 
 def shown_pattern(pattern: str) -> WithJsonSchema:
-    """What an editor knows of a text; the program says more of what is wrong with it. `${NAME}` may be a part of it."""
+    """What an editor knows of a text; the program says more of what is wrong with it. `${NAME}`
+    may be a part of it.
+    """
     return WithJsonSchema({"type": "string", "pattern": rf"{pattern}|\$\{{"})
 
 
@@ -205,7 +214,9 @@ TopP = Annotated[Number, Field(gt=0.0, le=1.0)]
 
 
 class Judge(StrictModel):
-    """One of `config.params.extra.judges`. What is not given is the target's, or what HELM prescribes for judges."""
+    """One of `config.params.extra.judges`. What is not given is the target's, or what HELM
+    prescribes for judges.
+    """
 
     name: Role
     model_id: OneLineText
@@ -224,7 +235,9 @@ class Judge(StrictModel):
 
     @property
     def sends_no_key(self) -> bool:
-        """Whether somebody wrote `api_key: null`; where nothing is written, the main key may serve this judge too."""
+        """Whether somebody wrote `api_key: null`; where nothing is written, the main key may
+        serve this judge too.
+        """
         return self.api_key is None and "api_key" in self.model_fields_set
 
     @model_serializer(mode="wrap")
@@ -268,7 +281,9 @@ Some = Annotated[Number, Field(gt=0.0, le=float(MAX_COUNT))]
 
 
 class TokenPrice(StrictModel):
-    """One of `config.params.extra.prices`: what a model costs, in US dollars for a million tokens."""
+    """One of `config.params.extra.prices`: what a model costs, in US dollars for a million
+    tokens.
+    """
 
     model_id: OneLineText
     input_per_million: Amount
@@ -394,7 +409,8 @@ def _no_keys(fields: dict[str, Any]) -> dict[str, Any]:
     if field is not None or Redactor().tree(fields) != fields:
         what = "a key" if field is None else f"a secret in its field {_named(field)}"
         raise ValueError(
-            f"must not hold {what} (it is not shown), for it is written into files; put it into a variable and write"
+            f"must not hold {what} (it is not shown), for it is written into files; "
+            "put it into a variable and write"
             " ${NAME_OF_THE_VARIABLE}, with KEY, TOKEN or SECRET at the name's end"
         )
     return fields
@@ -458,7 +474,9 @@ MAX_SHOWN = 200  # characters of a wrong value
 def problems_with(
     tree: Any, where: str, model: type[BaseModel], elsewhere: Collection[tuple[str, ...]] = ()
 ) -> Iterator[str]:
-    """What pydantic finds in a tree that stands at `where`; `elsewhere`: what another layer may add is not missing."""
+    """What pydantic finds in a tree that stands at `where`; `elsewhere`: what another layer may
+    add is not missing.
+    """
     try:
         model.model_validate(tree)
     except ValidationError as error:

@@ -1,4 +1,6 @@
-"""What depends on the task: endpoint types, the parameters of its scenario, its judges, its choices, its own data."""
+"""What depends on the task: endpoint types, the parameters of its scenario, its judges, its
+choices, its own data.
+"""
 
 from __future__ import annotations
 
@@ -36,18 +38,29 @@ BY_PLACE = "by place"
 def cannot_be_shuffled(task: Task, extra: Extra) -> Iterator[str]:
     if extra.shuffle_choices is None:
         return
-    choices, arguments = option_texts_of(task), task.helm.arguments
+    choices = option_texts_of(task)
+    arguments = task.helm.arguments
     if choices is None:
-        yield f"{_WHERE}: {task.name} has no questions with lettered options beside its prompt; {_LEAVE_OUT}"
+        yield (
+            f"{_WHERE}: {task.name} has no questions with lettered options beside its prompt; "
+            f"{_LEAVE_OUT}"
+        )
     elif choices != BY_PLACE:
         yield (
-            f"{_WHERE}: the instructions of {task.name} say what each letter stands for (A for yes, B for no), so its"
+            f"{_WHERE}: the instructions of {task.name} "
+            "say what each letter stands for (A for yes, B for no), so its"
             f" options have one order; {_LEAVE_OUT}"
         )
     elif arguments.get("method", _JOINT) != _JOINT:
-        yield f"{_WHERE}: method={arguments['method']} shows no options side by side; {_LEAVE_OUT}, or the method"
+        yield (
+            f"{_WHERE}: method={arguments['method']} shows no options side by side; "
+            f"{_LEAVE_OUT}, or the method"
+        )
     elif "data_augmentation" in arguments:
-        yield f"{_WHERE}: excludes data_augmentation, which changes the questions in another way; {_LEAVE_OUT}"
+        yield (
+            f"{_WHERE}: excludes data_augmentation, which changes the questions in another way; "
+            f"{_LEAVE_OUT}"
+        )
 
 
 def _wrong_confidence(
@@ -55,20 +68,29 @@ def _wrong_confidence(
 ) -> Iterator[str]:
     if extra.confidence == STATED_ONLY and others:
         both = f"{STATED_ONLY} excludes {', '.join(sorted(others))}"
-        yield f"{_EXTRA}.confidence: {both} (each answer would hold its confidence there, too); take {STATED}"
+        yield (
+            f"{_EXTRA}.confidence: {both} (each answer would hold its confidence there, too); "
+            f"take {STATED}"
+        )
     if extra.confidence == STATED_ONLY and BENCHMARK_KEY in task.helm.parameters:
         from eval_factory.tasks.message_files import (
             CONVERSATION_RUN_SPEC,
         )  # few runs are of a custom benchmark
 
         if task.helm.run_spec == CONVERSATION_RUN_SPEC:
-            yield f"{_EXTRA}.confidence: conversations have no instructions to put {STATED_ONLY} into; take {STATED}"
+            yield (
+                f"{_EXTRA}.confidence: conversations have no instructions to put {STATED_ONLY} "
+                f"into; take {STATED}"
+            )
     adapter = endpoint.adapter_config
     if extra.confidence == LOGPROBS and "logprobs" in {
         *adapter.params_to_add,
         *adapter.params_to_remove,
     }:
-        yield f"{_EXTRA}.confidence: logprobs asks for them; leave them out of target.api_endpoint.adapter_config"
+        yield (
+            f"{_EXTRA}.confidence: logprobs asks for them; "
+            "leave them out of target.api_endpoint.adapter_config"
+        )
 
 
 def shows_no_pictures(task: Task) -> bool:
@@ -87,7 +109,10 @@ def cannot_be_asked_again(task: Task, extra: Extra, endpoint: ApiEndpoint) -> It
         if getattr(extra, name)
     }
     if given and "data_augmentation" in task.helm.arguments:
-        yield f"{_EXTRA}.{next(iter(given))}: excludes data_augmentation, which changes the questions in another way"
+        yield (
+            f"{_EXTRA}.{next(iter(given))}: excludes data_augmentation, "
+            "which changes the questions in another way"
+        )
     if extra.blind_control and shows_no_pictures(task):
         yield f"{_EXTRA}.blind_control: {task.name} shows no pictures; {_LEAVE_OUT}"
     with_text = (
@@ -99,10 +124,16 @@ def cannot_be_asked_again(task: Task, extra: Extra, endpoint: ApiEndpoint) -> It
     if (
         task.helm.media and with_text and not own
     ):  # HELM leaves the media out of what it makes of a text
-        yield f"{_EXTRA}.{min(with_text)}: asks with text alone, and {task.name} has {task.helm.media}; {_LEAVE_OUT}"
+        yield (
+            f"{_EXTRA}.{min(with_text)}: asks with text alone, and {task.name} "
+            f"has {task.helm.media}; {_LEAVE_OUT}"
+        )
     for name in given:
         if name in NEED_SHORT_ANSWERS and not _has_short_answers(task):
-            yield f"{_EXTRA}.{name}: {task.name} has no answers that are right or wrong by themselves; {_LEAVE_OUT}"
+            yield (
+                f"{_EXTRA}.{name}: {task.name} has no answers that are right or wrong "
+                f"by themselves; {_LEAVE_OUT}"
+            )
     yield from _wrong_confidence(task, extra, endpoint, given.keys() - {"confidence"})
     if extra.perturb is None:
         return
@@ -118,7 +149,10 @@ def cannot_be_asked_again(task: Task, extra: Extra, endpoint: ApiEndpoint) -> It
         elif task.helm.media and name in ("gender", "race"):
             refused["its pictures may show the patient"].append(name)
     for why, names in refused.items():
-        yield f"{_EXTRA}.perturb: {', '.join(names)} may change the right answers of {task.name} ({why}); {_LEAVE_OUT}"
+        yield (
+            f"{_EXTRA}.perturb: {', '.join(names)} may change the right answers of {task.name} "
+            f"({why}); {_LEAVE_OUT}"
+        )
 
 
 def judges_cannot_see(task: Task, extra: Extra) -> Iterator[str]:
@@ -159,7 +193,8 @@ SCENARIO_PARAMETERS = (
 )
 """Keys of params.extra that only mean something to the tasks that declare them."""
 
-BENCHMARK_KEY = "benchmark"  # the key of params.extra that names a custom benchmark; HELM is given a file made of it
+# the key of params.extra that names a custom benchmark; HELM is given a file made of it
+BENCHMARK_KEY = "benchmark"
 
 _ROLES = {
     "openai": "gpt",
@@ -182,13 +217,15 @@ def with_task_rules(run: RunConfig, task: Task, problems: list[str]) -> RunConfi
     endpoint = run.target.api_endpoint
     if endpoint.type not in task.endpoint_types:
         problems.append(
-            f"target.api_endpoint.type: {task.name} runs on {' or '.join(task.endpoint_types)}, not on {endpoint.type}"
+            f"target.api_endpoint.type: {task.name} "
+            f"runs on {' or '.join(task.endpoint_types)}, not on {endpoint.type}"
         )
     params = run.config.params
     tokens = (params.max_new_tokens, params.extra.num_output_tokens)
     if None not in tokens and tokens[0] != tokens[1]:
         problems.append(
-            "config.params: max_new_tokens and extra.num_output_tokens are the same setting and differ"
+            "config.params: max_new_tokens and extra.num_output_tokens are the same setting "
+            "and differ"
             f" ({tokens[0]} and {tokens[1]}); give one of them"
         )
     problems += given_twice(task, params)
@@ -200,7 +237,8 @@ def with_task_rules(run: RunConfig, task: Task, problems: list[str]) -> RunConfi
         if not roles:
             problems.append(f"{_EXTRA}.judges: {task.name} is not scored by judges")
         problems += [
-            f"{_EXTRA}.judges: {task.name} has no judge {judge.name!r}; HELM prescribes {', '.join(roles)}"
+            f"{_EXTRA}.judges: {task.name} has no judge {judge.name!r}; "
+            f"HELM prescribes {', '.join(roles)}"
             for judge in params.extra.judges
             if roles and judge.name not in roles
         ]
@@ -210,7 +248,8 @@ def with_task_rules(run: RunConfig, task: Task, problems: list[str]) -> RunConfi
         )
     if params.extra.probe_judges and not task.helm.judges:
         problems.append(
-            f"{_EXTRA}.probe_judges: {task.name} is not scored by judges that can be named; leave it out"
+            f"{_EXTRA}.probe_judges: {task.name} is not scored by judges that can be named; "
+            "leave it out"
         )
     own = BENCHMARK_KEY in task.helm.parameters
     none = (
@@ -219,7 +258,10 @@ def with_task_rules(run: RunConfig, task: Task, problems: list[str]) -> RunConfi
         or option_texts_of(task)
         or (task.helm.any_run_spec and not task.helm.main_metrics)
     )
-    why = f"{task.name} takes none: it has a file that names them, or a rubric, or options, or no main metric"
+    why = (
+        f"{task.name} takes none: it has a file that names them, or a rubric, or options, "
+        "or no main metric"
+    )
     problems += [f"{_EXTRA}.metrics: {why}"] if params.extra.metrics and none else []
     problems += judges_cannot_see(task, params.extra)
     if params.extra.instances is not None:
@@ -270,7 +312,8 @@ def with_task_rules(run: RunConfig, task: Task, problems: list[str]) -> RunConfi
 
 def wrong_with_made_pictures(run: RunConfig, task: Task) -> Iterator[str]:
     """Settings that only text has, where the answers are pictures; and the other way round."""
-    params, endpoint = run.config.params, run.target.api_endpoint
+    params = run.config.params
+    endpoint = run.target.api_endpoint
     if not task.helm.makes_images:
         if params.extra.only_generate:
             yield f"{_EXTRA}.only_generate: {task.name} has no pictures as answers; {_LEAVE_OUT}"
@@ -283,12 +326,17 @@ def wrong_with_made_pictures(run: RunConfig, task: Task) -> Iterator[str]:
     of_text["extra.stop_when"] = params.extra.stop_when.rules
     for name, value in of_text.items():
         if value not in (None, False, {}):
-            yield f"config.params.{name}: is about answers of text, and those of {task.name} are pictures; {_LEAVE_OUT}"
+            yield (
+                f"config.params.{name}: is about answers of text, and those of {task.name} "
+                f"are pictures; {_LEAVE_OUT}"
+            )
 
 
 def wrong_with_stop_when(run: RunConfig, task: Task) -> Iterator[str]:
-    params, where = run.config.params, f"{_EXTRA}.stop_when"
-    stop, limit = params.extra.stop_when, params.limit_samples
+    params = run.config.params
+    where = f"{_EXTRA}.stop_when"
+    stop = params.extra.stop_when
+    limit = params.limit_samples
     if not (rules := stop.rules):
         usual = load_framework().defaults.config["params"]["extra"]["stop_when"]
         if stop.model_dump() != usual:
@@ -297,20 +345,38 @@ def wrong_with_stop_when(run: RunConfig, task: Task) -> Iterator[str]:
     if len(rules) > 1:
         yield f"{where}: has {' and '.join(rules)}; give one of them"
     if params.extra.sample_seed is not None:
-        why = "its samples are in proportion to groups, and a greater one does not hold the smaller one exactly"
+        why = (
+            "its samples are in proportion to groups, "
+            "and a greater one does not hold the smaller one exactly"
+        )
         yield f"{where}: excludes sample_seed ({why}); leave sample_seed out, stop_when.seed draws"
     if params.extra.judge_passport is not None:
-        yield f"{where}: excludes judge_passport: the interval of a score corrected by one holds at a single look"
+        yield (
+            f"{where}: excludes judge_passport: "
+            "the interval of a score corrected by one holds at a single look"
+        )
     if again := [
         name for name in (*ASKED_AGAIN_BY, *ASKED_AGAIN_IF) if getattr(params.extra, name)
     ]:
-        yield f"{where}: excludes {', '.join(again)}: what is asked again has intervals that hold at a single look"
+        yield (
+            f"{where}: excludes {', '.join(again)}: "
+            "what is asked again has intervals that hold at a single look"
+        )
     if "max_eval_instances" in task.helm.arguments:
-        yield f"{where}: HELM takes max_eval_instances at each look; write config.params.limit_samples instead"
+        yield (
+            f"{where}: HELM takes max_eval_instances at each look; "
+            "write config.params.limit_samples instead"
+        )
     if limit is not None and limit <= stop.first:
-        yield f"{where}.first: {stop.first} of at most {limit} instances (limit_samples) leave no second look"
+        yield (
+            f"{where}.first: {stop.first} of at most {limit} "
+            "instances (limit_samples) leave no second look"
+        )
     if stop.beats_floor and task.helm.judges and not params.extra.probe_judges:
-        yield f"{where}.beats_floor: the floor of a score by judges is not known; set {_EXTRA}.probe_judges, too"
+        yield (
+            f"{where}.beats_floor: the floor of a score by judges is not known; "
+            f"set {_EXTRA}.probe_judges, too"
+        )
 
 
 def limits_instances(run: RunConfig, task: Task) -> bool:
@@ -320,10 +386,13 @@ def limits_instances(run: RunConfig, task: Task) -> bool:
 
 
 def real_names(task: Task, sources: ValueSources) -> ValueSources:
-    """The sources of values with that of a parameter's other name under its first one, where the value is too."""
+    """The sources of values with that of a parameter's other name under its first one, where the
+    value is too.
+    """
     moved = dict(sources)
     for name, rule in task.helm.parameters.items():
-        other, first = f"{_EXTRA}.{rule.other_name}", f"{_EXTRA}.{name}"
+        other = f"{_EXTRA}.{rule.other_name}"
+        first = f"{_EXTRA}.{name}"
         if rule.other_name is None or moved.get(other) in (None, Source.FRAMEWORK, Source.TASK):
             continue
         source = moved.pop(other)
@@ -354,10 +423,12 @@ def _by_first_name(task: Task, extra: Extra, problems: list[str]) -> dict[str, s
     for name, rule in task.helm.parameters.items():
         if rule.other_name is None or getattr(extra, rule.other_name) is None:
             continue
-        given, other = getattr(extra, name), getattr(extra, rule.other_name)
+        given = getattr(extra, name)
+        other = getattr(extra, rule.other_name)
         if given not in (None, other):
             problems.append(
-                f"{_EXTRA}: {name} and {rule.other_name} are the same setting of {task.name} and differ"
+                f"{_EXTRA}: {name} and {rule.other_name} are the same setting of {task.name} "
+                "and differ"
                 f" ({given} and {other}); give one of them"
             )
         update |= {name: other if given is None else given, rule.other_name: None}
@@ -368,7 +439,8 @@ def _scenario_values(run: RunConfig, task: Task, problems: list[str]) -> dict[st
     update = _by_first_name(task, run.config.params.extra, problems)
     extra = run.config.params.extra.model_copy(update=update)
     for name in (*SCENARIO_PARAMETERS, BENCHMARK_KEY):
-        value, rule = getattr(extra, name), task.helm.parameters.get(name)
+        value = getattr(extra, name)
+        rule = task.helm.parameters.get(name)
         where = f"{_EXTRA}.{name}"
         if rule is None:
             problems += (
@@ -398,7 +470,10 @@ def _scenario_values(run: RunConfig, task: Task, problems: list[str]) -> dict[st
 
 def _no_such_parameter(task: Task, name: str, value: str) -> str:
     if task.helm.any_run_spec:
-        return f"write the arguments of a run entry in config.type: helm:{task.helm.run_spec}:{name}={value}"
+        return (
+            "write the arguments of a run entry in config.type: "
+            f"helm:{task.helm.run_spec}:{name}={value}"
+        )
     having = [other.name for other in load_framework().evaluations if name in other.helm.parameters]
     return f"{task.name} has no {name}" + (f"; it belongs to {', '.join(having)}" if having else "")
 
@@ -414,7 +489,9 @@ class OwnData:
 
 
 def own_data_of(task: Task, extra: Extra) -> OwnData | None:
-    """None where the task reads no such files. A run entry has the layout of our own task of its run spec."""
+    """None where the task reads no such files. A run entry has the layout of our own task of its
+    run spec.
+    """
     if task.helm.any_run_spec:
         name = next((name for name in task.helm.arguments if name in PATH_PARAMETERS), None)
         if name is None:
@@ -439,7 +516,9 @@ def own_data_of(task: Task, extra: Extra) -> OwnData | None:
 
 
 def data_faults(task: Task, extra: Extra) -> list[str]:
-    """What of a task's own data is not there or has another form, and then the form that it has to have."""
+    """What of a task's own data is not there or has another form, and then the form that it has
+    to have.
+    """
     own = own_data_of(task, extra)
     if own is None or all(entry == FileLayout() for entry in own.layout):
         return []

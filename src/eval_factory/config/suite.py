@@ -1,4 +1,6 @@
-"""A suite: each evaluation x each variant of parameters x each target is a cell, which is an ordinary run."""
+"""A suite: each evaluation x each variant of parameters x each target is a cell, which is an
+ordinary run.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,9 @@ class Combination:
         return name_with_variant(self.evaluation["name"], self.variant)
 
     def fits(self, pattern: Mapping[str, Any]) -> bool:
-        """Whether each part of a pattern fits; the evaluation's fits its own name or that of its cells."""
+        """Whether each part of a pattern fits; the evaluation's fits its own name or that of its
+        cells.
+        """
         evaluation, target, variant = (
             pattern.get(key) or "*" for key in ("evaluation", "target", "variant")
         )
@@ -62,7 +66,8 @@ def combinations(section: Mapping[str, Any], problems: list[str]) -> list[Combin
         for variant in variants
         for target in section["targets"]
     ]
-    include, exclude = section.get("include") or [], section.get("exclude") or []
+    include = section.get("include") or []
+    exclude = section.get("exclude") or []
     for kind, patterns in (("include", include), ("exclude", exclude)):
         problems += _fits_nothing(kind, patterns, every)
     left = [
@@ -84,7 +89,8 @@ def combinations(section: Mapping[str, Any], problems: list[str]) -> list[Combin
                 f"{c.evaluation['name']} with variant {c.variant['name']}" for c in (other, one)
             )
             clashes.append(
-                f"{TOP}: {whose} would have the same folder, {one.name!r}; give one of them another name"
+                f"{TOP}: {whose} would have the same folder, {one.name!r}; "
+                "give one of them another name"
             )
     problems += dict.fromkeys(clashes)  # the same clash of several targets is one problem
     return left
@@ -113,7 +119,9 @@ def _fits_nothing(
 def _judges_of(
     one: Combination, params: Mapping[str, Any], judges: Sequence[Any], framework: Framework
 ) -> list[Any]:
-    """Those of the suite's judges that the cell's task asks: all of a jury's, or those whose roles HELM prescribes."""
+    """Those of the suite's judges that the cell's task asks: all of a jury's, or those whose
+    roles HELM prescribes.
+    """
     upstream = UPSTREAMS.get(str((params.get("extra") or {}).get("upstream")), HELM)
     task = task_named(one.evaluation["type"], framework, [], upstream)
     if task is None:
@@ -133,7 +141,9 @@ def _judges_of(
 
 
 def limit_group_of(target: Mapping[str, Any]) -> str:
-    """The name of the limits that a target shares: its own choice, or its endpoint's; a server's are its own."""
+    """The name of the limits that a target shares: its own choice, or its endpoint's; a server's
+    are its own.
+    """
     if target.get("serve"):
         return f"server of {target['name']}"
     return target.get("limit_group") or ", ".join(
@@ -142,7 +152,9 @@ def limit_group_of(target: Mapping[str, Any]) -> str:
 
 
 def group_of_url(url: str) -> str:
-    """One name for all ways to write an endpoint's URL: base or full, with or without a query or a slash."""
+    """One name for all ways to write an endpoint's URL: base or full, with or without a query or
+    a slash.
+    """
     if url in DEMO_URLS:
         return url
     parts = urlsplit(base_of(url))
@@ -150,7 +162,9 @@ def group_of_url(url: str) -> str:
 
 
 def origins_of(one: Combination, section: Mapping[str, Any]) -> dict[str, tuple[str, Any]]:
-    """Dotted path of each of a cell's parameters -> the entry that it is written in, and the value."""
+    """Dotted path of each of a cell's parameters -> the entry that it is written in, and the
+    value.
+    """
     found: dict[str, tuple[str, Any]] = {}
     own = {"evaluation": one.evaluation, "target": one.target, "variant": one.variant}
     for who, entry in [
@@ -196,7 +210,9 @@ class Suite:
         str, Mapping[str, Any]
     ]  # target -> what its cells ask of Slurm: every key of `SlurmSection`
     serve: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """Target whose servers are started for its cells -> every key of `ServeSection`, in a job with `LAUNCH`."""
+    """Target whose servers are started for its cells -> every key of `ServeSection`, in a job
+    with `LAUNCH`.
+    """
 
 
 def build_suite(
@@ -207,9 +223,10 @@ def build_suite(
     overrides: Sequence[str] = (),
     env: Mapping[str, str],
 ) -> Suite:
-    """Merge preset, extended files, the file (or what it would hold), flags and overrides; check all values; make the
-    cells, whose run configs `workflows/suite/planned_cells.py` checks. `flags`: dotted path -> value.
-    Raises ConfigError: with every problem that was found."""
+    """Merge preset, extended files, the file (or what it would hold), flags and overrides; check
+    all values; make the cells, whose run configs `workflows/suite/planned_cells.py` checks.
+    `flags`: dotted path -> value. Raises ConfigError: with every problem that was found.
+    """
     framework = load_framework()
     problems: list[str] = []
     given = path if document is None else document
@@ -248,12 +265,21 @@ def _missing(section: Mapping[str, Any], env: Mapping[str, str]) -> Iterator[str
     if not section.get("output_dir"):
         yield f"{TOP}.output_dir: is missing; write it in the suite or give --output_dir"
     if not section.get("evaluations"):
-        yield f"{TOP}.evaluations: is missing; it lists tasks ('eval-factory ls' shows them), or choose a preset"
+        yield (
+            f"{TOP}.evaluations: is missing; it lists tasks ('eval-factory ls' shows them), "
+            "or choose a preset"
+        )
     if not section.get("targets"):
-        yield f"{TOP}.targets: is missing; it lists models: a name, and api_endpoint with url and model_id"
+        yield (
+            f"{TOP}.targets: is missing; it lists models: "
+            "a name, and api_endpoint with url and model_id"
+        )
     for entry in section.get("evaluations") or []:
         if not entry.get("type"):
-            yield f"{TOP}.evaluations: {entry['name']} has no `type`, the task ('eval-factory ls' lists them)"
+            yield (
+                f"{TOP}.evaluations: {entry['name']} "
+                "has no `type`, the task ('eval-factory ls' lists them)"
+            )
     for target in section.get("targets") or []:
         endpoint = target.get("api_endpoint") or {}
         for key in ("model_id",) if target.get("serve") else ("url", "model_id"):

@@ -1,9 +1,10 @@
 """The layers of a suite, weakest first: preset, `extends`, the file, flags, `--overrides`.
 
-Each layer is checked and brought into one form: every evaluation has a name and a task that is known, selections stand
-for what they select, and paths are absolute. Then mappings are merged and lists replaced; but of `evaluations`,
-`targets` and `variants` entries with the same name are merged, and new ones are put behind. A null takes back what a
-weaker layer has and leaves the default.
+Each layer is checked and brought into one form: every evaluation has a name and a task that is
+known, selections stand for what they select, and paths are absolute. Then mappings are merged and
+lists replaced; but of `evaluations`, `targets` and `variants` entries with the same name are
+merged, and new ones are put behind. A null takes back what a weaker layer has and leaves the
+default.
 """
 
 from __future__ import annotations
@@ -35,8 +36,9 @@ from eval_factory.tasks.upstreams import MEDHELM
 
 TOP = "suite"
 HANDED = ("judges", "prices", "max_cost", "max_tokens_total")
-"""Keys of a suite that are handed to cells as config.params.extra has them. A limit of all is one of each, too: so each
-knows what of its answers has to be counted."""
+"""Keys of a suite that are handed to cells as config.params.extra has them. A limit of all is one
+of each, too: so each knows what of its answers has to be counted.
+"""
 NAMED = ("evaluations", "targets", "variants")  # lists whose entries are merged by name
 _GIVEN_ELSEWHERE = (("url",), ("model_id",))
 """What an endpoint needs and another file may have: looked for when all files are merged."""
@@ -50,7 +52,8 @@ def problems_of_values(tree: Mapping[str, Any], framework: Framework) -> Iterato
     for problem in _problems_of({"extra": handed}, TOP, "config.params", Params, framework):
         yield problem.replace(f"{TOP}.extra.", f"{TOP}.")
     for number, target in enumerate(tree.get("targets") or []):
-        endpoint, where = target.get("api_endpoint") or {}, f"{TOP}.targets[{number}].api_endpoint"
+        endpoint = target.get("api_endpoint") or {}
+        where = f"{TOP}.targets[{number}].api_endpoint"
         yield from _problems_of(endpoint, where, "target.api_endpoint", ApiEndpoint, framework)
 
 
@@ -96,7 +99,8 @@ class SuiteLayer:
     tree: dict[str, Any]  # what stands under `suite`, variables filled in
     folder: Path | None = None
     is_preset: bool = False
-    wins: bool = False  # a flag or an override: its lists replace those of files, its `params` hold for every cell
+    # a flag or an override: its lists replace those of files, its `params` hold for every cell
+    wins: bool = False
 
     @property
     def begin(self) -> str:
@@ -117,7 +121,8 @@ def read_layers(
         _layer(Source.FLAG.value, nested(flags), env, problems, wins=True),
         _layer(Source.OVERRIDE.value, parse_overrides(overrides), env, problems, wins=True),
     ]
-    base, known = [], preset_names()
+    base = []
+    known = preset_names()
     begin, name = next(
         ((one.begin, one.tree["preset"]) for one in reversed(own) if "preset" in one.tree),
         ("", None),
@@ -159,11 +164,13 @@ def _files(
             raise ConfigError(f"{found[-1].begin}{TOP}.extends: {error}") from None
         if len(found) >= MAX_EXTENDED:
             raise ConfigError(
-                f"{given}: {TOP}.extends: more than {MAX_EXTENDED} files, or one extends itself: {path}"
+                f"{given}: {TOP}.extends: more than {MAX_EXTENDED} files, or one extends itself: "
+                f"{path}"
             )
         if not is_within(path, base):
             raise ConfigError(
-                f"{found[-1].begin}{TOP}.extends: {path}: {LEADS_OUT.format(folder=base)}; {COPY_IT}"
+                f"{found[-1].begin}{TOP}.extends: {path}: {LEADS_OUT.format(folder=base)}; "
+                f"{COPY_IT}"
             )
         try:
             found.append(_file(path, env, problems, base))
@@ -219,7 +226,9 @@ _LENGTH = 60
 
 
 def name_of_type(task_type: str, framework: Framework) -> str:
-    """`pubmed_qa` of `helm.pubmed_qa`, `helm-mmlu-subject-anatomy` of `helm:mmlu:subject=anatomy`."""
+    """`pubmed_qa` of `helm.pubmed_qa`, `helm-mmlu-subject-anatomy` of
+    `helm:mmlu:subject=anatomy`.
+    """
     slug = _UNSAFE.sub("-", task_type.removeprefix(f"{framework.framework.name}.")).strip("-.")
     if 0 < len(slug) <= _LENGTH:
         return slug
@@ -232,7 +241,9 @@ def name_with_variant(evaluation: str, variant: Mapping[str, Any]) -> str:
 
 
 def normal_form(layer: SuiteLayer, framework: Framework, problems: list[str]) -> dict[str, Any]:
-    """The section of a layer of sound shape; what is wrong with tasks, paths and names is added to `problems`."""
+    """The section of a layer of sound shape; what is wrong with tasks, paths and names is added
+    to `problems`.
+    """
     tree = deepcopy(layer.tree)
     found: list[str] = []
     for where, params in params_of(tree):
@@ -252,7 +263,8 @@ def normal_form(layer: SuiteLayer, framework: Framework, problems: list[str]) ->
             same = first.setdefault(str(entry["name"]).lower(), number)
             if same != number:
                 found.append(
-                    f"{TOP}.{kind}[{number}]: the name {str(entry['name'])!r} is the one of {kind}[{same}], too;"
+                    f"{TOP}.{kind}[{number}]: the name {str(entry['name'])!r} "
+                    f"is the one of {kind}[{same}], too;"
                     " give each its own `name` (capitals do not count)"
                 )
     problems += [f"{layer.begin}{problem}" for problem in found]
@@ -316,11 +328,13 @@ def _selected(
     for name in without:
         if framework.task(name) is None:
             found.append(
-                f"{where}.select.without: there is no task {name!r}{did_you_mean(name, framework.names())}"
+                f"{where}.select.without: there is no task "
+                f"{name!r}{did_you_mean(name, framework.names())}"
             )
     if not chosen:
         found.append(
-            f"{where}.select: no task is like that; 'eval-factory ls --json' shows tags and access of each"
+            f"{where}.select: no task is like that; "
+            "'eval-factory ls --json' shows tags and access of each"
         )
     for name in chosen:
         yield {
@@ -335,7 +349,8 @@ def _type(given: str, where: str, framework: Framework, found: list[str]) -> str
     problems: list[str] = []
     task = task_named(given, framework, problems)
     if task is None and (task := task_named(given, framework, [], MEDHELM)) is not None:
-        problems.clear()  # which upstream a cell has is known when its parameters are: it is checked then
+        # which upstream a cell has is known when its parameters are: it is checked then
+        problems.clear()
     found += [problem.replace(WHERE, where, 1) for problem in problems]
     if (
         task is None

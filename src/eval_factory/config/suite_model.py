@@ -1,4 +1,5 @@
-"""The shape of a suite's file, of its `slurm` and of a target's `serve`. The defaults stand in framework.yml.
+"""The shape of a suite's file, of its `slurm` and of a target's `serve`. The defaults stand in
+framework.yml.
 
 `descriptions.yml` says what each key is. A run reads none of this, unless it has a section `slurm`.
 """
@@ -57,9 +58,13 @@ OWN_OPTIONS = {
     "wait": None,
     "test-only": None,
 }
-"""Options of sbatch that do not go into `extra`, and the key that says the same; None: eval-factory decides itself."""
+"""Options of sbatch that do not go into `extra`, and the key that says the same; None:
+eval-factory decides itself.
+"""
 LAUNCH = "launch"
-"""Beside the keys of a `serve` that a job has: words that start one of several servers as a step of it."""
+"""Beside the keys of a `serve` that a job has: words that start one of several servers as a step
+of it.
+"""
 _MAX_NAME_LENGTH = 100
 _FOLDER = rf"[A-Za-z0-9_][A-Za-z0-9._-]{{0,{_MAX_NAME_LENGTH - 1}}}"
 NAME = re.compile(rf"^{_FOLDER}\Z")
@@ -90,7 +95,8 @@ def _option(text: str) -> str:
         raise ValueError(f"--{name} does not go here: {instead}")
     if len(_shell_words(text)) != 1:  # sbatch reads quotes in the same way
         raise ValueError(
-            'has a space: give each option an entry of its own, and a value with spaces quotes: --x="a b"'
+            "has a space: give each option an entry of its own, and a value with spaces quotes: "
+            '--x="a b"'
         )
     return text
 
@@ -106,12 +112,14 @@ def _command_words(text: str) -> str:
     words = _shell_words(text)
     if any(looks_like_key(part) for word in words for part in re.split(r"[=:,]", word)):
         raise ValueError(
-            "holds what looks like a key (it is not shown); name its variable in `env`, and have the server read it"
+            "holds what looks like a key (it is not shown); "
+            "name its variable in `env`, and have the server read it"
         )
     found = sorted(_OF_A_SHELL.intersection(words))
     if found:
         raise ValueError(
-            f"is started without a shell, and {found[0]} means nothing then; write a script and name it"
+            f"is started without a shell, and {found[0]} means nothing then; "
+            "write a script and name it"
         )
     return text
 
@@ -130,7 +138,8 @@ def _variable(text: str) -> str:
 def _folder_name(text: str) -> str:
     if not NAME.match(text):
         raise ValueError(
-            f"names a folder: letters, digits, '.', '_' and '-', {_MAX_NAME_LENGTH} at most, the first one a letter,"
+            f"names a folder: letters, digits, '.', '_' and '-', {_MAX_NAME_LENGTH} "
+            "at most, the first one a letter,"
             f" a digit or '_'; got {text[:_MAX_NAME_LENGTH]!r}"
         )
     return text
@@ -257,7 +266,9 @@ class VariantEntry(StrictModel):
 
 
 class CellPattern(StrictModel):
-    """One of `include` or `exclude`: the cells that all its patterns fit. `*`, `?` and `[...]` stand for characters."""
+    """One of `include` or `exclude`: the cells that all its patterns fit. `*`, `?` and `[...]`
+    stand for characters.
+    """
 
     evaluation: Name | None = None
     target: Name | None = None
@@ -304,19 +315,30 @@ def problems_of_serve(
     """What is wrong with a target that is served, when all files are merged."""
     serve = target["serve"]
     if serve.get("command") is None:
-        yield f"{where} has no serve.command, which starts its server: vllm serve my/model --port {PORT}"
+        yield (
+            f"{where} has no serve.command, which starts its server: "
+            f"vllm serve my/model --port {PORT}"
+        )
     elif not any(PORT in (serve.get(key) or "") for key in ("command", "machine_options")):
-        yield f"{where}: serve.command says nowhere which port: write {PORT}, and a free one is put in its place"
+        yield (
+            f"{where}: serve.command says nowhere which port: "
+            f"write {PORT}, and a free one is put in its place"
+        )
     if (
         Redactor.from_environment(env, filter(names_a_secret, env)).tree(serve, known_only=True)
         != serve
     ):
         yield (
-            f"{where}: `serve` holds the value of a variable that is a secret (it is not shown), and everybody on the"
-            " machine can read a command; name the variable in serve.env, and have the server read it"
+            f"{where}: `serve` holds the value of a variable that is a secret (it is not shown), "
+            "and everybody on the"
+            " machine can read a command; name the variable in serve.env, "
+            "and have the server read it"
         )
     if (target.get("api_endpoint") or {}).get("url") is not None:
-        yield f"{where} has both `serve` and api_endpoint.url; leave the URL out: the server's own is used"
+        yield (
+            f"{where} has both `serve` and api_endpoint.url; leave the URL out: "
+            "the server's own is used"
+        )
 
 
 def served_target(target: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,10 +1,11 @@
-"""Keys of a run config that are no part of what is evaluated: taken out of the user's layers before the rest is merged.
+"""Keys of a run config that are no part of what is evaluated: taken out of the user's layers before
+the rest is merged.
 
 `executor` and `slurm` say where one run happens: neither the identity nor a result knows them.
 
-Of the keys of EvalFactory's and NeMo Evaluator's run configs, those that change no result are accepted, and named once.
-What would change one, were it followed, is a mistake: a score of other requests than the configuration speaks of is
-worse than none. `foreign_configs.yml` has the tables.
+Of the keys of EvalFactory's and NeMo Evaluator's run configs, those that change no result are
+accepted, and named once. What would change one, were it followed, is a mistake: a score of other
+requests than the configuration speaks of is worse than none. `foreign_configs.yml` has the tables.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from eval_factory.core.plain_yaml import packaged
 from eval_factory.tasks.framework import Framework, Task
 
 TABLE: Any = packaged("config/foreign_configs.yml")
-ADAPTER, TASK = "target.api_endpoint.adapter_config", "config.params.task"
+ADAPTER = "target.api_endpoint.adapter_config"
+TASK = "config.params.task"
 INTERCEPTORS = f"{ADAPTER}.interceptors"
 NO_EFFECT: Mapping[str, Sequence[str]] = TABLE["no_effect"]
 ONLY: Mapping[str, Mapping[str, Any]] = {
@@ -31,7 +33,8 @@ _PATHS = (
     *(INTERCEPTORS, TASK, "command", "framework_name"),
 )
 Foreign = dict[str, Any]  # dotted path of such a key -> what the configuration says of it
-EXECUTOR, SLURM = "executor", "slurm"
+EXECUTOR = "executor"
+SLURM = "slurm"
 KEYS = (EXECUTOR, SLURM)
 
 
@@ -41,7 +44,9 @@ def known_in(section: str) -> list[str]:
 
 
 def take_keys(layers: Sequence[Layer]) -> Foreign:
-    """Remove these keys from the layers; what the last of them says holds, and a null takes it back."""
+    """Remove these keys from the layers; what the last of them says holds, and a null takes it
+    back.
+    """
     found: Foreign = {}
     for _, tree in layers:
         for path in _PATHS:
@@ -59,7 +64,10 @@ def problems_of(foreign: Foreign, task: Task | None, framework: Framework) -> It
         if not any(
             value is one or (value == one and isinstance(value, str)) for one in only["values"]
         ):
-            yield f"{path}: would change the results and is not followed; {only['done']}; leave the key out"
+            yield (
+                f"{path}: would change the results and is not followed; {only['done']}; "
+                "leave the key out"
+            )
     if not isinstance(foreign.get(INTERCEPTORS, []), list):
         yield f"{INTERCEPTORS}: must be a list"
     for _, interceptor, _ in interceptors_in(foreign.get(INTERCEPTORS)):
@@ -70,7 +78,10 @@ def problems_of(foreign: Foreign, task: Task | None, framework: Framework) -> It
                 if ours
                 else "eval-factory has no such interceptor"
             )
-            yield f"{INTERCEPTORS}: {interceptor!r} would change the results and is not followed; {instead}"
+            yield (
+                f"{INTERCEPTORS}: {interceptor!r} would change the results and is not followed; "
+                f"{instead}"
+            )
     name = framework.framework.name
     names = () if task is None else (task.name, f"{name}.{task.name}", task.helm.run_spec)
     if names and foreign.get(TASK, names[0]) not in names:
@@ -90,7 +101,9 @@ def interceptors_in(given: Any) -> Iterator[tuple[int, str, Mapping[str, Any]]]:
 
 
 def without_unused_prompt(merged: dict[str, Any], foreign: Foreign) -> None:
-    """`use_system_prompt: false` turns a system prompt off that stands in the configuration all the same."""
+    """`use_system_prompt: false` turns a system prompt off that stands in the configuration all
+    the same.
+    """
     adapter = section_at(merged, ADAPTER.split("."))
     if adapter and foreign.get(f"{ADAPTER}.use_system_prompt") is False:
         adapter["custom_system_prompt"] = None
@@ -123,11 +136,16 @@ class RunExecutor:
 def take_executor(
     layers: Sequence[Layer], framework: Framework, problems: list[str]
 ) -> RunExecutor:
-    """Remove the keys from the layers. Of `slurm` the strongest layer with a key counts; a null is the default."""
-    defaults, known = framework.defaults.suite, get_args(ExecutorName)
-    name, sections = defaults[EXECUTOR], []
+    """Remove the keys from the layers. Of `slurm` the strongest layer with a key counts; a null
+    is the default.
+    """
+    defaults = framework.defaults.suite
+    known = get_args(ExecutorName)
+    name = defaults[EXECUTOR]
+    sections = []
     for source, tree in layers:
-        chosen, section = tree.pop(EXECUTOR, None), tree.pop(SLURM, None)
+        chosen = tree.pop(EXECUTOR, None)
+        section = tree.pop(SLURM, None)
         found = []
         if chosen is not None and chosen not in known:
             found.append(

@@ -1,1 +1,3 @@
-"""What every room may use: errors, secrets and their redaction, the output folder, results as records, events, YAML."""
+"""What every room may use: errors, secrets and their redaction, the output folder, results as
+records, events, YAML.
+"""

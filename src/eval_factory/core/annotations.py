@@ -1,4 +1,5 @@
-"""Ratings that people gave to a blinded sample of a result's answers: what they are asked, records, and files.
+"""Ratings that people gave to a blinded sample of a result's answers: what they are asked, records,
+and files.
 
 | answers | asked |
 |---|---|
@@ -6,9 +7,10 @@
 | of a rubric | each criterion: met or not; or, as ratings, one rating on the score's scale |
 | any other | one rating on the main metric's scale: yes or no where answers are right or wrong |
 
-`annotations/sample-<id>.json` says what a rater was shown under which code; it links codes to answers, so it stays in
-the output folder. `annotations/ratings.jsonl` holds the samples that have ratings, one a line, then the ratings, one a
-line: a result's `clinicians` is computed from these lines and the answers alone.
+`annotations/sample-<id>.json` says what a rater was shown under which code; it links codes to
+answers, so it stays in the output folder. `annotations/ratings.jsonl` holds the samples that have
+ratings, one a line, then the ratings, one a line: a result's `clinicians` is computed from these
+lines and the answers alone.
 """
 
 from __future__ import annotations
@@ -25,7 +27,8 @@ from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.core.results import InstanceRecord, Score, TaskResult
 from eval_factory.core.safe_files import json_line
 
-RATINGS_SHEET, CRITERIA_SHEET = "ratings", "criteria"
+RATINGS_SHEET = "ratings"
+CRITERIA_SHEET = "criteria"
 """Kinds of sheets: ratings on a scale, or for each criterion of a rubric whether it is met."""
 
 
@@ -59,7 +62,8 @@ class SampledAnswer:
 
     code: str
     key: AnswerKey
-    shown_sha256: str  # of question, answer and criteria as shown: another answer under the same key is not rated
+    # of question, answer and criteria as shown: another answer under the same key is not rated
+    shown_sha256: str
     stratum: int
     probability: float  # with which it came into the sample
     questions: tuple[Question, ...]
@@ -137,7 +141,9 @@ class Annotations:
     def with_returned(
         self, samples: Mapping[str, Sample], returned: Sequence[Rating]
     ) -> Annotations:
-        """What is returned replaces what the same rater gave on the same sheet before; it is of one of `samples`."""
+        """What is returned replaces what the same rater gave on the same sheet before; it is of
+        one of `samples`.
+        """
         again = {(one.sheet, one.rater) for one in returned}
         others = [one for one in self.ratings if (one.sheet, one.rater) not in again]
         ratings = sorted(
@@ -164,8 +170,11 @@ class Annotations:
 
 
 def read_annotations(path: Path) -> Annotations:
-    """What stands in ratings.jsonl; nothing where it is not there. Raises PrerequisiteError: a line is not ours."""
-    samples, ratings = [], []
+    """What stands in ratings.jsonl; nothing where it is not there. Raises PrerequisiteError: a
+    line is not ours.
+    """
+    samples = []
+    ratings = []
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except FileNotFoundError:
@@ -180,7 +189,10 @@ def read_annotations(path: Path) -> Annotations:
             else:
                 ratings.append(Rating(**document["rating"]))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            problem = f"{path}: line {number} is no sample and no rating ({type(error).__name__}: {error})"
+            problem = (
+                f"{path}: line {number} is no sample and no rating ({type(error).__name__}: "
+                f"{error})"
+            )
             copy = "have it from a copy, or delete it and import the sheets again"
             raise PrerequisiteError(f"{problem}\n  {copy}") from error
     return Annotations(tuple(samples), tuple(ratings))
@@ -198,7 +210,8 @@ def read_sample(path: Path) -> Sample:
         raise PrerequisiteError(f"{problem}\n  {copy}") from error
 
 
-IS_CORRECT, HOW_GOOD = "Is the answer correct?", "How good is the answer?"
+IS_CORRECT = "Is the answer correct?"
+HOW_GOOD = "How good is the answer?"
 YES_NO = (RatingChoice(1.0, "yes"), RatingChoice(0.0, "no"))
 
 
@@ -232,12 +245,14 @@ class Asked:
     meanings: Mapping[str, str] = field(
         default_factory=dict
     )  # what the benchmark says of a criterion of its jury
-    judged: bool = False  # whether the result has judges: an empty answer, which none is asked about, has no score then
+    # whether the result has judges: an empty answer, which none is asked about, has no score then
+    judged: bool = False
 
     def shown(self, record: InstanceRecord) -> ShownAnswer:
         turns = []
         for turn in record.turns:
-            role, content = str(turn.get("role", "")), turn.get("content")
+            role = str(turn.get("role", ""))
+            content = turn.get("content")
             if isinstance(content, list):
                 content = "\n".join(
                     str(part.get("text", "")) for part in content if isinstance(part, Mapping)
@@ -281,14 +296,18 @@ class Asked:
         return (Question(IS_CORRECT if self.choices == YES_NO else HOW_GOOD),)
 
     def value_of(self, record: InstanceRecord) -> float | None:
-        """The score of one answer by the main metric; None where it has none, or is no answer of the main split."""
+        """The score of one answer by the main metric; None where it has none, or is no answer of
+        the main split.
+        """
         other_split = self.score.split not in (None, record.split)
         if record.perturbation is not None or record.error is not None or other_split:
             return None
         return record.metrics.get(self.metric)
 
     def marks_of(self, record: InstanceRecord) -> dict[str, dict[int, float]]:
-        """Judge -> number of the question, from 0 -> what it says; the metric itself where there is no judge."""
+        """Judge -> number of the question, from 0 -> what it says; the metric itself where there
+        is no judge.
+        """
         found: dict[str, dict[int, float]] = {}
         if self.kind == CRITERIA_SHEET:
             for number, one in enumerate(record.criteria):
@@ -327,12 +346,14 @@ class Asked:
 def asked_of(
     result: TaskResult, records: Sequence[InstanceRecord], kind: str | None, hidden: frozenset[str]
 ) -> Asked:
-    """`records`: some of the result's, at least one with an answer. `kind` None: criteria where the result has such.
-    Raises ConfigError: raters cannot be asked for what the main metric measures."""
+    """`records`: some of the result's, at least one with an answer. `kind` None: criteria where the
+    result has such. Raises ConfigError: raters cannot be asked for what the main metric measures.
+    """
     score = result.scores.get(result.main_metric)
     if score is None:
         raise ConfigError(
-            f"{result.main_metric} could not be computed: a result without a main score cannot be rated"
+            f"{result.main_metric} could not be computed: "
+            "a result without a main score cannot be rated"
         )
     has_criteria = any(record.criteria for record in records)
     if kind == CRITERIA_SHEET and not has_criteria:
@@ -380,7 +401,9 @@ def has_judges(result: TaskResult, kind: str) -> bool:
 def ratings_on_scale(
     scale: tuple[float, float] | None, values: Sequence[float]
 ) -> tuple[RatingChoice, ...]:
-    """The ratings that there are on a scale, the least first; yes and no where every value is 0 or 1."""
+    """The ratings that there are on a scale, the least first; yes and no where every value is 0
+    or 1.
+    """
     if scale is None:
         return ()
     low, high = scale

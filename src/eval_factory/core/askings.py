@@ -1,4 +1,6 @@
-"""Records of what became of the answers when questions were asked again (`extra.repeats`, `perturb` and others)."""
+"""Records of what became of the answers when questions were asked again (`extra.repeats`,
+`perturb` and others).
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ class Share:
 
 @dataclass(frozen=True)
 class Change:
-    """The main metric of the same questions, asked as they are and in another way. None where it cannot be said."""
+    """The main metric of the same questions, asked as they are and in another way. None where it
+    cannot be said.
+    """
 
     questions: int  # that have a value both times
     before: float
@@ -99,14 +103,17 @@ class Confidence:
     mean: Share | None = None
     right: Share | None = None
     calibration_error: Share | None = None
-    """The root of the mean squared gap between confidence and share of right answers, over ten groups of equal size,
-    without the part that chance adds."""
+    """The root of the mean squared gap between confidence and share of right answers, over ten
+    groups of equal size, without the part that chance adds.
+    """
     bins: tuple[ConfidenceBin, ...] = ()
     brier: Share | None = None
     reliability: float | None = None
     resolution: float | None = None
     uncertainty: float | None = None
-    """Parts of the Brier score: reliability - resolution + uncertainty, of the same groups, each without its bias."""
+    """Parts of the Brier score: reliability - resolution + uncertainty, of the same groups, each
+    without its bias.
+    """
     risk_coverage: tuple[
         tuple[float, float], ...
     ] = ()  # (share answered, the surest questions first; of these wrong)
@@ -142,4 +149,6 @@ class AskedAgain:
         None  # right answers where the right option is that none of the others is
     )
     blind: Mapping[str, Change] = field(default_factory=dict)
-    """What stood in place of each question's picture (`blank`, `other`) -> what that did to the score."""
+    """What stood in place of each question's picture (`blank`, `other`) -> what that did to the
+    score.
+    """

@@ -11,12 +11,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass, replace
 from typing import Any, Protocol
 
-MAX_COST, MAX_REQUESTS, MAX_TOKENS, MAX_WALL = (
-    "max_cost",
-    "max_requests",
-    "max_tokens_total",
-    "max_wall_s",
-)
+MAX_COST = "max_cost"
+MAX_REQUESTS = "max_requests"
+MAX_TOKENS = "max_tokens_total"
+MAX_WALL = "max_wall_s"
 
 
 @dataclass(frozen=True)
@@ -43,7 +41,9 @@ class Budget:
         return bool(self.stated)
 
     def reached(self, used: Mapping[str, float]) -> str | None:
-        """The name of a limit that is used up; None where there is something left. `used`: by the limits' names."""
+        """The name of a limit that is used up; None where there is something left. `used`: by
+        the limits' names.
+        """
         return next((name for name, most in self.stated.items() if used[name] >= most), None)
 
 
@@ -56,7 +56,9 @@ class Spending:
     cost: float = 0.0  # US dollars; of what has a known price
 
     def by_limit(self, seconds: float) -> dict[str, float]:
-        """Name of the limit that counts it -> how much of it is used. `seconds`: of this invocation."""
+        """Name of the limit that counts it -> how much of it is used. `seconds`: of this
+        invocation.
+        """
         return {
             MAX_COST: self.cost,
             MAX_REQUESTS: self.requests,
@@ -95,8 +97,12 @@ class SpendingTracker:
         began: float | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`spent`: by earlier invocations. `began`: when this invocation did, by `clock`; now if not given."""
-        self._budget, self._clock, self._lock = budget, clock, threading.Lock()
+        """`spent`: by earlier invocations. `began`: when this invocation did, by `clock`; now if
+        not given.
+        """
+        self._budget = budget
+        self._clock = clock
+        self._lock = threading.Lock()
         self._began = clock() if began is None else began
         self.spent = spent
 
@@ -107,7 +113,9 @@ class SpendingTracker:
         return None if most is None else max(0.0, most - (self._clock() - self._began))
 
     def begin(self) -> str | None:
-        """One more request is about to be sent: it is counted. Else the name of the limit that is reached."""
+        """One more request is about to be sent: it is counted. Else the name of the limit that
+        is reached.
+        """
         with self._lock:
             reached = self._budget.reached(self.spent.by_limit(self._clock() - self._began))
             if reached is None:
@@ -124,7 +132,9 @@ class SpendingTracker:
 
 @dataclass(frozen=True)
 class SpendingTrackers:
-    """Several budgets that all have to allow a request: a run's own, and that of the suite that it is part of."""
+    """Several budgets that all have to allow a request: a run's own, and that of the suite that
+    it is part of.
+    """
 
     trackers: Sequence[SpendingLimit]
 
@@ -136,7 +146,9 @@ class SpendingTrackers:
         )
 
     def begin(self) -> str | None:
-        """Those before the one that refuses have counted a request that is not sent: at most one for each thread."""
+        """Those before the one that refuses have counted a request that is not sent: at most one
+        for each thread.
+        """
         return next(
             (reached for tracker in self.trackers if (reached := tracker.begin()) is not None), None
         )
@@ -148,8 +160,12 @@ class SpendingTrackers:
 
 BYTES_PER_TOKEN = 4  # of text, where nobody counted: more than most tokenizers make of English
 
-BY_ENDPOINT, BY_TABLE, BY_LIBRARY = "endpoint", "table", "genai-prices"
-"""Who says what an answer costs: the answer itself, the user's table, the library (with its version)."""
+BY_ENDPOINT = "endpoint"
+BY_TABLE = "table"
+BY_LIBRARY = "genai-prices"
+"""Who says what an answer costs: the answer itself, the user's table, the library (with its
+version).
+"""
 
 
 @dataclass(frozen=True)
@@ -178,7 +194,9 @@ class Price(Rates):
     long_prompts: tuple[LongPrompts, ...] = ()
 
     def of(self, prompt: float, completion: float, cached: float = 0) -> float:
-        """US dollars of a request, by its tokens, or by means of several; `cached`: from the endpoint's own cache."""
+        """US dollars of a request, by its tokens, or by means of several; `cached`: from the
+        endpoint's own cache.
+        """
         longer = [rates for rates in self.long_prompts if prompt > rates.above]
         rates: Rates = max(longer, key=lambda one: one.above, default=self)
         cached = min(cached, prompt)

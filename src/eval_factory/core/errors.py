@@ -1,4 +1,6 @@
-"""One exception class per exit code, each with a message for the user, not a traceback; and words for wrong values."""
+"""One exception class per exit code, each with a message for the user, not a traceback; and
+words for wrong values.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +66,9 @@ DEFECT_EXIT_CODE = 70
 
 
 def did_you_mean(name: str, known: Sequence[str], cutoff: float = 0.6) -> str:
-    """`, did you mean 'x'?`, or nothing where no known name is near. The same letters in another order are nearest."""
+    """`, did you mean 'x'?`, or nothing where no known name is near. The same letters in another
+    order are nearest.
+    """
     import difflib  # of a mistake alone
 
     spelled = {text.lower(): text for text in known}

@@ -1,4 +1,6 @@
-"""Why instances failed: errors that differ only in numbers and ids are one cause, with its count and what to do."""
+"""Why instances failed: errors that differ only in numbers and ids are one cause, with its count
+and what to do.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,8 @@ _STATUS = re.compile(r"HTTP (\d{3})")
 _STATUS_IN_ERROR = re.compile(r"\b(?:HTTP|answers) (\d{3})\b")
 _PART = re.compile(
     r"'[^'\s]{1,80}'|\"[^\"\s]{1,80}\"|`[^`\s]{1,80}`"  # a quoted name
-    r"|[A-Za-z0-9_\-]*\d[A-Za-z0-9_\-]*(?:[.,:]\d+)*"  # a number, or an id: a word with a digit in it
+    # a number, or an id: a word with a digit in it
+    r"|[A-Za-z0-9_\-]*\d[A-Za-z0-9_\-]*(?:[.,:]\d+)*"
 )
 
 
@@ -45,7 +48,8 @@ class Causes:
         """One failed instance. `error` is None where nothing says why."""
         line = one_line(error or _UNKNOWN)
         status = _STATUS.match(line)
-        pieces, at = [], 0
+        pieces = []
+        at = 0
         for match in _PART.finditer(line, status.end() if status else 0):
             pieces += [line[at : match.start()], match[0]]
             at = match.end()
@@ -58,7 +62,9 @@ class Causes:
         ]
 
     def listed(self) -> tuple[FailureCause, ...]:
-        """The model's before the judges', the most frequent first, equally frequent ones by their text."""
+        """The model's before the judges', the most frequent first, equally frequent ones by
+        their text.
+        """
         found = []
         for role in sorted(
             {role for role, _ in self._groups}, key=lambda role: (role != MODEL_ROLE, role)
@@ -101,7 +107,8 @@ def _remedies() -> list[dict[str, Any]]:
 
 def hint_for(error: str, role: str) -> str | None:
     """What to do about an error; None where nothing is known to help."""
-    found, text = _STATUS_IN_ERROR.search(error), error.lower()
+    found = _STATUS_IN_ERROR.search(error)
+    text = error.lower()
     for remedy in _remedies():
         is_status = "status" not in remedy or (found and re.fullmatch(remedy["status"], found[1]))
         if (

@@ -1,8 +1,10 @@
-"""What others wrote (an endpoint's error, HELM's output, a data set's value) on its way to a screen, a log or a page.
+"""What others wrote (an endpoint's error, HELM's output, a data set's value) on its way to a
+screen, a log or a page.
 
-An escape sequence can rewrite a terminal, a line break can start a line that looks like ours, and an error often quotes
-the request that it is about. So foreign text is shown as printable characters, on one line, cut, and without what it
-quotes of a prompt. The model's answers themselves are data, and stay as they are.
+An escape sequence can rewrite a terminal, a line break can start a line that looks like ours, and
+an error often quotes the request that it is about. So foreign text is shown as printable
+characters, on one line, cut, and without what it quotes of a prompt. The model's answers themselves
+are data, and stay as they are.
 """
 
 from __future__ import annotations
@@ -14,7 +16,9 @@ from typing import Any
 MAX_FOREIGN_TEXT = 500  # characters of a foreign text that are shown
 MAX_LOG_LINE = 10_000
 LOOKED_AT = 16
-"""So many times the characters that are shown are looked at: escapes and tags make a text longer than it looks."""
+"""So many times the characters that are shown are looked at: escapes and tags make a text longer
+than it looks.
+"""
 
 NO_MESSAGE = "an error without a message"
 QUOTED_PROMPT = "[text of the prompt]"
@@ -35,7 +39,9 @@ _MESSAGE_FIELDS = (
 
 
 def printable(text: str) -> str:
-    """Every character that is not printable as its escape: control and format characters, bidi marks, line breaks."""
+    """Every character that is not printable as its escape: control and format characters, bidi
+    marks, line breaks.
+    """
     if text.isprintable():
         return text
     letters = (
@@ -64,7 +70,9 @@ def own_lines(text: str) -> str:
 
 
 def said_in(document: Any) -> str:
-    """The message of an error object, by the names that servers give it; the rest of it may hold the request."""
+    """The message of an error object, by the names that servers give it; the rest of it may hold
+    the request.
+    """
     return _message(document, 6) or NO_MESSAGE
 
 
@@ -85,7 +93,9 @@ def _message(value: Any, depth: int) -> str | None:
 
 
 def plain(text: str) -> str:
-    """What a body that is no JSON says: a page without its tags, line breaks that are written out as blanks."""
+    """What a body that is no JSON says: a page without its tags, line breaks that are written
+    out as blanks.
+    """
     seen = text[: LOOKED_AT * MAX_FOREIGN_TEXT]
     if "<" in seen and ">" in seen:
         seen = re.sub(r"<[^<>]{0,2000}>", " ", seen)
@@ -93,7 +103,9 @@ def plain(text: str) -> str:
 
 
 def with_each_text(value: Any, change: Callable[[str], str]) -> Any:
-    """The same tree of mappings and lists, with every text in it changed, names of fields included."""
+    """The same tree of mappings and lists, with every text in it changed, names of fields
+    included.
+    """
     if isinstance(value, str):
         return change(value)
     if isinstance(value, (dict, Mapping)):  # to ask for a Mapping alone is slow
@@ -115,12 +127,17 @@ def texts_in(tree: Any) -> Iterator[str]:
 
 
 def _without_quotes(line: str, prompt: str) -> str:
-    """Any stretch in common that is long enough contains one of the line's pieces: only these are looked for."""
+    """Any stretch in common that is long enough contains one of the line's pieces: only these
+    are looked for.
+    """
     if len(prompt) < SHORTEST_QUOTE:
         return line.replace(prompt, QUOTED_PROMPT) if len(prompt) >= _PIECE else line
-    at, copied, parts = 0, 0, []
+    at = 0
+    copied = 0
+    parts = []
     while at + _PIECE <= len(line):
-        start, end = at, at + _PIECE
+        start = at
+        end = at + _PIECE
         if line[start:end] in prompt:
             for step in (
                 256,

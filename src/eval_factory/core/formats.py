@@ -1,9 +1,10 @@
 """How a number is shown. One function for each kind of number, with its unit and its digits.
 
-The rule: a number is rounded as by hand, from its shortest decimal text, a half away from zero. So the screen, the
-pages and Markdown show what a reader gets who rounds the number in the JSON: 2.96385 is 2.9639. (Python's own format
-rounds the binary number behind it: 2.9638.) A statistic, as the end of an interval, is first rounded to the six digits
-that documents keep of it. JSON and CSV keep the digits that the result has. Zero has no minus sign.
+The rule: a number is rounded as by hand, from its shortest decimal text, a half away from zero. So
+the screen, the pages and Markdown show what a reader gets who rounds the number in the JSON:
+2.96385 is 2.9639. (Python's own format rounds the binary number behind it: 2.9638.) A statistic, as
+the end of an interval, is first rounded to the six digits that documents keep of it. JSON and CSV
+keep the digits that the result has. Zero has no minus sign.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from decimal import ROUND_HALF_UP, Decimal
 
 
 def rounded(number: float, digits: int = 6) -> float:
-    """As a document keeps it, to so many significant digits: 0.001623436000016909 to 4 of them is 0.001623.
+    """As a document keeps it, to so many significant digits: 0.001623436000016909 to 4 of them is
+    0.001623.
 
     Six of what is derived from scores: an interval is an estimate.
     """
@@ -21,7 +23,9 @@ def rounded(number: float, digits: int = 6) -> float:
 
 
 def by_hand(value: float, exponent: int) -> float:
-    """Rounded to a multiple of 10 ** exponent. What is not finite, or has no such digit, stays as it is."""
+    """Rounded to a multiple of 10 ** exponent. What is not finite, or has no such digit, stays
+    as it is.
+    """
     number = Decimal(repr(float(value)))
     if not number.is_finite() or number.adjusted() - exponent > 15:  # the digits of a double
         return value
@@ -44,12 +48,16 @@ def significant(value: float | None, digits: int, *, sign: str = "", missing: st
 
 
 def score(value: float | None, *, sign: str = "", missing: str = "") -> str:
-    """A score, an end of its interval, a floor, or with a sign a difference, in the metric's own unit: 0.4120."""
+    """A score, an end of its interval, a floor, or with a sign a difference, in the metric's own
+    unit: 0.4120.
+    """
     return decimals(value, 4, sign=sign, missing=missing)
 
 
 def short(value: float | None, *, sign: str = "", missing: str = "") -> str:
-    """The same of any scale in a sentence or a narrow table: 0.412, 3.851. Four significant digits."""
+    """The same of any scale in a sentence or a narrow table: 0.412, 3.851. Four significant
+    digits.
+    """
     return significant(value, 4, sign=sign, missing=missing)
 
 

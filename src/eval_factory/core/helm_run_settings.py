@@ -1,7 +1,9 @@
-"""Settings of helm-run beside its command line: one record, to and from an environment variable and a file.
+"""Settings of helm-run beside its command line: one record, to and from an environment variable and
+a file.
 
-eval-factory sets the variable itself and writes the file beside the model files. A helm-run that somebody else started
-takes them from there: the printed command, pasted into a shell, does the same.
+eval-factory sets the variable itself and writes the file beside the model files. A helm-run that
+somebody else started takes them from there: the printed command, pasted into a shell, does the
+same.
 """
 
 from __future__ import annotations
@@ -14,8 +16,10 @@ from eval_factory.core.budget import Budget, Price
 
 SETTINGS = "EVAL_FACTORY_SETTINGS"
 WITHOUT = "EVAL_FACTORY_WITHOUT"  # the user's: patches of HELM that are left out
-MEDHELM_HOME = "EVAL_FACTORY_MEDHELM"  # names medhelm's environment, where it is not in the user's folder of data
-ALL_FILES = "MEDICAL_DATA_ALL_FILES"  # the user's: 1, more files are read than GitHub's own list, of 1,000 entries, has
+# names medhelm's environment, where it is not in the user's folder of data
+MEDHELM_HOME = "EVAL_FACTORY_MEDHELM"
+# the user's: 1, more files are read than GitHub's own list, of 1,000 entries, has
+ALL_FILES = "MEDICAL_DATA_ALL_FILES"
 
 PROXY_VARIABLES = frozenset(
     {
@@ -73,8 +77,10 @@ class HelmRunSettings:
     run_id: str | None = None
     parent: int | None = None  # the id of the process that started helm-run, and with which it ends
     probed: frozenset[str] | None = None
-    """The roles whose endpoints answered the probe. None: with a parent, they come on standard input, as they are
-    probed while HELM is imported, and nothing is asked before; without one, nobody is probed."""
+    """The roles whose endpoints answered the probe. None: with a parent, they come on standard
+    input, as they are probed while HELM is imported, and nothing is asked before; without one,
+    nobody is probed.
+    """
     allowed: tuple[Place, ...] | None = None  # offline: what may be contacted
     proxies: Mapping[str, str] | None = (
         None  # offline: URL of an endpoint -> the proxy that leads there
@@ -125,8 +131,12 @@ class HelmRunSettings:
         """Raises ValueError: the text is not ours."""
         try:
             values = json.loads(text)
-            probed, allowed, pins = values["probed"], values["allowed"], values["pins"]
-            sample, limits, prices = values["sample"], values["limits"], values["prices"]
+            probed = values["probed"]
+            allowed = values["allowed"]
+            pins = values["pins"]
+            sample = values["sample"]
+            limits = values["limits"]
+            prices = values["prices"]
             values |= {
                 "probed": None if probed is None else frozenset(probed),
                 "allowed": None

@@ -1,7 +1,8 @@
-"""The program's own log, and logs/events.jsonl: what happens inside helm-run, one JSON object a line.
+"""The program's own log, and logs/events.jsonl: what happens inside helm-run, one JSON object a
+line.
 
-The progress display and the collector read the events. The file is append-only; a line is written by one `write` call,
-so a reader sees complete lines, or a last one without its newline.
+The progress display and the collector read the events. The file is append-only; a line is written
+by one `write` call, so a reader sees complete lines, or a last one without its newline.
 """
 
 from __future__ import annotations
@@ -35,14 +36,14 @@ LIMIT_REACHED = (
 )
 BLOCKED = "blocked"  # offline, something wanted a host that is not an endpoint's
 
-LOADING, ASKING, JUDGING, SCORING = (
-    "loading data",
-    "asking the model",
-    "judging",
-    "scoring",
-)  # the phases of a run
+# the phases of a run
+LOADING = "loading data"
+ASKING = "asking the model"
+JUDGING = "judging"
+SCORING = "scoring"
 
-UNREACHABLE, REFUSED_BY_ENDPOINT = "unreachable", "refused"
+UNREACHABLE = "unreachable"
+REFUSED_BY_ENDPOINT = "refused"
 """The `kind` of a fatal event: nobody answers, or somebody who takes no request."""
 
 _STOPS = "eval-factory stops"
@@ -82,9 +83,11 @@ class EventWriter:
 
 
 def last_message(message: str, env: Mapping[str, str]) -> str:
-    """The line on standard error that says why helm-run ends, for where a full disk keeps it out of the events.
+    """The line on standard error that says why helm-run ends, for where a full disk keeps it out of
+    the events.
 
-    Other lines there may quote what an endpoint sent; the run's id, which no endpoint knows, tells this one from them.
+    Other lines there may quote what an endpoint sent; the run's id, which no endpoint knows, tells
+    this one from them.
     """
     run = HelmRunSettings.from_environment(env).run_id
     return (
@@ -95,7 +98,9 @@ def last_message(message: str, env: Mapping[str, str]) -> str:
 
 
 def last_message_in(returncode: int, tail: Iterable[str], run: str) -> str | None:
-    """The message of `last_message` among the last lines of a helm-run that failed; None where it is not there."""
+    """The message of `last_message` among the last lines of a helm-run that failed; None where
+    it is not there.
+    """
     mark = f"{_STOPS} [{run}]: "
     found = [line.removeprefix(mark) for line in tail if line.startswith(mark)]
     with contextlib.suppress(ValueError):
@@ -107,8 +112,8 @@ def last_message_in(returncode: int, tail: Iterable[str], run: str) -> str | Non
 def open_log(rundir: RunDir, redactor: Redactor, *, debug: bool) -> Iterator[logging.Logger]:
     """logs/eval-factory.log: every line redacted, only the owner may read it.
 
-    The logger is of this run alone, not one of a name that all share: runs of several threads each write into their own
-    folder.
+    The logger is of this run alone, not one of a name that all share: runs of several threads each
+    write into their own folder.
     """
     logger = logging.Logger("eval_factory.run", logging.DEBUG if debug else logging.INFO)
     rundir.program_log.touch(mode=PRIVATE)

@@ -1,4 +1,6 @@
-"""Words that several rooms use in one sense, in records, files and messages: each is defined once, here."""
+"""Words that several rooms use in one sense, in records, files and messages: each is defined
+once, here.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ class Word(str, Enum):
 
 
 class RunStatus(Word):
-    """Where a run stands. A suite or a result is complete or partial; a run of a suite may be any of these."""
+    """Where a run stands. A suite or a result is complete or partial; a run of a suite may be
+    any of these.
+    """
 
     COMPLETE = "complete"
     PARTIAL = "partial"
@@ -65,4 +69,5 @@ class AttemptState(Word):
     CACHED = "cached"
     RETRIED = "retried"
     FAILED = "failed"
-    REFUSED = "refused"  # sent, and sent again at once: without a field, or with a new token; or none can be answered
+    # sent, and sent again at once: without a field, or with a new token; or none can be answered
+    REFUSED = "refused"

@@ -1,8 +1,9 @@
 """All YAML is read here, and how documents are written.
 
-What a user wrote is YAML as a configuration needs it: mappings, lists, texts, numbers, true, false and null, and no
-more of them than somebody writes. Aliases can make a file of ten lines mean more than a machine holds. What this
-program wrote, or comes with, is read without these checks, and much faster.
+What a user wrote is YAML as a configuration needs it: mappings, lists, texts, numbers, true, false
+and null, and no more of them than somebody writes. Aliases can make a file of ten lines mean more
+than a machine holds. What this program wrote, or comes with, is read without these checks, and much
+faster.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ MAX_LEVELS = 50
 MAX_NUMBER_CHARACTERS = 100
 
 _TAG = "tag:yaml.org,2002:"
-_INT, _STR, _MERGE = f"{_TAG}int", f"{_TAG}str", f"{_TAG}merge"
+_INT = f"{_TAG}int"
+_STR = f"{_TAG}str"
+_MERGE = f"{_TAG}merge"
 _NUMBERS = (_INT, f"{_TAG}float")
 _KINDS = frozenset(
     {_STR, *_NUMBERS, *(_TAG + name for name in ("map", "seq", "bool", "null", "merge"))}
@@ -49,7 +52,9 @@ class YamlSyntaxError(YamlError):
 
 
 class _Checked(yaml.SafeLoader):
-    """A loader of what a configuration needs. A key written twice is an error, not a silent loss of the first."""
+    """A loader of what a configuration needs. A key written twice is an error, not a silent loss
+    of the first.
+    """
 
     def construct_document(self, node: yaml.Node) -> Any:
         nodes, levels = _measured(node, {}, set())
@@ -71,11 +76,13 @@ class _Checked(yaml.SafeLoader):
 
 
 def parse(text: str) -> Any:
-    """The one document in a text; None where there is none. Keys are texts: of a number, its digits.
+    """The one document in a text; None where there is none. Keys are texts: of a number, its
+    digits.
 
     Raises:
         YamlSyntaxError: it is no YAML.
-        YamlError: it holds something else than plain values, too many of them, or numbers that are none.
+        YamlError: it holds something else than plain values, too many of them, or numbers that are
+        none.
     """
     try:
         document = yaml.load(text, Loader=_Checked)  # noqa: S506 - a safe loader
@@ -99,9 +106,11 @@ def parse(text: str) -> Any:
 
 
 def load_mapping(path: Path, needs: str, inside: Path | None = None) -> dict[str, Any]:
-    """The mapping in a YAML file, which has to lie `inside` a folder if one is given; `needs`: what belongs into it.
+    """The mapping in a YAML file, which has to lie `inside` a folder if one is given; `needs`: what
+    belongs into it.
 
-    Raises ConfigError: there is no such file, it is not YAML (with the line), it is empty, or it holds no mapping.
+    Raises ConfigError: there is no such file, it is not YAML (with the line), it is empty, or it
+    holds no mapping.
     """
     try:
         with open_regular(path, inside) as file:
@@ -145,7 +154,9 @@ def parse_own(text: str) -> Any:
 
 
 def packaged(path: str) -> Any:
-    """The document that comes with the program, at its path in the package: `config/descriptions.yml`."""
+    """The document that comes with the program, at its path in the package:
+    `config/descriptions.yml`.
+    """
     return parse_own((Path(__file__).parents[1] / path).read_text(encoding="utf-8"))
 
 
@@ -171,7 +182,8 @@ def _measured(
         return known[id(node)]
     _check_kind(node)
     above.add(id(node))
-    values, levels = 1, 0
+    values = 1
+    levels = 0
     for entry in node.value if isinstance(node, yaml.CollectionNode) else ():
         key = entry[0] if isinstance(node, yaml.MappingNode) else None
         if key is not None and not isinstance(key, yaml.ScalarNode):
@@ -183,7 +195,8 @@ def _measured(
             )
         for child in [entry] if key is None else entry:
             count, below = _measured(child, known, above)
-            values, levels = values + count, max(levels, below)
+            values = values + count
+            levels = max(levels, below)
     above.remove(id(node))
     known[id(node)] = values, 1 + levels
     return known[id(node)]
@@ -211,7 +224,9 @@ def _check_kind(node: yaml.Node) -> None:
 
 
 def is_writable(text: str) -> bool:
-    """Whether a text can be written into a file: half a surrogate pair, or bytes that are not UTF-8, cannot."""
+    """Whether a text can be written into a file: half a surrogate pair, or bytes that are not
+    UTF-8, cannot.
+    """
     return re.search("[\ud800-\udfff]", text) is None
 
 
@@ -230,7 +245,9 @@ def not_finite(tree: Any, path: str = "") -> Iterator[str]:
 
 
 def _leaves(tree: Any, path: str) -> Iterator[tuple[str, Any]]:
-    """(path, value) of all that is no mapping and no list; a key that no file can hold has the path above it."""
+    """(path, value) of all that is no mapping and no list; a key that no file can hold has the
+    path above it.
+    """
     if isinstance(tree, Mapping):
         for key, value in tree.items():
             if is_writable(str(key)):

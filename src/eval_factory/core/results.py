@@ -65,7 +65,9 @@ class Agreement:
 
 @dataclass(frozen=True)
 class JudgeAgreement(Agreement):
-    """How far a judge agrees with the raters' mean, or their majority where there are two ratings."""
+    """How far a judge agrees with the raters' mean, or their majority where there are two
+    ratings.
+    """
 
     bias: float | None = (
         None  # mean of judge's less people's scores; no interval where too few answers are rated
@@ -164,7 +166,8 @@ class JudgeCorrection:
     ci_low: float
     ci_high: float
     ci_method: str
-    sensitivity: float  # of what a physician calls met, the share that the judge does; weighted as the run is
+    # of what a physician calls met, the share that the judge does; weighted as the run is
+    sensitivity: float
     specificity: float
     labels: int
     matched_points: float  # the share of the run's points whose criterion's category has labels
@@ -185,7 +188,9 @@ class RubricReport:
         None  # share of the criteria that several judges decided on which all say the same
     )
     length_correlation: Mapping[str, RankCorrelation | None] = field(default_factory=dict)
-    """Judge -> the rank correlation of the scores that it gives and the answers' lengths; None: not defined."""
+    """Judge -> the rank correlation of the scores that it gives and the answers' lengths; None:
+    not defined.
+    """
     correction: JudgeCorrection | None = (
         None  # where the run has a judge's passport that can correct its score
     )
@@ -197,7 +202,9 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True)
 class Stats:
-    """Of the instances' values; `count` is the number of instances. None where a figure is not defined."""
+    """Of the instances' values; `count` is the number of instances. None where a figure is not
+    defined.
+    """
 
     count: int
     mean: float
@@ -259,12 +266,15 @@ class Instances:
     truncated: int
     filtered: int
     unjudged: int = 0
-    unparsed: int = 0  # answers that are in none of the forms that the benchmark asks for: HELM reads nothing from them
+    # answers that are in none of the forms that the benchmark asks for: HELM reads nothing from
+    # them
+    unparsed: int = 0
     refused: int = 0
     thinking_stripped: int = 0  # answers from which thinking was taken out before they were scored
     thinking_unfinished: int = 0  # answers that were cut off while the model was thinking
     prompt_truncated: int = 0
-    unreadable: int = 0  # answers that are unparsed, or unfinished thinking, or empty where something was asked for
+    # answers that are unparsed, or unfinished thinking, or empty where something was asked for
+    unreadable: int = 0
     identical: int = (
         0  # answers of open text that are word for word the answer to another question too
     )
@@ -310,7 +320,9 @@ class JuryReport:
         default_factory=dict
     )  # of a custom benchmark -> what it says of the criterion
     length_correlation: Mapping[str, RankCorrelation | None] = field(default_factory=dict)
-    """Judge -> how far its marks follow the length of the answers; empty in a result that did not look at it."""
+    """Judge -> how far its marks follow the length of the answers; empty in a result that did
+    not look at it.
+    """
 
 
 ALL_ORDERS = ".all_orders"  # ends the name of a score over all orders of each question's choices
@@ -353,8 +365,9 @@ class Floor:
     value: float
     instances: int
     answers: Mapping[str, float]
-    """Each of them -> what it scores: an empty answer, always the same letter, the longest option ... `random`: what is
-    expected of a letter at random."""
+    """Each of them -> what it scores: an empty answer, always the same letter, the longest option
+    ... `random`: what is expected of a letter at random.
+    """
     lower_is_better: bool = False
     assumed: bool = (
         False  # whether nobody scored these answers: `value` is then the mark that we give
@@ -376,8 +389,9 @@ class JudgeProbe:
 
 @dataclass(frozen=True)
 class Look:
-    """The main score of the first `n` instances, or its difference to another run; None: there is none. The intervals
-    of all looks hold together."""
+    """The main score of the first `n` instances, or its difference to another run; None: there is
+    none. The intervals of all looks hold together.
+    """
 
     n: int
     value: float | None
@@ -439,7 +453,9 @@ class Validity:
         return tuple(reason.partition("\n")[0] for reason in self.not_reportable)
 
     def in_judges_order(self, found: Mapping[str, _T]) -> dict[str, _T]:
-        """What was found of judges, in the order of `judges`; others last. Whoever answered first has no say in it."""
+        """What was found of judges, in the order of `judges`; others last. Whoever answered
+        first has no say in it.
+        """
         return {name: found[name] for name in (*self.judges, *found) if name in found}
 
 
@@ -467,8 +483,10 @@ class SpentByRole:
 class Usage:
     """What it cost."""
 
-    this_run: SpentByRole  # the helm-run that made the result; of an evaluation that was continued, its last part
-    all_runs: SpentByRole  # all that was sent from this output folder since its first run, or since --fresh
+    # the helm-run that made the result; of an evaluation that was continued, its last part
+    this_run: SpentByRole
+    # all that was sent from this output folder since its first run, or since --fresh
+    all_runs: SpentByRole
     runs: int
     wall_s: float
     cost_unknown: str | None = (
@@ -490,7 +508,9 @@ class AskedServer:
 
 @dataclass(frozen=True)
 class AskedEndpoint:
-    """The evaluated model, or a judge: what was asked for, how, and what the answers of this result state."""
+    """The evaluated model, or a judge: what was asked for, how, and what the answers of this
+    result state.
+    """
 
     model: str  # as it was asked for
     host: str  # of its URL, with the port where the URL names one
@@ -506,7 +526,9 @@ class AskedEndpoint:
         tuple[str, ...] | None
     )  # of the templates of a judge's prompt; None where they are not known
     first_answer: str | None = None
-    """When the earliest of these answers came, in UTC (ISO 8601); of a run that was continued, before `started_at`."""
+    """When the earliest of these answers came, in UTC (ISO 8601); of a run that was continued,
+    before `started_at`.
+    """
     last_answer: str | None = None
     servers: tuple[AskedServer, ...] | None = (
         None  # those that answered, by their URLs; None where there is one
@@ -531,7 +553,9 @@ class AskedEndpoint:
 
 
 PASSPORT_FILE = "judge_passport.yaml"
-"""A judge's passport among `dataset_files`: a score of its own is made with it, and no other one."""
+"""A judge's passport among `dataset_files`: a score of its own is made with it, and no other
+one.
+"""
 PACKAGED = (
     "package:"  # what the names of data begin with in `dataset_files` that come with the package
 )
@@ -562,7 +586,9 @@ class Provenance:
         default_factory=dict
     )  # `model` and each judge -> what it was
     dataset_revisions: Mapping[str, str] = field(default_factory=dict)
-    """File, folder or data set of the Hub -> the commit at which it was read; what has no known one is not there."""
+    """File, folder or data set of the Hub -> the commit at which it was read; what has no known
+    one is not there.
+    """
     platform: Mapping[str, str] = field(default_factory=dict)
     framework_sha256: str | None = (
         None  # of framework.yml, which holds the tasks and all default values
@@ -591,7 +617,9 @@ class Provenance:
         None  # where the model was not asked: the identity of the run whose answers these are
     )
     run_files: Mapping[str, str] = field(default_factory=dict)
-    """HELM's files and the cache that the result was computed from: path in the output folder -> SHA-256."""
+    """HELM's files and the cache that the result was computed from: path in the output folder ->
+    SHA-256.
+    """
     upstream: str = (
         "helm"  # which HELM it is whose version `helm` is: `helm` (crfm-helm) or `medhelm`
     )
@@ -640,8 +668,9 @@ class InstanceRecord:
         Mapping[str, Any], ...
     ] = ()  # messages with their `role`; empty where the prompt is all
     media: tuple[Mapping[str, Any], ...] = ()
-    """Of each picture and sound that was sent: `type`, `sha256`, `bytes`, and `file` in the output folder (None: it is
-    elsewhere)."""
+    """Of each picture and sound that was sent: `type`, `sha256`, `bytes`, and `file` in the output
+    folder (None: it is elsewhere).
+    """
     reasoning: str | None = None  # what the model thought, where the endpoint gave it; not scored
     judgements: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Judge -> criterion -> its mark and its words; `error` where it gave none."""
@@ -656,7 +685,9 @@ class InstanceRecord:
 
     @property
     def lowest_score(self) -> float | None:
-        """Of a rubric's case, whose highest one is 1: with nothing but negative points; None where it has no rubric."""
+        """Of a rubric's case, whose highest one is 1: with nothing but negative points; None
+        where it has no rubric.
+        """
         points = [float(one["points"]) for one in self.criteria]
         total = sum(one for one in points if one > 0)
         return sum(one for one in points if one < 0) / total if total else None
@@ -687,7 +718,9 @@ class TaskResult:
 
 @dataclass(frozen=True)
 class ResponseStatistics:
-    """Of all requests to the evaluated model since the folder's first run; what came from the cache was not sent."""
+    """Of all requests to the evaluated model since the folder's first run; what came from the
+    cache was not sent.
+    """
 
     responses: int  # with a status of HTTP, whatever it is
     successful: int
@@ -698,4 +731,6 @@ class ResponseStatistics:
     status_codes: Mapping[int, int]
     finish_reasons: Mapping[str, int]  # of the cached answers
     runs: tuple[tuple[float, float], ...]
-    """First request and last response of each helm-run that sent some, in seconds since the epoch; first ones first."""
+    """First request and last response of each helm-run that sent some, in seconds since the
+    epoch; first ones first.
+    """

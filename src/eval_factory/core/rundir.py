@@ -1,8 +1,9 @@
 """The output folder of a run and that of a suite: every file name in them, and the lock.
 
-Only this module spells these names, so that the next stage finds what one stage writes. The lock is flock's: it belongs
-to an open file, and a process that inherits the descriptor (helm-run) holds it too, even when the process that took it
-is gone. Who holds the lock is written beside it, for messages.
+Only this module spells these names, so that the next stage finds what one stage writes. The lock is
+flock's: it belongs to an open file, and a process that inherits the descriptor (helm-run) holds it
+too, even when the process that took it is gone. Who holds the lock is written beside it, for
+messages.
 """
 
 from __future__ import annotations
@@ -22,19 +23,25 @@ from eval_factory.core.safe_files import open_regular, write_atomic
 
 PRIVATE = 0o600
 PRIVATE_FOLDER = 0o700
-MARKER_TEXT = "eval-factory writes its results here; what it wrote is replaced by a run, and deleted by --fresh\n"
+MARKER_TEXT = (
+    "eval-factory writes its results here; "
+    "what it wrote is replaced by a run, and deleted by --fresh\n"
+)
 ORPHAN_WAIT_S = (
     60.0  # how long a run waits for the processes of one that was killed, which end themselves
 )
 UNKNOWN_HOLDER_S = (
     1.0  # how long an unknown holder is not reported: it has just started, or is about to end
 )
-OF_ONE_RUN = ".slurm"  # in the output folder of a run that is done by Slurm: a suite with this run as its one cell
+# in the output folder of a run that is done by Slurm: a suite with this run as its one cell
+OF_ONE_RUN = ".slurm"
 
 
 @dataclass(frozen=True)
 class Holder:
-    """Who holds a folder: the eval-factory that took the lock, and the program that it runs (None: none yet)."""
+    """Who holds a folder: the eval-factory that took the lock, and the program that it runs
+    (None: none yet).
+    """
 
     pid: int
     host: str
@@ -43,7 +50,9 @@ class Holder:
 
     @classmethod
     def this_process(cls) -> Holder:
-        """From now on. To ask `socket` for the host takes as long as much of what a dry run does."""
+        """From now on. To ask `socket` for the host takes as long as much of what a dry run
+        does.
+        """
         return cls(
             os.getpid(), os.uname().nodename, time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         )
@@ -69,7 +78,9 @@ class Holder:
 
 
 def is_running(pid: int) -> bool:
-    """Whether there is such a process, and it has not ended; one that nobody has waited for yet has."""
+    """Whether there is such a process, and it has not ended; one that nobody has waited for yet
+    has.
+    """
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -86,7 +97,9 @@ def is_running(pid: int) -> bool:
 
 
 class Lock:
-    """A folder that is held. A program that inherits `descriptor` holds it as well, until it ends."""
+    """A folder that is held. A program that inherits `descriptor` holds it as well, until it
+    ends.
+    """
 
     def __init__(self, descriptor: int, holder_file: Path) -> None:
         self.descriptor = descriptor
@@ -189,7 +202,9 @@ class RunDir:
         return self.annotations / f"sample-{sheet}.json"
 
     def bundled(self, folder: str) -> Path:
-        """The copy of a data bundle's folder that belongs to no scenario: data sets of the Hub, vocabularies."""
+        """The copy of a data bundle's folder that belongs to no scenario: data sets of the Hub,
+        vocabularies.
+        """
         return self.helm / folder
 
     @property
@@ -207,7 +222,9 @@ class RunDir:
         return (*documents, self.results_jsonl, self.instances, self.report_html, self.report_md)
 
     def written(self) -> list[Path]:
-        """Those of the results that are there, with the configuration and the answers of each role."""
+        """Those of the results that are there, with the configuration and the answers of each
+        role.
+        """
         single = [path for path in (self.run_config, *self.results) if path.is_file()]
         return [*single, *sorted(path for path in self.responses.glob("*.jsonl") if path.is_file())]
 
@@ -219,21 +236,29 @@ class RunDir:
 
     @property
     def own(self) -> tuple[Path, ...]:
-        """Everything that is read of a result; what else lies in the folder is nobody's business."""
+        """Everything that is read of a result; what else lies in the folder is nobody's
+        business.
+        """
         folders = (self.responses, self.model_configs, self.helm, self.logs, self.annotations)
         return (*self._single, *self.answers, *folders)
 
     def writes(self, name: str) -> bool:
-        """Whether a file of that name in the folder itself is written here completely or not at all."""
+        """Whether a file of that name in the folder itself is written here completely or not at
+        all.
+        """
         return name in {file.name for file in (*self._single, self.marker)}
 
     def forget_checksums(self) -> None:
-        """Before anything of a result is changed: what a killed run leaves is not to be taken for complete."""
+        """Before anything of a result is changed: what a killed run leaves is not to be taken
+        for complete.
+        """
         for file in (self.checksums, self.attestation):
             file.unlink(missing_ok=True)
 
     def archive(self, files: Iterable[Path]) -> Path:
-        """Move files into a folder of this moment's name, so that they are neither taken for others nor lost."""
+        """Move files into a folder of this moment's name, so that they are neither taken for
+        others nor lost.
+        """
         folder = self.root / f"results.set-aside-{time.strftime('%Y%m%d-%H%M%S')}"
         folder.mkdir(exist_ok=True)
         for file in files:
@@ -266,9 +291,11 @@ class RunDir:
 
     @contextmanager
     def locked(self, say: Callable[[str], object] = lambda _text: None) -> Iterator[Lock]:
-        """Hold the folder. The operating system drops the lock when the last process that has it has ended.
+        """Hold the folder. The operating system drops the lock when the last process that has it
+        has ended.
 
-        Where the eval-factory that took it was killed, its helm-run gets time to end, and `say` reports it.
+        Where the eval-factory that took it was killed, its helm-run gets time to end, and `say`
+        reports it.
 
         Raises:
             BusyError: another process holds it; the message says which.
@@ -293,7 +320,8 @@ class RunDir:
             lock.release()
 
     def _wait_for(self, descriptor: int, say: Callable[[str], object]) -> None:
-        started, reported = time.monotonic(), False
+        started = time.monotonic()
+        reported = False
         while True:
             try:  # filelock's `lock_descriptor` is this call too, and importing it loads asyncio
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -302,12 +330,15 @@ class RunDir:
                 BlockingIOError,
                 PermissionError,
             ):  # it is held; some file systems say the latter
-                holder, waited = Holder.written_in(self.lock_holder), time.monotonic() - started
+                holder = Holder.written_in(self.lock_holder)
+                waited = time.monotonic() - started
             except OSError as error:
                 raise PrerequisiteError(
                     f"cannot lock {self.lock_file}: {error.strerror or error}\n"
-                    "  its file system (a network folder?) gives no locks, and two runs in one folder would pay twice\n"
-                    "  choose a folder on a local disk with --output_dir; what is there can be copied along"
+                    "  its file system (a network folder?) gives no locks, "
+                    "and two runs in one folder would pay twice\n"
+                    "  choose a folder on a local disk with --output_dir; "
+                    "what is there can be copied along"
                 ) from error
             if (holder is not None and not holder.is_gone) or waited >= ORPHAN_WAIT_S:
                 raise BusyError(self._in_use_by(holder))
@@ -326,14 +357,18 @@ class RunDir:
             return f"{self.root} is in use by another run: {holder}"
         program = f"process {holder.program}" if holder.program else "an unknown process"
         return (
-            f"{self.root} is in use: its run (process {holder.pid}, since {holder.since}) was killed,"
+            f"{self.root} is in use: its run (process {holder.pid}, "
+            f"since {holder.since}) was killed,"
             f" but what it started goes on: {program}\n"
-            f"  end it{f' (kill {holder.program})' if holder.program else ''}, then run the same command again"
+            f"  end it{f' (kill {holder.program})' if holder.program else ''}, "
+            "then run the same command again"
         )
 
 
 def sha256_of(path: Path, inside: Path | None = None) -> str:
-    """The SHA-256 of a regular file's content, in hexadecimal digits; `inside` is the folder that it has to lie in."""
+    """The SHA-256 of a regular file's content, in hexadecimal digits; `inside` is the folder
+    that it has to lie in.
+    """
     digest = hashlib.sha256()
     with open_regular(path, inside) as file:
         while block := file.read(1 << 20):

@@ -1,8 +1,9 @@
 """Files that are never incomplete, and files that somebody else may have made.
 
-A reader finds a file of ours old or new and never in part: it is written beside, synchronized, then renamed. A folder
-with results may come from anybody: a link in it could show a file of the reader's own, and a FIFO or a device could
-keep the reader waiting for ever, so only regular files that lie in the folder are read.
+A reader finds a file of ours old or new and never in part: it is written beside, synchronized, then
+renamed. A folder with results may come from anybody: a link in it could show a file of the reader's
+own, and a FIFO or a device could keep the reader waiting for ever, so only regular files that lie
+in the folder are read.
 """
 
 from __future__ import annotations
@@ -60,7 +61,8 @@ def write_atomic(path: Path, text: str | Iterable[str], *, mode: int = _PUBLIC) 
 
 @contextmanager
 def renamed_together() -> Iterator[None]:
-    """Files that are written inside, in this thread, get their names at its end, in the order in which they came.
+    """Files that are written inside, in this thread, get their names at its end, in the order in
+    which they came.
 
     All are on the disk before. Where anything fails the old files stay.
     """
@@ -88,8 +90,8 @@ _FLAGS = (
 
 
 def open_regular(path: Path, inside: Path | None = None) -> BinaryIO:
-    """A regular file, open for reading; nothing is read of anything else. `inside`: the folder that it has to lie in,
-    wherever links lead; anywhere if not given.
+    """A regular file, open for reading; nothing is read of anything else. `inside`: the folder that
+    it has to lie in, wherever links lead; anywhere if not given.
 
     Raises:
         OSError: there is none, it is something else, or it lies elsewhere; `strerror` says which.
@@ -123,7 +125,8 @@ def foreign_files(folder: Path, paths: Iterable[Path]) -> Iterator[tuple[Path, s
 
     A link to a file or folder in the folder is none of it; neither is one that leads nowhere.
     """
-    base, seen = os.path.realpath(folder), set[tuple[int, int]]()
+    base = os.path.realpath(folder)
+    seen = set[tuple[int, int]]()
     left = [(path, True) for path in reversed(list(paths))]
     while left:
         path, may_lead_out = left.pop()
@@ -161,15 +164,17 @@ _ESCAPED = (
     "[\x7f-\x9f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff\ufff9-\ufffb"
     "\U000e0000-\U000e007f]"
 )
-"""Line breaks to some readers (U+0085, U+2028, U+2029), control and format characters, halves of surrogate pairs. A
-pattern that is compiled at its first use: it takes a millisecond."""
+"""Line breaks to some readers (U+0085, U+2028, U+2029), control and format characters, halves of
+surrogate pairs. A pattern that is compiled at its first use: it takes a millisecond.
+"""
 
 
 _encoded = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode  # made once: it takes time
 
 
 def json_line(value: Any) -> str:
-    """JSON without a line break. Numbers that JSON does not know (NaN, Infinity), or that nobody can read, are null.
+    """JSON without a line break. Numbers that JSON does not know (NaN, Infinity), or that nobody
+    can read, are null.
 
     What is escaped is the same text again when it is read.
 
@@ -196,13 +201,16 @@ def _readable(value: Any) -> Any:
     return value
 
 
-_MAX_NAME, _MAX_PATH = 255, 4095  # in bytes: what Linux takes of a name, and of a path
+# in bytes: what Linux takes of a name, and of a path
+_MAX_NAME = 255
+_MAX_PATH = 4095
 
 
 def expanded(text: str) -> str:
     """The path with the home folder in place of `~` or `~user`.
 
-    Raises ValueError: nobody knows that home; a folder that is named so would be made otherwise. Or it is too long.
+    Raises ValueError: nobody knows that home; a folder that is named so would be made otherwise. Or
+    it is too long.
     """
     if len(os.fsencode(text)) > _MAX_PATH or any(
         len(os.fsencode(p)) > _MAX_NAME for p in text.split("/")
@@ -217,8 +225,9 @@ def expanded(text: str) -> str:
 
 
 def refuse_full_disk(folder: Path) -> None:
-    """A mebibyte has to be free before anything is asked: an answer that cannot be written is paid for and lost. Raises
-    PrerequisiteError: the disk takes no more."""
+    """A mebibyte has to be free before anything is asked: an answer that cannot be written is paid
+    for and lost. Raises PrerequisiteError: the disk takes no more.
+    """
     try:
         with tempfile.TemporaryFile(dir=folder) as file:
             file.write(bytes(1 << 20))
@@ -226,5 +235,6 @@ def refuse_full_disk(folder: Path) -> None:
             os.fsync(file.fileno())
     except OSError as error:
         raise PrerequisiteError(
-            f"cannot write {folder}: {error.strerror}\n  make room there, then run the same command again"
+            f"cannot write {folder}: {error.strerror}\n"
+            "  make room there, then run the same command again"
         ) from error

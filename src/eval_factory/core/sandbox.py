@@ -1,7 +1,9 @@
-"""The sandbox in which a stranger's program runs: bubblewrap's (`bwrap`), which an ordinary user may make.
+"""The sandbox in which a stranger's program runs: bubblewrap's (`bwrap`), which an ordinary user
+may make.
 
-Its namespaces hide every other process, the network, other users of System V memory and all files but those that are
-named. What a namespace does not hide, or what would take memory past the limits, is refused call by call (seccomp).
+Its namespaces hide every other process, the network, other users of System V memory and all files
+but those that are named. What a namespace does not hide, or what would take memory past the limits,
+is refused call by call (seccomp).
 """
 
 from __future__ import annotations
@@ -35,11 +37,21 @@ TIMED_OUT = 124  # what `timeout` ends with
 _MAX_OUTPUT = 16_000_000  # bytes of standard output that are read
 
 # seccomp-bpf: the number of the call is loaded, compared, and answered with an error or allowed.
-_LOAD, _EQUAL, _AT_LEAST, _HAS_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
-_ALLOW, _ERROR = 0x7FFF0000, 0x00050000
-_EPERM, _ENOSYS = 1, 38
-_NUMBER_AT, _ARCHITECTURE_AT, _FIRST_ARGUMENT_AT = 0, 4, 16
-_X32, _CLONE_THREAD, _CLONE_NEWUSER = 0x40000000, 0x00010000, 0x10000000
+_LOAD = 0x20
+_EQUAL = 0x15
+_AT_LEAST = 0x35
+_HAS_BIT = 0x45
+_RETURN = 0x06
+_ALLOW = 0x7FFF0000
+_ERROR = 0x00050000
+_EPERM = 1
+_ENOSYS = 38
+_NUMBER_AT = 0
+_ARCHITECTURE_AT = 4
+_FIRST_ARGUMENT_AT = 16
+_X32 = 0x40000000
+_CLONE_THREAD = 0x00010000
+_CLONE_NEWUSER = 0x10000000
 _EVERYWHERE = {"io_uring_setup": 425, "clone3": 435, "memfd_secret": 447}
 _CALLS = {
     "x86_64": (
@@ -97,7 +109,8 @@ class Allowed:
 class EndedProgram:
     """A program that has ended."""
 
-    returncode: int  # 128 + N where signal N ended it, as a shell says it; `TIMED_OUT` where its time was up
+    # 128 + N where signal N ended it, as a shell says it; `TIMED_OUT` where its time was up
+    returncode: int
     output: bytes  # standard output, at most `MAX_OUTPUT` bytes
     errors: bytes = b""  # the same of standard error
 
@@ -155,7 +168,8 @@ def run(
             str(folder),
             "--chdir",
             str(folder),
-            # bubblewrap's own root and /dev are in memory: files there would go past every limit of memory
+            # bubblewrap's own root and /dev are in memory: files there would go past every limit of
+            # memory
             "--remount-ro",
             "/dev",
             "--remount-ro",
@@ -185,8 +199,8 @@ def run(
 def _mounted(paths: Sequence[str]) -> list[str]:
     """bubblewrap's arguments for what may be read.
 
-    A link inside a folder that is there is one in the sandbox too, and no place to mount anything: a project's `.venv`
-    that leads elsewhere. What it leads to is mounted where it lies.
+    A link inside a folder that is there is one in the sandbox too, and no place to mount anything:
+    a project's `.venv` that leads elsewhere. What it leads to is mounted where it lies.
     """
     places: dict[str, str] = {}
     for path in filter(os.path.exists, paths):
@@ -216,7 +230,8 @@ def require(why: str, allowed: Allowed = Allowed()) -> None:
         )
         raise PrerequisiteError(
             f"{why}\n  bubblewrap is installed, but cannot make a sandbox here: {reason}\n"
-            "  it needs user namespaces: ask who administers this machine, or container, to allow them\n"
+            "  it needs user namespaces: ask who administers this machine, or container, "
+            "to allow them\n"
             "  nothing was asked"
         )
 
@@ -234,10 +249,11 @@ def _program() -> str:
 
 
 def refused_calls(*, processes: bool) -> bytes:
-    """The rules for seccomp: calls that answer 'not permitted'; without `processes`, also those that start one.
+    """The rules for seccomp: calls that answer 'not permitted'; without `processes`, also those
+    that start one.
 
-    Keys of the kernel and memory that no limit counts are no namespace's. Threads are allowed. A program of another
-    architecture (32 bits) is refused every call.
+    Keys of the kernel and memory that no limit counts are no namespace's. Threads are allowed. A
+    program of another architecture (32 bits) is refused every call.
     """
     mark, numbers = _CALLS.get(platform.machine(), (0, {}))
     numbers = numbers | _EVERYWHERE
@@ -264,7 +280,9 @@ def refused_calls(*, processes: bool) -> bytes:
 
 
 def without_secrets(folder: Path) -> dict[str, str]:
-    """An environment for a program in `folder`: what finds programs and libraries, nothing else of this process's."""
+    """An environment for a program in `folder`: what finds programs and libraries, nothing else
+    of this process's.
+    """
     ours = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in os.environ}
     alone = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "PYTHONUTF8": "1"}
     return {**ours, **alone, "TMPDIR": str(folder), "HOME": str(folder), "LANG": "C.UTF-8"}

@@ -1,8 +1,9 @@
-"""Secrets: read from the environment, found in configurations, kept out of every screen, log and file.
+"""Secrets: read from the environment, found in configurations, kept out of every screen, log and
+file.
 
-Redaction has two nets, because each alone has holes: known values (the keys of this run) are replaced wherever they
-stand, and text that is shaped like a key is replaced although nobody named it. What is scored passes the first net
-only: a model's answer may look like anything.
+Redaction has two nets, because each alone has holes: known values (the keys of this run) are
+replaced wherever they stand, and text that is shaped like a key is replaced although nobody named
+it. What is scored passes the first net only: a model's answer may look like anything.
 """
 
 from __future__ import annotations
@@ -29,14 +30,18 @@ _WORD = r"[A-Za-z0-9_\-]"
 _BASE64 = r"[A-Za-z0-9+/=]"
 _TOKEN68 = r"[A-Za-z0-9._~+/=\-]"
 _NO_WORD = r"(?:[0-9=]|[a-z][A-Z])"
-"""What is inside a key and not inside a word: 'Basic metabolic panel' and 'Bearer of ...' are clinical text."""
+"""What is inside a key and not inside a word: 'Basic metabolic panel' and 'Bearer of ...' are
+clinical text.
+"""
 _HEADER = r"""["'\\]*\s*[:=]\s*["'\\]*"""
 _VENDORS = ("nvapi-", "sk-", "sk_", "hf_", "gsk_", "ghp_", "xai-", "ssap-", "AIza")
 _MARKED = rf"\1{REDACTED}"  # what stands before the key stays
 
 
 def _begins(literal: str) -> str:
-    """A word that begins so. The literal stands first, so that `re` looks for it alone through long texts."""
+    """A word that begins so. The literal stands first, so that `re` looks for it alone through
+    long texts.
+    """
     return rf"{literal}(?<=\b{literal})"
 
 
@@ -45,15 +50,17 @@ def _unlike_words(characters: str, least: int) -> str:
 
 
 _Shape = tuple[str, str, str | Callable[[re.Match[str]], str]]
-"""What a key looks like: its literal beginning, its pattern (`re` compiles it when a text has the beginning), and what
-takes its place."""
+"""What a key looks like: its literal beginning, its pattern (`re` compiles it when a text has the
+beginning), and what takes its place.
+"""
 _KEYS: tuple[_Shape, ...] = (
     *((vendor, rf"{_begins(vendor)}{_WORD}{{8,}}", REDACTED) for vendor in _VENDORS),
     ("uthorization", rf"""(uthorization{_HEADER}[Bb]earer\s+)[^\s"',;\\]+""", _MARKED),
     ("uthorization", rf"(uthorization{_HEADER}[Bb]asic\s+){_unlike_words(_BASE64, 8)}", _MARKED),
     ("Bearer ", rf"({_begins('Bearer ')}){_unlike_words(_TOKEN68, 16)}", _MARKED),
     ("Basic ", rf"({_begins('Basic ')}){_unlike_words(_BASE64, 16)}", _MARKED),
-    # A JSON web token. Its end is optional: else a long text of beginnings would take the square of its length
+    # A JSON web token. Its end is optional: else a long text of beginnings would take the square of
+    # its length
     (
         "eyJ",
         rf"{_begins('eyJ')}{_WORD}{{8,}}(\.{_WORD}+\.{_WORD}+)?",
@@ -80,7 +87,8 @@ def looks_like_key(text: str) -> bool:
 
 
 def is_place(value: str) -> bool:
-    """Whether a value is the path of something that is there: `SERVICE_CREDENTIALS=/etc/service.json` names a file.
+    """Whether a value is the path of something that is there:
+    `SERVICE_CREDENTIALS=/etc/service.json` names a file.
 
     Replacing it would blind every message about that path, and protect nothing.
     """
@@ -88,7 +96,8 @@ def is_place(value: str) -> bool:
 
 
 def is_placeholder(value: str) -> bool:
-    """Whether a key is too short or too plain to tell it from words: `EMPTY`, `ollama`, `not-needed`.
+    """Whether a key is too short or too plain to tell it from words: `EMPTY`, `ollama`,
+    `not-needed`.
 
     Replacing it would mangle answers and paths, and protect nothing.
     """
@@ -96,7 +105,9 @@ def is_placeholder(value: str) -> bool:
 
 
 def _in_base64(value: str) -> set[str]:
-    """What of the value's base64 is the same whatever stands before and behind it, in both alphabets."""
+    """What of the value's base64 is the same whatever stands before and behind it, in both
+    alphabets.
+    """
     found = set()
     for before in range(3):
         encoded = base64.b64encode(bytes(before) + value.encode()).decode().rstrip("=")
@@ -142,7 +153,9 @@ class Redactor:
         self._known: list[str] = []
         """Each secret in every form that anybody reads back, the longest first."""
         self._spread: list[bytes] = []
-        """Letters and digits of the known ones, and backwards: looked for between any separators."""
+        """Letters and digits of the known ones, and backwards: looked for between any
+        separators.
+        """
         self._escaped: dict[str, re.Pattern[str]] = {}
         for value in values:
             self.learn(value)
@@ -151,7 +164,9 @@ class Redactor:
     def from_environment(
         cls, env: Mapping[str, str], names: Iterable[str] | None = None
     ) -> Redactor:
-        """Knows the values of the variables `names` (None: all that are named so) but paths, and proxies' passwords."""
+        """Knows the values of the variables `names` (None: all that are named so) but paths, and
+        proxies' passwords.
+        """
         names = filter(names_a_secret, env) if names is None else names
         values = [env[name] for name in names if env.get(name) and not is_place(env[name])]
         for name, value in env.items():
@@ -174,11 +189,14 @@ class Redactor:
         self._spread = [
             form for form in spread if len(form) >= SHORTEST_SECRET
         ]  # fewer may be a text's own
-        self._known, self._shortest = known, min(map(len, (known[-1], *self._spread)))
+        self._known = known
+        self._shortest = min(map(len, (known[-1], *self._spread)))
         self._escaped = {**self._escaped, value: re.compile("".join(map(_escapable, value)))}
 
     def finds(self, text: str) -> bool:
-        """Whether a secret that is known stands in the text, as it is or in base64 or hexadecimal, spread or not."""
+        """Whether a secret that is known stands in the text, as it is or in base64 or
+        hexadecimal, spread or not.
+        """
         return any(value in text for value in self._known) or self._is_spread_in(text)
 
     def _is_spread_in(self, text: str) -> bool:
@@ -186,7 +204,9 @@ class Redactor:
         return any(form in letters for form in self._spread)
 
     def known(self, text: str) -> str:
-        """Without the secrets that are known, as they are or in an encoding that anybody reads back."""
+        """Without the secrets that are known, as they are or in an encoding that anybody reads
+        back.
+        """
         if len(text) < self._shortest:  # most texts of a document are
             return text
         for value in self._known:
@@ -200,8 +220,9 @@ class Redactor:
         return text
 
     def _without_spread(self, text: str, read: str) -> str:
-        """Without the secrets whose letters and digits stand in `read` in their order, or backwards, whatever stands
-        between them. `read`: the text, as long as it is, perhaps with blanks for what means a blank.
+        """Without the secrets whose letters and digits stand in `read` in their order, or
+        backwards, whatever stands between them. `read`: the text, as long as it is, perhaps with
+        blanks for what means a blank.
         """
         if not self._is_spread_in(read):
             return text
@@ -215,7 +236,8 @@ class Redactor:
             while at >= 0:
                 taken.append((positions[at], positions[at + len(form) - 1] + 1))
                 at = letters.find(form, at + 1)
-        parts, end = [], 0
+        parts = []
+        end = 0
         for begin, behind in sorted(taken):
             if begin >= end:
                 parts += [text[end:begin], REDACTED]
@@ -236,7 +258,8 @@ class Redactor:
         Raises RecursionError: it is nested too deeply.
         """
         text = json_line(value)
-        # where no backslash is left, each string stands in `plain` as it is; most lines hold nothing to replace
+        # where no backslash is left, each string stands in `plain` as it is; most lines hold
+        # nothing to replace
         plain = text.replace("\\n", "\n").replace('\\"', '"')
         if "\\" not in plain and self.text(plain) == plain:
             return text, value
@@ -267,13 +290,16 @@ def variable_of(service: str, name: str) -> str:
 
 
 def names_a_secret(name: str) -> bool:
-    """Whether a variable, or a field of a request, of this name is likely to hold a secret: USER_TOKEN, key, apiKey."""
+    """Whether a variable, or a field of a request, of this name is likely to hold a secret:
+    USER_TOKEN, key, apiKey.
+    """
     folders_of_the_shell = ("PWD", "OLDPWD")
     return name not in folders_of_the_shell and bool(_NAME_OF_A_SECRET.search(name))
 
 
 def secret_in(env: Mapping[str, str], name: str) -> str | None:
-    """The secret in a variable, without white space around it (a Windows file leaves a CR); None where there is none.
+    """The secret in a variable, without white space around it (a Windows file leaves a CR); None
+    where there is none.
 
     Raises PrerequisiteError: it cannot be sent; the message names the variable.
     """
@@ -285,14 +311,18 @@ def checked_secret(value: str, origin: str) -> str | None:
     value = value.strip()
     if not (value.isascii() and value.isprintable()):
         raise PrerequisiteError(
-            f"{origin} holds a character that no key has (not shown): a control character, or one beyond ASCII\n"
-            "  set it again; quotes, dashes and spaces may have been changed where it was copied from"
+            f"{origin} holds a character that no key has (not shown): "
+            "a control character, or one beyond ASCII\n"
+            "  set it again; quotes, dashes and spaces may have been changed "
+            "where it was copied from"
         )
     return value or None
 
 
 def variables_in(tree: object) -> list[str]:
-    """The names in `${NAME}`: secrets that a configuration has to be used with, and is not to be written with."""
+    """The names in `${NAME}`: secrets that a configuration has to be used with, and is not to be
+    written with.
+    """
     return list(dict.fromkeys(name for text in texts_in(tree) for name in _VARIABLE.findall(text)))
 
 
@@ -328,13 +358,17 @@ _NO_SECRETS = re.compile(
 
 
 def field_names_a_secret(name: str) -> bool:
-    """The same as `names_a_secret` of a field of a request or a URL, in any case: `?PWD=` is no shell's folder."""
+    """The same as `names_a_secret` of a field of a request or a URL, in any case: `?PWD=` is no
+    shell's folder.
+    """
     name = re.sub(r"(?:\[\d+\])+\Z", "", name).lower()  # of an entry in a list: that of the list
     return names_a_secret(name) and not _NO_SECRETS.search(name)
 
 
 def secret_field_of_url(parts: SplitResult) -> str | None:
-    """The name of a field of a URL (path parameter, query or fragment) that holds a secret, if one does."""
+    """The name of a field of a URL (path parameter, query or fragment) that holds a secret, if
+    one does.
+    """
     fields = [
         *re.split("[/;]", parts.path),
         *re.split("[?&;]", parts.query),
@@ -374,7 +408,9 @@ def _is_one(value: str) -> bool:
 
 
 def written_keys(tree: Any, path: str = "") -> Iterator[str]:
-    """The dotted paths of texts of a foreign file that are, or that hold, a key; one in a name is not shown either."""
+    """The dotted paths of texts of a foreign file that are, or that hold, a key; one in a name
+    is not shown either.
+    """
     if isinstance(tree, Mapping):
         for name, value in tree.items():
             is_key = _holds_a_key(str(name))

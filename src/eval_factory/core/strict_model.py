@@ -11,7 +11,8 @@ from pydantic import BaseModel, ConfigDict
 class StrictModel(BaseModel):
     """A record that cannot be changed; a key that it does not know is a mistake, not ignored.
 
-    A model that differs says so in its class line: records of files that another program writes ignore unknown keys.
+    A model that differs says so in its class line: records of files that another program writes
+    ignore unknown keys.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -28,7 +29,9 @@ KEYWORDS = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "e
 
 
 def plain_schema(model: type[BaseModel], about: Mapping[str, str]) -> dict[str, Any]:
-    """The JSON Schema (draft 7) without references, which editors understand; `about`: its title and description."""
+    """The JSON Schema (draft 7) without references, which editors understand; `about`: its title
+    and description.
+    """
     schema = model.model_json_schema()
     plain: dict[str, Any] = _plain(schema, schema["$defs"])
     first = {"$schema": "http://json-schema.org/draft-07/schema#", **about}
@@ -36,8 +39,9 @@ def plain_schema(model: type[BaseModel], about: Mapping[str, str]) -> dict[str, 
 
 
 def _plain(schema: Any, models: Mapping[str, Any]) -> Any:
-    """A schema with what it refers to in its place; pydantic's titles and defaults, all null, are left out: no field
-    of ours is called `title` or `default`."""
+    """A schema with what it refers to in its place; pydantic's titles and defaults, all null, are
+    left out: no field of ours is called `title` or `default`.
+    """
     if isinstance(schema, list):
         return [_plain(option, models) for option in schema]
     if not isinstance(schema, dict):

@@ -1,8 +1,10 @@
-"""One table as text on a screen, Markdown, CSV, HTML and LaTeX; text of others in it stays text everywhere.
+"""One table as text on a screen, Markdown, CSV, HTML and LaTeX; text of others in it stays text
+everywhere.
 
-GitHub makes links of more than Markdown's own: `@name` sends that person a message, `#12` and `GH-12` link an issue,
-and a bare address becomes a link, also where the sign is escaped, for they are looked for in the finished text; only
-code is left alone (GitHub Flavored Markdown, section 6.9; docs.github.com, "Autolinked references and URLs").
+GitHub makes links of more than Markdown's own: `@name` sends that person a message, `#12` and
+`GH-12` link an issue, and a bare address becomes a link, also where the sign is escaped, for they
+are looked for in the finished text; only code is left alone (GitHub Flavored Markdown, section 6.9;
+docs.github.com, "Autolinked references and URLs").
 """
 
 from __future__ import annotations
@@ -72,7 +74,9 @@ class Table:
 
 
 def screen(table: Table, widest: int | None = None) -> list[str]:
-    """The lines of a table for a terminal, in columns as wide as `widest`; a cell beyond pushes what follows it."""
+    """The lines of a table for a terminal, in columns as wide as `widest`; a cell beyond pushes
+    what follows it.
+    """
     rows = [[_plain(cell) for cell in row] for row in [table.head, *table.rows]]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     if widest is not None:
@@ -188,7 +192,9 @@ def _html_cell(cell: TableCell) -> str:
 
 
 def csv_text(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Rows of values as CSV: numbers as they are, every text in quotes, and none that a spreadsheet would run."""
+    """Rows of values as CSV: numbers as they are, every text in quotes, and none that a
+    spreadsheet would run.
+    """
     file = io.StringIO()
     writer = csv.writer(file, quoting=csv.QUOTE_NONNUMERIC, lineterminator="\n")
     writer.writerows(

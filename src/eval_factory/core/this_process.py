@@ -18,11 +18,12 @@ from types import FrameType
 
 
 def interrupt_on_signals() -> None:
-    """SIGINT, SIGTERM and SIGHUP become a KeyboardInterrupt, and none is lost; what is ignored stays ignored (`nohup`).
+    """SIGINT, SIGTERM and SIGHUP become a KeyboardInterrupt, and none is lost; what is ignored
+    stays ignored (`nohup`).
 
-    Python drops what is raised in a destructor or in a weak reference's callback. And what is raised while Python takes
-    the locks of an import leaves them taken: every other thread that imports waits for ever. There it is raised a
-    moment later.
+    Python drops what is raised in a destructor or in a weak reference's callback. And what is
+    raised while Python takes the locks of an import leaves them taken: every other thread that
+    imports waits for ever. There it is raised a moment later.
     """
     signal.signal(signal.SIGTERM, _interrupt)
     signal.signal(signal.SIGALRM, _interrupt)
@@ -36,11 +37,13 @@ def interrupt_on_signals() -> None:
 
 @contextlib.contextmanager
 def interruptible() -> Iterator[None]:
-    """In a process of somebody else's, such as a notebook: there no SIGINT is lost either, as long as this is entered.
+    """In a process of somebody else's, such as a notebook: there no SIGINT is lost either, as long
+    as this is entered.
 
     Handlers of its own are left alone.
     """
-    usual, now = (signal.default_int_handler, signal.SIG_DFL), (signal.SIGINT, signal.SIGALRM)
+    usual = (signal.default_int_handler, signal.SIG_DFL)
+    now = (signal.SIGINT, signal.SIGALRM)
     if (
         threading.current_thread() is not threading.main_thread()
         or tuple(map(signal.getsignal, now)) != usual
@@ -77,8 +80,9 @@ def _raise_what_is_dropped_again() -> None:
 def forget_interrupts() -> None:
     """Let the exit code be the one that is asked for.
 
-    An interrupt inside an `exec` of text (a dataclass is made so) is noted by CPython even where it is caught, and
-    `python -m` then ends with SIGINT instead of the code. The next `exec` of text takes the note away.
+    An interrupt inside an `exec` of text (a dataclass is made so) is noted by CPython even where it
+    is caught, and `python -m` then ends with SIGINT instead of the code. The next `exec` of text
+    takes the note away.
     """
     exec("")  # noqa: S102
 
@@ -116,7 +120,8 @@ def not_to_be_hung_up() -> Iterator[None]:
 
 
 def end_with_parent(parent: int | None) -> None:
-    """End at once where the process `parent` is gone already, else as soon as it is; None: nobody is watched.
+    """End at once where the process `parent` is gone already, else as soon as it is; None: nobody
+    is watched.
 
     A process whose parent ends gets another parent: its parent's id is no longer this one.
     """
@@ -134,18 +139,23 @@ def end_with_parent(parent: int | None) -> None:
 
 
 def _end() -> None:
-    """With all that was started here. Answers are committed as they come, so there is nothing to tidy."""
+    """With all that was started here. Answers are committed as they come, so there is nothing to
+    tidy.
+    """
     if os.getpgrp() == os.getpid():
         os.killpg(os.getpid(), signal.SIGKILL)
     os._exit(1)
 
 
 THRESHOLD = 100_000
-"""Objects made since the last look, Python's own value being 700. The dry run of a suite makes fewer, and one
-look takes 10 ms."""
+"""Objects made since the last look, Python's own value being 700. The dry run of a suite makes
+fewer, and one look takes 10 ms.
+"""
 
 
 def collect_rarely() -> None:
-    """And not at the end: Python would look through all objects twice, although the system takes their memory back."""
+    """And not at the end: Python would look through all objects twice, although the system takes
+    their memory back.
+    """
     gc.set_threshold(THRESHOLD, 20, 20)
     atexit.register(gc.freeze)

@@ -1,7 +1,9 @@
-"""Hosts and ports as URLs name them, and `served://...`: the URL of a model whose server is started for its runs.
+"""Hosts and ports as URLs name them, and `served://...`: the URL of a model whose server is started
+for its runs.
 
-A served model has another port each time. What is run is the command, not where it listens: so the URL names the
-command, and who asks finds the address in a variable. A run's identity and the keys of its answers hold the URL only.
+A served model has another port each time. What is run is the command, not where it listens: so the
+URL names the command, and who asks finds the address in a variable. A run's identity and the keys
+of its answers hold the URL only.
 """
 
 from __future__ import annotations
@@ -31,13 +33,17 @@ def place_of(url: str) -> Place | None:
 
 
 def origin_of(url: str) -> tuple[str, object]:
-    """Scheme, host and port: what is sent to one origin must not reach another, were it the same name in plain text."""
+    """Scheme, host and port: what is sent to one origin must not reach another, were it the same
+    name in plain text.
+    """
     parts = urlsplit(url)
     return parts.scheme, place_of(url) or parts.netloc
 
 
 def host_of(name: object) -> str:
-    """A host's one spelling: lower case, no dot at the end, no zone, and in ASCII, as urllib3 asks for it (IDNA)."""
+    """A host's one spelling: lower case, no dot at the end, no zone, and in ASCII, as urllib3
+    asks for it (IDNA).
+    """
     text = (
         name.decode("utf-8", "replace") if isinstance(name, (bytes, bytearray)) else str(name or "")
     )
@@ -61,7 +67,8 @@ API_PATHS = {
 
 
 def request_url(url: str, endpoint_type: str, *, use_nvcf: bool = False) -> str:
-    """The address to POST to, from a base URL or a full one, with or without a trailing slash; a query is kept.
+    """The address to POST to, from a base URL or a full one, with or without a trailing slash; a
+    query is kept.
 
     A cloud function's URL is used as given, without its trailing slash.
     """
@@ -73,13 +80,16 @@ def request_url(url: str, endpoint_type: str, *, use_nvcf: bool = False) -> str:
 
 
 def kind_of(url: str) -> str | None:
-    """What a full URL says that is asked there: chat, completions or images. None: it is a base URL."""
+    """What a full URL says that is asked there: chat, completions or images. None: it is a base
+    URL.
+    """
     path = urlsplit(url).path.rstrip("/")
     return next((kind for kind, ending in API_PATHS.items() if path.endswith(ending)), None)
 
 
 def base_of(url: str) -> str:
-    """The same for each way to write an address: as a base, with what is asked under it, with a slash at its end.
+    """The same for each way to write an address: as a base, with what is asked under it, with a
+    slash at its end.
 
     Capitals in a host's name say nothing; in the name of a variable (`${HOST}`) they do.
     """
@@ -90,14 +100,18 @@ def base_of(url: str) -> str:
 
 SERVED_SCHEME = "served"
 SERVED_AT = "EVAL_FACTORY_SERVED_AT"
-"""The variable that says where the servers are: `http://127.0.0.1:PORT`, with blanks between several of one model.
-Only the processes of their cells have it."""
-PORT, REPLICA = "{port}", "{replica}"
+"""The variable that says where the servers are: `http://127.0.0.1:PORT`, with blanks between
+several of one model. Only the processes of their cells have it.
+"""
+PORT = "{port}"
+REPLICA = "{replica}"
 """What stands in a command for the port, and for the number, from 0, of one of several servers."""
 
 
 def served_url(command: str, path: str) -> str:
-    """The URL of what a command serves under `path`; another command has another one, but for the blanks in it."""
+    """The URL of what a command serves under `path`; another command has another one, but for
+    the blanks in it.
+    """
     words = shlex.split(command)
     digest = hashlib.sha256("\0".join(words).encode()).hexdigest()[:12]
     program = re.sub("[^a-z0-9]+", "-", PurePath(words[0]).name.lower()).strip("-")[:30] or "server"
@@ -119,7 +133,9 @@ def reached(url: str, env: Mapping[str, str]) -> tuple[str, ...]:
     addresses = env.get(SERVED_AT, "").split()
     if not addresses:
         raise PrerequisiteError(
-            f"{url} is a model that its suite serves, and its server runs only while the suite does\n"
-            "  run the suite: eval-factory run_suite --run_config suite_config.yml, in the suite's folder"
+            f"{url} is a model that its suite serves, "
+            "and its server runs only while the suite does\n"
+            "  run the suite: eval-factory run_suite --run_config suite_config.yml, "
+            "in the suite's folder"
         )
     return tuple(address + urlsplit(url).path for address in addresses)

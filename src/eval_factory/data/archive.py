@@ -1,4 +1,6 @@
-"""`data pack` and `unpack`: one tar.gz to carry across a firewall, looked through before anything of it is written."""
+"""`data pack` and `unpack`: one tar.gz to carry across a firewall, looked through before
+anything of it is written.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ DEFAULT_LIMIT = 20 << 30  # bytes that an archive may unpack to
 LARGEST_MANIFEST = 64 << 20
 MAX_FILES = 100_000
 PAX_HEADERS = {"path", "size"}
-"""What `pack` writes beside tar's own fields: of names that are long or not ASCII, and of files of 8 GiB."""
+"""What `pack` writes beside tar's own fields: of names that are long or not ASCII, and of files
+of 8 GiB.
+"""
 _LARGEST_READ = (
     1 << 20
 )  # more than this tarfile asks for at once only where a header says so, to hold it in memory
@@ -34,9 +38,11 @@ def pack(root: Path, target: Path) -> int:
     """Write a bundle into an archive; the same bundle gives the same bytes. Returns its size.
 
     Raises:
-        ConfigError: the archive's name says another format, or the archive would be in the bundle, or is a folder.
+        ConfigError: the archive's name says another format, or the archive would be in the bundle,
+            or is a folder.
         BusyError: another process is packing into this archive, or is changing the bundle.
-        PrerequisiteError: the bundle is not what its manifest says, or cannot be read; the archive cannot be written.
+        PrerequisiteError: the bundle is not what its manifest says, or cannot be read; the archive
+        cannot be written.
     """
     _check_name(target)
     bundle.refuse_inside(root, target, "an archive")
@@ -61,7 +67,8 @@ def pack(root: Path, target: Path) -> int:
                 for name in names:
                     info = tarfile.TarInfo(name)
                     with (root / name).open("rb") as file:
-                        info.size, info.mode = os.fstat(file.fileno()).st_size, 0o644
+                        info.size = os.fstat(file.fileno()).st_size
+                        info.mode = 0o644
                         archive.addfile(info, file)
             raw.flush()
             os.fsync(raw.fileno())
@@ -74,8 +81,9 @@ def pack(root: Path, target: Path) -> int:
 
 @contextmanager
 def _alone(partial: Path, target: Path) -> Iterator[IO[bytes]]:
-    """Open it, empty, for this process only: what a killed one left is written over. Raises BusyError: another process
-    has it open."""
+    """Open it, empty, for this process only: what a killed one left is written over. Raises
+    BusyError: another process has it open.
+    """
     with os.fdopen(os.open(partial, os.O_RDWR | os.O_CREAT, 0o644), "wb") as raw:
         try:
             fcntl.flock(raw, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -91,14 +99,16 @@ def _alone(partial: Path, target: Path) -> Iterator[IO[bytes]]:
 def unpack(
     source: Path, root: Path, sources: Sources, *, limit: int = DEFAULT_LIMIT
 ) -> bundle.Manifest:
-    """Make the bundle `root` of an archive: looked through, unpacked into a folder of its own, verified, then moved.
+    """Make the bundle `root` of an archive: looked through, unpacked into a folder of its own,
+    verified, then moved.
 
     Returns the manifest, with the tasks that were found complete in place of those that it claims.
 
     Raises:
         ConfigError: `root` is not empty, or `source` no such file.
         BusyError: another process is writing to `root`.
-        PrerequisiteError: the archive holds what a bundle has not, or is damaged; nothing is left of it.
+        PrerequisiteError: the archive holds what a bundle has not, or is damaged; nothing is left
+        of it.
     """
     _check_name(source)
     if not source.is_file():
@@ -142,7 +152,8 @@ class _Bounded:
     """A decompressed archive of which no more is read than a limit, and no large piece at once."""
 
     def __init__(self, file: gzip.GzipFile, limit: int) -> None:
-        self._file, self._limit = file, limit
+        self._file = file
+        self._limit = limit
 
     def read(self, size: int = -1) -> bytes:
         if size < 0 or size > _LARGEST_READ:
@@ -161,8 +172,9 @@ class _Bounded:
 
 
 def _members(source: Path, limit: int) -> Generator[tuple[tarfile.TarFile, tarfile.TarInfo]]:
-    """Each plain file of an archive, at a plain path. Raises PrerequisiteError: it is no archive, or holds something
-    else, or more than it may."""
+    """Each plain file of an archive, at a plain path. Raises PrerequisiteError: it is no archive,
+    or holds something else, or more than it may.
+    """
     total = 0
     with gzip.open(source, "rb") as zipped, _refusing(source):
         bounded: Any = _Bounded(zipped, limit + 4096 * 1024 + limit // 8)
@@ -180,7 +192,9 @@ def _members(source: Path, limit: int) -> Generator[tuple[tarfile.TarFile, tarfi
 
 @contextmanager
 def _refusing(source: Path) -> Iterator[None]:
-    """What the libraries raise at a damaged or hostile archive, each version of them something else, is a refusal."""
+    """What the libraries raise at a damaged or hostile archive, each version of them something
+    else, is a refusal.
+    """
     try:
         yield
     except PrerequisiteError:
@@ -195,7 +209,9 @@ def _refusing(source: Path) -> Iterator[None]:
 
 
 def _problem_of(archive: tarfile.TarFile, member: tarfile.TarInfo) -> str | None:
-    """Why a member is refused, whatever the manifest says. A packed bundle holds plain files only, no folders."""
+    """Why a member is refused, whatever the manifest says. A packed bundle holds plain files
+    only, no folders.
+    """
     if member.issym() or member.islnk():
         return f"holds a link: {member.name!r}"
     if member.type not in (tarfile.REGTYPE, tarfile.AREGTYPE) or member.sparse is not None:
@@ -211,7 +227,9 @@ def _problem_of(archive: tarfile.TarFile, member: tarfile.TarInfo) -> str | None
 
 
 def _looked_through(source: Path, limit: int) -> tuple[bundle.Manifest, bytes, int]:
-    """The manifest, its text, and how many bytes it unpacks to: every member is a file that it lists, of that size."""
+    """The manifest, its text, and how many bytes it unpacks to: every member is a file that it
+    lists, of that size.
+    """
     with contextlib.closing(_members(source, limit)) as members:
         archive, member = next(members, (None, None))
         if archive is None or member is None:
@@ -236,7 +254,8 @@ def _looked_through(source: Path, limit: int) -> tuple[bundle.Manifest, bytes, i
         for _, member in members:
             if sizes.pop(member.name, None) != member.size:
                 raise PrerequisiteError(
-                    f"{source}: {member.name!r} is not what the manifest lists, or is there twice; nothing was unpacked"
+                    f"{source}: {member.name!r} is not what the manifest lists, "
+                    "or is there twice; nothing was unpacked"
                 )
     if sizes:
         missing = [f"missing: {printable(name)}" for name in sizes]

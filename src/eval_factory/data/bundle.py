@@ -1,4 +1,6 @@
-"""A data bundle on disk: its manifest, its folders, what a task needs of it, and how something new gets into it."""
+"""A data bundle on disk: its manifest, its folders, what a task needs of it, and how something
+new gets into it.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,8 @@ from eval_factory.data.sources import (
 MANIFEST = "manifest.json"
 LOCK = ".lock"
 STAGING_PREFIX = ".staging-"
-COMMIT = ".commit"  # a staging folder's name from the moment on that its files are the bundle's: `_finish` moves them
+# a staging folder's name from the moment on that its files are the bundle's: `_finish` moves them
+COMMIT = ".commit"
 PREPARED = "hf/datasets/"  # where data sets of the Hub are
 _OURS = (MANIFEST, LOCK, COMMIT)  # names at the top of a bundle that the manifest does not list
 
@@ -60,7 +63,9 @@ def _prepared(folder: str) -> str:
 
 
 class HubEntry(StrictModel):
-    """A prepared Hugging Face data set; `revision` is None where nobody knows it (imported data)."""
+    """A prepared Hugging Face data set; `revision` is None where nobody knows it (imported
+    data).
+    """
 
     id: RelativePath
     config: Plain | None
@@ -155,8 +160,9 @@ class Differences:
 
 
 def files_under(root: Path) -> Iterator[str]:
-    """Relative paths of all that is no folder, links included, which are not followed. Raises PrerequisiteError: a
-    folder cannot be read."""
+    """Relative paths of all that is no folder, links included, which are not followed. Raises
+    PrerequisiteError: a folder cannot be read.
+    """
 
     def unreadable(error: OSError) -> None:
         raise PrerequisiteError(
@@ -181,9 +187,11 @@ def compare_files(
     """
     listed = manifest.paths()
     wanted = sorted(listed) if only is None else sorted(set(only) & set(listed))
-    missing, altered = [], []
+    missing = []
+    altered = []
     for name in wanted:
-        path, entry = root / name, listed[name]
+        path = root / name
+        entry = listed[name]
         on_the_way = [path, *path.parents][: name.count("/") + 1]
         try:
             found = path.lstat()
@@ -208,8 +216,13 @@ def first_lines(lines: Sequence[str], most: int = 5) -> str:
     return "\n".join(f"  {line}" for line in [*lines[:most], *more])
 
 
-SCENARIOS, HF_HOME, NLTK_DATA, TIKTOKEN = "scenarios", "hf", "nltk_data", "tiktoken"
-FILE_LISTS, PRESENTATION, PERTURBATIONS = "file_lists", "presentation", "perturbations"
+SCENARIOS = "scenarios"
+HF_HOME = "hf"
+NLTK_DATA = "nltk_data"
+TIKTOKEN = "tiktoken"
+FILE_LISTS = "file_lists"
+PRESENTATION = "presentation"
+PERTURBATIONS = "perturbations"
 FILES = "files"  # inside a staging folder, beside the manifest
 
 LIST_LIMIT = 1000  # GitHub's list of a folder stops there, so HELM never sees more
@@ -217,7 +230,9 @@ LIST_LIMIT = 1000  # GitHub's list of a folder stops there, so HELM never sees m
 
 @dataclass(frozen=True)
 class Need:
-    """One thing that a task reads. `paths`: what of a bundle's files it is; empty where nothing is there."""
+    """One thing that a task reads. `paths`: what of a bundle's files it is; empty where nothing
+    is there.
+    """
 
     kind: str
     name: str
@@ -271,7 +286,8 @@ def _listing_need(
     *,
     all_files: bool,
 ) -> Need:
-    file_list, source = f"{FILE_LISTS}/{scenario}.json", sources.url(listing.files)
+    file_list = f"{FILE_LISTS}/{scenario}.json"
+    source = sources.url(listing.files)
     if file_list not in listed:
         return Need("listing", "texts", source, (), file_list)
     names = read_file_list(root / file_list)[: None if all_files else LIST_LIMIT]
@@ -305,7 +321,8 @@ def read_file_list(path: Path) -> list[str]:
 def complete_tasks(
     manifest: Manifest, root: Path, sources: Sources, *, staged: Path | None = None
 ) -> list[str]:
-    """Tasks all of whose data the bundle holds; those that need none, or the user's own, are not counted.
+    """Tasks all of whose data the bundle holds; those that need none, or the user's own, are not
+    counted.
 
     `staged`: a folder whose files are to take the place of those in `root`.
     """
@@ -319,10 +336,13 @@ def complete_tasks(
 
 
 class Staging:
-    """A folder inside the bundle where new files are put together; nothing counts before `commit`."""
+    """A folder inside the bundle where new files are put together; nothing counts before
+    `commit`.
+    """
 
     def __init__(self, root: Path, sources: Sources) -> None:
-        self.root, self.sources = root, sources
+        self.root = root
+        self.sources = sources
         self.origin_of: dict[str, str] = {}
         """Path of a staged file -> where it came from."""
         self.hub: list[HubEntry] = []
@@ -348,10 +368,13 @@ class Staging:
         self.path(f"{FILE_LISTS}/{scenario}.json", source).write_text(text, encoding="utf-8")
 
     def commit(self) -> Manifest:
-        """Make what is staged part of the bundle, uncut even if this process is killed. Raises PrerequisiteError: it
-        cannot be beside what the bundle holds, or a folder cannot be written to."""
+        """Make what is staged part of the bundle, uncut even if this process is killed. Raises
+        PrerequisiteError: it cannot be beside what the bundle holds, or a folder cannot be written
+        to.
+        """
         manifest = read_manifest(self.root) if (self.root / MANIFEST).is_file() else Manifest()
-        files, hub = manifest.paths(), {(entry.id, entry.config): entry for entry in manifest.hub}
+        files = manifest.paths()
+        hub = {(entry.id, entry.config): entry for entry in manifest.hub}
         date = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         for entry in self.hub:
             old = hub.get((entry.id, entry.config))
@@ -363,8 +386,10 @@ class Staging:
                 }
             hub[(entry.id, entry.config)] = entry
         for name, source in sorted(self.origin_of.items()):
-            path, before = self.folder / name, files.get(name)
-            size, sha256 = path.stat().st_size, sha256_of(path)
+            path = self.folder / name
+            before = files.get(name)
+            size = path.stat().st_size
+            sha256 = sha256_of(path)
             if before is None or (before.size, before.sha256, before.source) != (
                 size,
                 sha256,
@@ -388,11 +413,11 @@ class Staging:
         return manifest
 
     def commit_as(self, manifest: Manifest, text: str) -> None:
-        """The same with a manifest that is there already, to be written as it stands. Raises what `commit` raises."""
-        root, names = (
-            self.root,
-            [name for name in manifest.paths() if (self.folder / name).exists()],
-        )
+        """The same with a manifest that is there already, to be written as it stands. Raises
+        what `commit` raises.
+        """
+        root = self.root
+        names = [name for name in manifest.paths() if (self.folder / name).exists()]
         for name in names:
             if (root / name).is_dir() and not (root / name).is_symlink():
                 raise PrerequisiteError(
@@ -428,8 +453,9 @@ class Staging:
 
 
 def _finish(root: Path) -> None:
-    """Do the rest of a commit. It may have been started, and interrupted anywhere, any number of times.
-    Raises PrerequisiteError: a file cannot be moved; the next call goes on there."""
+    """Do the rest of a commit. It may have been started, and interrupted anywhere, any number of
+    times. Raises PrerequisiteError: a file cannot be moved; the next call goes on there.
+    """
     commit = root / COMMIT
     try:
         if (commit / MANIFEST).is_file():
@@ -455,7 +481,8 @@ def _finish(root: Path) -> None:
 
 
 def settle(root: Path) -> None:
-    """Finish an interrupted change, and remove what killed commands left, unless another process is at work.
+    """Finish an interrupted change, and remove what killed commands left, unless another process is
+    at work.
 
     Raises:
         BusyError: another process is moving files.
@@ -480,7 +507,9 @@ def settle(root: Path) -> None:
 
 
 def interrupted(root: Path) -> bool:
-    """Whether a change was started and not finished: some files are the new ones, the manifest is the old one."""
+    """Whether a change was started and not finished: some files are the new ones, the manifest
+    is the old one.
+    """
     return (root / COMMIT / MANIFEST).is_file()
 
 
@@ -545,7 +574,9 @@ def staging(root: Path, sources: Sources) -> Iterator[Staging]:
 
 
 def refuse_inside(root: Path, path: Path, what: str) -> None:
-    """Raises ConfigError: `path` is in the bundle `root`, which nothing but its own commands may change."""
+    """Raises ConfigError: `path` is in the bundle `root`, which nothing but its own commands may
+    change.
+    """
     if path.resolve().is_relative_to(root.resolve()):
         raise ConfigError(
             f"{path}: {what} cannot be inside the data bundle {root}; name another place"

@@ -1,4 +1,6 @@
-"""Hugging Face data sets as a prepared cache: what `load_dataset` reads when it may not ask the Hub."""
+"""Hugging Face data sets as a prepared cache: what `load_dataset` reads when it may not ask the
+Hub.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ from eval_factory.data.sources import HubDataset
 
 
 class FetchError(Exception):
-    """A file is unavailable; the message says why. `unreachable`: the host itself did not answer."""
+    """A file is unavailable; the message says why. `unreachable`: the host itself did not
+    answer.
+    """
 
     def __init__(self, message: str, *, unreachable: bool = False) -> None:
         super().__init__(message)
@@ -63,7 +67,8 @@ def prepare_cache(
 ) -> None:
     """Turn a copy of a data set's repository into a cache and stage it.
 
-    Its loading script is run only where the table of sources says that it has one, and of a revision that is known.
+    Its loading script is run only where the table of sources says that it has one, and of a
+    revision that is known.
 
     Raises:
         PrerequisiteError: the `datasets` package cannot read it, or it holds a program and no data.
@@ -94,9 +99,11 @@ def prepare_cache(
 def _build(repository: Path, dataset: HubDataset, workspace: Path) -> tuple[Path, str, str]:
     import datasets
 
-    scripts, program = _scripts(repository), ""
+    scripts = _scripts(repository)
+    program = ""
     copy = workspace.with_name(f"{workspace.name}-data") / repository.name
-    level, bars = datasets.logging.get_verbosity(), datasets.are_progress_bars_disabled()
+    level = datasets.logging.get_verbosity()
+    bars = datasets.are_progress_bars_disabled()
     datasets.logging.set_verbosity_error()
     datasets.disable_progress_bars()
     try:
@@ -160,7 +167,8 @@ def _build_by_script(
 
 
 def _run_script(repository: str, config: str | None, workspace: str) -> None:
-    """In the sandbox: run the script where HELM runs it too, of a pinned revision; it downloads what it needs.
+    """In the sandbox: run the script where HELM runs it too, of a pinned revision; it downloads
+    what it needs.
 
     Writes into `RESULT` the folder that was made, the configuration's name and its version.
     """
@@ -182,10 +190,12 @@ def _run_script(repository: str, config: str | None, workspace: str) -> None:
 
 
 def pull_dataset(dataset: HubDataset, endpoint: str, staging: Staging) -> str:
-    """Download at the pinned revision, or at the newest, and stage it. Returns the revision that was taken.
+    """Download at the pinned revision, or at the newest, and stage it. Returns the revision that
+    was taken.
 
-    The newest also where the Hub has the pinned one no more (authors replace whole histories), and where that has a
-    loading script, which is not run: of the Hub's own conversions only the newest revision's is there.
+    The newest also where the Hub has the pinned one no more (authors replace whole histories), and
+    where that has a loading script, which is not run: of the Hub's own conversions only the newest
+    revision's is there.
 
     Raises:
         FetchError: the Hub did not give it.
@@ -213,7 +223,8 @@ def pull_dataset(dataset: HubDataset, endpoint: str, staging: Staging) -> str:
                 revision = (
                     hub.dataset_info(dataset.id).sha if dataset.revision else None
                 ) or revision
-                config, converted = dataset.config or "default", "refs/convert/parquet"
+                config = dataset.config or "default"
+                converted = "refs/convert/parquet"
                 snapshot_download(
                     dataset.id,
                     repo_type="dataset",
@@ -244,8 +255,9 @@ def pull_dataset(dataset: HubDataset, endpoint: str, staging: Staging) -> str:
 
 
 def _name_the_splits(folder: Path, config: str) -> None:
-    """The conversion is <config>/<split>/*.parquet; a card says which file is which split. Raises FetchError: there is
-    no conversion of this configuration."""
+    """The conversion is <config>/<split>/*.parquet; a card says which file is which split. Raises
+    FetchError: there is no conversion of this configuration.
+    """
     splits = sorted(
         path.name
         for path in (folder / config).glob("*")
@@ -273,9 +285,9 @@ def caches_of(env: Mapping[str, str]) -> Path:
     """Where the `datasets` package looks under these variables."""
     if env.get("HF_DATASETS_CACHE"):
         return Path(env["HF_DATASETS_CACHE"]).expanduser()
-    home = env.get("HF_HOME") or os.path.join(
+    home = env.get("HF_HOME") or os.path.join(  # noqa: PTH118
         env.get("XDG_CACHE_HOME") or "~/.cache", "huggingface"
-    )  # noqa: PTH118
+    )
     return Path(home).expanduser() / DATASETS
 
 

@@ -1,7 +1,8 @@
 """`data import`: a folder of benchmark data that somebody put together by hand becomes a bundle.
 
-Its layout: scenarios/<scenario>/..., hub/<org>/<name>/... (copies of data sets' repositories), nltk_data/, tiktoken/,
-presentation/, perturbations/, and SHA256SUMS over them. Folders of other names are left where they are.
+Its layout: scenarios/<scenario>/..., hub/<org>/<name>/... (copies of data sets' repositories),
+nltk_data/, tiktoken/, presentation/, perturbations/, and SHA256SUMS over them. Folders of other
+names are left where they are.
 """
 
 from __future__ import annotations
@@ -22,8 +23,9 @@ from eval_factory.tasks.published_choices import read_choice_file
 
 
 def looked_through(path: Path, form: str, name: str) -> str:
-    """How many questions a file holds, in words. Raises PrerequisiteError: it is not of the published form; the message
-    names the file, the row and the column."""
+    """How many questions a file holds, in words. Raises PrerequisiteError: it is not of the
+    published form; the message names the file, the row and the column.
+    """
     read = read_choice_file(path, form)
     if read.problems:
         lines = [f"  {problem}" for problem in shortened(read.problems)]
@@ -33,8 +35,9 @@ def looked_through(path: Path, form: str, name: str) -> str:
 
 
 def look_through_folder(scenarios: Path, sources: Sources) -> Iterator[str]:
-    """What is found in each such file that is there, by its task. Raises PrerequisiteError: one of them is not of the
-    published form."""
+    """What is found in each such file that is there, by its task. Raises PrerequisiteError: one of
+    them is not of the published form.
+    """
     for name, task in sources.tasks.items():
         for file in task.files:
             path = scenarios / task.scenario / file.path
@@ -67,11 +70,13 @@ def _list_files(folder: Path, sources: Sources, source: str, stage: bundle.Stagi
 
 
 def import_folder(folder: Path, root: Path, sources: Sources, say: _Say) -> bundle.Manifest:
-    """Copy what can be used of `folder` into the bundle `root`; data sets of the Hub are prepared as a cache.
+    """Copy what can be used of `folder` into the bundle `root`; data sets of the Hub are prepared
+    as a cache.
 
     Raises:
         ConfigError: there is nothing to import.
-        PrerequisiteError: a file is not what SHA256SUMS says, or cannot be used or held by a bundle.
+        PrerequisiteError: a file is not what SHA256SUMS says, or cannot be used or held by a
+        bundle.
     """
     if not folder.is_dir():
         raise ConfigError(f"{folder}: is no folder")
@@ -148,7 +153,8 @@ def _read_sums(path: Path) -> dict[str, str]:
         text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError:
         raise PrerequisiteError(
-            f"{path}: is no UTF-8 text; nothing was imported\n  PowerShell writes it with Out-File -Encoding utf8"
+            f"{path}: is no UTF-8 text; nothing was imported\n"
+            "  PowerShell writes it with Out-File -Encoding utf8"
         ) from None
     for number, line in enumerate(text.split("\n"), 1):
         if not line.strip():

@@ -1,6 +1,7 @@
 """`data pull`: everything that runs of some tasks need, downloaded into a bundle.
 
-A file is complete or not there: its known hash is compared, or, where none is known, the server has to say its length.
+A file is complete or not there: its known hash is compared, or, where none is known, the server has
+to say its length.
 """
 
 from __future__ import annotations
@@ -34,7 +35,9 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 def unlike_blob(path: Path, size: int, sha1: str) -> str | None:
-    """Why a file is not the one that git knows by its size in bytes and the SHA-1 of its object; None where it is."""
+    """Why a file is not the one that git knows by its size in bytes and the SHA-1 of its object;
+    None where it is.
+    """
     content = path.read_bytes()
     if len(content) != size:
         return f"{len(content)} of {size} bytes came"
@@ -69,7 +72,9 @@ RETRIES = Retry(
 
 
 class Fetcher:
-    """Downloads over connections that stay open; safe among threads. A host that was not there is not tried again."""
+    """Downloads over connections that stay open; safe among threads. A host that was not there
+    is not tried again.
+    """
 
     def __init__(self) -> None:
         """Raises PrerequisiteError: a variable names certificates that are not there."""
@@ -127,7 +132,8 @@ class Fetcher:
 
     def _stream(self, url: str, target: Path) -> tuple[str, str | None]:
         """SHA-256 of what came, and what is wrong with it if no hash is known."""
-        digest, size = hashlib.sha256(), 0
+        digest = hashlib.sha256()
+        size = 0
         with self._get(url) as response, target.open("wb") as file:
             try:
                 for block in response.iter_content(1 << 18):
@@ -152,7 +158,8 @@ class Fetcher:
             if not declared and response.headers.get("Transfer-Encoding", "").lower() != "chunked":
                 problem = (
                     problem
-                    or "the server does not say how long it is, so nobody knows whether all of it came"
+                    or "the server does not say how long it is, "
+                    "so nobody knows whether all of it came"
                 )
         return digest.hexdigest(), problem
 
@@ -198,13 +205,15 @@ def pull(tasks: Sequence[str], root: Path, sources: Sources, say: _Say) -> None:
 
     Raises:
         ConfigError: a task is unknown, or a run entry asks for what cannot be pulled.
-        PrerequisiteError: a message for each task whose data are not available in full; nothing of it was written.
+        PrerequisiteError: a message for each task whose data are not available in full; nothing of
+        it was written.
     """
     wanted = {name: asked(name, sources) for name in tasks if name != LEADERBOARDS}
     unknown = [name for name, task in wanted.items() if task is None]
     if unknown:
         raise ConfigError(
-            f"there is no task {', '.join(unknown)}; 'eval-factory data ls' lists them (or write: all)"
+            f"there is no task {', '.join(unknown)}; "
+            "'eval-factory data ls' lists them (or write: all)"
         )
     failures: list[str] = []
     with contextlib.closing(Fetcher()) as fetcher, bundle.staging(root, sources) as stage:
@@ -217,7 +226,10 @@ def pull(tasks: Sequence[str], root: Path, sources: Sources, say: _Say) -> None:
                     notes = _pull_task(name, task, sources, stage, fetcher, say)
             except (FetchError, PrerequisiteError) as error:
                 stage.discard()
-                hint = "; is there a network here? behind a proxy set HTTPS_PROXY, with a mirror give --origin"
+                hint = (
+                    "; is there a network here? behind a proxy set HTTPS_PROXY, "
+                    "with a mirror give --origin"
+                )
                 unreachable = isinstance(error, FetchError) and error.unreachable
                 failures.append(
                     f"{name}: not pulled, nothing was written: {error}{hint if unreachable else ''}"
@@ -260,7 +272,10 @@ def _pull_task(
         notes.append(_pull_listing(name, task.scenario, task.listing, sources, stage, fetcher, say))
     for dataset in task.hub:
         revision = pull_dataset(dataset, sources.origins["hub"], stage)
-        other = f"not the pinned {dataset.revision}, which the Hub does not give any more: scores may not compare"
+        other = (
+            f"not the pinned {dataset.revision}, which the Hub does not give any more: "
+            "scores may not compare"
+        )
         of_known = {None: "no revision was pinned: this one is recorded", revision: "pinned"}
         how = of_known.get(dataset.revision, other)
         notes.append(f"{dataset.id} at {revision} ({how})")
@@ -279,7 +294,8 @@ def _pull_task(
     for perturbation in task.perturbations:
         module = sources.perturbations[perturbation].module
         notes.append(
-            f"perturbation {perturbation}{f' (a run needs the package {module}, too)' if module else ''}"
+            "perturbation "
+            f"{perturbation}{f' (a run needs the package {module}, too)' if module else ''}"
         )
     if task.own_data:
         say(f"{name}: its data are your own (config.params.extra.data_path); they are not pulled")
@@ -373,9 +389,12 @@ def _pull_listing(
 
 
 def _pull_nltk(sources: Sources, stage: bundle.Staging, fetcher: Fetcher, say: _Say) -> None:
-    """No medical benchmark reads these: where they are unavailable, the bundle is complete all the same."""
+    """No medical benchmark reads these: where they are unavailable, the bundle is complete all
+    the same.
+    """
     for name, package in sources.nltk.items():
-        url, archive = sources.url(package.url), stage.folder / f"{name}.zip"
+        url = sources.url(package.url)
+        archive = stage.folder / f"{name}.zip"
         try:
             fetcher.file(url, archive)
             with _opened(archive, url) as members:

@@ -1,10 +1,12 @@
-"""What a run reads: looked for before the run, put where helm-run finds it, and recorded in the result.
+"""What a run reads: looked for before the run, put where helm-run finds it, and recorded in the
+result.
 
-Files are copied into the output folder, never linked: ehr_sql's database is altered by runs, and the `datasets` package
-writes locks beside what it reads. A bundle may so be read-only and shared, and go away while the model is asked.
+Files are copied into the output folder, never linked: ehr_sql's database is altered by runs, and
+the `datasets` package writes locks beside what it reads. A bundle may so be read-only and shared,
+and go away while the model is asked.
 
-An offline run may contact the hosts of its endpoints only. Proxies are no way round: helm-run does not see the
-variables that name them, only which proxy leads to which endpoint.
+An offline run may contact the hosts of its endpoints only. Proxies are no way round: helm-run does
+not see the variables that name them, only which proxy leads to which endpoint.
 """
 
 from __future__ import annotations
@@ -66,7 +68,9 @@ class BundleInUse:
 
     @property
     def paths(self) -> list[str]:
-        """What of the bundle's files the run is given: what its task reads, and what HELM looks for in every run."""
+        """What of the bundle's files the run is given: what its task reads, and what HELM looks
+        for in every run.
+        """
         nltk = [
             file.path
             for file in self.manifest.files
@@ -75,7 +79,8 @@ class BundleInUse:
         return [*(path for need in self.needs for path in need.paths), *nltk]
 
     def record(self) -> dict[str, Any]:
-        """For the provenance: the manifest's hash, and of data sets of the Hub the revision and the files' hashes.
+        """For the provenance: the manifest's hash, and of data sets of the Hub the revision and the
+        files' hashes.
 
         The files of scenarios are recorded with all others of the output folder.
         """
@@ -108,10 +113,8 @@ def task_sources(plan: Plan, sources: Sources) -> TaskSources:
 def how_to_get(plan: Plan, to: str) -> str:
     """What to do where data of this run are missing; `to`: the end of the command."""
     sources = load_sources()
-    name, task = (
-        known_as(plan.evaluation.task, plan.evaluation.framework, sources),
-        task_sources(plan, sources),
-    )
+    name = known_as(plan.evaluation.task, plan.evaluation.framework, sources)
+    task = task_sources(plan, sources)
     perturbed = bool(sources.perturbation_files(task))
     lines = []
     if perturbed or task.files or task.listing or task.hub or task.tiktoken:
@@ -124,16 +127,19 @@ def how_to_get(plan: Plan, to: str) -> str:
     if name is None or not lines:
         folder = scenario_folder(plan.rundir.helm, plan.evaluation.task.helm.scenario)
         lines.append(
-            f"  'eval-factory data pull' has nothing {'else ' if lines else ''}for {plan.task_name}: run it once with a"
+            f"  'eval-factory data pull' has nothing {'else ' if lines else ''}for "
+            f"{plan.task_name}: run it once with a"
             f" network, or put its files into {folder} and its data sets of the Hub into HF_HOME"
         )
     return "\n".join(lines)
 
 
 def check_data(plan: Plan, env: Mapping[str, str]) -> BundleInUse | None:
-    """Look for all that the run will read. None: no bundle is used. Raises PrerequisiteError: something is not there,
-    or not what the manifest says; the message names it and the command."""
-    sources, extra = load_sources(), plan.evaluation.run.config.params.extra
+    """Look for all that the run will read. None: no bundle is used. Raises PrerequisiteError:
+    something is not there, or not what the manifest says; the message names it and the command.
+    """
+    sources = load_sources()
+    extra = plan.evaluation.run.config.params.extra
     task = task_sources(plan, sources)
     if extra.data_dir is not None or extra.offline:
         _check_perturbations(plan, task, sources)
@@ -153,7 +159,10 @@ def check_data(plan: Plan, env: Mapping[str, str]) -> BundleInUse | None:
     bundle = BundleInUse(root, manifest, sha256_of(root / bundles.MANIFEST), task, needs)
     differences = bundles.compare_files(root, manifest, only=bundle.paths)
     if differences:
-        lines = f"{bundles.first_lines(differences.lines())}\n  get them again\n{how_to_get(plan, f'--to {root}')}"
+        lines = (
+            f"{bundles.first_lines(differences.lines())}\n  get them again\n"
+            f"{how_to_get(plan, f'--to {root}')}"
+        )
         raise PrerequisiteError(
             f"{root}: files of {plan.task_name} are not what the manifest says\n{lines}"
         )
@@ -176,7 +185,9 @@ def _check_perturbations(plan: Plan, task: TaskSources, sources: Sources) -> Non
 
 
 def takes_all_files(plan: Plan, env: Mapping[str, str]) -> bool | None:
-    """Whether more files are read than HELM's own list has; None where no list is answered from disk."""
+    """Whether more files are read than HELM's own list has; None where no list is answered from
+    disk.
+    """
     extra = plan.evaluation.run.config.params.extra
     answered = extra.offline or extra.data_dir is not None
     if not answered or task_sources(plan, load_sources()).listing is None:
@@ -226,8 +237,10 @@ def _check_without_bundle(
 
 
 def place(bundle: BundleInUse, plan: Plan) -> None:
-    """Copy what the run reads into the output folder; what an earlier run made or altered there goes.
-    Raises PrerequisiteError: the bundle was changed since it was looked through, or HELM's folder is a link."""
+    """Copy what the run reads into the output folder; what an earlier run made or altered there
+    goes. Raises PrerequisiteError: the bundle was changed since it was looked through, or HELM's
+    folder is a link.
+    """
     target = scenario_folder(plan.rundir.helm, bundle.task.scenario)
     places = {f"{bundles.SCENARIOS}/{bundle.task.scenario}": target}
     others = (bundles.HF_HOME, bundles.FILE_LISTS, bundles.PERTURBATIONS, *PLACES)
@@ -238,8 +251,9 @@ def place(bundle: BundleInUse, plan: Plan) -> None:
         inside = [name for name in wanted if name.startswith(f"{folder}/")]
         if not inside:
             continue
-        # Links go out of the way: where they lead, nothing may be deleted or written. It may be shared, or the bundle.
-        # HELM's folder itself is left where it is one: what earlier runs put there is not lost from sight.
+        # Links go out of the way: where they lead, nothing may be deleted or written. It may be
+        # shared, or the bundle. HELM's folder itself is left where it is one: what earlier runs put
+        # there is not lost from sight.
         helm = plan.rundir.helm
         if helm.is_symlink():
             raise PrerequisiteError(
@@ -282,8 +296,8 @@ def _mirror(root: Path, wanted: Mapping[str, bundles.FileEntry], target: Path) -
 def with_bundle(settings: HelmRunSettings, bundle: BundleInUse, plan: Plan) -> HelmRunSettings:
     """The same, with where the bundle's files are.
 
-    Where it holds no data set of the Hub for this run, nothing is said of the Hub: what else the run reads is the
-    user's own, or is downloaded unless it is offline.
+    Where it holds no data set of the Hub for this run, nothing is said of the Hub: what else the
+    run reads is the user's own, or is downloaded unless it is offline.
     """
     found = {}
     folders = {path.partition("/")[0] for path in bundle.paths}
@@ -305,7 +319,8 @@ _COMMIT = re.compile(r"(?<![0-9a-f])[0-9a-f]{40}(?![0-9a-f])")
 
 
 def pins_of(*plans: Plan) -> Pins | None:
-    """Of files that HELM takes from a branch, and of data sets that it takes at their newest revision.
+    """Of files that HELM takes from a branch, and of data sets that it takes at their newest
+    revision.
 
     None where there is nothing to pin.
     """
@@ -320,7 +335,9 @@ def pins_of(*plans: Plan) -> Pins | None:
 
 
 def notes_on_revisions(plan: Plan) -> list[str]:
-    """Data sets of the Hub that a finished run read at another revision than the pinned one. Raises HelmError."""
+    """Data sets of the Hub that a finished run read at another revision than the pinned one.
+    Raises HelmError.
+    """
     notes = []
     for name, pinned, read in _other_revisions(plan):
         known = "an unknown revision" if read == UNKNOWN_REVISION else f"revision {read}"
@@ -344,7 +361,8 @@ def _other_revisions(plan: Plan) -> Iterator[tuple[str, str, str]]:
 
 
 def unlike_pinned(plan: Plan, files: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
-    """What a finished run read that is not what is pinned: its name, and its revision or SHA-256 there and here.
+    """What a finished run read that is not what is pinned: its name, and its revision or SHA-256
+    there and here.
 
     Args:
         files: name -> SHA-256 of what was read, as in the provenance.
@@ -361,9 +379,11 @@ def unlike_pinned(plan: Plan, files: Mapping[str, str]) -> Iterator[tuple[str, s
 
 
 def revisions_of(plan: Plan, files: Mapping[str, str]) -> dict[str, str]:
-    """File, folder or data set of the Hub -> the commit at which a finished run read it, where one is known.
+    """File, folder or data set of the Hub -> the commit at which a finished run read it, where one
+    is known.
 
-    Of a file the commit in the address that HELM, or our table, names; not where its content is another.
+    Of a file the commit in the address that HELM, or our table, names; not where its content is
+    another.
 
     Args:
         files: name -> SHA-256 of what was read, as in the provenance.
@@ -379,7 +399,8 @@ def revisions_of(plan: Plan, files: Mapping[str, str]) -> dict[str, str]:
     task = task_sources(plan, load_sources())
     folder = f"{names.SCENARIOS_FOLDER}/{task.scenario}"
     for file in task.files:
-        name, commit = f"{folder}/{file.path}", _COMMIT.search(file.url)
+        name = f"{folder}/{file.path}"
+        commit = _COMMIT.search(file.url)
         if commit and name in files and file.sha256 in (None, files[name]):
             found[name] = commit[0]
     commit = _COMMIT.search(task.listing.files) if task.listing else None
@@ -389,7 +410,9 @@ def revisions_of(plan: Plan, files: Mapping[str, str]) -> dict[str, str]:
 
 
 def urls_of(plan: Plan, env: Mapping[str, str]) -> list[str]:
-    """Everything that a run has to ask: endpoints, where their tokens come from, the cloud functions' status."""
+    """Everything that a run has to ask: endpoints, where their tokens come from, the cloud
+    functions' status.
+    """
     urls: list[str] = []
     for endpoint in plan.endpoints:
         for url in endpoint.urls:
@@ -430,10 +453,12 @@ TAKES_LONG = 1 << 30  # bytes to read, from which on it is said that they are re
 
 
 def look_at_own_data(plan: Plan, say: Callable[[str], None]) -> dict[str, str]:
-    """Name under `data_path` -> SHA-256 of each file that the run reads; empty for tasks without such.
+    """Name under `data_path` -> SHA-256 of each file that the run reads; empty for tasks without
+    such.
 
-    Files are hashed again where their size, place or one of their times is another than when they were last hashed for
-    this output folder: every write changes the time of the last change, which no program can set back.
+    Files are hashed again where their size, place or one of their times is another than when they
+    were last hashed for this output folder: every write changes the time of the last change, which
+    no program can set back.
     """
     evaluation = plan.evaluation
     own = own_data_of(evaluation.task, evaluation.run.config.params.extra)
@@ -449,7 +474,8 @@ def look_at_own_data(plan: Plan, say: Callable[[str], None]) -> dict[str, str]:
     size = sum(records[name]["size"] for name in changed)
     if size >= TAKES_LONG:
         say(
-            f"reading {size / 1e9:.1f} GB of data_path to know them again; this is done once for each change of a file"
+            f"reading {size / 1e9:.1f} GB of data_path to know them again; "
+            "this is done once for each change of a file"
         )
     for name in changed:
         records[name]["sha256"] = sha256_of(files[name])

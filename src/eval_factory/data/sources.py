@@ -1,4 +1,6 @@
-"""The source table `sources.yml`: what each task, or a run entry of HELM's, reads, from where, at which revision."""
+"""The source table `sources.yml`: what each task, or a run entry of HELM's, reads, from where,
+at which revision.
+"""
 
 from __future__ import annotations
 
@@ -19,14 +21,19 @@ from eval_factory.tasks.framework import Framework, Task, load_framework
 from eval_factory.tasks.run_entry import is_run_entry, task_of_run_entry
 from eval_factory.tasks.upstreams import UPSTREAMS
 
-_MAX_NAME, _MAX_PATH = 240, 1000
-"""In bytes: what any file system takes, with room for a suffix and for the folders that a bundle lies in."""
+_MAX_NAME = 240
+_MAX_PATH = 1000
+"""In bytes: what any file system takes, with room for a suffix and for the folders that a bundle
+lies in.
+"""
 
 
 def relative_path(text: str) -> str:
-    """A path that stays where it is put: relative, forward, of plain parts. Raises ValueError: it is none; the message
-    quotes it."""
-    parts, kinds = text.split("/"), set(map(unicodedata.category, text))
+    """A path that stays where it is put: relative, forward, of plain parts. Raises ValueError: it
+    is none; the message quotes it.
+    """
+    parts = text.split("/")
+    kinds = set(map(unicodedata.category, text))
     if "Cs" in kinds:
         raise ValueError(f"'{printable(text)}' is no UTF-8")
     if any(part in ("", ".", "..") for part in parts) or "\\" in text or "Cc" in kinds:
@@ -39,7 +46,9 @@ def relative_path(text: str) -> str:
 
 
 def clashes(paths: Iterable[str]) -> Iterator[str]:
-    """Which paths cannot be in one folder, on any file system: a clause for each, which names both."""
+    """Which paths cannot be in one folder, on any file system: a clause for each, which names
+    both.
+    """
     seen: dict[str, str] = {}
     folders: dict[str, str] = {}
     for path in paths:
@@ -96,7 +105,9 @@ class Listing(StrictModel):
 
 
 class HubDataset(StrictModel):
-    """`script`: it comes with a loading script, which is run at the pinned revision, as HELM runs it."""
+    """`script`: it comes with a loading script, which is run at the pinned revision, as HELM
+    runs it.
+    """
 
     id: RelativePath
     config: str | None
@@ -113,7 +124,9 @@ class Nltk(StrictModel):
 
 
 class Perturbation(StrictModel):
-    """What HELM reads to perturb questions; the paths of `files` are relative to its folder of perturbations."""
+    """What HELM reads to perturb questions; the paths of `files` are relative to its folder of
+    perturbations.
+    """
 
     augmentations: tuple[str, ...]
     """The values of `data_augmentation` that make it."""
@@ -134,7 +147,9 @@ class Presentation(StrictModel):
 
 
 class Variant(StrictModel):
-    """What a task reads instead where its parameters have these values; `data pull TASK:name=value` pulls it."""
+    """What a task reads instead where its parameters have these values; `data pull
+    TASK:name=value` pulls it.
+    """
 
     when: dict[str, str]
     hub: tuple[HubDataset, ...]
@@ -154,7 +169,9 @@ class TaskSources(StrictModel):
     """The one that was chosen, as it is written after the task's name: `version=v1.2`."""
 
     def with_values(self, values: Mapping[str, str | None]) -> TaskSources:
-        """What is read with these values of the task's parameters; without a subset, the files of all."""
+        """What is read with these values of the task's parameters; without a subset, the files
+        of all.
+        """
         subset = values.get("subset")
         read: dict[str, object] = {
             "files": tuple(
@@ -229,7 +246,8 @@ AUGMENTATION = "data_augmentation"
 def known_as(this: Task, framework: Framework, sources: Sources) -> str | None:
     """The name by which the table of sources knows what a task reads.
 
-    A run entry of HELM's goes by the name of our task that reads the same; None where there is none.
+    A run entry of HELM's goes by the name of our task that reads the same; None where there is
+    none.
     """
     if not this.helm.any_run_spec:
         return this.name if this.name in sources.tasks else None
@@ -256,8 +274,9 @@ def _reads_the_same(task: Task, entry: Task) -> bool:
 def sources_of(
     this: Task, framework: Framework, values: Mapping[str, str | None], sources: Sources
 ) -> TaskSources:
-    """What a task reads with these values of its parameters; of a run entry that the table does not know, only what
-    its perturbations read."""
+    """What a task reads with these values of its parameters; of a run entry that the table does not
+    know, only what its perturbations read.
+    """
     name = known_as(this, framework, sources)
     task = TaskSources(scenario=this.helm.scenario) if name is None else sources.tasks[name]
     made = tuple(
@@ -269,10 +288,12 @@ def sources_of(
 
 
 def asked(text: str, sources: Sources) -> TaskSources | None:
-    """The sources of `TASK`, `TASK:name=value` or a run entry; None where the table does not know it.
+    """The sources of `TASK`, `TASK:name=value` or a run entry; None where the table does not know
+    it.
 
     Raises:
-        ConfigError: it is no run entry of HELM's, nothing is known of what it reads, or that cannot be pulled.
+        ConfigError: it is no run entry of HELM's, nothing is known of what it reads, or that cannot
+            be pulled.
     """
     framework = load_framework()
     if not is_run_entry(text, framework):

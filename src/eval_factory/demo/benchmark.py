@@ -56,7 +56,8 @@ def sample_medical_qa() -> RunSpec:
     """The run spec, in the form of HELM's multiple-choice medical benchmarks."""
     adapter_spec = get_multiple_choice_adapter_spec(
         method=ADAPT_MULTIPLE_CHOICE_JOINT,
-        instructions="Answer the medical question with the letter of the right option (A, B, C or D) and nothing else.",
+        instructions="Answer the medical question with the letter of the right option (A, B, "
+        "C or D) and nothing else.",
         input_noun="Question",
         output_noun="Answer",
         max_tokens=5,

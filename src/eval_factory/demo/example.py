@@ -1,4 +1,6 @@
-"""What comes with the package: examples of custom benchmarks, and the sample benchmark's questions."""
+"""What comes with the package: examples of custom benchmarks, and the sample benchmark's
+questions.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,8 @@ KINDS = ("choice", "jury", "rubric")  # folders of the examples
 
 
 def write_example(folder: Path, kind: str = "choice") -> list[Path]:
-    """Write the files of one of the examples, `KINDS`, into `folder`, which is made where it is not there.
+    """Write the files of one of the examples, `KINDS`, into `folder`, which is made where it is not
+    there.
 
     Raises:
         ConfigError: the folder holds something, or is none.
@@ -25,7 +28,8 @@ def write_example(folder: Path, kind: str = "choice") -> list[Path]:
         folder.mkdir(parents=True, exist_ok=True)
         if any(folder.iterdir()):
             raise ConfigError(
-                f"{folder}: is not empty, and nothing is overwritten; name a folder that is new or empty"
+                f"{folder}: is not empty, and nothing is overwritten; "
+                "name a folder that is new or empty"
             )
         packaged = (resources.files(__package__) / _FOLDER / kind).iterdir()
         written = {
@@ -47,7 +51,9 @@ TABLES = {
 
 
 def packaged_data(run_spec: str) -> dict[str, str]:
-    """Name -> SHA-256 of what a run spec reads of the package; empty for those that read nothing of it."""
+    """Name -> SHA-256 of what a run spec reads of the package; empty for those that read nothing
+    of it.
+    """
     table = TABLES.get(run_spec)
     if table is None:
         return {}

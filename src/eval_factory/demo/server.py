@@ -1,4 +1,5 @@
-"""An OpenAI-compatible endpoint on loopback, for the length of a run, with answers from a stated rule.
+"""An OpenAI-compatible endpoint on loopback, for the length of a run, with answers from a stated
+rule.
 
 The rules look at nothing but the prompt, so a run against them can be repeated to the last digit.
 """
@@ -28,8 +29,9 @@ _OPTION = re.compile(r"\(?([A-Z])[.)]\s+(\S.*)")
 
 
 def baseline_answer(prompt: str) -> str:
-    """Where the prompt holds lettered options, the letter of the longest one (the first of several); otherwise the
-    first 40 words of the prompt's last paragraph. Of several blocks of options, the last one is the question's.
+    """Where the prompt holds lettered options, the letter of the longest one (the first of
+    several); otherwise the first 40 words of the prompt's last paragraph. Of several blocks of
+    options, the last one is the question's.
     """
     block: list[tuple[str, str]] = []
     last: list[tuple[str, str]] = []
@@ -50,15 +52,16 @@ def baseline_answer(prompt: str) -> str:
 
 
 def embedded_judgement(prompt: str) -> str | None:
-    """Which criteria in a judge's prompt are met: those of whose words of five letters or more at least half stand in
-    the last turn of the conversation. None for any other prompt.
+    """Which criteria in a judge's prompt are met: those of whose words of five letters or more at
+    least half stand in the last turn of the conversation. None for any other prompt.
     """
     conversation = _CONVERSATION.search(prompt)
     if conversation is None:
         return None
     turn = conversation[1].rpartition(_LAST_TURN)[2]
     rest = prompt[conversation.end() :]
-    one, several = _ONE.search(rest), _SEVERAL.search(rest)
+    one = _ONE.search(rest)
+    several = _SEVERAL.search(rest)
     if one is not None:
         return json.dumps(_decision(one[1], turn))
     if several is None:
@@ -117,7 +120,9 @@ def _completion(body: dict[str, Any], prompt: str, *, is_chat: bool) -> dict[str
     limit = body.get("max_completion_tokens") or body.get("max_tokens")
     cut = isinstance(limit, int) and len(words) > limit
     words = words[:limit] if cut else words
-    text, asked, answered = " ".join(words), len(prompt.split()), len(words)
+    text = " ".join(words)
+    asked = len(prompt.split())
+    answered = len(words)
     said = {"message": {"role": "assistant", "content": text}} if is_chat else {"text": text}
     digest = hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()[:24]
     return {
@@ -137,7 +142,9 @@ def _completion(body: dict[str, Any], prompt: str, *, is_chat: bool) -> dict[str
 
 
 class DemoServer(ThreadingHTTPServer):
-    """The embedded endpoint. It serves while the context is entered; `base_url` is known from the start."""
+    """The embedded endpoint. It serves while the context is entered; `base_url` is known from
+    the start.
+    """
 
     daemon_threads = True
     request_queue_size = 256

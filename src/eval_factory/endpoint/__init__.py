@@ -1,1 +1,3 @@
-"""The client of an OpenAI-compatible endpoint; knows nothing of HELM: messages, retries, sign-in, limits, the cache."""
+"""The client of an OpenAI-compatible endpoint; knows nothing of HELM: messages, retries,
+sign-in, limits, the cache.
+"""

@@ -1,8 +1,9 @@
 """Plain functions that wait: HELM calls ours so, and asyncio's loop does what they wait for.
 
-One loop in a process, in its own thread. Plain threads wait for it; what `map_at_once` calls runs in the loop's
-thread, in greenlets that give way to each other while they wait (SQLAlchemy's pattern). Threads run one at a time too,
-and a hundred of them take as much of the processor for handing over as their requests do.
+One loop in a process, in its own thread. Plain threads wait for it; what `map_at_once` calls runs
+in the loop's thread, in greenlets that give way to each other while they wait (SQLAlchemy's
+pattern). Threads run one at a time too, and a hundred of them take as much of the processor for
+handing over as their requests do.
 """
 
 from __future__ import annotations
@@ -42,7 +43,8 @@ def the_loop() -> asyncio.AbstractEventLoop:
 def _forget() -> None:
     """A process that was forked has no thread but one."""
     global _loop, _begins
-    _loop, _begins = None, threading.Lock()
+    _loop = None
+    _begins = threading.Lock()
 
 
 os.register_at_fork(after_in_child=_forget)
@@ -51,7 +53,9 @@ os.register_at_fork(after_in_child=_forget)
 class _Inside(greenlet):  # type: ignore[misc]
     """Runs a plain function in the loop's thread."""
 
-    came: Any = None  # (what it waited for, or the error instead). Taken at once: nobody else is to hold a large answer
+    # (what it waited for, or the error instead). Taken at once: nobody else is to hold a large
+    # answer
+    came: Any = None
 
 
 def is_inside() -> bool:
@@ -76,7 +80,8 @@ def wait_for(what: Coroutine[Any, Any, T] | Future[T]) -> T:
             future.cancel()
             raise
     here.parent.switch(awaited)
-    (value, error), here.came = here.came, None
+    (value, error) = here.came
+    here.came = None
     if error is not None:
         try:
             raise error
@@ -115,14 +120,16 @@ async def _pause(stop: threading.Event, seconds: float) -> None:
 
 
 def map_at_once(process: Callable[[Item], T], items: Sequence[Item], at_once: int) -> list[T]:
-    """The results of `process`, in the order of the items; it may call whatever waits by this module, and this too.
+    """The results of `process`, in the order of the items; it may call whatever waits by this
+    module, and this too.
 
     It finds the context variables as they are here: a greenlet begins without any.
 
     Raises:
-        Exception: what `process` raised first, by that order. No other item is started then; those under way are
-            waited for.
-        BaseException: any other, or an interruption of this thread, at once; those that are under way are asked to end.
+        Exception: what `process` raised first, by that order. No other item is started then; those
+            under way are waited for.
+        BaseException: any other, or an interruption of this thread, at once; those that are under
+        way are asked to end.
     """
     results: list[Any] = [None] * len(items)
     failures: dict[int, Exception] = {}
@@ -138,7 +145,8 @@ def map_at_once(process: Callable[[Item], T], items: Sequence[Item], at_once: in
             except Exception as error:
                 failures[number] = error
 
-    begun, ended = threading.Event(), threading.Event()
+    begun = threading.Event()
+    ended = threading.Event()
     all_of_it = _side_by_side(work, min(at_once, len(items)), begun, ended)
     try:
         interruption = wait_for(all_of_it)

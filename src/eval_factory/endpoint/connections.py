@@ -1,4 +1,5 @@
-"""One endpoint: connections that are used again, each attempt within its time, and proxies on the way.
+"""One endpoint: connections that are used again, each attempt within its time, and proxies on the
+way.
 
 No request that may have been answered is sent a second time here: answers are paid for.
 """
@@ -33,7 +34,8 @@ NOT_IN_TIME = "no connection in time"
 PERHAPS_TLS = "if TLS is spoken there, the address has to begin with https://"
 PROXY_FAILED = "the proxy refused or could not be reached"
 NOT_UNIQUE = (
-    "the endpoint gives the same id to answers to different questions: answers that nobody asked for cannot be"
+    "the endpoint gives the same id to answers to different questions: "
+    "answers that nobody asked for cannot be"
     " recognised by it"
 )
 _ID = re.compile(rb'"id"\s*:\s*"((?:[^"\\]|\\.)+)"')
@@ -42,10 +44,14 @@ _PORTS = {"http": 80, "https": 443}
 
 
 class _Deadline:
-    """What is waited for inside ends when its time is over, with this error (`asyncio.timeout` is of Python 3.11)."""
+    """What is waited for inside ends when its time is over, with this error (`asyncio.timeout`
+    is of Python 3.11).
+    """
 
     def __init__(self, seconds: float, error: Callable[[], TransportError]) -> None:
-        self._seconds, self._error, self._is_over = seconds, error, False
+        self._seconds = seconds
+        self._error = error
+        self._is_over = False
 
     def __enter__(self) -> None:
         self._task: Any = asyncio.current_task()
@@ -74,7 +80,8 @@ class Transport:
     ) -> None:
         """`say`: gets a message of what is odd about the answers, but no hindrance.
 
-        Raises PrerequisiteError: the variables name no usable proxy, or certificates that are not there.
+        Raises PrerequisiteError: the variables name no usable proxy, or certificates that are not
+        there.
         """
         self.timeout_s = timeout_s
         certificates()
@@ -84,15 +91,20 @@ class Transport:
         self._idle: list[Wire] = []
         """Connections that wait for a request."""
         self._say = say
-        self._ids_are_unique, self._suspected = True, set[int]()
-        """Whether ids tell an answer from another, as far as is known; hashes of those that came twice."""
+        self._ids_are_unique = True
+        self._suspected = set[int]()
+        """Whether ids tell an answer from another, as far as is known; hashes of those that came
+        twice.
+        """
         self._context: ssl.SSLContext | None = None
         self._has_answered = False
 
     def post(
         self, url: str, body: Mapping[str, Any], headers: Mapping[str, str] | None = None
     ) -> Reply:
-        """POST a JSON body. Raises TransportError: within the attempt's time no complete answer came."""
+        """POST a JSON body. Raises TransportError: within the attempt's time no complete answer
+        came.
+        """
         return self._ask("POST", url, json_text(body).encode("utf-8", "surrogatepass"), headers)
 
     def get(self, url: str, headers: Mapping[str, str] | None = None) -> Reply:
@@ -147,15 +159,18 @@ class Transport:
                 wire.close()
 
     def _is_stray(self, wire: Wire, question: bytes, answer: bytes) -> bool:
-        """Whether this was the answer to an earlier question on its connection, as far as the completion's `id` tells.
+        """Whether this was the answer to an earlier question on its connection, as far as the
+        completion's `id` tells.
 
-        A late second answer to one question shifts all that follow: each is taken for the answer to the next question.
-        An id that comes a third time is a server's that gives one to many answers: its ids tell nothing.
+        A late second answer to one question shifts all that follow: each is taken for the answer to
+        the next question. An id that comes a third time is a server's that gives one to many
+        answers: its ids tell nothing.
         """
         ids = _ID.findall(answer) if self._ids_are_unique else None
         if not ids:
             return False
-        name, asked = hash(tuple(ids)), hash(question)
+        name = hash(tuple(ids))
+        asked = hash(question)
         is_known = wire.questions.setdefault(name, asked) != asked
         if name in self._suspected:
             self._ids_are_unique = False
@@ -166,7 +181,9 @@ class Transport:
         return is_known
 
     def _usable(self) -> Wire | None:
-        """A connection that may be asked: the one that answered last, so that others are closed in time."""
+        """A connection that may be asked: the one that answered last, so that others are closed
+        in time.
+        """
         while self._idle:
             wire = self._idle.pop()
             if wire.is_usable():
@@ -235,7 +252,9 @@ class Transport:
 
 
 class _LoginWantedError(Exception):
-    """A proxy refused the tunnel with a 407; of a request that needs no tunnel, it is the reply's status."""
+    """A proxy refused the tunnel with a 407; of a request that needs no tunnel, it is the
+    reply's status.
+    """
 
 
 def _proxy_fields(proxy: Url | None) -> tuple[tuple[str, str], ...]:
@@ -247,7 +266,8 @@ def _proxy_fields(proxy: Url | None) -> tuple[tuple[str, str], ...]:
 
 async def _connect(wire: asyncio.Protocol, host: str, port: int) -> None:
     loop = asyncio.get_running_loop()
-    # Python's race of several addresses leaves a socket open where it is cancelled: one address needs no race.
+    # Python's race of several addresses leaves a socket open where it is cancelled: one address
+    # needs no race.
     delay = None if re.fullmatch(r"[\d.]+|.*:.*", host) else OTHER_ADDRESS_S
     try:
         await loop.create_connection(lambda: wire, host, port, happy_eyeballs_delay=delay)
@@ -260,7 +280,9 @@ _parsed = lru_cache(64)(parse_url)
 
 @lru_cache(64)
 def _head(method: str, url: Url, by_proxy: bool, fields: tuple[tuple[str, str], ...]) -> bytes:
-    """A request's header, but for the length of its body. Raises ValueError where a line would be two."""
+    """A request's header, but for the length of its body. Raises ValueError where a line would
+    be two.
+    """
     scheme, _, port = _address(url)
     host = (url.host or "") if port == _PORTS[scheme] else f"{url.host}:{port}"
     target = f"{scheme}://{host}{url.request_uri}" if by_proxy else url.request_uri

@@ -1,4 +1,5 @@
-"""Everything that says how one endpoint is asked in one role: one record, from the plan to the client.
+"""Everything that says how one endpoint is asked in one role: one record, from the plan to the
+client.
 
 In model_deployments.yaml it stands as the client's arguments (`to_args`, `from_args`).
 """
@@ -38,7 +39,9 @@ class EndpointSettings:
     _: KW_ONLY
     role: str
     url: str
-    """As the user wrote it: `${NAME}` is a variable whose value no file may hold. The cache's keys are made with it."""
+    """As the user wrote it: `${NAME}` is a variable whose value no file may hold. The cache's
+    keys are made with it.
+    """
     model_id: str
     endpoint_type: str
     key_names: tuple[
@@ -56,7 +59,9 @@ class EndpointSettings:
     )
     oauth: OAuthSettings | None = None
     servers: tuple[str, ...] = ()
-    """URLs of all servers, where several serve this model; `url` is the name that they have together."""
+    """URLs of all servers, where several serve this model; `url` is the name that they have
+    together.
+    """
     adapter: openai_api.Adapter
     max_image_side: int | None = None  # pixels: a larger picture is made smaller before it is sent
     sees_images: bool = (
@@ -77,14 +82,18 @@ class EndpointSettings:
         return variables_in([self.urls, self.adapter.params_to_add])
 
     def secret_fields(self, env: Mapping[str, str]) -> dict[str, Any]:
-        """Of every request: they are sent, and stored nowhere. Raises PrerequisiteError: one is not set."""
+        """Of every request: they are sent, and stored nowhere. Raises PrerequisiteError: one is
+        not set.
+        """
         added = self.adapter.params_to_add
         return {name: filled(value, env) for name, value in added.items() if variables_in(value)}
 
     def body_of(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """The JSON body for a request, as it is stored: without values of `secret_variables`, media by their hashes.
+        """The JSON body for a request, as it is stored: without values of `secret_variables`, media
+        by their hashes.
 
-        `multimodal_prompt` is HELM's: `media_objects`, each with a text or a file's location. Raises UnusableMedium.
+        `multimodal_prompt` is HELM's: `media_objects`, each with a text or a file's location.
+        Raises UnusableMedium.
         """
         objects = (request.get("multimodal_prompt") or {}).get("media_objects")
         if objects:
@@ -123,7 +132,9 @@ class EndpointSettings:
 
     @classmethod
     def from_args(cls, args: Mapping[str, Any]) -> EndpointSettings:
-        """The record that `to_args` wrote, of this version or of one that did not know all the fields."""
+        """The record that `to_args` wrote, of this version or of one that did not know all the
+        fields.
+        """
         oauth = args.get("oauth")
         parts = {
             "key_names": tuple(args["key_names"]),
@@ -135,7 +146,9 @@ class EndpointSettings:
 
 
 def limit_names(role: str, servers: int) -> list[str]:
-    """What the limits of an endpoint are called: of all its servers together, then of each where it has several."""
+    """What the limits of an endpoint are called: of all its servers together, then of each where
+    it has several.
+    """
     return [
         role,
         *(f"{role} at server {number}" for number in range(1, servers + 1) if servers > 1),

@@ -1,7 +1,8 @@
-"""One connection over asyncio, and whole HTTP answers, which llhttp (`httptools`) finds in what comes.
+"""One connection over asyncio, and whole HTTP answers, which llhttp (`httptools`) finds in what
+comes.
 
-An answer belongs to its request whatever comes: a connection that brings more than its answer, or brings something
-while nothing is asked, is not used again.
+An answer belongs to its request whatever comes: a connection that brings more than its answer, or
+brings something while nothing is asked, is not used again.
 """
 
 from __future__ import annotations
@@ -26,10 +27,15 @@ from eval_factory.endpoint.proxies import certificates_hint
 
 READ_SIZE = 1 << 16
 MAX_BODY = 64 << 20  # no answer of a language model is that large; what is would fill the disk
-FREE_BODY, LARGE_AT_ONCE = 1 << 20, 2
-"""What is larger than the first is read, and handled, so many at a time in this process: 128 MiB together."""
+FREE_BODY = 1 << 20
+LARGE_AT_ONCE = 2
+"""What is larger than the first is read, and handled, so many at a time in this process: 128 MiB
+together.
+"""
 MAX_MALFORMED = 2
-"""So often a request is sent whose answers are malformed: the server of a gateway that answers next may do better."""
+"""So often a request is sent whose answers are malformed: the server of a gateway that answers
+next may do better.
+"""
 
 CUT = "the connection was closed before the whole answer came"
 _TOO_LARGE = f"the answer is larger than {MAX_BODY >> 20} MiB"
@@ -39,8 +45,9 @@ PAID_AGAIN = (
 WANTS_TLS = "what answers there speaks TLS: the address has to begin with https://"
 
 _LENIENT = {
-    # Both Content-Length and Transfer-Encoding: chunked. The chunks count, as the standard says, and the connection is
-    # not used again: whoever forwarded the answer may have thought that it ends elsewhere.
+    # Both Content-Length and Transfer-Encoding: chunked. The chunks count, as the standard says,
+    # and the connection is not used again: whoever forwarded the answer may have thought that it
+    # ends elsewhere.
     "lenient_chunked_length": True,
     "lenient_optional_cr_before_lf": True,  # lines of a header that end in a bare LF
 }
@@ -66,12 +73,17 @@ class TransportError(Exception):
         said: str = "",
     ) -> None:
         """
-        `unreachable`: there was not even a connection. `silent`: not a byte of an answer came. `stray`: the answer was
-        another question's. `status`, `headers`, `said`: of an answer that is none.
+        `unreachable`: there was not even a connection. `silent`: not a byte of an answer came.
+        `stray`: the answer was another question's. `status`, `headers`, `said`: of an answer that
+        is none.
         """
         super().__init__(message)
-        self.unreachable, self.silent, self.stray = unreachable, silent or unreachable, stray
-        self.status, self.headers, self.said = status, headers, said
+        self.unreachable = unreachable
+        self.silent = silent or unreachable
+        self.stray = stray
+        self.status = status
+        self.headers = headers
+        self.said = said
 
 
 class MalformedAnswerError(TransportError):
@@ -133,13 +145,12 @@ class Wire(asyncio.Protocol):
         Raises TransportError: no whole one came.
         """
         loop = asyncio.get_running_loop()
-        self.status, self.size, self.lines, self._parts = (
-            0,
-            0,
-            list[tuple[bytes, bytes]](),
-            list[bytes](),
-        )
-        self._names, self._is_tunnel = set[bytes](), tunnel
+        self.status = 0
+        self.size = 0
+        self.lines = list[tuple[bytes, bytes]]()
+        self._parts = list[bytes]()
+        self._names = set[bytes]()
+        self._is_tunnel = tunnel
         self._has_head = self._is_whole = self._may_be_large = self.has_begun = False
         self._error: TransportError | None = None
         self._parser = httptools.HttpResponseParser(self)
@@ -150,7 +161,8 @@ class Wire(asyncio.Protocol):
             await self._came
             if not self._is_over:  # it is large
                 await hold.take()
-                self._may_be_large, self._came = True, loop.create_future()
+                self._may_be_large = True
+                self._came = loop.create_future()
                 self._transport.resume_reading()
                 if not self._is_over:
                     await self._came
@@ -168,14 +180,16 @@ class Wire(asyncio.Protocol):
 
     async def body(self, hold: Hold) -> bytes:
         """The body without its content coding, in which far more bytes may be hidden than came."""
-        parts, self._parts = self._parts, []
+        parts = self._parts
+        self._parts = []
         body = parts[0] if len(parts) == 1 else b"".join(parts)
         codings = [value for name, value in self.lines if name == b"content-encoding"]
         if not codings:
             return body
         headers = {"Content-Encoding": b", ".join(codings).decode("latin-1")}
         packed = urllib3.HTTPResponse(io.BytesIO(body), headers, self.status, preload_content=False)
-        parts, size = [], 0
+        parts = []
+        size = 0
         try:
             while chunk := packed.read1(READ_SIZE):
                 parts.append(chunk)
@@ -249,7 +263,9 @@ class Wire(asyncio.Protocol):
             self._tell()
 
     def eof_received(self) -> None:
-        """An answer that says nowhere how long it is ends with its connection; llhttp does not learn of that end."""
+        """An answer that says nowhere how long it is ends with its connection; llhttp does not
+        learn of that end.
+        """
         self.is_open = False
         if self._came is not None and not self._is_over:
             self._is_whole = self._has_head and not self._names & _LENGTHS
@@ -262,7 +278,8 @@ class Wire(asyncio.Protocol):
         if isinstance(error, ConnectionError):
             self._read_the_rest()
         if self._came is not None and not self._is_over:
-            silent, of_tls = not self._parser.get_status_code(), isinstance(error, ssl.SSLError)
+            silent = not self._parser.get_status_code()
+            of_tls = isinstance(error, ssl.SSLError)
             said = tls_failed(error) if of_tls else CUT
             self._fail(TransportError(said, unreachable=silent and of_tls, silent=silent))
             self._tell()

@@ -1,10 +1,12 @@
-"""What an endpoint may be asked: so many requests at once, so many requests and tokens a minute, none during a pause.
+"""What an endpoint may be asked: so many requests at once, so many requests and tokens a minute,
+none during a pause.
 
-`Limit` knows whose turn it is; `LiveLimit` tells them as time goes on. A client asks through an `Admission`: of limits
-of its own (`LocalAdmission`), or of those that several processes share (`eval_factory.endpoint.shared_limits`).
+`Limit` knows whose turn it is; `LiveLimit` tells them as time goes on. A client asks through an
+`Admission`: of limits of its own (`LocalAdmission`), or of those that several processes share
+(`eval_factory.endpoint.shared_limits`).
 
-Headers: RFC 9110 `Retry-After`; OpenAI's and Azure's `retry-after-ms` and `x-ratelimit-*`; Anthropic's
-`anthropic-ratelimit-*`; LiteLLM repeats a provider's own under `llm_provider-`.
+Headers: RFC 9110 `Retry-After`; OpenAI's and Azure's `retry-after-ms` and `x-ratelimit-*`;
+Anthropic's `anthropic-ratelimit-*`; LiteLLM repeats a provider's own under `llm_provider-`.
 """
 
 from __future__ import annotations
@@ -28,19 +30,25 @@ from eval_factory.endpoint import bridge, media
 from eval_factory.endpoint.endpoint_settings import LimitOf
 
 MINUTE_S = 60.5
-"""A little more than one: the first request of a minute may take longer to arrive (its connection is made, its process
-is busy) than the first of the next, and the endpoint counts arrivals."""
+"""A little more than one: the first request of a minute may take longer to arrive (its connection
+is made, its process is busy) than the first of the next, and the endpoint counts arrivals.
+"""
 _Key = TypeVar("_Key", bound=Hashable)
 
 
 _DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m(?!s))?(?:(\d+(?:\.\d+)?)s)?(?:(\d+(?:\.\d+)?)ms)?\Z")
 """OpenAI's: 1s, 6m0s, 1h2m3.5s, 120ms."""
-_EPOCH_S, _EPOCH_MS = 1e9, 1e12
-"""From here on a number is a point in time (seconds, milliseconds since 1970); below, seconds from now."""
+_EPOCH_S = 1e9
+_EPOCH_MS = 1e12
+"""From here on a number is a point in time (seconds, milliseconds since 1970); below, seconds
+from now.
+"""
 
 
 def asked_pause(headers: Mapping[str, str]) -> float | None:
-    """Seconds that the headers of an error ask to wait; None where they say nothing that can be read."""
+    """Seconds that the headers of an error ask to wait; None where they say nothing that can be
+    read.
+    """
     known = {name.lower(): value for name, value in headers.items() if len(value) <= 64}
     for prefix in ("", "llm_provider-"):
         milliseconds = _number(known.get(f"{prefix}retry-after-ms"))
@@ -94,7 +102,9 @@ def _number(value: str | None) -> float | None:
 
 
 def estimated_tokens(body: Mapping[str, Any]) -> int:
-    """Tokens that a request may use, as endpoints count them before they answer: text, media, and all it is granted."""
+    """Tokens that a request may use, as endpoints count them before they answer: text, media,
+    and all it is granted.
+    """
     return (
         prompt_size(body) // BYTES_PER_TOKEN
         + media.tokens_in(body.get("messages"))
@@ -115,10 +125,8 @@ def prompt_size(body: Mapping[str, Any]) -> int:
 
 def granted_tokens(body: Mapping[str, Any]) -> int:
     """The most tokens that an answer to this body may have; 0 where it does not say."""
-    granted, copies = (
-        [body.get(name) for name in ("max_tokens", "max_completion_tokens")],
-        body.get("n"),
-    )
+    granted = [body.get(name) for name in ("max_tokens", "max_completion_tokens")]
+    copies = body.get("n")
     each = max((number for number in granted if type(number) is int and number > 0), default=0)
     return each * (copies if type(copies) is int and copies > 0 else 1)
 
@@ -130,7 +138,8 @@ class _Window:
     """So much in any interval of a minute."""
 
     def __init__(self, most: int | None) -> None:
-        self._most, self._used = most, 0
+        self._most = most
+        self._used = 0
         self._taken: deque[tuple[float, int]] = deque()
 
     def seconds_until(self, amount: int, now: float) -> float:
@@ -153,33 +162,38 @@ class _Window:
 
 
 class Limit(Generic[_Key]):
-    """The limit of one endpoint: who has a slot, who waits for one or for a minute, until when nobody gets one.
+    """The limit of one endpoint: who has a slot, who waits for one or for a minute, until when
+    nobody gets one.
 
-    How many have a slot follows the answers by additive increase and multiplicative decrease: D.-M. Chiu and R. Jain,
-    Computer Networks and ISDN Systems 17, 1989. No thread, no socket and no timer is in here: whoever uses it keeps
-    threads apart, and asks again in time.
+    How many have a slot follows the answers by additive increase and multiplicative decrease: D.-M.
+    Chiu and R. Jain, Computer Networks and ISDN Systems 17, 1989. No thread, no socket and no timer
+    is in here: whoever uses it keeps threads apart, and asks again in time.
     """
 
     def __init__(self, most: LimitOf, *, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock, self._most = clock, float(most.parallelism)
-        self._allowed, self._last_decrease = self._most, 0.0
-        self._requests, self._tokens = (
-            _Window(most.requests_per_minute),
-            _Window(most.tokens_per_minute),
-        )
+        self._clock = clock
+        self._most = float(most.parallelism)
+        self._allowed = self._most
+        self._last_decrease = 0.0
+        self._requests = _Window(most.requests_per_minute)
+        self._tokens = _Window(most.tokens_per_minute)
         self._coming = itertools.count()
         self._waiting: dict[_Key, int | None] = {}
         """Key that waits -> its tokens; None: the limits a minute do not hold for it."""
         self._queue: list[tuple[int, int, _Key]] = []
-        """A heap of priority, number of its coming, key; those that wait no more may still be in it."""
+        """A heap of priority, number of its coming, key; those that wait no more may still be in
+        it.
+        """
         self._since: dict[_Key, float] = {}
         """Key with a slot -> since when."""
         self._closed_until = -math.inf
 
     def acquire(self, key: _Key, tokens: int | None = None, priority: int = 0) -> None:
-        """Wait for a slot: a lower priority goes first; within one, who came first. Nobody passes who is first.
+        """Wait for a slot: a lower priority goes first; within one, who came first. Nobody passes
+        who is first.
 
-        With `tokens`, wait until one more request, and its tokens, are within what is allowed a minute.
+        With `tokens`, wait until one more request, and its tokens, are within what is allowed a
+        minute.
         """
         self._waiting[key] = tokens
         heapq.heappush(self._queue, (priority, next(self._coming), key))
@@ -193,18 +207,22 @@ class Limit(Generic[_Key]):
             )  # one more for each round of answers
 
     def too_many(self, key: _Key, pause: float | None) -> None:
-        """The endpoint refused a request; where it asks to wait for so many seconds, nobody gets a slot meanwhile."""
+        """The endpoint refused a request; where it asks to wait for so many seconds, nobody gets
+        a slot meanwhile.
+        """
         if key in self._since:
             now = self._clock()
             if self._since[key] >= self._last_decrease:  # once for all that were under way together
-                self._allowed, self._last_decrease = max(1.0, self._allowed * DECREASE), now
+                self._allowed = max(1.0, self._allowed * DECREASE)
+                self._last_decrease = now
             self._closed_until = max(self._closed_until, now + (pause or 0.0))
 
     def granted(self) -> Iterator[_Key]:
         """Those whose turn it is now."""
         while self.seconds_to_next() == 0.0:
             *_, key = heapq.heappop(self._queue)
-            now, tokens = self._clock(), self._waiting.pop(key)
+            now = self._clock()
+            tokens = self._waiting.pop(key)
             if tokens is not None:
                 self._requests.take(1, now)
                 self._tokens.take(tokens, now)
@@ -212,12 +230,15 @@ class Limit(Generic[_Key]):
             yield key
 
     def seconds_to_next(self) -> float | None:
-        """Until the next turn, 0 if it is now; None: there is none unless something happens meanwhile."""
+        """Until the next turn, 0 if it is now; None: there is none unless something happens
+        meanwhile.
+        """
         while self._queue and self._queue[0][2] not in self._waiting:
             heapq.heappop(self._queue)
         if not self._queue or len(self._since) >= int(self._allowed):
             return None
-        now, tokens = self._clock(), self._waiting[self._queue[0][2]]
+        now = self._clock()
+        tokens = self._waiting[self._queue[0][2]]
         until = [0.0, self._closed_until - now]
         if tokens is not None:
             until += [self._requests.seconds_until(1, now), self._tokens.seconds_until(tokens, now)]
@@ -225,7 +246,9 @@ class Limit(Generic[_Key]):
 
 
 class Ticket(Future[Any]):
-    """Of one request that waits: done once it is its turn, or nobody gives turns any more. The first answer counts."""
+    """Of one request that waits: done once it is its turn, or nobody gives turns any more. The
+    first answer counts.
+    """
 
     def give(self, value: Any = None) -> None:
         with suppress(InvalidStateError):
@@ -240,7 +263,9 @@ class LiveLimit:
     """A limit that gives turns as it becomes possible; safe among threads."""
 
     def __init__(self, most: LimitOf) -> None:
-        self._limit, self._lock, self._due = Limit[Ticket](most), threading.Lock(), math.inf
+        self._limit = Limit[Ticket](most)
+        self._lock = threading.Lock()
+        self._due = math.inf
 
     def acquire(self, ticket: Ticket, tokens: int | None, priority: int = 0) -> None:
         with self._changed() as limit:
@@ -287,10 +312,13 @@ class Admission:
         self._limit = limit
         self._counts_tokens = most.tokens_per_minute is not None
         self._has_rate = self._counts_tokens or most.requests_per_minute is not None
-        self._is_stopped, self._waiting = False, set[Ticket]()
+        self._is_stopped = False
+        self._waiting = set[Ticket]()
 
     def too_many(self, ticket: Ticket, pause: float | None) -> None:
-        """The endpoint refused the request of this slot, and asks to wait for so many seconds, or does not say."""
+        """The endpoint refused the request of this slot, and asks to wait for so many seconds,
+        or does not say.
+        """
         self._limit.too_many(ticket, pause)
 
     def stop(self) -> None:
@@ -301,14 +329,16 @@ class Admission:
 
     @contextmanager
     def slot(self, body: Mapping[str, Any] | None = None) -> Iterator[Ticket]:
-        """Waits for a slot; with the body of a request, until that is within the limits a minute, too.
+        """Waits for a slot; with the body of a request, until that is within the limits a minute,
+        too.
 
         To leave it without an exception says that the endpoint answered.
         """
         tokens = None
         if body is not None and self._has_rate:
             tokens = estimated_tokens(body) if self._counts_tokens else 0
-        ticket, answered = Ticket(), False
+        ticket = Ticket()
+        answered = False
         self._waiting.add(ticket)
         try:
             if not self._is_stopped:

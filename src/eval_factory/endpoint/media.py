@@ -1,8 +1,9 @@
-"""Pictures and sounds: what is sent of a file, by what an answer to it is known, how it reads; pictures that are made.
+"""Pictures and sounds: what is sent of a file, by what an answer to it is known, how it reads;
+pictures that are made.
 
-In a request's body stands a `Medium`: a text with the SHA-256, type and size of what is sent. Keys, cache.db and
-responses/ get that text. The file is read once more when the request goes out, so that memory holds the pictures of
-those requests alone that are on their way.
+In a request's body stands a `Medium`: a text with the SHA-256, type and size of what is sent. Keys,
+cache.db and responses/ get that text. The file is read once more when the request goes out, so that
+memory holds the pictures of those requests alone that are on their way.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ from eval_factory.endpoint.openai_api import BASE64, PICTURES, FinalAnswer, Unus
 
 MAX_FILE = 64 << 20  # bytes. No endpoint takes as much in one request
 PLACE = "\N{OBJECT REPLACEMENT CHARACTER}"
-"""Stands in a request's text for the next of the files beside it: what changes words leaves pictures alone."""
+"""Stands in a request's text for the next of the files beside it: what changes words leaves
+pictures alone.
+"""
 RESAMPLING = "LANCZOS"  # of Pillow: how a picture is made smaller
 SOUND_FORMATS = {"audio/wav": "wav", "audio/mpeg": "mp3", "audio/flac": "flac"}
 _BEGINNINGS = {
@@ -76,12 +79,16 @@ class Medium(str):
         """Raises UnusableMedium."""
         facts = _sent_facts(*_version_of(file), max_image_side)
         medium = cls(f"sha256:{facts.sha256} {facts.content_type} {facts.size} bytes")
-        medium.file, medium.facts, medium.max_image_side = file, facts, max_image_side
+        medium.file = file
+        medium.facts = facts
+        medium.max_image_side = max_image_side
         medium.tokens = tokens_of(file, max_image_side)
         return medium
 
     def content(self) -> str:
-        """Base64, of a picture as a data URL. Raises UnusableMedium: the file is not what it was."""
+        """Base64, of a picture as a data URL. Raises UnusableMedium: the file is not what it
+        was.
+        """
         data, kind = _sent(_read(self.file), self.file.name, self.max_image_side)
         if hashlib.sha256(data).hexdigest() != self.facts.sha256:
             raise UnusableMedium(f"{self.file.name} was changed while the run went on")
@@ -94,8 +101,9 @@ def messages_of(
     max_image_side: int | None,
     turns: list[dict[str, Any]],
 ) -> list[dict[str, Any]]:
-    """One message of a user: a part for each of HELM's media objects (`text`, or `location` of a file), in their order.
-    Where the turns have places: these with the files in them. Raises UnusableMedium.
+    """One message of a user: a part for each of HELM's media objects (`text`, or `location` of a
+    file), in their order. Where the turns have places: these with the files in them. Raises
+    UnusableMedium.
     """
     if not any(PLACE in one["content"] for one in turns):
         return [{"role": "user", "content": [_part(one, max_image_side) for one in media_objects]}]
@@ -114,10 +122,13 @@ def messages_of(
 
 
 def placed(text: str, media_objects: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """The parts of a text, and as many files as it has places; without a text these objects as they are."""
+    """The parts of a text, and as many files as it has places; without a text these objects as
+    they are.
+    """
     if not text:
         return list(media_objects)
-    files, (first, *others) = iter(media_objects), text.split(PLACE)
+    files = iter(media_objects)
+    (first, *others) = text.split(PLACE)
     parts = [
         {"text": first},
         *(one for words in others for one in (next(files, {"text": PLACE}), {"text": words})),
@@ -169,8 +180,11 @@ def has_media(body: Mapping[str, Any]) -> bool:
 
 
 def records_of(media_objects: Iterable[Mapping[str, Any]], folder: Path) -> list[dict[str, Any]]:
-    """Of each file its type, SHA-256, bytes, and path in the folder: None where it is not there, or lies elsewhere."""
-    root, found = folder.resolve(), []
+    """Of each file its type, SHA-256, bytes, and path in the folder: None where it is not there,
+    or lies elsewhere.
+    """
+    root = folder.resolve()
+    found = []
     for one in media_objects:
         if one.get("text") is None:
             record: dict[str, Any] = {
@@ -179,7 +193,8 @@ def records_of(media_objects: Iterable[Mapping[str, Any]], folder: Path) -> list
             }
             try:
                 file = Path(str(one.get("location")))
-                facts, path = _own_facts(*_version_of(file)), file.resolve()
+                facts = _own_facts(*_version_of(file))
+                path = file.resolve()
                 inside = path.relative_to(root).as_posix() if path.is_relative_to(root) else None
                 record |= {"sha256": facts.sha256, "bytes": facts.size, "file": inside}
                 record["type"] = facts.content_type or record["type"]
@@ -190,8 +205,11 @@ def records_of(media_objects: Iterable[Mapping[str, Any]], folder: Path) -> list
 
 
 def as_text(media_objects: Iterable[Mapping[str, Any]]) -> str:
-    """The texts, and for each file a line like `[image 1: image/png, 12 kB, sha256 0123456789abcdef]`."""
-    text, counts = "", dict[str, int]()
+    """The texts, and for each file a line like `[image 1: image/png, 12 kB, sha256
+    0123456789abcdef]`.
+    """
+    text = ""
+    counts = dict[str, int]()
     for one in media_objects:
         if one.get("text") is not None:
             text += str(one["text"])
@@ -238,8 +256,9 @@ def _read(file: Path) -> bytes:
 def tokens_of(file: Path, max_image_side: int | None) -> int:
     """Roughly, by the file's header: models differ by several times; 0 where nobody knows.
 
-    A picture: OpenAI, "Images and vision", GPT-4o in high detail: made smaller to 2,048 pixels and its shorter side to
-    768, it takes 85 tokens and 170 for each tile of 512 x 512. A WAV: OpenAI, "Managing costs": a token for 100 ms.
+    A picture: OpenAI, "Images and vision", GPT-4o in high detail: made smaller to 2,048 pixels and
+    its shorter side to 768, it takes 85 tokens and 170 for each tile of 512 x 512. A WAV: OpenAI,
+    "Managing costs": a token for 100 ms.
     """
     try:
         with file.open("rb") as opened:
@@ -272,7 +291,8 @@ def _sent_facts(file: Path, _size: int, _changed: int, max_image_side: int | Non
 
 
 def _sent(data: bytes, name: str, max_image_side: int | None) -> tuple[bytes, str]:
-    """(what is sent of a file, its type): the file's own bytes but of 16 bits a sample, or larger than is asked for.
+    """(what is sent of a file, its type): the file's own bytes but of 16 bits a sample, or larger
+    than is asked for.
 
     Raises UnusableMedium.
     """
@@ -300,7 +320,9 @@ def _sent(data: bytes, name: str, max_image_side: int | None) -> tuple[bytes, st
 
 
 def picture_type(data: bytes, name: str) -> str:
-    """The type of a picture that can be sent. Raises UnusableMedium: it is broken, or of another kind."""
+    """The type of a picture that can be sent. Raises UnusableMedium: it is broken, or of another
+    kind.
+    """
     kind = _sent(data, name, None)[1]
     if not kind.startswith("image/"):
         raise UnusableMedium(f"{name} is no picture ({kind})")
@@ -308,7 +330,9 @@ def picture_type(data: bytes, name: str) -> str:
 
 
 def _smaller(picture: Any, max_side: int | None) -> tuple[bytes, str]:
-    """As 8 bits a sample, and with its longer side of `max_side` pixels: a JPEG stays one, all others become PNGs."""
+    """As 8 bits a sample, and with its longer side of `max_side` pixels: a JPEG stays one, all
+    others become PNGs.
+    """
     from PIL import Image, ImageOps
 
     is_jpeg = picture.format == "JPEG"
@@ -326,7 +350,8 @@ def _smaller(picture: Any, max_side: int | None) -> tuple[bytes, str]:
     return out.getvalue(), "image/jpeg" if is_jpeg else "image/png"
 
 
-# Pictures that a model made: each a file named by its SHA-256, which a stored answer names in place of the content.
+# Pictures that a model made: each a file named by its SHA-256, which a stored answer names in place
+# of the content.
 
 _MADE_PICTURE = re.compile(r"sha256:([0-9a-f]{64}) image/([a-z]+) [0-9]+ bytes")
 
@@ -339,7 +364,8 @@ def pictures_taken_out(answer: Any) -> tuple[Any, dict[str, bytes]]:
     parts = answer.get(PICTURES) if isinstance(answer, Mapping) else None
     if not isinstance(parts, list) or answer.get("error"):
         return answer, {}  # whoever reads it says what is wrong
-    named, found = [], {}
+    named = []
+    found = {}
     for part in parts:
         if not isinstance(part, Mapping) or not isinstance(part.get(BASE64), str):
             raise FinalAnswer(

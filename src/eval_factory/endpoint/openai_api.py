@@ -1,6 +1,8 @@
-"""The OpenAI-compatible API as pure functions: request bodies, cache keys, and the reading of answers.
+"""The OpenAI-compatible API as pure functions: request bodies, cache keys, and the reading of
+answers.
 
-Whoever looks for the answer to a request in the response cache makes its key with the same functions.
+Whoever looks for the answer to a request in the response cache makes its key with the same
+functions.
 """
 
 from __future__ import annotations
@@ -16,14 +18,16 @@ from typing import Any
 from eval_factory.core.foreign_text import said_in, with_each_text
 
 KEY_VERSION = 1
-CHAT, IMAGES = "chat", "images"
-PICTURES, BASE64 = (
-    "data",
-    "b64_json",
-)  # fields of an answer of the type `images`: its pictures, and the content of one
-FILTERED, CUT_OFF = "content_filter", "length"
+CHAT = "chat"
+IMAGES = "images"
+# fields of an answer of the type `images`: its pictures, and the content of one
+PICTURES = "data"
+BASE64 = "b64_json"
+FILTERED = "content_filter"
+CUT_OFF = "length"
 TOO_FEW_TOKENS = (
-    "an answer was cut off with no text in it: a model that thinks first needs more than the {granted} output tokens"
+    "an answer was cut off with no text in it: "
+    "a model that thinks first needs more than the {granted} output tokens"
     " that this benchmark grants; set config.params.extra.num_output_tokens, 4096 for example"
 )
 FILTERED_MESSAGE = "the endpoint's content filter withheld the answer"
@@ -36,14 +40,17 @@ _KNOWN = (
     ("<seed:think>", "</seed:think>"),
     ("<|channel|>analysis<|message|>", "<|channel|>final<|message|>"),
 )
-"""Markers around what a model thinks; the last are the channels of gpt-oss (harmony). The first are the default of a
-run config: where it holds others, these alone are meant."""
+"""Markers around what a model thinks; the last are the channels of gpt-oss (harmony). The first are
+the default of a run config: where it holds others, these alone are meant.
+"""
 _HARMONY = re.compile(r"<\|start\|>assistant|<\|channel\|>\w*|<\|(?:end|return|message)\|>")
 
 
 @dataclass(frozen=True)
 class Split:
-    """One answer, taken apart: what is scored, and what the model thought (None: no marker was found)."""
+    """One answer, taken apart: what is scored, and what the model thought (None: no marker was
+    found).
+    """
 
     answer: str
     thought: str | None
@@ -53,9 +60,9 @@ class Split:
 def split_thinking(text: str, start: str, end: str, *, cut_off: bool = False) -> Split:
     """Take an answer apart, by these markers, or by all that are known where these are the default.
 
-    A start without an end is thinking that was cut off: nothing after it is an answer. An end without a start
-    belongs to a template that starts the thinking itself. `cut_off`: the text ends because no more tokens were granted:
-    it may end inside a marker then.
+    A start without an end is thinking that was cut off: nothing after it is an answer. An end
+    without a start belongs to a template that starts the thinking itself. `cut_off`: the text ends
+    because no more tokens were granted: it may end inside a marker then.
     """
     if (start, end) != _KNOWN[0]:
         return _split(text, start, end, cut_off=cut_off)
@@ -92,8 +99,8 @@ def _split(text: str, start: str, end: str, *, cut_off: bool) -> Split:
 def _part_of_marker(text: str, marker: str) -> str:
     """The first part of a marker that a text ends with; empty where there is none.
 
-    After other words it has to be more than half of the marker, for an answer may end in `<` or `<t`. Alone a
-    single sign of it is enough, but no letter or digit, which is an answer.
+    After other words it has to be more than half of the marker, for an answer may end in `<` or
+    `<t`. Alone a single sign of it is enough, but no letter or digit, which is an answer.
     """
     for length in range(min(len(marker) - 1, len(text)), 0, -1):
         part = marker[:length]
@@ -105,7 +112,9 @@ def _part_of_marker(text: str, marker: str) -> str:
 
 @dataclass(frozen=True)
 class Adapter:
-    """What a user changes of every request (`target.api_endpoint.adapter_config`) and of every answer."""
+    """What a user changes of every request (`target.api_endpoint.adapter_config`) and of every
+    answer.
+    """
 
     params_to_add: Mapping[str, Any]
     params_to_remove: Sequence[str]
@@ -143,10 +152,11 @@ def request_body(
     top_p: float | None,
     adapter: Adapter | None = None,
 ) -> dict[str, Any]:
-    """The JSON body for one request (its fields by name: prompt or messages, max_tokens, temperature and others).
+    """The JSON body for one request (its fields by name: prompt or messages, max_tokens,
+    temperature and others).
 
-    Sampling is always spelled out: a server's own default for a field that is absent may be anything. What is off
-    is left out, because many endpoints refuse fields that they do not know.
+    Sampling is always spelled out: a server's own default for a field that is absent may be
+    anything. What is off is left out, because many endpoints refuse fields that they do not know.
     """
     prompt = request.get("prompt") or ""
     body: dict[str, Any] = {"model": model_id}
@@ -216,7 +226,8 @@ _SURROGATE = "[\ud800-\udfff]"  # compiled at its first use
 
 
 def parse_answer(data: bytes) -> Any:
-    """The JSON document in a body. Halves of surrogate pairs, which no file can hold, become U+FFFD.
+    """The JSON document in a body. Halves of surrogate pairs, which no file can hold, become
+    U+FFFD.
 
     Raises UnusableAnswer: there is none.
     """
@@ -257,7 +268,9 @@ class Choice:
 
 
 def read_answer(answer: Any, endpoint_type: str) -> tuple[Choice, ...]:
-    """The choices in an answer. Raises UnusableAnswer: there are none, or the answer is an error in disguise."""
+    """The choices in an answer. Raises UnusableAnswer: there are none, or the answer is an error
+    in disguise.
+    """
     if not isinstance(answer, (dict, Mapping)):  # dict first: to ask for a Mapping is slow
         raise UnusableAnswer("the answer is no JSON object")
     if answer.get("error"):
@@ -270,7 +283,8 @@ def read_answer(answer: Any, endpoint_type: str) -> tuple[Choice, ...]:
     try:
         if endpoint_type == IMAGES:
             return tuple(Choice(str(one[BASE64]), None, None, ()) for one in choices)
-        # by their indices, which need not be the order in which they stand; as they stand where these say nothing
+        # by their indices, which need not be the order in which they stand; as they stand where
+        # these say nothing
         indices = {index for choice in choices if type(index := choice.get("index")) is int}
         if len(indices) == len(choices):
             choices = sorted(choices, key=lambda choice: choice["index"])
@@ -280,7 +294,9 @@ def read_answer(answer: Any, endpoint_type: str) -> tuple[Choice, ...]:
 
 
 def _read_choice(choice: Mapping[str, Any], endpoint_type: str) -> Choice:
-    """Raises UnusableAnswer where the provider failed half-way: it says so inside the choice, or leaves it bare."""
+    """Raises UnusableAnswer where the provider failed half-way: it says so inside the choice, or
+    leaves it bare.
+    """
     field = "message" if endpoint_type == CHAT else "text"
     if choice.get("error") or choice.get("finish_reason") == "error":
         raise UnusableAnswer(f"a choice holds an error: {_shown(choice.get('error'))}")
@@ -317,7 +333,9 @@ def _tokens_of(logprobs: Any) -> tuple[tuple[str, float], ...]:
 
 
 def logprobs_in(answer: Mapping[str, Any]) -> tuple[tuple[str, float], ...]:
-    """Tokens of the first choice, each with the natural logarithm of its probability; none where none were given."""
+    """Tokens of the first choice, each with the natural logarithm of its probability; none where
+    none were given.
+    """
     try:
         logprobs = answer["choices"][0].get("logprobs")
         if isinstance(logprobs, Mapping) and logprobs.get("content"):  # of a chat

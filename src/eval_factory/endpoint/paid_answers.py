@@ -1,6 +1,8 @@
-"""What the answers in cache.db cost: by themselves, by a price, or not known; and the prices that held when they came.
+"""What the answers in cache.db cost: by themselves, by a price, or not known; and the prices that
+held when they came.
 
-A price is stored with the run that paid it: a later version of the price library changes nothing that was paid.
+A price is stored with the run that paid it: a later version of the price library changes nothing
+that was paid.
 """
 
 from __future__ import annotations
@@ -25,7 +27,10 @@ CREATE TABLE IF NOT EXISTS prices (
 )
 """
 
-_OF_OBJECT = "CASE WHEN json_type(r.response, '$.usage') = 'object' THEN json_extract(r.response, '$.usage') END"
+_OF_OBJECT = (
+    "CASE WHEN json_type(r.response, '$.usage') = 'object' THEN json_extract(r.response, "
+    "'$.usage') END"
+)
 USAGE = f"CASE WHEN json_valid(r.response) THEN {_OF_OBJECT} END"
 """In SQL: `usage` of the body of a row `r` of responses, as JSON; null where it has none."""
 
@@ -34,7 +39,9 @@ MAX_COST_OF_ANSWER = (
 )
 
 LEAST_OF_ESTIMATE = 0.25
-"""A limit does not believe a lower count: no tokenizer makes one token of 16 bytes throughout a prompt."""
+"""A limit does not believe a lower count: no tokenizer makes one token of 16 bytes throughout a
+prompt.
+"""
 
 
 def _size(*texts: str) -> str:
@@ -46,10 +53,14 @@ _SAID = _size("json_extract(c.value, '$.message.content')", "json_extract(c.valu
 _THOUGHT = _size(
     *(f"json_extract(c.value, '$.message.{name}')" for name in ("reasoning_content", "reasoning"))
 )
-_CHOICES = "CASE WHEN json_type(r.response, '$.choices') = 'array' THEN json_extract(r.response, '$.choices') END"
+_CHOICES = (
+    "CASE WHEN json_type(r.response, '$.choices') = 'array' THEN json_extract(r.response, "
+    "'$.choices') END"
+)
 _ANSWERED = f"SELECT sum({_SAID} + {_THOUGHT}) FROM json_each({_CHOICES}) c WHERE c.type = 'object'"  # noqa: S608
 
-# An answer that turned out to be unusable was paid for too: it lies under another key (`ResponseCache.archive_answer`).
+# An answer that turned out to be unusable was paid for too: it lies under another key
+# (`ResponseCache.archive_answer`).
 _PAID = f"""
 SELECT a.run_id, a.role, a.prompt_tokens, a.completion_tokens, {USAGE},
     CASE WHEN json_valid(r.request) THEN {_ASKED} END, CASE WHEN json_valid(r.response) THEN ({_ANSWERED}) END
@@ -69,7 +80,9 @@ class Paid:
 
 
 def stated_cost(usage: Any) -> float | None:
-    """US dollars, where an answer's `usage` says what it cost (`usage.cost`, as OpenRouter has it), and it can be."""
+    """US dollars, where an answer's `usage` says what it cost (`usage.cost`, as OpenRouter has
+    it), and it can be.
+    """
     stated: Any = usage.get("cost") if isinstance(usage, Mapping) else None
     is_number = isinstance(stated, (int, float)) and not isinstance(stated, bool)
     return float(stated) if is_number and 0 <= stated <= MAX_COST_OF_ANSWER else None
@@ -85,7 +98,9 @@ def tokens_from_cache(usage: Any) -> int:
 def cost_of(
     usage: Any, tokens: tuple[int | None, int | None], price: Price | None
 ) -> tuple[float, str] | None:
-    """(US dollars, who says so) of an answer; None where nobody knows. `tokens`: of prompt and answer, as counted."""
+    """(US dollars, who says so) of an answer; None where nobody knows. `tokens`: of prompt and
+    answer, as counted.
+    """
     stated = stated_cost(usage)
     if stated is not None:
         return stated, BY_ENDPOINT
@@ -103,7 +118,8 @@ def _by_price(
 
 
 def limit_tokens(counted: tuple[int | None, int | None], sizes: tuple[int, int]) -> tuple[int, int]:
-    """Tokens of prompt and answer as a limit counts them: estimated where the endpoint counted nothing, or too little.
+    """Tokens of prompt and answer as a limit counts them: estimated where the endpoint counted
+    nothing, or too little.
 
     `sizes`: bytes of text of prompt and answer.
     """
@@ -118,7 +134,8 @@ def limit_tokens(counted: tuple[int | None, int | None], sizes: tuple[int, int])
 def limit_cost(usage: Any, tokens: tuple[int, int], price: Price | None) -> float | None:
     """US dollars of an answer as a limit counts them; None where nobody knows.
 
-    The larger of what the answer says and of its tokens' price: an endpoint that says 0 must not turn a limit off.
+    The larger of what the answer says and of its tokens' price: an endpoint that says 0 must not
+    turn a limit off.
     """
     known = (stated_cost(usage), _by_price(usage, tokens, price))
     return max((cost for cost in known if cost is not None), default=None)
@@ -154,16 +171,22 @@ def read_paid(cache_db: Path, after: int = 0) -> Iterator[Paid]:
 
 
 def spent_so_far(cache_db: Path, prices: Mapping[str, Price]) -> Spending:
-    """What was asked from this folder so far, as limits count it; an unknown cost adds nothing to `cost`.
+    """What was asked from this folder so far, as limits count it; an unknown cost adds nothing to
+    `cost`.
 
-    `prices`: role -> its price now: the user's table holds for all answers, another for those of runs that stored none.
+    `prices`: role -> its price now: the user's table holds for all answers, another for those of
+    runs that stored none.
     """
     origin = read_origin(cache_db)
     copied = 0 if origin is None else origin.attempts  # of another folder's journal
-    sent = "SELECT count(*) FROM attempts WHERE outcome IN ('answered', 'retried', 'failed', 'refused') AND id > ?"
+    sent = (
+        "SELECT count(*) FROM attempts WHERE outcome IN ('answered', 'retried', 'failed', "
+        "'refused') AND id > ?"
+    )
     (requests,) = next(_rows(cache_db, sent, copied), (0,))
     then = read_prices(cache_db)
-    tokens, cost = 0, 0.0
+    tokens = 0
+    cost = 0.0
     for paid in read_paid(cache_db, copied):
         counted = limit_tokens(paid.tokens, paid.sizes)
         tokens += sum(counted)

@@ -1,4 +1,6 @@
-"""Proxies and certificates from the environment, by requests' rules: of everything that this program asks."""
+"""Proxies and certificates from the environment, by requests' rules: of everything that this
+program asks.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ CERTIFICATE_VARIABLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE"
 
 
 def proxy_for(url: str) -> str | None:
-    """The proxy that leads to an endpoint. Where helm-run is given proxies, the usual variables are not looked at."""
+    """The proxy that leads to an endpoint. Where helm-run is given proxies, the usual variables
+    are not looked at.
+    """
     configured = HelmRunSettings.from_environment(os.environ).proxies
     if configured is None:
         return proxy_from_environment(url)
@@ -52,8 +56,10 @@ def proxy_from_environment(url: str) -> str | None:
             if value == named and name.lower().endswith("_proxy")
         ]
         raise PrerequisiteError(
-            f"{' and '.join(names) or 'the proxy'}: a proxy of the kind {scheme}:// is not known, only http:// and"
-            f" https:// are\n  name another one, or unset it; NO_PROXY={urlsplit(url).hostname} goes past it"
+            f"{' and '.join(names) or 'the proxy'}: "
+            f"a proxy of the kind {scheme}:// is not known, only http:// and"
+            f" https:// are\n  name another one, or unset it; NO_PROXY={urlsplit(url).hostname} "
+            "goes past it"
         )
     return proxy
 
@@ -79,7 +85,8 @@ def certificates_hint() -> str:
     bundle, origin = certificates()
     *first, last = CERTIFICATE_VARIABLES
     return (
-        f"  the certificates to trust are those of {bundle} ({origin}); to trust your own authority's, name their file"
+        f"  the certificates to trust are those of {bundle} ({origin}); "
+        "to trust your own authority's, name their file"
         f" (PEM) in {', '.join(first)} or {last}: the first of these that is set counts"
     )
 

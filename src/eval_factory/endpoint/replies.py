@@ -1,4 +1,6 @@
-"""What a reply says, in words that may be shown, and what a user reads when an endpoint cannot be asked."""
+"""What a reply says, in words that may be shown, and what a user reads when an endpoint cannot
+be asked.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ _BASE64 = re.compile(r"[A-Za-z0-9+/]{60,}=*")
 
 
 _RETRY_DELAY = re.compile(rb'"retryDelay"\s*:\s*"(\d{1,9}(?:\.\d{1,9})?s)"')
-"""google.rpc.RetryInfo in the details of Gemini's errors: its endpoint says in no header how long to wait."""
+"""google.rpc.RetryInfo in the details of Gemini's errors: its endpoint says in no header how
+long to wait.
+"""
 
 
 def headers_of(reply: Reply) -> Mapping[str, str]:
@@ -39,13 +43,14 @@ class ReplyReader:
     """Reads the replies of one endpoint; what it returns holds no secret."""
 
     def __init__(self, redactor: Redactor, endpoint_type: str) -> None:
-        self._redactor, self._type = redactor, endpoint_type
+        self._redactor = redactor
+        self._type = endpoint_type
 
     def answer(self, reply: Reply) -> openai_api.Completion:
         """Raises openai_api.UnusableAnswer."""
         try:
-            # An endpoint may echo what it was asked with; a key is stored in no file. Nothing else is changed:
-            # what looks like a key may be the model's answer.
+            # An endpoint may echo what it was asked with; a key is stored in no file. Nothing else
+            # is changed: what looks like a key may be the model's answer.
             answer = self._redactor.tree(openai_api.parse_answer(reply.data), known_only=True)
             if self._type != openai_api.IMAGES:
                 return openai_api.completion_of(answer, self._type)
@@ -55,7 +60,9 @@ class ReplyReader:
             raise openai_api.UnusableAnswer("the answer is nested too deeply") from error
 
     def said(self, reply: Reply, sent: Mapping[str, Any]) -> str:
-        """What an error says, fit to be shown. Of an error object the message alone: the rest may hold prompts."""
+        """What an error says, fit to be shown. Of an error object the message alone: the rest
+        may hold prompts.
+        """
         if len(reply.data) > MAX_ERROR:
             return f"an error of {len(reply.data)} bytes"
         said = None
@@ -69,21 +76,30 @@ class ReplyReader:
 
 
 OPTIONAL_PARAMS = ("temperature", "top_p", "presence_penalty", "frequency_penalty", "stop")
-"""Parameters that a model may refuse (OpenAI's reasoning models do); they are left out then, and the result says so."""
+"""Parameters that a model may refuse (OpenAI's reasoning models do); they are left out then, and
+the result says so.
+"""
 
 Changes = Mapping[
     str, str | None
 ]  # parameter of a request -> the name that it is sent under; None: it is left out
 
 
-_REFUSES, _EXCLUDE = "unsupported|deprecated|unknown name", "cannot both be specified"
-"""OpenAI's word, Claude's, Gemini's; and what Claude says of two parameters of which it takes one."""
+_REFUSES = "unsupported|deprecated|unknown name"
+_EXCLUDE = "cannot both be specified"
+"""OpenAI's word, Claude's, Gemini's; and what Claude says of two parameters of which it takes
+one.
+"""
 _BLANK_STOP = "each stop sequence must contain non-whitespace"
-"""Claude's, of the "\n" that HELM's multiple choice sends. Nothing is lost: our client cuts an answer there itself."""
+"""Claude's, of the "\n" that HELM's multiple choice sends. Nothing is lost: our client cuts an
+answer there itself.
+"""
 
 
 def changes_asked_for(error: str, sent: Mapping[str, Any]) -> dict[str, str | None]:
-    """The change that the text of an error asks for, if any. The error may be about this one prompt all the same."""
+    """The change that the text of an error asks for, if any. The error may be about this one
+    prompt all the same.
+    """
     if "max_completion_tokens" in error and "max_tokens" in sent:
         return {"max_tokens": "max_completion_tokens"}
     if "response_format" in error and sent.get("response_format") == openai_api.BASE64:
@@ -110,7 +126,8 @@ class RequestFailed(Exception):
     def __init__(self, message: str, status: int | None = None, said: str = "") -> None:
         """`said`: what the endpoint says of it, on one line."""
         super().__init__(message)
-        self.status, self.said = status, said
+        self.status = status
+        self.said = said
 
     @property
     def cause(self) -> str:
@@ -163,13 +180,19 @@ class StopMessages:
     def refused(self, status: int, said: str) -> str:
         """Of the key (401, 403), or of the address or the model (404)."""
         if status == 404:
-            model, parts, hint = repr(self.settings.model_id), urlsplit(self.url), ""
+            model = repr(self.settings.model_id)
+            parts = urlsplit(self.url)
+            hint = ""
             if not urlsplit(base_of(self.url)).path.strip(
                 "/"
             ):  # most print their address without /v1
-                hint = f"; most servers answer under /v1: {urlunsplit((parts.scheme, parts.netloc, '/v1', '', ''))}"
+                hint = (
+                    "; most servers answer under /v1: "
+                    f"{urlunsplit((parts.scheme, parts.netloc, '/v1', '', ''))}"
+                )
             return self.of_role(
-                f"{self.url} answers 404: there is no such address, or no model {model}{_it_says(said)}\n"
+                f"{self.url} answers 404: there is no such address, "
+                f"or no model {model}{_it_says(said)}\n"
                 f"  check {self._settings('url', 'model_id')}{hint}"
             )
         asked = f"Authentication error detected: {self.url} answers {status}{_it_says(said)}"
@@ -178,7 +201,8 @@ class StopMessages:
     def refused_probe(self, status: int, said: str) -> str:
         return self.of_role(
             f"{self.url} refuses a first short request: HTTP {status}{_it_says(said)}\n"
-            f"  check {self._settings('model_id', 'url', 'api_key')}; --no_preflight starts without asking this"
+            f"  check {self._settings('model_id', 'url', 'api_key')}; "
+            "--no_preflight starts without asking this"
         )
 
     def none_answered(self, number: int, errors: Iterable[str]) -> str:
@@ -191,7 +215,10 @@ class StopMessages:
             f"the first {number} requests to {self.url} all failed:",
             *map(line_of, known[:SHOWN_CAUSES]),
             *([f"{rest} x something else"] if rest else []),
-            f"check {self._settings('url', 'model_id')}, and the server; then run the same command again",
+            (
+                f"check {self._settings('url', 'model_id')}, and the server; "
+                "then run the same command again"
+            ),
             "to ask on regardless: --overrides config.params.extra.stop_after_failures=0",
         ]
         return self.of_role("\n  ".join(lines))
@@ -203,7 +230,8 @@ class StopMessages:
 
     def proxy_login(self, status: int, url: str) -> str:
         return self.of_role(
-            f"the proxy on the way to {self.url} answers {status}: it wants a user name and password\n"
+            f"the proxy on the way to {self.url} answers {status}: "
+            "it wants a user name and password\n"
             f"  check the variable {proxy_variable(url)}"
         )
 
@@ -235,21 +263,31 @@ class StopMessages:
 
     def _key_advice(self) -> str:
         if self.settings.oauth is not None:
-            return f"check that the client whose {self.settings.oauth.service} OAuth token was sent may use this model"
+            return (
+                f"check that the client whose {self.settings.oauth.service} "
+                "OAuth token was sent may use this model"
+            )
         if self.key_name is not None:
-            sent = f"check the variable {self.key_name}: its key was sent, and has to be allowed to use this model"
+            sent = (
+                f"check the variable {self.key_name}: "
+                "its key was sent, and has to be allowed to use this model"
+            )
         else:
             names = " or ".join(self.settings.key_names)
             sent = f"no key was sent: set {names}" if names else "no key was sent"
         if self.settings.role == MODEL_ROLE:
             return f"{sent} (target.api_endpoint.api_key names the variable)"
-        own, role = next(iter(self.settings.key_names), None), self.settings.role
+        own = next(iter(self.settings.key_names), None)
+        role = self.settings.role
         set_own = (
             f"set this judge's own, {own}, or "
             if own not in (None, self.key_name) and self.key_name
             else ""
         )
-        return f"{sent}; {set_own}name a variable as api_key in the entry {role} of config.params.extra.judges"
+        return (
+            f"{sent}; {set_own}name a variable as api_key in the entry {role} "
+            "of config.params.extra.judges"
+        )
 
 
 def _listed(names: Sequence[str]) -> str:

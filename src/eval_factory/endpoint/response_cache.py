@@ -1,7 +1,8 @@
-"""cache.db: every answered request, and the journal of attempts. SQLite in WAL mode, JSON only, nothing unpickled.
+"""cache.db: every answered request, and the journal of attempts. SQLite in WAL mode, JSON only,
+nothing unpickled.
 
-Whoever saves waits for the commit, and whoever commits takes along all that is waiting: an answer that a caller has
-seen is on disk, and a hundred callers share one transaction.
+Whoever saves waits for the commit, and whoever commits takes along all that is waiting: an answer
+that a caller has seen is on disk, and a hundred callers share one transaction.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ Changed = tuple[str, Mapping[str, str | None]]
 
 class _Job:
     def __init__(self, statements: Sequence[Statement]) -> None:
-        self.statements, self.is_done = statements, False
+        self.statements = statements
+        self.is_done = False
         self.error: Exception | None = sqlite3.OperationalError(
             "whoever was to write it was interrupted"
         )
@@ -37,13 +39,16 @@ class GroupCommit:
     """Writes over one connection; safe among threads."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
-        self._connection, self._waiting, self._writing = connection, deque[_Job](), threading.Lock()
+        self._connection = connection
+        self._waiting = deque[_Job]()
+        self._writing = threading.Lock()
 
     def commit(self, statements: Sequence[Statement]) -> None:
         """Returns when they are committed, together with others'.
 
-        Those whose statements are written meanwhile are woken one after the other: woken together they would all wait
-        for their turn to run. Raises Exception: what SQLite says of these statements, where they cannot be written.
+        Those whose statements are written meanwhile are woken one after the other: woken together
+        they would all wait for their turn to run. Raises Exception: what SQLite says of these
+        statements, where they cannot be written.
         """
         job = _Job(statements)
         self._waiting.append(job)
@@ -59,7 +64,9 @@ class GroupCommit:
             self._connection.close()
 
     def _write_all_that_waits(self) -> None:
-        """In one transaction; where that fails, each job in its own, so that one costs no other its answer."""
+        """In one transaction; where that fails, each job in its own, so that one costs no other
+        its answer.
+        """
         jobs = [self._waiting.popleft() for _ in range(len(self._waiting))]
         try:
             self._write(jobs)
@@ -67,7 +74,8 @@ class GroupCommit:
             # Where another program locks the file each try waits for long.
             is_locked = isinstance(together, sqlite3.OperationalError) and "locked" in str(together)
             for job in jobs:
-                job.is_done, job.error = True, together
+                job.is_done = True
+                job.error = together
                 if not is_locked:
                     try:
                         self._write([job])
@@ -80,10 +88,12 @@ class GroupCommit:
                 for statement, values in chain.from_iterable(job.statements for job in jobs):
                     self._connection.execute(statement, values)
         except BaseException:
-            self._connection.rollback()  # where the commit failed, Python 3.10 leaves the transaction open
+            # where the commit failed, Python 3.10 leaves the transaction open
+            self._connection.rollback()
             raise
         for job in jobs:
-            job.is_done, job.error = True, None
+            job.is_done = True
+            job.error = None
 
 
 APPLICATION_ID = 0x45464143  # marks the file as ours ('EFAC')
@@ -166,7 +176,9 @@ class Answer:
     model_id: str
     request: Any
     response: Any
-    """JSON bodies; as text where Python cannot take them apart: they are too deep, or hold numbers too long."""
+    """JSON bodies; as text where Python cannot take them apart: they are too deep, or hold
+    numbers too long.
+    """
     created: float
     latency_s: float
 
@@ -178,7 +190,9 @@ class Answer:
 
 @dataclass(frozen=True)
 class Origin:
-    """The run whose answers of the model were copied; the fields are the columns, in their order."""
+    """The run whose answers of the model were copied; the fields are the columns, in their
+    order.
+    """
 
     run_identity: str
     started_at: str
@@ -193,7 +207,9 @@ class ResponseCache:
     """Any thread may read and write; the folder's lock keeps other processes out."""
 
     def __init__(self, path: Path, run_id: str) -> None:
-        self.path, self._run_id, self._readers = path, run_id, threading.local()
+        self.path = path
+        self._run_id = run_id
+        self._readers = threading.local()
         create_or_check(path)
         writer = _connect(path, check_same_thread=False)
         self._keys = {row[0] for row in writer.execute("SELECT key FROM responses")}
@@ -203,7 +219,9 @@ class ResponseCache:
         return key in self._keys
 
     def get(self, key: str) -> tuple[dict[str, Any], float, float] | None:
-        """(response, latency in seconds, time of creation). Raises UnusableAnswer: an older version stored no JSON."""
+        """(response, latency in seconds, time of creation). Raises UnusableAnswer: an older
+        version stored no JSON.
+        """
         if key not in self._keys:
             return None
         query = "SELECT response, latency_s, created FROM responses WHERE key = ?"
@@ -260,7 +278,9 @@ class ResponseCache:
         self._writer.commit([self._attempt(attempt)])
 
     def archive_answer(self, key: str, attempt: Attempt) -> None:
-        """Move an answer to a key that no request has, so that it is asked for again; `attempt` says why."""
+        """Move an answer to a key that no request has, so that it is asked for again; `attempt`
+        says why.
+        """
         rename = ("UPDATE responses SET key = key || '#' || created WHERE key = ?", (key,))
         self._writer.commit([rename, self._attempt(attempt)])
         self._keys.discard(key)
@@ -300,7 +320,9 @@ def _connect(path: Path, *, check_same_thread: bool = True) -> sqlite3.Connectio
 
 
 def create_or_check(path: Path) -> None:
-    """Raises DamagedCacheError: it is another program's database, another version's, or no database."""
+    """Raises DamagedCacheError: it is another program's database, another version's, or no
+    database.
+    """
     try:
         with closing(sqlite3.connect(path, timeout=30)) as connection:
             owner, version = (connection.execute(f"PRAGMA {name}").fetchone()[0] for name in _MARKS)
@@ -326,22 +348,28 @@ def create_or_check(path: Path) -> None:
 
 def read_changes(path: Path, url: str, model_id: str) -> list[dict[str, str | None]]:
     """Each way in which requests to this endpoint and model were changed."""
-    query = "SELECT changes FROM request_changes WHERE url = :url AND model_id = :model_id ORDER BY rowid"
+    query = (
+        "SELECT changes FROM request_changes WHERE url = :url AND model_id = :model_id ORDER BY "
+        "rowid"
+    )
     return [
         json.loads(row["changes"]) for row in read_rows(path, query, url=url, model_id=model_id)
     ]
 
 
 def attempts_after(path: Path, last: int, run_id: str, most: int) -> list[dict[str, Any]]:
-    """At most so many attempts, after the one of id `last`, of a run that another process is at work on, each with its
-    new answer's body; not those from the cache. None where nothing can be read now."""
+    """At most so many attempts, after the one of id `last`, of a run that another process is at
+    work on, each with its new answer's body; not those from the cache. None where nothing can be
+    read now.
+    """
     query = """
         SELECT attempts.*, response FROM attempts LEFT JOIN responses
         ON outcome = 'answered' AND created = started  -- archived, or not
         AND responses.key IN (attempts.key, attempts.key || '#' || started)
         WHERE id > ? AND run_id = ? AND attempt > 0 ORDER BY id LIMIT ?
     """
-    address = f"{path.absolute().as_uri()}?mode=ro"  # who can write would get in the way while the file is made
+    # who can write would get in the way while the file is made
+    address = f"{path.absolute().as_uri()}?mode=ro"
     try:
         with closing(sqlite3.connect(address, uri=True, timeout=0.1)) as connection:
             connection.row_factory = sqlite3.Row
@@ -355,7 +383,8 @@ def read_rows(
 ) -> Iterator[dict[str, Any]]:
     """None where there is no file.
 
-    `then`: a query for the row that is meant by a row of the first; while that is gone through, nothing changes.
+    `then`: a query for the row that is meant by a row of the first; while that is gone through,
+    nothing changes.
     """
     if not path.is_file():
         return

@@ -1,4 +1,5 @@
-"""A client that tries a request until it is answered or fails for good: what is tried again, when, and how often.
+"""A client that tries a request until it is answered or fails for good: what is tried again, when,
+and how often.
 
 Retry arithmetic (backoff, jitter) is urllib3's `Retry`.
 """
@@ -37,22 +38,31 @@ from eval_factory.endpoint.sign_in import SignInError
 
 
 class FirstRequests:
-    """Counts the first requests to one endpoint until one is answered: where all fail for good, the next would too."""
+    """Counts the first requests to one endpoint until one is answered: where all fail for good,
+    the next would too.
+    """
 
     def __init__(self, most: int) -> None:
         """`most`: so many may fail; 0: any number."""
-        self.most, self._is_over = most, most == 0
-        self._started, self._causes, self._lock = itertools.count(), list[str](), threading.Lock()
+        self.most = most
+        self._is_over = most == 0
+        self._started = itertools.count()
+        self._causes = list[str]()
+        self._lock = threading.Lock()
 
     def start(self) -> int:
-        """The number of one more request: only the first count, for of many at once those that fail end sooner."""
+        """The number of one more request: only the first count, for of many at once those that
+        fail end sooner.
+        """
         return self.most if self._is_over else next(self._started)
 
     def answered(self) -> None:
         self._is_over = True
 
     def failed(self, number: int, cause: str) -> tuple[str, ...] | None:
-        """A request failed for good. All their causes, where it was the last of the first and none was answered."""
+        """A request failed for good. All their causes, where it was the last of the first and
+        none was answered.
+        """
         if number >= self.most:
             return None
         with self._lock:
@@ -78,14 +88,18 @@ class OutageDetector:
         self._max_unreachable = _LEAST * threads
         self._max_without_answer = max(max_retries + 1, _LEAST) * threads
         """More than prompts that take too long use up while they are asked at the same time."""
-        self._in_a_row, self._since, self._lock = 0, 0.0, threading.Lock()
+        self._in_a_row = 0
+        self._since = 0.0
+        self._lock = threading.Lock()
 
     def received(self) -> None:
         """Something came, whatever it says."""
         self._in_a_row = 0  # without the lock: the usual case costs nothing
 
     def nothing_received(self, *, unreachable: bool) -> bool:
-        """One more attempt was in vain. Whether the endpoint is gone: often enough in a row, and for long enough."""
+        """One more attempt was in vain. Whether the endpoint is gone: often enough in a row, and
+        for long enough.
+        """
         with self._lock:
             now = time.monotonic()
             self._since = self._since if self._in_a_row else now
@@ -95,19 +109,30 @@ class OutageDetector:
 
 
 RETRIED_STATUSES = frozenset({408, 409, 425, 429, *range(500, 600)}) - {501, 505}
-"""Gateways have 5xx of their own (520 to 527, 529); only "not implemented" and "no such HTTP" stay as they are."""
+"""Gateways have 5xx of their own (520 to 527, 529); only "not implemented" and "no such HTTP"
+stay as they are.
+"""
 STOPPING_STATUSES = frozenset({401, 403, 404})
 OF_A_PROMPT = frozenset({403, 404})
-"""Moderation and gateways say these of single prompts; before any answer, they speak of the key or the model."""
+"""Moderation and gateways say these of single prompts; before any answer, they speak of the key
+or the model.
+"""
 REFUSALS_IN_A_ROW = 20
-"""So many without an answer between speak of the key or the model again: by chance once in a million."""
+"""So many without an answer between speak of the key or the model again: by chance once in a
+million.
+"""
 TOO_MANY = frozenset({429, 503, 529})
-BACKOFF_FACTOR_S, BACKOFF_MAX_S = 0.5, 60.0
+BACKOFF_FACTOR_S = 0.5
+BACKOFF_MAX_S = 60.0
 SILENCE_FACTOR = 4
-"""Where not a byte came: with five retries, the pauses are a minute together, and a server may restart in it."""
+"""Where not a byte came: with five retries, the pauses are a minute together, and a server may
+restart in it.
+"""
 RETRY_AFTER_MAX_S = 120.0
 TRIES_TO_REACH = 3  # where nobody ever answered, more tries than these only keep the user waiting
-NVCF_MAX_HOLD_S, NVCF_FIRST_PAUSE_S, NVCF_MAX_PAUSE_S = 300, 0.25, 5.0
+NVCF_MAX_HOLD_S = 300
+NVCF_FIRST_PAUSE_S = 0.25
+NVCF_MAX_PAUSE_S = 5.0
 NVCF_STATUS_URL_VARIABLE = "NVCF_STATUS_URL"
 NVCF_STATUS_URL = "https://api.nvcf.nvidia.com/v2/nvcf/pexec/status"
 HELD_BACK = (
@@ -128,10 +153,13 @@ class Answered:
 
 
 class _Tries:
-    """What one request may still try. No error is held, which would hold the answer that it is of."""
+    """What one request may still try. No error is held, which would hold the answer that it is
+    of.
+    """
 
     def __init__(self, retries: Retry) -> None:
-        self._retries, self._waits = retries, retries.new(total=None, backoff_max=10.0)
+        self._retries = retries
+        self._waits = retries.new(total=None, backoff_max=10.0)
         self._silent_since: float | None = None
         self._limited_since: float | None = None
         self._malformed = self.moves = 0
@@ -141,9 +169,11 @@ class _Tries:
     ) -> float | None:
         """Seconds to the next try; None where there is none.
 
-        `was_there`: the endpoint answered before. While no connection can be made nothing is sent, so nothing can be
-        paid twice: such tries cost no retry as long as it may be restarting. A limit a minute costs none either,
-        as long as the server tolerates it. Nor does an answer to another question: no id is taken for one twice.
+        `was_there`: the endpoint answered before. While no connection can be made nothing is sent,
+            so nothing can be
+        paid twice: such tries cost no retry as long as it may be restarting. A limit a minute costs
+        none either, as long as the server tolerates it. Nor does an answer to another question: no
+        id is taken for one twice.
         """
         now = time.monotonic()
         if error.stray:
@@ -167,15 +197,20 @@ class _Tries:
 
 
 _Note = Callable[[int, str, RequestFailed, float, float], None]
-"""(attempt, outcome, error, started, latency): what the journal notes of an attempt without an answer."""
+"""(attempt, outcome, error, started, latency): what the journal notes of an attempt without an
+answer.
+"""
 
 
 class _AskAgain(Exception):
-    """The endpoint refused the request, and may take it at once: with these changes, or with another token."""
+    """The endpoint refused the request, and may take it at once: with these changes, or with
+    another token.
+    """
 
     def __init__(self, status: int, changes: Changes = MappingProxyType({})) -> None:
         super().__init__(status)
-        self.status, self.changes = status, changes
+        self.status = status
+        self.changes = changes
 
 
 class RetryingClient:
@@ -189,12 +224,15 @@ class RetryingClient:
         first: int = 0,
         budget: SpendingLimit | None = None,
     ) -> None:
-        """`first`: so many first requests that all fail stop the run; `budget`: is asked before each that is sent."""
+        """`first`: so many first requests that all fail stop the run; `budget`: is asked before
+        each that is sent.
+        """
         self._servers = servers
         self._messages = servers.all[0].messages.of_all(
             [server.messages.url for server in servers.all]
         )
-        self._redactor, self._timeout_s = servers.redactor, servers.all[0].transport.timeout_s
+        self._redactor = servers.redactor
+        self._timeout_s = servers.all[0].transport.timeout_s
         self._status_url = (os.environ.get(NVCF_STATUS_URL_VARIABLE) or NVCF_STATUS_URL).rstrip("/")
         self._nvcf = (
             Transport(self._status_url, timeout_s=self._timeout_s) if settings.use_nvcf else None
@@ -211,15 +249,19 @@ class RetryingClient:
         self._outage = OutageDetector(
             max_retries=settings.max_retries, parallelism=settings.parallelism
         )
-        self._first, self._budget = FirstRequests(first), budget
+        self._first = FirstRequests(first)
+        self._budget = budget
         self._max_refusals = max(REFUSALS_IN_A_ROW, 2 * settings.parallelism)
-        self._lock, self._stop = threading.Lock(), threading.Event()
+        self._lock = threading.Lock()
+        self._stop = threading.Event()
         self._unusable: EndpointUnusable | None = None
         self._changes: dict[str, str | None] = {}
         """Without which the endpoint is known to refuse a body that has these parameters."""
 
     def ask(self, body: Mapping[str, Any], note: _Note) -> Answered:
-        """Ask until there is an answer. Raises RequestFailed: there is none; EndpointUnusable: to no request."""
+        """Ask until there is an answer. Raises RequestFailed: there is none; EndpointUnusable:
+        to no request.
+        """
         number = self._first.start()
         try:
             return self._ask(body, note)
@@ -250,15 +292,17 @@ class RetryingClient:
         tries: _Tries | None = None
         own_changes: dict[str, str | None] = {}
         avoid: Server | None = None
-        attempt, has_renewed = 1, False
+        attempt = 1
+        has_renewed = False
         while True:
-            started, clock = time.time(), time.perf_counter()
+            started = time.time()
+            clock = time.perf_counter()
             try:
                 with self._servers.turn(body, avoid) as turn:
                     self._raise_if_stopped()
                     clock = time.perf_counter()
-                    # Only an answer shows that a change was needed, and until then no other request is sent with it: an
-                    # error may speak of a parameter because its prompt does.
+                    # Only an answer shows that a change was needed, and until then no other request
+                    # is sent with it: an error may speak of a parameter because its prompt does.
                     known = {name: new for name, new in list(self._changes.items()) if name in body}
                     changes = {**known, **own_changes}
                     sent = openai_api.changed(body, changes) if changes else body
@@ -278,7 +322,8 @@ class RetryingClient:
                 failed = RequestFailed(self._redactor.text(str(error)), error.status, error.said)
                 latency = time.perf_counter() - clock
                 tries = tries or _Tries(self._retries)
-                pause, avoid = self._pause_after(error, tries, turn, latency), turn.server
+                pause = self._pause_after(error, tries, turn, latency)
+                avoid = turn.server
                 outage = self._is_outage(error, last=pause is None or attempt >= TRIES_TO_REACH)
                 state = AttemptState.FAILED if outage or pause is None else AttemptState.RETRIED
                 note(attempt, state, failed, started, latency)
@@ -291,7 +336,8 @@ class RetryingClient:
                 self._servers.answered(turn.server)
                 self._first.answered()
                 return Answered(answer, attempt, started, latency, changes, turn.server.name)
-            # Past `except`: an error, and what is raised or waits while it is handled, holds the answer that it is of.
+            # Past `except`: an error, and what is raised or waits while it is handled, holds the
+            # answer that it is of.
             if outage:
                 message = (
                     self._messages.outage
@@ -307,7 +353,9 @@ class RetryingClient:
     def _pause_after(
         self, error: TransportError, tries: _Tries, turn: Turn, latency: float
     ) -> float | None:
-        """Seconds to the next try, at once where another server is well; None where there is none."""
+        """Seconds to the next try, at once where another server is well; None where there is
+        none.
+        """
         another = not error.stray and self._servers.failed(turn.server, _asked(error.headers))
         lost = error.silent and latency < self._timeout_s
         if another and lost:
@@ -322,7 +370,9 @@ class RetryingClient:
             raise type(self._unusable)(str(self._unusable))
 
     def _is_outage(self, error: TransportError, *, last: bool) -> bool:
-        """Whether it makes no sense to ask anything else. `last`: of the tries to reach what never answered."""
+        """Whether it makes no sense to ask anything else. `last`: of the tries to reach what
+        never answered.
+        """
         if error.unreachable and not self._servers.has_answered:
             return last
         return error.silent and self._outage.nothing_received(unreachable=error.unreachable)
@@ -360,14 +410,12 @@ class RetryingClient:
     def _polled(self, reply: Reply, headers: Mapping[str, str], transport: Transport) -> Reply:
         """A cloud function answers 202 while it works; its status address has the answer later.
 
-        POST and polls together are one attempt, and have its time. A poll that fails is no new attempt: the function
-        works on, and a new one would be paid for again.
+        POST and polls together are one attempt, and have its time. A poll that fails is no new
+        attempt: the function works on, and a new one would be paid for again.
         """
-        deadline, pause, held = (
-            time.monotonic() + self._timeout_s,
-            NVCF_FIRST_PAUSE_S,
-            reply.headers.get("nvcf-reqid"),
-        )
+        deadline = time.monotonic() + self._timeout_s
+        pause = NVCF_FIRST_PAUSE_S
+        held = reply.headers.get("nvcf-reqid")
         if reply.status != 202:
             return reply
         if not held:
@@ -408,7 +456,8 @@ class RetryingClient:
         error_text = reply.data[: replies.ERROR_TEXT_LIMIT].decode("utf-8", "replace")
         if reply.status == 400 and (wanted := replies.changes_asked_for(error_text, sent)):
             raise _AskAgain(reply.status, wanted)
-        text, messages = self._reader.said(reply, sent), turn.server.messages
+        text = self._reader.said(reply, sent)
+        messages = turn.server.messages
         if reply.status in RETRIED_STATUSES:
             headers = replies.headers_of(reply)
             if reply.status in TOO_MANY:

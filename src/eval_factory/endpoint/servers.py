@@ -1,7 +1,8 @@
 """The servers that serve one model: which of them is asked next, and what is known of each.
 
-Limits, pauses and failures are a server's own. One that fails is left out for a while, and then asked by one request;
-its answer brings it back. The rest go on meanwhile. Where none is left, all are asked as one alone would be.
+Limits, pauses and failures are a server's own. One that fails is left out for a while, and then
+asked by one request; its answer brings it back. The rest go on meanwhile. Where none is left, all
+are asked as one alone would be.
 """
 
 from __future__ import annotations
@@ -22,10 +23,14 @@ from eval_factory.endpoint.limits import Admission, LocalAdmission, Ticket
 from eval_factory.endpoint.replies import StopMessages
 from eval_factory.endpoint.sign_in import SignIn, sign_in
 
-ABSENCE_S = 5.0  # for so long a server that failed is asked nothing, if none of its other requests is answered
+# for so long a server that failed is asked nothing, if none of its other requests is answered
+ABSENCE_S = 5.0
 WINDOW_S = 120.0
-"""A limit a minute has passed by then; where nobody was answered for so long, waiting costs retries again."""
-_PATIENCE_S = 900.0  # of one request, however many others are answered: a prompt may be larger than the limit itself
+"""A limit a minute has passed by then; where nobody was answered for so long, waiting costs
+retries again.
+"""
+# of one request, however many others are answered: a prompt may be larger than the limit itself
+_PATIENCE_S = 900.0
 
 
 class Server:
@@ -42,14 +47,22 @@ class Server:
         *,
         has_answered: bool = False,
     ) -> None:
-        """`url`: where requests are sent; `name`: as the configuration has it; `admission`: None: within the settings'
-        limits; `has_answered`: it is known to be there, and to take the key and the model."""
-        self.url, self.transport, self.messages, self.name = url, transport, messages, name
+        """`url`: where requests are sent; `name`: as the configuration has it; `admission`: None:
+        within the settings' limits; `has_answered`: it is known to be there, and to take the key
+        and the model.
+        """
+        self.url = url
+        self.transport = transport
+        self.messages = messages
+        self.name = name
         self.admission = admission or LocalAdmission(settings.limit)
-        self.has_answered, self.is_patient = has_answered, True
+        self.has_answered = has_answered
+        self.is_patient = True
         """Patient: a 429 costs no retry for a while."""
         self.under_way = self.refusals = 0  # refusals without an answer between
-        self.is_failing, self.absent_until, self.paused_until = False, 0.0, 0.0
+        self.is_failing = False
+        self.absent_until = 0.0
+        self.paused_until = 0.0
         """By the monotonic clock. The pause is one that it asked for: an answer does not end it."""
         self._limited_since: float | None = None
         """Since when it says nothing but that there are too many requests."""
@@ -64,18 +77,18 @@ class Server:
         )
 
     def tolerates_limit(self, first: float) -> bool:
-        """Whether one more 429 costs no retry. `first`: when this request met its first one (monotonic)."""
+        """Whether one more 429 costs no retry. `first`: when this request met its first one
+        (monotonic).
+        """
         now = time.monotonic()
         since = self._limited_since = now if self._limited_since is None else self._limited_since
         return self.is_patient and now - since < WINDOW_S and now - first < _PATIENCE_S
 
     def answered(self) -> None:
-        self.has_answered, self.refusals, self.is_failing, self._limited_since = (
-            True,
-            0,
-            False,
-            None,
-        )
+        self.has_answered = True
+        self.refusals = 0
+        self.is_failing = False
+        self._limited_since = None
 
 
 @dataclass(frozen=True)
@@ -96,14 +109,15 @@ class Servers:
         redactor: Redactor,
         together: Admission | None = None,
     ) -> None:
-        """`together`: how many requests go on at once, at all of them; None: there is one, whose own limit that is."""
-        self.all, self.sign_in, self.redactor, self._together = (
-            tuple(servers),
-            sign_in,
-            redactor,
-            together,
-        )
-        self._turns, self._lock = itertools.count(), threading.Lock()
+        """`together`: how many requests go on at once, at all of them; None: there is one, whose
+        own limit that is.
+        """
+        self.all = tuple(servers)
+        self.sign_in = sign_in
+        self.redactor = redactor
+        self._together = together
+        self._turns = itertools.count()
+        self._lock = threading.Lock()
 
     @property
     def has_answered(self) -> bool:
@@ -127,7 +141,9 @@ class Servers:
     def _next(self, avoid: Server | None) -> Server:
         """The server with the fewest requests under way; in turn where several have as few."""
         with self._lock:
-            now, turn, number = time.monotonic(), next(self._turns), len(self.all)
+            now = time.monotonic()
+            turn = next(self._turns)
+            number = len(self.all)
             ready = [server for server in self.all if server.may_be_asked(now)]
             ready = [server for server in ready if server is not avoid] or ready or list(self.all)
             order = {server: (index - turn) % number for index, server in enumerate(self.all)}
@@ -140,10 +156,13 @@ class Servers:
             server.answered()
 
     def failed(self, server: Server, pause: float | None) -> bool:
-        """An attempt failed. Whether another server is well. `pause`: seconds that the server asks to wait."""
+        """An attempt failed. Whether another server is well. `pause`: seconds that the server
+        asks to wait.
+        """
         with self._lock:
             now = time.monotonic()
-            server.is_failing, server.absent_until = True, now + ABSENCE_S
+            server.is_failing = True
+            server.absent_until = now + ABSENCE_S
             server.paused_until = max(server.paused_until, now + (pause or 0.0))
             return any(other.is_well(now) for other in self.all if other is not server)
 
@@ -163,14 +182,17 @@ def servers_of(
     shared: Callable[[str], Admission | None] = lambda _: None,
     has_answered: bool = False,
 ) -> Servers:
-    """The servers that the settings name, each with limits of its own. `has_answered` is that of `Server`.
+    """The servers that the settings name, each with limits of its own. `has_answered` is that of
+    `Server`.
 
     Args:
         say: gets messages of how a sign-in goes, and of what is odd about answers.
         served_url: the base URL where it is another one than the settings'.
-        shared: the name of limits (`limit_names`) -> these limits, as several runs have them together.
+        shared: the name of limits (`limit_names`) -> these limits, as several runs have them
+        together.
 
-    Raises PrerequisiteError: a variable that the settings name is not there, or holds what cannot be sent.
+    Raises PrerequisiteError: a variable that the settings name is not there, or holds what cannot
+    be sent.
     """
     signed = sign_in(settings, env=env, redactor=redactor, say=say)
     bases = []

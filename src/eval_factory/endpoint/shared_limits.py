@@ -1,16 +1,19 @@
-"""Limits that the runs of a suite share: their server, in the suite's process, and how a helm-run asks it.
+"""Limits that the runs of a suite share: their server, in the suite's process, and how a helm-run
+asks it.
 
-The server listens at a Unix socket in a folder that only this user can enter. A process has one connection for all its
-threads; when it closes, whatever the reason, its slots are free again. Where the server is gone nothing is sent any
-more: to go on without limits would break them. Messages are JSON, one a line:
+The server listens at a Unix socket in a folder that only this user can enter. A process has one
+connection for all its threads; when it closes, whatever the reason, its slots are free again. Where
+the server is gone nothing is sent any more: to go on without limits would break them. Messages are
+JSON, one a line:
 
-    {"do": "slot", "id": 1, "group": G, "tokens": 300}    answered {"id": 1} when it is this request's turn
-    {"do": "too_many", "id": 1, "pause": seconds or null}
-    {"do": "leave", "id": 1, "answered": true}            gives a slot back, or waits no more for one
-    {"do": "begin", "id": 3}                              answered {"id": 3, "reached": a limit's name or null}
-    {"do": "spend", "tokens": 20, "cost": 0.01}
+    {"do": "slot", "id": 1, "group": G, "tokens": 300}    answered {"id": 1} when it is this
+    request's turn {"do": "too_many", "id": 1, "pause": seconds or null}
+    {"do": "leave", "id": 1, "answered": true}            gives a slot back, or waits no more for
+    one {"do": "begin", "id": 3}                              answered {"id": 3, "reached": a
+    limit's name or null} {"do": "spend", "tokens": 20, "cost": 0.01}
 
-The first message to a process lists the limits, and says whether there is a budget, and for how many seconds yet.
+The first message to a process lists the limits, and says whether there is a budget, and for how
+many seconds yet.
 """
 
 from __future__ import annotations
@@ -40,10 +43,14 @@ from eval_factory.endpoint.replies import EndpointUnusable
 
 MAX_PATH = 100  # bytes of a socket's path: Linux takes 107, macOS 103 (`sun_path`)
 MAX_LINE = 65536
-PREFIX, SOCKET = "eval-factory-", "s"
+PREFIX = "eval-factory-"
+SOCKET = "s"
 SHORT_FOLDER = "/tmp"  # noqa: S108 - a folder of a name that nobody can know is made in it, for this user alone
 GREETING_WITHIN_S = 60.0  # the server may be a busy process; that it is none at all shows at once
-_LOST = "what shares the limits among several runs is gone\n  run its command again: what was answered is kept"
+_LOST = (
+    "what shares the limits among several runs is gone\n"
+    "  run its command again: what was answered is kept"
+)
 
 
 class LimitsLost(EndpointUnusable):
@@ -51,10 +58,14 @@ class LimitsLost(EndpointUnusable):
 
 
 class SharedLimits(AbstractContextManager["SharedLimits"]):
-    """The limits of all roles of one process. Where no server answers, whoever asks gets `LimitsLost`."""
+    """The limits of all roles of one process. Where no server answers, whoever asks gets
+    `LimitsLost`.
+    """
 
     def __init__(self, settings: SharedLimitsSettings) -> None:
-        self._groups, self._limits, self._has_budget = settings.groups, dict[str, LimitOf](), True
+        self._groups = settings.groups
+        self._limits = dict[str, LimitOf]()
+        self._has_budget = True
         self._is_lost = False
         self._end: float | None = None  # of the budget's time (monotonic)
         self.asked: dict[int, Ticket] = {}
@@ -67,7 +78,8 @@ class SharedLimits(AbstractContextManager["SharedLimits"]):
             self._socket.connect(settings.address)
             greeting = json.loads(self._lines.readline())
             self._limits = {name: LimitOf(**most) for name, most in greeting["groups"].items()}
-            self._has_budget, left = greeting["budget"], greeting["seconds_left"]
+            self._has_budget = greeting["budget"]
+            left = greeting["seconds_left"]
             self._end = None if left is None else time.monotonic() + left
             self._socket.settimeout(None)
         except (OSError, ValueError, TypeError, KeyError):
@@ -108,7 +120,9 @@ class SharedLimits(AbstractContextManager["SharedLimits"]):
             self.asked.pop(id(ticket))
 
     def spend(self, *, tokens: int, cost: float) -> None:
-        """An answer came: what it took. Where nobody is there to count it, the answer is cached all the same."""
+        """An answer came: what it took. Where nobody is there to count it, the answer is cached
+        all the same.
+        """
         self.send(do="spend", tokens=tokens, cost=cost)
 
     def ask(self, ticket: Ticket, **message: Any) -> None:
@@ -152,7 +166,8 @@ class _DistantLimit:
     """One of the server's limits: `eval_factory.endpoint.limits.AnyLimit`."""
 
     def __init__(self, limits: SharedLimits, group: str) -> None:
-        self._limits, self._group = limits, group
+        self._limits = limits
+        self._group = group
 
     def acquire(self, ticket: Ticket, tokens: int | None) -> None:
         self._limits.ask(ticket, do="slot", group=self._group, tokens=tokens)
@@ -172,7 +187,8 @@ class LimitServer:
         self, limits: Mapping[str, LimitOf], budget: SpendingTracker | None = None
     ) -> None:
         """`limits`: by the name of the group that shares them; `budget`: of all together."""
-        self.limits, self.budget = {name: LiveLimit(most) for name, most in limits.items()}, budget
+        self.limits = {name: LiveLimit(most) for name, most in limits.items()}
+        self.budget = budget
         self._groups = {name: vars(most) for name, most in limits.items()}
         self._writers: set[asyncio.StreamWriter] = set()
         self._priorities = itertools.count()
@@ -183,8 +199,8 @@ class LimitServer:
     def __enter__(self) -> Self:
         """Raises OSError: a socket cannot be made."""
         with ExitStack() as end:
-            # only this user can enter it, and a socket's path in it is short enough; what is killed leaves it behind,
-            # with nothing but the socket's name in it
+            # only this user can enter it, and a socket's path in it is short enough; what is killed
+            # leaves it behind, with nothing but the socket's name in it
             folder = Path(tempfile.mkdtemp(prefix=PREFIX))
             if len(os.fsencode(folder / SOCKET)) > MAX_PATH:
                 folder.rmdir()
@@ -210,7 +226,8 @@ class LimitServer:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One process, until it is gone or sends what is no message of ours."""
-        # A process that came earlier has its slots first: so it ends, and scores while the next ones ask.
+        # A process that came earlier has its slots first: so it ends, and scores while the next
+        # ones ask.
         client = _Client(self, writer, next(self._priorities))
         self._writers.add(writer)
         left = None if self.budget is None else self.budget.seconds_left
@@ -230,13 +247,17 @@ class _Client:
     """A process that asks the server."""
 
     def __init__(self, server: LimitServer, writer: asyncio.StreamWriter, priority: int) -> None:
-        self._server, self._writer, self._priority = server, writer, priority
+        self._server = server
+        self._writer = writer
+        self._priority = priority
         self.tickets: dict[int, tuple[LiveLimit, Ticket]] = {}
         """Of each of its requests that waits or has a slot, by number."""
 
     def take(self, message: Mapping[str, Any]) -> None:
         """Raises ValueError, TypeError or KeyError where it is no message of ours."""
-        budget, what, number = self._server.budget, message["do"], message.get("id")
+        budget = self._server.budget
+        what = message["do"]
+        number = message.get("id")
         if what == "begin":
             self.send({"id": number, "reached": None if budget is None else budget.begin()})
         elif what == "spend":

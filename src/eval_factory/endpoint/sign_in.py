@@ -1,8 +1,9 @@
 """How a request is signed: with a key, or with a token that a service gives for client credentials.
 
-OAuth 2.0 client credentials (RFC 6749, section 4.4) are oauthlib's. A token is cached in memory, and in a file of the
-user's cache folder (mode 0600) for all processes of this user that ask the same service for the same client and scope;
-deleting the file forces a new one. A file that another could have written is not read.
+OAuth 2.0 client credentials (RFC 6749, section 4.4) are oauthlib's. A token is cached in memory,
+and in a file of the user's cache folder (mode 0600) for all processes of this user that ask the
+same service for the same client and scope; deleting the file forces a new one. A file that another
+could have written is not read.
 """
 
 from __future__ import annotations
@@ -34,14 +35,18 @@ from eval_factory.endpoint import bridge
 from eval_factory.endpoint.endpoint_settings import EndpointSettings, OAuthSettings
 from eval_factory.endpoint.proxies import certificates, certificates_hint, proxy_for
 
-RENEW_BEFORE_S, MAX_PART_OF_LIFETIME = 60.0, 0.25
-"""A token is renewed so long before it expires, for a request that is under way must not outlive it; but no longer
-before than this part of its life: one of 30 s would be renewed at each request."""
+RENEW_BEFORE_S = 60.0
+MAX_PART_OF_LIFETIME = 0.25
+"""A token is renewed so long before it expires, for a request that is under way must not outlive
+it; but no longer before than this part of its life: one of 30 s would be renewed at each request.
+"""
 MAX_LIFETIME_S = 24 * 3600.0  # whatever the service, or a file, says
 
 
 def cache_folder(env: Mapping[str, str]) -> Path:
-    """Of this program, by the XDG Base Directory Specification: a relative XDG_CACHE_HOME is none."""
+    """Of this program, by the XDG Base Directory Specification: a relative XDG_CACHE_HOME is
+    none.
+    """
     configured = Path(env.get("XDG_CACHE_HOME", ""))
     home = (
         configured if configured.is_absolute() else Path(env.get("HOME") or Path.home()) / ".cache"
@@ -63,7 +68,9 @@ class Token:
 
 
 def token_file(oauth: OAuthSettings, env: Mapping[str, str], folder: Path | None = None) -> Path:
-    """Where a token is cached: another file for another token URL, client or scope, whose token is another's."""
+    """Where a token is cached: another file for another token URL, client or scope, whose token
+    is another's.
+    """
     named = (
         env.get(variable_of(oauth.service, name)) for name in ("TOKEN_URL", "CLIENT_ID", "SCOPE")
     )
@@ -82,7 +89,9 @@ def cached_token(oauth: OAuthSettings, env: Mapping[str, str]) -> str | None:
 
 
 def read_token(file: Path) -> Token | None:
-    """A cached token; None where there is none, or the file is no token's, or is not the user's own alone."""
+    """A cached token; None where there is none, or the file is no token's, or is not the user's
+    own alone.
+    """
     with contextlib.suppress(
         OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError
     ):
@@ -94,11 +103,9 @@ def read_token(file: Path) -> Token | None:
             if about.st_mode != stat.S_IFREG | PRIVATE or about.st_uid != os.geteuid():
                 return None
             document = json.loads(opened.read(65536))
-        value, expires_at, lifetime = (
-            document["access_token"],
-            document["expires_at"],
-            document["lifetime_s"],
-        )
+        value = document["access_token"]
+        expires_at = document["expires_at"]
+        lifetime = document["lifetime_s"]
         is_possible = (
             0 < lifetime <= MAX_LIFETIME_S and 0 < expires_at <= time.time() + MAX_LIFETIME_S
         )
@@ -118,7 +125,9 @@ def write_token(file: Path, token: Token) -> None:
     write_atomic(file, json.dumps(document) + "\n", mode=PRIVATE)
 
 
-LIFETIME_UNKNOWN_S, TOKEN_TIMEOUT_S, LOCK_TIMEOUT_S = 300.0, 20.0, 60.0
+LIFETIME_UNKNOWN_S = 300.0
+TOKEN_TIMEOUT_S = 20.0
+LOCK_TIMEOUT_S = 60.0
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 _TOKEN_RETRIES = Retry(
     total=2,
@@ -168,9 +177,12 @@ class OAuthSignIn(SignIn):
         self._id, self._secret, url, own_scope = (
             secret_in(env, name) for name in self._names.values()
         )
-        self._url, self._scope = url or oauth.token_url, own_scope or oauth.scope
+        self._url = url or oauth.token_url
+        self._scope = own_scope or oauth.scope
         self._file = token_file(oauth, env, folder)
-        self._redactor, self._say, self._lock = redactor, say, threading.Lock()
+        self._redactor = redactor
+        self._say = say
+        self._lock = threading.Lock()
         self._token: Token | None = None
         if self._secret:
             redactor.learn(self._secret)
@@ -193,7 +205,9 @@ class OAuthSignIn(SignIn):
         return bridge.run_in_thread(self._renewed, refused)
 
     def _renewed(self, refused: str | None) -> str:
-        """The token that the file holds, or a new one that is put there; one thread and one process at a time."""
+        """The token that the file holds, or a new one that is put there; one thread and one
+        process at a time.
+        """
         from filelock import FileLock, Timeout  # loads asyncio, and most runs sign in with a key
 
         with self._lock:
@@ -228,13 +242,15 @@ class OAuthSignIn(SignIn):
         missing = [self._names[name] for name, value in found.items() if not value]
         if missing or not self._url:
             raise SignInError(
-                f"Missing environment variables for {self.service} token: {', '.join(missing)}\n  set them (export ...)"
+                f"Missing environment variables for {self.service} token: {', '.join(missing)}\n"
+                "  set them (export ...)"
             )
         if urlsplit(self._url).hostname in _LOOPBACK:
             os.environ.setdefault(
                 "OAUTHLIB_INSECURE_TRANSPORT", "1"
             )  # oauthlib asks over https only
-        self._status, proxy = "", proxy_for(self._url)
+        self._status = ""
+        proxy = proxy_for(self._url)
         session = OAuth2Session(
             client=BackendApplicationClient(client_id=self._id, scope=self._scope)
         )
@@ -281,7 +297,9 @@ class OAuthSignIn(SignIn):
         return Token(value, time.time() + lifetime, lifetime)
 
     def _look_at(self, reply: Any, **_: object) -> None:
-        """Is asked before a redirect is followed: 307 and 308 would send the client's secret on to another host."""
+        """Is asked before a redirect is followed: 307 and 308 would send the client's secret on
+        to another host.
+        """
         self._status = f"HTTP {reply.status_code}: "
         target = urljoin(reply.url, reply.headers.get("Location", ""))
         if reply.is_redirect and origin_of(target) != origin_of(reply.url):
@@ -312,7 +330,9 @@ def sign_in(
     redactor: Redactor,
     say: Callable[[str], None],
 ) -> SignIn:
-    """How requests are signed. Raises PrerequisiteError: one of the variables holds what cannot be sent."""
+    """How requests are signed. Raises PrerequisiteError: one of the variables holds what cannot
+    be sent.
+    """
     if settings.oauth is not None:
         return OAuthSignIn(settings.oauth, env=env, redactor=redactor, say=say)
     key = next((value for name in settings.key_names if (value := secret_in(env, name))), None)

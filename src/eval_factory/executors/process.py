@@ -29,7 +29,9 @@ from eval_factory.executors.progress import AnswerTail, EventTail, ProgressDispl
 
 @dataclass(frozen=True)
 class FinishedProcess:
-    """How a process ended: its exit code (negative: the signal) and its last lines, redacted and printable."""
+    """How a process ended: its exit code (negative: the signal) and its last lines, redacted and
+    printable.
+    """
 
     returncode: int
     tail: tuple[str, ...]
@@ -46,7 +48,9 @@ class ProcessSpec:
     run_id: str  # of the events that it writes
     redactor: Redactor
     once_begun: Callable[[], str | None] = lambda: None
-    """Called when the program has started. It gets the returned line on its standard input; what is raised ends it."""
+    """Called when the program has started. It gets the returned line on its standard input; what
+    is raised ends it.
+    """
     watch: str | None = (
         None  # its answers are shown as they come: by their "figures", or with their "texts"
     )
@@ -60,7 +64,9 @@ TAIL_LINES = 15
 def run_shown(
     spec: ProcessSpec, screen: TextIO
 ) -> tuple[FinishedProcess, tuple[Mapping[str, Any], ...]]:
-    """As `run_logged`, with the progress on `screen`. Returns the program's events, too, all but those of progress."""
+    """As `run_logged`, with the progress on `screen`. Returns the program's events, too, all but
+    those of progress.
+    """
     tail = EventTail(spec.rundir.events, spec.run_id)
     answers = AnswerTail(
         spec.rundir.cache_db, spec.run_id, spec.redactor, texts=spec.watch == "texts"
@@ -81,10 +87,12 @@ def run_shown(
 
 
 def run_logged(spec: ProcessSpec, *, log: Path, on_tick: Callable[[], None]) -> FinishedProcess:
-    """Run to the end, standard output and error together into `log`; `on_tick` is called a few times a second.
+    """Run to the end, standard output and error together into `log`; `on_tick` is called a few
+    times a second.
 
-    The program inherits the folder's lock: nobody else may write there for as long as it lives. What interrupts the
-    wait (Ctrl-C, a defect in `on_tick`) ends the process group first. Raises PrerequisiteError: there is no program.
+    The program inherits the folder's lock: nobody else may write there for as long as it lives.
+    What interrupts the wait (Ctrl-C, a defect in `on_tick`) ends the process group first. Raises
+    PrerequisiteError: there is no program.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, PRIVATE)
@@ -131,14 +139,17 @@ def _started(spec: ProcessSpec) -> subprocess.Popen[str]:
         )
     except FileNotFoundError as error:
         raise PrerequisiteError(
-            f"{spec.argv[0]} is not there; install HELM beside eval-factory: pip install crfm-helm==0.5.16"
+            f"{spec.argv[0]} is not there; install HELM beside eval-factory: "
+            "pip install crfm-helm==0.5.16"
         ) from error
 
 
 def start_in_group(
     argv: Sequence[str], env: Mapping[str, str], **more: Any
 ) -> subprocess.Popen[str]:
-    """A program in a process group of its own, whose standard output and error are one pipe of text."""
+    """A program in a process group of its own, whose standard output and error are one pipe of
+    text.
+    """
     return subprocess.Popen(
         list(argv),
         env=dict(env),
@@ -152,7 +163,9 @@ def start_in_group(
 
 
 def copy_lines(source: IO[str], log: IO[str], redactor: Redactor, tail: deque[str]) -> None:
-    """Until nobody has the other end open; redacted and printable, into the log and the last lines."""
+    """Until nobody has the other end open; redacted and printable, into the log and the last
+    lines.
+    """
     with source:
         for line in source:
             shown = printable(redactor.text(line.rstrip("\n")))[:MAX_LOG_LINE]
@@ -180,7 +193,9 @@ def end_group(leader: subprocess.Popen[str], grace_s: float = TERMINATE_GRACE_S)
 def start_with_input(
     argv: Sequence[str], env: Mapping[str, str], text: str, *, log: Path
 ) -> subprocess.Popen[bytes]:
-    """Start a program with `text` as its standard input, in a group of its own. Its output is added to `log`."""
+    """Start a program with `text` as its standard input, in a group of its own. Its output is
+    added to `log`.
+    """
     process = start_with_log(argv, env, log)
     if process.stdin is not None:
         with (
@@ -194,7 +209,9 @@ def start_with_input(
 def start_with_log(
     argv: Sequence[str], env: Mapping[str, str], log: Path, stdout: int | None = None
 ) -> subprocess.Popen[bytes]:
-    """In a group of its own, with a pipe as its input; what it writes is added to `log`, with `stdout` errors alone."""
+    """In a group of its own, with a pipe as its input; what it writes is added to `log`, with
+    `stdout` errors alone.
+    """
     log.parent.mkdir(parents=True, exist_ok=True)
     with os.fdopen(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, PRIVATE), "ab") as file:
         output = file if stdout is None else stdout
@@ -212,8 +229,9 @@ Captured = subprocess.CompletedProcess[str]
 
 
 def run_captured(argv: Sequence[str], env: Mapping[str, str], timeout_s: float) -> Captured:
-    """Run a short program to its end. One that takes longer than `timeout_s` is killed, and has failed.
-    Raises FileNotFoundError: it is not there."""
+    """Run a short program to its end. One that takes longer than `timeout_s` is killed, and has
+    failed. Raises FileNotFoundError: it is not there.
+    """
     try:
         return subprocess.run(
             list(argv),
@@ -310,8 +328,8 @@ def child_environment(
 ) -> dict[str, str]:
     """What helm-run gets to see of `env`, with `extra` on top.
 
-    HELM calls programs of installed packages by their names (gdown): those of our environment are found too, activated
-    or not, after the user's own.
+    HELM calls programs of installed packages by their names (gdown): those of our environment are
+    found too, activated or not, after the user's own.
     """
     names = set(key_names)
     kept = {
@@ -325,11 +343,16 @@ def child_environment(
 
 
 ALWAYS_OPEN = 64
-"""What helm-run has open beside its requests: logs, data, pipes; 9 were counted, and libraries may have theirs."""
-OPEN_PER_REQUEST = 3  # a connection, and for a thread that waits for it (a judge's) cache.db with its write-ahead log
+"""What helm-run has open beside its requests: logs, data, pipes; 9 were counted, and libraries
+may have theirs.
+"""
+# a connection, and for a thread that waits for it (a judge's) cache.db with its write-ahead log
+OPEN_PER_REQUEST = 3
 
 _ONE_AT_A_TIME = threading.Lock()
-"""The limit is the process's: of two runs in two threads, none may take back what the other was given."""
+"""The limit is the process's: of two runs in two threads, none may take back what the other was
+given.
+"""
 
 
 def make_room(requests_at_once: int) -> None:
@@ -343,6 +366,8 @@ def make_room(requests_at_once: int) -> None:
                 resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
     except (ValueError, OSError):  # over the hard limit, or over what macOS has beside it
         raise PrerequisiteError(
-            f"{requests_at_once} requests at once (judges' included) need {needed} open files, and only {soft} are"
-            f" allowed here\n  allow more (ulimit -n {needed}), or fewer requests at once (config.params.parallelism)"
+            f"{requests_at_once} requests at once (judges' included) need {needed} "
+            f"open files, and only {soft} are"
+            f" allowed here\n  allow more (ulimit -n {needed}), or fewer requests at once "
+            "(config.params.parallelism)"
         ) from None

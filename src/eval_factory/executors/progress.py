@@ -1,5 +1,6 @@
-"""A helm-run that goes on: its events and answers as they come, the figures that are made of them, and the screen:
-a bar on a terminal, plain lines elsewhere."""
+"""A helm-run that goes on: its events and answers as they come, the figures that are made of them,
+and the screen: a bar on a terminal, plain lines elsewhere.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +24,9 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
 READ_BYTES = 1 << 20  # of a file at once
-MAX_TEXT, MAX_LINE = 80, 240  # characters of an answer, and of all that is shown of it
+# characters of an answer, and of all that is shown of it
+MAX_TEXT = 80
+MAX_LINE = 240
 AT_ONCE = 200  # so many answers are held in memory
 _PLAIN_INTERVAL_S = 10.0
 REFRESHES_PER_S = 4
@@ -34,7 +37,8 @@ class LineTail:
     """Whole lines of a file that grows."""
 
     def __init__(self, path: Path, offset: int = 0) -> None:
-        self.path, self._offset = path, offset
+        self.path = path
+        self._offset = offset
         self.rest = b""
         """A last line that nobody has ended."""
 
@@ -74,11 +78,16 @@ class EventTail:
 
 
 class AnswerTail:
-    """What was answered, or failed, in a run since the last look: prompts and answers may be a patient's."""
+    """What was answered, or failed, in a run since the last look: prompts and answers may be a
+    patient's.
+    """
 
     def __init__(self, cache_db: Path, run_id: str, redactor: Redactor, *, texts: bool) -> None:
         """`texts`: with the beginning of each answer."""
-        self._path, self._run_id, self._redactor, self._texts = cache_db, run_id, redactor, texts
+        self._path = cache_db
+        self._run_id = run_id
+        self._redactor = redactor
+        self._texts = texts
         self._last = self._ended = 0
 
     def new(self) -> Iterator[dict[str, Any]]:
@@ -93,7 +102,9 @@ class AnswerTail:
                 }
 
     def _line(self, row: Mapping[str, Any]) -> str:
-        """`#12 model: 1.3 s, 210 + 5 tokens, stop: "B"`, or `gpt: retried after 0.2 s: HTTP 503: busy`."""
+        """`#12 model: 1.3 s, 210 + 5 tokens, stop: "B"`, or `gpt: retried after 0.2 s: HTTP 503:
+        busy`.
+        """
         seconds = f"{row['latency_s']:.1f} s"
         self._ended += row["outcome"] in (AttemptState.ANSWERED, AttemptState.FAILED)
         if row["outcome"] != AttemptState.ANSWERED:
@@ -127,8 +138,11 @@ def _end_of(response: str | None) -> tuple[str, str]:
 
 
 def figures_text(event: dict[str, Any], elapsed_s: float, room: float = math.inf) -> str:
-    """`120/1000, 2 failed, 37 s left, 24.0/s, 5.8k tokens`: the first of these that there is room for, in columns."""
-    done, total = event["done"], event["total"]
+    """`120/1000, 2 failed, 37 s left, 24.0/s, 5.8k tokens`: the first of these that there is
+    room for, in columns.
+    """
+    done = event["done"]
+    total = event["total"]
     rate = done / elapsed_s if elapsed_s > 0 else 0.0
     parts = [f"{done}/{total}" if total else f"{done} done"]
     if event["role"] != "model":
@@ -182,8 +196,8 @@ class ProgressDisplay(AbstractContextManager["ProgressDisplay"]):
             Console,
         )  # slow: imported once there is something to show, while the program runs
 
-        # a terminal is one whatever FORCE_COLOR and the like say: a log is to have lines; and in a notebook rich would
-        # show everything in the cell, wherever the stream leads
+        # a terminal is one whatever FORCE_COLOR and the like say: a log is to have lines; and in a
+        # notebook rich would show everything in the cell, wherever the stream leads
         is_terminal = self._stream.isatty()
         return Console(
             file=self._stream,
@@ -219,8 +233,10 @@ class ProgressDisplay(AbstractContextManager["ProgressDisplay"]):
 
     def show(self, event: dict[str, Any]) -> None:
         if event["event"] == "phase":
-            phase, total = event["phase"], event.get("total")
-            self._phase_started, self._last_line = event["time"], time.monotonic()
+            phase = event["phase"]
+            total = event.get("total")
+            self._phase_started = event["time"]
+            self._last_line = time.monotonic()
             self.say(f"{phase} ..." if total is None else f"{phase}: {total} requests ...")
             if self._bar is not None:
                 if self._task is not None:
@@ -228,11 +244,9 @@ class ProgressDisplay(AbstractContextManager["ProgressDisplay"]):
                 self._task = self._bar.add_task(phase, total=total, figures="")
                 self._bar.start()
         elif event["event"] == "progress":
-            total, now, elapsed = (
-                event["total"],
-                time.monotonic(),
-                event["time"] - self._phase_started,
-            )
+            total = event["total"]
+            now = time.monotonic()
+            elapsed = event["time"] - self._phase_started
             if self._bar is not None and self._task is not None:
                 room = self._console.width - len(self._bar.tasks[0].description) - NARROWEST_BAR - 2
                 figures = figures_text(event, elapsed, room)

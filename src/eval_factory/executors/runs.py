@@ -1,9 +1,11 @@
-"""What every executor does: start runs, say what has become of each, end them, clean up; and that of this machine.
+"""What every executor does: start runs, say what has become of each, end them, clean up; and that
+of this machine.
 
-What a run's output folder says of it is the truth: one that is started twice goes on with its answers, is refused by
-the folder's lock, or finds that it has finished.
+What a run's output folder says of it is the truth: one that is started twice goes on with its
+answers, is refused by the folder's lock, or finds that it has finished.
 
-A local run is a process that reads its `RunSpec` on standard input, and ends with the process that started it.
+A local run is a process that reads its `RunSpec` on standard input, and ends with the process that
+started it.
 """
 
 from __future__ import annotations
@@ -85,15 +87,19 @@ class Executor(Protocol):
         Raises PrerequisiteError: not all could be; `look` says which were."""
 
     def look(self, seconds: float = 0.0) -> Mapping[str, RunState]:
-        """Name -> what has become of it, of every run that was started. `seconds`: to wait for something new.
-        Raises PrerequisiteError: nobody can say now."""
+        """Name -> what has become of it, of every run that was started. `seconds`: to wait for
+        something new. Raises PrerequisiteError: nobody can say now.
+        """
 
     def end(self, names: Collection[str] | None = None) -> None:
-        """End these runs, or all, and return when they have ended: each may keep what it was answered.
-        Raises PrerequisiteError: they do not end."""
+        """End these runs, or all, and return when they have ended: each may keep what it was
+        answered. Raises PrerequisiteError: they do not end.
+        """
 
     def clean_up(self) -> None:
-        """Nothing is left of runs that have ended but their folders and logs: no process, no key."""
+        """Nothing is left of runs that have ended but their folders and logs: no process, no
+        key.
+        """
 
 
 GRACE_S = 15.0  # a run that is interrupted ends its helm-run first, which has a few seconds for it
@@ -101,9 +107,12 @@ GRACE_S = 15.0  # a run that is interrupted ends its helm-run first, which has a
 
 class LocalRuns(contextlib.AbstractContextManager["LocalRuns"]):
     def __init__(self, argv: Sequence[str], env: Mapping[str, str], log: Path) -> None:
-        """`argv`: of the program that does one run; its last argument will be the id of this process. `log`: for what
-        a process writes before it writes to the run's own log."""
-        self._argv, self._env, self._log = argv, env, log
+        """`argv`: of the program that does one run; its last argument will be the id of this
+        process. `log`: for what a process writes before it writes to the run's own log.
+        """
+        self._argv = argv
+        self._env = env
+        self._log = log
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._new: set[str] = (
             set()
@@ -121,7 +130,8 @@ class LocalRuns(contextlib.AbstractContextManager["LocalRuns"]):
                 )
             except OSError as error:  # no more processes, or no memory for one
                 raise PrerequisiteError(
-                    f"{run.name}: no process can be started: {error.strerror or error}; run the same command again"
+                    f"{run.name}: no process can be started: {error.strerror or error}; "
+                    "run the same command again"
                     " where there is room for it: what was answered is kept"
                 ) from error
             self._new.add(run.name)

@@ -1,8 +1,10 @@
-"""The servers of a model, for as long as they are asked: started, waited for, looked after, started again, ended.
+"""The servers of a model, for as long as they are asked: started, waited for, looked after, started
+again, ended.
 
-Each has a guard beside it, on the machine that it runs on: `python -m eval_factory.executors.served`. A line of JSON on
-its standard input says what to start; it ends the server where its input ends, also by a SIGKILL. It writes lines of
-JSON, of which `text` is to be shown, and `state` says what has become of the server.
+Each has a guard beside it, on the machine that it runs on: `python -m
+eval_factory.executors.served`. A line of JSON on its standard input says what to start; it ends the
+server where its input ends, also by a SIGKILL. It writes lines of JSON, of which `text` is to be
+shown, and `state` says what has become of the server.
 """
 
 from __future__ import annotations
@@ -40,30 +42,42 @@ from eval_factory.executors.process import (
 )
 
 _MODULE = "eval_factory.executors.served"
-_LOOPBACK, HEALTHY = "127.0.0.1", 200
-ASKED_EVERY_S, WATCHED_EVERY_S, MAX_ANSWER_S = 0.2, 2.0, 10.0
-TO_BE_GONE_S, COPY_S = (
-    5.0,
-    2.0,
-)  # beyond the grace that the server itself has; for its last lines when it has ended
-MAX_PORTS, MAX_TRIES = 5, 200
-FIRST_PORT, LAST_PORT = 20_000, 32_000
-"""Below those that systems give to connections of their own, so that none takes it between now and its use."""
+_LOOPBACK = "127.0.0.1"
+HEALTHY = 200
+ASKED_EVERY_S = 0.2
+WATCHED_EVERY_S = 2.0
+MAX_ANSWER_S = 10.0
+# beyond the grace that the server itself has; for its last lines when it has ended
+TO_BE_GONE_S = 5.0
+COPY_S = 2.0
+MAX_PORTS = 5
+MAX_TRIES = 200
+FIRST_PORT = 20_000
+LAST_PORT = 32_000
+"""Below those that systems give to connections of their own, so that none takes it between now
+and its use.
+"""
 LAST_LINES = 5
 TOKEN = "EVAL_FACTORY_SERVER"  # noqa: S105 - the name of a variable
 """By which the processes of a server are known again: they inherit it."""
-_STARTING, _READY, OUT = "starting", "ready", "out"
+_STARTING = "starting"
+_READY = "ready"
+OUT = "out"
 """What has become of a server. STARTING: also again; OUT: it is not started again."""
 _Say = Callable[[str], None]
 
 
 class ServerFailedError(PrerequisiteError):
-    """A model's server cannot be started, or is not started again. The message's first line says which and why."""
+    """A model's server cannot be started, or is not started again. The message's first line says
+    which and why.
+    """
 
 
 @dataclass(frozen=True)
 class ServerSpec:
-    """What is served for the target of this name, and how. `{port}` and `{replica}` are each server's own."""
+    """What is served for the target of this name, and how. `{port}` and `{replica}` are each
+    server's own.
+    """
 
     name: str
     words: tuple[str, ...]
@@ -80,7 +94,9 @@ class ServerSpec:
     settings: Mapping[str, str] = field(default_factory=dict)  # variables with their values
     replicas: int = 1
     launch: tuple[str, ...] = ()
-    """Words that start a program on a machine for one of the servers; none: they run on this one."""
+    """Words that start a program on a machine for one of the servers; none: they run on this
+    one.
+    """
 
 
 class _Server:
@@ -88,7 +104,8 @@ class _Server:
 
     def __init__(self, spec: ServerSpec, replica: int) -> None:
         one = spec.replicas == 1
-        self._spec, self._replica = spec, replica
+        self._spec = spec
+        self._replica = replica
         self.called = (
             f"the server of {spec.name}"
             if one
@@ -97,7 +114,9 @@ class _Server:
         self.log = (
             spec.log if one else spec.log.with_name(f"{spec.log.stem}@{replica}{spec.log.suffix}")
         )
-        self.state, self.why, self.address = _STARTING, "does not run", ""
+        self.state = _STARTING
+        self.why = "does not run"
+        self.address = ""
         self.is_left_out = False  # whether it was reported that the others go on without it
         self._guard: subprocess.Popen[bytes] | None = None
         self._is_silent = False  # whether the guard writes nothing any more: it has ended
@@ -131,13 +150,12 @@ class _Server:
                     say(report["text"])
                 if "group" in report and not self._spec.launch:
                     self._group = report["group"]
-                self.state, self.why = report.get("state", self.state), report.get("why", self.why)
+                self.state = report.get("state", self.state)
+                self.why = report.get("why", self.why)
                 self.address = report.get("address", self.address)
         if self._is_silent and self.state != OUT:
-            self.state, self.why = (
-                OUT,
-                f"{self.called} is gone: what looked after it was killed; see {self.log}",
-            )
+            self.state = OUT
+            self.why = f"{self.called} is gone: what looked after it was killed; see {self.log}"
 
     def _reports(self, seconds: float) -> list[dict[str, Any]]:
         """What the guard has written; waits for so many seconds until there is something."""
@@ -170,13 +188,19 @@ class _Server:
 
 
 class ServedModel(AbstractContextManager["ServedModel"]):
-    """The servers of a target. What is started within its context ends with that. One thread uses it."""
+    """The servers of a target. What is started within its context ends with that. One thread
+    uses it.
+    """
 
     def __init__(
         self, spec: ServerSpec, say: _Say, tick: Callable[[], None] = lambda: None
     ) -> None:
-        """`say` gets what becomes of them; `tick` is called now and then while they are waited for."""
-        self._spec, self._say, self._tick = spec, say, tick
+        """`say` gets what becomes of them; `tick` is called now and then while they are waited
+        for.
+        """
+        self._spec = spec
+        self._say = say
+        self._tick = tick
         self._servers = [_Server(spec, number) for number in range(spec.replicas)]
 
     def __exit__(self, *_: object) -> None:
@@ -201,7 +225,9 @@ class ServedModel(AbstractContextManager["ServedModel"]):
         self.wait_until_ready()
 
     def wait_until_ready(self) -> None:
-        """Wait until each is ready, or is not going to be. Raises ServerFailedError: none is ready."""
+        """Wait until each is ready, or is not going to be. Raises ServerFailedError: none is
+        ready.
+        """
         self._take_reports()
         while any(one.state == _STARTING for one in self._servers):
             self._tick()
@@ -210,19 +236,20 @@ class ServedModel(AbstractContextManager["ServedModel"]):
         for one in self._servers:
             if one.state == _READY and self._spec.launch and not self._answers(one.address):
                 one.stop()
-                one.state, one.why = (
-                    OUT,
-                    (
-                        f"{one.called} is ready at {one.address}, and does not answer from here; have it listen on all"
-                        f" addresses of its machine (--host 0.0.0.0); its log: {one.log}"
-                    ),
+                one.state = OUT
+                one.why = (
+                    f"{one.called} is ready at {one.address}, and does not answer from here; "
+                    "have it listen on all"
+                    f" addresses of its machine (--host 0.0.0.0); its log: {one.log}"
                 )
         if not self.addresses:
             raise ServerFailedError(self._servers[0].why)
         self._report_left_out()
 
     def lost(self) -> str | None:
-        """Why none of them can be asked now; None: one can. Those that are lost are started again meanwhile."""
+        """Why none of them can be asked now; None: one can. Those that are lost are started
+        again meanwhile.
+        """
         self._take_reports()
         if self.addresses:
             self._report_left_out()
@@ -251,12 +278,16 @@ class ServerGuard:
     """What is done on the server's machine, from the choice of a port to its end."""
 
     def __init__(self, order: Mapping[str, Any], log: IO[str]) -> None:
-        self._order, self._log, self._its = order, log, order["called"]
+        self._order = order
+        self._log = log
+        self._its = order["called"]
         self._process: subprocess.Popen[str] | None = None
         self._over = False
 
     def serve(self) -> None:
-        """Until it is to end. Raises PrerequisiteError: it did not get ready, or is not started again."""
+        """Until it is to end. Raises PrerequisiteError: it did not get ready, or is not started
+        again.
+        """
         why: str | None = None
         for _ in range(MAX_PORTS):
             port = free_port()
@@ -275,10 +306,12 @@ class ServerGuard:
             return
         if why is None:
             raise PrerequisiteError(
-                f"{self._its} was not started: other programs take its port; run the same command again"
+                f"{self._its} was not started: other programs take its port; "
+                "run the same command again"
             )
         raise PrerequisiteError(
-            f"{self._its} {why}, and is not started again (serve.max_restarts: {most}); its log: {self._order['log']};"
+            f"{self._its} {why}, and is not started again (serve.max_restarts: {most}); its log: "
+            f"{self._order['log']};"
             " what was answered is kept: correct it, then run the same command again"
         )
 
@@ -291,7 +324,9 @@ class ServerGuard:
     def _served_at(self, port: int) -> str | None:
         """How it was lost after it was ready; None: somebody else has the port.
         Raises PrerequisiteError: it did not get ready."""
-        log, token, started = Path(self._order["log"]), uuid.uuid4().hex, time.monotonic()
+        log = Path(self._order["log"])
+        token = uuid.uuid4().hex
+        started = time.monotonic()
         tail: deque[str] = deque(maxlen=TAIL_LINES)
         host = socket.gethostname()
         host, place = (
@@ -304,7 +339,8 @@ class ServerGuard:
         copier.start()
         url = self._filled(self._order["health"], port)
         failed = self._until_ready(process, url, started)
-        lost, taken = "", failed is None and is_somebody_elses(urlsplit(url).port or port, token)
+        lost = ""
+        taken = failed is None and is_somebody_elses(urlsplit(url).port or port, token)
         if failed is None and not taken:
             text = f"{self._its} is ready after {time.monotonic() - started:.0f} s"
             _say(text=text, state=_READY, address=f"http://{host}:{port}")
@@ -335,7 +371,8 @@ class ServerGuard:
             process = start_in_group(words, env, stdin=subprocess.DEVNULL)
         except OSError as error:
             raise PrerequisiteError(
-                f"{self._its} cannot be started: {error.strerror or error} ({words[0]}); install it, or write its whole"
+                f"{self._its} cannot be started: {error.strerror or error} ({words[0]}); "
+                "install it, or write its whole"
                 " path in serve.command"
             ) from error
         _say(group=process.pid)
@@ -343,21 +380,27 @@ class ServerGuard:
 
     def _until_ready(self, process: subprocess.Popen[str], url: str, began: float) -> str | None:
         """Why it does not get ready; None: it is."""
-        log, limit = self._order["log"], self._order["start_time_limit_s"]
+        log = self._order["log"]
+        limit = self._order["start_time_limit_s"]
         while process.poll() is None and not self._over:
             if answers(url):
                 return None
             if time.monotonic() - began >= limit:
                 return (
-                    f"did not get ready: {url} did not answer with {HEALTHY} within {limit:.0f} s; see {log}, or raise"
+                    f"did not get ready: {url} did not answer with {HEALTHY} within {limit:.0f} "
+                    f"s; see {log}, or raise"
                     " serve.start_time_limit_s"
                 )
             with suppress(subprocess.TimeoutExpired):
                 process.wait(ASKED_EVERY_S)
-        return f"{_how_it_ended(process.returncode or 0)} before it was ready; see {log}, then run the same command again"
+        return (
+            f"{_how_it_ended(process.returncode or 0)} before it was ready; "
+            f"see {log}, then run the same command again"
+        )
 
     def _until_gone(self, process: subprocess.Popen[str], url: str) -> str:
-        answered, limit = time.monotonic(), self._order["hang_time_limit_s"]
+        answered = time.monotonic()
+        limit = self._order["hang_time_limit_s"]
         while time.monotonic() - answered < limit:
             with suppress(subprocess.TimeoutExpired):
                 return _how_it_ended(process.wait(min(WATCHED_EVERY_S, limit / 4)))
@@ -389,7 +432,8 @@ def free_port() -> int:
         if is_free(port):
             return port
     raise PrerequisiteError(
-        f"no free port was found from {FIRST_PORT} to {LAST_PORT} for a model's server\n  end what listens there"
+        f"no free port was found from {FIRST_PORT} to {LAST_PORT} for a model's server\n"
+        "  end what listens there"
     )
 
 
@@ -408,8 +452,8 @@ def is_free(port: int) -> bool:
 
 
 def is_somebody_elses(port: int, token: str, proc: Path = Path("/proc")) -> bool:
-    """Whether a port that answers is known to be of another program than who inherited the token. False where the
-    system does not say.
+    """Whether a port that answers is known to be of another program than who inherited the token.
+    False where the system does not say.
     """
     rows: list[list[str]] = []
     for name in ("tcp", "tcp6"):

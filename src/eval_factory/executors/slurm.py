@@ -1,4 +1,6 @@
-"""Slurm: its commands, which reasons to wait never end, and the batch scripts of arrays of tasks."""
+"""Slurm: its commands, which reasons to wait never end, and the batch scripts of arrays of
+tasks.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ class QueueUnknownError(PrerequisiteError):
 @dataclass(frozen=True)
 class QueuedTask:
     job_name: str
-    job_id: str  # of the array. Slurm may use it again after a crash: good for a message, and for `cancel` right now
+    # of the array. Slurm may use it again after a crash: good for a message, and for `cancel` right
+    # now
+    job_id: str
     index: int
     state: str  # as Slurm says it: PENDING, RUNNING, COMPLETING ...
     reason: str
@@ -52,14 +56,17 @@ class Slurm:
 
     def submit(self, script: Path, after: str | None = None) -> str:
         """Returns the job's id. `after`: that of a job; this one starts when no task of it is left.
-        Raises PrerequisiteError: sbatch refuses it, or does not say; it may then be queued all the same."""
+        Raises PrerequisiteError: sbatch refuses it, or does not say; it may then be queued all the
+        same.
+        """
         dependency = [] if after is None else [f"--dependency=afterany:{after}"]
         done = self._do(["sbatch", "--parsable", *dependency, str(script)])
         found = re.fullmatch(r"(\d+)(;.*)?", (done.stdout.strip().splitlines() or [""])[-1])
         if done.returncode or found is None:
             raise PrerequisiteError(
                 f"sbatch does not take {script}: {_said(done)}\n"
-                "  set suite.slurm right (account, partition, time, ...), then run the same command again"
+                "  set suite.slurm right (account, partition, time, ...), "
+                "then run the same command again"
             )
         return found[1]
 
@@ -73,10 +80,12 @@ class Slurm:
             f"--user={os.getuid()}",
             "--format=%j|%F|%K|%T|%r",
         ]
-        done, tasks = self._do(argv), []
+        done = self._do(argv)
+        tasks = []
         if done.returncode:
             raise QueueUnknownError(
-                f"squeue does not say what is queued: {_said(done)}\n  run the same command again when Slurm answers"
+                f"squeue does not say what is queued: {_said(done)}\n"
+                "  run the same command again when Slurm answers"
             )
         for line in done.stdout.splitlines():
             name, *others = line.rsplit("|", 4)
@@ -88,7 +97,9 @@ class Slurm:
         return tuple(tasks)
 
     def cancel(self, name: str, tasks: Sequence[QueuedTask] = ()) -> None:
-        """Every job of this name, or only these tasks of it. Raises PrerequisiteError: scancel fails."""
+        """Every job of this name, or only these tasks of it. Raises PrerequisiteError: scancel
+        fails.
+        """
         chosen = [f"{task.job_id}_{task.index}" for task in tasks]
         done = self._do(["scancel", f"--user={os.getuid()}", f"--name={name}", *chosen])
         if done.returncode and "Invalid job id" not in done.stderr:  # it has ended meanwhile
@@ -141,15 +152,21 @@ NEVER = frozenset(
         "job_requeued_in_held_state",
     }
 )
-"""What one task asks for is not to be had, or Slurm itself has given up: nothing but another request helps."""
+"""What one task asks for is not to be had, or Slurm itself has given up: nothing but another
+request helps.
+"""
 _ONE_TASK_ALONE = re.compile(r"(QOS|Assoc)Max\w+Per(Job|Node)(Limit)?|QOSMin\w+")
-"""Limits of a single job. Those of a user, an account or a group (`PerUser`, `Grp`) are free again when others end."""
+"""Limits of a single job. Those of a user, an account or a group (`PerUser`, `Grp`) are free
+again when others end.
+"""
 NO_REASON = frozenset({"", "None", "JobArrayTaskLimit"})
 """Nothing is said yet, or the suite's own `tasks_at_once` has been reached."""
 
 
 def can_never_start(reason: str) -> bool:
-    """Whether a task that waits for this has to be submitted in another way. What is held may be released: it waits."""
+    """Whether a task that waits for this has to be submitted in another way. What is held may be
+    released: it waits.
+    """
     name = reason_name(reason).replace(" ", "_")
     return name in NEVER or _ONE_TASK_ALONE.fullmatch(name) is not None
 
@@ -174,13 +191,15 @@ def batch_script(
     log: Path,
     servers: int = 1,
 ) -> str:
-    """Whatever is lost starts again, nothing of the submitter's environment comes along, and the worker is the batch
-    process itself, so that signals reach it.
+    """Whatever is lost starts again, nothing of the submitter's environment comes along, and the
+    worker is the batch process itself, so that signals reach it.
 
     Args:
         asked: every key of suite.slurm.
-        argv: what each task does, after Python's own name. Its number is SLURM_ARRAY_TASK_ID, from 0.
-        log: a folder; each task has a file of its own in it, to which a further start of the task is added.
+        argv: what each task does, after Python's own name. Its number is SLURM_ARRAY_TASK_ID, from
+            0.
+        log: a folder; each task has a file of its own in it, to which a further start of the task
+        is added.
     """
     of_one = servers == 1
     options = [f"--job-name={name}", f"--array=0-{tasks - 1}%{min(at_once, tasks)}"]
@@ -211,9 +230,11 @@ def batch_script(
 
 
 def step_words(asked: Mapping[str, Any]) -> list[str]:
-    """What starts a program as a step of the job that this is in, with the resources of one of its servers.
+    """What starts a program as a step of the job that this is in, with the resources of one of its
+    servers.
 
-    It shares the memory of the job on its node, and what goes into it, comes from it and ends it goes through srun.
+    It shares the memory of the job on its node, and what goes into it, comes from it and ends it
+    goes through srun.
     """
     gpus = [] if asked["gpus"] is None else [f"--gpus-per-task={asked['gpus']}"]
     cpus = f"--cpus-per-task={asked['cpus']}"
@@ -221,10 +242,12 @@ def step_words(asked: Mapping[str, Any]) -> list[str]:
 
 
 def clean_up_script(job: str, log: Path, asked: Mapping[str, Any], file: Path) -> str:
-    """A small job that deletes a file when no task of the job of this name is left, however the tasks ended.
+    """A small job that deletes a file when no task of the job of this name is left, however the
+    tasks ended.
 
     It is submitted to begin after them. Slurm takes a job that it has forgotten for one that has
-    ended, so it looks for the tasks by their name before it deletes; where it cannot, it leaves the file alone.
+    ended, so it looks for the tasks by their name before it deletes; where it cannot, it leaves the
+    file alone.
     """
     lines = [f"--job-name={clean_up_name(job)}", "--nodes=1", "--ntasks=1", "--cpus-per-task=1"]
     lines += ["--mem=100M", "--time=10"]
@@ -263,7 +286,9 @@ def clean_up_name(name: str) -> str:
 
 
 def _file_pattern(folder: Path, name: str) -> str:
-    """As sbatch reads it: `%` begins a pattern. A backslash helps before a quote, and not before a space (22.05)."""
+    """As sbatch reads it: `%` begins a pattern. A backslash helps before a quote, and not before
+    a space (22.05).
+    """
     text = f"{str(folder).replace('%', '%%')}/{name}"
     if not any(character in " \"'\\#" for character in text):
         return text

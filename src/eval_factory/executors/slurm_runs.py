@@ -1,8 +1,10 @@
-"""Runs as tasks of Slurm: arrays that are submitted, known again by the names of their jobs, and ended.
+"""Runs as tasks of Slurm: arrays that are submitted, known again by the names of their jobs, and
+ended.
 
-All state is in the suite's folder: the list of each wave's runs, written before sbatch is called, a mark for each start
-of a run, and the record of its end. A file is whole or not there, for it is written by whoever submits and by tasks on
-whatever machines. Slurm holds nothing but the queue; what has come of a run, its own output folder says.
+All state is in the suite's folder: the list of each wave's runs, written before sbatch is called, a
+mark for each start of a run, and the record of its end. A file is whole or not there, for it is
+written by whoever submits and by tasks on whatever machines. Slurm holds nothing but the queue;
+what has come of a run, its own output folder says.
 """
 
 from __future__ import annotations
@@ -77,7 +79,9 @@ class SlurmAsks:
     resources: Mapping[str, Any]  # every key of suite.slurm. Runs with the same go into one array
     at_once: int
     serve: Mapping[str, Any] | None = None
-    """How the servers of its model are started, as steps of the one task that does all runs of its group."""
+    """How the servers of its model are started, as steps of the one task that does all runs of
+    its group.
+    """
     max_processes: int = 1
     max_attempts: int = 1
     max_outage_s: float = 0.0
@@ -127,7 +131,8 @@ def cell_of(name: str) -> str:
 def active(queue: Iterable[QueuedTask], waves: Iterable[Wave]) -> dict[str, QueuedTask]:
     """Name of a run -> its task that waits or runs; of several the one that runs.
 
-    Tasks are known by the name of their job and their number, never by a job's id, which Slurm may use twice.
+    Tasks are known by the name of their job and their number, never by a job's id, which Slurm may
+    use twice.
     """
     known = {wave.job_name: wave for wave in waves}
     found: dict[str, QueuedTask] = {}
@@ -164,7 +169,9 @@ class SlurmStore:
         self._waves = self.root / "waves"
 
     def begin(self) -> str:
-        """Make the folders; the suite's own id, which the names of its jobs have. Only who holds the suite calls it."""
+        """Make the folders; the suite's own id, which the names of its jobs have. Only who holds
+        the suite calls it.
+        """
         self._waves.mkdir(parents=True, exist_ok=True)
         self.cancelled.unlink(missing_ok=True)
         file = self.root / "id"
@@ -195,7 +202,9 @@ class SlurmStore:
         return wave
 
     def wave_file(self, number: int) -> Path:
-        """Beside it `.sh`, its script, and `.clean-up`, there once Slurm has taken the job that deletes its keys."""
+        """Beside it `.sh`, its script, and `.clean-up`, there once Slurm has taken the job that
+        deletes its keys.
+        """
         return self._waves / f"w{number}.json"
 
     def environment(self, number: int) -> Path:
@@ -222,7 +231,9 @@ class SlurmStore:
         write_atomic(self._record(wave, run), json.dumps(asdict(end)), mode=PRIVATE)
 
     def was_submitted_again(self, wave: Wave, run: RunSpec) -> bool:
-        """Whether a newer wave does it: with another configuration, or because this one was forgotten by Slurm."""
+        """Whether a newer wave does it: with another configuration, or because this one was
+        forgotten by Slurm.
+        """
         newer = (other for other in self.waves() if other.number > wave.number)
         return any(cell_of(one.name) == cell_of(run.name) for other in newer for one in other.runs)
 
@@ -239,8 +250,11 @@ class SlurmStore:
         return [path for path in found if path.name.startswith(f"w{wave.number}-")]
 
     def has_ended(self, start: Path) -> bool:
-        """Whether its wave has recorded an end of the run, whatever the run's configuration was then."""
-        cell, wave = start.parent.relative_to(self.root / "starts"), start.name.partition("-")[0]
+        """Whether its wave has recorded an end of the run, whatever the run's configuration was
+        then.
+        """
+        cell = start.parent.relative_to(self.root / "starts")
+        wave = start.name.partition("-")[0]
         return any((self.root / "runs" / cell).glob(f"*.{wave}.end.json"))
 
 
@@ -265,8 +279,9 @@ def write_environment(path: Path, env: Mapping[str, str], secrets: Iterable[str]
 
 
 def take_environment(path: Path, env: MutableMapping[str, str]) -> None:
-    """Keys are the submitter's; of settings, what the node or the lines before the evaluation set comes first.
-    Raises FileNotFoundError: the wave has ended, or was cancelled."""
+    """Keys are the submitter's; of settings, what the node or the lines before the evaluation set
+    comes first. Raises FileNotFoundError: the wave has ended, or was cancelled.
+    """
     kept = json.loads(path.read_text(encoding="utf-8"))
     for name, value in kept["values"].items():
         if name in kept["secrets"] or name not in env:
@@ -276,7 +291,9 @@ def take_environment(path: Path, env: MutableMapping[str, str]) -> None:
 def script_of(
     array: Sequence[RunSpec], name: str, number: int, store: SlurmStore, worker: Sequence[str]
 ) -> str:
-    """The batch script of one wave. `worker`: what Python does with the wave's file as its last argument."""
+    """The batch script of one wave. `worker`: what Python does with the wave's file as its last
+    argument.
+    """
     asks = SlurmAsks.of(array[0])
     return batch_script(
         {**asks.resources, "python": asks.resources["python"] or sys.executable},
@@ -300,10 +317,15 @@ class SlurmRuns:
         secrets: Collection[str] = (),
         say: Callable[[str], object] = lambda _text: None,
     ) -> None:
-        """`worker`: as `script_of`'s; `env`, `secrets`: what the tasks get; `say`: gets what was submitted or waits."""
+        """`worker`: as `script_of`'s; `env`, `secrets`: what the tasks get; `say`: gets what was
+        submitted or waits.
+        """
         self.store = SlurmStore(folder)
-        self._slurm, self._worker, self._say = slurm, worker, say
-        self._env, self._secrets = env or {}, secrets
+        self._slurm = slurm
+        self._worker = worker
+        self._say = say
+        self._env = env or {}
+        self._secrets = secrets
         self._queue: tuple[QueuedTask, ...] | None = None
         self._latest: dict[str, tuple[Wave, RunSpec]] = {}
         """Of each run the last wave that has it."""
@@ -313,12 +335,11 @@ class SlurmRuns:
     def begin(self, runs: Sequence[RunSpec]) -> None:
         suite_id = self.store.begin()
         for array in list(arrays(runs, self._slurm.largest_array())):
-            # list, keys and folder of logs are there before sbatch is called; what it returns is needed by nobody
+            # list, keys and folder of logs are there before sbatch is called; what it returns is
+            # needed by nobody
             wave = self.store.new_wave(suite_id, array)
-            script, keys = (
-                self.store.wave_file(wave.number).with_suffix(".sh"),
-                self.store.environment(wave.number),
-            )
+            script = self.store.wave_file(wave.number).with_suffix(".sh")
+            keys = self.store.environment(wave.number)
             text = script_of(array, wave.job_name, wave.number, self.store, self._worker)
             write_atomic(script, text, mode=PRIVATE)
             write_environment(keys, self._env, self._secrets)
@@ -376,7 +397,8 @@ class SlurmRuns:
         while jobs and left():
             if time.monotonic() - started > END_LIMIT_S:
                 raise PrerequisiteError(
-                    f"{self.store.suite.root}: jobs were cancelled and have not ended after {END_LIMIT_S:.0f} s:"
+                    f"{self.store.suite.root}: jobs were cancelled and have not ended "
+                    f"after {END_LIMIT_S:.0f} s:"
                     f" {', '.join(sorted(jobs))}\n  see squeue, then run it again"
                 )
             time.sleep(0.5)
@@ -384,8 +406,8 @@ class SlurmRuns:
             self.store.environment(wave.number).unlink(missing_ok=True)
 
     def clean_up(self) -> None:
-        """The keys of waves that have no task are deleted, and a job of Slurm's own deletes those of the others later:
-        a task that is killed, or cancelled before it started, deletes nothing.
+        """The keys of waves that have no task are deleted, and a job of Slurm's own deletes those
+        of the others later: a task that is killed, or cancelled before it started, deletes nothing.
         """
         if self._queue is None:
             self._queue = self._slurm.queue()
@@ -403,8 +425,10 @@ class SlurmRuns:
                 self._clean_up_after(wave, jobs[wave.job_name])
 
     def forget_keys(self, *, older_than_s: float = 0.0) -> None:
-        """Of waves that have no task any more, by the last look. Nothing is raised: the folder may be another user's.
-        `older_than_s`: of who does not hold the suite; somebody may be submitting."""
+        """Of waves that have no task any more, by the last look. Nothing is raised: the folder may
+        be another user's. `older_than_s`: of who does not hold the suite; somebody may be
+        submitting.
+        """
         names = {task.job_name for task in self._queue or ()}
         for wave in self.store.waves():
             file = self.store.environment(wave.number)
@@ -416,8 +440,11 @@ class SlurmRuns:
                     file.unlink()
 
     def _clean_up_after(self, wave: Wave, job: str) -> None:
-        """Submit the job that deletes the keys of a wave. Where Slurm does not take it, it is tried again later."""
-        number, script = wave.number, self.store.wave_file(wave.number).with_suffix(".clean-up.sh")
+        """Submit the job that deletes the keys of a wave. Where Slurm does not take it, it is
+        tried again later.
+        """
+        number = wave.number
+        script = self.store.wave_file(wave.number).with_suffix(".clean-up.sh")
         asked = SlurmAsks.of(wave.runs[0]).resources
         text = clean_up_script(
             wave.job_name,
@@ -429,7 +456,10 @@ class SlurmRuns:
         try:
             self._slurm.submit(script, after=job)
         except PrerequisiteError as error:
-            text = f"the keys of {wave.job_name} are deleted by its last task, or by the next command: {error}"
+            text = (
+                f"the keys of {wave.job_name} are deleted by its last task, "
+                f"or by the next command: {error}"
+            )
             self._say(text.split("\n")[0])
         else:
             self.store.wave_file(number).with_suffix(".clean-up").touch()
@@ -452,8 +482,9 @@ class SlurmRuns:
 
 
 def refuse_run_in_slurm(output: Path, env: Mapping[str, str], slurm: Slurm | None = None) -> None:
-    """`output`: of a run that is about to start here, and may have been submitted, by itself or as a cell of a suite.
-    Raises as `refuse_cells_in_slurm`."""
+    """`output`: of a run that is about to start here, and may have been submitted, by itself or as
+    a cell of a suite. Raises as `refuse_cells_in_slurm`.
+    """
     root = output.absolute()
     slurm = slurm or Slurm(env)
     if len(root.parts) > 3:
@@ -466,7 +497,8 @@ def refuse_run_in_slurm(output: Path, env: Mapping[str, str], slurm: Slurm | Non
 
 def refuse_cells_in_slurm(folder: SuiteDir, cells: Collection[str], slurm: Slurm) -> None:
     """`cells`: names of those that are about to start here.
-    Raises BusyError: Slurm has one of them; PrerequisiteError: it may have one, and does not say."""
+    Raises BusyError: Slurm has one of them; PrerequisiteError: it may have one, and does not say.
+    """
     if not cells:
         return
     queued = _in_slurm(folder, slurm)
@@ -479,8 +511,10 @@ def refuse_cells_in_slurm(folder: SuiteDir, cells: Collection[str], slurm: Slurm
         named = shlex.quote(str(folder.named))
         raise BusyError(
             f"{folder.named}: in Slurm already: {first_of(found, 3)}\n"
-            f"  wait for the end: eval-factory suite status {named}, then the same command with --executor slurm\n"
-            f"  or end it, then run it here, which goes on with its answers: eval-factory suite cancel {named}"
+            f"  wait for the end: eval-factory suite status {named}, "
+            "then the same command with --executor slurm\n"
+            "  or end it, then run it here, which goes on with its answers: "
+            f"eval-factory suite cancel {named}"
         )
 
 
@@ -493,7 +527,8 @@ def _in_slurm(folder: SuiteDir, slurm: Slurm) -> dict[str, QueuedTask]:
         queued = active(slurm.queue(), store.waves())
     except PrerequisiteError as error:
         raise PrerequisiteError(
-            f"{folder.named}: its jobs may be in Slurm, which does not say: {str(error).partition(chr(10))[0]}\n"
+            f"{folder.named}: its jobs may be in Slurm, which does not say: "
+            f"{str(error).partition(chr(10))[0]}\n"
             "  run the same command again where Slurm answers; if all its jobs have ended, delete"
             f" {shlex.quote(str(store.environment(1).parent))}/w*.env first"
         ) from error

@@ -1,6 +1,8 @@
-"""What helm-run is started with: the YAML that it reads from --local-path, its run entry and its command line.
+"""What helm-run is started with: the YAML that it reads from --local-path, its run entry and its
+command line.
 
-The same plan and files give the same bytes. No file holds a key: a client gets the NAME of the variable to read.
+The same plan and files give the same bytes. No file holds a key: a client gets the NAME of the
+variable to read.
 """
 
 from __future__ import annotations
@@ -102,10 +104,11 @@ def benchmark_files(
 ) -> dict[str, str]:
     """benchmark.yaml, and the judges' prompt beside it where its scale or criteria are filled in.
 
-    It is for HELM's configurable benchmark, with absolute paths, and our judges by their deployments; or for our own
-    run spec of rubric benchmarks. HELM passes over the jury's scale and criteria, which our plug-in and the collector
-    read (`jury_form_in`), over `pictures_beside`, which our plug-in reads, and over `has_clusters`, `has_answers`,
-    `instances` and `notes`: they are for whoever collects the folder without the data.
+    It is for HELM's configurable benchmark, with absolute paths, and our judges by their
+    deployments; or for our own run spec of rubric benchmarks. HELM passes over the jury's scale and
+    criteria, which our plug-in and the collector read (`jury_form_in`), over `pictures_beside`,
+    which our plug-in reads, and over `has_clusters`, `has_answers`, `instances` and `notes`: they
+    are for whoever collects the folder without the data.
     """
     from eval_factory.tasks.custom_benchmark import JURY  # for a custom benchmark alone
 
@@ -146,7 +149,9 @@ def benchmark_files(
 
 
 def quiet_logging() -> str:
-    """HELM's logging without prompts: it prints whole ones at INFO, and they may be a patient's text."""
+    """HELM's logging without prompts: it prints whole ones at INFO, and they may be a patient's
+    text.
+    """
     return _dump(
         {
             "version": 1,
@@ -214,10 +219,11 @@ def run_entry(plan: Plan) -> str:
 
 
 def command_line(plan: Plan, *, debug: bool = False, at_most: int | None = None) -> list[str]:
-    """The argument list of helm-run. `at_most`: instances, where a look asks fewer than the configuration says.
+    """The argument list of helm-run. `at_most`: instances, where a look asks fewer than the
+    configuration says.
 
-    The template is rendered once, every value quoted, and split as a shell would: what a value holds can neither
-    become a second argument nor be evaluated.
+    The template is rendered once, every value quoted, and split as a shell would: what a value
+    holds can neither become a second argument nor be evaluated.
     """
     plug_in = plan.evaluation.task.plug_in
     values = {

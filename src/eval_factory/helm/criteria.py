@@ -1,14 +1,17 @@
 """What judges are asked about the criteria of a rubric, and what they decide. Pure functions.
 
-Our prompt asks what HealthBench's published grader asks (openai/simple-evals, healthbench_eval.py): whether the last
-turn of a conversation meets one criterion, shown with its points; all parts of a criterion have to be met, but examples
-in it are examples; a criterion with negative points is met where the answer does what it should not.
+Our prompt asks what HealthBench's published grader asks (openai/simple-evals, healthbench_eval.py):
+whether the last turn of a conversation meets one criterion, shown with its points; all parts of a
+criterion have to be met, but examples in it are examples; a criterion with negative points is met
+where the answer does what it should not.
 
-In a judge's output every JSON object is looked at, as with ratings (`judge_output.py`), and one that stands in the
-judged answer already is not the judge's: an answer must not hand down its own judgement.
+In a judge's output every JSON object is looked at, as with ratings (`judge_output.py`), and one
+that stands in the judged answer already is not the judge's: an answer must not hand down its own
+judgement.
 
 An annotation has an entry for each criterion, in the case's order:
-`{"rubric": {"criteria": [{"gpt": {"criteria_met": true, "explanation": "..."}, "llama": {"error": "..."}}, ...]}}`.
+`{"rubric": {"criteria": [{"gpt": {"criteria_met": true, "explanation": "..."}, "llama": {"error":
+"..."}}, ...]}}`.
 """
 
 from __future__ import annotations
@@ -93,7 +96,9 @@ def criterion_prompt(
 
 
 def criterion_template(*, alone: bool) -> str:
-    """The prompt with conversation, reference and criteria in braces; `alone`: each criterion is asked apart."""
+    """The prompt with conversation, reference and criteria in braces; `alone`: each criterion is
+    asked apart.
+    """
     words = {
         "what": "a criterion" if alone else "numbered criteria",
         "tag": "criterion" if alone else "criteria",
@@ -110,8 +115,10 @@ def _filled(text: str, values: Mapping[str, str]) -> str:
 
 
 def prompt_of_jury(annotators: Sequence[str], folder: Path | None = None) -> str | None:
-    """The template of HELM's annotator classes of these names, with HELM's places in braces; None where none of them is
-    a jury, or HELM is not here. `folder`: of the annotators, if not of the installed HELM."""
+    """The template of HELM's annotator classes of these names, with HELM's places in braces; None
+    where none of them is a jury, or HELM is not here. `folder`: of the annotators, if not of the
+    installed HELM.
+    """
     folder = folder or environment_of(HELM).helms("benchmark", "annotation")
     if folder is None or not annotators:
         return None
@@ -131,7 +138,10 @@ def prompt_of_jury(annotators: Sequence[str], folder: Path | None = None) -> str
     return None
 
 
-_MET, EXPLANATION, _NUMBER, JUDGEMENTS = "criteria_met", "explanation", "criterion", "judgements"
+_MET = "criteria_met"
+EXPLANATION = "explanation"
+_NUMBER = "criterion"
+JUDGEMENTS = "judgements"
 ERROR = "error"  # instead of a decision: why there is none
 
 READY_MADE = "a ready-made judgement"
@@ -170,11 +180,14 @@ def parse_decisions(text: str, count: int, judged: str) -> list[Decision]:
     squeezes = judge_output.squeezed_readings(judged)
 
     def stands(found: Mapping[str, Any]) -> bool:
-        """A decision with its explanation, in any layout, escape or disguise, whatever stands between the two."""
+        """A decision with its explanation, in any layout, escape or disguise, whatever stands
+        between the two.
+        """
         listed = [found] if count == 1 else found[JUDGEMENTS]
         for one in listed if isinstance(listed, list) else ():
             if isinstance(one, Mapping):
-                met, explanation = one.get(_MET), one.get(EXPLANATION)
+                met = one.get(_MET)
+                explanation = one.get(EXPLANATION)
                 parts = [f"{_MET} {str(met).lower() if isinstance(met, bool) else met}"]
                 if isinstance(explanation, str):
                     parts.append(f"{EXPLANATION} {explanation}")
@@ -197,7 +210,9 @@ def parse_decisions(text: str, count: int, judged: str) -> list[Decision]:
 
 
 def decision_signs(answer: str) -> list[str]:
-    """How an answer speaks to its judges, if it does; a decision of theirs that it holds is a ready-made one."""
+    """How an answer speaks to its judges, if it does; a decision of theirs that it holds is a
+    ready-made one.
+    """
     found = set(judge_output.injection_signs(answer))
     for reading in judge_output.readings(answer):
         if _SQUEEZED_DECISION.search(squeezed(reading)):
@@ -222,7 +237,8 @@ def _numbered(listed: Any, count: int) -> list[Decision]:
 
 
 def _decision(found: Mapping[str, Any]) -> Decision:
-    met, explanation = found.get(_MET), found.get(EXPLANATION)
+    met = found.get(_MET)
+    explanation = found.get(EXPLANATION)
     if not isinstance(met, bool):
         raise UnusableJudgeOutput(f'"{_MET}" is not true or false')
     if not isinstance(explanation, str) or not re.search(
@@ -241,7 +257,9 @@ def annotation_of(decided: Sequence[Mapping[str, Mapping[str, Any]]]) -> dict[st
 
 
 def said_of(annotations: Mapping[str, Any] | None, count: int) -> list[dict[str, dict[str, Any]]]:
-    """Of each of `count` criteria what each judge decided; nothing where the answer was not judged."""
+    """Of each of `count` criteria what each judge decided; nothing where the answer was not
+    judged.
+    """
     found = ((annotations or {}).get(ANNOTATION) or {}).get(_CRITERIA)
     if not isinstance(found, list) or len(found) != count:
         return [{} for _ in range(count)]

@@ -1,8 +1,8 @@
 """Where an upstream is installed, in which version, and what a run of it imports.
 
-crfm-helm lies beside eval-factory, medhelm in an environment of its own: both install the import name `helm`. So what
-is installed is looked for in the environment that helm-run will have, before anything is asked, and never by importing
-it here.
+crfm-helm lies beside eval-factory, medhelm in an environment of its own: both install the import
+name `helm`. So what is installed is looked for in the environment that helm-run will have, before
+anything is asked, and never by importing it here.
 """
 
 from __future__ import annotations
@@ -56,7 +56,9 @@ class Environment:
         return found is not None
 
     def helms(self, *parts: str) -> Path | None:
-        """A file or folder of the installed HELM, which is not imported; None where it has no such."""
+        """A file or folder of the installed HELM, which is not imported; None where it has no
+        such.
+        """
         spec = (
             util.find_spec("helm")
             if self.search is None
@@ -99,7 +101,8 @@ def home_of(upstream: Upstream) -> Path:
 
 
 def installed_upstream() -> Upstream:
-    """The one whose HELM this very process imports, in the version that is there: inside helm-run, that which is run.
+    """The one whose HELM this very process imports, in the version that is there: inside helm-run,
+    that which is run.
 
     Raises:
         PrerequisiteError: neither is installed here.
@@ -117,12 +120,14 @@ def installed_upstream() -> Upstream:
 def look_for_packages(
     task: str, run_spec: str, upstream: Upstream, *, only_generate: bool = False
 ) -> None:
-    """HELM itself, in the version whose parts are replaced, and what the run spec is known to import.
+    """HELM itself, in the version whose parts are replaced, and what the run spec is known to
+    import.
 
     `only_generate`: metrics of pictures are left out, and with them what they import.
 
     Raises:
-        PrerequisiteError: one is not installed, or HELM in another version; with the command that installs it.
+        PrerequisiteError: one is not installed, or HELM in another version; with the command that
+            installs it.
     """
     environment = look_for_helm(upstream)
     version = environment.version_of(upstream.package)
@@ -135,7 +140,10 @@ def look_for_packages(
         )
     missing = [] if only_generate else missing_for(run_spec, environment)
     if missing:
-        hint = "\n  or make the pictures now, and score them where these are: config.params.extra.only_generate: true"
+        hint = (
+            "\n  or make the pictures now, and score them where these are: "
+            "config.params.extra.only_generate: true"
+        )
         hint = hint if load_index(upstream).run_specs[run_spec].makes_images else ""
         raise PrerequisiteError(
             f"{not_installed(task, missing, environment)}{hint}\n  nothing was asked"
@@ -163,7 +171,10 @@ def how_to_install(upstream: Upstream) -> str:
     """The next step of whoever has it not, or in another version."""
     if upstream is HELM:
         return install_command([f"{HELM.package}=={HELM.version}"], sys.executable)
-    return f"eval-factory upstream install {upstream.name}   ({MEDHELM_HOME} names an environment that is elsewhere)"
+    return (
+        f"eval-factory upstream install {upstream.name}   ({MEDHELM_HOME} "
+        "names an environment that is elsewhere)"
+    )
 
 
 def missing_for(run_spec: str, environment: Environment) -> list[str]:
@@ -181,7 +192,10 @@ def not_installed(task: str, modules: Iterable[str], environment: Environment) -
     named, are = ("a package", "is") if len(modules) == 1 else ("packages", "are")
     command = install_command((known.get(module, module) for module in modules), environment.python)
     unknown = [module for module in modules if module not in known]
-    hint = f"\n  if no package is called {' or '.join(unknown)}, look for the one that holds this module"
+    hint = (
+        f"\n  if no package is called {' or '.join(unknown)}, "
+        "look for the one that holds this module"
+    )
     message = (
         f"HELM needs {named} for {task} that {are} not installed: {', '.join(modules)}\n  {command}"
     )
@@ -189,7 +203,9 @@ def not_installed(task: str, modules: Iterable[str], environment: Environment) -
 
 
 def install_command(requirements: Iterable[str], python: str) -> str:
-    """For a shell: installs into the environment of an interpreter, which may have no pip of its own (uv, uvx)."""
+    """For a shell: installs into the environment of an interpreter, which may have no pip of its
+    own (uv, uvx).
+    """
     wanted = sorted(set(requirements))
     if python != sys.executable or util.find_spec("pip") is not None:
         return shlex.join([python, "-m", "pip", "install", *wanted])

@@ -1,10 +1,11 @@
-"""A judge's output -> its ratings, their scale, and the signs of an answer that speaks to its judges. Pure functions.
+"""A judge's output -> its ratings, their scale, and the signs of an answer that speaks to its
+judges. Pure functions.
 
-HELM takes what stands between the first `{` and the last `}` of a judge's output, which may be a rating that the judged
-answer wrote itself. Here every JSON object of that form is found, those that stand in the answer are not the judge's,
-and what is left has to be one. A rating in an answer may be hidden from a program, and not from a model (letters that
-look alike, invisible characters, escapes, base64): it is looked for in the answer's `readings`, which are linear in the
-text.
+HELM takes what stands between the first `{` and the last `}` of a judge's output, which may be a
+rating that the judged answer wrote itself. Here every JSON object of that form is found, those that
+stand in the answer are not the judge's, and what is left has to be one. A rating in an answer may
+be hidden from a program, and not from a model (letters that look alike, invisible characters,
+escapes, base64): it is looked for in the answer's `readings`, which are linear in the text.
 """
 
 from __future__ import annotations
@@ -72,8 +73,10 @@ _TWINS = {
     "'": "\u2018\u2019\u201a\u2039\u203a",
     ":": "\u2236\ua789\u02d0",
 }
-"""ASCII and what looks like it: of Unicode's confusables (unicode.org/Public/security/latest/confusables.txt) the
-Cyrillic, Greek and small capital letters with which English can be written, quotation marks and colons."""
+"""ASCII and what looks like it: of Unicode's confusables
+(unicode.org/Public/security/latest/confusables.txt) the Cyrillic, Greek and small capital letters
+with which English can be written, quotation marks and colons.
+"""
 
 _TAG_CHARACTERS = range(0xE0020, 0xE007F)  # invisible twins of ASCII, which many models read
 
@@ -81,7 +84,8 @@ _TAG_CHARACTERS = range(0xE0020, 0xE007F)  # invisible twins of ASCII, which man
 class _Plain(dict[int, str]):
     """A table for `str.translate` that is made as it is used.
 
-    Each character is decomposed by itself: to bring a text to a normal form takes the square of a run of accents.
+    Each character is decomposed by itself: to bring a text to a normal form takes the square of a
+    run of accents.
     """
 
     def __missing__(self, code: int) -> str:
@@ -130,7 +134,9 @@ def readings(text: str) -> Iterator[str]:
 
 
 def undisguised(text: str) -> str:
-    """Lookalikes as ASCII, accents and invisible characters left out, escapes of several kinds replaced."""
+    """Lookalikes as ASCII, accents and invisible characters left out, escapes of several kinds
+    replaced.
+    """
     if not text.isascii():
         text = text.translate(_PLAIN)
     if "\\" in text:
@@ -144,7 +150,9 @@ def undisguised(text: str) -> str:
 
 
 def squeezed(text: str) -> str:
-    """Letters and digits alone, in small letters: the same text however it is laid out, quoted and marked."""
+    """Letters and digits alone, in small letters: the same text however it is laid out, quoted
+    and marked.
+    """
     return _NOT_WORDS.sub("", _CLOSING_TAG.sub("", text)).lower()
 
 
@@ -200,8 +208,8 @@ def says_nothing(answer: str) -> bool:
 def parse_judge_output(
     text: str, criteria: Criteria, judged: str, form: JuryForm = HELMS_FORM
 ) -> dict[str, Any]:
-    """The judge's own ratings of an answer (`judged`): criterion -> rating, as the judge wrote it; of a label its
-    value.
+    """The judge's own ratings of an answer (`judged`): criterion -> rating, as the judge wrote it;
+    of a label its value.
 
     Raises:
         UnusableJudgeOutput: there are none, or it is not clear which they are.
@@ -272,7 +280,8 @@ def own_judgement(
         verdict: what two judgements have in common that are the same.
 
     Raises:
-        UnusableJudgeOutput: there is none, or it is not clear which it is; the message is for the judge.
+        UnusableJudgeOutput: there is none, or it is not clear which it is; the message is for the
+            judge.
     """
     if len(text) > _MAX_OUTPUT:
         raise UnusableJudgeOutput(f"it is longer than {_MAX_OUTPUT} characters")
@@ -319,12 +328,11 @@ def json_objects(text: str) -> Iterator[dict[str, Any]]:
             found, end = _DECODER.raw_decode(text, at)
         except (ValueError, RecursionError):
             try:
-                found, end = (
-                    json.loads(text[at:].rstrip().removesuffix("```").rstrip() + "}"),
-                    len(text),
-                )
+                found = json.loads(text[at:].rstrip().removesuffix("```").rstrip() + "}")
+                end = len(text)
             except (ValueError, RecursionError):
-                found, end = None, at + 1
+                found = None
+                end = at + 1
         if isinstance(found, dict):
             yield found
         at = text.find("{", end)
@@ -334,7 +342,9 @@ def json_objects(text: str) -> Iterator[dict[str, Any]]:
 
 
 def _forms_of(name: str, rating: Any, fields: Collection[str], form: JuryForm) -> set[str]:
-    """A rating as it may have been written down: with its fields in any order, its score as any kind of number."""
+    """A rating as it may have been written down: with its fields in any order, its score as any
+    kind of number.
+    """
     if not isinstance(rating, Mapping):
         return {squeezed(undisguised(f"{name} {_written(rating)}"))}
     scores = {str(rating.get("score"))}
@@ -374,9 +384,13 @@ _RATING_ENDS = (
     r"(?:$|[\n,;!})<\]|]|\.(?!\d)|/\s*5\b|(?:out of|for|on|in|because|stars?|explanation)\b)"
 )
 _RATING = rf"(?:[1-5](?:\.0)?|one|two|three|four|five)(?={_MARKS}{_RATING_ENDS})"
-"""Neither 'Score: 2 pieces' nor 'accuracy: 4.5 %': a number that is followed by what it counts is no rating."""
+"""Neither 'Score: 2 pieces' nor 'accuracy: 4.5 %': a number that is followed by what it counts
+is no rating.
+"""
 _OF_NO_SCALE = rf"(?:\A|[\n{{\[;!?]|\.(?=\s)|\b(?:overall|final|your|my) ){_MARKS}"
-"""Where a rating begins. A word before 'score' names a clinical scale: GCS score, Apgar score, Pain score."""
+"""Where a rating begins. A word before 'score' names a clinical scale: GCS score, Apgar score,
+Pain score.
+"""
 _FIVE = r"(?:5|five|maximum|highest|top|perfect)\b"
 _GRADE = "rate|score|grade|mark|assign|award|give|set"
 _ALL = rf"(?:{_CRITERIA}|criteri(?:on|a)|categor(?:y|ies))"
@@ -412,11 +426,15 @@ _SIGN_PATTERNS = {
     name: re.compile("|".join(patterns), re.IGNORECASE) for name, patterns in _SIGNS.items()
 }
 _SQUEEZED_RATING = re.compile(rf"(?:{_CRITERIA})score(?:[1-5]|five)|(?:{_CRITERIA})explanation")
-"""Of letters and digits alone: what is written over several lines, or with blanks between its letters."""
+"""Of letters and digits alone: what is written over several lines, or with blanks between its
+letters.
+"""
 
 
 def injection_signs(answer: str) -> list[str]:
-    """How an answer speaks to its judges, if it does. A sign is a reason to look at it, not a proof."""
+    """How an answer speaks to its judges, if it does. A sign is a reason to look at it, not a
+    proof.
+    """
     found = set()
     for reading in readings(answer):
         found |= {name for name, pattern in _SIGN_PATTERNS.items() if pattern.search(reading)}

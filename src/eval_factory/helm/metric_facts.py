@@ -1,7 +1,9 @@
-"""What is known of HELM's metrics: which way is better, their values, which is a score and which the main one.
+"""What is known of HELM's metrics: which way is better, their values, which is a score and which
+the main one.
 
-Read in the code of HELM's metrics (crfm-helm 0.5.16); a metric that is not in the table is unknown, never guessed.
-`tests/helm` compares the directions with those that HELM's own `static/schema_*.yaml` state.
+Read in the code of HELM's metrics (crfm-helm 0.5.16); a metric that is not in the table is unknown,
+never guessed. `tests/helm` compares the directions with those that HELM's own
+`static/schema_*.yaml` state.
 """
 
 from __future__ import annotations
@@ -18,7 +20,9 @@ from eval_factory.tasks.jury_form import HELMS_FORM
 
 @dataclass(frozen=True)
 class MetricFacts:
-    """None: not known, or not defined (whether a longer summary is better depends on what it is for)."""
+    """None: not known, or not defined (whether a longer summary is better depends on what it is
+    for).
+    """
 
     higher_is_better: bool | None = None
     scale: tuple[float, float] | None = None
@@ -111,15 +115,17 @@ _FACTS = {
     # Counts of what was answered or asked, over all questions: neither more nor fewer is better.
     "ehr_sql_total_predicted_answerable": MetricFacts(scale=_ZERO_TO_ONE, unit="share"),
     "ehr_sql_total_ground_truth_answerable": MetricFacts(scale=_ZERO_TO_ONE, unit="share"),
-    # Grusky et al., NAACL 2018: the share of an answer's words that are copied, the mean square length of what is
-    # copied at a time, how many words of the source stand for one of the answer.
+    # Grusky et al., NAACL 2018: the share of an answer's words that are copied, the mean square
+    # length of what is copied at a time, how many words of the source stand for one of the answer.
     "summarization_coverage": MetricFacts(scale=_ZERO_TO_ONE, unit="share"),
     "summarization_density": MetricFacts(unit="words"),
     "summarization_compression": MetricFacts(unit="ratio"),
 }
 
 _OURS = r"(?:\.(?:corrected|lenient|helm|all_judges|all_orders|repeats_mean))+$"
-"""What our own scores beside HELM's are called; they are of the metric's direction, scale and unit."""
+"""What our own scores beside HELM's are called; they are of the metric's direction, scale and
+unit.
+"""
 
 
 def facts_of(name: str, scale: tuple[float, float] | None = None) -> MetricFacts:
@@ -174,7 +180,9 @@ USUAL_MAIN_METRICS = (
     "wer_score",
     "expected_clip_score",
 )
-"""Taken in this order where HELM names none of a run entry's metrics as its main one. docs/any-helm-benchmark.md."""
+"""Taken in this order where HELM names none of a run entry's metrics as its main one.
+docs/any-helm-benchmark.md.
+"""
 
 NONE = "none"
 
@@ -182,8 +190,9 @@ NONE = "none"
 def chosen_main_metric(entry: HelmEntry, labels: Sequence[str]) -> tuple[str, list[str]]:
     """(the main metric, what a reader has to know about the choice).
 
-    A task of framework.yml has the one it declares, computed or not. A run entry has HELM's where the run holds it,
-    else the one named after the run spec (live_qa_score), else the first usual one, else the first of the main split.
+    A task of framework.yml has the one it declares, computed or not. A run entry has HELM's where
+    the run holds it, else the one named after the run spec (live_qa_score), else the first usual
+    one, else the first of the main split.
 
     Args:
         labels: of the scores that the run holds, in HELM's order.
@@ -193,7 +202,8 @@ def chosen_main_metric(entry: HelmEntry, labels: Sequence[str]) -> tuple[str, li
     declared = next((name for name in entry.main_metrics if name in labels), None)
     if declared is not None:
         return declared, []
-    # Of the main split is a label without `@`, or with HELM's own in a metric's name: a number follows (NDCG@10).
+    # Of the main split is a label without `@`, or with HELM's own in a metric's name: a number
+    # follows (NDCG@10).
     of_main_split = (
         label for label in labels if "@" not in label or label.rpartition("@")[2].isdigit()
     )
@@ -207,5 +217,8 @@ def chosen_main_metric(entry: HelmEntry, labels: Sequence[str]) -> tuple[str, li
         else "none"
     )
     return main, [
-        f"main metric: HELM names {names}; {main} was taken, the first that the run holds of a fixed list"
+        (
+            f"main metric: HELM names {names}; {main} "
+            "was taken, the first that the run holds of a fixed list"
+        )
     ]

@@ -1,4 +1,6 @@
-"""HELM's and our plug-in's names, as they stand in generated files and on helm-run's command line."""
+"""HELM's and our plug-in's names, as they stand in generated files and on helm-run's command
+line.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,8 @@ BENCHMARK = "benchmark.yaml"
 JUDGE_PROMPT = "judge_prompt.txt"
 LOGGING = "logging.yaml"
 OTHER_RUN = "other_run.json"  # the instances of the run that `extra.stop_when.differs_from` names
-SETTINGS = "settings.json"  # read by our plug-in, not by HELM: where data are, and which hosts may be contacted
+# read by our plug-in, not by HELM: where data are, and which hosts may be contacted
+SETTINGS = "settings.json"
 
 _ORGANIZATION = "endpoint"  # HELM needs exactly <organization>/<name>
 
@@ -79,7 +82,9 @@ NOT_JUDGED = "eval_factory_not_judged"
 """Among the annotations of a jury, beside its judges: which of them gave no rating, and why."""
 
 DECISIONS = "eval_factory_decisions"
-"""Among the annotations of medhelm's HealthBench: judge -> its decision about each criterion, in the rubric's order."""
+"""Among the annotations of medhelm's HealthBench: judge -> its decision about each criterion, in
+the rubric's order.
+"""
 
 UNSCORABLE = "HELM cannot score this answer: "
 """What the reason begins with where an answer came and a metric raised on it."""
@@ -89,7 +94,9 @@ MEDHELM_HEALTHBENCH = frozenset(
     for name in ("HealthBenchAnnotator", "HealthBenchProfessionalAnnotator")
 )
 SHARE_JURIES = frozenset({"health_bench", "health_bench_professional"})
-"""Names of annotators whose judges' scores are shares of a rubric's points: HealthBench of medhelm."""
+"""Names of annotators whose judges' scores are shares of a rubric's points: HealthBench of
+medhelm.
+"""
 
 JURY_METRIC_CLASS_SUFFIX = ".LLMJuryMetric"
 

@@ -1,4 +1,6 @@
-"""HELM's output files, and what our plug-in leaves beside them, checked at the border, as records with our names."""
+"""HELM's output files, and what our plug-in leaves beside them, checked at the border, as
+records with our names.
+"""
 
 from __future__ import annotations
 
@@ -21,17 +23,22 @@ from eval_factory.tasks.rubric_case import ANSWER, SAMPLE
 
 CORRECT_TAG = "correct"
 COMPUTED_ON_PERTURBED = "perturbed"
-MULTIMODAL_PROMPT, MEDIA_OBJECTS = "multimodal_prompt", "media_objects"
+MULTIMODAL_PROMPT = "multimodal_prompt"
+MEDIA_OBJECTS = "media_objects"
 MAX_CATEGORY = 80  # characters of a value by which scores are shown apart
 MAX_GROUPS = 60
 SUB_SPLIT = "sub_split"
 BLOCK = 256 * 1024  # bytes of a large file that are read at once
 SMALL = 8_000_000
-"""Bytes of a file whose entries stay in memory: some 1,000 instances, which take three times as much of memory."""
+"""Bytes of a file whose entries stay in memory: some 1,000 instances, which take three times as
+much of memory.
+"""
 
 
 class HelmRecord(StrictModel, extra="ignore", coerce_numbers_to_str=True):
-    """Of what HELM writes only a part is read. A scenario may number its instances: ids become text."""
+    """Of what HELM writes only a part is read. A scenario may number its instances: ids become
+    text.
+    """
 
 
 _Read = TypeVar("_Read")
@@ -75,7 +82,9 @@ class NameOfValue(TypedDict):
 
 
 class ValueOfInstance(TypedDict):
-    """A `Stat` of one instance. There may be millions, and a mapping is made in half the time of a record."""
+    """A `Stat` of one instance. There may be millions, and a mapping is made in half the time of
+    a record.
+    """
 
     name: NameOfValue
     count: int
@@ -171,7 +180,8 @@ class JuryNames:
 
 @dataclass(frozen=True)
 class HelmRun:
-    """One finished run folder. What grows with the instances is read entry by entry, each time it is asked for.
+    """One finished run folder. What grows with the instances is read entry by entry, each time it
+    is asked for.
 
     The requests of a small run are read once: a result needs them twice or more.
     """
@@ -192,7 +202,9 @@ class HelmRun:
 
     @property
     def rubric(self) -> tuple[str, Mapping[str, str]] | None:
-        """What our metric of a rubric is called, and the judges that it uses: name -> deployment."""
+        """What our metric of a rubric is called, and the judges that it uses: name ->
+        deployment.
+        """
         for spec in self.run_spec.metric_specs:
             if spec.class_name == names.RUBRIC_METRIC_CLASS:
                 return spec.args["metric_name"], spec.args["judges"]
@@ -204,7 +216,9 @@ class HelmRun:
         )
 
     def main_split(self, preferred: str | None = None) -> str | None:
-        """The preferred split where the run has it; else `test`, else `valid`, else the first there is."""
+        """The preferred split where the run has it; else `test`, else `valid`, else the first
+        there is.
+        """
         splits = {stat.name.split for stat in self.stats if stat.name.split}
         by_weight = (preferred, "test", "valid", "train", *sorted(splits))
         return next((split for split in by_weight if split in splits), None)
@@ -228,7 +242,9 @@ class HelmRun:
         return iter(self._kept)
 
     def per_instance_stats(self) -> Iterator[PerInstanceStats]:
-        """Statistics of one instance after the other; an instance has an entry per metric. Raises HelmError."""
+        """Statistics of one instance after the other; an instance has an entry per metric.
+        Raises HelmError.
+        """
         return _entries(self.folder / names.PER_INSTANCE_STATS_FILE, PerInstanceStats)
 
 
@@ -255,7 +271,8 @@ def read_record(path: Path, shape: type[_Read]) -> _Read:
 
 def _with_media(state: RequestState, helm_dir: Path) -> RequestState:
     """Pictures and sounds where they are now, and an instance's text with a line for each."""
-    prompt, asked = state.request.get(MULTIMODAL_PROMPT), state.instance.input
+    prompt = state.request.get(MULTIMODAL_PROMPT)
+    asked = state.instance.input
     if prompt:
         request = {**state.request, MULTIMODAL_PROMPT: _located(prompt, helm_dir)}
         state = state.model_copy(update={"request": request})
@@ -283,7 +300,9 @@ def _with_media(state: RequestState, helm_dir: Path) -> RequestState:
 def _located(
     content: Mapping[str, Any], helm_dir: Path, folder: str = names.SCENARIOS_FOLDER
 ) -> dict[str, Any]:
-    """HELM's scenarios keep media in their folder, which may have been moved; no file elsewhere is read."""
+    """HELM's scenarios keep media in their folder, which may have been moved; no file elsewhere
+    is read.
+    """
     root = (helm_dir / folder).resolve()
 
     def here(location: str) -> str:
@@ -298,9 +317,11 @@ def _located(
 
 
 def _entries(path: Path, shape: type[_Read], member: str | None = None) -> Iterator[_Read]:
-    """The entries of the list that a file holds, or of the list that is a member of the record it holds.
+    """The entries of the list that a file holds, or of the list that is a member of the record it
+    holds.
 
-    HELM indents by two blanks and a text in JSON has no line breaks, so where an entry begins and ends can be seen.
+    HELM indents by two blanks and a text in JSON has no line breaks, so where an entry begins and
+    ends can be seen.
     """
     depth = b"  " if member is None else b"    "
     beginning = b"[" if member is None else f'  "{member}": ['.encode()
@@ -312,7 +333,8 @@ def _entries(path: Path, shape: type[_Read], member: str | None = None) -> Itera
                 return
             if first != beginning + b"\n":
                 raise ValueError("it is not indented as HELM 0.5.16 does it")
-            opening, closing = depth + b"{\n", re.compile(b"\n" + depth + rb"}(,?)\n")
+            opening = depth + b"{\n"
+            closing = re.compile(b"\n" + depth + rb"}(,?)\n")
             rest = b""
             while block := file.read(
                 max(BLOCK, len(rest))
@@ -345,10 +367,11 @@ def _unreadable(path: Path, error: Exception) -> HelmError:
 
 
 def score_label(name: MetricName, main_split: str | None) -> str:
-    """`metric`, `metric@split` or `metric@split+perturbation`: one label per context, so none overwrites another.
+    """`metric`, `metric@split` or `metric@split+perturbation`: one label per context, so none
+    overwrites another.
 
-    A metric's own name may hold an `@` too (`exact_match@5`, `NDCG@10`): what stands after it is a number then, and no
-    split is called by one.
+    A metric's own name may hold an `@` too (`exact_match@5`, `NDCG@10`): what stands after it is a
+    number then, and no split is called by one.
     """
     suffix = perturbation_label(name)
     if suffix is None:
@@ -387,7 +410,9 @@ def reason_of(annotations: Mapping[str, Any] | None, jury: JuryNames, judge: str
 def judgement_of(
     annotations: Mapping[str, Any] | None, jury: JuryNames, judge: str
 ) -> dict[str, Any]:
-    """Criterion -> a judge's mark and words of one answer, as it gave them; `error`, where it gave none."""
+    """Criterion -> a judge's mark and words of one answer, as it gave them; `error`, where it
+    gave none.
+    """
     found = (annotations or {}).get(jury.annotation, {}).get(judge)
     if isinstance(found, Mapping) and found:
         return dict(found)
@@ -398,7 +423,9 @@ def judgement_of(
 def ratings_of(
     annotations: Mapping[str, Any] | None, jury: JuryNames, judge: str
 ) -> dict[str, float]:
-    """Criterion -> a judge's rating of one answer, as HELM reads it: a whole number, or a share; empty where none."""
+    """Criterion -> a judge's rating of one answer, as HELM reads it: a whole number, or a share;
+    empty where none.
+    """
     found = (annotations or {}).get(jury.annotation, {}).get(judge)
     if not isinstance(found, Mapping):
         return {}
@@ -420,7 +447,9 @@ def categories_of(instance: Any) -> dict[str, Any]:
 
 
 def groups_of(instance: Any, source: str | None = None) -> dict[str, str]:
-    """Field -> the instance's value, of those that may sort instances into groups; `source` names another's origin."""
+    """Field -> the instance's value, of those that may sort instances into groups; `source`
+    names another's origin.
+    """
     fields = {
         name: value for name, value in categories_of(instance).items() if isinstance(value, str)
     }

@@ -1,8 +1,10 @@
-"""The schema that helm-summarize makes HELM's web pages with: HELM's words for MedHELM's tasks, ours for all others.
+"""The schema that helm-summarize makes HELM's web pages with: HELM's words for MedHELM's tasks,
+ours for all others.
 
-HELM's `schema_medhelm.yaml` gives each of its scenarios a column whether it was run or not, and shows nothing of
-others. HELM renders names of metrics as Mako templates, which execute what they hold, and makes file names of groups:
-only plain names are taken, for they come from files that somebody else may have written.
+HELM's `schema_medhelm.yaml` gives each of its scenarios a column whether it was run or not, and
+shows nothing of others. HELM renders names of metrics as Mako templates, which execute what they
+hold, and makes file names of groups: only plain names are taken, for they come from files that
+somebody else may have written.
 """
 
 from __future__ import annotations
@@ -17,7 +19,8 @@ from eval_factory.helm.metric_facts import facts_of
 from eval_factory.helm.names import model_entry
 
 SCHEMA_FILE = "schema_medhelm.yaml"
-_MAIN, ALL_OF = "main_metric", "all_metrics_of_"
+_MAIN = "main_metric"
+ALL_OF = "all_metrics_of_"
 _OTHERS = "other_evaluations"
 
 _PLAIN = re.compile(r"[\w.@+:,=() -]+", re.ASCII)
@@ -42,12 +45,16 @@ def is_plain(metric: str) -> bool:
 
 
 def plain_name(name: str, longest: int = _MAX_NAME) -> str:
-    """A name of that length at most that can stand in a file name, on every system, and in a template."""
+    """A name of that length at most that can stand in a file name, on every system, and in a
+    template.
+    """
     return _NOT_IN_A_FILE_NAME.sub("_", name).lstrip(".")[:longest] or "_"
 
 
 def page_schema(runs: Sequence[PageRun], helms: Mapping[str, Any]) -> dict[str, Any]:
-    """The document for `--schema-path`. `helms`: HELM's schema for MedHELM; empty where the installed HELM has none."""
+    """The document for `--schema-path`. `helms`: HELM's schema for MedHELM; empty where the
+    installed HELM has none.
+    """
     known = {
         group["name"]: group for group in helms.get("run_groups", ()) if not group.get("subgroups")
     }
@@ -59,7 +66,8 @@ def page_schema(runs: Sequence[PageRun], helms: Mapping[str, Any]) -> dict[str, 
         own[group] = replace(run, metrics=tuple(dict.fromkeys([*before, *run.metrics])))
     helms_groups = _with_members(helms.get("run_groups", ()), used)
     metrics = _metrics(runs, helms.get("metrics", ()))
-    # Without the short names that several columns of a table would have: HELM calls exact and quasi-exact match EM.
+    # Without the short names that several columns of a table would have: HELM calls exact and
+    # quasi-exact match EM.
     shown_together = {name for run in own.values() for name in run.metrics}
     short = Counter(
         metric.get("short_display_name") for metric in metrics if metric["name"] in shown_together
@@ -115,7 +123,8 @@ def _metrics(runs: Sequence[PageRun], defined: Iterable[Mapping[str, Any]]) -> l
 
 
 def _groups_of(own: Mapping[str, PageRun]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """(the main metric side by side, and for each group a table of all its metrics; the groups). Without win rates.
+    """(the main metric side by side, and for each group a table of all its metrics; the groups).
+    Without win rates.
 
     A win rate says nothing of evaluations that are not a set that somebody put together.
     """

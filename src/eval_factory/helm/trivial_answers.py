@@ -1,7 +1,9 @@
-"""Answers that need no model: nothing, a refusal, the same letter every time, the longest option; and what they score.
+"""Answers that need no model: nothing, a refusal, the same letter every time, the longest option;
+and what they score.
 
-A score that is not above theirs does not show that a model read the questions. Which answers there are depends on the
-data, never on what the model answered. Our plug-in scores them, and writes the scores into HELM's output folder.
+A score that is not above theirs does not show that a model read the questions. Which answers there
+are depends on the data, never on what the model answered. Our plug-in scores them, and writes the
+scores into HELM's output folder.
 """
 
 from __future__ import annotations
@@ -26,17 +28,25 @@ SUITED = {
     "sql": ("SELECT 1",),
     "rating": ("0", "+1", "-1", "+2", "-2"),
 }
-"""`answer_form` of a task in framework.yml -> answers in that form that are the same to every question."""
+"""`answer_form` of a task in framework.yml -> answers in that form that are the same to every
+question.
+"""
 
 MAX_LABELS = 12
 MAX_LABEL_LENGTH = 20
-"""Characters. Right answers that are few, short and repeated are labels, whoever declared them or not."""
+"""Characters. Right answers that are few, short and repeated are labels, whoever declared them
+or not.
+"""
 
 _REPEATED = 2  # what is right once only is nobody's habit
 
-EMPTY_NAME, REFUSAL_NAME, MAJORITY_NAME, RANDOM_NAME = "empty", "refusal", "majority", "random"
+EMPTY_NAME = "empty"
+REFUSAL_NAME = "refusal"
+MAJORITY_NAME = "majority"
+RANDOM_NAME = "random"
 SHORTEST_NAME = "shortest option"
-LENGTH_NAME, LEAD_NAME = "length threshold", "first sentences"
+LENGTH_NAME = "length threshold"
+LEAD_NAME = "first sentences"
 
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|\n+")
 
@@ -52,7 +62,9 @@ class AskedQuestion:
     ]  # label of an option -> its text; empty where the question has no options
     text: str = ""  # what is asked about, without the prompt around it
     source: str | None = None
-    """What the question shares with others: the name of the calculator, the question that several answers belong to."""
+    """What the question shares with others: the name of the calculator, the question that
+    several answers belong to.
+    """
 
 
 @dataclass(frozen=True)
@@ -61,7 +73,9 @@ class Strategy:
 
     name: str
     answers: tuple[tuple[str, ...], ...]
-    """For each question, in their order, the answers that are equally likely: one, but of a random answer."""
+    """For each question, in their order, the answers that are equally likely: one, but of a
+    random answer.
+    """
 
     @property
     def constant(self) -> str | None:
@@ -154,8 +168,8 @@ def _cross_fitted(
 ) -> list[str | None]:
     """The questions of each half answered by what was fitted on the other half.
 
-    Which half a question is in goes by the hash of its id. Its position would be a trap: data sets put a right and a
-    wrong answer in turn.
+    Which half a question is in goes by the hash of its id. Its position would be a trap: data sets
+    put a right and a wrong answer in turn.
     """
     order = sorted(
         range(len(questions)), key=lambda at: hashlib.sha256(questions[at].id.encode()).digest()
@@ -171,8 +185,9 @@ def _cross_fitted(
 def _majority_by_source(
     questions: Sequence[AskedQuestion], otherwise: Sequence[str]
 ) -> tuple[str, ...] | None:
-    """The right answer that most questions of the same source have, in the other half of them, or `otherwise`; None
-    where no two questions share a source."""
+    """The right answer that most questions of the same source have, in the other half of them, or
+    `otherwise`; None where no two questions share a source.
+    """
     sources: dict[str, list[int]] = defaultdict(list)
     for at, question in enumerate(questions):
         if question.source is not None:
@@ -193,9 +208,12 @@ def _majority_by_source(
 
 
 def _by_length(fitted: Sequence[AskedQuestion]) -> _Answering:
-    """One class up to a length and the other beyond it: the cut that is right most often for these questions."""
+    """One class up to a length and the other beyond it: the cut that is right most often for
+    these questions.
+    """
     classes = sorted({question.right[0] for question in fitted})
-    first, last = classes[0], classes[-1]
+    first = classes[0]
+    last = classes[-1]
     _, measure, cut, shorter, longer = max(
         (hits, measure, cut, *order)
         for measure in range(len(_MEASURES))
@@ -211,15 +229,20 @@ _MEASURES: tuple[Callable[[str], int], ...] = (
     len,
     lambda text: len(text.strip().rpartition("\n\n")[2]),
 )
-"""How long a question is: all of its text, or its last paragraph (the answer to be judged, after what it is about)."""
+"""How long a question is: all of its text, or its last paragraph (the answer to be judged, after
+what it is about).
+"""
 
 
 def _cuts(
     fitted: Sequence[AskedQuestion], measure: Callable[[str], int], first: str
 ) -> Iterator[tuple[int, int, int]]:
-    """(length, how many are right if `first` is the answer up to it, if it is the answer beyond it)."""
+    """(length, how many are right if `first` is the answer up to it, if it is the answer beyond
+    it).
+    """
     rows = sorted((measure(question.text), question.right[0] == first) for question in fitted)
-    firsts, so_far = sum(is_first for _, is_first in rows), 0
+    firsts = sum(is_first for _, is_first in rows)
+    so_far = 0
     for count, (length, is_first) in enumerate(rows, start=1):
         so_far += is_first
         if count == len(rows) or rows[count][0] > length:
@@ -244,7 +267,9 @@ def _lead(text: str, enough: float) -> str:
 
 
 def _labels(questions: Sequence[AskedQuestion], form: str | None) -> list[str]:
-    """All that an answer may be; nothing where answers are asked for in words, or in another form."""
+    """All that an answer may be; nothing where answers are asked for in words, or in another
+    form.
+    """
     offered = {label for question in questions for label in question.options}
     if offered or form is not None:
         return sorted(offered)
@@ -257,8 +282,8 @@ def _labels(questions: Sequence[AskedQuestion], form: str | None) -> list[str]:
 def _majority(questions: Sequence[AskedQuestion]) -> tuple[str, ...] | None:
     """The right answer that most questions have; None where none is that of two.
 
-    Of options it is the text that counts, wherever it stands among them, where at least every second question offers
-    it (yes, no, maybe); else the letter that is right most often.
+    Of options it is the text that counts, wherever it stands among them, where at least every
+    second question offers it (yes, no, maybe); else the letter that is right most often.
     """
     texts = Counter(text for question in questions for text in question.right)
     text, times = texts.most_common(1)[0] if texts else ("", 0)
@@ -282,7 +307,9 @@ def _label_of(question: AskedQuestion, text: str) -> str | None:
 
 
 def with_answer(annotation: Mapping[str, Any], of_answer: Mapping[str, Any]) -> dict[str, Any]:
-    """An annotation of the model's answer -> that of another answer, which is executed as it is written."""
+    """An annotation of the model's answer -> that of another answer, which is executed as it is
+    written.
+    """
     made = {**annotation, **of_answer}
     evaluated = annotation.get("as_evaluated")
     if evaluated is not None:
@@ -300,7 +327,9 @@ class StrategyScores:
 
     name: str
     values: dict[str, list[int | float | None]]
-    """HELM's name of a metric -> its value of each question. 0 and 1 are read as the same two objects each time."""
+    """HELM's name of a metric -> its value of each question. 0 and 1 are read as the same two
+    objects each time.
+    """
     answer: str | None = None  # where it is the same to every question; else `answers` has them
     answers: list[str] | None = (
         None  # neither: of an answer at random. Its values are means over all that it may be
@@ -360,13 +389,20 @@ def read_trivial_scores(helm_dir: Path) -> TrivialScores | None:
 PADDED_QUESTIONS = 10  # questions to which it is judged
 PADDED_NAME = "padded generic answer"
 PADDED_ANSWER = (
-    "Thank you very much for your question. It is good that you have asked, and I am glad to help. There are several"
-    " things to consider here, and every person and every situation is different. It is important to look at all of the"
-    " relevant factors carefully, to weigh the advantages and the disadvantages, and to take the individual"
-    " circumstances into account. A qualified professional can assess these in detail and give advice that fits. In"
-    " general, a careful, balanced and evidence-based approach is recommended, and open questions should be discussed"
-    " in good time. Please keep in mind that this is general information. If anything is unclear, or if you have"
-    " further questions, do not hesitate to ask. I hope that this is of help to you, and I wish you all the best."
+    "Thank you very much for your question. "
+    "It is good that you have asked, and I am glad to help. There are several"
+    " things to consider here, and every person and every situation is different. "
+    "It is important to look at all of the"
+    " relevant factors carefully, to weigh the advantages and the disadvantages, "
+    "and to take the individual"
+    " circumstances into account. A qualified professional can assess these in detail "
+    "and give advice that fits. In"
+    " general, a careful, balanced and evidence-based approach is recommended, "
+    "and open questions should be discussed"
+    " in good time. Please keep in mind that this is general information. "
+    "If anything is unclear, or if you have"
+    " further questions, do not hesitate to ask. "
+    "I hope that this is of help to you, and I wish you all the best."
 )
 
 

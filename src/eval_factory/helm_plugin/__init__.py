@@ -1,1 +1,3 @@
-"""Code that runs INSIDE helm-run, imported by nobody else: the client, the runner, annotators, guards, patches."""
+"""Code that runs INSIDE helm-run, imported by nobody else: the client, the runner, annotators,
+guards, patches.
+"""

@@ -1,12 +1,14 @@
-"""Questions that are asked again, by HELM's own augmentation, what follows on their answers, and more metrics.
+"""Questions that are asked again, by HELM's own augmentation, what follows on their answers, and
+more metrics.
 
-`repeats=3,perturb=typos+units,pushback=2,confidence=stated,cost_of_wrong=1.0` in a run entry: each is an expander that
-adds perturbations to a run; what each is for stands in `tasks/asked_again.py`.
+`repeats=3,perturb=typos+units,pushback=2,confidence=stated,cost_of_wrong=1.0` in a run entry: each
+is an expander that adds perturbations to a run; what each is for stands in `tasks/asked_again.py`.
 
-What follows on an answer (a doubt, how sure the model is) is asked when that answer is there, by `AskingWhatFollows`,
-HELM's executor. All questions of one depth are asked together: first each as it is and in all other forms, then the
-first turn after it. What the model says of how sure it is goes into a file of our own: no metric reads it. With
-`extra.blind_control` the same questions are asked without their pictures too.
+What follows on an answer (a doubt, how sure the model is) is asked when that answer is there, by
+`AskingWhatFollows`, HELM's executor. All questions of one depth are asked together: first each as
+it is and in all other forms, then the first turn after it. What the model says of how sure it is
+goes into a file of our own: no metric reads it. With `extra.blind_control` the same questions are
+asked without their pictures too.
 """
 
 from __future__ import annotations
@@ -44,7 +46,9 @@ from eval_factory.tasks.rubric_case import ANSWER
 
 
 class SameInput(Input):  # type: ignore[misc]
-    """The input of a question that is asked again as it is: HELM drops a perturbed instance whose input is equal."""
+    """The input of a question that is asked again as it is: HELM drops a perturbed instance
+    whose input is equal.
+    """
 
 
 def same_input(instance: Instance) -> SameInput:
@@ -57,7 +61,8 @@ def with_more_askings(run_spec: RunSpec, specs: Sequence[PerturbationSpec]) -> R
     before = run_spec.data_augmenter_spec.perturbation_specs
     if any(not spec.class_name.startswith(f"{__package__}.") for spec in before):
         raise ValueError(
-            f"data_augmentation and what asks questions again exclude each other; {run_spec.name} has both"
+            "data_augmentation and what asks questions again exclude each other; "
+            f"{run_spec.name} has both"
         )
     augmented = DataAugmenterSpec(
         perturbation_specs=[*before, *specs],
@@ -69,7 +74,9 @@ def with_more_askings(run_spec: RunSpec, specs: Sequence[PerturbationSpec]) -> R
 
 
 class AsItIs(Perturbation):  # type: ignore[misc]
-    """The question as it is, for another draw (its request's `random` differs) or for what follows on its answer."""
+    """The question as it is, for another draw (its request's `random` differs) or for what
+    follows on its answer.
+    """
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -79,7 +86,9 @@ class AsItIs(Perturbation):  # type: ignore[misc]
 
 
 class WithOtherWords(AsItIs):
-    """The question in the words of a family; one that the family leaves alone is not asked again."""
+    """The question in the words of a family; one that the family leaves alone is not asked
+    again.
+    """
 
     def __init__(self, family: str) -> None:
         super().__init__(again.PERTURB + family)
@@ -106,7 +115,8 @@ class MayAbstain(AsItIs):
 
     def __init__(self, cost_of_wrong: float, *, has_options: bool) -> None:
         super().__init__(again.ABSTAIN)
-        self._said, self._has_options = again.may_abstain_text(cost_of_wrong), has_options
+        self._said = again.may_abstain_text(cost_of_wrong)
+        self._has_options = has_options
 
     def apply(self, instance: Instance, seed: int | None = None) -> Instance:  # noqa: ARG002
         asked = _with_text(instance.input, lambda text: f"{text.rstrip()}\n{self._said}")
@@ -116,9 +126,11 @@ class MayAbstain(AsItIs):
 
 
 def _with_text(asked: Input, change: Callable[[str], str | None]) -> Input | None:
-    """The input with its text changed, of a conversation the last turn's; None where the change leaves it alone.
+    """The input with its text changed, of a conversation the last turn's; None where the change
+    leaves it alone.
 
-    Some scenarios have inputs of a kind of their own, which cannot be made of a text: this is a plain one.
+    Some scenarios have inputs of a kind of their own, which cannot be made of a text: this is a
+    plain one.
     """
     if not asked.messages:
         text = change(asked.text)
@@ -136,10 +148,13 @@ def spec_of(kind: type, **args: Any) -> PerturbationSpec:
 
 
 def _with_confidence(adapter: AdapterSpec) -> AdapterSpec:
-    """Asks for answer and confidence in one. Raises ValueError: HELM's adapter for chats sends no instructions."""
+    """Asks for answer and confidence in one. Raises ValueError: HELM's adapter for chats sends
+    no instructions.
+    """
     if adapter.method == ADAPT_CHAT:
         raise ValueError(
-            f"extra.confidence: {again.STATED_ONLY} takes instructions, which this run spec sends none of"
+            f"extra.confidence: {again.STATED_ONLY} "
+            "takes instructions, which this run spec sends none of"
         )
     instructions = (
         "\n".join(filter(None, (adapter.instructions.strip(), again.ANSWER_WITH_CONFIDENCE, "")))
@@ -170,7 +185,8 @@ def register_expander(option: str, expand: Callable[[RunSpec, str], RunSpec]) ->
 
 
 def _with_more_metrics(run_spec: RunSpec, value: str) -> RunSpec:
-    """`more_metrics=rouge_l+f1_score`: what HELM computes of any answer, beside a run's own metrics.
+    """`more_metrics=rouge_l+f1_score`: what HELM computes of any answer, beside a run's own
+    metrics.
 
     Without those that the run has: a score comes once.
     """
@@ -245,7 +261,8 @@ class AskingWhatFollows:
     """
 
     def __init__(self, inner: Any, output_path: Path) -> None:
-        self._inner, self.execution_spec = inner, inner.execution_spec
+        self._inner = inner
+        self.execution_spec = inner.execution_spec
         self._output_path = output_path
 
     def execute(self, scenario_state: ScenarioState) -> ScenarioState:
@@ -268,10 +285,8 @@ class AskingWhatFollows:
         by_depth: dict[int, list[RequestState]] = defaultdict(list)
         for state in scenario_state.request_states:
             by_depth[_depth(state)].append(state)
-        blindfold, by_key = (
-            Blindfold(scenario_state.request_states, self._output_path),
-            dict[_Key, RequestState](),
-        )
+        blindfold = Blindfold(scenario_state.request_states, self._output_path)
+        by_key = dict[_Key, RequestState]()
         for depth, states in sorted(by_depth.items()):
             asked = [
                 _following(state, by_key) if depth else blindfold.on(_repeated(state))
@@ -300,8 +315,11 @@ class AskingWhatFollows:
 
 
 def sent_with_text(state: RequestState) -> RequestState:
-    """With the pictures that stand beside an instance's text: HELM's adapters for text leave them out."""
-    pictures, request = state.instance.input.multimedia_content, state.request
+    """With the pictures that stand beside an instance's text: HELM's adapters for text leave
+    them out.
+    """
+    pictures = state.instance.input.multimedia_content
+    request = state.request
     text = "".join((request.prompt, *(one["content"] for one in request.messages or ())))
     is_ready = pictures is None or request.multimodal_prompt is not None or PLACE not in text
     return (
@@ -312,8 +330,9 @@ def sent_with_text(state: RequestState) -> RequestState:
 def write_replies(
     file: Path, states: Iterable[RequestState], reply_in: Callable[[str], str | None] = str
 ) -> None:
-    """A reply (what `reply_in` finds in an answer) is null where there is none; `error` says why, where one may
-    come."""
+    """A reply (what `reply_in` finds in an answer) is null where there is none; `error` says why,
+    where one may come.
+    """
     lines = []
     for one in states:
         answer = one.result.completions[0].text if one.result and one.result.success else None
@@ -350,7 +369,9 @@ def _depth(state: RequestState) -> int:
 
 
 def _repeated(state: RequestState) -> RequestState:
-    """Another draw has an answer of its own: `random` is a part of its key, and goes to no endpoint."""
+    """Another draw has an answer of its own: `random` is a part of its key, and goes to no
+    endpoint.
+    """
     if not _name(state).startswith(again.REPEAT):
         return state
     marks = [mark for mark in (state.request.random, _name(state)) if mark]
@@ -364,7 +385,8 @@ def _following(state: RequestState, done: Mapping[_Key, RequestState]) -> Reques
     before = done[instance, trial, f"{again.PUSHBACK}{turn - 1}" if turn > 1 else ""]
     if before.result is None or not before.result.success:
         return replace(state, result=before.result)
-    said, asked = before.result.completions[0].text, before.request
+    said = before.result.completions[0].text
+    asked = before.request
     new = again.pushback_text(instance, turn) if turn else again.ASK_CONFIDENCE
     earlier = asked.messages or [{"role": "user", "content": asked.prompt}]
     turns = [
@@ -381,13 +403,16 @@ def _following(state: RequestState, done: Mapping[_Key, RequestState]) -> Reques
 
 
 class Blindfold:
-    """Replaces the pictures of questions: by grey ones of their size, or by those of another question.
+    """Replaces the pictures of questions: by grey ones of their size, or by those of another
+    question.
 
     A model that answers as well then did not need the pictures.
     """
 
     def __init__(self, states: Sequence[RequestState], output_path: Path) -> None:
-        """`states`: of all questions; the pictures of those that are asked as they are change places."""
+        """`states`: of all questions; the pictures of those that are asked as they are change
+        places.
+        """
         self._folder = output_path / names.SCENARIOS_FOLDER / "blind_control"
         plain = (
             [one for one in states if one.instance.perturbation is None]
@@ -404,7 +429,9 @@ class Blindfold:
             self._others[name] = next(others, [])
 
     def on(self, state: RequestState) -> RequestState:
-        """The request with other pictures; as it is where it has none, or no question has another one."""
+        """The request with other pictures; as it is where it has none, or no question has
+        another one.
+        """
         prompt = state.request.multimodal_prompt
         if not _is_blind(state) or prompt is None:
             return state

@@ -1,7 +1,8 @@
-"""`shuffle_choices=N` in a run entry: each question is asked with its choices in N orders, by HELM's own augmentation.
+"""`shuffle_choices=N` in a run entry: each question is asked with its choices in N orders, by
+HELM's own augmentation.
 
-The question as it is stays first and unperturbed, so HELM's statistics of it are those of a run without this; each
-further order is a perturbation, which HELM adapts, asks and scores like any.
+The question as it is stays first and unperturbed, so HELM's statistics of it are those of a run
+without this; each further order is a perturbation, which HELM adapts, asks and scores like any.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ from eval_factory.tasks.choice_question import name_of, orders_of
 
 
 class ChoiceOrder(AsItIs):
-    """The choices of a question in another order; a question that has no such order stays as it is."""
+    """The choices of a question in another order; a question that has no such order stays as it
+    is.
+    """
 
     def __init__(self, order: int) -> None:
         """Args: order: from 2 on."""
@@ -52,7 +55,8 @@ def shuffle_choices(run_spec: RunSpec, orders: str) -> RunSpec:
     method = run_spec.adapter_spec.method
     if method not in (ADAPT_MULTIPLE_CHOICE_JOINT, ADAPT_MULTIPLE_CHOICE_JOINT_MULTIMODAL):
         raise ValueError(
-            f"shuffle_choices needs questions with lettered options, and {run_spec.name} is {method}"
+            f"shuffle_choices needs questions with lettered options, and {run_spec.name} "
+            f"is {method}"
         )
     return with_more_askings(
         run_spec, [spec_of(ChoiceOrder, order=order) for order in range(2, int(orders) + 1)]

@@ -1,7 +1,8 @@
 """Published benchmarks as HELM's instances, and their run specs. Importing this registers them.
 
-What asks and scores them is HELM's own: its joint multiple-choice adapter and exact match; of short answers about
-pictures the adapter of its vqa_rad, and those of vqa_rad's metrics that need no package beside HELM's.
+What asks and scores them is HELM's own: its joint multiple-choice adapter and exact match; of short
+answers about pictures the adapter of its vqa_rad, and those of vqa_rad's metrics that need no
+package beside HELM's.
 """
 
 from __future__ import annotations
@@ -36,7 +37,9 @@ SHORT_ANSWER = {
 """Language -> the instruction; in English that of HELM's vqa_rad."""
 PICTURES = "pictures"  # a folder among the scenario's data
 FIRST_LINE = r"\A(.*?)[^\S\n]*(?:\n|\Z)"
-"""HELM's adapter of choices beside pictures sends no stop sequence: the label is what stands before a line break."""
+"""HELM's adapter of choices beside pictures sends no stop sequence: the label is what stands
+before a line break.
+"""
 
 
 class ChoiceScenario(helms.Scenario):  # type: ignore[misc]
@@ -47,19 +50,21 @@ class ChoiceScenario(helms.Scenario):  # type: ignore[misc]
     def __init__(
         self, name: str, published: str, tier: str = EVERY_TIER, data_path: str | None = None
     ) -> None:
-        """`published`: which file; its form is the part before a colon. `data_path`: read instead, a
-        file of that form or a folder of a set with pictures."""
+        """`published`: which file; its form is the part before a colon. `data_path`: read instead,
+        a file of that form or a folder of a set with pictures.
+        """
         super().__init__()
-        self.name, self.description = name, f"Published questions ({name})"
-        self._published, self._tier, self._own = published, tier, data_path
+        self.name = name
+        self.description = f"Published questions ({name})"
+        self._published = published
+        self._tier = tier
+        self._own = data_path
 
     def get_instances(self, output_path: str) -> list[helms.Instance]:
         form, _, part = self._published.partition(":")
-        pattern, pictures, instances = (
-            FORMS[form].files,
-            Path(output_path) / PICTURES,
-            list[helms.Instance](),
-        )
+        pattern = FORMS[form].files
+        pictures = Path(output_path) / PICTURES
+        instances = list[helms.Instance]()
         files = downloaded(output_path, self.name, part) if self._own is None else [Path(self._own)]
         if pattern:  # other files lie beside them
             files = sorted(Path(self._own or output_path).glob(pattern))
@@ -90,7 +95,8 @@ def _instance(question: ChoiceQuestion, of_file: str, pictures: Path) -> helms.I
         ]
         text = MediaObject(content_type="text/plain", text=question.question)
         asked = helms.Input(multimedia_content=MultimediaObject([*shown, text]))
-    name, extra = f"{of_file}{question.id}", question.extra_data()
+    name = f"{of_file}{question.id}"
+    extra = question.extra_data()
     return helms.Instance(asked, references, helms.TEST_SPLIT, id=name, extra_data=extra)
 
 
@@ -191,9 +197,11 @@ def slake(language: str = "en", data_path: str | None = None) -> RunSpec:
 
 
 def _with_own_pictures(run_spec: RunSpec, folder: str) -> RunSpec:
-    """`own_pictures=FOLDER`: vqa_rad over its published Parquet files, with the pictures' own bytes.
+    """`own_pictures=FOLDER`: vqa_rad over its published Parquet files, with the pictures' own
+    bytes.
 
-    HELM's scenario saves each as JPEG and ends at one that cannot be: transparent, with a palette, of 16 bits.
+    HELM's scenario saves each as JPEG and ends at one that cannot be: transparent, with a palette,
+    of 16 bits.
     """
     return replace(run_spec, scenario_spec=_scenario(run_spec.groups[0], "path_vqa", folder))
 

@@ -1,7 +1,9 @@
-"""The client that HELM loads by class name: one endpoint, a keep-alive pool, retries, the response cache.
+"""The client that HELM loads by class name: one endpoint, a keep-alive pool, retries, the response
+cache.
 
-A request that fails for good is a non-fatal failure to HELM, which goes on with an empty completion; the journal has
-the reason. What holds for every request (the key is wrong, the model is unknown, nobody answers) stops the run at once.
+A request that fails for good is a non-fatal failure to HELM, which goes on with an empty
+completion; the journal has the reason. What holds for every request (the key is wrong, the model is
+unknown, nobody answers) stops the run at once.
 """
 
 from __future__ import annotations
@@ -73,19 +75,27 @@ class _KeyedRequest:
     def __init__(
         self, settings: EndpointSettings, body: dict[str, Any], random: str | None
     ) -> None:
-        self.body, self.key = body, settings.key_of(body, random)
-        self._settings, self._random = settings, random
+        self.body = body
+        self.key = settings.key_of(body, random)
+        self._settings = settings
+        self._random = random
 
     def with_changes(self, changes: Changes) -> _KeyedRequest:
-        """The request as an endpoint takes it that refuses it as it is: what is cached is the answer to that one."""
+        """The request as an endpoint takes it that refuses it as it is: what is cached is the
+        answer to that one.
+        """
         return _KeyedRequest(self._settings, openai_api.changed(self.body, changes), self._random)
 
 
 class EndpointClient(Client):  # type: ignore[misc]
-    """What HELM loads. Its threads may each make one at the start: all of one role share one endpoint."""
+    """What HELM loads. Its threads may each make one at the start: all of one role share one
+    endpoint.
+    """
 
     def __init__(self, *, cache_db: str, **settings: Any) -> None:
-        """The `args` in model_deployments.yaml: where answers are cached, and the fields of `EndpointSettings`."""
+        """The `args` in model_deployments.yaml: where answers are cached, and the fields of
+        `EndpointSettings`.
+        """
         session = session_for(Path(cache_db).parent)
         with session.lock:
             if settings["role"] not in session.clients:
@@ -102,9 +112,12 @@ class Endpoint:
     """One OpenAI-compatible endpoint in one role."""
 
     def __init__(self, settings: EndpointSettings, session: Session) -> None:
-        self._settings, self._session = settings, session
-        self._role, self._adapter = settings.role, settings.adapter
-        self._events, self._cache = session.events, session.cache
+        self._settings = settings
+        self._session = session
+        self._role = settings.role
+        self._adapter = settings.adapter
+        self._events = session.events
+        self._cache = session.cache
         for name in settings.secret_variables:
             session.redactor.learn(secret_in(os.environ, name) or "")
         self._is_asked = session.asks_model or settings.role != MODEL_ROLE
@@ -158,7 +171,8 @@ class Endpoint:
             self._stop(
                 f"cannot write {self._cache.path}: {error}\n  check the disk; what was kept stays"
             )
-        except Exception as error:  # whatever an answer sets off here: HELM would pay for it five times, and give up
+        # whatever an answer sets off here: HELM would pay for it five times, and give up
+        except Exception as error:
             message = f"unexpected {type(error).__name__} in {raised_at(error)}"  # a defect of ours
             self._events.emit(logs.WARNING, role=self._role, message=f"a request failed: {message}")
             self._cache.journal(self._now(asked.key, AttemptState.FAILED, message, number=1))
@@ -169,13 +183,17 @@ class Endpoint:
         return failure(message)
 
     def forget(self, request: Request, reason: str) -> None:
-        """The answer could not be used: it is archived, and the same request is asked again in the next run."""
+        """The answer could not be used: it is archived, and the same request is asked again in
+        the next run.
+        """
         for asked in self._variants_of(self._keyed(request)):
             if self._cache.holds(asked.key):
                 self._cache.archive_answer(asked.key, self._now(asked.key, "unusable", reason))
 
     def note_unscorable(self, request: Request, reason: str) -> None:
-        """The answer came, and HELM cannot score it: it stays cached, and is not asked for again."""
+        """The answer came, and HELM cannot score it: it stays cached, and is not asked for
+        again.
+        """
         self._cache.journal(self._now(self._keyed(request).key, "unscorable", reason))
 
     def _now(
@@ -189,7 +207,8 @@ class Endpoint:
         parameters = request.image_generation_parameters
         if (parameters is None) == (self._settings.endpoint_type == openai_api.IMAGES):
             self._stop(
-                "benchmarks that ask for pictures take target.api_endpoint.type: images, and no others do"
+                "benchmarks that ask for pictures take target.api_endpoint.type: "
+                "images, and no others do"
             )
         fields["image_generation_parameters"] = None if parameters is None else vars(parameters)
         shown = [] if request.multimodal_prompt is None else request.multimodal_prompt.media_objects
@@ -202,7 +221,8 @@ class Endpoint:
             return _KeyedRequest(self._settings, self._settings.body_of(fields), request.random)
         if self._settings.endpoint_type != openai_api.CHAT:
             self._stop(
-                "this benchmark shows pictures or plays sounds, which takes target.api_endpoint.type: chat"
+                "this benchmark shows pictures or plays sounds, "
+                "which takes target.api_endpoint.type: chat"
             )
         fields["multimodal_prompt"] = {"media_objects": [one.to_dict() for one in shown]}
         return _KeyedRequest(
@@ -210,7 +230,9 @@ class Endpoint:
         )
 
     def _variants_of(self, asked: _KeyedRequest) -> Iterator[_KeyedRequest]:
-        """The request in each form in which its answer may be cached: as it is, then as others were answered."""
+        """The request in each form in which its answer may be cached: as it is, then as others
+        were answered.
+        """
         yield asked
         with self._lock:
             variants = list(self._variants)
@@ -306,8 +328,10 @@ class Endpoint:
             raise EndpointStopped(str(reached)) from reached
         except EndpointUnusable as error:
             self._stop(str(error), _KINDS.get(type(error)))
-        # What is cached is the answer to the request that was answered: with the endpoint's changes.
-        changes, changed = answered.changes, None
+        # What is cached is the answer to the request that was answered: with the endpoint's
+        # changes.
+        changes = answered.changes
+        changed = None
         adjustments = [
             f"the endpoint refuses {name}: it was left out, the model's own default was used"
             if new is None
@@ -319,7 +343,8 @@ class Endpoint:
             changed = self._settings.url, changes
             for adjustment in adjustments:
                 self._warn_once(adjustment)
-        completion, took = answered.completion, (answered.started, answered.latency_s)
+        completion = answered.completion
+        took = (answered.started, answered.latency_s)
         answer = Answer(
             asked.key, self._role, self._settings.model_id, asked.body, completion.body, *took
         )
@@ -338,7 +363,8 @@ class Endpoint:
                 media.store_pictures(self._made_pictures, completion.pictures)
         except OSError as error:
             self._stop(
-                f"cannot write {self._made_pictures}: {error}\n  check the disk; what was kept stays"
+                f"cannot write {self._made_pictures}: {error}\n"
+                "  check the disk; what was kept stays"
             )
         self._cache.save(answer, attempt, changed, answered.server if self._has_several else None)
         self._session.spending.answered(self._role, asked.body, completion)
@@ -355,9 +381,12 @@ class Endpoint:
             self._events.emit(logs.WARNING, role=self._role, message=message)
 
     def _stop(self, message: str, kind: str | None = None) -> NoReturn:
-        """End the run: asking on cannot repair it. A judge that cannot be asked ends itself only."""
+        """End the run: asking on cannot repair it. A judge that cannot be asked ends itself
+        only.
+        """
         with self._lock:
-            first, self._stopped = self._stopped is None, message
+            first = self._stopped is None
+            self._stopped = message
         if first:
             fatal = self._role == MODEL_ROLE
             _say(logs.last_message(message, os.environ) if fatal else f"warning: {message}")
@@ -375,7 +404,8 @@ class Endpoint:
         if any(choice.finish_reason == openai_api.FILTERED for choice in reply.completion.choices):
             return failure(openai_api.FILTERED_MESSAGE)
         completions = [self._completion(request, choice) for choice in reply.completion.choices]
-        took, at = reply.latency_s, int(reply.created)
+        took = reply.latency_s
+        at = int(reply.created)
         return RequestResult(
             True, [], completions, cached=reply.cached, request_time=took, request_datetime=at
         )
@@ -389,7 +419,8 @@ class Endpoint:
             return GeneratedOutput(text="", logprob=0, tokens=[], multimodal_content=shown)
         cut_off = choice.finish_reason == openai_api.CUT_OFF
         split = self._adapter.without_reasoning(choice.text, cut_off=cut_off)
-        text, thought = split.answer, split.thought
+        text = split.answer
+        thought = split.thought
         if cut_off and not text and self._role == MODEL_ROLE:
             self._warn_once(openai_api.TOO_FEW_TOKENS.format(granted=request.max_tokens))
         reasoning = choice.reasoning if thought is None else thought
@@ -435,7 +466,8 @@ def failure(message: str) -> RequestResult:
 def _demo_url() -> str:
     """The address of the embedded endpoint, started at first use and ended with the process."""
     url = DemoServer().__enter__().base_url
-    guard, address = network_guard.guard(), place_of(url)
+    guard = network_guard.guard()
+    address = place_of(url)
     if guard is not None and address is not None:
         guard.allow(*address)
     return url

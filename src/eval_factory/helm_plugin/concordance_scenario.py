@@ -1,4 +1,6 @@
-"""Script concordance as HELM's instances, its metric and its run spec. Importing this registers the run spec."""
+"""Script concordance as HELM's instances, its metric and its run spec. Importing this registers
+the run spec.
+"""
 
 from __future__ import annotations
 

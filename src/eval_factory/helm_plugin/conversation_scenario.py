@@ -1,6 +1,8 @@
-"""Conversations of a custom benchmark as HELM's instances, sent turn by turn. Importing this registers their run spec.
+"""Conversations of a custom benchmark as HELM's instances, sent turn by turn. Importing this
+registers their run spec.
 
-Metrics and juries are those of HELM's configurable benchmark, which by itself sends one prompt an instance.
+Metrics and juries are those of HELM's configurable benchmark, which by itself sends one prompt an
+instance.
 """
 
 from __future__ import annotations
@@ -65,7 +67,8 @@ def refuse(file: Path, problems: Sequence[str]) -> None:
 
 
 def downloaded(output_path: str, task: str, part: str = "") -> list[Path]:
-    """The published files of a task of ours, in the folder of its scenario's data: those that `data pull` pulls.
+    """The published files of a task of ours, in the folder of its scenario's data: those that `data
+    pull` pulls.
 
     Args:
         part: which of them, where the table of sources tells them apart (`when`).
@@ -83,15 +86,20 @@ def downloaded(output_path: str, task: str, part: str = "") -> list[Path]:
 
 @cache
 def folder_of_names(output_path: str) -> Path | None:
-    """From which rows name pictures; None where they show none. `output_path`: of the scenario, as HELM has it."""
+    """From which rows name pictures; None where they show none. `output_path`: of the scenario,
+    as HELM has it.
+    """
     file = RunDir(Path(output_path).absolute().parents[2]).model_configs / names.BENCHMARK
     own = parse_own(file.read_text(encoding="utf-8")) if file.is_file() else {}
     return Path(own["pictures_beside"]).parent if "pictures_beside" in own else None
 
 
 def with_pictures(asked: helms.Input, pictures: Sequence[str], output_path: str) -> helms.Input:
-    """With copies, so that the folder can be moved, under names of their content: their own may be a patient's."""
-    copies, folder = list[MediaObject](), folder_of_names(output_path)
+    """With copies, so that the folder can be moved, under names of their content: their own may
+    be a patient's.
+    """
+    copies = list[MediaObject]()
+    folder = folder_of_names(output_path)
     for file in [] if folder is None else [picture_file(folder, name) for name in pictures]:
         facts = facts_of(file)
         copy = Path(output_path).absolute().parent / "pictures" / facts.sha256
@@ -109,7 +117,9 @@ class ConversationScenario(helms.Scenario):  # type: ignore[misc]
 
     def __init__(self, name: str, description: str, dataset_file: str) -> None:
         super().__init__()
-        self.name, self.description, self._file = name, description, Path(dataset_file)
+        self.name = name
+        self.description = description
+        self._file = Path(dataset_file)
 
     def get_instances(self, output_path: str) -> list[helms.Instance]:
         read = read_conversations(self._file)
@@ -120,7 +130,8 @@ class ConversationScenario(helms.Scenario):  # type: ignore[misc]
             wrong = [
                 helms.Reference(helms.Output(text=answer), tags=[]) for answer in row.incorrect
             ]
-            references, extra = [*right_replies(row.correct), *wrong], dict(row.others) or None
+            references = [*right_replies(row.correct), *wrong]
+            extra = dict(row.others) or None
             instances.append(
                 helms.Instance(asked, references, helms.TEST_SPLIT, id=row.id, extra_data=extra)
             )

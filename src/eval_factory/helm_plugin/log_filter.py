@@ -1,4 +1,6 @@
-"""Keeps prompts and answers out of the log: HELM writes them into warnings, and they may be a patient's text."""
+"""Keeps prompts and answers out of the log: HELM writes them into warnings, and they may be a
+patient's text.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +18,8 @@ apply_patches(Stage.LOGGING)
 class WithholdText(logging.Filter):
     """Replaces the text of HELM's own messages by file and line.
 
-    HELM's messages are formatted before they are logged, so what in them is a constant and what is a patient's note
-    can no longer be separated. `--debug` turns this off.
+    HELM's messages are formatted before they are logged, so what in them is a constant and what is
+    a patient's note can no longer be separated. `--debug` turns this off.
     """
 
     def filter(self, record: logging.LogRecord) -> bool:

@@ -1,7 +1,9 @@
-"""What a helm-run of ours does first: takes its run's settings, and `offline` connects to the endpoints' hosts alone.
+"""What a helm-run of ours does first: takes its run's settings, and `offline` connects to the
+endpoints' hosts alone.
 
-The guard is an audit hook (PEP 578): Python itself calls it before every connection and every look-up of a name, and it
-cannot be taken off again. The parent process works out which hosts there are (`data/run_data.py`).
+The guard is an audit hook (PEP 578): Python itself calls it before every connection and every
+look-up of a name, and it cannot be taken off again. The parent process works out which hosts there
+are (`data/run_data.py`).
 """
 
 from __future__ import annotations
@@ -25,7 +27,9 @@ _NO_FAMILY = -1  # of a socket that is made of a descriptor which is open alread
 _FAMILIES = frozenset(
     {_NO_FAMILY, socket.AF_INET, socket.AF_INET6, getattr(socket, "AF_UNIX", _NO_FAMILY)}
 )
-"""Others send frames past addresses and ports (AF_PACKET), or leave a virtual machine (AF_VSOCK)."""
+"""Others send frames past addresses and ports (AF_PACKET), or leave a virtual machine
+(AF_VSOCK).
+"""
 
 
 class BlockedConnectionError(ConnectionError):
@@ -88,7 +92,8 @@ class NetworkGuard:
     def _check_address(self, address: object) -> None:
         if not isinstance(address, tuple) or len(address) < 2:
             return  # a socket of this machine's own, or one that is connected already
-        host, port = host_of(address[0]), address[1]
+        host = host_of(address[0])
+        port = address[1]
         if port not in self._ports.get(host, ()) and port not in self._learned.get(host, ()):
             self._refuse(host, port)
 
@@ -121,7 +126,8 @@ class NetworkGuard:
             for port in sorted(ports)
         )
         raise BlockedConnectionError(
-            f"offline: {wanted} may not be contacted (only {allowed or 'nothing'}); the data have to be here"
+            f"offline: {wanted} may not be contacted (only {allowed or 'nothing'}); "
+            "the data have to be here"
         )
 
 
@@ -152,10 +158,13 @@ def take_settings_and_guard() -> None:
     if settings.allowed is None or _guard is not None:
         return
     _guard = NetworkGuard(settings.allowed)
-    known, look_up = _guard, socket.getaddrinfo
+    known = _guard
+    look_up = socket.getaddrinfo
 
     def getaddrinfo(host: Any, *args: Any, **kwargs: Any) -> Any:
-        """A connection names an address: what an allowed name stands for is noted as it is looked up."""
+        """A connection names an address: what an allowed name stands for is noted as it is
+        looked up.
+        """
         found = look_up(host, *args, **kwargs)
         known.learn(host_of(host), (str(entry[4][0]) for entry in found))
         return found
@@ -165,9 +174,11 @@ def take_settings_and_guard() -> None:
 
 
 def take_settings_of_the_file(argv: Sequence[str], env: MutableMapping[str, str]) -> None:
-    """Of a helm-run that somebody starts by hand: set the variables of the file beside the model files in `env`.
+    """Of a helm-run that somebody starts by hand: set the variables of the file beside the model
+    files in `env`.
 
-    They go before those of the shell; where eval-factory itself started this process, all are set already.
+    They go before those of the shell; where eval-factory itself started this process, all are set
+    already.
     """
     if SETTINGS in env:
         return

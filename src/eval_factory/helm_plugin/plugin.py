@@ -1,4 +1,5 @@
-"""Loaded by helm-run through --plugins: registers what eval-factory adds to HELM and patches it for what was asked.
+"""Loaded by helm-run through --plugins: registers what eval-factory adds to HELM and patches it for
+what was asked.
 
 What is patched stands in `patches/patch_registry.py`.
 """

@@ -1,10 +1,13 @@
-"""The runner that helm-run loads by class name: HELM's own, which reports its phases and leaves prompts out of logs.
+"""The runner that helm-run loads by class name: HELM's own, which reports its phases and leaves
+prompts out of logs.
 
-A second one makes the requests of a run and sends none: HELM's `--dry-run` would have to download a tokenizer.
+A second one makes the requests of a run and sends none: HELM's `--dry-run` would have to download a
+tokenizer.
 
-One answer that HELM cannot score costs its instance, not the run. HELM gives up the run where a metric raises (`int()`
-of more than 4,300 digits), and every later run too, because answers are cached. Here such an instance gets what HELM
-gives to one whose request failed: an empty completion, and the reason (`Unscorable`).
+One answer that HELM cannot score costs its instance, not the run. HELM gives up the run where a
+metric raises (`int()` of more than 4,300 digits), and every later run too, because answers are
+cached. Here such an instance gets what HELM gives to one whose request failed: an empty completion,
+and the reason (`Unscorable`).
 """
 
 from __future__ import annotations
@@ -106,7 +109,8 @@ class EvalRunner(Runner):  # type: ignore[misc]
         """HELM's own; an answer that it cannot score costs its instance only."""
         with Unscorable(self._report_unscorable) as self._unscorable:
             super().run_one(run_spec)
-        state, self._annotated = self._annotated, None
+        state = self._annotated
+        self._annotated = None
         if (
             state is not None and run_spec.adapter_spec.image_generation_parameters is None
         ):  # no text is a picture
@@ -121,7 +125,9 @@ class EvalRunner(Runner):  # type: ignore[misc]
             client.note_unscorable(state.request, reason)
 
     def run_all(self, run_specs: list[RunSpec]) -> None:
-        """Run the one that there is; a failure is reported in events and log without the prompt in HELM's message."""
+        """Run the one that there is; a failure is reported in events and log without the prompt
+        in HELM's message.
+        """
         only_generate = HelmRunSettings.from_environment(os.environ).only_generate
         for run_spec in self.those_that_can_run(run_specs):
             try:
@@ -142,7 +148,9 @@ class EvalRunner(Runner):  # type: ignore[misc]
                 self._session.report_limit()
 
     def those_that_can_run(self, run_specs: list[RunSpec]) -> list[RunSpec]:
-        """One at most, before anything is asked: a folder holds one run, and an endpoint gives text for text."""
+        """One at most, before anything is asked: a folder holds one run, and an endpoint gives
+        text for text.
+        """
         methods = {spec.adapter_spec.method for spec in run_specs}
         if any(part in method for method in methods for part in _METHODS_WITH_LOG_PROBABILITIES):
             needed = "the log probabilities of its prompts or answers"
@@ -185,7 +193,8 @@ class EvalRunner(Runner):  # type: ignore[misc]
         self._session.events.emit(logs.RUN_FAILED, run=run_spec.name, error=message, stopped=False)
 
     def _before_asking(self, state: ScenarioState) -> None:
-        # The endpoints are asked while HELM is imported. Where one cannot be asked, nobody says who answered.
+        # The endpoints are asked while HELM is imported. Where one cannot be asked, nobody says who
+        # answered.
         settings = HelmRunSettings.from_environment(os.environ)
         if settings.parent is not None and settings.probed is None:
             probed = frozenset(json.loads(sys.stdin.readline().strip() or sys.exit(1)))
@@ -204,7 +213,9 @@ class EvalRunner(Runner):  # type: ignore[misc]
         self._session.events.emit(logs.PHASE, phase=logs.ASKING, total=asked)
 
     def _stop_where_data_were_refused(self) -> None:
-        """Some scenarios go on without a file that they could not download: with fewer instances, and another score."""
+        """Some scenarios go on without a file that they could not download: with fewer
+        instances, and another score.
+        """
         blocked = self._guard.blocked[self._blocked_before :] if self._guard else []
         if blocked:
             raise network_guard.BlockedConnectionError(
@@ -214,7 +225,10 @@ class EvalRunner(Runner):  # type: ignore[misc]
     def _after_asking(self) -> None:
         self._session.report(MODEL_ROLE, final=True)
         if missing := len(self._session.not_stored):  # before a judge is paid
-            which = f"{missing} of {self._session.counters[MODEL_ROLE].total} answers of the model are not stored"
+            which = (
+                f"{missing} of {self._session.counters[MODEL_ROLE].total} "
+                "answers of the model are not stored"
+            )
             raise PrerequisiteError(
                 f"{which}: this change asks the model something else; run_eval asks it"
             )
@@ -236,7 +250,9 @@ class EvalRunner(Runner):  # type: ignore[misc]
         self._session.events.emit(logs.PHASE, phase=logs.SCORING)
 
     def _probe_judges(self, state: ScenarioState) -> None:
-        """What the judges say of an answer that says nothing, to a few questions; no failure of it is the run's."""
+        """What the judges say of an answer that says nothing, to a few questions; no failure of
+        it is the run's.
+        """
         plain = [one for one in state.request_states if one.instance.perturbation is None]
         drawn = sorted(
             plain, key=lambda one: hashlib.sha256(str(one.instance.id).encode()).digest()
@@ -263,7 +279,9 @@ def needs_no_torch(metric_spec: Any) -> bool:
 
 
 def import_what_it_uses(run_spec: RunSpec) -> None:
-    """And patch it. A package that a metric or an annotator lacks is found before anything is asked, not after."""
+    """And patch it. A package that a metric or an annotator lacks is found before anything is
+    asked, not after.
+    """
     for part in (run_spec.scenario_spec, *run_spec.metric_specs, *(run_spec.annotators or ())):
         get_class_by_name(part.class_name)
     patch_registry.apply_patches(Stage.IMPORTED)
@@ -273,8 +291,11 @@ class _Reporting:
     """An executor of HELM's with reports before and after."""
 
     def __init__(self, inner: Any, before: Any, after: Any) -> None:
-        self._inner, self._before, self._after = inner, before, after
-        # HELM gives its metrics, which compute, as many threads as this says; requests are sent as the inner one says
+        self._inner = inner
+        self._before = before
+        self._after = after
+        # HELM gives its metrics, which compute, as many threads as this says; requests are sent as
+        # the inner one says
         threads = min(inner.execution_spec.parallelism, os.cpu_count() or 1)
         self.execution_spec = replace(inner.execution_spec, parallelism=threads)
 
@@ -282,7 +303,8 @@ class _Reporting:
         self._before(scenario_state)
         state = self._inner.execute(scenario_state)
         if state is not scenario_state:
-            # HELM's `run_one` keeps the requests as they were before they were answered, and looks at them no more.
+            # HELM's `run_one` keeps the requests as they were before they were answered, and looks
+            # at them no more.
             for records in (
                 scenario_state.request_states,
                 scenario_state.request_state_map,
@@ -294,7 +316,9 @@ class _Reporting:
 
 
 def safe_message(error: Exception, redactor: Redactor) -> str:
-    """What went wrong, by the innermost cause, without a prompt: HELM appends the request to some messages."""
+    """What went wrong, by the innermost cause, without a prompt: HELM appends the request to
+    some messages.
+    """
     cause = _innermost(error)
     if isinstance(cause, scenarios.DownloadError):
         return f"{type(cause).__name__}: {one_line(redactor.text(str(cause)), MAX_LOG_LINE)}"
@@ -335,7 +359,8 @@ class MeasuringRunner(EvalRunner):
         if not state.request_states:
             raise NoInstancesError("HELM's scenario found no instances in its data")
         requests = [sent_with_text(one).request for one in state.request_states]
-        files, side = media_files(requests), None
+        files = media_files(requests)
+        side = None
         if files:
             side = get_model_deployment(requests[0].model_deployment).client_spec.args.get(
                 "max_image_side"
@@ -370,8 +395,10 @@ def prompt_bytes(request: Any) -> int:
 
 
 _ONE_IN = 2
-"""The run fails where more than one answer, and more than one answer in two, cannot be scored; or where none can. With
-fewer the result is there: it counts them as failed, says why, and its coverage says whether it may be reported."""
+"""The run fails where more than one answer, and more than one answer in two, cannot be scored; or
+where none can. With fewer the result is there: it counts them as failed, says why, and its coverage
+says whether it may be reported.
+"""
 
 _OF_THE_ENVIRONMENT = (
     OSError,
@@ -389,7 +416,9 @@ _Key = tuple[str | None, int, Any]
 
 
 class Unscorable:
-    """The answers of one run that HELM cannot score. Metrics and annotators run in several threads."""
+    """The answers of one run that HELM cannot score. Metrics and annotators run in several
+    threads.
+    """
 
     def __init__(self, report: Callable[[RequestState, str], None]) -> None:
         self._report = report
@@ -406,7 +435,9 @@ class Unscorable:
         _of_this_run.remove(self)
 
     def watch(self, state: ScenarioState) -> None:
-        """The requests and answers of which HELM writes down what stands here when the metrics are done."""
+        """The requests and answers of which HELM writes down what stands here when the metrics
+        are done.
+        """
         with self._lock:
             self._state = state
             for number, asked in enumerate(state.request_states):
@@ -433,7 +464,8 @@ class Unscorable:
         Raises:
             Exception: the error itself, where it is not, or where too many raise.
         """
-        # NLTK says so of data that are not there; KeyError and IndexError are other kinds of LookupError.
+        # NLTK says so of data that are not there; KeyError and IndexError are other kinds of
+        # LookupError.
         if any(
             isinstance(cause, _OF_THE_ENVIRONMENT) or type(cause) is LookupError
             for cause in _causes(error)
@@ -523,7 +555,9 @@ def isolate_unscorable_answers(helms_own: Callable[..., list[Any]]) -> Callable[
 
 
 def isolate_among_all_answers(helms_own: Callable[..., Any]) -> Callable[..., Any]:
-    """Metrics that look at all answers at once: which one it is that they do not bear is found one by one."""
+    """Metrics that look at all answers at once: which one it is that they do not bear is found
+    one by one.
+    """
 
     def evaluate(self: Any, *arguments: Any, **named: Any) -> Any:
         of_all = self.evaluate_instances

@@ -1,8 +1,9 @@
-"""What trivial answers score on the questions of a run, by HELM's own metrics, after the run's scores are written.
+"""What trivial answers score on the questions of a run, by HELM's own metrics, after the run's
+scores are written.
 
-No request is sent: only metrics are computed that look at one answer and its references, of those that are known to
-ask nobody, load no model and execute nothing. Juries and annotators are never asked; ehr_sql's queries are executed as
-the model's are.
+No request is sent: only metrics are computed that look at one answer and its references, of those
+that are known to ask nobody, load no model and execute nothing. Juries and annotators are never
+asked; ehr_sql's queries are executed as the model's are.
 """
 
 from __future__ import annotations
@@ -49,7 +50,9 @@ _FORMS = {
     f"{_METRICS}medcalc_bench_metrics.MedCalcBenchMetric": "value",
     names.CONCORDANCE_METRIC_CLASS: "rating",
 }
-"""Metric -> the form in which its benchmark asks for answers, as framework.yml has it (`answer_form`)."""
+"""Metric -> the form in which its benchmark asks for answers, as framework.yml has it
+(`answer_form`).
+"""
 
 
 def score_trivial_answers(
@@ -93,8 +96,10 @@ def _scored(run_spec: RunSpec, state: ScenarioState, service: Any) -> trivial.Tr
     asked = _asked(state.request_states)
     if not specs or not asked:
         return trivial.TrivialScores()
-    # How the source is found that questions share: as framework.yml says, else by a field of a custom benchmark.
-    name, known = run_spec.name.partition(":")[0], load_framework().evaluations
+    # How the source is found that questions share: as framework.yml says, else by a field of a
+    # custom benchmark.
+    name = run_spec.name.partition(":")[0]
+    known = load_framework().evaluations
     declared = (
         task.helm.cluster
         for task in known
@@ -128,10 +133,11 @@ def _lower_is_better(metric: Any) -> set[str]:
 
 
 class _Overlap:
-    """ROUGE as HELM's metric of summaries has it: the best over all references, without a brace at an end.
+    """ROUGE as HELM's metric of summaries has it: the best over all references, without a brace at
+    an end.
 
-    What else that metric does is left out: it looks the answer up in a download, counts what was copied of the source,
-    and loads models where there is a GPU.
+    What else that metric does is left out: it looks the answer up in a download, counts what was
+    copied of the source, and loads models where there is a GPU.
     """
 
     def __init__(self) -> None:
@@ -151,7 +157,9 @@ def _without_braces(text: str) -> str:
 
 
 def _asked(states: Sequence[RequestState]) -> list[RequestState]:
-    """One request for each instance: of one trial, not perturbed, for text, not for an option or the prompt alone."""
+    """One request for each instance: of one trial, not perturbed, for text, not for an option or
+    the prompt alone.
+    """
     found: dict[str, RequestState] = {}
     for state in states:
         plain = (
@@ -169,7 +177,9 @@ def _right(state: RequestState) -> tuple[str, ...]:
 
 
 def _expected(each: Sequence[dict[str, float]]) -> dict[str, float]:
-    """Where the answer is any of several, as likely one as another: the mean of what all of them have."""
+    """Where the answer is any of several, as likely one as another: the mean of what all of them
+    have.
+    """
     if len(each) == 1:
         return each[0]
     shared = [name for name in each[0] if all(name in row for row in each)]
@@ -193,8 +203,12 @@ class _Scorer:
             basic_metrics,
         )  # imported here: it takes a while, and is not always needed
 
-        self._metrics, self._adapter, self._service, self._asked = metrics, adapter, service, asked
-        self._basic, self._executes = basic_metrics, executes
+        self._metrics = metrics
+        self._adapter = adapter
+        self._service = service
+        self._asked = asked
+        self._basic = basic_metrics
+        self._executes = executes
         self._all_basic = all(
             type(metric) is basic_metrics.BasicGenerationMetric for metric in metrics
         )
@@ -252,7 +266,8 @@ class _Scorer:
         stats: list[Stat] = []
         for metric in self._metrics:
             if isinstance(metric, self._basic.BasicGenerationMetric):
-                # Without what is about time and tokens: that is the greater part of the metric's work.
+                # Without what is about time and tokens: that is the greater part of the metric's
+                # work.
                 stats += self._basic.compute_reference_metrics(
                     metric.names, self._adapter, state, self._service
                 )

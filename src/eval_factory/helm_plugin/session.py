@@ -1,5 +1,6 @@
-"""What all parts of one helm-run share: the response cache, the events, the counters, the budget with its clock, the
-question that is judged, and the record of the run."""
+"""What all parts of one helm-run share: the response cache, the events, the counters, the budget
+with its clock, the question that is judged, and the record of the run.
+"""
 
 from __future__ import annotations
 
@@ -53,12 +54,16 @@ def tracker_of(settings: HelmRunSettings, cache_db: Path) -> SpendingTracker | N
 
 
 class RunSpending:
-    """Asks the budget before each request, and reports to it what each answer took; safe among threads."""
+    """Asks the budget before each request, and reports to it what each answer took; safe among
+    threads.
+    """
 
     def __init__(
         self, settings: HelmRunSettings, cache_db: Path, run_id: str, tracker: SpendingLimit | None
     ) -> None:
-        self._budget, self._prices, self._tracker = settings.budget, settings.prices, tracker
+        self._budget = settings.budget
+        self._prices = settings.prices
+        self._tracker = tracker
         self.is_countable = True
         """Whether the cost of all answers is known that a limit counts."""
         write_prices(cache_db, run_id, settings.prices)
@@ -74,7 +79,9 @@ class RunSpending:
             self._tracker.spend(tokens=tokens, cost=cost)
 
     def answered(self, role: str, body: Mapping[str, Any], completion: Completion) -> None:
-        """Count the answer to a body. One whose cost nobody knows is the last: the limit could be exceeded."""
+        """Count the answer to a body. One whose cost nobody knows is the last: the limit could
+        be exceeded.
+        """
         if self._tracker is None:
             return
         tokens = limit_tokens(completion.tokens, (prompt_size(body), completion.size))
@@ -88,7 +95,9 @@ class RunSpending:
         return None if self._tracker is None else self._tracker.seconds_left
 
     def watch(self, stop: Callable[[str], None]) -> None:
-        """Call `stop` when the time is over: who waits for a pause to end would not look at the clock."""
+        """Call `stop` when the time is over: who waits for a pause to end would not look at the
+        clock.
+        """
         left = self.seconds_left
         if left is not None:
             timer = threading.Timer(min(left, threading.TIMEOUT_MAX), stop, (MAX_WALL,))
@@ -157,7 +166,8 @@ class Session:
     def refused(self, limit: str) -> None:
         """A request was not sent, for this limit is reached: no other is."""
         with self.lock:
-            first, self.limit_reached = self.limit_reached is None, limit
+            first = self.limit_reached is None
+            self.limit_reached = limit
         if first:
             self.ask_no_more(limit)
 
@@ -230,10 +240,11 @@ _judged: ContextVar[RequestState | None] = ContextVar("judged", default=None)
 
 @contextmanager
 def judging(state: RequestState) -> Iterator[None]:
-    """While this question's answer is judged, judges' clients can show its pictures too (`extra.judges_see_images`).
+    """While this question's answer is judged, judges' clients can show its pictures too
+    (`extra.judges_see_images`).
 
-    HELM's annotators ask with a text and know of no pictures. Each thread and greenlet has its own question;
-    `map_at_once` hands it on.
+    HELM's annotators ask with a text and know of no pictures. Each thread and greenlet has its own
+    question; `map_at_once` hands it on.
     """
     token = _judged.set(state)
     try:
@@ -243,14 +254,18 @@ def judging(state: RequestState) -> Iterator[None]:
 
 
 def judged_pictures() -> list[MediaObject]:
-    """In the question's order. Its own, also where the model was shown others (`extra.blind_control`)."""
+    """In the question's order. Its own, also where the model was shown others
+    (`extra.blind_control`).
+    """
     state = _judged.get()
     content = None if state is None else state.instance.input.multimedia_content
     return [one for one in content.media_objects if one.is_type("image")] if content else []
 
 
 class RunRecord:
-    """What helm-run writes down of itself for the result's provenance: one file, which always holds the latest."""
+    """What helm-run writes down of itself for the result's provenance: one file, which always
+    holds the latest.
+    """
 
     def __init__(self) -> None:
         self.known: dict[str, Any] = {}
@@ -258,7 +273,9 @@ class RunRecord:
         self._lock = threading.Lock()
 
     def write_to(self, file: Path) -> None:
-        """Now, and again whenever something changes; what an earlier run wrote there is no longer true."""
+        """Now, and again whenever something changes; what an earlier run wrote there is no
+        longer true.
+        """
         with self._lock:
             self._file = file
             self._write()

@@ -1,6 +1,8 @@
-"""Starts a program of HELM in an environment that has no eval-factory: `python start_in_environment.py MODULE ...`.
+"""Starts a program of HELM in an environment that has no eval-factory: `python
+start_in_environment.py MODULE ...`.
 
-eval-factory is imported from where this file lies, and nothing else is: its neighbours belong to another environment.
+eval-factory is imported from where this file lies, and nothing else is: its neighbours belong to
+another environment.
 """
 
 import importlib.util

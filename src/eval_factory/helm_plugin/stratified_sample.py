@@ -1,8 +1,9 @@
-"""`extra.sample_seed`: the instances of `limit_samples` are drawn in proportion to the groups that they come in. With
-`extra.stop_when` they are the first ones of one random order of all; with `extra.instances` those that it names.
+"""`extra.sample_seed`: the instances of `limit_samples` are drawn in proportion to the groups that
+they come in. With `extra.stop_when` they are the first ones of one random order of all; with
+`extra.instances` those that it names.
 
-An instance's rank is a hash of the seed and its text: the order of the data does not matter, and a greater sample holds
-the smaller one, but for rounding.
+An instance's rank is a hash of the seed and its text: the order of the data does not matter, and a
+greater sample holds the smaller one, but for rounding.
 """
 
 from __future__ import annotations
@@ -35,12 +36,11 @@ def draw_with_a_seed(downsample: _Downsample) -> _Downsample:
         there = [one for one in instances if one.split in eval_splits]
         settings = HelmRunSettings.from_environment(os.environ).sample
         if settings is not None and settings.ids:
-            sample, how = named(there, settings.ids), "as extra.instances names them"
+            sample = named(there, settings.ids)
+            how = "as extra.instances names them"
         elif settings is not None and settings.in_one_order:
-            sample, how = (
-                in_one_order(there, settings.seed)[:max_eval_instances],
-                f"drawn with seed {settings.seed}",
-            )
+            sample = in_one_order(there, settings.seed)[:max_eval_instances]
+            how = f"drawn with seed {settings.seed}"
             run_record.note(drawn_sample={"asked": len(sample), "of": len(there)})
         elif settings is None or len(there) <= max_eval_instances:
             return downsample(instances, max_eval_instances, eval_splits)
@@ -98,22 +98,22 @@ def stratifying_field(instances: Sequence[Any], source: str | None) -> str | Non
 
 
 def shares_of(sizes: Mapping[str, int], size: int, seed: int) -> dict[str, int]:
-    """Stratum -> how many of it are drawn: proportional by largest remainders, and one at least where `size` allows.
+    """Stratum -> how many of it are drawn: proportional by largest remainders, and one at least
+    where `size` allows.
 
     Of equal remainders the seed decides: it is not always the same stratum that goes without.
     """
     ones: set[str] = set()
-    rest, left = dict(sizes), size
+    rest = dict(sizes)
+    left = size
     while size >= len(sizes):
         total = sum(rest.values())
         small = {name for name, count in rest.items() if count * left < total}
         if not small:
             break
         ones |= small
-        rest, left = (
-            {name: count for name, count in rest.items() if name not in small},
-            left - len(small),
-        )
+        rest = {name: count for name, count in rest.items() if name not in small}
+        left = left - len(small)
     total = sum(rest.values())
     parts = {name: divmod(count * left, total) for name, count in rest.items()}
     more = left - sum(whole for whole, _ in parts.values())
@@ -130,7 +130,9 @@ def _rank(seed: int, what: object) -> bytes:
 
 
 def _text_of(instance: Any) -> list[Any]:
-    """What is asked, what is shown and what may be answered, in whatever order: HELM's ids are places in the data."""
+    """What is asked, what is shown and what may be answered, in whatever order: HELM's ids are
+    places in the data.
+    """
     answers = sorted(reference.output.text for reference in instance.references)
     content = getattr(instance.input, "multimedia_content", None)
     shown = (

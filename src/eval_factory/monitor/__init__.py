@@ -1,1 +1,3 @@
-"""A fixed panel of instances that is asked again and again: what changed, and whether it is worse than allowed."""
+"""A fixed panel of instances that is asked again and again: what changed, and whether it is
+worse than allowed.
+"""

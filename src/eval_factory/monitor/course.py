@@ -1,5 +1,5 @@
-"""What the runs of each asking of a panel say, and the looks tested in their order after the baseline: what the ledger
-says, and verifying makes again.
+"""What the runs of each asking of a panel say, and the looks tested in their order after the
+baseline: what the ledger says, and verifying makes again.
 """
 
 from __future__ import annotations
@@ -77,11 +77,13 @@ class Asked:
 
 
 def measure(folder: Path, limits: Sequence[Limit]) -> Asked:
-    """Read the runs in the folder of an asking's target. Raises PrerequisiteError: a run has no result; ConfigError: a
-    limit's metric or group is not there, or has no scale with two ends."""
+    """Read the runs in the folder of an asking's target. Raises PrerequisiteError: a run has no
+    result; ConfigError: a limit's metric or group is not there, or has no scale with two ends.
+    """
     stored = {name: load_result(folder / name) for name in tasks_of(limits)}
     records = {name: list(one.result.instances) for name, one in stored.items()}
-    found, problems = {}, []
+    found = {}
+    problems = []
     for limit in limits:
         try:
             found[limit.name] = _of_limit(limit, stored[limit.task], records[limit.task])
@@ -152,7 +154,8 @@ def _scale_of(limit: Limit, label: str, score: Score, found: InstanceValues) -> 
     outside = [value for value in found.values.values() if not low <= value <= high]
     if (score.scale is None and outside) or low >= high:
         raise ConfigError(
-            f"{limit.name}: the score {score.metric} has no scale with two ends, which the test needs"
+            f"{limit.name}: the score {score.metric} "
+            "has no scale with two ends, which the test needs"
         )
     if limit.max_drop >= high - low:
         raise ConfigError(
@@ -209,7 +212,9 @@ def read_values(folder: Path, sha256: str) -> Asked:
 
 
 def runs_of(folder: Path, panel_folder: Path, limits: Sequence[Limit]) -> list[dict[str, str]]:
-    """As the ledger has them: of each run of a target its task, folder and the hash of its checksums."""
+    """As the ledger has them: of each run of a target its task, folder and the hash of its
+    checksums.
+    """
     return [
         {
             "task": task,
@@ -221,8 +226,9 @@ def runs_of(folder: Path, panel_folder: Path, limits: Sequence[Limit]) -> list[d
 
 
 def differences(before: Path, after: Path, limits: Sequence[Limit]) -> Iterator[str]:
-    """Why the answers of a look may not be held against the baseline: other prompts, data, judges, versions of HELM.
-    `before`, `after`: the folders of the target in the two askings."""
+    """Why the answers of a look may not be held against the baseline: other prompts, data, judges,
+    versions of HELM. `before`, `after`: the folders of the target in the two askings.
+    """
     for task in tasks_of(limits):
         sides = []
         for label, folder in (("the baseline", before), ("the look", after)):
@@ -253,7 +259,9 @@ class Rules:
 
     @property
     def harm_alpha(self) -> float:
-        """All of it for drops beyond a limit, unless there is an alarm on something else too: then half."""
+        """All of it for drops beyond a limit, unless there is an alarm on something else too:
+        then half.
+        """
         return self.alpha / 2 if self.alarm_on else self.alpha
 
     @property
@@ -266,10 +274,14 @@ class Rules:
 
 
 class _Stream:
-    """One limit, look after look. Raises ConfigError: fewer than two instances have a value in every baseline run."""
+    """One limit, look after look. Raises ConfigError: fewer than two instances have a value in
+    every baseline run.
+    """
 
     def __init__(self, limit: Limit, rules: Rules, repeats: Sequence[Asked]) -> None:
-        self.limit, self.scale, self.totals = limit, repeats[0].scales[limit.name], list[float]()
+        self.limit = limit
+        self.scale = repeats[0].scales[limit.name]
+        self.totals = list[float]()
         runs = [one.limits[limit.name] for one in repeats]
         asked = sorted(set().union(*runs))
         self.keys = [key for key in asked if all(run.get(key) is not None for run in runs)]
@@ -294,15 +306,15 @@ class _Stream:
     def add(
         self, values: Mapping[str, float | None], numbers: Sequence[int]
     ) -> tuple[_Fields, _Fields]:
-        """What the ledger says of the limit, and of its change; `numbers`: of the looks, this one the last."""
+        """What the ledger says of the limit, and of its change; `numbers`: of the looks, this
+        one the last.
+        """
         found = np.array([values.get(key) for key in self.keys], float)  # None becomes NaN
         present = found[~np.isnan(found)]
         total = float(present.mean()) if len(present) else None
         self.totals.append(math.nan if total is None else total)
-        e, changed = (
-            self.detector.look(found),
-            self.change.look(self.baseline.mean if total is None else total),
-        )
+        e = self.detector.look(found)
+        changed = self.change.look(self.baseline.mean if total is None else total)
         of_limit = {
             "name": self.limit.name,
             "value": None if total is None else self.scale.score(total),
@@ -383,8 +395,9 @@ class Course:
         ]
         limits = [of_limit for of_limit, _ in found]
         changed = {one["name"]: change for one, change in found}
-        # a mean of e-values is one, however limits depend on each other (V. Vovk, R. Wang, Annals of Statistics
-        # 49:1736-1754, 2021): it reaches 1 / alpha at any look with a chance of alpha at most, while no limit is broken
+        # a mean of e-values is one, however limits depend on each other (V. Vovk, R. Wang, Annals
+        # of Statistics 49:1736-1754, 2021): it reaches 1 / alpha at any look with a chance of alpha
+        # at most, while no limit is broken
         e = statistics.fmean(one["e"] for one in limits)
         figures = {
             name: {
@@ -464,8 +477,9 @@ def limits_of(baseline: Line) -> list[Limit]:
 
 
 def verify_panel(folder: Path, head: str | None = None) -> list[str]:
-    """What shows that a ledger is not what its runs say: the chain of its lines, the runs' files, every figure again.
-    `head`: the hash that a look printed, of a line that has to be in it. Raises PrerequisiteError: it cannot be read.
+    """What shows that a ledger is not what its runs say: the chain of its lines, the runs' files,
+    every figure again. `head`: the hash that a look printed, of a line that has to be in it. Raises
+    PrerequisiteError: it cannot be read.
     """
     history = Ledger(folder).read()
     if head is not None and head not in (
@@ -495,7 +509,9 @@ def verify_panel(folder: Path, head: str | None = None) -> list[str]:
 
 
 def _of_files(folder: Path, line: Line, limits: Sequence[Limit]) -> Iterator[str]:
-    """Of every run that the line is about: its files are what its checksums say, and these what the ledger says."""
+    """Of every run that the line is about: its files are what its checksums say, and these what
+    the ledger says.
+    """
     parts = (
         line["repeats"]
         if line["kind"] == BASELINE
@@ -513,7 +529,9 @@ def _of_files(folder: Path, line: Line, limits: Sequence[Limit]) -> Iterator[str
                 if sha256_of(rundir.root / name, folder) != digest:
                     yield f"{run['folder']}/{name}: was changed"
         except (OSError, ChecksumsError) as error:
-            yield f"{run['folder']}: cannot be read: {getattr(error, 'filename', None) or ''} {error}"
+            yield (
+                f"{run['folder']}: cannot be read: {getattr(error, 'filename', None) or ''} {error}"
+            )
     for part in parts if line["kind"] != CHANGE else []:
         of_target = (folder / part["runs"][0]["folder"]).parent
         if measure(of_target, limits) != read_values(folder / part["folder"], part["values"]):
@@ -551,7 +569,10 @@ def _figures(folder: Path, baseline: Line, history: History) -> Iterator[str]:
 def _other(line: Line, again: Line) -> Iterator[str]:
     for key in again:
         if not _same(line[key], again[key]):
-            yield f"{key} is {json.dumps(line[key])[:80]}, and the runs say {json.dumps(again[key])[:80]}"
+            yield (
+                f"{key} is {json.dumps(line[key])[:80]}, "
+                f"and the runs say {json.dumps(again[key])[:80]}"
+            )
 
 
 def _same(one: Any, other: Any) -> bool:

@@ -1,14 +1,16 @@
-"""Whether a panel became worse than allowed, or changed at all, looked at as often as one likes. Pure; needs numpy.
+"""Whether a panel became worse than allowed, or changed at all, looked at as often as one likes.
+Pure; needs numpy.
 
-A panel is a fixed sample of instances, asked B times as a baseline and then at each look. `EDetectors` bets that the
-mean has fallen by more than `max_drop`; while it has not, the stake is not expected to grow (J. Ville, Etude critique
-de la notion de collectif, 1939). It is the e-detector of Shiryaev and Roberts with a budget (J. Shin, A. Ramdas and A.
-Rinaldo, arXiv:2203.03532), of bets on means of bounded values (I. Waudby-Smith and A. Ramdas, JRSS B 86:1-27, 2024).
-The baseline is luck, too: the drop is measured from a mean that may be k standard errors too high, and of all k the
-least evidence counts, times the price of its k.
+A panel is a fixed sample of instances, asked B times as a baseline and then at each look.
+`EDetectors` bets that the mean has fallen by more than `max_drop`; while it has not, the stake is
+not expected to grow (J. Ville, Etude critique de la notion de collectif, 1939). It is the
+e-detector of Shiryaev and Roberts with a budget (J. Shin, A. Ramdas and A. Rinaldo,
+arXiv:2203.03532), of bets on means of bounded values (I. Waudby-Smith and A. Ramdas, JRSS B
+86:1-27, 2024). The baseline is luck, too: the drop is measured from a mean that may be k standard
+errors too high, and of all k the least evidence counts, times the price of its k.
 
-What it assumes: docs/monitor.md; of the baseline's mean that it is about normal, with the standard error
-`Baseline.sigma`. benchmarks/monitor_alarms.py counts alarms.
+What it assumes: docs/monitor.md; of the baseline's mean that it is about normal, with the standard
+error `Baseline.sigma`. benchmarks/monitor_alarms.py counts alarms.
 """
 
 from __future__ import annotations
@@ -30,15 +32,19 @@ LUCK = np.arange(17) / 4  # k: by how many standard errors the baseline may be t
 PRICES = (
     np.exp(np.outer(LUCK, [0.75, 1.5, 2.5]) - np.square([0.75, 1.5, 2.5]) / 2).mean(axis=1) / 1.29
 )
-"""Of each k. A panel's own luck is rounded up to the next k; for luck from the normal distribution the price of that is
-1 in the mean (luck that is not rounded would need 1.07 for 1.29). One panel of 30,000 has more luck than 4."""
+"""Of each k. A panel's own luck is rounded up to the next k; for luck from the normal distribution
+the price of that is 1 in the mean (luck that is not rounded would need 1.07 for 1.29). One panel of
+30,000 has more luck than 4.
+"""
 POWERS = np.array([0.1, 0.3, 0.5, 0.7, 0.9])
 MOST = 1e250  # no evidence is more: it stays finite
 
 
 @dataclass(frozen=True, eq=False)
 class Baseline:
-    """What the panel answered before the first look, of one limit. Raises ValueError: it is none that can be."""
+    """What the panel answered before the first look, of one limit. Raises ValueError: it is none
+    that can be.
+    """
 
     values: Array  # (B, n): runs, instances; from 0, the worst, to 1, the best
     units: Array  # (n,): a whole number for each instance; those of one cluster have the same
@@ -68,8 +74,10 @@ class Baseline:
 
     @property
     def flip_rate(self) -> float:
-        """Of right and wrong answers, the share that is expected to differ between two runs; of other values the mean
-        square of that difference, which is less: half the scale counts a quarter."""
+        """Of right and wrong answers, the share that is expected to differ between two runs; of
+        other values the mean square of that difference, which is less: half the scale counts a
+        quarter.
+        """
         return float(2 * self.values.var(axis=0, ddof=1).mean())
 
 
@@ -83,10 +91,8 @@ class Units:
         _, self.of, self.sizes = np.unique(
             np.asarray(labels), return_inverse=True, return_counts=True
         )
-        self._order, self._starts = (
-            np.argsort(self.of, kind="stable"),
-            np.cumsum(self.sizes) - self.sizes,
-        )
+        self._order = np.argsort(self.of, kind="stable")
+        self._starts = np.cumsum(self.sizes) - self.sizes
 
     def totals(self, values: Array) -> Array:
         """(..., n) -> (..., U)."""
@@ -94,25 +100,26 @@ class Units:
 
 
 def sigma_of(values: Array, units: Units) -> Array:
-    """(..., B, n) -> (...): the standard error of the mean over runs and instances, widened as Student's t is.
+    """(..., B, n) -> (...): the standard error of the mean over runs and instances, widened as
+    Student's t is.
 
         v = sum over the units of s_u^2 + m/2,    sigma = t(.975, nu) / 1.96 * sqrt(v / B) / n
 
-    s_u^2 is the variance of a unit's total over the runs; m, the mean size of the units, keeps a baseline without any
-    difference from being taken for exact. nu = (B - 1) v^2 / (sum of s_u^4 + (m/2)^2) (F. E. Satterthwaite, Biometrics
-    Bulletin 2:110-114, 1946) and at least 4, but at most what units have whose s_u grows with their size.
+    s_u^2 is the variance of a unit's total over the runs; m, the mean size of the units, keeps a
+    baseline without any difference from being taken for exact. nu = (B - 1) v^2 / (sum of s_u^4 +
+    (m/2)^2) (F. E. Satterthwaite, Biometrics Bulletin 2:110-114, 1946) and at least 4, but at most
+    what units have whose s_u grows with their size.
 
-    Of few effective units, or with one that holds over 30 % of the instances, B runs may miss what a unit that answers
-    as a whole does: no s_u^2 is below that of one other answer of the whole unit in the B. Without this, 16 % of panels
-    with a unit of 80 and 20 of 1 gave a false alarm in a year.
+    Of few effective units, or with one that holds over 30 % of the instances, B runs may miss what
+    a unit that answers as a whole does: no s_u^2 is below that of one other answer of the whole
+    unit in the B. Without this, 16 % of panels with a unit of 80 and 20 of 1 gave a false alarm in
+    a year.
     """
     from scipy.special import stdtrit  # imported here: it takes longer than all of this
 
     runs, count = values.shape[-2:]
-    variances, squares = (
-        units.totals(values).var(axis=-2, ddof=1),
-        np.square(units.sizes.astype(float)),
-    )
+    variances = units.totals(values).var(axis=-2, ddof=1)
+    squares = np.square(units.sizes.astype(float))
     if count**2 / squares.sum() < FEW_SOURCES or units.sizes.max() > LARGE_SOURCE * count:
         variances = np.maximum(variances, squares / runs)
     more = units.sizes.mean() / 2
@@ -125,8 +132,10 @@ def sigma_of(values: Array, units: Units) -> Array:
 
 
 class Restarts:
-    """A stake of 1 on several bets alike. 1/looks of it is put on at each look, and what it has become on all later
-    ones: a change at any look finds stake that lost nothing before (A. N. Shiryaev, 1963; S. W. Roberts, 1966)."""
+    """A stake of 1 on several bets alike. 1/looks of it is put on at each look, and what it has
+    become on all later ones: a change at any look finds stake that lost nothing before (A. N.
+    Shiryaev, 1963; S. W. Roberts, 1966).
+    """
 
     def __init__(self, looks: int) -> None:
         self.looks = looks
@@ -138,8 +147,9 @@ class Restarts:
         return len(self._logs)
 
     def look(self, logs: Array) -> Array:
-        """What the stake is now, in the mean of the bets: (..., bets) -> (...); `logs` are of the factors of this look.
-        Raises ValueError: there were as many looks as the stake is for."""
+        """What the stake is now, in the mean of the bets: (..., bets) -> (...); `logs` are of the
+        factors of this look. Raises ValueError: there were as many looks as the stake is for.
+        """
         if self.seen == self.looks:
             raise ValueError(f"the baseline is for {self.looks} looks: start another one")
         self._logs.append(logs)
@@ -148,7 +158,9 @@ class Restarts:
         return np.asarray(self._bet.mean(axis=-1) + (self.looks - self.seen) / self.looks)
 
     def grown(self) -> Array:
-        """Of what was put on at each look, the logarithm of what it is now, in the mean of the bets: (seen, ...)."""
+        """Of what was put on at each look, the logarithm of what it is now, in the mean of the
+        bets: (seen, ...).
+        """
         since = np.cumsum(np.array(self._logs)[::-1], axis=0)[::-1]
         top = since.max(axis=-1, keepdims=True)
         return np.asarray(np.log(np.exp(since - top).mean(axis=-1)) + top[..., 0])
@@ -156,27 +168,28 @@ class Restarts:
     def of(self, which: Array) -> Restarts:
         """A copy, of these rows."""
         found = Restarts(self.looks)
-        found._bet, found._logs = (
-            self._bet[which] if self.seen else self._bet,
-            [one[which] for one in self._logs],
-        )
+        found._bet = self._bet[which] if self.seen else self._bet
+        found._logs = [one[which] for one in self._logs]
         return found
 
 
 class EDetectors:
-    """`EDetector` of many panels of the same units, side by side: what it is made of, and what simulations need.
+    """`EDetector` of many panels of the same units, side by side: what it is made of, and what
+    simulations need.
 
-        F   = product over units of (1 + g/L * sum over the unit of (b - x - h)),    h = max_drop + k sigma
-        L   = the greatest of the units' sums of (1 - b + h): F stays above 0
+        F   = product over units of (1 + g/L * sum over the unit of (b - x - h)),    h = max_drop +
+        k sigma L   = the greatest of the units' sums of (1 - b + h): F stays above 0
         E_k = mean over g of the stake of `Restarts` in F,    e = min over k of E_k A_k
 
-    with the mean b of an instance in the baseline, its value x, g of `BOLDNESS`, k of `LUCK` and A_k of `PRICES`. The
-    product of factors with a mean of at most 1 over independent units has an expectation of at most 1.
+    with the mean b of an instance in the baseline, its value x, g of `BOLDNESS`, k of `LUCK` and
+    A_k of `PRICES`. The product of factors with a mean of at most 1 over independent units has an
+    expectation of at most 1.
     """
 
     def __init__(self, values: Array, units: Units, max_drop: float, looks: int) -> None:
         """values: (panels, B, n), as `Baseline.values`."""
-        self._units, self._share = units, values.mean(axis=-2)
+        self._units = units
+        self._share = values.mean(axis=-2)
         self._allowed = max_drop + LUCK * sigma_of(values, units)[:, None]
         lost = units.totals(1 - self._share)[:, None] + units.sizes * self._allowed[..., None]
         self._scale = np.maximum(
@@ -188,10 +201,12 @@ class EDetectors:
     def look(self, values: Array) -> Array:
         """e of each panel: (panels, n) -> (panels,).
 
-        NaN counts as the best answer, which is never evidence of a drop: an endpoint that is down is no worse model.
+        NaN counts as the best answer, which is never evidence of a drop: an endpoint that is down
+        is no worse model.
         """
         fallen = self._units.totals(self._share - np.where(np.isnan(values), 1.0, values))
-        logs, factors = np.empty((len(fallen), len(LUCK), len(BOLDNESS))), np.empty(fallen.shape)
+        logs = np.empty((len(fallen), len(LUCK), len(BOLDNESS)))
+        factors = np.empty(fallen.shape)
         for k in range(len(LUCK)):
             gain = (fallen - self._units.sizes * self._allowed[:, k, None]) / self._scale[
                 :, k, None
@@ -204,11 +219,15 @@ class EDetectors:
         return np.asarray(evidence.min(axis=-1))
 
     def lose(self) -> None:
-        """A look at which all that was put on so far is lost: takes no time, and is on the safe side."""
+        """A look at which all that was put on so far is lost: takes no time, and is on the safe
+        side.
+        """
         self._stakes.look(np.full((len(self._least), len(LUCK), len(BOLDNESS)), -np.inf))
 
     def since(self) -> Array:
-        """Of each panel the look whose stake has grown most, from 1; 0 where none has grown: (panels,)."""
+        """Of each panel the look whose stake has grown most, from 1; 0 where none has grown:
+        (panels,).
+        """
         if not self._stakes.seen:
             return np.zeros_like(self._least)
         return _since(self._stakes.grown()[:, np.arange(len(self._least)), self._least])
@@ -216,16 +235,12 @@ class EDetectors:
     def of(self, which: Array) -> EDetectors:
         """A copy of these panels, which goes on by itself."""
         found = object.__new__(EDetectors)
-        found._units, found._stakes, found._least = (
-            self._units,
-            self._stakes.of(which),
-            self._least[which],
-        )
-        found._share, found._allowed, found._scale = (
-            self._share[which],
-            self._allowed[which],
-            self._scale[which],
-        )
+        found._units = self._units
+        found._stakes = self._stakes.of(which)
+        found._least = self._least[which]
+        found._share = self._share[which]
+        found._allowed = self._allowed[which]
+        found._scale = self._scale[which]
         return found
 
 
@@ -238,34 +253,44 @@ class EDetector:
         )
 
     def look(self, values: ArrayLike) -> float:
-        """e after this look: above 0, finite; `values`: (n,), from 0 to 1, NaN where there is none."""
+        """e after this look: above 0, finite; `values`: (n,), from 0 to 1, NaN where there is
+        none.
+        """
         return float(self._one.look(np.round(np.asarray(values, float), 12)[None])[0])
 
     @property
     def since(self) -> int | None:
-        """The look, from 1, with which the drop most likely began; None before the first, and without any evidence."""
+        """The look, from 1, with which the drop most likely began; None before the first, and
+        without any evidence.
+        """
         return int(self._one.since()[0]) or None
 
 
 class ChangeDetector:
     """Whether a task's totals are still what the baseline's were: no limit, better or worse.
 
-    A conformal test martingale (V. Vovk, Statistical Science 36:595-611, 2021). While nothing changes, runs of the
-    baseline and looks could have come in any order. So the rank of a look among all before it, ties broken at random,
-    is uniform and independent of the earlier ranks, and a bet against that is a martingale. The bets are c p^(c-1) and
-    c (1-p)^(c-1) with c of `POWERS`, in the stake of `Restarts`.
+    A conformal test martingale (V. Vovk, Statistical Science 36:595-611, 2021). While nothing
+    changes, runs of the baseline and looks could have come in any order. So the rank of a look
+    among all before it, ties broken at random, is uniform and independent of the earlier ranks, and
+    a bet against that is a martingale. The bets are c p^(c-1) and c (1-p)^(c-1) with c of `POWERS`,
+    in the stake of `Restarts`.
 
-    One reaches 1 / alpha with a chance of at most alpha. The martingales of several tasks do not know each other's
-    ranks, so their mean need not be one; Bonferroni holds (`alarm_level`).
+    One reaches 1 / alpha with a chance of at most alpha. The martingales of several tasks do not
+    know each other's ranks, so their mean need not be one; Bonferroni holds (`alarm_level`).
     """
 
     def __init__(self, baseline_totals: ArrayLike, looks: int, seed: int) -> None:
-        """`baseline_totals`: (B,), of each run the total of its values or their mean. `seed`: of what breaks ties."""
+        """`baseline_totals`: (B,), of each run the total of its values or their mean. `seed`: of
+        what breaks ties.
+        """
         self._known = np.asarray(baseline_totals, float)
-        self._stakes, self._random = Restarts(looks), np.random.default_rng(seed)
+        self._stakes = Restarts(looks)
+        self._random = np.random.default_rng(seed)
 
     def look(self, total: float) -> float:
-        """What the martingale is after this look: above 0, finite. Raises ValueError: a look more than was said."""
+        """What the martingale is after this look: above 0, finite. Raises ValueError: a look
+        more than was said.
+        """
         known = np.append(self._known, total)
         ties = np.abs(known - total) < 1e-9
         rank = ((known < total) & ~ties).sum() + self._random.uniform(1e-9, 1 - 1e-9) * ties.sum()
@@ -291,17 +316,17 @@ def _since(grown: Array) -> Array:
 
 
 # What a panel can find, and how often its baseline must be asked for that: by simulated years.
-# In a unit answers move together as far as `Baseline.sigma` says. A drop turns answers into the worst one, at random.
-# One limit falls, the others stay: alarm when its e alone reaches their number / alpha.
+# In a unit answers move together as far as `Baseline.sigma` says. A drop turns answers into the
+# worst one, at random. One limit falls, the others stay: alarm when its e alone reaches their
+# number / alpha.
 
 DROPS = (0.05, 0.1, 0.2)
 REPEATS = (5, 10, 20, 40)
 FLIP_RATES = (0.02, 0.1, 0.3)
 ENOUGH = 0.97  # of simulated years, for 95 % of all: 200 years can err by 1.5 %
-YEARS, FIRST = (
-    200,
-    60,
-)  # where the first find a drop in less than 80 %, the others are not simulated: not enough
+# where the first find a drop in less than 80 %, the others are not simulated: not enough
+YEARS = 200
+FIRST = 60
 LEVELS = 11  # of values that a simulated answer can have; more are rounded to so many, evenly apart
 TOGETHER = 0.3  # the correlation in a unit with which answers fall, which no baseline knows
 MAX_SIMULATED = 2000  # instances
@@ -313,7 +338,9 @@ class Found:
     drop: float  # of the scale
     share: float  # of the years, those with an alarm between the drop and the last look
     weeks: int | None
-    """The median number of looks that it takes, 1 where the first one after the drop shows it; None: most find none."""
+    """The median number of looks that it takes, 1 where the first one after the drop shows it;
+    None: most find none.
+    """
 
 
 @dataclass(frozen=True)
@@ -325,14 +352,16 @@ class Needed:
 def what_it_finds(limits: Sequence[Baseline], alpha: float) -> list[list[Found]]:
     """Of each limit what it finds of each of `DROPS`, with as many runs as its baseline has.
 
-    The drop is there from look 20 of 52, and at the same part of another number of looks. One that is no greater than
-    `max_drop` is none to be found.
+    The drop is there from look 20 of 52, and at the same part of another number of looks. One that
+    is no greater than `max_drop` is none to be found.
     """
     return [_finds(limit, len(limits) / alpha, YEARS, [0, at]) for at, limit in enumerate(limits)]
 
 
 def hardest(found: Sequence[Sequence[Found]]) -> list[Found]:
-    """Of each drop what the limit that finds it least often says: what a panel finds whichever limit it is."""
+    """Of each drop what the limit that finds it least often says: what a panel finds whichever
+    limit it is.
+    """
     return [
         min(each, key=lambda one: (one.share, -(one.weeks or 0)))
         for each in zip(*found, strict=True)
@@ -340,8 +369,10 @@ def hardest(found: Sequence[Sequence[Found]]) -> list[Found]:
 
 
 def needed_repeats(limits: Sequence[Baseline], alpha: float, seed: int = 0) -> list[Needed]:
-    """Of each limit how many runs its baseline needs, of `REPEATS` and those that it has, to find a drop of 10 points
-    of the scale, or of 5 more than `max_drop` where that is more, in 95 % of the years."""
+    """Of each limit how many runs its baseline needs, of `REPEATS` and those that it has, to find a
+    drop of 10 points of the scale, or of 5 more than `max_drop` where that is more, in 95 % of the
+    years.
+    """
     return [_needed(limit, len(limits) / alpha, [seed, at]) for at, limit in enumerate(limits)]
 
 
@@ -353,17 +384,21 @@ def assumed(
     alpha: float,
     accuracy: float = 0.8,
 ) -> dict[float, list[Found]]:
-    """Before anything is asked: by the share of answers that flip between two runs (`FLIP_RATES`), what the hardest
-    limit finds, of right and wrong answers. In clusters they are taken to flip with a correlation of 0.3.
-    `units`: of each limit, as `Baseline.units`; `repeats`: runs of the baseline."""
+    """Before anything is asked: by the share of answers that flip between two runs (`FLIP_RATES`),
+    what the hardest limit finds, of right and wrong answers. In clusters they are taken to flip
+    with a correlation of 0.3. `units`: of each limit, as `Baseline.units`; `repeats`: runs of the
+    baseline.
+    """
     from scipy.special import betaincinv  # imported here, as in `sigma_of`
 
-    pairs, found = list(zip(units, max_drops, strict=True)), {}
+    pairs = list(zip(units, max_drops, strict=True))
+    found = {}
     alike = {
         (*sorted(Units(labels).sizes.tolist()), most): (labels, most) for labels, most in pairs
     }
     for rate in FLIP_RATES:
-        rng, each = np.random.default_rng(0), []
+        rng = np.random.default_rng(0)
+        each = []
         more = rate / max(2 * accuracy * (1 - accuracy) - rate, 1e-6)
         for labels, max_drop in alike.values():
             parts = (np.arange(len(labels)) + 0.5) / len(labels)
@@ -401,7 +436,8 @@ def _smaller(limit: Baseline) -> Baseline:
 def _finds(
     limit: Baseline, level: float, years: int, seed: list[int], repeats: int | None = None
 ) -> list[Found]:
-    limit, rng = _smaller(limit), np.random.default_rng(seed)
+    limit = _smaller(limit)
+    rng = np.random.default_rng(seed)
     weeks = _weeks_until(limit, repeats or len(limit.values), DROPS, level, years, rng)
     return [_found(drop, each) for drop, each in zip(DROPS, weeks, strict=True)]
 
@@ -422,7 +458,8 @@ def _needed(limit: Baseline, level: float, seed: list[int]) -> Needed:
 
 
 def _found(drop: float, weeks: Array) -> Found:
-    share, middle = float(np.isfinite(weeks).mean()), float(np.sort(weeks)[len(weeks) // 2])
+    share = float(np.isfinite(weeks).mean())
+    middle = float(np.sort(weeks)[len(weeks) // 2])
     return Found(drop, share, int(middle) if np.isfinite(middle) else None)
 
 
@@ -438,7 +475,8 @@ def _weeks_until(
     answers = Answers(limit, years, rng)
     runs = np.stack([answers.draw() for _ in range(repeats)], axis=1)
     start = EDetectors(runs, answers.units, limit.max_drop, limit.looks)
-    before, found = limit.looks * 19 // 52, list[Array]()
+    before = limit.looks * 19 // 52
+    found = list[Array]()
     for look in range(before):
         if look < before - RUN_IN:
             start.lose()
@@ -446,11 +484,13 @@ def _weeks_until(
             start.look(answers.draw())
     for drop in drops:
         still: Array = np.arange(years)
-        weeks, detector = np.full(years, np.inf), start.of(still)
+        weeks = np.full(years, np.inf)
+        detector = start.of(still)
         for week in range(1, limit.looks - before + 1):
             alarm = detector.look(answers.draw(still, drop)) >= level
             weeks[still[alarm]] = week
-            still, detector = still[~alarm], detector.of(~alarm)
+            still = still[~alarm]
+            detector = detector.of(~alarm)
             if not len(still):
                 break
         found.append(weeks)
@@ -460,14 +500,16 @@ def _weeks_until(
 class Answers:
     """Of simulated panels that are like a baseline, in years side by side.
 
-    What an instance answers is drawn from its own runs and, as if it had been asked M times more, from those of all
-    instances (T. S. Ferguson, Annals of Statistics 1:209-230, 1973; of right and wrong answers it is the beta-binomial
-    model): one that was right in all of five runs may still be wrong in one of ten. M is such that two runs differ as
-    often as they did. One instance more, right in half of its runs, is added to the estimates: no panel never changes.
+    What an instance answers is drawn from its own runs and, as if it had been asked M times more,
+    from those of all instances (T. S. Ferguson, Annals of Statistics 1:209-230, 1973; of right and
+    wrong answers it is the beta-binomial model): one that was right in all of five runs may still
+    be wrong in one of ten. M is such that two runs differ as often as they did. One instance more,
+    right in half of its runs, is added to the estimates: no panel never changes.
     """
 
     def __init__(self, like: Baseline, years: int, rng: np.random.Generator) -> None:
-        self.units, self._rng = Units(like.units), rng
+        self.units = Units(like.units)
+        self._rng = rng
         runs, count = like.values.shape
         known = np.unique(np.append(like.values, [0.0, 1.0]))
         self._levels = known if len(known) <= LEVELS else np.linspace(0, 1, LEVELS)
@@ -475,10 +517,8 @@ class Answers:
         counts = (seen[..., None] == np.arange(len(self._levels))).sum(axis=0)
         pool = counts.sum(axis=0) + runs / 2 * np.isin(self._levels, [0.0, 1.0])
         pool /= pool.sum()
-        own, spread = (
-            like.values.var(axis=0, ddof=1),
-            float(pool @ (self._levels - pool @ self._levels) ** 2),
-        )
+        own = like.values.var(axis=0, ddof=1)
+        spread = float(pool @ (self._levels - pool @ self._levels) ** 2)
         flips = float(own.sum() + runs / (runs - 1) / 4) / (count + 1) / spread
         more = 1 / max(1 / flips - 1, 0.001)
         parts = rng.standard_gamma(
@@ -488,7 +528,8 @@ class Answers:
         self._mean = (parts @ self._levels).mean(axis=-1)
         self._below = parts.cumsum(axis=-1)[..., :-1]
         self._correlation = 1.0
-        # by how much more the totals of units vary than if all were independent: of the runs, of these with all in one
+        # by how much more the totals of units vary than if all were independent: of the runs, of
+        # these with all in one
         apart = runs * (count * like.sigma) ** 2 - self.units.sizes.mean() / 2 - own.sum()
         drawn = np.stack([self.draw() for _ in range(5)])
         alone = drawn.var(axis=0, ddof=1).sum()
@@ -498,7 +539,9 @@ class Answers:
         )
 
     def draw(self, which: Array | None = None, drop: float = 0.0) -> Array:
-        """A look of these years: (years, n). `drop`: by how much the mean has fallen; to 0 where it was less."""
+        """A look of these years: (years, n). `drop`: by how much the mean has fallen; to 0 where
+        it was less.
+        """
         mean, below = (
             (self._mean, self._below) if which is None else (self._mean[which], self._below[which])
         )

@@ -1,9 +1,10 @@
-"""The ledger of a panel: what was looked at and found, line after line, none of which can be changed unseen.
+"""The ledger of a panel: what was looked at and found, line after line, none of which can be
+changed unseen.
 
-Each line is a JSON object with the SHA-256 of the line before. `ledger.sha256` holds that of the last line, so that one
-dropped at the end is missed; while a line is written, also that of the one to come: a killed program leaves a line
-complete, or not at all. Who may write to the folder can write all of it again: the last line's hash, stored elsewhere,
-shows that.
+Each line is a JSON object with the SHA-256 of the line before. `ledger.sha256` holds that of the
+last line, so that one dropped at the end is missed; while a line is written, also that of the one
+to come: a killed program leaves a line complete, or not at all. Who may write to the folder can
+write all of it again: the last line's hash, stored elsewhere, shows that.
 """
 
 from __future__ import annotations
@@ -25,20 +26,20 @@ from eval_factory.core.rundir import PRIVATE
 from eval_factory.core.safe_files import json_line, open_regular, write_atomic
 
 NOTHING = "0" * 64  # stands for the line before the first
-BASELINE, BEGUN, LOOK, NOT_MADE, NOTE, CHANGE = (
-    "baseline",
-    "begun",
-    "look",
-    "not_made",
-    "note",
-    "change",
-)
+BASELINE = "baseline"
+BEGUN = "begun"
+LOOK = "look"
+NOT_MADE = "not_made"
+NOTE = "note"
+CHANGE = "change"
 Line = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class History:
-    """The ledger as it stands: the baseline that holds, the looks since, what is started and has not ended."""
+    """The ledger as it stands: the baseline that holds, the looks since, what is started and has
+    not ended.
+    """
 
     lines: Sequence[Line]
     problems: Sequence[str] = ()  # what shows that it was changed; empty where nothing does
@@ -92,7 +93,8 @@ def is_older(line: Line, hours: float) -> bool:
 class Ledger:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.file, self.head_file = folder / "ledger.jsonl", folder / "ledger.sha256"
+        self.file = folder / "ledger.jsonl"
+        self.head_file = folder / "ledger.sha256"
 
     def read(self) -> History:
         """What is there; of a line that is just being written, nothing."""
@@ -112,7 +114,8 @@ class Ledger:
                 line = {}
             if line.get("previous") != head:
                 problems.append(
-                    f"{where}: does not follow the line before it: one was changed, dropped or put in"
+                    f"{where}: does not follow the line before it: "
+                    "one was changed, dropped or put in"
                 )
             if line.get("number") != number:
                 problems.append(f"{where}: has the number {line.get('number')}")
@@ -122,7 +125,8 @@ class Ledger:
             problems.append(f"{self.file.name}: its last line is not whole")
         if head not in heads and (lines or heads):
             problems.append(
-                f"{self.head_file.name}: is not of the last line: the last lines were changed or dropped"
+                f"{self.head_file.name}: is not of the last line: "
+                "the last lines were changed or dropped"
             )
         return History(tuple(lines), tuple(problems), head)
 
@@ -133,12 +137,15 @@ class Ledger:
             raise PrerequisiteError(
                 f"{self.file}: was changed by somebody else, and nothing is added to it\n"
                 + "\n".join(f"  {problem}" for problem in found.problems[:5])
-                + f"\n  see 'eval-factory monitor verify {self.folder}'; put the file back from a copy"
+                + f"\n  see 'eval-factory monitor verify {self.folder}'; "
+                "put the file back from a copy"
             )
         return found
 
     def append(self, kind: str, **fields: Any) -> Line:
-        """Write one line, after who writes one now. Raises PrerequisiteError: it was changed, or cannot be written."""
+        """Write one line, after who writes one now. Raises PrerequisiteError: it was changed, or
+        cannot be written.
+        """
         with self._locked(".ledger.lock"):
             before = self.intact()
             now = datetime.now(timezone.utc).strftime(UTC_FORMAT)

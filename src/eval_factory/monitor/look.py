@@ -1,5 +1,6 @@
-"""One look at a panel: its baseline first, then the panel asked again, tested, and written into the ledger. And a new
-version of the model: may it take the place of the one that is watched? The gate's policy decides.
+"""One look at a panel: its baseline first, then the panel asked again, tested, and written into the
+ledger. And a new version of the model: may it take the place of the one that is watched? The gate's
+policy decides.
 """
 
 from __future__ import annotations
@@ -60,7 +61,9 @@ from eval_factory.workflows.suite.suite_journal import SuiteObserver
 from eval_factory.workflows.suite.suite_report import SuiteOptions, SuiteReport
 
 PAGE = "report.html"
-APPROVED, CANDIDATE = "approved", "candidate"  # the two models of a change
+# the two models of a change
+APPROVED = "approved"
+CANDIDATE = "candidate"
 
 
 class Outcome(Word):
@@ -98,17 +101,20 @@ class Asking:
 
 
 def look(panel: Panel, how: Asking, new_baseline: str | None = None) -> Looked:
-    """Make one look, or the baseline where there is none that holds. `new_baseline`: why another one is started.
+    """Make one look, or the baseline where there is none that holds. `new_baseline`: why another
+    one is started.
 
     Raises:
-        ConfigError: the panel, or what its runs ask, is another than that of the baseline; or all looks are made.
+        ConfigError: the panel, or what its runs ask, is another than that of the baseline; or all
+            looks are made.
         PrerequisiteError: the ledger was changed; what a look needs is missing.
         InterruptedRunError: stopped; the same command goes on.
     """
     panel.suite(panel.folder / "looks" / "0")  # a wrong file leaves no folder
     if RunDir(panel.folder).marker.is_file() or suite_dir(panel.folder).was_started:
         raise ConfigError(
-            f"{panel.file}: {panel.folder} is the folder of a run or a suite; choose another output_dir"
+            f"{panel.file}: {panel.folder} is the folder of a run or a suite; "
+            "choose another output_dir"
         )
     ledger = Ledger(panel.folder)
     with ledger.looking(how.say):
@@ -129,7 +135,8 @@ def _asks_for_more_repeats(panel: Panel, history: History) -> bool:
     baseline = history.baseline
     if baseline is None or history.looks:
         return False
-    now, then = panel.fixed(panel.folder / baseline["repeats"][0]["folder"]), baseline["fixed"]
+    now = panel.fixed(panel.folder / baseline["repeats"][0]["folder"])
+    then = baseline["fixed"]
     return now["repeats"] > then["repeats"] and {**now, "repeats": 0} == {**then, "repeats": 0}
 
 
@@ -160,12 +167,11 @@ def _make_baseline(
 ) -> Looked:
     if panel.section.change is not None:
         load_policy(panel.policy)  # a wrong one is reported before anything is asked
-    section, limits, is_longer = (
-        panel.section,
-        panel.limits,
-        why is None and history.baseline is not None,
-    )
-    epoch, rules = history.epoch + (0 if is_longer else 1), Rules.of(vars(section))
+    section = panel.section
+    limits = panel.limits
+    is_longer = why is None and history.baseline is not None
+    epoch = history.epoch + (0 if is_longer else 1)
+    rules = Rules.of(vars(section))
     folders = [
         panel.folder / "baseline" / f"{epoch}" / f"{one}"
         for one in range(1, section.baseline.repeats + 1)
@@ -190,7 +196,10 @@ def _make_baseline(
         raise ConfigError(
             [
                 *other,
-                "the runs of the baseline asked different things: remove its folder, and start again",
+                (
+                    "the runs of the baseline asked different things: "
+                    "remove its folder, and start again"
+                ),
             ]
         )
     course = Course(rules, limits, repeats)
@@ -250,11 +259,14 @@ def _make_look(
         begun = None
     number = history.next_look if begun is None else int(begun["look"])
     folder = panel.folder / "looks" / f"{number:04}"
-    of_target, limits, looks = folder / panel.target_name, panel.limits, history.looks
+    of_target = folder / panel.target_name
+    limits = panel.limits
+    looks = history.looks
     _refuse_another(panel, baseline, folder)
     if len(looks) >= baseline["looks"]:
         raise ConfigError(
-            f"{panel.file}: all {baseline['looks']} looks of this panel are made; start a new baseline with"
+            f"{panel.file}: all {baseline['looks']} looks of this panel are made; "
+            "start a new baseline with"
             " --new_baseline WHY"
         )
     of_epoch = {"epoch": history.epoch, "panel": baseline["panel"], "look": number}
@@ -303,7 +315,8 @@ def _not_made(ledger: Ledger, begun: Line, reason: str) -> None:
 
 def _refuse_another(panel: Panel, baseline: Line, folder: Path) -> None:
     """Raises ConfigError: the panel is not that of the baseline, with what differs."""
-    now, then = panel.fixed(folder), baseline["fixed"]
+    now = panel.fixed(folder)
+    then = baseline["fixed"]
     if digest_of(now) == baseline["panel"]:
         return
     other = []
@@ -311,7 +324,8 @@ def _refuse_another(panel: Panel, baseline: Line, folder: Path) -> None:
         if then.get(key) == now.get(key):
             continue
         if key in ("runs", "limits"):
-            of, was = now.get(key) or {}, then.get(key) or {}
+            of = now.get(key) or {}
+            was = then.get(key) or {}
             names = sorted(name for name in of.keys() | was.keys() if of.get(name) != was.get(name))
             what = "what is asked, or of whom" if key == "runs" else "the limits"
             other.append(f"{what}, of {', '.join(names)}")
@@ -319,8 +333,10 @@ def _refuse_another(panel: Panel, baseline: Line, folder: Path) -> None:
             other.append(f"{key}: {now.get(key)} (baseline: {then.get(key)})")
     changed = "; ".join(sorted(other))
     raise ConfigError(
-        f"{panel.file}: is another panel than that of the baseline of {baseline['at']}; changed: {changed}\n"
-        "  put back what was changed; for a new version of the model there is 'eval-factory monitor change'; or begin"
+        f"{panel.file}: is another panel than that of the baseline of {baseline['at']}; changed: "
+        f"{changed}\n"
+        "  put back what was changed; for a new version of the model there "
+        "is 'eval-factory monitor change'; or begin"
         " a new baseline with --new_baseline WHY"
     )
 
@@ -350,7 +366,8 @@ def write_page(ledger: Ledger, say: Callable[[str], object]) -> str:
 
 def what_it_may_find(panel: Panel) -> list[str]:
     """Before anything is asked."""
-    section, tasks = panel.section, panel.section.tasks
+    section = panel.section
+    tasks = panel.section.tasks
     alpha = Rules.of(vars(section)).harm_alpha
     units = [np.arange(min(task.size, detector.MAX_SIMULATED)) for task in tasks]
     drops = [min(float(task.max_drop), 1.0) for task in tasks]
@@ -373,12 +390,15 @@ def write_note(ledger: Ledger, text: str, by: str, say: Callable[[str], object])
 
 
 def change(panel: Panel, new_target: Path, how: Asking) -> Looked:
-    """Both models are asked the panel side by side. Where the policy is kept, a new baseline is made of the new one,
-    which is watched from then on; where it is not, everything stays. The ledger says what was decided and why.
-    `new_target`: a file with `target`, as a run config has it. Raises as `look`; also ConfigError: the panel has no
-    plan of change, or no baseline yet; a file is wrong."""
+    """Both models are asked the panel side by side. Where the policy is kept, a new baseline is
+    made of the new one, which is watched from then on; where it is not, everything stays. The
+    ledger says what was decided and why. `new_target`: a file with `target`, as a run config has
+    it. Raises as `look`; also ConfigError: the panel has no plan of change, or no baseline yet; a
+    file is wrong.
+    """
     policy = load_policy(panel.policy)
-    new, nowhere = panel.with_target(_target_in(new_target)), panel.folder / "changes" / "0"
+    new = panel.with_target(_target_in(new_target))
+    nowhere = panel.folder / "changes" / "0"
     planned = {one.plan.task_name for one in new.planned(nowhere)}
     if unknown := {one.task for one in policy.benchmarks} - planned:
         names = ", ".join(sorted(planned))
@@ -393,8 +413,10 @@ def change(panel: Panel, new_target: Path, how: Asking) -> Looked:
             raise ConfigError(f"{panel.file}: has no baseline yet: make it with '{_again(panel)}'")
         if policy.sha256 != baseline["policy_sha256"]:
             raise ConfigError(
-                f"{policy.path}: is another policy than at the baseline of {baseline['at']}; the rules of a"
-                " change are fixed before it: put it back, or start a new baseline with --new_baseline WHY"
+                f"{policy.path}: is another policy than at the baseline of {baseline['at']}; "
+                "the rules of a"
+                " change are fixed before it: put it back, "
+                "or start a new baseline with --new_baseline WHY"
             )
         line = _approved_before(history, new.fixed(nowhere))
         if line is not None:
@@ -425,7 +447,10 @@ def change(panel: Panel, new_target: Path, how: Asking) -> Looked:
                 stays = f"nothing is changed: {panel.model} stays"
                 return Looked(result.outcome, result.exit_code, panel.folder, [*lines, stays], line)
         why = f"the model was changed to {new.model}, by the plan of change"
-        look_with = f"look with 'eval-factory monitor {panel.folder / PANEL_FILE}', or write its target into your panel"
+        look_with = (
+            f"look with 'eval-factory monitor {panel.folder / PANEL_FILE}', "
+            "or write its target into your panel"
+        )
         next_step = f"the new model is watched from now on: {look_with}"
         made = _make_baseline(new, ledger, ledger.intact(), how, why, next_step=next_step)
     outcome = Verdict.PASS if made.outcome == Outcome.BASELINE else made.outcome

@@ -1,6 +1,8 @@
-"""A panel: a fixed sample of instances, whom it is asked of, and by how much the answers may get worse.
+"""A panel: a fixed sample of instances, whom it is asked of, and by how much the answers may get
+worse.
 
-Each asking of the panel, for the baseline or for a look, is a suite of one target in a folder of its own.
+Each asking of the panel, for the baseline or for a look, is a suite of one target in a folder of
+its own.
 """
 
 from __future__ import annotations
@@ -102,7 +104,9 @@ class PanelSection(DescribedModel):
     """Another one draws another sample."""
     baseline: BaselineSection = Field(default_factory=BaselineSection)
     alarm_on: list[Watched] = []
-    """What ends with an alarm too, beside a drop beyond a limit; the error rate is then divided between the two."""
+    """What ends with an alarm too, beside a drop beyond a limit; the error rate is then divided
+    between the two.
+    """
     max_look_hours: Annotated[Number, Field(gt=0, le=24 * 7)] = 24
     """How long a look that was stopped may go on; after that it counts as not made."""
     change: ChangeSection | None = None
@@ -204,7 +208,8 @@ class Panel:
         """The gate's policy of the plan of change; only where there is one."""
         if self.section.change is None:
             raise ConfigError(
-                f"{self.file}: has no `{TOP}.change`, which names the gate's policy for a new version"
+                f"{self.file}: has no `{TOP}.change`, "
+                "which names the gate's policy for a new version"
             )
         return _from(self.file, self.section.change.policy)
 
@@ -217,8 +222,9 @@ class Panel:
         return str((self.section.target.get("api_endpoint") or {}).get("model_id"))
 
     def suite(self, folder: Path, targets: Sequence[Mapping[str, Any]] = ()) -> Suite:
-        """One asking of the panel; of its own target where no others are named. Raises ConfigError: with every mistake,
-        as the panel's file has it."""
+        """One asking of the panel; of its own target where no others are named. Raises ConfigError:
+        with every mistake, as the panel's file has it.
+        """
         section: dict[str, Any] = {
             key: self.document[key] for key in _OF_SUITES if key in self.document
         }
@@ -246,7 +252,9 @@ class Panel:
             ) from None
 
     def _paths_from_here(self, params: Mapping[str, Any]) -> dict[str, Any]:
-        """Paths are the panel's file's, wherever it is called from: cron has a folder of its own."""
+        """Paths are the panel's file's, wherever it is called from: cron has a folder of its
+        own.
+        """
         extra = dict(params.get("extra") or {})
         for name in _PATHS:
             if isinstance(extra.get(name), str) and "${" not in extra[name]:
@@ -261,8 +269,9 @@ class Panel:
             raise ConfigError([_as_here(problem) for problem in error.problems]) from None
 
     def fixed(self, folder: Path) -> dict[str, Any]:
-        """What a baseline holds for, if the panel is asked there: where anything of it is another, there has to be
-        another baseline."""
+        """What a baseline holds for, if the panel is asked there: where anything of it is another,
+        there has to be another baseline.
+        """
         section = self.section
         return {
             "alpha": float(section.alpha),
@@ -279,7 +288,9 @@ def digest_of(fixed: Mapping[str, Any]) -> str:
 
 
 def load_panel(path: Path, env: Mapping[str, str], flags: Mapping[str, Any] | None = None) -> Panel:
-    """`flags`: keys of `monitor` that stand over those of the file. Raises ConfigError: with every mistake."""
+    """`flags`: keys of `monitor` that stand over those of the file. Raises ConfigError: with
+    every mistake.
+    """
     document = load_mapping(path, "`monitor:` with `output_dir`, `tasks` and `target`")
     problems = [
         f"unknown key {key}; a panel has all its keys under `{TOP}:`"
@@ -313,7 +324,10 @@ def _problems_of(section: PanelSection, names: Sequence[str]) -> Iterator[str]:
     lowered = [name.lower() for name in names]
     for number, name in enumerate(lowered):
         if lowered.index(name) != number:
-            yield f"{TOP}.tasks[{number}]: there are two tasks of the name {name!r}; give each its own `name`"
+            yield (
+                f"{TOP}.tasks[{number}]: there are two tasks of the name {name!r}; "
+                "give each its own `name`"
+            )
     every = {
         TOP: section.params,
         **{f"{TOP}.tasks[{at}]": task.params for at, task in enumerate(section.tasks)},
@@ -322,10 +336,15 @@ def _problems_of(section: PanelSection, names: Sequence[str]) -> Iterator[str]:
         extra = (params or {}).get("extra") or {}
         for made in _MADE_BY_US:
             if made in (params or {}) or made in extra:
-                yield f"{where}.params: {made} is made of the panel's `size` and `seed`; leave it out"
+                yield (
+                    f"{where}.params: {made} is made of the panel's `size` and `seed`; leave it out"
+                )
         for again in _ASKED_ONCE:
             if extra.get(again):
-                yield f"{where}.params.extra: {again} asks again within a run, and a panel by its looks; leave it out"
+                yield (
+                    f"{where}.params.extra: {again} "
+                    "asks again within a run, and a panel by its looks; leave it out"
+                )
     yield from problems_with({"name": "model", **section.target}, f"{TOP}.target", TargetEntry)
 
 

@@ -1,7 +1,7 @@
 """What a panel's ledger says: on one screen, as a page, and in evidence packs.
 
-The page is one offline file with the verdict, the course of each score, and what was done about alarms. Its plots show
-the baseline that holds and the looks since; earlier ones have a row each.
+The page is one offline file with the verdict, the course of each score, and what was done about
+alarms. Its plots show the baseline that holds and the looks since; earlier ones have a row each.
 """
 
 from __future__ import annotations
@@ -39,10 +39,13 @@ SHOWN_NOTES = 5
 
 def status_lines(name: str, history: History) -> list[str]:
     """Of a whole panel: baseline, limits with their last look, alarm, what goes on, notes."""
-    baseline, looks, lines = history.baseline, history.looks, history.lines
+    baseline = history.baseline
+    looks = history.looks
+    lines = history.lines
     if baseline is None:
         return [f"{name}: no baseline yet"]
-    runs, model = counted(len(baseline["repeats"]), "run"), baseline["target"]["model"]
+    runs = counted(len(baseline["repeats"]), "run")
+    model = baseline["target"]["model"]
     found = [
         f"{name}: {state_of(history)}",
         f"baseline of {baseline['at']}: {runs} of {model} ({baseline['why']})",
@@ -54,7 +57,8 @@ def status_lines(name: str, history: History) -> list[str]:
         found.append(
             f"look {history.begun['look']} was started at {history.begun['at']} and has not ended"
         )
-    changes, notes = history.of_kind(CHANGE), history.of_kind(NOTE)[-SHOWN_NOTES:]
+    changes = history.of_kind(CHANGE)
+    notes = history.of_kind(NOTE)[-SHOWN_NOTES:]
     found += [
         f"change {one['change']}, {one['at']}: {one['new']['model']}: {one['outcome']}"
         for one in changes
@@ -65,13 +69,17 @@ def status_lines(name: str, history: History) -> list[str]:
 
 def state_of(history: History) -> str:
     """In a few words."""
-    baseline, looks = history.baseline, history.looks
+    baseline = history.baseline
+    looks = history.looks
     if baseline is None or not looks:
         return "baseline made, no look yet"
     made = (
         f"{len(looks)} of {counted(baseline['looks'], 'look')} made, the last at {looks[-1]['at']}"
     )
-    return f"{'in control' if history.alarm is None else f'ALARM: {alarm_words(baseline, history.alarm)}'}; {made}"
+    return (
+        f"{'in control' if history.alarm is None else f'ALARM: {alarm_words(baseline, history.alarm)}'}; "
+        f"{made}"
+    )
 
 
 def alarm_words(baseline: Line, alarm: Line) -> str:
@@ -102,7 +110,8 @@ def limits_table(baseline: Line, looks: Sequence[Line]) -> Table:
     last = {one["name"]: one for one in looks[-1]["limits"]} if looks else {}
     rows = []
     for one in baseline["limits"]:
-        now, size = last.get(one["name"]), str(one["instances"])
+        now = last.get(one["name"])
+        size = str(one["instances"])
         cells = [
             formats.percent(one["flip_rate"]),
             formats.short(one["baseline"]),
@@ -119,12 +128,16 @@ def limits_table(baseline: Line, looks: Sequence[Line]) -> Table:
 
 def evidence_of(baseline: Line, last: Line) -> str:
     needed = 1 / baseline["harm_alpha"]
-    return f"evidence of a drop beyond a limit: {formats.significant(last['e'], 3)}; an alarm at {needed:g}"
+    return (
+        f"evidence of a drop beyond a limit: {formats.significant(last['e'], 3)}; "
+        f"an alarm at {needed:g}"
+    )
 
 
 def watched_lines(baseline: Line, last: Line) -> Iterator[str]:
     """What is watched beside the scores, before and now, and what seems to have changed."""
-    then, now = baseline["watched"], last["watched"]
+    then = baseline["watched"]
+    now = last["watched"]
     shares = [
         f"{name} {formats.percent(now[name])} (baseline {formats.percent(then[name])})"
         for name in SHARES
@@ -132,20 +145,28 @@ def watched_lines(baseline: Line, last: Line) -> Iterator[str]:
     yield f"of the answers: {', '.join(shares)}"
     length, of_baseline = (formats.decimals(one["length"], 1) for one in (now, then))
     latency, before = (formats.seconds(one["latency"], missing="-") for one in (now, then))
-    yield f"mean length {length} words (baseline {of_baseline}); median latency {latency} (baseline {before})"
+    yield (
+        f"mean length {length} words (baseline {of_baseline}); median latency {latency} "
+        f"(baseline {before})"
+    )
     if now[STATED] != then[STATED]:
         models = [", ".join(one[STATED]) or "none" for one in (now, then)]
         yield f"THE ANSWERS NAME ANOTHER MODEL: {models[0]} (baseline {models[1]})"
     level = alarm_level(len(last["changed"]), baseline["alpha"])
     for name, one in last["changed"].items():
         if one["e"] >= level:
-            yield f"something changed in {name}, since about look {one['since']} (for the better or the worse)"
+            yield (
+                f"something changed in {name}, since about look {one['since']} "
+                "(for the better or the worse)"
+            )
 
 
 def power_lines(baseline: Line) -> Iterator[str]:
     """What such a panel can find, and how many runs its baseline needs."""
     flips = {one["name"]: one["flip_rate"] for one in baseline["limits"]}
-    has, most, lacking = len(baseline["repeats"]), 0, []
+    has = len(baseline["repeats"])
+    most = 0
+    lacking = []
     for name, one in baseline["power"].items():
         flip = formats.percent(flips[name])
         yield f"{name}: {flip} of its answers flip between two runs; found: {_finds(one['finds'])}"
@@ -157,10 +178,14 @@ def power_lines(baseline: Line) -> Iterator[str]:
     ]:
         yield f"left out, for a run of the baseline has no value of them: {', '.join(left_out)}"
     if lacking:
-        yield f"not found in 95 % of panels however long the baseline is: {', '.join(lacking)}: take a larger `size`"
+        yield (
+            f"not found in 95 % of panels however long the baseline is: {', '.join(lacking)}: "
+            "take a larger `size`"
+        )
     if most > has:
         yield (
-            f"the baseline needs {counted(most, 'run')} to find 10 points in 95 % of panels, and it has {has}: set"
+            f"the baseline needs {counted(most, 'run')} "
+            f"to find 10 points in 95 % of panels, and it has {has}: set"
             f" baseline.repeats to {most} before the first look; the runs that are there are kept"
         )
     elif most:
@@ -180,16 +205,32 @@ def _finds(found: Sequence[Mapping[str, Any]]) -> str:
 
 def assumed_lines(found: Mapping[float, Sequence[Mapping[str, Any]]]) -> Iterator[str]:
     """Before anything is asked: what such a panel finds, by how many answers flip."""
-    yield "\n# what the panel finds by its last look, of a drop after two fifths of them; 80 % right answers assumed"
+    yield (
+        "\n# what the panel finds by its last look, of a drop after two fifths of them; "
+        "80 % right answers assumed"
+    )
     for rate, each in found.items():
-        yield f"#   where {formats.percent(rate, 0)} of the answers flip between two runs: {_finds(each)}"
+        yield (
+            f"#   where {formats.percent(rate, 0)} of the answers flip between two runs: "
+            f"{_finds(each)}"
+        )
 
 
-WIDTH, LEFT, RIGHT, TOP, LOWEST, BOTTOM = 480.0, 62.0, 408.0, 32.0, 184.0, 202.0
-"""Of a plot: narrower than others, so that its letters are read on a phone; its edges; the lowest value."""
-FEWEST, MAX_NUMBERED = 10, 8
+WIDTH = 480.0
+LEFT = 62.0
+RIGHT = 408.0
+TOP = 32.0
+LOWEST = 184.0
+BOTTOM = 202.0
+"""Of a plot: narrower than others, so that its letters are read on a phone; its edges; the
+lowest value.
+"""
+FEWEST = 10
+MAX_NUMBERED = 8
 """A plot has room for so many looks at least; so many lines in it have a number at their end."""
-LEAST, MOST = 1e-3, 1e5  # e-values beyond are drawn at a plot's edge
+# e-values beyond are drawn at a plot's edge
+LEAST = 1e-3
+MOST = 1e5
 _STYLE = """
 .plot-box { max-width: 40rem; } #evidence table { width: auto; } h3 + p { break-after: avoid; }
 @media print { details::details-content { content-visibility: visible; block-size: auto; } }
@@ -294,7 +335,8 @@ class _Epoch:
         return {look["look"]: {**one, "change": look["changed"][name]} for look, one in both}
 
     def rows_of(self, limit: Line) -> Table:
-        found, rows = self.found(limit["name"]), []
+        found = self.found(limit["name"])
+        rows = []
         for look in self.numbered:
             cells = ["not made", *["-"] * 6]
             if (one := found.get(look["look"])) is not None:
@@ -349,8 +391,11 @@ class _Epoch:
 
     def course(self, limit: Line) -> Drawing:
         """The score of each look, beside the baseline and the limit."""
-        mean, edge, alarm = limit["baseline"], edge_of(limit), self.history.alarm
-        low, high = mean - 2 * limit["sigma"], mean + 2 * limit["sigma"]
+        mean = limit["baseline"]
+        edge = edge_of(limit)
+        alarm = self.history.alarm
+        low = mean - 2 * limit["sigma"]
+        high = mean + 2 * limit["sigma"]
         values = {look: one["value"] for look, one in self.found(limit["name"]).items()}
         y = axis_of([*values.values(), low, high, edge], LOWEST, TOP)
         is_named = (
@@ -371,11 +416,9 @@ class _Epoch:
 
     def e_values(self) -> Drawing:
         """Of each limit, with their mean."""
-        names, alarm, level = (
-            [one["name"] for one in self.baseline["limits"]],
-            self.history.alarm,
-            self.alarm_at,
-        )
+        names = [one["name"] for one in self.baseline["limits"]]
+        alarm = self.history.alarm
+        level = self.alarm_at
         each = [{look: one["e"] for look, one in self.found(name).items()} for name in names]
         mean = {one["look"]: one["e"] for one in self.looks}
         logs = [
@@ -497,12 +540,16 @@ class _Plot:
 
 
 class LedgerWriter:
-    """What a panel's ledger says in evidence packs, and its plan: `change`, what is planned, in words; `policy` and
-    `locked_at` of its gate."""
+    """What a panel's ledger says in evidence packs, and its plan: `change`, what is planned, in
+    words; `policy` and `locked_at` of its gate.
+    """
 
     def __init__(self, history: History, plan: Mapping[str, Any]) -> None:
-        baseline, looks, epoch = history.baseline or {}, history.looks, history.epoch
-        self._last, self._history = (looks[-1] if looks else baseline), history
+        baseline = history.baseline or {}
+        looks = history.looks
+        epoch = history.epoch
+        self._last = looks[-1] if looks else baseline
+        self._history = history
         alarms = list(self._alarms())
         changed = {
             name: {**one, "look": look["look"]}  # the last look with evidence of any change
@@ -550,7 +597,9 @@ class LedgerWriter:
         ]
 
     def _alarms(self) -> Iterator[Line]:
-        """Each that was raised in an epoch, as its last look says it, with the notes of the epoch since."""
+        """Each that was raised in an epoch, as its last look says it, with the notes of the
+        epoch since.
+        """
         raised: dict[tuple[int, str], list[Line]] = {}
         for look in self._history.of_kind(LOOK):
             if look["alarm"]:
@@ -564,8 +613,10 @@ class LedgerWriter:
 
 
 def evidence_for(purpose: str, folder: Path, *, as_page: bool) -> str:
-    """What a committee asks for (PACKS), answered from the ledger and the last look's runs; Markdown, or a page.
-    Raises PrerequisiteError: the ledger was changed; a run that it names has no result."""
+    """What a committee asks for (PACKS), answered from the ledger and the last look's runs;
+    Markdown, or a page. Raises PrerequisiteError: the ledger was changed; a run that it names has
+    no result.
+    """
     history = Ledger(folder).intact()
     planned = (load_mapping(folder / PANEL_FILE, "`monitor:`").get("monitor") or {}).get(
         "change"

@@ -1,1 +1,3 @@
-"""An evaluation -> a planned run: endpoints by role, credentials, scenario arguments, identity, preflight."""
+"""An evaluation -> a planned run: endpoints by role, credentials, scenario arguments, identity,
+preflight.
+"""

@@ -31,7 +31,9 @@ CREDENTIALS_VARIABLE = "HELM_CREDENTIALS"
 
 @dataclass
 class CredentialsReport:
-    """Lines to log about keys, never a key; and the keys that the environment does not hold as they are sent."""
+    """Lines to log about keys, never a key; and the keys that the environment does not hold as
+    they are sent.
+    """
 
     lines: list[str] = field(default_factory=list)
     found: dict[str, str] = field(
@@ -41,18 +43,18 @@ class CredentialsReport:
 
 
 def credentials_report(plan: Plan, env: Mapping[str, str]) -> CredentialsReport:
-    """Find every endpoint's key: its own variable, then the main key's, then credentials.conf, of which another host
-    than the model's gets no key but the one that is written for its very model.
+    """Find every endpoint's key: its own variable, then the main key's, then credentials.conf, of
+    which another host than the model's gets no key but the one that is written for its very model.
 
     Raises:
-        PrerequisiteError: a key that the configuration names is nowhere, or a secret holds what cannot be sent.
+        PrerequisiteError: a key that the configuration names is nowhere, or a secret holds what
+            cannot be sent.
         ConfigError: credentials.conf cannot be read.
     """
-    framework, sources = plan.evaluation.framework, plan.evaluation.sources
-    extra, endpoint = (
-        plan.evaluation.run.config.params.extra,
-        plan.evaluation.run.target.api_endpoint,
-    )
+    framework = plan.evaluation.framework
+    sources = plan.evaluation.sources
+    extra = plan.evaluation.run.config.params.extra
+    endpoint = plan.evaluation.run.target.api_endpoint
     named = {"target.api_endpoint.api_key": endpoint.api_key}
     for default in framework.judges.values():
         named[f"config.params.extra.{default.api_key}"] = getattr(extra, default.api_key)
@@ -63,7 +65,8 @@ def credentials_report(plan: Plan, env: Mapping[str, str]) -> CredentialsReport:
     # a token is never taken where the configuration names a key
     used = plan.evaluation.oauth_services()
     report.warnings += [
-        f"{variable_of(service, 'CLIENT_ID')} is set, but nothing in the configuration says `oauth: {service}`:"
+        f"{variable_of(service, 'CLIENT_ID')} "
+        f"is set, but nothing in the configuration says `oauth: {service}`:"
         f" keys are used, no OAuth token; target.api_endpoint.oauth={service} signs in with tokens"
         for service in framework.oauth
         if service not in used and env.get(variable_of(service, "CLIENT_ID"))
@@ -75,12 +78,14 @@ def credentials_report(plan: Plan, env: Mapping[str, str]) -> CredentialsReport:
 def credentials_of(
     endpoints: Iterable[EndpointSettings], env: Mapping[str, str], *, required: Collection[str]
 ) -> CredentialsReport:
-    """The same of endpoints without a run config; those that take a key from a variable of `required` need one.
+    """The same of endpoints without a run config; those that take a key from a variable of
+    `required` need one.
 
     Raises:
         PrerequisiteError, ConfigError: as above.
     """
-    endpoints, report = list(endpoints), CredentialsReport()
+    endpoints = list(endpoints)
+    report = CredentialsReport()
     settings, values = _variables_of(endpoints, env)
     report.found = {
         name: value or "" for name, value in values.items() if value != env.get(name, value)
@@ -119,7 +124,8 @@ def credentials_of(
                 f"{first} is not set: asking {', '.join(endpoint.urls)} without a key"
             )
     report.lines += [
-        f"{name} holds a placeholder, or too short or plain a key to be distinguished from words: it is not redacted"
+        f"{name} holds a placeholder, or too short or plain a key to be distinguished "
+        "from words: it is not redacted"
         for name, value in {**values, **report.found}.items()
         if value and is_placeholder(value) and name not in settings
     ]
@@ -153,10 +159,8 @@ def _what_to_set(endpoint: EndpointSettings) -> str:
             f"no API key: the environment variable {first} is not set\n"
             f"  set it (export {first}=...) or name another one with --api_key_name"
         )
-    where, own = (
-        f"api_key in the entry {endpoint.role} of config.params.extra.judges",
-        f"{endpoint.role}_judge_api_key",
-    )
+    where = f"api_key in the entry {endpoint.role} of config.params.extra.judges"
+    own = f"{endpoint.role}_judge_api_key"
     if own in Extra.model_fields:
         where = f"config.params.extra.{own}, or as {where}"
     neither = (
@@ -176,7 +180,9 @@ def _said_of_variable(endpoint: EndpointSettings, name: str, key: str) -> Iterat
         yield f"{first} is not set, setting to {name}"
     elif endpoint.role != MODEL_ROLE:
         judge = "GPT" if endpoint.role == "gpt" else endpoint.role.capitalize()
-        yield f"Using {judge} judge API key from environment variable for model: {endpoint.model_id}"
+        yield (
+            f"Using {judge} judge API key from environment variable for model: {endpoint.model_id}"
+        )
     yield _used(name, endpoint.role, key)
 
 
@@ -185,14 +191,18 @@ def _used(name: str, role: str, key: str) -> str:
 
 
 def _helm_credentials(env: Mapping[str, str]) -> tuple[str, Any]:
-    """Where HELM's credentials are from, and a key per deployment, per organization, or for everything."""
-    origin, text = CREDENTIALS_VARIABLE, env.get(CREDENTIALS_VARIABLE)
+    """Where HELM's credentials are from, and a key per deployment, per organization, or for
+    everything.
+    """
+    origin = CREDENTIALS_VARIABLE
+    text = env.get(CREDENTIALS_VARIABLE)
     if text is None:
         path = next((path for path in map(Path, CREDENTIALS_FILES) if path.is_file()), None)
         if path is None:
             return "", {}
         try:
-            origin, text = str(path), path.read_text(encoding="utf-8")
+            origin = str(path)
+            text = path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError):
             raise ConfigError([f"{path}: cannot be read"]) from None
     from pyhocon import ConfigFactory  # imported here: it takes 130 ms, and is seldom needed

@@ -1,4 +1,6 @@
-"""One cheap question before helm-run starts: is the endpoint there, does the key work, is the model known."""
+"""One cheap question before helm-run starts: is the endpoint there, does the key work, is the
+model known.
+"""
 
 from __future__ import annotations
 
@@ -30,15 +32,21 @@ from eval_factory.endpoint.servers import Server, Servers, servers_of
 from eval_factory.plan.run_plan import EndpointPlan
 
 _TIMEOUT_S = 10.0
-FEW_TOKENS, MORE_TOKENS = 1, 512
-"""One is the cheapest; models that think first, and gateways that have a least number, refuse so few."""
+FEW_TOKENS = 1
+MORE_TOKENS = 512
+"""One is the cheapest; models that think first, and gateways that have a least number, refuse so
+few.
+"""
 PING = "ping"
 GREY = (
     "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAACAAAAAgCAAAAABWESUoAAAAGElEQVR42mNsYMAPmBhGFYwqGFUwQhUAAJe+AMD8WknZAAAAA"
     "ElFTkSuQmCC"
 )
 """A grey square of 32 pixels: several models take no picture that is smaller than their patches."""
-NEEDS_EYES = "it answers text, and refused a picture, which this benchmark shows: name a model that takes images"
+NEEDS_EYES = (
+    "it answers text, and refused a picture, which this benchmark shows: "
+    "name a model that takes images"
+)
 STATUSES_OF_A_BODY = frozenset({400, 422})
 
 _OF_TOKENS = re.compile(r"max_\w*tokens|output limit", re.IGNORECASE)
@@ -51,13 +59,15 @@ def probe(
     say: Callable[[str], None],
     admission: Admission | None = None,
 ) -> str | None:
-    """Ask each server for one token, all at once. Returns a warning where no answer came, but may: it is slow or busy.
+    """Ask each server for one token, all at once. Returns a warning where no answer came, but may:
+    it is slow or busy.
 
-    `say`: reports how a sign-in goes. `admission`: where other runs ask this endpoint too, it lets the request through.
+    `say`: reports how a sign-in goes. `admission`: where other runs ask this endpoint too, it lets
+    the request through.
 
-    Raises PrerequisiteError: nobody answers, or the endpoint refuses the key, the model or the request: with any 4xx
-    that another try cannot change. Of several servers, each has to answer: one that does not is more likely a slip of
-    the keyboard than an outage.
+    Raises PrerequisiteError: nobody answers, or the endpoint refuses the key, the model or the
+    request: with any 4xx that another try cannot change. Of several servers, each has to answer:
+    one that does not is more likely a slip of the keyboard than an outage.
     """
     if endpoint.endpoint_type == IMAGES:  # a picture takes long and is paid for
         return None

@@ -1,7 +1,8 @@
 """What the tokens of each endpoint of a run cost, and what the run may cost.
 
-Prices of hosted models come from the installed library genai-prices. The endpoint's URL alone names the provider: who
-serves `gpt-oss-120b` on a machine of their own does not pay what a provider asks for it.
+Prices of hosted models come from the installed library genai-prices. The endpoint's URL alone names
+the provider: who serves `gpt-oss-120b` on a machine of their own does not pay what a provider asks
+for it.
 """
 
 from __future__ import annotations
@@ -43,7 +44,9 @@ def budget_of(plan: Plan) -> Budget:
 
 
 def table_prices(plan: Plan) -> dict[str, Price]:
-    """Role -> what the user's own table says: it was written for these very models, and goes before all but answers."""
+    """Role -> what the user's own table says: it was written for these very models, and goes
+    before all but answers.
+    """
     table = {
         price.model_id: Price(
             price.input_per_million, price.output_per_million, price.cached_input_per_million
@@ -56,7 +59,8 @@ def table_prices(plan: Plan) -> dict[str, Price]:
 def prices_of(plan: Plan) -> Prices:
     """The user's table, else the library's prices of this day."""
     now = datetime.now(timezone.utc)
-    known, unknown = table_prices(plan), {}
+    known = table_prices(plan)
+    unknown = {}
     for endpoint in plan.endpoints:
         price = known.get(endpoint.role) or (
             FREE
@@ -73,7 +77,8 @@ def prices_of(plan: Plan) -> Prices:
 def prices_to_keep(plan: Plan) -> dict[str, Price]:
     """For helm-run, which keeps them beside the answers, and counts by them where there is a limit.
 
-    The user's own table stands in the configuration. The embedded endpoint has a price only where a limit needs one.
+    The user's own table stands in the configuration. The embedded endpoint has a price only where a
+    limit needs one.
     """
     known = prices_of(plan).known
     return {
@@ -97,7 +102,9 @@ def how_to_say(model_id: str, where: str = "config.params.extra.prices") -> str:
 
 
 def hosted_roles(plan: Plan) -> dict[str, EndpointPlan]:
-    """The endpoints that may cost money: a provider's, not this machine's own or the embedded one."""
+    """The endpoints that may cost money: a provider's, not this machine's own or the embedded
+    one.
+    """
     return {endpoint.role: endpoint for endpoint in plan.endpoints if is_hosted(endpoint.url)}
 
 
@@ -115,7 +122,9 @@ def refuse_what_cannot_be_held(plan: Plan) -> None:
 
 
 def is_hosted(url: str) -> bool:
-    """Whether a provider may be behind a URL, and ask for money: not this machine, a private address, or the demo."""
+    """Whether a provider may be behind a URL, and ask for money: not this machine, a private
+    address, or the demo.
+    """
     host = (urlsplit(url).hostname or "").lower()
     if (
         urlsplit(url).scheme not in ("http", "https")
@@ -130,8 +139,9 @@ def is_hosted(url: str) -> bool:
 
 
 def library_price(url: str, model_id: str, at: datetime) -> Price | None:
-    """What a model costs at an endpoint; None where the library does not know this endpoint, or the model there. `at`:
-    when it is asked; some prices change with the day, or within it."""
+    """What a model costs at an endpoint; None where the library does not know this endpoint, or the
+    model there. `at`: when it is asked; some prices change with the day, or within it.
+    """
     if not is_hosted(url):
         return None
     import genai_prices  # here: only where a price is needed
@@ -149,8 +159,9 @@ def library_price(url: str, model_id: str, at: datetime) -> Price | None:
 
 
 def price_from(stated: Any, source: str) -> Price | None:
-    """The library's price as ours; None where requests are paid for as such too, or not by the token. `stated`: its
-    `ModelPrice`."""
+    """The library's price as ours; None where requests are paid for as such too, or not by the
+    token. `stated`: its `ModelPrice`.
+    """
     if getattr(stated, "requests_kcount", None) is not None:
         return None
     starts = {
@@ -173,7 +184,8 @@ def _rates(stated: Any, prompt_tokens: int) -> Rates | None:
     for name, field in _RATES.items():
         price = getattr(stated, field, None)
         if price is not None and not isinstance(price, Decimal):
-            # it depends on how long the prompt is: the highest tier that it is beyond holds for all tokens
+            # it depends on how long the prompt is: the highest tier that it is beyond holds for all
+            # tokens
             beyond = [tier for tier in price.tiers if prompt_tokens > tier.start]
             price = max(beyond, key=lambda tier: tier.start).price if beyond else price.base
         rates[name] = None if price is None else float(price)

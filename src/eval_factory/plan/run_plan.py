@@ -1,4 +1,6 @@
-"""What will be run: the endpoints by role, the scenario's arguments, and the identity by which a run is known again."""
+"""What will be run: the endpoints by role, the scenario's arguments, and the identity by which a
+run is known again.
+"""
 
 from __future__ import annotations
 
@@ -68,7 +70,9 @@ RUNTIME_ONLY = frozenset(
         "training_cutoff",
     )
 )
-"""Values that change how a run goes or how its result is judged, not what is asked or answered; all others do."""
+"""Values that change how a run goes or how its result is judged, not what is asked or answered;
+all others do.
+"""
 JUDGE_RUNTIME_ONLY = frozenset(
     {"api_key", "oauth", "parallelism", "requests_per_minute", "tokens_per_minute"}
 )
@@ -139,7 +143,9 @@ class Plan:
 
 @dataclass(frozen=True)
 class EndpointPlan(EndpointSettings):
-    """An endpoint's settings, and what HELM has to know of it beside: by which name, with prompts of which length."""
+    """An endpoint's settings, and what HELM has to know of it beside: by which name, with
+    prompts of which length.
+    """
 
     _: KW_ONLY
     max_length: int | None = (
@@ -155,12 +161,15 @@ class EndpointPlan(EndpointSettings):
 
 
 def make_plan(evaluation: Evaluation, rundir: RunDir | None = None) -> Plan:
-    """The plan of an evaluation; nothing on disk is touched. `rundir`: where it was run, if not in the folder of its
-    configuration."""
+    """The plan of an evaluation; nothing on disk is touched. `rundir`: where it was run, if not in
+    the folder of its configuration.
+    """
     rundir = rundir or RunDir(evaluation.output_dir.absolute())
     before = servers_before(evaluation, rundir)
-    params, endpoint = evaluation.run.config.params, evaluation.run.target.api_endpoint
-    extra, declared = params.extra, evaluation.task.helm.parameters
+    params = evaluation.run.config.params
+    endpoint = evaluation.run.target.api_endpoint
+    extra = params.extra
+    declared = evaluation.task.helm.parameters
     jury = jury_of(evaluation)
     has_key = not endpoint.is_demo and not endpoint.oauth and endpoint.api_key is not None
     model = EndpointPlan(
@@ -205,7 +214,8 @@ def _adapter_of(endpoint: ApiEndpoint, *, with_logprobs: bool) -> Adapter:
 
 def jury_of(evaluation: Evaluation) -> list[Judge]:
     """The judges that the configuration names, else the default jury, at the target's URL."""
-    extra, defaults = evaluation.run.config.params.extra, evaluation.framework.judges
+    extra = evaluation.run.config.params.extra
+    defaults = evaluation.framework.judges
     roles = evaluation.task.helm.judges
     if extra.judges and roles:
         return extra.judges
@@ -260,7 +270,9 @@ def _shared_settings(
 def _prescribed_judges(
     evaluation: Evaluation, before: Mapping[str, SameServers]
 ) -> tuple[EndpointPlan, ...]:
-    """At the target's URL with the default judge's key, unless one of `extra.judges` has the role's name."""
+    """At the target's URL with the default judge's key, unless one of `extra.judges` has the
+    role's name.
+    """
     extra = evaluation.run.config.params.extra
     own = {judge.name: judge for judge in extra.judges or []}
     endpoints = []
@@ -280,10 +292,12 @@ def _prescribed_judges(
 def _judge_endpoint(
     evaluation: Evaluation, judge: Judge, before: Mapping[str, SameServers]
 ) -> EndpointPlan:
-    params, target = evaluation.run.config.params, evaluation.run.target.api_endpoint
+    params = evaluation.run.config.params
+    target = evaluation.run.target.api_endpoint
     urls = urls_in(judge.url) or target.urls
     shared = _shared_settings(evaluation, judge.name, judge, urls, before)
-    # its own variable, then the main key, which is never sent to a host that is none of the target's; none after a null
+    # its own variable, then the main key, which is never sent to a host that is none of the
+    # target's; none after a null
     keys = [judge.api_key]
     if set(map(origin_of, urls)) <= set(map(origin_of, target.urls)) and not judge.sends_no_key:
         keys.append(target.api_key)
@@ -321,9 +335,11 @@ def oauth_of(evaluation: Evaluation, service: str) -> OAuthSettings:
 def identity_of(
     evaluation: Evaluation, before: Mapping[str, SameServers] = MappingProxyType({})
 ) -> str:
-    """A versioned hash of all that changes what is asked, and so what may be used again of an earlier run.
+    """A versioned hash of all that changes what is asked, and so what may be used again of an
+    earlier run.
 
-    What is not set, or not asked for, is not in it: a key that a later version adds changes no identity.
+    What is not set, or not asked for, is not in it: a key that a later version adds changes no
+    identity.
     """
     extra = evaluation.run.config.params.extra
     of_no_effect = [] if evaluation.stop_when is not None else [STOP_WHEN]
@@ -361,7 +377,9 @@ def identity_of(
 
 
 def leaves_of(tree: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
-    """Every value that is not a section, with its dotted path; a mapping of the user's own keys is one value."""
+    """Every value that is not a section, with its dotted path; a mapping of the user's own keys
+    is one value.
+    """
     found: list[tuple[str, Any]] = []
     for key, value in tree.items():
         path = f"{prefix}.{key}" if prefix else key
@@ -373,7 +391,8 @@ def leaves_of(tree: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]
 def slug_of(model_id: str) -> str:
     """A name that every file system and HELM accept; different model ids never share one.
 
-    Lower case, digits, dots and hyphens; where that lost something, a short hash of the whole id is added.
+    Lower case, digits, dots and hyphens; where that lost something, a short hash of the whole id is
+    added.
     """
     slug = re.sub(r"[^a-z0-9.]+", "-", model_id.lower()).strip("-.")[:60].rstrip("-.")
     if slug == model_id:
@@ -391,11 +410,11 @@ class SameServers:
 
 
 def servers_before(evaluation: Evaluation, rundir: RunDir) -> dict[str, SameServers]:
-    """Role -> the servers of the folder's last run; nothing where neither this run nor that one has several."""
-    endpoint, judges = (
-        evaluation.run.target.api_endpoint,
-        evaluation.run.config.params.extra.judges or [],
-    )
+    """Role -> the servers of the folder's last run; nothing where neither this run nor that one
+    has several.
+    """
+    endpoint = evaluation.run.target.api_endpoint
+    judges = evaluation.run.config.params.extra.judges or []
     several = any(len(urls_in(url)) > 1 for url in (endpoint.url, *(judge.url for judge in judges)))
     try:
         text = rundir.run_config.read_text(encoding="utf-8")

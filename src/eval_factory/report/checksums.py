@@ -1,5 +1,7 @@
-"""SHA256SUMS, as GNU's `sha256sum -c` reads it, and an in-toto statement (https://in-toto.io/Statement/v1) of an output
-folder, with its predicate for results of tests (.../in-toto/attestation/blob/main/spec/predicates/test-result.md)."""
+"""SHA256SUMS, as GNU's `sha256sum -c` reads it, and an in-toto statement
+(https://in-toto.io/Statement/v1) of an output folder, with its predicate for results of tests
+(.../in-toto/attestation/blob/main/spec/predicates/test-result.md).
+"""
 
 from __future__ import annotations
 
@@ -24,14 +26,16 @@ class ChecksumsError(Exception):
 
 
 def write_checksums(rundir: RunDir, result: TaskResult, digests: Mapping[str, str]) -> None:
-    """Of a finished result, as it was written; SHA256SUMS is written last: where it is there, everything is.
-    `digests`: what `digests_of` gives."""
+    """Of a finished result, as it was written; SHA256SUMS is written last: where it is there,
+    everything is. `digests`: what `digests_of` gives.
+    """
     document = result_statement(result, digests)
     write_atomic(rundir.attestation, json.dumps(document, indent=2, ensure_ascii=False) + "\n")
     digests = {**digests, rundir.attestation.name: sha256_of(rundir.attestation)}
     lines = []
     for name, digest in sorted(digests.items()):
-        # as GNU coreutils writes it: a name with a backslash or a line break is escaped, and its line begins so
+        # as GNU coreutils writes it: a name with a backslash or a line break is escaped, and its
+        # line begins so
         escaped = name.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")
         lines.append(f"{'' if escaped == name else chr(92)}{digest}  {escaped}\n")
     write_atomic(rundir.checksums, "".join(lines))
@@ -42,8 +46,8 @@ def digests_of(
 ) -> dict[str, str]:
     """Path in the output folder -> SHA-256 of every file that is part of the result.
 
-    Not of logs, which the next command goes on writing; nor of data sets, whose hashes are in the provenance.
-    `known`: those of files that have not changed since.
+    Not of logs, which the next command goes on writing; nor of data sets, whose hashes are in the
+    provenance. `known`: those of files that have not changed since.
     """
     others = (
         rundir.run_config,
@@ -70,8 +74,9 @@ def digests_of(
 
 
 def read_checksums(path: Path) -> dict[str, str]:
-    """Path in the output folder -> SHA-256 that it had. Raises OSError; ChecksumsError: a line has another form, or a
-    path leads out of the folder."""
+    """Path in the output folder -> SHA-256 that it had. Raises OSError; ChecksumsError: a line has
+    another form, or a path leads out of the folder.
+    """
     found: dict[str, str] = {}
     for number, line in enumerate(
         path.read_text(encoding="utf-8", errors="surrogateescape").splitlines(), start=1
@@ -107,8 +112,8 @@ def leads_inside(name: str) -> bool:
 def result_statement(result: TaskResult, digests: Mapping[str, str]) -> dict[str, Any]:
     """The in-toto statement: these files, and what they say.
 
-    `WARNED` is a result with instances, or judgements, missing that may be reported all the same; `FAILED` one that
-    may not be. It says nothing of how good the score is.
+    `WARNED` is a result with instances, or judgements, missing that may be reported all the same;
+    `FAILED` one that may not be. It says nothing of how good the score is.
     """
     outcome = (
         "FAILED"
@@ -133,7 +138,8 @@ def result_statement(result: TaskResult, digests: Mapping[str, str]) -> dict[str
                 f"{kind.lower()}Tests": [result.task] * (kind == outcome)
                 for kind in ("PASSED", "WARNED", "FAILED")
             },
-            "evalFactory": {  # not in-toto's: the framework has readers ignore fields that they do not know
+            # not in-toto's: the framework has readers ignore fields that they do not know
+            "evalFactory": {
                 "task": result.task,
                 "mainMetric": result.main_metric,
                 "scores": {name: asdict(score) for name, score in result.scores.items()},

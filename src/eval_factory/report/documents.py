@@ -1,5 +1,7 @@
-"""The result as plain documents: evaluation_config.yaml, results.yml, run_config.yml, JSON lines. Pure functions.
-All that is rounded is rounded here, so that a document made again of the same result is the same; scores never are."""
+"""The result as plain documents: evaluation_config.yaml, results.yml, run_config.yml, JSON lines.
+Pure functions. All that is rounded is rounded here, so that a document made again of the same
+result is the same; scores never are.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ DIGITS_OF_SECONDS = 4  # significant digits: a clock is no better
 
 
 def rounded_fields(fields: Mapping[str, Any], *exact: str) -> dict[str, Any]:
-    """Each number with a fraction rounded, seconds (`..._s`) as such; the fields that are named are left alone."""
+    """Each number with a fraction rounded, seconds (`..._s`) as such; the fields that are named
+    are left alone.
+    """
     found = dict(fields)
     for name, value in fields.items():
         if isinstance(value, Mapping):
@@ -67,7 +71,9 @@ def evaluation_config(
     result: results.TaskResult, config: Mapping[str, Any], command: str
 ) -> dict[str, Any]:
     """The standardised result, the most important first, and no number twice.
-    `config`: `config` and `target` as far as the user set them, redacted; run_config.yml has all of them."""
+    `config`: `config` and `target` as far as the user set them, redacted; run_config.yml has all of
+    them.
+    """
     compared: dict[str, Any] | None = None
     if (record := result.comparability) is not None:
         found = asdict(record) | {
@@ -105,8 +111,8 @@ def evaluation_config(
 def _task(result: results.TaskResult) -> dict[str, Any]:
     """The main metric's score a value a line and first, the others in short.
 
-    Of the metric, split and perturbation stands what does not follow from the score's name: a plain name is HELM's own
-    name of the metric, over the main split, with nothing perturbed.
+    Of the metric, split and perturbation stands what does not follow from the score's name: a plain
+    name is HELM's own name of the metric, over the main split, with nothing perturbed.
     """
     scores = {}
     for name, score in result.scores.items():
@@ -118,7 +124,9 @@ def _task(result: results.TaskResult) -> dict[str, Any]:
 
 
 def _groups(result: results.TaskResult) -> dict[str, Any]:
-    """A score of a group does not repeat what the score of that name in `tasks` says of its metric."""
+    """A score of a group does not repeat what the score of that name in `tasks` says of its
+    metric.
+    """
     known = {name: vars(score) for name, score in result.scores.items()}
     groups: dict[str, Any] = {}
     for field, by_value in result.groups.items():
@@ -133,7 +141,9 @@ def _groups(result: results.TaskResult) -> dict[str, Any]:
 
 
 def _score_and_facts(score: results.Score, known: Mapping[str, Any]) -> dict[str, Any]:
-    """With what a score says of itself beside its value and statistics, but for what is known without it."""
+    """With what a score says of itself beside its value and statistics, but for what is known
+    without it.
+    """
     facts = {name: fact for name, fact in vars(score).items() if name not in ("value", "stats")}
     facts = {name: fact for name, fact in facts.items() if name not in known or known[name] != fact}
     if facts.get("scale") is not None:  # its end is written as 1, not 1.0
@@ -213,7 +223,9 @@ def _roles(spent: results.SpentByRole) -> dict[str, Any]:
 
 
 def _spent(spent: results.Spent) -> dict[str, Any]:
-    """The cost only where something of it is known; its price to the last digit: from it the cost is made again."""
+    """The cost only where something of it is known; its price to the last digit: from it the
+    cost is made again.
+    """
     fields_of_it = rounded_fields(
         {name: value for name, value in asdict(spent).items() if name != "cost"}
     )
@@ -229,7 +241,9 @@ def _spent(spent: results.Spent) -> dict[str, Any]:
 def results_yml(
     result: results.TaskResult, config: Mapping[str, Any], command: str
 ) -> dict[str, Any]:
-    """The same in EvalFactory's own shape, in which `groups` holds the scores of the whole again."""
+    """The same in EvalFactory's own shape, in which `groups` holds the scores of the whole
+    again.
+    """
     groups = {
         field: {
             "groups": {value: {"metrics": _metrics(scores)} for value, scores in by_value.items()}
@@ -272,7 +286,9 @@ def _metrics(scores: results.Scores) -> dict[str, Any]:
 
 
 def _score(score: results.Score) -> dict[str, Any]:
-    """The value to the last digit, its statistics rounded; a statistic that is not defined is left out."""
+    """The value to the last digit, its statistics rounded; a statistic that is not defined is
+    left out.
+    """
     return {
         "value": score.value,
         "stats": rounded_fields(without_nulls(asdict(score.stats)), "mean"),
@@ -338,7 +354,9 @@ def schema(name: str) -> dict[str, Any]:
 
 
 def check_document(document: Mapping[str, Any], schema_name: str) -> None:
-    """Raises `jsonschema.ValidationError` where a document is not of its schema: a defect of ours."""
+    """Raises `jsonschema.ValidationError` where a document is not of its schema: a defect of
+    ours.
+    """
     from jsonschema.exceptions import best_match  # imported here: `--dry_run` checks nothing
 
     error = best_match(_validator(schema_name).iter_errors(document))
@@ -348,7 +366,9 @@ def check_document(document: Mapping[str, Any], schema_name: str) -> None:
 
 @cache
 def _validator(schema_name: str) -> Any:
-    """Of a schema that comes with the package; that it is one, a test checks: `jsonschema.validate` does each time."""
+    """Of a schema that comes with the package; that it is one, a test checks:
+    `jsonschema.validate` does each time.
+    """
     from jsonschema.validators import validator_for
 
     loaded = schema(schema_name)

@@ -1,9 +1,12 @@
-"""A drawing as records of what is on it, from which its SVG and its PNG are made alike. Lengths are 1/96 inch.
+"""A drawing as records of what is on it, from which its SVG and its PNG are made alike. Lengths are
+1/96 inch.
 
-Colours are those of M. Okabe and K. Ito, Color Universal Design, 2008 (https://jfly.uni-koeln.de/color/), which readers
-with any colour vision tell apart. No colour alone means anything: what differs has another shape, hatching or words.
+Colours are those of M. Okabe and K. Ito, Color Universal Design, 2008
+(https://jfly.uni-koeln.de/color/), which readers with any colour vision tell apart. No colour alone
+means anything: what differs has another shape, hatching or words.
 
-The SVG is made here: its text stays text, and its colours follow the page. matplotlib (extra `plots`) draws the PNG.
+The SVG is made here: its text stays text, and its colours follow the page. matplotlib (extra
+`plots`) draws the PNG.
 """
 
 from __future__ import annotations
@@ -148,10 +151,16 @@ _OF_THE_PAGE: Mapping[Colour, str] = {**COLOURS, "ink": "currentColor", "paper":
 
 
 def svg(drawing: Drawing, *, standalone: bool = False) -> str:
-    """One `<svg>` element, with a title and a description in words; no ids, no scripts, nothing from elsewhere.
-    `standalone`: as a file of its own: valid XML with its namespace, its size, and on white."""
-    width, height, colours = _number(drawing.width), _number(drawing.height), _OF_THE_PAGE
-    beginning, own, paper = "", "", ""
+    """One `<svg>` element, with a title and a description in words; no ids, no scripts, nothing
+    from elsewhere. `standalone`: as a file of its own: valid XML with its namespace, its size, and
+    on white.
+    """
+    width = _number(drawing.width)
+    height = _number(drawing.height)
+    colours = _OF_THE_PAGE
+    beginning = ""
+    own = ""
+    paper = ""
     if standalone:
         colours = COLOURS
         beginning = '<?xml version="1.0" encoding="UTF-8"?>\n'
@@ -160,7 +169,8 @@ def svg(drawing: Drawing, *, standalone: bool = False) -> str:
     elements = "\n".join(_element(shape, colours) for shape in drawing.shapes)
     return (
         f'{beginning}<svg{own} class="plot" viewBox="0 0 {width} {height}" role="img"'
-        f' font-family="system-ui, Helvetica, Arial, sans-serif" font-size="{_number(FONT_SIZE)}">\n'
+        ' font-family="system-ui, Helvetica, Arial, '
+        f'sans-serif" font-size="{_number(FONT_SIZE)}">\n'
         f"<title>{_escaped(drawing.title)}</title>\n<desc>{_escaped(drawing.description)}</desc>\n"
         f"{paper}{elements}\n</svg>" + ("\n" if standalone else "")
     )
@@ -186,7 +196,9 @@ def _escaped(text: str) -> str:
 
 
 def page_css() -> str:
-    """The rules for a page's style sheet: colours as custom properties (`--plot-data`), those of a dark page last."""
+    """The rules for a page's style sheet: colours as custom properties (`--plot-data`), those of
+    a dark page last.
+    """
     rules = [".plot { max-width: 100%; height: auto; display: block; }"]
     for name, colour in _OF_THE_PAGE.items():
         if name != "paper":
@@ -229,7 +241,8 @@ def png(drawing: Drawing) -> bytes:
         from matplotlib.transforms import Affine2D
     except ImportError:
         raise PrerequisiteError(
-            "plots as files need matplotlib, which is not installed\n  pip install 'matplotlib>=3.9'"
+            "plots as files need matplotlib, which is not installed\n"
+            "  pip install 'matplotlib>=3.9'"
         ) from None
 
     width, height = (
@@ -249,7 +262,8 @@ def png(drawing: Drawing) -> bytes:
 def _artist(shape: Shape, **how: Any) -> Any:
     from matplotlib import font_manager, get_data_path, lines, patches, text
 
-    colour, place = COLOURS[shape.colour], shape.place
+    colour = COLOURS[shape.colour]
+    place = shape.place
     if shape.tag == "line":
         width = place["stroke-width"]
         dash = DASH / width  # matplotlib takes it in widths of the line

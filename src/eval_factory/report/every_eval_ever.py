@@ -1,5 +1,8 @@
-"""A stored result -> the records of the community schema Every Eval Ever (github.com/evaleval/every_eval_ever), version
-0.3.0: `data/<collection>/<developer>/<model>/<uuid>.json`, where its collection wants it, and samples beside it."""
+"""A stored result -> the records of the community schema Every Eval Ever
+(github.com/evaleval/every_eval_ever), version 0.3.0:
+`data/<collection>/<developer>/<model>/<uuid>.json`, where its collection wants it, and samples
+beside it.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,8 @@ def samples_of(stored: StoredResult, record: Mapping[str, Any]) -> Iterator[dict
         value = instance.metrics.get(name)
         if value is None or instance.completion is None or not math.isfinite(value):
             continue
-        # the schema wants right or wrong of every sample: right is the best value that there is, 1 where none is known
+        # the schema wants right or wrong of every sample: right is the best value that there is, 1
+        # where none is known
         if score.higher_is_better is False:
             is_best = score.scale is not None and value <= score.scale[0]
         else:
@@ -53,7 +57,8 @@ def _sample(instance: InstanceRecord, metric: str) -> dict[str, Any]:
     ]
     options = [reference["text"] for reference in instance.references]
     completion = instance.completion or ""
-    # as the schema's own converters make it, so that samples of several programs are found to be the same
+    # as the schema's own converters make it, so that samples of several programs are found to be
+    # the same
     hashed = json.dumps(
         {"raw": instance.prompt, "reference": right}, sort_keys=True, separators=(",", ":")
     )
@@ -78,7 +83,8 @@ def _sample(instance: InstanceRecord, metric: str) -> dict[str, Any]:
     }
     if len(options) > len(right) > 0:
         sample["input"]["choices"] = options
-    sent, got = instance.prompt_tokens, instance.completion_tokens
+    sent = instance.prompt_tokens
+    got = instance.completion_tokens
     if sent is not None and got is not None:
         sample["token_usage"] = {
             "input_tokens": sent,
@@ -104,8 +110,9 @@ class Publisher:
 def write_records(
     stored: StoredResult, folder: Path, publisher: Publisher, *, now: float
 ) -> list[Path]:
-    """Write the record of a result into `data/` of a folder, and its samples where the task's data are public.
-    Raises ConfigError: the model's developer is not known, or no score can be exported."""
+    """Write the record of a result into `data/` of a folder, and its samples where the task's data
+    are public. Raises ConfigError: the model's developer is not known, or no score can be exported.
+    """
     record = aggregate(stored, publisher, now=now)
     developer = record["model_info"]["developer"]
     # a UUID of the form of version 4, made of the result: a second export writes the same file
@@ -123,7 +130,8 @@ def write_records(
     samples = inside / f"{name}_samples.jsonl"
     main = f"{stored.result.task}/{stored.result.main_metric}"
     exported = [result["evaluation_result_id"] for result in record["evaluation_results"]]
-    digest, rows = hashlib.sha256(), 0
+    digest = hashlib.sha256()
+    rows = 0
     if exports.texts_may_leave(stored) and main in exported:
         with atomic_file(folder / samples) as lines:
             for sample in samples_of(stored, record):
@@ -146,8 +154,11 @@ def write_records(
 
 
 def aggregate(stored: StoredResult, publisher: Publisher, *, now: float) -> dict[str, Any]:
-    """The record without samples: names of metrics, numbers and versions; no text of the data is in it."""
-    result, provenance = stored.result, stored.result.provenance
+    """The record without samples: names of metrics, numbers and versions; no text of the data is
+    in it.
+    """
+    result = stored.result
+    provenance = stored.result.provenance
     model_id = exports.model_id(stored)
     developer, slash, model = model_id.partition("/")
     if slash and developer and model:
@@ -158,16 +169,19 @@ def aggregate(stored: StoredResult, publisher: Publisher, *, now: float) -> dict
             "  give --developer NAME, as it is called on the Hugging Face Hub"
         )
     else:
-        developer, model = publisher.developer, model_id
+        developer = publisher.developer
+        model = model_id
     results = []
     for name, score in result.scores.items():
-        # the schema demands the direction of a metric; main metrics of framework.yml are the better the greater
+        # the schema demands the direction of a metric; main metrics of framework.yml are the better
+        # the greater
         is_main = name == result.main_metric and exports.task_of(stored) is not None
         if math.isfinite(score.value) and (is_main or score.higher_is_better is not None):
             results.append(_score(stored, name, score))
     if not results:
         raise ConfigError(
-            f"{stored.folder}: no score of {result.task} can be exported: of none is it known whether more is better"
+            f"{stored.folder}: no score of {result.task} can be exported: "
+            "of none is it known whether more is better"
         )
     asked = provenance.endpoints.get(MODEL_ROLE)
     return {
@@ -213,7 +227,8 @@ def _score(stored: StoredResult, name: str, score: Score) -> dict[str, Any]:
             "min_score": score.scale[0],
             "max_score": score.scale[1],
         }
-    stats, interval = score.stats, None
+    stats = score.stats
+    interval = None
     if stats.ci_low is not None and stats.ci_high is not None:
         ends = {"lower": stats.ci_low, "upper": stats.ci_high}
         interval = {**ends, "confidence_level": 0.95, "method": stats.ci_method or "unknown"}
@@ -247,7 +262,8 @@ def _score(stored: StoredResult, name: str, score: Score) -> dict[str, Any]:
 
 def _details(stored: StoredResult, name: str) -> dict[str, str]:
     """Texts, as the schema wants them. Whether a score may be reported goes with each of them."""
-    validity, provenance = stored.result.validity, stored.result.provenance
+    validity = stored.result.validity
+    provenance = stored.result.provenance
     details = {
         "reportable": "true" if stored.result.reportable else "false",
         "status": stored.result.status,

@@ -1,6 +1,8 @@
-"""Stored results in the formats of other programs: the Hugging Face Hub (huggingface.co/docs/hub/eval-results), MLflow,
-Weights & Biases, Parquet and Inspect; and what every export has to know: of which task and model a result is, and what
-of it may be passed on. MLflow and W&B are extras, imported when something is exported."""
+"""Stored results in the formats of other programs: the Hugging Face Hub
+(huggingface.co/docs/hub/eval-results), MLflow, Weights & Biases, Parquet and Inspect; and what
+every export has to know: of which task and model a result is, and what of it may be passed on.
+MLflow and W&B are extras, imported when something is exported.
+"""
 
 from __future__ import annotations
 
@@ -36,8 +38,9 @@ def task_of(stored: StoredResult) -> Task | None:
 
 
 def access_of(stored: StoredResult) -> str:
-    """Who may read the data: `about.access` of the task, but private where it read the user's own files; unknown of
-    what framework.yml does not have."""
+    """Who may read the data: `about.access` of the task, but private where it read the user's own
+    files; unknown of what framework.yml does not have.
+    """
     task = task_of(stored)
     if task is None:
         return "unknown"
@@ -46,7 +49,9 @@ def access_of(stored: StoredResult) -> str:
 
 
 def texts_may_leave(stored: StoredResult) -> bool:
-    """Whether prompts, references and answers may stand in an export: where everybody can read the data anyway."""
+    """Whether prompts, references and answers may stand in an export: where everybody can read
+    the data anyway.
+    """
     return access_of(stored) == PUBLIC
 
 
@@ -63,7 +68,9 @@ def model_id(stored: StoredResult) -> str:
 
 
 def result_digest(stored: StoredResult) -> str:
-    """Tells results apart: the same for the same run with the same scores and counts, wherever its folder lies."""
+    """Tells results apart: the same for the same run with the same scores and counts, wherever
+    its folder lies.
+    """
     result = stored.result
     known: dict[str, Any] = {
         "task": result.task,
@@ -80,7 +87,9 @@ def result_digest(stored: StoredResult) -> str:
 
 
 def sampling_of(stored: StoredResult) -> dict[str, Any]:
-    """The finite numbers that were sent with each request to the model; none where requests had different ones."""
+    """The finite numbers that were sent with each request to the model; none where requests had
+    different ones.
+    """
     asked = stored.result.provenance.endpoints.get(MODEL_ROLE)
     sent = asked.sampling[0] if asked is not None and len(asked.sampling) == 1 else {}
     return {
@@ -107,28 +116,36 @@ def hub_dataset(task: Task) -> str | None:
 
 
 def hub_entry(stored: StoredResult, *, task_id: str, allow_not_reportable: bool) -> str:
-    """The text of the file: the main score and no other. Raises EvalFactoryError: it may not be exported."""
+    """The text of the file: the main score and no other. Raises EvalFactoryError: it may not be
+    exported.
+    """
     if not is_of_a_model(stored):
         raise ConfigError(
             f"{stored.folder}: {stored.result.provenance.target} was evaluated, which is no model"
         )
-    task, access = task_of(stored), access_of(stored)
+    task = task_of(stored)
+    access = access_of(stored)
     if task is None or access != PUBLIC:
         raise ConfigError(
-            f"{stored.folder}: the data of {stored.result.task} are {access}: only those of public benchmarks go to the"
-            " Hugging Face Hub\n  'eval-factory export eee' exports the scores alone, without any text"
+            f"{stored.folder}: the data of {stored.result.task} are {access}: "
+            "only those of public benchmarks go to the"
+            " Hugging Face Hub\n  'eval-factory export eee' exports the scores alone, "
+            "without any text"
         )
     hub = hub_dataset(task)
     if hub is None:
         raise ConfigError(
-            f"{stored.folder}: the data of {task.name} are no data set of the Hugging Face Hub ({task.about.source}),"
-            " and it keeps results for its own data sets only\n  'eval-factory export eee' takes every benchmark"
+            f"{stored.folder}: the data of {task.name} "
+            f"are no data set of the Hugging Face Hub ({task.about.source}),"
+            " and it keeps results for its own data sets only\n"
+            "  'eval-factory export eee' takes every benchmark"
         )
     reason = stored_reasons(stored)
     if reason and not allow_not_reportable:
         raise NotReportableError(
             f"{stored.folder}: the score may not be reported: {reason}\n"
-            "  correct that and run again, or give --allow_not_reportable: the entry's notes then say it"
+            "  correct that and run again, or give --allow_not_reportable: "
+            "the entry's notes then say it"
         )
     result = stored.result
     score = result.scores.get(result.main_metric)
@@ -145,11 +162,15 @@ def hub_entry(stored: StoredResult, *, task_id: str, allow_not_reportable: bool)
 
 
 def _hub_notes(stored: StoredResult, task: Task, not_reportable: str, revision: str | None) -> str:
-    result, record = stored.result, stored.result.provenance
+    result = stored.result
+    record = stored.result.provenance
     stats = result.scores[result.main_metric].stats
     instances = result.validity.instances
     parts = [
-        f"{result.main_metric} by {record.helm_name} {record.helm}, run by eval-factory {record.eval_factory}"
+        (
+            f"{result.main_metric} by {record.helm_name} "
+            f"{record.helm}, run by eval-factory {record.eval_factory}"
+        )
     ]
     if stats.ci_low is not None and stats.ci_high is not None:
         parts.append(
@@ -173,8 +194,9 @@ ENVIRONMENT = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
 }
-"""Where not set: a server that is away is reported within seconds, nobody but the server learns of the export,
-and MLflow prints nothing of its own."""
+"""Where not set: a server that is away is reported within seconds, nobody but the server learns of
+the export, and MLflow prints nothing of its own.
+"""
 
 
 @dataclass(frozen=True)
@@ -189,8 +211,12 @@ class TrackedRun:
 
 
 def tracked_run_of(stored: StoredResult, *, with_texts: bool) -> TrackedRun:
-    """What is exported of a result. `with_texts`: also answers of benchmarks whose data are not public."""
-    model, result, provenance = model_id(stored), stored.result, stored.result.provenance
+    """What is exported of a result. `with_texts`: also answers of benchmarks whose data are not
+    public.
+    """
+    model = model_id(stored)
+    result = stored.result
+    provenance = stored.result.provenance
     asked = provenance.endpoints.get(MODEL_ROLE)
     params = {
         "task": result.task,
@@ -228,7 +254,9 @@ def tracked_run_of(stored: StoredResult, *, with_texts: bool) -> TrackedRun:
 
 
 def mlflow_client(tracking_uri: str) -> Any:
-    """A client of the server. Raises PrerequisiteError: MLflow is not installed, or does not know such an address."""
+    """A client of the server. Raises PrerequisiteError: MLflow is not installed, or does not
+    know such an address.
+    """
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     try:
@@ -247,8 +275,10 @@ def mlflow_client(tracking_uri: str) -> Any:
 
 
 def log_mlflow_run(run: TrackedRun, client: Any, experiment: str) -> tuple[str, bool]:
-    """Send a run, unless the experiment has one of the same result that was sent to its end. Its id, and whether it was
-    there already. Raises PrerequisiteError: the server cannot be reached, or refuses it."""
+    """Send a run, unless the experiment has one of the same result that was sent to its end. Its
+    id, and whether it was there already. Raises PrerequisiteError: the server cannot be reached, or
+    refuses it.
+    """
     from mlflow.exceptions import MlflowException
 
     try:
@@ -278,14 +308,17 @@ def log_mlflow_run(run: TrackedRun, client: Any, experiment: str) -> tuple[str, 
             client.set_terminated(run_id, status=status)
     except (MlflowException, OSError) as error:  # uploads fail with errors of requests
         raise PrerequisiteError(
-            f"MLflow did not take {run.name}: {error}\n  check --tracking_uri; the same command sends what is missing"
+            f"MLflow did not take {run.name}: {error}\n"
+            "  check --tracking_uri; the same command sends what is missing"
         ) from error
     return run_id, False
 
 
 def write_wandb_run(run: TrackedRun, project: str, folder: Path) -> str:
-    """A run of W&B in its offline form, which `wandb sync` uploads; nothing is sent. Returns the run's folder.
-    Its id is made of the result, so that W&B has one run of it, however often it is synced."""
+    """A run of W&B in its offline form, which `wandb sync` uploads; nothing is sent. Returns the
+    run's folder. Its id is made of the result, so that W&B has one run of it, however often it is
+    synced.
+    """
     try:
         import wandb
     except ImportError as error:
@@ -320,7 +353,9 @@ def write_wandb_run(run: TrackedRun, project: str, folder: Path) -> str:
 
 
 def write_parquet(stored: StoredResult, path: Path) -> int:
-    """The instances, a row each, as `instances_frame`; what is no text or number is JSON. How many there are."""
+    """The instances, a row each, as `instances_frame`; what is no text or number is JSON. How
+    many there are.
+    """
     columns, rows = instance_table(stored.result)
     as_json = [name for name, kind in columns.items() if kind == ANY]
     for row in rows:
@@ -351,7 +386,8 @@ def _tracked_metrics(stored: StoredResult) -> dict[str, float]:
     """Each score with its interval and count; and how many instances have none."""
     found: dict[str, float] = {}
     for label, score in stored.result.scores.items():
-        name, stats = _tracked_name(label), score.stats
+        name = _tracked_name(label)
+        stats = score.stats
         for ending, value in (
             ("", score.value),
             (".ci_low", stats.ci_low),
@@ -366,12 +402,15 @@ def _tracked_metrics(stored: StoredResult) -> dict[str, float]:
 
 
 def _tracked_name(label: str) -> str:
-    """MLflow takes letters, digits and `_-. /` in names: `exact_match@test+typos` becomes `exact_match/test_typos`."""
+    """MLflow takes letters, digits and `_-. /` in names: `exact_match@test+typos` becomes
+    `exact_match/test_typos`.
+    """
     return re.sub(r"[^\w\-. /]", "_", label.replace("@", "/"))
 
 
-# Below: an evaluation log of Inspect, version 2 of its JSON form, from the classes of `inspect_ai.log` 0.3.285:
-# a sample is known by its id and epoch; a sample with an error has no score; an input is a text or messages.
+# Below: an evaluation log of Inspect, version 2 of its JSON form, from the classes of
+# `inspect_ai.log` 0.3.285: a sample is known by its id and epoch; a sample with an error has no
+# score; an input is a text or messages.
 NOT_PUBLIC = "[left out: the benchmark's data are not public; --with_texts exports them]"
 _STOP_REASONS = {"length": "max_tokens", "content_filter": "content_filter", "stop": "stop"}
 _ROLES = {"developer": "system"}
@@ -393,8 +432,10 @@ def write_inspect_log(stored: StoredResult, folder: Path, *, with_texts: bool) -
 
 def inspect_log(stored: StoredResult, *, created: str, with_texts: bool) -> dict[str, Any]:
     """The whole log. A run that is not complete has the status `error`, with the reason."""
-    result, provenance = stored.result, stored.result.provenance
-    digest, model = result_digest(stored), model_id(stored)
+    result = stored.result
+    provenance = stored.result.provenance
+    digest = result_digest(stored)
+    model = model_id(stored)
     samples = [_sample(stored, one, model, with_texts=with_texts) for one in result.instances]
     reason = stored_reasons(stored)
     complete = result.status == RunStatus.COMPLETE
@@ -458,9 +499,11 @@ def inspect_log(stored: StoredResult, *, created: str, with_texts: bool) -> dict
 
 def _scores(stored: StoredResult) -> Iterator[dict[str, Any]]:
     """The main metric first: Inspect shows the first one as the log's."""
-    main, scores = stored.result.main_metric, stored.result.scores
+    main = stored.result.main_metric
+    scores = stored.result.scores
     for name in sorted(scores, key=lambda name: name != main):
-        stats, mean = scores[name].stats, scores[name].value
+        stats = scores[name].stats
+        mean = scores[name].value
         values = {
             "mean": mean,
             "stderr": stats.stderr,
@@ -553,7 +596,8 @@ def _judged(instance: InstanceRecord, text: Any) -> dict[str, Any]:
 
 
 def _usage(spent: Spent | InstanceRecord) -> dict[str, Any]:
-    sent, got = spent.prompt_tokens or 0, spent.completion_tokens or 0
+    sent = spent.prompt_tokens or 0
+    got = spent.completion_tokens or 0
     return {"input_tokens": sent, "output_tokens": got, "total_tokens": sent + got}
 
 

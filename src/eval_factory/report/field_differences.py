@@ -1,4 +1,6 @@
-"""Where a stored file differs from the same file made again: field by field, or line by line. Pure functions."""
+"""Where a stored file differs from the same file made again: field by field, or line by line.
+Pure functions.
+"""
 
 from __future__ import annotations
 
@@ -24,22 +26,26 @@ ABSENT: Any = type("Absent", (), {"__repr__": lambda _: "nothing"})()
 class Difference:
     """One place where two files differ."""
 
-    field: str  # `results.tasks.x`, or `line 3: latency_s`; empty where there is no smaller place than the file
+    # `results.tasks.x`, or `line 3: latency_s`; empty where there is no smaller place than the file
+    field: str
     stored: str
     made: str
 
 
 def differences_of_files(stored: Path, made: Path) -> Iterator[Difference]:
-    """By what the file is: YAML, JSON, JSON lines, or text. None where the two are the same, byte for byte. Where a
-    text was redacted, what stands in place of the redaction mark is not compared."""
-    ours, theirs = stored.read_bytes(), made.read_bytes()
+    """By what the file is: YAML, JSON, JSON lines, or text. None where the two are the same, byte
+    for byte. Where a text was redacted, what stands in place of the redaction mark is not compared.
+    """
+    ours = stored.read_bytes()
+    theirs = made.read_bytes()
     if ours == theirs:
         return
     our_text, their_text = (
         content.decode("utf-8", errors="backslashreplace") for content in (ours, theirs)
     )
     if stored.suffix == ".html":  # another zlib compresses the same data to other bytes
-        our_text, their_text = readable_page(our_text), readable_page(their_text)
+        our_text = readable_page(our_text)
+        their_text = readable_page(their_text)
     found = _differences(stored.suffix, our_text, their_text)
     if (first := next(found, None)) is not None:
         yield first
@@ -89,7 +95,9 @@ def _of_texts(stored: str, made: str, field: str) -> Iterator[Difference]:
 
 
 def differences(stored: Any, made: Any, path: str = "") -> Iterator[Difference]:
-    """Of two documents. Numbers are the same where they are equal and of one kind; fields may have any order."""
+    """Of two documents. Numbers are the same where they are equal and of one kind; fields may
+    have any order.
+    """
     if isinstance(stored, Mapping) and isinstance(made, Mapping):
         for name in dict.fromkeys([*stored, *made]):
             below = f"{path}.{name}" if path else str(name)

@@ -1,4 +1,6 @@
-"""What a judge's passport says: as text, JSON and YAML, and as one page. The verdict's rules: docs/trust-a-judge.md."""
+"""What a judge's passport says: as text, JSON and YAML, and as one page. The verdict's rules:
+docs/trust-a-judge.md.
+"""
 
 from __future__ import annotations
 
@@ -35,11 +37,17 @@ NAMES = {
     "bias": "bias, points",
 }
 METHOD = (
-    "95 % intervals by clusters of conversations: a jackknife with pseudo-clusters (macro F1, kappa, AC1 and their"
-    " difference), Wilson's on the effective number (sensitivity, specificity), Student's t with pseudo-clusters"
-    f" (bias). Categories of {FEWEST_ITEMS} items or more are pooled partially where there are three or more of them."
+    "95 % intervals by clusters of conversations: "
+    "a jackknife with pseudo-clusters (macro F1, kappa, AC1 and their"
+    " difference), Wilson's on the effective number (sensitivity, specificity), "
+    "Student's t with pseudo-clusters"
+    f" (bias). Categories of {FEWEST_ITEMS} "
+    "items or more are pooled partially where there are three or more of them."
 )
-AS_WELL, LESS, OPEN, NOT_SHOWN = "as well", "less", "open", "not shown"
+AS_WELL = "as well"
+LESS = "less"
+OPEN = "open"
+NOT_SHOWN = "not shown"
 
 
 @dataclass(frozen=True)
@@ -55,11 +63,9 @@ class JudgePassport:
     @property
     def agreement(self) -> str:
         """`as well` as physicians agree with each other, `less`, `open`, or `not shown`."""
-        low, high, physicians = (
-            self.found.gap.ci_low,
-            self.found.gap.ci_high,
-            self.found.total.physicians,
-        )
+        low = self.found.gap.ci_low
+        high = self.found.gap.ci_high
+        physicians = self.found.total.physicians
         by_chance = physicians is None or (physicians.kappa.ci_low or 0.0) <= 0
         if self.found.always is not None or low is None or high is None or by_chance:
             return NOT_SHOWN
@@ -72,7 +78,8 @@ class JudgePassport:
     @property
     def grade(self) -> str:
         """The class of the page's card: good, warn or bad."""
-        low, high = self.bias.ci_low, self.bias.ci_high
+        low = self.bias.ci_low
+        high = self.bias.ci_high
         if self.agreement == LESS or self.found.always is not None:
             return "bad"
         if low is None or high is None or self.agreement != AS_WELL:
@@ -100,32 +107,57 @@ class JudgePassport:
 
     def _steadiness_in_words(self) -> Iterator[str]:
         if self.unjudged:
-            yield f"It gave no decision about {formats.counted(self.unjudged, 'item')}, which are in no figure."
+            yield (
+                f"It gave no decision about {formats.counted(self.unjudged, 'item')}, "
+                "which are in no figure."
+            )
         for change, one in self._moved:
             moved = one.shift.value or 0.0
-            points, more = formats.points(abs(moved)), "more" if moved > 0 else "less"
+            points = formats.points(abs(moved))
+            more = "more" if moved > 0 else "less"
             yield f"It can be moved: with {change}, it says 'met' {points} points {more} often."
         again = self.steadiness.get(Change.AGAIN)
         if again is not None:
-            yield f"Asked the same again, it decides otherwise in {formats.percent(again.flips.value or 0.0)} of cases."
+            yield (
+                "Asked the same again, it decides otherwise in "
+                f"{formats.percent(again.flips.value or 0.0)} of cases."
+            )
 
     def _agreement_in_words(self) -> str:
-        found, judge, physicians = self.found, self.found.total.judge, self.found.total.physicians
+        found = self.found
+        judge = self.found.total.judge
+        physicians = self.found.total.physicians
         if found.always is not None:
             said = "met" if found.always else "not met"
-            return f"The judge said {said!r} of everything: nothing shows that it can tell good from bad."
+            return (
+                f"The judge said {said!r} of everything: "
+                "nothing shows that it can tell good from bad."
+            )
         if found.physicians == 1:
-            return "One physician alone: how far physicians agree with each other, which is the ceiling, is not known."
+            return (
+                "One physician alone: how far physicians agree with each other, "
+                "which is the ceiling, is not known."
+            )
         if judge is None or physicians is None or found.gap.ci_low is None:
             few = formats.counted(found.conversations, "conversation")
-            return f"{few} cannot show how far the judge agrees with the physicians: too few, or all decisions are equal."
+            return (
+                f"{few} cannot show how far the judge agrees with the physicians: "
+                "too few, or all decisions are equal."
+            )
         if self.agreement == NOT_SHOWN:
             own = f"kappa {_with_interval(physicians.kappa)}"
             why = "these labels cannot show how good the judge is"
-            return f"The physicians' own agreement is not shown to be better than chance ({own}): {why}."
-        kind, one, other = "macro F1", judge.f1_macro, physicians.f1_macro
+            return (
+                f"The physicians' own agreement is not shown to be better than chance ({own}): "
+                f"{why}."
+            )
+        kind = "macro F1"
+        one = judge.f1_macro
+        other = physicians.f1_macro
         if found.marks:
-            kind, one, other = "weighted kappa", judge.kappa, physicians.kappa
+            kind = "weighted kappa"
+            one = judge.kappa
+            other = physicians.kappa
         both = f"{kind} {_coefficient(one)} beside {_coefficient(other)}"
         ends = f"{_points(found.gap.ci_low)} to {_points(found.gap.ci_high)}"
         as_well = "the judge agrees with the physicians as well as they agree with each other"
@@ -137,24 +169,30 @@ class JudgePassport:
         return f"{words[self.agreement]} ({both}; the difference is {ends} points)."
 
     def _bias_in_words(self) -> str:
-        value, low, high = self.bias.value, self.bias.ci_low, self.bias.ci_high
+        value = self.bias.value
+        low = self.bias.ci_low
+        high = self.bias.ci_high
         if value is None or low is None or high is None:
             return "Whether the judge is lenient or strict cannot be said."
         if not self.bias.holds_0:
             kind, more = ("lenient", "more") if value > 0 else ("strict", "less")
             ends = " to ".join(map(formats.points, sorted((abs(low), abs(high)))))
             if self.found.marks:
-                by = f"{formats.points(abs(value))} points of 100 {'higher' if value > 0 else 'lower'}"
+                by = (
+                    f"{formats.points(abs(value))} points of 100 "
+                    f"{'higher' if value > 0 else 'lower'}"
+                )
                 return f"The judge is {kind}: its marks are {by} than the physicians' ({ends})."
             by = f"{formats.points(abs(value))} points {more} often than the physicians"
             return f"The judge is {kind}: it says 'met' {by} ({ends})."
         if low >= -MARGIN and high <= MARGIN:
             return f"The judge is neither lenient nor strict by more than {_MARGIN} points."
-        found, most = (
-            f"{_points(value)} points, {_points(low)} to {_points(high)}",
-            formats.points(max(-low, high)),
+        found = f"{_points(value)} points, {_points(low)} to {_points(high)}"
+        most = formats.points(max(-low, high))
+        return (
+            f"No leniency or strictness is shown ({found}), but one of up to {most} "
+            "points is not ruled out."
         )
-        return f"No leniency or strictness is shown ({found}), but one of up to {most} points is not ruled out."
 
     def _categories_in_words(self) -> list[str]:
         """A sentence, where there is something to say."""
@@ -201,7 +239,9 @@ def calibration_document(found: Calibration) -> dict[str, Any]:
 def passport_document(passport: JudgePassport, date: str) -> dict[str, Any]:
     """What judge_passport.yaml holds. `date`: YYYY-MM-DD."""
     fields = asdict(passport)
-    found, total, lengths = fields["found"], fields["found"]["total"], passport.found.usual_lengths
+    found = fields["found"]
+    total = fields["found"]["total"]
+    lengths = passport.found.usual_lengths
     difference = "kappa_difference" if passport.found.marks else "f1_macro_difference"
     return {
         "schema_version": 1,
@@ -262,7 +302,8 @@ def parts_table(parts: Mapping[str, Part], name: str) -> Table:
             [each, str(part.items), str(part.labels), *agreement, _figure(part.judge, "bias")]
         )
     if all(part.physicians is None for part in parts.values()):
-        head, rows = [*head[:4], head[5]], [[*row[:4], row[5]] for row in rows]
+        head = [*head[:4], head[5]]
+        rows = [[*row[:4], row[5]] for row in rows]
     return Table(head, rows, len(head) - 1)
 
 
@@ -270,10 +311,8 @@ def steadiness_table(found: Mapping[Change, Steadiness]) -> Table:
     """A row a change of the question."""
     rows = []
     for change, one in found.items():
-        flips, shift = (
-            _with_interval(one.flips, formats.percent),
-            _with_interval(one.shift, _points),
-        )
+        flips = _with_interval(one.flips, formats.percent)
+        shift = _with_interval(one.shift, _points)
         rows.append([str(change), str(one.decisions), flips, shift])
     return Table(["question", "asked", "decides otherwise", "more often met, points"], rows, 3)
 
@@ -313,19 +352,17 @@ def passport_text(passport: JudgePassport) -> str:
 
 
 def size_of(found: Calibration) -> str:
-    items, labels = (
-        formats.counted(found.total.items, "item"),
-        formats.counted(found.total.labels, "label"),
-    )
-    who, where = (
-        formats.counted(found.physicians, "physician"),
-        formats.counted(found.conversations, "conversation"),
-    )
+    items = formats.counted(found.total.items, "item")
+    labels = formats.counted(found.total.labels, "label")
+    who = formats.counted(found.physicians, "physician")
+    where = formats.counted(found.conversations, "conversation")
     return f"{items}, {labels} of {who}, {where}"
 
 
 def passport_page(passport: JudgePassport, date: str) -> str:
-    """One offline page with the figures and the verdict; it holds no question, answer or criterion."""
+    """One offline page with the figures and the verdict; it holds no question, answer or
+    criterion.
+    """
     from markupsafe import (
         Markup,
     )  # imported here, as the rest of the page: text and JSON need none of it
@@ -333,12 +370,21 @@ def passport_page(passport: JudgePassport, date: str) -> str:
     from eval_factory.report.page.document import tables_page
 
     found = passport.found
-    pooled = f"A category with few items is drawn towards the others. One with fewer than {FEWEST_ITEMS} has no figure."
-    most = f"Those with most labels, {FEWEST_ITEMS} at least. Does the judge disagree with all of them, or with one?"
+    pooled = (
+        "A category with few items is drawn towards the others. "
+        f"One with fewer than {FEWEST_ITEMS} has no figure."
+    )
+    most = (
+        f"Those with most labels, {FEWEST_ITEMS} at least. "
+        "Does the judge disagree with all of them, or with one?"
+    )
     by_length = (
         "Thirds of the items. A judge whose bias grows with the length rewards long answers."
     )
-    again = "The same was asked again, and about answers with words at their end that change nothing of what they say."
+    again = (
+        "The same was asked again, and about answers with words at their end that change nothing "
+        "of what they say."
+    )
     judged = [(name, part) for name, part in found.by_physician.items() if part.judge is not None][
         :20
     ]
@@ -380,8 +426,10 @@ def _plot(title: str, agreements: Mapping[str, Figure], items: int) -> str:
 
 
 HINT = (
-    "Of each size the jury that agrees best with the physicians. Cross-validated: on conversations that had no part in"
-    " the choice; the other figure has the luck of the choice in it. Cost: dollars per 1,000 criteria."
+    "Of each size the jury that agrees best with the physicians. Cross-validated: "
+    "on conversations that had no part in"
+    " the choice; the other figure has the luck of the choice in it. Cost: "
+    "dollars per 1,000 criteria."
 )
 
 
@@ -417,6 +465,6 @@ def juries_page(juries: Sequence[BestJury], size: str, items: int) -> str:
         "juries.html.j2",
         hint=HINT,
         size=size,
-        plot=Markup(plot),
+        plot=Markup(plot),  # noqa: S704
         table=Markup(in_html(juries_table(juries))),  # noqa: S704
     )

@@ -1,7 +1,9 @@
-"""What is written of a run for papers and auditors: methods text, TRIPOD-LLM, CHAI's model card, evidence packs.
+"""What is written of a run for papers and auditors: methods text, TRIPOD-LLM, CHAI's model card,
+evidence packs.
 
-Sentences, forms and documents are Jinja templates in `papers.yml`; here is what they are filled with. Each sentence
-says only what the result knows, and none where it knows nothing. Values that others wrote are one printable line.
+Sentences, forms and documents are Jinja templates in `papers.yml`; here is what they are filled
+with. Each sentence says only what the result knows, and none where it knows nothing. Values that
+others wrote are one printable line.
 """
 
 from __future__ import annotations
@@ -48,7 +50,9 @@ class Citations:
     _cited: list[str] = field(default_factory=list)
 
     def __call__(self, *names: str) -> str:
-        """The numbers of these sources in the form: `[1]`, `[1, 3]`. Raises KeyError where there is no such source."""
+        """The numbers of these sources in the form: `[1]`, `[1, 3]`. Raises KeyError where there
+        is no such source.
+        """
         for name in names:
             self.sources[name]
             if name not in self._cited:
@@ -63,8 +67,9 @@ class Citations:
 class Writer(Protocol):
     """What writes the sentences of a document: of one run, or of several together.
 
-    `said`: the sentences of a template, its lines without empty ones. `of_each`: the same, run by run: two runs with
-    one value are two measurements. `of_comparison`: what the models beside each other add to an item of TRIPOD-LLM.
+    `said`: the sentences of a template, its lines without empty ones. `of_each`: the same, run by
+    run: two runs with one value are two measurements. `of_comparison`: what the models beside each
+    other add to an item of TRIPOD-LLM.
     """
 
     @property
@@ -125,7 +130,9 @@ def _facts(
     result: TaskResult, config: Mapping[str, Any], target: Mapping[str, Any]
 ) -> dict[str, Any]:
     """What sentences are made of, beside the `facts` of papers.yml."""
-    validity, stamp, record = result.validity, result.comparability, result.provenance
+    validity = result.validity
+    stamp = result.comparability
+    record = result.provenance
     params: Mapping[str, Any] = config.get("params") or {}
     extra = {"benchmark": None, "on_failure": None, **(params.get("extra") or {})}
     endpoint = target.get("api_endpoint") or {}
@@ -183,7 +190,8 @@ def _task_facts(result: TaskResult, extra: Mapping[str, Any]) -> dict[str, Any]:
         for name in PARTS_OF_DATA
         if extra.get(name) is not None
     ]
-    is_zero_shot, total = False, None
+    is_zero_shot = False
+    total = None
     if task is not None:
         spec = task.helm.indexed
         is_zero_shot = task.helm.zero_shot or (spec is not None and spec.zero_shot)
@@ -198,8 +206,10 @@ def _task_facts(result: TaskResult, extra: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _model_facts(result: TaskResult, endpoint: Mapping[str, Any]) -> dict[str, Any]:
-    record, main = result.provenance, result.scores.get(result.main_metric)
-    model, kind = record.endpoints.get(MODEL_ROLE), endpoint.get("type")
+    record = result.provenance
+    main = result.scores.get(result.main_metric)
+    model = record.endpoints.get(MODEL_ROLE)
+    kind = endpoint.get("type")
     host = one_line(model.host) if model is not None else ""
     this_machine = ("localhost", "127.0.0.1", "[::1]", "::1")
     stated = model.stated_models if model is not None else {}
@@ -332,14 +342,21 @@ def methods_of(run: Writer) -> str:
 
 
 def tripod_llm(result: TaskResult, config: Mapping[str, Any], target: Mapping[str, Any]) -> str:
-    """Markdown: each item that the run can fill, with what is not known of it; then the items left for the authors."""
-    of = f"Of the run {code(result.provenance.run_identity)}: {code(result.task)}, {code(result.provenance.target)}."
+    """Markdown: each item that the run can fill, with what is not known of it; then the items
+    left for the authors.
+    """
+    of = (
+        f"Of the run {code(result.provenance.run_identity)}: "
+        f"{code(result.task)}, {code(result.provenance.target)}."
+    )
     return tripod_of(Described(result, config, target, Citations("(ref. {})")), of)
 
 
 def tripod_of(run: Writer, of: str) -> str:
     """`of`: what was run."""
-    source, filled, left = run.cite("tripod_llm"), [], []
+    source = run.cite("tripod_llm")
+    filled = []
+    left = []
     for number, item in forms()["tripod_llm"].items():
         if "known" not in item:
             left.append([number, item["topic"]])
@@ -362,16 +379,19 @@ def tripod_of(run: Writer, of: str) -> str:
 
 
 def model_card(result: TaskResult, config: Mapping[str, Any], target: Mapping[str, Any]) -> str:
-    """XML that takes the place of KeyMetrics in an Applied Model Card of the Coalition for Health AI (CHAI).
+    """XML that takes the place of KeyMetrics in an Applied Model Card of the Coalition for Health
+    AI (CHAI).
 
-    Its schema, version 0.2 (github.com/coalition-for-health-ai/mc-schema): three kinds of metrics, each with goal,
-    results, interpretation, kind of test, data and process; every text may be Markdown. A result is a label and a value
-    as JSON: its kinds `single` and `estimate_ci` are those of the examples beside the schema.
+    Its schema, version 0.2 (github.com/coalition-for-health-ai/mc-schema): three kinds of metrics,
+    each with goal, results, interpretation, kind of test, data and process; every text may be
+    Markdown. A result is a label and a value as JSON: its kinds `single` and `estimate_ci` are
+    those of the examples beside the schema.
     """
     card = forms()["model_card"]
     kinds: list[dict[str, Any]] = []
     scores = {name: _value(score) for name, score in result.scores.items()}
-    main, counts = result.main_metric, result.validity.instances
+    main = result.main_metric
+    counts = result.validity.instances
     groups = {
         f"{main}, {by}: {value}": _value(of[main])
         for by, groups in result.groups.items()
@@ -412,11 +432,14 @@ def model_card(result: TaskResult, config: Mapping[str, Any], target: Mapping[st
 
 
 def _value(score: Score) -> dict[str, Any]:
-    """To the last digit, with its interval where there is one; JSON has no number for one that is not finite."""
+    """To the last digit, with its interval where there is one; JSON has no number for one that
+    is not finite.
+    """
     if not math.isfinite(score.value):
         return {"kind": "single", "value": None}
     unit = {} if score.unit is None else {"unit": one_line(score.unit)}
-    low, high = score.stats.ci_low, score.stats.ci_high
+    low = score.stats.ci_low
+    high = score.stats.ci_high
     if low is None or high is None:
         return {"kind": "single", "value": score.value, **unit}
     return {
@@ -430,8 +453,9 @@ def _value(score: Score) -> dict[str, Any]:
 
 
 PACKS = ("ruaih", "pccp", "ai-act")
-"""Evidence packs: what results, and a panel's ledger, answer of the items of a published document. Texts are templates
-in `evidence_packs.yml`; an item of which nothing is known is left to people."""
+"""Evidence packs: what results, and a panel's ledger, answer of the items of a published document.
+Texts are templates in `evidence_packs.yml`; an item of which nothing is known is left to people.
+"""
 Said = Callable[[str], list[str]]  # a template -> its sentences
 
 
@@ -446,10 +470,8 @@ def citations() -> Citations:
 
 def described(stored: StoredResult, cite: Citations) -> Described:
     """A run that says the sentences of packs, too."""
-    sentences, files = (
-        {**forms()["sentences"], **texts()["sentences"]},
-        listed_checksums(RunDir(stored.folder)),
-    )
+    sentences = {**forms()["sentences"], **texts()["sentences"]}
+    files = listed_checksums(RunDir(stored.folder))
     return Described(stored.result, stored.config, stored.target, cite, sentences, files)
 
 
@@ -478,9 +500,11 @@ def pack_of(
     run: Writer | None,
     of_panel: Said = lambda _template: [],
 ) -> Pack:
-    """A pack of PACKS. `of`: what is described, in sentences; `cite`: that of `run`, which a new panel lacks;
-    `of_panel`: what a panel's ledger says."""
-    form, warned = texts()["packs"][name], texts()["warnings"]
+    """A pack of PACKS. `of`: what is described, in sentences; `cite`: that of `run`, which a new
+    panel lacks; `of_panel`: what a panel's ledger says.
+    """
+    form = texts()["packs"][name]
+    warned = texts()["warnings"]
     about = rendered(form["about"], {"cite": cite})
     warnings = of_panel(warned["panel"])
     warnings += [*run.said(warned["runs"]), *run.of_comparison("5e")] if run is not None else []

@@ -1,5 +1,7 @@
-"""The kinds of plots: estimates with their intervals, how values are distributed, and bars with their numbers; and the
-plots of one result, by name: those of the page and those for a paper are the same."""
+"""The kinds of plots: estimates with their intervals, how values are distributed, and bars with
+their numbers; and the plots of one result, by name: those of the page and those for a paper are the
+same.
+"""
 
 from __future__ import annotations
 
@@ -88,15 +90,17 @@ def axis_of(
     right: float,
     scale: tuple[float, float] | None = None,
 ) -> Axis:
-    """An axis over its scale and all values; without a scale over the values, with a margin, from 0 at the least where
-    nothing is below it."""
+    """An axis over its scale and all values; without a scale over the values, with a margin, from 0
+    at the least where nothing is below it.
+    """
     known = [value for value in values if value is not None and math.isfinite(value)]
     if scale is not None:
         known += scale
     low, high = (min(known), max(known)) if known else (0.0, 1.0)
     if scale is None or low == high:
         margin = (high - low) * 0.08 or abs(high) * 0.1 or 1.0
-        low, high = low - margin if low < 0 else max(0.0, low - margin), high + margin
+        low = low - margin if low < 0 else max(0.0, low - margin)
+        high = high + margin
     return Axis(low, high, left, right)
 
 
@@ -153,12 +157,15 @@ def interval_plot(
         *(bounds or ()),
     ]
     axis = axis_of(values, MARGIN, WIDTH - MARGIN, scale)
-    middle, bottom = 44.0, 66.0 + ROW * (len(marks) + (bounds is not None))
+    middle = 44.0
+    bottom = 66.0 + ROW * (len(marks) + (bounds is not None))
     shapes = [*axis.shapes(middle - 16, bottom, score.label)]
     words = [f"{score.label}: {score.text(axis)}{', a 95 % interval' if score.interval else ''}"]
-    row, labels = 74.0, list[Shape]()
+    row = 74.0
+    labels = list[Shape]()
     for mark, on_the_right in _in_rows(axis, marks):
-        x, text = axis.x(mark.value), mark.text(axis)
+        x = axis.x(mark.value)
+        text = mark.text(axis)
         shapes.append(drawing.line(x, middle - 16, x, row, "second", 1.5, dashed=True))
         shapes.append(
             drawing.polygon(((x, row - 6), (x + 6, row + 6), (x - 6, row + 6)), "second", text)
@@ -187,7 +194,8 @@ def dot_plot(
     overall: float | None = None,
     elsewhere: int = 0,
 ) -> Drawing:
-    """Groups below each other, the highest value first, each with its instances and interval; of many the largest.
+    """Groups below each other, the highest value first, each with its instances and interval; of
+    many the largest.
 
     Args:
         overall: the score of all instances: a dashed line.
@@ -243,12 +251,14 @@ def difference_plot(
     ends = [abs(value) for value in (row.value, *(row.interval or ())) if math.isfinite(value)]
     reach = max(ends, default=0.0) * 1.15 or 1.0
     axis = axis_of([], _LABEL_ROOM + _COUNT_ROOM, WIDTH - _NUMBERS_ROOM, (-reach, reach))
-    top, bottom = 30.0, 34.0 + ROW
+    top = 30.0
+    bottom = 34.0 + ROW
     shapes: list[Shape] = [*axis.shapes(top - 4, bottom, axis_label)]
     shapes.append(drawing.line(axis.x(0), top - 4, axis.x(0), bottom, "ink", 1.5))
     lower, upper = names if higher_is_better else names[::-1]
     around = text_width(" is better") + 16
-    left, right = fitted(lower, axis.x(0) - around), fitted(upper, WIDTH - axis.x(0) - around)
+    left = fitted(lower, axis.x(0) - around)
+    right = fitted(upper, WIDTH - axis.x(0) - around)
     shapes.append(
         drawing.words(
             axis.x(0) - 8,
@@ -294,11 +304,13 @@ def _hatched(
     left: float, right: float, y: float, height: float, title: str = ""
 ) -> Iterator[Shape]:
     """With lines from lower left to upper right, cut at its edges."""
-    width, step = right - left, 6.0
+    width = right - left
+    step = 6.0
     yield drawing.rect(left, y, width, height, "grid", title)
     for number in range(1, math.ceil((width + height) / step)):
         offset = step * number
-        start, end = max(0.0, offset - height), min(width, offset)
+        start = max(0.0, offset - height)
+        end = min(width, offset)
         yield drawing.line(
             left + start, y + (offset - start), left + end, y + (offset - end), "faint"
         )
@@ -313,8 +325,9 @@ def _over(axis: Axis, text: str, value: float, y: float) -> Shape:
 
 
 def _in_rows(axis: Axis, marks: Sequence[Mark]) -> list[tuple[Mark, bool]]:
-    """The marks in the order of their rows, and whether each one's words stand to its right: all on one side where
-    there is room, in the order in which no mark's line crosses another's words."""
+    """The marks in the order of their rows, and whether each one's words stand to its right: all on
+    one side where there is room, in the order in which no mark's line crosses another's words.
+    """
     from_the_right = sorted(marks, key=lambda mark: -mark.value)
     needed = [(axis.x(mark.value), text_width(mark.text(axis)) + _GAP) for mark in marks]
     if all(width <= axis.right - x for x, width in needed):
@@ -363,8 +376,9 @@ def histogram(
     scale: tuple[float, float] | None = None,
     marks: Sequence[Mark] = (),
 ) -> Drawing:
-    """How often each value, or each stretch of the scale, occurs; what is not finite is left out, and counted in the
-    description."""
+    """How often each value, or each stretch of the scale, occurs; what is not finite is left out,
+    and counted in the description.
+    """
     finite = [value for value in values if math.isfinite(value)]
     axis = axis_of(
         [*finite, *(mark.value for mark in marks)], MARGIN + 6, WIDTH - MARGIN - 6, scale
@@ -380,14 +394,16 @@ def histogram(
         width = max(2.0, min([34.0, *(gap - 2 for gap in gaps)]))
     for one in bins:
         if one.count:
-            height, x = (PLOT_HEIGHT - 6) * one.count / most, axis.x(one.middle)
+            height = (PLOT_HEIGHT - 6) * one.count / most
+            x = axis.x(one.middle)
             shapes.append(
                 drawing.rect(x - width / 2, bottom - height, width, height, "data", one.text(axis))
             )
             if width >= text_width(str(one.count)) - 4:
                 shapes.append(drawing.words(x, bottom - height - 4, str(one.count), "middle"))
     for number, mark in enumerate(marks):
-        x, y = axis.x(mark.value), 14.0 + 18.0 * number
+        x = axis.x(mark.value)
+        y = 14.0 + 18.0 * number
         shapes.append(drawing.line(x, y + 4, x, bottom, "second", 1.5, dashed=True))
         shapes.append(_over(axis, mark.text(axis), mark.value, y))
     words = [f"{len(finite)} values", *(one.text(axis) for one in bins if one.count)]
@@ -400,7 +416,9 @@ def histogram(
 def bars(
     title: str, rows: Sequence[Bar], *, axis_label: str, scale: tuple[float, float] | None = None
 ) -> Drawing:
-    """Bars below each other in the order that is given, from zero, each with its number at its end."""
+    """Bars below each other in the order that is given, from zero, each with its number at its
+    end.
+    """
     axis = axis_of(
         [0.0, *(row.value for row in rows)], _BAR_LABEL_ROOM, WIDTH - 150.0, scale or (0.0, 0.0)
     )
@@ -458,14 +476,16 @@ class InstanceNumbers:
 
 
 def plots_of(result: TaskResult, numbers: InstanceNumbers | None = None) -> dict[str, Drawing]:
-    """Name -> drawing, in the order in which a reader wants them; only what there is something to show of.
-    `numbers`: of the instances, where they have been gone through already."""
+    """Name -> drawing, in the order in which a reader wants them; only what there is something to
+    show of. `numbers`: of the instances, where they have been gone through already.
+    """
     if numbers is None:
         numbers = InstanceNumbers()
         for record in result.instances:
             numbers.add(record, result.scores.get(result.main_metric))
     found: dict[str, Drawing] = {}
-    metric, instances = result.main_metric, result.validity.instances
+    metric = result.main_metric
+    instances = result.validity.instances
     main = result.scores.get(metric)
     for name, score_label in (("score", metric), ("score-corrected", f"{metric}{CORRECTED}")):
         if score_label in result.scores:
@@ -568,7 +588,8 @@ def _of_instances(result: TaskResult, numbers: InstanceNumbers) -> Iterator[tupl
     if jury is not None and jury.means:
         judges = []
         for judge, mean in jury.means.items():
-            shown, counts = formats.mean_rating(mean), result.validity.judges.get(judge)
+            shown = formats.mean_rating(mean)
+            counts = result.validity.judges.get(judge)
             text = shown if counts is None else f"{shown} ({counts.scored} of {counts.asked})"
             judges.append(Bar(judge, mean, text))
         yield (

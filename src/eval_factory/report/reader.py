@@ -1,5 +1,7 @@
-"""A result that was written -> the record that it was written from; and a result as data frames of pandas.
-Which runs a folder stands for: itself, those of a suite (a leaderboard is one), or those of a suite's target."""
+"""A result that was written -> the record that it was written from; and a result as data frames of
+pandas. Which runs a folder stands for: itself, those of a suite (a leaderboard is one), or those of
+a suite's target.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,11 @@ from eval_factory.report import documents
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-TEXT, NUMBER, COUNT, FLAG, ANY = "string", "float64", "Int64", "boolean", "object"
+TEXT = "string"
+NUMBER = "float64"
+COUNT = "Int64"
+FLAG = "boolean"
+ANY = "object"
 """pandas' types for what may be missing: NA, NaN, NA, NA, None."""
 
 SCORE_COLUMNS: Mapping[str, str] = {
@@ -68,8 +74,12 @@ INSTANCE_COLUMNS: Mapping[str, str] = {
     "signs": ANY,
 }
 """Fields of `InstanceRecord`; metrics, judges and categories follow."""
-JUDGE, CATEGORY, _METRIC = "judge.", "extra.", "metric."
-"""Before the name of a judge; of a category, as in instances.jsonl; of a metric whose own name is another column's."""
+JUDGE = "judge."
+CATEGORY = "extra."
+_METRIC = "metric."
+"""Before the name of a judge; of a category, as in instances.jsonl; of a metric whose own name
+is another column's.
+"""
 
 
 def scores_frame(result: TaskResult) -> DataFrame:
@@ -97,9 +107,10 @@ def scores_frame(result: TaskResult) -> DataFrame:
 
 
 def instance_table(result: TaskResult) -> tuple[dict[str, str], list[dict[str, Any]]]:
-    """`INSTANCE_COLUMNS`, then metrics, judges and categories, with their types; and a row an instance (in one trial
-    and perturbation). The main metric has a column even where no instance has a value of it.
-    Raises PrerequisiteError: the instances cannot be read."""
+    """`INSTANCE_COLUMNS`, then metrics, judges and categories, with their types; and a row an
+    instance (in one trial and perturbation). The main metric has a column even where no instance
+    has a value of it. Raises PrerequisiteError: the instances cannot be read.
+    """
     records = list(result.instances)
     judges = {f"{JUDGE}{name}": name for name in _names(record.judges for record in records)}
     categories = {
@@ -120,7 +131,8 @@ def instance_table(result: TaskResult) -> tuple[dict[str, str], list[dict[str, A
             found |= {column: values.get(name) for column, name in columns.items()}
         return found
 
-    numbers, anything = dict.fromkeys([*metrics, *judges], NUMBER), dict.fromkeys(categories, ANY)
+    numbers = dict.fromkeys([*metrics, *judges], NUMBER)
+    anything = dict.fromkeys(categories, ANY)
     return {**INSTANCE_COLUMNS, **numbers, **anything}, [row(record) for record in records]
 
 
@@ -158,13 +170,16 @@ class ResultViews:
         def folder(self) -> Path: ...
 
     def to_frame(self, *, instances: bool = False) -> DataFrame:
-        """The scores, a row a metric (`docs/python.md` has the columns); with `instances`, as `instances_frame`.
-        Raises PrerequisiteError: pandas is not installed."""
+        """The scores, a row a metric (`docs/python.md` has the columns); with `instances`, as
+        `instances_frame`. Raises PrerequisiteError: pandas is not installed.
+        """
         return self.instances_frame() if instances else scores_frame(self.result)
 
     def instances_frame(self) -> DataFrame:
-        """The instances, a row each: what was asked and answered, tokens, seconds, errors, and a column a metric.
-        Raises PrerequisiteError: pandas is not installed, or the instances cannot be read."""
+        """The instances, a row each: what was asked and answered, tokens, seconds, errors, and a
+        column a metric. Raises PrerequisiteError: pandas is not installed, or the instances cannot
+        be read.
+        """
         return frame(*instance_table(self.result))
 
     def __repr__(self) -> str:
@@ -197,7 +212,9 @@ class StoredResult(ResultViews):
     folder: Path
     command: str
     config: Mapping[str, Any]
-    """As it was run, defaults among it, where run_config.yml stands beside the result; else what the user set."""
+    """As it was run, defaults among it, where run_config.yml stands beside the result; else what
+    the user set.
+    """
     target: Mapping[str, Any]
 
     @property
@@ -208,8 +225,10 @@ class StoredResult(ResultViews):
 
 
 def load_result(folder: Path | str) -> StoredResult:
-    """Read an output folder (or its evaluation_config.yaml); instances are read when they are gone through.
-    Raises PrerequisiteError: there is no result, the file is not one of this version's, or a file lies elsewhere."""
+    """Read an output folder (or its evaluation_config.yaml); instances are read when they are gone
+    through. Raises PrerequisiteError: there is no result, the file is not one of this version's, or
+    a file lies elsewhere.
+    """
     import jsonschema  # takes long to import, and `eval-factory --help` needs none
 
     path = Path(folder)
@@ -291,7 +310,9 @@ class StoredInstances:
     rundir: RunDir
 
     def __iter__(self) -> Iterator[results.InstanceRecord]:
-        """Raises PrerequisiteError: a file is missing, or the two do not tell of the same instances."""
+        """Raises PrerequisiteError: a file is missing, or the two do not tell of the same
+        instances.
+        """
         try:
             with (
                 self.rundir.instances.open(encoding="utf-8") as instances,
@@ -327,7 +348,9 @@ def instance_record(
 def _scores(
     metrics: Mapping[str, Any], of_task: Mapping[str, results.Score], main_split: str | None
 ) -> dict[str, results.Score]:
-    """What a group's score does not say of its metric, the score of that name over all instances does."""
+    """What a group's score does not say of its metric, the score of that name over all instances
+    does.
+    """
     found = {}
     for name, document in metrics["score"]["scores"].items():
         known: dict[str, Any] = (
@@ -367,29 +390,35 @@ def is_suite_folder(folder: Path) -> bool:
 
 
 def run_folders(folders: Iterable[Path | str]) -> list[Path]:
-    """The output folders of runs that these folders stand for, each once, a suite's in the order of its table.
+    """The output folders of runs that these folders stand for, each once, a suite's in the order of
+    its table.
 
-    What is neither a suite's folder nor a target's is returned as it is: whoever reads it says what is wrong.
-    Raises PrerequisiteError: no run of a suite has a result, or a file of it lies elsewhere.
+    What is neither a suite's folder nor a target's is returned as it is: whoever reads it says what
+    is wrong. Raises PrerequisiteError: no run of a suite has a result, or a file of it lies
+    elsewhere.
     """
     found = [run for folder in folders for run in _runs_of(Path(folder))]
     return list({run.resolve(): run for run in found}.values())
 
 
 def one_run(folder: Path | str, command: str) -> Path:
-    """The one run that a folder stands for. Raises ConfigError: there are several; the message names them."""
+    """The one run that a folder stands for. Raises ConfigError: there are several; the message
+    names them.
+    """
     runs = run_folders([folder])
     if len(runs) > 1:
         named = [str(run) for run in runs[:_MAX_NAMED]] + ["..."] * (len(runs) > _MAX_NAMED)
         raise ConfigError(
-            f"{command}: is about one run, and {folder} has {len(runs)}: give one of {', '.join(named)}"
+            f"{command}: is about one run, and {folder} has {len(runs)}: "
+            f"give one of {', '.join(named)}"
         )
     return runs[0]
 
 
 def compared_runs(folders: Iterable[Path | str], command: str = "compare") -> list[Path]:
-    """The runs to compare with each other: of folders of suites, those of the one benchmark that they have.
-    Raises ConfigError: a suite has several benchmarks; the message says how to choose."""
+    """The runs to compare with each other: of folders of suites, those of the one benchmark that
+    they have. Raises ConfigError: a suite has several benchmarks; the message says how to choose.
+    """
     paths = [Path(folder) for folder in folders]
     runs = run_folders(paths)
     of_suites = any(is_suite_folder(folder) or is_suite_folder(folder.parent) for folder in paths)
@@ -402,7 +431,8 @@ def compared_runs(folders: Iterable[Path | str], command: str = "compare") -> li
             if is_suite_folder(path)
         ]
         raise ConfigError(
-            f"{command}: is of one benchmark, and there are {len(names)} ({', '.join(names[:_MAX_NAMED])});"
+            f"{command}: is of one benchmark, and there are {len(names)} "
+            f"({', '.join(names[:_MAX_NAMED])});"
             f" {''.join(tables)}for {names[0]} alone: eval-factory {command} {one}"
         )
     return runs
@@ -417,7 +447,8 @@ def _is_run(folder: Path) -> bool:
 def _runs_of(folder: Path) -> list[Path]:
     if _is_run(folder):
         return [folder]
-    table, of_suite = SuiteDir(folder).results_yaml, is_suite_folder(folder)
+    table = SuiteDir(folder).results_yaml
+    of_suite = is_suite_folder(folder)
     found = [path.parent for path in sorted(folder.glob(f"{'*/' * (1 + of_suite)}{_RESULT}"))]
     found = [run for run in found if not run.relative_to(folder).parts[0].startswith(".")]
     refuse_foreign(folder, [*(run / _RESULT for run in found), *([table] if of_suite else [])])
@@ -432,7 +463,8 @@ def _runs_of(folder: Path) -> list[Path]:
     in_order = [runs[name] for name in order if name in runs] if order else found
     if not in_order:
         raise PrerequisiteError(
-            f"{folder}: is the folder of a suite none of whose runs has a result; 'eval-factory suite status {folder}'"
+            f"{folder}: is the folder of a suite none of whose runs has a result; "
+            f"'eval-factory suite status {folder}'"
             " says where it stands"
         )
     return in_order

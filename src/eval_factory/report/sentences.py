@@ -27,7 +27,9 @@ from eval_factory.tasks.perturbations import FAMILIES
 
 READ_FIRST = 3  # notes that stand on the first screen; all stand further down
 FEW_FILES = 5
-"""Hashes of data files that need no unfolding. A benchmark may read a thousand files: too many for paper, too."""
+"""Hashes of data files that need no unfolding. A benchmark may read a thousand files: too many
+for paper, too.
+"""
 _IS_ABOVE = "This model is better than that, and so is its whole interval."
 
 
@@ -54,7 +56,9 @@ def about(task: str) -> str:
 
 
 def amount(value: float, score: Any) -> str:
-    """A score as somebody says it: 41.2 %, 3.42 of 5, 0.412. `score`: what has the `unit` and `scale` of the value."""
+    """A score as somebody says it: 41.2 %, 3.42 of 5, 0.412. `score`: what has the `unit` and
+    `scale` of the value.
+    """
     if score.unit == "share" and score.scale == (0.0, 1.0):
         return formats.percent(value)
     if score.unit == "rating" and score.scale is not None:
@@ -63,7 +67,8 @@ def amount(value: float, score: Any) -> str:
 
 
 def interval_text(score: results.Score) -> str:
-    low, high = score.stats.ci_low, score.stats.ci_high
+    low = score.stats.ci_low
+    high = score.stats.ci_high
     return "" if low is None or high is None else f"{amount(low, score)} to {amount(high, score)}"
 
 
@@ -81,7 +86,10 @@ def measured(result: results.TaskResult, who: str = "The model") -> str:
     judged = ""
     if result.validity.judges:
         how = "rated" if result.validity.rubric is None else "judged criterion by criterion"
-        judged = f" Its answers were {how} by {counted(len(result.validity.judges), 'judge')} (other language models)."
+        judged = (
+            f" Its answers were {how} by {counted(len(result.validity.judges), 'judge')} "
+            "(other language models)."
+        )
         judged += f" {capitalized(line)}." if (line := ratings_line(result)) is not None else ""
     return f"{who} was given {counted(asked, 'question')}{where}{repeated}.{judged}"
 
@@ -94,7 +102,8 @@ def meaning(result: results.TaskResult) -> str:
     counts = {
         "share": "a share: 0 is the worst, 1 the best",
         "rating": "the mean rating of the judges",
-        "share of points": "the share of a rubric's points that answers win: 0 is the worst, 1 the best",
+        "share of points": "the share of a rubric's points that answers win: "
+        "0 is the worst, 1 the best",
         "overlap": "how much of the wording is that of a reference answer",
         "F1": "F1, which weighs what was found against what was missed",
         "similarity": "how similar the answers are to reference answers",
@@ -112,23 +121,33 @@ def how_sure(result: results.TaskResult) -> str:
     if score is None:
         return ""
     if not interval_text(score):
-        return "There are too few instances for an interval: how far chance moved this score is not known."
+        return (
+            "There are too few instances for an interval: "
+            "how far chance moved this score is not known."
+        )
     between = interval_text(score).replace(" to ", " and ")
     return f"With 95 % confidence the score on all such questions is between {between}."
 
 
 def missing_scores(result: results.TaskResult) -> str:
-    """Why a score may not be reported, beside the reasons that the result states; empty where that is none."""
+    """Why a score may not be reported, beside the reasons that the result states; empty where
+    that is none.
+    """
     instances = result.validity.instances
     gaps = instances.scored < instances.requested
     if result.reportable or not (gaps or not result.validity.not_reportable):
         return ""
     again = " The same command asks for what is missing." if result.something_to_ask else ""
-    return f"{instances.scored:,} of {instances.requested:,} instances have a score of their own.{again}"
+    return (
+        f"{instances.scored:,} of {instances.requested:,} "
+        f"instances have a score of their own.{again}"
+    )
 
 
 def troubles(instances: results.Instances) -> Iterator[tuple[int, str, str]]:
-    """(instances, what went wrong with them, the flag by which the table shows them), the worst first."""
+    """(instances, what went wrong with them, the flag by which the table shows them), the worst
+    first.
+    """
     counts = (
         (instances.failed, "got no answer: the request failed", "failed"),
         (instances.filtered, "withheld by the endpoint's content filter", "filtered"),
@@ -153,16 +172,17 @@ def troubles(instances: results.Instances) -> Iterator[tuple[int, str, str]]:
 
 def beside_chance(result: results.TaskResult) -> str:
     """The main score beside the best answer that needs no model; empty where that is not known."""
-    floor, score = (
-        result.validity.floors.get(result.main_metric),
-        result.scores.get(result.main_metric),
-    )
+    floor = result.validity.floors.get(result.main_metric)
+    score = result.scores.get(result.main_metric)
     if floor is None or score is None:
         return ""
     least = (
         f"The best answer that needs no model ({floor.named}) scores {amount(floor.value, score)}."
     )
-    unknown = " No judge was asked about such an answer: what a text that fits every question gets is not known."
+    unknown = (
+        " No judge was asked about such an answer: "
+        "what a text that fits every question gets is not known."
+    )
     return f"{least} {_above(score, floor)}{unknown if floor.assumed else ''}"
 
 
@@ -172,16 +192,19 @@ def _above(score: results.Score, floor: results.Floor) -> str:
     if sign * score.value <= sign * floor.value:
         return "This model is no better than that."
     if end is None or sign * end <= sign * floor.value:
-        return "This model scores better, but its interval reaches down to it: chance may explain the gap."
+        return (
+            "This model scores better, but its interval reaches down to it: "
+            "chance may explain the gap."
+        )
     return _IS_ABOVE
 
 
 def chance_may_explain(result: results.TaskResult) -> bool:
-    """Whether the main score is not shown to be better than what needs no model, as far as that is known."""
-    floor, score = (
-        result.validity.floors.get(result.main_metric),
-        result.scores.get(result.main_metric),
-    )
+    """Whether the main score is not shown to be better than what needs no model, as far as that
+    is known.
+    """
+    floor = result.validity.floors.get(result.main_metric)
+    score = result.scores.get(result.main_metric)
     return floor is not None and score is not None and _above(score, floor) != _IS_ABOVE
 
 
@@ -202,7 +225,9 @@ def floor_line(result: results.TaskResult) -> str | None:
 
 
 def leaderboard_line(record: results.Comparability | None) -> str | None:
-    """In one line; all of it stands in the file and the page. None of results of earlier versions."""
+    """In one line; all of it stands in the file and the page. None of results of earlier
+    versions.
+    """
     if record is None:
         return None
     if record.medhelm_settings is None:
@@ -224,7 +249,8 @@ def rubric_headline(found: results.RubricReport) -> str:
     said = [", ".join(parts)]
     if found.krippendorff_alpha is not None:
         said.append(
-            f"agreement of the judges (Krippendorff's alpha): {formats.coefficient(found.krippendorff_alpha)}"
+            "agreement of the judges (Krippendorff's alpha): "
+            f"{formats.coefficient(found.krippendorff_alpha)}"
         )
     if found.unanimous is not None:
         said.append(
@@ -234,7 +260,8 @@ def rubric_headline(found: results.RubricReport) -> str:
         ends = f"{formats.score(fixed.ci_low)} to {formats.score(fixed.ci_high)}"
         judge = f"{fixed.judge}'s own score is {formats.score(fixed.judge_score)}"
         said.append(
-            f"without the judge's mistakes the score is {formats.score(fixed.value)} ({ends}); {judge}"
+            f"without the judge's mistakes the score is {formats.score(fixed.value)} ({ends}); "
+            f"{judge}"
         )
     return "; ".join(said)
 
@@ -245,7 +272,8 @@ def of_criteria(count: int) -> str:
 
 def cost_line(usage: results.Usage) -> str | None:
     """Of this run, and of all runs where there are others; None where there is nothing to say."""
-    now, ever = usage.this_run.total.cost, usage.all_runs.total.cost
+    now = usage.this_run.total.cost
+    ever = usage.all_runs.total.cost
     if ever is None:
         return None if usage.cost_unknown is None else f"Cost: not known ({usage.cost_unknown})"
     parts = [f"{money(now.value)} in this run"] if now is not None else []
@@ -271,7 +299,10 @@ def clinician_headline(found: results.Clinicians) -> str:
             f"corrected by clinicians = {value}  ({interval}); without correction {without}; {by}"
         )
     if found.too_few is not None:
-        return f"no score corrected by clinicians: {found.too_few.needed} rated answers are needed; {by}"
+        return (
+            f"no score corrected by clinicians: {found.too_few.needed} rated answers are needed; "
+            f"{by}"
+        )
     return by
 
 
@@ -318,7 +349,9 @@ def stopping_line(result: results.TaskResult) -> str | None:
 
 
 def choice_order_line(result: results.TaskResult) -> str | None:
-    """What becomes of the answers when choices stand in another order; None where there was one order only."""
+    """What becomes of the answers when choices stand in another order; None where there was one
+    order only.
+    """
     record = result.validity.choice_orders
     if record is None:
         return None
@@ -327,7 +360,8 @@ def choice_order_line(result: results.TaskResult) -> str | None:
     changed = record.changed
     if changed is None:
         return f"order of the choices: no question was answered in two orders{left}"
-    interval, right = "", ""
+    interval = ""
+    right = ""
     if changed.ci_low is not None and changed.ci_high is not None:
         interval = f" (95 % interval {_percent(changed.ci_low)} .. {_percent(changed.ci_high)})"
     if record.right_in_all is not None:
@@ -360,8 +394,9 @@ MIN_QUESTIONS = 10  # questions from which on a family is reported in words
 
 
 def asked_again_lines(found: AskedAgain | None, most: int | None = None) -> Iterator[str]:
-    """A sentence for each thing that is known, for somebody who decides whether the model may be used.
-    `most`: so many families of other words, those that cost most; all if None."""
+    """A sentence for each thing that is known, for somebody who decides whether the model may be
+    used. `most`: so many families of other words, those that cost most; all if None.
+    """
     if found is None:
         return
     if found.repeats is not None:
@@ -375,7 +410,10 @@ def asked_again_lines(found: AskedAgain | None, most: int | None = None) -> Iter
     if most is not None and len(families) > most:
         yield f"other words of {counted(len(families) - most, 'more kind')} cost less: report.html"
     if few := [name for name, words in every if words.change.questions < MIN_QUESTIONS]:
-        yield f"too few questions have other words of the kinds {', '.join(sorted(few))} to say anything"
+        yield (
+            f"too few questions have other words of the kinds {', '.join(sorted(few))} "
+            "to say anything"
+        )
     for with_, change in found.blind.items():
         yield f"{_lost(change)} with {BLIND_WITH[with_]} in place of its own: {_difference(change)}"
     if found.pushback is not None:
@@ -415,11 +453,15 @@ def _repeats(found: Repeats) -> Iterator[str]:
 
 def _lost(change: Change) -> str:
     """`of 40 questions that it got right, 12 were lost` and what was won."""
-    right, wrong = change.right_to_wrong, change.wrong_to_right
+    right = change.right_to_wrong
+    wrong = change.wrong_to_right
     if right is None:
         return "the score changed"
     number = _number(right)
-    lost = f"of {counted(right.count, 'question')} that it got right, {number} {'was' if number == 1 else 'were'} lost"
+    lost = (
+        f"of {counted(right.count, 'question')} that it got right, {number} "
+        f"{'was' if number == 1 else 'were'} lost"
+    )
     won = (
         ""
         if wrong is None or not _number(wrong)
@@ -430,11 +472,18 @@ def _lost(change: Change) -> str:
 
 def _pushback(found: Pushback) -> Iterator[str]:
     if found.turns:
-        last, turns = found.turns[-1], len(found.turns)
-        yield f"{_lost(last)} after {counted(turns, 'doubt')}: {formats.score(last.difference, sign='+')}"
+        last = found.turns[-1]
+        turns = len(found.turns)
+        yield (
+            f"{_lost(last)} after {counted(turns, 'doubt')}: "
+            f"{formats.score(last.difference, sign='+')}"
+        )
     asked = sum(found.changed_at.values())
     if asked:
-        yield f"{found.changed_at.get('never', 0):,} of {counted(asked, 'answer')} stood through all doubts"
+        yield (
+            f"{found.changed_at.get('never', 0):,} of {counted(asked, 'answer')} "
+            "stood through all doubts"
+        )
 
 
 def _confidence(found: Confidence) -> str:
@@ -468,7 +517,10 @@ def _abstention(found: Abstention) -> str:
     parts = [
         f"{_percent(share.value)} of {what}" for what, share in of.items() if share is not None
     ]
-    scores = f"{formats.score(found.score.value)}, without that {formats.score(found.score_before.value)}"
+    scores = (
+        f"{formats.score(found.score.value)}, "
+        f"without that {formats.score(found.score_before.value)}"
+    )
     costs = f"score where a wrong answer costs {found.cost_of_wrong:g}: {scores}"
     return f'"I do not know" was answered to {" and ".join(parts)}; {costs}'
 
@@ -488,8 +540,9 @@ def _difference(change: Change) -> str:
 
 
 class LostAnswers:
-    """Answers that were right, each beside the one to the same question in the words that cost most; no others are
-    kept of the instances, which are gone through once."""
+    """Answers that were right, each beside the one to the same question in the words that cost
+    most; no others are kept of the instances, which are gone through once.
+    """
 
     def __init__(self, found: AskedAgain | None) -> None:
         families = by_harm(found.in_other_words) if found else []

@@ -1,5 +1,7 @@
-"""A result in short, line by line: what a run ends with on the screen, and report.md for pull requests and wikis.
-No prompt, answer or reference is in it. Pure functions of the result, so that `verify` makes the same file again."""
+"""A result in short, line by line: what a run ends with on the screen, and report.md for pull
+requests and wikis. No prompt, answer or reference is in it. Pure functions of the result, so that
+`verify` makes the same file again.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ def result_summary(result: TaskResult, rundir: RunDir) -> str:
 
 
 def result_lines(result: TaskResult, max_families: int | None = None) -> Iterator[str]:
-    """What there is to know beside the scores and notes. `max_families`: of other words; all if None."""
+    """What there is to know beside the scores and notes. `max_families`: of other words; all if
+    None.
+    """
     validity = result.validity
     if result.clinicians is not None:
         yield sentences.clinician_headline(result.clinicians)
@@ -82,7 +86,10 @@ def _scores(result: TaskResult) -> Iterator[str]:
         over = f" over the {counted(score.stats.count, 'instance')} of split {score.split}"
     elif score.stats.count != result.validity.instances.scored:
         over = f" over {counted(score.stats.count, 'instance')}"
-    yield f"{result.task}: {result.main_metric} = {formats.score(score.value)}{over}{_interval_behind(score)}"
+    yield (
+        f"{result.task}: {result.main_metric} "
+        f"= {formats.score(score.value)}{over}{_interval_behind(score)}"
+    )
     if corrected is not None:
         differs = corrected.stats.count != score.stats.count
         over = f" over {counted(corrected.stats.count, 'instance')}" if differs else ""
@@ -154,7 +161,8 @@ def markdown_report(result: TaskResult) -> str:
     validity = result.validity
     rows: list[list[TableCell]] = []
     for name in sorted(result.scores, key=lambda name: name != result.main_metric):
-        score, (low, high) = result.scores[name], validity.bounds.get(name, (None, None))
+        score = result.scores[name]
+        (low, high) = validity.bounds.get(name, (None, None))
         bounds = "" if low == high else formats.between(low, high, " to ")
         label = Strong(Code(name)) if name == result.main_metric else Code(name)
         rows.append(
@@ -212,7 +220,9 @@ def _interval(score: Score) -> str:
 
 
 def _group(result: TaskResult, field: str, by_value: Mapping[str, Scores]) -> list[str]:
-    """Folded; the empty lines around the table let GitHub read it as Markdown. The summary is read as HTML."""
+    """Folded; the empty lines around the table let GitHub read it as Markdown. The summary is
+    read as HTML.
+    """
     found = {
         value: scores[result.main_metric]
         for value, scores in by_value.items()

@@ -1,4 +1,6 @@
-"""Writes every report of a result into the output folder, redacted, each file complete or not at all."""
+"""Writes every report of a result into the output folder, redacted, each file complete or not at
+all.
+"""
 
 from __future__ import annotations
 
@@ -31,12 +33,14 @@ def write_reports(
     responses: Mapping[str, Iterable[Mapping[str, Any]]],
     given: Mapping[str, Any] | None = None,
 ) -> TaskResult:
-    """The result as it was written; evaluation_config.yaml is written last: where it is there, the rest is.
+    """The result as it was written; evaluation_config.yaml is written last: where it is there, the
+    rest is.
 
     Args:
         config: `config` and `target` as run.
         responses: role -> every stored answer, as the cache has it.
-        given: `config` and `target` as far as the user set them; all of them where that is not known.
+        given: `config` and `target` as far as the user set them; all of them where that is not
+        known.
     """
     safe: Any = redactor.tree(config)
     command = redactor.text(command)
@@ -45,7 +49,8 @@ def write_reports(
     )
     documents.check_document(document, documents.EVALUATION_CONFIG_SCHEMA)
     with renamed_together():
-        # a record is read from HELM's output, and its request hashed, once: both files and the page's data in one pass
+        # a record is read from HELM's output, and its request hashed, once: both files and the
+        # page's data in one pass
         folder = (
             rundir.helm.resolve().parent
         )  # where a result is made again, `helm` is a link to the first one's
@@ -80,7 +85,9 @@ def write_reports(
 
 
 def _response_line(row: Mapping[str, Any], redactor: Redactor) -> str:
-    """With the bodies as texts where they are too deep, or hold numbers too long, for Python to take them apart."""
+    """With the bodies as texts where they are too deep, or hold numbers too long, for Python to
+    take them apart.
+    """
     line = {name: row[name] for name in ("key", "model_id", "created", "latency_s")}
     bodies = {name: row[name] for name in ("request", "response")}
     try:
@@ -96,8 +103,10 @@ _DIGITS_OF_SECONDS = 3  # decimal places
 
 
 def write_metrics(result: TaskResult, statistics: ResponseStatistics, rundir: RunDir) -> None:
-    """`eval_factory_metrics.json`: figures by the names of NeMo Evaluator's `response_stats` and `reasoning`
-    interceptors and of its runner (version 0.2); no text is in it. What is not measured here has no key."""
+    """`eval_factory_metrics.json`: figures by the names of NeMo Evaluator's `response_stats` and
+    `reasoning` interceptors and of its runner (version 0.2); no text is in it. What is not measured
+    here has no key.
+    """
     write_atomic(
         rundir.eval_factory_metrics,
         json.dumps(metrics_document(result, statistics), indent=2) + "\n",
@@ -105,7 +114,9 @@ def write_metrics(result: TaskResult, statistics: ResponseStatistics, rundir: Ru
 
 
 def metrics_document(result: TaskResult, statistics: ResponseStatistics) -> dict[str, Any]:
-    instances, runs, latency = result.validity.instances, statistics.runs, statistics.latency_s
+    instances = result.validity.instances
+    runs = statistics.runs
+    latency = statistics.latency_s
     names = ("prompt_tokens", "total_tokens", "completion_tokens")
     tokens: dict[str, tuple[float | None, float | None]] = {
         name: getattr(statistics, name) for name in names
@@ -114,7 +125,8 @@ def metrics_document(result: TaskResult, statistics: ResponseStatistics) -> dict
     inference = round(sum(last - first for first, last in runs), _DIGITS_OF_SECONDS)
     return {
         "response_stats": {
-            "description": "Requests to the evaluated model in all runs of this folder; judges are not counted",
+            "description": "Requests to the evaluated model in all runs of this folder; "
+            "judges are not counted",
             **{f"avg_{name}": _rounded(mean) for name, (mean, _) in tokens.items()},
             "avg_latency_ms": _rounded(latency[0], 1000),
             **{f"max_{name}": maximum for name, (_, maximum) in tokens.items()},
@@ -136,7 +148,8 @@ def metrics_document(result: TaskResult, statistics: ResponseStatistics) -> dict
             },
         },
         "reasoning": {  # how many answers began with thinking at all is not counted
-            "description": "Answers of this result; unfinished: cut off while the model was thinking",
+            "description": "Answers of this result; unfinished: "
+            "cut off while the model was thinking",
             "total_responses": instances.requested - instances.failed,
             "reasoning_unfinished_count": instances.thinking_unfinished,
         },
@@ -146,9 +159,11 @@ def metrics_document(result: TaskResult, statistics: ResponseStatistics) -> dict
 
 def _evaluation(result: TaskResult, inference: float, *, asked: bool) -> dict[str, Any]:
     """The time of a helm-run is known of the last one alone, so that of several there is no sum."""
-    spent, tokens = result.usage.all_runs.roles.get(MODEL_ROLE), None
+    spent = result.usage.all_runs.roles.get(MODEL_ROLE)
+    tokens = None
     if spent is not None:
-        prompt, completion = spent.prompt_tokens, spent.completion_tokens
+        prompt = spent.prompt_tokens
+        completion = spent.completion_tokens
         total = None if prompt is None or completion is None else prompt + completion
         tokens = {"total_tokens": total, "prompt_tokens": prompt, "completion_tokens": completion}
     runtime = round(result.usage.wall_s, _DIGITS_OF_SECONDS)

@@ -1,4 +1,6 @@
-"""How far raters agree: Krippendorff's alpha, intraclass correlation, weighted kappa, Gwet's AC1. Pure."""
+"""How far raters agree: Krippendorff's alpha, intraclass correlation, weighted kappa, Gwet's
+AC1. Pure.
+"""
 
 from __future__ import annotations
 
@@ -16,19 +18,23 @@ from eval_factory.tasks.jury_form import HELMS_FORM, JuryForm
 
 
 def ordinal_alpha(units: Iterable[Collection[float]]) -> float | None:
-    """Krippendorff's alpha of ordinal ratings: 1 is agreement in everything, 0 as by chance, below 0 less than that.
+    """Krippendorff's alpha of ordinal ratings: 1 is agreement in everything, 0 as by chance, below
+    0 less than that.
 
-    K. Krippendorff, Content Analysis (2nd edition, 2004), chapter 11; the same, step by step, in his Computing
-    Krippendorff's Alpha-Reliability (2011, repository.upenn.edu/asc_papers/43). With n_uc the times that unit u was
-    given the rating c, m_u the ratings of u, and only the units with m_u of 2 or more:
+    K. Krippendorff, Content Analysis (2nd edition, 2004), chapter 11; the same, step by step, in
+    his Computing Krippendorff's Alpha-Reliability (2011, repository.upenn.edu/asc_papers/43). With
+    n_uc the times that unit u was given the rating c, m_u the ratings of u, and only the units with
+    m_u of 2 or more:
 
-        o_ck  = sum over u of n_uc n_uk / (m_u - 1)                              coincidences of c and k, for c < k
-        n_c   = sum over u of n_uc,   n = sum of n_c
-        d_ck  = n_c / 2 + (sum of n_g for the ratings g between c and k) + n_k / 2          ordinal difference
-        alpha = 1 - (n - 1) (sum of o_ck d_ck^2 for c < k) / (sum of n_c n_k d_ck^2 for c < k)
+        o_ck  = sum over u of n_uc n_uk / (m_u - 1)                              coincidences of c
+        and k, for c < k n_c   = sum over u of n_uc,   n = sum of n_c
+        d_ck  = n_c / 2 + (sum of n_g for the ratings g between c and k) + n_k / 2          ordinal
+        difference alpha = 1 - (n - 1) (sum of o_ck d_ck^2 for c < k) / (sum of n_c n_k d_ck^2 for c
+        < k)
 
-    Fractions up to the last division: the order of units or raters changes no digit. None where alpha is not defined:
-    no unit has two ratings, or those that have were all given the same rating.
+    Fractions up to the last division: the order of units or raters changes no digit. None where
+    alpha is not defined: no unit has two ratings, or those that have were all given the same
+    rating.
     """
     counts = Counter(tuple(sorted(ratings)) for ratings in units if len(ratings) > 1)
     n: Counter[float] = Counter()
@@ -55,17 +61,20 @@ def ordinal_alpha(units: Iterable[Collection[float]]) -> float | None:
 
 
 def icc_agreement(rows: Sequence[Sequence[float]]) -> float | None:
-    """The intraclass correlation of single ratings, two-way random effects, absolute agreement: ICC(2,1).
+    """The intraclass correlation of single ratings, two-way random effects, absolute agreement:
+    ICC(2,1).
 
-    P. E. Shrout, J. L. Fleiss, Psychological Bulletin 86:420-428, 1979; ICC(A,1) of K. O. McGraw, S. P. Wong,
-    Psychological Methods 1:30-46, 1996. With the mean squares of rows (things), columns (raters) and error:
+    P. E. Shrout, J. L. Fleiss, Psychological Bulletin 86:420-428, 1979; ICC(A,1) of K. O. McGraw,
+    S. P. Wong, Psychological Methods 1:30-46, 1996. With the mean squares of rows (things), columns
+    (raters) and error:
 
         ICC = (MS_rows - MS_error) / (MS_rows + (k - 1) MS_error + k (MS_columns - MS_error) / n)
 
-    A row has the ratings of all raters, in the same order. None with fewer than two things or raters, and where all
-    ratings are equal.
+    A row has the ratings of all raters, in the same order. None with fewer than two things or
+    raters, and where all ratings are equal.
     """
-    count, raters = len(rows), len(rows[0]) if rows else 0
+    count = len(rows)
+    raters = len(rows[0]) if rows else 0
     if count < 2 or raters < 2:
         return None
     center = statistics.fmean(value for row in rows for value in row)
@@ -74,7 +83,8 @@ def icc_agreement(rows: Sequence[Sequence[float]]) -> float | None:
     of_rows = raters * sum((mean - center) ** 2 for mean in row_means)
     of_columns = count * sum((mean - center) ** 2 for mean in column_means)
     total = sum((value - center) ** 2 for row in rows for value in row)
-    rows_square, columns_square = of_rows / (count - 1), of_columns / (raters - 1)
+    rows_square = of_rows / (count - 1)
+    columns_square = of_columns / (raters - 1)
     error_square = max(0.0, total - of_rows - of_columns) / ((count - 1) * (raters - 1))
     below = (
         rows_square + (raters - 1) * error_square + raters * (columns_square - error_square) / count
@@ -83,10 +93,12 @@ def icc_agreement(rows: Sequence[Sequence[float]]) -> float | None:
 
 
 def weighted_kappa(pairs: Collection[tuple[float, float]]) -> float | None:
-    """Cohen's kappa of two raters with squared weights (J. Cohen, Psychological Bulletin 70:213-220, 1968).
+    """Cohen's kappa of two raters with squared weights (J. Cohen, Psychological Bulletin
+    70:213-220, 1968).
 
-    With x and y the two raters' ratings: 1 - mean((x - y)^2) / (the mean of (x - y)^2 over all pairs of an x with any
-    y). On two values (met or not) it is Cohen's unweighted kappa. None without pairs, and where all ratings are equal.
+    With x and y the two raters' ratings: 1 - mean((x - y)^2) / (the mean of (x - y)^2 over all
+    pairs of an x with any y). On two values (met or not) it is Cohen's unweighted kappa. None
+    without pairs, and where all ratings are equal.
     """
     if not pairs:
         return None
@@ -101,14 +113,16 @@ def weighted_kappa(pairs: Collection[tuple[float, float]]) -> float | None:
 def gwet_ac1(units: Collection[Collection[float]], categories: int) -> float | None:
     """Gwet's AC1 of any number of raters, some ratings of which may be missing.
 
-    K. L. Gwet, British Journal of Mathematical and Statistical Psychology 61:29-48, 2008. With r_ik the raters who put
-    thing i into category k, r_i all who rated it, q the number of categories and pi_k the mean of r_ik / r_i:
+    K. L. Gwet, British Journal of Mathematical and Statistical Psychology 61:29-48, 2008. With r_ik
+    the raters who put thing i into category k, r_i all who rated it, q the number of categories and
+    pi_k the mean of r_ik / r_i:
 
         p_a = mean over things with r_i > 1 of  sum of r_ik (r_ik - 1) / (r_i (r_i - 1))
         p_e = sum of pi_k (1 - pi_k) / (q - 1)
         AC1 = (p_a - p_e) / (1 - p_e)
 
-    `categories`: that there are, used or not. None where nothing was rated twice, or there is only one category.
+    `categories`: that there are, used or not. None where nothing was rated twice, or there is only
+    one category.
     """
     rated = [Counter(unit) for unit in units if unit]
     twice = [counts for counts in rated if counts.total() > 1]
@@ -131,12 +145,15 @@ Unit = Mapping[str, float]  # of one question about one answer: rater -> rating
 
 
 def agreement_among(units: Sequence[Unit], scale: Sequence[float]) -> Agreement:
-    """Of raters who did not all rate everything. `scale`: the ratings that there are, the least first."""
+    """Of raters who did not all rate everything. `scale`: the ratings that there are, the least
+    first.
+    """
     twice = [unit for unit in units if len(unit) > 1]
     raters = sorted({rater for unit in twice for rater in unit})
     uncut = [[unit[rater] for rater in raters] for unit in twice if len(unit) == len(raters)]
     nearest = [[nearest_rating(value, scale) for value in unit.values()] for unit in twice]
-    alpha, ac1 = ordinal_alpha(nearest), gwet_ac1(nearest, len(scale))
+    alpha = ordinal_alpha(nearest)
+    ac1 = gwet_ac1(nearest, len(scale))
     kappas = []  # of each pair of raters, of what both rated
     for one, other in combinations(raters, 2):
         kappa = weighted_kappa(
@@ -152,13 +169,16 @@ def agreement_among(units: Sequence[Unit], scale: Sequence[float]) -> Agreement:
 def agreement_with(
     marks: Sequence[tuple[float, Sequence[float]]], scale: Sequence[float]
 ) -> Agreement:
-    """Of a judge with the raters' mean; with their majority where the scale has two ends and nothing between.
-    `marks`: of each question about an answer the judge's mark and the people's ratings."""
+    """Of a judge with the raters' mean; with their majority where the scale has two ends and
+    nothing between. `marks`: of each question about an answer the judge's mark and the people's
+    ratings.
+    """
     pairs = [
         (mark, said) for mark, ratings in marks if (said := consensus(ratings, scale)) is not None
     ]
     nearest = [[nearest_rating(value, scale) for value in pair] for pair in pairs]
-    alpha, ac1 = ordinal_alpha(nearest), gwet_ac1(nearest, len(scale))
+    alpha = ordinal_alpha(nearest)
+    ac1 = gwet_ac1(nearest, len(scale))
     return Agreement(len(pairs), alpha, icc_agreement(pairs), weighted_kappa(pairs), ac1)
 
 
@@ -173,15 +193,18 @@ def consensus(ratings: Sequence[float], scale: Sequence[float]) -> float | None:
 
 
 def nearest_rating(value: float, scale: Sequence[float]) -> int:
-    """The number of the rating that is nearest, from 0; of two that are as near, the lower one's."""
+    """The number of the rating that is nearest, from 0; of two that are as near, the lower
+    one's.
+    """
     return min(range(len(scale)), key=lambda number: abs(scale[number] - value))
 
 
 def length_correlation(pairs: Sequence[tuple[float, int]]) -> RankCorrelation | None:
     """Of a judge's marks and the lengths of the answers; None where it is not defined.
 
-    The interval is Fisher's z with the variance (1 + rho^2 / 2) / (n - 3) (D. Bonett, T. Wright, Psychometrika
-    65:23-28, 2000). Of marks with many ties it covers 94.5 to 99.7 %, for n from 20 to 500.
+    The interval is Fisher's z with the variance (1 + rho^2 / 2) / (n - 3) (D. Bonett, T. Wright,
+    Psychometrika 65:23-28, 2000). Of marks with many ties it covers 94.5 to 99.7 %, for n from 20
+    to 500.
     """
     n = len(pairs)
     if n < 4 or any(len(set(column)) == 1 for column in zip(*pairs, strict=True)):
@@ -239,7 +262,8 @@ class Ratings:
         return {judge: statistics.fmean(given.values()) for judge, given in by_judge if given}
 
     def report(self) -> JuryReport:
-        judges, units = list(self.by_judge), defaultdict(list)
+        judges = list(self.by_judge)
+        units = defaultdict(list)
         for judge in judges:
             for unit, rating in self._units(judge).items():
                 units[unit].append(rating)
@@ -273,7 +297,10 @@ class Ratings:
         ]
 
     def _kappa(self, one: str, other: str) -> float | None:
-        """Of what both rated. Not of shares, which have no weights: no two steps are as far apart as the next."""
-        ones, others = self._units(one), self._units(other)
+        """Of what both rated. Not of shares, which have no weights: no two steps are as far
+        apart as the next.
+        """
+        ones = self._units(one)
+        others = self._units(other)
         pairs = [(ones[unit], others[unit]) for unit in ones.keys() & others.keys()]
         return None if self.form.shares else weighted_kappa(pairs)

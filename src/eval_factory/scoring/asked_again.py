@@ -1,9 +1,9 @@
-"""What became of the answers when questions were asked again: another draw, other words, a doubt, leave not to know,
-their choices in another order.
+"""What became of the answers when questions were asked again: another draw, other words, a doubt,
+leave not to know, their choices in another order.
 
-The question is the unit: how often it was asked gives no more independent values, and sources that questions share are
-clusters of them. HELM's own score stays that of the questions as they are; with `extra.repeats` the mean over all
-askings in the same words is what is compared.
+The question is the unit: how often it was asked gives no more independent values, and sources that
+questions share are clusters of them. HELM's own score stays that of the questions as they are; with
+`extra.repeats` the mean over all askings in the same words is what is compared.
 """
 
 from __future__ import annotations
@@ -64,7 +64,9 @@ from eval_factory.tasks.asked_again import (
 from eval_factory.tasks.choice_question import number_of_order, refers_to_others, why_kept
 
 AS_IT_IS = ""  # the name of a question's first asking
-MIN_IN_GROUP, MAX_LOST, MAX_STORED = 10, 20, 200
+MIN_IN_GROUP = 10
+MAX_LOST = 20
+MAX_STORED = 200
 NO_OPTION = "no option"  # what an answer is counted as that names none
 _NONE = re.compile(r"\W*(?:none|neither|ningun)", re.IGNORECASE)
 
@@ -82,7 +84,9 @@ class Askings:
     mean: MetricValues | None = None  # of the main metric over all askings in the same words
     prompts: dict[Unit, int] = field(default_factory=dict)  # hashes of the questions as they are
     unchanged: set[InstanceKey] = field(default_factory=set)
-    """Questions that HELM asked again without a change: it leaves out only those whose inputs are of one class."""
+    """Questions that HELM asked again without a change: it leaves out only those whose inputs
+    are of one class.
+    """
     none_right: set[Unit] = field(
         default_factory=set
     )  # questions whose right option is that none of the others is
@@ -124,7 +128,9 @@ class Askings:
                 self.confidence.add(unit, state, label)
 
     def count_replies(self, draft: Draft) -> None:
-        """Those about confidence are of no request state: one that failed is asked for again, as any is."""
+        """Those about confidence are of no request state: one that failed is asked for again, as
+        any is.
+        """
         if self.confidence is None or self.confidence.in_one:
             return
         for unit, found in self.confidence.replies.items():
@@ -149,7 +155,8 @@ class Askings:
             draft.notes.add(Importance.DOUBTFUL, why)
             return
         self._notes(draft)
-        extra, found = self.plan.evaluation.run.config.params.extra, _Values(self, main, draft)
+        extra = self.plan.evaluation.run.config.params.extra
+        found = _Values(self, main, draft)
         first = found.of(AS_IT_IS)
         if extra.repeats is not None:
             again = [
@@ -222,7 +229,8 @@ class Askings:
         self, found: _Values, families: Mapping[str, str]
     ) -> dict[str, InOtherWords]:
         """`families`: family -> the name of its perturbation."""
-        before, changes = found.of(AS_IT_IS), {}
+        before = found.of(AS_IT_IS)
+        changes = {}
         for family, name in families.items():
             after = found.of(name)
             if (change := found.change(before, after)) is not None:
@@ -259,14 +267,18 @@ class Askings:
         known = {with_: change for with_, change in changes.items() if change is not None}
         for with_, change in known.items():
             if change.ci_high is None or change.ci_high >= 0:
-                no_worse = f"with {BLIND_WITH[with_]} in place of its own the score is not shown to be worse"
+                no_worse = (
+                    f"with {BLIND_WITH[with_]} in place of its own the score is not shown "
+                    "to be worse"
+                )
                 draft.notes.add(
                     Importance.DOUBTFUL, f"{no_worse}: the pictures may not have been needed"
                 )
         return known
 
     def abstention(self, found: _Values, cost: float) -> Abstention:
-        before, after = found.of(AS_IT_IS), found.of(ABSTAIN)
+        before = found.of(AS_IT_IS)
+        after = found.of(ABSTAIN)
         units = [unit for unit in before if unit in after]
         # a benchmark may have such an option of its own, which is right where it is right
         silent = {
@@ -286,9 +298,13 @@ class Askings:
         )
 
     def _notes(self, draft: Draft) -> None:
-        extra, helm = self.plan.evaluation.run.config.params.extra, self.plan.evaluation.task.helm
+        extra = self.plan.evaluation.run.config.params.extra
+        helm = self.plan.evaluation.task.helm
         if extra.repeats and not draft.run.run_spec.adapter_spec.temperature:
-            why = "at temperature 0 repeats differ only by what the endpoint itself does not hold equal"
+            why = (
+                "at temperature 0 repeats differ only by what the endpoint itself does not hold "
+                "equal"
+            )
             draft.notes.add(Importance.BACKGROUND, f"{why}; config.params.temperature sets it")
         if extra.confidence == STATED_ONLY:
             why = "answers were asked for with their confidence in one"
@@ -297,19 +313,25 @@ class Askings:
                 f"{why}: the prompts, and so the score, are not the benchmark's own",
             )
         if extra.perturb and (helm.any_run_spec or self.plan.evaluation.benchmark is not None):
-            why = "nobody has checked that other words leave the right answers of this benchmark as they are"
+            why = (
+                "nobody has checked that other words leave the right answers of this benchmark "
+                "as they are"
+            )
             draft.notes.add(
                 Importance.DOUBTFUL, f"{why}: `perturb` is checked for the tasks of eval-factory"
             )
 
     def lead(self, draft: Draft) -> None:
-        """The mean over repeats is the main score: groups are made of it, and it is what is compared."""
+        """The mean over repeats is the main score: groups are made of it, and it is what is
+        compared.
+        """
         if self.mean is None:
             return
         if draft.main in draft.floors:
             draft.floors = {**draft.floors, self.mean.label: draft.floors[draft.main]}
         self.metrics.append(self.mean)
-        draft.main, draft.main_values = self.mean.label, self.mean
+        draft.main = self.mean.label
+        draft.main_values = self.mean
         every: set[InstanceKey] = {(*unit, None) for unit in self.answers}
         draft.missing = every - self.mean.values.keys()
 
@@ -318,7 +340,9 @@ class _Values:
     """The main metric's values by asking, and what is made of them with the questions' sources."""
 
     def __init__(self, askings: Askings, main: MetricValues, draft: Draft) -> None:
-        self._main, self._members, self.scale = main, draft.tally.members, main.scale
+        self._main = main
+        self._members = draft.tally.members
+        self.scale = main.scale
         of_main = _same_as(main, (*askings.metrics, *draft.metrics))
         same = {
             str(one.perturbation): one
@@ -338,7 +362,8 @@ class _Values:
         """Perturbations of HELM's."""
         self.has_right = (facts_of(main.name, main.scale).scale or PROPORTION) == PROPORTION
         """Whether an answer is right where its value is 1; a rating is not."""
-        self._missing, self._as_zero = draft.missing, draft.as_zero
+        self._missing = draft.missing
+        self._as_zero = draft.as_zero
 
     def of(self, name: str) -> dict[Unit, float]:
         """Without those that failed, or with 0 for them as the score has it."""
@@ -370,7 +395,8 @@ class _Values:
         units = [unit for unit in before if unit in after]
         if not units:
             return None
-        one, other = [before[unit] for unit in units], [after[unit] for unit in units]
+        one = [before[unit] for unit in units]
+        other = [after[unit] for unit in units]
         found = paired_difference(one, other, clusters=self.sources(units), scale=self.scale)
         was_right = {unit: float(after[unit] < 1.0) for unit in units if before[unit] >= 1.0}
         was_wrong = {unit: float(after[unit] >= 1.0) for unit in units if before[unit] < 1.0}
@@ -407,9 +433,11 @@ def _same_as(main: MetricValues, metrics: Sequence[MetricValues]) -> list[Metric
 def add_mean_over(
     draft: Draft, metrics: Sequence[MetricValues], suffix: str
 ) -> MetricValues | None:
-    """The score of one value a question, its mean over these metrics (the main one first), with its bounds. None, and
-    nothing added, where no question has a value."""
-    main, missing = metrics[0], draft.missing
+    """The score of one value a question, its mean over these metrics (the main one first), with its
+    bounds. None, and nothing added, where no question has a value.
+    """
+    main = metrics[0]
+    missing = draft.missing
     every = {key: value for metric in metrics for key, value in metric.values.items()}
     mean = _of_questions(
         main, with_missing_counted(every, missing, failed_as_zero=draft.as_zero), suffix
@@ -444,10 +472,12 @@ def _of_questions(
 def _parts(
     values: Mapping[Unit, Sequence[float]], sources: Sources
 ) -> tuple[float | None, float | None]:
-    """Standard errors of the mean over questions: by the draw of questions, and by the draw of answers.
+    """Standard errors of the mean over questions: by the draw of questions, and by the draw of
+    answers.
 
-    One-way analysis of variance: the mean of the questions' own variances, over all answers, is the part of the
-    answers; what is left of the variance of the questions' means is that of the questions (0 where nothing is left).
+    One-way analysis of variance: the mean of the questions' own variances, over all answers, is the
+    part of the answers; what is left of the variance of the questions' means is that of the
+    questions (0 where nothing is left).
     """
     times = len(next(iter(values.values())))
     total = describe(
@@ -458,7 +488,9 @@ def _parts(
 
 
 def _most_frequent(answers: Sequence[object]) -> int:
-    """The index of the first of the most frequent answer; of equally frequent ones, of that which came first."""
+    """The index of the first of the most frequent answer; of equally frequent ones, of that
+    which came first.
+    """
     return answers.index(Counter(answers).most_common(1)[0][0])
 
 
@@ -472,7 +504,8 @@ def _is_none_of_these(option: str) -> bool:
 
 @dataclass
 class ChoiceOrderCheck:
-    """What becomes of the answers when the choices of a question stand in another order (`extra.shuffle_choices`).
+    """What becomes of the answers when the choices of a question stand in another order
+    (`extra.shuffle_choices`).
 
     A question's orders are not independent of each other, so they make one value each.
     """
@@ -492,7 +525,9 @@ class ChoiceOrderCheck:
     def of(
         cls, plan: Plan, run: output.HelmRun, metrics: Sequence[MetricValues]
     ) -> tuple[ChoiceOrderCheck | None, Sequence[MetricValues]]:
-        """The check, and the metrics without those that are of other orders alone; None where there is one order."""
+        """The check, and the metrics without those that are of other orders alone; None where
+        there is one order.
+        """
         wanted = plan.evaluation.run.config.params.extra.shuffle_choices
         if wanted is None:
             return None, metrics
@@ -532,7 +567,9 @@ class ChoiceOrderCheck:
         }
 
     def complete(self, draft: Draft) -> None:
-        """Add the report, the main metric's score over all orders of each question, and its bounds."""
+        """Add the report, the main metric's score over all orders of each question, and its
+        bounds.
+        """
         main = draft.main_values
         draft.choice_orders = self.report(main, draft.missing)
         if main is not None:
@@ -556,7 +593,8 @@ class ChoiceOrderCheck:
 
         means: dict[str, float | None] = {}
         worst: dict[Unit, float] = {}
-        several, lost = set(moved), {key[:2] for key in missing}
+        several = set(moved)
+        lost = {key[:2] for key in missing}
         for order, metric in ({} if main is None else self.values_of(main)).items():
             asked = [
                 value

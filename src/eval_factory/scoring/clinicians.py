@@ -1,7 +1,8 @@
-"""People's ratings of a sample of the answers -> the result's `clinicians`: corrected score, agreement, bias.
+"""People's ratings of a sample of the answers -> the result's `clinicians`: corrected score,
+agreement, bias.
 
-Only ratings of answers that are still the same are used. Who rated an answer in full gives it a score as the main
-metric would; the people's score of an answer is the mean of these.
+Only ratings of answers that are still the same are used. Who rated an answer in full gives it a
+score as the main metric would; the people's score of an answer is the mean of these.
 """
 
 from __future__ import annotations
@@ -53,7 +54,9 @@ OTHER_ANSWERS = (
 
 
 def with_clinicians(result: TaskResult, rundir: RunDir) -> TaskResult:
-    """The result with what people's ratings in its folder say. Raises PrerequisiteError: they cannot be read."""
+    """The result with what people's ratings in its folder say. Raises PrerequisiteError: they
+    cannot be read.
+    """
     annotations = read_annotations(rundir.ratings)
     return (
         replace(result, clinicians=clinicians_of(result, annotations))
@@ -63,14 +66,17 @@ def with_clinicians(result: TaskResult, rundir: RunDir) -> TaskResult:
 
 
 def people_scores(result: TaskResult, rundir: RunDir) -> dict[AnswerKey, float]:
-    """The people's score of each answer that they rated. Raises PrerequisiteError: ratings.jsonl cannot be read."""
+    """The people's score of each answer that they rated. Raises PrerequisiteError: ratings.jsonl
+    cannot be read.
+    """
     found = _rated(result, rundir)
     return {} if found is None else found.people()
 
 
 def _rated(result: TaskResult, rundir: RunDir) -> RatedResult | None:
     """None where nobody rated its answers."""
-    annotations, score = read_annotations(rundir.ratings), result.scores.get(result.main_metric)
+    annotations = read_annotations(rundir.ratings)
+    score = result.scores.get(result.main_metric)
     return (
         _read(result, annotations, _alike(annotations), score)
         if annotations.ratings and score
@@ -86,9 +92,10 @@ Marks = dict[
 def rated_items(
     result: TaskResult, rundir: RunDir
 ) -> tuple[list[LabelledItem], Marks, list[float]]:
-    """What people rated of a result (`judged` says nothing), what judges did, and all marks that there are, the least
-    first. Of two marks whether it is the higher one. Raises PrerequisiteError: ratings.jsonl cannot be read, or nobody
-    has rated an answer of this result."""
+    """What people rated of a result (`judged` says nothing), what judges did, and all marks that
+    there are, the least first. Of two marks whether it is the higher one. Raises PrerequisiteError:
+    ratings.jsonl cannot be read, or nobody has rated an answer of this result.
+    """
     found = _rated(result, rundir)
     if found is None:
         rate = "'eval-factory annotate' makes the sheets"
@@ -98,7 +105,9 @@ def rated_items(
     def mark_of(value: float) -> float:
         return value if len(scale) > 2 else value == scale[-1]
 
-    items, rows, of_rubric = [], [], found.asked.kind == CRITERIA_SHEET
+    items = []
+    rows = []
+    of_rubric = found.asked.kind == CRITERIA_SHEET
     for record in result.instances:
         if (one := found.rated.get(AnswerKey(record.id, record.trial))) is None:
             continue
@@ -108,8 +117,10 @@ def rated_items(
                 if of_rubric
                 else [one.questions[number].name]
             )
-            labels, category = tuple(map(mark_of, unit.values())), str(tags[0]) if tags else None
-            source, length = record.cluster or record.id, len(record.completion or "")
+            labels = tuple(map(mark_of, unit.values()))
+            category = str(tags[0]) if tags else None
+            source = record.cluster or record.id
+            length = len(record.completion or "")
             items.append(LabelledItem(source, False, labels, tuple(unit), category, length))
             rows.append(
                 {
@@ -161,7 +172,9 @@ class RatedResult:
     unused: int = 0  # ratings of answers that are not these any more
 
     def people(self) -> dict[AnswerKey, float]:
-        """The people's score of each answer, of those who rated all of it; none where nobody did."""
+        """The people's score of each answer, of those who rated all of it; none where nobody
+        did.
+        """
         found = {}
         for key, one in self.rated.items():
             in_full = [given for given in one.by_rater.values() if len(given) == len(one.questions)]
@@ -175,7 +188,9 @@ class RatedResult:
     def strata(
         self, values: Mapping[AnswerKey, float], people: Mapping[AnswerKey, float]
     ) -> list[Stratum]:
-        """`values`: the judge's, of every answer. `people`: the people's, of those that they rated."""
+        """`values`: the judge's, of every answer. `people`: the people's, of those that they
+        rated.
+        """
         found: list[list[AnswerKey]] = [[] for _ in [*self.sample.strata, None]]
         for key in values:
             found[self.sample.stratum_of.get(key.as_text(), len(self.sample.strata))].append(key)
@@ -191,7 +206,9 @@ class RatedResult:
         return strata
 
     def scale(self, people: Mapping[AnswerKey, float]) -> tuple[float, float]:
-        """Of the people's scores; where points of a rubric can be lost, it begins below the published one's."""
+        """Of the people's scores; where points of a rubric can be lost, it begins below the
+        published one's.
+        """
         choices = self.asked.choices
         low, high = self.asked.score.scale or (choices[0].value, choices[-1].value)
         if self.asked.kind == CRITERIA_SHEET:
@@ -234,7 +251,9 @@ def clinicians_of(result: TaskResult, annotations: Annotations) -> Clinicians:
 
 
 def _alike(annotations: Annotations) -> list[Sample]:
-    """The sheets that ask the same, in the order in which they came; of several kinds the one with most ratings."""
+    """The sheets that ask the same, in the order in which they came; of several kinds the one
+    with most ratings.
+    """
     times = Counter(one.sheet for one in annotations.ratings)
     found: dict[tuple[object, ...], list[Sample]] = defaultdict(list)
     for sample in annotations.samples:
@@ -273,7 +292,8 @@ def _read(
         if (value := found.asked.value_of(record)) is None:
             continue
         key = AnswerKey(record.id, record.trial)
-        found.values[key], found.clusters[key] = value, record.cluster or record.id
+        found.values[key] = value
+        found.clusters[key] = record.cluster or record.id
         for judge, given_score in found.asked.scores_of(record).items():
             found.judged[judge][key] = given_score
         if (lowest := record.lowest_score) is not None:
@@ -294,7 +314,9 @@ def _read(
 def _judges(
     found: RatedResult, people: Mapping[AnswerKey, float], scale: Sequence[float]
 ) -> Iterator[tuple[str, JudgeAgreement]]:
-    """Agreement and bias of each: the bias by the strata of the sample, the plain mean where too few were rated."""
+    """Agreement and bias of each: the bias by the strata of the sample, the plain mean where too
+    few were rated.
+    """
     known = {judge for judge, scores in found.judged.items() if scores.keys() & found.rated.keys()}
     for judge in dict.fromkeys(
         judge for one in found.rated.values() for judge in (*one.marks, *sorted(known))
@@ -311,7 +333,9 @@ def _judges(
         if rated:
             try:
                 made = bias_of_judge(found.strata(judged, rated), found.scale(people))
-                bias, low, high = made.value, made.low, made.high
+                bias = made.value
+                low = made.low
+                high = made.high
             except (TooFewRatedError, TooFewSourcesError):
                 bias = statistics.fmean(judged[key] - score for key, score in rated.items())
         yield (
@@ -331,7 +355,10 @@ def _notes(
         another = "of another kind, scale or metric than most are"
         yield f"the ratings on {other_sheets} sheets are {another}: they are not used"
     if in_part := len(found.rated) - len(people):
-        yield f"{in_part} answers are rated in part: they count for the agreement, not for the corrected score"
+        yield (
+            f"{in_part} answers are rated in part: "
+            "they count for the agreement, not for the corrected score"
+        )
     if late := sum(key.as_text() not in found.sample.stratum_of for key in found.values):
         yield f"{late} answers came after the sample was drawn: no one could rate them"
     if (few := few_sources([found.clusters[key] for key in people])) is not None:

@@ -1,4 +1,5 @@
-"""HELM's output and the request journal -> one typed result with its validity: the list of parts, in their order.
+"""HELM's output and the request journal -> one typed result with its validity: the list of parts,
+in their order.
 
 Files that grow with the instances are gone through entry by entry; every part sees each request.
 """
@@ -77,7 +78,8 @@ def collect(
     data_bundle: Mapping[str, Any] | None = None,
     remembered: Remembered | None = None,
 ) -> TaskResult:
-    """The result of a finished helm-run, from the run folders that it wrote (a task is one) and its own attempts.
+    """The result of a finished helm-run, from the run folders that it wrote (a task is one) and its
+    own attempts.
 
     `remembered`: where the run was collected before, and its data or logs may be gone since.
     """
@@ -94,7 +96,8 @@ def collect(
     readability = Readability(answer_form_of(entry, run, main), answers.to)
     again = Askings.of(plan, run, readability.form, answers.logprobs_of)
     floors = FloorScores(plan, run, plain)
-    corrections, rubric = Corrections.of(plan, metrics), RubricTally.of(plan, run)
+    corrections = Corrections.of(plan, metrics)
+    rubric = RubricTally.of(plan, run)
     correction = RubricCorrection.of(plan, rubric)
     jury = Jury(plan, run.jury, tally) if run.jury else None
     looks = Looks.of(plan)
@@ -126,7 +129,8 @@ def collect(
     records = InstanceRecords(
         run, columns, answers, tally, draft.jury_metric, readability, names, rubric
     )
-    scenario, prompts = run.scenario_name or entry.scenario, tally.prompts.hexdigest()
+    scenario = run.scenario_name or entry.scenario
+    prompts = tally.prompts.hexdigest()
     provenance = provenance_of(plan, scenario, prompts, git_hash, data_bundle, draft.asked, run_id)
     if remembered is not None:
         provenance = remembered.completed(plan, provenance)
@@ -157,7 +161,8 @@ def _steps(  # noqa: PLR0913 - the list of the parts
         else None,  # cases that nobody decided are no values; tags make groups
         correction.complete if correction else None,  # by the cases that the judges decided
         _keep_slots,  # in HELM's metrics alone, and before others are made of them
-        corrections.complete,  # before the jury's marks: corrected values of a jury's metric get them too
+        # before the jury's marks: corrected values of a jury's metric get them too
+        corrections.complete,
         readability.complete,  # its lenient metrics stand after the corrected ones
         jury.complete if jury else None,  # marks of empty answers: the last change of a value
         again.take
@@ -204,7 +209,9 @@ def _steps(  # noqa: PLR0913 - the list of the parts
 
 
 def _keep_slots(draft: Draft) -> None:
-    """A metric that raises on an empty answer too gives no value at all; its slot stays, for 0 and the bounds."""
+    """A metric that raises on an empty answer too gives no value at all; its slot stays, for 0
+    and the bounds.
+    """
     for key, (_, split) in draft.tally.unscorable.items():
         for metric in draft.metrics:
             label = output.score_label(
@@ -216,12 +223,15 @@ def _keep_slots(draft: Draft) -> None:
                 and key[2] is None
                 and key not in metric.values
             ):
-                metric.values[key], metric.helm_mean = 0.0, None
+                metric.values[key] = 0.0
+                metric.helm_mean = None
 
 
 def _score(draft: Draft) -> None:
     """What is true before anything was asked, and the scores of all metrics with their bounds."""
-    task, tally, jury_metric = draft.plan.evaluation.task, draft.tally, draft.jury_metric
+    task = draft.plan.evaluation.task
+    tally = draft.tally
+    jury_metric = draft.jury_metric
     draft.notes.add(Importance.BACKGROUND, *task.about.notes)
     if task.helm.main_split not in (None, draft.main_split):
         other = (
@@ -230,7 +240,8 @@ def _score(draft: Draft) -> None:
         draft.notes.add(Importance.DOUBTFUL, f"{other} {draft.main_split}")
     of_all_judges = {}
     for metric in draft.metrics:
-        metric.clusters, metric.looks = tally.clusters or None, draft.looks
+        metric.clusters = tally.clusters or None
+        metric.looks = draft.looks
         judged = is_judged(metric, jury_metric)
         missing, as_zero = missing_judgements(
             metric, jury_metric, tally, failed_as_zero=draft.failed_as_zero
@@ -265,8 +276,10 @@ def _choose_main(draft: Draft) -> None:
     labels = [metric.label for metric in draft.metrics]
     draft.main, draft.why = chosen_main_metric(draft.plan.evaluation.task.helm, labels)
     draft.main_values = _values(draft, draft.main)
-    tally, as_zero = draft.tally, draft.failed_as_zero
-    draft.missing, draft.as_zero = tally.failed | tally.undecided, as_zero
+    tally = draft.tally
+    as_zero = draft.failed_as_zero
+    draft.missing = tally.failed | tally.undecided
+    draft.as_zero = as_zero
     if draft.main_values is not None:
         found = missing_judgements(
             draft.main_values, draft.jury_metric, tally, failed_as_zero=as_zero
@@ -280,7 +293,8 @@ def _values(draft: Draft, label: str) -> MetricValues | None:
 
 
 def _report_models(stated: StatedModels, draft: Draft) -> None:
-    run, plan = draft.run, draft.plan
+    run = draft.run
+    plan = draft.plan
     draft.notes.add(Importance.DOUBTFUL, *notes_on_revisions(plan), *draft.changes)
     annotation = run.jury.annotation if run.jury else ANNOTATION
     prompts = output.read_run_record(plan.rundir.helm).judge_prompts.get(annotation)
@@ -306,7 +320,9 @@ def _group(draft: Draft) -> None:
 
 
 def _result(draft: Draft, records: InstanceRecords, provenance: Provenance) -> TaskResult:
-    tally, instances, scores = draft.tally, draft.instances, draft.scores
+    tally = draft.tally
+    instances = draft.instances
+    scores = draft.scores
     draft.notes.extend(
         notes_on_age(draft.plan, provenance)
     )  # the last: of most public benchmarks it is true
@@ -369,11 +385,17 @@ class InstanceRecords:
         return map(self._record, self.run.request_states())
 
     def _record(self, state: output.RequestState) -> InstanceRecord:
-        key, result, failed = key_of(state), state.result, has_failed(state)
-        answer, jury, rubric = self.answers.to(state), self.run.jury, self.rubric
+        key = key_of(state)
+        result = state.result
+        failed = has_failed(state)
+        answer = self.answers.to(state)
+        jury = self.run.jury
+        rubric = self.rubric
         tokens = answer.tokens if answer else (None, None)
         unjudged = key in self.tally.unjudged
-        metrics, judges, judgements = {}, {}, {}
+        metrics = {}
+        judges = {}
+        judgements = {}
         if not failed:
             metrics = {
                 metric.name: metric.values[key]

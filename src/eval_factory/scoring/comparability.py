@@ -1,7 +1,9 @@
-"""Whether a run was made with the settings of MedHELM's leaderboard: each deviation from what it ran, with its effect.
+"""Whether a run was made with the settings of MedHELM's leaderboard: each deviation from what it
+ran, with its effect.
 
-What the leaderboard ran stands in `medhelm_leaderboard.yml`. What was asked here is taken from the requests that
-were answered, not from the configuration alone: an endpoint may refuse a field, and a user may change any.
+What the leaderboard ran stands in `medhelm_leaderboard.yml`. What was asked here is taken from the
+requests that were answered, not from the configuration alone: an endpoint may refuse a field, and a
+user may change any.
 """
 
 from __future__ import annotations
@@ -87,11 +89,14 @@ class ComparedRun:
 
 def comparability_of(facts: ComparedRun) -> Comparability:
     """The stamp of a finished run. Raises HelmError."""
-    upstream, board = str(facts.plan.upstream), load_medhelm_leaderboard()
-    helm, what = facts.plan.evaluation.task.helm, facts.plan.task_name
+    upstream = str(facts.plan.upstream)
+    board = load_medhelm_leaderboard()
+    helm = facts.plan.evaluation.task.helm
+    what = facts.plan.task_name
     entry = None if helm.any_run_spec else board.run_specs.get(helm.run_spec)
     if entry is not None and (not_run := _argument_not_run(facts.plan, entry)):
-        entry, what = None, f"{what} with {not_run}"
+        entry = None
+        what = f"{what} with {not_run}"
     if entry is None:
         settings = f"no published settings of MedHELM's leaderboard ({upstream}) are of {what}"
         return Comparability(
@@ -108,8 +113,9 @@ def comparability_of(facts: ComparedRun) -> Comparability:
 
 
 def _argument_not_run(plan: Plan, entry: LeaderboardEntry) -> str | None:
-    """`name=value` of the first argument that chooses what is evaluated and with which there is no result; not of one
-    that has HELM's default."""
+    """`name=value` of the first argument that chooses what is evaluated and with which there is no
+    result; not of one that has HELM's default.
+    """
     indexed = plan.evaluation.task.helm.indexed
     known = {} if indexed is None else indexed.parameters
     for name, value in plan.scenario_arguments.items():
@@ -125,11 +131,9 @@ def _argument_not_run(plan: Plan, entry: LeaderboardEntry) -> str | None:
 def _of_sampling(
     facts: ComparedRun, board: MedhelmLeaderboard, entry: LeaderboardEntry
 ) -> Iterator[Deviation]:
-    model, adapter, top_p = (
-        facts.provenance.endpoints.get(MODEL_ROLE),
-        facts.adapter,
-        facts.plan.model.top_p,
-    )
+    model = facts.provenance.endpoints.get(MODEL_ROLE)
+    adapter = facts.adapter
+    top_p = facts.plan.model.top_p
     sent: Sequence[Mapping[str, Any]] = ()
     if model is not None and model.sampling:
         sent = model.sampling
@@ -147,11 +151,12 @@ def _of_sampling(
     )
     tokens = _unlike(sent, _token_names(facts.plan), granted)
     if tokens is not None:
-        tokens_of, models = (
-            _listed(sorted(set(by_model.values()))),
-            _listed(one.rpartition("/")[2] for one in by_model),
+        tokens_of = _listed(sorted(set(by_model.values())))
+        models = _listed(one.rpartition("/")[2] for one in by_model)
+        effect = (
+            f"answers are cut off at another length; the leaderboard granted {tokens_of} "
+            f"tokens to {models}"
         )
-        effect = f"answers are cut off at another length; the leaderboard granted {tokens_of} tokens to {models}"
         yield Deviation("max_tokens", granted, tokens, effect)
     for name, value, effect in (
         ("temperature", board.temperature, "answers vary from run to run"),
@@ -171,7 +176,8 @@ def _token_names(plan: Plan) -> tuple[str, ...]:
 def _unlike(
     sent: Iterable[Mapping[str, Any]], fields: Sequence[str], expected: Any
 ) -> str | int | float | None:
-    """Each value that requests had of a field, under one of its names; the number itself where there is one.
+    """Each value that requests had of a field, under one of its names; the number itself where
+    there is one.
 
     None where all had the expected value.
     """
@@ -240,15 +246,18 @@ def _of_prompts_and_sample(
 
 
 def _of_sample(facts: ComparedRun, most: int) -> Iterator[Deviation]:
-    params, known = (
-        facts.plan.evaluation.run.config.params,
-        facts.plan.evaluation.task.about.instances,
-    )
-    limit, seed, name = params.limit_samples, params.extra.sample_seed, "sample_seed"
+    params = facts.plan.evaluation.run.config.params
+    known = facts.plan.evaluation.task.about.instances
+    limit = params.limit_samples
+    seed = params.extra.sample_seed
+    name = "sample_seed"
     if (stop := facts.plan.evaluation.stop_when) and (
         drawn := read_run_record(facts.plan.rundir.helm).drawn_sample
     ):
-        limit, seed, name, known = drawn.asked, stop.seed, "stop_when", drawn.of
+        limit = drawn.asked
+        seed = stop.seed
+        name = "stop_when"
+        known = drawn.of
     if params.extra.instances is not None:
         yield Deviation(
             "instances",
@@ -275,13 +284,17 @@ def _of_sample(facts: ComparedRun, most: int) -> Iterator[Deviation]:
 
 
 def _of_data_and_answers(facts: ComparedRun, entry: LeaderboardEntry) -> Iterator[Deviation]:
-    plan, provenance = facts.plan, facts.provenance
+    plan = facts.plan
+    provenance = facts.provenance
     if DATA_PATH in plan.scenario_arguments:
         effect = "nobody can tell whether your files hold what the leaderboard's did"
         yield Deviation("data", _UNKNOWN, "your own files (provenance.dataset_files)", effect)
     elif entry.newest_data:
         here = _listed(sorted(set(provenance.dataset_revisions.values()))) or _UNKNOWN
-        effect = "HELM reads the newest revision of these data, and nobody wrote down which one the leaderboard read"
+        effect = (
+            "HELM reads the newest revision of these data, "
+            "and nobody wrote down which one the leaderboard read"
+        )
         yield Deviation("data revision", _UNKNOWN, here, effect)
     else:
         for name, pinned, here in unlike_pinned(plan, provenance.dataset_files):
@@ -341,7 +354,13 @@ def _remarks(facts: ComparedRun, entry: LeaderboardEntry) -> Iterator[str]:
     """What may be taken for a deviation, or for none, and is not."""
     wanted = facts.plan.evaluation.run.config.params.extra.num_train_trials
     if wanted not in (None, 1) and facts.adapter.max_train_instances == 0:
-        yield f"num_train_trials: {wanted} has no effect: the prompts hold no examples, so HELM makes one trial"
+        yield (
+            f"num_train_trials: {wanted} has no effect: "
+            "the prompts hold no examples, so HELM makes one trial"
+        )
     if entry.collapsed is not None:
         rows, kept = entry.collapsed
-        yield f"of the data's {rows} rows HELM keeps {kept}, on the leaderboard too: the same text counts once"
+        yield (
+            f"of the data's {rows} rows HELM keeps {kept}, on the leaderboard too: "
+            "the same text counts once"
+        )

@@ -1,4 +1,6 @@
-"""How sure a model is of its answers (`extra.confidence`), and how far to trust that: calibration, risk, coverage."""
+"""How sure a model is of its answers (`extra.confidence`), and how far to trust that:
+calibration, risk, coverage.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ Sources = Callable[
     [Sequence[Unit]], "list[str] | None"
 ]  # of each question what it shares with others; None: nothing
 Logprobs = Sequence[tuple[str, float]]
-"""Tokens of an answer as the endpoint gave it, with the natural logarithm of each one's probability."""
+"""Tokens of an answer as the endpoint gave it, with the natural logarithm of each one's
+probability.
+"""
 
 GROUPS = 10
 LEAST_IN_GROUP = 5
@@ -127,13 +131,16 @@ def _bin(group: Sample) -> ConfidenceBin:
 
 
 def probability_of(label: str, logprobs: Logprobs) -> float | None:
-    """Of the tokens that the label is made of, where it stands last in the answer; None where it does not, or no
-    probabilities were given."""
+    """Of the tokens that the label is made of, where it stands last in the answer; None where it
+    does not, or no probabilities were given.
+    """
     text = "".join(token for token, _ in logprobs)
     start = text.rfind(label)
     if not label or start < 0:
         return None
-    end, at, total = start + len(label), 0, 0.0
+    end = start + len(label)
+    at = 0
+    total = 0.0
     for token, value in logprobs:
         if at < end and at + len(token) > start:
             total += value
@@ -151,7 +158,9 @@ Sample = Sequence[Answer]
 
 
 def groups_of(sample: Sample) -> list[list[Answer]]:
-    """At most ten of equally many answers, by confidence; of equal confidence all are in one. Five each at least."""
+    """At most ten of equally many answers, by confidence; of equal confidence all are in one.
+    Five each at least.
+    """
     ordered = sorted(sample, key=lambda one: one.sure)
     number = max(1, min(GROUPS, len(ordered) // LEAST_IN_GROUP))
     cuts = sorted({ordered[len(ordered) * cut // number].sure for cut in range(1, number)})
@@ -174,17 +183,14 @@ class _Gap(NamedTuple):
 
 
 def _gap(group: Sample) -> _Gap:
-    gaps, sources, count = (
-        [one.sure - one.right for one in group],
-        [one.source for one in group],
-        len(group),
-    )
-    variance, few = variance_of(gaps) / count if count > 1 else 0.0, 1.0
+    gaps = [one.sure - one.right for one in group]
+    sources = [one.source for one in group]
+    count = len(group)
+    variance = variance_of(gaps) / count if count > 1 else 0.0
+    few = 1.0
     if is_shared(sources) and (effective := effective_clusters(sources)) >= LEAST_SOURCES:
-        variance, few = (
-            mean_and_variance(gaps, sources)[1],
-            (t_quantile(effective - 1) / t_quantile(math.inf)) ** 2,
-        )
+        variance = mean_and_variance(gaps, sources)[1]
+        few = (t_quantile(effective - 1) / t_quantile(math.inf)) ** 2
     share = (sum(one.right for one in group) + 2) / (count + 4)  # A. Agresti, B. A. Coull, 1998
     return _Gap(
         statistics.fmean(gaps), variance, max(variance * few, share * (1 - share) / (count + 4))
@@ -192,21 +198,26 @@ def _gap(group: Sample) -> _Gap:
 
 
 def squared_error(groups: Sequence[Sample]) -> float:
-    """The mean squared gap between a group's confidence and its share of right answers, less the variance that chance
-    adds: unbiased, and maybe below 0 (J. Broecker, Climate Dynamics 39:655-667, 2012; A. Kumar et al., 2019)."""
+    """The mean squared gap between a group's confidence and its share of right answers, less the
+    variance that chance adds: unbiased, and maybe below 0 (J. Broecker, Climate Dynamics
+    39:655-667, 2012; A. Kumar et al., 2019).
+    """
     total = sum(map(len, groups))
     gaps = zip(groups, map(_gap, groups), strict=True)
     return sum(len(group) * (one.mean**2 - one.variance) for group, one in gaps) / total
 
 
 def interval_of_error(groups: Sequence[Sample], draws: int = RESAMPLES) -> tuple[float, float]:
-    """95 % interval of the root of the mean squared gap: those true errors under which the observed one is no rarity.
+    """95 % interval of the root of the mean squared gap: those true errors under which the observed
+    one is no rarity.
 
-    Gaps are taken for normal with the observed variances, and the true ones for proportional to the observed ones. The
-    statistic grows with the factor, so both ends are found by halving.
+    Gaps are taken for normal with the observed variances, and the true ones for proportional to the
+    observed ones. The statistic grows with the factor, so both ends are found by halving.
     """
-    total, gaps = sum(map(len, groups)), [_gap(group) for group in groups]
-    weights, observed = [len(group) / total for group in groups], squared_error(groups)
+    total = sum(map(len, groups))
+    gaps = [_gap(group) for group in groups]
+    weights = [len(group) / total for group in groups]
+    observed = squared_error(groups)
     size = math.sqrt(sum(w * one.mean**2 for w, one in zip(weights, gaps, strict=True))) or 1.0
     chance = random.Random(0)  # noqa: S311 - no secret
     noise = [[chance.gauss(0.0, math.sqrt(one.plausible)) for one in gaps] for _ in range(draws)]
@@ -227,7 +238,8 @@ def interval_of_error(groups: Sequence[Sample], draws: int = RESAMPLES) -> tuple
         return above / draws
 
     def end(share: float) -> float:
-        low, high = 0.0, 1.0
+        low = 0.0
+        high = 1.0
         for _ in range(12):
             middle = (low + high) / 2
             low, high = (middle, high) if share_above(middle) < share else (low, middle)
@@ -237,9 +249,11 @@ def interval_of_error(groups: Sequence[Sample], draws: int = RESAMPLES) -> tuple
 
 
 def brier_parts(groups: Sequence[Sample]) -> tuple[float, float, float]:
-    """(reliability, resolution, uncertainty) of the score of the groups, each without its bias by chance.
+    """(reliability, resolution, uncertainty) of the score of the groups, each without its bias by
+    chance.
 
-    C. A. T. Ferro, T. E. Fricker, Quarterly Journal of the Royal Meteorological Society 138:1954-1960, 2012.
+    C. A. T. Ferro, T. E. Fricker, Quarterly Journal of the Royal Meteorological Society
+    138:1954-1960, 2012.
     """
     total = sum(map(len, groups))
     rights = [[one.right for one in group] for group in groups]
@@ -258,7 +272,9 @@ def brier_parts(groups: Sequence[Sample]) -> tuple[float, float, float]:
 
 
 def _risks(sample: Sample) -> list[float]:
-    """Wrong answers, the surest first; of equal confidence each has the mean of them, as any order is as likely."""
+    """Wrong answers, the surest first; of equal confidence each has the mean of them, as any
+    order is as likely.
+    """
     by_confidence: dict[float, list[float]] = {}
     for one in sorted(sample, key=lambda one: -one.sure):
         by_confidence.setdefault(one.sure, []).append(1.0 - one.right)
@@ -273,9 +289,11 @@ def risk_at(sample: Sample, coverage: float) -> tuple[float, float]:
 
 
 def area_under_risk(sample: Sample) -> float:
-    """The mean, over all numbers of questions that may be answered, of the share of wrong ones (Y. Geifman, G. Uziel,
-    R. El-Yaniv, ICLR 2019)."""
-    wrong, total = 0.0, 0.0
+    """The mean, over all numbers of questions that may be answered, of the share of wrong ones (Y.
+    Geifman, G. Uziel, R. El-Yaniv, ICLR 2019).
+    """
+    wrong = 0.0
+    total = 0.0
     for answered, risk in enumerate(_risks(sample), 1):
         wrong += risk
         total += wrong / answered
@@ -287,7 +305,8 @@ def _resampled_areas(sample: Sample) -> list[float]:
     clusters: dict[Hashable, list[Answer]] = {}
     for one in sample:
         clusters.setdefault(one.source, []).append(one)
-    drawn, chance = list(clusters.values()), random.Random(0)  # noqa: S311 - no secret
+    drawn = list(clusters.values())
+    chance = random.Random(0)  # noqa: S311 - no secret
     times = RESAMPLES if len(sample) <= MANY else RESAMPLES // 10
     samples = (chance.choices(drawn, k=len(drawn)) for _ in range(times))
     return [area_under_risk([one for cluster in sources for one in cluster]) for sources in samples]

@@ -1,7 +1,9 @@
-"""Corrected values of metrics that are known to be wrong, from the same answers, beside HELM's own (docs/errata.md).
+"""Corrected values of metrics that are known to be wrong, from the same answers, beside HELM's own
+(docs/errata.md).
 
-How a value is read from an answer to MedCalc-Bench follows the benchmark's own extraction (N. Khandekar et al., NeurIPS
-2024; github.com/ncbi-nlp/MedCalc-Bench, evaluation/run.py and evaluate.py); each difference is named where it is.
+How a value is read from an answer to MedCalc-Bench follows the benchmark's own extraction (N.
+Khandekar et al., NeurIPS 2024; github.com/ncbi-nlp/MedCalc-Bench, evaluation/run.py and
+evaluate.py); each difference is named where it is.
 """
 
 from __future__ import annotations
@@ -29,7 +31,9 @@ DATE_FORMATS = ("%m/%d/%Y", "%Y-%m-%d")
 _BOXED = re.compile(r"\\boxed\{((?:[^{}]|\{[^{}]*\})*)\}")
 _LATEX_TEXT = re.compile(r"\\(?:text|mathrm|mathbf)\{([^{}]*)\}")
 _DIGITS = r"(?:[1-9]\d{0,2}(?:,\d{3})+(?:\.\d+)?|[1-9]\d{0,2}(?:\.\d{3})+,\d+|\d+(?:[.,]\d+)?)(?![.,]?\d|[/-]\d+[/-])"
-"""With thousands separators, and a decimal comma where it cannot be one of these: 1,234 is 1234, and 12,34 is 12.34."""
+"""With thousands separators, and a decimal comma where it cannot be one of these: 1,234 is 1234,
+and 12,34 is 12.34.
+"""
 _NUMBER = re.compile(
     rf"(?<![\w^./,-])(?<!\^\{{)[+-]?{_DIGITS}"
 )  # not of a date, a unit or a name (m^2, CURB-65)
@@ -63,8 +67,10 @@ _RUN_TOGETHER = re.compile(r"(?<=\d)w(?=\d)", re.IGNORECASE)
 
 
 def reader_of(prompt: str, category: object, gold: str) -> Callable[[str], float | None]:
-    """What reads the value that a text states (None: none in a form that is known), by the calculator, as far as an
-    instance of HELM tells: its category, its gold answer's form, its question."""
+    """What reads the value that a text states (None: none in a form that is known), by the
+    calculator, as far as an instance of HELM tells: its category, its gold answer's form, its
+    question.
+    """
     if re.match(r"\('\d+ weeks', '\d+ days'\)", gold):
         return days_in
     if category == "date":
@@ -80,9 +86,9 @@ def reader_of(prompt: str, category: object, gold: str) -> Callable[[str], float
 def number_in(text: str) -> float | None:
     """The number that opens the text, or the last one, without its unit.
 
-    The authors take the last one, and divide what stands before a `%` by 100; here the sign is a unit as any other,
-    because the one calculator of a share (fractional excretion of sodium) asks for a percentage. They compute
-    expressions; here none is.
+    The authors take the last one, and divide what stands before a `%` by 100; here the sign is a
+    unit as any other, because the one calculator of a share (fractional excretion of sodium) asks
+    for a percentage. They compute expressions; here none is.
     """
     text = _said(text)
     try:
@@ -106,7 +112,8 @@ def _float(digits: str) -> float:
 def whole_number_in(text: str) -> float | None:
     """The score: `3` of `3 out of 5`, how many are listed (`2, 4, 5`), or the number, rounded."""
     text = _DECIMAL_ZERO.sub(r"\1", _said(text))
-    out_of, listed = _OUT_OF.search(text), _LISTED.search(text)
+    out_of = _OUT_OF.search(text)
+    listed = _LISTED.search(text)
     opens = _OPENS.match(text) is not None and not (listed and _LISTED.match(text.lstrip("([")))
     if out_of is not None and not opens:
         return float(out_of[1])
@@ -120,8 +127,9 @@ def whole_number_in(text: str) -> float | None:
 
 
 def date_in(text: str) -> float | None:
-    """The date that opens the text, or the last one, as an ordinal number: month/day/year, or as ISO 8601 has it (which
-    the authors do not read)."""
+    """The date that opens the text, or the last one, as an ordinal number: month/day/year, or as
+    ISO 8601 has it (which the authors do not read).
+    """
     text = _EITHER_OF_DATES.sub(" ", _said(text))
     opening = _OPENING_DATE.match(text)
     dates = [opening[1]] if opening else _DATE.findall(text)
@@ -134,7 +142,8 @@ def date_in(text: str) -> float | None:
 
 
 def days_in(text: str) -> float | None:
-    """Weeks and days, as the prompt writes them, (4 weeks, 3 days), or as the data do, ('4 weeks', '3 days').
+    """Weeks and days, as the prompt writes them, (4 weeks, 3 days), or as the data do, ('4 weeks',
+    '3 days').
 
     Two numbers need something between them: the authors' pattern reads 14 as 1 week and 4 days.
     """
@@ -175,7 +184,9 @@ CORRECT_MARK = "CORRECT"
 
 
 def medcalc_by_calculator(case: Case) -> float:
-    """MedCalc-Bench's own rule: a score is exact, what is calculated lies between the two limits (5 % off, or none)."""
+    """MedCalc-Bench's own rule: a score is exact, what is calculated lies between the two limits
+    (5 % off, or none).
+    """
     answer = case.completion.strip()
     if answer == case.gold.strip():
         return 1.0
@@ -184,7 +195,9 @@ def medcalc_by_calculator(case: Case) -> float:
         limits: tuple[object, object] = (case.gold, case.gold)
     else:
         limits = case.extra.get("lower_limit"), case.extra.get("upper_limit")
-    low, value, high = read(str(limits[0])), read(answer), read(str(limits[1]))
+    low = read(str(limits[0]))
+    value = read(answer)
+    high = read(str(limits[1]))
     return float(
         low is not None and value is not None and high is not None and low <= value <= high
     )
@@ -196,8 +209,11 @@ def medec_sentence(case: Case) -> float:
 
 
 def medec_flag(case: Case) -> float:
-    """Right where both say CORRECT, or neither does and the answer names a sentence of the note, whichever."""
-    answer, has_error = sentence_in(case.completion), sentence_in(case.gold) != CORRECT_MARK
+    """Right where both say CORRECT, or neither does and the answer names a sentence of the note,
+    whichever.
+    """
+    answer = sentence_in(case.completion)
+    has_error = sentence_in(case.gold) != CORRECT_MARK
     if answer == CORRECT_MARK:
         return float(not has_error)
     of_the_note = {sentence_in(line) for line in case.prompt.splitlines()}
@@ -219,7 +235,9 @@ def sentence_in(text: str) -> str | int | None:
 
 
 def ehr_sql_same_rows(case: Case) -> float | None:
-    """HELM's comparison (the same rows, in any order and however often; 0 is 0.0), where there are no rows too."""
+    """HELM's comparison (the same rows, in any order and however often; 0 is 0.0), where there
+    are no rows too.
+    """
     if not _can_be_answered(case):
         return float(not _holds_a_query(case))
     if not _holds_a_query(case):
@@ -254,7 +272,9 @@ def _can_be_answered(case: Case) -> bool:
 
 
 def healthbench_as_published(case: Case) -> float | None:
-    """The mean over judges of the share of a rubric's points: R. Arora et al., 2025, arXiv 2505.08775, section 3."""
+    """The mean over judges of the share of a rubric's points: R. Arora et al., 2025, arXiv
+    2505.08775, section 3.
+    """
     points = [float(rubric["points"]) for rubric in case.extra.get("rubrics") or ()]
     positive = sum(one for one in points if one > 0)
     if positive <= 0:
@@ -283,7 +303,9 @@ def sct_membership(case: Case) -> float:
 
 
 def first_of_repeated() -> Rule:
-    """The value that there is, of the first of several instances with the same prompt and right answer."""
+    """The value that there is, of the first of several instances with the same prompt and right
+    answer.
+    """
     rows = RepeatedRows()
     return lambda case: (
         None if rows.add(case.instance, case.prompt, case.gold, case.choices) else case.helm
@@ -330,7 +352,9 @@ class Corrections:
     unanswered: list[tuple[InstanceKey, Case]] = field(default_factory=list)
     left_out: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     raised: dict[str, list[Exception]] = field(default_factory=lambda: defaultdict(list))
-    """By erratum: what its rule raised on answers that it cannot read; they do not count in the corrected value."""
+    """By erratum: what its rule raised on answers that it cannot read; they do not count in the
+    corrected value.
+    """
 
     def __post_init__(self) -> None:
         self._by_label: dict[str, list[Erratum]] = defaultdict(list)
@@ -362,8 +386,10 @@ class Corrections:
         if not self.errata:
             return
         gold, choices = gold_and_choices(state.instance)
-        extra, annotations = state.instance.extra_data or {}, state.annotations or {}
-        prompt, name = state.instance.input.text, state.instance.id
+        extra = state.instance.extra_data or {}
+        annotations = state.annotations or {}
+        prompt = state.instance.input.text
+        name = state.instance.id
         case = Case(prompt, answer or "", gold, None, extra, annotations, name, choices)
         if answer is None:
             self.unanswered.append((key, case))
@@ -371,7 +397,9 @@ class Corrections:
             self._take(key, case, answered=True)
 
     def _take(self, key: InstanceKey, case: Case, *, answered: bool) -> None:
-        """Of several errata about one metric each rule begins with what the one before has made of the value."""
+        """Of several errata about one metric each rule begins with what the one before has made
+        of the value.
+        """
         for label, errata in self._by_label.items():
             value = self.helm[str(errata[0].metric)].values.get(key)
             for erratum in errata if value is not None else ():
@@ -388,13 +416,15 @@ class Corrections:
                 self.values[label][key] = value if answered else 0.0
 
     def metrics(self) -> list[MetricValues]:
-        """Once, after all instances. One without an answer has no value that counts; it keeps its place for the bounds,
-        unless another one takes it (of two that are the same). Raises what a rule raised on most answers.
+        """Once, after all instances. One without an answer has no value that counts; it keeps its
+        place for the bounds, unless another one takes it (of two that are the same). Raises what a
+        rule raised on most answers.
         """
         for key, case in self.unanswered:
             self._take(key, case, answered=False)
         for erratum in self.errata:
-            raised, values = self.raised[erratum.id], self.values[erratum.label]
+            raised = self.raised[erratum.id]
+            values = self.values[erratum.label]
             if len(raised) > max(1, len(values) // 2):  # the rule's fault, not the answers'
                 raise raised[0]
         return [

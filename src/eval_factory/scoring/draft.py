@@ -1,6 +1,7 @@
 """A result in the making.
 
-Its parts see each request with its answer (`add`), each by all of them before the next one, and complete it then.
+Its parts see each request with its answer (`add`), each by all of them before the next one, and
+complete it then.
 """
 
 from __future__ import annotations

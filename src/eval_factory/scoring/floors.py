@@ -1,7 +1,8 @@
-"""Floors: what trivial answers score on the questions of a run, by the metrics that the run was scored with.
+"""Floors: what trivial answers score on the questions of a run, by the metrics that the run was
+scored with.
 
-The values of HELM's metrics were computed inside helm-run (`helm/trivial_answers.py`); corrected ones are made of them
-here, by the rules that the model's answers are read with.
+The values of HELM's metrics were computed inside helm-run (`helm/trivial_answers.py`); corrected
+ones are made of them here, by the rules that the model's answers are read with.
 """
 
 from __future__ import annotations
@@ -51,7 +52,9 @@ class _Strategy:
     ) -> None:
         if any(len(column) != len(trivial.questions) for column in scored.values.values()):
             raise ValueError("a column without a value for each question")
-        self.scored, self._questions, self._of_run = scored, trivial.questions, of_run
+        self.scored = scored
+        self._questions = trivial.questions
+        self._of_run = of_run
         self.corrections = Corrections.of(plan, self.metrics())
 
     def metrics(self) -> Iterator[MetricValues]:
@@ -123,9 +126,11 @@ class FloorScores:
             self._failed = error
 
     def complete(self, draft: Draft) -> None:
-        """Of judges the floor is what they said of a text that says nothing. Where they were not asked, a jury's is
-        assumed: the mark of an answer with nothing in it."""
-        lowest, probe = draft.tally.ratings.form.lowest, draft.judge_probe
+        """Of judges the floor is what they said of a text that says nothing. Where they were not
+        asked, a jury's is assumed: the mark of an answer with nothing in it.
+        """
+        lowest = draft.tally.ratings.form.lowest
+        probe = draft.judge_probe
         measured = {} if probe is None else {PADDED_NAME: probe.value}
         by_judges = {}
         for one in draft.metrics:
@@ -139,7 +144,8 @@ class FloorScores:
             count = len(one.values) if probe is None else probe.instances
             by_judges[one.label] = Floor(best, answers[best], count, answers, assumed=probe is None)
         floors = self._floors()
-        # what is trivial is a label alone, or names none: the lenient readings find in it what HELM finds
+        # what is trivial is a label alone, or names none: the lenient readings find in it what HELM
+        # finds
         lenient = [one.label for one in draft.metrics if one.name == METRIC + LENIENT]
         floors |= {
             label: floors[helm]
@@ -201,17 +207,22 @@ class FloorScores:
 def notes_on_floors(
     main: str, scores: Mapping[str, Score], floors: Mapping[str, Floor]
 ) -> Iterator[Note]:
-    """Where the main score, or its corrected value, is not above what the best trivial answer scores."""
+    """Where the main score, or its corrected value, is not above what the best trivial answer
+    scores.
+    """
     found = []
     means = "It does not show that the model read the questions"
     for label in (main, f"{main}{CORRECTED}", f"{main}{LENIENT}"):
-        score, floor = scores.get(label), floors.get(label)
+        score = scores.get(label)
+        floor = floors.get(label)
         if score is None or floor is None:
             continue
-        low, high = score.stats.ci_low, score.stats.ci_high
+        low = score.stats.ci_low
+        high = score.stats.ci_high
         if low is None or high is None:
             low = high = score.value
-        above, below = low > floor.value, high < floor.value
+        above = low > floor.value
+        below = high < floor.value
         better, worse = (below, above) if floor.lower_is_better else (above, below)
         if better and label != main:
             means = f"{label}, which reads the same answers otherwise, is above its own"

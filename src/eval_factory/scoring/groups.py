@@ -1,4 +1,6 @@
-"""Scores of groups of instances (by category, sub-split, any field with few values), each tested against the rest."""
+"""Scores of groups of instances (by category, sub-split, any field with few values), each tested
+against the rest.
+"""
 
 from __future__ import annotations
 
@@ -21,18 +23,22 @@ from eval_factory.scoring.scores import (
 )
 
 _Sample = tuple[Sequence[float], Sequence[Hashable] | None]
-"""One value per instance, and of each the source that it shares with others; None where none is known."""
+"""One value per instance, and of each the source that it shares with others; None where none is
+known.
+"""
 
 
 def p_value_of_difference(group: _Sample, rest: _Sample) -> float | None:
     """Two-sided, of the test that two samples have the same mean; None where it cannot be tested.
 
-    0/1 values: Fisher's exact test (R. A. Fisher, JRSS 85:87-94, 1922). Others: Welch's t test (B. L. Welch, Biometrika
-    34:28-35, 1947). Clustered values: t of the difference with the cluster-robust variance. Its degrees of freedom are
-    those of the side that has fewer effective clusters: C. A. Cameron and D. L. Miller (Journal of Human Resources
-    50:317-372, 2015, section VI) show why few clusters on one side ask for so few; the choice is on the safe side.
+    0/1 values: Fisher's exact test (R. A. Fisher, JRSS 85:87-94, 1922). Others: Welch's t test (B.
+    L. Welch, Biometrika 34:28-35, 1947). Clustered values: t of the difference with the
+    cluster-robust variance. Its degrees of freedom are those of the side that has fewer effective
+    clusters: C. A. Cameron and D. L. Miller (Journal of Human Resources 50:317-372, 2015, section
+    VI) show why few clusters on one side ask for so few; the choice is on the safe side.
     """
-    values, others = group[0], rest[0]
+    values = group[0]
+    others = rest[0]
     if len(values) < 2 or len(others) < 2:
         return None
     if is_shared(group[1]) or is_shared(rest[1]):
@@ -53,7 +59,9 @@ def p_value_of_difference(group: _Sample, rest: _Sample) -> float | None:
 
 
 def _clustered(group: _Sample, rest: _Sample) -> float | None:
-    """A source may be on both sides: what it adds to either mean is added up before it is squared."""
+    """A source may be on both sides: what it adds to either mean is added up before it is
+    squared.
+    """
     influence: dict[Hashable, float] = defaultdict(float)
     clusters = []
     for sign, (values, sources) in ((1, group), (-1, rest)):
@@ -66,7 +74,8 @@ def _clustered(group: _Sample, rest: _Sample) -> float | None:
         for value, label in zip(values, labels, strict=True):
             influence[label] += sign * (value - mean) / len(values)
         clusters.append(effective_clusters(labels))
-    number, degrees = len(influence), min(clusters) - 1
+    number = len(influence)
+    degrees = min(clusters) - 1
     variance = (
         number / (number - 1) * math.fsum(one * one for one in influence.values())
         if number > 1
@@ -113,13 +122,15 @@ def scores_by_group(
     failed_as_zero: bool,
     beside: MetricValues | None = None,
 ) -> Groups:
-    """The score of `metric` for each value of each field that sorts the instances into a few groups.
+    """The score of `metric` for each value of each field that sorts the instances into a few
+    groups.
 
-    Each has the p-value of the test that it does not differ from the rest of the instances, and the same corrected for
-    the field's groups. A group of fewer than ten instances is counted, not shown; it is among the others' rest.
+    Each has the p-value of the test that it does not differ from the rest of the instances, and the
+    same corrected for the field's groups. A group of fewer than ten instances is counted, not
+    shown; it is among the others' rest.
 
-    `members`: field -> value -> instances. `beside`: the corrected values of `metric`, where there are any: a group
-    that HELM scores wrongly looks like a finding without them.
+    `members`: field -> value -> instances. `beside`: the corrected values of `metric`, where there
+    are any: a group that HELM scores wrongly looks like a finding without them.
     """
     scores: dict[str, dict[str, dict[str, Score]]] = {}
     hidden = {}
@@ -149,7 +160,9 @@ def _scores_by_value(
     *,
     failed_as_zero: bool,
 ) -> dict[str, Score]:
-    """Without the values of which no instance counts, and with the p-values of the groups that are large enough."""
+    """Without the values of which no instance counts, and with the p-values of the groups that
+    are large enough.
+    """
     all_counted = with_missing_counted(metric.values, missing, failed_as_zero=failed_as_zero)
     values = {}
     for value, keys in sorted(by_value.items()):

@@ -1,7 +1,9 @@
-"""95 % intervals of the mean of instances' values: which one a score gets, and each formula with its source. Pure.
+"""95 % intervals of the mean of instances' values: which one a score gets, and each formula with
+its source. Pure.
 
-Clusters are labels, one per value: values with the same label share a source (a note, a patient, a calculator) and are
-not independent of each other. The formulas want at least two effective clusters; `interval_of_mean` sees to that.
+Clusters are labels, one per value: values with the same label share a source (a note, a patient, a
+calculator) and are not independent of each other. The formulas want at least two effective
+clusters; `interval_of_mean` sees to that.
 """
 
 from __future__ import annotations
@@ -42,7 +44,8 @@ def t_quantile(degrees: float, each_side: float = EACH_SIDE) -> float:
 def wilson(share: float, count: float, quantile: float | None = None) -> Ends:
     """The Wilson score interval of a proportion (E. B. Wilson, JASA 22:209-212, 1927).
 
-    The count is the effective number of values where they are clustered; `quantile` takes the place of the normal one.
+    The count is the effective number of values where they are clustered; `quantile` takes the place
+    of the normal one.
     """
     z = statistics.NormalDist().inv_cdf(1 - EACH_SIDE) if quantile is None else quantile
     spread = z * z / count
@@ -52,7 +55,8 @@ def wilson(share: float, count: float, quantile: float | None = None) -> Ends:
 
 
 def clopper_pearson(right: float, count: int, each_side: float) -> Ends:
-    """The exact interval of a proportion (C. J. Clopper and E. S. Pearson, Biometrika 26:404-413, 1934).
+    """The exact interval of a proportion (C. J. Clopper and E. S. Pearson, Biometrika 26:404-413,
+    1934).
 
     Wilson's, of a level beyond 95 %, misses far too often near 0 and 1, and is wider there.
     """
@@ -65,12 +69,13 @@ def clopper_pearson(right: float, count: int, each_side: float) -> Ends:
 
 
 def effective_clusters(clusters: Sequence[Hashable]) -> float:
-    """How many clusters of equal size say as much: (sum of the sizes)^2 / (sum of the squared sizes).
+    """How many clusters of equal size say as much: (sum of the sizes)^2 / (sum of the squared
+    sizes).
 
-    L. Kish, Survey Sampling, 1965, section 8.2; A. V. Carter, K. T. Schnepel and D. G. Steigerwald, Review of Economics
-    and Statistics 99:698-709, 2017, show that a t statistic of clusters of unequal size behaves as one of so few. Each
-    interval and test of clustered values has this number less one as its degrees of freedom, and fewer than two of
-    them say nothing.
+    L. Kish, Survey Sampling, 1965, section 8.2; A. V. Carter, K. T. Schnepel and D. G. Steigerwald,
+    Review of Economics and Statistics 99:698-709, 2017, show that a t statistic of clusters of
+    unequal size behaves as one of so few. Each interval and test of clustered values has this
+    number less one as its degrees of freedom, and fewer than two of them say nothing.
     """
     sizes = Counter(clusters).values()
     return len(clusters) ** 2 / sum(size * size for size in sizes)
@@ -82,11 +87,13 @@ def mean_and_variance(
     scale: Ends = PROPORTION,
     size: float = 0.0,
 ) -> tuple[float, float]:
-    """The mean of clustered values, and its variance, which is robust to any dependence inside clusters.
+    """The mean of clustered values, and its variance, which is robust to any dependence inside
+    clusters.
 
-    The linearised ("sandwich") variance of a mean with the factor C / (C - 1), C clusters (W. G. Cochran, Sampling
-    Techniques, 1977, section 9A.3; K.-Y. Liang and S. L. Zeger, Biometrika 73:13-22, 1986). With a `size`, a
-    pseudo-cluster of so many values stands at each end of the scale.
+    The linearised ("sandwich") variance of a mean with the factor C / (C - 1), C clusters (W. G.
+    Cochran, Sampling Techniques, 1977, section 9A.3; K.-Y. Liang and S. L. Zeger, Biometrika
+    73:13-22, 1986). With a `size`, a pseudo-cluster of so many values stands at each end of the
+    scale.
     """
     low, high = scale
     total = len(values) + 2 * size
@@ -100,11 +107,13 @@ def mean_and_variance(
 
 
 def end_weight(clusters: Sequence[Hashable]) -> float:
-    """How many values a pseudo-cluster has: half of a cluster where all are of one size, as Jeffreys' prior adds half a
-    success and half a failure, and up to a full effective cluster where few are large.
+    """How many values a pseudo-cluster has: half of a cluster where all are of one size, as
+    Jeffreys' prior adds half a success and half a failure, and up to a full effective cluster where
+    few are large.
 
-    Where a few clusters hold all that differ, the sample alone says far too little: one pseudo-cluster stands at each
-    end of the scale. benchmarks/interval_coverage.py shows what that does.
+    Where a few clusters hold all that differ, the sample alone says far too little: one
+    pseudo-cluster stands at each end of the scale. benchmarks/interval_coverage.py shows what that
+    does.
     """
     return len(clusters) / effective_clusters(clusters) - len(clusters) / len(set(clusters)) / 2
 
@@ -116,7 +125,8 @@ def mean_end_weight(clusters: Sequence[Hashable]) -> float:
 
 def design_effect(values: Sequence[float], scale: Ends, clusters: Sequence[Hashable]) -> float:
     """Of clustered values on a scale, with a pseudo-cluster at each end; at least 1."""
-    (low, high), size = scale, end_weight(clusters)
+    (low, high) = scale
+    size = end_weight(clusters)
     total = len(values) + 2 * size
     mean, variance = mean_and_variance(values, clusters, scale, size)
     squares = _sum_of_squares(value - mean for value in values) + size * (
@@ -130,10 +140,11 @@ def wilson_clustered(
 ) -> Ends:
     """The Wilson interval of clustered 0/1 values, on their effective number.
 
-    The effective number is count / design effect, and no more than count; t with the effective number of clusters less
-    one as its degrees of freedom stands in place of the normal quantile (E. L. Korn and B. I. Graubard, Survey
-    Methodology 24:193-201, 1998; C. Franco, R. Little, T. Louis and E. Slud, Journal of Survey Statistics and
-    Methodology 7:334-364, 2019, who recommend Wilson's).
+    The effective number is count / design effect, and no more than count; t with the effective
+    number of clusters less one as its degrees of freedom stands in place of the normal quantile (E.
+    L. Korn and B. I. Graubard, Survey Methodology 24:193-201, 1998; C. Franco, R. Little, T. Louis
+    and E. Slud, Journal of Survey Statistics and Methodology 7:334-364, 2019, who recommend
+    Wilson's).
     """
     count = len(values) / design_effect(values, (0.0, 1.0), clusters)
     return wilson(
@@ -152,13 +163,15 @@ def student_t(
     clusters: Sequence[Hashable] | None = None,
     each_side: float = EACH_SIDE,
 ) -> Ends:
-    """Student's t interval of the mean of two values or more; on a scale with ends, with one pseudo-value at each.
+    """Student's t interval of the mean of two values or more; on a scale with ends, with one
+    pseudo-value at each.
 
-    Where nearly all values stand at one end, the few that do not are often in no sample, and its spread says too
-    little: the interval of the values alone covers the mean far less often than it should. A pseudo-value at each end
-    keeps the spread from being smaller than what one unseen value could add, as pseudo-observations do for proportions
-    (A. Agresti and B. A. Coull, The American Statistician 52:119-126, 1998; one of each kind: A. Agresti and B. Caffo,
-    54:280-288, 2000). Of clustered values a pseudo-cluster stands at each end (`mean_end_weight`).
+    Where nearly all values stand at one end, the few that do not are often in no sample, and its
+    spread says too little: the interval of the values alone covers the mean far less often than it
+    should. A pseudo-value at each end keeps the spread from being smaller than what one unseen
+    value could add, as pseudo-observations do for proportions (A. Agresti and B. A. Coull, The
+    American Statistician 52:119-126, 1998; one of each kind: A. Agresti and B. Caffo, 54:280-288,
+    2000). Of clustered values a pseudo-cluster stands at each end (`mean_end_weight`).
     """
     labels = range(len(values)) if clusters is None else clusters
     size = 0.0 if scale is None else mean_end_weight(labels)
@@ -169,10 +182,11 @@ def student_t(
 
 
 def lower_end(values: Sequence[float], lowest: Sequence[float], high: float) -> float:
-    """Where the scale of a mean begins whose values have each a lowest of their own, as the cases of a rubric have.
+    """Where the scale of a mean begins whose values have each a lowest of their own, as the cases
+    of a rubric have.
 
-    The mean of the lowest ones. Where the values' interquartile range is below a third of the scale, the lowest of
-    all: nearly equal values say nothing of their tail.
+    The mean of the lowest ones. Where the values' interquartile range is below a third of the
+    scale, the lowest of all: nearly equal values say nothing of their tail.
     """
     mean = statistics.fmean(lowest)
     if len(values) < 2:
@@ -186,32 +200,39 @@ def _sum_of_squares(values: Iterable[float]) -> float:
 
 
 def of_equal_values(value: float, count: float, scale: Ends, each_side: float = EACH_SIDE) -> Ends:
-    """What can be said of the mean where all values are equal: how many other values there can be at most.
+    """What can be said of the mean where all values are equal: how many other values there can be
+    at most.
 
-    With `count` of `count` alike, at most the share q = 1 - 0.025 ** (1 / count) is not: the exact one-sided 97.5 %
-    bound (C. J. Clopper and E. S. Pearson, Biometrika 26:404-413, 1934), because a two-sided 95 % interval may miss
-    2.5 % at each end. The mean is furthest away where that share stands at an end of the scale. Of clustered values
-    the count is the effective number of clusters.
+    With `count` of `count` alike, at most the share q = 1 - 0.025 ** (1 / count) is not: the exact
+    one-sided 97.5 % bound (C. J. Clopper and E. S. Pearson, Biometrika 26:404-413, 1934), because a
+    two-sided 95 % interval may miss 2.5 % at each end. The mean is furthest away where that share
+    stands at an end of the scale. Of clustered values the count is the effective number of
+    clusters.
     """
     low, high = scale
     share = 1 - each_side ** (1 / count)
     return value - share * (value - low), value + share * (high - value)
 
 
-WILSON, STUDENT_T, ON_A_SCALE, EXACT = (
-    "wilson",
-    "student-t",
-    "student-t-pseudo-values",
-    "exact-one-sided",
-)
+WILSON = "wilson"
+STUDENT_T = "student-t"
+ON_A_SCALE = "student-t-pseudo-values"
+EXACT = "exact-one-sided"
 CLOPPER_PEARSON = "clopper-pearson"
-CLUSTERED = "-clustered"  # ends the name of the method where values of one cluster are not taken for independent
-OF_LOOKS = "-of-{}-looks"  # ends the name of the method where the interval holds at all of so many looks together
-LEAST_SOURCES, FEW_SOURCES, LARGE_SOURCE = 2, 6, 0.3
-"""Effective clusters that an interval needs; below which, or with a cluster above that share, few of them decide it."""
+# ends the name of the method where values of one cluster are not taken for independent
+CLUSTERED = "-clustered"
+# ends the name of the method where the interval holds at all of so many looks together
+OF_LOOKS = "-of-{}-looks"
+LEAST_SOURCES = 2
+FEW_SOURCES = 6
+LARGE_SOURCE = 0.3
+"""Effective clusters that an interval needs; below which, or with a cluster above that share,
+few of them decide it.
+"""
 LEAST_UNBOUNDED = 100
-"""Values that leave their scale, by nobody knows how much, have an interval from this number on: rare and great losses
-are in no smaller sample."""
+"""Values that leave their scale, by nobody knows how much, have an interval from this number on:
+rare and great losses are in no smaller sample.
+"""
 
 
 def describe(
@@ -222,15 +243,18 @@ def describe(
     lowest: Sequence[float] | None = None,
     looks: float = 1,
 ) -> Stats:
-    """Mean, sample standard deviation, standard error (of clusters the robust one) and a 95 % confidence interval.
+    """Mean, sample standard deviation, standard error (of clusters the robust one) and a 95 %
+    confidence interval.
 
     Args:
         values: one value per instance, at least one; one alone has no interval.
         mean: the mean to report, where it was computed elsewhere (HELM's, to the last digit).
-        scale: 0 to 1 if not given and all values lie in it; else a scale that is not known has no ends.
+        scale: 0 to 1 if not given and all values lie in it; else a scale that is not known has no
+            ends.
         clusters: of each value the source that it shares with others; None where none is known.
         lowest: of each value the least that it can be, where that is another for each.
-        looks: how often a growing sample is looked at, at most: the interval holds wherever one stops.
+        looks: how often a growing sample is looked at, at most: the interval holds wherever one
+        stops.
     """
     count = len(values)
     center = statistics.fmean(values) if mean is None else mean
@@ -243,7 +267,8 @@ def describe(
     if clusters is not None and effective_clusters(clusters) < LEAST_SOURCES:
         stderr = None
     elif clusters is not None:
-        variance, independent = mean_and_variance(values, clusters)[1], variance_of(values) / count
+        variance = mean_and_variance(values, clusters)[1]
+        independent = variance_of(values) / count
         stderr = math.sqrt(variance)
         if independent:  # L. Kish, Survey Sampling, 1965, section 8.2
             design_effect = variance / independent
@@ -273,10 +298,12 @@ def interval_of_mean(
     lowest: Sequence[float] | None = None,
     each_side: float = EACH_SIDE,
 ) -> Interval:
-    """The interval of a mean of two values or more, and the name of its method; arguments as `describe`'s.
+    """The interval of a mean of two values or more, and the name of its method; arguments as
+    `describe`'s.
 
-    Which values get which: docs/statistics.md. It may miss the mean in the share `each_side` of samples at each side.
-    Where each value has a lowest one of its own, the scale begins at `lower_end` of them.
+    Which values get which: docs/statistics.md. It may miss the mean in the share `each_side` of
+    samples at each side. Where each value has a lowest one of its own, the scale begins at
+    `lower_end` of them.
     """
     sources = clusters if is_shared(clusters) else None
     units = len(values) if sources is None else effective_clusters(sources)
@@ -284,10 +311,12 @@ def interval_of_mean(
         return NO_INTERVAL
     low, high = scale or PROPORTION
     if lowest is not None and min(lowest) < low:
-        low, leaves = lower_end(values, lowest, high), False
+        low = lower_end(values, lowest, high)
+        leaves = False
     else:
         leaves = min(values) < low or max(values) > high
-    by_cluster, center = "" if sources is None else CLUSTERED, statistics.fmean(values)
+    by_cluster = "" if sources is None else CLUSTERED
+    center = statistics.fmean(values)
     if min(values) == max(values):
         if leaves:
             return NO_INTERVAL
@@ -298,20 +327,25 @@ def interval_of_mean(
         0.0 if mean is None else mean - center
     )  # how far the mean that is reported lies from that of the values
     if (low, high) == PROPORTION and all(value in PROPORTION for value in values):
-        method, moved = WILSON, 0.0
+        method = WILSON
+        moved = 0.0
         if sources is not None:
             found = wilson_clustered(values, sources, each_side)
         elif each_side == EACH_SIDE:
             found = wilson(center, len(values))
         else:
-            method, found = CLOPPER_PEARSON, clopper_pearson(sum(values), len(values), each_side)
+            method = CLOPPER_PEARSON
+            found = clopper_pearson(sum(values), len(values), each_side)
     elif not leaves:
-        method, found = ON_A_SCALE, student_t(values, (low, high), sources, each_side)
+        method = ON_A_SCALE
+        found = student_t(values, (low, high), sources, each_side)
     elif scale is not None and len(values) < LEAST_UNBOUNDED:
         return NO_INTERVAL
     else:
-        method, found = STUDENT_T, student_t(values, None, sources, each_side)
-        low, high = -math.inf, math.inf
+        method = STUDENT_T
+        found = student_t(values, None, sources, each_side)
+        low = -math.inf
+        high = math.inf
     return Interval(max(low, found[0] + moved), min(high, found[1] + moved), method + by_cluster)
 
 
@@ -321,23 +355,30 @@ def is_shared(clusters: Sequence[Hashable] | None) -> TypeGuard[Sequence[Hashabl
 
 
 def few_sources(clusters: Sequence[Hashable]) -> str | None:
-    """Why clustered values have no interval, or that few clusters decide it; None where neither is so."""
+    """Why clustered values have no interval, or that few clusters decide it; None where neither
+    is so.
+    """
     sources = Counter(clusters)
     if len(sources) == len(clusters):
         return None
-    effective, largest = effective_clusters(clusters), max(sources.values()) / len(clusters)
+    effective = effective_clusters(clusters)
+    largest = max(sources.values()) / len(clusters)
     as_much = (
         f"{len(sources)} sources say as much as {formats.decimals(effective, 1)} of equal size"
     )
     if effective < LEAST_SOURCES:
         return f"there is no interval: {as_much}, and {LEAST_SOURCES} are needed"
     if effective < FEW_SOURCES or largest > LARGE_SOURCE:
-        return f"few sources decide the interval: {as_much}, and the largest holds {formats.percent(largest, 0)}"
+        return (
+            f"few sources decide the interval: {as_much}, "
+            f"and the largest holds {formats.percent(largest, 0)}"
+        )
     return None
 
 
 def holm(p_values: Sequence[float | None], *, unknown_count: bool = False) -> list[float | None]:
-    """P values corrected for their number (S. Holm, Scandinavian Journal of Statistics 6:65-70, 1979).
+    """P values corrected for their number (S. Holm, Scandinavian Journal of Statistics 6:65-70,
+    1979).
 
     `unknown_count`: those that are None, and stay so, count among them all the same.
     """
@@ -358,7 +399,8 @@ def percentile(values: Sequence[float], share: float) -> float | None:
 
 
 BCA = "bca-bootstrap"
-SEED, RESAMPLES = 20_240_607, 2_000
+SEED = 20_240_607
+RESAMPLES = 2_000
 FEWEST = 5  # independent units (effective clusters) below which resampling says nothing
 
 
@@ -367,11 +409,13 @@ def bca_of_ratio(
     denominators: Sequence[float],
     clusters: Sequence[Hashable] | None = None,
 ) -> Interval:
-    """The 95 % BCa interval of sum(numerators) / sum(denominators) (B. Efron, JASA 82:171-185, 1987).
+    """The 95 % BCa interval of sum(numerators) / sum(denominators) (B. Efron, JASA 82:171-185,
+    1987).
 
-    So are precision and recall made of counts, and every metric of HELM's that counts some instances more than once.
-    The resampling is `scipy.stats.bootstrap`'s, and its seed is fixed: the same values give the same interval. Clusters
-    are drawn uncut. Nothing of fewer than five instances or effective clusters, and where all resamples are equal.
+    So are precision and recall made of counts, and every metric of HELM's that counts some
+    instances more than once. The resampling is `scipy.stats.bootstrap`'s, and its seed is fixed:
+    the same values give the same interval. Clusters are drawn uncut. Nothing of fewer than five
+    instances or effective clusters, and where all resamples are equal.
     """
     clusters_of = range(len(numerators)) if clusters is None else clusters
     sums: dict[Hashable, Ends] = defaultdict(lambda: (0.0, 0.0))
@@ -382,7 +426,8 @@ def bca_of_ratio(
         or len({above / below for above, below in sums.values() if below}) < 2
     ):
         return NO_INTERVAL
-    import numpy as np  # imported here: few scores are no mean, and SciPy's statistics take half a second
+    # imported here: few scores are no mean, and SciPy's statistics take half a second
+    import numpy as np
     from scipy import stats
 
     def ratio(one: Any, other: Any, axis: int = -1) -> Any:
@@ -399,7 +444,8 @@ def bca_of_ratio(
             n_resamples=RESAMPLES,
             rng=np.random.default_rng(SEED),
         ).confidence_interval
-    low, high = float(found.low), float(found.high)
+    low = float(found.low)
+    high = float(found.high)
     if not (math.isfinite(low) and math.isfinite(high)):
         return NO_INTERVAL
     return Interval(low, high, BCA if clusters is None else f"{BCA}{CLUSTERED}")

@@ -1,4 +1,6 @@
-"""What cache.db says of a run: its attempts, its answers, which server gave them; what it used, and what that cost."""
+"""What cache.db says of a run: its attempts, its answers, which server gave them; what it used,
+and what that cost.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,8 @@ def read_attempts(path: Path) -> Iterator[dict[str, Any]]:
 def read_answers(path: Path, role: str | None = None) -> Iterator[dict[str, Any]]:
     """Every answer (of one role), oldest first; `request` and `response` are JSON text.
 
-    Their row ids are sorted, and each is read in its turn: SQLite would sort them with their texts, on disk if need be.
+    Their row ids are sorted, and each is read in its turn: SQLite would sort them with their texts,
+    on disk if need be.
     """
     ids = "SELECT rowid FROM responses WHERE :role IS NULL OR role = :role ORDER BY created, key"
     return read_rows(path, ids, "SELECT * FROM responses WHERE rowid = ?", role=role)
@@ -63,7 +66,9 @@ def read_servers(path: Path) -> dict[str, str]:
 
 
 def finish_reasons(path: Path, role: str) -> dict[str, int]:
-    """Why the answers of a role ended -> how many, the most frequent first. Some answers do not say it."""
+    """Why the answers of a role ended -> how many, the most frequent first. Some answers do not
+    say it.
+    """
     query = """
         SELECT reason, count(*) AS answers FROM (
             SELECT json_extract(response, '$.choices[0].finish_reason') AS reason
@@ -101,7 +106,9 @@ UNKNOWN = CachedAnswer()
 
 
 def cached_answer(answer: Answer, model: EndpointPlan) -> tuple[CachedAnswer, str | None]:
-    """Of an answer of the model's, with what it thought before: between the markers, or in a field of its own."""
+    """Of an answer of the model's, with what it thought before: between the markers, or in a
+    field of its own.
+    """
     response = answer.response
     found = CachedAnswer(answer.tokens, answer.latency_s, logprobs=openai_api.logprobs_in(response))
     try:
@@ -140,7 +147,8 @@ class StoredAnswers:
     @classmethod
     def of(cls, plan: Plan, also: Callable[[Answer], None] = lambda _answer: None) -> StoredAnswers:
         """Goes through all stored answers, once; `also` gets each."""
-        model, cache_db = plan.model, plan.rundir.cache_db
+        model = plan.model
+        cache_db = plan.rundir.cache_db
         found = {}
         for answer in typed_answers(cache_db):
             also(answer)
@@ -163,7 +171,9 @@ class StoredAnswers:
         return next((self.answers[one] for one in keys if one in self.answers), None)
 
     def thought_of(self, answer: CachedAnswer | None) -> str | None:
-        """Read when it is asked for: what models think is many times as long as what they answer."""
+        """Read when it is asked for: what models think is many times as long as what they
+        answer.
+        """
         if answer is None or answer.thought_under is None:
             return None
         rows = read_rows(
@@ -211,11 +221,13 @@ class _Tally:
 
 
 def usage_of(plan: Plan, run_id: str, wall_s: float) -> tuple[Usage, list[str], set[str]]:
-    """The usage, with what answers cost as far as it is known; how requests were changed so that the endpoint took
-    them, in the run that paid for them; and the keys of the answers that this run got or took from the cache.
+    """The usage, with what answers cost as far as it is known; how requests were changed so that
+    the endpoint took them, in the run that paid for them; and the keys of the answers that this run
+    got or took from the cache.
 
-    Others in the file may be of another endpoint's. The key of one that was archived since still stands here.
-    `run_id` is of the helm-run that made the result, and `wall_s` the seconds that it took.
+    Others in the file may be of another endpoint's. The key of one that was archived since still
+    stands here. `run_id` is of the helm-run that made the result, and `wall_s` the seconds that it
+    took.
     """
     tallies: dict[tuple[str, str], _Tally] = defaultdict(_Tally)  # by run and role
     used: set[str] = set()
@@ -230,11 +242,9 @@ def usage_of(plan: Plan, run_id: str, wall_s: float) -> tuple[Usage, list[str], 
         ):
             used.add(attempt["key"])
     # the price of now where the user's own table has one, else that of the run that asked
-    table, stored, hosted = (
-        table_prices(plan),
-        read_prices(plan.rundir.cache_db),
-        hosted_roles(plan),
-    )
+    table = table_prices(plan)
+    stored = read_prices(plan.rundir.cache_db)
+    hosted = hosted_roles(plan)
     for paid in read_paid(plan.rundir.cache_db):
         tally = tallies[paid.run_id, paid.role]
         price = table.get(paid.role) or stored.get((paid.run_id, paid.role))
@@ -305,7 +315,9 @@ def _sum_known(values: Iterable[int | None]) -> int | None:
 
 
 def response_statistics(cache_db: Path) -> ResponseStatistics:
-    """Of all runs in the folder; judges are no part of it, as they are none of what EvalFactory counts."""
+    """Of all runs in the folder; judges are no part of it, as they are none of what EvalFactory
+    counts.
+    """
     spans: dict[str, tuple[float, float]] = {}
     codes: Counter[int] = Counter()
     latencies: list[float] = []
@@ -313,7 +325,8 @@ def response_statistics(cache_db: Path) -> ResponseStatistics:
     for attempt in read_attempts(cache_db):
         if attempt["role"] != MODEL_ROLE or attempt["outcome"] not in _ENDED:
             continue
-        started, ended = attempt["started"], attempt["started"] + attempt["latency_s"]
+        started = attempt["started"]
+        ended = attempt["started"] + attempt["latency_s"]
         first, last = spans.get(attempt["run_id"], (started, ended))
         spans[attempt["run_id"]] = (min(first, started), max(last, ended))
         if attempt["status"] is None:  # nothing came back

@@ -1,7 +1,9 @@
-"""How far a judge agrees with physicians, beside how far they agree with each other: in decisions, or marks on a scale.
+"""How far a judge agrees with physicians, beside how far they agree with each other: in decisions,
+or marks on a scale.
 
-Pairs are (the judge, a physician) of each item, and each ordered pair of an item's physicians, as in the published
-figures of HealthBench (arXiv 2505.08775, section 6). Every interval is one by clusters of conversations. Pure.
+Pairs are (the judge, a physician) of each item, and each ordered pair of an item's physicians, as
+in the published figures of HealthBench (arXiv 2505.08775, section 6). Every interval is one by
+clusters of conversations. Pure.
 """
 
 from __future__ import annotations
@@ -25,12 +27,15 @@ from eval_factory.tasks.message_files import FEWEST_ITEMS, LabelledItem, Labelle
 
 FEWEST_POOLED = 3  # categories, to know how far they are apart
 PSEUDO_CLUSTERS = 0.75
-"""Of each of the four pairs of decisions, in clusters of `mean_end_weight`. With 0.5, intervals of rare faults cover
-90 %; benchmarks/judge_coverage.py prints what they cover."""
+"""Of each of the four pairs of decisions, in clusters of `mean_end_weight`. With 0.5, intervals of
+rare faults cover 90 %; benchmarks/judge_coverage.py prints what they cover.
+"""
 DECISIONS = (False, True)  # the marks that there are, where an item is met or not
 _Z = statistics.NormalDist().inv_cdf(0.975)
 Pair = tuple[str, float, float]
-"""Conversation, what the judge (or one physician) says, what the physician (or another one) says."""
+"""Conversation, what the judge (or one physician) says, what the physician (or another one)
+says.
+"""
 _LOWEST = {"kappa": -1.0, "ac1": -1.0, "bias": -1.0}  # 0 of the other figures; the highest is 1
 
 
@@ -49,8 +54,10 @@ class Figure:
 
 @dataclass(frozen=True)
 class Figures:
-    """F1 is the mean of `met` and `not met`; sensitivity the share called met of what a physician called met,
-    specificity the same of not met. Bias: the judge's share of met less the mean of the items' mean labels."""
+    """F1 is the mean of `met` and `not met`; sensitivity the share called met of what a physician
+    called met, specificity the same of not met. Bias: the judge's share of met less the mean of the
+    items' mean labels.
+    """
 
     f1_macro: Figure
     kappa: Figure
@@ -104,7 +111,9 @@ class Calibration:
     )  # thirds by the answer's characters, where they are known
     languages: Mapping[str, Part] = field(default_factory=dict)
     majority: Part | None = None
-    """With what most physicians of an item say; items of a tie are left out. None where all are ties."""
+    """With what most physicians of an item say; items of a tie are left out. None where all are
+    ties.
+    """
     by_physician: Mapping[str, Part] = field(default_factory=dict)
     """With each physician, the one with most labels first."""
     pairs: Sequence[
@@ -119,8 +128,10 @@ class Calibration:
 def calibration_of(
     items: Sequence[LabelledItem], marks: Sequence[float] = DECISIONS
 ) -> Calibration:
-    """All figures of at least one item; some have the labels of two physicians. `marks`: that there are, the least
-    first; of more than two, kappa has squared weights, and bias is a share of the scale."""
+    """All figures of at least one item; some have the labels of two physicians. `marks`: that there
+    are, the least first; of more than two, kappa has squared weights, and bias is a share of the
+    scale.
+    """
     found = Calibration(
         total=part_of(items, marks, fewest=1),
         conversations=len({item.conversation for item in items}),
@@ -194,7 +205,9 @@ def _labelled_pairs(items: Sequence[LabelledItem]) -> list[LabelledPairs]:
 
 
 def steadiness_of(items: Sequence[LabelledItem], changed: Sequence[tuple[int, bool]]) -> Steadiness:
-    """`changed`: number of the item, and the decision about it when something was changed; at least one."""
+    """`changed`: number of the item, and the decision about it when something was changed; at
+    least one.
+    """
     clusters = [items[number].conversation for number, _ in changed]
     moved = [float(met) - float(items[number].judged) for number, met in changed]
     return Steadiness(
@@ -213,12 +226,14 @@ def _mean_of(values: Sequence[float], clusters: Sequence[str], lowest: float = 0
 def part_of(
     items: Sequence[LabelledItem], marks: Sequence[float] = DECISIONS, fewest: int = FEWEST_ITEMS
 ) -> Part:
-    labels, width = sum(len(item.labels) for item in items), marks[-1] - marks[0]
+    labels = sum(len(item.labels) for item in items)
+    width = marks[-1] - marks[0]
     if len(items) < fewest:
         return Part(len(items), labels, None, None)
     means = [statistics.fmean(item.labels) for item in items]
     apart = [(item.judged - mean) / width for item, mean in zip(items, means, strict=True)]
-    # the difference of the means, not the mean of the differences: its last digits are the published ones
+    # the difference of the means, not the mean of the differences: its last digits are the
+    # published ones
     bias = (statistics.fmean(item.judged for item in items) - statistics.fmean(means)) / width
     interval = _mean_of(apart, [item.conversation for item in items], lowest=-1.0)
     pairs, among = pairs_of(items)
@@ -252,7 +267,9 @@ def _figures(pairs: Sequence[Pair], marks: Sequence[float], bias: Figure) -> Fig
 
 
 def _right(pairs: Sequence[Pair], label: bool) -> Figure:
-    """Of what is labelled so the share that was said, with Wilson's interval on the effective number of pairs."""
+    """Of what is labelled so the share that was said, with Wilson's interval on the effective
+    number of pairs.
+    """
     found = [float(said == label) for _, said, other in pairs if other == label]
     return (
         _mean_of(found, [name for name, _, other in pairs if other == label])
@@ -262,14 +279,16 @@ def _right(pairs: Sequence[Pair], label: bool) -> Figure:
 
 
 def _gap(items: Sequence[LabelledItem], marks: Sequence[float]) -> Figure:
-    """Both tables of a conversation are left out together: the two agreements depend on each other."""
+    """Both tables of a conversation are left out together: the two agreements depend on each
+    other.
+    """
     pairs, among = pairs_of(items)
-    (one, weights), (other, more) = tables_of(pairs, marks), tables_of(among, marks, pairs)
-    agreement, kinds, at = (
-        _agreement_by(marks),
-        len(marks) ** 2,
-        0 if len(marks) == 2 else 1,
-    )  # macro F1, or kappa
+    (one, weights) = tables_of(pairs, marks)
+    (other, more) = tables_of(among, marks, pairs)
+    # macro F1, or kappa
+    agreement = _agreement_by(marks)
+    kinds = len(marks) ** 2
+    at = 0 if len(marks) == 2 else 1
 
     def difference(tables: NDArray[Any]) -> NDArray[Any]:
         apart: NDArray[Any] = agreement(tables[..., :kinds]) - agreement(tables[..., kinds:])
@@ -283,9 +302,11 @@ def _gap(items: Sequence[LabelledItem], marks: Sequence[float]) -> Figure:
 def tables_of(
     pairs: Sequence[Pair], marks: Sequence[float] = DECISIONS, named: Sequence[Pair] = ()
 ) -> tuple[NDArray[Any], list[float]]:
-    """Of each conversation its counts of each kind of pair, shape (conversations, marks squared), the greatest mark
-    first: both met, only the first, only the second, none. And of each kind the pairs of its pseudo-cluster; marks on
-    a scale have none. `named`: pairs with all conversations, in their order."""
+    """Of each conversation its counts of each kind of pair, shape (conversations, marks squared),
+    the greatest mark first: both met, only the first, only the second, none. And of each kind the
+        pairs of its pseudo-cluster; marks on
+    a scale have none. `named`: pairs with all conversations, in their order.
+    """
     counts = Counter(pairs)
     rows = {
         name: row for row, name in enumerate(dict.fromkeys(name for name, _, _ in named or pairs))
@@ -310,23 +331,24 @@ def _agreement_by(marks: Sequence[float]) -> Callable[[NDArray[Any]], NDArray[An
 def agreement_of(tables: NDArray[Any]) -> NDArray[Any]:
     """Macro F1, Cohen's kappa and Gwet's AC1 of many tables at once, as a jackknife needs them.
 
-    The same as scikit-learn's `f1_score(average="macro")` and `cohen_kappa_score`, and `agreement.gwet_ac1`, of the
-    pairs. J. Cohen, Educational and Psychological Measurement 20:37-46, 1960; K. L. Gwet, British Journal of
-    Mathematical and Statistical Psychology 61:29-48, 2008.
+    The same as scikit-learn's `f1_score(average="macro")` and `cohen_kappa_score`, and
+    `agreement.gwet_ac1`, of the pairs. J. Cohen, Educational and Psychological Measurement
+    20:37-46, 1960; K. L. Gwet, British Journal of Mathematical and Statistical Psychology 61:29-48,
+    2008.
 
-    (..., 4), as `tables_of` counts -> (..., 3); nan where one is not defined, as macro F1 where nobody ever said `not
-    met`.
+    (..., 4), as `tables_of` counts -> (..., 3); nan where one is not defined, as macro F1 where
+    nobody ever said `not met`.
     """
     met, first, second, not_met = np.moveaxis(tables, -1, 0)
     with np.errstate(invalid="ignore", divide="ignore"):
-        total, apart = tables.sum(axis=-1), first + second
+        total = tables.sum(axis=-1)
+        apart = first + second
         f1 = (2 * met / (2 * met + apart) + 2 * not_met / (2 * not_met + apart)) / 2
-        observed, one, other = (
-            (met + not_met) / total,
-            (met + first) / total,
-            (met + second) / total,
-        )
-        by_chance, mean = one * other + (1 - one) * (1 - other), (one + other) / 2
+        observed = (met + not_met) / total
+        one = (met + first) / total
+        other = (met + second) / total
+        by_chance = one * other + (1 - one) * (1 - other)
+        mean = (one + other) / 2
         guessed = 2 * mean * (1 - mean)
         return np.stack(
             [f1, (observed - by_chance) / (1 - by_chance), (observed - guessed) / (1 - guessed)],
@@ -335,13 +357,15 @@ def agreement_of(tables: NDArray[Any]) -> NDArray[Any]:
 
 
 def rating_agreement(tables: NDArray[Any], marks: Sequence[float]) -> NDArray[Any]:
-    """nan (for macro F1), weighted kappa and AC1 of tables of shape (..., marks squared): the same as
-    `agreement.weighted_kappa` and `gwet_ac1`."""
+    """nan (for macro F1), weighted kappa and AC1 of tables of shape (..., marks squared): the same
+    as `agreement.weighted_kappa` and `gwet_ac1`.
+    """
     count = len(marks)
     square = tables.reshape(*tables.shape[:-1], count, count)
     with np.errstate(invalid="ignore", divide="ignore"):
         shares = square / square.sum(axis=(-1, -2), keepdims=True)
-        one, other = shares.sum(axis=-1), shares.sum(axis=-2)
+        one = shares.sum(axis=-1)
+        other = shares.sum(axis=-2)
         weights = np.subtract.outer(marks[::-1], marks[::-1]) ** 2
         kappa = 1 - (shares * weights).sum(axis=(-1, -2)) / np.einsum(
             "...i,ij,...j->...", one, weights, other
@@ -362,12 +386,12 @@ def by_jackknife(
     *,
     lowest: Sequence[float],
 ) -> list[Figure]:
-    """The jackknife of clusters (B. Efron, C. Stein, Annals of Statistics 9:586-596, 1981), with t of their effective
-    number less one.
+    """The jackknife of clusters (B. Efron, C. Stein, Annals of Statistics 9:586-596, 1981), with t
+    of their effective number less one.
 
-    For each kind of pair a pseudo-cluster of that kind alone is added, as `intervals.student_t` does: else a sample in
-    which a rare fault, or a judge's rare `not met`, is missing by luck knows nothing of it. The interval is that of the
-    table with them, and reaches as far as the value.
+    For each kind of pair a pseudo-cluster of that kind alone is added, as `intervals.student_t`
+    does: else a sample in which a rare fault, or a judge's rare `not met`, is missing by luck knows
+    nothing of it. The interval is that of the table with them, and reaches as far as the value.
 
     Args:
         tables: shape (clusters, kinds).
@@ -381,7 +405,8 @@ def by_jackknife(
     if units < intervals.FEWEST:
         return list(map(Figure, values))
     rows = np.vstack([tables, np.diag(weights)])
-    center, left_out = function(rows.sum(axis=0)), function(rows.sum(axis=0) - rows)
+    center = function(rows.sum(axis=0))
+    left_out = function(rows.sum(axis=0) - rows)
     half = intervals.t_quantile(units - 1) * np.sqrt((len(rows) - 1) * left_out.var(axis=0))
     found = zip(values, lowest, (center - half).tolist(), (center + half).tolist(), strict=True)
     return [
@@ -393,14 +418,17 @@ def by_jackknife(
 
 
 def partial_pooling(values: Sequence[float], errors: Sequence[float]) -> list[tuple[float, float]]:
-    """Of each of three groups or more the mean and the standard deviation that it has in the light of all groups.
+    """Of each of three groups or more the mean and the standard deviation that it has in the light
+    of all groups.
 
-    The normal hierarchical model with a flat prior of the standard deviation between groups, summed over a grid of it
-    (A. Gelman et al., Bayesian Data Analysis, 3rd edition, 2013, section 5.4, equations 5.17 to 5.21; the prior:
-    A. Gelman, Bayesian Analysis 1:515-534, 2006). A group with a large standard error moves far towards the others.
-    `errors`: the standard errors of the values, each above 0.
+    The normal hierarchical model with a flat prior of the standard deviation between groups, summed
+    over a grid of it (A. Gelman et al., Bayesian Data Analysis, 3rd edition, 2013, section 5.4,
+    equations 5.17 to 5.21; the prior: A. Gelman, Bayesian Analysis 1:515-534, 2006). A group with a
+    large standard error moves far towards the others. `errors`: the standard errors of the values,
+    each above 0.
     """
-    value, variance = np.array(values), np.array(errors) ** 2
+    value = np.array(values)
+    variance = np.array(errors) ** 2
     between = np.linspace(0.0, 10 * max(float(np.std(values)), *errors), 2_001)[:, None] ** 2
     precision = 1 / (variance + between)
     of_common = 1 / precision.sum(axis=1, keepdims=True)
@@ -409,14 +437,17 @@ def partial_pooling(values: Sequence[float], errors: Sequence[float]) -> list[tu
     log = (np.log(of_common) + terms.sum(axis=1, keepdims=True)) / 2
     share = np.exp(log - log.max()) / np.exp(log - log.max()).sum()
     own = between * precision  # how much of a group's mean is its own
-    mean, spread = own * value + (1 - own) * common, own * variance + (1 - own) ** 2 * of_common
+    mean = own * value + (1 - own) * common
+    spread = own * variance + (1 - own) ** 2 * of_common
     middle = (share * mean).sum(axis=0)
     deviation = np.sqrt((share * (spread + (mean - middle) ** 2)).sum(axis=0))
     return list(zip(middle.tolist(), deviation.tolist(), strict=True))
 
 
 def pooled(parts: Mapping[str, Part]) -> dict[str, Part]:
-    """Parts with each figure pooled partially over those that have it with an interval, where these are three."""
+    """Parts with each figure pooled partially over those that have it with an interval, where
+    these are three.
+    """
     found = dict(parts)
     for who, name in (
         (who, one.name) for who in ("judge", "physicians") for one in fields(Figures)
@@ -434,10 +465,8 @@ def pooled(parts: Mapping[str, Part]) -> dict[str, Part]:
         errors = [(figure.ci_high - figure.ci_low) / 2 / _Z for figure in own.values()]
         made = partial_pooling([figure.value for figure in own.values()], errors)
         for key, (value, deviation) in zip(own, made, strict=True):
-            low, high = (
-                max(_LOWEST.get(name, 0.0), value - _Z * deviation),
-                min(1.0, value + _Z * deviation),
-            )
+            low = max(_LOWEST.get(name, 0.0), value - _Z * deviation)
+            high = min(1.0, value + _Z * deviation)
             changed: dict[str, Any] = {name: Figure(value, low, high)}
             found[key] = replace(found[key], **{who: replace(getattr(found[key], who), **changed)})
     return found
@@ -455,13 +484,17 @@ def _thirds(items: Sequence[LabelledItem]) -> dict[str, list[LabelledItem]]:
     return {name: some for name, some in found.items() if some}
 
 
-FOLDS, MAX_JUDGES, MAX_SIZE = 5, 12, 7
+FOLDS = 5
+MAX_JUDGES = 12
+MAX_SIZE = 7
 """Parts of the conversations; judges to choose from, which are 1,500 juries; judges in a jury."""
 
 
 @dataclass(frozen=True)
 class BestJury:
-    """Of one size, which agrees best with physicians: it says what most of its judges say; an odd size has no ties."""
+    """Of one size, which agrees best with physicians: it says what most of its judges say; an
+    odd size has no ties.
+    """
 
     judges: tuple[str, ...]
     f1_macro: float  # with the physicians, on the labels by which it was chosen
@@ -476,17 +509,18 @@ def best_juries(
     decisions: Mapping[str, Sequence[bool]],
     costs: Mapping[str, float | None],
 ) -> list[BestJury]:
-    """The best of each odd size, by two judges' decisions or more about each item; `costs`: dollars per 1,000 criteria.
-    Who chooses the best of many on the same labels sees luck, too: the figure that counts is cross-validated."""
-    names, rows = (
-        list(decisions)[:MAX_JUDGES],
-        np.array(list(decisions.values())[:MAX_JUDGES], bool),
-    )
+    """The best of each odd size, by two judges' decisions or more about each item; `costs`: dollars
+    per 1,000 criteria. Who chooses the best of many on the same labels sees luck, too: the figure
+    that counts is cross-validated.
+    """
+    names = list(decisions)[:MAX_JUDGES]
+    rows = np.array(list(decisions.values())[:MAX_JUDGES], bool)
     conversations = list(dict.fromkeys(item.conversation for item in items))
     folds = np.array(
         [int(hashlib.sha256(name.encode()).hexdigest(), 16) % FOLDS for name in conversations]
     )
-    found, pairs = [], pairs_of(items)[0]
+    found = []
+    pairs = pairs_of(items)[0]
     weights = tables_of(pairs)[1]
     for size in range(1, min(len(names), MAX_SIZE) + 1, 2):
         juries = list(combinations(range(len(names)), size))

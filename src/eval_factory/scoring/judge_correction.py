@@ -1,14 +1,16 @@
-"""A rubric's score as physicians would have given it: what its judge decided, without the mistakes that their labels of
-other answers, in the judge's passport, show.
+"""A rubric's score as physicians would have given it: what its judge decided, without the mistakes
+that their labels of other answers, in the judge's passport, show.
 
-W. J. Rogan and B. Gladen, American Journal of Epidemiology 107:71-76, 1978: of what is met a judge calls `sensitivity`
-met, of what is not `1 - specificity`, so the share that it calls met says what share is met. A rubric's score is such a
-share, weighted by points: each case has what the judge gave (A), and what it had if all criteria were met (B), so
+W. J. Rogan and B. Gladen, American Journal of Epidemiology 107:71-76, 1978: of what is met a judge
+calls `sensitivity` met, of what is not `1 - specificity`, so the share that it calls met says what
+share is met. A rubric's score is such a share, weighted by points: each case has what the judge
+gave (A), and what it had if all criteria were met (B), so
 
     score = (mean A - (1 - specificity) mean B) / (sensitivity + specificity - 1)
 
-The interval holds every score that the data do not contradict (E. C. Fieller, JRSS B 16:175-185, 1954). What is
-uncertain of the run's cases and of the labels is both in it: it has no end where a judge hardly knows met from not met.
+The interval holds every score that the data do not contradict (E. C. Fieller, JRSS B 16:175-185,
+1954). What is uncertain of the run's cases and of the labels is both in it: it has no end where a
+judge hardly knows met from not met.
 """
 
 from __future__ import annotations
@@ -37,15 +39,22 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 METHOD = "rogan-gladen-fieller"
-RATE_APART, FEW_MATCHED = 0.2, 0.5
-"""Of the judge's share of `met` in labels and run; the share of points whose category is labelled, where any is."""
+RATE_APART = 0.2
+FEW_MATCHED = 0.5
+"""Of the judge's share of `met` in labels and run; the share of points whose category is
+labelled, where any is.
+"""
 PSEUDO_CLUSTERS = 0.5
-"""Of each kind of pair; `judge_calibration` needs 0.75. benchmarks/judge_coverage.py prints what intervals cover."""
+"""Of each kind of pair; `judge_calibration` needs 0.75. benchmarks/judge_coverage.py prints what
+intervals cover.
+"""
 
 
 @dataclass(frozen=True)
 class JudgedCases:
-    """Of each case of a run: what the judge gave it, what it would have if it met all criteria, and its source."""
+    """Of each case of a run: what the judge gave it, what it would have if it met all criteria,
+    and its source.
+    """
 
     given: Sequence[float]
     possible: Sequence[float]
@@ -69,16 +78,19 @@ class CorrectedByLabels:
 def weights_of(
     pairs_in: Mapping[str | None, int], points_in: Mapping[str | None, float]
 ) -> tuple[dict[str | None, float], float]:
-    """Category -> what a pair of labels counts, so that the labels' mix of categories is the run's; and the share of
-    points whose category is labelled. Criteria of other categories are taken to be like all labelled ones. `pairs_in`:
-    category -> pairs of labels; it takes ten. `points_in`: category -> points of the run's criteria, without signs."""
+    """Category -> what a pair of labels counts, so that the labels' mix of categories is the run's;
+    and the share of points whose category is labelled. Criteria of other categories are taken to be
+    like all labelled ones. `pairs_in`: category -> pairs of labels; it takes ten. `points_in`:
+    category -> points of the run's criteria, without signs.
+    """
     labelled = (
         name for name, pairs in pairs_in.items() if name is not None and pairs >= FEWEST_ITEMS
     )
     shared = [
         name for name in labelled if points_in.get(name)
     ]  # in one order: sums of floats depend on it
-    total, points = sum(pairs_in.values()), sum(points_in.values())
+    total = sum(pairs_in.values())
+    points = sum(points_in.values())
     matched = sum(points_in[name] for name in shared) / points if points else 0.0
     weights = dict.fromkeys(pairs_in, 1 - matched)
     for name in shared:
@@ -89,9 +101,10 @@ def weights_of(
 def corrected_by_labels(
     cases: JudgedCases, labels: Sequence[LabelledPairs], weights: Mapping[str | None, float]
 ) -> CorrectedByLabels | None:
-    """None where the labels cannot tell: there are too few, the judge's `met` and `not met` say too little, or it says
-    `met` more or less often than its sensitivity and specificity allow. `weights`: of a pair of labels, by category; 1
-    where that is not named."""
+    """None where the labels cannot tell: there are too few, the judge's `met` and `not met` say too
+    little, or it says `met` more or less often than its sensitivity and specificity allow.
+    `weights`: of a pair of labels, by category; 1 where that is not named.
+    """
     import numpy as np  # imported here, as everywhere: `ls` needs none of it
 
     by_conversation: dict[Hashable, NDArray[Any]] = defaultdict(lambda: np.zeros(4))
@@ -107,7 +120,8 @@ def corrected_by_labels(
     if units < intervals.FEWEST:
         return None
     sensitivity, specificity = map(float, _rates(tables.sum(axis=0)))
-    # the jackknife of conversations, with a pseudo-cluster of each kind of pair: a rare mistake may be in no label
+    # the jackknife of conversations, with a pseudo-cluster of each kind of pair: a rare mistake may
+    # be in no label
     size = PSEUDO_CLUSTERS * float(max(pairs.mean(), pairs.sum() / units - pairs.mean() / 2))
     rows = np.vstack([tables, size * np.eye(4)])
     left_out = _rates(rows.sum(axis=0) - rows)
@@ -124,7 +138,8 @@ def corrected_by_labels(
         statistics.fmean(cases.given), statistics.fmean(cases.possible), sensitivity, specificity
     )
     value = min(1.0, max(cases.lowest, mean))
-    low, high = max(cases.lowest, min(ends[0], value)), min(1.0, max(ends[1], value))
+    low = max(cases.lowest, min(ends[0], value))
+    high = min(1.0, max(ends[1], value))
     return CorrectedByLabels(value, low, high, sensitivity, specificity)
 
 
@@ -144,20 +159,20 @@ def _corrected(given: float, possible: float, sensitivity: float, specificity: f
 def _interval(
     cases: JudgedCases, rates: NDArray[Any], variances: NDArray[Any], units: float
 ) -> intervals.Ends | None:
-    """Every score S with (A - sensitivity S - (1 - specificity) (B - S))^2 <= t^2 of its variance: between the roots
-    of a quadratic. None where that is no interval."""
+    """Every score S with (A - sensitivity S - (1 - specificity) (B - S))^2 <= t^2 of its variance:
+    between the roots of a quadratic. None where that is no interval.
+    """
     sensitivity, specificity = map(float, rates)
-    possible, youden = statistics.fmean(cases.possible), sensitivity + specificity - 1
+    possible = statistics.fmean(cases.possible)
+    youden = sensitivity + specificity - 1
     # given less what the judge gives for nothing: as uncertain as the run's cases are
     values = [
         one - (1 - specificity) * all_met
         for one, all_met in zip(cases.given, cases.possible, strict=True)
     ]
     least, most = (end - (1 - specificity) * possible for end in (cases.lowest, 1.0))
-    scale, size = (
-        (min(least, *values), max(most, *values)),
-        intervals.mean_end_weight(cases.clusters),
-    )
+    scale = (min(least, *values), max(most, *values))
+    size = intervals.mean_end_weight(cases.clusters)
     _, of_cases = intervals.mean_and_variance(values, cases.clusters, scale, size)
     mean = statistics.fmean(values)
     t = intervals.t_quantile(min(units, intervals.effective_clusters(cases.clusters)) - 1)
@@ -190,7 +205,9 @@ class RubricCorrection:
         return self.rubric.metric + JUDGE_CORRECTED
 
     def complete(self, draft: Draft) -> None:
-        """A value of each case, so that runs can be compared and gated by it as by any other metric."""
+        """A value of each case, so that runs can be compared and gated by it as by any other
+        metric.
+        """
         metric = next((one for one in draft.metrics if one.label == self.rubric.metric), None)
         cases = {} if metric is None else self._cases(metric, failed_as_zero=draft.failed_as_zero)
         if metric is None or len(cases) < 2:
@@ -238,7 +255,8 @@ class RubricCorrection:
 
     def publish(self, draft: Draft) -> None:
         """The interval with the labels' uncertainty in it; and what the score assumes."""
-        score, found = draft.scores.get(self.label), self.found
+        score = draft.scores.get(self.label)
+        found = self.found
         if found is not None and score is not None:
             ends: dict[str, Any] = {
                 "ci_low": found.ci_low,
@@ -252,7 +270,9 @@ class RubricCorrection:
         draft.notes.add(Importance.DOUBTFUL, *self._notes())
 
     def _possible(self, found: CorrectedByLabels) -> tuple[float, float]:
-        """The least and the greatest value that a case can have: a mistaken judge would have given nothing, or all."""
+        """The least and the greatest value that a case can have: a mistaken judge would have
+        given nothing, or all.
+        """
         ends = []
         for case in self.rubric.cases.values():
             if most := positive_points(case.criteria):
@@ -261,10 +281,17 @@ class RubricCorrection:
         return min(ends), max(ends)
 
     def _notes(self) -> Iterator[str]:
-        judge, passport = self.passport.judge, self.passport
+        judge = self.passport.judge
+        passport = self.passport
         if self.found is None:
-            why = "its labels are too few, its 'met' and 'not met' say too little, or it errs otherwise here"
-            yield f"{self.label}: absent, the passport of judge {judge} cannot correct its score: {why}"
+            why = (
+                "its labels are too few, its 'met' and 'not met' say too little, "
+                "or it errs otherwise here"
+            )
+            yield (
+                f"{self.label}: absent, the passport of judge {judge} cannot correct its score: "
+                f"{why}"
+            )
             return
         labels = formats.counted(sum(sum(one.counts) for one in passport.pairs), "label")
         assumed = (
@@ -278,11 +305,15 @@ class RubricCorrection:
         share = statistics.fmean(decided) if decided else 0.0
         unlike = []
         if abs(share - passport.says_met) > RATE_APART:
-            shares = f"{formats.percent(share, 0)} of criteria here, {formats.percent(passport.says_met, 0)} there"
+            shares = (
+                f"{formats.percent(share, 0)} of criteria here, "
+                f"{formats.percent(passport.says_met, 0)} there"
+            )
             unlike.append(f"it says 'met' of {shares}")
         lengths = list(self.rubric.lengths.values())
         if passport.usual_lengths is not None and lengths:
-            (low, high), middle = passport.usual_lengths, statistics.median(lengths)
+            (low, high) = passport.usual_lengths
+            middle = statistics.median(lengths)
             if not low <= middle <= high:
                 usual = f"nine of ten there have {formats.short(low)} to {formats.short(high)}"
                 unlike.append(
@@ -297,7 +328,8 @@ class RubricCorrection:
     def report(self, draft: Draft) -> None:
         if draft.rubric is None or self.found is None:
             return
-        found, judge = self.found, draft.rubric.judges[self.passport.judge]
+        found = self.found
+        judge = draft.rubric.judges[self.passport.judge]
         correction = JudgeCorrection(
             judge=self.passport.judge,
             judge_score=judge.score,
@@ -316,7 +348,9 @@ class RubricCorrection:
         draft.rubric = replace(draft.rubric, correction=correction)
 
     def _categories(self, draft: Draft) -> Iterator[tuple[str, CorrectedPart]]:
-        """Of each category that labels and run have: the share of criteria met, each criterion counting the same."""
+        """Of each category that labels and run have: the share of criteria met, each criterion
+        counting the same.
+        """
         for name in sorted(
             {one.category for one in self.passport.pairs if one.category is not None}
         ):

@@ -51,8 +51,9 @@ class StoredPassport:
 
 
 def judge_sha256(judge: EndpointPlan, criteria_per_request: int) -> str:
-    """What makes a judge this one: model, sampling as it was set, our prompts, criteria in a request. Not where it is
-    served, nor its key: the same model may be reached by another way."""
+    """What makes a judge this one: model, sampling as it was set, our prompts, criteria in a
+    request. Not where it is served, nor its key: the same model may be reached by another way.
+    """
     prompts = [criterion_template(alone=size == 1) for size in sorted({1, criteria_per_request})]
     is_judge: dict[str, Any] = {
         "model": judge.model_id,
@@ -72,7 +73,9 @@ def prompt_hashes(criteria_per_request: int) -> set[str]:
 
 
 def passport_text(plan: Plan) -> str | None:
-    """That the configuration names; None where it names none. Raises PrerequisiteError: it is not there."""
+    """That the configuration names; None where it names none. Raises PrerequisiteError: it is
+    not there.
+    """
     folder = plan.evaluation.run.config.params.extra.judge_passport
     if folder is None:
         return None
@@ -85,14 +88,19 @@ def passport_text(plan: Plan) -> str | None:
 
 
 def check_passport(plan: Plan) -> None:
-    """Raises EvalFactoryError: the passport that the configuration names is not there, or not of its judge."""
+    """Raises EvalFactoryError: the passport that the configuration names is not there, or not of
+    its judge.
+    """
     if passport_text(plan) is not None:
         passport_of(plan, Path(str(plan.evaluation.run.config.params.extra.judge_passport)))
 
 
 def passport_of(plan: Plan, folder: Path) -> StoredPassport:
-    """The passport in a folder. Raises ConfigError: it is of no judge of the run's, or of nobody who was asked."""
-    file, problem = folder / PASSPORT, f"{KEY}: {folder}"
+    """The passport in a folder. Raises ConfigError: it is of no judge of the run's, or of nobody
+    who was asked.
+    """
+    file = folder / PASSPORT
+    problem = f"{KEY}: {folder}"
     document = load_mapping(file, "a judge's passport", inside=folder)
     extra = plan.evaluation.run.config.params.extra
     try:
@@ -100,7 +108,8 @@ def passport_of(plan: Plan, folder: Path) -> StoredPassport:
         if asked is None:
             own = "its decisions were in the labels, so nobody knows how it was asked"
             raise ConfigError(
-                f"{problem}: {document['judge']} was not asked: {own}; 'calibrate --judges-from' asks it"
+                f"{problem}: {document['judge']} was not asked: {own}; "
+                "'calibrate --judges-from' asks it"
             )
         hashes = {
             judge_sha256(judge, extra.criteria_per_request or 1): judge.role
@@ -114,9 +123,11 @@ def passport_of(plan: Plan, folder: Path) -> StoredPassport:
             made_of = f"{settings} or this program's prompt differ"
             judges = ", ".join(f"{judge.role} ({judge.model_id})" for judge in plan.judges)
             raise ConfigError(
-                f"{problem}: is of another judge ({asked['model']}) than this run asks, {judges}: {made_of}"
+                f"{problem}: is of another judge ({asked['model']}) than this run asks, "
+                f"{judges}: {made_of}"
             )
-        categories, pairs = list(document["categories"]), []
+        categories = list(document["categories"])
+        pairs = []
         for line in document["pairs"]:
             conversation, category, both, judge, physician, none = map(int, line.split())
             name = categories[category - 1] if category else None
@@ -137,7 +148,9 @@ def passport_of(plan: Plan, folder: Path) -> StoredPassport:
 
 
 def pairs_as_lines(pairs: Sequence[LabelledPairs], categories: Sequence[str]) -> list[str]:
-    """A line each: number of the conversation, of its category from 1 (0: none), and the four counts."""
+    """A line each: number of the conversation, of its category from 1 (0: none), and the four
+    counts.
+    """
     number: dict[str | None, int] = {None: 0}
     number |= {name: at for at, name in enumerate(categories, start=1)}
     return [

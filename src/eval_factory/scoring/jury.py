@@ -1,7 +1,9 @@
-"""A jury: its judges' ratings, its scores, what is missing of them, and what the scores could be with that.
+"""A jury: its judges' ratings, its scores, what is missing of them, and what the scores could be
+with that.
 
-HELM's score of an instance is the mean of the ratings that came. Where a judge failed, it is another jury's score: the
-instance has one, and counts as scored, so that nothing but the judgements themselves shows what is missing.
+HELM's score of an instance is the mean of the ratings that came. Where a judge failed, it is
+another jury's score: the instance has one, and counts as scored, so that nothing but the judgements
+themselves shows what is missing.
 """
 
 from __future__ import annotations
@@ -39,13 +41,14 @@ from eval_factory.scoring.scores import (
 from eval_factory.scoring.tally import Tally
 from eval_factory.scoring.words import same_family
 
-BEYOND_BELIEF, _ENOUGH_TO_TELL = (
-    0.98,
-    20,
-)  # Krippendorff's alpha, and answers that two judges or more rated
+# Krippendorff's alpha, and answers that two judges or more rated
+BEYOND_BELIEF = 0.98
+_ENOUGH_TO_TELL = 20
 
 FOLLOWS_LENGTH = 0.5
-"""A rank correlation of mark and length: better answers are often somewhat longer, and seldom so much."""
+"""A rank correlation of mark and length: better answers are often somewhat longer, and seldom so
+much.
+"""
 
 ALL_JUDGES = (
     ".all_judges"  # ends the name of a jury's score over the instances that every judge rated
@@ -56,19 +59,24 @@ class Jury:
     """What the judges of a run said, answer by answer."""
 
     def __init__(self, plan: Plan, of_run: output.JuryNames, tally: Tally) -> None:
-        self._plan, self._of_run, self._tally = plan, of_run, tally
+        self._plan = plan
+        self._of_run = of_run
+        self._tally = tally
         roles = roles_by_deployment(plan.judges)
         self.names = {
             roles.get(deployment, name): name for name, deployment in of_run.judges.items()
         }
         """Judge's role -> its name in HELM's annotations."""
-        self._asked, self._scored = dict.fromkeys(self.names, 0), dict.fromkeys(self.names, 0)
+        self._asked = dict.fromkeys(self.names, 0)
+        self._scored = dict.fromkeys(self.names, 0)
 
     def add(self, key: InstanceKey, state: output.RequestState) -> None:
         """One answer; no judge is asked about an empty one."""
         if has_failed(state):
             return
-        tally, text, rated = self._tally, text_of(state), False
+        tally = self._tally
+        text = text_of(state)
+        rated = False
         empty = says_nothing(text)
         tally.injected += bool(injection_signs(text))
         tally.ratings.lengths[key] = len(text)
@@ -86,7 +94,9 @@ class Jury:
             tally.unjudged.add(key)
 
     def complete(self, draft: Draft) -> None:
-        """Add the lowest mark of each answer that says nothing, and what HELM makes of it, which stands beside."""
+        """Add the lowest mark of each answer that says nothing, and what HELM makes of it, which
+        stands beside.
+        """
         metric = draft.jury_metric
         draft.beside |= helms_own(draft.metrics, metric, draft.tally)
         draft.metrics = [
@@ -95,20 +105,20 @@ class Jury:
         ]
 
     def count(self, draft: Draft) -> None:
-        model, judges = (
-            self._plan.model.model_id,
-            {judge.role: judge.model_id for judge in self._plan.judges},
-        )
+        model = self._plan.model.model_id
+        judges = {judge.role: judge.model_id for judge in self._plan.judges}
         by_judge = draft.tally.ratings.by_judge
         for judge, asked in self._asked.items():
-            scored, same = self._scored[judge], same_family(model, judges.get(judge, ""))
+            scored = self._scored[judge]
+            same = same_family(model, judges.get(judge, ""))
             draft.tally.judges[judge] = JudgeCounts(asked, scored, asked - scored, same)
             if judge in by_judge:  # a judge that failed at first is not the last one of the report
                 by_judge[judge] = by_judge.pop(judge)
 
     def judgements(self, draft: Draft) -> None:
         """How many judgements came, and whether a judge left too many out."""
-        tally, most = draft.tally, draft.plan.evaluation.run.config.params.extra.max_judge_failures
+        tally = draft.tally
+        most = draft.plan.evaluation.run.config.params.extra.max_judge_failures
         judged = [one for one in draft.metrics if is_judged(one, draft.jury_metric)]
         if draft.main_values in judged:
             draft.judgements = judgements_of(tally.ratings, tally.judges, tally.requested)
@@ -121,7 +131,9 @@ class Jury:
 
 
 def of_the_jury(metric: MetricValues, tally: Tally) -> MetricValues:
-    """With the lowest mark for each answer that says nothing: no judge is asked, and HELM gives a default."""
+    """With the lowest mark for each answer that says nothing: no judge is asked, and HELM gives
+    a default.
+    """
     form = tally.ratings.form
     marks = dict.fromkeys(tally.silent & metric.values.keys(), form.lowest)
     if all(metric.values[key] == mark for key, mark in marks.items()):
@@ -148,7 +160,9 @@ def helms_own(
 def missing_judgements(
     metric: MetricValues, jury_metric: str | None, tally: Tally, *, failed_as_zero: bool
 ) -> tuple[set[InstanceKey], bool]:
-    """(instances without a value that counts, whether they count as 0: it is no mark of a jury's)."""
+    """(instances without a value that counts, whether they count as 0: it is no mark of a
+    jury's).
+    """
     judged = is_judged(metric, jury_metric)
     missing = tally.failed | (tally.unjudged if judged else tally.undecided)
     of_parts = {key for key, parts in metric.parts.items() if not missing.isdisjoint(parts)}
@@ -167,8 +181,10 @@ def judgements_of(
 def score_of_all_judges(
     metric: MetricValues, ratings: Ratings, judges: Collection[str]
 ) -> Score | None:
-    """The score over the instances that every judge rated, answers with nothing in them among them (their mark needs
-    no judge); None where it is the score itself, or no instance has all judgements."""
+    """The score over the instances that every judge rated, answers with nothing in them among them
+    (their mark needs no judge); None where it is the score itself, or no instance has all
+    judgements.
+    """
     rated = [set(ratings.by_judge.get(judge, {})) for judge in judges]
     by_all = set.intersection(*rated) & metric.values.keys() if rated else set()
     marked = by_all | ratings.lowest
@@ -179,10 +195,13 @@ def score_of_all_judges(
 def bounds_over_judgements(
     metric: MetricValues, ratings: Ratings, judges: Collection[str]
 ) -> Ends | None:
-    """The jury's score if every missing judgement were the lowest mark, and if every one were the highest. Judges rate
-    the same criteria, so an instance's score is the mean of its judges' means."""
+    """The jury's score if every missing judgement were the lowest mark, and if every one were the
+    highest. Judges rate the same criteria, so an instance's score is the mean of its judges' means.
+    """
     low, high = metric.scale or ratings.form.scale
-    worst, best, known = {}, {}, []
+    worst = {}
+    best = {}
+    known = []
     for key, value in metric.values.items():
         means = ratings.means_of(key)
         missing = 0 if key in ratings.lowest else len(judges) - len(means)
@@ -193,17 +212,17 @@ def bounds_over_judgements(
             return None  # of an earlier version, which took ratings beyond the scale
         else:
             total = sum(means.values())
-            worst[key], best[key] = (
-                (total + missing * low) / len(judges),
-                (total + missing * high) / len(judges),
-            )
+            worst[key] = (total + missing * low) / len(judges)
+            best[key] = (total + missing * high) / len(judges)
     if len(known) == len(metric.values) or any(not low <= value <= high for value in known):
         return bounds_of(metric, set())
     return helm_mean(worst), helm_mean(best)
 
 
 def notes_on_agreement(report: JuryReport, ratings: Ratings) -> Iterator[Note]:
-    """Judges that agree as no two models do, and judges whose marks follow the length of the answers."""
+    """Judges that agree as no two models do, and judges whose marks follow the length of the
+    answers.
+    """
     alpha = report.krippendorff_alpha
     judges_of = Counter(instance for rated in ratings.by_judge.values() for instance in rated)
     several = sum(count > 1 for count in judges_of.values())
@@ -239,11 +258,15 @@ def notes_on_length(correlations: Mapping[str, RankCorrelation | None]) -> Itera
 def judges_that_failed(
     judges: Mapping[str, JudgeCounts], most: float, judged: str = "answers"
 ) -> tuple[str, ...]:
-    """The judges without whom the jury is another one, each with what to do. `most`: the greatest share that one may
-    leave without a usable judgement (`extra.max_judge_failures`); `judged`: what judges were asked about."""
+    """The judges without whom the jury is another one, each with what to do. `most`: the greatest
+    share that one may leave without a usable judgement (`extra.max_judge_failures`); `judged`: what
+    judges were asked about.
+    """
     return tuple(
-        f"judge {judge} gave no usable judgement of {counts.failed} of {counts.asked} {judged}, and max_judge_failures"
-        f" is {most:g}: the same command asks it again (validity.failures say why it failed); extra.judges may name"
+        f"judge {judge} gave no usable judgement of {counts.failed} of {counts.asked} "
+        f"{judged}, and max_judge_failures"
+        f" is {most:g}: the same command asks it again (validity.failures say why it failed); "
+        "extra.judges may name"
         " another judge; extra.max_judge_failures accepts more"
         for judge, counts in judges.items()
         if counts.asked and counts.failed / counts.asked > most

@@ -1,10 +1,11 @@
 """The option that an answer to a multiple-choice question states, however it is written.
 
-Labels and texts of options become one sign each, so that one list of patterns reads them all. Of JSON the field
-`answer` is taken; markup and options that are denied ("not A") are taken out. Then the first of these readings that
-finds an option decides, and where it finds several, none is stated: what opens the answer; what is said to be the
-answer, as in MMLU-Pro's rule (Y. Wang et al., NeurIPS 2024, arXiv 2406.01574, `evaluate_from_api.py`); the last line,
-read as an answer of its own; "option B", "(B)". Letters that are words state nothing: "A patient", "E. coli".
+Labels and texts of options become one sign each, so that one list of patterns reads them all. Of
+JSON the field `answer` is taken; markup and options that are denied ("not A") are taken out. Then
+the first of these readings that finds an option decides, and where it finds several, none is
+stated: what opens the answer; what is said to be the answer, as in MMLU-Pro's rule (Y. Wang et al.,
+NeurIPS 2024, arXiv 2406.01574, `evaluate_from_api.py`); the last line, read as an answer of its
+own; "option B", "(B)". Letters that are words state nothing: "A patient", "E. coli".
 """
 
 from __future__ import annotations
@@ -19,11 +20,19 @@ from eval_factory.scoring.words import alternatives
 LENIENT = ".lenient"
 METRIC = "exact_match"
 
-_LABELS, _WITH_TEXT, _TEXTS, _MAX_OPTIONS = 0xE000, 0xE080, 0xE100, 0x80
-"""An option's label becomes the sign with the option's number from the first of these on, its label and text one from
-the second on, its text alone one from the third on. They are Unicode's for private use."""
-_LABEL, _TEXT, _ANY = "[\ue000-\ue0ff]", "[\ue100-\ue1ff]", "[\ue000-\ue1ff]"
-_ALONE, _NAMED = r"[^\w\n]*[\ue000-\ue1ff][^\w\n\ue000-\ue1ff]*", "[\ue080-\ue1ff]"
+_LABELS = 0xE000
+_WITH_TEXT = 0xE080
+_TEXTS = 0xE100
+_MAX_OPTIONS = 0x80
+"""An option's label becomes the sign with the option's number from the first of these on, its label
+and text one from the second on, its text alone one from the third on. They are Unicode's for
+private use.
+"""
+_LABEL = "[\ue000-\ue0ff]"
+_TEXT = "[\ue100-\ue1ff]"
+_ANY = "[\ue000-\ue1ff]"
+_ALONE = r"[^\w\n]*[\ue000-\ue1ff][^\w\n\ue000-\ue1ff]*"
+_NAMED = "[\ue080-\ue1ff]"
 _FULL_WIDTH = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)}
 _IN_WORD = "0-9A-Za-zÀ-ɏ"
 _END = rf"(?![{_IN_WORD}])"
@@ -31,10 +40,14 @@ _END = rf"(?![{_IN_WORD}])"
 _W = alternatives("option")
 _OPTION = _W["option"]
 _ANSWER = rf"(?:{_W['answer']}|{_OPTION}|{_W['signed_answer']})"
-_IS, _ARE = rf"(?:{_W['is']}{_END}|[是为は:=])", f"{_W['are']}{_END}"
-_NOT, _AND, _REASON = _W["not"], _W["and"], f"{_W['reason']}{_END}"
+_IS = rf"(?:{_W['is']}{_END}|[是为は:=])"
+_ARE = f"{_W['are']}{_END}"
+_NOT = _W["not"]
+_AND = _W["and"]
+_REASON = f"{_W['reason']}{_END}"
 _RIGHT = f"(?:is|ist|es|est|é) (?:(?:the|la|die|clearly|most) ){{0,3}}{_W['right']}"
-_WRONG, _DOUBT = f"{_W['wrong']}{_END}", _W["doubt"]
+_WRONG = f"{_W['wrong']}{_END}"
+_DOUBT = _W["doubt"]
 _OPEN = r"['(\[]{0,3}"
 _JOINED = (
     rf"[ \n]?[,;/&+.)\]:'’]{{0,3}}[ \n]?(?:{_AND} )?(?:(?:maybe|perhaps) )?(?:{_OPTION} )?{_OPEN}"  # noqa: RUF001
@@ -83,7 +96,9 @@ _LISTED = re.compile(
 
 
 def answer_field(text: str) -> str:
-    """What the answer's field says, where the text is JSON that has one, complete or cut off; else the text."""
+    """What the answer's field says, where the text is JSON that has one, complete or cut off;
+    else the text.
+    """
     found = [next(filter(None, match), "") for match in _FIELD.findall(text)]
     return "\n".join(found) if found else text
 
@@ -106,13 +121,17 @@ def label_in(answer: str, options: Mapping[str, str]) -> str | None:
 
 
 def _plain(text: str) -> str:
-    """Without Markdown, LaTeX and full-width signs; what stands in a box is said to be the answer."""
+    """Without Markdown, LaTeX and full-width signs; what stands in a box is said to be the
+    answer.
+    """
     text = _MARKUP.sub("", _BOX.sub("\nAnswer: ", text.translate(_FULL_WIDTH)))
     return re.sub(r"\s*\n\s*", "\n", re.sub(r"[^\S\n]+", " ", text)).strip()
 
 
 def _with_signs(answer: str, options: Mapping[str, str]) -> str:
-    """An option's text goes before labels in it ("C. difficile"); a label and the text behind it are one."""
+    """An option's text goes before labels in it ("C. difficile"); a label and the text behind it
+    are one.
+    """
     plain = [_plain(text).rstrip(".").lower() for text in options.values()]
     labels = {label.lower(): number for number, label in enumerate(options)}
     known = [(number, text) for number, text in enumerate(plain) if text and text not in labels]
@@ -122,7 +141,9 @@ def _with_signs(answer: str, options: Mapping[str, str]) -> str:
             answer = words.sub(chr(_TEXTS + number), answer)
 
     def sign(match: re.Match[str]) -> str:
-        label, between, text = match[1] or match[4], match[2] or "", match[3] or ""
+        label = match[1] or match[4]
+        between = match[2] or ""
+        text = match[3] or ""
         number = labels[label.lower()]
         if text == chr(_TEXTS + number):
             return chr(_WITH_TEXT + number)
@@ -135,7 +156,9 @@ def _with_signs(answer: str, options: Mapping[str, str]) -> str:
 
 @lru_cache(maxsize=64)
 def _labels_of(labels: tuple[str, ...], texts_known: bool) -> re.Pattern[str]:
-    """A label and the text behind it, or a label alone; it costs more than an answer's reading to compile."""
+    """A label and the text behind it, or a label alone; it costs more than an answer's reading
+    to compile.
+    """
     one = "|".join(re.escape(label) for label in sorted(labels, key=len, reverse=True))
     no_word = r"(?!\. [a-z])" if texts_known else ""
     no_step = r"(?![.)] [A-Za-z])" if one[0].isdigit() else ""
@@ -155,7 +178,9 @@ def _states(*matches: re.Match[str] | None) -> set[int]:
 
 
 def _opening(text: str) -> set[int]:
-    """Where the options are listed, A and then B, or each in a line, the first of them is no answer."""
+    """Where the options are listed, A and then B, or each in a line, the first of them is no
+    answer.
+    """
     lines = text.split("\n")
     if all(re.fullmatch(_ALONE, line) for line in lines):
         return {ord(sign) % _MAX_OPTIONS for sign in re.findall(_ANY, text)}
@@ -183,9 +208,11 @@ def _last_line(text: str) -> set[int]:
 def lenient_metrics(
     metrics: Iterable[MetricValues], values: Mapping[InstanceKey, float]
 ) -> list[MetricValues]:
-    """`exact_match.lenient`, for each split in which HELM computed exact_match of what was not perturbed.
+    """`exact_match.lenient`, for each split in which HELM computed exact_match of what was not
+    perturbed.
 
-    An instance without an answer has no value by the readings; it keeps its slot, with 0, for bounds.
+    An instance without an answer has no value by the readings; it keeps its slot, with 0, for
+    bounds.
     """
     return [
         MetricValues(

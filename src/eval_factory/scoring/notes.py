@@ -1,4 +1,6 @@
-"""What a reader of a score has to know, the weightiest first, and whether the score may be reported."""
+"""What a reader of a score has to know, the weightiest first, and whether the score may be
+reported.
+"""
 
 from __future__ import annotations
 
@@ -48,21 +50,26 @@ class Notes:
 
 
 _PROMPT = (
-    "set the prompt: adapter_config.custom_system_prompt can ask for the form; where answers are cut off,"
+    "set the prompt: adapter_config.custom_system_prompt can ask for the form; "
+    "where answers are cut off,"
     " config.params.extra.num_output_tokens grants more"
 )
 _TOKENS = (
-    "set config.params.extra.num_output_tokens, 4096 for example: a model that thinks first needs more than"
+    "set config.params.extra.num_output_tokens, 4096 for example: "
+    "a model that thinks first needs more than"
     " the benchmark grants"
 )
 MARKERS = (
-    "set adapter_config.start_reasoning_token and end_reasoning_token where the model marks its thinking by other"
+    "set adapter_config.start_reasoning_token and end_reasoning_token "
+    "where the model marks its thinking by other"
     " words than the configured ones"
 )
 
 
 def too_unreadable(instances: Instances, max_unreadable: float) -> tuple[str, ...]:
-    """How many answers say nothing, why, and what to set, the most frequent first; nothing where so many may."""
+    """How many answers say nothing, why, and what to set, the most frequent first; nothing where
+    so many may.
+    """
     answered = instances.requested - instances.failed
     if not answered or instances.unreadable / answered <= max_unreadable:
         return ()
@@ -82,7 +89,10 @@ def too_unreadable(instances: Instances, max_unreadable: float) -> tuple[str, ..
         f"{how_many}; max_unreadable is {max_unreadable:g}",
         *dict.fromkeys(advice for _, _, advice in found),
         MARKERS,
-        "results.jsonl holds the answers, with their `signs`; extra.max_unreadable accepts more of them",
+        (
+            "results.jsonl holds the answers, with their `signs`; "
+            "extra.max_unreadable accepts more of them"
+        ),
     ]
     return ("\n  ".join(lines),)
 
@@ -99,7 +109,8 @@ def why_not_reportable(result: TaskResult, min_coverage: float) -> str | None:
         advice = (
             "run the same command again to ask for what is missing"
             if result.something_to_ask
-            else "nothing is left to ask for: validity.notes say why; extra.min_coverage accepts less"
+            else "nothing is left to ask for: validity.notes say why; "
+            "extra.min_coverage accepts less"
         )
         found = formats.score(formats.rounded(coverage))
         reasons.insert(

@@ -1,7 +1,8 @@
-"""Statistics of paired values: two models on the same instances, ranks of several. Pure; SciPy's, or with their source.
+"""Statistics of paired values: two models on the same instances, ranks of several. Pure; SciPy's,
+or with their source.
 
-Which test and interval which values get: docs/compare.md. An instance that shares its source with no other is a cluster
-of its own.
+Which test and interval which values get: docs/compare.md. An instance that shares its source with
+no other is a cluster of its own.
 """
 
 from __future__ import annotations
@@ -18,13 +19,16 @@ from eval_factory.scoring.intervals import CONFIDENCE, PROPORTION
 
 
 def rank_intervals(count: int, shown: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The best and the worst rank that each model may have, 1 being the best; all together right in 95 % of samples.
+    """The best and the worst rank that each model may have, 1 being the best; all together right in
+    95 % of samples.
 
-    A model's best rank is one more than the models that are shown to be better, its worst leaves behind those that are
-    shown to be worse (M. Mogstad, J. P. Romano, A. M. Shaikh, D. Wilhelm, Review of Economic Studies 91:476-518, 2024),
-    here by paired tests with Holm's correction: `shown` is (better, worse) of the pairs that these tell apart.
+    A model's best rank is one more than the models that are shown to be better, its worst leaves
+    behind those that are shown to be worse (M. Mogstad, J. P. Romano, A. M. Shaikh, D. Wilhelm,
+    Review of Economic Studies 91:476-518, 2024), here by paired tests with Holm's correction:
+    `shown` is (better, worse) of the pairs that these tell apart.
     """
-    above, below = [0] * count, [0] * count
+    above = [0] * count
+    below = [0] * count
     for better, worse in shown:
         above[worse] += 1
         below[better] += 1
@@ -60,7 +64,9 @@ class PairedDifference:
     method: str
     mde: (
         float | None
-    )  # the smallest true difference that such a sample shows in four of five cases, at 5 % two-sided
+        # the smallest true difference that such a sample shows in four of five cases, at 5 %
+        # two-sided
+    )
     clusters: int | None  # how many; None where none are declared
     discordant: int  # pairs whose values differ
     ci90_low: float | None = None  # the 90 % interval, from which equivalence is concluded
@@ -69,7 +75,9 @@ class PairedDifference:
 
     @property
     def significant(self) -> bool:
-        """Test and interval both exclude that there is no difference; near the border one of them alone may."""
+        """Test and interval both exclude that there is no difference; near the border one of
+        them alone may.
+        """
         if self.p_value is None or self.ci_low is None or self.ci_high is None:
             return False
         return self.p_value < ALPHA and not self.ci_low <= 0 <= self.ci_high
@@ -84,12 +92,13 @@ def paired_difference(
 ) -> PairedDifference:
     """How far b's values are above a's, of the same instances in the same order.
 
-    The scale is 0 to 1 if not given and all values lie in it. Raises ValueError: there are no pairs, or not as many of
-    each.
+    The scale is 0 to 1 if not given and all values lie in it. Raises ValueError: there are no
+    pairs, or not as many of each.
     """
     if not a or len(a) != len(b) or (clusters is not None and len(clusters) != len(a)):
         raise ValueError(
-            f"{len(a)} and {len(b)} values, {len(a) if clusters is None else len(clusters)} clusters"
+            f"{len(a)} and {len(b)} values, {len(a) if clusters is None else len(clusters)} "
+            "clusters"
         )
     scale = scale or (PROPORTION if all(0 <= value <= 1 for value in (*a, *b)) else None)
     declared = None if clusters is None else len(set(clusters))
@@ -113,7 +122,8 @@ def paired_difference(
 def non_inferiority(
     found: PairedDifference, margin: float, *, higher_is_better: bool = True
 ) -> Evidence:
-    """Whether b is worse than a by less than the margin: the worse end of the interval decides (ICH E9, 3.3.2).
+    """Whether b is worse than a by less than the margin: the worse end of the interval decides (ICH
+    E9, 3.3.2).
 
     `refuted`: b is worse by more than the margin, as far as the interval tells.
     """
@@ -128,7 +138,9 @@ def non_inferiority(
 
 
 def equivalence(found: PairedDifference, margin: float) -> Evidence:
-    """Whether a and b differ by less than the margin either way: two one-sided tests at 5 %, by the 90 % interval."""
+    """Whether a and b differ by less than the margin either way: two one-sided tests at 5 %, by
+    the 90 % interval.
+    """
     if found.ci90_low is None or found.ci90_high is None:
         return Evidence.INCONCLUSIVE
     if -margin < found.ci90_low and found.ci90_high < margin:
@@ -143,7 +155,9 @@ def equivalence(found: PairedDifference, margin: float) -> Evidence:
 def _of_proportions(differences: Sequence[float]) -> dict[str, Any]:
     from scipy import stats  # imported here: it takes most of a second
 
-    count, b_only, a_only = len(differences), differences.count(1), differences.count(-1)
+    count = len(differences)
+    b_only = differences.count(1)
+    a_only = differences.count(-1)
     discordant = a_only + b_only
     low, high = tango_interval(b_only, a_only, count)
     low90, high90 = tango_interval(b_only, a_only, count, EQUIVALENCE_CONFIDENCE)
@@ -157,8 +171,9 @@ def tango_interval(
 ) -> tuple[float, float]:
     """Score interval of the difference of two paired proportions, (b_only - a_only) / count.
 
-    T. Tango, Statistics in Medicine 17:891-908, 1998: all differences that the score test does not reject, with a's
-    share of discordant pairs at its constrained maximum (section 3). It has a width where no pair is discordant, too.
+    T. Tango, Statistics in Medicine 17:891-908, 1998: all differences that the score test does not
+    reject, with a's share of discordant pairs at its constrained maximum (section 3). It has a
+    width where no pair is discordant, too.
     """
     from scipy import optimize, stats
 
@@ -181,12 +196,14 @@ def tango_interval(
 
 
 def mcnemar_mde(discordant: int, count: int) -> float | None:
-    """The smallest difference of paired proportions that so many pairs show, where so many of them differ.
+    """The smallest difference of paired proportions that so many pairs show, where so many of them
+    differ.
 
-    By the power of the exact McNemar test: how many pairs are discordant is binomial, and so is how many of them are
-    b's (S. W. Duffy, Biometrics 40:1005-1015, 1984). The formula of the approximate test (R. J. Connor, Biometrics
-    43:207-211, 1987) promises 80 % where the exact one has 75 to 79. A difference that is greater than the observed
-    share of discordant pairs brings so many more of them. None where the sample is too small for any.
+    By the power of the exact McNemar test: how many pairs are discordant is binomial, and so is how
+    many of them are b's (S. W. Duffy, Biometrics 40:1005-1015, 1984). The formula of the
+    approximate test (R. J. Connor, Biometrics 43:207-211, 1987) promises 80 % where the exact one
+    has 75 to 79. A difference that is greater than the observed share of discordant pairs brings so
+    many more of them. None where the sample is too small for any.
     """
     import numpy as np
     from scipy import optimize, stats
@@ -211,10 +228,11 @@ def mean_mde(
     weight: float,
     freedom: float,
 ) -> float | None:
-    """The smallest mean difference that is shown by values spread as these, by the noncentral t distribution.
+    """The smallest mean difference that is shown by values spread as these, by the noncentral t
+    distribution.
 
-    The standard error grows with the difference, for the pseudo-values lie at the ends of the scale, each with this
-    weight in instances. None where the sample is too small for any.
+    The standard error grows with the difference, for the pseudo-values lie at the ends of the
+    scale, each with this weight in instances. None where the sample is too small for any.
     """
     from scipy import optimize, stats
 
@@ -224,7 +242,8 @@ def mean_mde(
         lambda errors: stats.nct.sf(critical, freedom, errors) - POWER, 0, 10 * critical
     )
     width = math.inf if scale is None else scale[1] - scale[0]
-    found, following = 0.0, needed * (_mean_and_stderr(clusters, scale, weight)[1] or math.inf)
+    found = 0.0
+    following = needed * (_mean_and_stderr(clusters, scale, weight)[1] or math.inf)
     while found * 1.001 < following <= width:
         found = following
         shifted = [[one - mean + found for one in cluster] for cluster in clusters]
@@ -265,12 +284,11 @@ def _of_means(
             f"{name}_high": min(width, center + half),
         }
     if few:
-        smallest_p, p_value = (
-            2.0 ** (1 - len(members)),
-            sign_flip_p([sum(values) for values in members.values()]),
-        )
+        smallest_p = 2.0 ** (1 - len(members))
+        p_value = sign_flip_p([sum(values) for values in members.values()])
     else:
-        smallest_p, p_value = 0.0, float(2 * stats.t.sf(abs(center) / stderr, freedom))
+        smallest_p = 0.0
+        p_value = float(2 * stats.t.sf(abs(center) / stderr, freedom))
     mde = mean_mde(list(members.values()), scale, weight, freedom) if smallest_p < ALPHA else None
     return {**found, "p_value": p_value, "method": method, "mde": mde}
 
@@ -278,16 +296,18 @@ def _of_means(
 def _mean_and_stderr(
     clusters: Sequence[Sequence[float]], scale: tuple[float, float] | None, weight: float
 ) -> tuple[float, float | None]:
-    """The mean over instances, and its cluster-robust standard error (K.-Y. Liang and S. L. Zeger, Biometrika
-    73:13-22, 1986, with G / (G - 1)).
+    """The mean over instances, and its cluster-robust standard error (K.-Y. Liang and S. L. Zeger,
+    Biometrika 73:13-22, 1986, with G / (G - 1)).
 
-    Where the scale is known, one value is added at each end that a difference can have, so that differences which are
-    nearly all equal do not get an interval of no width (the idea of A. Agresti and Y. Min, Statistics in Medicine
-    24:729-740, 2005). It is a cluster of `weight` instances.
+    Where the scale is known, one value is added at each end that a difference can have, so that
+    differences which are nearly all equal do not get an interval of no width (the idea of A.
+    Agresti and Y. Min, Statistics in Medicine 24:729-740, 2005). It is a cluster of `weight`
+    instances.
 
     Returns: no standard error for a single cluster, and for equal differences on an unknown scale.
     """
-    groups, values = len(clusters), [value for cluster in clusters for value in cluster]
+    groups = len(clusters)
+    values = [value for cluster in clusters for value in cluster]
     total: float = len(values)
     center = statistics.fmean(values)
     if groups < 2 or (scale is None and len(set(values)) == 1):
@@ -295,7 +315,8 @@ def _mean_and_stderr(
     ends = (0.0, 0.0)
     if scale is not None:
         reach = (scale[1] - scale[0]) * weight
-        center, total = center * total / (total + 2 * weight), total + 2 * weight
+        center = center * total / (total + 2 * weight)
+        total = total + 2 * weight
         ends = (reach - weight * center) ** 2, (reach + weight * center) ** 2
     spread = (
         sum(sum(value - center for value in cluster) ** 2 for cluster in clusters)
@@ -306,9 +327,11 @@ def _mean_and_stderr(
 
 
 def sign_flip_p(sums: Sequence[float]) -> float:
-    """Two-sided p value of the sum, over all sign flips where they are few, else over `FLIPS` seeded ones.
+    """Two-sided p value of the sum, over all sign flips where they are few, else over `FLIPS`
+    seeded ones.
 
-    R. A. Fisher, The Design of Experiments, 1935, section 21. Of 0/1 values it is the exact McNemar test.
+    R. A. Fisher, The Design of Experiments, 1935, section 21. Of 0/1 values it is the exact McNemar
+    test.
     """
     import numpy as np
     from scipy import stats

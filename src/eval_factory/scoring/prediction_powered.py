@@ -1,32 +1,38 @@
-"""A judge's score, corrected by people who rated a sample of the same answers: prediction-powered inference. Pure.
+"""A judge's score, corrected by people who rated a sample of the same answers: prediction-powered
+inference. Pure.
 
-A. N. Angelopoulos, J. C. Duchi, T. Zrnic, PPI++: Efficient Prediction-Powered Inference (2023, arXiv 2311.01453), with
-the weights of a stratified sample (W. G. Cochran, Sampling Techniques, 3rd edition, 1977, chapters 5 and 7). With f the
-judge's score, Y the people's, N_h answers in stratum h, n_h of them rated, W_h = N_h / N and means over the answers
-that were rated:
+A. N. Angelopoulos, J. C. Duchi, T. Zrnic, PPI++: Efficient Prediction-Powered Inference (2023,
+arXiv 2311.01453), with the weights of a stratified sample (W. G. Cochran, Sampling Techniques, 3rd
+edition, 1977, chapters 5 and 7). With f the judge's score, Y the people's, N_h answers in stratum
+h, n_h of them rated, W_h = N_h / N and means over the answers that were rated:
 
     corrected = lambda mean(f of all) + sum of W_h (mean_h(Y) - lambda mean_h(f))
-    v_h       = W_h^2 (1 - n_h / N_h) s_h^2(Y - lambda f) / n_h          what the rest of the stratum may be
-    variance  = deff s^2(Y) / N  +  sum of v_h
-    lambda    = sum of a_h cov_h(Y, f) / sum of a_h s_h^2(f),   a_h = W_h^2 (1 - n_h / N_h) / n_h     power tuning
+    v_h       = W_h^2 (1 - n_h / N_h) s_h^2(Y - lambda f) / n_h          what the rest of the
+    stratum may be variance  = deff s^2(Y) / N  +  sum of v_h
+    lambda    = sum of a_h cov_h(Y, f) / sum of a_h s_h^2(f),   a_h = W_h^2 (1 - n_h / N_h) / n_h
+     power tuning
 
-The first part of the variance is that of the answers themselves: other questions of the same kind would have been
-answered better or worse. deff is the design effect of clustered answers. Without strata this is the estimate of the
-paper, whose unlabelled answers are those that nobody rated, and whose lambda is this one times (N - n) / N.
+The first part of the variance is that of the answers themselves: other questions of the same kind
+would have been answered better or worse. deff is the design effect of clustered answers. Without
+strata this is the estimate of the paper, whose unlabelled answers are those that nobody rated, and
+whose lambda is this one times (N - n) / N.
 
-Where the estimate leaves the scale of the score, the people's own weighted mean (lambda = 0) takes its place.
+Where the estimate leaves the scale of the score, the people's own weighted mean (lambda = 0) takes
+its place.
 
-The interval. Where nearly all answers are right, the few that are not are in no sample, and its variance V says too
-little. As in `intervals.student_t`, w pseudo-answers stand at each end of the scale (lo, hi), after A. Agresti and B.
-Caffo, The American Statistician 54:280-288, 2000; with T the estimate and n answers rated of N:
+The interval. Where nearly all answers are right, the few that are not are in no sample, and its
+variance V says too little. As in `intervals.student_t`, w pseudo-answers stand at each end of the
+scale (lo, hi), after A. Agresti and B. Caffo, The American Statistician 54:280-288, 2000; with T
+the estimate and n answers rated of N:
 
     c  = (n T + w (lo + hi)) / (n + 2 w)
     V* = (n^2 V + n (T - c)^2 + w^2 ((lo - c)^2 + (hi - c)^2)) / (n + 2 w)^2
     n* = (c - lo) (hi - c) / V*, kept in n .. N               what T is worth in plain answers
     interval = (n* T + w (lo + hi)) / (n* + 2 w)  -+  t sqrt(V*),  cut at lo and hi
 
-with the 0.975 quantile t of n - 1 degrees of freedom. w is 1.25, times the design effect of the rated ones where
-answers are clustered. How often these intervals hold the truth: benchmarks/interval_coverage.py.
+with the 0.975 quantile t of n - 1 degrees of freedom. w is 1.25, times the design effect of the
+rated ones where answers are clustered. How often these intervals hold the truth:
+benchmarks/interval_coverage.py.
 """
 
 from __future__ import annotations
@@ -50,8 +56,9 @@ LEAST_RATED = (
     20  # answers that have to be rated before a score is corrected, where there are as many
 )
 END_WEIGHT = 1.25
-"""Pseudo-answers at each end of the scale: with fewer, n ratings that agree would exclude what the exact bound of
-`intervals.of_equal_values` does not."""
+"""Pseudo-answers at each end of the scale: with fewer, n ratings that agree would exclude what the
+exact bound of `intervals.of_equal_values` does not.
+"""
 LEAST_OF_STRATUM = 2
 METHOD = "ppi++-stratified"
 
@@ -79,28 +86,35 @@ class Corrected:
     low: float
     high: float
     stderr: float
-    power: float  # lambda: 0 where the judge's score says nothing of the people's, about 1 where it follows them
+    # lambda: 0 where the judge's score says nothing of the people's, about 1 where it follows them
+    power: float
     rated: int
     answers: int
     judge_mean: float
 
 
 class TooFewRatedError(ValueError):
-    """What was rated is not enough for an interval; its arguments say how many were, and how many are needed."""
+    """What was rated is not enough for an interval; its arguments say how many were, and how
+    many are needed.
+    """
 
 
 class TooFewSourcesError(ValueError):
-    """What was rated comes from too few effective sources; its arguments say how many they are, and are needed."""
+    """What was rated comes from too few effective sources; its arguments say how many they are,
+    and are needed.
+    """
 
 
 def corrected_mean(strata: Sequence[Stratum], scale: Ends) -> Corrected:
-    """The mean of what the people would have said of all answers, with its 95 % interval. `strata`: in an order in
-    which neighbours are alike; one with fewer than two rated answers is put to a neighbour. `scale`: the least and the
-    greatest score that there can be.
+    """The mean of what the people would have said of all answers, with its 95 % interval. `strata`:
+    in an order in which neighbours are alike; one with fewer than two rated answers is put to a
+    neighbour. `scale`: the least and the greatest score that there can be.
 
-    Raises TooFewRatedError: fewer than 20 were rated, or not all answers where there are fewer; TooFewSourcesError.
+    Raises TooFewRatedError: fewer than 20 were rated, or not all answers where there are fewer;
+    TooFewSourcesError.
     """
-    rated, answers = sum(len(one.rated) for one in strata), sum(len(one.judged) for one in strata)
+    rated = sum(len(one.rated) for one in strata)
+    answers = sum(len(one.judged) for one in strata)
     needed = max(min(LEAST_RATED, answers), LEAST_OF_STRATUM)
     if rated < needed:
         raise TooFewRatedError(rated, needed)
@@ -131,12 +145,15 @@ def corrected_mean(strata: Sequence[Stratum], scale: Ends) -> Corrected:
 
 
 def bias_of_judge(strata: Sequence[Stratum], scale: Ends) -> Corrected:
-    """The mean of what the judge says more than the people, with its 95 % interval; `scale`: of the people's scores.
+    """The mean of what the judge says more than the people, with its 95 % interval; `scale`: of the
+    people's scores.
 
-    Its own scale begins where the people would give the greatest score to the answer that the judge likes least, and
-    ends where they would give the least to the one that it likes most. Raises as `corrected_mean`, below 20 always.
+    Its own scale begins where the people would give the greatest score to the answer that the judge
+    likes least, and ends where they would give the least to the one that it likes most. Raises as
+    `corrected_mean`, below 20 always.
     """
-    judged, (low, high) = [value for one in strata for value in one.judged], scale
+    judged = [value for one in strata for value in one.judged]
+    (low, high) = scale
     rated = sum(len(one.rated) for one in strata)
     if rated < LEAST_RATED:
         raise TooFewRatedError(rated, LEAST_RATED)
@@ -174,11 +191,12 @@ def _interval(
 
 
 def _clustering(strata: Sequence[Stratum], scale: Ends) -> tuple[float, float, float]:
-    """(the design effect of the people's scores, if all answers were rated; that of the rated ones; the effective
-    number of sources that these come from).
+    """(the design effect of the people's scores, if all answers were rated; that of the rated ones;
+    the effective number of sources that these come from).
 
-    From the people's scores: a judge who always says the same hides that answers are alike. A source's answers that
-    were not rated are taken to be as alike as those that were, so that the design effect grows with their number.
+    From the people's scores: a judge who always says the same hides that answers are alike. A
+    source's answers that were not rated are taken to be as alike as those that were, so that the
+    design effect grows with their number.
     """
     sources = [source for one in strata for source in one.sources]
     rated = [source for one in strata for source in one.rated_sources]
@@ -188,8 +206,10 @@ def _clustering(strata: Sequence[Stratum], scale: Ends) -> tuple[float, float, f
     if effective < LEAST_SOURCES:
         raise TooFewSourcesError(effective, LEAST_SOURCES)
     of_rated = design_effect([people for one in strata for people, _ in one.rated], scale, rated)
-    sharing, of_them = len(sources) / effective_clusters(sources), len(rated) / effective
-    # one rated answer is taken to share its source with 1.25 of them at least, itself among them, in the mean
+    sharing = len(sources) / effective_clusters(sources)
+    of_them = len(rated) / effective
+    # one rated answer is taken to share its source with 1.25 of them at least, itself among them,
+    # in the mean
     of_answers = 1 + (of_rated - 1) * (sharing - 1) / (max(1.25, of_them) - 1)
     return min(sharing, of_answers), of_rated, effective
 
@@ -234,8 +254,10 @@ class Expected:
 
 
 def needed_for(half_width: float, expected: Expected, correlation: float) -> int | None:
-    """The fewest answers to rate for an interval of this half width or less; None where even all would not do.
-    `correlation`: of the judge's scores with the people's; 0 where nothing is known of it."""
+    """The fewest answers to rate for an interval of this half width or less; None where even all
+    would not do. `correlation`: of the judge's scores with the people's; 0 where nothing is known
+    of it.
+    """
     counts = range(min(LEAST_RATED, expected.answers), expected.answers + 1)
     at = bisect_left(
         counts, -half_width, key=lambda rated: -half_width_of(rated, expected, correlation)
@@ -244,8 +266,10 @@ def needed_for(half_width: float, expected: Expected, correlation: float) -> int
 
 
 def half_width_of(rated: int, expected: Expected, correlation: float) -> float:
-    """Half of the expected width of the interval when so many answers, drawn at random, are rated; infinite where they
-    come from fewer than two effective sources. The correlation is as of `needed_for`."""
+    """Half of the expected width of the interval when so many answers, drawn at random, are rated;
+    infinite where they come from fewer than two effective sources. The correlation is as of
+    `needed_for`.
+    """
     part = (rated - 1) / (
         expected.answers - 1
     )  # two rated answers share a source as often as any two do

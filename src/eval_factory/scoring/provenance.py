@@ -1,7 +1,8 @@
 """What exactly was run, and with what: versions, data, prompts, target, machine, files, times.
 
-Nothing here names the machine, its user or a path. Whoever verifies a folder has HELM's files and the cache, but
-perhaps not the data, nor logs/: what was taken from those is `Remembered` from the stored result then.
+Nothing here names the machine, its user or a path. Whoever verifies a folder has HELM's files and
+the cache, but perhaps not the data, nor logs/: what was taken from those is `Remembered` from the
+stored result then.
 """
 
 from __future__ import annotations
@@ -33,12 +34,15 @@ from eval_factory.tasks.errata import load_errata
 from eval_factory.tasks.framework import framework_path
 
 SEEDS = {"helm_sample": 0, "helm_examples": 0}
-"""What HELM draws with: the instances of `limit_samples`, and the examples of the first trial (of trial n with n)."""
+"""What HELM draws with: the instances of `limit_samples`, and the examples of the first trial
+(of trial n with n).
+"""
 
 
 def seeds_of(plan: Plan) -> dict[str, int]:
     """With `extra.sample_seed` or `extra.stop_when` HELM draws no instances."""
-    stop, seed = plan.evaluation.stop_when, plan.evaluation.run.config.params.extra.sample_seed
+    stop = plan.evaluation.stop_when
+    seed = plan.evaluation.run.config.params.extra.sample_seed
     seed = seed if stop is None else stop.seed
     return SEEDS if seed is None else {"sample": seed, "helm_examples": SEEDS["helm_examples"]}
 
@@ -61,7 +65,8 @@ def platform_of_this() -> dict[str, str]:
 
 @lru_cache(maxsize=2)
 def installed_packages(environment: Environment) -> str:
-    """Every distribution that is installed, `name==version`, one a line, sorted: what its lock file came to.
+    """Every distribution that is installed, `name==version`, one a line, sorted: what its lock file
+    came to.
 
     The wheel holds no lock file, and an environment may differ from one; this is what is there.
     """
@@ -80,7 +85,9 @@ def lock_sha256(environment: Environment) -> str:
 
 
 def began_and_ended(events: Path, run_id: str) -> tuple[str | None, str | None]:
-    """When a helm-run reported its first and its last event, in UTC (ISO 8601); None where it reported none."""
+    """When a helm-run reported its first and its last event, in UTC (ISO 8601); None where it
+    reported none.
+    """
     times = []
     try:  # other runs stand in the file too, and lines that a kill cut off
         with events.open(encoding="utf-8") as lines:
@@ -112,7 +119,9 @@ OF_A_RUN = (
 
 
 def run_files(rundir: RunDir, runs: Iterable[Path]) -> dict[str, str]:
-    """Path in the output folder -> SHA-256, of those that are there. `runs`: the run folders of the result."""
+    """Path in the output folder -> SHA-256, of those that are there. `runs`: the run folders of
+    the result.
+    """
     of_the_plugin = (names.RUN_RECORD_FILE, names.TRIVIAL_SCORES_FILE)
     of_runs = [folder / name for folder in runs for name in OF_A_RUN]
     files = [*of_runs, *(rundir.helm / name for name in of_the_plugin), rundir.cache_db]
@@ -124,7 +133,9 @@ def run_files(rundir: RunDir, runs: Iterable[Path]) -> dict[str, str]:
 
 
 def with_run_files(result: TaskResult, rundir: RunDir, runs: Iterable[Path]) -> TaskResult:
-    """The result with the hashes in its provenance. The folder's cache must not be open for writing any more."""
+    """The result with the hashes in its provenance. The folder's cache must not be open for
+    writing any more.
+    """
     return replace(result, provenance=replace(result.provenance, run_files=run_files(rundir, runs)))
 
 
@@ -164,12 +175,14 @@ def provenance_of(
     `data_bundle`: the record of the bundle as it was when the run started.
     """
     data = dataset_files(plan, scenario)
-    endpoint, about = plan.evaluation.run.target.api_endpoint, plan.evaluation.task.about
+    endpoint = plan.evaluation.run.target.api_endpoint
+    about = plan.evaluation.task.about
     replaced = (
         about.access == "public" and plan.evaluation.run.config.params.extra.data_path is not None
     )
     record = output.read_run_record(plan.rundir.helm)
-    upstream, plug_in = plan.upstream, plan.evaluation.task.plug_in
+    upstream = plan.upstream
+    plug_in = plan.evaluation.task.plug_in
     environment = environment_of(upstream)
     recorded = (*RECORDED_PACKAGES, *([plug_in.package] if plug_in else []))
     started_at, ended_at = began_and_ended(plan.rundir.events, run_id)
@@ -211,7 +224,9 @@ def provenance_of(
 
 
 def dataset_files(plan: Plan, scenario: str) -> dict[str, str]:
-    """Name -> SHA-256 of what a finished run read: its scenario's files, the Hub's, the user's own, the package's."""
+    """Name -> SHA-256 of what a finished run read: its scenario's files, the Hub's, the user's
+    own, the package's.
+    """
     files = output.scenario_files(plan.rundir.helm, scenario)
     data = {path.relative_to(plan.rundir.helm).as_posix(): sha256_of(path) for path in files}
     for dataset in output.read_run_record(plan.rundir.helm).datasets:
@@ -239,14 +254,17 @@ class Remembered:
     notes: Collection[str] = ()  # `validity.notes`
     sources: Mapping[str, str] = field(default_factory=dict)
     """Id of an instance -> the source that it shares with others."""
-    unread: int = 0  # data files that are not here, or are stored outside of the folder; `completed` counts them
+    # data files that are not here, or are stored outside of the folder; `completed` counts them
+    unread: int = 0
 
     def completed(self, plan: Plan, made: Provenance) -> Provenance:
         """With what was taken from data and logs that are not here any more. Raises HelmError.
 
-        Data sets of the Hub lie in a cache which other programs prepare again; those of the package have its version.
+        Data sets of the Hub lie in a cache which other programs prepare again; those of the package
+        have its version.
         """
-        then, now = self.provenance, made.dataset_files
+        then = self.provenance
+        now = made.dataset_files
         unread = {
             name: digest
             for name, digest in then.dataset_files.items()

@@ -1,7 +1,8 @@
-"""What can be read from answers: the form that the benchmark asks for, refusals, answers with nothing in them.
+"""What can be read from answers: the form that the benchmark asks for, refusals, answers with
+nothing in them.
 
-The form is taken from the run where the run shows it; what only the prompt says stands in framework.yml
-(`answer_labels`, `answer_form`). Open text has no form, so no answer is unlike it.
+The form is taken from the run where the run shows it; what only the prompt says stands in
+framework.yml (`answer_labels`, `answer_form`). Open text has no form, so no answer is unlike it.
 """
 
 from __future__ import annotations
@@ -44,10 +45,14 @@ class AnswerForm:
     reads: Callable[[output.RequestState, str], bool]
     """Whether HELM finds what was asked for in this answer, which is not empty."""
     labels: Callable[[output.RequestState], Mapping[str, str]] = lambda _state: {}
-    """Label of an option -> what is compared with the references; empty where there are no options."""
+    """Label of an option -> what is compared with the references; empty where there are no
+    options.
+    """
 
     def options(self, state: output.RequestState) -> Mapping[str, str]:
-        """Label -> the option's text, which the prompt shows where labels are compared; empty where it is not known."""
+        """Label -> the option's text, which the prompt shows where labels are compared; empty
+        where it is not known.
+        """
         labels = self.labels(state)
         if any(label != text for label, text in labels.items()):
             return labels
@@ -62,7 +67,9 @@ class AnswerForm:
 
 
 def nothing_is_right(state: output.RequestState) -> bool:
-    """Whether an empty answer is what was asked for, as for the questions of ehr_sql that no query answers."""
+    """Whether an empty answer is what was asked for, as for the questions of ehr_sql that no
+    query answers.
+    """
     impossible = (state.instance.extra_data or {}).get("is_impossible") is True
     return impossible or any(not text.strip() for text in right_answers(state))
 
@@ -72,7 +79,9 @@ def right_answers(state: output.RequestState) -> list[str]:
 
 
 def answer_form_of(entry: HelmEntry, run: output.HelmRun, main_metric: str) -> AnswerForm | None:
-    """The form that a run's answers are asked for in; None for open text, and for what is no text."""
+    """The form that a run's answers are asked for in; None for open text, and for what is no
+    text.
+    """
     if entry.answer_form is not None:
         return _FORMS[entry.answer_form]
     if entry.answer_labels:
@@ -90,7 +99,8 @@ def answer_form_of(entry: HelmEntry, run: output.HelmRun, main_metric: str) -> A
         )
     if adapter.method != "generation" or main_metric != METRIC:
         return None
-    # An answer has to equal a reference, each a single capital letter: all up to the last, for few instances show all.
+    # An answer has to equal a reference, each a single capital letter: all up to the last, for few
+    # instances show all.
     last = ""
     for state in run.request_states():
         texts = [ref.output.text.strip() for ref in state.instance.references]
@@ -136,7 +146,8 @@ def _reads_value(state: output.RequestState, answer: str) -> bool:
 
 
 def _reads_query(state: output.RequestState, answer: str) -> bool:
-    """After HELM's own extraction: what stands between its tags, without backticks and the name of a fence.
+    """After HELM's own extraction: what stands between its tags, without backticks and the name of
+    a fence.
 
     Tags or a fence with nothing in them are an empty answer.
     """
@@ -158,8 +169,11 @@ _FORMS = {
 }
 
 
-MAX_IDENTICAL, _ENOUGH_TO_TELL = 0.1, 20
-"""Share of the answers that may be equal without a note, and answers from which on a share says something."""
+MAX_IDENTICAL = 0.1
+_ENOUGH_TO_TELL = 20
+"""Share of the answers that may be equal without a note, and answers from which on a share says
+something.
+"""
 
 
 SIGNS = ("unparsed", "refused", "thinking_stripped", "thinking_unfinished", "prompt_truncated")
@@ -180,7 +194,9 @@ class Readability:
     )  # empty, and not because of unfinished thinking
     lenient: dict[InstanceKey, float] = field(default_factory=dict)
     same: Counter[tuple[int, int]] = field(default_factory=Counter)
-    """(hash of an answer, but for case and white space; hash of its question) -> how often they came."""
+    """(hash of an answer, but for case and white space; hash of its question) -> how often they
+    came.
+    """
     named: set[InstanceKey] = field(
         default_factory=set
     )  # in whose answers the lenient readings find one option
@@ -190,7 +206,9 @@ class Readability:
             self.signs["prompt_truncated"].add(key)
         if has_failed(state) or was_filtered(state):
             return
-        stored, form, answer = self.look_up(state) or UNKNOWN, self.form, text_of(state)
+        stored = self.look_up(state) or UNKNOWN
+        form = self.form
+        answer = text_of(state)
         says = bool(answer.strip())
         if stored.stripped:
             self.signs["thinking_stripped"].add(key)
@@ -239,7 +257,9 @@ class Readability:
                 self.named.add(key)
 
     def counted(self, instances: Instances) -> Instances:
-        """With what was counted here; answers that are the same to different questions are identical."""
+        """With what was counted here; answers that are the same to different questions are
+        identical.
+        """
         questions = Counter(answer for answer, _ in self.same)
         identical = sum(times for (answer, _), times in self.same.items() if questions[answer] > 1)
         unreadable = self.signs["unparsed"] | self.signs["thinking_unfinished"] | self.nothing
@@ -258,12 +278,16 @@ class Readability:
         }
         if "unparsed" in counts and self.form is not None:
             text = (
-                f"{counts['unparsed']} are not in the form that the benchmark asks for ({self.form.about}): HELM's"
+                f"{counts['unparsed']} are not in the form that the benchmark asks for "
+                f"({self.form.about}): HELM's"
                 " metrics read nothing from them"
             )
             if self.lenient:
                 read = len(self.signs["unparsed"] & self.named)
-                text += f"; {read} of them state one option in other words or signs, which {METRIC}{LENIENT} reads"
+                text += (
+                    f"; {read} of them state one option in other words or signs, "
+                    f"which {METRIC}{LENIENT} reads"
+                )
             yield Note(Importance.INCOMPLETE, text)
         if "thinking_unfinished" in counts:
             text = f"{counts['thinking_unfinished']} were cut off while the model was thinking"
@@ -281,12 +305,21 @@ class Readability:
                 else None
             )
             if helm is not None and helm.value != score.value:
-                values = f"{label} is {formats.score(score.value)}, HELM's own value {formats.score(helm.value)}"
-                gap = f"a gap of {formats.score(score.value - helm.value, sign='+')} for answers that state the option"
+                values = (
+                    f"{label} is {formats.score(score.value)}, "
+                    f"HELM's own value {formats.score(helm.value)}"
+                )
+                gap = (
+                    f"a gap of {formats.score(score.value - helm.value, sign='+')} "
+                    "for answers that state the option"
+                )
                 how = 'in other words or signs ("B.", "(B)", "The answer is B")'
                 yield Note(Importance.INCOMPLETE, f"{values}: {gap} {how}")
         if answered >= _ENOUGH_TO_TELL and instances.identical / answered > MAX_IDENTICAL:
-            text = f"{instances.identical} of {answered} answers are word for word the answer to another question too"
+            text = (
+                f"{instances.identical} of {answered} "
+                "answers are word for word the answer to another question too"
+            )
             yield Note(
                 Importance.DOUBTFUL, f"{text}: a text that fits any question may get good marks"
             )
@@ -295,6 +328,12 @@ class Readability:
             yield Note(Importance.DOUBTFUL, text)
         if "thinking_stripped" in counts:
             adapter = plan.model.adapter
-            markers = f"{adapter.start_reasoning_token} to {adapter.end_reasoning_token}, or another model's markers"
-            text = f"thinking ({markers}) was taken out of {counts['thinking_stripped']} before they were scored"
+            markers = (
+                f"{adapter.start_reasoning_token} "
+                f"to {adapter.end_reasoning_token}, or another model's markers"
+            )
+            text = (
+                f"thinking ({markers}) was taken out of {counts['thinking_stripped']} "
+                "before they were scored"
+            )
             yield Note(Importance.DOUBTFUL, f"{text}: bare HELM scores all of it")

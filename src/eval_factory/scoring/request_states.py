@@ -1,4 +1,6 @@
-"""What one request of HELM's and its answer say, and which rows of the data stand there more than once."""
+"""What one request of HELM's and its answer say, and which rows of the data stand there more
+than once.
+"""
 
 from __future__ import annotations
 
@@ -43,8 +45,11 @@ def text_of(state: output.RequestState) -> str:
 
 
 def media_prompt_of(state: output.RequestState) -> str:
-    """What was asked where it holds pictures or sounds, with a line for each; empty where it holds none."""
-    prompt, messages = state.request.get(output.MULTIMODAL_PROMPT), state.request.get("messages")
+    """What was asked where it holds pictures or sounds, with a line for each; empty where it
+    holds none.
+    """
+    prompt = state.request.get(output.MULTIMODAL_PROMPT)
+    messages = state.request.get("messages")
     text = conversation_text(messages) if messages else state.request.get("prompt", "")
     return media.as_text(media.placed(text, prompt[output.MEDIA_OBJECTS])) if prompt else ""
 
@@ -76,7 +81,9 @@ def media_of(state: output.RequestState, helm_dir: Path) -> tuple[dict[str, Any]
 
 
 def gold_and_choices(instance: output.Instance) -> tuple[str, tuple[str, ...]]:
-    """The text of the first right reference (empty: there is none), and those of all where some are wrong."""
+    """The text of the first right reference (empty: there is none), and those of all where some
+    are wrong.
+    """
     texts = tuple(reference.output.text for reference in instance.references)
     right = [one.output.text for one in instance.references if output.CORRECT_TAG in one.tags]
     return (right[0] if right else "", texts if len(right) < len(texts) else ())
@@ -95,8 +102,9 @@ class RepeatedRows:
     _first: dict[bytes, dict[bytes, str]] = field(default_factory=dict)
 
     def add(self, instance: str, question: str, gold: str, choices: Collection[str] = ()) -> bool:
-        """Whether an earlier instance is the same. The same instance in another trial is no other one; the choices are
-        a part of the question, in any order."""
+        """Whether an earlier instance is the same. The same instance in another trial is no other
+        one; the choices are a part of the question, in any order.
+        """
         golds = self._first.setdefault(_hash(question, *sorted(choices)), {})
         first = golds.setdefault(_hash(gold), instance)
         if first != instance:

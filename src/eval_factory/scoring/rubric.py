@@ -1,4 +1,6 @@
-"""The rubric of a finished run: what its judges said of each case, and the scores, bounds and agreement of that."""
+"""The rubric of a finished run: what its judges said of each case, and the scores, bounds and
+agreement of that.
+"""
 
 from __future__ import annotations
 
@@ -52,14 +54,18 @@ Votes = Mapping[
 
 @dataclass(frozen=True)
 class JudgedCase:
-    """A case with what the judges said of each of its criteria; `votes` is None where the answer did not come."""
+    """A case with what the judges said of each of its criteria; `votes` is None where the answer
+    did not come.
+    """
 
     criteria: tuple[Criterion, ...]
     votes: tuple[Votes, ...] | None
     tags: tuple[str, ...] = ()
 
     def shares(self) -> list[float | None]:
-        """Of each criterion what the majority says: 1, 0, 0.5 of a tie, None where nobody decided."""
+        """Of each criterion what the majority says: 1, 0, 0.5 of a tie, None where nobody
+        decided.
+        """
         return (
             [None] * len(self.criteria)
             if self.votes is None
@@ -80,7 +86,9 @@ class JudgedCase:
         return case_bounds(self.criteria, [range_met(list(one.values())) for one in self.votes])
 
     def lowest(self, tag: str | None = None) -> float:
-        """The least score that it can have; over the criteria with this tag alone, where one is named."""
+        """The least score that it can have; over the criteria with this tag alone, where one is
+        named.
+        """
         criteria = [one for one in self.criteria if tag is None or tag in one.tags]
         found = case_bounds(criteria, [(0.0, 1.0)] * len(criteria))
         return 0.0 if found is None else found[0]
@@ -102,8 +110,9 @@ def _in_range(value: float) -> float:
 
 
 def bounds_over_criteria(cases: Cases) -> Ends | None:
-    """The benchmark's score, clipped, if every criterion without a decision were judged against the answer, and if
-    every one for it; None where no case has a score."""
+    """The benchmark's score, clipped, if every criterion without a decision were judged against the
+    answer, and if every one for it; None where no case has a score.
+    """
     found = {key: bounds for key, case in cases.items() if (bounds := case.bounds()) is not None}
     if not found:
         return None
@@ -114,8 +123,10 @@ def bounds_over_criteria(cases: Cases) -> Ends | None:
 def scores_by_tag(
     metric: MetricValues, cases: Cases, *, failed_as_zero: bool = False
 ) -> dict[str, dict[str, dict[str, Score]]]:
-    """Field -> value -> metric -> score over the criteria with that tag alone, as HealthBench's axes are computed. A
-    case has one value in each, so intervals are over conversations. `failed_as_zero`: 0 where no answer came."""
+    """Field -> value -> metric -> score over the criteria with that tag alone, as HealthBench's
+    axes are computed. A case has one value in each, so intervals are over conversations.
+    `failed_as_zero`: 0 where no answer came.
+    """
     by_tag: dict[str, dict[InstanceKey, float]] = defaultdict(dict)
     for key, case in cases.items():
         shares = (
@@ -160,7 +171,9 @@ def _agreements(
 
 
 def report_of(cases: Cases, judges: Sequence[str]) -> RubricReport:
-    """What the judges said, added up. A criterion is met where the majority says so, tied where as many say no."""
+    """What the judges said, added up. A criterion is met where the majority says so, tied where
+    as many say no.
+    """
     votes = [one for case in cases.values() for one in case.votes or ()]
     decided = [[met for met in one.values() if met is not None] for one in votes]
     several = [met for met in decided if len(met) > 1]
@@ -207,10 +220,8 @@ class RubricTally:
         if run.rubric is None:
             return None
         metric, judges = run.rubric
-        models, model = (
-            {deployment_of(one): one.model_id for one in plan.judges},
-            plan.model.model_id,
-        )
+        models = {deployment_of(one): one.model_id for one in plan.judges}
+        model = plan.model.model_id
         same = {
             name: same_family(model, models.get(deployment, ""))
             for name, deployment in judges.items()
@@ -218,7 +229,8 @@ class RubricTally:
         return cls(metric, tuple(judges), same)
 
     def add(self, key: InstanceKey, state: output.RequestState) -> None:
-        criteria, tags = _criteria_of(state), tuple((state.instance.extra_data or {}).get(TAGS, ()))
+        criteria = _criteria_of(state)
+        tags = tuple((state.instance.extra_data or {}).get(TAGS, ()))
         if has_failed(state):
             self.cases[key] = JudgedCase(criteria, None, tags)
             return
@@ -231,7 +243,9 @@ class RubricTally:
                     self.errors.setdefault(judge, []).append(error_of(one, judge))
 
     def complete(self, draft: Draft) -> None:
-        """Which cases have no score, why judges failed, fields to group cases by, the least score of each case."""
+        """Which cases have no score, why judges failed, fields to group cases by, the least
+        score of each case.
+        """
         tally = draft.tally
         for metric in draft.metrics:
             if metric.name == self.metric:
@@ -273,7 +287,9 @@ class RubricTally:
         )
 
     def publish(self, draft: Draft) -> None:
-        """The published score in the place of HELM's mean, which stands beside it; bounds over open criteria."""
+        """The published score in the place of HELM's mean, which stands beside it; bounds over
+        open criteria.
+        """
         mean = draft.scores.get(self.metric)
         if mean is not None:
             draft.scores[self.metric] = clipped(mean)
@@ -288,8 +304,9 @@ class RubricTally:
         draft.notes.extend(self.notes(draft.scores))
 
     def report(self, draft: Draft) -> None:
-        """What the judges said, and whether a judge left too much open. Due is a decision of each judge about each
-        criterion, those about answers that did not come among them."""
+        """What the judges said, and whether a judge left too much open. Due is a decision of each
+        judge about each criterion, those about answers that did not come among them.
+        """
         by_length = {
             judge: length_correlation(self._scores_and_lengths(judge)) for judge in self.judges
         }
@@ -307,8 +324,12 @@ class RubricTally:
         return [(score, length) for score, length in scores if score is not None]
 
     def group(self, draft: Draft) -> None:
-        """The groups of cases, clipped as published, and those of criteria, of which few cases make no group either."""
-        groups, metric, hidden = draft.groups, draft.main_values, dict(draft.groups.hidden)
+        """The groups of cases, clipped as published, and those of criteria, of which few cases
+        make no group either.
+        """
+        groups = draft.groups
+        metric = draft.main_values
+        hidden = dict(draft.groups.hidden)
         scores = {
             name: {
                 value: {label: clipped(score) for label, score in of.items()}
@@ -345,7 +366,10 @@ class RubricTally:
             without = sum(
                 case.votes is not None and case.score() is None for case in self.cases.values()
             )
-            unjudged = f"{found.unjudged} of {found.asked} criteria are unjudged: their {without} cases have no score"
+            unjudged = (
+                f"{found.unjudged} of {found.asked} criteria are unjudged: their {without} "
+                "cases have no score"
+            )
             both = "bounds count these criteria both ways; the same command asks their judges again"
             yield Note(Importance.INCOMPLETE, f"{unjudged}, and {both}")
         if found.tied:
@@ -358,8 +382,9 @@ class RubricTally:
             yield Note(Importance.DOUBTFUL, f"{mean}; it is clipped to 0, as published")
 
     def criteria_in(self, state: output.RequestState) -> tuple[dict[str, Any], ...]:
-        """Each criterion of a case with what the judges said of it, for results.jsonl. `agreement`: the share of pairs
-        of judges that say the same, where two or more decided."""
+        """Each criterion of a case with what the judges said of it, for results.jsonl. `agreement`:
+        the share of pairs of judges that say the same, where two or more decided.
+        """
         criteria = _criteria_of(state)
         votes = decisions_of(state.annotations, self.judges, len(criteria))
         said = said_of(state.annotations, len(criteria))
@@ -379,7 +404,9 @@ class RubricTally:
         return found
 
     def scores_by_judge(self, key: InstanceKey) -> dict[str, float]:
-        """Judge -> the score of a case by it alone; without those that left a criterion undecided."""
+        """Judge -> the score of a case by it alone; without those that left a criterion
+        undecided.
+        """
         by_judge = {judge: self.cases[key].score_by(judge) for judge in self.judges}
         return {judge: score for judge, score in by_judge.items() if score is not None}
 

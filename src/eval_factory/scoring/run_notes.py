@@ -37,26 +37,34 @@ def notes_of(draft: Draft) -> list[Note]:
 
 
 def _notes_on_target(draft: Draft) -> Iterator[Note]:
-    plan, tally = draft.plan, draft.tally
+    plan = draft.plan
+    tally = draft.tally
     if plan.model.url.startswith("demo:"):
         measures_nothing = (
             "the target was the embedded demo baseline, not a model: these scores measure nothing"
         )
         yield Note(Importance.NO_RESULT, measures_nothing)
     if plan.has_answers:
-        no_model = "no model was asked: the answers are in the data, and target.api_endpoint.model_id only names them"
+        no_model = (
+            "no model was asked: the answers are in the data, "
+            "and target.api_endpoint.model_id only names them"
+        )
         yield Note(Importance.BACKGROUND, no_model)
     if (origin := read_origin(plan.rundir.cache_db)) is not None:
         then = f"the model's answers are those of the run of {origin.started_at}"
         yield Note(Importance.BACKGROUND, f"{then}; nothing of the model's was asked again")
-    found, known = len({key[0] for key in tally.requested}), plan.evaluation.task.about.instances
+    found = len({key[0] for key in tally.requested})
+    known = plan.evaluation.task.about.instances
     drawn = output.read_run_record(plan.rundir.helm).drawn_sample
     if plan.evaluation.stop_when is not None and drawn is not None:
         found = drawn.of
     rules = plan.evaluation.task.helm.parameters
     chosen = plan.evaluation.run.config.params.extra.instances
     if chosen is not None:
-        these = f"the score is of {formats.counted(found, 'instance')} that extra.instances names, not of the benchmark"
+        these = (
+            f"the score is of {formats.counted(found, 'instance')} "
+            "that extra.instances names, not of the benchmark"
+        )
         yield Note(Importance.DOUBTFUL, these)
     in_part = chosen is not None or any(
         name in rules and rules[name].chooses_a_part for name in plan.scenario_arguments
@@ -66,12 +74,18 @@ def _notes_on_target(draft: Draft) -> Iterator[Note]:
         and not in_part
         and plan.evaluation.run.config.params.limit_samples is None
     ):
-        other = f"the data hold {found} instances, {known} when this task was described: another version of them?"
+        other = (
+            f"the data hold {found} instances, {known} when this task was described: "
+            "another version of them?"
+        )
         yield Note(Importance.DOUBTFUL, other)
 
 
 def _notes_on_answers(draft: Draft) -> Iterator[Note]:
-    plan, run, instances, tally = draft.plan, draft.run, draft.instances, draft.tally
+    plan = draft.plan
+    run = draft.run
+    instances = draft.instances
+    tally = draft.tally
     if cut_off_empty := len(tally.truncated & tally.empty):
         too_few = openai_api.TOO_FEW_TOKENS.format(granted=run.run_spec.adapter_spec.max_tokens)
         yield Note(Importance.INCOMPLETE, f"{cut_off_empty} of {instances.requested}: {too_few}")
@@ -84,7 +98,10 @@ def _notes_on_answers(draft: Draft) -> Iterator[Note]:
         )
         if handling == "zero" and run.jury is not None:
             what = "0" if tally.ratings.form.lowest > 0 else "a failure"
-            how += f", but in the jury's score: {what} is no mark of a jury's, they are left out of it and stand inside"
+            how += (
+                f", but in the jury's score: {what} "
+                "is no mark of a jury's, they are left out of it and stand inside"
+            )
             how += " its bounds"
         asks_again = tally.something_to_ask and read_origin(plan.rundir.cache_db) is None
         again = "; the same command asks them again" if asks_again else ""
@@ -104,11 +121,16 @@ def _notes_on_answers(draft: Draft) -> Iterator[Note]:
 
 
 def _notes_on_scores(draft: Draft) -> Iterator[Note]:
-    plan, run, tally = draft.plan, draft.run, draft.tally
+    plan = draft.plan
+    run = draft.run
+    tally = draft.tally
     judged = "answers" if run.rubric is None else "criteria"
     for judge, counts in tally.judges.items():
         if counts.failed:
-            failed = f"judge {judge} gave no usable judgement of {counts.failed} of {counts.asked} {judged}"
+            failed = (
+                f"judge {judge} gave no usable judgement of {counts.failed} of {counts.asked} "
+                f"{judged}"
+            )
             yield Note(Importance.INCOMPLETE, f"{failed}; the same command asks it again")
         if counts.same_family:
             yield Note(Importance.DOUBTFUL, f"judge {judge} is of the evaluated model's family")
@@ -124,7 +146,10 @@ def _notes_on_scores(draft: Draft) -> Iterator[Note]:
         indexed = plan.evaluation.task.helm.indexed
         needed = ", ".join(indexed.packages if indexed else ()) or "packages of their own"
         left_out = f"only_generate: HELM's metrics of pictures were left out; they need {needed}"
-        later = "without only_generate, the same command scores the pictures, which are in helm/generated_images"
+        later = (
+            "without only_generate, the same command scores the pictures, "
+            "which are in helm/generated_images"
+        )
         yield Note(Importance.NO_RESULT, f"{left_out}; {later}")
     summarizes = run.has_metric("SummarizationMetric")
     if summarizes and not any(label.startswith(("BERTScore", "summac")) for label in draft.scores):
@@ -158,8 +183,11 @@ NO_ROWS = "the database (eicu.sqlite) has no rows: this score says nothing about
 
 
 def notes_on_data(plan: Plan, earlier: Collection[str] = ()) -> list[Note]:
-    """`earlier`: notes of an earlier collection, which hold where the data are gone. Raises HelmError."""
-    notes, run_spec = [], plan.evaluation.task.helm.run_spec
+    """`earlier`: notes of an earlier collection, which hold where the data are gone. Raises
+    HelmError.
+    """
+    notes = []
+    run_spec = plan.evaluation.task.helm.run_spec
     limited = output.read_run_record(plan.rundir.helm).limited_records
     if limited is not None:
         longer = f"longer than max_length={limited.max_length} tokens"
@@ -180,7 +208,9 @@ def notes_on_data(plan: Plan, earlier: Collection[str] = ()) -> list[Note]:
 
 
 def notes_on_labels(main: str, scores: Mapping[str, Score], about: About) -> Iterator[Note]:
-    """Where the main score, or its corrected value, may be as high as wrong labels let a model come that is right."""
+    """Where the main score, or its corrected value, may be as high as wrong labels let a model
+    come that is right.
+    """
     if about.label_noise is None:
         return
     lowest, highest = (1 - share for share in reversed(about.label_noise))
@@ -189,15 +219,21 @@ def notes_on_labels(main: str, scores: Mapping[str, Score], about: About) -> Ite
         if high is not None and high >= lowest:
             interval = f"{label}: the 95 % interval, up to {formats.score(formats.rounded(high))}"
             ends = f"{formats.decimals(lowest, 2)} .. {formats.decimals(highest, 2)}"
-            most = "the most that wrong labels let a model score that is right: higher scores are no better ones"
+            most = (
+                "the most that wrong labels let a model score that is right: "
+                "higher scores are no better ones"
+            )
             yield Note(
                 Importance.DOUBTFUL, f"{interval}, reaches {ends}, {most} ({about.label_audit})"
             )
 
 
 def notes_on_age(plan: Plan, provenance: Provenance) -> Iterator[Note]:
-    """Where the model may have been trained on the answers, as far as dates tell; not of the demo or the sample."""
-    public, cutoff = provenance.published, provenance.training_cutoff
+    """Where the model may have been trained on the answers, as far as dates tell; not of the
+    demo or the sample.
+    """
+    public = provenance.published
+    cutoff = provenance.training_cutoff
     is_trial = (
         plan.evaluation.run.target.api_endpoint.is_demo
         or "sample" in plan.evaluation.task.about.tags
@@ -210,7 +246,10 @@ def notes_on_age(plan: Plan, provenance: Provenance) -> Iterator[Note]:
         else f"have been public since {public}"
     )
     trained = f"is {cutoff}" if cutoff else "is not known (target.api_endpoint.training_cutoff)"
-    text = f"the questions and answers {since}, and the model's training cut-off {trained}: it may have seen them"
+    text = (
+        f"the questions and answers {since}, and the model's training cut-off {trained}: "
+        "it may have seen them"
+    )
     yield Note(Importance.BACKGROUND, text)
 
 
@@ -218,7 +257,8 @@ def _notes_on_execution(plan: Plan) -> list[Note]:
     helm = plan.evaluation.task.helm
     if helm.run_spec in NOT_CONFINED_RUN_SPECS:
         return [Note(Importance.DOUBTFUL, _NOT_CONFINED)]
-    found, notes = output.read_run_record(plan.rundir.helm), []
+    found = output.read_run_record(plan.rundir.helm)
+    notes = []
     if found.executed_by and executed_by(helm.run_spec, helm.arguments):
         how = ", in ".join(found.executed_by)
         notes.append(Note(Importance.BACKGROUND, f"what the model answered was executed, in {how}"))
@@ -241,7 +281,8 @@ def _has_rows(database: Path) -> bool:
             ]
             quoted = ('"' + name.replace('"', '""') + '"' for name in tables)
             return any(
-                connection.execute(f"SELECT 1 FROM {name} LIMIT 1").fetchone() for name in quoted
-            )  # noqa: S608
+                connection.execute(f"SELECT 1 FROM {name} LIMIT 1").fetchone()
+                for name in quoted
+            )
     except sqlite3.Error:
         return True

@@ -1,4 +1,6 @@
-"""The values that HELM's metrics gave to instances -> scores: HELM's means to the last digit, intervals, bounds."""
+"""The values that HELM's metrics gave to instances -> scores: HELM's means to the last digit,
+intervals, bounds.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +17,11 @@ from eval_factory.scoring.intervals import PROPORTION, Ends, bca_of_ratio, descr
 from eval_factory.tasks.errata import CORRECTED
 
 InstanceKey = tuple[str, int, str | None]  # (instance id, trial, perturbation)
-_WORST, ORIGINAL = ".worst", ".original"
-"""End the label of a perturbation where HELM computed on the least value, and on the instances before it."""
+_WORST = ".worst"
+ORIGINAL = ".original"
+"""End the label of a perturbation where HELM computed on the least value, and on the instances
+before it.
+"""
 
 
 @dataclass
@@ -38,7 +43,9 @@ class MetricValues:
         default_factory=dict
     )  # how much HELM counted of an instance, if not one
     parts: Mapping[InstanceKey, Sequence[InstanceKey]] = field(default_factory=dict)
-    """Of a worst case: the instances, as they are and perturbed, of which it has the least value."""
+    """Of a worst case: the instances, as they are and perturbed, of which it has the least
+    value.
+    """
     clusters: Mapping[str, str] | None = (
         None  # id of an instance -> its source; None: the task declares none
     )
@@ -77,12 +84,14 @@ def metric_values_of(run: output.HelmRun, main_split: str | None) -> list[Metric
             found[label].helm_mean = None
         else:
             perturbation = output.perturbation_label(stat.name)
-            split, name = stat.name.split, stat.name.name
+            split = stat.name.split
+            name = stat.name.name
             found[label] = MetricValues(
                 label, name, stat.mean, split=split, perturbation=perturbation
             )
     applied = _add_values(found, run, main_split)
-    # HELM writes worst cases of a family that was not applied all the same; they repeat the plain scores
+    # HELM writes worst cases of a family that was not applied all the same; they repeat the plain
+    # scores
     metrics = [
         one for one in found.values() if one.perturbation is None or _family_of(one) in applied
     ]
@@ -104,15 +113,19 @@ def _family_of(metric: MetricValues) -> str:
 def _add_worst_cases(
     metric: MetricValues, metrics: Sequence[MetricValues], applied: Mapping[str, set[str]]
 ) -> None:
-    """The values of a worst case, or of the instances before they were perturbed, which HELM keeps of no instance.
+    """The values of a worst case, or of the instances before they were perturbed, which HELM keeps
+    of no instance.
 
-    As `compute_worst_case_metrics` in helm/benchmark/metrics/metric.py makes them: an instance's least value as it is
-    and perturbed; of robustness and fairness also of instances that no perturbation changed.
+    As `compute_worst_case_metrics` in helm/benchmark/metrics/metric.py makes them: an instance's
+    least value as it is and perturbed; of robustness and fairness also of instances that no
+    perturbation changed.
     """
     if not is_derived(metric):
         return
-    family, before = _family_of(metric), str(metric.perturbation).endswith(ORIGINAL)
-    of_family, same = {None, *applied[family]}, (metric.name, metric.split)
+    family = _family_of(metric)
+    before = str(metric.perturbation).endswith(ORIGINAL)
+    of_family = {None, *applied[family]}
+    same = (metric.name, metric.split)
     sides = [
         one for one in metrics if (one.name, one.split) == same and one.perturbation in of_family
     ]
@@ -153,7 +166,8 @@ def _add_values(
         )
         key = keys.setdefault(key, key)
         for stat in entry.stats:
-            of, mean = stat["name"], stat.get("mean")
+            of = stat["name"]
+            mean = stat.get("mean")
             if mean is None or of["name"] not in known:
                 continue
             context = (of["name"], of.get("split"), of.get("perturbation"))
@@ -168,8 +182,9 @@ def _add_values(
 
 
 def helm_mean(values: Mapping[InstanceKey, float]) -> float:
-    """The mean as HELM computes it, to the last digit: per trial a running sum divided by its count, then the same
-    over trials."""
+    """The mean as HELM computes it, to the last digit: per trial a running sum divided by its
+    count, then the same over trials.
+    """
     return _running_mean(trial_means(values))
 
 
@@ -190,7 +205,9 @@ def _running_mean(values: Sequence[float]) -> float:
 def score_of(
     metric: MetricValues, missing: set[InstanceKey], *, failed_as_zero: bool
 ) -> Score | None:
-    """None where the metric is no mean of instances' values and some instance is missing, or none is left."""
+    """None where the metric is no mean of instances' values and some instance is missing, or
+    none is left.
+    """
     if missing and not metric.values:
         return None  # computed over all instances at once, the missing ones among them
     touched = missing & metric.values.keys()
@@ -224,7 +241,9 @@ def mean_score(metric: MetricValues, values: Mapping[InstanceKey, float]) -> Sco
 def sample_of(
     metric: MetricValues, values: Mapping[InstanceKey, float]
 ) -> tuple[list[float], list[str] | None]:
-    """One value per instance, the mean over its trials; and of each the source that it shares with others."""
+    """One value per instance, the mean over its trials; and of each the source that it shares
+    with others.
+    """
     grouped: dict[tuple[str, str | None], list[float]] = defaultdict(list)
     for (instance, _, perturbation), value in values.items():
         grouped[(instance, perturbation)].append(value)
@@ -255,9 +274,11 @@ def _stats(metric: MetricValues, values: Mapping[InstanceKey, float], value: flo
 
 
 def _stats_of_a_ratio(metric: MetricValues, value: float) -> Stats:
-    """Of what is no mean of instances' values: a bootstrap interval where HELM's value is a ratio of their sums.
+    """Of what is no mean of instances' values: a bootstrap interval where HELM's value is a ratio
+    of their sums.
 
-    What HELM computes over all instances at once, and keeps nothing of, has none; nor is there one at several looks.
+    What HELM computes over all instances at once, and keeps nothing of, has none; nor is there one
+    at several looks.
     """
     plain = Stats(len(metric.values), value, None, None, None, None, None)
     counts = [metric.counts.get(key, 1) for key in metric.values]

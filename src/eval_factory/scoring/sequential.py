@@ -1,8 +1,9 @@
 """`extra.stop_when`: what is known at each look at a growing sample, and whether its rule holds.
 
-Each look's interval misses the mean in alpha / K of all samples, K being the number of looks: so one of them misses it
-in alpha of them at most (Bonferroni's inequality), wherever one stops. Confidence sequences made by betting (I.
-Waudby-Smith and A. Ramdas, JRSS B 86:1-27, 2024) are wider at so few looks: benchmarks/stop_when_coverage.py.
+Each look's interval misses the mean in alpha / K of all samples, K being the number of looks: so
+one of them misses it in alpha of them at most (Bonferroni's inequality), wherever one stops.
+Confidence sequences made by betting (I. Waudby-Smith and A. Ramdas, JRSS B 86:1-27, 2024) are wider
+at so few looks: benchmarks/stop_when_coverage.py.
 """
 
 from __future__ import annotations
@@ -40,11 +41,11 @@ class Looks:
 
     @classmethod
     def of(cls, plan: Plan) -> Looks | None:
-        """None without a rule. Raises HelmError; PrerequisiteError: the other run's values cannot be read."""
-        stop, drawn = (
-            plan.evaluation.stop_when,
-            output.read_run_record(plan.rundir.helm).drawn_sample,
-        )
+        """None without a rule. Raises HelmError; PrerequisiteError: the other run's values
+        cannot be read.
+        """
+        stop = plan.evaluation.stop_when
+        drawn = output.read_run_record(plan.rundir.helm).drawn_sample
         if stop is None or drawn is None:
             return None
         file = plan.rundir.model_configs / names.OTHER_RUN
@@ -72,10 +73,12 @@ class Looks:
 
     def complete(self, draft: Draft) -> None:
         """Raises ConfigError: no interval can hold at several looks."""
-        stop, asked = self.stop, self.drawn.asked
+        stop = self.stop
+        asked = self.drawn.asked
         looks = tuple(self._look(draft, size) for size in self.sizes if size <= asked)
         holds = bool(looks) and self._holds(draft, looks[-1])
-        run, paid = draft.usage.this_run.total, draft.usage.all_runs.total.cost
+        run = draft.usage.this_run.total
+        paid = draft.usage.all_runs.total.cost
         saved = round((run.requests + run.cached) / asked * (self.most - asked))
         cost = (
             paid.value / paid.priced_requests * saved
@@ -135,7 +138,8 @@ class Looks:
         return Look(size, found.value, found.stats.ci_low, found.stats.ci_high)
 
     def _holds(self, draft: Draft, look: Look) -> bool:
-        stop, floor = self.stop, draft.floors.get(draft.main)
+        stop = self.stop
+        floor = draft.floors.get(draft.main)
         if look.ci_low is None or look.ci_high is None:
             return False
         if stop.half_width is not None:

@@ -1,7 +1,7 @@
 """Which models answered: what was asked for, and what the answers themselves state. Pure functions.
 
-A gateway may answer with another model than was asked for (its fallback, when the first is down or out of budget), and
-nothing but the `model` in its responses says so.
+A gateway may answer with another model than was asked for (its fallback, when the first is down or
+out of budget), and nothing but the `model` in its responses says so.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ _REVISION = re.compile(
     r"(.+?)@(.+)", re.DOTALL
 )  # of a repository (`org/model@refs/pr/1`); a name may begin with an @
 _DEPLOYED_VERSION = re.compile(r"-v\d+:\d+\Z")
-_MONTH, _DAY = "(?:0[1-9]|1[0-2])", "(?:0[1-9]|[12]\\d|3[01])"
+_MONTH = "(?:0[1-9]|1[0-2])"
+_DAY = "(?:0[1-9]|[12]\\d|3[01])"
 _RELEASE = re.compile(
     rf"[-@:](?:20\d\d-{_MONTH}-{_DAY}|20\d\d{_MONTH}{_DAY}|{_MONTH}-20\d\d|{_MONTH}{_DAY}|2\d{_MONTH}|00\d|latest)\Z"
 )
@@ -56,9 +57,10 @@ def sampling_of(body: Any) -> dict[str, Any]:
 def same_model(asked: str, stated: str) -> bool:
     """Whether an answer is of the model that was asked for, as far as names say.
 
-    Case does not count, nor what stands before the model's own name (`openai/`, `us.anthropic.`), nor a release or a
-    revision at its end where one of the two names none (`-2024-08-06`, `@20250219`, `-0613`, `-002`; `-latest` and
-    `@main` name none: they move). Two different releases or revisions are two models.
+    Case does not count, nor what stands before the model's own name (`openai/`, `us.anthropic.`),
+    nor a release or a revision at its end where one of the two names none (`-2024-08-06`,
+    `@20250219`, `-0613`, `-002`; `-latest` and `@main` name none: they move). Two different
+    releases or revisions are two models.
     """
     if asked == stated:
         return True
@@ -76,11 +78,14 @@ def same_model(asked: str, stated: str) -> bool:
 def _name_release_revision(model: str) -> tuple[str, str, str]:
     at = _REVISION.fullmatch(model.strip().casefold())
     if at is None:
-        path, revision = model.strip().casefold(), ""
+        path = model.strip().casefold()
+        revision = ""
     elif _RELEASE.fullmatch(f"@{at[2]}"):
-        path, revision = f"{at[1]}-{at[2]}", ""
+        path = f"{at[1]}-{at[2]}"
+        revision = ""
     else:
-        path, revision = at[1], at[2]
+        path = at[1]
+        revision = at[2]
     name = _DEPLOYED_VERSION.sub("", _PROVIDER.sub("", path.rpartition("/")[2]))
     found = _RELEASE.search(name)
     name, release = (name, "") if found is None else (name[: found.start()], found[0][1:])
@@ -108,8 +113,9 @@ class StatedModels:
         used: Collection[str],
         servers: Mapping[str, str] | None = None,
     ) -> None:
-        """`used`: keys of the answers that the result is made of, of all roles; `servers`: key -> URL of the server
-        that answered, where there were several."""
+        """`used`: keys of the answers that the result is made of, of all roles; `servers`: key ->
+        URL of the server that answered, where there were several.
+        """
         self._servers = servers or {}
         self._asked = {endpoint.role: endpoint for endpoint in endpoints}
         self._used = used
@@ -119,11 +125,13 @@ class StatedModels:
         """One stored answer; others than the used ones do not count."""
         if answer.role not in self._asked or answer.key not in self._used:
             return
-        asked, seen = self._asked[answer.role], self._seen[answer.role]
+        asked = self._asked[answer.role]
+        seen = self._seen[answer.role]
         server = _shown_url(self._servers.get(answer.key, asked.url))
         seen.answers_at[server] += 1
         came = answer.created + answer.latency_s
-        seen.first, seen.last = min(seen.first, came), max(seen.last, came)
+        seen.first = min(seen.first, came)
+        seen.last = max(seen.last, came)
         if not asks_confidence(answer.request):
             seen.sampling[json.dumps(sampling_of(answer.request), sort_keys=True)] += 1
         stated = stated_model(answer.response)
@@ -137,7 +145,8 @@ class StatedModels:
         """`judge_prompts`: judge -> SHA-256 of the templates of its prompt."""
         found = {}
         for role, endpoint in self._asked.items():
-            seen, servers = self._seen[role], None
+            seen = self._seen[role]
+            servers = None
             if endpoint.servers or not seen.answers_at.keys() <= {_shown_url(endpoint.url)}:
                 servers = tuple(
                     AskedServer(url, count, dict(seen.stated_at[url].most_common(MAX_LISTED)))
@@ -174,11 +183,14 @@ def endpoints_of_other_models(
 ) -> tuple[str, ...]:
     """The endpoints that answered with another model too often, each with what to do.
 
-    `most`: the greatest share of an endpoint's answers that may state another model (`extra.max_model_mismatch`).
+    `most`: the greatest share of an endpoint's answers that may state another model
+    (`extra.max_model_mismatch`).
     """
     return tuple(
-        f"{_what_was_stated(role, endpoint)}, and max_model_mismatch is {most:g}: turn the gateway's fallback off and"
-        " run again with --fresh (answers are kept), or, where this is only another name of the same model, set"
+        f"{_what_was_stated(role, endpoint)}, and max_model_mismatch is {most:g}: "
+        "turn the gateway's fallback off and"
+        " run again with --fresh (answers are kept), or, "
+        "where this is only another name of the same model, set"
         " extra.max_model_mismatch to 1"
         for role, endpoint in endpoints.items()
         if endpoint.answers and endpoint.other_model / endpoint.answers > most
@@ -188,12 +200,17 @@ def endpoints_of_other_models(
 def notes_on_models(
     endpoints: Mapping[str, AskedEndpoint], judges: Collection[str]
 ) -> Iterator[Note]:
-    """Answers of another model than was asked for; judges (their roles) that are one model, or the evaluated one."""
+    """Answers of another model than was asked for; judges (their roles) that are one model, or
+    the evaluated one.
+    """
     for role, endpoint in endpoints.items():
         if endpoint.other_model:
             yield Note(Importance.DOUBTFUL, _what_was_stated(role, endpoint))
         if endpoint.days >= FAR_APART_DAYS:
-            asked = f"asked over {endpoint.days} days ({endpoint.first_answer} to {endpoint.last_answer})"
+            asked = (
+                f"asked over {endpoint.days} days ({endpoint.first_answer} "
+                f"to {endpoint.last_answer})"
+            )
             yield Note(
                 Importance.DOUBTFUL,
                 f"{_who(role)} was {asked}: another one may have been served meanwhile",
@@ -220,6 +237,7 @@ def _what_was_stated(role: str, endpoint: AskedEndpoint) -> str:
     stated = endpoint.stated_models.items()
     others = [f"{name} ({count})" for name, count in stated if not same_model(endpoint.model, name)]
     return (
-        f"{_who(role)}: {endpoint.other_model} of {endpoint.answers} answers state another model than {endpoint.model},"
+        f"{_who(role)}: {endpoint.other_model} of {endpoint.answers} "
+        f"answers state another model than {endpoint.model},"
         f" which was asked for: {', '.join(others)}"
     )

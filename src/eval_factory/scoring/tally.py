@@ -1,6 +1,8 @@
-"""The requests of a finished run and their answers, counted: who failed, what was empty, which share a source.
+"""The requests of a finished run and their answers, counted: who failed, what was empty, which
+share a source.
 
-How the source of an instance is found (a note, a question, a calculator) a task says in framework.yml (`helm.cluster`).
+How the source of an instance is found (a note, a question, a calculator) a task says in
+framework.yml (`helm.cluster`).
 """
 
 from __future__ import annotations
@@ -70,8 +72,9 @@ class Clusters:
         return cls(rule, recorded)
 
     def label_of(self, instance: output.Instance) -> str:
-        """On one line, and the hash of a long text, which may be a patient's note; the instance's own id where nothing
-        says that it shares a source."""
+        """On one line, and the hash of a long text, which may be a patient's note; the instance's
+        own id where nothing says that it shares a source.
+        """
         if self.remembered:
             return self.remembered.get(instance.id, instance.id)
         found = self.rule.found_in(instance.input.text, instance.extra_data or {})
@@ -92,7 +95,9 @@ class Tally:
     splits: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))  # split -> ids
     failed: set[InstanceKey] = field(default_factory=set)
     unscorable: dict[InstanceKey, tuple[str, str | None]] = field(default_factory=dict)
-    """Those of the failed that were answered: why HELM cannot score them, and their split; none is asked again."""
+    """Those of the failed that were answered: why HELM cannot score them, and their split; none
+    is asked again.
+    """
     filtered: set[InstanceKey] = field(default_factory=set)
     empty: set[InstanceKey] = field(default_factory=set)
     truncated: set[InstanceKey] = field(default_factory=set)
@@ -182,7 +187,9 @@ class Tally:
             self.truncated.add(key)
 
     def count_failure(self, key: InstanceKey, state: output.RequestState) -> bool:
-        """Whether it is one: of any request, also of those whose answers count for nothing else here."""
+        """Whether it is one: of any request, also of those whose answers count for nothing else
+        here.
+        """
         self.requested.add(key)
         if not request_states.has_failed(state):
             return False
@@ -223,10 +230,14 @@ class Tally:
 def notes_on_clusters(
     rule: ClusterRule | None, labels: Mapping[str, str], main: Score | None
 ) -> list[Note]:
-    """What a reader has to know of the main score's sample; `labels`: of each instance its source."""
+    """What a reader has to know of the main score's sample; `labels`: of each instance its
+    source.
+    """
     if rule is None:
         return []
-    count, sources, notes = len(labels), len(set(labels.values())), []
+    count = len(labels)
+    sources = len(set(labels.values()))
+    notes = []
     if sources < count:
         shared = f"{count} instances share {sources} sources ({rule.what})"
         alike = "intervals take those of one source for alike, not for independent"
@@ -239,7 +250,10 @@ def notes_on_clusters(
     ):  # else the count says enough of the sample's size
         asked = main.stats.count
         alone = formats.decimals(asked / effect, 0)
-        large = f"the main score's design effect is {formats.decimals(effect, 1)} ({rule.what}): its {asked} instances"
+        large = (
+            f"the main score's design effect is {formats.decimals(effect, 1)} ({rule.what}): "
+            f"its {asked} instances"
+        )
         as_much = f"say as much as {alone} independent ones; its interval allows for that"
         notes.append(Note(Importance.BACKGROUND, f"{large} {as_much}"))
     return notes

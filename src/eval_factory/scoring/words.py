@@ -1,4 +1,6 @@
-"""What words say: whether an answer declines, and of which family a model is. The words stand in words.yml."""
+"""What words say: whether an answer declines, and of which family a model is. The words stand in
+words.yml.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,9 @@ _REFUSAL = re.compile(
 
 
 def is_refusal(answer: str) -> bool:
-    """Whether an answer begins by declining, in English, German, Spanish, Portuguese or French, and says no more."""
+    """Whether an answer begins by declining, in English, German, Spanish, Portuguese or French,
+    and says no more.
+    """
     text = answer.strip().strip("\"'*").replace("\N{RIGHT SINGLE QUOTATION MARK}", "'")
     return len(text) <= MAX_REFUSAL and _REFUSAL.match(text) is not None
 
@@ -45,7 +49,8 @@ def is_refusal(answer: str) -> bool:
 def family_of(model_id: str) -> str | None:
     """The family of models that an id names; None where it names none.
 
-    The model's own name counts before what stands before it: `openai/` is also how gateways call an API.
+    The model's own name counts before what stands before it: `openai/` is also how gateways call an
+    API.
     """
     provider, _, name = model_id.rpartition("/")
     for text, families in ((name, _FAMILIES), (name, _DERIVED), (provider, _FAMILIES)):

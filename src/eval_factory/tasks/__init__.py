@@ -1,1 +1,3 @@
-"""What can be run: `framework.yml`, run specs, run entries, known errata, custom benchmarks, data that users bring."""
+"""What can be run: `framework.yml`, run specs, run entries, known errata, custom benchmarks,
+data that users bring.
+"""

@@ -1,4 +1,5 @@
-"""A multiple-choice question: how the cells of its row are read, and in which orders its choices may be shown.
+"""A multiple-choice question: how the cells of its row are read, and in which orders its choices
+may be shown.
 
 Messages name the column and never quote what it holds.
 """
@@ -50,9 +51,11 @@ class ChoiceQuestion:
 
 
 def options_shown(prompt: str) -> dict[str, str]:
-    """Letter -> text of the options that a text lists, at the start of lines (`A. fever`) or as `A) fever B) cough`.
+    """Letter -> text of the options that a text lists, at the start of lines (`A. fever`) or as `A)
+    fever B) cough`.
 
-    Of several lists the longest, of equals the last one; empty where none goes from A to B at least.
+    Of several lists the longest, of equals the last one; empty where none goes from A to B at
+    least.
     """
     parts = _OPTION_MARK.split(prompt)
     listed: list[dict[str, str]] = []
@@ -98,8 +101,8 @@ def chosen_options(
     Args:
         choices: its name in the published form -> its text; one without text is none.
         right: the name of the right one.
-        answer_column, choices_column: what a RowFaultError names: there are too few or too many choices, one is no
-            text, or none of them is the right one.
+        answer_column, choices_column: what a RowFaultError names: there are too few or too many
+            choices, one is no text, or none of them is the right one.
     """
     shown = {name: text for name, text in choices.items() if not is_blank(text)}
     if any(not isinstance(text, str) for text in shown.values()):
@@ -131,7 +134,9 @@ _NAME = (
     "choice_order_"  # how HELM's files call the instances in another order: `choice_order_2` ...
 )
 
-REFERS, LABELS, ALONE = "a choice refers to others", "the choices are labels", "one choice"
+REFERS = "a choice refers to others"
+LABELS = "the choices are labels"
+ALONE = "one choice"
 """Why a question keeps its order."""
 
 _LABEL = r"(?:[a-h]|[1-9]|i{1,3}|iv|vi{0,3})"
@@ -166,8 +171,9 @@ _REFERENCE = "|".join(f"(?:{one})" for one in _REFERENCES)
 def why_kept(choices: Sequence[str]) -> str | None:
     """Why the choices of a question may not be moved; None where they may.
 
-    "All of the above" means something only in its place, and "both A and B" only beside choices in theirs. Choices
-    that are letters themselves (their texts stand in the question) would stand beside another letter.
+    "All of the above" means something only in its place, and "both A and B" only beside choices in
+    theirs. Choices that are letters themselves (their texts stand in the question) would stand
+    beside another letter.
     """
     if len(set(choices)) < 2:
         return ALONE
@@ -177,16 +183,19 @@ def why_kept(choices: Sequence[str]) -> str | None:
 
 
 def refers_to_others(choice: str) -> bool:
-    """Whether a choice means something only beside others, or in its place: "none of the above", "both A and B"."""
+    """Whether a choice means something only beside others, or in its place: "none of the above",
+    "both A and B".
+    """
     # re compiles it, once, when choices are looked at: a configuration is checked without
     return re.search(_REFERENCE, choice, re.IGNORECASE) is not None
 
 
 def orders_of(question: str, choices: Sequence[str], wanted: int) -> list[tuple[int, ...]]:
-    """Different orders of the choices, the original first: for each place, the number of the choice that stands there.
+    """Different orders of the choices, the original first: for each place, the number of the choice
+    that stands there.
 
-    They depend on the question's id alone, so the same command asks the same. There are fewer than `wanted` where there
-    are not so many, and one where the choices may not be moved.
+    They depend on the question's id alone, so the same command asks the same. There are fewer than
+    `wanted` where there are not so many, and one where the choices may not be moved.
     """
     count = len(choices)
     original = tuple(range(count))
@@ -205,7 +214,9 @@ def name_of(order: int) -> str:
 
 
 def number_of_order(perturbation: str | None) -> int | None:
-    """Of an instance, by the name of its perturbation: 1 where it has none; None where it is one of HELM's."""
+    """Of an instance, by the name of its perturbation: 1 where it has none; None where it is one
+    of HELM's.
+    """
     if perturbation is None:
         return 1
     number = perturbation.removeprefix(_NAME)

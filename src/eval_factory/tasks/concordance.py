@@ -1,8 +1,8 @@
 """Script concordance: questions in the published form of SCT-Bench, and the credit of a rating.
 
-A case, a hypothesis, and something new: does it make the hypothesis likelier, from -2 to +2? The same question was put
-to experts, and a rating gets the share of those who chose it, to those who chose the most frequent one (B. Charlin et
-al., Teaching and Learning in Medicine 12:189-195, 2000).
+A case, a hypothesis, and something new: does it make the hypothesis likelier, from -2 to +2? The
+same question was put to experts, and a rating gets the share of those who chose it, to those who
+chose the most frequent one (B. Charlin et al., Teaching and Learning in Medicine 12:189-195, 2000).
 """
 
 from __future__ import annotations
@@ -67,7 +67,9 @@ class ConcordanceCase:
 
 
 def read_concordance_file(path: Path) -> ReadFile[ConcordanceCase]:
-    """All cases, and every mistake with its row. A row in which a text is empty is no case. Raises OSError."""
+    """All cases, and every mistake with its row. A row in which a text is empty is no case.
+    Raises OSError.
+    """
     found: ReadFile[ConcordanceCase] = ReadFile()
     ids: set[str] = set()
     csv.field_size_limit(MAX_CELL_LENGTH)
@@ -83,10 +85,8 @@ def read_concordance_file(path: Path) -> ReadFile[ConcordanceCase]:
         for number, row in enumerate(rows, start=1):
             if not all((row[name] or "").strip() for name in TEXTS):
                 continue
-            name, chosen = (
-                (row["question_id"] or "").strip(),
-                [_number(row[str(one)]) for one in RATINGS],
-            )
+            name = (row["question_id"] or "").strip()
+            chosen = [_number(row[str(one)]) for one in RATINGS]
             wrong = [str(one) for one, count in zip(RATINGS, chosen, strict=True) if count is None]
             counts = tuple(count for count in chosen if count is not None)
             if wrong:

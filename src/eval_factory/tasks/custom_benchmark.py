@@ -1,7 +1,9 @@
-"""A custom benchmark: a YAML file, a prompt and a CSV table, or conversations, or rubric cases; checked beforehand.
+"""A custom benchmark: a YAML file, a prompt and a CSV table, or conversations, or rubric cases;
+checked beforehand.
 
-The form is that of HELM's configurable benchmark, which finds mistakes late, or not at all: a name in braces that is
-no column becomes an empty text. Messages never quote a cell: it may be a patient's.
+The form is that of HELM's configurable benchmark, which finds mistakes late, or not at all: a name
+in braces that is no column becomes an empty text. Messages never quote a cell: it may be a
+patient's.
 """
 
 from __future__ import annotations
@@ -36,7 +38,9 @@ from eval_factory.tasks.rubric_case import RUBRIC_METRIC
 JURY = "jury_score"
 BERTSCORES = ("BERTScore-P", "BERTScore-R", "BERTScore-F")
 TAKE_EVERY_REFERENCE = ("rouge_1", "rouge_2", "rouge_l", *BERTSCORES)
-"""The best over all references, whether they are tagged correct or not (HELM's SummarizationMetric)."""
+"""The best over all references, whether they are tagged correct or not (HELM's
+SummarizationMetric).
+"""
 
 EXACT_MATCH = "exact_match"  # HELM computes its quasi and prefix forms with it
 
@@ -69,7 +73,8 @@ def _text_of(shortest: int, longest: int) -> AfterValidator:
             )
         if _RESERVED.search(text):
             raise ValueError(
-                "must hold none of { } $ < > \" \\ and no line break: it stands in the judges' prompt"
+                'must hold none of { } $ < > " \\ and no line break: '
+                "it stands in the judges' prompt"
             )
         return text
 
@@ -77,12 +82,14 @@ def _text_of(shortest: int, longest: int) -> AfterValidator:
 
 
 def _sound_scale(scale: dict[str, int]) -> dict[str, int]:
-    words, values = {name.casefold() for name in scale}, set(scale.values())
+    words = {name.casefold() for name in scale}
+    values = set(scale.values())
     if len(scale) < 2:
         raise ValueError(f"must have at least two keys; {_SCALE_FORM}")
     if max(values) - min(values) > _MAX_STEPS:
         raise ValueError(
-            f"from {min(values)} to {max(values)} are more than {_MAX_STEPS} steps; use a coarser scale"
+            f"from {min(values)} to {max(values)} are more than {_MAX_STEPS} steps; "
+            "use a coarser scale"
         )
     if scale.keys() == {MIN, MAX}:
         if scale[MIN] >= scale[MAX]:
@@ -162,7 +169,9 @@ class Benchmark:
         False  # whether its rows are conversations, sent turn by turn; there is no prompt then
     )
     is_rubric: bool = False
-    """Whether answers are judged criterion by criterion; `dataset_file` then holds cases, and there is no prompt."""
+    """Whether answers are judged criterion by criterion; `dataset_file` then holds cases, and
+    there is no prompt.
+    """
     has_answers: bool = False  # whether its rows hold the answers to judge: no model is asked
     rows_with_pictures: int = 0
     first_with_pictures: str | None = (
@@ -188,8 +197,8 @@ def load_benchmark(path: Path) -> Benchmark:
     """Read and check a benchmark with all its files.
 
     Raises:
-        ConfigError: with what is wrong with the shape of the YAML, or else with every mistake in it and its files, but
-            for a file with a great many.
+        ConfigError: with what is wrong with the shape of the YAML, or else with every mistake in it
+            and its files, but for a file with a great many.
     """
     document = load_mapping(path, "name, description, prompt_file, dataset_file and metrics")
     if document.get("kind") == RUBRIC:
@@ -283,7 +292,8 @@ def _shape(path: Path, document: Mapping[str, Any], model: type[_Shape]) -> _Sha
 
 
 def _explained(path: Path, detail: Any, model: type[StrictModel]) -> str:
-    place, kind = detail["loc"], detail["type"]
+    place = detail["loc"]
+    kind = detail["type"]
     where = ".".join(str(part) for part in place if part != "[key]")
     if kind == "value_error":
         return f"{path}: {where}: {detail['ctx']['error']}"
@@ -292,7 +302,10 @@ def _explained(path: Path, detail: Any, model: type[StrictModel]) -> str:
         known = sorted(models.get(len(place), _Criterion).model_fields)
         listed = ", ".join(known)
         whose = "a benchmark of kind rubric has" if model is _RubricFile else "known here:"
-        return f"{path}: unknown key {where}{did_you_mean(str(place[-1]), known) or f'; {whose} {listed}'}"
+        return (
+            f"{path}: "
+            f"unknown key {where}{did_you_mean(str(place[-1]), known) or f'; {whose} {listed}'}"
+        )
     if kind == "string_pattern_mismatch":
         must = "must be letters, digits, - _ and . (it names folders), at most 80"
         return f"{path}: name: {must}, got {detail['input']!r}"
@@ -308,7 +321,9 @@ def _check_table(
     benchmark: Benchmark, pictures: PictureCheck, found: Findings
 ) -> tuple[int, list[str]]:
     """Look at the files, and at what one says of another; the rows and columns of the table."""
-    path, file, metrics = benchmark.path, benchmark.dataset_file, benchmark.metrics
+    path = benchmark.path
+    file = benchmark.dataset_file
+    metrics = benchmark.metrics
     so_far = len(found.problems)
     columns = custom_table.columns_of_prompt(path, benchmark.prompt_file, found)
     can_be_filled = columns is not None and len(found.problems) == so_far
@@ -331,7 +346,9 @@ def _check_table(
 def _check_conversations(
     benchmark: Benchmark, pictures: PictureCheck, found: Findings
 ) -> tuple[int, list[str]]:
-    path, file, metrics = benchmark.path, benchmark.dataset_file, benchmark.metrics
+    path = benchmark.path
+    file = benchmark.dataset_file
+    metrics = benchmark.metrics
     quasi = EXACT_MATCH in metrics
     rows = message_files.check_conversations(
         path, file, benchmark.needing, found, pictures, quasi=quasi
@@ -378,12 +395,14 @@ def _check_metrics(path: Path, metrics: Sequence[_Metric], found: Findings) -> N
             )
         if metric.name == JURY and metric.judges is not None:
             found.notes.append(
-                f"the judges that {path.name} names are not asked: judges are those of config.params.extra.judges,"
+                f"the judges that {path.name} names are not asked: "
+                "judges are those of config.params.extra.judges,"
                 " or the default jury"
             )
     if names[0] in BERTSCORES:
         found.problems.append(
-            f"{path}: metrics.0.name: HELM computes {names[0]} only where torch finds a GPU, so it cannot be the main"
+            f"{path}: metrics.0.name: HELM computes {names[0]} "
+            "only where torch finds a GPU, so it cannot be the main"
             " metric; put another one first"
         )
     elif set(names) & set(BERTSCORES):

@@ -1,7 +1,8 @@
-"""The prompt of a custom benchmark, its table row by row, and its pictures: whether each can be sent.
+"""The prompt of a custom benchmark, its table row by row, and its pictures: whether each can be
+sent.
 
-Messages quote no cell and name no picture: both may be a patient's. In the text that HELM gets, `media.PLACE` stands
-for each picture.
+Messages quote no cell and name no picture: both may be a patient's. In the text that HELM gets,
+`media.PLACE` stands for each picture.
 """
 
 from __future__ import annotations
@@ -30,7 +31,9 @@ def picture_columns(header: Iterable[str]) -> list[str]:
 
 
 def filled(template: str, cells: Mapping[str, str]) -> tuple[str, list[str]]:
-    """(a row's prompt with its pictures, those that it does not name before the text; their columns in that order)."""
+    """(a row's prompt with its pictures, those that it does not name before the text; their
+    columns in that order).
+    """
     columns = picture_columns(cells)
     named = [name for _, name, _, _ in string.Formatter().parse(template) if name in columns]
     before = [name for name in columns if name not in named]
@@ -53,8 +56,10 @@ def picture_file(folder: Path, name: str) -> Path:
 
 @dataclass
 class PictureCheck:
-    """Goes through all rows. `template`: a table's prompt; `max_size`: bytes of a file. `rows` counts those that show a
-    picture; `first` is what the first of them asks, with a line for each; `sha256` covers all contents in order."""
+    """Goes through all rows. `template`: a table's prompt; `max_size`: bytes of a file. `rows`
+    counts those that show a picture; `first` is what the first of them asks, with a line for each;
+    `sha256` covers all contents in order.
+    """
 
     folder: Path
     template: str = ""
@@ -74,7 +79,10 @@ class PictureCheck:
             f"{where}: the picture {problem}" for where, problem in problems if problem is not None
         )
         if named and text.count(media.PLACE) > len(named):
-            yield f"{named[0][0]}: its text holds the character U+FFFC, which stands for a picture; take it out"
+            yield (
+                f"{named[0][0]}: its text holds the character U+FFFC, "
+                "which stands for a picture; take it out"
+            )
         self.rows += bool(named)
         if named and self.first is None:
             files = [
@@ -116,13 +124,17 @@ def becomes_nothing(answer: str) -> bool:
 def note_on_quasi(where: str) -> str:
     exact, prefix = QUASI_METRICS
     return (
-        f"{where}: HELM's quasi metrics drop articles and punctuation, and nothing is left of the right answer (the"
-        f" letter A is an article): {prefix} takes any answer for right there, and {exact} one such as 'the';"
+        f"{where}: HELM's quasi metrics drop articles and punctuation, "
+        "and nothing is left of the right answer (the"
+        f" letter A is an article): {prefix} takes any answer for right there, and {exact} "
+        "one such as 'the';"
         " exact_match is not touched"
     )
 
 
-ID, CORRECT, INCORRECT = "id", "correct_answer", "incorrect_answers"
+ID = "id"
+CORRECT = "correct_answer"
+INCORRECT = "incorrect_answers"
 CLUSTER = "cluster"  # the source (note, patient, article) that a row shares with others
 
 
@@ -154,7 +166,9 @@ def header_of(path: Path, dataset_file: Path, found: file_problems.Findings) -> 
 def columns_of_prompt(
     path: Path, prompt_file: Path, found: file_problems.Findings
 ) -> list[str] | None:
-    """The names in the braces of the prompt, in their order; None where the prompt cannot be read."""
+    """The names in the braces of the prompt, in their order; None where the prompt cannot be
+    read.
+    """
     text = file_problems.read_text(prompt_file, "prompt_file", path, found)
     if text is None:
         return None
@@ -177,7 +191,8 @@ def columns_of_prompt(
             )
     except ValueError:
         found.problems.append(
-            f"{prompt_file}: has an unmatched brace; write {{{{ and }}}} for braces that stay as they are"
+            f"{prompt_file}: has an unmatched brace; "
+            "write {{ and }} for braces that stay as they are"
         )
         return None
     return list(dict.fromkeys(columns))
@@ -214,13 +229,17 @@ def check_columns(
 
 @dataclass
 class Instances:
-    """What a file's rows, or conversations, are together: some ask the same, some are answered by a letter."""
+    """What a file's rows, or conversations, are together: some ask the same, some are answered
+    by a letter.
+    """
 
     noun: str  # where each stands: row, line
     is_compared: bool  # whether answers have to equal the right one (HELM's exact match)
     problems: list[str] = field(default_factory=list)
     _words: list[str] = field(default_factory=list)
-    """Problems of those whose answer is no option's letter or text: none where all answers are words."""
+    """Problems of those whose answer is no option's letter or text: none where all answers are
+    words.
+    """
     _by_letter: bool = False
     _asked: dict[object, int] = field(
         default_factory=dict
@@ -240,8 +259,11 @@ class Instances:
             self._nothing.append(number)
 
     def compare(self, where: str, prompt: str, correct: str, incorrect: Sequence[str]) -> None:
-        """The right answer has to be one of the options: the prompt lists them, or their letters stand beside it."""
-        shown, answer = options_shown(prompt), correct.strip()
+        """The right answer has to be one of the options: the prompt lists them, or their letters
+        stand beside it.
+        """
+        shown = options_shown(prompt)
+        answer = correct.strip()
         letters = list(shown) if shown else sorted({*incorrect, answer} & set(LETTERS))
         self._by_letter |= answer in letters
         are_letters = incorrect and set(incorrect) <= set(LETTERS)
@@ -257,9 +279,13 @@ class Instances:
             if shown
             else "no letter"
         )
-        # Y, N, T and F are words (yes, no, true, false) where none is answered by an option's letter
+        # Y, N, T and F are words (yes, no, true, false) where none is answered by an option's
+        # letter
         is_letter = re.fullmatch(r"\W*(?![YNTF]\b)[A-Za-z]\W*", answer)
-        problem = f"{where}{CORRECT}: is {listed}; write the letter of the right option, as it stands there"
+        problem = (
+            f"{where}{CORRECT}: is {listed}; write the letter of the right option, "
+            "as it stands there"
+        )
         (self.problems if is_letter else self._words).append(problem)
 
     def complete(self, file: Path, count: int, found: file_problems.Findings) -> None:
@@ -268,12 +294,18 @@ class Instances:
         found.problems += file_problems.shortened(problems, f"{file}: ", f"its {self.noun}s")
         if self._repeated:
             first, second = self._repeated[0]
-            which = f"{len(self._repeated)} of {count} {self.noun}s of {file.name} ask the same as an earlier one"
+            which = (
+                f"{len(self._repeated)} of {count} {self.noun}s of {file.name} "
+                "ask the same as an earlier one"
+            )
             found.notes.append(
                 f"{which} (first: {self.noun} {second} as {first}): counted each time"
             )
         if self._nothing:
-            where = f"{len(self._nothing)} of {count} {self.noun}s of {file.name} (first: {self.noun} {self._nothing[0]})"
+            where = (
+                f"{len(self._nothing)} of {count} {self.noun}s of {file.name} (first: "
+                f"{self.noun} {self._nothing[0]})"
+            )
             found.notes.append(note_on_quasi(where))
 
 
@@ -285,10 +317,12 @@ def check_rows(
     pictures: PictureCheck,
     prompt: str | None = None,
 ) -> int:
-    """Check each row; how many there are. `prompt`: with the columns in braces, where answers are compared with the
-    right one (HELM's exact match)."""
+    """Check each row; how many there are. `prompt`: with the columns in braces, where answers are
+    compared with the right one (HELM's exact match).
+    """
     instances = Instances("row", prompt is not None)
-    rows, count = _Rows(header, columns, prompt or "", pictures, instances), 0
+    rows = _Rows(header, columns, prompt or "", pictures, instances)
+    count = 0
     try:
         for count, (line, row) in enumerate(
             islice(file_problems.table_rows(file), 1, None), start=1
@@ -318,14 +352,18 @@ class _Rows:
     def add(self, number: int, where: str, row: Sequence[str]) -> None:
         if len(row) != len(self.header):
             self.instances.problems.append(
-                f"{where}: has {len(row)} cells where the first line names {len(self.header)} columns;"
+                f"{where}: has {len(row)} cells where the first line names {len(self.header)} "
+                "columns;"
                 " put a cell that contains a comma, a quote or a line break in double quotes"
             )
             return
         cells = dict(zip(self.header, row, strict=True))
         wrong = [*_row_problems(cells), *self.pictures.problems_of_cells(cells)]
         # results are joined to the table by the id, so it has to tell one row from all others
-        remedy = f"it names the instance in the results (give the column another name than {ID} if it does not)"
+        remedy = (
+            f"it names the instance in the results (give the column another name than {ID} "
+            "if it does not)"
+        )
         name = cells.get(ID)
         if name is not None and not name.strip():
             wrong.append(f"column {ID}: is empty; {remedy}")
@@ -348,7 +386,8 @@ class _Rows:
 def _row_problems(row: Mapping[str, str]) -> Iterator[str]:
     if not row.get(CLUSTER, CLUSTER).strip():
         yield (
-            f"column {CLUSTER}: is empty; it names the source that the row shares with others (one of its own where it"
+            f"column {CLUSTER}: is empty; it names the source that the row shares with others "
+            "(one of its own where it"
             " shares none)"
         )
     correct = row.get(CORRECT)

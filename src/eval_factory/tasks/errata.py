@@ -1,4 +1,6 @@
-"""What is known of published data beforehand: defects (`errata.yml`), and what trivial answers score on them."""
+"""What is known of published data beforehand: defects (`errata.yml`), and what trivial answers
+score on them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The problems of a user's files, the messages about one that cannot be read, and the rows of a CSV table.
+"""The problems of a user's files, the messages about one that cannot be read, and the rows of a CSV
+table.
 
 The check and the run read tables here, so that both see the same cells.
 """
@@ -32,7 +33,9 @@ MAX_PROBLEMS_SHOWN = 10  # of one file
 
 
 def shortened(problems: Sequence[str], where: str = "", inside: str = "it") -> list[str]:
-    """The first of them, and how many more there are: with `where` before that, such as the file."""
+    """The first of them, and how many more there are: with `where` before that, such as the
+    file.
+    """
     more = len(problems) - MAX_PROBLEMS_SHOWN
     return [
         *problems[:MAX_PROBLEMS_SHOWN],
@@ -59,8 +62,9 @@ class ReadFile(Generic[Row]):
     def reading(
         self, path: Path, empty: str, unlike: str = "", errors: tuple[type[Exception], ...] = ()
     ) -> Iterator[None]:
-        """Within it the rows are read. What ends that becomes a problem, and so does a file without rows: `empty`.
-        `unlike`: what one of these `errors` says of the file."""
+        """Within it the rows are read. What ends that becomes a problem, and so does a file without
+        rows: `empty`. `unlike`: what one of these `errors` says of the file.
+        """
         try:
             yield
         except UnicodeDecodeError:
@@ -71,7 +75,9 @@ class ReadFile(Generic[Row]):
             self.problems.append(empty)
 
     def all_or_none(self, name: str, values: Sequence[object], others: str) -> None:
-        """A problem where only some rows have a value: the first that has none, and how many `others` have one."""
+        """A problem where only some rows have a value: the first that has none, and how many
+        `others` have one.
+        """
         there = sum(value is not None for value in values)
         if 0 < there < len(values):
             line = self.lines[values.index(None)]
@@ -90,7 +96,10 @@ def read_text(path: Path, what: str, named_in: Path, found: Findings) -> str | N
         if "\0" in text:
             problem = f"line {line_of(text, chr(0))}: holds a NUL character (a byte that is 0)"
         elif text.startswith("\ufeff"):
-            problem = "begins with a byte order mark, which would become part of the prompt; save as UTF-8 without one"
+            problem = (
+                "begins with a byte order mark, which would become part of the prompt; "
+                "save as UTF-8 without one"
+            )
         else:
             return text
     found.problems.append(f"{path}: {problem}")
@@ -109,7 +118,9 @@ def why_unreadable(error: OSError, what: str, named_in: Path) -> str:
 
 
 def other_kind(path: Path) -> str | None:
-    """What a file is that is no text in UTF-8, known by its first bytes, in words that end with what to do instead."""
+    """What a file is that is no text in UTF-8, known by its first bytes, in words that end with
+    what to do instead.
+    """
     with path.open("rb") as file:
         beginning = file.read(8)
     return next(
@@ -139,7 +150,9 @@ def not_utf8(path: Path) -> str:
 
 MAX_CELL_LENGTH = 2**31 - 1
 _NUL = "\udc00"
-"""Placeholder of a NUL, which Python 3.10's csv module does not take; no UTF-8 text holds half a surrogate pair."""
+"""Placeholder of a NUL, which Python 3.10's csv module does not take; no UTF-8 text holds half a
+surrogate pair.
+"""
 
 _SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars"}
 _JSON = re.compile(r'\s*[{\[]\s*["{\[]')
@@ -154,8 +167,10 @@ class TableError(ValueError):
 
 
 def table_rows(file: Path) -> Iterator[tuple[int, list[str]]]:
-    """(number of the line where it ends, cells) of the first line and of each row below it; empty lines are no rows.
-    Raises OSError, UnicodeDecodeError, and TableError: it is not CSV, or holds a NUL."""
+    """(number of the line where it ends, cells) of the first line and of each row below it; empty
+    lines are no rows. Raises OSError, UnicodeDecodeError, and TableError: it is not CSV, or holds a
+    NUL.
+    """
     csv.field_size_limit(MAX_CELL_LENGTH)
     begins = 1
     with file.open(encoding="utf-8-sig", newline="") as opened:
@@ -169,7 +184,10 @@ def table_rows(file: Path) -> Iterator[tuple[int, list[str]]]:
                 begins = reader.line_num + 1
         except csv.Error as error:
             # csv knows only the line where it gave up, maybe the last one of the file
-            quote = "a quote that opens a cell is not closed, or a quote inside a cell is not written twice"
+            quote = (
+                "a quote that opens a cell is not closed, "
+                "or a quote inside a cell is not written twice"
+            )
             raise TableError(
                 begins, f"the row that begins here is not CSV ({error}): {quote}"
             ) from None
@@ -183,7 +201,9 @@ def table_columns(file: Path) -> list[str]:
 
 
 def rows_below(file: Path) -> Iterator[list[str]]:
-    """The rows below the names of the columns. Raises as `rows_of`, and TableError where a row has other cells."""
+    """The rows below the names of the columns. Raises as `rows_of`, and TableError where a row
+    has other cells.
+    """
     header: list[str] = []
     for line, row in table_rows(file):
         if not header:
@@ -191,14 +211,17 @@ def rows_below(file: Path) -> Iterator[list[str]]:
         elif len(row) != len(header):
             raise TableError(
                 line,
-                f"line {line} has {len(row)} cells where the first line names {len(header)} columns",
+                f"line {line} has {len(row)} cells where the first line names {len(header)} "
+                "columns",
             )
         else:
             yield row
 
 
 def other_form(file: Path) -> str | None:
-    """What a text that is no table with commas probably is, in words that end with what to do. Raises as `open`."""
+    """What a text that is no table with commas probably is, in words that end with what to do.
+    Raises as `open`.
+    """
     with file.open(encoding="utf-8-sig", errors="replace", newline="") as opened:
         first = opened.readline()
         beginning = first + opened.read(100)

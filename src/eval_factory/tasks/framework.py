@@ -1,8 +1,10 @@
-"""What can be run: `framework.yml`, the only source of default values, and the tasks that other packages add.
+"""What can be run: `framework.yml`, the only source of default values, and the tasks that other
+packages add.
 
-Such a package names itself as an entry point of the group `eval_factory.tasks`. Beside its modules lies
-`eval_factory.yml`: `evaluations` as in framework.yml, `errata` as in errata.yml, and `helm_plugin`, the module that
-registers the run specs inside helm-run. Its code is named `package.module:function`.
+Such a package names itself as an entry point of the group `eval_factory.tasks`. Beside its modules
+lies `eval_factory.yml`: `evaluations` as in framework.yml, `errata` as in errata.yml, and
+`helm_plugin`, the module that registers the run specs inside helm-run. Its code is named
+`package.module:function`.
 """
 
 from __future__ import annotations
@@ -24,7 +26,8 @@ from eval_factory.tasks.upstreams import HELM, Upstream
 _FILE_NAME = "framework.yml"
 DATA_PATH = "data_path"  # the parameter that names the files of a user's own
 _PACKAGE = Path(__file__).resolve().parents[1]
-_GROUP, _PLUG_IN_FILE = "eval_factory.tasks", "eval_factory.yml"
+_GROUP = "eval_factory.tasks"
+_PLUG_IN_FILE = "eval_factory.yml"
 _PLUG_IN_KEYS = {"evaluations", "errata", "helm_plugin"}
 _WRONG = (ValueError, TypeError, LookupError, AttributeError)
 
@@ -47,7 +50,9 @@ class PlugIn:
 
 @lru_cache(maxsize=1)
 def plug_ins() -> tuple[PlugIn, ...]:
-    """Those of this environment, by the names of their packages. Raises ConfigError: one cannot be read."""
+    """Those of this environment, by the names of their packages. Raises ConfigError: one cannot
+    be read.
+    """
     found = []
     for point in sorted(
         metadata.entry_points(group=_GROUP), key=lambda point: str(point.dist and point.dist.name)
@@ -63,7 +68,8 @@ def plug_ins() -> tuple[PlugIn, ...]:
         plug_in = PlugIn(package, document)
         if unknown:
             raise plug_in.refused(
-                f"{_PLUG_IN_FILE}: {', '.join(unknown)}: no known key; known: {', '.join(sorted(_PLUG_IN_KEYS))}"
+                f"{_PLUG_IN_FILE}: {', '.join(unknown)}: no known key; known: "
+                f"{', '.join(sorted(_PLUG_IN_KEYS))}"
             )
         found.append(plug_in)
     return tuple(found)
@@ -81,7 +87,9 @@ def code_named(name: str) -> Any:
 
 
 class _Part:
-    """A part of the file. A test checks types and values with pydantic, which is too slow for every command."""
+    """A part of the file. A test checks types and values with pydantic, which is too slow for
+    every command.
+    """
 
     __pydantic_config__: ClassVar[Any] = {"extra": "forbid"}
 
@@ -97,15 +105,20 @@ class FrameworkInfo(_Part):
 
 @dataclass(frozen=True)
 class FileLayout(_Part):
-    """A file of a user's own data, and what HELM needs in it; without `file` it is the path itself."""
+    """A file of a user's own data, and what HELM needs in it; without `file` it is the path
+    itself.
+    """
 
     file: str | None = (
-        None  # a path or pattern under the folder; {subject} and {condition} stand for the parameters
+        # a path or pattern under the folder; {subject} and {condition} stand for the parameters
+        None
     )
     columns: tuple[str, ...] = ()
     format: str | None = None  # how it is read where the file's suffix does not say
     read_by: Literal["csv", "pandas"] = "csv"
-    """What HELM reads a CSV with: pandas takes a byte-order mark and .gz, and holds NA and None for empty."""
+    """What HELM reads a CSV with: pandas takes a byte-order mark and .gz, and holds NA and None
+    for empty.
+    """
     allowed: dict[str, tuple[str, ...]] = field(
         default_factory=dict
     )  # column -> all that its cells may hold
@@ -163,7 +176,9 @@ class ScenarioParameter(_Part):
 
 @dataclass(frozen=True)
 class ClusterRule(_Part):
-    """How the source is found that an instance shares with others (`scoring/tally.py`): by `field` or by `text`."""
+    """How the source is found that an instance shares with others (`scoring/tally.py`): by
+    `field` or by `text`.
+    """
 
     what: str  # what the source is, in a word: calculator, question
     field: str | None = None  # of what the scenario keeps beside the instance
@@ -222,10 +237,14 @@ class HelmEntry(_Part):
         False  # whether prompts show pictures; of HELM's own run specs its index knows it
     )
     choices: Literal["by place", "by meaning"] | None = None
-    """Of questions with lettered options (`RunSpec.choices`); of HELM's own run specs its index knows it."""
+    """Of questions with lettered options (`RunSpec.choices`); of HELM's own run specs its index
+    knows it.
+    """
     upstream: Upstream = HELM  # which HELM runs it, as the user says; never in framework.yml
     any_run_spec: bool = False
-    """Whether this is no entry of framework.yml but a run entry that a user wrote. The rest is for such ones only."""
+    """Whether this is no entry of framework.yml but a run entry that a user wrote. The rest is
+    for such ones only.
+    """
     arguments: dict[str, str] = field(default_factory=dict)  # of the run entry, in the user's order
     main_metrics: tuple[
         str, ...
@@ -235,7 +254,9 @@ class HelmEntry(_Part):
 
     @property
     def indexed(self) -> IndexedRunSpec | None:
-        """What the upstream's index knows of the run spec; None of our own, and of those of a user's plug-in."""
+        """What the upstream's index knows of the run spec; None of our own, and of those of a
+        user's plug-in.
+        """
         return load_index(self.upstream).run_specs.get(self.run_spec)
 
     @property
@@ -269,14 +290,20 @@ class About(_Part):
     revision: str | None = None
     size_mb: float | None = None
     published: str | None = None
-    """The month by which the paper or the data were public, `YYYY-MM`; None where nobody has established it."""
+    """The month by which the paper or the data were public, `YYYY-MM`; None where nobody has
+    established it.
+    """
     label_noise: tuple[float, float] | None = None
-    """The least and the greatest share that wrong labels cost a model that is right, by `label_audit`."""
+    """The least and the greatest share that wrong labels cost a model that is right, by
+    `label_audit`.
+    """
     label_audit: str | None = None
 
     @property
     def answers_public(self) -> bool | None:
-        """Whether everybody can read the answers, so that a model may have been trained on them; None: nobody knows."""
+        """Whether everybody can read the answers, so that a model may have been trained on them;
+        None: nobody knows.
+        """
         is_known = (
             self.access != "unknown" and "custom" not in self.tags
         )  # a user's benchmark may be anybody's
@@ -285,7 +312,9 @@ class About(_Part):
 
 @dataclass(frozen=True)
 class JudgeDefault(_Part):
-    """A judge of the default jury; `api_key` names the parameter of `params.extra` that names its variable."""
+    """A judge of the default jury; `api_key` names the parameter of `params.extra` that names
+    its variable.
+    """
 
     model_id: str
     api_key: str
@@ -313,7 +342,9 @@ class Task(_Part):
         return tuple(self.defaults["config"]["supported_endpoint_types"])
 
     def default_of(self, parameter: str) -> Any:
-        """What holds where a parameter of its scenario is not given; None where that is the scenario's own affair."""
+        """What holds where a parameter of its scenario is not given; None where that is the
+        scenario's own affair.
+        """
         return self.defaults["config"].get("params", {}).get("extra", {}).get(parameter)
 
 
@@ -351,7 +382,9 @@ def framework_path(package: Path = _PACKAGE) -> Path:
 
 @lru_cache(maxsize=1)
 def load_framework() -> Framework:
-    """Read the file, and what other packages add, once per process. Raises ConfigError: one cannot be read."""
+    """Read the file, and what other packages add, once per process. Raises ConfigError: one
+    cannot be read.
+    """
     path = framework_path()
     try:
         own = framework_of(parse_own(path.read_text(encoding="utf-8")))
@@ -378,7 +411,8 @@ def framework_of(record: Mapping[str, Any]) -> Framework:
     """The records of a document.
 
     Raises:
-        TypeError, LookupError, AttributeError: a key is missing, or unknown, or stands for another kind of value.
+        TypeError, LookupError, AttributeError: a key is missing, or unknown, or stands for another
+            kind of value.
         ValueError: a cluster is declared wrongly.
     """
     parts = {

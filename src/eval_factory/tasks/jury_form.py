@@ -1,8 +1,9 @@
 """What a jury may say: the ratings there are, and the criteria that a benchmark names itself.
 
-The judge's prompt, which is checked here, the check of its answer, the score's scale and the clinicians' sheet follow
-this form.
-HELM's metric is the mean of the ratings, which it takes as whole numbers and neither clips nor scales.
+The judge's prompt, which is checked here, the check of its answer, the score's scale and the
+clinicians' sheet follow this form.
+HELM's metric is the mean of the ratings, which it takes as whole numbers and neither clips nor
+scales.
 """
 
 from __future__ import annotations
@@ -18,9 +19,13 @@ from typing import Any
 from eval_factory.tasks.custom_table import CORRECT
 from eval_factory.tasks.file_problems import Findings, line_of, read_text
 
-SCALE, CRITERIA = "scale", "criteria"  # keys of a jury's metric in benchmark.yaml
-MIN, MAX = "min", "max"
-SCALE_PLACE, CRITERIA_PLACE = "SCALE", "CRITERIA"
+# keys of a jury's metric in benchmark.yaml
+SCALE = "scale"
+CRITERIA = "criteria"
+MIN = "min"
+MAX = "max"
+SCALE_PLACE = "SCALE"
+CRITERIA_PLACE = "CRITERIA"
 """Names in braces that are filled into the judges' prompt before HELM reads it."""
 FIELDS = ("score", "explanation")  # of each criterion's rating, where `{CRITERIA}` asks for it
 _WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
@@ -32,7 +37,9 @@ class JuryForm:
 
     values: tuple[int, ...]  # all ratings that there are, the least first
     labels: Mapping[str, int] = field(default_factory=dict)
-    """Word that stands for a rating -> the rating, the least first; empty where judges give numbers."""
+    """Word that stands for a rating -> the rating, the least first; empty where judges give
+    numbers.
+    """
     criteria: Mapping[str, str] = field(default_factory=dict)
     """Name -> what it means, may be empty; none where the judges' prompt alone says them."""
     own_scale: bool = False  # whether the benchmark says its scale, even if that is HELM's
@@ -55,7 +62,9 @@ class JuryForm:
         return f"a whole number from {self.values[0]} to {self.values[-1]}"
 
     def value_of(self, score: object) -> int | None:
-        """The rating that a judge gave, as a number, as text or by its label; None where it is none."""
+        """The rating that a judge gave, as a number, as text or by its label; None where it is
+        none.
+        """
         if isinstance(score, str):
             text = score.strip()
             spelled = {str(value): value for value in self.values}
@@ -79,13 +88,16 @@ class JuryForm:
         )
 
     def filled(self, prompt: str) -> str:
-        """A judges' prompt with its scale and criteria; placeholders that the benchmark does not fill stay."""
+        """A judges' prompt with its scale and criteria; placeholders that the benchmark does not
+        fill stay.
+        """
         if self.own_scale:
             prompt = prompt.replace(
                 f"{{{SCALE_PLACE}}}", f"{self.wanted} (from the worst to the best)"
             )
         if self.criteria:
-            # the list, the block in which HELM looks for criteria, and an example of what to answer, at the end
+            # the list, the block in which HELM looks for criteria, and an example of what to
+            # answer, at the end
             listed = "\n".join(
                 f"- {name}: {text}" if text else f"- {name}" for name, text in self.criteria.items()
             )
@@ -96,7 +108,8 @@ class JuryForm:
             example = json.dumps(dict.fromkeys(self.criteria, rating), ensure_ascii=False)
             asked = (
                 f"{listed}\n\n<rubric_criteria>\n{block}\n</rubric_criteria>\n\n"
-                f"Give one JSON object with every criterion and nothing else. Output Format:\n\n{example}"
+                "Give one JSON object with every criterion and nothing else. Output Format:\n\n"
+                f"{example}"
             )
             prompt = prompt.replace(f"{{{CRITERIA_PLACE}}}", asked)
         return prompt
@@ -185,7 +198,10 @@ def _form_problems(text: str, form: JuryForm) -> Iterator[str]:
     """HELM takes the criteria from the prompt; those of benchmark.yaml are the same."""
     place = f"{{{CRITERIA_PLACE}}}"
     if form.criteria and place in text and _CRITERIA.search(text):
-        yield f"line {line_of(text, place)}: {place} brings <rubric_criteria> with it; delete one of the two"
+        yield (
+            f"line {line_of(text, place)}: {place} brings <rubric_criteria> with it; "
+            "delete one of the two"
+        )
         return
     block = '<rubric_criteria>{"accuracy": ["score", "explanation"]}</rubric_criteria>'
     filled = form.filled(text)
@@ -197,12 +213,16 @@ def _form_problems(text: str, form: JuryForm) -> Iterator[str]:
     try:
         criteria = json.loads(match[1])
     except ValueError as error:
-        yield f"line {line}: the text in <rubric_criteria> is not a JSON object ({error}); write {block}"
+        yield (
+            f"line {line}: the text in <rubric_criteria> is not a JSON object ({error}); "
+            f"write {block}"
+        )
         return
     if not criteria:
         yield f"line {line}: <rubric_criteria> names no criterion; write {block}"
     wrong = [
-        f"line {line}: the criterion {name!r} must have a list of fields, 'score' among them; write {block}"
+        f"line {line}: the criterion {name!r} must have a list of fields, 'score' among them; "
+        f"write {block}"
         for name, fields in criteria.items()
         if not (
             isinstance(fields, list)
@@ -213,6 +233,8 @@ def _form_problems(text: str, form: JuryForm) -> Iterator[str]:
     yield from wrong
     if criteria and not wrong and form.criteria and criteria.keys() != form.criteria.keys():
         yield (
-            f"line {line_of(text, '<rubric_criteria>')}: <rubric_criteria> names {', '.join(criteria)}, and criteria"
-            f" of the jury's metric are {', '.join(form.criteria)}; name the same, or write {place} in its place"
+            f"line {line_of(text, '<rubric_criteria>')}: "
+            f"<rubric_criteria> names {', '.join(criteria)}, and criteria"
+            f" of the jury's metric are {', '.join(form.criteria)}; "
+            f"name the same, or write {place} in its place"
         )

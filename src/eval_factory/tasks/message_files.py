@@ -1,9 +1,11 @@
-"""JSON lines with conversations in them: rows of a custom benchmark, rubric cases (our own form, HealthBench's), and
-physicians' decisions about criteria with a judge's beside them, as HealthBench's meta-evaluation is published.
+"""JSON lines with conversations in them: rows of a custom benchmark, rubric cases (our own form,
+HealthBench's), and physicians' decisions about criteria with a judge's beside them, as
+HealthBench's meta-evaluation is published.
 
-Read here by the check and by the run, so that both see the same: each mistake with its line and field. Messages never
-quote what a field holds: it may be a patient's. Of published data only that is refused without which no score can be
-computed; in a file of the user's own whatever looks like a slip, too.
+Read here by the check and by the run, so that both see the same: each mistake with its line and
+field. Messages never quote what a field holds: it may be a patient's. Of published data only that
+is refused without which no score can be computed; in a file of the user's own whatever looks like a
+slip, too.
 """
 
 from __future__ import annotations
@@ -79,7 +81,8 @@ def read_rows(
             if isinstance(row, str):
                 found.problems.append(f"line {number}: {row}")
                 continue
-            problems, name = list(problems_of(row)), row.get(id_key)
+            problems = list(problems_of(row))
+            name = row.get(id_key)
             if isinstance(name, str) and first.setdefault(name, number) != number:
                 same = (
                     f"is the same as in line {first[name]}; it names the {nouns[1]} in the results"
@@ -95,7 +98,9 @@ def read_rows(
 @dataclass(frozen=True)
 class Conversation:
     messages: tuple[Mapping[str, str], ...]
-    """Each with `role` and `content`, in which U+FFFC stands for a picture; the last is the user's."""
+    """Each with `role` and `content`, in which U+FFFC stands for a picture; the last is the
+    user's.
+    """
     id: str | None = None
     correct: str | None = None
     incorrect: tuple[str, ...] = ()
@@ -141,8 +146,9 @@ def check_conversations(
     *,
     quasi: bool,
 ) -> list[Conversation]:
-    """`path`: the benchmark's YAML, which names the file. `needing`: the metric that cannot do without right answers,
-    if one cannot. `quasi`: the benchmark has HELM's quasi metrics."""
+    """`path`: the benchmark's YAML, which names the file. `needing`: the metric that cannot do
+    without right answers, if one cannot. `quasi`: the benchmark has HELM's quasi metrics.
+    """
     try:
         read = read_conversations(file)
     except OSError as error:
@@ -193,7 +199,8 @@ def _conversation_problems(row: Mapping[str, Any]) -> Iterator[str]:
     for name in (ID, CLUSTER):
         if row.get(name) is not None:
             yield from name_problems(name, row[name])
-    correct, incorrect = row.get(CORRECT), row.get(INCORRECT)
+    correct = row.get(CORRECT)
+    incorrect = row.get(INCORRECT)
     if correct is not None:
         yield from text_problems(CORRECT, correct)
     if incorrect is not None and not isinstance(incorrect, list):
@@ -219,7 +226,8 @@ def _conversation_problems(row: Mapping[str, Any]) -> Iterator[str]:
 
 def read_rubric_file(path: Path, form: FileForm) -> ReadFile[RubricCase]:
     """Raises OSError: it cannot be read."""
-    name, nouns = _ID[form], ("cases", "case")
+    name = _ID[form]
+    nouns = ("cases", "case")
     as_usual = _as_healthbench if form == PROFESSIONAL else dict
     found = read_rows(
         path,
@@ -238,9 +246,11 @@ def read_rubric_file(path: Path, form: FileForm) -> ReadFile[RubricCase]:
 
 
 def _as_healthbench(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row of HealthBench Professional (arXiv 2604.27470; MIT) with HealthBench's names. A physician's own answer is
-    no part of the score."""
-    conversation, criteria = row.get("conversation"), row.get("rubric_items")
+    """A row of HealthBench Professional (arXiv 2604.27470; MIT) with HealthBench's names. A
+    physician's own answer is no part of the score.
+    """
+    conversation = row.get("conversation")
+    criteria = row.get("rubric_items")
     messages = conversation.get("messages") if isinstance(conversation, Mapping) else None
     if isinstance(criteria, list):
         criteria = [
@@ -266,7 +276,8 @@ def _as_healthbench(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _case(row: Mapping[str, Any], form: FileForm) -> RubricCase:
-    own, canary = form == OWN, row.get("canary")
+    own = form == OWN
+    canary = row.get("canary")
     return RubricCase(
         row[_ID[form]],
         _messages(row[_MESSAGES[form]]),
@@ -297,7 +308,10 @@ def _case_problems(row: Mapping[str, Any], form: FileForm) -> Iterator[str]:
         if not problems and positive_points(Criterion("", one["points"]) for one in criteria) <= 0:
             yield f"{name}: no criterion has positive points, so no score can be computed"
     else:
-        yield f'{name}: must be a list of criteria such as [{{"criterion": "...", "points": 5, "tags": []}}]'
+        yield (
+            f'{name}: must be a list of criteria such as [{{"criterion": "...", "points": '
+            '5, "tags": []}]'
+        )
     yield from _tag_problems(_TAGS[form], row.get(_TAGS[form]))
     if own:
         yield from unknown_fields(row, _OWN_FIELDS)
@@ -312,7 +326,9 @@ def _case_problems(row: Mapping[str, Any], form: FileForm) -> Iterator[str]:
 
 
 def object_in(line: str, first_key: str) -> dict[str, Any] | str:
-    """The JSON object that a line is, or what is wrong with it; `first_key` shows what one looks like."""
+    """The JSON object that a line is, or what is wrong with it; `first_key` shows what one looks
+    like.
+    """
     try:
         row = json.loads(line, parse_constant=int)  # which refuses NaN and Infinity
     except (ValueError, RecursionError) as error:
@@ -374,7 +390,10 @@ def message_problems(where: str, value: Any, *, own: bool, pictures: bool = Fals
             yield from text_problems(f"{where}.{number}.content", content)
     last = value[-1]
     if isinstance(last, dict) and last.get("role") in ROLES and last["role"] != USER:
-        yield f"{where}.{len(value) - 1}.role: the last message must be the user's: it is what the model answers"
+        yield (
+            f"{where}.{len(value) - 1}.role: the last message must be the user's: "
+            "it is what the model answers"
+        )
 
 
 def _part_problems(where: str, parts: Sequence[Any]) -> Iterator[str]:
@@ -385,7 +404,10 @@ def _part_problems(where: str, parts: Sequence[Any]) -> Iterator[str]:
             else None
         )
         if key is None or len(part) != 2:
-            yield f'{where}.{number}: must be {{"type": "text", "text": "..."}} or {{"type": "image", "path": "..."}}'
+            yield (
+                f'{where}.{number}: must be {{"type": "text", "text": "..."}} or {{"type": '
+                '"image", "path": "..."}'
+            )
         else:
             yield from text_problems(f"{where}.{number}.{key}", part.get(key))
 
@@ -399,7 +421,10 @@ def _criterion_problems(where: str, one: Any, *, own: bool) -> Iterator[str]:
     if points is None:
         yield f"{where}.points: is missing"
     elif isinstance(points, bool) or not isinstance(points, (int, float)):
-        yield f"{where}.points: must be a number; negative points are for what an answer should not do"
+        yield (
+            f"{where}.points: must be a number; "
+            "negative points are for what an answer should not do"
+        )
     elif abs(points) > MAX_POINTS or (own and points == 0):
         yield f"{where}.points: must not be 0, nor beyond {MAX_POINTS}"
     yield from _tag_problems(f"{where}.tags", one.get("tags"))
@@ -417,17 +442,16 @@ def _tag_problems(where: str, value: Any) -> Iterator[str]:
         yield from name_problems(f"{where}.{number}", tag)
 
 
-# Physicians' decisions. A line is an answer and a criterion (arXiv 2505.08775, section 6; MIT): `prompt` (or
-# `prompt_id`), `completion`, `rubric`, `category`, `binary_labels`, `anonymized_physician_ids`, and a field with the
-# judge's decision, unless judges are asked, for whom the texts are stored.
+# Physicians' decisions. A line is an answer and a criterion (arXiv 2505.08775, section 6; MIT):
+# `prompt` (or `prompt_id`), `completion`, `rubric`, `category`, `binary_labels`,
+# `anonymized_physician_ids`, and a field with the judge's decision, unless judges are asked, for
+# whom the texts are stored.
 
 FEWEST_ITEMS = 10  # of a category or another part, for a figure
-LABELS, PHYSICIANS, CATEGORY, LANGUAGE = (
-    "binary_labels",
-    "anonymized_physician_ids",
-    "category",
-    "language",
-)
+LABELS = "binary_labels"
+PHYSICIANS = "anonymized_physician_ids"
+CATEGORY = "category"
+LANGUAGE = "language"
 _NO_BOOLEAN = "must be true or false, without quotes"
 
 
@@ -467,8 +491,8 @@ def read_labels(file: Path, column: str | None) -> ReadFile[LabelledItem]:
     """Every item and every mistake.
 
     Args:
-        column: with the judge's decision; None where judges are to be asked: items then hold texts, and `judged` says
-            nothing.
+        column: with the judge's decision; None where judges are to be asked: items then hold texts,
+            and `judged` says nothing.
 
     Raises:
         OSError: it cannot be read.
@@ -492,13 +516,15 @@ def read_labels(file: Path, column: str | None) -> ReadFile[LabelledItem]:
     found.all_or_none(LANGUAGE, [one.language for one in found.rows], others)
     if found.rows and not found.problems and all(len(item.labels) < 2 for item in found.rows):
         found.problems.append(
-            f"no line has the decisions of two physicians ({LABELS}): their agreement is what a judge is held against"
+            f"no line has the decisions of two physicians ({LABELS}): "
+            "their agreement is what a judge is held against"
         )
     return found
 
 
 def _problems(row: Mapping[str, Any]) -> Iterator[str]:
-    labels, physicians = row.get(LABELS), row.get(PHYSICIANS)
+    labels = row.get(LABELS)
+    physicians = row.get(PHYSICIANS)
     if row.get("prompt_id") is not None:
         yield from name_problems("prompt_id", row["prompt_id"])
     elif not isinstance(row.get("prompt"), (str, list)) or not row["prompt"]:
@@ -536,7 +562,8 @@ def _text_problems(row: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _item(row: Mapping[str, Any], column: str | None) -> LabelledItem:
-    name, answer = row.get("prompt_id"), row.get("completion")
+    name = row.get("prompt_id")
+    answer = row.get("completion")
     if name is None:
         name = hashlib.sha256(json.dumps(row["prompt"], sort_keys=True).encode()).hexdigest()
     text = None

@@ -1,6 +1,8 @@
-"""A user's own data under `data_path`: what has to stand there, and the files gone through as HELM will read them.
+"""A user's own data under `data_path`: what has to stand there, and the files gone through as HELM
+will read them.
 
-All is said before HELM looks for it and anything is asked. Messages never quote a cell: it may be a patient's.
+All is said before HELM looks for it and anything is asked. Messages never quote a cell: it may be a
+patient's.
 """
 
 from __future__ import annotations
@@ -101,7 +103,10 @@ def _table_faults(file: Path, entry: FileLayout) -> Iterator[str]:
     columns, rows = _table_of(file, entry)
     missing = [name for name in entry.columns if name not in columns]
     if missing and columns and columns[0].removeprefix(_BYTE_ORDER_MARK) in missing:
-        yield f"starts with a byte-order mark, and HELM then finds no column {missing[0]}: save it as UTF-8 without one"
+        yield (
+            f"starts with a byte-order mark, and HELM then finds no column {missing[0]}: "
+            "save it as UTF-8 without one"
+        )
     elif missing:
         yield _no_column(missing, columns)
     else:
@@ -135,7 +140,9 @@ def _row_faults(rows: _Rows, entry: FileLayout) -> Iterator[str]:
 
 
 def _table_of(file: Path, entry: FileLayout) -> tuple[list[str], _Rows]:
-    """Its columns and rows. Raises what its reader raises, ValueError for a format that nothing reads."""
+    """Its columns and rows. Raises what its reader raises, ValueError for a format that nothing
+    reads.
+    """
     kind = _kind_of(file, entry)
     if kind == "jsonl":
         return list(entry.columns), _json_rows(file, entry.columns)
@@ -157,7 +164,9 @@ def _table_of(file: Path, entry: FileLayout) -> tuple[list[str], _Rows]:
 
 
 def _pandas_table(file: Path, entry: FileLayout, kind: str) -> tuple[list[str], _Rows]:
-    """Read at once, as HELM does; a sheet's rows are counted with that of its names, as its program shows them."""
+    """Read at once, as HELM does; a sheet's rows are counted with that of its names, as its
+    program shows them.
+    """
     import pandas as pd
 
     is_sheet = kind == "xlsx"
@@ -181,7 +190,8 @@ def _json_rows(file: Path, columns: Iterable[str]) -> _Rows:
                 raise ValueError(f"line {number} is not JSON") from None
             if not isinstance(record, dict):
                 raise ValueError(
-                    f"line {number} is not an object such as {{{', '.join(f'{c!r}: ...' for c in columns)}}}"
+                    f"line {number} is not an object such as "
+                    f"{{{', '.join(f'{c!r}: ...' for c in columns)}}}"
                 )
             cells = {
                 name: "" if name in record and record[name] is None else record.get(name)
@@ -204,7 +214,9 @@ def _arrow_faults(file: Path, entry: FileLayout, kind: str) -> Iterator[str]:
         return
     for name in entry.dates:
         if not pa.types.is_timestamp(data.schema.field(name).type):
-            yield f"column {name}: must hold points in time, and holds {data.schema.field(name).type}"
+            yield (
+                f"column {name}: must hold points in time, and holds {data.schema.field(name).type}"
+            )
     if data.count_rows() == 0:
         yield "has no rows"
     for name in entry.filled:
@@ -239,7 +251,8 @@ def _line_faults(file: Path, entry: FileLayout) -> Iterator[str]:
     other = file.with_name(str(entry.lines_as))
     if not other.is_file():
         return  # which is said of itself
-    pairs, counts = 0, [0, 0]
+    pairs = 0
+    counts = [0, 0]
     with (
         file.open(encoding="utf-8") as ours,
         other.open(encoding="utf-8", errors="replace") as theirs,
@@ -248,7 +261,10 @@ def _line_faults(file: Path, entry: FileLayout) -> Iterator[str]:
             counts = [count + (line is not None) for count, line in zip(counts, pair, strict=True)]
             pairs += all(line is not None and line.strip() for line in pair)
     if counts[0] != counts[1]:
-        yield f"has {counts[0]} lines, {other.name} has {counts[1]}: line for line they belong together"
+        yield (
+            f"has {counts[0]} lines, {other.name} has {counts[1]}: "
+            "line for line they belong together"
+        )
     elif not pairs:
         yield f"has no line that is filled both here and in {other.name}"
 
@@ -277,7 +293,9 @@ def _what_is_asked_of(entry: FileLayout) -> Iterator[str]:
 
 
 def files_of(layout: Sequence[FileLayout], path: Path, values: _Values) -> dict[str, Path]:
-    """`data_path/<name>` (or `data_path` itself) -> each file that is read, in order; what is not there is left out."""
+    """`data_path/<name>` (or `data_path` itself) -> each file that is read, in order; what is
+    not there is left out.
+    """
     found: dict[str, Path] = {}
     for entry in (one.named(values) for one in layout):
         if entry.file is None:
@@ -300,11 +318,15 @@ def faults(layout: Sequence[FileLayout], path: Path, values: _Values) -> list[st
                 found += content_faults(path, entry)
             else:
                 found.append(
-                    f"{path}: {'is a folder, not the file' if path.is_dir() else 'there is no such file'}"
+                    f"{path}: "
+                    f"{'is a folder, not the file' if path.is_dir() else 'there is no such file'}"
                 )
         elif not path.is_dir():
             return [
-                f"{path}: {'is a file, not the folder' if path.is_file() else 'there is no such folder'}"
+                (
+                    f"{path}: "
+                    f"{'is a file, not the folder' if path.is_file() else 'there is no such folder'}"
+                )
             ]
         else:
             found += _faults_of_files(path, entry)

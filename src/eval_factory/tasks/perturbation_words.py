@@ -1,4 +1,6 @@
-"""The words that a question's wording is changed with, and how they are found in it: perturbations.yml."""
+"""The words that a question's wording is changed with, and how they are found in it:
+perturbations.yml.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,9 @@ def data() -> SimpleNamespace:
 
 @dataclass(frozen=True)
 class Asked:
-    head: str  # what may be changed: the text before its options and before a last line that asks for the answer
+    # what may be changed: the text before its options and before a last line that asks for the
+    # answer
+    head: str
     tail: str
     beside: str
     chance: random.Random

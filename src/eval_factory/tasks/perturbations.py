@@ -1,7 +1,8 @@
-"""A question in a changed wording that leaves its right answer as it is: what can be changed, and where it is not.
+"""A question in a changed wording that leaves its right answer as it is: what can be changed, and
+where it is not.
 
-A change is made where it is certain, and else left: `perturbed` returns None. What it replaces is a list of words in
-perturbations.yml, so nothing else of a text can be hit.
+A change is made where it is certain, and else left: `perturbed` returns None. What it replaces is a
+list of words in perturbations.yml, so nothing else of a text can be hit.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ from eval_factory.tasks.perturbation_words import (
 
 
 def not_offered(family: str, task_name: str) -> str | None:
-    """Why a family is not offered for a task of framework.yml; None where it is, and for a task that is not ours."""
+    """Why a family is not offered for a task of framework.yml; None where it is, and for a task
+    that is not ours.
+    """
     for one in data().classes.values():
         for refusal in one["not_offered"] if task_name in one["tasks"] else ():
             if refusal["families"] == "all" or family in refusal["families"]:
@@ -38,12 +41,13 @@ def not_offered(family: str, task_name: str) -> str | None:
 
 
 def perturbed(family: str, text: str, instance_id: str, beside: str = "") -> str | None:
-    """The text in the family's wording; None where the family does not apply, or the right answer might not stay.
+    """The text in the family's wording; None where the family does not apply, or the right answer
+    might not stay.
 
     Args:
         instance_id: with the family, the only seed of chance.
-        beside: what is asked with the text and stays as it is, such as choices that the text does not show; what
-            forbids a change is looked for there too.
+        beside: what is asked with the text and stays as it is, such as choices that the text does
+            not show; what forbids a change is looked for there too.
 
     Raises KeyError: there is no such family.
     """
@@ -52,9 +56,9 @@ def perturbed(family: str, text: str, instance_id: str, beside: str = "") -> str
     if parts is None or not _is_english(text):
         return None
     # a text is no secret
-    chance = random.Random(
+    chance = random.Random(  # noqa: S311
         hashlib.sha256(f"perturbation {family} of {instance_id}".encode()).digest()
-    )  # noqa: S311
+    )
     head = change(Asked(*parts, beside, chance))
     return None if head is None or head == parts[0] else head + parts[1]
 
@@ -68,7 +72,9 @@ _LAST_LINE = re.compile(
 
 
 def _parted(text: str) -> tuple[str, str] | None:
-    """What may be changed, and what follows; None where several lists of options stand in the text (examples)."""
+    """What may be changed, and what follows; None where several lists of options stand in the
+    text (examples).
+    """
     end = len(text)
     if options_shown(text):
         first, *others = _FIRST_OPTION.finditer(text)
@@ -100,7 +106,9 @@ def _typos(asked: Asked) -> str | None:
 
 
 def _mistyped(word: str, chance: random.Random) -> str:
-    """With two inner letters swapped, one missing or one doubled, so that no other word comes out."""
+    """With two inner letters swapped, one missing or one doubled, so that no other word comes
+    out.
+    """
     inner = range(1, len(word) - 1)
     swapped = [word[:i] + word[i + 1] + word[i] + word[i + 2 :] for i in inner[:-1]]
     made = [
@@ -184,7 +192,9 @@ _SEVERAL = re.compile(
 
 
 def _patient(text: str) -> tuple[int, int] | None:
-    """Age in years, and where in the text it is stated; None where the text is not about one patient alone."""
+    """Age in years, and where in the text it is stated; None where the text is not about one
+    patient alone.
+    """
     ages = list(_AGE.finditer(text))
     if len(ages) != 1 or _SEVERAL.search(ages[0]["after"]) or not _SOMEBODY.search(text):
         return None
@@ -267,7 +277,8 @@ def _demographics(asked: Asked) -> str | None:
     found = _patient(asked.head)
     if found is None or not 25 <= found[0] <= 90 or guarded(asked, data().demographic_stops):
         return None
-    where, job = asked.chance.choice(data().residences), asked.chance.choice(data().jobs)
+    where = asked.chance.choice(data().residences)
+    job = asked.chance.choice(data().jobs)
     return _about_patient(
         asked.head, found[1], f"The patient lives {where} and has worked as {job}."
     )
@@ -307,7 +318,8 @@ def _gender(asked: Asked) -> str | None:
         return None
     changes = []
     for one in found:
-        old, table = one.group(), _TO_MALE if sex == "female" else _TO_FEMALE
+        old = one.group()
+        table = _TO_MALE if sex == "female" else _TO_FEMALE
         new = table.get(old.lower()) or _pronoun(
             old.lower(), asked.head[: one.start()], asked.head[one.end() :]
         )
@@ -318,7 +330,9 @@ def _gender(asked: Asked) -> str | None:
 
 
 def _pronoun(old: str, before: str, after: str) -> str | None:
-    """Of the other sex for her, hers or his; None where the words around it do not say which one it is."""
+    """Of the other sex for her, hers or his; None where the words around it do not say which one
+    it is.
+    """
     follows = re.match(r"\s+['\"]?([\w-]+)", after)
     alone = follows is None or follows[1].lower() in data().object_before
     if old == "hers":
@@ -374,7 +388,9 @@ def _generic_names(asked: Asked) -> str | None:
 
 
 def _renamed(asked: Asked, names: Mapping[tuple[int, int], str]) -> str | None:
-    """With these drugs called so; None where names are the question, or a salt, a form or an abbreviation follows."""
+    """With these drugs called so; None where names are the question, or a salt, a form or an
+    abbreviation follows.
+    """
     salt = re.compile(rf"\s+(?:{'|'.join(data().salts)})\b|\s*\((?-i:[A-Z]{{2}})", re.IGNORECASE)
     for (start, end), new in names.items():
         old = asked.head[start:end]
@@ -410,12 +426,15 @@ _VALUE = re.compile(
 _OTHERWISE = re.compile(
     r"\d\s?(?:m?g ?%|m?g ?/ ?100|(?:m|\u00b5|\u03bc|u)?(?:g|mol) per (?:d?l|100)\b)", re.IGNORECASE
 )
-_LEAST, _MOST = 30, 45  # a body's temperature in °C; what is less is a difference, or no body's
+# a body's temperature in °C; what is less is a difference, or no body's
+_LEAST = 30
+_MOST = 45
 _Whose = Analyte | Literal["other"] | None
 
 
 def _in_other_units(asked: Asked) -> str | None:
-    """The text with all values of analytes of perturbations.yml converted; None where one of them is not sure.
+    """The text with all values of analytes of perturbations.yml converted; None where one of them
+    is not sure.
 
     A unit that stands without a value, or in what is asked with the text, may be what is asked for.
     """
@@ -512,7 +531,8 @@ def _in_other_unit(analyte: Analyte, found: re.Match[str], after: str) -> str | 
 
 
 def _converted(number: str, analyte: Analyte, unit: str, other: str) -> str:
-    """In three digits or more: as many as give the number again when they are converted back and rounded as it was.
+    """In three digits or more: as many as give the number again when they are converted back and
+    rounded as it was.
 
     A temperature has a decimal at least: at 38 °C, 100.4 °F, fever begins.
     """
@@ -534,7 +554,10 @@ class Family:
 
 
 _NOT_ASKED = "the ingredient is the same, and the names are not what is asked for"
-_ADDED = "only for one patient whose age is stated; nothing in the text or its choices may depend on it (word lists)"
+_ADDED = (
+    "only for one patient whose age is stated; "
+    "nothing in the text or its choices may depend on it (word lists)"
+)
 FAMILIES: Mapping[str, Family] = {
     "typos": Family(
         "one word in twenty has a typing error",

@@ -1,7 +1,8 @@
 """Published benchmarks that HELM has no scenario for: the form of each, its questions and pictures.
 
-A converter makes a question of a row: None of a row that is no question of the benchmark; it raises RowFaultError for
-one that is and cannot be read. The forms are those of the data sets' cards, and of the authors' programs.
+A converter makes a question of a row: None of a row that is no question of the benchmark; it raises
+RowFaultError for one that is and cannot be read. The forms are those of the data sets' cards, and
+of the authors' programs.
 """
 
 from __future__ import annotations
@@ -39,7 +40,9 @@ class PublishedForm(NamedTuple):
     columns: tuple[str, ...]  # without which no question can be read
     convert: Callable[[DataRow], ChoiceQuestion | None]
     files: str = ""
-    """Where the files of a set with pictures lie in its folder, as a pattern; "" where the set is one file."""
+    """Where the files of a set with pictures lie in its folder, as a pattern; "" where the set
+    is one file.
+    """
     pictures: str = ""  # the column of the pictures
     archive: str = ""  # of the pictures, in the folder
 
@@ -48,11 +51,14 @@ class PublishedForm(NamedTuple):
 
 
 def medxpertqa(row: DataRow) -> ChoiceQuestion:
-    """MedXpertQA Text (Zuo et al. 2025, arXiv 2501.18362): ten choices, which the question repeats at its end."""
+    """MedXpertQA Text (Zuo et al. 2025, arXiv 2501.18362): ten choices, which the question
+    repeats at its end.
+    """
     options = lettered(row, "options")
     choices, right = chosen_options(options, cell_text(row, "label"), "label", "options")
     question = cell_text(row, "question")
-    # HELM writes the choices itself; what stands behind the mark and is not these choices is the question's own
+    # HELM writes the choices itself; what stands behind the mark and is not these choices is the
+    # question's own
     stem, mark, rest = question.rpartition("Answer Choices:")
     listed = " ".join(f"({letter}) {text}" for letter, text in options.items())
     if mark and stem.strip() and rest.split() == listed.split():
@@ -62,7 +68,9 @@ def medxpertqa(row: DataRow) -> ChoiceQuestion:
 
 
 def careqa_question(row: DataRow) -> ChoiceQuestion:
-    """CareQA (Arias-Duart et al. 2025, arXiv 2502.06666): four choices; `cop` is the right one, from 1."""
+    """CareQA (Arias-Duart et al. 2025, arXiv 2502.06666): four choices; `cop` is the right one,
+    from 1.
+    """
     options = {number: row.get(f"op{number}") for number in "1234"}
     choices, right = chosen_options(options, str(row.get("cop")).strip(), "cop", "op1 to op4")
     name = cell_text(row, "unique_id") if not is_blank(row.get("unique_id")) else ""
@@ -72,10 +80,11 @@ def careqa_question(row: DataRow) -> ChoiceQuestion:
 
 
 def afrimed_question(row: DataRow) -> ChoiceQuestion | None:
-    """AfriMed-QA v2 (Olatunji et al. 2025, arXiv 2411.15640): of several kinds of question the multiple-choice ones.
+    """AfriMed-QA v2 (Olatunji et al. 2025, arXiv 2411.15640): of several kinds of question the
+    multiple-choice ones.
 
-    As in the authors' program, a choice that is N/A is none. One with several right choices has no one letter as its
-    answer, and is none of the questions.
+    As in the authors' program, a choice that is N/A is none. One with several right choices has no
+    one letter as its answer, and is none of the questions.
     """
     if cell_text(row, "question_type").lower() != "mcq":
         return None
@@ -110,7 +119,9 @@ def afrimed_question(row: DataRow) -> ChoiceQuestion | None:
 
 
 def metamedqa_question(row: DataRow) -> ChoiceQuestion:
-    """MetaMedQA (Griot et al. 2025): six choices, "None of the above" and "I don't know" among them."""
+    """MetaMedQA (Griot et al. 2025): six choices, "None of the above" and "I don't know" among
+    them.
+    """
     choices, right = chosen_options(
         lettered(row, "options"), cell_text(row, "answer_idx"), "answer_idx", "options"
     )
@@ -119,9 +130,11 @@ def metamedqa_question(row: DataRow) -> ChoiceQuestion:
 
 
 def longhealth_question(row: DataRow) -> ChoiceQuestion:
-    """LongHealth (Adams et al. 2024, arXiv 2401.14490), task 1: a question to all documents of one patient.
+    """LongHealth (Adams et al. 2024, arXiv 2401.14490), task 1: a question to all documents of one
+    patient.
 
-    The row is a question with its patient's documents (`_patient_rows`); `correct` is the right choice's text.
+    The row is a question with its patient's documents (`_patient_rows`); `correct` is the right
+    choice's text.
     """
     options = {f"answer_{letter}": row.get(f"answer_{letter}") for letter in "abcde"}
     right = _plain(cell_text(row, "correct"))
@@ -157,12 +170,16 @@ def longhealth_question(row: DataRow) -> ChoiceQuestion:
 
 
 def _plain(text: str) -> str:
-    """Without what differs between a choice and its repetition: case, spaces, the last full stop."""
+    """Without what differs between a choice and its repetition: case, spaces, the last full
+    stop.
+    """
     return " ".join(text.split()).rstrip(".").casefold()
 
 
 def slake_question(row: DataRow) -> ChoiceQuestion:
-    """SLAKE (Liu et al. 2021, arXiv 2102.09542): a question in English or Chinese, and its short answer."""
+    """SLAKE (Liu et al. 2021, arXiv 2102.09542): a question in English or Chinese, and its short
+    answer.
+    """
     groups = groups_of(row, ("answer_type", "modality", "location", "q_lang"))
     image = "" if is_blank(row.get("img_id")) else str(row["img_id"])
     name = "" if is_blank(row.get("qid")) else str(row["qid"])
@@ -173,7 +190,9 @@ def slake_question(row: DataRow) -> ChoiceQuestion:
 
 
 def path_vqa_question(row: DataRow) -> ChoiceQuestion:
-    """PathVQA (He et al. 2020, arXiv 2003.10286), and VQA-RAD in the same form: a question and its short answer."""
+    """PathVQA (He et al. 2020, arXiv 2003.10286), and VQA-RAD in the same form: a question and
+    its short answer.
+    """
     answer = cell_text(row, "answer")
     groups = {"answer_type": "closed" if answer.lower() in ("yes", "no") else "open"}
     return ChoiceQuestion("", cell_text(row, "question"), (answer,), 0, groups)
@@ -214,7 +233,8 @@ def of_tier(questions: Sequence[ChoiceQuestion], tier: str) -> list[ChoiceQuesti
 
 
 def read_choice_file(path: Path, form: str, folder: Path | None = None) -> ReadFile[ChoiceQuestion]:
-    """All questions, and every mistake with its place: `row 3, column label: is empty`. Raises OSError.
+    """All questions, and every mistake with its place: `row 3, column label: is empty`. Raises
+    OSError.
 
     Args:
         folder: where the files of pictures are made; without it they are looked through alone.
@@ -323,11 +343,13 @@ class Pictures:
     def __init__(self, column: str, archive: zipfile.ZipFile | None, folder: Path | None) -> None:
         """
         Args:
-            column: a picture's name in the archive, a list of names, or an object with the picture's `bytes`; "" where
-                the questions have no pictures.
+            column: a picture's name in the archive, a list of names, or an object with the
+                picture's `bytes`; "" where the questions have no pictures.
             folder: where files are made; None: nothing is written.
         """
-        self._column, self._archive, self._folder = column, archive, folder
+        self._column = column
+        self._archive = archive
+        self._folder = folder
         listed = [one for one in archive.infolist() if not one.is_dir()] if archive else []
         # the one folder around all may have any name
         self._members = {
@@ -363,7 +385,8 @@ class Pictures:
     def _member(self, name: str) -> bytes:
         if name.startswith("/") or "\\" in name or ".." in name.split("/"):
             raise self._fault("leaves the folder of the pictures")
-        archive, info = self._archive, self._members.get(name)
+        archive = self._archive
+        info = self._members.get(name)
         if archive is None or info is None:
             raise self._fault("names a picture that is not in the archive")
         if info.file_size > MAX_FILE:
@@ -398,7 +421,9 @@ class Pictures:
 
 @contextmanager
 def opened_pictures(column: str, archive: Path | None, folder: Path | None) -> Iterator[Pictures]:
-    """`archive`: a zip file, None where rows hold pictures or have none. Raises ValueError: it cannot be opened."""
+    """`archive`: a zip file, None where rows hold pictures or have none. Raises ValueError: it
+    cannot be opened.
+    """
     if archive is None:
         yield Pictures(column, None, folder)
         return

@@ -1,4 +1,5 @@
-"""A case of a rubric benchmark: a conversation, the criteria that its answer is judged by, and its score.
+"""A case of a rubric benchmark: a conversation, the criteria that its answer is judged by, and its
+score.
 
 HealthBench: Arora et al. 2025, arXiv 2505.08775; MIT.
 """
@@ -9,7 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-SYSTEM, USER, ASSISTANT = "system", "user", "assistant"
+SYSTEM = "system"
+USER = "user"
+ASSISTANT = "assistant"
 ROLES = (SYSTEM, "developer", USER, ASSISTANT)
 
 WHOLE = "all"  # the subset of HealthBench that is all of it
@@ -19,28 +22,34 @@ HEALTHBENCH_METRIC = "healthbench_score"
 PROFESSIONAL_METRIC = "healthbench_professional_score"
 
 UNCLIPPED = ".unclipped"
-"""Ends the name of a rubric's score that may be below 0, beside the published one, which is never."""
+"""Ends the name of a rubric's score that may be below 0, beside the published one, which is
+never.
+"""
 
 LENGTH_ADJUSTED = ".length_adjusted"
-"""Ends the name of HealthBench Professional's score as if each answer had 2,000 characters; not clipped."""
+"""Ends the name of HealthBench Professional's score as if each answer had 2,000 characters; not
+clipped.
+"""
 
 JUDGE_CORRECTED = ".judge_corrected"
-"""Ends the name of a rubric's score without its judge's mistakes, as far as the judge's passport shows these."""
+"""Ends the name of a rubric's score without its judge's mistakes, as far as the judge's passport
+shows these.
+"""
 
-RUBRICS, TAGS, _CLUSTER, CANARY, ANSWER, SAMPLE = (
-    "rubrics",
-    "tags",
-    "cluster",
-    "canary",
-    "answer",
-    "sample",
-)
+RUBRICS = "rubrics"
+TAGS = "tags"
+_CLUSTER = "cluster"
+CANARY = "canary"
+ANSWER = "answer"
+SAMPLE = "sample"
 """What HELM keeps of a case beside its instance."""
 
 
 @dataclass(frozen=True)
 class Criterion:
-    """What an answer may do, and what that is worth: negative points are for what it should not do."""
+    """What an answer may do, and what that is worth: negative points are for what it should not
+    do.
+    """
 
     text: str
     points: float
@@ -67,7 +76,9 @@ class RubricCase:
     canary: str | None = None  # marks data that no model may be trained on; it stays with them
     answer: str | None = None  # what is judged, where it is there already: the model is not asked
     sample: int | None = None
-    """Makes the judges' answers another sample than those to the same case with another number, or none."""
+    """Makes the judges' answers another sample than those to the same case with another number,
+    or none.
+    """
 
     def extra_data(self) -> dict[str, Any]:
         """What HELM keeps beside the instance; what says nothing is left out."""
@@ -93,11 +104,13 @@ def positive_points(criteria: Iterable[Criterion]) -> float:
 
 
 def case_score(criteria: Sequence[Criterion], met: Sequence[float | None]) -> float | None:
-    """Points of the criteria that are met / sum of the positive points (Arora et al. 2025, arXiv 2505.08775): 1 at
-    most, and below 0 where more is lost than won; None where a criterion is not judged, or none has positive points.
+    """Points of the criteria that are met / sum of the positive points (Arora et al. 2025, arXiv
+    2505.08775): 1 at most, and below 0 where more is lost than won; None where a criterion is not
+    judged, or none has positive points.
 
     Args:
-        met: of each criterion 1, 0, or 0.5 where as many judges say yes as no; None where no judge said anything.
+        met: of each criterion 1, 0, or 0.5 where as many judges say yes as no; None where no judge
+            said anything.
     """
     maximum = positive_points(criteria)
     if maximum <= 0 or any(share is None for share in met):
@@ -113,8 +126,9 @@ def case_score(criteria: Sequence[Criterion], met: Sequence[float | None]) -> fl
 
 
 def length_adjusted(score: float, length: int) -> float:
-    """0.0147 less for each 500 characters above 2,000, and as much more for each below: HealthBench Professional
-    (R. Soskin Hicks et al. 2026, arXiv 2604.27470, section 4.1), linear in `length`, as simple-evals computes it.
+    """0.0147 less for each 500 characters above 2,000, and as much more for each below: HealthBench
+    Professional (R. Soskin Hicks et al. 2026, arXiv 2604.27470, section 4.1), linear in `length`,
+    as simple-evals computes it.
     """
     return score - 0.0147 * (length - 2000) / 500
 
@@ -122,8 +136,9 @@ def length_adjusted(score: float, length: int) -> float:
 def case_bounds(
     criteria: Sequence[Criterion], ranges: Sequence[tuple[float, float]]
 ) -> tuple[float, float] | None:
-    """The least and the greatest score of a case, by the least and the greatest share that each criterion can be met
-    by."""
+    """The least and the greatest score of a case, by the least and the greatest share that each
+    criterion can be met by.
+    """
     maximum = positive_points(criteria)
     if maximum <= 0:
         return None
@@ -135,19 +150,21 @@ def case_bounds(
 
 
 def share_met(decisions: Iterable[bool | None]) -> float | None:
-    """What the majority of the judges that decided says: 1, 0, 0.5 of a tie; None where none decided."""
+    """What the majority of the judges that decided says: 1, 0, 0.5 of a tie; None where none
+    decided.
+    """
     given = [decision for decision in decisions if decision is not None]
     return None if not given else _majority(sum(given), len(given))
 
 
 def range_met(decisions: Sequence[bool | None]) -> tuple[float, float]:
-    """What the majority would be if each judge that gave no decision said no, and if each said yes."""
+    """What the majority would be if each judge that gave no decision said no, and if each said
+    yes.
+    """
     if not decisions:
         return 0.0, 1.0
-    yes, missing = (
-        sum(decision is True for decision in decisions),
-        sum(one is None for one in decisions),
-    )
+    yes = sum(decision is True for decision in decisions)
+    missing = sum(one is None for one in decisions)
     return _majority(yes, len(decisions)), _majority(yes + missing, len(decisions))
 
 

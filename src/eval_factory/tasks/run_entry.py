@@ -22,7 +22,8 @@ WHERE = "config.type"
 
 REEVAL_RUN = "reeval_run"
 NO_REEVAL = (
-    "HELM's adaptive testing (reeval_run.py) is not run: a score of questions that are chosen for each model is none of"
+    "HELM's adaptive testing (reeval_run.py) is not run: "
+    "a score of questions that are chosen for each model is none of"
     " the benchmark's; config.params.extra.stop_when asks fewer of them and keeps the score"
 )
 OURS = {
@@ -47,7 +48,9 @@ JUDGE_DEPLOYMENT = (
 )
 
 PATH_PARAMETERS = frozenset({"data_path", "config_path", "path"})
-"""Parameters of HELM's run specs that name a file or folder. helm-run has another working directory than the user."""
+"""Parameters of HELM's run specs that name a file or folder. helm-run has another working
+directory than the user.
+"""
 
 ENDPOINT_TYPES = ["chat", "completions"]
 
@@ -74,14 +77,18 @@ def is_run_entry(name: str, framework: Framework) -> bool:
 
 
 def task_on(upstream: Upstream, task: Task, problems: list[str]) -> Task | None:
-    """A task of ours as another upstream runs it; None, with the reason in `problems`, where it does not have it."""
+    """A task of ours as another upstream runs it; None, with the reason in `problems`, where it
+    does not have it.
+    """
     if task.helm.indexed is not None and task.helm.run_spec not in load_index(upstream).run_specs:
         problems.append(
-            f"config.params.extra.upstream: {upstream} has no run spec {task.helm.run_spec!r}, so {task.name} is run by"
+            f"config.params.extra.upstream: {upstream} "
+            f"has no run spec {task.helm.run_spec!r}, so {task.name} is run by"
             f" {HELM.name} only; leave `upstream` out"
         )
         return None
-    about, unlike = task.about, UNLIKE_HELM.get(task.helm.run_spec)
+    about = task.about
+    unlike = UNLIKE_HELM.get(task.helm.run_spec)
     if unlike is not None:
         about = replace(about, notes=(*about.notes, unlike), instances=None)
     return replace(task, helm=replace(task.helm, upstream=upstream), about=about)
@@ -117,7 +124,9 @@ def task_of_run_entry(
         known = "HELM" if upstream is HELM else upstream.name
         hint = elsewhere(entry.name, upstream) or (
             f"{did_you_mean(entry.name, list(index.run_specs))};"
-            f" 'eval-factory ls --all{'' if upstream is HELM else f' --upstream {upstream.name}'}' lists them"
+            " "
+            "'eval-factory ls "
+            f"--all{'' if upstream is HELM else f' --upstream {upstream.name}'}' lists them"
         )
         found.append(f"{WHERE}: {known} {index.helm} has no run spec {entry.name!r}{hint}")
     else:
@@ -145,7 +154,8 @@ def mistakes(entry: RunEntry, spec: IndexedRunSpec, index: RunSpecIndex) -> Iter
     if missing:
         yield (
             f"{entry.name} needs {', '.join(missing)}: write"
-            f" helm:{entry.name}:{','.join(f'{name}=...' for name in missing)}; {parameters_of(entry.name, spec)}"
+            f" helm:{entry.name}:{','.join(f'{name}=...' for name in missing)}; "
+            f"{parameters_of(entry.name, spec)}"
         )
 
 
@@ -154,7 +164,10 @@ def given_twice(task: Task, params: Any) -> Iterator[str]:
         for path in elsewhere if name in task.helm.arguments else ():
             section = params.extra if path.startswith("extra.") else params
             if getattr(section, path.removeprefix("extra.")) is not None:
-                yield f"{WHERE}: {name} and config.params.{path} are the same setting; give one of them"
+                yield (
+                    f"{WHERE}: {name} and config.params.{path} are the same setting; "
+                    "give one of them"
+                )
 
 
 def parameters_of(name: str, spec: IndexedRunSpec) -> str:
@@ -192,7 +205,9 @@ def elsewhere(run_spec: str, upstream: Upstream) -> str:
 
 
 def near_name(name: str, framework: Framework) -> str:
-    """A hint where `name` is no task: the task that it is nearly, or HELM's run spec that it is or nearly is."""
+    """A hint where `name` is no task: the task that it is nearly, or HELM's run spec that it is
+    or nearly is.
+    """
     spec = name.partition(":")[0]
     if spec in load_index().run_specs:
         return f"; HELM has a run spec of that name: {prefix_of(framework)}{name}"
@@ -224,7 +239,8 @@ def _task(entry: RunEntry, spec: IndexedRunSpec, framework: Framework, upstream:
     ]
     if prescribed:
         notes.append(
-            f"scored by judges that HELM prescribes ({', '.join(prescribed)}), asked at the target's URL or"
+            f"scored by judges that HELM prescribes ({', '.join(prescribed)}), "
+            "asked at the target's URL or"
             " where extra.judges says: what they failed to judge is not counted here"
         )
     return Task(

@@ -1,4 +1,5 @@
-"""The index of each upstream's run specs, `<upstream>_index.json`, and which of them execute what a model answers.
+"""The index of each upstream's run specs, `<upstream>_index.json`, and which of them execute what a
+model answers.
 
 scripts/make_helm_index.py makes the index; HELM itself is not imported.
 """
@@ -14,7 +15,8 @@ from typing import Any
 
 from eval_factory.tasks.upstreams import HELM, MEDHELM, Upstream
 
-IMAGES, SOUNDS = "images", "sounds"
+IMAGES = "images"
+SOUNDS = "sounds"
 IMAGE_GENERATION = "image generation"
 JURY_PARAMETER = "jury_config_path"  # the parameter of run specs whose jury the user can choose
 
@@ -29,24 +31,33 @@ class IndexedRunSpec:
     """Name -> `type` (annotation) and `default`; without a default it is required."""
     any_parameter: bool = False
     main_metrics: tuple[str, ...] = ()
-    """More than one where it depends on the parameters: the first that a run has is its main metric."""
+    """More than one where it depends on the parameters: the first that a run has is its main
+    metric.
+    """
     main_split: str | None = None
     scenario: str | None = None  # the folder that its data are kept in
     scenario_class: str | None = None
     annotators: tuple[str, ...] = ()
     judge_deployments: tuple[str, ...] = ()
-    """Judges that HELM prescribes, and asks with its own clients unless the run spec takes a jury."""
+    """Judges that HELM prescribes, and asks with its own clients unless the run spec takes a
+    jury.
+    """
     packages: tuple[str, ...] = ()
     """Modules that it imports in any case, and that neither HELM nor eval-factory brings along."""
     executes: Mapping[str, str] | None = None
-    """What of an answer HELM executes (Python, C++, SQL ...) -> where in HELM; found by reading its source."""
+    """What of an answer HELM executes (Python, C++, SQL ...) -> where in HELM; found by reading
+    its source.
+    """
     asks: str | None = None
-    """What it asks for beside a model's answer to a chat: then it cannot be run, unless it is pictures."""
+    """What it asks for beside a model's answer to a chat: then it cannot be run, unless it is
+    pictures.
+    """
     media: str | None = None  # what its prompts hold beside text: `images` or `sounds`
     zero_shot: bool = False  # whether its prompts are known to hold no examples
     choices: str | None = None
-    """Of questions with lettered options: the letters say an option's place (`by place`), or the instructions say what
-    each stands for (`by meaning`)."""
+    """Of questions with lettered options: the letters say an option's place (`by place`), or the
+    instructions say what each stands for (`by meaning`).
+    """
 
     @property
     def makes_images(self) -> bool:
@@ -99,18 +110,24 @@ CODE_EXECUTION_FLAG = "--allow_code_execution"
 KEY = "config.params.extra.allow_code_execution"
 
 NEEDS_NO_PERMISSION = frozenset({"ehr_sql"})
-"""Their SQL runs in processes that can only read, for a limited time (`helm_plugin/patches/executed_answers.py`)."""
+"""Their SQL runs in processes that can only read, for a limited time
+(`helm_plugin/patches/executed_answers.py`).
+"""
 
 ONLY_WITH = {
     "cleva": ("task", "code_synthesis")
 }  # run specs that execute answers with one value of one parameter only
 
 NOT_CONFINED = frozenset({"bigcodebench", "unitxt", "image2musicsheet"})
-"""What these execute runs where HELM, or somebody's package, runs it; eval-factory has no hand in it."""
+"""What these execute runs where HELM, or somebody's package, runs it; eval-factory has no hand
+in it.
+"""
 
 
 def executed_by(run_spec: str, arguments: Mapping[str, str]) -> Mapping[str, str]:
-    """What a run executes of the answers (Python, C++ ...) -> where in HELM; empty where nothing is."""
+    """What a run executes of the answers (Python, C++ ...) -> where in HELM; empty where nothing
+    is.
+    """
     spec = load_index().run_specs.get(run_spec) or load_index(MEDHELM).run_specs.get(run_spec)
     name, value = ONLY_WITH.get(run_spec, ("", ""))
     if spec is None or not spec.executes or (name and arguments.get(name, value) != value):
@@ -131,7 +148,10 @@ def needs_sandbox(run_spec: str, arguments: Mapping[str, str]) -> bool:
 def how_executed(run_spec: str, executes: Mapping[str, str]) -> str:
     places = "; ".join(f"{what}, in HELM's {place}" for what, place in executes.items())
     if run_spec in NEEDS_NO_PERMISSION:
-        return f"executes what a model answers ({places}) in processes that only read and are ended after a time"
+        return (
+            f"executes what a model answers ({places}) in processes that only read and are ended "
+            "after a time"
+        )
     unconfined = run_spec in NOT_CONFINED
     how = (
         "where HELM does it, which eval-factory cannot confine"
@@ -148,13 +168,20 @@ def refusal(run_spec: str, arguments: Mapping[str, str]) -> str | None:
     executes = executed_by(run_spec, arguments)
     if not executes or run_spec in NEEDS_NO_PERMISSION:
         return None
-    allow = f"it is refused unless you allow it: {CODE_EXECUTION_FLAG}, or {KEY}: true in the run config"
+    allow = (
+        f"it is refused unless you allow it: {CODE_EXECUTION_FLAG}, or {KEY}: "
+        "true in the run config"
+    )
     return f"{run_spec} {how_executed(run_spec, executes)}; {allow}"
 
 
 def wrong_processor(arguments: Mapping[str, str]) -> str | None:
     """HELM imports and calls the function that `process_output` names, with the answers."""
-    known, named = "helm.benchmark.metrics.output_processors.", arguments.get("process_output")
+    known = "helm.benchmark.metrics.output_processors."
+    named = arguments.get("process_output")
     if named is None or named.startswith(known):
         return None
-    return f"process_output names a function that is called with the answers; it has to be one of {known}*"
+    return (
+        "process_output names a function that is called with the answers; "
+        f"it has to be one of {known}*"
+    )

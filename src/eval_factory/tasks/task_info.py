@@ -66,7 +66,9 @@ class TaskInfo:
     )  # the month by which it was public, `YYYY-MM`; None where nobody has established it
     answers_public: bool | None  # whether everybody can read its answers
     label_noise: tuple[float, float] | None
-    """The least and the greatest share that wrong labels cost a model that is right; None where no audit is known."""
+    """The least and the greatest share that wrong labels cost a model that is right; None where
+    no audit is known.
+    """
     tags: tuple[str, ...]
     parameters: Mapping[str, ParameterInfo]
     tried: str | None  # on what data it was run by us
@@ -121,7 +123,8 @@ def task_info(task: Task) -> TaskInfo:
 
 
 def list_tasks(tag: str | None = None) -> tuple[TaskInfo, ...]:
-    """The tasks that `config.type` may name, as `eval-factory ls` lists them: in the order of `framework.yml`.
+    """The tasks that `config.type` may name, as `eval-factory ls` lists them: in the order of
+    `framework.yml`.
 
     Args:
         tag: only those that have it.

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Upstream:
-    """A HELM that can be run, in the one version that patches, errata and the index of run specs were checked with."""
+    """A HELM that can be run, in the one version that patches, errata and the index of run specs
+    were checked with.
+    """
 
     name: str  # as a run config says it
     package: str
@@ -21,18 +23,27 @@ HELM = Upstream(
     "helm", "crfm-helm", "0.5.16"
 )  # Stanford's, the default; it lives in the environment of eval-factory
 MEDHELM = Upstream("medhelm", "medhelm", "0.8.0")
-"""Its medical successor, under another owner. It installs the import name `helm` too, and so lives elsewhere."""
+"""Its medical successor, under another owner. It installs the import name `helm` too, and so
+lives elsewhere.
+"""
 UPSTREAMS = {one.name: one for one in (HELM, MEDHELM)}
 
 UNLIKE_HELM = {
     "ehr_sql": (
-        "medhelm leaves out the 950 questions that no query answers (1,959 of 2,909 are left), sets the time of asking"
-        " in the gold query, and takes no stated value for its result: a score does not compare with crfm-helm's"
+        "medhelm leaves out the 950 questions that no query answers (1,959 of 2,909 are left), "
+        "sets the time of asking"
+        " in the gold query, and takes no stated value for its result: "
+        "a score does not compare with crfm-helm's"
     ),
     "shc_proxy_med": (
-        "medhelm asks who wrote a message (A patient, B proxy, C unclear), where crfm-helm asks whether a proxy did"
-        " (A yes, B no): the same letters mean something else, and a score does not compare with crfm-helm's"
+        "medhelm asks who wrote a message (A patient, B proxy, C unclear), "
+        "where crfm-helm asks whether a proxy did"
+        " (A yes, B no): the same letters mean something else, "
+        "and a score does not compare with crfm-helm's"
     ),
-    "vqa_rad": "medhelm adds a sentence to the instruction (a short answer): a score does not compare with crfm-helm's",
+    "vqa_rad": "medhelm adds a sentence to the instruction (a short answer): "
+    "a score does not compare with crfm-helm's",
 }
-"""Run spec -> why its score by medhelm is of another benchmark than that of its name by crfm-helm."""
+"""Run spec -> why its score by medhelm is of another benchmark than that of its name by
+crfm-helm.
+"""

@@ -1,1 +1,3 @@
-"""What strings the stages together: one evaluation, its preparation, resuming, dry runs, leaderboards."""
+"""What strings the stages together: one evaluation, its preparation, resuming, dry runs,
+leaderboards.
+"""

@@ -1,5 +1,5 @@
-"""People rate a sample of a result's answers: sheets go out, ratings come back, the result is made again with them; and
-how many ratings an interval of a wanted width takes.
+"""People rate a sample of a result's answers: sheets go out, ratings come back, the result is made
+again with them; and how many ratings an interval of a wanted width takes.
 """
 
 from __future__ import annotations
@@ -51,10 +51,9 @@ from eval_factory.workflows.resume import remember_result
 MADE_AGAIN = ("evaluation_config.yaml", "results.yml", "report.html", "report.md")
 """Files of a result that people's ratings change, in the order in which they are written."""
 
-_SHEET_SIDE, _SHEET_MEDIA = (
-    1024,
-    64 << 20,
-)  # pixels of a picture's longer side, and characters of all media, in a form
+# pixels of a picture's longer side, and characters of all media, in a form
+_SHEET_SIDE = 1024
+_SHEET_MEDIA = 64 << 20
 
 
 @dataclass(frozen=True)
@@ -95,11 +94,12 @@ def export_sheets(
     kind: str | None = None,
     with_reference: bool = True,
 ) -> Exported:
-    """Draw a sample, write a CSV and a form for each rater, and keep in the result's folder what the codes stand for.
-    `kind`: `ratings` or `criteria`; None: criteria where the result has such.
+    """Draw a sample, write a CSV and a form for each rater, and keep in the result's folder what
+    the codes stand for. `kind`: `ratings` or `criteria`; None: criteria where the result has such.
 
     Raises:
-        ConfigError: raters cannot be asked what the main metric measures, or a file is there already.
+        ConfigError: raters cannot be asked what the main metric measures, or a file is there
+            already.
         PrerequisiteError: there is no result.
     """
     stored = load_result(folder)
@@ -111,7 +111,8 @@ def export_sheets(
     there = [str(file) for file in files if file.exists()]
     if there:
         raise ConfigError(
-            f"{', '.join(there)}: is there already, and may be filled in: choose another folder with --out"
+            f"{', '.join(there)}: is there already, and may be filled in: "
+            "choose another folder with --out"
         )
     draw = Draw(count, seed, names, stored.result.provenance.run_identity)
     sample, shown = _chosen(stored, kind, draw, read_annotations(rundir.ratings).rated_answers)
@@ -135,8 +136,9 @@ def export_sheets(
 def _chosen(
     stored: StoredResult, kind: str | None, draw: Draw, rated: frozenset[AnswerKey]
 ) -> tuple[Sample, dict[str, ShownAnswer]]:
-    """The sample, and code -> what a rater sees. The texts of the chosen alone are held. Raises ConfigError: no answer
-    can be rated."""
+    """The sample, and code -> what a rater sees. The texts of the chosen alone are held. Raises
+    ConfigError: no answer can be rated.
+    """
     records = [record for record in stored.result.instances if record.metrics]
     asked = asked_of(stored.result, records, kind, system_prompts(stored))
     known = {name for one in records for name in one.categories}
@@ -174,11 +176,13 @@ def system_prompts(stored: StoredResult) -> frozenset[str]:
 
 
 def import_sheets(folder: Path, files: Sequence[Path]) -> Imported:
-    """Take ratings in, and make the result again with them; nothing is taken in where any row is wrong.
+    """Take ratings in, and make the result again with them; nothing is taken in where any row is
+    wrong.
 
     Raises:
         ConfigError: what is wrong, a line each.
-        PrerequisiteError, HelmError: no sheet was exported, or the result cannot be made again; it is as it was.
+        PrerequisiteError, HelmError: no sheet was exported, or the result cannot be made again; it
+            is as it was.
         BusyError: a run writes to the folder.
     """
     stored = load_result(folder)
@@ -227,17 +231,19 @@ def import_sheets(folder: Path, files: Sequence[Path]) -> Imported:
 def _write_checksums_of(
     rundir: RunDir, changed: Sequence[Path], before: Mapping[str, str], then: Provenance
 ) -> None:
-    """Checksums, and what the folder remembers of its files, with those of the files that have changed.
+    """Checksums, and what the folder remembers of its files, with those of the files that have
+    changed.
 
-    Every other file keeps the checksum that it had `before`, so that what somebody altered is found. `then`: of the
-    result, before anything was changed.
+    Every other file keeps the checksum that it had `before`, so that what somebody altered is
+    found. `then`: of the result, before anything was changed.
     """
     names = {
         rundir.attestation.name,
         *(path.relative_to(rundir.root).as_posix() for path in changed),
     }
     known = {name: digest for name, digest in before.items() if name not in names}
-    state, result = last_state(rundir), load_result(rundir.root).result
+    state = last_state(rundir)
+    result = load_result(rundir.root).result
     runs = [rundir.root / name for name in state.runs]
     digests = {**known, **digests_of(rundir, runs, known)}
     if state.inputs == state.digest_of_inputs(vars(then)):
@@ -269,7 +275,9 @@ def _restored_on_failure(rundir: RunDir, changed: Sequence[Path]) -> Iterator[No
 
 
 def plan_of(folder: Path, half_width: float | None) -> list[str]:
-    """Raises ConfigError: the width is none, fewer than two answers have a score, or all have one value on no scale."""
+    """Raises ConfigError: the width is none, fewer than two answers have a score, or all have
+    one value on no scale.
+    """
     if half_width is not None and not half_width > 0:
         raise ConfigError(
             f"--half_width {half_width:g}: give a number above 0, in units of the score"
@@ -291,14 +299,19 @@ class Known:
 
 
 def plan_lines(known: Known, half_width: float | None) -> list[str]:
-    """How many answers have to be rated, as a table: a row for each correlation, a column for each half width."""
+    """How many answers have to be rated, as a table: a row for each correlation, a column for
+    each half width.
+    """
     expected = known.expected
     source = (
         f"from {known.rated} rated answers"
         if known.correlation is not None
         else "from this metric's scores"
     )
-    spread = f"mean {formats.short(expected.mean)}, standard deviation {formats.short(expected.stddev)} ({source})"
+    spread = (
+        f"mean {formats.short(expected.mean)}, "
+        f"standard deviation {formats.short(expected.stddev)} ({source})"
+    )
     widths = (
         [known.span * share for share in (0.1, 0.05, 0.03)] if half_width is None else [half_width]
     )
@@ -323,7 +336,10 @@ def plan_lines(known: Known, half_width: float | None) -> list[str]:
         f"{known.metric}: {expected.answers} answers, {spread}",
         "answers to rate for a 95 % interval of the corrected score of this half width:",
         *(f"  {line}" for line in screen(Table(head, rows, len(head)))),
-        f"-: rating every answer would not do, more questions would; fewer than {LEAST_RATED} are not used",
+        (
+            f"-: rating every answer would not do, more questions would; fewer than {LEAST_RATED} "
+            "are not used"
+        ),
     ]
 
 
@@ -347,7 +363,8 @@ def known_of(folder: Path) -> Known:
     judged = list(values.values())
     if len(judged) < 2:
         raise ConfigError(
-            f"{stored.folder}: fewer than two answers have a score by {metric}: nothing can be planned"
+            f"{stored.folder}: fewer than two answers have a score by {metric}: "
+            "nothing can be planned"
         )
     low, high = (None if score is None else score.scale) or (min(judged), max(judged))
     if low == high:
@@ -356,19 +373,21 @@ def known_of(folder: Path) -> Known:
         )
     people = people_scores(result, RunDir(stored.folder))
     pairs = [(rating, values[key]) for key, rating in people.items() if key in values]
-    mean, stddev, correlation = 0.0, 0.0, None
+    mean = 0.0
+    stddev = 0.0
+    correlation = None
     if len(pairs) >= 10:  # of fewer, nobody takes the correlation for known
         ratings, scores = zip(*pairs, strict=True)
-        mean, stddev = statistics.fmean(ratings), statistics.stdev(ratings)
+        mean = statistics.fmean(ratings)
+        stddev = statistics.stdev(ratings)
         # where one of them is always the same it says nothing of the other
         same = len(set(ratings)) < 2 or len(set(scores)) < 2
         correlation = 0.0 if same else statistics.correlation(ratings, scores)
     if not stddev:  # raters who agree about few answers need not agree about all
-        mean, stddev = statistics.fmean(judged), statistics.stdev(judged)
+        mean = statistics.fmean(judged)
+        stddev = statistics.stdev(judged)
     scale = (lower_end(judged, lowest, high) if lowest else low, high)
-    effect, sharing = (
-        design_effect(judged, scale, sources),
-        len(sources) / effective_clusters(sources),
-    )
+    effect = design_effect(judged, scale, sources)
+    sharing = len(sources) / effective_clusters(sources)
     expected = Expected(len(judged), mean, stddev, scale, effect, sharing)
     return Known(result.main_metric, expected, high - low, len(people), correlation)

@@ -1,4 +1,6 @@
-"""What every step of a run needs, and the one way to get it: the keys found, the output folder claimed and locked."""
+"""What every step of a run needs, and the one way to get it: the keys found, the output folder
+claimed and locked.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,9 @@ class RunContext:
 
 
 def redactor_of(evaluation: Evaluation, env: Mapping[str, str]) -> Redactor:
-    """Of all that may be secret in a run: the endpoints' keys, and the token of the Hub, which HELM may print."""
+    """Of all that may be secret in a run: the endpoints' keys, and the token of the Hub, which
+    HELM may print.
+    """
     return Redactor.from_environment(env, [*evaluation.key_names(), HUB_TOKEN])
 
 
@@ -110,7 +114,8 @@ def claim(rundir: RunDir) -> None:
         at_risk = sorted(path.relative_to(rundir.root).as_posix() for path in found)
         if at_risk:
             raise ConfigError(
-                f"config.output_dir: {rundir.root} is no output folder of eval-factory, and holds what a run would"
+                f"config.output_dir: {rundir.root} "
+                "is no output folder of eval-factory, and holds what a run would"
                 f" replace or delete: {first_of(at_risk, SHOWN_FILES)}\n"
                 "  choose another folder with --output_dir, or move these away"
             )
@@ -120,12 +125,14 @@ def claim(rundir: RunDir) -> None:
 def write_result(
     plan: Plan, result: TaskResult, command: str, given: Mapping[str, Any], redactor: Redactor
 ) -> TaskResult:
-    """Every document of a result, and its page; as it was written. `given`: `config` and `target` as far as the user
-    set them."""
+    """Every document of a result, and its page; as it was written. `given`: `config` and `target`
+    as far as the user set them.
+    """
     from eval_factory.report.write import write_metrics, write_reports
     from eval_factory.scoring.journal import read_answers, read_roles, response_statistics
 
-    cache_db, config = plan.rundir.cache_db, plan.evaluation.as_dict()
+    cache_db = plan.rundir.cache_db
+    config = plan.evaluation.as_dict()
     write_metrics(result, response_statistics(cache_db), plan.rundir)
     answers = {
         role: read_answers(cache_db, role) for role in read_roles(cache_db)
@@ -142,7 +149,9 @@ def write_result(
 
 
 def start_over(rundir: RunDir) -> None:
-    """Forget answers, results, floors. What scenarios downloaded stays, and so does what was moved aside."""
+    """Forget answers, results, floors. What scenarios downloaded stays, and so does what was
+    moved aside.
+    """
     for folder in (rundir.helm_runs, rundir.responses, rundir.made_pictures):
         shutil.rmtree(folder, ignore_errors=True)
     for path in (

@@ -1,4 +1,6 @@
-"""`doctor`: what of this machine, and of one run config, works, and what to do about the rest. Writes nothing."""
+"""`doctor`: what of this machine, and of one run config, works, and what to do about the rest.
+Writes nothing.
+"""
 
 from __future__ import annotations
 
@@ -42,8 +44,9 @@ class Finding:
 
 
 def examine(request: Request, env: Mapping[str, str]) -> Iterator[Finding]:
-    """One finding after the other, as each is known. `request`: of the run that is meant; without a run config the
-    machine alone."""
+    """One finding after the other, as each is known. `request`: of the run that is meant; without a
+    run config the machine alone.
+    """
     python = f"{platform.python_version()} on {platform.system()} {platform.machine()}"
     known = [f"3.{minor}" for minor in (10, 11, 12)]
     fits = f"{sys.version_info.major}.{sys.version_info.minor}" in known
@@ -122,14 +125,18 @@ def _hub(env: Mapping[str, str]) -> str:
     from huggingface_hub.constants import ENDPOINT
 
     if env.get("HF_HUB_OFFLINE"):
-        return "not asked: HF_HUB_OFFLINE is set\ndata come from a cache or a bundle: --offline --data_dir DIR"
+        return (
+            "not asked: HF_HUB_OFFLINE is set\n"
+            "data come from a cache or a bundle: --offline --data_dir DIR"
+        )
     try:
         requests.head(ENDPOINT, timeout=HUB_LIMIT_S, allow_redirects=False)
     except requests.RequestException as error:
         cause = type(error).__name__
         raise ConnectionError(
             f"{ENDPOINT} cannot be reached ({cause})\n"
-            "with a network: eval-factory data pull TASK --to bundle; here: run_eval --offline --data_dir bundle"
+            "with a network: eval-factory data pull TASK --to bundle; here: "
+            "run_eval --offline --data_dir bundle"
         ) from None
     return f"{ENDPOINT} answers" + (
         "" if env.get(HUB_TOKEN) else f"; {HUB_TOKEN} is not set (gated data need it)"

@@ -34,8 +34,9 @@ from eval_factory.workflows.stop_when import faults_of_own_files, grid_line, loo
 def dry_run(
     request: Request, options: Options, *, env: Mapping[str, str], screen: TextIO
 ) -> DryRun:
-    """Merge, check and render; start and write nothing. Raises ConfigError: what a run would raise before it looks for
-    its prerequisites."""
+    """Merge, check and render; start and write nothing. Raises ConfigError: what a run would raise
+    before it looks for its prerequisites.
+    """
     evaluation = build_evaluation(request, load_framework(), env)
     plan = make_plan(evaluation)
     argv = command_line(plan, debug=options.debug, at_most=look_to_begin_with(plan))
@@ -52,22 +53,40 @@ def dry_run(
 def _asked_again(extra: Extra) -> Iterator[str]:
     """What is asked beside the questions as they are, and how answers to it are read."""
     if extra.repeats is not None:
-        yield f"repeats: each question {extra.repeats} times in the same words; the main score is the mean over them"
+        yield (
+            f"repeats: each question {extra.repeats} times in the same words; "
+            "the main score is the mean over them"
+        )
     for name in extra.perturb or ():
         from eval_factory.tasks.perturbations import FAMILIES
 
-        yield f"perturb: {name}: {FAMILIES[name].about}; why the right answer stays: {FAMILIES[name].why_safe}"
+        yield (
+            f"perturb: {name}: {FAMILIES[name].about}; why the right answer stays: "
+            f"{FAMILIES[name].why_safe}"
+        )
     if extra.pushback is not None:
-        yield f"pushback: after the answer {extra.pushback} of these, in an order that depends on the instance:"
+        yield (
+            f"pushback: after the answer {extra.pushback} "
+            "of these, in an order that depends on the instance:"
+        )
         yield from (f"  {text}" for text in (*NEUTRAL, *WITH_AUTHORITY))
     if extra.confidence == STATED:
         yield f"confidence: after the answer: {ASK_CONFIDENCE}"
-        yield "  read: the one number from 0 to 100 in the reply; without one, or with several, there is none"
+        yield (
+            "  read: the one number from 0 to 100 in the reply; "
+            "without one, or with several, there is none"
+        )
     elif extra.confidence == STATED_ONLY:
         yield f"confidence: every prompt begins with the instructions and: {ANSWER_WITH_CONFIDENCE}"
-        yield "  read: the answer is what stands before the last `Confidence:`, its confidence the one number after it"
+        yield (
+            "  read: the answer is what stands before the last `Confidence:`, "
+            "its confidence the one number after it"
+        )
     elif extra.confidence == LOGPROBS:
-        yield "confidence: requests ask for log probabilities; read: those of the tokens of the answer's label"
+        yield (
+            "confidence: requests ask for log probabilities; read: "
+            "those of the tokens of the answer's label"
+        )
     if extra.blind_control:
         yield f"blind_control: the question with {', and with '.join(BLIND_WITH.values())}"
     if extra.allow_abstain:
@@ -76,8 +95,8 @@ def _asked_again(extra: Extra) -> Iterator[str]:
 
 
 def preview(evaluation: Evaluation, argv: Sequence[str], keys: Sequence[str] = ()) -> str:
-    """The rendered configuration, the source of each value that is not a default, what is noted, where keys go, the
-    command.
+    """The rendered configuration, the source of each value that is not a default, what is noted,
+    where keys go, the command.
     """
     lines = ["# rendered configuration"]
     lines.append(to_yaml(evaluation.as_dict()).rstrip())

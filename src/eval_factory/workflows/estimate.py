@@ -1,5 +1,5 @@
-"""What a run will ask, take and cost, found out without asking: from the configuration, from cached answers, and from
-the requests that helm-run makes in a temporary folder, without sending any.
+"""What a run will ask, take and cost, found out without asking: from the configuration, from cached
+answers, and from the requests that helm-run makes in a temporary folder, without sending any.
 
 Each figure says where it is from. What nobody knows is None; nothing is guessed.
 """
@@ -50,7 +50,8 @@ from eval_factory.workflows.context import RunContext, redactor_of
 from eval_factory.workflows.helm_run import run_helm
 from eval_factory.workflows.prepare import data_settings, find_bundle, place_data
 
-SECONDS_OF_HOUR, SECONDS_OF_MINUTE = 3600.0, 60.0
+SECONDS_OF_HOUR = 3600.0
+SECONDS_OF_MINUTE = 60.0
 _KEPT = f"""
 SELECT r.latency_s, {USAGE}
 FROM responses r WHERE role = ? AND model_id = ? ORDER BY created, key
@@ -156,7 +157,8 @@ class Estimate(Total):
 
     task: str
     roles: tuple[RoleEstimate, ...]  # the model first
-    kept: int  # answers that the output folder holds already: those of them that are needed again cost nothing
+    # answers that the output folder holds already: those of them that are needed again cost nothing
+    kept: int
     budget: Budget
     at_most: bool = False  # whether `extra.stop_when` may end the run before all is asked
 
@@ -190,11 +192,13 @@ class Estimate(Total):
             lines += [f"    {name}: {source}" for name, source in one.sources.items()]
         if self.kept:
             lines.append(
-                f"  {self.kept:,} answers are kept in the output folder: those needed again cost nothing"
+                f"  {self.kept:,} answers are kept in the output folder: "
+                "those needed again cost nothing"
             )
         lines += self.lines_beyond()
         lines.append(
-            "  loading data and scoring take time too; requests that are tried again are not counted"
+            "  loading data and scoring take time too; "
+            "requests that are tried again are not counted"
         )
         return "\n".join(lines)
 
@@ -209,8 +213,8 @@ def estimate(
     """Of a run of this evaluation. No endpoint is asked, and nothing is downloaded.
 
     Args:
-        look_at_data: make the requests, without sending any, where it is not known how many and how long they are: it
-            takes seconds, and the data have to be here.
+        look_at_data: make the requests, without sending any, where it is not known how many and how
+            long they are: it takes seconds, and the data have to be here.
         look: what does so in place of `prompt_sizes`.
     """
     plan = make_plan(evaluation)
@@ -227,7 +231,8 @@ def estimate(
         before = result.validity.instances.requested if is_same else None
     except PrerequisiteError:
         before = None
-    helm, extra = evaluation.task.helm, evaluation.run.config.params.extra
+    helm = evaluation.task.helm
+    extra = evaluation.run.config.params.extra
     grouped = (
         helm.rubric and (extra.criteria_per_request or 1) > 1
     )  # results tell criteria, not requests
@@ -253,7 +258,8 @@ def estimate(
         roles.append(
             RoleEstimate(one.role, one.model_id, count, prompt, completion, cost, hours, sources)
         )
-    kept, at_most = sum(one.answers for one in figures.values()), evaluation.stop_when is not None
+    kept = sum(one.answers for one in figures.values())
+    at_most = evaluation.stop_when is not None
     return Estimate(plan.task_name, tuple(roles), kept, budget_of(plan), at_most)
 
 
@@ -262,16 +268,15 @@ def _requests(plan: Plan, before: int | None, sizes: PromptSizes | None) -> tupl
         return before, "as many as the result in the output folder is made of"
     if sizes is not None and sizes.requests is not None:
         return sizes.requests, "counted in the data, each trial and perturbation"
-    limit, instances = (
-        plan.evaluation.run.config.params.limit_samples,
-        plan.evaluation.task.about.instances,
-    )
+    limit = plan.evaluation.run.config.params.limit_samples
+    instances = plan.evaluation.task.about.instances
     if (chosen := plan.evaluation.run.config.params.extra.instances) is not None:
         limit = instances = len(chosen)
     if instances is None:
         why = "" if sizes is None else f" ({sizes.reason})"
         return None, f"unknown: nobody has counted the instances{why}"
-    trials, askings = plan.trials, plan.askings
+    trials = plan.trials
+    askings = plan.askings
     how = f"instances of the test split x {trials} {'trial' if trials == 1 else 'trials'}"
     if askings > 1:
         how += f" x {askings} (each question as it is and asked again), at most"
@@ -312,9 +317,15 @@ def _tokens(
         return count * figures.prompt_tokens, count * figures.completion_tokens, earlier
     if sizes is None or sizes.requests is None:
         return None, None, RUN_FIRST if sizes is None else f"{RUN_FIRST} ({sizes.reason})"
-    source = f"prompts in the data, {BYTES_PER_TOKEN} bytes a token; answers at most, as many tokens as they may have"
+    source = (
+        f"prompts in the data, {BYTES_PER_TOKEN} bytes a token; "
+        "answers at most, as many tokens as they may have"
+    )
     if sizes.media_tokens is not None:
-        source += "; pictures counted as OpenAI's 85 tokens and 170 a tile, WAV 10 a second, other sounds 0: roughly"
+        source += (
+            "; pictures counted as OpenAI's 85 tokens and 170 a tile, WAV 10 a second, "
+            "other sounds 0: roughly"
+        )
     return (
         sizes.prompt_bytes / BYTES_PER_TOKEN + (sizes.media_tokens or 0),
         float(sizes.most_tokens),
@@ -349,7 +360,9 @@ def _time(
     latency: float | None,
     tokens: float | None,
 ) -> tuple[float | None, str]:
-    """Hours of asking: whatever takes longest of the endpoint's own time and the two limits a minute."""
+    """Hours of asking: whatever takes longest of the endpoint's own time and the two limits a
+    minute.
+    """
     if count is None or latency is None:
         return None, RUN_FIRST if count is not None else "unknown, as the requests are"
     by_criterion = (
@@ -445,8 +458,11 @@ def own_scenarios(plan: Plan) -> Path:
 
 
 def _events(plan: Plan, env: Mapping[str, str]) -> Sequence[Mapping[str, Any]]:
-    """Of a helm-run in the plan's folder that may contact nobody; it sees the data that the output folder has."""
-    log, screen = logging.Logger("estimate"), io.StringIO()
+    """Of a helm-run in the plan's folder that may contact nobody; it sees the data that the
+    output folder has.
+    """
+    log = logging.Logger("estimate")
+    screen = io.StringIO()
     log.addHandler(logging.NullHandler())  # says nothing to anybody
     with plan.rundir.locked(screen.write) as lock:
         context = RunContext(plan.rundir, lock, env, redactor_of(plan.evaluation, env), log, screen)

@@ -87,8 +87,8 @@ def evaluate(
     screen: TextIO,
     evaluation: Evaluation | None = None,
 ) -> Evaluated:
-    """Do it all, in this process; what goes on is shown on `screen`. `evaluation`: what the request says, of who has
-    read it.
+    """Do it all, in this process; what goes on is shown on `screen`. `evaluation`: what the request
+    says, of who has read it.
 
     Raises:
         EvalFactoryError: with the exit code of what went wrong.
@@ -117,7 +117,8 @@ def evaluate(
         if ran is None:
             if options.only_collect:
                 raise PrerequisiteError(
-                    f"{plan.rundir.root}: the data of this run, or a version, have changed since its job ended\n"
+                    f"{plan.rundir.root}: the data of this run, or a version, "
+                    "have changed since its job ended\n"
                     "  give the same command with --fresh: it runs again"
                 )
             make_room(plan.model.parallelism * len(plan.endpoints))
@@ -136,7 +137,9 @@ def asked(
     options: Options,
     read: resume.DataRead,
 ) -> tuple[Ran, Sequence[str]]:
-    """By helm-run, in several looks where the configuration says so; with the arguments of the last one."""
+    """By helm-run, in several looks where the configuration says so; with the arguments of the
+    last one.
+    """
     settings = replace(settings, probed=frozenset() if options.no_preflight else options.probed)
 
     def while_helm_is_imported() -> str | None:
@@ -192,13 +195,13 @@ def launch_record(context: RunContext, plan: Plan, argv: Sequence[str]) -> dict[
 
 
 def look_for_prerequisites(plan: Plan) -> None:
-    """Raises PrerequisiteError, ConfigError: of `faults_of_own_files`; or a package or the sandbox is missing."""
+    """Raises PrerequisiteError, ConfigError: of `faults_of_own_files`; or a package or the
+    sandbox is missing.
+    """
     if faults := faults_of_own_files(plan):
         raise faults[0]
-    helm, only_generate = (
-        plan.evaluation.task.helm,
-        plan.evaluation.run.config.params.extra.only_generate,
-    )
+    helm = plan.evaluation.task.helm
+    only_generate = plan.evaluation.run.config.params.extra.only_generate
     look_for_packages(plan.task_name, helm.run_spec, plan.upstream, only_generate=only_generate)
     if needs_sandbox(helm.run_spec, helm.arguments):
         sandbox.require(f"{plan.task_name} executes what the model answers, in a sandbox only")
@@ -213,7 +216,9 @@ def finished_before(plan: Plan, read: resume.DataRead) -> Ran | None:
 
 
 def as_it_stands(context: RunContext, plan: Plan, ran: Ran) -> Evaluated | None:
-    """The result of a finished run where collecting it again would write what is there; None where it is to be done."""
+    """The result of a finished run where collecting it again would write what is there; None
+    where it is to be done.
+    """
     result = resume.unchanged_result(
         plan, ran.folders, context.redactor, git_hash=resume.commit_of_this()
     )
@@ -227,7 +232,8 @@ def as_it_stands(context: RunContext, plan: Plan, ran: Ran) -> Evaluated | None:
         "complete, and unchanged since it was collected; without SHA256SUMS it is collected again"
     )
     context.show(
-        "this run is complete already, and nothing has changed since: its result stands (--fresh starts over)"
+        "this run is complete already, and nothing has changed since: "
+        "its result stands (--fresh starts over)"
     )
     return _evaluated(context, plan, result, result)
 
@@ -237,7 +243,8 @@ def probe_all(
     endpoints: Collection[EndpointSettings],
     limits: SharedLimitsSettings | None = None,
 ) -> frozenset[str]:
-    """One cheap question to each endpoint, all at the same time. Returns the roles whose endpoints answered.
+    """One cheap question to each endpoint, all at the same time. Returns the roles whose endpoints
+    answered.
 
     `limits`: within which they are asked, where other runs ask them too.
 
@@ -274,8 +281,9 @@ def probe_all(
 def checked_runs(
     context: RunContext, plan: Plan, run: EndedHelmRun, *, shared: bool = False
 ) -> Ran:
-    """The runs of a helm-run that did what it was to do. Raises EvalFactoryError: as `raise_for_failure`; or it did
-    nothing."""
+    """The runs of a helm-run that did what it was to do. Raises EvalFactoryError: as
+    `raise_for_failure`; or it did nothing.
+    """
     raise_for_failure(plan, run, context.log, shared=shared)
     for host in blocked_hosts(run.events):
         context.show(f"warning: offline: something wanted {host}; it was not contacted")
@@ -288,7 +296,9 @@ def checked_runs(
 
 
 def get_ready_to_collect(upstream: Upstream) -> None:
-    """While helm-run is at work: what collecting imports and compiles, for which a user would have to wait later."""
+    """While helm-run is at work: what collecting imports and compiles, for which a user would
+    have to wait later.
+    """
     import jsonschema  # noqa: F401
     import numpy  # noqa: F401
 
@@ -338,7 +348,9 @@ def collect_and_report(
 def _evaluated(
     context: RunContext, plan: Plan, result: TaskResult, written: TaskResult
 ) -> Evaluated:
-    """With a summary of the result as it was written: the screen says what the folder says, whenever it is shown."""
+    """With a summary of the result as it was written: the screen says what the folder says,
+    whenever it is shown.
+    """
     from eval_factory.report.summary import result_summary
     from eval_factory.scoring.notes import why_not_reportable
 

@@ -73,7 +73,9 @@ DATA_ERRORS = frozenset(
 )
 """What is raised where data are not there or cannot be downloaded."""
 DATA_WORDS = ("Couldn't find cache for", "NLTK Downloader")
-"""What `datasets` says offline of another configuration than those it has; and NLTK, which says how to get them."""
+"""What `datasets` says offline of another configuration than those it has; and NLTK, which says
+how to get them.
+"""
 
 PACKAGE_ERRORS = frozenset({"ModuleNotFoundError", "ImportError", "OptionalDependencyNotInstalled"})
 ARGUMENT_ERRORS = frozenset(
@@ -153,14 +155,15 @@ def run_helm(
 
 
 def summarize(context: RunContext, argv: Sequence[str], *, keeps_log: bool = True) -> None:
-    """helm-summarize; once more where it fails, because now and then it dies of what has nothing to do with the runs:
-    of an `AST constructor recursion depth mismatch` of Python's compiler, inside Mako. `keeps_log`: whether the log is
-    there afterwards, and can be named.
+    """helm-summarize; once more where it fails, because now and then it dies of what has nothing to
+    do with the runs: of an `AST constructor recursion depth mismatch` of Python's compiler, inside
+    Mako. `keeps_log`: whether the log is there afterwards, and can be named.
 
     Raises:
         HelmError: it failed twice; with its last lines.
     """
-    env, log = child_environment(context.env, (), {}), context.rundir.summarize_log
+    env = child_environment(context.env, (), {})
+    log = context.rundir.summarize_log
     spec = ProcessSpec(argv, env, context.rundir, context.lock, "", context.redactor)
     for _ in range(SUMMARIZE_TRIES):
         context.log.info("%s", shlex.join(argv))
@@ -201,7 +204,8 @@ def stopped_by(
         used_up = f"{limit}{'' if most is None else f' ({most:g})'} is reached; sent so far: {sent}"
     if limit == MAX_WALL:
         return used_up, (
-            f"run the same command again, or raise {limit} where it is too short to begin: only the rest is asked"
+            f"run the same command again, or raise {limit} where it is too short to begin: "
+            "only the rest is asked"
         )
     return used_up, f"raise {'suite.' if of_suite else ''}{limit} and {rest}"
 
@@ -247,7 +251,10 @@ def explained_failure(plan: Plan, error: str, phase: str) -> EvalFactoryError:
         return ConfigError(_no_run_of(plan, error))
     lacks_data = kind in DATA_ERRORS or any(words in message for words in DATA_WORDS)
     if lacks_data and phase == event_names.LOADING:
-        vocabulary = "\n  max_length needs tiktoken's vocabulary cl100k_base: put it into TIKTOKEN_CACHE_DIR, or leave it out"
+        vocabulary = (
+            "\n  max_length needs tiktoken's vocabulary cl100k_base: "
+            "put it into TIKTOKEN_CACHE_DIR, or leave it out"
+        )
         return PrerequisiteError(
             f"the data of {plan.task_name} are unavailable: {error}\n"
             f"  they come from: {plan.evaluation.task.about.source}; {log}"
@@ -255,22 +262,26 @@ def explained_failure(plan: Plan, error: str, phase: str) -> EvalFactoryError:
         )
     if lacks_data:
         return PrerequisiteError(
-            f"something that HELM needs while it is {phase} ({plan.task_name}) is unavailable: {error}\n"
+            f"something that HELM needs while it is {phase} ({plan.task_name}) is unavailable: "
+            f"{error}\n"
             f"  answers are kept: the same command goes on; {log}"
         )
     prescribed = entry.prescribed_judges
     if phase == event_names.JUDGING and prescribed:
         return PrerequisiteError(
-            f"HELM's own judges of {plan.task_name} ({', '.join(prescribed)}) could not be asked: {error}\n"
-            "  one answer that is not judged fails HELM's whole run; extra.judges says where a judge is asked\n"
+            f"HELM's own judges of {plan.task_name} "
+            f"({', '.join(prescribed)}) could not be asked: {error}\n"
+            "  one answer that is not judged fails HELM's whole run; "
+            "extra.judges says where a judge is asked\n"
             "  what was answered is kept: the same command goes on"
         )
     return HelmError(f"HELM failed while {plan.task_name} ran: {error}\n  {log}")
 
 
 def ended_before_it_ran(plan: Plan, returncode: int, tail: Sequence[str]) -> EvalFactoryError:
-    """helm-run ended with an error before it started a run: most likely while it built the run spec. `tail`: the last
-    lines that it printed; a traceback ends with what was raised."""
+    """helm-run ended with an error before it started a run: most likely while it built the run
+    spec. `tail`: the last lines that it printed; a traceback ends with what was raised.
+    """
     if error := raised_at_the_end(tail):
         kind = error.partition(":")[0]
         if kind in PACKAGE_ERRORS | DATA_ERRORS:
@@ -314,8 +325,10 @@ def raised_at_the_end(tail: Sequence[str]) -> str | None:
 def raise_if_stopped(
     events: Sequence[Mapping[str, Any]], last_message: str | None, log: logging.Logger
 ) -> None:
-    """Raise PrerequisiteError where the engine stopped helm-run: a wrong key, an unknown model, nobody there.
-    `last_message`: what helm-run printed at its end: a full disk may have kept the event from being written."""
+    """Raise PrerequisiteError where the engine stopped helm-run: a wrong key, an unknown model,
+    nobody there. `last_message`: what helm-run printed at its end: a full disk may have kept the
+    event from being written.
+    """
     for event in events:
         if event["event"] == event_names.FATAL:
             message = event["message"]
@@ -323,7 +336,10 @@ def raise_if_stopped(
             if hosts := [
                 one for one in blocked_hosts(events) if (one.rpartition(":")[0] or one) in message
             ]:
-                refused = f"it was eval-factory that refused {', '.join(hosts)}, which is no host of an endpoint"
+                refused = (
+                    f"it was eval-factory that refused {', '.join(hosts)}, "
+                    "which is no host of an endpoint"
+                )
                 message = f"{message}\n  offline: {refused}"
             log.error(message)
             by_kind: dict[Any, type[PrerequisiteError]] = {
@@ -356,15 +372,16 @@ def raise_for_failure(plan: Plan, run: EndedHelmRun, log: logging.Logger, *, sha
     """
     for event in run.events:
         if event["event"] == event_names.LIMIT_REACHED:
-            spent, countable = (
-                spent_so_far(plan.rundir.cache_db, prices_of(plan).known),
-                event["countable"],
-            )
+            spent = spent_so_far(plan.rundir.cache_db, prices_of(plan).known)
+            countable = event["countable"]
             used_up, next_step = stopped_by(
                 event["limit"], budget_of(plan), spent, countable=countable, shared=shared
             )
             lacking = "; ".join(missing(run.events, event["answered"]))
-            stopped = f"stopped: {used_up}\n  {lacking}; no score is written, every answer is kept\n  {next_step}"
+            stopped = (
+                f"stopped: {used_up}\n  {lacking}; no score is written, every answer is kept\n"
+                f"  {next_step}"
+            )
             log.error(stopped)
             raise NotReportableError(stopped)
     raise_if_stopped(
@@ -381,9 +398,11 @@ def raise_for_failure(plan: Plan, run: EndedHelmRun, log: logging.Logger, *, sha
                 from eval_factory.data.run_data import how_to_get  # knows where all data are from
 
                 raise PrerequisiteError(
-                    f"offline: {plan.task_name} wanted {', '.join(blocked)}, no host of an endpoint; it was not"
+                    f"offline: {plan.task_name} wanted {', '.join(blocked)}, "
+                    "no host of an endpoint; it was not"
                     f" contacted\n  ({event['error']})\n"
-                    f"{how_to_get(plan, '--to DIR, then run with --data_dir DIR')}; log: {plan.rundir.helm_log}"
+                    f"{how_to_get(plan, '--to DIR, then run with --data_dir DIR')}; log: "
+                    f"{plan.rundir.helm_log}"
                 )
             raise explained_failure(plan, event["error"], phase)
     if run.returncode != 0:

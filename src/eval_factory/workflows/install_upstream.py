@@ -1,4 +1,6 @@
-"""Which upstreams are installed, and the environment of one that lives apart: made whole or not at all."""
+"""Which upstreams are installed, and the environment of one that lives apart: made whole or not
+at all.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,8 @@ def upstream_named(name: str) -> Upstream:
     if name not in UPSTREAMS:
         known = ", ".join(UPSTREAMS)
         raise ConfigError(
-            f"there is no upstream {name!r}{did_you_mean(name, list(UPSTREAMS))}; there are: {known}"
+            f"there is no upstream {name!r}{did_you_mean(name, list(UPSTREAMS))}; there are: "
+            f"{known}"
         )
     return UPSTREAMS[name]
 
@@ -61,11 +64,13 @@ def upstream_named(name: str) -> Upstream:
 def install(
     upstream: Upstream, *, wheels: Path | None, env: Mapping[str, str], screen: TextIO
 ) -> Path:
-    """Make its environment, with the Python of this program. One that is there and works is left as it is. `wheels`: a
-    folder that packages are taken from, and from nowhere else: what `download` put there.
+    """Make its environment, with the Python of this program. One that is there and works is left as
+    it is. `wheels`: a folder that packages are taken from, and from nowhere else: what `download`
+    put there.
 
     Raises:
-        ConfigError: it is not one that has an environment of its own, or the folder holds something else.
+        ConfigError: it is not one that has an environment of its own, or the folder holds something
+            else.
         PrerequisiteError: Python makes no environment here, or a package is not to be had.
     """
     if upstream is HELM:
@@ -78,7 +83,8 @@ def install(
         return home
     if home.exists() and not (home.is_dir() and not any(home.iterdir())):
         raise ConfigError(
-            f"{home}: is there and has no {upstream}; nothing is overwritten: remove it, or let {MEDHELM_HOME} name"
+            f"{home}: is there and has no {upstream}; nothing is overwritten: "
+            f"remove it, or let {MEDHELM_HOME} name"
             " a folder that is new or empty"
         )
     home.parent.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
@@ -100,7 +106,8 @@ def install(
 
 
 def download(upstream: Upstream, wheels: Path, *, env: Mapping[str, str], screen: TextIO) -> None:
-    """All packages of its environment as wheels, for a machine without a network that has the same Python and system.
+    """All packages of its environment as wheels, for a machine without a network that has the same
+    Python and system.
 
     Raises:
         ConfigError: as `install`.
@@ -120,7 +127,8 @@ def download(upstream: Upstream, wheels: Path, *, env: Mapping[str, str], screen
 def _pip(environment: Path, arguments: Sequence[str], env: Mapping[str, str]) -> None:
     """With what the lock lists, and nothing else: medhelm itself asks for torch.
 
-    Of a folder's wheels the versions are compared: some were built where they were downloaded, and have other hashes.
+    Of a folder's wheels the versions are compared: some were built where they were downloaded, and
+    have other hashes.
     """
     lines = (
         (resources.files("eval_factory.helm") / LOCK)
@@ -153,5 +161,6 @@ def _run(argv: Sequence[str], env: Mapping[str, str]) -> None:
         ]
         lines = "\n".join(f"  | {line}" for line in said[-TAIL_LINES:])
         raise PrerequisiteError(
-            f"{shlex.join(argv[:4])} ... ended with {ended.returncode}; nothing was installed\n{lines}"
+            f"{shlex.join(argv[:4])} ... ended with {ended.returncode}; nothing was installed\n"
+            f"{lines}"
         )

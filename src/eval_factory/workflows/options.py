@@ -1,4 +1,6 @@
-"""What a run is asked beside its configuration, what it comes to, and how it ended, as a record for other programs."""
+"""What a run is asked beside its configuration, what it comes to, and how it ended, as a record
+for other programs.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,9 @@ class Options:
         None  # show a line for each answer as it comes: "figures", or "texts", with its beginning
     )
     on_launch: Callable[[Mapping[str, Any]], None] | None = None
-    """Called with what will be run and where, once the folder is locked and before anything is asked."""
+    """Called with what will be run and where, once the folder is locked and before anything is
+    asked.
+    """
     only_collect: bool = False  # ask nobody: collect what was run elsewhere, or end with an error
     asks_model: bool = (
         True  # else its answers are in the folder, and what is not there ends the run
@@ -111,7 +115,9 @@ def end_record(evaluated: Evaluated) -> dict[str, Any]:
 
 
 def failure_record(error: BaseException, code: int, message: str | None = None) -> dict[str, Any]:
-    """Of a run that has no result; redacted, as what the screen shows. `message`: in place of the error's own."""
+    """Of a run that has no result; redacted, as what the screen shows. `message`: in place of
+    the error's own.
+    """
     if code == DEFECT_EXIT_CODE:
         message = f"a defect in eval-factory ({type(error).__name__})"
     elif code == InterruptedRunError.exit_code and not isinstance(error, EvalFactoryError):

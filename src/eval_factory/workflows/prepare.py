@@ -36,9 +36,11 @@ def prepare(
     fresh: bool,
     debug: bool,
 ) -> None:
-    """Write what helm-run reads; make sure that cache.db and the results that stand here are this run's. `data_files`:
-    name of a file of the user's own -> SHA-256."""
-    rundir, log = context.rundir, context.log
+    """Write what helm-run reads; make sure that cache.db and the results that stand here are this
+    run's. `data_files`: name of a file of the user's own -> SHA-256.
+    """
+    rundir = context.rundir
+    log = context.log
     remove_unfinished(rundir, log)
     if fresh:
         start_over(rundir)
@@ -46,7 +48,8 @@ def prepare(
     archived = archive_other_results(plan, data_files)
     if archived is not None:
         context.say(
-            f"the results in {rundir.root} are of another configuration or of other data; moved to {archived.name}"
+            f"the results in {rundir.root} are of another configuration or of other data; "
+            f"moved to {archived.name}"
         )
     ready_cache(rundir, log)
     for name, text in model_files(plan, debug=debug).items():
@@ -87,7 +90,9 @@ def find_bundle(plan: Plan, env: Mapping[str, str]) -> run_data.BundleInUse | No
 
 
 def data_read(context: RunContext, plan: Plan, bundle: run_data.BundleInUse | None) -> DataRead:
-    """By what the data of this run are known again; of the bundle as it is now; it may change later."""
+    """By what the data of this run are known again; of the bundle as it is now; it may change
+    later.
+    """
     own = run_data.look_at_own_data(plan, context.say)
     return DataRead(
         bundle.record() if bundle else None, own, run_data.takes_all_files(plan, context.env)
@@ -97,8 +102,11 @@ def data_read(context: RunContext, plan: Plan, bundle: run_data.BundleInUse | No
 def data_settings(
     plan: Plan, bundle: run_data.BundleInUse | None, env: Mapping[str, str]
 ) -> HelmRunSettings:
-    """helm-run's settings about its data: where they are, at which revision, what may be contacted."""
-    extra, cluster = plan.evaluation.run.config.params.extra, plan.evaluation.task.helm.cluster
+    """helm-run's settings about its data: where they are, at which revision, what may be
+    contacted.
+    """
+    extra = plan.evaluation.run.config.params.extra
+    cluster = plan.evaluation.task.helm.cluster
     sample = None
     if extra.sample_seed is not None:
         sample = SampleSettings(extra.sample_seed, cluster.field if cluster else None)
@@ -121,8 +129,9 @@ def data_settings(
 
 
 def place_data(context: RunContext, plan: Plan, bundle: run_data.BundleInUse | None) -> None:
-    """Put a bundle's files where helm-run looks. Raises PrerequisiteError: the bundle was changed since it was looked
-    through."""
+    """Put a bundle's files where helm-run looks. Raises PrerequisiteError: the bundle was changed
+    since it was looked through.
+    """
     if bundle is not None:
         run_data.place(bundle, plan)
         context.log.info("data bundle %s (manifest %s)", bundle.root, bundle.sha256)
@@ -134,7 +143,9 @@ def place_data(context: RunContext, plan: Plan, bundle: run_data.BundleInUse | N
 
 
 def ready_cache(rundir: RunDir, log: logging.Logger) -> None:
-    """Make sure that cache.db is there and ours; a damaged one is archived, so that it is neither used nor lost."""
+    """Make sure that cache.db is there and ours; a damaged one is archived, so that it is
+    neither used nor lost.
+    """
     try:
         response_cache.create_or_check(rundir.cache_db)
     except response_cache.DamagedCacheError as error:
@@ -145,7 +156,9 @@ def ready_cache(rundir: RunDir, log: logging.Logger) -> None:
 
 
 def remove_unfinished(rundir: RunDir, log: logging.Logger) -> None:
-    """Delete files that a run which was killed had not finished; nobody else writes here, for the folder is locked."""
+    """Delete files that a run which was killed had not finished; nobody else writes here, for
+    the folder is locked.
+    """
     # what `write_atomic` names a file until it is complete
     parts = (
         (path, re.fullmatch(r"\.(.+)\.[^.]+\.part", path.name))

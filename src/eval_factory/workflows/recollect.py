@@ -1,5 +1,6 @@
-"""A stored evaluation once more: its result made again from its own files, without keys, network or data; the
-evaluation itself, from a run config that is written for it, with what is another now; its answers scored again.
+"""A stored evaluation once more: its result made again from its own files, without keys, network or
+data; the evaluation itself, from a run config that is written for it, with what is another now; its
+answers scored again.
 """
 
 from __future__ import annotations
@@ -54,7 +55,9 @@ OF_THE_PROGRAM = (
     "framework_sha256",
     "lock_sha256",
 )
-"""Fields of the provenance that are of the program and the machine that collected, not of what was run."""
+"""Fields of the provenance that are of the program and the machine that collected, not of what
+was run.
+"""
 
 
 @dataclass(frozen=True)
@@ -69,7 +72,9 @@ class Recollected:
 
 
 def last_state(rundir: RunDir) -> LastRunState:
-    """What the folder's last run left. Raises PrerequisiteError: it cannot be read, or names folders elsewhere."""
+    """What the folder's last run left. Raises PrerequisiteError: it cannot be read, or names
+    folders elsewhere.
+    """
     state = read_state(rundir)
     if state is None:
         raise PrerequisiteError(
@@ -93,7 +98,8 @@ def stored_document(rundir: RunDir) -> dict[str, Any]:
 def stored_evaluation(rundir: RunDir, stored: StoredResult) -> Evaluation:
     """The evaluation as it was configured.
 
-    Secrets stay `${NAME}`; a custom benchmark is what the folder says of it, wherever its files are now.
+    Secrets stay `${NAME}`; a custom benchmark is what the folder says of it, wherever its files are
+    now.
 
     Raises ConfigError: run_config.yml is not one of this version.
     """
@@ -151,13 +157,16 @@ def _benchmark(rundir: RunDir, path: Path, result: TaskResult) -> Benchmark:
 
 @contextmanager
 def recollected(rundir: RunDir, stored: StoredResult) -> Iterator[Recollected]:
-    """Collect again what HELM and the journal left, into a folder that is deleted afterwards; nothing here is changed.
-    Raises ConfigError, PrerequisiteError, HelmError: a file is missing or cannot be read."""
+    """Collect again what HELM and the journal left, into a folder that is deleted afterwards;
+    nothing here is changed. Raises ConfigError, PrerequisiteError, HelmError: a file is missing or
+    cannot be read.
+    """
     state = last_state(rundir)
     evaluation = stored_evaluation(rundir, stored)
     with tempfile.TemporaryDirectory(prefix="eval-factory-verify-") as name:
         shadow = RunDir(Path(name))
-        # what the collector reads as it lies there; but the cache copied, for SQLite writes beside it
+        # what the collector reads as it lies there; but the cache copied, for SQLite writes beside
+        # it
         for folder in ("helm", "logs", "annotations", "model_configs"):
             (shadow.root / folder).symlink_to(
                 (rundir.root / folder).absolute(), target_is_directory=True
@@ -203,9 +212,11 @@ def _collected(
         )
     as_stored = {name: getattr(before, name) for name in OF_THE_PROGRAM}
     result = replace(result, provenance=replace(result.provenance, run_files=files, **as_stored))
-    document, config = stored_document(rundir), plan.evaluation.as_dict()
+    document = stored_document(rundir)
+    config = plan.evaluation.as_dict()
     command = str(document.get("command", ""))
-    # which values were set, and which are defaults, stands nowhere else; every value that differs is found
+    # which values were set, and which are defaults, stands nowhere else; every value that differs
+    # is found
     then = parse_own(rundir.evaluation_config.read_text(encoding="utf-8"))
     set_by_user = {name: values_at(then.get(name), config[name]) for name in ("config", "target")}
     try:
@@ -248,10 +259,13 @@ def values_at(part: Any, full: Any) -> Any:
 
 
 def versions_that_differ(stored: Provenance, made: Provenance) -> list[str]:
-    """A line for each field of the program and the machine that is another now; not of what was not recorded then."""
+    """A line for each field of the program and the machine that is another now; not of what was
+    not recorded then.
+    """
     lines = []
     for name in OF_THE_PROGRAM:
-        then, now = getattr(stored, name), getattr(made, name)
+        then = getattr(stored, name)
+        now = getattr(made, name)
         if then == now or then is None:
             continue
         if isinstance(then, Mapping) and isinstance(now, Mapping):
@@ -302,7 +316,10 @@ def reproduce(folder: Path, output_dir: Path | None, *, env: Mapping[str, str]) 
     config = config_for(folder, target)
     then = stored.result.provenance
     named = f"{one_line(str(stored.folder), 200)} (run {then.run_identity})"
-    text = f"# The evaluation of {named} once more: eval-factory run_eval --run_config THIS_FILE\n{to_yaml(config)}"
+    text = (
+        f"# The evaluation of {named} once more: eval-factory run_eval --run_config THIS_FILE\n"
+        f"{to_yaml(config)}"
+    )
     plan = make_plan(evaluation)
     found = tuple(differences_now(replace(plan, rundir=RunDir(target)), then, rundir))
     file = None
@@ -314,12 +331,15 @@ def reproduce(folder: Path, output_dir: Path | None, *, env: Mapping[str, str]) 
 
 
 def config_for(folder: Path, target: Path) -> dict[str, Any]:
-    """What was run in a folder, for another: all values that were used, but those that were left to the benchmark.
-    Raises ConfigError: it is the original's folder."""
-    original, other = folder.resolve(), target.resolve()
+    """What was run in a folder, for another: all values that were used, but those that were left to
+    the benchmark. Raises ConfigError: it is the original's folder.
+    """
+    original = folder.resolve()
+    other = target.resolve()
     if original == other or original in other.parents or other in original.parents:
         raise ConfigError(
-            f"--output_dir: {target} is, or holds, or is in the original {folder}; choose another folder"
+            f"--output_dir: {target} is, or holds, or is in the original {folder}; "
+            "choose another folder"
         )
     document = stored_document(RunDir(folder))
     config: dict[str, Any] = without_unset({name: document[name] for name in ("config", "target")})
@@ -350,7 +370,10 @@ def differences_now(plan: Plan, then: Provenance, rundir: RunDir) -> Iterator[st
     here = provenance_of(plan, "", then.prompts_sha256, then.git_hash, then.data_bundle)
     yield from versions_that_differ(then, here)
     if then.errata_version != here.errata_version:
-        yield f"errata: version {then.errata_version} then, {here.errata_version} here: corrected scores may differ"
+        yield (
+            f"errata: version {then.errata_version} then, {here.errata_version} here: "
+            "corrected scores may differ"
+        )
     files = {
         name: rundir.helm / name for name in then.dataset_files if name.startswith("scenarios/")
     }
@@ -386,30 +409,37 @@ def _needs(plan: Plan, env: Mapping[str, str]) -> Iterator[str]:
     }
     for name, path in {**paths, "stop_when.differs_from": extra.stop_when.differs_from}.items():
         if path is not None and not Path(path).exists():
-            yield f"config.params.extra.{name}: {path} is not there; put it there, or write its new place"
+            yield (
+                f"config.params.extra.{name}: {path} is not there; "
+                "put it there, or write its new place"
+            )
 
 
 def run_again(folder: Path, output_dir: Path, *, env: Mapping[str, str], screen: TextIO) -> Reran:
-    """Do the evaluation in `output_dir`, and compare the two results. Raises EvalFactoryError: with the exit code of
-    what went wrong."""
+    """Do the evaluation in `output_dir`, and compare the two results. Raises EvalFactoryError: with
+    the exit code of what went wrong.
+    """
     from eval_factory.workflows.evaluate import evaluate  # imports what asks endpoints
 
     prepared = reproduce(folder, output_dir, env=env)
     screen.writelines(f"{printable(line)}\n" for line in prepared.lines())
     evaluated = evaluate(Request(run_config=prepared.file), Options(), env=env, screen=screen)
-    then, now = load_result(folder).result, load_result(output_dir).result
+    then = load_result(folder).result
+    now = load_result(output_dir).result
     return Reran(evaluated, tuple(what_was_asked(then, now)), tuple(scores_beside(then, now)))
 
 
 def what_was_asked(then: TaskResult, now: TaskResult) -> Iterator[str]:
     """A line for each way in which two results are not of the same evaluation."""
-    before, after = then.provenance, now.provenance
+    before = then.provenance
+    after = now.provenance
     if before.run_identity != after.run_identity:
         yield f"run identity: {before.run_identity} then, {after.run_identity} now"
     if before.prompts_sha256 != after.prompts_sha256:
         yield "the prompts are not the same"
     for name in sorted(before.dataset_files.keys() | after.dataset_files.keys()):
-        old, new = before.dataset_files.get(name), after.dataset_files.get(name)
+        old = before.dataset_files.get(name)
+        new = after.dataset_files.get(name)
         if old != new:
             yield f"data: {name}: SHA-256 {old or 'none'} then, {new or 'none'} now"
     if before.errata_version != after.errata_version:
@@ -431,19 +461,23 @@ def scores_beside(then: TaskResult, now: TaskResult) -> Iterator[str]:
 def rescore(
     folder: Path, request: Request, output_dir: Path, *, env: Mapping[str, str], screen: TextIO
 ) -> Evaluated:
-    """A finished run's answers scored again, by other judges, metrics or rules: a run whose model is not asked.
+    """A finished run's answers scored again, by other judges, metrics or rules: a run whose model
+    is not asked.
 
-    Its cache.db begins as a copy of the finished run's, so every step is that of any run; what a change would ask the
-    model again is not stored, and ends the run before a judge is asked. `request`: what is another now than in the
-    finished run of `folder`, in which nothing is changed.
+    Its cache.db begins as a copy of the finished run's, so every step is that of any run; what a
+    change would ask the model again is not stored, and ends the run before a judge is asked.
+    `request`: what is another now than in the finished run of `folder`, in which nothing is
+    changed.
 
     Raises:
-        PrerequisiteError: there is no result, its answers were altered, or the model would have to be asked.
+        PrerequisiteError: there is no result, its answers were altered, or the model would have to
+            be asked.
         ConfigError: `output_dir` holds answers of another run; and as `evaluate`.
     """
     from eval_factory.workflows.evaluate import evaluate  # imports what asks endpoints
 
-    then, rundir = load_result(folder).result.provenance, RunDir(output_dir)
+    then = load_result(folder).result.provenance
+    rundir = RunDir(output_dir)
     document = config_for(folder, output_dir)
     flags = {**request.flags, "config.output_dir": str(output_dir)}
     request = Request(request.run_config, document, flags, request.overrides)
@@ -456,8 +490,9 @@ def rescore(
 
 
 def copy_answers(source: RunDir, then: Provenance, rundir: RunDir) -> None:
-    """The answers of a finished run, of the model and of judges, into a folder without any; once. `then`: of the
-    finished run; its hash of cache.db says that nobody writes there, or wrote since."""
+    """The answers of a finished run, of the model and of judges, into a folder without any; once.
+    `then`: of the finished run; its hash of cache.db says that nobody writes there, or wrote since.
+    """
     origin = read_origin(rundir.cache_db)
     if rundir.cache_db.exists():
         if origin is None or origin.run_identity != then.run_identity:

@@ -1,8 +1,10 @@
-"""What an output folder remembers of its last run, so that a finished one is neither run nor collected again.
+"""What an output folder remembers of its last run, so that a finished one is neither run nor
+collected again.
 
-Collecting again would write what stands there where every file of the result is what its checksums say, and all that a
-collection reads beside the folder is what it was: the program, its framework file, the installed packages, the data,
-the user's keys. All of it is known by content; of anything that cannot be known, the run is collected again.
+Collecting again would write what stands there where every file of the result is what its checksums
+say, and all that a collection reads beside the folder is what it was: the program, its framework
+file, the installed packages, the data, the user's keys. All of it is known by content; of anything
+that cannot be known, the run is collected again.
 """
 
 from __future__ import annotations
@@ -40,7 +42,9 @@ OF_INPUTS = (
     "started_at",
     "ended_at",
 )
-"""Fields of the provenance: the program, the machine, the data, when helm-run sent its first and its last event."""
+"""Fields of the provenance: the program, the machine, the data, when helm-run sent its first and
+its last event.
+"""
 
 
 @dataclass(frozen=True)
@@ -74,18 +78,23 @@ class LastRunState:
     program: str | None = None  # SHA-256 of the program that collected
     given: str | None = None  # SHA-256 of what the user had set
     files: Mapping[str, str] = field(default_factory=dict)
-    """Path in the output folder -> SHA-256, of every file of the result that is written before this one."""
+    """Path in the output folder -> SHA-256, of every file of the result that is written before
+    this one.
+    """
     inputs: str | None = None  # `digest_of_inputs` of the collection
 
     def of_files(self, digests: Mapping[str, str], rundir: RunDir) -> LastRunState:
-        """With the digests of the result's files; this one, and what is made of it, are not among them."""
+        """With the digests of the result's files; this one, and what is made of it, are not
+        among them.
+        """
         made_after = {file.name for file in (rundir.run_state, rundir.attestation)}
         return replace(
             self, files={name: digest for name, digest in digests.items() if name not in made_after}
         )
 
     def digest_of_inputs(self, provenance: Mapping[str, Any]) -> str:
-        """SHA-256 of all that the collection read and wrote, as far as it is remembered here and in the provenance.
+        """SHA-256 of all that the collection read and wrote, as far as it is remembered here and in
+        the provenance.
 
         SHA256SUMS alone can be written again by anybody.
         """
@@ -118,7 +127,9 @@ def read_state(rundir: RunDir) -> LastRunState | None:
 
 
 def finished_run(plan: Plan, read: DataRead) -> LastRunState | None:
-    """The folder's last run, where it is complete, of the same identity and data, and still there with its files."""
+    """The folder's last run, where it is complete, of the same identity and data, and still
+    there with its files.
+    """
     state = read_state(plan.rundir)
     if (
         state is None
@@ -168,16 +179,20 @@ def remember(rundir: RunDir, state: LastRunState) -> None:
 def remember_result(
     rundir: RunDir, state: LastRunState, digests: Mapping[str, str], provenance: Mapping[str, Any]
 ) -> dict[str, str]:
-    """With the files of the result. Returns their digests, and that of what is remembered, itself one of the files."""
+    """With the files of the result. Returns their digests, and that of what is remembered,
+    itself one of the files.
+    """
     state = state.of_files(digests, rundir)
     remember(rundir, replace(state, inputs=state.digest_of_inputs(provenance)))
     return {**digests, rundir.run_state.name: sha256_of(rundir.run_state)}
 
 
 def archive_other_results(plan: Plan, data_files: Mapping[str, str]) -> Path | None:
-    """Where the results that stand in the folder were moved to, if they are of another configuration or of other data.
+    """Where the results that stand in the folder were moved to, if they are of another
+    configuration or of other data.
 
-    What is written from now on says what is run next; beside it they would be taken for its results.
+    What is written from now on says what is run next; beside it they would be taken for its
+    results.
     """
     rundir = plan.rundir
     if not any(file.exists() for file in rundir.results):
@@ -214,12 +229,16 @@ def commit_of_this() -> str | None:
 
 @cache
 def program_of_this() -> str:
-    """Read once in a process: a program that is changed meanwhile is not the one that is at work."""
+    """Read once in a process: a program that is changed meanwhile is not the one that is at
+    work.
+    """
     return program_sha256(Path(eval_factory.__file__).parent)
 
 
 def program_sha256(package: Path) -> str:
-    """Of every file of the package but what Python makes of them: a checkout changes without its version."""
+    """Of every file of the package but what Python makes of them: a checkout changes without its
+    version.
+    """
     files = (
         path
         for path in package.rglob("*")
@@ -232,10 +251,12 @@ def program_sha256(package: Path) -> str:
 def unchanged_result(
     plan: Plan, runs: Sequence[Path], redactor: Redactor, *, git_hash: str | None
 ) -> TaskResult | None:
-    """The result as it stands; None where it has to be collected again. `git_hash`: of the checkout that the program is
-    of, now."""
+    """The result as it stands; None where it has to be collected again. `git_hash`: of the checkout
+    that the program is of, now.
+    """
     rundir = plan.rundir
-    state, listed = read_state(rundir), listed_checksums(rundir)
+    state = read_state(rundir)
+    listed = listed_checksums(rundir)
     if state is None or rundir.attestation.name not in listed:
         return None
     statement = sha256_of(rundir.attestation) if rundir.attestation.is_file() else "missing"
@@ -245,7 +266,8 @@ def unchanged_result(
     from eval_factory.scoring import provenance
     from eval_factory.scoring.judge_passports import PASSPORT, passport_text
 
-    passport, copy = passport_text(plan), rundir.model_configs / PASSPORT
+    passport = passport_text(plan)
+    copy = rundir.model_configs / PASSPORT
     if passport is not None and not (copy.is_file() and copy.read_text("utf-8") == passport):
         return None
     scenario = names.scenario_name(runs[0]) or plan.evaluation.task.helm.scenario

@@ -1,7 +1,8 @@
 """`extra.stop_when`: helm-run again and again on more of one random order, until a rule holds.
 
-Each look is a helm-run of its own: what earlier ones asked the response cache answers. So it works for every task, jury
-and rubric; and a run that was killed goes through the looks again, and asks only what is missing.
+Each look is a helm-run of its own: what earlier ones asked the response cache answers. So it works
+for every task, jury and rubric; and a run that was killed goes through the looks again, and asks
+only what is missing.
 """
 
 from __future__ import annotations
@@ -36,7 +37,9 @@ WHERE = f"{STOP_WHEN}.differs_from"
 
 
 def look_to_begin_with(plan: Plan) -> int | None:
-    """Instances of the folder's last look, or of the first one that there will be; None without a rule."""
+    """Instances of the folder's last look, or of the first one that there will be; None without
+    a rule.
+    """
     if (stop := plan.evaluation.stop_when) is None:
         return None
     from eval_factory.helm.output import read_run_record
@@ -69,8 +72,8 @@ def ask_in_looks(
     *,
     debug: bool,
 ) -> tuple[Ran, Sequence[str]]:
-    """The last look, with the time of all, and the arguments of its helm-run. `ask`: runs helm-run with these arguments
-    to its end.
+    """The last look, with the time of all, and the arguments of its helm-run. `ask`: runs helm-run
+    with these arguments to its end.
 
     Raises:
         ConfigError: no look can say whether the rule holds.
@@ -79,7 +82,9 @@ def ask_in_looks(
     from eval_factory.scoring.collect import collect
     from eval_factory.workflows.prepare import write_run_config
 
-    limit, size, wall_s = plan.evaluation.run.config.params.limit_samples, stop.first, 0.0
+    limit = plan.evaluation.run.config.params.limit_samples
+    size = stop.first
+    wall_s = 0.0
     while True:
         argv = command_line(plan, debug=debug, at_most=size)
         write_run_config(context, plan, argv)
@@ -98,7 +103,8 @@ def ask_in_looks(
             _refuse_other_questions(plan, result)
         if (found := result.validity.stopped_early) is None:
             raise HelmError(
-                f"{plan.rundir.helm}: nothing says which instances were drawn; log: {plan.rundir.helm_log}"
+                f"{plan.rundir.helm}: nothing says which instances were drawn; log: "
+                f"{plan.rundir.helm_log}"
             )
         most = min(limit or found.of, found.of)
         size = min(2 * size, most)
@@ -122,8 +128,9 @@ def _look_line(metric: str, found: StoppedEarly, then: int | None) -> str:
 
 
 def other_run_text(plan: Plan) -> str | None:
-    """JSON of the run that `differs_from` names: main metric, its values and hashes of prompts by id; None without one.
-    Raises ConfigError: it is no finished run, or of another evaluation."""
+    """JSON of the run that `differs_from` names: main metric, its values and hashes of prompts by
+    id; None without one. Raises ConfigError: it is no finished run, or of another evaluation.
+    """
     if (stop := plan.evaluation.stop_when) is None or (folder := stop.differs_from) is None:
         return None
     from eval_factory.analysis.comparison_reasons import values_of
@@ -133,15 +140,14 @@ def other_run_text(plan: Plan) -> str | None:
         result = load_result(folder).result
         if Path(folder).resolve() == plan.evaluation.output_dir.resolve():
             raise ConfigError(f"{WHERE}: {folder} is the output folder of this run")
-        theirs, ours = (
-            f"{result.task} on {result.provenance.upstream}",
-            f"{plan.task_name} on {plan.upstream.name}",
-        )
+        theirs = f"{result.task} on {result.provenance.upstream}"
+        ours = f"{plan.task_name} on {plan.upstream.name}"
         if theirs != ours:
             raise ConfigError(f"{WHERE}: {folder} is a run of {theirs}, and this one of {ours}")
         if not result.reportable or result.something_to_ask:
             raise ConfigError(
-                f"{WHERE}: the run in {folder} is not complete, or not reportable; run it again first"
+                f"{WHERE}: the run in {folder} is not complete, or not reportable; "
+                "run it again first"
             )
         found = values_of(result.instances, result.scores[result.main_metric])
     except PrerequisiteError as error:
@@ -154,8 +160,9 @@ def other_run_text(plan: Plan) -> str | None:
 
 
 def faults_of_own_files(plan: Plan) -> list[EvalFactoryError]:
-    """The user's own data are not as the task needs them; the judge's passport, or the other run, is not of this
-    evaluation."""
+    """The user's own data are not as the task needs them; the judge's passport, or the other run,
+    is not of this evaluation.
+    """
     extra = plan.evaluation.run.config.params.extra
     wrong = data_faults(plan.evaluation.task, extra)
     found: list[EvalFactoryError] = [PrerequisiteError("\n  ".join(wrong))] if wrong else []
@@ -175,7 +182,9 @@ def faults_of_own_files(plan: Plan) -> list[EvalFactoryError]:
 
 
 def with_other_run(plan: Plan, read: DataRead) -> DataRead:
-    """Keeps the other run's instances in the folder: where they have changed, what they ended is not finished."""
+    """Keeps the other run's instances in the folder: where they have changed, what they ended is
+    not finished.
+    """
     if (text := other_run_text(plan)) is None:
         return read
     file = plan.rundir.model_configs / names.OTHER_RUN
@@ -194,7 +203,8 @@ def _refuse_other_questions(plan: Plan, result: TaskResult) -> None:
     other = json.loads((plan.rundir.model_configs / names.OTHER_RUN).read_text(encoding="utf-8"))
     if result.main_metric != other["metric"]:
         raise ConfigError(
-            f"{WHERE}: its main score is {other['metric']}, and that of this run {result.main_metric}"
+            f"{WHERE}: its main score is {other['metric']}, "
+            f"and that of this run {result.main_metric}"
         )
     if result.main_metric not in result.scores:
         return
@@ -202,5 +212,8 @@ def _refuse_other_questions(plan: Plan, result: TaskResult) -> None:
     shared = here.keys() & other["prompts"].keys()
     differing = sum(here[key].hex() != other["prompts"][key] for key in shared)
     if differing or not shared:
-        both = f"of {len(here)} instances {len(shared)} are in both runs, {differing} of them asked in other words"
+        both = (
+            f"of {len(here)} instances {len(shared)} are in both runs, {differing} "
+            "of them asked in other words"
+        )
         raise ConfigError(f"{WHERE}: {both}; what was answered is kept")

@@ -1,7 +1,9 @@
-"""Is an output folder what it says it is? Its checksums, and everything in it made again and compared.
+"""Is an output folder what it says it is? Its checksums, and everything in it made again and
+compared.
 
-What may differ without being a finding is a short list: the versions and the machine of who verifies
-(`recollect.OF_THE_PROGRAM`), data that are not here any more, corrected scores where the errata have another version.
+What may differ without being a finding is a short list: the versions and the machine of who
+verifies (`recollect.OF_THE_PROGRAM`), data that are not here any more, corrected scores where the
+errata have another version.
 """
 
 from __future__ import annotations
@@ -35,7 +37,8 @@ from eval_factory.workflows.recollect import Recollected, last_state, recollecte
 from eval_factory.workflows.resume import commit_of_this, is_of_now, read_state
 
 NO_CHECKSUMS = (
-    "SHA256SUMS is not there: an earlier version wrote this folder, its last run did not finish, or it was deleted;"
+    "SHA256SUMS is not there: an earlier version wrote this folder, its last run did not finish, "
+    "or it was deleted;"
     " the rest was verified"
 )
 _MISSING = "missing"
@@ -85,12 +88,14 @@ class Verified:
 
 
 def verify(folder: Path, *, suite: Callable[[SuiteDir], Verified] | None = None) -> Verified:
-    """Compare a folder with its checksums and with what its own files give when they are collected again.
+    """Compare a folder with its checksums and with what its own files give when they are collected
+    again.
 
     Nothing in the folder is changed; no key, no network and none of the data are needed.
 
     Args:
-        suite: what verifies the folder of a suite, which verifies each of its runs by this function.
+        suite: what verifies the folder of a suite, which verifies each of its runs by this
+            function.
     """
     rundir = RunDir(folder)
     own = (*rundir.own, *SuiteDir(folder).own)
@@ -168,8 +173,10 @@ def _looked_at(rundir: RunDir, remembered: list[Finding]) -> Iterator[Finding | 
         listed = {rundir.packages.name: record.lock_sha256}
         yield from _other_digests(rundir, listed, f"{_RESULT} (provenance.lock_sha256)")
     yield from _findings_of_state(rundir, stored)
-    state, name = last_state(rundir), rundir.run_state.name
-    # every file of the result, and what else is remembered of its collection, whoever made SHA256SUMS again
+    state = last_state(rundir)
+    name = rundir.run_state.name
+    # every file of the result, and what else is remembered of its collection, whoever made
+    # SHA256SUMS again
     changed = differences(state.inputs, state.digest_of_inputs(vars(record)), "inputs")
     remembered += [_finding(name, one, f"this file and {_RESULT}") for one in changed]
     remembered += _other_digests(rundir, state.files, f"{name} (files)")
@@ -205,7 +212,8 @@ def _of_checksums(rundir: RunDir) -> Iterator[Finding | str]:
 
 def _of_files(rundir: RunDir, made: Recollected, stored: StoredResult) -> Iterator[Finding | str]:
     """Every document made again, compared with the one that stands there."""
-    record, errata = stored.result.provenance, made.result.provenance.errata_version
+    record = stored.result.provenance
+    errata = made.result.provenance.errata_version
     in_sentences: tuple[Path, ...] = (made.rundir.report_html, made.rundir.report_md)
     if record.errata_version != errata:
         note = f"corrected with errata version {record.errata_version}; here it is {errata}"
@@ -283,7 +291,9 @@ def _digest(rundir: RunDir, name: str) -> str:
 
 
 def is_of_errata(field: str) -> bool:
-    """Whether a field depends on the errata that a version knows: they have scores of their own, and notes."""
+    """Whether a field depends on the errata that a version knows: they have scores of their own,
+    and notes.
+    """
     return CORRECTED in field or field.startswith(("provenance.errata_version", "validity.notes"))
 
 
@@ -306,7 +316,8 @@ def _finding(name: str, one: Difference, origin: str) -> Finding:
 
 def _findings_of_state(rundir: RunDir, stored: StoredResult) -> Iterator[Finding]:
     """What the folder remembers, for the next run, of the one that made the result."""
-    provenance, state = stored.result.provenance, last_state(rundir)
+    provenance = stored.result.provenance
+    state = last_state(rundir)
     expected = {
         "identity": provenance.run_identity,
         "versions": {

@@ -49,7 +49,8 @@ SCHEMA = "schema.yaml"
 SHOWN_ANSWERS = "display_predictions.json"
 _PREFIX = "eval-factory-view-"
 CANNOT_READ = (
-    "  it cannot read HELM's files of a run: 'eval-factory verify DIR' says whether they were altered;"
+    "  it cannot read HELM's files of a run: "
+    "'eval-factory verify DIR' says whether they were altered;"
     " run_eval with --fresh makes them again"
 )
 
@@ -68,8 +69,14 @@ class Pages:
         return [
             f"HELM's pages of {len(self.runs)} run{'s' * (len(self.runs) != 1)}:",
             *rows,
-            "  they show prompts, answers and references: patients' texts, where the data have such",
-            "  they show HELM's own numbers: a failed request counts as an empty answer; without corrected scores,",
+            (
+                "  they show prompts, answers and references: "
+                "patients' texts, where the data have such"
+            ),
+            (
+                "  they show HELM's own numbers: a failed request counts as an empty answer; "
+                "without corrected scores,"
+            ),
             "  intervals and notes, which are in each folder's report.html",
         ]
 
@@ -85,8 +92,9 @@ class Pages:
 def served(
     folders: Sequence[Path], *, port: int, env: Mapping[str, str], screen: TextIO
 ) -> Iterator[Pages]:
-    """Make the pages of output folders in a temporary folder and serve them; when it is left, both are gone.
-    Raises EvalFactoryError: with the exit code of what went wrong."""
+    """Make the pages of output folders in a temporary folder and serve them; when it is left, both
+    are gone. Raises EvalFactoryError: with the exit code of what went wrong.
+    """
     with tempfile.TemporaryDirectory(prefix=_PREFIX) as name:
         runs, schema = _to_show(folders)
         site = _made(runs, schema, Path(name), env, screen, copies=False)
@@ -97,8 +105,9 @@ def served(
 def export(
     folders: Sequence[Path], target: Path, *, env: Mapping[str, str], screen: TextIO
 ) -> Pages:
-    """Write the pages of output folders as files, into a folder that is new or empty. Raises EvalFactoryError: with the
-    exit code of what went wrong; the folder is then not there."""
+    """Write the pages of output folders as files, into a folder that is new or empty. Raises
+    EvalFactoryError: with the exit code of what went wrong; the folder is then not there.
+    """
     if target.is_symlink() or (
         target.exists() and not (target.is_dir() and not any(target.iterdir()))
     ):
@@ -120,7 +129,9 @@ def export(
 
 
 def _to_show(folders: Sequence[Path]) -> tuple[list[ViewedRun], str]:
-    """The runs in folders of runs and suites, or those of a leaderboard; and the schema of their tables."""
+    """The runs in folders of runs and suites, or those of a leaderboard; and the schema of their
+    tables.
+    """
     if len(folders) == 1 and SuiteDir(folders[0]).leaderboard.is_file():
         return board_runs(folders[0])
     runs = viewed_runs(run_folders(folders))
@@ -156,7 +167,8 @@ def _made(
             make_tables(rundir, lock, shown, argv, env, screen, keeps_log=False)
     except HelmError as error:
         raise HelmError(f"{error}\n{CANNOT_READ}") from error
-    # helm-summarize leaves out what it does not understand, and ends with 0: the page of such a run would be empty
+    # helm-summarize leaves out what it does not understand, and ends with 0: the page of such a run
+    # would be empty
     left_out = [run.name for run in runs if not (suite / run.name / SHOWN_ANSWERS).is_file()]
     if left_out:
         raise HelmError(f"helm-summarize left out {', '.join(left_out)}\n{CANNOT_READ}")
@@ -168,9 +180,10 @@ def _made(
 class PageServer(ThreadingHTTPServer):
     """Serves a folder of patients' texts until it is closed.
 
-    helm-server listens on every interface and answers everybody. This one listens on 127.0.0.1 alone, where other users
-    of the machine, and pages of other sites in the same browser, could still ask it: what it serves stands behind a
-    part of the path that nobody can guess, and it answers no request that was meant for another name than its own.
+    helm-server listens on every interface and answers everybody. This one listens on 127.0.0.1
+    alone, where other users of the machine, and pages of other sites in the same browser, could
+    still ask it: what it serves stands behind a part of the path that nobody can guess, and it
+    answers no request that was meant for another name than its own.
     """
 
     def __init__(self, site: Path, port: int = 0) -> None:
@@ -180,12 +193,11 @@ class PageServer(ThreadingHTTPServer):
         except (OSError, OverflowError) as error:
             reason = getattr(error, "strerror", None) or error
             raise PrerequisiteError(
-                f"port {port} of {HOST} cannot be used: {reason}\n  give another with --port, or none for a free one"
+                f"port {port} of {HOST} cannot be used: {reason}\n"
+                "  give another with --port, or none for a free one"
             ) from error
-        self.own_name, self.prefix = (
-            f"{HOST}:{self.server_address[1]}",
-            f"/{secrets.token_urlsafe(16)}/",
-        )
+        self.own_name = f"{HOST}:{self.server_address[1]}"
+        self.prefix = f"/{secrets.token_urlsafe(16)}/"
         self.address = f"http://{self.own_name}{self.prefix}"
         threading.Thread(target=self.serve_forever, name="view-server", daemon=True).start()
 

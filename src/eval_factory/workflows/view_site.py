@@ -1,6 +1,8 @@
-"""HELM's web pages as a folder of files: the front end, its configuration, and the runs as the pages look for them.
-HELM's page asks crfm.stanford.edu for its icon and for a list of leaderboards each time that it is opened. These ask
-nobody: a Content-Security-Policy lets a browser contact their server alone."""
+"""HELM's web pages as a folder of files: the front end, its configuration, and the runs as the
+pages look for them. HELM's page asks crfm.stanford.edu for its icon and for a list of leaderboards
+each time that it is opened. These ask nobody: a Content-Security-Policy lets a browser contact
+their server alone.
+"""
 
 from __future__ import annotations
 
@@ -48,9 +50,11 @@ MULTIMODAL = (
 NO_SCORE = "no_score"  # a metric that no run has: HELM wants a name of each run's main metric
 SUITE = "view"
 DATA_FOLDER = "benchmark_output"
-_INDEX, CONFIG = "index.html", "config.js"
+_INDEX = "index.html"
+CONFIG = "config.js"
 POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; font-src 'self';"
+    "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; "
+    "img-src 'self' data:; font-src 'self';"
     " connect-src 'self'; base-uri 'none'; form-action 'none'"
 )
 _ICON = re.compile(r'<link rel="icon"[^>]*>')
@@ -87,9 +91,10 @@ class _Found:
 
 
 def viewed_runs(folders: Sequence[Path]) -> list[ViewedRun]:
-    """Every run of the results in output folders. Where a model has the same run in two folders, it has a row for each
-    of its folders. Raises PrerequisiteError: a folder holds no result, or HELM's files are not there any more;
-    HelmError: a file of HELM's has another form."""
+    """Every run of the results in output folders. Where a model has the same run in two folders, it
+    has a row for each of its folders. Raises PrerequisiteError: a folder holds no result, or HELM's
+    files are not there any more; HelmError: a file of HELM's has another form.
+    """
     found = [run for folder in folders for run in _runs_of(load_result(folder))]
     same = Counter((run.folder.name, run.helm_model) for run in found)
     apart = {run.helm_model for run in found if same[run.folder.name, run.helm_model] > 1}
@@ -98,7 +103,8 @@ def viewed_runs(folders: Sequence[Path]) -> list[ViewedRun]:
         rows.setdefault(
             (run.helm_model, run.stored.folder if run.helm_model in apart else None), []
         ).append(run)
-    viewed, numbers = [], Counter[str]()
+    viewed = []
+    numbers = Counter[str]()
     for (model, folder), runs in rows.items():
         numbers[model] += 1
         number = None if folder is None else numbers[model]
@@ -107,8 +113,9 @@ def viewed_runs(folders: Sequence[Path]) -> list[ViewedRun]:
 
 
 def viewed_as(folder: Path, name: str, groups: Sequence[str]) -> ViewedRun:
-    """The one run of an output folder, as the entry `name` of a leaderboard, behind which the model's name is put.
-    `groups`: of HELM's tables, that the run belongs to beside its own."""
+    """The one run of an output folder, as the entry `name` of a leaderboard, behind which the
+    model's name is put. `groups`: of HELM's tables, that the run belongs to beside its own.
+    """
     (found,) = _runs_of(load_result(folder))
     run = _viewed(found, None, _shown([found], None))
     whole = _run_name(f"{name.replace(':', ',', 1)},model={run.model.rpartition('/')[2]}")
@@ -123,12 +130,15 @@ def _runs_of(stored: StoredResult) -> list[_Found]:
         missing = [name for name in _NEEDED if not (folder / name).is_file()]
         if missing:
             raise PrerequisiteError(
-                f"{folder}: HELM's files are not there ({', '.join(missing)}), and its pages are made of them\n"
-                f"  run the same evaluation again; what was answered is kept in {rundir.cache_db.name}"
+                f"{folder}: HELM's files are not there ({', '.join(missing)}), "
+                "and its pages are made of them\n"
+                "  run the same evaluation again; "
+                f"what was answered is kept in {rundir.cache_db.name}"
             )
         path = folder / names.RUN_SPEC_FILE
         spec = read_record(path, dict[str, Any])
-        groups, parts = spec.get("groups"), (spec.get("adapter_spec"), spec.get("scenario_spec"))
+        groups = spec.get("groups")
+        parts = (spec.get("adapter_spec"), spec.get("scenario_spec"))
         is_one = isinstance(groups, list) and all(isinstance(group, str) for group in groups)
         if not is_one or not all(isinstance(part, dict) for part in parts):
             raise HelmError(f"HELM's output {path} cannot be read: it is no run spec")
@@ -137,7 +147,9 @@ def _runs_of(stored: StoredResult) -> list[_Found]:
 
 
 def _shown(runs: Sequence[_Found], number: int | None) -> str:
-    """A model as the pages call it: with its folder where it has several, and which of its results are not whole."""
+    """A model as the pages call it: with its folder where it has several, and which of its
+    results are not whole.
+    """
     stored = runs[0].stored
     asked = (
         stored.result.provenance.target
@@ -159,8 +171,8 @@ def _viewed(found: _Found, number: int | None, shown_model: str) -> ViewedRun:
     model = names.deployment_name(plain_name(found.helm_model.rpartition("/")[2]) + ending)
     groups = tuple(plain_name(group) for group in found.spec["groups"])
     scenario = dict(found.spec["scenario_spec"])
-    # of a path among the scenario's arguments the last part, of a text what a file can be named by: HELM makes names of
-    # files of all of them together
+    # of a path among the scenario's arguments the last part, of a text what a file can be named by:
+    # HELM makes names of files of all of them together
     arguments = {
         plain_name(key): value
         if isinstance(value, (int, float))
@@ -174,7 +186,8 @@ def _viewed(found: _Found, number: int | None, shown_model: str) -> ViewedRun:
         "scenario_spec": {**scenario, "args": arguments},
         "adapter_spec": {**found.spec["adapter_spec"], "model": model, "model_deployment": model},
     }
-    result, run = found.stored.result, read_run(found.folder)
+    result = found.stored.result
+    run = read_run(found.folder)
     score = result.scores.get(result.main_metric)
     split = (score.split if score else None) or run.main_split() or "test"
     stats = (
@@ -200,8 +213,9 @@ def _run_name(name: str) -> str:
 
 
 def lay_out(runs: Iterable[ViewedRun], suite: Path, *, copies: bool) -> None:
-    """Write each run's folder into a suite's. `copies`: copy HELM's files; else a relative link leads to each, and
-    helm-summarize only reads them."""
+    """Write each run's folder into a suite's. `copies`: copy HELM's files; else a relative link
+    leads to each, and helm-summarize only reads them.
+    """
     for run in runs:
         folder = suite / run.name
         folder.mkdir(parents=True)
@@ -225,7 +239,8 @@ def lay_out(runs: Iterable[ViewedRun], suite: Path, *, copies: bool) -> None:
 def without_media(state: str) -> str:
     """A scenario_state.json with the name of each picture or sound in its place.
 
-    HELM stores where the file lay in the run, and reads no state whose files are not there: the folder may have moved.
+    HELM stores where the file lay in the run, and reads no state whose files are not there: the
+    folder may have moved.
     """
 
     def named(record: dict[str, Any]) -> dict[str, Any]:
@@ -239,8 +254,9 @@ def without_media(state: str) -> str:
 def write_site(site: Path, runs: Sequence[ViewedRun]) -> Path:
     """The front end of the installed HELM, in a folder that is not there yet.
 
-    HELM's landing page is about Stanford's leaderboards: the run is shown first, or the tables where there are several.
-    Returns the folder of the suite, for helm-summarize to write to. Raises PrerequisiteError: there is no front end.
+    HELM's landing page is about Stanford's leaderboards: the run is shown first, or the tables
+    where there are several. Returns the folder of the suite, for helm-summarize to write to. Raises
+    PrerequisiteError: there is no front end.
     """
     index = environment_of(HELM).helms("benchmark", "static_build", _INDEX)
     if index is None:
@@ -252,7 +268,8 @@ def write_site(site: Path, runs: Sequence[ViewedRun]) -> Path:
     values = {"BENCHMARK_OUTPUT_BASE_URL": DATA_FOLDER, "SUITE": SUITE, "PROJECT_ID": "lite"}
     config = [f"window.{name} = {json.dumps(value)};" for name, value in values.items()]
     config.append(
-        f'if (["", "#", "#/"].includes(window.location.hash)) window.location.hash = {json.dumps(first_page)};'
+        'if (["", "#", "#/"].includes(window.location.hash)) window.location.hash = '
+        f"{json.dumps(first_page)};"
     )
     shutil.copytree(index.parent, site, copy_function=shutil.copyfile)
     (site / _INDEX).write_text(without_others(index.read_text(encoding="utf-8")), encoding="utf-8")
@@ -275,7 +292,9 @@ def without_others(html: str) -> str:
 
 
 def forget_place(site: Path) -> None:
-    """Take the folder's own path out of the files that helm-summarize wrote: links in tables lead to it."""
+    """Take the folder's own path out of the files that helm-summarize wrote: links in tables
+    lead to it.
+    """
     place = json.dumps(f"{site}/")[1:-1]
     suite = suite_folder(site)
     for file in (
@@ -289,7 +308,9 @@ def forget_place(site: Path) -> None:
 
 
 def without_colons(suite: Path) -> None:
-    """Rename what helm-summarize named by a scenario's arguments (`mode:easy`), and what leads to it."""
+    """Rename what helm-summarize named by a scenario's arguments (`mode:easy`), and what leads
+    to it.
+    """
     found = {
         file.name: file
         for file in (*suite.glob("groups/latex/*:*"), *suite.glob("groups/json/*:*"))
@@ -333,8 +354,9 @@ def make_tables(
     *,
     keeps_log: bool = True,
 ) -> None:
-    """Run helm-summarize over runs whose files are in place. `models`: HELM's name -> the name that the tables show.
-    Raises HelmError: it failed; with its last lines."""
+    """Run helm-summarize over runs whose files are in place. `models`: HELM's name -> the name that
+    the tables show. Raises HelmError: it failed; with its last lines.
+    """
     write_atomic(work.model_configs / names.MODEL_METADATA, to_yaml(page_models(models)))
     write_atomic(work.model_configs / names.LOGGING, quiet_logging())
     redactor = Redactor.from_environment(env)

@@ -172,7 +172,8 @@ def test_the_lists_are_those_that_helm_asks_for(
 
 def test_the_perturbations_are_those_that_helm_downloads_something_for() -> None:
     """Under each name of `data_augmentation`; from where, but for WordNet, which NLTK downloads."""
-    expander, table = importlib.import_module("helm.benchmark.run_expander"), load_sources()
+    expander = importlib.import_module("helm.benchmark.run_expander")
+    table = load_sources()
     found: dict[str, set[str]] = {name: set() for name in table.perturbations}
     for augmentation, variants in expander.PERTURBATION_SPECS_DICT.items():
         for spec in (spec for specs in variants.values() for spec in specs):
@@ -190,7 +191,8 @@ def test_the_perturbations_are_those_that_helm_downloads_something_for() -> None
         ("synonym", "Synonym"),
     ):
         module = importlib.import_module(f"helm.benchmark.augmentations.{name}_perturbation")
-        known, file = getattr(module, f"{helms}Perturbation"), table.perturbations[name].files[0]
+        known = getattr(module, f"{helms}Perturbation")
+        file = table.perturbations[name].files[0]
         (url,) = getattr(
             known, "MAPPING_DICT_URIS", {"": getattr(known, "SOURCE_URI", "")}
         ).values()

@@ -68,10 +68,8 @@ def test_the_run_specs_with_a_jury() -> None:
 
 
 def test_each_jurys_prompt_is_its_annotators() -> None:
-    tasks, specs = (
-        [task.helm for task in load_framework().evaluations if task.helm.judges],
-        load_index().run_specs,
-    )
+    tasks = [task.helm for task in load_framework().evaluations if task.helm.judges]
+    specs = load_index().run_specs
     wanted = {
         name for helm in tasks if helm.run_spec in specs for name in specs[helm.run_spec].annotators
     }

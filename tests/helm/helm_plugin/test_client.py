@@ -145,7 +145,8 @@ def test_who_was_probed_may_refuse_a_prompt(
 ) -> None:
     told = HelmRunSettings(probed=frozenset({"model" if probed else "a_judge"}))
     monkeypatch.setenv(SETTINGS, told.environment()[SETTINGS])
-    server.status, server.body = 403, {"error": {"message": "Input flagged by moderation"}}
+    server.status = 403
+    server.body = {"error": {"message": "Input flagged by moderation"}}
     endpoint = endpoint_at(server, tmp_path)
     if probed:
         assert "Input flagged by moderation" in str(endpoint.make_request(REQUEST).error)
@@ -196,7 +197,9 @@ def test_equal_requests_at_once_are_sent_once(
 def test_in_an_event_loop_no_more_requests_go_on_than_places(
     server: ScriptedEndpoint, tmp_path: Path
 ) -> None:
-    places, counts, lock = 16, [0, 0], threading.Lock()
+    places = 16
+    counts = [0, 0]
+    lock = threading.Lock()
 
     def answer(_prompt: str) -> str:
         with lock:
@@ -405,7 +408,8 @@ def test_helm_makes_a_client_of_the_arguments_in_the_file(
 ) -> None:
     """Those that every version wrote; the clients of one role share one endpoint."""
     args = arguments(server, cache_db=str(tmp_path / "cache.db"))
-    first, second = EndpointClient(**args), EndpointClient(**args)
+    first = EndpointClient(**args)
+    second = EndpointClient(**args)
     assert first.make_request(REQUEST).success
     assert second.make_request(REQUEST).cached
     assert first._endpoint is second._endpoint is session.session_for(tmp_path).clients["model"]
@@ -475,7 +479,8 @@ def test_at_a_limit_nothing_is_sent(
     server: ScriptedEndpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     here = limited(tmp_path, monkeypatch, max_requests=2)
-    endpoint, judge = endpoint_at(server, tmp_path), endpoint_at(server, tmp_path, role="gpt")
+    endpoint = endpoint_at(server, tmp_path)
+    judge = endpoint_at(server, tmp_path, role="gpt")
     here.clients.update(model=endpoint, gpt=judge)
     assert endpoint.make_request(REQUEST).success
     here.report_limit()
@@ -523,11 +528,9 @@ def test_a_model_that_is_not_asked(
     server: ScriptedEndpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What failed is as it was; what is not stored is counted, and leaves no trace by which it would have failed."""
-    then, copy, secret = (
-        tmp_path / "then",
-        tmp_path / "copy",
-        {**ADAPTER, "params_to_add": {"account": "${CANARY}"}},
-    )
+    then = tmp_path / "then"
+    copy = tmp_path / "copy"
+    secret = {**ADAPTER, "params_to_add": {"account": "${CANARY}"}}
     then.mkdir()
     monkeypatch.setenv("CANARY", "sk-canary-0123456789abcdef")
     endpoint = endpoint_at(server, then, adapter=secret)
@@ -538,11 +541,9 @@ def test_a_model_that_is_not_asked(
     server.status = None
     monkeypatch.setenv(SETTINGS, HelmRunSettings(asks_model=False).environment()[SETTINGS])
     monkeypatch.delenv("CANARY")
-    here, endpoint, before = (
-        session.session_for(copy),
-        endpoint_at(server, copy, adapter=secret),
-        outcomes(then),
-    )
+    here = session.session_for(copy)
+    endpoint = endpoint_at(server, copy, adapter=secret)
+    before = outcomes(then)
     assert endpoint.make_request(REQUEST).cached
     assert endpoint.make_request(asking("bad")).error == failed.error
     assert here.not_stored == set()

@@ -24,7 +24,8 @@ def test_a_conversation_becomes_an_instance_with_its_turns(
         get_torch_device_name=lambda: "cpu"
     )  # HELM's own asks torch, which is not installed
     monkeypatch.setitem(sys.modules, "helm.common.gpu_utils", device)
-    data, file = tmp_path / "rows.jsonl", tmp_path / "given.yaml"
+    data = tmp_path / "rows.jsonl"
+    file = tmp_path / "given.yaml"
     full = {
         "id": "a",
         "messages": TURNS,

@@ -78,10 +78,8 @@ def judge_at(server: SeeingEndpoint, folder: Path, **extra: Any) -> EndpointPlan
         "benchmark": str(folder / "benchmark.yaml"),
         "judges": [{"name": "j", "model_id": "m"}],
     }
-    here, target = (
-        {"type": "custom", "output_dir": "x"},
-        {"api_endpoint": {"url": server.url, "model_id": "m"}},
-    )
+    here = {"type": "custom", "output_dir": "x"}
+    target = {"api_endpoint": {"url": server.url, "model_id": "m"}}
     (folder / "run.yml").write_text(
         json.dumps({"config": {**here, "params": {"extra": extra}}, "target": target})
     )
@@ -113,7 +111,8 @@ def annotated(kind: str, asked: EndpointPlan, folder: Path, *colours: str) -> li
     said = RequestResult(
         success=True, embedding=[], completions=[GeneratedOutput("A", 0.0, [])], cached=True
     )
-    rubrics, states = [{"criterion": "c", "points": 1, "tags": []}], list[RequestState]()
+    rubrics = [{"criterion": "c", "points": 1, "tags": []}]
+    states = list[RequestState]()
     for colour in colours:
         disc = MediaObject("image/png", location=str(folder / f"{colour}.png"))
         shown = MultimediaObject([MediaObject("text/plain", text="Q?"), disc])
@@ -154,10 +153,8 @@ def test_judges_see_the_pictures_and_are_asked_once(
 def test_a_judgement_that_cannot_be_used_is_asked_for_again(
     server: SeeingEndpoint, tmp_path: Path
 ) -> None:
-    asked, server.answer = (
-        judge_at(server, tmp_path, judges_see_images=True),
-        lambda _prompt: "good",
-    )
+    asked = judge_at(server, tmp_path, judges_see_images=True)
+    server.answer = lambda _prompt: "good"
     for runs in (1, 2):
         (found,) = annotated("jury", asked, tmp_path, "red")
         assert "unusable judgement" in found[names.NOT_JUDGED]["j"]

@@ -43,7 +43,8 @@ def test_medxpertqa_is_asked_with_pictures_as_it_is_without(tmp_path: Path) -> N
     folder = write_sets_with_pictures(tmp_path, CLEAR)
     seen = REGISTERED["medxpertqa_mm"](data_path=str(folder))
     read = REGISTERED["medxpertqa_text"](data_path=str(folder / "MM/test.jsonl"))
-    (shown,), (text,) = instances(seen, tmp_path), instances(read, tmp_path)
+    (shown,) = instances(seen, tmp_path)
+    (text,) = instances(read, tmp_path)
     as_text = prompt(plain.MultipleChoiceJointAdapter, read, text)
     assert prompt(multimodal.MultipleChoiceJointMultimodalAdapter, seen, shown) == as_text
     assert (seen.metric_specs, seen.adapter_spec.max_tokens) == (
@@ -56,7 +57,8 @@ def test_medxpertqa_is_asked_with_pictures_as_it_is_without(tmp_path: Path) -> N
 def test_short_answers_are_asked_as_vqa_rad_asks(tmp_path: Path) -> None:
     """HELM's own scenario of vqa_rad ends at a picture with transparency."""
     write_sets_with_pictures(tmp_path, CLEAR)
-    spec, theirs = choice_scenario.slake(data_path=str(tmp_path)), get_vqa_rad_spec()
+    spec = choice_scenario.slake(data_path=str(tmp_path))
+    theirs = get_vqa_rad_spec()
     assert spec.adapter_spec == theirs.adapter_spec == REGISTERED["path_vqa"]().adapter_spec
     (chinese,) = instances(choice_scenario.slake("zh", str(tmp_path)), tmp_path)
     assert chinese.references[0].output.text == "红色"

@@ -52,7 +52,8 @@ def bare(kind: type[runner.EvalRunner], tmp_path: Path) -> tuple[Any, Told]:
     """HELM's constructor is not called."""
     told = Told()
     made: Any = object.__new__(kind)
-    made.output_path, made.runs_path = str(tmp_path), str(tmp_path / "runs")
+    made.output_path = str(tmp_path)
+    made.runs_path = str(tmp_path / "runs")
     made._session = SimpleNamespace(
         events=told,
         redactor=Redactor([KEY]),

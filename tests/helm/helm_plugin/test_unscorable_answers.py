@@ -113,7 +113,8 @@ def failed(state: ScenarioState) -> dict[str, str]:
 
 
 def test_one_that_raises_fails_alone_and_has_the_value_of_an_empty_answer() -> None:
-    state, told = scenario(["a", ODD, "abc", "x"]), list[str]()
+    state = scenario(["a", ODD, "abc", "x"])
+    told = list[str]()
     result = evaluated(Lengths(), state, told)
     values = {one.instance_id: one.stats[0].mean for one in result.per_instance_stats}
     assert values == {"id0": 1, "id1": 0, "id2": 3, "id3": 1}

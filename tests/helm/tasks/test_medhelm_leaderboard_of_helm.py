@@ -48,7 +48,8 @@ def adapter_of(run_spec: str) -> AdapterSpec:
 
 @pytest.mark.parametrize("run_spec", BOARD.run_specs)
 def test_a_plain_run_asks_as_the_leaderboard_did(run_spec: str) -> None:
-    adapter, entry = adapter_of(run_spec), BOARD.run_specs[run_spec]
+    adapter = adapter_of(run_spec)
+    entry = BOARD.run_specs[run_spec]
     assert (adapter.max_tokens, adapter.temperature) == (entry.max_tokens, BOARD.temperature)
     assert adapter.num_train_trials == BOARD.num_train_trials
     function: Any = get_run_spec_function(run_spec)

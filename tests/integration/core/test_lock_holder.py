@@ -27,7 +27,8 @@ def test_who_has_ended_is_known() -> None:
 
 
 def test_who_is_written_down_is_read_again(tmp_path: Path) -> None:
-    file, holder = tmp_path / "holder.json", Holder.this_process()
+    file = tmp_path / "holder.json"
+    holder = Holder.this_process()
     assert Holder.written_in(file) is None
     file.write_text(holder.as_json())
     assert Holder.written_in(file) == holder

@@ -30,7 +30,9 @@ SYSCALLS = (
     else {"tgkill": 131, "keyctl": 219, "add_key": 217}
 )
 SECRET = b"a-secret-of-another-program"
-READ_KEYRING, REMOVE_SEGMENT, USER_KEYRING = 11, 0, -4
+READ_KEYRING = 11
+REMOVE_SEGMENT = 0
+USER_KEYRING = -4
 LIBC = ctypes.CDLL(None, use_errno=True)
 
 RAISE_LIMIT = (

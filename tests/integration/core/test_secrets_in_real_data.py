@@ -10,7 +10,8 @@ from eval_factory.core.secrets import Redactor
 
 
 def test_no_shape_touches_the_real_data(medical_data: Path) -> None:
-    redactor, texts = Redactor(), 0
+    redactor = Redactor()
+    texts = 0
     for path in medical_data.rglob("*"):
         if path.is_file() and path.suffix in (".txt", ".csv", ".json", ".tab"):
             text = path.read_text("utf-8", errors="replace")

@@ -43,7 +43,8 @@ def test_a_script_that_is_pulled_sees_no_key(
 ) -> None:
     """It is run at a known revision only, and writes into no other folder."""
     monkeypatch.setenv("MY_SECRET_KEY", "sk-canary-0123456789abcdef")
-    repository, trace = tmp_path / "repository" / "some_calc", tmp_path / "trace"
+    repository = tmp_path / "repository" / "some_calc"
+    trace = tmp_path / "trace"
     repository.mkdir(parents=True)
     (repository / "some_calc.py").write_text(scripted(trace))
     known = HubDataset(id="org/some_calc", config=None, revision="ab" * 20, script=True)

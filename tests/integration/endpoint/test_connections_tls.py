@@ -127,7 +127,8 @@ class Proxy(Server):
     """Leads to where it is asked for, with this login; notes what it was asked."""
 
     def __init__(self, login: str = "user:pass word") -> None:
-        self.login, self.asked = "Basic " + base64.b64encode(login.encode()).decode(), list[str]()
+        self.login = "Basic " + base64.b64encode(login.encode()).decode()
+        self.asked = list[str]()
         super().__init__(("127.0.0.1", 0), Leading)
 
 

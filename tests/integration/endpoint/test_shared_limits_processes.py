@@ -157,7 +157,8 @@ def test_a_killed_process_gives_its_places_back_and_the_others_keep_the_limit(
 def test_two_runs_ask_one_endpoint_within_its_limit(
     counting: CountingEndpoint, tmp_path: Path
 ) -> None:
-    instances, at_once = 10, 2
+    instances = 10
+    at_once = 2
     with LimitServer({"g": LimitOf(at_once)}) as server, ExitStack() as stack:
         shared = vars(SharedLimitsSettings(server.address, {"model": "g"}))
         params = {"limit_samples": instances, "parallelism": 8}

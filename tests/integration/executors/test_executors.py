@@ -230,7 +230,9 @@ def test_a_process_that_cannot_be_started_is_said_and_the_others_are_known(
 
 def test_each_ends_with_its_own_code_and_says_why_in_its_log(trial: Trial) -> None:
     """A prerequisite that is not there, and a run config that is gone, are their runs' alone."""
-    wrong, unready, gone = trial.wrong("wrong"), trial.unready("unready"), trial.wrong("gone")
+    wrong = trial.wrong("wrong")
+    unready = trial.unready("unready")
+    gone = trial.wrong("gone")
     runs = [wrong, unready, gone, trial.run("good", url="demo://baseline")]
     Path(gone.run_config).unlink()
     trial.executor.begin(runs)
@@ -243,7 +245,9 @@ def test_each_ends_with_its_own_code_and_says_why_in_its_log(trial: Trial) -> No
 
 def test_a_run_that_has_ended_is_not_touched_by_what_comes_later(trial: Trial) -> None:
     """Others are started, at work, and ended; it is ended itself; all is cleaned up, and more is started."""
-    over, works, late = trial.wrong("over"), trial.run("works"), trial.unready("late")
+    over = trial.wrong("over")
+    works = trial.run("works")
+    late = trial.unready("late")
     trial.executor.begin([over])
     assert trial.ended(over) == [Ended(2)]
     trial.executor.end([over.name])
@@ -303,7 +307,8 @@ def test_runs_at_work_are_somewhere_until_each_is_ended_and_leave_nothing(trial:
 @pytest.mark.parametrize("how", ["ended", "killed"])
 def test_one_that_is_over_is_begun_again_and_another_goes_on(trial: Trial, how: str) -> None:
     """Its log keeps what earlier starts said."""
-    run, other = trial.run("again"), trial.run("other")
+    run = trial.run("again")
+    other = trial.run("other")
     trial.begin(run)
     if how == "ended":
         trial.executor.end([run.name])

@@ -140,7 +140,10 @@ def test_a_port_that_somebody_else_takes(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], words: list[str]
 ) -> None:
     """The other one answers the health URL, too. Nothing but the test has the server begin at a port that is taken."""
-    port, free, mine, others = free_port(), free_port(), tmp_path / "mine", tmp_path / "others"
+    port = free_port()
+    free = free_port()
+    mine = tmp_path / "mine"
+    others = tmp_path / "others"
     mine.mkdir()
     others.mkdir()
     ports = iter([port, free])

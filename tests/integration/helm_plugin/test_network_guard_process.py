@@ -53,7 +53,8 @@ def test_nothing_but_the_endpoint_is_reached_by_any_library(
     endpoint_and_other: tuple[str, ScriptedEndpoint],
 ) -> None:
     url, other = endpoint_and_other
-    place, port = place_of(url), place_of(other.url)
+    place = place_of(url)
+    port = place_of(other.url)
     assert place is not None
     assert port is not None
     env = {"PATH": os.environ["PATH"], **HelmRunSettings(allowed=(place,)).environment()}

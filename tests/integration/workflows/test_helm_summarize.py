@@ -23,7 +23,8 @@ sys.exit(1 if len(tries.read_text()) <= int(sys.argv[2]) else 0)
 
 @pytest.mark.parametrize(("deaths", "tries"), [(0, 1), (1, 2), (2, 2)])
 def test_helm_summarize_is_tried_once_more(deaths: int, tries: int, tmp_path: Path) -> None:
-    counter, rundir = tmp_path / "tries", RunDir(tmp_path / "out")
+    counter = tmp_path / "tries"
+    rundir = RunDir(tmp_path / "out")
     rundir.create()
     counter.write_text("")
 
@@ -44,7 +45,8 @@ def test_helm_summarize_is_tried_once_more(deaths: int, tries: int, tmp_path: Pa
 
 
 def test_a_log_that_is_deleted_is_not_named(tmp_path: Path) -> None:
-    counter, rundir = tmp_path / "tries", RunDir(tmp_path / "out")
+    counter = tmp_path / "tries"
+    rundir = RunDir(tmp_path / "out")
     rundir.create()
     counter.write_text("")
     argv = [sys.executable, "-c", FAKE, str(counter), "9"]

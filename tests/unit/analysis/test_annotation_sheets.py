@@ -37,10 +37,8 @@ FORMULAS = "=+-@\uff1d\uff0b\uff0d\uff20|%"
 
 
 def shown(answer: str = "a", question: str = "q") -> ShownAnswer:
-    turns, questions = (
-        (("user", question), ("assistant", "b")),
-        (Question("first"), Question("=second")),
-    )
+    turns = (("user", question), ("assistant", "b"))
+    questions = (Question("first"), Question("=second"))
     return ShownAnswer(AnswerKey("secret-id", 0), turns, answer, ("ref",), questions, "digest")
 
 

@@ -52,7 +52,8 @@ def test_two_folders(pair: list[Path]) -> None:
         True,
     )
     assert (one.a, one.b) == (Model("A", pair[0], "org/model"), Model("B", pair[1], "org/other"))
-    values_a, values_b = [1.0] * 12 + [0.0] * 8, [1.0] * 10 + [0.0] * 2 + [1.0] * 6 + [0.0] * 2
+    values_a = [1.0] * 12 + [0.0] * 8
+    values_b = [1.0] * 10 + [0.0] * 2 + [1.0] * 6 + [0.0] * 2
     assert one.paired == paired_difference(values_a, values_b)
     assert one.paired.difference == pytest.approx(0.2)
     assert one.flips == Flips(("q10", "q11"), ("q12", "q13", "q14", "q15", "q16", "q17"))
@@ -164,10 +165,8 @@ def test_another_metric_and_another_split(tmp_path: Path) -> None:
     assert only(folders, metric="exact_match@valid").flips == Flips(("q1",), ())
     assert only(folders, metric="f1").paired.difference == 0
     assert only(folders).paired.n == 1
-    compared, said = (
-        compare(folders, metric="none"),
-        "has no score none; it has exact_match, exact_match@valid, f1",
-    )
+    compared = compare(folders, metric="none")
+    said = "has no score none; it has exact_match, exact_match@valid, f1"
     assert compared.reasons == tuple(Reason("metric", f"{label} {said}") for label in "AB")
     assert (compared.comparisons, compared.comparable) == ((), False)
     assert not compare(folders, metric="none", allow=["prompts"]).comparable
@@ -188,10 +187,8 @@ def test_clusters_are_counted_and_who_has_none_stands_alone(tmp_path: Path) -> N
 
 def test_main_metrics_that_differ_are_a_reason(tmp_path: Path) -> None:
     rows = [instance("q0", 1.0)]
-    a, b = (
-        written(tmp_path / "a", result(rows)),
-        written(tmp_path / "b", result(rows, ["f1", "exact_match"])),
-    )
+    a = written(tmp_path / "a", result(rows))
+    b = written(tmp_path / "b", result(rows, ["f1", "exact_match"]))
     said = "B's main metric is f1, A's is exact_match; name one with --metric"
     assert compare([a, b]).reasons == (Reason("metric", said),)
     assert only([a, b], metric="exact_match").paired.n == 1

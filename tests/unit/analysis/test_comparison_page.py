@@ -10,10 +10,8 @@ from stored_results import right_or_wrong
 
 
 def test_what_compare_says_stands_over_the_instances_of_both(tmp_path: Path) -> None:
-    a, b = (
-        right_or_wrong(tmp_path / "a", "1" * 30 + "0" * 30),
-        right_or_wrong(tmp_path / "b", "1" * 55 + "0" * 5),
-    )
+    a = right_or_wrong(tmp_path / "a", "1" * 30 + "0" * 30)
+    b = right_or_wrong(tmp_path / "b", "1" * 55 + "0" * 5)
     page = page_of_several([a, b])
     assert '<p class="verdict">pubmed_qa, exact_match: B is better than A by 41.7 points' in page
     assert "0 right in A alone." in page
@@ -28,10 +26,8 @@ def test_what_compare_says_stands_over_the_instances_of_both(tmp_path: Path) -> 
 def test_results_that_cannot_be_compared_stand_beside_each_other_with_the_reason(
     tmp_path: Path,
 ) -> None:
-    a, b = (
-        right_or_wrong(tmp_path / "a", "1010"),
-        right_or_wrong(tmp_path / "b", "1010", task="medec"),
-    )
+    a = right_or_wrong(tmp_path / "a", "1010")
+    b = right_or_wrong(tmp_path / "b", "1010", task="medec")
     page = page_of_several([a, b])
     assert "These results cannot be compared" in page
     assert "on pubmed_qa, medec</h1>" in page

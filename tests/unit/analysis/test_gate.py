@@ -45,10 +45,8 @@ def pairs(
     tmp_path: Path, both: int, lost: int, won: int, neither: int = 0
 ) -> tuple[list[Path], list[Path]]:
     """Candidate and baseline, right on so many instances both, the baseline alone, the candidate alone."""
-    new, old = (
-        "1" * both + "0" * lost + "1" * won + "0" * neither,
-        "1" * (both + lost) + "0" * (won + neither),
-    )
+    new = "1" * both + "0" * lost + "1" * won + "0" * neither
+    old = "1" * (both + lost) + "0" * (won + neither)
     return [right_or_wrong(tmp_path / "new", new)], [right_or_wrong(tmp_path / "old", old)]
 
 

@@ -157,10 +157,10 @@ def test_foreign_names_are_sound_xml(hostile: GateResult, tmp_path: Path) -> Non
     path = tmp_path / "sub" / "junit.xml"
     gate_report.write_junit(hostile, path)
     (suite,) = JUnitXml.fromfile(str(path))
-    assert [child.tag for child in ElementTree.parse(path).getroot()[0]] == [
+    assert [child.tag for child in ElementTree.parse(path).getroot()[0]] == [  # noqa: S314
         "properties",
         "testcase",
-    ]  # noqa: S314 - ours
+    ]
     (case,) = suite
     assert case.classname == f"{gate_report._SUITE}.{printable(HOSTILE)}"
     assert case.name == f"min [topic={printable(HOSTILE)}]"

@@ -36,7 +36,8 @@ def test_it_goes_to_standard_output_or_to_a_file(purpose: str, tmp_path: Path) -
     page = (folder / "report.html").read_bytes()
     text = written_for(purpose, [folder])
     assert (text[-1], "What is q" in text, "answer to q" in text) == ("\n", False, False)
-    file, asked = tmp_path / "out", ["report", str(folder), "--for", purpose]
+    file = tmp_path / "out"
+    asked = ["report", str(folder), "--for", purpose]
     for arguments, output in (([], text), (["-o", str(file)], f"{file}\n")):
         assert (
             CliRunner().invoke(cli, [*asked, *arguments], catch_exceptions=False).output == output

@@ -31,7 +31,8 @@ from eval_factory.report import documents
 from stored_results import PROVENANCE
 from stored_suite import cell, cells
 
-WELL, ILL = "1" * 30 + "0" * 10, "0" * 30 + "1" * 10
+WELL = "1" * 30 + "0" * 10
+ILL = "0" * 30 + "1" * 10
 
 
 def of(*found: CellResult, **changes: Any) -> SuiteResults:

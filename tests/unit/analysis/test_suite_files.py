@@ -28,7 +28,8 @@ from eval_factory.report.page.document import page_file, page_style
 from stored_results import PROVENANCE
 from stored_suite import cell, cells, share
 
-WELL, ILL = "1" * 30 + "0" * 10, "0" * 30 + "1" * 10
+WELL = "1" * 30 + "0" * 10
+ILL = "0" * 30 + "1" * 10
 
 STYLE = page_style() + page_file("suite.css")
 
@@ -239,10 +240,8 @@ def suite(root: Path, *, disturbed: bool) -> SuiteDir:
 
 
 def test_a_disturbed_suite_leaves_the_table_of_an_undisturbed_one(tmp_path: Path) -> None:
-    first, second = (
-        suite(tmp_path / "one", disturbed=False),
-        suite(tmp_path / "two", disturbed=True),
-    )
+    first = suite(tmp_path / "one", disturbed=False)
+    second = suite(tmp_path / "two", disturbed=True)
     for name in ("results_yaml", "results_csv", "results_md"):
         assert getattr(first, name).read_bytes() == getattr(second, name).read_bytes(), name
     assert first.usage_yaml.read_bytes() != second.usage_yaml.read_bytes()

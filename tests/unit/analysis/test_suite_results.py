@@ -40,7 +40,9 @@ def test_a_reportable_value_alone_enters_win_rates(
     assert one.enters_win_rates is enters
 
 
-WELL, ILL, SAME = "1" * 30 + "0" * 10, "0" * 30 + "1" * 10, "1" * 20 + "0" * 20
+WELL = "1" * 30 + "0" * 10
+ILL = "0" * 30 + "1" * 10
+SAME = "1" * 20 + "0" * 20
 PARTLY = "40.0 % of the answers are unreadable\n  grant more tokens"
 
 
@@ -305,7 +307,8 @@ def test_the_other_metric_groups_have_win_rates_of_their_own(tmp_path: Path) -> 
 
 
 def test_what_was_paid_is_that_of_all_runs_and_what_it_took_stands_apart(tmp_path: Path) -> None:
-    this, whole = Spent(3, 2, 1, 10, 5, 0.2, 0.3), Spent(9, 4, 2, 30, 15, 0.4, 0.5)
+    this = Spent(3, 2, 1, 10, 5, 0.2, 0.3)
+    whole = Spent(9, 4, 2, 30, 15, 0.4, 0.5)
     usage = Usage(SpentByRole(this, {"model": this}), SpentByRole(whole, {"model": whole}), 3, 7.5)
     given = replace(cell(tmp_path, "a", "x", SAME, usage=usage), attempts=2)
     (one,) = suite_results([given]).cells

@@ -132,16 +132,17 @@ def test_comparisons_that_show_a_difference_are_counted_and_those_that_leave_it_
     ]
 
 
-A_B, WON, LOST, THREE = (
-    frozenset({("a", "b")}),
-    column(0.9, 0.1),
-    column(0.1, 0.9),
-    column(0.9, 0.5, 0.1),
-)
-SURE, FIRST = replace(WON, certain=A_B), replace(THREE, certain=CHAIN)
+A_B = frozenset({("a", "b")})
+WON = column(0.9, 0.1)
+LOST = column(0.1, 0.9)
+THREE = column(0.9, 0.5, 0.1)
+SURE = replace(WON, certain=A_B)
+FIRST = replace(THREE, certain=CHAIN)
 VARIANTS = [replace(WON, source="medec")] * 2
 OTHERS = [replace(WON, source=f"task {number}") for number in range(5)]
-APART, OPEN, IN_ORDER = [(1, 1), (2, 2)], [(1, 2)] * 2, [(1, 1), (2, 2), (3, 3)]
+APART = [(1, 1), (2, 2)]
+OPEN = [(1, 2)] * 2
+IN_ORDER = [(1, 1), (2, 2), (3, 3)]
 RANKS: dict[str, tuple[list[Column], list[tuple[int, int]]]] = {
     "nothing is certain": ([replace(THREE, shown=CHAIN)], [(1, 3)] * 3),
     "all is certain in the only column": ([FIRST], IN_ORDER),

@@ -90,7 +90,8 @@ def test_the_plots_of_one_result(tmp_path: Path) -> None:
 
 
 def test_the_plots_of_two_results_and_of_their_difference(tmp_path: Path) -> None:
-    a, b = right_or_wrong(tmp_path / "a", "11110000"), right_or_wrong(tmp_path / "b", "11111110")
+    a = right_or_wrong(tmp_path / "a", "11110000")
+    b = right_or_wrong(tmp_path / "b", "11111110")
     drawings = drawings_of([a, b])
     one = ["score", "distribution", "latency", "validity"]
     assert list(drawings) == [

@@ -78,7 +78,8 @@ def told(folder: SuiteDir, screen: SuiteScreen, *events: dict[str, Any]) -> None
 
 
 def test_lines_where_there_is_no_terminal(tmp_path: Path) -> None:
-    folder, stream = suite_folder(tmp_path), io.StringIO()
+    folder = suite_folder(tmp_path)
+    stream = io.StringIO()
     suite_by_hand.cell_result(folder, "small/qa")
     with SuiteScreen(stream, folder, Clock()) as screen:
         told(
@@ -111,7 +112,9 @@ def test_lines_where_there_is_no_terminal(tmp_path: Path) -> None:
 
 
 def test_a_line_of_figures_now_and_then(tmp_path: Path) -> None:
-    folder, stream, clock = suite_folder(tmp_path), io.StringIO(), Clock()
+    folder = suite_folder(tmp_path)
+    stream = io.StringIO()
+    clock = Clock()
     with held(folder), SuiteScreen(stream, folder, clock) as screen:
         told(folder, screen, started())
         for seconds in (0.0, 9.9, 10.0):  # nothing runs yet
@@ -135,7 +138,9 @@ def test_a_line_of_figures_now_and_then(tmp_path: Path) -> None:
 
 
 def test_a_terminal_shows_a_table_and_leaves_none_behind(tmp_path: Path) -> None:
-    folder, stream, clock = suite_folder(tmp_path), Terminal(), Clock()
+    folder = suite_folder(tmp_path)
+    stream = Terminal()
+    clock = Clock()
     with held(folder), SuiteScreen(stream, folder, clock) as screen:
         told(folder, screen, started(), cell_started("big/qa"))
         cell_events(
@@ -261,7 +266,9 @@ def test_why_the_exit_code_is_what_it_is(
 def test_one_line_or_a_record_at_the_end(
     folder: SuiteDir, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    found, line, out = report(folder, 0, 3, reason="no key"), io.StringIO(), io.StringIO()
+    found = report(folder, 0, 3, reason="no key")
+    line = io.StringIO()
+    out = io.StringIO()
     suite_screen.show_end(found, RunOutput(quiet=True, stdout=line))
     assert line.getvalue() == "a summary\n"
     assert capsys.readouterr().err.startswith("exit code 3")
@@ -315,7 +322,8 @@ def stack() -> ExitStack:
 
 
 def test_one_record_a_change(tmp_path: Path, stack: ExitStack) -> None:
-    folder, out = suite_folder(tmp_path, started(["a/b"])), io.StringIO()
+    folder = suite_folder(tmp_path, started(["a/b"]))
+    out = io.StringIO()
     stack.enter_context(held(folder))
 
     def end() -> None:
@@ -335,7 +343,8 @@ def test_one_record_a_change(tmp_path: Path, stack: ExitStack) -> None:
 def test_a_watcher_has_lines(
     tmp_path: Path, stack: ExitStack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder, out = suite_folder(tmp_path, started(["a/b", "c/d"])), io.StringIO()
+    folder = suite_folder(tmp_path, started(["a/b", "c/d"]))
+    out = io.StringIO()
     stack.enter_context(held(folder))
     monkeypatch.setattr(suite_screen, "_PLAIN_INTERVAL_S", 0.0)
     tells = [
@@ -356,7 +365,8 @@ def test_a_terminal_has_a_table_and_at_the_end_all_lines(
     tmp_path: Path, stack: ExitStack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(suite_screen, "REFRESH_S", 0.0)
-    folder, out = suite_folder(tmp_path, started(["a/b"])), Terminal()
+    folder = suite_folder(tmp_path, started(["a/b"]))
+    out = Terminal()
     stack.enter_context(held(folder))
     watch(SuiteReader(folder), out, as_json=False, sleep=steps(nothing, stack.close))
     sent = out.getvalue()

@@ -139,7 +139,8 @@ def annotate(*words: object) -> str:
 
 
 def test_export_import_and_plan(tmp_path: Path) -> None:
-    folder, sheet = folder_to_rate(tmp_path / "out").root, tmp_path / "sheet"
+    folder = folder_to_rate(tmp_path / "out").root
+    sheet = tmp_path / "sheet"
     lines = annotate(
         "export", folder, "--n", 40, "--raters", 1, "--out", sheet, "--no-reference"
     ).splitlines()

@@ -167,7 +167,8 @@ def test_identity(path: str, value: object, changes: bool) -> None:
 
 
 CLEAR = {"config.type": "clear", "config.params.extra.data_path": "/d"}
-CONDITION, SUBJECT = "config.params.extra.condition", "config.params.extra.subject"
+CONDITION = "config.params.extra.condition"
+SUBJECT = "config.params.extra.subject"
 
 
 def test_subject_is_another_name_of_clears_condition() -> None:
@@ -263,7 +264,8 @@ def test_numbers_have_their_ends(name: str, least: float, most: float) -> None:
 
 
 def test_a_training_cutoff_is_a_month(tmp_path: Path) -> None:
-    path, file = "target.api_endpoint.training_cutoff", tmp_path / "run.yml"
+    path = "target.api_endpoint.training_cutoff"
+    file = tmp_path / "run.yml"
     for text in ("2024-06", "'2024-06'", "${CUTOFF}"):
         file.write_text(
             f"target:\n  api_endpoint:\n    training_cutoff: {text}\n", encoding="utf-8"

@@ -35,7 +35,8 @@ def test_the_strongest_layer_counts_key_by_key() -> None:
 
 
 def test_it_is_no_part_of_what_is_evaluated() -> None:
-    plain, there = of({}), of({"executor": "slurm", "slurm": {"cpus": 4}})
+    plain = of({})
+    there = of({"executor": "slurm", "slurm": {"cpus": 4}})
     assert there.as_dict() == plain.as_dict()
     assert there.as_given() == plain.as_given()
     assert there.sources == plain.sources

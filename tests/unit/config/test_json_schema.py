@@ -35,7 +35,8 @@ def fields(schema: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[s
 
 
 FIELDS = dict(fields(SCHEMA))
-EXTRA, ENDPOINT = "config.params.extra", "target.api_endpoint"
+EXTRA = "config.params.extra"
+ENDPOINT = "target.api_endpoint"
 
 
 def test_it_is_a_schema_without_references() -> None:

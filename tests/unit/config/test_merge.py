@@ -195,7 +195,8 @@ def test_the_merged_tree_shares_nothing_with_its_layers(
 def test_a_null_of_a_credential_is_no_default(name: str) -> None:
     """The default would send a key where the user wants to send none."""
     framework = (FRAMEWORK, {name: "OPENAI_API_KEY"})
-    file, override = (FILE, {name: "MINE"}), (OVERRIDE, {name: None})
+    file = (FILE, {name: "MINE"})
+    override = (OVERRIDE, {name: None})
     assert merge([framework, file, override]) == ({name: None}, {name: OVERRIDE})
     assert merge([framework, (FILE, {name: None})]) == ({name: None}, {name: FILE})
     assert merge([framework, override, (FLAG, {name: "MINE"})])[0] == {name: "MINE"}

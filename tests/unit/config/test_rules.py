@@ -196,7 +196,8 @@ def test_nothing_is_wrong_where_nothing_is_known_of_the_form(tmp_path: Path) -> 
     assert data_faults(task, extra) == []
 
 
-SEED, LIMIT = "config.params.extra.sample_seed", "config.params.limit_samples"
+SEED = "config.params.extra.sample_seed"
+LIMIT = "config.params.limit_samples"
 
 
 def test_a_sample_is_drawn_of_a_limited_run_and_makes_another_run() -> None:
@@ -238,7 +239,8 @@ STOP = "config.params.extra.stop_when"
 
 
 def test_a_rule_to_stop_is_one_and_makes_another_run() -> None:
-    plain, half = plan(), plan({f"{STOP}.half_width": 0.05})
+    plain = plan()
+    half = plan({f"{STOP}.half_width": 0.05})
     others = [
         plan({f"{STOP}.half_width": 0.05, f"{STOP}.{name}": value})
         for name, value in (("seed", 1), ("first", 60), ("alpha", 0.01))

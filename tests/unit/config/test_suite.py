@@ -56,7 +56,8 @@ def test_each_evaluation_of_each_target_is_a_run_config() -> None:
 
 
 def test_limits_are_the_users_and_a_null_leaves_the_default() -> None:
-    usual, defaults = suite(), load_framework().defaults.suite
+    usual = suite()
+    defaults = load_framework().defaults.suite
     assert (usual.budget, usual.max_processes) == (Budget(), min(2 * (os.cpu_count() or 1), 8))
     assert (
         (usual.max_attempts, usual.max_outage_s)

@@ -117,7 +117,8 @@ def test_an_unknown_task_has_a_hint_and_a_key_one_name() -> None:
 
 def test_paths_become_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """From the current folder; a benchmark's also from the file's."""
-    here, there = tmp_path / "here", tmp_path / "there"
+    here = tmp_path / "here"
+    there = tmp_path / "there"
     for folder in (here, there):
         folder.mkdir()
     (there / "b.yml").touch()

@@ -62,7 +62,8 @@ def test_threads_together_send_no_request_too_many() -> None:
 
 
 def test_every_budget_has_to_allow_a_request_and_is_told_what_it_took() -> None:
-    own, shared = SpendingTracker(Budget(max_requests=9)), SpendingTracker(Budget(max_requests=1))
+    own = SpendingTracker(Budget(max_requests=9))
+    shared = SpendingTracker(Budget(max_requests=1))
     both = SpendingTrackers([own, shared])
     assert both.begin() is None
     both.spend(tokens=5, cost=0.5)

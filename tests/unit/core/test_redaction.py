@@ -164,7 +164,8 @@ def test_a_variable_that_holds_a_path_blinds_no_message(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A secret that has the name of a file stays hidden."""
-    folder, gone = tmp_path / "a-long-folder", "/no/such/folder-0123456789"
+    folder = tmp_path / "a-long-folder"
+    gone = "/no/such/folder-0123456789"
     folder.mkdir()
     (tmp_path / KEY).touch()
     monkeypatch.chdir(tmp_path)
@@ -177,7 +178,8 @@ def test_a_variable_that_holds_a_path_blinds_no_message(
 
 
 def test_a_known_secret_is_found_as_it_is_or_encoded() -> None:
-    secret, redactor = "a-secret-of-some-length-1", Redactor()
+    secret = "a-secret-of-some-length-1"
+    redactor = Redactor()
     text = f"it holds {secret} and more"
     assert not redactor.finds(secret)
     assert redactor.text(text) == redactor.text(text) == text
@@ -238,7 +240,8 @@ def test_a_known_key_is_redacted_however_it_is_spread(way: str, key: str) -> Non
 def test_no_way_to_spread_a_key_leaves_two_of_its_letters_together(
     parts: list[tuple[str, str]], between: list[str], backwards: bool, before: str, after: str
 ) -> None:
-    key, letters = ("".join(map("".join, parts)), "".join(letter for letter, _ in parts))
+    key = "".join(map("".join, parts))
+    letters = "".join(letter for letter, _ in parts)
     assume(not is_placeholder(key))
     way = letters[::-1] if backwards else letters
     spread = "".join(map("".join, zip(way, between, strict=False)))

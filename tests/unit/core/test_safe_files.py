@@ -50,7 +50,8 @@ class Disk:
     """What was brought to it, by the inode, and which names were there when it was."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.folder, self.brought = folder, list[int]()
+        self.folder = folder
+        self.brought = list[int]()
         self.full_at: int | None = None
         monkeypatch.setattr(os, "fsync", self.fsync)
 

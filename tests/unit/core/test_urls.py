@@ -76,7 +76,8 @@ def test_it_names_the_command_and_not_where_it_runs() -> None:
 
 
 def test_where_it_is_reached() -> None:
-    one, two = "http://127.0.0.1:1", "http://127.0.0.1:2"
+    one = "http://127.0.0.1:1"
+    two = "http://127.0.0.1:2"
     assert reached("https://served.example/v1", {SERVED_AT: one}) == ("https://served.example/v1",)
     assert reached("served://x-1/api/v1", {SERVED_AT: one}) == (f"{one}/api/v1",)
     assert reached("served://x-1/v1", {SERVED_AT: f"{one} {two}"}) == (f"{one}/v1", f"{two}/v1")

@@ -45,7 +45,8 @@ def with_header(**pax: str) -> tuple[tarfile.TarInfo, bytes]:
 
 def special(name: str, kind: bytes, target: str = "") -> tuple[tarfile.TarInfo, bytes]:
     info = tarfile.TarInfo(name)
-    info.type, info.linkname = kind, target
+    info.type = kind
+    info.linkname = target
     return info, b""
 
 
@@ -161,7 +162,8 @@ def test_headers_that_follow_headers_or_ask_for_all_the_memory(
     size: int, times: int, message: str, tmp_path: Path
 ) -> None:
     header = tarfile.TarInfo("x")
-    header.type, header.size = tarfile.XHDTYPE, size
+    header.type = tarfile.XHDTYPE
+    header.size = size
     with gzip.open(tmp_path / "a.tar.gz", "wb") as file:
         for _ in range(times):
             file.write(header.tobuf(tarfile.USTAR_FORMAT) + RECORD.ljust(512, b"\0"))
@@ -172,7 +174,8 @@ def test_headers_that_follow_headers_or_ask_for_all_the_memory(
 
 
 def test_long_names_and_other_letters_come_through(tmp_path: Path) -> None:
-    given, name = tmp_path / "given" / "scenarios" / "x", "n" * 200
+    given = tmp_path / "given" / "scenarios" / "x"
+    name = "n" * 200
     (given / name).mkdir(parents=True)
     for file in (f"{name}/{name}.txt", "é ü.txt"):
         (given / file).write_text("x")
@@ -248,7 +251,9 @@ def test_an_archive_is_a_file_outside_the_bundle(bundle: Path, tmp_path: Path) -
 def test_what_a_killed_pack_left_is_written_over_and_an_empty_folder_filled_where_it_is(
     bundle: Path, tmp_path: Path
 ) -> None:
-    out, empty, link = tmp_path / "out", tmp_path / "empty", tmp_path / "link"
+    out = tmp_path / "out"
+    empty = tmp_path / "empty"
+    link = tmp_path / "link"
     for folder in (out, empty):
         folder.mkdir()
     with (out / ".a.tar.gz.part").open("wb") as other:

@@ -77,7 +77,8 @@ def test_a_change_may_die_at_any_step(tmp_path: Path, monkeypatch: pytest.Monkey
     change(tmp_path / "before", "a" * 40)
     shutil.copytree(tmp_path / "before", tmp_path / "after")
     change(tmp_path / "after", "b" * 40)
-    before, after = content_of(tmp_path / "before"), content_of(tmp_path / "after")
+    before = content_of(tmp_path / "before")
+    after = content_of(tmp_path / "after")
     ended = []
     for step in range(1, 100):
         root = tmp_path / f"b{step}"

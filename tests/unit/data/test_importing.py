@@ -23,7 +23,8 @@ from published_rows import (
 
 
 def test_a_folder_becomes_a_bundle(tmp_path: Path) -> None:
-    given, root = folder_to_import(tmp_path / "given"), tmp_path / "bundle"
+    given = folder_to_import(tmp_path / "given")
+    root = tmp_path / "bundle"
     said: list[str] = []
     before = datasets.logging.get_verbosity(), datasets.are_progress_bars_disabled()
     manifest = import_folder(given, root, sources(), said.append)
@@ -81,7 +82,8 @@ ODD_NAMES = {
 def test_a_name_that_a_bundle_cannot_hold_is_said_and_nothing_is_left(
     kind: str, over: bool, tmp_path: Path
 ) -> None:
-    given, root = folder_to_import(tmp_path / "given"), tmp_path / "bundle"
+    given = folder_to_import(tmp_path / "given")
+    root = tmp_path / "bundle"
     if over:
         import_folder(given, root, sources(), print)
     (given / "SHA256SUMS").unlink()
@@ -136,7 +138,8 @@ def test_other_folders_are_left_alone(tmp_path: Path) -> None:
 
 def test_a_program_among_the_data_is_not_executed(tmp_path: Path) -> None:
     """Neither one of the data set's name, which the `datasets` package looks for, nor one that the table expects."""
-    given, trace = folder_to_import(tmp_path / "given"), tmp_path / "trace"
+    given = folder_to_import(tmp_path / "given")
+    trace = tmp_path / "trace"
     (given / "SHA256SUMS").unlink()
     (given / "hub/org/Some-Calc/Some-Calc.py").write_text(scripted(trace))
     for expected in (False, True):
@@ -154,7 +157,8 @@ def test_a_program_among_the_data_is_not_executed(tmp_path: Path) -> None:
 
 
 def test_a_program_without_data_is_refused(tmp_path: Path) -> None:
-    given, trace = folder_to_import(tmp_path / "given"), tmp_path / "trace"
+    given = folder_to_import(tmp_path / "given")
+    trace = tmp_path / "trace"
     (given / "SHA256SUMS").unlink()
     for name in ("README.md", "t.parquet"):
         (given / "hub/org/Some-Calc" / name).unlink()

@@ -17,18 +17,12 @@ from eval_factory.plan.run_plan import Plan
 from invented_bundle import Origin, punkt_zip
 from unit.builders import plan
 
-DIALECT, NAMES = (
-    "perturbations/dialect/SAE_to_AAVE_mapping.json",
-    "perturbations/person_name/data/person_names.txt",
-)
-SYNONYMS, WORDNET = (
-    "perturbations/synonym/wordnet_synonyms.json",
-    "perturbations/synonym/corpora/wordnet.zip",
-)
-QUESTIONS, DIALOGUES = (
-    "scenarios/pubmed_qa/data/test_set.json",
-    "scenarios/med_dialog/icliniq/test.json",
-)
+DIALECT = "perturbations/dialect/SAE_to_AAVE_mapping.json"
+NAMES = "perturbations/person_name/data/person_names.txt"
+SYNONYMS = "perturbations/synonym/wordnet_synonyms.json"
+WORDNET = "perturbations/synonym/corpora/wordnet.zip"
+QUESTIONS = "scenarios/pubmed_qa/data/test_set.json"
+DIALOGUES = "scenarios/med_dialog/icliniq/test.json"
 FAIRNESS = "helm:med_dialog:subset=icliniq,data_augmentation=fairness"
 SYNONYM = "helm:boolq:data_augmentation=synonym"
 CONTENTS = {".json": b"{}", ".txt": b"brad,first_name,gender,male\n", ".zip": punkt_zip()}
@@ -67,7 +61,8 @@ def test_an_entrys_own_files_and_those_of_its_perturbations(
     this = plan_of(FAIRNESS, tmp_path, data_dir=str(tmp_path / "b"), offline=True)
     if (found := check_data(this, {})) is not None:
         place(found, this)
-    names, left = tmp_path / "out/helm" / NAMES, plan_of(FAIRNESS, tmp_path, offline=True)
+    names = tmp_path / "out/helm" / NAMES
+    left = plan_of(FAIRNESS, tmp_path, offline=True)
     assert names.read_bytes() == CONTENTS[".txt"]
     assert check_data(left, {}) is None  # what the earlier run left is enough
     names.unlink()
@@ -118,7 +113,8 @@ def test_what_cannot_be_pulled_is_refused_before_anything_is_asked(
 def test_a_run_needs_what_no_bundle_holds(
     bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    translated, here = "helm:pubmed_qa:data_augmentation=swahili", {"data_dir": str(bundle)}
+    translated = "helm:pubmed_qa:data_augmentation=swahili"
+    here = {"data_dir": str(bundle)}
     refused(
         "cannot be run offline: it asks Google Translate",
         plan_of(translated, tmp_path, offline=True),

@@ -24,7 +24,8 @@ from eval_factory.helm.names import RUN_RECORD_FILE
 from eval_factory.plan.run_plan import Plan
 from unit.builders import plan
 
-PINNED, OTHER = "1" * 40, "2" * 40
+PINNED = "1" * 40
+OTHER = "2" * 40
 
 
 def _file(name: str, revision: str, **known: Any) -> SourceFile:
@@ -72,7 +73,8 @@ DATASETS = {"org/pinned": PINNED, "org/script": PINNED}
 
 
 def test_files_of_a_branch_and_data_sets_with_a_revision_are_pinned(tmp_path: Path) -> None:
-    medec, pubmed_qa = task("medec", tmp_path), task("pubmed_qa", tmp_path)
+    medec = task("medec", tmp_path)
+    pubmed_qa = task("pubmed_qa", tmp_path)
     assert (pins_of(medec), pins_of(pubmed_qa)) == (Pins(FILES, {}), Pins({}, DATASETS))
     assert pins_of(medec, pubmed_qa) == Pins(FILES, DATASETS)
     for nothing_moves in ("head_qa", "aci_bench"):
@@ -116,7 +118,8 @@ def test_nothing_is_said_of_what_is_pinned_or_has_no_pin(tmp_path: Path) -> None
 
 
 def test_the_revisions_of_files_that_were_read(tmp_path: Path) -> None:
-    here, folder = task("aci_bench", tmp_path), "scenarios/aci_bench"
+    here = task("aci_bench", tmp_path)
+    folder = "scenarios/aci_bench"
     files = {
         f"{folder}/known.json": "a" * 64,
         f"{folder}/any.json": "b" * 64,

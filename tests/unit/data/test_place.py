@@ -78,7 +78,8 @@ def test_files_are_copied_and_what_a_run_altered_is_put_right(bundle: Path, tmp_
 def test_nothing_is_deleted_or_written_through_a_link(
     linked: str, bundle: Path, tmp_path: Path
 ) -> None:
-    this, shared = plan_of("pubmed_qa", tmp_path, bundle), tmp_path / "shared"
+    this = plan_of("pubmed_qa", tmp_path, bundle)
+    shared = tmp_path / "shared"
     theirs = [
         shared / "mine.txt",
         shared / "set.json",
@@ -252,10 +253,8 @@ def test_whether_all_files_are_read_is_asked_where_a_list_is_answered(
 
 
 def test_offline_without_a_bundle_looks_into_the_output_folder(tmp_path: Path) -> None:
-    this, file = (
-        plan_of("pubmed_qa", tmp_path, None, offline=True),
-        tmp_path / "out/helm/scenarios/questions/data/set.json",
-    )
+    this = plan_of("pubmed_qa", tmp_path, None, offline=True)
+    file = tmp_path / "out/helm/scenarios/questions/data/set.json"
     refused(r"set\.json\n.*data pull pubmed_qa --to DIR, then run with --data_dir DIR", this)
     file.parent.mkdir(parents=True)
     file.write_bytes(QUESTIONS)

@@ -277,7 +277,9 @@ def test_a_data_set_with_a_script_is_taken_as_the_hub_converted_it(
     pinned: str | None, tmp_path: Path, origin: Origin
 ) -> None:
     """As `load_dataset` does where it may not run the script, which is what HELM's head_qa does."""
-    api, name, converted = "/api/datasets/org/exam_qa", "en/test/0000.parquet", "ef" * 20
+    api = "/api/datasets/org/exam_qa"
+    name = "en/test/0000.parquet"
+    converted = "ef" * 20
 
     def info(revision: str | None, *names: str) -> dict[str, Any]:
         return {
@@ -309,7 +311,8 @@ def test_a_data_set_with_a_script_is_taken_as_the_hub_converted_it(
 def test_where_the_hub_has_the_pinned_revision_no_more_the_newest_is_taken(
     tmp_path: Path, origin: Origin
 ) -> None:
-    gone, table = "cd" * 20, origin.sources()
+    gone = "cd" * 20
+    table = origin.sources()
     answer = (404, b'{"error": "Invalid rev id"}', {"X-Error-Code": "RevisionNotFound"})
     origin.altered[f"/api/datasets/org/Some-Calc/revision/{gone}"] = answer
     calc = table.tasks["calc"]

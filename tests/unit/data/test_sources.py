@@ -10,7 +10,8 @@ from eval_factory.workflows.leaderboard.registry import helm_version, load_catal
 
 
 def test_every_task_is_in_the_table_and_no_other() -> None:
-    table, framework = load_sources(), load_framework()
+    table = load_sources()
+    framework = load_framework()
     assert set(table.tasks) == set(framework.names())
     for task in framework.evaluations:
         entry = table.tasks[task.name]

@@ -81,7 +81,8 @@ def test_the_questions() -> None:
 
 SPOKEN = ("user", "Aspirin?"), ("assistant", "Fever?"), ("user", "No")
 MESSAGES = [{"role": role, "content": content} for role, content in SPOKEN]
-HALF, NONE = Criterion("Names aspirin", 5), Criterion("Recommends paracetamol instead", -3)
+HALF = Criterion("Names aspirin", 5)
+NONE = Criterion("Recommends paracetamol instead", -3)
 
 
 def test_half_of_the_longer_words_are_enough() -> None:

@@ -36,7 +36,8 @@ def test_results_are_in_the_order_of_the_items(items: int) -> None:
 
 @pytest.mark.parametrize(("at_once", "items", "most"), [(1, 5, 1), (4, 20, 4), (8, 3, 3)])
 def test_so_many_go_on_at_once(at_once: int, items: int, most: int) -> None:
-    inside, seen = 0, []
+    inside = 0
+    seen = []
     all_are_in: Future[None] = Future()
 
     def process(_: int) -> None:
@@ -54,7 +55,8 @@ def test_so_many_go_on_at_once(at_once: int, items: int, most: int) -> None:
 
 def test_the_first_failure_by_the_order_of_items_is_raised() -> None:
     """Those that are under way are waited for; no other is started, not by those either that have done nothing so far."""
-    seen, late = [], Future[None]()
+    seen = []
+    late = Future[None]()
 
     def process(number: int) -> None:
         seen.append(f"begins {number}")
@@ -86,7 +88,8 @@ def test_what_ends_a_program_ends_it_at_once(
     way: type[BaseException] | str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Nobody waits for what the others wait for, and what they hold is given back; the loop goes on."""
-    given_back, late = [], Future[None]()
+    given_back = []
+    late = Future[None]()
 
     def process(number: int) -> None:
         try:

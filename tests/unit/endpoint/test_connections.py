@@ -41,7 +41,8 @@ class Scripted:
         self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}/v1?a=b"
         self.heads: list[bytes] = []
         self.connections = 0
-        self.hung_up, self.ended = threading.Event(), threading.Event()
+        self.hung_up = threading.Event()
+        self.ended = threading.Event()
         self._answers = list(answers)
         threading.Thread(target=self._serve, daemon=True).start()
 

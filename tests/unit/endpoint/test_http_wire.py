@@ -55,7 +55,8 @@ def answer(
     return "\r\n".join([f"{version} {status}", *lines, "", ""]).encode() + body
 
 
-TWO, CHUNKED = "Content-Length: 2", "Transfer-Encoding: chunked"
+TWO = "Content-Length: 2"
+CHUNKED = "Transfer-Encoding: chunked"
 ZIPPED = gzip.compress(b"abc")
 SECOND = answer("Content-Length: 4", body=b"evil")
 

@@ -318,7 +318,9 @@ def waits(admission: LocalAdmission) -> threading.Thread:
 
 
 def test_no_more_than_the_limit_are_inside_whoever_asks() -> None:
-    admission, inside, seen = LocalAdmission(LimitOf(3)), 0, []
+    admission = LocalAdmission(LimitOf(3))
+    inside = 0
+    seen = []
 
     def work(_: int) -> None:
         nonlocal inside
@@ -352,7 +354,8 @@ def test_in_an_event_loop_others_go_on_while_one_waits_for_its_minute(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(limits, "MINUTE_S", 0.3)
-    admission, seen = LocalAdmission(LimitOf(9, 1)), list[int]()
+    admission = LocalAdmission(LimitOf(9, 1))
+    seen = list[int]()
 
     def process(number: int) -> None:
         with admission.slot({}) if number < 2 else contextlib.nullcontext():
@@ -367,7 +370,8 @@ def test_after_the_stop_nobody_waits() -> None:
     admission = LocalAdmission(LimitOf(1, None, 10))
     with ExitStack() as stack:
         stack.enter_context(admission.slot({"max_tokens": 10}))
-        for_a_minute, for_a_slot = waits(admission), waits(admission)
+        for_a_minute = waits(admission)
+        for_a_slot = waits(admission)
         assert (for_a_minute.is_alive(), for_a_slot.is_alive()) == (True, True)
         stack.callback(for_a_minute.join, 30)
         stack.callback(for_a_slot.join, 30)

@@ -19,8 +19,10 @@ from eval_factory.endpoint.replies import ReplyReader, changes_asked_for
 from seeing_endpoint import picture
 from unit.builders import endpoint_settings, evaluation
 
-PARAMS, TYPE = "config.params", "target.api_endpoint.type"
-RED, WEBP = picture("red"), picture("blue", kind="WEBP")
+PARAMS = "config.params"
+TYPE = "target.api_endpoint.type"
+RED = picture("red")
+WEBP = picture("blue", kind="WEBP")
 
 
 def in_base64(data: bytes) -> str:

@@ -79,10 +79,8 @@ def test_the_type_is_what_the_content_says(data: bytes, kind: str | None) -> Non
 
 
 def test_parts_stand_in_their_order_with_the_files_own_bytes(tmp_path: Path) -> None:
-    png, sound = (
-        written(tmp_path / "0.jpg", picture("blue")),
-        written(tmp_path / "1.mp3", tone(440)),
-    )
+    png = written(tmp_path / "0.jpg", picture("blue"))
+    sound = written(tmp_path / "1.mp3", tone(440))
     body = body_of("First.", "\n", png, "What is it?", sound)
     parts = sent(body)
     assert [part["type"] for part in parts] == ["text", "text", "image_url", "text", "input_audio"]
@@ -104,10 +102,8 @@ def test_parts_stand_in_their_order_with_the_files_own_bytes(tmp_path: Path) -> 
 
 def test_a_key_goes_by_what_is_sent_and_not_by_where_it_lies(tmp_path: Path) -> None:
     one = written(tmp_path / "one.png", picture("red", side=100))
-    same, other = (
-        written(tmp_path / "same.png", one.read_bytes()),
-        written(tmp_path / "other.png", picture("blue")),
-    )
+    same = written(tmp_path / "same.png", one.read_bytes())
+    other = written(tmp_path / "other.png", picture("blue"))
     assert key_of("What?", one) == key_of("What?", same) != key_of("What?", other)
     assert key_of("What?", one) != key_of("Where?", one) != key_of(one, "Where?")
     assert key_of(one) == key_of(one, max_image_side=100) != key_of(one, max_image_side=99)

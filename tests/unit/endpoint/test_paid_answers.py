@@ -195,7 +195,8 @@ def test_a_folder_has_spent_what_all_its_runs_did(cache: ResponseCache) -> None:
     save(cache, "c", {"prompt_tokens": 100}, role="gpt")
     for outcome in ("retried", "failed", "refused", "cached", "unusable", "unscorable"):
         cache.journal(Attempt("d", "model", 1, outcome, None, None, 5.0, 0.0, 7, 7))
-    of_library, dear = Price(1.0, 10.0, source="genai-prices 9"), Price(10.0, 100.0)
+    of_library = Price(1.0, 10.0, source="genai-prices 9")
+    dear = Price(10.0, 100.0)
     assert spent_so_far(cache.path, {}) == Spending(6, 320, 0.5)
     assert spent_so_far(cache.path, {"model": of_library}) == Spending(6, 320, 0.5002)
     write_prices(cache.path, "run", {"model": dear})  # what held when it was asked

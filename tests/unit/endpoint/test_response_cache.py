@@ -125,7 +125,8 @@ def test_a_file_that_is_whole_is_not_written_to_when_it_is_checked(kept: Respons
     """Its checksum is part of a result, which the same command finds unchanged."""
     kept.save(answer("k"), attempt("k"))
     kept.close()
-    path, before = kept.path, kept.path.read_bytes()
+    path = kept.path
+    before = kept.path.read_bytes()
     response_cache.create_or_check(path)
     assert [row["key"] for row in journal.read_answers(path)] == ["k"]
     assert path.read_bytes() == before
@@ -220,7 +221,8 @@ def test_in_the_loop_those_that_come_together_are_one_transaction(tmp_path: Path
     """One that cannot be written costs no other its place."""
     connection = connection_to(tmp_path / "a.db")
     statements: list[str] = []
-    group, told = GroupCommit(connection), []
+    group = GroupCommit(connection)
+    told = []
 
     def process(number: int) -> None:
         if number == 5:

@@ -76,10 +76,8 @@ def client_of(
     """Of `given`, what is no option of the client is a setting of the endpoint."""
     options = {name: given.pop(name) for name in ("first", "budget") if name in given}
     sign_in = given.pop("sign_in", SignIn(None))
-    settings, url = (
-        endpoint_settings(key_names=("MY_KEY",), **given),
-        "http://h/v1/chat/completions",
-    )
+    settings = endpoint_settings(key_names=("MY_KEY",), **given)
+    url = "http://h/v1/chat/completions"
     messages = StopMessages(settings, url, "MY_KEY")
     server = Server(
         settings, url, transport, messages, admission=admission, has_answered=has_answered
@@ -124,7 +122,8 @@ def ask_until_it_stops(client: RetryingClient) -> tuple[int, str]:
 
 
 def ask(transport: Replies, **settings: Any) -> tuple[retrying_client.Answered, list[str]]:
-    client, outcomes = client_of(transport, **{"max_retries": 2, **settings}), list[str]()
+    client = client_of(transport, **{"max_retries": 2, **settings})
+    outcomes = list[str]()
     return client.ask(
         BODY, lambda _n, outcome, error, *_: outcomes.append(f"{outcome}: {error}")
     ), outcomes
@@ -187,7 +186,8 @@ def test_a_stop_says_what_the_endpoint_says(status: int, body: Any, said: str) -
 @pytest.mark.parametrize("status", [403, 404])
 def test_refused_after_an_answer_is_that_prompts_own(status: int) -> None:
     flagged = reply(status, {"error": {"message": "flagged"}})
-    client, noted = client_of(Replies(reply(200), flagged, reply(200))), Noted()
+    client = client_of(Replies(reply(200), flagged, reply(200)))
+    noted = Noted()
     client.ask(BODY, unnoted)
     with pytest.raises(RequestFailed, match="flagged"):
         client.ask(BODY, noted)
@@ -566,7 +566,8 @@ def test_only_a_bad_request_speaks_of_fields() -> None:
 
 def test_each_request_that_is_sent_is_asked_for_and_told_to_the_journal() -> None:
     """A retry, and one without a parameter that was refused, are requests too; one that a limit forbids is none."""
-    tracker, noted = SpendingTracker(Budget(max_requests=5)), Noted()
+    tracker = SpendingTracker(Budget(max_requests=5))
+    noted = Noted()
     refused = reply(
         400, {"error": {"message": "Unsupported parameter: 'temperature'", "param": "temperature"}}
     )
@@ -584,7 +585,8 @@ def test_each_request_that_is_sent_is_asked_for_and_told_to_the_journal() -> Non
 
 
 def test_a_request_that_a_limit_forbids_is_in_no_journal() -> None:
-    refused, noted = reply(400, {"error": "Unsupported parameter: 'temperature'"}), Noted()
+    refused = reply(400, {"error": "Unsupported parameter: 'temperature'"})
+    noted = Noted()
     client = client_of(Replies(refused, reply(200)), budget=SpendingTracker(Budget(max_requests=1)))
     with pytest.raises(LimitReached):
         client.ask(BODY, noted)
@@ -601,7 +603,8 @@ def test_a_request_with_an_old_token_was_sent_too() -> None:
             return True
 
     for status, outcome, times in ((401, "refused", 1), (500, "retried", 0)):
-        transport, noted = Replies(reply(status), reply(200)), Noted()
+        transport = Replies(reply(status), reply(200))
+        noted = Noted()
         renewed.clear()
         client_of(transport, sign_in=Renewing(None)).ask(BODY, noted)
         assert (noted, len(transport.sent), len(renewed)) == ([(1, outcome, status)], 2, times)

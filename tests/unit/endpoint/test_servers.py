@@ -54,7 +54,9 @@ class Replies(Transport):
     timeout_s = 10.0
 
     def __init__(self, says: int | TransportError = 200, **headers: str) -> None:
-        self.says, self.headers, self.asked = says, headers, 0
+        self.says = says
+        self.headers = headers
+        self.asked = 0
 
     def post(
         self, url: str, body: Mapping[str, Any], headers: Mapping[str, str] | None = None

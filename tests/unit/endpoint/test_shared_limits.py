@@ -84,7 +84,8 @@ def take(admission: Admission, body: Mapping[str, Any] | None = None) -> Callabl
 
 def hold(admission: Admission) -> tuple[InThread, threading.Event]:
     """A thread that is in, until the event is set."""
-    entered, go = threading.Event(), threading.Event()
+    entered = threading.Event()
+    go = threading.Event()
 
     def stay() -> None:
         with admission.slot():
@@ -97,7 +98,8 @@ def hold(admission: Admission) -> tuple[InThread, threading.Event]:
 
 
 def test_many_threads_of_several_processes_are_within_one_limit() -> None:
-    inside, seen = 0, list[int]()
+    inside = 0
+    seen = list[int]()
 
     def work(admission: Admission) -> None:
         nonlocal inside
@@ -178,9 +180,12 @@ def test_the_stop_of_one_role_wakes_its_threads_and_no_others() -> None:
         LimitServer({"g": LimitOf(1), "h": LimitOf(1)}) as server,
         processes(server, 1) as (limits,),
     ):
-        model, judge = admission_of(limits), admission_of(limits, "judge")
-        (one, go_on), (two, go) = hold(model), hold(judge)
-        waiting, waiting_too = [InThread(take(model)) for _ in range(3)], InThread(take(judge))
+        model = admission_of(limits)
+        judge = admission_of(limits, "judge")
+        (one, go_on) = hold(model)
+        (two, go) = hold(judge)
+        waiting = [InThread(take(model)) for _ in range(3)]
+        waiting_too = InThread(take(judge))
         assert all(thread.goes_on() for thread in waiting)
         model.stop()
         assert all(thread.ended() for thread in waiting)
@@ -196,7 +201,8 @@ def test_the_stop_of_one_role_wakes_its_threads_and_no_others() -> None:
 def test_when_the_server_is_gone_nobody_waits_and_nobody_goes_on() -> None:
     with LimitServer({"g": LimitOf(1)}, SpendingTracker(Budget())) as server:
         limits = limits_at(server.address)
-        admission, budget = admission_of(limits), budget_of(limits)
+        admission = admission_of(limits)
+        budget = budget_of(limits)
         holding, go = hold(admission)
         waiting = [InThread(take(admission)) for _ in range(2)]
         assert all(thread.goes_on() for thread in waiting)
@@ -246,7 +252,8 @@ def test_somebody_else_at_the_address(told: str, tmp_path: Path) -> None:
 
 
 def test_one_budget_for_all() -> None:
-    local, reached = SpendingTracker(Budget(max_requests=60)), list[str | None]()
+    local = SpendingTracker(Budget(max_requests=60))
+    reached = list[str | None]()
 
     def spend(limits: SharedLimits) -> None:
         for _ in range(10):

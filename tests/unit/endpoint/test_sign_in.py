@@ -75,7 +75,8 @@ def planted(tokens: TokenEndpoint, folder: Path, **changes: Any) -> Path:
 
 
 def test_a_token_is_had_once_and_kept(tokens: TokenEndpoint, tmp_path: Path) -> None:
-    said, redactor = list[str](), Redactor()
+    said = list[str]()
+    redactor = Redactor()
     first = signed_in(tokens, tmp_path, said, redactor)
     assert {first.header() for _ in range(5)} == {"Bearer token-canary-0-0123456789"}
     assert signed_in(tokens, tmp_path, said).header() == first.header()
@@ -103,10 +104,12 @@ def test_a_token_is_renewed_before_it_expires_and_not_at_each_request(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    said, now = list[str](), time.time()
+    said = list[str]()
+    now = time.time()
     monkeypatch.setattr(time, "time", lambda: now)
     tokens.expires_in = lifetime
-    mine, others = signed_in(tokens, tmp_path, said), signed_in(tokens, tmp_path, said)
+    mine = signed_in(tokens, tmp_path, said)
+    others = signed_in(tokens, tmp_path, said)
     first = mine.header()
     now += used - 0.01
     assert {mine.header(), mine.header(), others.header()} == {first}
@@ -125,7 +128,8 @@ def test_another_tenants_token_is_not_used(
         signed_in(tokens, tmp_path, None, None, **other).header()
         == "Bearer token-canary-1-0123456789"
     )
-    mine, theirs = file_of(tokens, tmp_path), file_of(tokens, tmp_path, **other)
+    mine = file_of(tokens, tmp_path)
+    theirs = file_of(tokens, tmp_path, **other)
     mine.replace(theirs)  # nor where a file was given the other's name
     assert (
         signed_in(tokens, tmp_path, None, None, **other).header()
@@ -156,7 +160,8 @@ def test_another_tenants_token_is_not_used(
 def test_a_planted_token_that_would_never_end_or_is_none_is_not_used(
     changes: dict[str, Any] | str, tokens: TokenEndpoint, tmp_path: Path
 ) -> None:
-    file, said = planted(tokens, tmp_path), list[str]()
+    file = planted(tokens, tmp_path)
+    said = list[str]()
     assert signed_in(tokens, tmp_path).header() == "Bearer planted-0123456789"
     if isinstance(changes, str):
         file.write_text(changes)
@@ -241,7 +246,8 @@ def test_in_an_event_loop_others_go_on_while_one_gets_a_token(
     tokens: TokenEndpoint, tmp_path: Path
 ) -> None:
     tokens.delay_s = 0.2
-    sign_in, seen = signed_in(tokens, tmp_path), []
+    sign_in = signed_in(tokens, tmp_path)
+    seen = []
 
     def process(number: int) -> None:
         seen.append((number, sign_in.header() if number < 2 else None))

@@ -6,7 +6,8 @@ import pytest
 
 from eval_factory.endpoint.openai_api import Split, split_thinking
 
-START, END = "<think>", "</think>"
+START = "<think>"
+END = "</think>"
 
 
 @pytest.mark.parametrize(
@@ -60,7 +61,8 @@ def test_a_letter_may_be_an_answer_where_a_marker_is_a_word(text: str, answer: s
     assert split_thinking("1", "1)", "2)", cut_off=True) == Split("1", None)
 
 
-ANALYSIS, FINAL = "<|channel|>analysis<|message|>", "<|channel|>final<|message|>"
+ANALYSIS = "<|channel|>analysis<|message|>"
+FINAL = "<|channel|>final<|message|>"
 TURN = "<|end|><|start|>assistant"
 
 

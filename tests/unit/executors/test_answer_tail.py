@@ -49,7 +49,8 @@ def lines(answers: AnswerTail) -> list[str]:
 def test_each_answer_has_a_line_once_and_no_text_unless_it_is_asked_for(
     cache: ResponseCache,
 ) -> None:
-    plain, with_texts = tail(cache), tail(cache, texts=True)
+    plain = tail(cache)
+    with_texts = tail(cache, texts=True)
     answered(cache, "a", CHAT)
     answered(cache, "b", {"text": "B"})
     answered(cache, "c", CUT_OFF, role="gpt")

@@ -82,7 +82,8 @@ def test_a_notebook_cell_shows_nothing(
 def test_tail_gives_whole_lines_of_its_run_or_of_every_one_from_the_first(tmp_path: Path) -> None:
     path = tmp_path / "events.jsonl"
     path.write_text('{"run_id": "me", "event": "before"}\n')
-    own, every = EventTail(path, "me"), EventTail(path, None)
+    own = EventTail(path, "me")
+    every = EventTail(path, None)
     for written, of_own, of_every in (
         ("", [], ["before"]),
         (

@@ -31,7 +31,8 @@ def test_a_health_url_answers_with_200_or_not_at_all(monkeypatch: pytest.MonkeyP
     assert not answers(f"{address}/health", 5.0)
 
 
-PORT, INODE = 8000, 4711
+PORT = 8000
+INODE = 4711
 HEAD = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"
 
 

@@ -25,11 +25,14 @@ class Commands:
 
     def __init__(self, stdout: str = "", stderr: str = "", code: int = 0) -> None:
         self.said = Captured([], code, stdout, stderr)
-        self.asked, self.env, self.seconds = list[list[str]](), dict[str, str](), 0.0
+        self.asked = list[list[str]]()
+        self.env = dict[str, str]()
+        self.seconds = 0.0
 
     def __call__(self, argv: Sequence[str], env: Mapping[str, str], seconds: float) -> Captured:
         self.asked.append(list(argv))
-        self.env, self.seconds = dict(env), seconds
+        self.env = dict(env)
+        self.seconds = seconds
         return self.said
 
 

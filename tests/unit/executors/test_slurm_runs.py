@@ -42,7 +42,8 @@ def test_tasks_are_known_by_the_name_of_their_job_and_their_number() -> None:
     running = task("ef-x-w1", 2, "RUNNING")
     queue = [task("ef-x-w1", 0), running, task("ef-y-w1", 1), task("ef-x-w1", 3)]
     assert active(queue, WAVES) == {"t/a/0": queue[0], "t/c/0": running}
-    first, second = task("ef-x-w1", 1, "RUNNING"), task("ef-x-w2", 0)
+    first = task("ef-x-w1", 1, "RUNNING")
+    second = task("ef-x-w2", 0)
     assert active([first, second], WAVES) == active([second, first], WAVES) == {"t/b/0": first}
 
 
@@ -55,7 +56,8 @@ def test_an_array_for_each_endpoint_and_resources_and_no_larger_than_slurm_takes
     # What is done together is one task, however much it is.
     plan = [run_of(f"t/{name}/0", serve={"replicas": 1}) for name in "abc"]
     assert list(arrays(plan, 2)) == [plan]
-    wave, only = Wave(3, "ef-x-w3", tuple(plan), together=True), task("ef-x-w3", 0)
+    wave = Wave(3, "ef-x-w3", tuple(plan), together=True)
+    only = task("ef-x-w3", 0)
     assert active([only], [wave]) == {run.name: only for run in plan}
 
 
@@ -99,7 +101,8 @@ class Runs(slurm_runs.SlurmRuns):
 
     def __init__(self, folder: Path) -> None:
         self.one, self.two = (submitted(SuiteDir(folder), name) for name in ("t/a/0", "t/b/0"))
-        self.scripted, self.said = ScriptedSlurm(), list[str]()
+        self.scripted = ScriptedSlurm()
+        self.said = list[str]()
         super().__init__(SuiteDir(folder), self.scripted, say=self.said.append)  # type: ignore[arg-type]
 
     def keys(self) -> list[bool]:

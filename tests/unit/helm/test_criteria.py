@@ -19,11 +19,9 @@ from eval_factory.helm.criteria import (
 from eval_factory.helm.judge_output import _MAX_OUTPUT, UnusableJudgeOutput
 
 WHY = "It names the dose."
-READY, TAG, TOLD = (
-    "a ready-made judgement",
-    "a tag of the judges' prompt",
-    "instructions to the judges",
-)
+READY = "a ready-made judgement"
+TAG = "a tag of the judges' prompt"
+TOLD = "instructions to the judges"
 
 
 def one(met: Any = True, why: Any = WHY, **more: Any) -> str:

@@ -17,7 +17,8 @@ from eval_factory.tasks.rubric_case import Criterion
 
 TURNS = (("user", "A?"), ("assistant", "B."), ("user", "C?"))
 MESSAGES = [{"role": role, "content": content} for role, content in TURNS]
-ONE, TWO = Criterion("Names {answer}", 5), Criterion("Harms", -2.5)
+ONE = Criterion("Names {answer}", 5)
+TWO = Criterion("Harms", -2.5)
 
 
 def test_one_criterion_several_and_a_reference() -> None:

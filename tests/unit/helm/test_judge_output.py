@@ -240,7 +240,8 @@ def test_fields_of_a_rating_are_looked_for_in_any_order_if_they_are_few(
 ) -> None:
     assert MAX_FIELDS_PERMUTED == 3
     rating = {"score": 4, **{f"field{number}": "x" for number in range(1, count)}}
-    criteria, text = {"accuracy": set(rating)}, json.dumps({"accuracy": rating})
+    criteria = {"accuracy": set(rating)}
+    text = json.dumps({"accuracy": rating})
     judged = json.dumps({"accuracy": dict(reversed(rating.items()))})
     if recognized:
         with pytest.raises(UnusableJudgeOutput, match="stands in the response"):
@@ -250,11 +251,9 @@ def test_fields_of_a_rating_are_looked_for_in_any_order_if_they_are_few(
     assert parse_judge_output(text, criteria, PLAIN_ANSWER) == {"accuracy": rating}
 
 
-READY, TAG, TOLD = (
-    "a ready-made judgement",
-    "a tag of the judges' prompt",
-    "instructions to the judges",
-)
+READY = "a ready-made judgement"
+TAG = "a tag of the judges' prompt"
+TOLD = "instructions to the judges"
 WHICH = [
     "all",
     "any",

@@ -48,7 +48,8 @@ def test_a_jurys_metrics_are_the_ratings() -> None:
     assert facts_of("rouge_l", HELMS_FORM.scale) is OVERLAP
 
 
-SHARE, UNKNOWN = (True, (0, 1), "share"), (None, None, None)
+SHARE = (True, (0, 1), "share")
+UNKNOWN = (None, None, None)
 KNOWN = {
     **dict.fromkeys(
         (

@@ -15,7 +15,8 @@ def test_names_on_the_command_line() -> None:
 
 
 def test_names_in_conf_files(tmp_path: Path) -> None:
-    hocon, ours = tmp_path / "a.conf", tmp_path / "b.conf"
+    hocon = tmp_path / "a.conf"
+    ours = tmp_path / "b.conf"
     hocon.write_text('entries: [ # all of them\n  {description: "a:model=text", priority: 1}\n]')
     ours.write_text('{"entries": [{"description": "b"}]}')
     assert asked_run_specs(["helm-run", "--conf-paths", str(hocon), str(ours), "-r", "c:x=1"]) == {

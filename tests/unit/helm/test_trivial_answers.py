@@ -60,7 +60,8 @@ def test_of_options_each_letter_the_majority_and_any_at_random() -> None:
     assert (found["empty"], found["refusal"]) == (("",) * 3, (REFUSAL,) * 3)
     assert likely(made) == (("A", "B"),) * 3
     assert is_refusal(REFUSAL)
-    few, many = {"A": "x", "B": "y"}, {"A": "x", "B": "y", "C": "z"}
+    few = {"A": "x", "B": "y"}
+    many = {"A": "x", "B": "y", "C": "z"}
     made = strategies([AskedQuestion("0", ("x",), many), AskedQuestion("1", ("x",), few)])
     assert by_name(made)["always C"] == ("C", "C")
     assert likely(made) == (("A", "B", "C"), ("A", "B")), "at random those of the question's own"

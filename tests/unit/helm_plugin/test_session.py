@@ -153,7 +153,8 @@ def test_the_clock_runs_since_helm_run_began(
 
 
 def test_the_file_holds_the_latest_and_nothing_of_an_earlier_run(tmp_path: Path) -> None:
-    record, file = RunRecord(), tmp_path / "x.json"
+    record = RunRecord()
+    file = tmp_path / "x.json"
     record.count_ended()  # before somebody says where
     file.write_text('{"of": "an earlier run"}')
     record.write_to(file)

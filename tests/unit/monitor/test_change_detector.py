@@ -18,12 +18,14 @@ WEEKS = [81.0, 80.0, 75.0, 75.0, 74.0, 90.0]
 def loop(
     known: Sequence[float], looks: int, seed: int, weeks: Sequence[float]
 ) -> list[tuple[float, int | None]]:
-    rng, before = np.random.default_rng(seed), list(known)
+    rng = np.random.default_rng(seed)
+    before = list(known)
     grown: dict[tuple[float, bool], list[float]] = {}
     found: list[tuple[float, int | None]] = []
     for at, total in enumerate(weeks, 1):
         before.append(total)
-        below, same = sum(one < total for one in before), sum(one == total for one in before)
+        below = sum(one < total for one in before)
+        same = sum(one == total for one in before)
         p = (below + rng.uniform(1e-9, 1 - 1e-9) * same) / len(before)
         stakes = []
         for c in (0.1, 0.3, 0.5, 0.7, 0.9):
@@ -56,7 +58,8 @@ def test_the_same_totals_give_the_same_numbers() -> None:
 
 
 def test_totals_that_are_equal_but_for_rounding_are_tied() -> None:
-    exact, rounded = ChangeDetector([0.3, 0.3], 3, 0), ChangeDetector([0.1 + 0.2, 0.3], 3, 0)
+    exact = ChangeDetector([0.3, 0.3], 3, 0)
+    rounded = ChangeDetector([0.1 + 0.2, 0.3], 3, 0)
     assert [exact.look(0.3) for _ in range(3)] == [rounded.look(0.1 + 0.2) for _ in range(3)]
 
 
@@ -71,7 +74,8 @@ def test_it_finds_a_change_for_the_worse_and_for_the_better(shift: float) -> Non
 
 
 def test_while_nothing_changes_it_alarms_seldom() -> None:
-    rng, alarms = np.random.default_rng(2), 0
+    rng = np.random.default_rng(2)
+    alarms = 0
     for year in range(200):
         totals = rng.binomial(20, 0.9, 57).tolist()
         one = ChangeDetector(totals[:5], 52, year)

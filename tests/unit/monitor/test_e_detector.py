@@ -27,7 +27,9 @@ WEEKS: list[list[float]] = [
     [0, 0, 0, 0, 0, NAN, 0, 1],
     [0, 1, 1, 0, 0, 0, 0, 0],
 ]
-MANY, FEW, LARGE = [7, 7, 1, 2, 3, 4, 5, 9], [0, 0, 0, 1, 1, 2, 2, 3], [0, 0, 0, 1, 2, 3, 4, 5]
+MANY = [7, 7, 1, 2, 3, 4, 5, 9]
+FEW = [0, 0, 0, 1, 1, 2, 2, 3]
+LARGE = [0, 0, 0, 1, 2, 3, 4, 5]
 """Of units, 6.4 effective ones; below 6; and three of eight instances in one."""
 
 
@@ -39,7 +41,8 @@ def groups(values: Sequence[float], units: Sequence[int]) -> list[list[float]]:
 
 
 def loop_sigma(runs: Sequence[Sequence[float]], units: Sequence[int]) -> float:
-    repeats, count = len(runs), len(units)
+    repeats = len(runs)
+    count = len(units)
     totals = [[sum(group) for group in groups(run, units)] for run in runs]
     sizes = [len(group) for group in groups(units, units)]
     squares = [statistics.variance(each) for each in zip(*totals, strict=True)]
@@ -72,7 +75,8 @@ def loop(
         seen = [1.0 if math.isnan(value) else value for value in week]
         evidence = {}
         for k in [step / 4 for step in range(17)]:
-            h, stakes = max_drop + k * sigma, []
+            h = max_drop + k * sigma
+            stakes = []
             scale = max(sum(1 - b + h for b in group) for group in groups(best, units))
             for g in (0.9, 0.6, 0.35, 0.2, 0.1, 0.05):
                 factor = 1.0
@@ -201,11 +205,17 @@ def test_a_look_more_than_there_should_be_is_refused() -> None:
 
 def test_a_missing_value_counts_as_the_best() -> None:
     baseline = Baseline(np.array(RUNS), np.array(MANY), 0.0, 9)
-    missing, best, wrong = EDetector(baseline), EDetector(baseline), EDetector(baseline)
+    missing = EDetector(baseline)
+    best = EDetector(baseline)
+    wrong = EDetector(baseline)
     for week in WEEKS:
         values = np.array(week, float)
-        gone, full, worst = values.copy(), values.copy(), values.copy()
-        gone[:3], full[:3], worst[:3] = NAN, 1.0, 0.0
+        gone = values.copy()
+        full = values.copy()
+        worst = values.copy()
+        gone[:3] = NAN
+        full[:3] = 1.0
+        worst[:3] = 0.0
         e = missing.look(gone)
         assert e == best.look(full)
         assert e < wrong.look(worst)
@@ -248,7 +258,8 @@ def test_a_drop_is_dated(begins: int) -> None:
 
 def test_the_same_looks_give_the_same_numbers() -> None:
     baseline = Baseline(np.array(RUNS), np.array(MANY), 0.01, 9)
-    first, second = EDetector(baseline), EDetector(baseline)
+    first = EDetector(baseline)
+    second = EDetector(baseline)
     assert [first.look(week) for week in WEEKS] == [second.look(week) for week in WEEKS]
 
 
@@ -264,7 +275,8 @@ def test_the_price_of_luck_is_1_in_the_mean() -> None:
 def test_a_bet_is_not_expected_to_grow_while_the_drop_is_allowed(units: list[int]) -> None:
     """Over all answers there can be, at just the drop that a k allows: at most 1 for it and each greater k."""
     runs = np.array([[1, 1, 1, 0], [1, 1, 0, 0], [1, 1, 1, 1], [1, 1, 1, 1]], float)
-    share, labels = runs.mean(axis=0), Units(units)
+    share = runs.mean(axis=0)
+    labels = Units(units)
     sigma = Baseline(runs, np.array(units), 0.05, 52).sigma
     for k in (0, 1, 2):
         chances = share - (0.05 + detector.LUCK[k] * sigma)
@@ -289,10 +301,8 @@ def test_a_bet_is_not_expected_to_grow_while_the_drop_is_allowed(units: list[int
 
 def test_panels_side_by_side_are_what_each_is_alone() -> None:
     rng = np.random.default_rng(1)
-    runs, weeks = (
-        (rng.random((3, 4, 8)) < 0.8).astype(float),
-        (rng.random((6, 3, 8)) < 0.5).astype(float),
-    )
+    runs = (rng.random((3, 4, 8)) < 0.8).astype(float)
+    weeks = (rng.random((6, 3, 8)) < 0.5).astype(float)
     together = EDetectors(runs, Units(MANY), 0.02, 6)
     alone = [EDetector(Baseline(each, np.array(MANY), 0.02, 6)) for each in runs]
     assert together.since().tolist() == [0, 0, 0]
@@ -313,14 +323,14 @@ def test_panels_side_by_side_are_what_each_is_alone() -> None:
 
 
 def test_a_lost_look_costs_its_stake() -> None:
-    runs, wrong = np.ones((1, 5, 50)), np.zeros((1, 50))
-    one, fresh = (
-        EDetectors(runs, Units(np.arange(50)), 0.02, 4),
-        EDetectors(runs, Units(np.arange(50)), 0.02, 4),
-    )
+    runs = np.ones((1, 5, 50))
+    wrong = np.zeros((1, 50))
+    one = EDetectors(runs, Units(np.arange(50)), 0.02, 4)
+    fresh = EDetectors(runs, Units(np.arange(50)), 0.02, 4)
     one.look(wrong)
     one.lose()
-    late, early = float(one.look(np.ones((1, 50)))[0]), float(fresh.look(np.ones((1, 50)))[0])
+    late = float(one.look(np.ones((1, 50)))[0])
+    early = float(fresh.look(np.ones((1, 50)))[0])
     assert late < early < 1  # nothing is left of what grew
 
 

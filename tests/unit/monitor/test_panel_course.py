@@ -171,6 +171,7 @@ def test_another_stated_model_is_an_alarm_at_once_where_it_is_asked_for() -> Non
 
 
 def test_the_same_looks_give_the_same_figures() -> None:
-    first, second = course(), course()
+    first = course()
+    second = course()
     for number in range(1, 6):
         assert first.look(number, asked(0.7)) == second.look(number, asked(0.7))

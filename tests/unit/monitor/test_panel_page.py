@@ -51,8 +51,9 @@ class Picture:
 
     def __init__(self, page: str, title: str | None = None) -> None:
         drawn = [
-            ElementTree.fromstring(one) for one in re.findall(r"<svg.*?</svg>", page, re.DOTALL)
-        ]  # noqa: S314
+            ElementTree.fromstring(one)
+            for one in re.findall(r"<svg.*?</svg>", page, re.DOTALL)
+        ]
         (self.svg,) = [one for one in drawn if title in (None, one.findtext("title"))]
 
     def points(self, name: str) -> dict[int, tuple[float, float]]:
@@ -95,12 +96,11 @@ class Picture:
         ]
 
 
-DATA, LIMIT, MEAN = (
-    {"class": "plot-stroke-data"},
-    {"class": "plot-stroke-second"},
-    {"class": "plot-stroke-ink", "stroke_width": "1.5"},
-)
-COURSE, HARM = "notes: exact_match of each look", "Evidence of a drop beyond a limit"
+DATA = {"class": "plot-stroke-data"}
+LIMIT = {"class": "plot-stroke-second"}
+MEAN = {"class": "plot-stroke-ink", "stroke_width": "1.5"}
+COURSE = "notes: exact_match of each look"
+HARM = "Evidence of a drop beyond a limit"
 
 
 # The verdict.
@@ -269,7 +269,8 @@ def test_the_course_of_a_score() -> None:
     assert points[1][0] < points[2][0] < points[3][0]
     assert drawn.lines(**DATA) == [(*points[1], *points[2]), (*points[2], *points[3])]
     (band,) = drawn.svg.iter("rect")
-    top, height = float(band.get("y") or 0), float(band.get("height") or 0)
+    top = float(band.get("y") or 0)
+    height = float(band.get("height") or 0)
     per_unit = (edge[1] - baseline[1]) / 0.02
     assert height == pytest.approx(4 * 0.009 * per_unit, abs=0.05)
     assert top + height / 2 == pytest.approx(baseline[1], abs=0.05)
@@ -316,7 +317,8 @@ def test_the_alarm_and_its_beginning_are_marked() -> None:
     page = made.page()
     for title, name in ((COURSE, "exact_match"), (HARM, "mean e-value")):
         drawn = Picture(page, title)
-        points, words = drawn.points(name), drawn.words()
+        points = drawn.points(name)
+        words = drawn.words()
         dashed = drawn.lines(**{"class": "plot-stroke-ink"}, stroke_dasharray="5")
         assert [one[0] for one in dashed] == [points[2][0]]
         assert words["since"][0] < points[2][0] < points[3][0] < words["alarm"][0]
@@ -336,7 +338,8 @@ def test_an_alarm_is_marked_in_the_plots_that_it_is_of() -> None:
             alarm=alarm,
             figures={"refused": {"e": 1.0, "since": None}},
         )
-        page, titles = made.page(), (COURSE, "letters: exact_match of each look", HARM)
+        page = made.page()
+        titles = (COURSE, "letters: exact_match of each look", HARM)
         assert "since" not in Picture(page, HARM).words()
         return ["alarm" in Picture(page, title).words() for title in titles]
 
@@ -349,7 +352,9 @@ def boxes(drawn: Picture) -> list[tuple[str, float, float, float, float]]:
     """Each word with the room that it takes: left, top, right, bottom."""
     found = []
     for one in drawn.svg.iter("text"):
-        word, x, y = one.text or "", float(one.get("x") or 0), float(one.get("y") or 0)
+        word = one.text or ""
+        x = float(one.get("x") or 0)
+        y = float(one.get("y") or 0)
         width = text_width(word)
         left = x - {"start": 0.0, "middle": width / 2, "end": width}[one.get("text-anchor") or ""]
         found.append((word, left, y - 10, left + width, y + 1))

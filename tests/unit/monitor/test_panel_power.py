@@ -27,7 +27,9 @@ def right_and_wrong(
     flips: float, units: Any, repeats: int = 5, together: float = 0.0, seed: int = 0, **limit: Any
 ) -> Baseline:
     """Runs of an accuracy of 0.8; in a unit with some answers in common."""
-    rng, labels, more = np.random.default_rng(seed), Units(units), flips / (0.32 - flips)
+    rng = np.random.default_rng(seed)
+    labels = Units(units)
+    more = flips / (0.32 - flips)
     chances = rng.beta(0.8 * more, 0.2 * more, len(labels.of))
     at = rng.random((repeats, len(labels.of)))
     common = rng.random((repeats, len(labels.sizes)))[:, labels.of]
@@ -64,7 +66,8 @@ def test_simulated_runs_differ_as_often_as_the_measured_ones(flips: float, repea
 def test_two_runs_of_an_instance_in_a_year_are_of_one_chance() -> None:
     like = right_and_wrong(0.1, np.arange(100), 2)
     runs, _ = drawn(like)
-    same, other = (runs[:, 0] != runs[:, 1]).mean(), (runs[:-1, 0] != runs[1:, 0]).mean()
+    same = (runs[:, 0] != runs[:, 1]).mean()
+    other = (runs[:-1, 0] != runs[1:, 0]).mean()
     assert same < 0.85 * other
 
 
@@ -80,7 +83,8 @@ def test_one_instance_more_is_right_in_half_of_its_runs() -> None:
     """Of four that were right in five runs: the pool is wrong in 2.5 of 25, and 0.3125 / 5 / 0.09 = 0.694 of what differs
     does so between runs; so M is 2.273, and a chance Beta(0.9 M + 5, 0.1 M)."""
     runs, _ = drawn(Baseline(np.ones((5, 4)), np.arange(4), 0.02, 52), 4, 40000)
-    right, wrong = 0.9 * 2.2727 + 5, 0.1 * 2.2727
+    right = 0.9 * 2.2727 + 5
+    wrong = 0.1 * 2.2727
     assert 1 - runs.mean() == pytest.approx(wrong / (right + wrong), rel=0.03)
     assert flips_of(runs) == pytest.approx(
         2 * right * wrong / (right + wrong) / (right + wrong + 1), rel=0.03
@@ -108,10 +112,8 @@ def test_small_units_have_as_much_in_common_as_sigma_says() -> None:
     like = right_and_wrong(0.3, np.repeat(np.arange(8), 5), 4, 0.3, seed=3)
     runs, answers = drawn(like, 6, 4000)
     assert 0.1 < answers._correlation < 0.9
-    vary, own = (
-        answers.units.totals(runs).var(axis=1, ddof=1).sum(axis=-1).mean(),
-        runs.var(axis=1, ddof=1).sum(axis=-1).mean(),
-    )
+    vary = answers.units.totals(runs).var(axis=1, ddof=1).sum(axis=-1).mean()
+    own = runs.var(axis=1, ddof=1).sum(axis=-1).mean()
     measured = like.values.var(axis=0, ddof=1).sum()
     apart = (4 * (40 * like.sigma) ** 2 - 2.5 - measured) / (measured + 0.5)
     assert vary / own - 1 == pytest.approx(apart, rel=0.05)
@@ -192,11 +194,9 @@ def test_what_it_finds_of_each_drop() -> None:
 @pytest.mark.simulation
 def test_the_number_of_limits_and_alpha_say_how_much_evidence_it_takes() -> None:
     one = right_and_wrong(0.2, np.arange(100))
-    alone, of_two, strict = (
-        what_it_finds([one], 0.05)[0],
-        what_it_finds([one] * 2, 0.05)[0],
-        what_it_finds([one], 0.025)[0],
-    )
+    alone = what_it_finds([one], 0.05)[0]
+    of_two = what_it_finds([one] * 2, 0.05)[0]
+    strict = what_it_finds([one], 0.025)[0]
     assert alone[1].share > of_two[1].share
     assert of_two[0] == strict[0]
     assert of_two[1] == strict[1]
@@ -210,10 +210,8 @@ def test_a_drop_that_is_allowed_is_not_found() -> None:
 
 
 def test_the_hardest_limit_speaks_for_the_panel() -> None:
-    easy, hard = (
-        [Found(0.05, 0.9, 5), Found(0.1, 1.0, 3)],
-        [Found(0.05, 0.2, None), Found(0.1, 1.0, 4)],
-    )
+    easy = [Found(0.05, 0.9, 5), Found(0.1, 1.0, 3)]
+    hard = [Found(0.05, 0.2, None), Found(0.1, 1.0, 4)]
     assert hardest([easy, hard]) == hardest([hard, easy]) == hard
     assert hardest([[Found(0.1, 0.4, None)], [Found(0.1, 0.5, 9)]]) == [Found(0.1, 0.4, None)]
 

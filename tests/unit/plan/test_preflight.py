@@ -187,7 +187,8 @@ def test_where_others_ask_too_the_probe_is_let_through_with_them(gateway: Gatewa
 def test_the_probe_is_sent_the_secrets_of_the_requests(gateway: Gateway) -> None:
     endpoint = plan({"target.api_endpoint.url": gateway.url}).model
     adapter = replace(endpoint.adapter, params_to_add={"account": "${CANARY}"})
-    env, sent = {"CANARY": "the-canary-0123456789"}, []
+    env = {"CANARY": "the-canary-0123456789"}
+    sent = []
     gateway.probe_answer = lambda body: sent.append(body["account"])
     assert probe(replace(endpoint, adapter=adapter), env, Redactor(), lambda _line: None) is None
     assert sent == ["the-canary-0123456789"]

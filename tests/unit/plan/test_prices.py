@@ -133,17 +133,16 @@ def tiers(base: str, *above: tuple[int, str]) -> Any:
 
 
 def test_prices_of_long_prompts_are_taken_over() -> None:
-    asked, answered = tiers("1", (200, "2"), (400, "4")), tiers("10", (200, "20"))
+    asked = tiers("1", (200, "2"), (400, "4"))
+    answered = tiers("10", (200, "20"))
     stated = SimpleNamespace(input_mtok=asked, output_mtok=answered, cache_read_mtok=Decimal("0.1"))
     long = LongPrompts(2.0, 20.0, 0.1, above=200), LongPrompts(4.0, 20.0, 0.1, above=400)
     assert prices.price_from(stated, "s") == Price(1.0, 10.0, 0.1, "s", long)
 
 
 def test_what_is_not_paid_for_by_the_token_has_no_price() -> None:
-    asked, answered, request = (
-        {"input_mtok": Decimal(1)},
-        {"output_mtok": Decimal(1)},
-        {"requests_kcount": Decimal(5)},
-    )
+    asked = {"input_mtok": Decimal(1)}
+    answered = {"output_mtok": Decimal(1)}
+    request = {"requests_kcount": Decimal(5)}
     for stated in (asked, answered, {}, {**asked, **answered, **request}):
         assert prices.price_from(SimpleNamespace(**stated), "s") is None

@@ -43,14 +43,13 @@ def test_a_parameter_goes_to_helm_under_helms_name_and_max_length_where_its_scen
     None
 ):
     limit = {"config.params.extra.max_length": 2048}
-    here, there = (
-        plan(limit),
-        plan({"config.type": "medalign", "config.params.extra.data_path": "/d", **limit}),
-    )
+    here = plan(limit)
+    there = plan({"config.type": "medalign", "config.params.extra.data_path": "/d", **limit})
     assert (here.model.max_length, there.model.max_length) == (2048, None)
     assert "max_length" not in here.scenario_arguments
     assert there.scenario_arguments == {"data_path": "/d", "max_length": 2048}
-    language, subject = "config.params.extra.language", {"config.params.extra.subject": "virology"}
+    language = "config.params.extra.language"
+    subject = {"config.params.extra.subject": "virology"}
     african = plan({"config.type": "mmlu_clinical_afr", language: "zu", **subject})
     assert african.scenario_arguments == {"lang": "zu", "subject": "virology"}
     assert plan({"config.type": "careqa", language: "es"}).scenario_arguments == {"language": "es"}
@@ -156,7 +155,8 @@ def test_a_single_url_is_what_it_always_was(tmp_path: Path) -> None:
 
 
 def test_a_list_with_none_in_common_is_another_target(tmp_path: Path) -> None:
-    here, there = planned(tmp_path, [A, B]), planned(tmp_path, [C, D])
+    here = planned(tmp_path, [A, B])
+    there = planned(tmp_path, [C, D])
     assert (here.identity != there.identity, there.model.url) == (True, C)
     assert planned(tmp_path, [B, C]).model.url == C, "what the last run had"
 

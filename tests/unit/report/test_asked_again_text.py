@@ -186,7 +186,8 @@ def test_lost_answers_stand_beside_each_other() -> None:
 
 
 def test_a_suite_has_a_row_for_each_run_that_was_asked_again(tmp_path: Path) -> None:
-    again, plain = tmp_path / "again", tmp_path / "plain"
+    again = tmp_path / "again"
+    plain = tmp_path / "plain"
     written(again, of(FOUND))
     written(plain, result([instance("q", 1.0)]))
     cells = [

@@ -65,9 +65,11 @@ def pack(
     lines: Sequence[Mapping[str, Any]] | None = None,
     **other: Any,
 ) -> Pack:
-    cite, run = citations(), None
+    cite = citations()
+    run = None
     if made is not None:
-        config, files = other.get("config", CONFIG), other.get("files", {})
+        config = other.get("config", CONFIG)
+        files = other.get("files", {})
         run = Described(
             made, config, TARGET, cite, {**forms()["sentences"], **texts()["sentences"]}, files
         )
@@ -114,7 +116,8 @@ def with_group(made: TaskResult, score: Score) -> TaskResult:
 def full() -> TaskResult:
     """With everything that a result may hold."""
     made = with_stats(of_a_rubric(), trials=3)
-    validity, metric = made.validity, made.main_metric
+    validity = made.validity
+    metric = made.main_metric
     assert validity.rubric is not None
     fixed = JudgeCorrection(
         "kind",
@@ -330,7 +333,8 @@ FACTS: dict[str, tuple[Callable[[TaskResult], TaskResult], list[str]]] = {
 @pytest.mark.parametrize("fact", FACTS)
 def test_nothing_is_claimed_that_the_result_does_not_hold(fact: str) -> None:
     take, words = FACTS[fact]
-    held, rest = all_told(full()), all_told(take(full()))
+    held = all_told(full())
+    rest = all_told(take(full()))
     assert [one for one in words if one not in held] == []
     assert [one for one in words if one in rest] == []
 
@@ -477,12 +481,11 @@ SAID = {
     "notes": "Note of Dr. A",
 }
 """A word for each kind of facts -> how it begins."""
-SCORES, TEST_DATA, RECORDS = (
-    "score doubt other floor",
-    "benchmark data instances errata",
-    "sums software",
-)
-JUDGES, WATCH = "judges passport", "baseline limits looks alarms ledger"
+SCORES = "score doubt other floor"
+TEST_DATA = "benchmark data instances errata"
+RECORDS = "sums software"
+JUDGES = "judges passport"
+WATCH = "baseline limits looks alarms ledger"
 HELD = {
     "ruaih": {
         "1": "plan changes notes",
@@ -669,11 +672,9 @@ def test_an_alarm_of_an_earlier_epoch_is_not_forgotten() -> None:
 
 
 def test_what_was_noted_since_an_alarm_stands_below_it() -> None:
-    before, since, later = (
-        note("spring cleaning", "B"),
-        note("the vendor was told"),
-        note("all is new", "C"),
-    )
+    before = note("spring cleaning", "B")
+    since = note("the vendor was told")
+    later = note("all is new", "C")
     lines = ledger(
         baseline(), look(1), before, look(2, alarm(2)), since, look(3, alarm(2)), baseline(), later
     )
@@ -732,7 +733,8 @@ def test_of_a_panel_that_has_not_begun_nothing_is_said() -> None:
 def test_what_a_baseline_does_not_hold_is_not_said(
     changes: Mapping[str, Any], words: list[str]
 ) -> None:
-    held, rest = of_panel(baseline(), look(1)), of_panel(baseline(**changes), look(1))
+    held = of_panel(baseline(), look(1))
+    rest = of_panel(baseline(**changes), look(1))
     assert [one for one in words if one not in held] == []
     assert [one for one in words if one in rest] == []
 

@@ -131,7 +131,8 @@ def test_where_a_line_differs_is_shown(
 
 
 def test_pages_are_compared_by_what_their_data_say(tmp_path: Path) -> None:
-    stored, made = tmp_path / "stored.html", tmp_path / "made.html"
+    stored = tmp_path / "stored.html"
+    made = tmp_path / "made.html"
 
     def write(path: Path, answer: str, level: int) -> None:
         packed = base64.b64encode(gzip.compress(f'[1]\n["{answer}"]'.encode(), level)).decode()

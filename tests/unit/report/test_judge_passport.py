@@ -22,7 +22,9 @@ from eval_factory.scoring.judge_calibration import (
     Steadiness,
 )
 
-SURE, FAIR, NEAR = Figure(0.5, 0.4, 0.6), Figure(0.0, -0.02, 0.02), Figure(0.01, -0.02, 0.04)
+SURE = Figure(0.5, 0.4, 0.6)
+FAIR = Figure(0.0, -0.02, 0.02)
+NEAR = Figure(0.01, -0.02, 0.04)
 
 
 def figures(bias: Figure = FAIR, kappa: Figure = SURE) -> Figures:
@@ -153,10 +155,8 @@ def test_a_verdict_never_says_calibrated() -> None:
         assert 2 <= len(found.verdict) <= 3
 
 
-STILL, LENIENT = (
-    Steadiness(80, Figure(0.0, 0.0, 0.05), FAIR),
-    Steadiness(80, Figure(0.25), Figure(0.2, 0.1, 0.3)),
-)
+STILL = Steadiness(80, Figure(0.0, 0.0, 0.05), FAIR)
+LENIENT = Steadiness(80, Figure(0.25), Figure(0.2, 0.1, 0.3))
 
 
 def test_a_judge_that_can_be_moved_or_left_something_open_is_not_good() -> None:

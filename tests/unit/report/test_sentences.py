@@ -253,11 +253,9 @@ def test_what_people_say_in_lines() -> None:
     ]
 
 
-NOW, EVER, PARTLY = (
-    Cost(0.012341, "table", 3, 0),
-    Cost(1234.5, "endpoint, table", 9, 0),
-    Cost(0.5, "table", 3, 2),
-)
+NOW = Cost(0.012341, "table", 3, 0)
+EVER = Cost(1234.5, "endpoint, table", 9, 0)
+PARTLY = Cost(0.5, "table", 3, 2)
 IN_ALL = "1,234.50 USD in all runs (endpoint, table)"
 WITHOUT = "Cost: 0.5 USD in this run (table); without the 2 answers whose cost is not known"
 
@@ -344,7 +342,9 @@ def test_the_order_of_choices(orders: results.ChoiceOrders | None, told: str | N
 
 
 def test_the_order_of_choices_stands_in_each_report_and_is_read_again(tmp_path: Path) -> None:
-    shuffled, plain, rundir = made(choice_orders=ORDERS), made(), RunDir(Path("x"))
+    shuffled = made(choice_orders=ORDERS)
+    plain = made()
+    rundir = RunDir(Path("x"))
     assert f"\n  {sentences.choice_order_line(shuffled)}\n" in result_summary(shuffled, rundir)
     assert "\n- order of the choices (3 orders, 30 questions)" in markdown_report(shuffled)
     assert "over all orders" not in markdown_report(shuffled)
@@ -360,7 +360,8 @@ def test_the_order_of_choices_stands_in_each_report_and_is_read_again(tmp_path: 
     ).read_text("utf-8")
 
 
-VOTES, KINDS = results.RubricVotes(1200, 700, 500, 0), results.RubricVotes(12, 8, 4, 0, 0, 1.0)
+VOTES = results.RubricVotes(1200, 700, 500, 0)
+KINDS = results.RubricVotes(12, 8, 4, 0, 0, 1.0)
 ONE = results.RubricReport(VOTES, {"gpt": replace(VOTES, score=0.51239)}, {})
 THREE = results.RubricReport(
     results.RubricVotes(12, 5, 4, 1, 2),

@@ -38,10 +38,8 @@ def shown(result: TaskResult) -> list[str]:
 def test_the_best_trivial_answer_and_what_people_say_stand_below_the_score(
     result: TaskResult,
 ) -> None:
-    floor, other = (
-        Floor("always A", 0.55, 4, {"always A": 0.55}),
-        Floor("empty", 0.2, 4, {"empty": 0.2}),
-    )
+    floor = Floor("always A", 0.55, 4, {"always A": 0.55})
+    other = Floor("empty", 0.2, 4, {"empty": 0.2})
     of_two = changed(result, floors={"exact_match": floor, "other": other})
     assert shown(of_two)[1] == "  best trivial answer: always A 0.5500"
     both = changed(result, floors={"exact_match": floor, "exact_match.corrected": other})

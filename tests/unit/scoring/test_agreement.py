@@ -29,7 +29,8 @@ def by_the_package(table: Table) -> float:
 
 @st.composite
 def tables(draw: st.DrawFn) -> Table:
-    raters, units = draw(st.integers(2, 5)), draw(st.integers(1, 12))
+    raters = draw(st.integers(2, 5))
+    units = draw(st.integers(1, 12))
     scale = draw(st.sampled_from([(1, 2), (1, 2, 3, 4, 5), (-3, 0, 7, 100)]))
     rating = st.none() | st.sampled_from(scale)
     row = st.lists(rating, min_size=units, max_size=units)

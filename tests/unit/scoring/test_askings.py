@@ -62,7 +62,8 @@ def completed(
     run = output.HelmRun(made.rundir.root, output.StoredRunSpec.model_validate({"name": "x"}), [])
     part = Askings.of(made, run, form, lambda _state: ())
     assert part is not None
-    metrics, missing = [], set()
+    metrics = []
+    missing = set()
     for name, answers in asked.items():
         values: dict[InstanceKey, float] = {}
         for number, answer in enumerate(answers):

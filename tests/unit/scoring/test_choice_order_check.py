@@ -80,7 +80,8 @@ def test_a_run_without_it_has_nothing_to_check(tmp_path: Path) -> None:
 
 
 def test_what_is_of_other_orders_is_no_score_of_the_run(tmp_path: Path) -> None:
-    original, second = metric({"a": 1.0}), metric({"a": 0.0}, order=2)
+    original = metric({"a": 1.0})
+    second = metric({"a": 0.0}, order=2)
     worst = MetricValues("w", "exact_match", None, perturbation=f"{name_of(2)}.worst")
     check, kept = ChoiceOrderCheck.of(plan(SHUFFLED), run_of(tmp_path), [original, second, worst])
     assert check is not None
@@ -113,7 +114,8 @@ def test_answers_are_compared_by_their_text(tmp_path: Path) -> None:
     assert (found.orders, found.questions) == (3, 4)
     assert found.kept == {"a choice refers to others": 1}
     assert found.letters == {"A": 4, "B": 2, "C": 1, NO_OPTION: 1}
-    changed, right = there(found.changed), there(found.right_in_all)
+    changed = there(found.changed)
+    right = there(found.right_in_all)
     assert (changed.value, changed.count) == (near(2 / 3), 3)
     assert (right.value, right.count) == (near(1 / 3), 3)
     assert found.by_order == {"1": 0.75, "2": near(1 / 3)}
@@ -137,7 +139,8 @@ def test_questions_that_share_a_source_and_trials_do_not_count_as_independent(
     for number in range(8):
         for order in (1, 2):
             check.add(*state(f"q{number}", "A" if number < 4 else "AB"[order - 1], order))
-    alone, shared = metric({}), metric({})
+    alone = metric({})
+    shared = metric({})
     shared.clusters = {f"q{number}": f"source {number // 4}" for number in range(8)}
     one, other = (there(there(check.report(main, set())).changed) for main in (alone, shared))
     assert one.value == other.value == 0.5
@@ -146,7 +149,8 @@ def test_questions_that_share_a_source_and_trials_do_not_count_as_independent(
 
 def test_the_score_over_all_orders_weighs_questions_alike(tmp_path: Path) -> None:
     check = check_of(tmp_path, metric({"a": 0.0}, order=2), metric({"a": 0.0}, order=3))
-    found, label = completed(check, metric({"a": 1.0, "b": 1.0})), f"exact_match{ALL_ORDERS}"
+    found = completed(check, metric({"a": 1.0, "b": 1.0}))
+    label = f"exact_match{ALL_ORDERS}"
     score = found.scores[label]
     assert (score.value, score.stats.count) == (near(2 / 3), 2)
     assert (score.metric, score.split, score.perturbation, score.higher_is_better) == (

@@ -33,7 +33,8 @@ from stored_results import instance, result
 from unit.core.test_rated_answers import of_rubric
 from unit.scoring.known import near, there
 
-COUNT, DRAWN = 100, 40
+COUNT = 100
+DRAWN = 40
 
 
 def right(number: int) -> float:
@@ -147,15 +148,14 @@ def test_too_few_are_counted_and_the_bias_has_no_interval() -> None:
     sample = sample_of(made, 10)
     found = clinicians_of(made, Annotations((sample,), tuple(rated(sample, "1", stricter))))
     assert (found.corrected, found.too_few, found.agreement) == (None, TooFewRated(10, 20), None)
-    judge, bias = (
-        found.judges["exact_match"],
-        sum(right(one) - stricter(one) for one in range(10)) / 10,
-    )
+    judge = found.judges["exact_match"]
+    bias = sum(right(one) - stricter(one) for one in range(10)) / 10
     assert (judge.bias, judge.bias_low) == (near(bias), None)
 
 
 def test_ratings_of_other_answers_are_not_used_and_answers_that_came_later_are_told() -> None:
-    made, now = yes_no_result(), yes_no_result(frozenset(range(5)))
+    made = yes_no_result()
+    now = yes_no_result(frozenset(range(5)))
     gone = replace(now, instances=[one for one in now.instances if one.id not in ("q7", "q50")])
     fewer = replace(made, instances=list(made.instances)[:90])
     for sample, now, counts, note in (
@@ -178,7 +178,8 @@ def test_ratings_of_other_answers_are_not_used_and_answers_that_came_later_are_t
 
 def test_the_ratings_of_an_answer_on_two_sheets_are_put_together() -> None:
     made = yes_no_result()
-    first, second = sample_of(made), sample_of(made, 35, sheet="second")
+    first = sample_of(made)
+    second = sample_of(made, 35, sheet="second")
     ratings = rated(first, "1", stricter) + rated(second, "2", stricter, "second")
     found = clinicians_of(made, Annotations((first, second), tuple(ratings)))
     assert (found.rated, found.raters, found.ratings, there(found.agreement).n) == (
@@ -350,7 +351,8 @@ def test_another_main_metric_uses_none_of_them() -> None:
 
 
 def test_a_folders_ratings_are_read(tmp_path: Path) -> None:
-    rundir, made = RunDir(tmp_path), yes_no_result()
+    rundir = RunDir(tmp_path)
+    made = yes_no_result()
     assert with_clinicians(made, rundir) is made
     assert people_scores(made, rundir) == {}
     sample = sample_of(made, 3)

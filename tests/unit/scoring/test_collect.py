@@ -18,7 +18,8 @@ from eval_factory.scoring.scores import helm_mean
 from unit.builders import plan
 from unit.scoring.known import near, there
 
-TEST, VALID = "test", "valid"
+TEST = "test"
+VALID = "valid"
 
 
 def state(number: int, text: str | None, *, split: str = TEST, **changes: Any) -> dict[str, Any]:
@@ -61,7 +62,8 @@ def write_run(
     perturbation: dict[str, Any] | None = None,
 ) -> None:
     """A run folder in which each metric has a value per state (None: this instance has none)."""
-    per_instance, totals = [], dict[tuple[str, str], list[float]]()
+    per_instance = []
+    totals = dict[tuple[str, str], list[float]]()
     for index, one in enumerate(states):
         stats = []
         for name, column in values.items():
@@ -435,7 +437,8 @@ def test_a_score_of_all_answers_at_once_needs_all_of_them(
 
 def test_a_run_spec_has_the_main_split_that_helm_names(tmp_path: Path) -> None:
     """boolq's is `valid`, of which a small sample may hold none; a task of ours keeps `test`."""
-    flags, metric = {"config.type": "helm:boolq"}, "quasi_exact_match"
+    flags = {"config.type": "helm:boolq"}
+    metric = "quasi_exact_match"
     states = [state(0, "yes"), state(1, "yes", split=VALID)]
     result = result_of(tmp_path, flags, states=states, values={metric: [1.0, 0.0]})
     assert (result.task, result.main_metric) == ("helm:boolq", metric)
@@ -500,10 +503,9 @@ def test_of_a_repeated_instance_one_counts_whichever_was_answered(tmp_path: Path
         values={"med_dialog_accuracy": [1.0, 4.0, 4.0]},
     )
     corrected = "med_dialog_accuracy.corrected"
-    score, (*_, defect, age) = (
-        result.scores[corrected],
-        result.validity.notes,
-    )  # what holds of most weighs least
+    # what holds of most weighs least
+    score = result.scores[corrected]
+    (*_, defect, age) = result.validity.notes
     assert (score.stats.count, score.metric, score.split) == (2, corrected, TEST)
     assert result.validity.bounds[corrected] == (2.5, 4.5)  # judge b rated none
     assert age.startswith("the questions and answers have been public")
@@ -512,16 +514,16 @@ def test_of_a_repeated_instance_one_counts_whichever_was_answered(tmp_path: Path
 
 
 def test_a_rubric_is_scored_as_published_and_says_what_its_judges_left_open(tmp_path: Path) -> None:
-    met, not_met, broken = {"criteria_met": True}, {"criteria_met": False}, {"error": "HTTP 500"}
+    met = {"criteria_met": True}
+    not_met = {"criteria_met": False}
+    broken = {"error": "HTTP 500"}
     rubrics = [
         {"criterion": "good", "points": 8, "tags": ["axis:accuracy"]},
         {"criterion": "bad", "points": -4, "tags": []},
     ]
     instance = {"extra_data": {"rubrics": rubrics, "tags": ["theme:care"]}}
-    said, unheard = (
-        [{"a": not_met, "b": not_met}, {"a": met, "b": met}],
-        [{"a": broken, "b": broken}] * 2,
-    )
+    said = [{"a": not_met, "b": not_met}, {"a": met, "b": met}]
+    unheard = [{"a": broken, "b": broken}] * 2
     states = [
         state(
             number,

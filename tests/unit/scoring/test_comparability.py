@@ -248,10 +248,8 @@ def test_a_scenario_that_limits_records_itself() -> None:
 
 
 def test_trials() -> None:
-    three, adapter = (
-        {f"{EXTRA}.num_train_trials": 3},
-        {"num_train_trials": 3, "max_train_instances": 5},
-    )
+    three = {f"{EXTRA}.num_train_trials": 3}
+    adapter = {"num_train_trials": 3, "max_train_instances": 5}
     effect = "each instance is asked with other examples, too"
     assert deviations(three, adapter=adapter) == [Deviation("num_train_trials", 1, 3, effect)]
     remark = (
@@ -432,10 +430,8 @@ def judged(
 def test_another_jury(
     jury: dict[str, str] | None, stated: dict[str, str], here: str | None
 ) -> None:
-    there, effect = (
-        "gpt-4o-2024-05-13, llama-3.3-70b-instruct, claude-3-7-sonnet-20250219",
-        "another jury rates by another standard",
-    )
+    there = "gpt-4o-2024-05-13, llama-3.3-70b-instruct, claude-3-7-sonnet-20250219"
+    effect = "another jury rates by another standard"
     assert judged(jury, stated=stated) == (
         [Deviation("judges", there, here, effect)] if here else []
     )

@@ -204,7 +204,8 @@ def executed(rows: object, gold_rows: object) -> dict[str, object]:
     return sql(rows, gold_rows)["ehr_sql"]
 
 
-QUERY, IMPOSSIBLE = "SELECT 1", {"is_impossible": True}
+QUERY = "SELECT 1"
+IMPOSSIBLE = {"is_impossible": True}
 
 
 @pytest.mark.parametrize(

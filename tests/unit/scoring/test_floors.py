@@ -174,7 +174,8 @@ def test_of_labels_the_lenient_readings_find_what_helm_finds(tmp_path: Path) -> 
 
 
 def test_the_rows_of_an_executed_answer_are_compared_with_the_gold_rows(tmp_path: Path) -> None:
-    metric, gold = "ehr_sql_execution_accuracy", ([[1]], [[2]], [[1]], None)
+    metric = "ehr_sql_execution_accuracy"
+    gold = ([[1]], [[2]], [[1]], None)
     one = {"predicted_result": [[1]], "query_error": None, "query_written": True}
     none = {"predicted_result": [], "query_error": "No query generated", "query_written": False}
     query = always("SELECT 1", 1, 0, 0, 0, metric=metric, annotation=one)
@@ -316,7 +317,9 @@ def test_a_score_without_an_interval_is_compared_itself() -> None:
         assert [note.text.startswith(begins) for note in notes] == [True] * said
 
 
-LOW, HIGH, HALF = score(0.1, 0.0, 0.2), score(0.9, 0.8, 1.0), Floor("empty", 0.5, 1, {"empty": 0.5})
+LOW = score(0.1, 0.0, 0.2)
+HIGH = score(0.9, 0.8, 1.0)
+HALF = Floor("empty", 0.5, 1, {"empty": 0.5})
 
 
 def told(**scores: Score) -> list[str]:

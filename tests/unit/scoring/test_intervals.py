@@ -50,7 +50,8 @@ def of_a_mean(values: list[float], clusters: list[int]) -> float:
 def drawn(clusters: int, seed: int) -> tuple[list[float], list[int]]:
     """Values that are alike inside clusters of different sizes."""
     source = random.Random(seed)  # noqa: S311 - nothing secret
-    values, labels = [], []
+    values = []
+    labels = []
     for cluster in range(clusters):
         level = source.uniform(1, 5)
         for _ in range(source.randint(1, 6)):
@@ -74,14 +75,16 @@ def test_cluster_robust_is_statsmodels_with_the_effective_number_for_its_degrees
     clusters: int, seed: int
 ) -> None:
     values, labels = drawn(clusters, seed)
-    stderr, effective = of_a_mean(values, labels), effective_clusters(labels)
+    stderr = of_a_mean(values, labels)
+    effective = effective_clusters(labels)
     assert 2 < effective < clusters
     assert math.sqrt(mean_and_variance(values, labels)[1]) == near(stderr)
     found = describe(values, clusters=labels)
     assert (found.stderr, found.design_effect) == near(
         (stderr, stderr**2 / (stats.sem(values) ** 2))
     )
-    half, mean = stats.t.ppf(0.975, effective - 1) * stderr, sum(values) / len(values)
+    half = stats.t.ppf(0.975, effective - 1) * stderr
+    mean = sum(values) / len(values)
     assert student_t(values, clusters=labels) == near((mean - half, mean + half))
 
 
@@ -162,10 +165,12 @@ def test_pseudo_clusters_are_larger_where_few_clusters_are_large() -> None:
 
 def test_pseudo_clusters_on_a_scale_are_at_least_of_the_mean_size() -> None:
     """Ten of one source and six of others: 2.42 effective clusters of 6.6, less half of the mean, 16 / 7."""
-    values, labels = [0.5, 0.7] * 8, [0] * 10 + list(range(1, 7))
+    values = [0.5, 0.7] * 8
+    labels = [0] * 10 + list(range(1, 7))
     effective = 256 / 106
     size = 16 / effective - 8 / 7
-    total, mean = 16 + 2 * size, (9.6 + size) / (16 + 2 * size)
+    total = 16 + 2 * size
+    mean = (9.6 + size) / (16 + 2 * size)
     totals = [
         6 - 10 * mean,
         *(value - mean for value in values[10:]),
@@ -206,7 +211,8 @@ _SAMPLES = st.lists(
 def test_the_mean_lies_in_its_interval_and_that_on_the_scale(
     pairs: list[tuple[float, int]],
 ) -> None:
-    values, labels = [value for value, _ in pairs], [label for _, label in pairs]
+    values = [value for value, _ in pairs]
+    labels = [label for _, label in pairs]
     mean = sum(values) / len(values)
     for low, high in (student_t(values, (0, 1)), student_t(values, (0, 1), labels)):
         assert 0 <= low <= mean + 1e-9
@@ -328,7 +334,8 @@ def test_clustered_values_say_so() -> None:
 
 
 def test_each_instance_a_source_of_its_own_is_no_clustering() -> None:
-    alone, clustered = describe([1.0, 0.0, 1.0]), describe([1.0, 0.0, 1.0], clusters="abc")
+    alone = describe([1.0, 0.0, 1.0])
+    clustered = describe([1.0, 0.0, 1.0], clusters="abc")
     assert (alone.clusters, alone.design_effect, alone.effective_n) == (None, None, None)
     assert (clustered.clusters, clustered.ci_method, ends(clustered)) == (3, "wilson", ends(alone))
     assert clustered.design_effect == near(1.0)
@@ -350,7 +357,8 @@ def test_instances_of_one_source_and_equal_values_of_an_unknown_scale_have_no_in
     assert describe([1.0], clusters="a") == Stats(1, 1.0, None, None, None, None, None, clusters=1)
 
 
-SUMS, COUNTS = [2.0, 0.0, 3.0, 1.0, 4.0, 0.0, 1.0, 2.0], [3, 1, 3, 4, 4, 2, 1, 5]
+SUMS = [2.0, 0.0, 3.0, 1.0, 4.0, 0.0, 1.0, 2.0]
+COUNTS = [3, 1, 3, 4, 4, 2, 1, 5]
 
 
 def test_it_is_scipys_with_a_fixed_seed() -> None:
@@ -378,7 +386,8 @@ def test_clusters_are_drawn_whole() -> None:
         [count for count in COUNTS for _ in range(3)],
     )
     labels = [number // 3 for number in range(24)]
-    clustered, alone = bca_of_ratio(*repeated, labels), bca_of_ratio(SUMS, COUNTS)
+    clustered = bca_of_ratio(*repeated, labels)
+    alone = bca_of_ratio(SUMS, COUNTS)
     assert (clustered.low, clustered.high) == near((alone.low, alone.high))
     assert clustered.method == "bca-bootstrap-clustered"
 
@@ -424,7 +433,8 @@ def test_methods_of_clustered_values() -> None:
 
 def test_clusters_that_balance_out_do_not_make_more_of_the_sample() -> None:
     """One right and one wrong in each pair: the effective number stays the number."""
-    values, labels = [1.0, 0.0] * 20, [number // 2 for number in range(40)]
+    values = [1.0, 0.0] * 20
+    labels = [number // 2 for number in range(40)]
     assert wilson_clustered(values, labels) == near(wilson(0.5, 40, t_quantile(19)))
     stats = describe(values, clusters=labels)
     assert (stats.design_effect, stats.effective_n) == (0.0, 40.0)

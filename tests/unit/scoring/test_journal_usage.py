@@ -24,10 +24,8 @@ MILLION = 1_000_000
 
 
 def answered(cache_db: Path, run: str, role: str, number: int, **usage: Any) -> None:
-    key, tokens = (
-        f"{run}{role}{number}",
-        (usage.get("prompt_tokens"), usage.get("completion_tokens")),
-    )
+    key = f"{run}{role}{number}"
+    tokens = (usage.get("prompt_tokens"), usage.get("completion_tokens"))
     answer = Answer(key, role, "m", {}, {"usage": usage}, float(number), 0.1)
     with closing(ResponseCache(cache_db, run)) as cache:
         cache.save(
@@ -36,7 +34,8 @@ def answered(cache_db: Path, run: str, role: str, number: int, **usage: Any) -> 
 
 
 def folder(tmp_path: Path) -> Path:
-    path, tokens = tmp_path / "cache.db", {"prompt_tokens": MILLION, "completion_tokens": 1}
+    path = tmp_path / "cache.db"
+    tokens = {"prompt_tokens": MILLION, "completion_tokens": 1}
     answered(path, "old", "model", 1, **tokens)
     answered(path, "new", "model", 2, **tokens)
     answered(path, "new", "model", 3, **tokens, cost=0.25)
@@ -53,7 +52,8 @@ def used(cache_db: Path, run: str) -> Usage:
 
 def test_the_price_is_that_of_the_run_that_paid(tmp_path: Path) -> None:
     path = folder(tmp_path)
-    old, new = used(path, "old").this_run, used(path, "new")
+    old = used(path, "old").this_run
+    new = used(path, "new")
     assert (
         old.total.cost == old.roles["model"].cost == Cost(1.0, "genai-prices 1", 1, 0, price=THEN)
     )
@@ -174,7 +174,8 @@ def test_this_run_is_told_apart_from_all_runs(journal: list[dict[str, Any]]) -> 
         attempt("cached"),
     ]
     usage, _, _ = usage_of(plan(), "this", 1.0)
-    here, every = usage.this_run.total, usage.all_runs.total
+    here = usage.this_run.total
+    every = usage.all_runs.total
     assert (usage.runs, here.requests, every.requests, here.cached, every.cached) == (3, 0, 2, 1, 1)
 
 

@@ -203,10 +203,8 @@ def test_the_difference_leaves_out_both_tables_of_a_conversation() -> None:
 def test_the_eight_schools() -> None:
     """The data of A. Gelman et al., Bayesian Data Analysis, 3rd edition, table 5.2, against sums over a grid of both
     the common mean and the deviation between groups."""
-    value, error = (
-        np.array([28, 8, -3, 7, -1, 1, 18, 12]),
-        np.array([15, 10, 16, 11, 9, 11, 10, 18]),
-    )
+    value = np.array([28, 8, -3, 7, -1, 1, 18, 12])
+    error = np.array([15, 10, 16, 11, 9, 11, 10, 18])
     mu, tau = np.meshgrid(np.linspace(-60, 80, 701), np.linspace(1e-3, 150, 1501), indexing="ij")
     both = error**2 + tau[..., None] ** 2
     log = -(np.log(both) + (value - mu[..., None]) ** 2 / both).sum(axis=-1) / 2
@@ -278,7 +276,8 @@ def test_thirds_by_the_length_of_the_answer() -> None:
     assert [part.items for part in same.lengths.values()] == [30]
 
 
-LEAST, LEAST_POOLED = 0.92, 0.89
+LEAST = 0.92
+LEAST_POOLED = 0.89
 """Of 1,000 samples at 94 %, fewer than one series in 200 covers less; of pooled categories 91.1 % were measured."""
 
 
@@ -315,7 +314,8 @@ def test_the_majority_and_each_physician() -> None:
         "doctor 2": 12,
     }
     third = judge_and_physicians(found.by_physician["doctor 2"])[0]
-    said, labelled = [at % 4 != 3 for at in range(12)], [at % 2 == 0 for at in range(12)]
+    said = [at % 4 != 3 for at in range(12)]
+    labelled = [at % 2 == 0 for at in range(12)]
     assert third["kappa"].value == pytest.approx(cohen_kappa_score(said, labelled))
     assert calibration_of([item("tie", [True, False], judged=True)]).majority is None
     few = calibration_of([item(at, [True, False], judged=True) for at in range(9)])

@@ -97,10 +97,8 @@ def test_an_interval_holds_every_score_that_a_test_does_not_reject(
     cases: int, sizes: Any, below_0: float
 ) -> None:
     rng = np.random.default_rng(7)
-    possible, source = (
-        1 - below_0 * rng.random(cases),
-        np.repeat(range(cases), np.resize(sizes, cases))[:cases],
-    )
+    possible = 1 - below_0 * rng.random(cases)
+    source = np.repeat(range(cases), np.resize(sizes, cases))[:cases]
     given = (
         possible
         - 1
@@ -123,7 +121,8 @@ def test_a_judge_without_mistakes_leaves_the_score_and_its_cases() -> None:
     )
 
 
-USUAL, NO_MISTAKES = judged([0.4, 0.6] * 30), labelled(*[(8, 0, 0, 8)] * 300)
+USUAL = judged([0.4, 0.6] * 30)
+NO_MISTAKES = labelled(*[(8, 0, 0, 8)] * 300)
 NOT_KNOWN: dict[str, tuple[JudgedCases, list[LabelledPairs]]] = {
     "no labels": (USUAL, []),
     "empty labels": (USUAL, labelled(*[(0, 0, 0, 0)] * 30)),
@@ -164,7 +163,8 @@ def test_value_and_interval_stay_in_the_scale(given: float) -> None:
 
 
 def test_labels_of_a_conversation_are_one_and_count_as_their_category_does() -> None:
-    one, other = (8, 1, 2, 9), (2, 1, 0, 3)
+    one = (8, 1, 2, 9)
+    other = (2, 1, 0, 3)
     parts = (
         labelled(*[one] * 15, category="a")
         + labelled(*[other] * 15, category="b")
@@ -199,7 +199,8 @@ def test_what_has_too_few_labels_is_like_all_that_are_labelled() -> None:
 
 def test_a_lenient_judges_score_is_wrong_and_the_interval_holds_the_true_one() -> None:
     """It says met of 97 % of what is met and of half of the rest. Half is met, so it gives 73.5 % for 50 %."""
-    rng, chances = np.random.default_rng(3), (0.485, 0.25, 0.015, 0.25)
+    rng = np.random.default_rng(3)
+    chances = (0.485, 0.25, 0.015, 0.25)
     held = wrong = 0
     for _ in range(200):
         cases = judged((rng.binomial(6, 0.735, 150) / 6).tolist())

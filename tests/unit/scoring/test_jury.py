@@ -93,7 +93,8 @@ def test_a_form_of_the_benchmarks_own() -> None:
 
 
 def test_what_is_not_defined_is_absent() -> None:
-    alone, equal = ratings(a=[3, 4]).report(), ratings(a=[4, 4], b=[4, 4]).report()
+    alone = ratings(a=[3, 4]).report()
+    equal = ratings(a=[4, 4], b=[4, 4]).report()
     assert (alone.krippendorff_alpha, alone.leave_one_out) == (None, {"a": None})
     assert (equal.krippendorff_alpha, equal.weighted_kappa) == (None, {"a/b": None})
     assert ratings(a=[1, None], b=[None, 5]).report().weighted_kappa == {"a/b": None}
@@ -233,10 +234,8 @@ def test_the_score_of_all_judges_is_over_what_each_of_them_rated() -> None:
 def test_bounds_fill_in_each_missing_judgement() -> None:
     """(5, 3, ?), (?, ?, 2), and one that nobody judged."""
     said = judged({"a": 5, "b": 3, "c": 4}, {"a": 5, "b": 3}, {"c": 2})
-    low, high = (
-        (4 + (5 + 3 + 1) / 3 + (1 + 1 + 2) / 3 + 1) / 4,
-        (4 + (5 + 3 + 5) / 3 + (5 + 5 + 2) / 3 + 5) / 4,
-    )
+    low = (4 + (5 + 3 + 1) / 3 + (1 + 1 + 2) / 3 + 1) / 4
+    high = (4 + (5 + 3 + 5) / 3 + (5 + 5 + 2) / 3 + 5) / 4
     assert jury.bounds_over_judgements(metric(said, unjudged=1), said, JUDGES) == near((low, high))
 
 

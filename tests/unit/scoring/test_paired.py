@@ -74,7 +74,8 @@ def likelihood_score(difference: float, b_only: int, a_only: int, count: int) ->
             stats.multinomial.logpmf([b_only, a_only, count - b_only - a_only], count, shares)
         )
 
-    low, high = max(0.0, -difference), (1 - difference) / 2
+    low = max(0.0, -difference)
+    high = (1 - difference) / 2
     share = optimize.minimize_scalar(
         loss, bounds=(low, high), method="bounded", options={"xatol": 1e-10}
     ).x
@@ -162,7 +163,8 @@ def test_the_smallest_difference_of_proportions_is_shown_in_four_of_five_samples
 
 def test_where_few_pairs_differ_the_smallest_difference_brings_its_own() -> None:
     """Six discordant pairs that are all b's are the fewest with p < 0.05: by the binomial table, 0.0779 of 100."""
-    mde, greater = mcnemar_mde(0, 100), mcnemar_mde(30, 100)
+    mde = mcnemar_mde(0, 100)
+    greater = mcnemar_mde(30, 100)
     assert mde is not None
     assert stats.binom.sf(5, 100, mde) == pytest.approx(0.8, abs=1e-6)
     assert mcnemar_mde(1, 100) == pytest.approx(mde)
@@ -176,7 +178,8 @@ def test_where_few_pairs_differ_the_smallest_difference_brings_its_own() -> None
 def test_the_smallest_mean_difference_is_shown_in_four_of_five_samples(n: int) -> None:
     """Of ratings from 1 to 5; pseudo-values at the ends of the scale make it more than that for small samples."""
     rng = np.random.default_rng(n)
-    scale, before = (1.0, 5.0), [1.5] * n
+    scale = (1.0, 5.0)
+    before = [1.5] * n
 
     def sample(shift: float) -> paired.PairedDifference:
         after = np.clip(1.5 + shift + rng.choice([-0.5, 0.0, 0.5], n), 1, 5)
@@ -217,7 +220,8 @@ def test_unclustered_differences_on_a_scale_without_ends_are_the_paired_t_test()
     b = [value + rng.normal(0.4, 1) for value in a]
     found = paired_difference(a, b)
     tested = stats.ttest_rel(b, a)
-    interval, interval90 = tested.confidence_interval(0.95), tested.confidence_interval(0.9)
+    interval = tested.confidence_interval(0.95)
+    interval90 = tested.confidence_interval(0.9)
     assert found.method == paired.PAIRED_T
     assert found.p_value == pytest.approx(tested.pvalue)
     assert (found.ci_low, found.ci_high) == pytest.approx((interval.low, interval.high))
@@ -314,12 +318,11 @@ def test_a_value_at_an_end_weighs_as_much_as_a_cluster(rest: float) -> None:
 def test_clusters_of_unequal_size_have_the_effective_number_for_their_degrees() -> None:
     """60 of 100 in one, 40 alone: 2.75 effective clusters, which may weigh 36.4 instances less half of 100 / 41."""
     rng = np.random.default_rng(7)
-    clusters, b = (
-        ["0"] * 60 + [str(number) for number in range(1, 41)],
-        rng.uniform(0, 1, 100).tolist(),
-    )
+    clusters = ["0"] * 60 + [str(number) for number in range(1, 41)]
+    b = rng.uniform(0, 1, 100).tolist()
     found = paired_difference([0.5] * 100, b, clusters=clusters)
-    effective, weight = 10_000 / 3640, 36.4 - 100 / 41 / 2
+    effective = 10_000 / 3640
+    weight = 36.4 - 100 / 41 / 2
     d = np.subtract(b, 0.5)
     center = d.sum() / (100 + 2 * weight)
     squares = [

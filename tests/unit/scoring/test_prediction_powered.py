@@ -70,7 +70,8 @@ def test_what_it_is_by_hand() -> None:
     found = corrected_mean([first, second], (0.0, 6.0))
     values = found.power, found.value, found.judge_mean
     assert values == near((1, 0.4 * 1.5 + 0.6 * 4.5, 0.4 * 2.5 + 0.6 * 4.5))
-    inside, between = 0.25 * 20 / 19, 0.4 * (1.5 - 3.3) ** 2 + 0.6 * (4.5 - 3.3) ** 2
+    inside = 0.25 * 20 / 19
+    between = 0.4 * (1.5 - 3.3) ** 2 + 0.6 * (4.5 - 3.3) ** 2
     variance = (inside + between) / 100
     assert found.stderr == near(math.sqrt(variance))
     assert (found.low, found.high) == near(by_hand(3.3, variance, 1.25, 39, (0.0, 6.0), (40, 100)))
@@ -85,7 +86,8 @@ def by_hand(
     sizes: tuple[int, int],
 ) -> tuple[float, float]:
     """The interval as the module's head has it, before it is cut; `sizes`: rated, answers."""
-    (low, high), (rated, answers) = scale, sizes
+    (low, high) = scale
+    (rated, answers) = sizes
     center = (rated * value + weight * low + weight * high) / (rated + 2 * weight)
     squares = (
         rated * (value - center) ** 2
@@ -118,7 +120,8 @@ def test_what_an_estimate_is_worth_lies_between_the_rated_and_all() -> None:
 def test_answers_that_share_sources_are_as_alike_as_the_people_say() -> None:
     """A judge who always says the same hides it. 40 of 80 answers, two of each source of four; the sources agree."""
     people = [float(number // 2 % 4 > 0) for number in range(40)]
-    rated, sources = [number // 2 for number in range(40)], [number // 4 for number in range(80)]
+    rated = [number // 2 for number in range(40)]
+    sources = [number // 4 for number in range(80)]
     found = corrected_mean(
         [Stratum([1.0] * 80, [(one, 1.0) for one in people], sources, rated)], (0.0, 1.0)
     )
@@ -311,7 +314,8 @@ def test_its_half_width_is_the_intervals() -> None:
     expected = Expected(1000, found.value, statistics.stdev(people), WIDE)
     half = half_width_of(200, expected, statistics.correlation(people.tolist(), judge.tolist()))
     assert half == near((found.high - found.low) / 2)
-    ones, sources = [1.0] * 20 + [0.0] * 10, [number // 3 for number in range(30)]
+    ones = [1.0] * 20 + [0.0] * 10
+    sources = [number // 3 for number in range(30)]
     found = corrected_mean(
         [Stratum(ones, [(one, one) for one in ones], sources, sources)], (0.0, 1.0)
     )
@@ -325,7 +329,10 @@ def test_its_half_width_is_the_intervals() -> None:
 @pytest.mark.parametrize(("share", "size", "rated"), [(0.9, 1, 33), (0.99, 1, 60), (0.7, 10, 60)])
 def test_a_plan_says_how_wide_intervals_will_be(share: float, size: int, rated: int) -> None:
     """Of a judge who always says the best. Normal quantiles and the variance alone promise too little of the first two."""
-    chance, widths, effects, sizes = np.random.default_rng(7), [], [], [size] * (300 // size)
+    chance = np.random.default_rng(7)
+    widths = []
+    effects = []
+    sizes = [size] * (300 // size)
     of = labels_of(sizes)
     for _ in range(100):
         people = in_clusters(chance, sizes, share, 0.5)
@@ -333,6 +340,7 @@ def test_a_plan_says_how_wide_intervals_will_be(share: float, size: int, rated: 
         sample = rated_sample(people, np.ones(300), rated, chance, of if size > 1 else None)
         low, high = of_rated(sample, scale=(0.0, 1.0), bias=False) or (0.0, 0.0)
         widths.append(high - low)
-    stddev, effect = math.sqrt(share * (1 - share)), statistics.fmean(effects)
+    stddev = math.sqrt(share * (1 - share))
+    effect = statistics.fmean(effects)
     half = half_width_of(rated, Expected(300, share, stddev, (0.0, 1.0), effect, size), 0.0)
     assert half == near(statistics.fmean(widths) / 2, rel=0.1)

@@ -77,7 +77,8 @@ def test_helms_files_and_the_cache_are_named_and_nothing_else(tmp_path: Path) ->
     result = result_of(
         tmp_path, states=[state(i, "yes") for i in range(4)], values={"exact_match": FOUR}
     )
-    rundir, run = RunDir(tmp_path / "out"), tmp_path / "out" / "helm" / "runs" / "s" / "r"
+    rundir = RunDir(tmp_path / "out")
+    run = tmp_path / "out" / "helm" / "runs" / "s" / "r"
     kept = rundir.helm / "run_record.json", rundir.helm / "trivial_scores.json"
     for path in (
         run / "scenario.json",
@@ -176,7 +177,8 @@ def test_hashes_revisions_and_times_are_the_stored_ones(tmp_path: Path) -> None:
     name = "scenarios/pubmed_qa/data/test_set.json"
     (digest,) = [str(file.sha256) for file in load_sources().tasks["pubmed_qa"].files]
     then = replace(PROVENANCE, dataset_files={name: digest}, started_at="s", ended_at="e")
-    found, now = provenance.Remembered(then), replace(PROVENANCE, dataset_files={})
+    found = provenance.Remembered(then)
+    now = replace(PROVENANCE, dataset_files={})
     made = found.completed(here, now)
     assert (made.dataset_files, set(made.dataset_revisions)) == ({name: digest}, {name})
     assert (made.started_at, made.ended_at, found.unread) == ("s", "e", 1)

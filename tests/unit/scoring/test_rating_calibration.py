@@ -32,7 +32,8 @@ def test_the_figures_are_those_of_the_plain_formulas() -> None:
     items = drawn(60, 0.4)
     found = calibration_of(items, MARKS)
     pairs = [(item.judged, rating) for item in items for rating in item.labels]
-    judge, physicians = there(found.total.judge), there(found.total.physicians)
+    judge = there(found.total.judge)
+    physicians = there(found.total.physicians)
     assert judge.kappa.value == near(there(weighted_kappa(pairs)))
     assert judge.ac1.value == near(
         there(gwet_ac1([list(map(int, pair)) for pair in pairs], len(MARKS)))
@@ -71,7 +72,8 @@ def test_a_judge_that_rates_higher_is_shown_and_its_intervals_hold_the_figures()
 @pytest.mark.simulation
 def test_the_kappa_interval_holds_the_population() -> None:
     """Of 200 samples of 60 in nearly all; with fewer, or conversations left out by item, in far fewer."""
-    rng, held = np.random.default_rng(5), 0
+    rng = np.random.default_rng(5)
+    held = 0
     many = drawn(20_000, 0.4)
     truth = there(
         weighted_kappa([(item.judged, rating) for item in many for rating in item.labels])

@@ -71,7 +71,8 @@ def of_task(name: str) -> AnswerForm:
 
 
 def test_options_are_answered_by_their_label_alone(tmp_path: Path) -> None:
-    form, asked = joint(tmp_path), state("no", output_mapping=OPTIONS)
+    form = joint(tmp_path)
+    asked = state("no", output_mapping=OPTIONS)
     assert [form.reads(asked, answer) for answer in ("A", " B\n", "B.", "C", "no", "b")] == [
         True,
         True,
@@ -92,10 +93,8 @@ def test_options_are_answered_by_their_label_alone(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("pattern", "whole"), [(r"\(([AB])\)", False), (r"[AB]", True)])
 def test_helms_own_pattern_finds_the_label(pattern: str, tmp_path: Path, *, whole: bool) -> None:
-    form, asked = (
-        joint(tmp_path, output_mapping_pattern=pattern),
-        state("no", output_mapping=OPTIONS),
-    )
+    form = joint(tmp_path, output_mapping_pattern=pattern)
+    asked = state("no", output_mapping=OPTIONS)
     assert [form.reads(asked, answer) for answer in ("It is (B)", "B", "neither")] == [
         True,
         whole,
@@ -179,7 +178,8 @@ def test_open_text_has_no_form(texts: tuple[str, ...], tmp_path: Path) -> None:
 def test_the_form_that_a_task_asks_for(
     task: str, gold: str, read: list[str], not_read: list[str]
 ) -> None:
-    form, asked = of_task(task), state(gold)
+    form = of_task(task)
+    asked = state(gold)
     assert all(form.reads(asked, answer) for answer in read)
     assert not any(form.reads(asked, answer) for answer in not_read)
     assert [bool(form.labels(asked)), form.is_right(asked, gold)] == [task == "medhallu"] * 2
@@ -450,7 +450,8 @@ def test_the_lenient_value() -> None:
 def test_there_is_none_of_failed_requests_and_of_other_forms() -> None:
     assert read(None).lenient == read("B", NUMBER).lenient == read("B", None).lenient == {}
     exact = MetricValues("exact_match", "exact_match", 0.0, values={KEY: 0.0})
-    without, made = draft(metrics=[exact]), draft(metrics=[exact])
+    without = draft(metrics=[exact])
+    made = draft(metrics=[exact])
     read("B.", None).complete(without)
     read("B.", LETTER).complete(made)
     assert (without.metrics, [one.values for one in made.metrics[1:]]) == ([exact], [{KEY: 1.0}])

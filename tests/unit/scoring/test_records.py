@@ -142,7 +142,8 @@ def test_thinking_is_between_the_markers_or_in_a_field_of_its_own(here: Plan) ->
 
 
 def test_turns_are_told_where_the_prompt_is_not_all_that_was_sent(tmp_path: Path) -> None:
-    alone, several = state(0, "yes"), state(1, "yes")
+    alone = state(0, "yes")
+    several = state(1, "yes")
     turns = [{"role": "user", "content": "Hello"}, {"role": "user", "content": "Who?"}]
     several["request"] = {**several["request"], "messages": turns, "prompt": ""}
     records = result_of(
@@ -172,7 +173,8 @@ def test_what_each_judge_said_is_in_the_record(tmp_path: Path) -> None:
 
 
 def test_a_case_of_a_rubric_is_grouped_by_its_tags(here: Plan) -> None:
-    rubrics, case = [{"criterion": "good", "points": 8, "tags": []}], state(0, "yes")
+    rubrics = [{"criterion": "good", "points": 8, "tags": []}]
+    case = state(0, "yes")
     case["instance"]["extra_data"] = {
         "rubrics": rubrics,
         "tags": ["theme:care", "urgent"],

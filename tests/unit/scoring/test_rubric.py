@@ -142,7 +142,8 @@ def test_the_report_counts_what_judges_said() -> None:
         1,
         None,
     )
-    one, two = found.judges["a"], found.judges["b"]
+    one = found.judges["a"]
+    two = found.judges["b"]
     assert (one.asked, one.met, one.not_met, one.tied, one.unjudged, one.score) == (
         6,
         3,
@@ -160,7 +161,8 @@ RUBRICS = [
     {"criterion": "good", "points": 8, "tags": ["axis:accuracy"]},
     {"criterion": "bad", "points": -4, "tags": ["theme:care"]},
 ]
-MET, NOT = {"criteria_met": True, "explanation": "so"}, {"criteria_met": False, "explanation": "no"}
+MET = {"criteria_met": True, "explanation": "so"}
+NOT = {"criteria_met": False, "explanation": "no"}
 BROKEN = {"error": "HTTP 500: broken"}
 Said = dict[str, dict[str, Any]]
 
@@ -253,7 +255,8 @@ def test_what_it_tells_the_tally(two: rubric.RubricTally) -> None:
 
 def test_the_published_score_takes_the_place_of_the_mean(two: rubric.RubricTally) -> None:
     mean = Score(-0.25, Stats(2, -0.25, None, None, None, None, None), "rubric_score", scale=(0, 1))
-    found, without = draft(scores={"rubric_score": mean}), draft()
+    found = draft(scores={"rubric_score": mean})
+    without = draft()
     for one in (found, without):
         two.publish(one)
     assert found.scores["rubric_score"].value == 0.0

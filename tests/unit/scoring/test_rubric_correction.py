@@ -44,7 +44,8 @@ def corrected(
     }
     metric = MetricValues("rubric_score", "rubric_score", None, values=values, split="test")
     of = plan({f"config.params.extra.{name}": value for name, value in extra.items()})
-    found, part = draft(metrics=[metric], plan=of), RubricCorrection(passport, rubric)
+    found = draft(metrics=[metric], plan=of)
+    part = RubricCorrection(passport, rubric)
     rubric.complete(found)
     part.complete(found)
     for one in found.metrics:
@@ -93,7 +94,8 @@ def test_a_case_that_the_judge_left_open_is_left_out_and_a_failed_one_counts_as_
     rubric.cases["c0", 0, None] = JudgedCase(
         criteria, ({"kind": None, "other": True}, {"kind": False, "other": False})
     )
-    part, _ = RubricCorrection(PASSPORT, rubric), None
+    part = RubricCorrection(PASSPORT, rubric)
+    _ = None
     metric = MetricValues(
         "rubric_score", "rubric_score", None, values=dict.fromkeys(rubric.cases, 0.5), split="test"
     )

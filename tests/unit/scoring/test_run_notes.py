@@ -225,7 +225,8 @@ def test_what_judges_did_not_judge_is_said(tmp_path: Path) -> None:
 
 
 def test_whether_judges_saw_the_pictures_is_said(tmp_path: Path) -> None:
-    here, seen = judged_plan("m", one="judge/one"), Tally()
+    here = judged_plan("m", one="judge/one")
+    seen = Tally()
     run = with_extra(here.evaluation.run, {"judges_see_images": True})
     sees = replace(here, evaluation=replace(here.evaluation, run=run))
     assert "judges_see_images has no effect" in str(

@@ -80,14 +80,10 @@ TYPOS = {"name": "typos", "robustness": True}
 
 def perturbed_run(folder: Path) -> dict[str, MetricValues]:
     """Instances a, b and c of values 1, 1 and 0.5; perturbed, a has 0.25, b has 1, and c was not changed."""
-    plain, worst = (
-        {"a": 1.0, "b": 1.0, "c": 0.5},
-        {"name": "typos", "robustness": True, "computed_on": "worst"},
-    )
-    before, families = (
-        {**worst, "computed_on": "original"},
-        (("robustness", 1.75 / 3), ("fairness", 2.5 / 3)),
-    )
+    plain = {"a": 1.0, "b": 1.0, "c": 0.5}
+    worst = {"name": "typos", "robustness": True, "computed_on": "worst"}
+    before = {**worst, "computed_on": "original"}
+    families = (("robustness", 1.75 / 3), ("fairness", 2.5 / 3))
     contexts: list[tuple[Any, float]] = [
         (None, 2.5 / 3),
         (TYPOS, 0.625),

@@ -33,10 +33,13 @@ def test_looks_double_up_to_all() -> None:
 
 def test_an_interval_may_miss_in_its_share_of_the_samples_alone() -> None:
     """Each formula written out, at 2.5 % / 4 on a side."""
-    side, right, count = 0.025 / 4, 45, 50
+    side = 0.025 / 4
+    right = 45
+    count = 50
     found = describe([1.0] * right + [0.0] * (count - right), looks=4)
     assert found.ci_method == "clopper-pearson-of-4-looks"
-    low, high = cast(float, found.ci_low), cast(float, found.ci_high)
+    low = cast(float, found.ci_low)
+    high = cast(float, found.ci_high)
     at_least = sum(
         math.comb(count, k) * low**k * (1 - low) ** (count - k) for k in range(right, count + 1)
     )
@@ -48,7 +51,8 @@ def test_an_interval_may_miss_in_its_share_of_the_samples_alone() -> None:
     assert (alike.ci_low, alike.ci_high) == pytest.approx((side ** (1 / count), 1.0))
     graded = [0.25] * 20 + [0.5] * 20 + [1.0] * 10
     beside = [*graded, 0.0, 1.0]  # a value at each end of the scale
-    mean, variance = sum(beside) / 52, sum((one - sum(beside) / 52) ** 2 for one in beside) / 51
+    mean = sum(beside) / 52
+    variance = sum((one - sum(beside) / 52) ** 2 for one in beside) / 51
     reach = stats.t.isf(side, 49) * math.sqrt(variance / 52)
     made = interval_of_mean(graded, each_side=side)
     assert (made.low, made.high) == pytest.approx((mean - reach, mean + reach))

@@ -195,7 +195,8 @@ def test_a_note_tells_where_few_sources_decide_or_there_is_no_interval() -> None
 
 
 Entry = dict[str, Any]
-ANSWER, ANNOTATION = "Take it with food.", "aci_bench"
+ANSWER = "Take it with food."
+ANNOTATION = "aci_bench"
 
 
 def entry(number: int, text: str | None = ANSWER, **more: Any) -> Entry:

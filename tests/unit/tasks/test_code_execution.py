@@ -83,10 +83,8 @@ def test_the_flag_in_both_spellings(
     allowed = invoked(*RUN, flag)
     assert allowed.exit_code == 0, allowed.output
     assert "allow_code_execution: true" in allowed.output
-    code, text = (
-        '{description: "code:dataset=humaneval,model=code", priority: 1}',
-        '{description: "boolq:model=text", priority: 1}',
-    )
+    code = '{description: "code:dataset=humaneval,model=code", priority: 1}'
+    text = '{description: "boolq:model=text", priority: 1}'
     Path("own.conf").write_text(f"entries: [{code}, {text}]")
     refused = invoked(*LEADERBOARD)
     assert isinstance(refused.exception, ConfigError)

@@ -25,7 +25,8 @@ from eval_factory.tasks.framework import (
 def test_a_task_is_found_by_both_of_its_names() -> None:
     known = load_framework()
     assert known.names() == [task.name for task in known.evaluations]
-    first, last = known.evaluations[0], known.evaluations[-1]
+    first = known.evaluations[0]
+    last = known.evaluations[-1]
     assert known.task(first.name) is first
     assert known.task(f"{known.framework.name}.{last.name}") is last
     assert known.task(f"other.{last.name}") is None
@@ -73,7 +74,8 @@ def test_the_file_in_a_wheel_is_before_that_of_a_checkout(tmp_path: Path) -> Non
 
 def test_a_file_of_ones_own_is_what_counts(own: Path) -> None:
     own.write_text(TEXT.replace("name: helm\n", "name: other\n", 1), "utf-8")
-    other, known = load_framework.__wrapped__(), load_framework()
+    other = load_framework.__wrapped__()
+    known = load_framework()
     assert other == replace(known, framework=replace(known.framework, name="other"))
 
 

@@ -53,7 +53,8 @@ def test_its_arguments_are_what_the_tasks_take() -> None:
 
 
 def test_the_revision_is_unknown_where_helm_takes_a_branch() -> None:
-    sources, entries = load_sources(), load_medhelm_leaderboard().run_specs
+    sources = load_sources()
+    entries = load_medhelm_leaderboard().run_specs
     for name, task in sources.tasks.items():
         listing = task.listing is not None and task.listing.upstream is not None
         if name in entries and (listing or any(file.upstream for file in task.files)):

@@ -211,10 +211,8 @@ def test_a_name_is_given_or_changed_and_fits_the_sex() -> None:
 
 
 def test_brands_and_generic_names_replace_each_other() -> None:
-    generic, brand = (
-        "Warfarin is taken with metformin 500 mg.",
-        "Coumadin is taken with Glucophage 500 mg.",
-    )
+    generic = "Warfarin is taken with metformin 500 mg."
+    brand = "Coumadin is taken with Glucophage 500 mg."
     assert changed("brand_names", generic) == brand
     assert changed("generic_names", brand) == generic
     assert (
@@ -313,7 +311,8 @@ def test_a_converted_value_gives_the_old_one_again(
         return
     found = re.fullmatch(rf"The {analyte.names[0]} is (-?[\d.]+) {other}\.", new)
     assert found is not None
-    factor, offset = float(analyte.factor), float(analyte.offset)
+    factor = float(analyte.factor)
+    offset = float(analyte.offset)
     value = float(found[1])
     back = value / factor + offset if first else (value - offset) * factor
     assert back == pytest.approx(float(number), abs=0.51 / 10**decimals)

@@ -73,7 +73,8 @@ def test_a_jury_is_the_frameworks_or_a_custom_one() -> None:
 
 
 def test_what_makes_no_sense_with_pictures() -> None:
-    url, extra = "target__api_endpoint__type", "config__params__extra__"
+    url = "target__api_endpoint__type"
+    extra = "config__params__extra__"
     assert "helm:mme:subject=OCR runs on chat, not on completions" in refused(
         "helm:mme:subject=OCR", **{url: "completions"}
     )

@@ -28,7 +28,9 @@ def test_tasks_are_listed_in_their_order() -> None:
 
 @pytest.mark.parametrize("given", FRAMEWORK.evaluations, ids=FRAMEWORK.names())
 def test_a_record_says_what_the_framework_says(given: Task) -> None:
-    found, helm, about = task_info(given), given.helm, given.about
+    found = task_info(given)
+    helm = given.helm
+    about = given.about
     assert (found.name, found.type, found.description) == (
         given.name,
         f"helm.{given.name}",

@@ -32,7 +32,8 @@ def evaluation(task: str, **extra: Any) -> Any:
 
 
 def test_the_default_is_helm_named_or_not() -> None:
-    plain, named = evaluation("pubmed_qa"), evaluation("pubmed_qa", upstream="helm")
+    plain = evaluation("pubmed_qa")
+    named = evaluation("pubmed_qa", upstream="helm")
     assert plain.task.helm.upstream is named.task.helm.upstream is HELM
     identity = make_plan(plain).identity
     assert identity == make_plan(named).identity == "v1-781ebfc2ee7954696934"

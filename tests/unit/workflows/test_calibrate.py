@@ -63,7 +63,8 @@ def test_the_same_labels_again_change_nothing(labels: Path, tmp_path: Path) -> N
 def test_a_folder_with_something_else_is_left_alone(
     what: str, labels: Path, tmp_path: Path
 ) -> None:
-    to, judge = tmp_path / "p", "invented"
+    to = tmp_path / "p"
+    judge = "invented"
     if what == "file":
         to.write_text("mine")
     elif what == "link":

@@ -19,7 +19,8 @@ from eval_factory.workflows.options import code_of_error
 from eval_factory.workflows.prepare import ready_cache, remove_unfinished
 from unit.builders import evaluation, plan
 
-KEY, TOKEN = "plain-looking-key-77", "plain-looking-token-88"
+KEY = "plain-looking-key-77"
+TOKEN = "plain-looking-token-88"
 
 
 def flags(folder: Path, **more: Any) -> dict[str, Any]:

@@ -99,7 +99,8 @@ def test_a_run_that_nothing_has_changed_for_is_shown_as_it_is(
 ) -> None:
     rundir = finished_folder(tmp_path / "out")
     monkeypatch.setattr("eval_factory.workflows.resume.git_hash", lambda _: "abc123")
-    made, screen = plan({"config.output_dir": str(rundir.root)}), io.StringIO()
+    made = plan({"config.output_dir": str(rundir.root)})
+    screen = io.StringIO()
     state = read_state(rundir)
     assert state is not None
     ran = Ran((rundir.root / state.runs[0],), state.run_id, state.wall_s)

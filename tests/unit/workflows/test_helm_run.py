@@ -54,7 +54,8 @@ class FakeExecutor:
 
     def __init__(self, returncode: int | None = 0, told: Sequence[Mapping[str, Any]] = ()) -> None:
         self.specs: list[ProcessSpec] = []
-        self.returncode, self.told = returncode, tuple(told)
+        self.returncode = returncode
+        self.told = tuple(told)
 
     def run(
         self, spec: ProcessSpec, screen: TextIO
@@ -102,7 +103,8 @@ def test_it_sees_the_keys_of_its_configuration_and_no_others_and_offline_no_prox
     run(here, executor, of=with_key(**{"target.api_endpoint.oauth": "openai"}))
     assert executor.specs[1].env["OPENAI_TOKEN_URL"] == "https://tokens.example"
     run(here, executor, HelmRunSettings(allowed=()))
-    online, offline = executor.specs[0].env, executor.specs[2].env
+    online = executor.specs[0].env
+    offline = executor.specs[2].env
     assert (online["https_proxy"], online["HTTP_PROXY"]) == ("http://proxy:1", "http://proxy:2")
     assert not {"https_proxy", "HTTP_PROXY"} & offline.keys()
 

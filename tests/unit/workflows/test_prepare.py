@@ -70,7 +70,8 @@ def test_the_files_that_helm_run_reads_are_for_the_user_alone(debug: bool, here:
     assert json.loads(settings)["file_lists"] == "/lists"
     assert {stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()} == {0o600}
     document: dict[str, Any] = yaml.safe_load(here.rundir.run_config.read_text("utf-8"))
-    info, command = here.evaluation.framework.framework, f"helm-run --suite 'a b {REDACTED}'"
+    info = here.evaluation.framework.framework
+    command = f"helm-run --suite 'a b {REDACTED}'"
     first = {"command": command, "framework_name": info.name, "pkg_name": info.pkg_name}
     assert document == {**first, **here.evaluation.as_dict()}, (
         "the configuration is written whole and redacted"

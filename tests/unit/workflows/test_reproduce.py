@@ -40,7 +40,8 @@ def test_the_run_config_is_of_the_same_evaluation(folder: RunDir, tmp_path: Path
     assert document["target"]["api_endpoint"]["url"] == "https://host.example/v1"
     assert "null" not in found.run_config
     given = {"config": document["config"], "target": document["target"]}
-    again, first = evaluation(given).as_dict(), evaluation({"config.output_dir": "x"}).as_dict()
+    again = evaluation(given).as_dict()
+    first = evaluation({"config.output_dir": "x"}).as_dict()
     again["config"]["output_dir"] = "x"
     assert again == first
     assert not folder.root.with_name("out.reproduced").exists()
@@ -173,11 +174,9 @@ def test_data_of_the_package_are_hashed_again(
 def test_answers_to_rescore_are_copied_once_and_from_one_run(
     folder: RunDir, tmp_path: Path
 ) -> None:
-    then, new, before = (
-        load_result(folder.root).result.provenance,
-        RunDir(tmp_path / "new"),
-        folder.cache_db.read_bytes(),
-    )
+    then = load_result(folder.root).result.provenance
+    new = RunDir(tmp_path / "new")
+    before = folder.cache_db.read_bytes()
     new.create()
     for _ in range(2):
         copy_answers(folder, then, new)

@@ -45,11 +45,9 @@ def looked_at(folder: RunDir, change: Callable[[], object] = lambda: None, **kno
     """What the next run finds."""
     assert read_state(folder) is not None
     change()
-    plan, redactor, commit = (
-        known.get("plan") or plan_of(folder),
-        known.get("redactor"),
-        known.get("commit", "abc123"),
-    )
+    plan = known.get("plan") or plan_of(folder)
+    redactor = known.get("redactor")
+    commit = known.get("commit", "abc123")
     return unchanged_result(plan, [folder.root / RUN], redactor or Redactor(), git_hash=commit)
 
 

@@ -72,7 +72,8 @@ def test_an_empty_folder_is_taken_and_any_other_is_refused(told: Told, tmp_path:
     finished(tmp_path / "a")
     (tmp_path / "empty").mkdir()
     assert exported([tmp_path / "a"], tmp_path / "empty").folder == tmp_path / "empty"
-    file, full = tmp_path / "file", tmp_path / "full"
+    file = tmp_path / "file"
+    full = tmp_path / "full"
     file.write_text("mine")
     full.mkdir()
     (full / "mine").write_text("mine")

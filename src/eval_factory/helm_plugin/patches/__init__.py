@@ -1,1 +1,3 @@
-"""What is patched in HELM, inside helm-run and in memory only: defects, slowness, optional packages."""
+"""What is patched in HELM, inside helm-run and in memory only: defects, slowness, optional
+packages.
+"""

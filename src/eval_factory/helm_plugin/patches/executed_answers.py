@@ -1,8 +1,10 @@
-"""HELM's functions that execute what a model answered, replaced by such as do it where it can do no harm.
+"""HELM's functions that execute what a model answered, replaced by such as do it where it can do no
+harm.
 
-The checks of programs are HELM's; they, or a program that they start, run without keys in a sandbox (`core/sandbox.py`,
-`sandbox_worker.py`). Queries run in processes that only read, for a limited time (`sql_worker.py`): HELM's annotator of
-ehr_sql executes and commits on the benchmark's own database.
+The checks of programs are HELM's; they, or a program that they start, run without keys in a sandbox
+(`core/sandbox.py`, `sandbox_worker.py`). Queries run in processes that only read, for a limited
+time (`sql_worker.py`): HELM's annotator of ehr_sql executes and commits on the benchmark's own
+database.
 """
 
 from __future__ import annotations
@@ -34,7 +36,10 @@ from eval_factory.tasks.upstreams import MEDHELM
 
 _START_LIMIT_S = 60.0  # for the interpreter, and HELM's modules, beside the time of the answer
 CONFINED_BY = ["bubblewrap", "seccomp", "limits of time, memory and file size"]
-BY_SQL_WORKERS = "processes of their own without keys, which open the database for reading only, with limits of time and memory"
+BY_SQL_WORKERS = (
+    "processes of their own without keys, which open the database for reading only, "
+    "with limits of time and memory"
+)
 APPS_LIMIT_S = 11.0  # HELM's, for all tests of one answer
 ASSEMBLY_LIMIT_S = 30
 MAX_ASSEMBLY = 64_000_000
@@ -64,7 +69,8 @@ def throw_away_folder() -> Iterator[Path]:
 
 
 def check_answer(question: Mapping[str, Any], seconds: float) -> Any:
-    """HELM's check of an answer, or `TIMED_OUT`; None where the answer ended its process, which is counted.
+    """HELM's check of an answer, or `TIMED_OUT`; None where the answer ended its process, which is
+    counted.
 
     Raises:
         PrerequisiteError: it was not the answer: nothing can be executed here any more.
@@ -89,8 +95,8 @@ def _run(
     *,
     processes: bool = False,
 ) -> sandbox.EndedProgram:
-    """A program with its input, or where `argv` is empty HELM's check, in the sandbox. `processes`: it may start
-    others.
+    """A program with its input, or where `argv` is empty HELM's check, in the sandbox. `processes`:
+    it may start others.
 
     Raises:
         PrerequisiteError: there is no sandbox here.
@@ -129,7 +135,9 @@ def _allowed(*, processes: bool = False) -> sandbox.Allowed:
 
 
 def _import_path() -> list[str]:
-    """Absolute, because the worker has another working directory; without folders that hold more than packages."""
+    """Absolute, because the worker has another working directory; without folders that hold more
+    than packages.
+    """
     home = Path.home()
     paths = [Path(path).absolute() for path in sys.path if path]
     return [
@@ -159,12 +167,11 @@ def check_correctness(
     }
     found = check_answer(question, timeout + 2)
     if isinstance(found, dict) and found.keys() >= {"passed", "result"}:
-        passed, result = bool(found["passed"]), str(found["result"])
+        passed = bool(found["passed"])
+        result = str(found["result"])
     else:
-        passed, result = (
-            False,
-            "timed out" if found == TIMED_OUT else "the process that executed it ended",
-        )
+        passed = False
+        result = "timed out" if found == TIMED_OUT else "the process that executed it ended"
     return {
         "task_id": problem["task_id"],
         "passed": passed,
@@ -223,7 +230,9 @@ def confine_cpp() -> None:
 
 
 def run_program(argv: Sequence[str], *, input: str = "", **_: Any) -> SimpleNamespace:  # noqa: A002 - subprocess.run's
-    """`timeout SECONDS g++ ... FILE -o PROGRAM`, or `timeout SECONDS PROGRAM`: only in the folder of PROGRAM."""
+    """`timeout SECONDS g++ ... FILE -o PROGRAM`, or `timeout SECONDS PROGRAM`: only in the
+    folder of PROGRAM.
+    """
     seconds, *program = argv[1:]
     folder = Path(program[-1]).parent.resolve()
     ended = _run(program, folder, float(seconds), input.encode(), processes=len(program) > 1)
@@ -237,7 +246,8 @@ def run_compiler(argv: Sequence[str], **_: Any) -> None:
     Raises:
         CalledProcessError: it is no C++.
     """
-    assembly, source = Path(argv[-2]), Path(argv[-1])
+    assembly = Path(argv[-2])
+    source = Path(argv[-1])
     with throw_away_folder() as folder:
         shutil.copyfile(source, folder / source.name)
         made = folder / assembly.name
@@ -258,7 +268,9 @@ class EndedByLimit(QueryFailed):
 
 
 class _Worker:
-    """One process that executes queries, started when it is first needed and again after it was ended."""
+    """One process that executes queries, started when it is first needed and again after it was
+    ended.
+    """
 
     def __init__(self) -> None:
         self.process: subprocess.Popen[bytes] | None = None
@@ -304,7 +316,8 @@ class _Worker:
         raise RuntimeError("the process that executes queries did not start")
 
     def end(self) -> None:
-        process, self.process = self.process, None
+        process = self.process
+        self.process = None
         if process is not None:
             process.kill()
             with suppress(BrokenPipeError), process:  # closes its pipes and waits
@@ -372,7 +385,8 @@ def execute(
 
 @cache
 def closed(database: Path) -> Path:
-    """`database` itself: it is opened as one that nobody writes to, so nothing of it may stand in another file.
+    """`database` itself: it is opened as one that nobody writes to, so nothing of it may stand in
+    another file.
 
     Raises:
         RuntimeError: something does.
@@ -381,7 +395,8 @@ def closed(database: Path) -> Path:
         beside = database.with_name(database.name + suffix)
         if beside.exists() and beside.stat().st_size:
             raise RuntimeError(
-                f"{beside} holds changes that are not in {database.name} yet; open it with SQLite once"
+                f"{beside} holds changes that are not in {database.name} yet; "
+                "open it with SQLite once"
             )
     return database
 
@@ -403,11 +418,12 @@ _BOUND = re.compile(rf"\b({'|'.join(NORMAL_RANGES)})_(lower|upper)\b", re.IGNORE
 
 
 def as_evaluated(query: str) -> str:
-    """The query with the time, the days (`%j`: of the year; `%J`: of the Julian calendar) and the bounds filled in.
+    """The query with the time, the days (`%j`: of the year; `%J`: of the Julian calendar) and the
+    bounds filled in.
 
-    These three are what the benchmark's own evaluation sets: github.com/glee4810/EHRSQL, evaluate.py (G. Lee et al.,
-    NeurIPS 2022). Capitals and quotation marks, which it changes too, stay: that would forgive, or break, what a model
-    wrote.
+    These three are what the benchmark's own evaluation sets: github.com/glee4810/EHRSQL,
+    evaluate.py (G. Lee et al., NeurIPS 2022). Capitals and quotation marks, which it changes too,
+    stay: that would forgive, or break, what a model wrote.
     """
     query = _CURRENT_TIME.sub(CURRENT_TIME, query).replace("%j", "%J")
     return _BOUND.sub(
@@ -416,12 +432,15 @@ def as_evaluated(query: str) -> str:
 
 
 def execute_ehr_sql_read_only(_self: Any, request_state: Any) -> dict[str, Any]:
-    """HELM's annotation, and beside it the gold query's rows as they are (None where it failed), whether the answer
-    holds a query at all, and what both queries give as the benchmark's own evaluation executes them.
+    """HELM's annotation, and beside it the gold query's rows as they are (None where it failed),
+    whether the answer holds a query at all, and what both queries give as the benchmark's own
+    evaluation executes them.
 
-    medhelm sets the time of asking in the gold query alone, and takes no stated value for the gold result.
+    medhelm sets the time of asking in the gold query alone, and takes no stated value for the gold
+    result.
     """
-    database, is_medhelm = _ehr_sql_database(), installed_upstream().name == MEDHELM.name
+    database = _ehr_sql_database()
+    is_medhelm = installed_upstream().name == MEDHELM.name
     gold = request_state.instance.references[0].output.text.strip()
     rows, _ = _rows_of(database, _ANYWHERE.sub(CURRENT_TIME, gold) if is_medhelm else gold)
     predicted = _query_in(request_state.result.completions[0].text if request_state.result else "")
@@ -435,7 +454,8 @@ def execute_ehr_sql_read_only(_self: Any, request_state: Any) -> dict[str, Any]:
         "ground_truth_rows": rows,
         "query_written": bool(predicted) and (found is not None or error is not None),
     }
-    changed_gold, changed = as_evaluated(gold), as_evaluated(predicted)
+    changed_gold = as_evaluated(gold)
+    changed = as_evaluated(predicted)
     if (changed_gold, changed) != (gold, predicted):
         found, error = _predicted_rows(database, changed)
         rows, _ = _rows_of(database, changed_gold)
@@ -448,10 +468,12 @@ def execute_ehr_sql_read_only(_self: Any, request_state: Any) -> dict[str, Any]:
 
 
 def query_annotation_of(text: str) -> dict[str, Any]:
-    """What `annotate` says of an answer beside the gold query, where the answer is the same to every question.
+    """What `annotate` says of an answer beside the gold query, where the answer is the same to
+    every question.
 
     Raises:
-        ValueError: the benchmark's evaluation would execute the answer otherwise than it is written.
+        ValueError: the benchmark's evaluation would execute the answer otherwise than it is
+            written.
     """
     predicted = _query_in(text)
     if as_evaluated(predicted) != predicted:
@@ -563,7 +585,8 @@ def _rows(database: Path, query: str, *, of_model: bool) -> tuple[Rows, str | No
     """The rows of a query, or none and why it failed.
 
     Raises:
-        RuntimeError: the benchmark's own query is ended by a limit of ours: HELM would have had rows.
+        RuntimeError: the benchmark's own query is ended by a limit of ours: HELM would have had
+            rows.
     """
     seconds = QUERY_LIMIT_S if of_model else GOLD_LIMIT_S
     try:

@@ -1,11 +1,12 @@
 """HELM with less: without packages that are not installed, and without what a run does not need.
 
-The first half answers for optional packages. Of summ-eval, which asks for one that no longer builds, HELM uses how far
-a summary is copied from its source: coverage, density and compression (Grusky et al. 2018, Newsroom; section 3 and
-figure 3 of https://aclanthology.org/N18-1065). The values here are the same to the last digit.
+The first half answers for optional packages. Of summ-eval, which asks for one that no longer
+builds, HELM uses how far a summary is copied from its source: coverage, density and compression
+(Grusky et al. 2018, Newsroom; section 3 and figure 3 of https://aclanthology.org/N18-1065). The
+values here are the same to the last digit.
 
-The second half makes helm-run quicker, with the same requests, and every file of its output the same byte for byte.
-Each of these patches stands alone, and `EVAL_FACTORY_WITHOUT` leaves it out.
+The second half makes helm-run quicker, with the same requests, and every file of its output the
+same byte for byte. Each of these patches stands alone, and `EVAL_FACTORY_WITHOUT` leaves it out.
 """
 
 from __future__ import annotations
@@ -30,7 +31,9 @@ from eval_factory.tasks.upstreams import UPSTREAMS
 
 SPACY_MODEL = "en_core_web_sm"
 OF_A_CLASSIFIER = {"sklearn": None, "scipy": None}
-"""None: not installed, as far as is seen. nltk imports them for classifiers, which HELM does not use: 0.8 s, 140 MB."""
+"""None: not installed, as far as is seen. nltk imports them for classifiers, which HELM does not
+use: 0.8 s, 140 MB.
+"""
 
 
 class DataStatsMetric:
@@ -50,8 +53,9 @@ class DataStatsMetric:
 def extract_statistics(summary: Sequence[str], source: Sequence[str]) -> dict[str, float]:
     """The three statistics of a summary; 0 where it has no token.
 
-    coverage: the share of its tokens that stand in a fragment of the source; density: the mean length of the fragment
-    that a token stands in; compression: tokens of the source for each of the summary.
+    coverage: the share of its tokens that stand in a fragment of the source; density: the mean
+    length of the fragment that a token stands in; compression: tokens of the source for each of the
+    summary.
     """
     tokens = len(summary)
     if not tokens:
@@ -67,10 +71,12 @@ def extract_statistics(summary: Sequence[str], source: Sequence[str]) -> dict[st
 
 
 def fragments(summary: Sequence[str], source: Sequence[str]) -> Iterator[int]:
-    """Lengths of the fragments that the summary shares with its source, in the order of the summary.
+    """Lengths of the fragments that the summary shares with its source, in the order of the
+    summary.
 
-    Greedy, as in the paper: at each token the longest common run is taken and stepped over. A search goes on behind a
-    run that it has found, so that one which begins inside another is not seen.
+    Greedy, as in the paper: at each token the longest common run is taken and stepped over. A
+    search goes on behind a run that it has found, so that one which begins inside another is not
+    seen.
     """
     positions = defaultdict(list)
     for at, token in enumerate(source):
@@ -109,7 +115,9 @@ class _NeedsWeights:
 
 
 def replace_missing_torch() -> bool:
-    """HELM's jury run specs import torch only to name a device, and their metrics name classes that they never use."""
+    """HELM's jury run specs import torch only to name a device, and their metrics name classes
+    that they never use.
+    """
     missing = [package for package in ("torch", "bert_score") if not _is_installed(package)]
     if "torch" in missing:
         _put_placeholder(
@@ -134,12 +142,15 @@ def replace_missing_transformers() -> bool:
 
 
 def replace_missing_spacy_model() -> bool:
-    """The data statistics of summaries use spaCy's English tokenizer only, which needs no trained model."""
+    """The data statistics of summaries use spaCy's English tokenizer only, which needs no
+    trained model.
+    """
     if _is_installed(SPACY_MODEL):
         return False
     import spacy
 
-    load, is_package = spacy.load, spacy.util.is_package
+    load = spacy.load
+    is_package = spacy.util.is_package
 
     def load_or_blank(name: Any, *args: Any, **kwargs: Any) -> Any:
         return spacy.blank("en") if name == SPACY_MODEL else load(name, *args, **kwargs)
@@ -150,7 +161,9 @@ def replace_missing_spacy_model() -> bool:
 
 
 def replace_missing_summ_eval() -> bool:
-    """The data statistics of summaries: their package asks for one that no longer builds, and for torch."""
+    """The data statistics of summaries: their package asks for one that no longer builds, and
+    for torch.
+    """
     if _is_installed("summ_eval") and _is_installed("gin"):
         return False
     _put_placeholder("summ_eval", __path__=[])
@@ -159,12 +172,16 @@ def replace_missing_summ_eval() -> bool:
 
 
 def leave_out_qafacteval(self: Any, _eval_cache_path: str) -> None:
-    """The table of QAFactEval scores holds no medical task: it is not downloaded, and there is no such score."""
+    """The table of QAFactEval scores holds no medical task: it is not downloaded, and there is
+    no such score.
+    """
     self.qa_fact_eval = {}
 
 
 def leave_out_missing_weights(with_weights: Callable[..., None]) -> Callable[..., None]:
-    """BERTScore and SummaC need weights; where these are unavailable, the other metrics are computed all the same."""
+    """BERTScore and SummaC need weights; where these are unavailable, the other metrics are
+    computed all the same.
+    """
 
     def with_weights_or_without(self: Any, *args: Any, device: str = "cpu", **kwargs: Any) -> None:
         try:
@@ -203,7 +220,8 @@ def in_place_of(modules: Mapping[str, ModuleType | None]) -> Iterator[None]:
 
 
 def import_metrics_without_what_few_runs_use() -> bool:
-    """HELM's basic metrics import `calibration`, for log probabilities, and the scenario of MATH, for one function.
+    """HELM's basic metrics import `calibration`, for log probabilities, and the scenario of MATH,
+    for one function.
 
     With scikit-learn and pyarrow, which these two import, that would be 1.2 s and 220 MB.
     """
@@ -211,7 +229,8 @@ def import_metrics_without_what_few_runs_use() -> bool:
         asked_run_specs(sys.argv) or {"math"}
     ):  # so may it be where nobody knows what is asked
         return False
-    calibration, datasets = ModuleType("calibration"), ModuleType("datasets")
+    calibration = ModuleType("calibration")
+    datasets = ModuleType("datasets")
     vars(calibration)["__getattr__"] = lambda name: getattr(
         importlib.import_module("calibration"), name
     )
@@ -222,12 +241,15 @@ def import_metrics_without_what_few_runs_use() -> bool:
 
 
 def download_nltk_data_only_when_needed() -> None:
-    """HELM tries a download at import, in every run; few metrics cut text into words with these data."""
+    """HELM tries a download at import, in every run; few metrics cut text into words with these
+    data.
+    """
     with in_place_of(OF_A_CLASSIFIER):
         import nltk
     from helm.benchmark.metrics import nltk_helper
 
-    install, word_tokenize = nltk_helper.install_nltk_resources, nltk.tokenize.word_tokenize
+    install = nltk_helper.install_nltk_resources
+    word_tokenize = nltk.tokenize.word_tokenize
 
     def word_tokenize_or_download(*args: object, **kwargs: object) -> object:
         try:
@@ -243,8 +265,9 @@ def download_nltk_data_only_when_needed() -> None:
 def import_only_the_run_specs_that_are_asked(
     discover_all: Callable[[], None],
 ) -> Callable[[], None]:
-    """HELM imports every module of run specs to find one; the index says which holds it, and HELM looks itself where
-    the index does not know it."""
+    """HELM imports every module of run specs to find one; the index says which holds it, and HELM
+    looks itself where the index does not know it.
+    """
     from helm.benchmark import run_spec
 
     asked = asked_run_specs(sys.argv)
@@ -262,13 +285,15 @@ def import_only_the_run_specs_that_are_asked(
 
 
 def look_for_garbage_less_often() -> None:
-    """A run makes millions of records that live to its end; Python's collector goes through all of them again."""
+    """A run makes millions of records that live to its end; Python's collector goes through all
+    of them again.
+    """
     this_process.collect_rarely()
 
 
 def files_that_are_there_need_no_lock(download: Callable[..., Any]) -> Callable[..., Any]:
-    """A file that HELM has downloaded gets its name when it is complete; the lock is for those who download, and a lock
-    beside each file that is there would be readable by all.
+    """A file that HELM has downloaded gets its name when it is complete; the lock is for those who
+    download, and a lock beside each file that is there would be readable by all.
     """
     from helm.common import general
 

@@ -1,9 +1,10 @@
-"""Every patch of HELM: what it replaces, on which versions, for which run specs, and what happens where it cannot.
+"""Every patch of HELM: what it replaces, on which versions, for which run specs, and what happens
+where it cannot.
 
-The list is `patches.yaml`, in their order. No file of HELM's is edited, and a run imports only the patches that it
-needs. A patch is applied where the files that define its targets are those that it was checked against
-(`checked_files.json`, made by `scripts/checked_helm_files.py`): an edited copy of HELM has the same version and may be
-something else.
+The list is `patches.yaml`, in their order. No file of HELM's is edited, and a run imports only the
+patches that it needs. A patch is applied where the files that define its targets are those that it
+was checked against (`checked_files.json`, made by `scripts/checked_helm_files.py`): an edited copy
+of HELM has the same version and may be something else.
 """
 
 from __future__ import annotations
@@ -37,28 +38,38 @@ class Stage(Enum):
     LOGGING = "logging"  # while helm-run sets up its log, before it reads its own configuration
     START = "start"  # when the plug-in is loaded, before run specs are made
     IMPORTED = "imported"
-    """When a run's scenario, metrics and annotators are imported, and nothing of them has been used."""
+    """When a run's scenario, metrics and annotators are imported, and nothing of them has been
+    used.
+    """
     SCORING = "scoring"  # when the answers are there: what it replaces is imported by then
 
 
 @dataclass(frozen=True)
 class Patch:
-    """One function that replaces something of HELM: the attribute that it `replaces`, or `targets` in its own way."""
+    """One function that replaces something of HELM: the attribute that it `replaces`, or
+    `targets` in its own way.
+    """
 
     function: str  # `module:name`, the module under `eval_factory.helm_plugin`
     replaces: str | None = None
-    """`module:attribute`: the function takes what stands there, and returns what takes its place. None: it takes
-    nothing, and returns False where there was nothing to replace (a package is installed after all)."""
+    """`module:attribute`: the function takes what stands there, and returns what takes its place.
+    None: it takes nothing, and returns False where there was nothing to replace (a package is
+    installed after all).
+    """
     instead: bool = False  # the function itself takes the place
     targets: tuple[str, ...] = ()
-    """What is replaced: `module:attribute`, or a complete `module`. Targets outside HELM are named and not checked."""
+    """What is replaced: `module:attribute`, or a complete `module`. Targets outside HELM are
+    named and not checked.
+    """
     stage: Stage = Stage.START
     run_specs: frozenset[str] | None = (
         None  # only where one of these run specs is asked for; None: in every run
     )
     where_unknown: bool = False  # also where nobody knows which run specs are asked for
     when: str | None = None
-    """Only where this field of `HelmRunSettings` is set; of the stage IMPORTED, where this module is imported."""
+    """Only where this field of `HelmRunSettings` is set; of the stage IMPORTED, where this
+    module is imported.
+    """
     erratum: str | None = None  # the entry of tasks/errata.yml that it belongs to
     upstreams: tuple[str, ...] = tuple(UPSTREAMS)
     """Those that it is for: another does not have what it replaces, or has corrected it."""
@@ -147,12 +158,15 @@ _applied: list[Patch] = []
 
 
 def apply_patches(stage: Stage, patches: tuple[Patch, ...] = PATCHES) -> None:
-    """All of a stage that this helm-run asks for; a second time only those that were not applied yet.
+    """All of a stage that this helm-run asks for; a second time only those that were not applied
+    yet.
 
     Raises:
-        PrerequisiteError: HELM is of another version, or what this run replaces something in is not as published.
+        PrerequisiteError: HELM is of another version, or what this run replaces something in is not
+            as published.
     """
-    helm, asked = installed_upstream(), names.asked_run_specs(sys.argv)
+    helm = installed_upstream()
+    asked = names.asked_run_specs(sys.argv)
     without = set(os.environ.get(WITHOUT, "").split(","))
     chosen = [
         patch
@@ -178,7 +192,10 @@ def _refuse_another_helm(helm: Upstream, patches: Iterable[Patch]) -> None:
         )
     modules = {target.partition(":")[0] for patch in patches for target in patch.helm_targets}
     if changed := sorted(module for module in modules if not is_as_checked(module, helm)):
-        what = f"{', '.join(changed)} differ from {helm} as it was published, and this run replaces parts of them"
+        what = (
+            f"{', '.join(changed)} differ from {helm} "
+            "as it was published, and this run replaces parts of them"
+        )
         raise PrerequisiteError(f"HELM cannot be patched: {what}. Nothing was asked")
 
 

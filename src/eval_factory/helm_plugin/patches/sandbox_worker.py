@@ -1,7 +1,8 @@
-"""The program that executes what a model answered, in its sandbox: one question as JSON in, one answer as JSON out.
+"""The program that executes what a model answered, in its sandbox: one question as JSON in, one
+answer as JSON out.
 
-It imports HELM's own functions, and is ended from outside where it takes too long. A file for the interpreter, not a
-module: it is started without this package.
+It imports HELM's own functions, and is ended from outside where it takes too long. A file for the
+interpreter, not a module: it is started without this package.
 """
 
 from __future__ import annotations
@@ -75,7 +76,9 @@ def apps(question: dict[str, Any]) -> Any:
 
 
 def end_after(seconds: float) -> None:
-    """End this process then: by the clock, and by the processor's where the interpreter itself is stuck."""
+    """End this process then: by the clock, and by the processor's where the interpreter itself
+    is stuck.
+    """
     used = resource.getrusage(resource.RUSAGE_SELF)
     limit(resource.RLIMIT_CPU, int(used.ru_utime + used.ru_stime + seconds) + 2)
     timer = threading.Timer(seconds, os._exit, [_TIMED_OUT])
@@ -101,7 +104,8 @@ def main() -> None:
         limit(what, most)
     if settings["argv"]:
         limit(resource.RLIMIT_CPU, int(settings["seconds"]) + 2)
-        # Where helm-run is killed just while the sandbox is being made, nobody else would end the program.
+        # Where helm-run is killed just while the sandbox is being made, nobody else would end the
+        # program.
         signal.alarm(int(settings["seconds"]) + 2)
         signal.signal(
             signal.SIGXFSZ, signal.SIG_DFL
@@ -112,11 +116,10 @@ def main() -> None:
     if settings["int_digits"] is not None:
         sys.set_int_max_str_digits(settings["int_digits"])
     question = json.loads(sys.stdin.read())
-    result, write, end = (
-        os.dup(1),
-        os.write,
-        os._exit,
-    )  # HELM takes most of `os` away from an answer
+    # HELM takes most of `os` away from an answer
+    result = os.dup(1)
+    write = os.write
+    end = os._exit
     for descriptor in (0, 1, 2):  # whatever HELM, or the answer, prints is no result
         os.dup2(os.open(os.devnull, os.O_RDWR), descriptor)
     answer = json.dumps({"humaneval": humaneval, "apps": apps}[question["kind"]](question)).encode()

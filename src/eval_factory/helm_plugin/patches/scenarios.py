@@ -1,5 +1,6 @@
-"""What HELM's scenarios read: at which revision it is downloaded, what a failure says, which data sets of the Hub were
-read, and patches of single scenarios and run specs. The registry names the entry of tasks/errata.yml of each.
+"""What HELM's scenarios read: at which revision it is downloaded, what a failure says, which data
+sets of the Hub were read, and patches of single scenarios and run specs. The registry names the
+entry of tasks/errata.yml of each.
 """
 
 from __future__ import annotations
@@ -24,8 +25,9 @@ from eval_factory.tasks.custom_table import CLUSTER, filled, picture_columns
 from eval_factory.tasks.file_problems import rows_below, table_columns
 
 CANNOT_BE_READ_ANY_MORE = ("Revision", "trust_remote_code")
-"""In the package's messages: the Hub has no such commit (authors replace histories), or that commit has a loading
-script and the Hub keeps its own conversion for the newest one alone. The newest is read then, and the result says so.
+"""In the package's messages: the Hub has no such commit (authors replace histories), or that commit
+has a loading script and the Hub keeps its own conversion for the newest one alone. The newest is
+read then, and the result says so.
 """
 
 
@@ -44,11 +46,13 @@ def record_hub_revisions(build: Callable[..., Any]) -> Callable[..., Any]:
     import datasets.exceptions
 
     def noting(path: Any, *args: Any, **kwargs: Any) -> Any:
-        # `load_dataset("org/name")` reads a folder of that name in the working directory, and runs a script in it.
+        # `load_dataset("org/name")` reads a folder of that name in the working directory, and runs
+        # a script in it.
         here = Path(str(path))
         if not here.is_absolute() and "/" in str(path) and here.exists():
             raise DataInTheWayError(
-                f"the folder that you are in holds {path}, which would be read instead of the Hub's data set of that"
+                f"the folder that you are in holds {path}, "
+                "which would be read instead of the Hub's data set of that"
                 " name: rename it, or start from another folder"
             )
         if kwargs.get("cache_dir") is not None and datasets.config.HF_HUB_OFFLINE:
@@ -58,7 +62,8 @@ def record_hub_revisions(build: Callable[..., Any]) -> Callable[..., Any]:
         try:
             builder = build(path, *args, **(kwargs | ({"revision": pinned} if pinned else {})))
         except (datasets.exceptions.DatasetNotFoundError, ValueError) as error:
-            # offline the package does not choose among configurations that are there (AIR-Bench has judges' prompts)
+            # offline the package does not choose among configurations that are there (AIR-Bench has
+            # judges' prompts)
             is_open = kwargs.get("name", "") is None and "There are multiple" in str(error)
             if not is_open and (
                 pinned is None or not any(sign in str(error) for sign in CANNOT_BE_READ_ANY_MORE)
@@ -86,7 +91,8 @@ def loaded_datasets() -> list[dict[str, str]]:
 
 
 def refuse_old_media(file: Path, shown: Iterable[Path]) -> None:
-    """HELM keeps a picture or sound that is there: it would go with the questions of another revision.
+    """HELM keeps a picture or sound that is there: it would go with the questions of another
+    revision.
 
     `file`: what the run before wrote down of itself. Raises DataInTheWayError.
     """
@@ -103,7 +109,9 @@ def refuse_old_media(file: Path, shown: Iterable[Path]) -> None:
 
 
 def save_pictures_at_once(save: Callable[..., None]) -> Callable[..., None]:
-    """Pillow's `Image.save`: half a picture, of a run that was killed, would be kept and sent ever after."""
+    """Pillow's `Image.save`: half a picture, of a run that was killed, would be kept and sent
+    ever after.
+    """
     from PIL import Image
 
     def save_at_once(picture: Any, file: Any, format: str | None = None, **params: Any) -> None:  # noqa: A002
@@ -132,7 +140,9 @@ def read_pinned_revisions(download: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def name_failed_downloads(download: Callable[..., Any]) -> Callable[..., Any]:
-    """A download that fails says which file it was, and where it belongs. Before a scenario is imported, too."""
+    """A download that fails says which file it was, and where it belongs. Before a scenario is
+    imported, too.
+    """
 
     def download_or_say(
         source_url: str, target_path: str, unpack: bool = False, **kwargs: Any
@@ -146,7 +156,8 @@ def name_failed_downloads(download: Callable[..., Any]) -> Callable[..., Any]:
             how = "unpack it yourself as" if unpack else "put it yourself at"
             reason = str(error) if type(error) is Exception else f"{type(error).__name__}: {error}"
             raise DownloadError(
-                f"{source_url} could not be downloaded ({reason}); to do without the network, {how} {target_path}"
+                f"{source_url} could not be downloaded ({reason}); "
+                f"to do without the network, {how} {target_path}"
             ) from None
 
     return download_or_say
@@ -183,7 +194,9 @@ def supply_medbullets_freetext_scenario() -> bool:
     from helm.benchmark.scenarios.scenario import CORRECT_TAG, Input, Instance, Output, Reference
 
     class MedBulletsFreeTextScenario(medbullets_scenario.MedBulletsScenario):  # type: ignore[misc]
-        """Medbullets without options: the reference is the right option's text and its explanation."""
+        """Medbullets without options: the reference is the right option's text and its
+        explanation.
+        """
 
         name = "medbullets-freetext"
 
@@ -213,7 +226,9 @@ def supply_medbullets_freetext_scenario() -> bool:
 
 
 def lengthen_medbullets_freetext_answers() -> None:
-    """The run spec asks for at most 5 tokens and one line; explanations have up to 750 tokens, and all have lines."""
+    """The run spec asks for at most 5 tokens and one line; explanations have up to 750 tokens,
+    and all have lines.
+    """
     import helm.benchmark.run_specs.medhelm_run_specs  # noqa: F401 - registers it
     from helm.benchmark import run_spec
 
@@ -229,7 +244,9 @@ def lengthen_medbullets_freetext_answers() -> None:
 
 
 def read_false_as_false() -> None:
-    """Arguments of a run entry are texts, and the text `False` is true: `reason=False` asks for reasons."""
+    """Arguments of a run entry are texts, and the text `False` is true: `reason=False` asks for
+    reasons.
+    """
     import helm.benchmark.run_specs.medhelm_run_specs  # noqa: F401 - registers it
     from helm.benchmark import run_spec
 
@@ -247,9 +264,11 @@ def read_false_as_false() -> None:
 
 
 def rebuild_ehrshot_prompts(get_instances: _GetInstances) -> _GetInstances:
-    """The scenario keeps the prompts that it made under a name that does not say of which data, and uses them again.
+    """The scenario keeps the prompts that it made under a name that does not say of which data, and
+    uses them again.
 
-    Patients whose prompt is longer than `max_length` it leaves out without a word: how many, is written down.
+    Patients whose prompt is longer than `max_length` it leaves out without a word: how many, is
+    written down.
     """
 
     def made_again(self: Any, output_path: str) -> list[Any]:
@@ -274,11 +293,14 @@ def rebuild_ehrshot_prompts(get_instances: _GetInstances) -> _GetInstances:
 
 
 def count_cut_medalign_records() -> None:
-    """Of a record longer than `max_length` allows, the prompt has the end alone: how many are so, is written down."""
+    """Of a record longer than `max_length` allows, the prompt has the end alone: how many are
+    so, is written down.
+    """
     from helm.benchmark.scenarios import medalign_scenario_helper as helper
     from helm.benchmark.scenarios.medalign_scenario import MedalignScenario
 
-    get_instances, pack = MedalignScenario.get_instances, helper.pack_and_trim_prompts
+    get_instances = MedalignScenario.get_instances
+    pack = helper.pack_and_trim_prompts
     cut: list[bool] = []
 
     def noting(instructions: Any, ehrs: Any, *args: Any, **kwargs: Any) -> Any:
@@ -307,9 +329,9 @@ ANSWERS = frozenset({"correct_answer", "incorrect_answers"})
 def read_own_tables() -> None:
     """HELM's configurable benchmark over the cells that the check saw, row by row.
 
-    pandas would make numbers of 007, 1.10 and TRUE, nothing of None and NA, and end a cell at a NUL. What stands
-    neither in the prompt nor in the answers stays with the instance: the result has scores by such columns. A column
-    `id` names it.
+    pandas would make numbers of 007, 1.10 and TRUE, nothing of None and NA, and end a cell at a
+    NUL. What stands neither in the prompt nor in the answers stays with the instance: the result
+    has scores by such columns. A column `id` names it.
     """
     pandas = types.ModuleType("pandas")  # the package itself is 70 MB, with pyarrow
     vars(pandas)["Series"] = dict[str, Any]
@@ -323,7 +345,8 @@ def read_own_tables() -> None:
 def _instances_of_table(self: Any, output_path: str) -> list[Any]:
     from helm.benchmark.scenarios.scenario import TEST_SPLIT, Input, Instance
 
-    config, file = self.benchmark_config, Path(self.benchmark_config.dataset_file)
+    config = self.benchmark_config
+    file = Path(self.benchmark_config.dataset_file)
     columns = table_columns(file)
     if "correct_answer" not in columns and (not self._is_llm_as_judge() or len(config.metrics) > 1):
         raise ValueError(
@@ -336,7 +359,8 @@ def _instances_of_table(self: Any, output_path: str) -> list[Any]:
         return (dict(zip(columns, cells, strict=True)) for cells in rows_below(file))
 
     ids = [row[_ID] for row in rows()] if _ID in columns else []
-    # The check refuses other ids; a table may hold them that was run without it (by HELM's own name).
+    # The check refuses other ids; a table may hold them that was run without it (by HELM's own
+    # name).
     named = _ID in columns and len(set(ids)) == len(ids) and all(name.strip() for name in ids)
     has_pictures = folder_of_names(output_path) is not None
     shown = {*fields, *(picture_columns(columns) if has_pictures else ())}
@@ -352,7 +376,8 @@ def _instances_of_table(self: Any, output_path: str) -> list[Any]:
         else:
             asked = Input(text=self.populate_template(template, {**row, **answers}, fields))
         others = {name: cell for name, cell in row.items() if name not in left_out}
-        references, name = self.get_references(answers), row[_ID] if named else None
+        references = self.get_references(answers)
+        name = row[_ID] if named else None
         instances.append(
             Instance(asked, references, TEST_SPLIT, id=name, extra_data=others or None)
         )
@@ -360,12 +385,16 @@ def _instances_of_table(self: Any, output_path: str) -> list[Any]:
 
 
 LISTED_BY_GITHUB = 1000
-"""The MTSamples scenarios ask api.github.com in every run which files there are, even when all of them are on disk. Its
-answer stops here, in the order of a git tree, which is that of the names' bytes. MEDICAL_DATA_ALL_FILES=1 takes all."""
+"""The MTSamples scenarios ask api.github.com in every run which files there are, even when all of
+them are on disk. Its answer stops here, in the order of a git tree, which is that of the names'
+bytes. MEDICAL_DATA_ALL_FILES=1 takes all.
+"""
 
 
 def known_names(scenario: str, folder: Path) -> list[str] | None:
-    """The names as GitHub would give them: the bundle's list, or offline the files that are there; None: ask GitHub."""
+    """The names as GitHub would give them: the bundle's list, or offline the files that are
+    there; None: ask GitHub.
+    """
     lists = HelmRunSettings.from_environment(os.environ).file_lists
     if lists is not None and (path := Path(lists) / f"{scenario}.json").is_file():
         found = [str(name) for name in json.loads(path.read_text(encoding="utf-8"))["names"]]

@@ -1,8 +1,9 @@
 """HELM's metrics and output files in a tenth of the memory, with every file the same byte for byte.
 
-HELM stores some thirty `Stat` objects of nine fields for each instance to the end of a run, about 12 kB. All fields of
-one that was taken of a single value follow from it by `Stat.add`: here the values alone are stored. `Metric.evaluate`
-is the same loop: the same sums in the same order. The files are written record by record.
+HELM stores some thirty `Stat` objects of nine fields for each instance to the end of a run, about
+12 kB. All fields of one that was taken of a single value follow from it by `Stat.add`: here the
+values alone are stored. `Metric.evaluate` is the same loop: the same sums in the same order. The
+files are written record by record.
 """
 
 from __future__ import annotations
@@ -35,7 +36,9 @@ TOGETHER = (
 
 
 def pack_statistics() -> None:
-    """In metrics that look at one answer after the other, and where HELM writes the output files."""
+    """In metrics that look at one answer after the other, and where HELM writes the output
+    files.
+    """
     metric.Processor.process = _process
     metric.Metric.evaluate = _evaluating(metric.Metric.evaluate)
     metric.compute_worst_case_metrics = _worst_cases_or(metric.compute_worst_case_metrics)
@@ -47,7 +50,8 @@ def pack_statistics() -> None:
         ]
 
     runner.remove_per_instance_stats_nans = without_nans
-    # HELM copies all records to dictionaries, and holds all text in memory: these make text of the records themselves.
+    # HELM copies all records to dictionaries, and holds all text in memory: these make text of the
+    # records themselves.
     helms_write = runner.write
 
     def write(path: str, content: Any) -> None:
@@ -65,13 +69,16 @@ def pack_statistics() -> None:
 
 
 class PackedStats(Sequence[Any]):
-    """A list of `Stat` that nobody changes. Its entries are made again each time that they are looked at."""
+    """A list of `Stat` that nobody changes. Its entries are made again each time that they are
+    looked at.
+    """
 
     __slots__ = ("names", "values")
 
     def __init__(self, names: tuple[Any, ...], values: tuple[Any, ...]) -> None:
         """`values`: what each was taken of; None: of nothing."""
-        self.names, self.values = names, values
+        self.names = names
+        self.values = values
 
     def __len__(self) -> int:
         return len(self.names)
@@ -88,7 +95,9 @@ _names: dict[Any, tuple[Any, ...]] = {}
 
 
 def packed(stats: Sequence[Any], context: Any) -> PackedStats | None:
-    """The statistics in a context (HELM's `add_context`); None where one was not taken of a single value."""
+    """The statistics in a context (HELM's `add_context`); None where one was not taken of a
+    single value.
+    """
     for stat in stats:
         if type(stat) is not Stat or stat != Stat(stat.name).add(stat.min):
             return None
@@ -106,7 +115,8 @@ def _process(self: Any, generation_states: list[Any]) -> Sequence[Any]:
     found = self.metric.evaluate_generation(
         self.adapter_spec, state, self.metric_service, self.eval_cache_path
     )
-    stats, context = list(found), MetricContext.from_instance(state.instance)
+    stats = list(found)
+    context = MetricContext.from_instance(state.instance)
     return packed(stats, context) or [metric.add_context(stat, context) for stat in stats]
 
 
@@ -114,7 +124,8 @@ def _evaluating(helms_own: Callable[..., Any]) -> Callable[..., Any]:
     def evaluate(
         self: Any, scenario_state: Any, metric_service: Any, eval_cache_path: str, parallelism: int
     ) -> Any:
-        spec, instances = scenario_state.adapter_spec, scenario_state.instances
+        spec = scenario_state.adapter_spec
+        instances = scenario_state.instances
         if spec.method == ADAPT_LANGUAGE_MODELING or any(one.id is None for one in instances):
             return helms_own(
                 self, scenario_state, metric_service, eval_cache_path, parallelism
@@ -149,10 +160,8 @@ def _evaluating(helms_own: Callable[..., Any]) -> Callable[..., Any]:
 def _totals(computing: Any, found: Mapping[Any, Sequence[Any]]) -> dict[Any, Any]:
     """One trial's statistics by name: HELM's steps in HELM's order."""
     totals = _merged(found.values())
-    by_name, by_instance = (
-        defaultdict[Any, dict[Any, Any]](dict),
-        defaultdict[Any, dict[Any, Any]](dict),
-    )
+    by_name = defaultdict[Any, dict[Any, Any]](dict)
+    by_instance = defaultdict[Any, dict[Any, Any]](dict)
     for name, stat in totals.items():
         by_name[MetricContext.from_metric_name(name)][name] = stat
     for instance, stats in found.items():
@@ -248,7 +257,8 @@ def _write_value(value: Any, newline: str, file: TextIO) -> None:
     if type(value) is not list or not value:
         file.write(_text(value, newline))
         return
-    lead, inner = "[", newline + "  "
+    lead = "["
+    inner = newline + "  "
     for entry in value:
         file.write(lead + inner + _text(entry, inner))
         lead = ","

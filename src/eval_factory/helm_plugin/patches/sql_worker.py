@@ -1,7 +1,9 @@
-"""The process that executes queries for `executed_answers.py`: a line of JSON in, a line of JSON out.
+"""The process that executes queries for `executed_answers.py`: a line of JSON in, a line of JSON
+out.
 
-SQLite cannot be interrupted inside one instruction, which may take minutes; a process can be killed. This one is
-started by its path and imports the standard library and `core/this_process.py` only.
+SQLite cannot be interrupted inside one instruction, which may take minutes; a process can be
+killed. This one is started by its path and imports the standard library and `core/this_process.py`
+only.
 """
 
 from __future__ import annotations
@@ -30,9 +32,13 @@ SQLITE_MEMORY = 512_000_000
 PROCESS_MEMORY = 1_000_000_000
 
 READY = b"ready\n"
-ROWS, FAILED, BROKEN, TOO_LARGE = "rows", "failed", "broken", "too_large"
-"""What an answer holds: the rows (None: there was nothing to execute), why the query failed, or why none can run; and
-whether the rows were too large."""
+ROWS = "rows"
+FAILED = "failed"
+BROKEN = "broken"
+TOO_LARGE = "too_large"
+"""What an answer holds: the rows (None: there was nothing to execute), why the query failed, or why
+none can run; and whether the rows were too large.
+"""
 
 _ALLOWED = frozenset(
     {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE}
@@ -82,7 +88,8 @@ def _authorized(action: int, _first: str | None, name: str | None, *_: object) -
 
 
 def _rows(cursor: sqlite3.Cursor, largest: int) -> list[list[Any]]:
-    rows, size = [], 0
+    rows = []
+    size = 0
     for row in cursor:
         rows.append([_plain(value) for value in row])
         size += LINE * (1 + len(row)) + len(json.dumps(rows[-1]))

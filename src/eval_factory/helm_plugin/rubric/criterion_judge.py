@@ -1,9 +1,9 @@
-"""Judges: those of HELM's juries, those of a rubric, who are asked about each criterion of each answer apart, and those
-of medhelm's HealthBench.
+"""Judges: those of HELM's juries, those of a rubric, who are asked about each criterion of each
+answer apart, and those of medhelm's HealthBench.
 
-All are asked side by side, through our client; a rubric's thousands of questions as many at once as each judge may be
-asked. Of HELM's juries, and of medhelm's annotators, one method is replaced: prompts, criteria, formula and the form of
-the annotations stay theirs.
+All are asked side by side, through our client; a rubric's thousands of questions as many at once as
+each judge may be asked. Of HELM's juries, and of medhelm's annotators, one method is replaced:
+prompts, criteria, formula and the form of the annotations stay theirs.
 """
 
 from __future__ import annotations
@@ -63,7 +63,8 @@ def judgement(
 ) -> _Judgement | NotJudged:
     """One judge's judgement. Output that cannot be used is asked for once more, with the reason.
 
-    Where that cannot be used either, both are archived: the next run of the same command asks the judge again.
+    Where that cannot be used either, both are archived: the next run of the same command asks the
+    judge again.
 
     Args:
         read: what the output says, or raises UnusableJudgeOutput.
@@ -103,7 +104,8 @@ def judgement(
         except UnusableJudgeOutput as error:
             reason = str(error)
             request = replace(request, prompt=prompt + ASK_AGAIN.format(reason=reason))
-    # The role is in model_deployments.yaml: HELM's configurable benchmark calls a judge by its deployment.
+    # The role is in model_deployments.yaml: HELM's configurable benchmark calls a judge by its
+    # deployment.
     client = current_session().clients[
         role or get_model_deployment(deployment).client_spec.args["role"]
     ]
@@ -127,7 +129,8 @@ def ask_judges_in_parallel(self: Any, request_state: RequestState) -> dict[str, 
     answer = _answer_in(request_state)
     if says_nothing(answer):
         return dict(_OF_NO_ANSWER)
-    prompt, form = self._interpolate_prompt(request_state), current_session().jury_form
+    prompt = self._interpolate_prompt(request_state)
+    form = current_session().jury_form
     run_record.note_prompt(self.name, self._prompt_template)
     judges: dict[str, Any] = self._annotator_models
 
@@ -233,7 +236,9 @@ def is_answered(state: RequestState) -> bool:
 
 def _decide(judge: _Judge, question: _Question, ask: _Ask) -> None:
     """Put one judge's decisions, or why there are none, where the question says."""
-    state, count, answer = question.state, len(question.criteria), _answer_in(question.state)
+    state = question.state
+    count = len(question.criteria)
+    answer = _answer_in(question.state)
     reference = next((one.output.text for one in state.instance.references), None)
     prompt = rubric.criterion_prompt(
         state.instance.input.messages or [], answer, question.criteria, reference
@@ -252,9 +257,12 @@ def _decide(judge: _Judge, question: _Question, ask: _Ask) -> None:
 
 
 def requests_to_judges(state: ScenarioState) -> int:
-    """Of all judges together, about the answers that came; questions that are asked again are not counted."""
+    """Of all judges together, about the answers that came; questions that are asked again are
+    not counted.
+    """
     answered = [one for one in state.request_states if is_answered(one)]
-    # An annotator that names no judges (`judges` of a rubric, `annotator_models` of a jury) asks once, if at all.
+    # An annotator that names no judges (`judges` of a rubric, `annotator_models` of a jury) asks
+    # once, if at all.
     return sum(
         len(spec.args.get("judges") or spec.args.get("annotator_models") or [spec])
         * _each(spec, answered)
@@ -288,8 +296,9 @@ def _each(spec: Any, states: Sequence[RequestState]) -> int:
 def ask_about_each_criterion_and_the_physicians_answer(
     self: Any, state: RequestState
 ) -> dict[str, Any]:
-    """Professional: every judge is scored by the first one's decisions (medhelm never empties its list of them), and
-    half of the score is its own mark of the answer beside the physician's."""
+    """Professional: every judge is scored by the first one's decisions (medhelm never empties its
+    list of them), and half of the score is its own mark of the answer beside the physician's.
+    """
     return ask_about_each_criterion(self, state, professional=True)
 
 
@@ -298,9 +307,9 @@ def ask_about_each_criterion(
 ) -> dict[str, Any]:
     """HealthBench: each judge's score is of its own decisions.
 
-    In medhelm's annotators a request that fails moves all later decisions to the criterion before. Here a judge that
-    left one out has not judged the answer. Which decision is about which criterion stands beside, for the corrected
-    score.
+    In medhelm's annotators a request that fails moves all later decisions to the criterion before.
+    Here a judge that left one out has not judged the answer. Which decision is about which
+    criterion stands beside, for the corrected score.
     """
     from helm.benchmark.annotation import health_bench_annotator as helms
 
@@ -354,7 +363,9 @@ def _scored(
     has_mark: bool,
     professional: bool,
 ) -> dict[str, Any]:
-    """As medhelm writes them down; beside that each judge's decisions in the rubric's order, and who did not judge."""
+    """As medhelm writes them down; beside that each judge's decisions in the rubric's order, and
+    who did not judge.
+    """
     annotation: dict[str, Any] = {}
     decided: dict[str, list[bool]] = {}
     missing: dict[str, str] = {}
@@ -381,7 +392,9 @@ def _scored(
 
 
 def _mark(text: str) -> _Decision:
-    """Of the comparison with the physician's answer. Raises UnusableJudgeOutput: it is no whole number from 1 to 10."""
+    """Of the comparison with the physician's answer. Raises UnusableJudgeOutput: it is no whole
+    number from 1 to 10.
+    """
 
     def read(found: dict[str, Any]) -> _Decision:
         if type(found["criteria_met"]) is not int or not 1 <= found["criteria_met"] <= 10:

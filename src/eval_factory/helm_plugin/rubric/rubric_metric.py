@@ -19,10 +19,13 @@ from eval_factory.tasks.rubric_case import case_score, share_met
 
 
 class RubricMetric(Metric):  # type: ignore[misc]
-    """Points of the criteria that the majority of the judges holds to be met / sum of the positive points."""
+    """Points of the criteria that the majority of the judges holds to be met / sum of the
+    positive points.
+    """
 
     def __init__(self, metric_name: str, judges: Mapping[str, str]) -> None:
-        self._name, self._judges = metric_name, tuple(judges)
+        self._name = metric_name
+        self._judges = tuple(judges)
 
     def evaluate_generation(
         self, _adapter: Any, request_state: RequestState, *_: Any

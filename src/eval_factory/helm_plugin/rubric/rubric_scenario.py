@@ -1,4 +1,6 @@
-"""Rubric cases as HELM's instances, and the run specs that ask them. Importing this registers the run specs."""
+"""Rubric cases as HELM's instances, and the run specs that ask them. Importing this registers
+the run specs.
+"""
 
 from __future__ import annotations
 
@@ -47,8 +49,11 @@ class RubricScenario(Scenario):  # type: ignore[misc]
     ) -> None:
         """`dataset_file`: None for HealthBench's published one of `subset`."""
         super().__init__()
-        self.name, self.description = name, description
-        self._form, self._file, self._subset = cast(FileForm, form), dataset_file, subset
+        self.name = name
+        self.description = description
+        self._form = cast(FileForm, form)
+        self._file = dataset_file
+        self._subset = subset
 
     def get_instances(self, output_path: str) -> list[Instance]:
         if self._file is None:
@@ -142,10 +147,8 @@ def healthbench_professional(
     jury_config_path: str, data_path: str, criteria_per_request: int = 1
 ) -> RunSpec:
     """HealthBench Professional, from the user's file."""
-    name, description = (
-        "healthbench_professional",
-        "HealthBench Professional (Soskin Hicks et al. 2026)",
-    )
+    name = "healthbench_professional"
+    description = "HealthBench Professional (Soskin Hicks et al. 2026)"
     judges = _read(jury_config_path)["judges"]
     scenario = _scenario(name, description, PROFESSIONAL, data_path)
     return _run_spec(name, scenario, PROFESSIONAL_METRIC, judges, criteria_per_request)

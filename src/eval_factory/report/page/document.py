@@ -1,6 +1,8 @@
-"""The page: one file, opened without a network, with every instance in it; and the raters' form, another one.
-A Content-Security-Policy forbids any connection, and any script and style but the page's own two, by their hashes; what
-others wrote is escaped by the template, or stands in blocks from which the script inserts it as text."""
+"""The page: one file, opened without a network, with every instance in it; and the raters' form,
+another one. A Content-Security-Policy forbids any connection, and any script and style but the
+page's own two, by their hashes; what others wrote is escaped by the template, or stands in blocks
+from which the script inserts it as text.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ from eval_factory.report.plots import plots_of
 from eval_factory.report.reader import StoredResult
 from eval_factory.report.sentences import LostAnswers
 
-_STYLE, _SCRIPT, _DATA = "\0style\0", "\0script\0", "\0data\0"
+_STYLE = "\0style\0"
+_SCRIPT = "\0script\0"
+_DATA = "\0data\0"
 
 
 @dataclass(frozen=True)
@@ -70,7 +74,9 @@ def page(
     beside: Beside | None = None,
     with_texts: bool = True,
 ) -> str:
-    """The page. `redact`: for what is written out; instances come redacted. `beside`: of two results or more."""
+    """The page. `redact`: for what is written out; instances come redacted. `beside`: of two
+    results or more.
+    """
     blocks = "\n".join(one for each in shown for one in each.instances.blocks)
     return whole_page(
         "page.html.j2",
@@ -96,7 +102,9 @@ def whole_page(
     redact: Callable[[str], str] = str,
     **values: Any,
 ) -> str:
-    """A template, filled in. Style, script and data come last: no redaction alters what the policy has hashes of."""
+    """A template, filled in. Style, script and data come last: no redaction alters what the
+    policy has hashes of.
+    """
     slots = {"style": (_STYLE, style), "script": (_SCRIPT, script), "data": (_DATA, data)}
     values |= {name: Markup(slot) for name, (slot, _) in slots.items()}  # noqa: S704
     values = {"version": __version__, **values, "policy": policy(style, script)}
@@ -114,7 +122,8 @@ def policy(style: str, script: str) -> str:
     )
     of_script, of_style = (f"sha256-{digest}" for digest in digests)
     return (
-        f"default-src 'none'; script-src '{of_script}'; style-src '{of_style}'; img-src data:; media-src data:;"
+        f"default-src 'none'; script-src '{of_script}'; style-src '{of_style}'; img-src data:; "
+        "media-src data:;"
         " base-uri 'none'; form-action 'none'"
     )
 
@@ -169,7 +178,9 @@ def page_environment() -> Environment:
 
 
 def compile_templates() -> None:
-    """Those of a run's page, and the sentences of its methods text; the first page would compile them."""
+    """Those of a run's page, and the sentences of its methods text; the first page would compile
+    them.
+    """
     for part in ("page", "run", "clinicians", "rubric", "asked_again", "instances"):
         page_environment().get_template(f"{part}.html.j2")
     for text in (papers.forms()["facts"], *papers.forms()["sentences"].values()):
@@ -220,8 +231,9 @@ def rater_form(
     with_reference: bool,
     media: Sequence[Markup] = (),
 ) -> str:
-    """The sheet of one rater as a page, filled in with the keyboard alone. `order`: codes of the answers; `shown`: what
-    the rater sees of each; `media`: `PageMedia.add` of these."""
+    """The sheet of one rater as a page, filled in with the keyboard alone. `order`: codes of the
+    answers; `shown`: what the rater sees of each; `media`: `PageMedia.add` of these.
+    """
     data = form_data(sample, rater, order, shown, with_reference=with_reference)
     style = page_file("page.css") + page_file("rater_form.css")
     return whole_page(
@@ -270,7 +282,9 @@ def form_data(
 
 
 def rating_keys(choices: Sequence[RatingChoice]) -> list[str]:
-    """The number key of each rating: the rating itself where all are single digits, else its place from 1."""
+    """The number key of each rating: the rating itself where all are single digits, else its
+    place from 1.
+    """
     labels = [one.label for one in choices]
     if all(label.isascii() and label.isdigit() and len(label) == 1 for label in labels):
         return labels

@@ -1,5 +1,7 @@
-"""What a page holds of the instances: blocks of an index and of texts, and smaller copies of pictures and sounds; each
-an element `<script type="application/x-eval-factory...">`, which no browser runs. The page's script unpacks it."""
+"""What a page holds of the instances: blocks of an index and of texts, and smaller copies of
+pictures and sounds; each an element `<script type="application/x-eval-factory...">`, which no
+browser runs. The page's script unpacks it.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +69,9 @@ def media_columns(media: Iterable[Mapping[str, Any]]) -> list[list[Any]]:
 
 
 def without_media(page: str) -> str:
-    """Versions of Pillow make other bytes of the same picture; instances.jsonl has the hash of each."""
+    """Versions of Pillow make other bytes of the same picture; instances.jsonl has the hash of
+    each.
+    """
     return _MEDIUM_BLOCK.sub("", page)
 
 
@@ -119,18 +123,19 @@ def _smaller(data: bytes, form: str, max_side: int) -> bytes:
 _SHARES: Mapping[str, float] = {"met": 1.0, "tied": 0.5, "not met": 0.0}
 """Verdict -> the share of its points that a criterion counts; an unjudged one has none."""
 MAX_WORDS = 2_000
-"""Characters of a judge's words, of a criterion and of a tag that a page holds; results.jsonl has the rest."""
+"""Characters of a judge's words, of a criterion and of a tag that a page holds; results.jsonl
+has the rest.
+"""
 MAX_LOST = 25  # criteria and tags, each, in the list of those that cost most points
 MAX_TAGS = 50  # tags of a criterion that a page holds
-NOT_MET, HARM, UNDECIDED, DISAGREE = (
-    "criterion_not_met",
-    "harm_met",
-    "criterion_undecided",
-    "disagree",
-)
+NOT_MET = "criterion_not_met"
+HARM = "harm_met"
+UNDECIDED = "criterion_undecided"
+DISAGREE = "disagree"
 SIGNS = (NOT_MET, HARM, UNDECIDED)
-"""By which instances are chosen: one with positive points is not met, one with negative points is met, a judge gave no
-decision about one."""
+"""By which instances are chosen: one with positive points is not met, one with negative points is
+met, a judge gave no decision about one.
+"""
 
 
 def points_lost(criterion: Mapping[str, Any]) -> float | None:
@@ -143,7 +148,9 @@ def points_lost(criterion: Mapping[str, Any]) -> float | None:
 
 
 def criterion_signs(record: InstanceRecord) -> Iterator[str]:
-    """`SIGNS`, and whether one judge says met where another says not met; nothing of an answer that did not come."""
+    """`SIGNS`, and whether one judge says met where another says not met; nothing of an answer
+    that did not come.
+    """
     if record.error is not None:
         return
     decisions = [{_decision(words) for words in one["judges"].values()} for one in record.criteria]
@@ -160,8 +167,10 @@ def criterion_signs(record: InstanceRecord) -> Iterator[str]:
 
 
 def criteria_rows(criteria: Sequence[Mapping[str, Any]], *, with_texts: bool) -> list[list[Any]]:
-    """Number, words, points, tags, verdict, points lost, and of each judge name, decision (1, 0, null) and words; what
-    cost most comes first, then what nobody decided. Without texts, no words of a criterion, a tag or a judge."""
+    """Number, words, points, tags, verdict, points lost, and of each judge name, decision (1, 0,
+    null) and words; what cost most comes first, then what nobody decided. Without texts, no words
+    of a criterion, a tag or a judge.
+    """
     rows = []
     for number, one in enumerate(criteria, 1):
         criterion = shortened_text(one["criterion"]) if with_texts else None
@@ -263,15 +272,17 @@ def compressed_block(run: int, part: str, lines: Iterable[str]) -> Markup:
     """Lines of JSON as gzip (RFC 1952) in base64, which has no `<`: nothing in it ends the element.
     `run`: the number of the result on the page, from 0."""
     packed = base64.b64encode(gzip.compress("\n".join(lines).encode(), 6, mtime=0)).decode("ascii")
-    return Markup(
+    return Markup(  # noqa: S704
         f'<script type="{TYPE}" data-run="{int(run)}" data-part="{part}">{packed}</script>'
-    )  # noqa: S704
+    )
 
 
 def readable_page(page: str) -> str:
-    """A page with its data readable, each instance on a line, and no media: what two pages are compared by.
+    """A page with its data readable, each instance on a line, and no media: what two pages are
+    compared by.
 
-    Versions of zlib compress the same text to other bytes. What cannot be unpacked is left as it is.
+    Versions of zlib compress the same text to other bytes. What cannot be unpacked is left as it
+    is.
     """
 
     def unpacked_block(match: re.Match[str]) -> str:
@@ -318,14 +329,18 @@ class InstanceBlocks:
     counts: Mapping[str, int]  # flag -> instances
     total: int
     middle: float | None
-    """What is below it (above it, where lower is better) counts as low; None where values are right or wrong."""
+    """What is below it (above it, where lower is better) counts as low; None where values are
+    right or wrong.
+    """
     lost: Sequence[LostScore] = ()
     """Tags and criteria that cost most points, in the order in which the index numbers them."""
 
 
 @dataclass
 class InstancePacker:
-    """Takes the two lines of each instance, redacted as they are written, and packs them as they come."""
+    """Takes the two lines of each instance, redacted as they are written, and packs them as they
+    come.
+    """
 
     main: Score | None
     fields: Sequence[str] = ()  # of the instances, by which they are grouped
@@ -350,8 +365,10 @@ class InstancePacker:
     def finish(self) -> InstanceBlocks:
         if self._waiting:
             self._pack()
-        values, main = self._numbers.values, self.main
-        middle = None  # values are right or wrong; else that of the scale, where there is one, or of the instances
+        values = self._numbers.values
+        main = self.main
+        # values are right or wrong; else that of the scale, where there is one, or of the instances
+        middle = None
         if any(value not in (0, 1) for value in values):
             middle = (
                 sum(values) / len(values)
@@ -377,8 +394,11 @@ class InstancePacker:
         return InstanceBlocks(blocks, self._numbers, counts, len(self._rows), middle, lost)
 
     def _pack(self) -> None:
-        """What all prompts of the first chunk begin with (the examples) is not what a table should show of each."""
-        records, self._waiting = self._waiting, []
+        """What all prompts of the first chunk begin with (the examples) is not what a table
+        should show of each.
+        """
+        records = self._waiting
+        self._waiting = []
         if self._beginning is None:
             self._beginning = common_beginning([_text_of_prompt(record) for record in records])
         for record in records:
@@ -450,7 +470,9 @@ class InstancePacker:
         }
 
     def _index(self, middle: float | None, most: Mapping[int, LostScore]) -> Iterator[str]:
-        """A line that says what the others hold, then a line an instance, which ends with what cost it points."""
+        """A line that says what the others hold, then a line an instance, which ends with what
+        cost it points.
+        """
         lost = {"lost": [[one.label, one.is_tag] for one in most.values()]} if most else {}
         yield json_line(
             {
@@ -512,7 +534,9 @@ def _text_of_prompt(record: InstanceRecord) -> str:
 
 
 def first_words(text: str, length: int) -> str:
-    """On one line. It ends where something was redacted: `verify` makes the page again and knows no key."""
+    """On one line. It ends where something was redacted: `verify` makes the page again and knows
+    no key.
+    """
     before, redacted, _ = text[: 8 * length].partition(REDACTED)
     shown = " ".join(before.split())
     if len(shown) > length:

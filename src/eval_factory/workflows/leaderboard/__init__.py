@@ -1,1 +1,3 @@
-"""HELM's public leaderboards for the user's model: `leaderboards.yml` -> conf -> helm-run -> helm-summarize."""
+"""HELM's public leaderboards for the user's model: `leaderboards.yml` -> conf -> helm-run ->
+helm-summarize.
+"""

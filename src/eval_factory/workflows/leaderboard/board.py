@@ -1,5 +1,6 @@
-"""A leaderboard as a suite: its conf's entries, each a `helm:` evaluation, for one model or several. And what came of
-its runs: `leaderboard.json`, HELM's tables, and the lines for the screen."""
+"""A leaderboard as a suite: its conf's entries, each a `helm:` evaluation, for one model or
+several. And what came of its runs: `leaderboard.json`, HELM's tables, and the lines for the screen.
+"""
 
 from __future__ import annotations
 
@@ -117,15 +118,20 @@ class Board:
     max_eval_instances: int
     suite: Suite | None = None  # None where the conf would have to be downloaded to know it
     entries: Mapping[str, tuple[Entry, ...]] = field(default_factory=dict)
-    """Evaluation of the suite -> the entries that it is the run of: these differ in their groups alone."""
+    """Evaluation of the suite -> the entries that it is the run of: these differ in their groups
+    alone.
+    """
     not_run: tuple[NotRun, ...] = ()
     cells: tuple[CheckedCell, ...] = ()
 
 
 def make_board(request: LeaderboardRequest, env: Mapping[str, str], screen: TextIO) -> Board:
-    """Find the leaderboard, read its conf, check every run; what there is to say of it is shown on `screen`.
-    Raises ConfigError: there is no such leaderboard, nothing of it can be run, or something given is wrong.
-    PrerequisiteError: HELM has no such schema, the conf is unavailable, or every run lacks something."""
+    """Find the leaderboard, read its conf, check every run; what there is to say of it is shown on
+    `screen`. Raises ConfigError: there is no such leaderboard, nothing of it can be run, or
+        something given is wrong.
+    PrerequisiteError: HELM has no such schema, the conf is unavailable, or every run lacks
+    something.
+    """
     row = registry.find(request.name)
     twice = sorted({model for model in request.model if request.model.count(model) > 1})
     if twice:
@@ -143,7 +149,8 @@ def make_board(request: LeaderboardRequest, env: Mapping[str, str], screen: Text
     extra = evaluation_of(request, row, env, None).run.config.params.extra
     if extra.upstream != HELM.name:
         raise ConfigError(
-            f"config.params.extra.upstream: the leaderboards of this command are {HELM.name}'s; a suite of helm:"
+            f"config.params.extra.upstream: the leaderboards of this command are {HELM.name}'s; "
+            "a suite of helm:"
             f" entries runs what {extra.upstream} has (docs/upstreams.md)"
         )
     data_dir = Path(extra.data_dir).expanduser() if extra.data_dir else None
@@ -191,7 +198,9 @@ def make_board(request: LeaderboardRequest, env: Mapping[str, str], screen: Text
 def refuse_what_cannot_run(
     chosen: Sequence[Entry], row: Leaderboard, origin: str, *, allowed: bool
 ) -> None:
-    """Raises ConfigError: nothing is left, or entries would execute what a model answers and nobody allowed it."""
+    """Raises ConfigError: nothing is left, or entries would execute what a model answers and
+    nobody allowed it.
+    """
     if not chosen:
         raise ConfigError(
             f"{origin}: no entry has priority {row.priority} or before: nothing to run"
@@ -199,7 +208,8 @@ def refuse_what_cannot_run(
     run = [entry for entry in chosen if not entry.asks]
     if not run:
         raise ConfigError(
-            f"{origin}: nothing of it can be run with a chat endpoint: it asks for {_asked_for(chosen)}"
+            f"{origin}: nothing of it can be run with a chat endpoint: "
+            f"it asks for {_asked_for(chosen)}"
         )
     given = [(entry.run_spec, dict(entry.arguments)) for entry in run]
     problems = [wrong_processor(arguments) for _, arguments in given]
@@ -224,11 +234,14 @@ def _with_runs(
     *,
     dry_run: bool,
 ) -> Board:
-    """With a cell for each run of each model; what cannot be run is reported, and costs itself alone."""
+    """With a cell for each run of each model; what cannot be run is reported, and costs itself
+    alone.
+    """
     not_run = [NotRun(entry, f"asks for {entry.asks}", 0) for entry in chosen if entry.asks]
     if not_run:
         screen.write(
-            f"{len(not_run)} entries are left out, a chat endpoint has none of: {_asked_for(chosen)}\n"
+            f"{len(not_run)} entries are left out, a chat endpoint has none of: "
+            f"{_asked_for(chosen)}\n"
         )
     named, unknown = _evaluations_of([entry for entry in chosen if not entry.asks], evaluation)
     not_run += unknown
@@ -314,7 +327,8 @@ def _suite(
 ) -> Suite:
     """Every entry, and what the user said of endpoints, judges and parameters."""
     given = evaluation.as_given()
-    params, endpoint = given["config"].get("params", {}), given["target"]["api_endpoint"]
+    params = given["config"].get("params", {})
+    endpoint = given["target"]["api_endpoint"]
     extra = dict(params.get("extra", {}))
     judges = {judge["name"]: dict(judge) for judge in extra.pop("judges", None) or []}
     own = {name: extra.pop(name) for name in [one.name for one in fields(Budget)] if name in extra}
@@ -348,7 +362,9 @@ def _suite(
 
 
 def _params_of(entry: Entry, evaluation: Evaluation, judges: Mapping[str, Any]) -> dict[str, Any]:
-    """What holds for the entry alone. Null: what it says of its own, where the suite says something for all."""
+    """What holds for the entry alone. Null: what it says of its own, where the suite says
+    something for all.
+    """
     params: dict[str, Any] = {"extra": {}}
     # those of the user's judges that the entry asks; of a jury the others stay at the model's URL
     asked = {role: judges.get(role) for role in _roles_of(entry, evaluation.framework)}
@@ -378,8 +394,10 @@ def evaluation_of(
     env: Mapping[str, str],
     entries: Sequence[Entry] | None,
 ) -> Evaluation:
-    """The settings as an evaluation's, so that a run config means the same as for `run_eval`. `entries` say what judges
-    there are; None: not known yet, and no judge is looked at. Raises ConfigError: with every problem."""
+    """The settings as an evaluation's, so that a run config means the same as for `run_eval`.
+    `entries` say what judges there are; None: not known yet, and no judge is looked at. Raises
+    ConfigError: with every problem.
+    """
     flags = {FLAGS[name]: value for name, value in request.flags.items()}
     flags["config.type"] = row.name
     if request.model:
@@ -427,14 +445,14 @@ def evaluation_of(
 
 
 _MAX_SHOWN = 10
-IN_TABLES, KEPT_OUT, _FAILED, _LEFT_OUT, _WAITING = (
-    "in the tables",
-    "kept out",
-    "failed",
-    "left out",
-    "waiting",
-)
-"""Kept out: nobody can stand behind its scores. Left out: it asks for what no chat endpoint has. Waiting: in Slurm."""
+IN_TABLES = "in the tables"
+KEPT_OUT = "kept out"
+_FAILED = "failed"
+_LEFT_OUT = "left out"
+_WAITING = "waiting"
+"""Kept out: nobody can stand behind its scores. Left out: it asks for what no chat endpoint has.
+Waiting: in Slurm.
+"""
 
 
 @dataclass(frozen=True)
@@ -479,8 +497,10 @@ def _row(board: Board, cell: CellReport, entry: Entry) -> tuple[BoardRow, int]:
         if asks:
             return replace(row, state=_LEFT_OUT, reason=f"asks for {more.partition(';')[0]}"), 0
         return row, cell.exit_code
-    result, state = load_result(cell.folder).result, read_state(RunDir(cell.folder))
-    counts, score = result.validity.instances, result.scores.get(result.main_metric)
+    result = load_result(cell.folder).result
+    state = read_state(RunDir(cell.folder))
+    counts = result.validity.instances
+    score = result.scores.get(result.main_metric)
     gaps = (
         f"{counts.failed} of {counts.requested} requests failed"
         if counts.failed or counts.unjudged
@@ -522,8 +542,11 @@ def known_rows(folder: Path) -> dict[str, list[BoardRow]]:
 def write_rows(
     folder: Path, name: str, models: Iterable[str], rows: Sequence[BoardRow]
 ) -> list[BoardRow]:
-    """Write leaderboard.json; what it says of other leaderboards and models stays. Returns all of this leaderboard."""
-    known, ours = known_rows(folder), set(models)
+    """Write leaderboard.json; what it says of other leaderboards and models stays. Returns all
+    of this leaderboard.
+    """
+    known = known_rows(folder)
+    ours = set(models)
     known[name] = [*(row for row in known.pop(name, ()) if row.model_id not in ours), *rows]
     written = {name: [asdict(row) for row in rows] for name, rows in known.items()}
     document = {"schema_version": 2, "leaderboards": written}
@@ -534,8 +557,9 @@ def write_rows(
 
 
 def board_runs(folder: Path) -> tuple[list[view_site.ViewedRun], str]:
-    """What stands in a leaderboard's tables, and HELM's schema for it: of the last one that was run in the folder.
-    Raises PrerequisiteError: nothing does, or HELM has no such schema any more."""
+    """What stands in a leaderboard's tables, and HELM's schema for it: of the last one that was run
+    in the folder. Raises PrerequisiteError: nothing does, or HELM has no such schema any more.
+    """
     name, rows = next(reversed(known_rows(folder).items()), ("", []))
     runs = [run for run, _ in runs_in_tables(folder, rows)]
     row = registry.find(name) if runs else None
@@ -550,7 +574,9 @@ def board_runs(folder: Path) -> tuple[list[view_site.ViewedRun], str]:
 def runs_in_tables(
     folder: Path, rows: Iterable[BoardRow]
 ) -> list[tuple[view_site.ViewedRun, BoardRow]]:
-    """Those whose folder still holds the run that the row is of: one model's runs may have been run again since."""
+    """Those whose folder still holds the run that the row is of: one model's runs may have been
+    run again since.
+    """
     found = []
     for row in rows:
         own = None if row.folder is None else folder / row.folder
@@ -592,8 +618,9 @@ def _server_command(board: Board) -> list[str]:
 def tables_of(
     board: Board, cells: Sequence[CellReport], env: Mapping[str, str], screen: TextIO
 ) -> EvalFactoryError | None:
-    """Write leaderboard.json and HELM's tables, and say what there is. Returns why they are not complete, with the exit
-    code; None where they are. Raises HelmError: HELM could not make them."""
+    """Write leaderboard.json and HELM's tables, and say what there is. Returns why they are not
+    complete, with the exit code; None where they are. Raises HelmError: HELM could not make them.
+    """
     redactor = Redactor.from_environment(env)
     found = [
         (replace(row, reason=row.reason and redactor.text(row.reason)), code)
@@ -634,12 +661,16 @@ def board_summary(
     others = "".join(
         f", {counts[state]} {state}" for state in (_LEFT_OUT, _WAITING) if counts[state]
     )
-    numbers = f"{counts[IN_TABLES]} runs in the tables, {counts[KEPT_OUT]} kept out, {counts[_FAILED]} failed{others}"
+    numbers = (
+        f"{counts[IN_TABLES]} runs in the tables, {counts[KEPT_OUT]} kept out, {counts[_FAILED]} "
+        f"failed{others}"
+    )
     lines = [f"{board.row.name}: {numbers}"]
     for row in rows:
         if row.reason and row.state in (IN_TABLES, KEPT_OUT):
             lines.append(
-                f"  {row.run}: {row.reason}{': kept out of the tables' if row.state == KEPT_OUT else ''}"
+                f"  {row.run}: "
+                f"{row.reason}{': kept out of the tables' if row.state == KEPT_OUT else ''}"
             )
     failed = [row for row in rows if row.state == _FAILED]
     lines += [f"  failed: {row.run}: {row.reason}" for row in failed[:_MAX_SHOWN]]
@@ -649,7 +680,8 @@ def board_summary(
     limits = sorted({row.max_eval_instances or 0 for row in in_tables})
     if len(limits) > 1:
         lines.append(
-            f"  warning: the tables compare runs of {' and '.join(map(str, limits))} instances at most"
+            f"  warning: the tables compare runs of {' and '.join(map(str, limits))} "
+            "instances at most"
         )
     lines.append(f"  every run, its state and main score: {SuiteDir(board.folder).leaderboard}")
     if in_tables:
@@ -661,7 +693,9 @@ def board_summary(
 
 
 def shortcoming(found: Sequence[tuple[BoardRow, int]]) -> EvalFactoryError | None:
-    """PrerequisiteError or HelmError: some runs failed. NotReportableError: some are kept out of the tables."""
+    """PrerequisiteError or HelmError: some runs failed. NotReportableError: some are kept out of
+    the tables.
+    """
     failed = [code for row, code in found if row.state == _FAILED]
     kept_out = sum(row.state == KEPT_OUT for row, _ in found)
     again = (
@@ -676,7 +710,8 @@ def shortcoming(found: Sequence[tuple[BoardRow, int]]) -> EvalFactoryError | Non
         kind = alike.get(failed[0], HelmError)
         what = "for want of data or a package" if kind is PrerequisiteError else "see above"
         return kind(
-            f"{len(failed)} of {sum(row.state != _LEFT_OUT for row, _ in found)} runs failed, {what}\n  {again}"
+            f"{len(failed)} of {sum(row.state != _LEFT_OUT for row, _ in found)} "
+            f"runs failed, {what}\n  {again}"
         )
     if kept_out:
         return NotReportableError(

@@ -1,4 +1,6 @@
-"""HELM's leaderboards (`leaderboards.yml`, checked), their schemas and confs, and these as entries of any model."""
+"""HELM's leaderboards (`leaderboards.yml`, checked), their schemas and confs, and these as
+entries of any model.
+"""
 
 from __future__ import annotations
 
@@ -122,22 +124,27 @@ def schema_text(row: Leaderboard, schema: Path) -> str:
 def conf_of(
     row: Leaderboard, *, file: Path | None, data_dir: Path | None, look_only: bool = False
 ) -> tuple[str | None, str]:
-    """Text of the conf and where it is from: a file, a data bundle, or HELM's repository at the installed tag.
+    """Text of the conf and where it is from: a file, a data bundle, or HELM's repository at the
+    installed tag.
 
-    `look_only`: download nothing; the text is None where the conf is not on this machine. Raises ConfigError,
-    PrerequisiteError: the file cannot be read, the organization is not named; it is not in the bundle or on the net.
+    `look_only`: download nothing; the text is None where the conf is not on this machine. Raises
+        ConfigError,
+    PrerequisiteError: the file cannot be read, the organization is not named; it is not in the
+    bundle or on the net.
     """
     if file is not None:
         return _read(file), str(file)
     if row.names_no_organization:
         raise ConfigError(
-            f"{row.name}: whose benchmarks? Name the organization ({row.name}_stanford), or give the conf with --conf"
+            f"{row.name}: whose benchmarks? Name the organization ({row.name}_stanford), "
+            "or give the conf with --conf"
         )
     if data_dir is not None:
         bundled = data_dir / "presentation" / row.conf
         if not bundled.is_file():
             raise PrerequisiteError(
-                f"{bundled} is not there\n  with a network: eval-factory data pull leaderboards --to {data_dir};"
+                f"{bundled} is not there\n  with a network: "
+                f"eval-factory data pull leaderboards --to {data_dir};"
                 f" or give {row.conf} of HELM's repository with --conf FILE"
             )
         return _read(bundled), str(bundled)
@@ -154,7 +161,8 @@ def conf_of(
         reason = f"HTTP {status}" if status else type(error).__name__
         raise PrerequisiteError(
             f"the leaderboard's conf cannot be downloaded: {reason} from {address}\n"
-            "  have it in a file and give that with --conf FILE (or --data_dir DIR, with DIR/presentation/)"
+            "  have it in a file and give that with --conf FILE (or --data_dir DIR, "
+            "with DIR/presentation/)"
         ) from None
     return reply.text, address
 
@@ -166,9 +174,12 @@ def _read(path: Path) -> str:
         raise ConfigError(f"{path} cannot be read: {error}") from None
 
 
-# Confs name models in three ways: a group (`model=text`), somebody's model (`model=openai/gpt-4o,model_deployment=...`,
-# an entry for each), or not at all. Here no entry names one: the target of each run does.
-_MODEL, _LIMIT, DATA_PATH = "model", "num_output_tokens", "data_path"
+# Confs name models in three ways: a group (`model=text`), somebody's model
+# (`model=openai/gpt-4o,model_deployment=...`, an entry for each), or not at all. Here no entry
+# names one: the target of each run does.
+_MODEL = "model"
+_LIMIT = "num_output_tokens"
+DATA_PATH = "data_path"
 
 
 @dataclass(frozen=True)
@@ -188,7 +199,9 @@ class Entry:
 
     @property
     def run(self) -> str:
-        """As its run is called: entries that differ in their groups alone are two rows of one run."""
+        """As its run is called: entries that differ in their groups alone are two rows of one
+        run.
+        """
         if self.groups is None:
             return self.description
         return f"{self.description}{',' if self.arguments else ':'}groups={','.join(self.groups)}"
@@ -252,7 +265,8 @@ def _entry(record: Mapping[str, Any]) -> Entry:
         if not equals:
             raise ValueError(f"{argument!r} is not key=value")
         pairs.append((name, value))
-    priority, groups = record.get("priority"), record.get("groups")
+    priority = record.get("priority")
+    groups = record.get("groups")
     if priority is not None and (not isinstance(priority, int) or isinstance(priority, bool)):
         raise ValueError("its priority is no number")
     if groups is not None and not (
@@ -268,8 +282,9 @@ def _entry(record: Mapping[str, Any]) -> Entry:
 def of_any_model(entries: Iterable[Entry], *, reasoning: bool = False) -> list[Entry]:
     """Each entry once, without its model, in their order, with the lowest of its priorities.
 
-    Where a conf has an entry for most models and the same with more output tokens for some (MedHELM's reasoning
-    models), one of the two is kept: with `reasoning` the first that sets the limit, else the one that does not.
+    Where a conf has an entry for most models and the same with more output tokens for some
+    (MedHELM's reasoning models), one of the two is kept: with `reasoning` the first that sets the
+    limit, else the one that does not.
     """
     kept: dict[tuple[Any, ...], Entry] = {}
     for entry in (one for given in entries for one in _single(given)):
@@ -282,7 +297,8 @@ def of_any_model(entries: Iterable[Entry], *, reasoning: bool = False) -> list[E
             ours.groups,
         )
         before = kept.setdefault(key, ours)
-        limited, other = (ours.argument(_LIMIT) is not None), (before.argument(_LIMIT) is not None)
+        limited = ours.argument(_LIMIT) is not None
+        other = before.argument(_LIMIT) is not None
         chosen = ours if limited != other and limited == reasoning else before
         always = before.priority is None or ours.priority is None
         kept[key] = replace(

@@ -1,4 +1,6 @@
-"""The cells of a suite that are not finished: which is started next, how its run ended, and what follows from that."""
+"""The cells of a suite that are not finished: which is started next, how its run ended, and what
+follows from that.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,9 @@ from eval_factory.workflows.suite.suite_status import limit_reached
 
 
 def record_of(file: Path) -> Mapping[str, Any]:
-    """What a process said of its end; one that was killed said nothing, nor one that could not import what it needs."""
+    """What a process said of its end; one that was killed said nothing, nor one that could not
+    import what it needs.
+    """
     try:
         record: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -74,8 +78,10 @@ class Outcome:
 
 
 def outcome_of(code: int, record: Mapping[str, Any], *, may_try: bool, has_result: bool) -> Outcome:
-    """Of a process with this exit code; negative: the signal that killed it. `may_try`: whether there may be another
-    attempt; `has_result`: whether a partial result of an earlier one stands in the folder."""
+    """Of a process with this exit code; negative: the signal that killed it. `may_try`: whether
+    there may be another attempt; `has_result`: whether a partial result of an earlier one stands in
+    the folder.
+    """
     if record.get("status") is not None:  # with gaps it is asked for again
         why = record.get("not_reportable")  # which no other attempt can change
         reason = None if why is None else why.split("\n")[0]
@@ -88,10 +94,8 @@ def outcome_of(code: int, record: Mapping[str, Any], *, may_try: bool, has_resul
     if not record and code == 1:  # it could not be imported: Python ends it so
         code = DEFECT_EXIT_CODE
     error = record.get("error") or {}
-    reason, status = (
-        _reason_of(code, error.get("message")),
-        RunStatus.PARTIAL if has_result else RunStatus.FAILED,
-    )
+    reason = _reason_of(code, error.get("message"))
+    status = RunStatus.PARTIAL if has_result else RunStatus.FAILED
     if code in (
         NotReportableError.exit_code,
         InterruptedRunError.exit_code,
@@ -129,7 +133,8 @@ def _reason_of(code: int, message: str | None) -> str:
     return f"{reason} {others[0].strip()}" if reason.endswith(":") and others else reason
 
 
-_TICK_S, _LOOK_AT_FOLDER_S = 0.1, 2.0
+_TICK_S = 0.1
+_LOOK_AT_FOLDER_S = 2.0
 _INTERRUPTED = "interrupted"
 
 
@@ -238,7 +243,9 @@ class CellLoop:
     executor: Executor
     pauses: EndpointPauses
     probed: Mapping[int, frozenset[str] | None]
-    """Number of a cell -> roles whose endpoints answered the suite's probe; None: nobody was asked."""
+    """Number of a cell -> roles whose endpoints answered the suite's probe; None: nobody was
+    asked.
+    """
     limits: Mapping[int, SharedLimitsSettings] = field(default_factory=dict)
     """Number of a cell -> where its requests are let through."""
     tracker: SpendingTracker | None = None
@@ -260,7 +267,9 @@ class CellLoop:
 
     def run(self) -> None:
         """Until every cell has a report.
-        Raises KeyboardInterrupt: after the cells that ran have been ended, and every cell has a report."""
+        Raises KeyboardInterrupt: after the cells that ran have been ended, and every cell has a
+        report.
+        """
         try:
             while self._waiting or self._running:
                 self._begin_some()
@@ -283,10 +292,11 @@ class CellLoop:
     def _begin_some(self) -> None:
         """First those of the endpoint that has the fewest cells running.
 
-        So the endpoints are busy at the same time, and while one cell of an endpoint loads its data or is scored,
-        another asks.
+        So the endpoints are busy at the same time, and while one cell of an endpoint loads its data
+        or is scored, another asks.
         """
-        suite, options = self.work.suite, self.work.options
+        suite = self.work.suite
+        options = self.work.options
         while len(self._running) < suite.max_processes:
             free = [run for run in self._waiting.values() if self._folder_is_free(run)]
             ready = [run for run in free if run.planned.group not in self.pauses.pauses]
@@ -294,7 +304,8 @@ class CellLoop:
                 return
             busy = Counter(run.planned.group for run in self._running.values())
             run = min(ready, key=lambda one: (busy[one.planned.group], one.planned.number))
-            cell, number = run.planned.cell, run.planned.number
+            cell = run.planned.cell
+            number = run.planned.number
             self._running[cell.name] = self._waiting.pop(number)
             run.record.unlink(missing_ok=True)
             run.starts += 1
@@ -337,7 +348,8 @@ class CellLoop:
                 )
 
     def _take_end(self, run: CellRun, code: int, asked_to_end: Outcome | None) -> None:
-        cell, record = run.planned.cell, record_of(run.record)
+        cell = run.planned.cell
+        record = record_of(run.record)
         found_result = record.get("status") is not None
         run.attempts += 1
         may_try = run.attempts < self.work.suite.max_attempts
@@ -349,10 +361,8 @@ class CellLoop:
         run.attempts -= not outcome.counts
         run.has_result = run.has_result or found_result
         run.last = outcome
-        again, reason = (
-            outcome.then not in (NextAction.REST, NextAction.STOP_TARGET),
-            outcome.reason or "",
-        )
+        again = outcome.then not in (NextAction.REST, NextAction.STOP_TARGET)
+        reason = outcome.reason or ""
         self.work.end(
             run.planned,
             outcome.status,
@@ -406,9 +416,13 @@ class CellLoop:
             elif news is News.BACK:
                 self.work.journal.tell(ENDPOINT_BACK, group=group)
             elif news is News.GIVEN_UP:
-                waited = f"its endpoint has not answered for {self.work.suite.max_outage_s:.0f} s: {reason}"
+                waited = (
+                    f"its endpoint has not answered for {self.work.suite.max_outage_s:.0f} s: "
+                    f"{reason}"
+                )
                 self._leave(cells, RunStatus.FAILED, PrerequisiteError.exit_code, waited)
-            else:  # a cell ended because nobody answered, but somebody does: it was one of its attempts
+            # a cell ended because nobody answered, but somebody does: it was one of its attempts
+            else:
                 for run in cells:
                     if run.last is not None and run.last.then is NextAction.PAUSE_ENDPOINT:
                         run.attempts += 1
@@ -418,7 +432,9 @@ class CellLoop:
                             )
 
     def _look_at_server(self) -> None:
-        """Cells whose servers are all lost are ended, wait until one is there again, and go on with their answers."""
+        """Cells whose servers are all lost are ended, wait until one is there again, and go on
+        with their answers.
+        """
         if (
             self.server is None
             or not (self._waiting or self._running)
@@ -444,9 +460,12 @@ class CellLoop:
             )
 
     def _look_at_budget(self) -> None:
-        """Where nothing more may be asked no cell is started; those that run see it at their next request."""
+        """Where nothing more may be asked no cell is started; those that run see it at their
+        next request.
+        """
         if self.tracker is not None and self.work.stopped is None:
-            spent, seconds = self.tracker.spent, self.tracker.seconds_left
+            spent = self.tracker.spent
+            seconds = self.tracker.seconds_left
             reached = limit_reached(self.work.suite.budget, spent, seconds)
             if reached is not None:
                 self.work.journal.say(f"{reached}: no more cells are started")

@@ -2,7 +2,8 @@
 
     python -m eval_factory.workflows.suite.cell_process PARENT
 
-A `RunSpec` is on its standard input; PARENT is the id of the process that started it, and with which it ends.
+A `RunSpec` is on its standard input; PARENT is the id of the process that started it, and with
+which it ends.
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ from eval_factory.workflows.options import Options, code_of_error, end_record, f
 
 
 def run_cell(spec: RunSpec, screen: TextIO) -> int:
-    """Evaluate one cell as `run_eval` does, and leave the record of its end. Returns the exit code."""
+    """Evaluate one cell as `run_eval` does, and leave the record of its end. Returns the exit
+    code.
+    """
     if spec.served_at is not None:
         os.environ[SERVED_AT] = spec.served_at
     try:

@@ -55,7 +55,9 @@ class EndpointProbe:
         )
 
     def problem_of(self, planned: PlannedCell) -> tuple[str, PrerequisiteError] | None:
-        """Why the cell cannot be started: the role whose endpoint cannot be asked, and what is wrong there."""
+        """Why the cell cannot be started: the role whose endpoint cannot be asked, and what is
+        wrong there.
+        """
         for endpoint in planned.plan.endpoints:
             answer = self.answers.get(_name_of(endpoint))
             if isinstance(answer, PrerequisiteError):
@@ -123,12 +125,17 @@ class EndpointPauses:
         self.pauses.setdefault(planned.group, _Pause(planned, reason, self.clock()))
 
     def news(self) -> list[tuple[str, News, str]]:
-        """(group, what is new, why it was paused); who learns that it is over starts its cells again."""
+        """(group, what is new, why it was paused); who learns that it is over starts its cells
+        again.
+        """
         found = []
         for group, pause in list(self.pauses.items()):
-            now, first, new = self.clock(), pause.asked == 0, None
+            now = self.clock()
+            first = pause.asked == 0
+            new = None
             if pause.question is not None and pause.question.done():
-                answer, pause.question = pause.question.result(), None
+                answer = pause.question.result()
+                pause.question = None
                 if isinstance(answer, (str, EndpointUnreachableError)):
                     pause.asked += 1
                     pause.next_at = now + min(30.0, 2.0 ** (pause.asked - 1))

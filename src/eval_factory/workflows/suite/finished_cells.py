@@ -1,4 +1,6 @@
-"""What the cells' folders hold already: results, also of other folders, and what was asked and answered."""
+"""What the cells' folders hold already: results, also of other folders, and what was asked and
+answered.
+"""
 
 from __future__ import annotations
 
@@ -50,8 +52,10 @@ OF_NO_RESULT = (
 
 
 def finished(plan: Plan) -> str | None:
-    """Of a complete result that is what this cell would give why it is not reportable; empty where it is. None where a
-    run has to begin, or to look: at data that may have changed, or with other settings of a result."""
+    """Of a complete result that is what this cell would give why it is not reportable; empty where
+    it is. None where a run has to begin, or to look: at data that may have changed, or with other
+    settings of a result.
+    """
     if reads_own_data(plan) or finished_run(plan, DataRead()) is None:
         return None
     try:
@@ -79,7 +83,9 @@ def reads_own_data(plan: Plan) -> bool:
 
 
 def is_complete_run(plan: Plan) -> bool:
-    """Whether a complete run of this configuration stands there: with the same data its process asks nothing."""
+    """Whether a complete run of this configuration stands there: with the same data its process
+    asks nothing.
+    """
     state = read_state(plan.rundir)
     return state is not None and state.complete and state.identity == plan.identity
 
@@ -92,7 +98,9 @@ def has_partial_result(rundir: RunDir, identity: str) -> bool:
 
 
 def keeps_partial_result(plan: Plan) -> bool:
-    """Whether such a result is this cell's though nothing more is asked: data of the user's own may have changed."""
+    """Whether such a result is this cell's though nothing more is asked: data of the user's own
+    may have changed.
+    """
     own = plan.evaluation.run.config.params.extra.data_path
     return own is None and has_partial_result(plan.rundir, plan.identity)
 
@@ -103,7 +111,9 @@ def _settings(config: Mapping[str, Any]) -> str:
 
 
 def settings_of_result(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Path -> value, of all that a result depends on; a key that nobody gave is one that has no value."""
+    """Path -> value, of all that a result depends on; a key that nobody gave is one that has no
+    value.
+    """
     return {
         path: value
         for path, value in leaves_of(config)
@@ -112,8 +122,9 @@ def settings_of_result(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def finished_below(folders: Iterable[Path]) -> dict[str, tuple[Path, ...]]:
-    """Identity -> the output folders of complete runs of this version, found in these folders and below them.
-    Raises ConfigError: one of them is not there."""
+    """Identity -> the output folders of complete runs of this version, found in these folders and
+    below them. Raises ConfigError: one of them is not there.
+    """
     found: dict[str, tuple[Path, ...]] = {}
     for folder in folders:
         if not folder.is_dir():
@@ -139,12 +150,15 @@ def source_for(plan: Plan, known: Mapping[str, tuple[Path, ...]]) -> Path | None
 
 
 def take_over(source: Path, plan: Plan, suite: SuiteDir) -> bool:
-    """Copy the folder to the cell's path; what stood there is archived under the suite's own files. False: somebody is
-    working in one of the two. Raises PrerequisiteError: it cannot be read, or written."""
-    there, target = RunDir(source), plan.rundir.root
+    """Copy the folder to the cell's path; what stood there is archived under the suite's own files.
+    False: somebody is working in one of the two. Raises PrerequisiteError: it cannot be read, or
+    written.
+    """
+    there = RunDir(source)
+    target = plan.rundir.root
     copy = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}.part")
-    # byte for byte, cache.db with its write-ahead log: a killed run has not put the two together; SQLite's third file
-    # is an index of the second, and is made again
+    # byte for byte, cache.db with its write-ahead log: a killed run has not put the two together;
+    # SQLite's third file is an index of the second, and is made again
     own = (there.lock_file.name, there.lock_holder.name, there.answers[2].name, "*.part", "*.tmp")
     try:
         with there.locked():
@@ -170,7 +184,9 @@ def take_over(source: Path, plan: Plan, suite: SuiteDir) -> bool:
 
 
 def spent_before(cells: Iterable[PlannedCell], say: Callable[[str], None]) -> Spending:
-    """What these cells have asked in all invocations; `say` learns what nobody can count any more."""
+    """What these cells have asked in all invocations; `say` learns what nobody can count any
+    more.
+    """
     spent = []
     for planned in cells:
         cache_db = planned.plan.rundir.cache_db
@@ -178,7 +194,8 @@ def spent_before(cells: Iterable[PlannedCell], say: Callable[[str], None]) -> Sp
             spent.append(spent_so_far(cache_db, prices_of(planned.plan).known))
         except sqlite3.Error as error:  # the cell's run puts it aside
             say(
-                f"warning: {cache_db} is damaged ({error}): what it counted is not in the suite's budget"
+                f"warning: {cache_db} is damaged ({error}): "
+                "what it counted is not in the suite's budget"
             )
     return total(spent)
 

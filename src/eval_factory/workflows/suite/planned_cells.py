@@ -1,4 +1,6 @@
-"""The cells of a suite: each checked before anything is asked or written, with its plan, and the limits they share."""
+"""The cells of a suite: each checked before anything is asked or written, with its plan, and the
+limits they share.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,8 @@ class CheckedCell:
 
 def _findings(*checks: Callable[[], object]) -> tuple[list[str], list[str]]:
     """What is wrong with the configuration, by these checks, and what is missing."""
-    problems, missing = [], []
+    problems = []
+    missing = []
     for check in checks:
         try:
             check()
@@ -56,7 +59,8 @@ def _findings(*checks: Callable[[], object]) -> tuple[list[str], list[str]]:
 
 def _of_data(plan: Plan, env: Mapping[str, str]) -> tuple[list[str], list[str]]:
     """The task's own data, its packages, and a data bundle: whoever is evaluated."""
-    extra, task = plan.evaluation.run.config.params.extra, plan.evaluation.task
+    extra = plan.evaluation.run.config.params.extra
+    task = plan.evaluation.task
     faults = data_faults(task, extra)
     needed = partial(look_for_packages, plan.task_name, task.helm.run_spec, plan.upstream)
     checks: list[Callable[[], object]] = [partial(needed, only_generate=extra.only_generate)]
@@ -78,9 +82,12 @@ def redactor_of_all(plans: Iterable[Plan], env: Mapping[str, str]) -> Redactor:
 def _of_secrets(
     document: Mapping[str, Any], plans: Iterable[Plan], env: Mapping[str, str]
 ) -> list[str]:
-    """What a document must not hold that is written into a file: the values of these plans' keys."""
+    """What a document must not hold that is written into a file: the values of these plans'
+    keys.
+    """
     said = (
-        "holds the value of a variable that is a secret (it is not shown); ${NAME} of one may stand in a URL after its"
+        "holds the value of a variable that is a secret (it is not shown); "
+        "${NAME} of one may stand in a URL after its"
         " host, and in params_to_add"
     )
     return [] if redactor_of_all(plans, env).tree(document, known_only=True) == document else [said]
@@ -88,7 +95,8 @@ def _of_secrets(
 
 def checked_cells(suite: Suite, env: Mapping[str, str]) -> tuple[CheckedCell, ...]:
     """All cells in the suite's order. Raises nothing for a wrong one: `refuse_unready` does."""
-    framework, found = load_framework(), []
+    framework = load_framework()
+    found = []
     of_data: dict[
         Any, tuple[list[str], list[str]]
     ] = {}  # once for all cells that read the same: it costs something
@@ -98,7 +106,8 @@ def checked_cells(suite: Suite, env: Mapping[str, str]) -> tuple[CheckedCell, ..
         except ConfigError as error:
             found.append(CheckedCell(cell, None, tuple(error.problems)))
             continue
-        plan, extra = make_plan(evaluation), evaluation.run.config.params.extra
+        plan = make_plan(evaluation)
+        extra = evaluation.run.config.params.extra
         beside = (
             plan.rundir.root if extra.offline and extra.data_dir is None else None
         )  # data of an earlier run
@@ -114,7 +123,8 @@ def checked_cells(suite: Suite, env: Mapping[str, str]) -> tuple[CheckedCell, ..
         wrong_data, no_data = of_data[key]
         problems = (*_of_secrets(cell.document, [plan], env), *wrong_data, *wrong_keys)
         found.append(CheckedCell(cell, plan, problems, (*no_data, *no_keys)))
-    # what stands in no cell's run config is written into the suite's: `limit_group`, patterns, what is left out
+    # what stands in no cell's run config is written into the suite's: `limit_group`, patterns, what
+    # is left out
     own = _of_secrets(suite.document, [one.plan for one in found if one.plan is not None], env)
     if not any(set(own).issubset(one.problems) for one in found):
         found = [replace(one, problems=(*one.problems, *own)) for one in found]
@@ -151,7 +161,9 @@ def grouped(cells: Sequence[CheckedCell], said: Iterable[tuple[Cell, str]]) -> l
 
 
 def named_cells(some: Sequence[Cell], every: Sequence[Cell]) -> str:
-    """Cells in a few words: all, those of some targets or evaluations, or the first of their names."""
+    """Cells in a few words: all, those of some targets or evaluations, or the first of their
+    names.
+    """
     chosen = {cell.name for cell in some}
     if len(every) > 1 and chosen == {cell.name for cell in every}:
         return "every cell"
@@ -172,7 +184,9 @@ class PlannedCell:
 
 
 def plan_cells(suite: Suite, env: Mapping[str, str]) -> tuple[PlannedCell, ...]:
-    """Raises ConfigError, PrerequisiteError: cells are wrong; the message says what is wrong with each."""
+    """Raises ConfigError, PrerequisiteError: cells are wrong; the message says what is wrong
+    with each.
+    """
     cells = checked_cells(suite, env)
     refuse_unready(cells)
     refuse_unknown_prices(suite, cells)
@@ -188,7 +202,9 @@ def planned_of(suite: Suite, cells: Iterable[CheckedCell]) -> tuple[PlannedCell,
 
 
 def refuse_unknown_prices(suite: Suite, cells: Iterable[CheckedCell]) -> None:
-    """Raises ConfigError: the suite limits its cost, and of some model or judge it is not known what it costs."""
+    """Raises ConfigError: the suite limits its cost, and of some model or judge it is not known
+    what it costs.
+    """
     if suite.budget.max_cost is None:
         return
     unknown: dict[str, str] = {}
@@ -208,17 +224,20 @@ def refuse_unknown_prices(suite: Suite, cells: Iterable[CheckedCell]) -> None:
 def limits_of(
     runs: Iterable[tuple[Sequence[EndpointSettings], str | None]],
 ) -> tuple[dict[str, LimitOf], list[dict[str, str]]]:
-    """Runs share the limits of one address as their model, or of one judge at one address; the smallest number counts.
+    """Runs share the limits of one address as their model, or of one judge at one address; the
+    smallest number counts.
 
-    `runs`: whom each asks, and the name of the limits that its model shares (None: the address names them). Returns the
-    limits by their names, and for each run, in their order, role -> name of its limits.
+    `runs`: whom each asks, and the name of the limits that its model shares (None: the address
+    names them). Returns the limits by their names, and for each run, in their order, role -> name
+    of its limits.
     """
     limits: dict[str, LimitOf] = {}
     of_runs = []
     for endpoints, model_group in runs:
         groups = {}
         for endpoint in endpoints:
-            is_model, own = endpoint.role == MODEL_ROLE, endpoint.limit
+            is_model = endpoint.role == MODEL_ROLE
+            own = endpoint.limit
             whose = "" if is_model else f"judge {endpoint.model_id} at "
             bases = [f"{whose}{base_of(url)}" for url in endpoint.urls]
             group = (model_group if is_model else None) or ", ".join(sorted(bases))

@@ -90,8 +90,10 @@ _OF_THE_SERVER = (
 def run_by_server(
     work: Work, run: Callable[[Work, Sequence[PlannedCell], ServedModel | None], None]
 ) -> None:
-    """Bring every cell that is left to its end: first those whose endpoints are there, then target by target, for two
-    servers may each need all of the machine. Raises KeyboardInterrupt: no server and no cell runs any more."""
+    """Bring every cell that is left to its end: first those whose endpoints are there, then target
+    by target, for two servers may each need all of the machine. Raises KeyboardInterrupt: no server
+    and no cell runs any more.
+    """
     say = work.journal.say
     there = [planned for planned in work.left if planned.cell.target not in work.suite.serve]
     if there:
@@ -130,11 +132,13 @@ def server_spec(
     suite: Suite, target: str, cells: Sequence[PlannedCell], env: Mapping[str, str]
 ) -> ServerSpec:
     serve = suite.serve[target]
-    variables, launch = variables_of(serve), tuple(serve.get(LAUNCH, ()))
+    variables = variables_of(serve)
+    launch = tuple(serve.get(LAUNCH, ()))
     names = {HUB_TOKEN, *filter(names_a_secret, variables)}
     for planned in cells:
         names.update(planned.plan.evaluation.key_names())
-    # what finds programs, files and GPUs, its job, and the variables that are named: no key of a judge or a model
+    # what finds programs, files and GPUs, its job, and the variables that are named: no key of a
+    # judge or a model
     beginnings = (*_OF_THE_MACHINE, "SLURM_") if launch else _OF_THE_MACHINE
     open_ones = [
         name
@@ -160,10 +164,11 @@ def server_spec(
 def run_suite(
     suite: Suite, options: SuiteOptions, *, env: Mapping[str, str], screen: SuiteObserver
 ) -> SuiteReport:
-    """Bring every cell of a suite to its end; `screen` learns what happens. A cell that fails raises nothing: the
-    report's exit code says so.
+    """Bring every cell of a suite to its end; `screen` learns what happens. A cell that fails
+    raises nothing: the report's exit code says so.
 
-    Raises ConfigError, PrerequisiteError: a cell is wrong; nothing was asked. BusyError: another process works on the
+    Raises ConfigError, PrerequisiteError: a cell is wrong; nothing was asked. BusyError: another
+        process works on the
     suite. InterruptedRunError: the cells that ran were ended, and the table holds what is finished.
     """
     if options.fresh and options.reuse:
@@ -210,7 +215,8 @@ def collect_finished(work: Work, known: Mapping[str, tuple[Path, ...]]) -> None:
     if work.options.fresh:
         return
     for planned in work.cells:
-        found, source = finished(planned.plan), None
+        found = finished(planned.plan)
+        source = None
         if found is None and (source := source_for(planned.plan, known)) is not None:
             if not take_over(source, planned.plan, work.suite.folder):
                 work.journal.say(
@@ -230,9 +236,13 @@ def collect_finished(work: Work, known: Mapping[str, tuple[Path, ...]]) -> None:
 
 
 def run_cells(work: Work, cells: Sequence[PlannedCell], served: ServedModel | None) -> None:
-    """Cells that are left, within the limits that all of them share; `served`: the server of their one model, where the
-    suite has started it. Raises KeyboardInterrupt: after the cells that ran have been ended."""
-    suite, say, options = work.suite, work.journal.say, work.options
+    """Cells that are left, within the limits that all of them share; `served`: the server of their
+    one model, where the suite has started it. Raises KeyboardInterrupt: after the cells that ran
+    have been ended.
+    """
+    suite = work.suite
+    say = work.journal.say
+    options = work.options
     most, of_cells = limits_of((planned.plan.endpoints, planned.group) for planned in cells)
     with contextlib.ExitStack() as stack:
         runs = stack.enter_context(LocalRuns(CELL_PROCESS, work.env, suite.folder.log))
@@ -249,7 +259,9 @@ def run_cells(work: Work, cells: Sequence[PlannedCell], served: ServedModel | No
         }
 
         def ask(planned: PlannedCell) -> ProbeAnswer:
-            """Whether the endpoint of a cell's model is there; where nobody may ask so, it is taken to be."""
+            """Whether the endpoint of a cell's model is there; where nobody may ask so, it is
+            taken to be.
+            """
             if served is not None:
                 return None if served.is_ready() else "the server does not answer"
             return None if options.no_preflight else probe.model_of(planned)
@@ -289,7 +301,8 @@ def _finish(work: Work, *, interrupted: bool) -> SuiteReport:
     suite = work.suite
     for planned in work.left:
         status = RunStatus.PARTIAL if keeps_partial_result(planned.plan) else RunStatus.MISSING
-        code, reason = InterruptedRunError.exit_code, "interrupted before it was started"
+        code = InterruptedRunError.exit_code
+        reason = "interrupted before it was started"
         work.reports[planned.number] = CellReport.of(planned.cell, status, reason, exit_code=code)
     cells = tuple(work.reports[planned.number] for planned in work.cells)
     try:
@@ -300,8 +313,9 @@ def _finish(work: Work, *, interrupted: bool) -> SuiteReport:
     for before, cell, planned in zip(cells, found, work.cells, strict=True):
         if cell != before:
             work.tell_end(cell, planned)
-    # of the cell that went worst: a defect (70) is worse than a failure of HELM's (4), that than something missing (3),
-    # that than a wrong configuration (2), that than a result that is partial or not reportable (1)
+    # of the cell that went worst: a defect (70) is worse than a failure of HELM's (4), that than
+    # something missing (3), that than a wrong configuration (2), that than a result that is partial
+    # or not reportable (1)
     code = max((cell.exit_code for cell in found), default=0)
     if no_table is not None:
         work.journal.say(no_table)

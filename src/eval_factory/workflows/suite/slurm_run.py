@@ -1,6 +1,7 @@
 """One run as a job of Slurm: a suite of one cell, whose files lie in the run's output folder.
 
-So it is submitted, taken over and gone on with as every suite is. What its task left there is then collected here.
+So it is submitted, taken over and gone on with as every suite is. What its task left there is then
+collected here.
 """
 
 from __future__ import annotations
@@ -63,7 +64,10 @@ def run_as_job(
     if not SlurmStore(folder).open_waves():
         with plan.rundir.locked():  # nobody does the same run on this machine
             pass
-    head = "# The run, as a job of Slurm. Go on with it: eval-factory run_eval --run_config THIS_FILE\n"
+    head = (
+        "# The run, as a job of Slurm. Go on with it: "
+        "eval-factory run_eval --run_config THIS_FILE\n"
+    )
     write_atomic(folder.run_config, head + to_yaml(run_config_of(evaluation, plan)))
     chosen = SuiteOptions(
         fresh=options.fresh, debug=options.debug, no_preflight=options.no_preflight, wait=wait
@@ -116,7 +120,9 @@ def suite_of(evaluation: Evaluation, plan: Plan, env: Mapping[str, str]) -> Suit
 
 
 def run_config_of(evaluation: Evaluation, plan: Plan) -> dict[str, Any]:
-    """What the user set, and where the run is done; as a run config, with an absolute output_dir."""
+    """What the user set, and where the run is done; as a run config, with an absolute
+    output_dir.
+    """
     run = evaluation.as_given()
     run["config"]["output_dir"] = str(plan.rundir.root)
     chosen = {
@@ -126,6 +132,8 @@ def run_config_of(evaluation: Evaluation, plan: Plan) -> dict[str, Any]:
 
 
 def job_script(evaluation: Evaluation, env: Mapping[str, str]) -> Iterator[str]:
-    """What `--dry_run` shows beside the run's own preview. Raises ConfigError: the run cannot be a job."""
+    """What `--dry_run` shows beside the run's own preview. Raises ConfigError: the run cannot be
+    a job.
+    """
     suite = suite_of(evaluation, make_plan(evaluation), env)
     yield from script_lines(suite, planned_of(suite, checked_cells(suite, env)), env)

@@ -1,4 +1,6 @@
-"""A suite on Slurm: submit what is missing, say what has ended, and go on from the suite's folder alone."""
+"""A suite on Slurm: submit what is missing, say what has ended, and go on from the suite's
+folder alone.
+"""
 
 from __future__ import annotations
 
@@ -50,10 +52,12 @@ _LOST = "its task is gone from Slurm and left no result; see its log"
 
 
 def run_on_slurm(work: Work, slurm: Slurm, sleep: Callable[[float], None] = time.sleep) -> None:
-    """Until everything is submitted; with `wait` until everything has ended. Every cell then has a report.
-    Raises ConfigError, PrerequisiteError: nothing was submitted, or not all: the same command goes on.
-    InterruptedRunError: while it waited; the jobs go on."""
-    folder, secrets = work.suite.folder, secrets_of(work.cells, work.suite)
+    """Until everything is submitted; with `wait` until everything has ended. Every cell then has a
+    report. Raises ConfigError, PrerequisiteError: nothing was submitted, or not all: the same
+    command goes on. InterruptedRunError: while it waited; the jobs go on.
+    """
+    folder = work.suite.folder
+    secrets = secrets_of(work.cells, work.suite)
     runs = SlurmRuns(folder, slurm, WORKER, env=work.env, secrets=secrets, say=work.journal.say)
     runs.store.begin()
     if work.options.fresh:
@@ -72,7 +76,8 @@ def run_on_slurm(work: Work, slurm: Slurm, sleep: Callable[[float], None] = time
             sleep(_POLL_S)
     except KeyboardInterrupt:
         raise InterruptedRunError(
-            f"no longer waiting; what is submitted goes on in Slurm: eval-factory suite status {folder.named}\n"
+            "no longer waiting; what is submitted goes on in Slurm: "
+            f"eval-factory suite status {folder.named}\n"
             f"  to end it: eval-factory suite cancel {folder.named}"
         ) from None
     for planned in work.left:  # it goes on when this command has returned
@@ -119,7 +124,10 @@ class SlurmRun:
             state = states.get(name, Lost())
             if isinstance(state, Waiting) and state.for_ever:
                 self.runs.end([name])
-                reason = f"Slurm would never have started it ({state.reason}), so it was cancelled; set suite.slurm right"
+                reason = (
+                    f"Slurm would never have started it ({state.reason}), so it was cancelled; "
+                    "set suite.slurm right"
+                )
                 self.work.end(planned, RunStatus.FAILED, ConfigError.exit_code, reason)
             elif name not in queued and not self._has_ended(planned, state):
                 missing.append(planned)
@@ -136,7 +144,9 @@ class SlurmRun:
             self.submitted.update(spec.name for spec in specs)
 
     def _has_ended(self, planned: PlannedCell, state: RunState) -> bool:
-        """Whether nothing more is done for a cell that is not queued: it is complete, or was submitted often enough."""
+        """Whether nothing more is done for a cell that is not queued: it is complete, or was
+        submitted often enough.
+        """
         name = run_name(planned)
         end = self.runs.end_of(name) if isinstance(state, Ended) else None
         if end is not None and end.status == RunStatus.COMPLETE:
@@ -171,16 +181,19 @@ def run_name(planned: PlannedCell) -> str:
 
 
 def refuse_what_slurm_cannot(suite: Suite, env: Mapping[str, str]) -> None:
-    """Raises ConfigError: something that tasks on several machines cannot keep together, or a secret for a batch
-    script."""
+    """Raises ConfigError: something that tasks on several machines cannot keep together, or a
+    secret for a batch script.
+    """
     limits = [name for name, value in vars(suite.budget).items() if value is not None]
     problems = [
-        f"suite.{name}: cannot be held by jobs on several machines together; suite.params.extra.{name} holds for"
+        f"suite.{name}: cannot be held by jobs on several machines together; "
+        f"suite.params.extra.{name} holds for"
         " each cell: give every cell its part there, or choose executor local"
         for name in limits
     ]
     problems += [
-        f"{target}: a job has no srun inside of suite.slurm.container, which starts each of its serve.replicas; put the"
+        f"{target}: a job has no srun inside of suite.slurm.container, "
+        "which starts each of its serve.replicas; put the"
         " container into serve.command instead"
         for target, serve in suite.serve.items()
         if serve["replicas"] > 1 and suite.slurm[target]["container"]
@@ -188,7 +201,8 @@ def refuse_what_slurm_cannot(suite: Suite, env: Mapping[str, str]) -> None:
     redactor = Redactor.from_environment(env, filter(names_a_secret, env))
     if redactor.tree(suite.slurm, known_only=True) != suite.slurm:
         problems.append(
-            "suite.slurm: holds the value of a variable that is a secret (it is not shown), and is written into files;"
+            "suite.slurm: holds the value of a variable that is a secret (it is not shown), "
+            "and is written into files;"
             " keys reach the jobs without it"
         )
     if problems:
@@ -199,7 +213,9 @@ def specs_of(
     cells: Sequence[PlannedCell], suite: Suite, store: SlurmStore, options: SuiteOptions
 ) -> list[RunSpec]:
     at_once: dict[str, int] = {}
-    """Endpoint -> how many of its cells run at once: what is asked for, but no more than each can have a request of."""
+    """Endpoint -> how many of its cells run at once: what is asked for, but no more than each
+    can have a request of.
+    """
     for planned in cells:
         asked_for = (
             1
@@ -210,8 +226,10 @@ def specs_of(
         at_once[planned.group] = min(most, at_once.get(planned.group, most))
     specs = []
     for planned in cells:
-        cell, name = planned.cell, run_name(planned)
-        serve, resources = suite.serve.get(cell.target), suite.slurm[cell.target]
+        cell = planned.cell
+        name = run_name(planned)
+        serve = suite.serve.get(cell.target)
+        resources = suite.slurm[cell.target]
         if serve is not None and serve["replicas"] > 1:
             serve = {**serve, LAUNCH: step_words(resources)}
         asks = SlurmAsks(
@@ -255,7 +273,9 @@ def _limits(planned: PlannedCell) -> dict[str, int]:
 
 
 def secrets_of(cells: Iterable[PlannedCell], suite: Suite) -> set[str]:
-    """Names of the variables that the tasks get beside their settings: those of the cells and of the servers."""
+    """Names of the variables that the tasks get beside their settings: those of the cells and of
+    the servers.
+    """
     names = {HUB_TOKEN, CREDENTIALS_VARIABLE}.union(*map(variables_of, suite.serve.values()))
     for planned in cells:
         evaluation = planned.plan.evaluation

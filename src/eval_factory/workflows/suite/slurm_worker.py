@@ -1,10 +1,12 @@
-"""A task of Slurm: one run, or all runs of a model whose server it starts, done as a suite on the task's machine.
+"""A task of Slurm: one run, or all runs of a model whose server it starts, done as a suite on the
+task's machine.
 
     python -m eval_factory.workflows.suite.slurm_worker WAVE
 
-Slurm starts a task again when its node does not reply, whose processes may well go on (a frozen slurmd, a broken
-network). So each start leaves a mark: an older start that finds the mark of a newer one ends, and the newer one gives
-it time to, before it takes the folder's lock and goes on with the answers that are there.
+Slurm starts a task again when its node does not reply, whose processes may well go on (a frozen
+slurmd, a broken network). So each start leaves a mark: an older start that finds the mark of a
+newer one ends, and the newer one gives it time to, before it takes the folder's lock and goes on
+with the answers that are there.
 """
 
 from __future__ import annotations
@@ -52,9 +54,12 @@ from eval_factory.workflows.suite.suite_journal import CELL_ENDED, SuiteObserver
 from eval_factory.workflows.suite.suite_report import SuiteOptions
 
 _LOOK_S = 1.0
-_PATIENCE_S = 8.0  # for an older start to see the newer one, and to end its helm-run: at most two graces of SIGTERM
+# for an older start to see the newer one, and to end its helm-run: at most two graces of SIGTERM
+_PATIENCE_S = 8.0
 MAX_STARTS = 6
-"""Of one run in one wave, with those after lost nodes: a run that takes its node down is not started for ever."""
+"""Of one run in one wave, with those after lost nodes: a run that takes its node down is not
+started for ever.
+"""
 KEYS_ARE_GONE = "its keys are gone, as after 'suite cancel': run the same command again"
 TAKEN_OVER = (
     "Slurm has started this task again elsewhere: the newer start goes on, with its answers"
@@ -62,7 +67,9 @@ TAKEN_OVER = (
 
 
 class Start:
-    """One start of some runs. While it is entered, a newer start of one of them interrupts this one."""
+    """One start of some runs. While it is entered, a newer start of one of them interrupts this
+    one.
+    """
 
     def __init__(
         self,
@@ -72,8 +79,12 @@ class Start:
         interrupt: Callable[[], object] = lambda: os.kill(os.getpid(), signal.SIGTERM),
         every_s: float = _LOOK_S,
     ) -> None:
-        """`interrupt`: as Slurm does it: what was answered is on disk, and no end is recorded. Raises OSError."""
-        self._store, self._interrupt, self._every_s = store, interrupt, every_s
+        """`interrupt`: as Slurm does it: what was answered is on disk, and no end is recorded.
+        Raises OSError.
+        """
+        self._store = store
+        self._interrupt = interrupt
+        self._every_s = every_s
         self._folders = [store.starts(cell_of(run.name)) for run in runs]
         name = f"w{wave.number}-{uuid.uuid4().hex[:12]}"
         self.marks = [folder / name for folder in self._folders]
@@ -87,7 +98,9 @@ class Start:
         """A newer start has taken over."""
 
     def wait_for_older(self) -> None:
-        """Where their wave has recorded no end, nobody knows whether they have ended: their nodes may be gone."""
+        """Where their wave has recorded no end, nobody knows whether they have ended: their
+        nodes may be gone.
+        """
         if not all(map(self._store.has_ended, self._starts().difference(self.marks))):
             time.sleep(_PATIENCE_S)
 
@@ -115,13 +128,15 @@ class Start:
 
 
 def work(wave_file: Path, index: int) -> int:
-    """Do the task: a suite of its runs, on this machine. Returns the exit code, which Slurm has and nobody needs.
+    """Do the task: a suite of its runs, on this machine. Returns the exit code, which Slurm has and
+    nobody needs.
 
-    Of runs that were interrupted (the job's time, `scancel`, a node that is needed for others) no end is recorded:
-    Slurm may start the task again.
+    Of runs that were interrupted (the job's time, `scancel`, a node that is needed for others) no
+    end is recorded: Slurm may start the task again.
     """
     # the wave's file is .suite/slurm/waves/w1.json in the suite's folder
-    wave, store = read_wave(wave_file), SlurmStore(suite_dir(wave_file.absolute().parents[3]))
+    wave = read_wave(wave_file)
+    store = SlurmStore(suite_dir(wave_file.absolute().parents[3]))
     left = [run for run in wave.of_task(index) if _is_left(store, wave, run)]
     if not left:
         return 0
@@ -155,7 +170,8 @@ def work(wave_file: Path, index: int) -> int:
     except OSError as error:
         if error.errno not in DISK_TAKES_NO_MORE:
             raise
-        code, place = PrerequisiteError.exit_code, error.filename or store.suite.root
+        code = PrerequisiteError.exit_code
+        place = error.filename or store.suite.root
         with suppress(
             OSError
         ):  # nor can this be written, then; the same command submits the run again
@@ -214,7 +230,9 @@ class Recorder(SuiteObserver):
 
 
 def _suite_of(store: SlurmStore, wave: Wave, runs: Sequence[RunSpec]) -> Suite:
-    """A suite for this start of the task: each run in its own folder, its log where the suite's own is."""
+    """A suite for this start of the task: each run in its own folder, its log where the suite's
+    own is.
+    """
     asks = SlurmAsks.of(runs[0])
     target = cell_of(runs[0].name).split("/")[0]
     own = store.root / "tasks" / target / f"w{wave.number}-{uuid.uuid4().hex[:12]}"

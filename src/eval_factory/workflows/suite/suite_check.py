@@ -1,6 +1,8 @@
-"""What a suite's table lacks, by its configuration and its cells' folders, and whether the runs' results make it.
+"""What a suite's table lacks, by its configuration and its cells' folders, and whether the runs'
+results make it.
 
-A cell that `run_eval` has finished since counts; a result of another configuration, or of another version, does not.
+A cell that `run_eval` has finished since counts; a result of another configuration, or of another
+version, does not.
 """
 
 from __future__ import annotations
@@ -83,12 +85,16 @@ class SuiteCheck:
 
 def check_suite(folder: SuiteDir, *, env: Mapping[str, str]) -> SuiteCheck:
     """Look at every cell; nothing is started, asked or written.
-    Raises ConfigError, PrerequisiteError: suite_config.yml is wrong; there is none, for no cell was ever started."""
+    Raises ConfigError, PrerequisiteError: suite_config.yml is wrong; there is none, for no cell was
+    ever started.
+    """
     if not folder.config.is_file():
         raise PrerequisiteError(
-            f"{folder.config}: is not there: the suite was stopped before its first cell; run 'eval-factory run_suite'"
+            f"{folder.config}: is not there: the suite was stopped before its first cell; "
+            "run 'eval-factory run_suite'"
         )
-    suite, status = _suite_of(folder, env), suite_status.status_of(folder)
+    suite = _suite_of(folder, env)
+    status = suite_status.status_of(folder)
     reported = {cell.name: cell for cell in status.cells}
     cells = tuple(_checked(one, reported.get(one.cell.name)) for one in checked_cells(suite, env))
     table = modified_at(folder.results_yaml)
@@ -154,7 +160,9 @@ def _found(plan: Plan) -> tuple[RunStatus, str | None]:
 
 
 def verify_suite(folder: SuiteDir) -> Verified:
-    """Every run of the suite verified, its configuration compared with theirs, and its table made again of them."""
+    """Every run of the suite verified, its configuration compared with theirs, and its table
+    made again of them.
+    """
     state = suite_state_of(EventTail(folder.events, None).new())
     if state.started is not None and state.ended is None:
         return Verified(
@@ -162,7 +170,9 @@ def verify_suite(folder: SuiteDir) -> Verified:
             unreadable="its last run has not ended: run the same command again, then verify",
         )
     table = altered_table(folder)
-    findings, notes, unreadable = table.findings, table.notes, None
+    findings = table.findings
+    notes = table.notes
+    unreadable = None
     for cell in table.cells:
         if cell.status not in (RunStatus.COMPLETE, RunStatus.PARTIAL):
             notes.append(f"{cell.name}: {cell.status}: there is no result to verify")
@@ -197,7 +207,8 @@ def verify_suite(folder: SuiteDir) -> Verified:
         )
         if one.plan is None:
             notes.append(
-                f"{name}: its configuration was not compared: files that it names are not as they were"
+                f"{name}: its configuration was not compared: "
+                "files that it names are not as they were"
             )
         elif last is not None and last.identity != one.plan.identity:
             said = (
@@ -217,7 +228,8 @@ class _Table:
 def altered_table(folder: SuiteDir) -> _Table:
     """Where the table is not what the runs' results make.
 
-    Which cells there are, and how they ended, the suite's events tell; why one has no result, the table alone.
+    Which cells there are, and how they ended, the suite's events tell; why one has no result, the
+    table alone.
     """
     found = _Table()
     try:
@@ -260,10 +272,13 @@ def _cells_of_table(folder: SuiteDir) -> list[FinishedCell]:
     reported = suite_state_of(EventTail(folder.events, None).new()).cells
     found = []
     for key in reported or table:
-        own, stored, cell = folder.cell(*key), table.get(key, {}), reported.get(key)
+        own = folder.cell(*key)
+        stored = table.get(key, {})
+        cell = reported.get(key)
         if not is_within(own, folder.named):
             raise ValueError(LEADS_OUT.format(folder=folder.named))
-        in_table, reason = stored.get("status", RunStatus.MISSING), stored.get("reason")
+        in_table = stored.get("status", RunStatus.MISSING)
+        reason = stored.get("reason")
         status: Any = in_table if cell is None or cell.status in UNFINISHED else cell.status
         if status not in (
             RunStatus.COMPLETE,

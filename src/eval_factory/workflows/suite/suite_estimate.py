@@ -1,4 +1,6 @@
-"""What a suite would ask and cost, cell by cell. By itself: a dry run of a suite need not load what estimates."""
+"""What a suite would ask and cost, cell by cell. By itself: a dry run of a suite need not load
+what estimates.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ from eval_factory.workflows.suite.planned_cells import (
 
 
 class SharedSizes:
-    """Looks once for each configuration beside target and folder: HELM's requests depend on nothing else."""
+    """Looks once for each configuration beside target and folder: HELM's requests depend on
+    nothing else.
+    """
 
     def __init__(
         self, look: Callable[[Plan, Mapping[str, str]], PromptSizes] = prompt_sizes
@@ -38,7 +42,9 @@ class SharedSizes:
         self._known: dict[str, PromptSizes] = {}
 
     def __call__(self, plan: Plan, env: Mapping[str, str]) -> PromptSizes:
-        """As `prompt_sizes`. Where data were not found, a cell whose own folder has some is looked at itself."""
+        """As `prompt_sizes`. Where data were not found, a cell whose own folder has some is
+        looked at itself.
+        """
         about = plan.evaluation.run.config.model_dump_json(exclude={"output_dir"})
         known = self._known.get(about)
         if known is None or (known.requests is None and own_scenarios(plan).is_dir()):
@@ -66,7 +72,9 @@ class SuiteEstimate(Total):
 
     @property
     def hours(self) -> float | None:
-        """Cells that share an endpoint's limits wait for each other; those of several endpoints do not."""
+        """Cells that share an endpoint's limits wait for each other; those of several endpoints
+        do not.
+        """
         by_group: dict[str, list[float | None]] = defaultdict(list)
         for cell in self.cells:
             by_group[cell.group].append(cell.estimate.hours)
@@ -101,8 +109,14 @@ class SuiteEstimate(Total):
         return "\n".join(
             [
                 *lines,
-                "  of a suite that begins from nothing: what is finished or kept is not asked again",
-                "  loading data and scoring take time too; requests that are tried again are not counted",
+                (
+                    "  of a suite that begins from nothing: "
+                    "what is finished or kept is not asked again"
+                ),
+                (
+                    "  loading data and scoring take time too; "
+                    "requests that are tried again are not counted"
+                ),
             ]
         )
 
@@ -110,13 +124,15 @@ class SuiteEstimate(Total):
 def estimate_suite(
     suite: Suite, env: Mapping[str, str], say: Callable[[str], object]
 ) -> SuiteEstimate:
-    """Cell by cell; `say` learns which is looked at, and what a run would miss. No endpoint is asked, nothing is
-    downloaded, and no key is needed. Raises ConfigError: a cell is wrong."""
+    """Cell by cell; `say` learns which is looked at, and what a run would miss. No endpoint is
+    asked, nothing is downloaded, and no key is needed. Raises ConfigError: a cell is wrong.
+    """
     cells = checked_cells(suite, env)
     refuse_wrong(cells)
     for text in missing_prerequisites(cells):
         say(f"warning: a run would stop: {text}")
-    found, look = [], SharedSizes()
+    found = []
+    look = SharedSizes()
     for one in planned_of(suite, cells):
         say(f"looking at {one.cell.name} ...")
         own = estimate(one.plan.evaluation, env, look=look)

@@ -1,4 +1,6 @@
-"""The folder of a suite: found, held by one process, seen and stopped by others, its configs written."""
+"""The folder of a suite: found, held by one process, seen and stopped by others, its configs
+written.
+"""
 
 from __future__ import annotations
 
@@ -31,8 +33,10 @@ from eval_factory.executors.slurm_runs import SlurmRuns, SlurmStore, active
 
 
 def find_suite(path: Path) -> SuiteDir:
-    """The suite in the folder `path`; of a run that Slurm does, the suite that it is. Raises PrerequisiteError: it
-    is no suite's folder; the message says what it is, and which may be meant. Or a file of it lies elsewhere."""
+    """The suite in the folder `path`; of a run that Slurm does, the suite that it is. Raises
+    PrerequisiteError: it is no suite's folder; the message says what it is, and which may be meant.
+    Or a file of it lies elsewhere.
+    """
     for folder in (suite_dir(path), suite_dir(path / OF_ONE_RUN)):
         if folder.was_started:
             refuse_foreign(folder.named, folder.own)
@@ -57,12 +61,14 @@ LOOKED_AT_S = 1.0  # somebody who only looks whether it is held holds it for an 
 
 @contextmanager
 def held(folder: SuiteDir) -> Iterator[None]:
-    """Make the folder, and hold it. Who holds it stands in the lock's file; the lock ends with this process. Raises
-    ConfigError: it is a run's output folder; BusyError: another process works on it; PrerequisiteError: no folder, no
-    lock can be made."""
+    """Make the folder, and hold it. Who holds it stands in the lock's file; the lock ends with this
+    process. Raises ConfigError: it is a run's output folder; BusyError: another process works on
+    it; PrerequisiteError: no folder, no lock can be made.
+    """
     if RunDir(folder.root).marker.is_file():
         raise ConfigError(
-            f"suite.output_dir: {folder.root} is the output folder of one run\n  choose another folder for the suite"
+            f"suite.output_dir: {folder.root} is the output folder of one run\n"
+            "  choose another folder for the suite"
         )
     try:
         folder.state.mkdir(parents=True, exist_ok=True)
@@ -79,7 +85,8 @@ def held(folder: SuiteDir) -> Iterator[None]:
                 holder = Holder.written_in(folder.lock) or "an unknown process"
                 raise BusyError(
                     f"{folder.root} is in use by another run_suite: {holder}\n"
-                    f"  look at it with 'eval-factory suite status {folder.root}', or wait for its end"
+                    f"  look at it with 'eval-factory suite status {folder.root}', "
+                    "or wait for its end"
                 )
             time.sleep(0.05)
         os.ftruncate(descriptor, 0)
@@ -97,7 +104,8 @@ def _taken(descriptor: int, folder: SuiteDir) -> bool:
     except OSError as error:
         raise PrerequisiteError(
             f"cannot lock {folder.lock}: {error.strerror or error}\n"
-            "  its file system gives no locks: choose a folder on a local disk with suite.output_dir"
+            "  its file system gives no locks: "
+            "choose a folder on a local disk with suite.output_dir"
         ) from error
 
 
@@ -107,9 +115,11 @@ UNKNOWN = Holder(
 
 
 def holder_now(folder: SuiteDir) -> Holder | None:
-    """The process that works on the suite; None where none does. Who only looks keeps out nobody who only looks.
+    """The process that works on the suite; None where none does. Who only looks keeps out nobody
+    who only looks.
 
-    A lock that is held, but not by the process that took it, is what that process left when it was killed.
+    A lock that is held, but not by the process that took it, is what that process left when it was
+    killed.
     """
     try:
         descriptor = os.open(folder.lock, os.O_RDONLY | os.O_NOFOLLOW)
@@ -133,7 +143,8 @@ def holder_now(folder: SuiteDir) -> Holder | None:
 
 
 def _may_hold(pid: int, lock: Path) -> bool:
-    """Whether the process has the file open, as who holds its lock does; True where nobody can tell.
+    """Whether the process has the file open, as who holds its lock does; True where nobody can
+    tell.
 
     The number of a process that ended may be another's by now, which nobody may stop.
     """
@@ -147,14 +158,19 @@ def _may_hold(pid: int, lock: Path) -> bool:
 
 
 MAX_END_S = 120.0
-"""A suite that is asked to stop ends its cells' processes, a few seconds each at most, and writes the table."""
+"""A suite that is asked to stop ends its cells' processes, a few seconds each at most, and
+writes the table.
+"""
 
 
 def cancel(folder: SuiteDir, say: Callable[[str], object], slurm: Slurm | None = None) -> bool:
-    """End the suite's jobs in Slurm, interrupt the process that works on it, and wait for its end. Returns whether
-    anything ran. Raises PrerequisiteError: it runs on another machine, is another user's, or does not end; or Slurm
-    does not say what is queued, or the jobs do not end."""
-    slurm, store, had_jobs = slurm or Slurm(os.environ), SlurmStore(folder), False
+    """End the suite's jobs in Slurm, interrupt the process that works on it, and wait for its end.
+    Returns whether anything ran. Raises PrerequisiteError: it runs on another machine, is another
+    user's, or does not end; or Slurm does not say what is queued, or the jobs do not end.
+    """
+    slurm = slurm or Slurm(os.environ)
+    store = SlurmStore(folder)
+    had_jobs = False
     if store.is_there():
         had_jobs = bool(active(slurm.queue(), store.waves()))
         SlurmRuns(folder, slurm, say=say).end()
@@ -185,17 +201,21 @@ def cancel(folder: SuiteDir, say: Callable[[str], object], slurm: Slurm | None =
     while (holder := holder_now(folder)) is not None and holder.pid == pid:
         if time.monotonic() - started > MAX_END_S:
             raise PrerequisiteError(
-                f"{folder.root}: process {pid} was asked to stop and has not ended after {MAX_END_S:.0f} s;"
-                f" see {folder.log}; to end it at once: kill -9 {pid} (the same command goes on afterwards)"
+                f"{folder.root}: process {pid} was asked to stop and has not ended "
+                f"after {MAX_END_S:.0f} s;"
+                f" see {folder.log}; to end it at once: kill -9 {pid} "
+                "(the same command goes on afterwards)"
             )
         time.sleep(0.2)
     return True
 
 
 def ignores_interrupts(pid: int, proc: Path = Path("/proc")) -> bool:
-    """Whether SIGINT does nothing, as in what a script's shell starts with `&`; False where nobody can tell.
+    """Whether SIGINT does nothing, as in what a script's shell starts with `&`; False where nobody
+    can tell.
 
-    SigIgn in /proc/PID/status is a mask in hexadecimal digits, a bit for each signal from 1 on (proc_pid_status(5)).
+    SigIgn in /proc/PID/status is a mask in hexadecimal digits, a bit for each signal from 1 on
+    (proc_pid_status(5)).
     """
     try:
         lines = (proc / str(pid) / "status").read_text(encoding="utf-8").splitlines()
@@ -206,7 +226,9 @@ def ignores_interrupts(pid: int, proc: Path = Path("/proc")) -> bool:
 
 
 def write_configs(suite: Suite) -> None:
-    """Write them again. They name the variables of keys; a configuration that holds a key itself is refused before."""
+    """Write them again. They name the variables of keys; a configuration that holds a key itself
+    is refused before.
+    """
     of_a_cell = (
         "# One cell of a suite. Run it by itself: eval-factory run_eval --run_config THIS_FILE\n"
     )
@@ -215,7 +237,8 @@ def write_configs(suite: Suite) -> None:
         file.parent.mkdir(parents=True, exist_ok=True)
         write_atomic(file, of_a_cell + to_yaml(cell.document))
     of_the_suite = (
-        "# The suite as it was run, presets and extended files put in. Run it again: eval-factory run_suite"
+        "# The suite as it was run, presets and extended files put in. Run it again: "
+        "eval-factory run_suite"
         " --run_config THIS_FILE\n"
         "# Where the folder was moved to another place, add --output_dir and that place.\n"
     )

@@ -1,4 +1,6 @@
-"""A suite's events: written, reported to who looks on, what they come to, and the lines that a log shows of them."""
+"""A suite's events: written, reported to who looks on, what they come to, and the lines that a
+log shows of them.
+"""
 
 from __future__ import annotations
 
@@ -20,29 +22,40 @@ from eval_factory.core.secrets import Redactor
 
 
 class SuiteObserver:
-    """Learns what happens, by the runner's own thread, and shows nothing. Nothing that it does may end the suite."""
+    """Learns what happens, by the runner's own thread, and shows nothing. Nothing that it does
+    may end the suite.
+    """
 
     def on_event(self, event: Mapping[str, Any]) -> None:
         """An event of the suite, as it stands in SuiteDir.events, once it is written there."""
 
     def tick(self) -> None:
-        """Nothing new: a few times a second, so that what the cells do can be looked up and shown."""
+        """Nothing new: a few times a second, so that what the cells do can be looked up and
+        shown.
+        """
 
     def say(self, text: str) -> None:
         """A line about the suite that is no event: a warning, what is waited for."""
 
 
-SUITE_STARTED, SUITE_ENDED = "suite_started", "suite_ended"
-CELL_STARTED, CELL_ENDED = "cell_started", "cell_ended"
-ENDPOINT_PAUSED, ENDPOINT_BACK = "endpoint_paused", "endpoint_back"
+SUITE_STARTED = "suite_started"
+SUITE_ENDED = "suite_ended"
+CELL_STARTED = "cell_started"
+CELL_ENDED = "cell_ended"
+ENDPOINT_PAUSED = "endpoint_paused"
+ENDPOINT_BACK = "endpoint_back"
 
 
 class SuiteJournal:
-    """Writes events, each with one `write` so that a reader sees whole lines, and tells them to whoever looks on."""
+    """Writes events, each with one `write` so that a reader sees whole lines, and tells them to
+    whoever looks on.
+    """
 
     def __init__(self, folder: SuiteDir, redactor: Redactor, observer: SuiteObserver) -> None:
-        self._path, self._log = folder.events, folder.log
-        self._redactor, self._observer = redactor, observer
+        self._path = folder.events
+        self._log = folder.log
+        self._redactor = redactor
+        self._observer = observer
         self._invocation = uuid.uuid4().hex
         with contextlib.suppress(OSError):
             with self._path.open("rb") as file:
@@ -102,13 +115,17 @@ class CellState(OfCell):
     collected: bool = False  # finished before: nothing was asked in this invocation
     reused_from: str | None = None
     identity: str | None = None
-    """Of the last run that was started or has ended, where that is known: its folder may hold another since."""
+    """Of the last run that was started or has ended, where that is known: its folder may hold
+    another since.
+    """
     before: CellState | None = (
         None  # as an earlier invocation left it, for as long as this one has not come to it
     )
 
     def left(self) -> CellState:
-        """What it is where the suite's process is gone, as far as events say; its folder may hold a result."""
+        """What it is where the suite's process is gone, as far as events say; its folder may
+        hold a result.
+        """
         if self.status not in UNFINISHED:
             return self
         if self.before is not None:
@@ -142,7 +159,9 @@ class SuiteState:
 
     def take(self, event: Mapping[str, Any]) -> None:
         """One more event; one that is not known, or of a cell that is not, changes nothing."""
-        kind, group, now = event.get("event"), str(event.get("group")), event.get("time")
+        kind = event.get("event")
+        group = str(event.get("group"))
+        now = event.get("time")
         since = float(now) if isinstance(now, (int, float)) else None
         if kind == SUITE_STARTED:
             earlier = {key: cell.left() for key, cell in self.cells.items()}
@@ -151,7 +170,8 @@ class SuiteState:
             ]
             self.cells = {key: CellState(*key, before=earlier.get(key)) for key in keys}
             self.pauses = {}
-            self.started, self.ended = event, None
+            self.started = event
+            self.ended = None
         elif kind == SUITE_ENDED:
             self.ended = event
         elif kind in (CELL_STARTED, CELL_ENDED) and cell_key(event) in self.cells:
@@ -165,7 +185,9 @@ class SuiteState:
             self.pauses.pop(group, None)
 
     def all_cells(self, *, is_running: bool) -> list[CellState]:
-        """`is_running`: whether the suite's process lives; the cells of one that does not neither run nor wait."""
+        """`is_running`: whether the suite's process lives; the cells of one that does not
+        neither run nor wait.
+        """
         return [cell if is_running else cell.left() for cell in self.cells.values()]
 
 
@@ -198,8 +220,11 @@ def cell_key(event: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def event_line(event: Mapping[str, Any], result: str = "") -> str | None:
-    """For a log, and a screen without a table; `result`: of a cell that has ended, its score. None: not of interest."""
-    kind, name = event["event"], "/".join(cell_key(event))
+    """For a log, and a screen without a table; `result`: of a cell that has ended, its score.
+    None: not of interest.
+    """
+    kind = event["event"]
+    name = "/".join(cell_key(event))
     if kind == CELL_STARTED:
         again = f" again (attempt {event['attempt']})" if event["attempt"] > 1 else ""
         return f"{name}: started{again}"
@@ -229,7 +254,9 @@ def outcome_parts(
 
 
 class ScreenLines(SuiteObserver):
-    """Looks on and writes to `screen`; one that takes no more is written to no more, and ends no suite."""
+    """Looks on and writes to `screen`; one that takes no more is written to no more, and ends no
+    suite.
+    """
 
     def __init__(self, screen: TextIO) -> None:
         self._screen: TextIO | None = screen

@@ -31,7 +31,9 @@ from eval_factory.workflows.suite.planned_cells import (
 
 @dataclass(frozen=True)
 class RequestCount:
-    """At most so many requests of a cell that begins from nothing, each answered at the first attempt."""
+    """At most so many requests of a cell that begins from nothing, each answered at the first
+    attempt.
+    """
 
     to_model: int | None  # None: nobody knows how many instances there are, and no limit is set
     to_judges: int
@@ -93,7 +95,10 @@ def _lines(
     targets = len({one.cell.target for one in cells})
     yield "# suite"
     yield f"#   folder: {suite.folder.root}"
-    yield f"#   {counted(len(cells), 'cell')}: {counted(evaluations, 'evaluation')}, {counted(targets, 'target')}"
+    yield (
+        f"#   {counted(len(cells), 'cell')}: "
+        f"{counted(evaluations, 'evaluation')}, {counted(targets, 'target')}"
+    )
     most = f"at most {counted(suite.max_processes, 'cell')} at once"
     most = "as jobs of Slurm" if suite.executor == "slurm" else most
     yield f"#   {most}, {counted(suite.max_attempts, 'attempt')} of each"
@@ -117,7 +122,10 @@ def _lines(
     yield "\n# total, of a suite that begins from nothing"
     yield f"#   {counts_in_words(known_sum(counts.values()))}"
     if unknown:
-        yield f"#   and those of {', '.join(unknown)}, whose number is not known before their data are read"
+        yield (
+            f"#   and those of {', '.join(unknown)}, "
+            "whose number is not known before their data are read"
+        )
 
 
 def _cell_lines(
@@ -128,7 +136,10 @@ def _cell_lines(
     *,
     debug: bool,
 ) -> Iterator[str]:
-    yield "\n# cells; run_suite writes their run configs, and each of the commands then does one of them"
+    yield (
+        "\n# cells; run_suite writes their run configs, "
+        "and each of the commands then does one of them"
+    )
     section = suite.document[TOP]
     origins = {
         f"{one.target['name']}/{one.name}": origins_of(one, section)
@@ -176,9 +187,15 @@ def script_lines(
     refuse_what_slurm_cannot(suite, env)
     store = SlurmStore(suite.folder)
     specs = specs_of(cells, suite, store, SuiteOptions())
-    yield "\n# batch scripts, of a suite that begins from nothing; run_suite writes them and gives each to sbatch"
+    yield (
+        "\n# batch scripts, of a suite that begins from nothing; "
+        "run_suite writes them and gives each to sbatch"
+    )
     for number, array in enumerate(
         arrays(specs, 1000), 1
     ):  # Slurm's own default; the command asks scontrol
-        yield f"\n# {store.wave_file(number).with_suffix('.sh')}: {', '.join(cell_of(run.name) for run in array)}"
+        yield (
+            f"\n# {store.wave_file(number).with_suffix('.sh')}: "
+            f"{', '.join(cell_of(run.name) for run in array)}"
+        )
         yield script_of(array, f"ef-ID-w{number}", number, store, WORKER).rstrip("\n")

@@ -1,4 +1,6 @@
-"""What a run of a suite is asked and what it comes to: options, report, table, summary, data frames."""
+"""What a run of a suite is asked and what it comes to: options, report, table, summary, data
+frames.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,9 @@ class SuiteOptions:
     reuse: tuple[Path, ...] = ()
     """Folders, of suites or of runs, whose finished runs are taken over where they are the same."""
     overrides: tuple[str, ...] = ()
-    """`path.to.key=value,...`, over everything else, as `--overrides`; of `eval_factory.run_suite` alone."""
+    """`path.to.key=value,...`, over everything else, as `--overrides`; of
+    `eval_factory.run_suite` alone.
+    """
     wait: bool = (
         False  # with executor slurm: until all jobs have ended, instead of until they are submitted
     )
@@ -80,8 +84,9 @@ class SuiteReport:
         )
 
     def instances_frame(self) -> DataFrame:
-        """The instances of all cells with a result: target and evaluation, then what the cells' own frames hold.
-        Raises PrerequisiteError: pandas is not installed, or a result cannot be read."""
+        """The instances of all cells with a result: target and evaluation, then what the cells' own
+        frames hold. Raises PrerequisiteError: pandas is not installed, or a result cannot be read.
+        """
         columns: dict[str, str] = {"target": TEXT, "evaluation": TEXT, **INSTANCE_COLUMNS}
         rows: list[dict[str, Any]] = []
         for cell in self.cells:
@@ -132,11 +137,11 @@ def summary_of(
     stopped: str | None = None,
     no_table: str | None = None,
 ) -> str:
-    """What is shown below the cells. `stopped`: why cells were left; `no_table`: why it could not be written."""
-    counts, collected = (
-        Counter(cell.status for cell in cells),
-        sum(cell.collected for cell in cells),
-    )
+    """What is shown below the cells. `stopped`: why cells were left; `no_table`: why it could
+    not be written.
+    """
+    counts = Counter(cell.status for cell in cells)
+    collected = sum(cell.collected for cell in cells)
     parts = [f"{counts[status]} {status}" for status in RunStatus if counts[status]]
     before = f" ({collected} finished before)" if collected else ""
     lines = [f"{formats.counted(len(cells), 'cell')}: {', '.join(parts)}{before}"]
@@ -152,9 +157,13 @@ def _next_steps(
 ) -> list[str]:
     limit = next((name for name in (MAX_COST, MAX_REQUESTS, MAX_TOKENS) if name in stopped), None)
     first = "" if limit is None else f"raise {limit} of the suite, and "
-    step, details = f"{first}the same command goes on: only what is missing is asked", []
+    step = f"{first}the same command goes on: only what is missing is asked"
+    details = []
     if counts[RunStatus.WAITING]:
-        step = "submitted to Slurm: the same command takes over what has ended, and --wait waits for all of it"
+        step = (
+            "submitted to Slurm: the same command takes over what has ended, "
+            "and --wait waits for all of it"
+        )
         details.append(f"  where it stands: eval-factory suite status {folder.root}")
     if counts[RunStatus.FAILED]:
         details.append(f"  why a cell failed: eval-factory suite logs {folder.root} CELL")
@@ -165,8 +174,11 @@ def _next_steps(
 def write_table(
     cells: Sequence[CellReport], folder: SuiteDir
 ) -> tuple[tuple[CellReport, ...], str | None]:
-    """Write the table of what is there. Returns the cells as the table has them, and why it could not be written."""
-    results, found = suite_results(cells), []
+    """Write the table of what is there. Returns the cells as the table has them, and why it
+    could not be written.
+    """
+    results = suite_results(cells)
+    found = []
     for cell, result in zip(cells, results.cells, strict=True):
         if result.status != cell.status:  # one that cannot be read is none, whatever its run said
             code = PrerequisiteError.exit_code
@@ -176,7 +188,8 @@ def write_table(
         write_suite_results(results, folder)
     except OSError as error:
         return tuple(found), (
-            f"the table cannot be written to {folder.root}: {error.strerror or error}; the results of the cells are"
+            f"the table cannot be written to {folder.root}: {error.strerror or error}; "
+            "the results of the cells are"
             " kept: make room or give the right to write there, and run the same command again"
         )
     return tuple(found), None

@@ -1,6 +1,8 @@
-"""Where a suite stands, for who looks at it from any machine: its events, its cells' folders, and what Slurm says.
+"""Where a suite stands, for who looks at it from any machine: its events, its cells' folders, and
+what Slurm says.
 
-Of a cell that runs its events are read, of one that has ended the result; and the logs of both, for who asks.
+Of a cell that runs its events are read, of one that has ended the result; and the logs of both, for
+who asks.
 """
 
 from __future__ import annotations
@@ -41,14 +43,20 @@ from eval_factory.workflows.suite.suite_journal import (
     SuiteState,
 )
 
-GOES, STOPPED, ENDED = "running", "stopped", "ended"
+GOES = "running"
+STOPPED = "stopped"
+ENDED = "ended"
 """Of a suite: a process works on it; its last one was killed; its last one came to its end."""
 NOT_KNOWN = "Slurm does not say whether it is queued: ask again"
 RESULT_PUBLISHED = "its job has ended: the same command takes the result over"
-TASK_GONE = "its task is gone from Slurm and left no result: its logs say why, the same command submits it again"
+TASK_GONE = (
+    "its task is gone from Slurm and left no result: "
+    "its logs say why, the same command submits it again"
+)
 _INTERVAL_S = 5.0
-"""How long what was read is good enough: squeue asks one program for a whole cluster, and a journal of many answers
-takes its time, and is written all the while."""
+"""How long what was read is good enough: squeue asks one program for a whole cluster, and a journal
+of many answers takes its time, and is written all the while.
+"""
 _COUNTS = ("total", "done", "cached", "failed", "prompt_tokens", "completion_tokens")
 
 
@@ -65,7 +73,8 @@ class CellJob:
 class CellProgress:
     """The last phase that was reported, and what is done in it."""
 
-    phase: str = "starting"  # before helm-run tells anything: it is imported, the endpoint is asked one question
+    # before helm-run tells anything: it is imported, the endpoint is asked one question
+    phase: str = "starting"
     phase_since: float | None = None  # Epoch seconds
     counts: Mapping[str, Any] | None = None  # the last `progress` event of the phase
     run: tuple[int, int] = (
@@ -75,7 +84,8 @@ class CellProgress:
 
     def after(self, event: Mapping[str, Any]) -> CellProgress:
         """One more event; those that say nothing of the progress change nothing."""
-        number, of = event.get("number"), event.get("of")
+        number = event.get("number")
+        of = event.get("of")
         if event.get("event") == PHASE:
             run = (number, of) if isinstance(number, int) and isinstance(of, int) else self.run
             return CellProgress(str(event.get("phase")), event["time"], None, run)
@@ -166,7 +176,9 @@ class SuiteStatus:
 
 
 class SuiteReader:
-    """Looks at a suite's folder again and again, and reads only what is new; Slurm is asked now and then."""
+    """Looks at a suite's folder again and again, and reads only what is new; Slurm is asked now
+    and then.
+    """
 
     def __init__(
         self,
@@ -174,8 +186,10 @@ class SuiteReader:
         slurm: Slurm | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.folder, self._clock = folder, clock
-        self._tail, self._state = EventTail(folder.events, None), SuiteState()
+        self.folder = folder
+        self._clock = clock
+        self._tail = EventTail(folder.events, None)
+        self._state = SuiteState()
         self._runs = SlurmRuns(folder, slurm or Slurm(os.environ))
         self._queue: tuple[float, Mapping[str, RunState] | None] | None = None
         self._followed: dict[str, tuple[float, EventTail, CellProgress]] = {}
@@ -186,7 +200,9 @@ class SuiteReader:
         )  # before the events: who has let go of the lock has written all of his
         for event in self._tail.new():
             self._state.take(event)
-        state, started, ended = self._state, self._state.started or {}, self._state.ended or {}
+        state = self._state
+        started = self._state.started or {}
+        ended = self._state.ended or {}
         is_running = holder is not None
         status = SuiteStatus(
             folder=self.folder,
@@ -230,7 +246,9 @@ class SuiteReader:
         return replace(cell, status=RunStatus.MISSING, reason=f"{lost}; the same command runs it")
 
     def _progress(self, cell: CellStatus, since: float) -> CellProgress:
-        """By the events since the cell was started, in epoch seconds; those of earlier attempts are left out."""
+        """By the events since the cell was started, in epoch seconds; those of earlier attempts
+        are left out.
+        """
         known = self._followed.get(cell.name)
         if known is None or known[0] != since:
             known = (since, EventTail(RunDir(cell.folder).events, None), CellProgress())
@@ -281,9 +299,13 @@ class SuiteReader:
         self, cell: CellStatus, wave: Wave, run: RunSpec, states: Mapping[str, RunState] | None
     ) -> CellStatus:
         """`states`: None: Slurm does not say."""
-        store, state = self._runs.store, (states or {}).get(run.name)
+        store = self._runs.store
+        state = (states or {}).get(run.name)
         starts = store.starts_in(wave, run)
-        task, status, reason, progress = None, cell.status, cell.reason, cell.progress
+        task = None
+        status = cell.status
+        reason = cell.reason
+        progress = cell.progress
         if isinstance(state, Waiting):
             reason = task = f"{state.where}, {state.reason}" if state.reason else state.where
             status = RunStatus.WAITING
@@ -292,22 +314,22 @@ class SuiteReader:
             status = RunStatus.RUNNING
             progress = self._progress(cell, starts[-1].stat().st_mtime) if starts else None
         else:  # not in the queue: what it comes to before the command has taken it over
-            ended, has_ended = (
-                store.ended(wave, run),
-                status in (RunStatus.FAILED, RunStatus.PARTIAL),
-            )
+            ended = store.ended(wave, run)
+            has_ended = status in (RunStatus.FAILED, RunStatus.PARTIAL)
             if ended is not None and ended.status == RunStatus.COMPLETE:
-                status, reason = RunStatus.WAITING, RESULT_PUBLISHED
+                status = RunStatus.WAITING
+                reason = RESULT_PUBLISHED
             elif states is None:
                 reason = NOT_KNOWN
             elif ended is not None and not has_ended:
-                reason = f"its job has ended: {ended.status}{f': {ended.reason}' if ended.reason else ''}"
+                reason = (
+                    "its job has ended: "
+                    f"{ended.status}{f': {ended.reason}' if ended.reason else ''}"
+                )
             elif not has_ended and status != RunStatus.WAITING:
                 reason = TASK_GONE
-        job, attempt = (
-            CellJob(task, len(starts), store.task_log(wave, run)),
-            max(cell.attempt, len(starts)),
-        )
+        job = CellJob(task, len(starts), store.task_log(wave, run))
+        attempt = max(cell.attempt, len(starts))
         return replace(
             cell, job=job, attempt=attempt, status=status, reason=reason, progress=progress
         )
@@ -363,9 +385,12 @@ def modified_at(path: Path) -> float:
 
 def same_command(status: SuiteStatus) -> str:
     """What goes on with the suite, wherever its folder was moved to."""
-    folder, command, config = status.folder, "run_suite", status.folder.config
+    folder = status.folder
+    command = "run_suite"
+    config = status.folder.config
     if isinstance(folder, RunSuiteDir):
-        command, config = "run_eval", folder.run_config
+        command = "run_eval"
+        config = folder.run_config
     return shlex.join(
         ["eval-factory", command, "--run_config", str(config), "--output_dir", str(folder.named)]
     )
@@ -427,15 +452,19 @@ def _cell_document(cell: CellStatus) -> dict[str, Any]:
 def show_logs(
     reader: SuiteReader, wanted: str | None, write: Callable[[str], object], *, follow: bool
 ) -> None:
-    """Every line of the logs of the cell that `find_cell` finds; with `follow` until it has ended, or the suite.
-    Raises ConfigError, PrerequisiteError: there is no such cell; it has no logs."""
+    """Every line of the logs of the cell that `find_cell` finds; with `follow` until it has ended,
+    or the suite. Raises ConfigError, PrerequisiteError: there is no such cell; it has no logs.
+    """
     tails: dict[Path, LineTail] = {}
     last: LineTail | None = None
     while True:
         status = reader.look()
         cell = find_cell(status, wanted)
-        # what Slurm says of its task, what a run by itself would show, the program's own log, and HELM's
-        job, wanted, rundir = cell.job, cell.name, RunDir(cell.folder)
+        # what Slurm says of its task, what a run by itself would show, the program's own log, and
+        # HELM's
+        job = cell.job
+        wanted = cell.name
+        rundir = RunDir(cell.folder)
         paths = [
             status.folder.cell_log(cell.target, cell.evaluation),
             rundir.program_log,
@@ -464,8 +493,9 @@ def show_logs(
 
 
 def find_cell(status: SuiteStatus, wanted: str | None) -> CellStatus:
-    """The cell of that name, or the only one whose name has this in it; `wanted`: None where there is one alone.
-    Raises ConfigError: there is none, or more than one."""
+    """The cell of that name, or the only one whose name has this in it; `wanted`: None where there
+    is one alone. Raises ConfigError: there is none, or more than one.
+    """
     found = [cell for cell in status.cells if wanted is None or wanted in cell.name]
     found = [cell for cell in found if cell.name == wanted] or found
     if len(found) == 1:

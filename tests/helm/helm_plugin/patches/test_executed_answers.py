@@ -157,7 +157,8 @@ def test_cpp_cannot_read_what_is_not_its_own(tmp_path: Path) -> None:
 
 @needs_gcc
 def test_assembly(tmp_path: Path) -> None:
-    source, assembly = tmp_path / "a.cpp", tmp_path / "a.s"
+    source = tmp_path / "a.cpp"
+    assembly = tmp_path / "a.s"
     source.write_text("int f() { return 7; }")
     argv = ["g++", "-std=c++17", "-S", "-o", str(assembly), str(source)]
     executed_answers.run_compiler(argv, check=True, timeout=30)

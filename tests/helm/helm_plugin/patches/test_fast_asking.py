@@ -48,10 +48,8 @@ class Context:
 
 
 def asked(parallelism: int, prompts: list[str]) -> tuple[ScenarioState, Context]:
-    asking, context = (
-        Executor(ExecutionSpec(None, Authentication(""), "unused", parallelism)),
-        Context(),
-    )
+    asking = Executor(ExecutionSpec(None, Authentication(""), "unused", parallelism))
+    context = Context()
     asking.context = context
     states = [
         RequestState(

@@ -136,7 +136,8 @@ def test_one_window_service(apply_patch: ApplyPatch, monkeypatch: pytest.MonkeyP
 
 def test_a_file_that_is_there_gets_no_lock(apply_patch: ApplyPatch, tmp_path: Path) -> None:
     apply_patch("files_that_are_there_need_no_lock")
-    source, target = tmp_path / "source", tmp_path / "target"
+    source = tmp_path / "source"
+    target = tmp_path / "target"
     source.write_text("new")
     target.write_text("old")
     general.ensure_file_downloaded(source.as_uri(), str(target))

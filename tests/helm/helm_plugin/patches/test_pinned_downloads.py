@@ -225,11 +225,9 @@ def test_a_picture_is_there_when_all_of_it_is(tmp_path: Path) -> None:
         Path(file).write_bytes(b"half")
         raise KeyboardInterrupt
 
-    save, drawn, out = (
-        scenarios.save_pictures_at_once(Image.Image.save),
-        Image.new("RGB", (2, 2)),
-        io.BytesIO(),
-    )
+    save = scenarios.save_pictures_at_once(Image.Image.save)
+    drawn = Image.new("RGB", (2, 2))
+    out = io.BytesIO()
     with pytest.raises(KeyboardInterrupt):
         scenarios.save_pictures_at_once(killed)(drawn, str(tmp_path / "w.png"))
     save(drawn, str(tmp_path / "x.JPG"))

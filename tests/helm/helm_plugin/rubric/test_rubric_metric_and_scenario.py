@@ -63,7 +63,8 @@ def test_the_run_spec_of_a_custom_benchmark(tmp_path: Path) -> None:
         "chat",
         77,
     )
-    (annotator,), (metric,) = spec.annotators, spec.metric_specs
+    (annotator,) = spec.annotators
+    (metric,) = spec.metric_specs
     assert annotator.args == {"judges": {"gpt": "endpoint/j"}, "criteria_per_request": 3}
     assert metric.args == {"metric_name": "rubric_score", "judges": {"gpt": "endpoint/j"}}
     assert (

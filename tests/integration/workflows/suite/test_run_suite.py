@@ -78,7 +78,9 @@ class Endpoints:
 @pytest.fixture(scope="module")
 def endpoints() -> Iterator[Endpoints]:
     with FaultEndpoint([], "") as good, FaultEndpoint([Fault(401, FOR_EVER)], "") as refusing:
-        good.good, good.delay_s, refusing.faulty_probe = varied_answer, 0.1, True
+        good.good = varied_answer
+        good.delay_s = 0.1
+        refusing.faulty_probe = True
         yield Endpoints(good, refusing)
 
 
@@ -168,10 +170,8 @@ def test_the_same_command_only_collects_what_is_finished(undisturbed: Undisturbe
     good = next(cell for cell in undisturbed.again.cells if cell.target == "good")
     assert (good.status, good.collected, good.attempts) == ("complete", True, 0)
     assert "(1 finished before)" in undisturbed.again.summary
-    first, second = (
-        [("suite_started",), ("suite_ended", 3, "partial")],
-        ("cell_ended", "good", 0, 0, "complete", True),
-    )
+    first = [("suite_started",), ("suite_ended", 3, "partial")]
+    second = ("cell_ended", "good", 0, 0, "complete", True)
     events = told(undisturbed.suite.folder, "suite_started", "suite_ended")
     assert events == [*first, *first]
     assert second in told(undisturbed.suite.folder, "cell_ended")

@@ -108,7 +108,8 @@ def test_its_server_is_gone_and_has_seen_no_other_key_than_that_of_its_requests(
 def test_the_same_command_again_needs_no_server_though_the_port_would_be_another(
     served: Served,
 ) -> None:
-    asked, started = served.asked(), len(pids(served.folder))
+    asked = served.asked()
+    started = len(pids(served.folder))
     again = served.again()
     assert again.returncode == 0, again.stderr
     assert "starting the server" not in again.stderr

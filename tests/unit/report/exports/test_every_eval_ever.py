@@ -60,10 +60,8 @@ def test_a_public_result_is_written_with_its_samples(tmp_path: Path) -> None:
     folder = tmp_path / "o" / "data" / "pubmed_qa" / "org" / "model"
     assert record_file.parent == samples_file.parent == folder
     assert samples_file.name == f"{record_file.stem}_samples.jsonl"
-    record, lines = (
-        json.loads(record_file.read_text("utf-8")),
-        samples_file.read_text("utf-8").splitlines(),
-    )
+    record = json.loads(record_file.read_text("utf-8"))
+    lines = samples_file.read_text("utf-8").splitlines()
     assert record["detailed_evaluation_results"] == {
         "format": "jsonl",
         "file_path": samples_file.relative_to(tmp_path / "o").as_posix(),
@@ -225,10 +223,8 @@ def test_a_scale_that_does_not_hold_the_score_is_left_out(value: float, is_in: b
 def test_metrics_of_unknown_direction_are_left_out_but_for_the_main_one() -> None:
     stored = stored_of("pubmed_qa")
     score = replace(stored.result.scores["exact_match"], higher_is_better=None)
-    worse, infinite = (
-        replace(score, higher_is_better=False),
-        replace(score, value=float("inf"), higher_is_better=True),
-    )
+    worse = replace(score, higher_is_better=False)
+    infinite = replace(score, value=float("inf"), higher_is_better=True)
     record = record_of(with_scores(stored, wer=worse, odd=score, endless=infinite))
     metrics = [one["metric_config"] for one in record["evaluation_results"]]
     assert {one["metric_name"]: one["lower_is_better"] for one in metrics} == {

@@ -122,7 +122,8 @@ def test_of_data_that_are_not_public_texts_stay_here(task: str, tmp_path: Path) 
 
 
 def test_the_commands(tmp_path: Path) -> None:
-    folder, target = folder_of(tmp_path, "pubmed_qa"), tmp_path / "out" / "instances.parquet"
+    folder = folder_of(tmp_path, "pubmed_qa")
+    target = tmp_path / "out" / "instances.parquet"
     made = CliRunner().invoke(cli, ["export", "inspect", str(folder), "-o", str(tmp_path / "logs")])
     assert made.exit_code == 0, made.output
     assert json.loads(Path(made.output.strip()).read_text("utf-8"))["eval"]["task"] == "pubmed_qa"

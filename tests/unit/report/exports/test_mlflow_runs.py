@@ -171,10 +171,8 @@ def test_of_what_answers_are_sent(
 
 
 def test_the_same_result_is_sent_once(tmp_path: Path) -> None:
-    run, client = (
-        tracked_run_of(load_result(folder_of(tmp_path, "pubmed_qa")), with_texts=False),
-        Client(),
-    )
+    run = tracked_run_of(load_result(folder_of(tmp_path, "pubmed_qa")), with_texts=False)
+    client = Client()
     assert log_mlflow_run(run, client, "mine") == ("0", False)
     assert log_mlflow_run(run, client, "mine") == ("0", True)
     (sent,) = client.runs

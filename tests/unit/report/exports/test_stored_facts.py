@@ -22,12 +22,10 @@ from eval_factory.tasks.framework import load_framework
 from unit.builders import plan
 from unit.scoring.test_collect import FOUR, result_of, state
 
-PROMPT, ANSWER, REFERENCE, CATEGORY = (
-    "the patient Ms Doe",
-    "she has asthma",
-    "it is asthma",
-    "ward seven",
-)
+PROMPT = "the patient Ms Doe"
+ANSWER = "she has asthma"
+REFERENCE = "it is asthma"
+CATEGORY = "ward seven"
 OF_EACH: dict[str, Any] = {
     "prompt": PROMPT,
     "categories": {"ward": CATEGORY},
@@ -148,7 +146,8 @@ def test_the_digest_tells_results_apart_and_not_folders() -> None:
     two = replace(one, folder=Path("/another"))
     assert exports.result_digest(one) == exports.result_digest(two)
     score = replace(one.result.scores["exact_match"], value=0.75)
-    provenance, validity = one.result.provenance, one.result.validity
+    provenance = one.result.provenance
+    validity = one.result.validity
     changes: list[dict[str, Any]] = [
         {"task": "other"},
         {"status": RunStatus.PARTIAL},

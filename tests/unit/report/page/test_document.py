@@ -288,12 +288,11 @@ def test_the_corrected_value_stands_beside_helms_for_each_group_too(result: Task
     )
     assert text.count("p, against the rest (Holm)</th>") == 2
     assert ">HELM's value</th>" in text
-    low, high = (
-        result.scores["exact_match"].stats.ci_low,
-        result.scores["exact_match"].stats.ci_high,
-    )
+    low = result.scores["exact_match"].stats.ci_low
+    high = result.scores["exact_match"].stats.ci_high
     cells = '<td class="n">{:.4f}</td><td class="n">{}</td><td class="n">{:.4f} to {:.4f}</td><td class="n">{}</td>'
-    helms, corrected = cells.format(0.5, 4, low, high, ""), cells.format(0.75, 7, 0.125, 0.875, "")
+    helms = cells.format(0.5, 4, low, high, "")
+    corrected = cells.format(0.75, 7, 0.125, 0.875, "")
     assert f'<th scope="row">odd</th>{helms}{corrected}</tr>' in text
     assert f'<th scope="row">even</th>{helms}</tr>' in text
     assert "orrected" not in html(result)

@@ -246,7 +246,9 @@ def test_ten_thousand_instances_take_less_than_twelve_megabytes() -> None:
         for stem in STEMS
         for end in ("", "s", "ed", "ing", "al", "ity", "ation", "ally")
     ]
-    drawn, total, packer = random.Random(1), 0, instance_data.InstancePacker(SHARE)  # noqa: S311 - of words
+    drawn = random.Random(1)  # noqa: S311 - of words
+    total = 0
+    packer = instance_data.InstancePacker(SHARE)
     for number in range(_CHUNK * 8):
         record = instance(
             f"q{number}", float(number % 2), prompt=" ".join(drawn.choices(words, k=310))

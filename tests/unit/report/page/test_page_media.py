@@ -30,10 +30,8 @@ def held_by(media: PageMedia, folder: Path, *records: dict[str, Any]) -> list[by
 
 def test_a_page_holds_each_content_once_and_without_texts_nothing(tmp_path: Path) -> None:
     folder = tmp_path / "a"
-    red, sound = (
-        kept(folder, "red.png", picture("red")),
-        kept(folder, "a.wav", tone(440), "audio/wav"),
-    )
+    red = kept(folder, "red.png", picture("red"))
+    sound = kept(folder, "a.wav", tone(440), "audio/wav")
     again = kept(folder, "again.png", picture("red"))
     records = [
         instance("q0", 1.0, media=(red, sound)),
@@ -77,8 +75,11 @@ def test_what_one_of_two_results_has_lost_the_other_one_shows(tmp_path: Path) ->
 
 
 def test_a_copy_is_small_upright_and_only_what_is_seen(tmp_path: Path) -> None:
-    turned, out = Image.Exif(), io.BytesIO()
-    turned[0x0112], turned[0x010E] = 6, "Miller, Jane"  # a quarter to the right; a description
+    turned = Image.Exif()
+    out = io.BytesIO()
+    # a quarter to the right; a description
+    turned[0x0112] = 6
+    turned[0x010E] = "Miller, Jane"
     Image.new("RGB", (1600, 400)).save(out, "JPEG", exif=turned, comment=b"born 1950")
     record = kept(tmp_path, "a.jpg", out.getvalue(), "image/jpeg")
     (small,), (large,) = (held_by(PageMedia(side), tmp_path, record) for side in (512, 1024))
@@ -88,7 +89,8 @@ def test_a_copy_is_small_upright_and_only_what_is_seen(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("mode", ["I;16", "LA", "RGBA", "P", "CMYK", "1"])
 def test_every_kind_of_pixel_is_shown(mode: str, tmp_path: Path) -> None:
-    drawn, out = Image.open(io.BytesIO(picture("green"))), io.BytesIO()
+    drawn = Image.open(io.BytesIO(picture("green")))
+    out = io.BytesIO()
     plain = Image.new(mode, (48, 48), 30_000) if mode == "I;16" else drawn.convert(mode)
     kind = "jpeg" if mode == "CMYK" else "png"
     plain.save(out, kind)
@@ -135,7 +137,8 @@ def test_what_is_no_picture_is_a_line(name: str, kind: str, data: bytes, tmp_pat
 
 
 def test_no_file_elsewhere_is_shown_and_none_that_is_another_now(tmp_path: Path) -> None:
-    folder, outside = tmp_path / "a", tmp_path / "outside.png"
+    folder = tmp_path / "a"
+    outside = tmp_path / "outside.png"
     record = kept(folder, "red.png", picture("red"))
     outside.write_bytes(picture("red"))
     (folder / "link.png").symlink_to(outside)

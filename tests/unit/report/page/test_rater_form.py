@@ -59,10 +59,8 @@ def test_it_tells_what_is_rated_and_nothing_of_who_answered() -> None:
 
 
 def test_pictures_stand_beside_the_question() -> None:
-    block, record = (
-        Markup("<script data-sha256>"),
-        {"type": "image/png", "sha256": "ab", "file": "helm/x.png"},
-    )
+    block = Markup("<script data-sha256>")
+    record = {"type": "image/png", "sha256": "ab", "file": "helm/x.png"}
     seen = {"bcdfg": replace(shown("text"), media=(record,))}
     (item,) = form_data(SAMPLE, "2", ["bcdfg"], seen, with_reference=True)["items"]
     assert item["media"] == [["image/png", "ab", "helm/x.png"]]
@@ -88,10 +86,9 @@ def test_the_policy_allows_its_own_script_and_style_alone() -> None:
 @pytest.mark.parametrize("name", [*payloads("http://127.0.0.1:9"), *ODD])
 def test_no_text_leaves_its_place(name: str) -> None:
     text = {**payloads("http://127.0.0.1:9"), **ODD}[name]
-    page, plain = (
-        form(text),
-        form("plain"),
-    )  # data cannot end the element that they stand in, nor open a comment there
+    # data cannot end the element that they stand in, nor open a comment there
+    page = form(text)
+    plain = form("plain")
     assert re.sub(r'(id="sheet">).*?<', r"\1<", page) == re.sub(r'(id="sheet">).*?<', r"\1<", plain)
     data = re.search(r'id="sheet">(.*?)</script>', page)
     assert data is not None

@@ -182,7 +182,8 @@ def box_of(picture: Any, colour: Colour) -> list[float]:
         for y in range(picture.height)
         if pixels[x, y] == (red, green, blue)
     ]
-    columns, rows = [x for x, _ in found], [y for _, y in found]
+    columns = [x for x, _ in found]
+    rows = [y for _, y in found]
     return [
         min(columns) / SCALE,
         min(rows) / SCALE,
@@ -260,7 +261,8 @@ def test_without_matplotlib_it_is_said_how_to_install_it(
     assert not (tmp_path / "plots").exists()
 
 
-ONE, TWO = drawn(rect(1, 2, 9, 9, "data")), drawn()
+ONE = drawn(rect(1, 2, 9, 9, "data"))
+TWO = drawn()
 
 
 def test_each_drawing_is_two_files(tmp_path: Path) -> None:

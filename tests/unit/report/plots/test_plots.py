@@ -112,7 +112,8 @@ TOLD_ALONE = {"score", "score_at_the_end", "difference", "columns"}
 
 @pytest.mark.parametrize("name", sorted(CASES.keys() - TOLD_ALONE))
 def test_a_plot_looks_as_it_was_recorded(name: str) -> None:
-    file, text = RECORDED / f"{name}.svg", svg(CASES[name](), standalone=True)
+    file = RECORDED / f"{name}.svg"
+    text = svg(CASES[name](), standalone=True)
     if os.environ.get("RECORD_PLOTS"):
         file.write_text(text, "utf-8")
     assert file.read_text("utf-8") == text

@@ -200,7 +200,8 @@ def test_careqa() -> None:
 
 
 def test_afrimed_qa() -> None:
-    whole, two = afrimed_question(afrimed_row(4)), afrimed_question(afrimed_row(3))
+    whole = afrimed_question(afrimed_row(4))
+    two = afrimed_question(afrimed_row(3))
     assert whole is not None
     assert two is not None
     assert (whole.id, whole.question, whole.right, len(whole.choices)) == (

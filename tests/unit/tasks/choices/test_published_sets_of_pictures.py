@@ -14,7 +14,8 @@ from eval_factory.tasks.own_data import faults
 from eval_factory.tasks.published_choices import of_tier, read_choice_file
 from seeing_endpoint import picture, tone
 
-RED, JPEG = picture("red"), picture("blue", kind="JPEG")
+RED = picture("red")
+JPEG = picture("blue", kind="JPEG")
 RED_FILE, JPEG_FILE = (
     f"{hashlib.sha256(one).hexdigest()}.{end}" for one, end in ((RED, "png"), (JPEG, "jpeg"))
 )

@@ -567,7 +567,8 @@ def test_the_identity_is_of_what_the_files_hold(tmp_path: Path, changed: str) ->
 def test_where_a_relative_path_is_looked_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    home, here = tmp_path / "home", tmp_path / "here"
+    home = tmp_path / "home"
+    here = tmp_path / "here"
     home.mkdir()
     here.mkdir()
     write(home)

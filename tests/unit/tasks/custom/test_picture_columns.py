@@ -136,7 +136,8 @@ def test_a_conversation(folder: Path) -> None:
         turns = [{"role": role, "content": list(content)}, {"role": "user", "content": "A or B?"}]
         return json.dumps({"messages": turns, "correct_answer": "A", **more}) + "\n"
 
-    text, shown = {"type": "text", "text": "See:"}, {"type": "image", "path": f"../{PATIENT}.PNG"}
+    text = {"type": "text", "text": "See:"}
+    shown = {"type": "image", "path": f"../{PATIENT}.PNG"}
     found = loaded(folder, line(text, text, shown, text) + line(text), dataset="talks.jsonl")
     lines = str(found.first_with_pictures).splitlines()
     assert lines[:2] + lines[3:] == ["user: See:", "See:", "See:", "", "user: A or B?"]

@@ -132,7 +132,8 @@ def test_the_file_that_helm_run_is_given(tmp_path: Path) -> None:
 
 
 def test_criteria_in_one_request_are_for_rubrics_and_make_another_run(tmp_path: Path) -> None:
-    path, key = written(tmp_path), "config.params.extra.criteria_per_request"
+    path = written(tmp_path)
+    key = "config.params.extra.criteria_per_request"
     assert plan(flags(path)).identity != plan(flags(path, **{key: 3})).identity
     with pytest.raises(ConfigError, match="pubmed_qa is not scored by a rubric"):
         evaluation({key: 3})
@@ -146,10 +147,8 @@ def test_a_subset_of_healthbench_is_one_file(tmp_path: Path) -> None:
         (file,) = sources.tasks[task.name].files
         assert str(task.about.revision) in file.path
         assert sources.tasks[task.name].scenario == task.helm.scenario
-    healthbench, own = (
-        {"config.type": "healthbench"},
-        {"config.params.extra.data_path": str(tmp_path / "x.jsonl")},
-    )
+    healthbench = {"config.type": "healthbench"}
+    own = {"config.params.extra.data_path": str(tmp_path / "x.jsonl")}
     assert task_sources(plan({**healthbench, **own}), sources).files == (), (
         "the user's own file takes its place"
     )

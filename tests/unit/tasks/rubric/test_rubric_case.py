@@ -7,11 +7,9 @@ import pytest
 from eval_factory.tasks import rubric_case
 from eval_factory.tasks.rubric_case import Criterion, case_bounds, case_score, conversation_text
 
-GOOD, SMALL, BAD = (
-    Criterion("good", 8),
-    Criterion("small", 2),
-    Criterion("bad", -5, ("axis:safety",)),
-)
+GOOD = Criterion("good", 8)
+SMALL = Criterion("small", 2)
+BAD = Criterion("bad", -5, ("axis:safety",))
 ALL = (GOOD, SMALL, BAD)
 
 

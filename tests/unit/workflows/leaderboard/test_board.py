@@ -258,7 +258,8 @@ def test_a_run_config_says_where_judges_are(tmp_path: Path) -> None:
     from_file: dict[str, Any] = {"model": (), "model_url": None, "output_dir": None}
     made = board(tmp_path, "aci_bench:model=x/y", config=config, parallelism=3, **from_file)
     (plan,) = plans(made).values()
-    model, found = plan.model, judges(made)
+    model = plan.model
+    found = judges(made)
     assert (model.url, model.model_id) == (endpoint["url"], endpoint["model_id"])
     assert (model.parallelism, model.key_names) == (3, ("MY_KEY",))
     assert (found["gpt"].url, found["gpt"].model_id) == ("http://127.0.0.1:9/v1", "my-judge")
@@ -284,7 +285,9 @@ def test_what_nobody_can_run_is_refused_but_for_another_conf(
     assert board(tmp_path, "pubmed_qa").row is pictures
 
 
-_FAILED, _LEFT_OUT, _WAITING = module._FAILED, module._LEFT_OUT, module._WAITING
+_FAILED = module._FAILED
+_LEFT_OUT = module._LEFT_OUT
+_WAITING = module._WAITING
 FOUR = [instance(name, 1.0) for name in ("q0", "q1", "q2", "q3")]
 
 

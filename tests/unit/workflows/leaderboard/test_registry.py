@@ -56,8 +56,10 @@ def test_what_is_mended_of_a_schema_stands_in_it() -> None:
 
 def test_a_schema_has_the_groups_and_metrics_of_helms_own_runs() -> None:
     """Of SLPHelm it has others, and HELM's tables of it are empty."""
-    row, lite = registry.find("slphelm"), registry.find("lite")
-    file, of_lite = registry.schema_path(row), registry.schema_path(lite)
+    row = registry.find("slphelm")
+    lite = registry.find("lite")
+    file = registry.schema_path(row)
+    of_lite = registry.schema_path(lite)
     assert file
     assert of_lite
     assert registry.schema_text(lite, of_lite) == of_lite.read_text("utf-8")
@@ -67,14 +69,16 @@ def test_a_schema_has_the_groups_and_metrics_of_helms_own_runs() -> None:
     assert len(before["run_groups"]) == len(after["run_groups"])
     slphelm, *groups = after["run_groups"]
     assert slphelm["subgroups"] == [group["name"] for group in groups]
-    run_specs, metrics = load_index().run_specs, {metric["name"] for metric in after["metrics"]}
+    run_specs = load_index().run_specs
+    metrics = {metric["name"] for metric in after["metrics"]}
     for group in groups:
         (main,) = run_specs[group["name"]].main_metrics
         assert group["environment"]["main_name"] == main
         assert main in metrics
 
 
-LITE, WITHOUT_ORGANIZATION = registry.find("lite"), registry.find("medhelm_private")
+LITE = registry.find("lite")
+WITHOUT_ORGANIZATION = registry.find("medhelm_private")
 ADDRESS = f"https://raw.githubusercontent.com/stanford-crfm/helm/v1.2.3/src/helm/benchmark/presentation/{LITE.conf}"
 HINT = (
     "have it in a file and give that with --conf FILE (or --data_dir DIR, with DIR/presentation/)"

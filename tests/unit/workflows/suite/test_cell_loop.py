@@ -43,7 +43,8 @@ def failure(code: int, kind: str = "X") -> End:
 
 
 NOTHING = "nothing happens"
-GONE, REFUSED = failure(3, "EndpointUnreachableError"), failure(3, "EndpointRefusedError")
+GONE = failure(3, "EndpointUnreachableError")
+REFUSED = failure(3, "EndpointRefusedError")
 
 
 @dataclass

@@ -22,8 +22,10 @@ from eval_factory.workflows.suite.endpoint_pauses import (
 from eval_factory.workflows.suite.planned_cells import PlannedCell
 from unit.builders import plan
 
-GONE, REFUSED = EndpointUnreachableError("nobody"), EndpointRefusedError("key")
-SILENT, THERE = "slow", None
+GONE = EndpointUnreachableError("nobody")
+REFUSED = EndpointRefusedError("key")
+SILENT = "slow"
+THERE = None
 
 
 class AtOnce:
@@ -46,7 +48,8 @@ class Looked:
     """Pauses at the time that the test says."""
 
     def __init__(self, answers: Iterator[ProbeAnswer], max_outage_s: float = 100.0) -> None:
-        self.now, self.asked = 0.0, 0
+        self.now = 0.0
+        self.asked = 0
         self._answers = answers
         pool = cast(ThreadPoolExecutor, AtOnce())
         self.pauses = EndpointPauses(self._ask, max_outage_s, lambda: self.now, _pool=pool)

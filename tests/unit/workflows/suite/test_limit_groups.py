@@ -8,7 +8,8 @@ from eval_factory.endpoint.endpoint_settings import EndpointSettings, LimitOf
 from eval_factory.workflows.suite.planned_cells import limits_of
 from unit.builders import endpoint_settings
 
-A, B = "https://a.example/v1", "https://b.example/v1"
+A = "https://a.example/v1"
+B = "https://b.example/v1"
 
 
 def judge(role: str, url: str, model_id: str, **numbers: int) -> EndpointSettings:

@@ -30,7 +30,9 @@ class Server:
     """In place of the real one."""
 
     def __init__(self, world: World, spec: ServerSpec) -> None:
-        self.world, self.spec, self.name = world, spec, spec.name
+        self.world = world
+        self.spec = spec
+        self.name = spec.name
         self.ready = True
 
     def __enter__(self) -> Server:
@@ -153,7 +155,8 @@ def test_a_server_that_does_not_start_fails_its_cells_alone(
 
 
 def test_what_is_served(world: World) -> None:
-    suite, cells = world.work.suite, world.work.cells
+    suite = world.work.suite
+    cells = world.work.cells
     spec = server_spec(suite, "a", [one for one in cells if one.cell.target == "a"], ENV)
     assert spec.words == ("vllm", "serve", "m", "--port", "{port}")
     assert spec.health == "http://127.0.0.1:{port}/health"

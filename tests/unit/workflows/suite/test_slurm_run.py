@@ -153,7 +153,8 @@ class EndsAtOnce(ScriptedSlurm):
 
     def __init__(self, run: Run, *end: Any) -> None:
         super().__init__()
-        self.run, self.end = run, end
+        self.run = run
+        self.end = end
 
     def submit(self, script: Path, after: str | None = None) -> str:
         job = super().submit(script, after)

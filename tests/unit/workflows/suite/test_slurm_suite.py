@@ -95,7 +95,8 @@ class Invocation:
     def leave(self, number: int) -> None:
         """The task is in the queue no more."""
         runs = {wave.job_name: wave.runs for wave in self.store.waves()}
-        key, tasks = self.keys[number], self.slurm.tasks
+        key = self.keys[number]
+        tasks = self.slurm.tasks
         self.slurm.tasks = [task for task in tasks if runs[task.job_name][task.index].name != key]
 
     @property

@@ -333,7 +333,8 @@ def test_an_older_start_is_given_time_to_end(task: Task, clock: Clock) -> None:
 
 def test_a_start_of_an_earlier_wave_that_ended_is_not_waited_for(task: Task, clock: Clock) -> None:
     task.start()
-    first, run = task.wave, task.wave.runs[0]
+    first = task.wave
+    run = task.wave.runs[0]
     task.wave = task.store.new_wave("s", [replace(run, name="t/e/another")])
     task.start().wait_for_older()
     assert clock.slept == [slurm_worker._PATIENCE_S], "it may go on where Slurm does not reach it"

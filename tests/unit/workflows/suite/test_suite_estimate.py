@@ -172,7 +172,8 @@ def test_the_data_are_looked_at_once_for_all_targets(
     assert looked == ["m"]
 
 
-KNOWN, NOT_HERE = PromptSizes(7, 100, 10), PromptSizes(None, reason="its data are not here")
+KNOWN = PromptSizes(7, 100, 10)
+NOT_HERE = PromptSizes(None, reason="its data are not here")
 
 
 def test_data_in_a_cells_own_folder_are_found_where_others_have_none(tmp_path: Path) -> None:

@@ -46,11 +46,9 @@ def report(tmp_path: Path) -> SuiteReport:
     part = replace(
         result([instance("q1", 0.5, "f1"), instance("q2", None, "f1")], ("f1",)), reportable=False
     )
-    complete, failed, (a, b) = (
-        RunStatus.COMPLETE,
-        RunStatus.FAILED,
-        (tmp_path / "a", tmp_path / "b"),
-    )
+    complete = RunStatus.COMPLETE
+    failed = RunStatus.FAILED
+    (a, b) = (tmp_path / "a", tmp_path / "b")
     cells = (
         CellReport("small", "pubmed_qa", complete, written(a, whole), exit_code=0, collected=True),
         CellReport(

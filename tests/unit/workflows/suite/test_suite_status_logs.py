@@ -131,7 +131,8 @@ class Scripted:
     def __init__(
         self, folder: SuiteDir, *steps: Callable[[], tuple[str, CellJob | None, str | None]]
     ) -> None:
-        self.status, self.steps = SuiteReader(folder).look(), list(steps)
+        self.status = SuiteReader(folder).look()
+        self.steps = list(steps)
 
     def look(self) -> SuiteStatus:
         status, job, reason = self.steps.pop(0)()
@@ -190,7 +191,8 @@ def test_a_suite_that_stops(
     tmp_path: Path, killed: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = suite_folder(tmp_path, started())
-    stack, slept = ExitStack(), [0]
+    stack = ExitStack()
+    slept = [0]
     said: list[str] = []
 
     def sleep(_: float) -> None:
