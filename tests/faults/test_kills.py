@@ -328,7 +328,7 @@ def test_killed_at_any_moment_and_started_again_at_once(tmp_path: Path) -> None:
             outcome = survive(
                 tmp_path / f"out{place}",
                 groups[place],
-                Random(f"{SEED}-{place}"),
+                Random(f"{SEED}-{place}"),  # noqa: S311
                 told,
             )
             for part in ("results", "validity"):

@@ -281,7 +281,7 @@ def _has_rows(database: Path) -> bool:
             ]
             quoted = ('"' + name.replace('"', '""') + '"' for name in tables)
             return any(
-                connection.execute(f"SELECT 1 FROM {name} LIMIT 1").fetchone()
+                connection.execute(f"SELECT 1 FROM {name} LIMIT 1").fetchone()  # noqa: S608
                 for name in quoted
             )
     except sqlite3.Error:

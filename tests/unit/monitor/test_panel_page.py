@@ -51,7 +51,7 @@ class Picture:
 
     def __init__(self, page: str, title: str | None = None) -> None:
         drawn = [
-            ElementTree.fromstring(one)
+            ElementTree.fromstring(one)  # noqa: S314
             for one in re.findall(r"<svg.*?</svg>", page, re.DOTALL)
         ]
         (self.svg,) = [one for one in drawn if title in (None, one.findtext("title"))]
