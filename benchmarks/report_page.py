@@ -2,7 +2,7 @@
 """The page of results with many instances: its size, and how fast Debian's chromium paints, filters
 and opens.
 
-`PYTHONPATH=tests python benchmarks/report_page.py`: the tests' browser is used, so it needs their
+`PYTHONPATH=tests/support:tests python benchmarks/report_page.py`: the tests' browser is used, so it needs their
 packages. `--criteria 11 --judges 1` makes them conversations of a rubric, as HealthBench's are.
 """
 

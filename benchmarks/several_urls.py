@@ -24,7 +24,7 @@ from pathlib import Path
 import yaml
 from throughput import endpoint_process, get
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "support"))
 
 from integration.support import program_environment
 from several_servers import write_questions

@@ -21,7 +21,7 @@ from pathlib import Path
 from suite_faults import COMMAND, ENV, TABLES, Ended, Endpoint, How, alone, wait_until
 from suite_faults import run as run_suite
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "support"))
 
 from integration.support import varied_answer
 

@@ -26,7 +26,7 @@ from typing import Any
 import yaml
 from processes import kill_everything
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "support"))
 
 from faults.fault_endpoint import FOR_EVER, PROBE, Fault, FaultEndpoint
 from integration.support import program_environment, varied_answer

@@ -250,7 +250,7 @@ def test_the_patches_do_there_what_they_do_in_helm(
     python = str(Path(medhelm["EVAL_FACTORY_MEDHELM"]) / "bin" / "python")
     argv = [
         python,
-        "tests/in_medhelm.py",
+        "tests/support/in_medhelm.py",
         sysconfig.get_path("purelib"),
         "-q",
         "-p",

@@ -49,7 +49,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def cells(folder: Path) -> Cells:
     """Of the notebook and then, in the same process and folder, of the page: the notebook's runs are there by then."""
     ran = subprocess.run(
-        [sys.executable, str(ROOT / "tests" / "notebook_process.py")],
+        [sys.executable, str(ROOT / "tests" / "support" / "notebook_process.py")],
         input=json.dumps([code_cells(), blocks()]),
         cwd=folder,
         env=program_environment(),
@@ -215,7 +215,7 @@ def test_the_stop_button_of_a_notebook_ends_helm_run_and_not_the_notebook(tmp_pa
     """In the place of helm-run, a program that would wait for ten minutes."""
     cells = [{"id": "run", "source": WAITING}, {"id": "next", "source": "'the next cell'"}]
     process = subprocess.Popen(
-        [sys.executable, str(ROOT / "tests" / "notebook_process.py")],
+        [sys.executable, str(ROOT / "tests" / "support" / "notebook_process.py")],
         cwd=tmp_path,
         env=program_environment(),
         stdin=subprocess.PIPE,

@@ -46,7 +46,7 @@ with ServedModel(spec_of(Path(sys.argv[1]), "child"), print) as server:
 def spec_of(folder: Path, *words: str, **changes: object) -> ServerSpec:
     spec = ServerSpec(
         name="small",
-        words=(sys.executable, str(TESTS / "model_server.py"), "{port}", str(folder), *words),
+        words=(sys.executable, str(TESTS / "support" / "model_server.py"), "{port}", str(folder), *words),
         health="http://127.0.0.1:{port}/health",
         log=folder / "log" / "small.log",
         env={"PATH": os.environ["PATH"], "GIVEN": "x"},
@@ -155,7 +155,7 @@ def test_a_port_that_somebody_else_takes(
         "log": str(mine / "log"),
         "asked_from": "here",
     }
-    argv = [sys.executable, str(TESTS / "model_server.py"), str(port), str(others)]
+    argv = [sys.executable, str(TESTS / "support" / "model_server.py"), str(port), str(others)]
     with subprocess.Popen(argv) as other, pytest.MonkeyPatch.context() as patch:
         wait_until(lambda: answers(f"http://127.0.0.1:{port}/health"))
         patch.setattr(served, "free_port", lambda: next(ports))

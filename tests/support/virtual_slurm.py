@@ -13,7 +13,7 @@ import pytest
 
 from eval_factory.executors.slurm import clean_up_name
 
-CLUSTER = Path(__file__).resolve().parents[1] / "scripts" / "slurm" / "cluster.py"
+CLUSTER = Path(__file__).resolve().parents[2] / "scripts" / "slurm" / "cluster.py"
 CANNOT = 77
 TIMEOUT_S = 300
 

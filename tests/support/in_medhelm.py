@@ -7,8 +7,8 @@ import os
 import sys
 from pathlib import Path
 
-TESTS = Path(__file__).resolve().parent
-sys.path[:1] = [str(TESTS.parent / "src"), str(TESTS), str(TESTS.parent)]
+TESTS = Path(__file__).resolve().parents[1]
+sys.path[:1] = [str(TESTS.parent / "src"), str(TESTS / "support"), str(TESTS), str(TESTS.parent)]
 sys.path.append(sys.argv[1])
 os.environ["PYTHONPATH"] = str(TESTS.parent / "src")
 
