@@ -15,6 +15,7 @@ import venv
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -86,9 +87,10 @@ def questions(job: Job) -> Path:
     file = job.folder / "questions.jsonl"
     with file.open("w") as lines:
         for row in invented_data(job.count).values():
+            contexts: Any = row["CONTEXTS"]
             prompt = (
                 "Answer A for yes, B for no or C for maybe.\n\n"
-                f"Context: BACKGROUND. {' '.join(row['CONTEXTS'])}\n\n"
+                f"Context: BACKGROUND. {' '.join(contexts)}\n\n"
                 f"Question: {row['QUESTION']} Answer with a single letter.\nA. yes\nB. no\n"
                 "C. maybe\n\nAnswer:"
             )

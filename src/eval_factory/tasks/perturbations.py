@@ -175,8 +175,11 @@ def _respelled(
         # in words of capitals nothing is found: their second letter is no small one
         pattern = re.compile(form.format(f"(?:{listed}|(?:{listed.title()}))"))
         text = pattern.sub(
-            lambda found, table=table: in_case_of(found.group(), table[found.group().lower()]), text
-        )  # type: ignore[misc]
+            lambda found, table=table: in_case_of(  # type: ignore[misc]
+                found.group(), table[found.group().lower()]
+            ),
+            text,
+        )
     return text
 
 

@@ -46,7 +46,13 @@ with ServedModel(spec_of(Path(sys.argv[1]), "child"), print) as server:
 def spec_of(folder: Path, *words: str, **changes: object) -> ServerSpec:
     spec = ServerSpec(
         name="small",
-        words=(sys.executable, str(TESTS / "support" / "model_server.py"), "{port}", str(folder), *words),
+        words=(
+            sys.executable,
+            str(TESTS / "support" / "model_server.py"),
+            "{port}",
+            str(folder),
+            *words,
+        ),
         health="http://127.0.0.1:{port}/health",
         log=folder / "log" / "small.log",
         env={"PATH": os.environ["PATH"], "GIVEN": "x"},

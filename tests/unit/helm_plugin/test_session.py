@@ -146,10 +146,9 @@ def test_the_clock_runs_since_helm_run_began(
     ]
     spending(tmp_path, max_requests=1)[0].watch(print)
     assert len(started) == 3
-    assert (
-        tracker_of(HelmRunSettings(budget=Budget(max_wall_s=3.0)), tmp_path / "cache.db").begin()
-        == "max_wall_s"
-    )  # type: ignore[union-attr]
+    tracker = tracker_of(HelmRunSettings(budget=Budget(max_wall_s=3.0)), tmp_path / "cache.db")
+    assert tracker is not None
+    assert tracker.begin() == "max_wall_s"
 
 
 def test_the_file_holds_the_latest_and_nothing_of_an_earlier_run(tmp_path: Path) -> None:

@@ -158,8 +158,11 @@ def test_a_worst_case_is_missing_with_any_of_its_parts(
         score = there(score_of(worst, missing, failed_as_zero=as_zero))
         assert (score.value, score.stats.count) == (value, 2 + as_zero)
     before, _ = missing_judgements(
-        found["em@test+typos.original"], None, tally, failed_as_zero=False
-    )  # type: ignore[arg-type]
+        found["em@test+typos.original"],
+        None,
+        tally,  # type: ignore[arg-type]
+        failed_as_zero=False,
+    )
     assert (("a", 0, "typos.original") in before) is (perturbation is None)
 
 

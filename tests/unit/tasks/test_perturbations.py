@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -298,8 +299,8 @@ def test_values_stay_where_one_of_them_is_not_sure(text: str) -> None:
 @given(st.sampled_from(data().analytes), st.booleans(), st.integers(1, 9999), st.integers(0, 2))
 @settings(max_examples=200, deadline=None)
 def test_a_converted_value_gives_the_old_one_again(
-    analyte, first: bool, digits: int, decimals: int
-) -> None:  # type: ignore[no-untyped-def]
+    analyte: Any, first: bool, digits: int, decimals: int
+) -> None:
     unit, other = analyte.units if first else analyte.units[::-1]
     number = f"{digits / 10**decimals:.{decimals}f}"
     new = perturbed("units", f"The {analyte.names[0]} is {number} {unit}.", "id1")
