@@ -39,9 +39,11 @@ def plain_schema(model: type[BaseModel], about: Mapping[str, str]) -> dict[str, 
 
 
 def _plain(schema: Any, models: Mapping[str, Any]) -> Any:
-    """A schema with what it refers to in its place; pydantic's titles and defaults, all null, are
-    left out: no field of ours is called `title` or `default`.
+    """A schema with what it refers to in its place, and each description on one line; pydantic's
+    titles and defaults, all null, are left out: no field of ours is called `title` or `default`.
     """
+    if isinstance(schema, str):
+        return " ".join(schema.split("\n"))
     if isinstance(schema, list):
         return [_plain(option, models) for option in schema]
     if not isinstance(schema, dict):
