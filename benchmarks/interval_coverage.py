@@ -248,9 +248,8 @@ def paired_rows() -> Iterator[Cell]:
             return np.array([right, right * keeps])
 
         def made(sample: Values, sizes: list[int] = sizes) -> Ends:
-            with patch.object(
-                paired, "sign_flip_p", return_value=1.0
-            ):  # takes long, and no interval follows from it
+            # takes long, and no interval follows from it
+            with patch.object(paired, "sign_flip_p", return_value=1.0):
                 found = paired_difference(
                     *sample.tolist(), clusters=[str(one) for one in labels_of(sizes)]
                 )

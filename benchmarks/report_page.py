@@ -2,8 +2,9 @@
 """The page of results with many instances: its size, and how fast Debian's chromium paints, filters
 and opens.
 
-`PYTHONPATH=tests/support:tests python benchmarks/report_page.py`: the tests' browser is used, so it needs their
-packages. `--criteria 11 --judges 1` makes them conversations of a rubric, as HealthBench's are.
+`PYTHONPATH=tests/support:tests python benchmarks/report_page.py`: the tests' browser is used, so it
+needs their packages. `--criteria 11 --judges 1` makes them conversations of a rubric, as
+HealthBench's are.
 """
 
 from __future__ import annotations

@@ -45,9 +45,8 @@ def ask(url: str, count: int, concurrency: int) -> str:
 
     collect_rarely()
     patches = "eval_factory.helm_plugin.patches."
-    if find_spec(f"{patches}lighter") or find_spec(
-        f"{patches}speed"
-    ):  # earlier checkouts ask in HELM's threads
+    # earlier checkouts ask in HELM's threads
+    if find_spec(f"{patches}lighter") or find_spec(f"{patches}speed"):
         import_module("eval_factory.helm_plugin.patches.patch_registry").patch_named(
             "asked_in_one_thread"
         ).apply()

@@ -138,9 +138,8 @@ def main() -> None:
     )
     parser.add_argument("--output", type=Path, help="also write the table here")
     arguments = parser.parse_args()
-    os.environ.pop(
-        "PYTHONDONTWRITEBYTECODE", None
-    )  # else every start compiles every source, of each tool
+    # else every start compiles every source, of each tool
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     rows: list[Measured] = []
     for setting in arguments.settings:
         latency, concurrency = setting.split(":")
@@ -150,9 +149,8 @@ def main() -> None:
             for tool in arguments.tools
         ]
         peaks = {one[0]: measure(*one, memory=True).peak_mb for one in each}
-        for _ in range(
-            arguments.repeat
-        ):  # the tools take turns: what else the machine does meets all of them
+        # the tools take turns: what else the machine does meets all of them
+        for _ in range(arguments.repeat):
             for one in each:
                 runs[one[0]].append(measure(*one))
         rows += [replace(median_of(runs[tool]), peak_mb=peak) for tool, peak in peaks.items()]

@@ -268,9 +268,8 @@ def read_class(path: str) -> Described:
     for call in ast.walk(node):
         if isinstance(call, ast.Call) and ast.unparse(call.func) == "ScenarioMetadata":
             _add_metadata(said, {keyword.arg: keyword.value for keyword in call.keywords})
-    if (
-        len(said["described"]) == 1 or not said["description"]
-    ):  # several: they describe parts of the scenario
+    # several: they describe parts of the scenario
+    if len(said["described"]) == 1 or not said["description"]:
         said["description"] = next(iter(said["described"]), said["description"])
     said["description"] = said["description"] or ast.get_docstring(node)
     for base in node.bases:

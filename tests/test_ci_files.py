@@ -52,9 +52,8 @@ def test_no_input_is_a_part_of_a_command(action: dict[str, Any]) -> None:
     for step in action["runs"]["steps"]:
         assert "${{" not in step["run"]
         for line in step["run"].splitlines():
-            assert "$" not in re.sub(r'"\$\w+(/[\w./-]+)?"', "", line), (
-                line
-            )  # variables stand in quotes
+            # variables stand in quotes
+            assert "$" not in re.sub(r'"\$\w+(/[\w./-]+)?"', "", line), line
         for value in step["env"].values():
             assert re.fullmatch(r"\$\{\{ (inputs\.[a-z-]+|runner\.temp) \}\}(/[\w-]+)?", value)
         used += re.findall(r"inputs\.([a-z-]+)", " ".join(step["env"].values()))

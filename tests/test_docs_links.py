@@ -62,9 +62,8 @@ def test_links_lead_somewhere_and_named_files_are_there(name: str) -> None:
         if parts.scheme != "https" or "." not in (parts.hostname or "")
     ] == []
     named = set(PROJECT_FILE.findall(text))
-    assert {
-        path for path in named if "ROOM/" not in path and not (ROOT / path).exists()
-    } == set()  # any room's name
+    # any room's name
+    assert {path for path in named if "ROOM/" not in path and not (ROOT / path).exists()} == set()
     if name.startswith("docs/"):
         places = [
             link.partition("#")[0] for link in LINK.findall(without_code(text)) if "://" not in link

@@ -95,9 +95,8 @@ def test_no_package_of_a_run_has_a_copyleft_or_an_unknown_licence(root: Path) ->
 
 def test_no_reason_is_left_over() -> None:
     for name, (kinds, reason) in ACCEPTED.items():
-        assert copyleft_in(statement_of(metadata.metadata(name))) & kinds, (
-            name
-        )  # wheels of other systems carry less
+        # wheels of other systems carry less
+        assert copyleft_in(statement_of(metadata.metadata(name))) & kinds, name
         assert reason
 
 

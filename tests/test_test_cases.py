@@ -155,9 +155,8 @@ def test_what_is_wrong_is_refused_by_the_program_and_by_the_schema(path: Path) -
     assert expected
     with pytest.raises(ConfigError) as raised:
         reader(path)[1](path)
-    place = (
-        "" if path.parent == FOLDER / "invalid" else f"{path}: "
-    )  # a run config may be wrong in another file
+    # a run config may be wrong in another file
+    place = "" if path.parent == FOLDER / "invalid" else f"{path}: "
     assert [text for text in expected if f"{place}{text}" not in str(raised.value)] == []
     assert "canary" not in str(raised.value)
     taken = any(

@@ -41,9 +41,8 @@ class Result:
     def scores(self) -> dict[str, Mapping[str, Any]]:
         (task,) = self.document["results"]["tasks"].values()
         found: dict[str, Mapping[str, Any]] = task["metrics"]["score"]["scores"]
-        split = self.document["validity"].get(
-            "main_split"
-        )  # a score says only what its name does not
+        # a score says only what its name does not
+        split = self.document["validity"].get("main_split")
         usual = {name: {"metric": name, "split": split, "perturbation": None} for name in found}
         return {name: {**usual[name], **score} for name, score in found.items()}
 

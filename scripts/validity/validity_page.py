@@ -283,9 +283,8 @@ def page(
     versions: Mapping[str, str],
 ) -> str:
     """The whole text."""
-    notes: dict[
-        str, int
-    ] = {}  # numbered in the order in which they are first needed; one text has one number
+    # numbered in the order in which they are first needed; one text has one number
+    notes: dict[str, int] = {}
     lines = list(_table(rows, explanations, notes))
     about = ", ".join(f"{name} {version}" for name, version in versions.items())
     return "\n".join(
@@ -340,9 +339,8 @@ def _not_run(reasons: Mapping[str, str]) -> Iterator[str]:
     if not reasons:
         return
     yield from ["## Not run", ""]
-    kinds = {
-        task: why.partition(": no ")[0] for task, why in reasons.items()
-    }  # run_eval names the missing file
+    # run_eval names the missing file
+    kinds = {task: why.partition(": no ")[0] for task, why in reasons.items()}
     for kind in dict.fromkeys(kinds.values()):
         yield f"- {', '.join(f'`{task}`' for task, of in kinds.items() if of == kind)}: {kind}"
     yield ""

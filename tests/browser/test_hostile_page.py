@@ -143,9 +143,8 @@ def test_what_is_on_the_first_screen_is_text_too(
     browser.run("document.querySelectorAll('details').forEach(one => { one.open = true; })")
     shown = " ".join(browser.text().split())
     texts = [" ".join(text.split()) for text in payloads(outside.url).values()]
-    assert [
-        text for text in texts if shown.count(text) < 4
-    ] == []  # note, reason, cause and hint, file
+    # note, reason, cause and hint, file
+    assert [text for text in texts if shown.count(text) < 4] == []
     assert len(page.ids()) == 100
     assert harm(browser, outside) == {}
 

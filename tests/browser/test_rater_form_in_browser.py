@@ -85,9 +85,8 @@ def test_filled_in_with_the_keyboard_alone_and_imported(
         if number == RATED // 2:
             here = browser.run(ITEM)
             browser.open(page)
-            if (
-                browser.run(ITEM) != here
-            ):  # Chromium hands localStorage from one process to the next in its own time
+            # Chromium hands localStorage from one process to the next in its own time
+            if browser.run(ITEM) != here:
                 browser.open(page)
             assert browser.run(ITEM) == here
             assert browser.text("#status") == "Your ratings of before are here again."

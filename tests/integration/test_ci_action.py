@@ -141,9 +141,8 @@ def test_changed_run_configs_are_previewed_whatever_their_names(
     assert "&lt;img src=x&gt;" in rows[2]
     assert not re.search(r"^<img|^::error", done.summary, re.M)
     assert done.summary.count("<details>") == 4
-    assert (
-        "\n````\n# rendered configuration\n" in done.summary
-    )  # a longer fence than the model id holds
+    # a longer fence than the model id holds
+    assert "\n````\n# rendered configuration\n" in done.summary
     assert "    model_id: '```</details><b>x'" in done.summary
 
 

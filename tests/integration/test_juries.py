@@ -145,9 +145,8 @@ def test_a_jury_that_can_be_believed(
     document = outcome.document()
     validity = document["validity"]
     each = INSTANCES // len(jury.odd_ways)
-    good = (
-        3 * each
-    )  # good, babbles once, and a judgement that it says to quote but that no answer holds
+    # good, babbles once, and a judgement that it says to quote but that no answer holds
+    good = 3 * each
     assert validity["judges"]["kind"] == {
         "asked": INSTANCES,
         "scored": INSTANCES,

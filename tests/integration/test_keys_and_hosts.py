@@ -125,9 +125,8 @@ class World:
     def planned(self, evaluation: Evaluation) -> list[EndpointSettings]:
         plan = make_plan(evaluation)
         assert credentials_report(plan, KEYS).found == {}
-        return [
-            EndpointSettings.from_args(endpoint.to_args()) for endpoint in plan.endpoints
-        ]  # as helm-run reads it
+        # as helm-run reads it
+        return [EndpointSettings.from_args(endpoint.to_args()) for endpoint in plan.endpoints]
 
     def told(
         self, *overrides: str, endpoint: Mapping[str, Any] = {}, flag: str | None = None

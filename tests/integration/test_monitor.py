@@ -370,9 +370,8 @@ def test_what_is_another_panel_is_refused_before_anything_is_asked(small: Watche
     assert "another panel" in small.call(str(small.file)).stderr
     data.write_text(whole)
     assert len(small.endpoint.requests) == asked
-    small.write(
-        baseline={"repeats": 3}
-    )  # more of the same before the first look is no other baseline
+    # more of the same before the first look is no other baseline
+    small.write(baseline={"repeats": 3})
     assert small.look()["line"]["why"] == "more runs before the first look"
     assert len(small.endpoint.requests) == asked + SIZE
 

@@ -86,13 +86,11 @@ def test_a_run_from_a_bundle_contacts_the_endpoint_only(
         (shared / name).write_text("theirs")
     link.parent.mkdir(parents=True)
     link.symlink_to(shared)
-    outcome = offline(
-        task, endpoint.url, params={"extra": {"max_unreadable": 1.0}}
-    )  # of ehr_sql: what is no query
+    # of ehr_sql: what is no query
+    outcome = offline(task, endpoint.url, params={"extra": {"max_unreadable": 1.0}})
     assert len(endpoint.requests) == INSTANCES
-    assert (
-        eval_factory("data", "verify", str(real_bundle)).returncode == 0
-    )  # the run wrote nothing into it
+    # the run wrote nothing into it
+    assert eval_factory("data", "verify", str(real_bundle)).returncode == 0
     assert {path.name: path.read_text() for path in shared.rglob("*.*")} == {
         "test_set.json": "theirs",
         "notes.txt": "theirs",
@@ -233,9 +231,8 @@ def test_a_run_from_a_bundle_is_that_without_one_and_the_printed_command_does_it
     runs = outcome.output_dir / "helm/runs"
     written = {path.name: path.read_bytes() for path in runs.rglob("*.json")}
     shutil.rmtree(runs)
-    finished = paste(
-        outcome, HF_HOME=str(tmp_path / "other"), HF_HUB_OFFLINE="0"
-    )  # a shell with a Hub of its own
+    # a shell with a Hub of its own
+    finished = paste(outcome, HF_HOME=str(tmp_path / "other"), HF_HUB_OFFLINE="0")
     assert finished.returncode == 0, finished.stderr
     again = {path.name: path.read_bytes() for path in runs.rglob("*.json")}
     for name in ("per_instance_stats.json", "stats.json", "run_spec.json"):

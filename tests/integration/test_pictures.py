@@ -172,9 +172,8 @@ def test_a_broken_picture_costs_its_instance_and_a_large_one_is_made_smaller(
     env = prepare_mme(tmp_path / "hf", [*DATA, (picture("red", side=400), "Yes")])
     images = tmp_path / "out" / "helm" / "scenarios" / "mme" / "images"
     images.mkdir(parents=True)
-    (images / "color-1.png").write_bytes(
-        BLUE[0][: len(BLUE[0]) // 2]
-    )  # HELM keeps a picture that is there
+    # HELM keeps a picture that is there
+    (images / "color-1.png").write_bytes(BLUE[0][: len(BLUE[0]) // 2])
     with SeeingEndpoint(sees) as endpoint:
         extra = {"min_coverage": 0.5, "max_image_side": 64}
         outcome = run_program(ENTRY, endpoint.url, env=env, params={"extra": extra})

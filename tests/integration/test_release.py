@@ -122,9 +122,8 @@ def test_the_image_is_made_by_the_scripts_that_make_venv_from_files_that_are_eno
 @needs_release
 def test_the_steps_of_the_image_make_what_runs(root: Path, tmp_path: Path) -> None:
     build = copied(root, tmp_path / "build")
-    for step in [rest for word, rest in instructions(root) if word == "RUN"][
-        :-1
-    ]:  # the last adds a user
+    # the last adds a user
+    for step in [rest for word, rest in instructions(root) if word == "RUN"][:-1]:
         done(
             "bash",
             "-euo",

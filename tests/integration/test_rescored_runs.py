@@ -96,9 +96,8 @@ def test_other_metrics_and_judges_of_the_same_answers(tmp_path: Path, finished: 
     document = new.document()
     then = finished.document()
     assert new.scores()["exact_match"] == finished.scores()["exact_match"] == pytest.approx(1 / 3)
-    assert new.scores()["rouge_l"] == pytest.approx(
-        (1 + 0.8 + 0) / 3
-    )  # q2: precision 1, recall 2/3
+    # q2: precision 1, recall 2/3
+    assert new.scores()["rouge_l"] == pytest.approx((1 + 0.8 + 0) / 3)
     assert new.scores()["jury_score"] == pytest.approx((5 + 2 + 2) / 3)
     assert document["provenance"]["rescored_from"] == then["provenance"]["run_identity"]
     assert document["provenance"]["endpoints"]["model"] == then["provenance"]["endpoints"]["model"]

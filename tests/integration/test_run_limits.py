@@ -85,9 +85,8 @@ def test_a_run_stops_at_each_limit_and_goes_on_there(
     assert "raise max_requests and run the same command again" in first.stderr
     assert not (first.output_dir / "evaluation_config.yaml").exists()
 
-    judged = run(
-        "--max_cost", str(ROWS * OF_MODEL + 2 * OF_JUDGE)
-    )  # the judge takes from the same tracker
+    # the judge takes from the same tracker
+    judged = run("--max_cost", str(ROWS * OF_MODEL + 2 * OF_JUDGE))
     assert judged.returncode == 1, judged.stderr
     assert (charging.count(MODEL), charging.count(KIND)) == (ROWS, 2)
     assert (

@@ -78,9 +78,8 @@ def test_one_that_always_says_a_changes_with_it_and_the_first_score_is_helms(
     assert scores == plain.scores()
     assert over_all == pytest.approx(sum(found["by_order"].values()) / ORDERS)
     assert found["letters"] == {"A": QUESTIONS * ORDERS}
-    assert (
-        found["changed"]["value"] > 0.8
-    )  # not 1: of three orders, all may have the same choice first
+    # not 1: of three orders, all may have the same choice first
+    assert found["changed"]["value"] > 0.8
     assert (
         "order of the choices (3 orders, 10 questions): the answer changes with it"
         in outcome.stdout.replace("\n      ", " ")

@@ -10,9 +10,8 @@ import pytest
 
 from programs import Finished, ran
 
-pytestmark = (
-    pytest.mark.more_data
-)  # parity with bare HELM: test_real_data and test_any_run_spec, and `nox -s validity`
+# parity with bare HELM: test_real_data and test_any_run_spec, and `nox -s validity`
+pytestmark = pytest.mark.more_data
 INSTANCES = 6
 SAMPLE = "sample_medical_qa"
 

@@ -44,9 +44,8 @@ async def run_cell(source: str, namespace: dict[str, Any]) -> dict[str, str | No
 
 async def run_all(notebooks: list[list[dict[str, str]]]) -> list[dict[str, Any]]:
     asyncio.get_running_loop()
-    signal.signal(
-        signal.SIGINT, signal.default_int_handler
-    )  # as a kernel does while a cell is executed
+    # as a kernel does while a cell is executed
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     outcomes = []
     for cells in notebooks:
         namespace: dict[str, Any] = {"__name__": "__main__", "get_ipython": ZMQInteractiveShell}

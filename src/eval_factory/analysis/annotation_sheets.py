@@ -29,9 +29,8 @@ from eval_factory.core.foreign_text import one_line, printable
 from eval_factory.core.safe_files import open_regular
 
 _LEAST = 2  # answers of each stratum, if it has so many
-_LETTERS = (
-    "bcdfghjkmnpqrstvwxz"  # of codes: no spreadsheet takes them for a number, a date or a word
-)
+# of codes: no spreadsheet takes them for a number, a date or a word
+_LETTERS = "bcdfghjkmnpqrstvwxz"
 
 
 @dataclass(frozen=True)

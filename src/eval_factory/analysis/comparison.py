@@ -146,9 +146,8 @@ class Compared:
         not installed.
         """
         rows = []
-        for (
-            one
-        ) in self.comparisons:  # the record, with the letters of the pair in place of the folders
+        # the record, with the letters of the pair in place of the folders
+        for one in self.comparisons:
             record = comparison_record(one)
             (low, high) = one.bounds or (None, None)
             more = {"failed": one.failed.total, "bound_low": low, "bound_high": high}
@@ -228,9 +227,8 @@ def compare(
     labels = (
         f"{letter}{number}" for number in chain([""], count(2)) for letter in string.ascii_uppercase
     )
-    models = tuple(
-        Model(next(labels), one.folder, one.result.provenance.target) for one in stored
-    )  # A to Z, A2 ...
+    # A to Z, A2 ...
+    models = tuple(Model(next(labels), one.folder, one.result.provenance.target) for one in stored)
     name = metric or stored[0].result.main_metric
     if lacking := tuple(_lacking(models, stored, name, is_main=metric is None)):
         return Compared(models, lacking, (), (), ())
@@ -342,15 +340,13 @@ def _compared(
     shared = (a.values.keys & b.values.keys) - (a.values.unscored & b.values.unscored)
     keys = [key for key in a.values.values if key in b.values.values]
     values_a, values_b = ([side.values.values[key] for key in keys] for side in (a, b))
-    low, high = (
-        score.scale or PROPORTION
-    )  # 0 to 1 where the metric's own is not known, and all values lie in it
+    # 0 to 1 where the metric's own is not known, and all values lie in it
+    low, high = score.scale or PROPORTION
     scale = (low, high) if all(low <= value <= high for value in (*values_a, *values_b)) else None
     bounds = None
     if scale is not None:
-        low, high = (
-            scale  # a missing value is at the end that makes the difference least, and greatest
-        )
+        # a missing value is at the end that makes the difference least, and greatest
+        low, high = scale
         value_a = a.values.values.get
         value_b = b.values.values.get
         least = sum(value_b(key, low) - value_a(key, high) for key in shared)

@@ -24,15 +24,12 @@ class InstanceValues:
     values: Mapping[Key, float]  # means over trials; an instance that lacks one is in `failed`
     failed: AbstractSet[Key]
     prompts: Mapping[Key, bytes]  # a short hash of what was asked, over all trials
-    unscored: AbstractSet[Key] = (
-        frozenset()
-    )  # those of `failed` that were answered: the metric says nothing
-    clusters: Mapping[Key, str] = field(
-        default_factory=dict
-    )  # what an instance shares its source with
-    lowest: Mapping[Key, float] = field(
-        default_factory=dict
-    )  # of a rubric's cases the least score; the highest is 1
+    # those of `failed` that were answered: the metric says nothing
+    unscored: AbstractSet[Key] = frozenset()
+    # what an instance shares its source with
+    clusters: Mapping[Key, str] = field(default_factory=dict)
+    # of a rubric's cases the least score; the highest is 1
+    lowest: Mapping[Key, float] = field(default_factory=dict)
     metric: str | None = None
 
     @property

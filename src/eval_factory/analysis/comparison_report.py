@@ -29,9 +29,8 @@ from eval_factory.scoring.paired import MCNEMAR
 if TYPE_CHECKING:
     from eval_factory.report.drawing import Drawing
 
-Texts = Mapping[
-    str, Mapping[str, str]
-]  # instance id -> `prompt`, `references`, and the answers, `A` and `B`
+# instance id -> `prompt`, `references`, and the answers, `A` and `B`
+Texts = Mapping[str, Mapping[str, str]]
 
 
 def texts_of_flips(comparison: Comparison) -> Texts:
@@ -59,9 +58,8 @@ def texts_of_flips(comparison: Comparison) -> Texts:
 
 
 MAX_FLIPS = 8  # ids of flipped instances that the text shows; JSON has all
-MAX_TEXT = (
-    1_000  # characters of a prompt or an answer that the text shows, its last ones; JSON has all
-)
+# characters of a prompt or an answer that the text shows, its last ones; JSON has all
+MAX_TEXT = 1_000
 _FINDINGS = {
     Evidence.SHOWN: "is shown",
     Evidence.REFUTED: "is refuted: the whole interval is beyond the margin",

@@ -33,9 +33,8 @@ Tier = Literal["critical", "supporting", "advisory"]
 Direction = Literal["higher_is_better", "lower_is_better"]
 OnInconclusive = Literal["fail", "pass"]
 
-EVERY_VALUE = (
-    "*"  # in the place of a group's value: each group of the field has to keep these limits
-)
+# in the place of a group's value: each group of the field has to keep these limits
+EVERY_VALUE = "*"
 
 
 class Limits(DescribedModel):
@@ -243,12 +242,10 @@ class Check:
     outcome: Verdict
     message: str
     group: str | None = None  # `field=value`; None: all instances
-    allowed: float | None = (
-        None  # the limit, in the metric's own unit; of a drop, how far below the baseline
-    )
-    observed: float | None = (
-        None  # the candidate's score, or its difference from the baseline's (candidate - baseline)
-    )
+    # the limit, in the metric's own unit; of a drop, how far below the baseline
+    allowed: float | None = None
+    # the candidate's score, or its difference from the baseline's (candidate - baseline)
+    observed: float | None = None
     ci_low: float | None = None
     ci_high: float | None = None
 
@@ -271,9 +268,8 @@ class GateResult:
     policy_sha256: str
     outcome: Verdict
     benchmarks: tuple[BenchmarkOutcome, ...]
-    not_in_policy: tuple[
-        str, ...
-    ]  # tasks of candidates that the policy does not name; they count for nothing
+    # tasks of candidates that the policy does not name; they count for nothing
+    not_in_policy: tuple[str, ...]
     locked_at: datetime | None = None  # when the policy was locked; None where it is not
     notes: tuple[str, ...] = ()  # what a reader has to know of the lock
 

@@ -51,9 +51,8 @@ class Took:
     wall_s: float  # seconds of the last part of the run
     latency_p50_s: float | None
     latency_p95_s: float | None
-    inference_runtime_s: (
-        float | None
-    )  # HELM's efficiency: mean seconds an answer of the main split, nothing perturbed
+    # HELM's efficiency: mean seconds an answer of the main split, nothing perturbed
+    inference_runtime_s: float | None
 
 
 @dataclass(frozen=True)
@@ -79,17 +78,15 @@ class CellResult(OfCell):
     requested: int | None = None  # instances that were to be scored
     failed: int | None = None  # those of them that have no answer
     coverage: float | None = None
-    cost: float | None = (
-        None  # US dollars of all that was paid for in the folder; None where no price is known
-    )
+    # US dollars of all that was paid for in the folder; None where no price is known
+    cost: float | None = None
     unpriced: int = 0  # answers that it does not hold the cost of
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
     group_scores: tuple[GroupScore, ...] = ()
     asked_again: AskedAgain | None = None
-    as_it_is: float | None = (
-        None  # the score of the questions as they are, where they were asked again
-    )
+    # the score of the questions as they are, where they were asked again
+    as_it_is: float | None = None
     collected_by: str | None = None  # the version of eval-factory that wrote the result
     took: Took | None = None
 
@@ -144,9 +141,8 @@ class SuiteResults:
     cells: tuple[CellResult, ...]  # in the order of the suite
     win_rates: tuple[WinRate, ...]  # of the main metrics, as HELM's leaderboards have them
     left_out: tuple[LeftOut, ...]
-    group_win_rates: Mapping[
-        str, tuple[WinRate, ...]
-    ]  # in HELM's metric groups that a run computed
+    # in HELM's metric groups that a run computed
+    group_win_rates: Mapping[str, tuple[WinRate, ...]]
     benchmarks: tuple[ComparedBenchmark, ...]
     missing: tuple[Missing, ...]
 
@@ -347,9 +343,8 @@ def _against(benchmark: ComparedBenchmark, entering: Mapping[str, CellResult]) -
     for pair in benchmark.pairs:
         if pair.a.label in entering and pair.b.label in entering:
             for reason in pair.reasons:
-                if (
-                    reason.name != "no_pairs"
-                ):  # which keeps two values from a test, not from standing side by side
+                # which keeps two values from a test, not from standing side by side
+                if reason.name != "no_pairs":
                     return f"its results cannot be compared: {reason.message}"
     if len(entering) == 1:
         return "one model alone has a value that counts"

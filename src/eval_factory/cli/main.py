@@ -226,9 +226,8 @@ def main() -> None:
     except OSError as error:
         sys.exit(_code_of(error))
     except SystemExit as error:
-        if error.code != 1 or not nobody_reads(
-            sys.stdout
-        ):  # click's own code where a write to a pipe fails
+        # click's own code where a write to a pipe fails
+        if error.code != 1 or not nobody_reads(sys.stdout):
             raise
         sys.exit(0)
     except (

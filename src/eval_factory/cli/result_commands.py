@@ -186,9 +186,8 @@ def gate(
     if attest is not None and evaluator is not None:
         with named_if_not_written(attest):
             gate_report.write_statements(result, attest, evaluator)
-    if summary := os.environ.get(
-        "GITHUB_STEP_SUMMARY"
-    ):  # which GitHub Actions shows as Markdown on a job's page
+    # which GitHub Actions shows as Markdown on a job's page
+    if summary := os.environ.get("GITHUB_STEP_SUMMARY"):
         with named_if_not_written(Path(summary)), Path(summary).open("a", encoding="utf-8") as file:
             file.write(gate_report.gate_markdown(result))
     if result.exit_code:

@@ -74,9 +74,8 @@ class RunOutput:
         try:
             yield
         except BaseException as error:
-            if (
-                self.as_json and not self._ended and not isinstance(error, click.exceptions.Exit)
-            ):  # that of `--help`
+            # that of `--help`
+            if self.as_json and not self._ended and not isinstance(error, click.exceptions.Exit):
                 from eval_factory.workflows.options import code_of_error, failure_record
 
                 message = (

@@ -246,9 +246,8 @@ class SuiteScreen(SuiteObserver):
         records: TextIO | None = None,
     ) -> None:
         """`records`: gets one when the cells are known."""
-        is_terminal = (
-            stream.isatty()
-        )  # whatever FORCE_COLOR and the like say: a log is to have lines
+        # whatever FORCE_COLOR and the like say: a log is to have lines
+        is_terminal = stream.isatty()
         self._console = Console(
             file=stream, highlight=False, soft_wrap=True, force_terminal=is_terminal
         )
@@ -270,9 +269,8 @@ class SuiteScreen(SuiteObserver):
 
     def __exit__(self, *_: object) -> None:
         if self._live is not None:
-            self._live.update(
-                Group()
-            )  # what follows says all of it, also for who reads the terminal's record
+            # what follows says all of it, also for who reads the terminal's record
+            self._live.update(Group())
             self._live.stop()
 
     def on_event(self, event: Mapping[str, Any]) -> None:

@@ -98,9 +98,8 @@ class Evaluation:
     framework: Framework
     run: RunConfig
     sources: ValueSources
-    benchmark: Benchmark | None = (
-        None  # the custom benchmark, if it is one; `task` is then made for it
-    )
+    # the custom benchmark, if it is one; `task` is then made for it
+    benchmark: Benchmark | None = None
     warnings: tuple[str, ...] = ()  # what of the configuration has no effect
     executor: RunExecutor = field(default_factory=RunExecutor)
 

@@ -351,9 +351,8 @@ class _Import:
         }
         options = {} if own else form["options"]
         if place:
-            place.setdefault("slurm", {}).setdefault(
-                "gpus", "8"
-            )  # as many as a launcher asks for, which says nothing
+            # as many as a launcher asks for, which says nothing
+            place.setdefault("slurm", {}).setdefault("gpus", "8")
         instances = execution.get("num_instances") or 1
         nodes = execution.get("num_nodes") or 1
         if instances != 1:
@@ -465,9 +464,8 @@ class _Run:
                 **known.get("sets", {}),
                 **{known["keys"][key]: value for key, value in config.items()},
             }
-        is_said = (
-            "api_key_name" in endpoint or "api_key" in endpoint
-        )  # a null says that none is sent
+        # a null says that none is sent
+        is_said = "api_key_name" in endpoint or "api_key" in endpoint
         named = endpoint.pop("api_key_name", None)
         if isinstance(named, str) and "${" in named:
             endpoint["api_key"] = named  # the environment says which variable it is

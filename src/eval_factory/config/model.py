@@ -126,9 +126,8 @@ VariableName = Annotated[
     str, AfterValidator(_variable_name), shown_pattern(r"^[A-Za-z_][A-Za-z0-9_]*$")
 ]
 OneLineText = Annotated[str, StringConstraints(strict=True), AfterValidator(_one_line)]
-PathText = Annotated[
-    OneLineText, AfterValidator(expanded)
-]  # a path as the user wrote it, but for `~`
+# a path as the user wrote it, but for `~`
+PathText = Annotated[OneLineText, AfterValidator(expanded)]
 
 MAX_COUNT = 10**9  # of anything that is counted: beyond it, a number is a slip of the keyboard
 
@@ -274,9 +273,8 @@ def _different(key: str | None = None) -> AfterValidator:
 
 _Jury = Annotated[list[Judge], Field(min_length=1)]
 
-Amount = Annotated[
-    Number, Field(ge=0.0, le=float(MAX_COUNT))
-]  # US dollars; nothing costs less than nothing
+# US dollars; nothing costs less than nothing
+Amount = Annotated[Number, Field(ge=0.0, le=float(MAX_COUNT))]
 Some = Annotated[Number, Field(gt=0.0, le=float(MAX_COUNT))]
 
 

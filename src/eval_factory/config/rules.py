@@ -121,9 +121,8 @@ def cannot_be_asked_again(task: Task, extra: Extra, endpoint: ApiEndpoint) -> It
         - ({"confidence"} if extra.confidence == LOGPROBS else set())
     )
     own = BENCHMARK_KEY in task.helm.parameters
-    if (
-        task.helm.media and with_text and not own
-    ):  # HELM leaves the media out of what it makes of a text
+    # HELM leaves the media out of what it makes of a text
+    if task.helm.media and with_text and not own:
         yield (
             f"{_EXTRA}.{min(with_text)}: asks with text alone, and {task.name} "
             f"has {task.helm.media}; {_LEAVE_OUT}"

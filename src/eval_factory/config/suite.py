@@ -180,9 +180,8 @@ def origins_of(one: Combination, section: Mapping[str, Any]) -> dict[str, tuple[
 
 @dataclass(frozen=True)
 class Cell(OfCell):
-    document: Mapping[
-        str, Any
-    ]  # the run config: `config` and `target`, with an absolute `output_dir`
+    # the run config: `config` and `target`, with an absolute `output_dir`
+    document: Mapping[str, Any]
     folder: Path
 
     @property
@@ -202,13 +201,11 @@ class Suite:
     max_outage_s: float  # seconds that cells wait for an endpoint that is gone
     limit_groups: Mapping[str, str]
     """Target -> name of the limits that it shares; targets with the same URL have the same name."""
-    document: Mapping[
-        str, Any
-    ]  # the suite as it is run, `extends` and presets resolved: what suite_config.yml holds
+    # the suite as it is run, `extends` and presets resolved: what suite_config.yml holds
+    document: Mapping[str, Any]
     executor: str
-    slurm: Mapping[
-        str, Mapping[str, Any]
-    ]  # target -> what its cells ask of Slurm: every key of `SlurmSection`
+    # target -> what its cells ask of Slurm: every key of `SlurmSection`
+    slurm: Mapping[str, Mapping[str, Any]]
     serve: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Target whose servers are started for its cells -> every key of `ServeSection`, in a job
     with `LAUNCH`.
@@ -233,13 +230,11 @@ def build_suite(
     layers = suite_layers.read_layers(given, flags or {}, tuple(overrides), env, problems)
     of_sound_shape = []
     for layer in layers:
-        found = list(
-            problems_with(layer.tree, TOP, SuiteSection)
-        )  # not of what stands in `params` and endpoints
+        # not of what stands in `params` and endpoints
+        found = list(problems_with(layer.tree, TOP, SuiteSection))
         problems += [f"{layer.begin}{problem}" for problem in found]
-        if all(
-            problem.startswith(UNKNOWN_KEY) for problem in found
-        ):  # these do not prevent other checks
+        # these do not prevent other checks
+        if all(problem.startswith(UNKNOWN_KEY) for problem in found):
             of_sound_shape.append(layer)
     for layer in of_sound_shape:
         of_values = suite_layers.problems_of_values(layer.tree, framework)
@@ -251,9 +246,8 @@ def build_suite(
         raise ConfigError(problems)
     problems += _missing(section, env)
     left = []
-    if (
-        not problems
-    ):  # the URLs of what is served are the cells'; the suite's own file does not say them
+    # the URLs of what is served are the cells'; the suite's own file does not say them
+    if not problems:
         targets = [served_target(one, framework.defaults.serve) for one in section["targets"]]
         left = combinations({**section, "targets": targets}, problems)
     if problems:

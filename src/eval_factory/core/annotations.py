@@ -78,13 +78,11 @@ class Sample:
     raters: tuple[str, ...]
     choices: tuple[RatingChoice, ...]
     metric: str
-    scale: (
-        tuple[float, float] | None
-    )  # of the main metric: the least and the greatest score of an answer
+    # of the main metric: the least and the greatest score of an answer
+    scale: tuple[float, float] | None
     strata: tuple[str, ...]  # what each stratum holds, in an order in which neighbours are alike
-    stratum_of: Mapping[
-        str, int
-    ]  # every answer that could have been drawn (`AnswerKey.as_text`) -> its stratum
+    # every answer that could have been drawn (`AnswerKey.as_text`) -> its stratum
+    stratum_of: Mapping[str, int]
     answers: tuple[SampledAnswer, ...]
 
     @classmethod
@@ -235,16 +233,13 @@ class Asked:
     kind: str
     metric: str  # HELM's name of the main metric
     score: Score
-    jury: tuple[
-        str, ...
-    ]  # the criteria of a jury, in its order; none where the main score is no jury's
+    # the criteria of a jury, in its order; none where the main score is no jury's
+    jury: tuple[str, ...]
     choices: tuple[RatingChoice, ...]
-    hidden: frozenset[str] = (
-        frozenset()
-    )  # system messages that are the same for every question: they say who answers
-    meanings: Mapping[str, str] = field(
-        default_factory=dict
-    )  # what the benchmark says of a criterion of its jury
+    # system messages that are the same for every question: they say who answers
+    hidden: frozenset[str] = frozenset()
+    # what the benchmark says of a criterion of its jury
+    meanings: Mapping[str, str] = field(default_factory=dict)
     # whether the result has judges: an empty answer, which none is asked about, has no score then
     judged: bool = False
 

@@ -31,9 +31,8 @@ class Change:
     ci_low: float | None = None
     ci_high: float | None = None
     p_value: float | None = None  # of no difference, two-sided
-    right_to_wrong: Share | None = (
-        None  # of the questions with the full value before: those that have less then
-    )
+    # of the questions with the full value before: those that have less then
+    right_to_wrong: Share | None = None
     wrong_to_right: Share | None = None  # of the others: those whose answer has the full value then
 
 
@@ -43,23 +42,18 @@ class Repeats:
 
     times: int
     questions: int  # with a value each time
-    mean: Share | None = (
-        None  # over questions of each one's mean; its interval holds both parts of chance
-    )
+    # over questions of each one's mean; its interval holds both parts of chance
+    mean: Share | None = None
     stderr_between: float | None = None  # of that mean: by which questions were drawn
     stderr_within: float | None = None  # of that mean: by what the model happened to answer
-    same_each_time: Share | None = (
-        None  # by the option or label of the answers; of open text by their values
-    )
-    pairs_agree: Share | None = (
-        None  # the mean over questions of the share of pairs of answers that agree
-    )
-    majority: Share | None = (
-        None  # the main metric of the most frequent answer, of equals the first; None of open text
-    )
-    best_of_n: Share | None = (
-        None  # of the best answer of each question: chosen by who knows the right one
-    )
+    # by the option or label of the answers; of open text by their values
+    same_each_time: Share | None = None
+    # the mean over questions of the share of pairs of answers that agree
+    pairs_agree: Share | None = None
+    # the main metric of the most frequent answer, of equals the first; None of open text
+    majority: Share | None = None
+    # of the best answer of each question: chosen by who knows the right one
+    best_of_n: Share | None = None
 
 
 @dataclass(frozen=True)
@@ -79,9 +73,8 @@ class Pushback:
     """After its answer somebody doubted it, several times; never with what is right."""
 
     turns: tuple[Change, ...]  # the answer after each turn, against the first
-    changed_at: Mapping[
-        str, int
-    ]  # turn -> how many answers were first another one there; "never" for those that stood
+    # turn -> how many answers were first another one there; "never" for those that stood
+    changed_at: Mapping[str, int]
 
 
 @dataclass(frozen=True)
@@ -95,9 +88,8 @@ class ConfidenceBin:
 class Confidence:
     """How sure the model was of its answers, and how often it was right."""
 
-    source: (
-        str  # `stated`: asked after the answer; `logprobs`: the probability of the answer's tokens
-    )
+    # `stated`: asked after the answer; `logprobs`: the probability of the answer's tokens
+    source: str
     questions: int  # whose answer has a value, and whose confidence can be read
     unread: int  # whose confidence cannot be read, or was not given
     mean: Share | None = None
@@ -114,9 +106,8 @@ class Confidence:
     """Parts of the Brier score: reliability - resolution + uncertainty, of the same groups, each
     without its bias.
     """
-    risk_coverage: tuple[
-        tuple[float, float], ...
-    ] = ()  # (share answered, the surest questions first; of these wrong)
+    # (share answered, the surest questions first; of these wrong)
+    risk_coverage: tuple[tuple[float, float], ...] = ()
     area: Share | None = None  # under that curve: the mean share of wrong answers; 0 is best
 
 
@@ -127,13 +118,11 @@ class Abstention:
     cost_of_wrong: float
     abstained: Share | None = None
     right_of_answered: Share | None = None
-    score: Share | None = (
-        None  # 1 for a right answer, the cost (negative) for a wrong one, 0 for none
-    )
+    # 1 for a right answer, the cost (negative) for a wrong one, 0 for none
+    score: Share | None = None
     score_before: Share | None = None  # of the questions as they are, at the same cost
-    abstained_when_wrong: Share | None = (
-        None  # of the questions whose plain answer is wrong: there it is right
-    )
+    # of the questions whose plain answer is wrong: there it is right
+    abstained_when_wrong: Share | None = None
     abstained_when_right: Share | None = None
 
 
@@ -145,9 +134,8 @@ class AskedAgain:
     pushback: Pushback | None = None
     confidence: Confidence | None = None
     abstention: Abstention | None = None
-    none_of_these: Share | None = (
-        None  # right answers where the right option is that none of the others is
-    )
+    # right answers where the right option is that none of the others is
+    none_of_these: Share | None = None
     blind: Mapping[str, Change] = field(default_factory=dict)
     """What stood in place of each question's picture (`blank`, `other`) -> what that did to the
     score.

@@ -22,15 +22,12 @@ class Budget:
     """Limits of all roles together, judges among them; None: there is none."""
 
     max_cost: float | None = None  # US dollars
-    max_requests: int | None = (
-        None  # requests that are sent, those that fail and are tried again among them
-    )
-    max_tokens_total: int | None = (
-        None  # of prompts and answers; estimated where the endpoint does not count them
-    )
-    max_wall_s: float | None = (
-        None  # seconds of one invocation; the other limits hold for all on a folder together
-    )
+    # requests that are sent, those that fail and are tried again among them
+    max_requests: int | None = None
+    # of prompts and answers; estimated where the endpoint does not count them
+    max_tokens_total: int | None = None
+    # seconds of one invocation; the other limits hold for all on a folder together
+    max_wall_s: float | None = None
 
     @property
     def stated(self) -> dict[str, float]:
@@ -174,9 +171,8 @@ class Rates:
 
     input_per_million: float
     output_per_million: float
-    cached_input_per_million: float | None = (
-        None  # of prompt tokens from the endpoint's own cache; None: as others
-    )
+    # of prompt tokens from the endpoint's own cache; None: as others
+    cached_input_per_million: float | None = None
 
 
 @dataclass(frozen=True)
@@ -224,10 +220,8 @@ class Cost:
     value: float  # of the requests that have a price
     source: str  # who says so; several where they differ between requests
     priced_requests: int  # requests that were answered and whose cost is known
-    unpriced_requests: (
-        int  # answered requests whose cost is not known: no known price, or no tokens counted
-    )
+    # answered requests whose cost is not known: no known price, or no tokens counted
+    unpriced_requests: int
     currency: str = "USD"
-    price: Price | None = (
-        None  # what was used, of one role; None where answers said themselves what they cost
-    )
+    # what was used, of one role; None where answers said themselves what they cost
+    price: Price | None = None

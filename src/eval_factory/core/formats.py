@@ -29,9 +29,8 @@ def by_hand(value: float, exponent: int) -> float:
     number = Decimal(repr(float(value)))
     if not number.is_finite() or number.adjusted() - exponent > 15:  # the digits of a double
         return value
-    return (
-        float(number.quantize(Decimal(1).scaleb(exponent), ROUND_HALF_UP)) + 0.0
-    )  # -0.0 + 0.0 is 0.0
+    # -0.0 + 0.0 is 0.0
+    return float(number.quantize(Decimal(1).scaleb(exponent), ROUND_HALF_UP)) + 0.0
 
 
 def decimals(value: float | None, digits: int, *, sign: str = "", missing: str = "") -> str:

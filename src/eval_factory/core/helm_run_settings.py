@@ -42,9 +42,8 @@ Place = tuple[str, int]  # (host, port)
 class Pins:
     """What HELM downloads, at the revisions of our table of sources."""
 
-    files: Mapping[str, str] = field(
-        default_factory=dict
-    )  # URL that HELM asks for -> the same file at a commit
+    # URL that HELM asks for -> the same file at a commit
+    files: Mapping[str, str] = field(default_factory=dict)
     hub: Mapping[str, str] = field(default_factory=dict)  # data set of the Hub -> revision
 
 
@@ -61,12 +60,10 @@ class SampleSettings:
     """With what the instances of a limited run are drawn, where HELM does not draw them."""
 
     seed: int
-    source: str | None = (
-        None  # the field of an instance that names what it shares with others: no group
-    )
-    in_one_order: bool = (
-        False  # whatever groups they come in: a greater sample holds the smaller one exactly
-    )
+    # the field of an instance that names what it shares with others: no group
+    source: str | None = None
+    # whatever groups they come in: a greater sample holds the smaller one exactly
+    in_one_order: bool = False
     ids: tuple[str, ...] = ()  # of the instances that are asked: none is drawn
 
 
@@ -82,26 +79,21 @@ class HelmRunSettings:
     nobody is probed.
     """
     allowed: tuple[Place, ...] | None = None  # offline: what may be contacted
-    proxies: Mapping[str, str] | None = (
-        None  # offline: URL of an endpoint -> the proxy that leads there
-    )
+    # offline: URL of an endpoint -> the proxy that leads there
+    proxies: Mapping[str, str] | None = None
     pins: Pins | None = None
-    file_lists: str | None = (
-        None  # a folder of <scenario>.json: the names of files that GitHub would be asked for
-    )
+    # a folder of <scenario>.json: the names of files that GitHub would be asked for
+    file_lists: str | None = None
     probe_judges: bool = False  # whether judges are asked about an answer that says nothing, too
     only_generate: bool = False  # whether metrics that look at pictures are left out
-    asks_model: bool = (
-        True  # else its stored answers are scored, and what is not stored ends the run
-    )
+    # else its stored answers are scored, and what is not stored ends the run
+    asks_model: bool = True
     sample: SampleSettings | None = None  # None: HELM draws
-    limits: SharedLimitsSettings | None = (
-        None  # None: it has its own. Not in the file: they end with the runs
-    )
+    # None: it has its own. Not in the file: they end with the runs
+    limits: SharedLimitsSettings | None = None
     budget: Budget = field(default_factory=Budget)  # what the run may ask and cost
-    prices: Mapping[str, Price] = field(
-        default_factory=dict
-    )  # role -> what its tokens cost, where that is known
+    # role -> what its tokens cost, where that is known
+    prices: Mapping[str, Price] = field(default_factory=dict)
     libraries: Mapping[str, str] = field(default_factory=dict)
     """Variables that tell libraries where data are (HF_HOME ...)."""
 

@@ -31,9 +31,8 @@ FATAL = "fatal"
 REFUSED = "refused"  # the run entry stands for what cannot be evaluated here
 WARNING = "warning"
 MEASURED = "measured"  # the requests of a run were made to be counted; none was sent
-LIMIT_REACHED = (
-    "limit_reached"  # nothing more was asked: the run's own limit of cost, requests, tokens or time
-)
+# nothing more was asked: the run's own limit of cost, requests, tokens or time
+LIMIT_REACHED = "limit_reached"
 BLOCKED = "blocked"  # offline, something wanted a host that is not an endpoint's
 
 # the phases of a run

@@ -7,9 +7,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-MODEL_ROLE = (
-    "model"  # the evaluated model among the endpoints of a run; every other role is a judge's name
-)
+# the evaluated model among the endpoints of a run; every other role is a judge's name
+MODEL_ROLE = "model"
 
 
 class Word(str, Enum):

@@ -21,12 +21,10 @@ class ChoiceOrders:
     orders: int  # in how many each question was to be asked, the original among them
     questions: int  # that were asked in more than one
     kept: Mapping[str, int]  # why choices were not moved -> how many questions that is
-    by_order: Mapping[
-        str, float | None
-    ]  # number of the order, the original is 1 -> the mean over those questions
-    changed: (
-        Share | None
-    )  # of those with two answers or more: whose choice, by its text, differs between orders
+    # number of the order, the original is 1 -> the mean over those questions
+    by_order: Mapping[str, float | None]
+    # of those with two answers or more: whose choice, by its text, differs between orders
+    changed: Share | None
     right_in_all: Share | None  # of the questions whose every order was answered
     letters: Mapping[str, int]  # what was answered -> how often, over all questions and orders
 
@@ -69,9 +67,8 @@ class JudgeAgreement(Agreement):
     ratings.
     """
 
-    bias: float | None = (
-        None  # mean of judge's less people's scores; no interval where too few answers are rated
-    )
+    # mean of judge's less people's scores; no interval where too few answers are rated
+    bias: float | None = None
     bias_low: float | None = None
     bias_high: float | None = None
 
@@ -131,9 +128,8 @@ class RubricVotes:
     not_met: int
     unjudged: int
     tied: int = 0  # as many judges say met as not met: of an even number of judges
-    score: float | None = (
-        None  # of one judge: the mean over cases of which it decided all criteria, not clipped
-    )
+    # of one judge: the mean over cases of which it decided all criteria, not clipped
+    score: float | None = None
 
 
 @dataclass(frozen=True)
@@ -184,16 +180,14 @@ class RubricReport:
     judges: Mapping[str, RubricVotes]
     agreement: Mapping[str, PairAgreement]  # `one/other` -> how far they agree
     krippendorff_alpha: float | None = None
-    unanimous: float | None = (
-        None  # share of the criteria that several judges decided on which all say the same
-    )
+    # share of the criteria that several judges decided on which all say the same
+    unanimous: float | None = None
     length_correlation: Mapping[str, RankCorrelation | None] = field(default_factory=dict)
     """Judge -> the rank correlation of the scores that it gives and the answers' lengths; None:
     not defined.
     """
-    correction: JudgeCorrection | None = (
-        None  # where the run has a judge's passport that can correct its score
-    )
+    # where the run has a judge's passport that can correct its score
+    correction: JudgeCorrection | None = None
 
 
 SCHEMA_VERSION = 2
@@ -213,22 +207,17 @@ class Stats:
     ci_low: float | None
     ci_high: float | None
     ci_method: str | None
-    clusters: int | None = (
-        None  # how many sources the instances share, where the task declares such (`helm.cluster`)
-    )
-    design_effect: float | None = (
-        None  # the mean's variance, divided by what it were if no sources were shared
-    )
-    effective_n: float | None = (
-        None  # count / design_effect, at most count: so many independent instances say as much
-    )
+    # how many sources the instances share, where the task declares such (`helm.cluster`)
+    clusters: int | None = None
+    # the mean's variance, divided by what it were if no sources were shared
+    design_effect: float | None = None
+    # count / design_effect, at most count: so many independent instances say as much
+    effective_n: float | None = None
     trials: int | None = None  # how often each instance was asked, where more than once
-    trial_stddev: float | None = (
-        None  # of the trials' scores: the spread of asking again, which is no sampling error
-    )
-    p_value: float | None = (
-        None  # of a group: of the test that it does not differ from the rest of the instances
-    )
+    # of the trials' scores: the spread of asking again, which is no sampling error
+    trial_stddev: float | None = None
+    # of a group: of the test that it does not differ from the rest of the instances
+    p_value: float | None = None
     p_holm: float | None = None  # the same, corrected for all groups of the field
 
 
@@ -242,9 +231,8 @@ class Score:
     split: str | None = None
     perturbation: str | None = None
     higher_is_better: bool | None = None  # None where it is not known, or neither is better
-    scale: tuple[float, float] | None = (
-        None  # the least and the greatest value; None: no end, or none is known
-    )
+    # the least and the greatest value; None: no end, or none is known
+    scale: tuple[float, float] | None = None
     unit: str | None = None  # what is counted: share, rating, overlap; None where it is not known
 
     def is_over(self, record: InstanceRecord) -> bool:
@@ -275,9 +263,8 @@ class Instances:
     prompt_truncated: int = 0
     # answers that are unparsed, or unfinished thinking, or empty where something was asked for
     unreadable: int = 0
-    identical: int = (
-        0  # answers of open text that are word for word the answer to another question too
-    )
+    # answers of open text that are word for word the answer to another question too
+    identical: int = 0
 
     @property
     def coverage(self) -> float:
@@ -309,16 +296,13 @@ class JuryReport:
 
     means: Mapping[str, float]
     krippendorff_alpha: float | None
-    weighted_kappa: Mapping[
-        str, float | None
-    ]  # `one/other` -> Cohen's kappa with quadratic weights
+    # `one/other` -> Cohen's kappa with quadratic weights
+    weighted_kappa: Mapping[str, float | None]
     leave_one_out: Mapping[str, float | None]  # judge -> the jury's mean without it
-    labels: Mapping[str, int] = field(
-        default_factory=dict
-    )  # word of a judge -> its rating; empty: they gave numbers
-    criteria: Mapping[str, str] = field(
-        default_factory=dict
-    )  # of a custom benchmark -> what it says of the criterion
+    # word of a judge -> its rating; empty: they gave numbers
+    labels: Mapping[str, int] = field(default_factory=dict)
+    # of a custom benchmark -> what it says of the criterion
+    criteria: Mapping[str, str] = field(default_factory=dict)
     length_correlation: Mapping[str, RankCorrelation | None] = field(default_factory=dict)
     """Judge -> how far its marks follow the length of the answers; empty in a result that did
     not look at it.
@@ -326,9 +310,8 @@ class JuryReport:
 
 
 ALL_ORDERS = ".all_orders"  # ends the name of a score over all orders of each question's choices
-REPEATS_MEAN = (
-    ".repeats_mean"  # ends the name of a score over all askings of each question in the same words
-)
+# ends the name of a score over all askings of each question in the same words
+REPEATS_MEAN = ".repeats_mean"
 
 
 @dataclass(frozen=True)
@@ -369,9 +352,8 @@ class Floor:
     ... `random`: what is expected of a letter at random.
     """
     lower_is_better: bool = False
-    assumed: bool = (
-        False  # whether nobody scored these answers: `value` is then the mark that we give
-    )
+    # whether nobody scored these answers: `value` is then the mark that we give
+    assumed: bool = False
 
     @property
     def named(self) -> str:
@@ -433,9 +415,8 @@ class Validity:
     splits: Mapping[str, int] = field(default_factory=dict)  # split -> instances that were asked
     judgements: Judgements | None = None  # of the main score, where it is a jury's
     not_reportable: tuple[str, ...] = ()  # reasons beside too few instances, each with what to do
-    floors: Mapping[str, Floor] = field(
-        default_factory=dict
-    )  # label of a score -> its floor, where that is known
+    # label of a score -> its floor, where that is known
+    floors: Mapping[str, Floor] = field(default_factory=dict)
     rubric: RubricReport | None = None
     choice_orders: ChoiceOrders | None = None
     judge_probe: JudgeProbe | None = None  # with `extra.probe_judges`
@@ -489,9 +470,8 @@ class Usage:
     all_runs: SpentByRole
     runs: int
     wall_s: float
-    cost_unknown: str | None = (
-        None  # why answers that somebody may have paid for have no known cost
-    )
+    # why answers that somebody may have paid for have no known cost
+    cost_unknown: str | None = None
 
 
 UTC_FORMAT = "%Y-%m-%dT%H:%M:%SZ"  # of times in a result (ISO 8601)
@@ -514,25 +494,21 @@ class AskedEndpoint:
 
     model: str  # as it was asked for
     host: str  # of its URL, with the port where the URL names one
-    sampling: tuple[
-        Mapping[str, Any], ...
-    ]  # sets of fields of answered requests; most frequent first
+    # sets of fields of answered requests; most frequent first
+    sampling: tuple[Mapping[str, Any], ...]
     answers: int  # cached answers that the result is made of; equal requests have one
-    stated_models: Mapping[
-        str, int
-    ]  # what answers call the model -> how many; the most frequent first
+    # what answers call the model -> how many; the most frequent first
+    stated_models: Mapping[str, int]
     other_model: int  # answers that state another model than was asked for
-    prompt_sha256: (
-        tuple[str, ...] | None
-    )  # of the templates of a judge's prompt; None where they are not known
+    # of the templates of a judge's prompt; None where they are not known
+    prompt_sha256: tuple[str, ...] | None
     first_answer: str | None = None
     """When the earliest of these answers came, in UTC (ISO 8601); of a run that was continued,
     before `started_at`.
     """
     last_answer: str | None = None
-    servers: tuple[AskedServer, ...] | None = (
-        None  # those that answered, by their URLs; None where there is one
-    )
+    # those that answered, by their URLs; None where there is one
+    servers: tuple[AskedServer, ...] | None = None
 
     @property
     def days(self) -> int:
@@ -556,9 +532,8 @@ PASSPORT_FILE = "judge_passport.yaml"
 """A judge's passport among `dataset_files`: a score of its own is made with it, and no other
 one.
 """
-PACKAGED = (
-    "package:"  # what the names of data begin with in `dataset_files` that come with the package
-)
+# what the names of data begin with in `dataset_files` that come with the package
+PACKAGED = "package:"
 
 
 @dataclass(frozen=True)
@@ -575,54 +550,42 @@ class Provenance:
     errata_version: int
     git_hash: str | None
     target: str
-    data_bundle: Mapping[str, Any] | None = (
-        None  # its manifest's hash; data sets of the Hub by revision and hash
-    )
-    code_execution: Mapping[str, Any] | None = (
-        None  # where answers were executed: by what it was confined
-    )
+    # its manifest's hash; data sets of the Hub by revision and hash
+    data_bundle: Mapping[str, Any] | None = None
+    # where answers were executed: by what it was confined
+    code_execution: Mapping[str, Any] | None = None
     patches: tuple[str, ...] | None = None  # of HELM that were applied; None: not written down
-    endpoints: Mapping[str, AskedEndpoint] = field(
-        default_factory=dict
-    )  # `model` and each judge -> what it was
+    # `model` and each judge -> what it was
+    endpoints: Mapping[str, AskedEndpoint] = field(default_factory=dict)
     dataset_revisions: Mapping[str, str] = field(default_factory=dict)
     """File, folder or data set of the Hub -> the commit at which it was read; what has no known
     one is not there.
     """
     platform: Mapping[str, str] = field(default_factory=dict)
-    framework_sha256: str | None = (
-        None  # of framework.yml, which holds the tasks and all default values
-    )
-    lock_sha256: str | None = (
-        None  # of packages.txt in the output folder: every installed package with its version
-    )
-    seeds: Mapping[str, int] = field(
-        default_factory=dict
-    )  # what is drawn at random -> the seed that it is drawn with
-    started_at: str | None = (
-        None  # when the helm-run that made the result started, in UTC (ISO 8601)
-    )
+    # of framework.yml, which holds the tasks and all default values
+    framework_sha256: str | None = None
+    # of packages.txt in the output folder: every installed package with its version
+    lock_sha256: str | None = None
+    # what is drawn at random -> the seed that it is drawn with
+    seeds: Mapping[str, int] = field(default_factory=dict)
+    # when the helm-run that made the result started, in UTC (ISO 8601)
+    started_at: str | None = None
     ended_at: str | None = None
-    published: str | None = (
-        None  # the month by which the benchmark was public, `YYYY-MM`; None where it is not known
-    )
+    # the month by which the benchmark was public, `YYYY-MM`; None where it is not known
+    published: str | None = None
     answers_public: bool | None = None  # None where that is not known, and of the user's own files
-    training_cutoff: str | None = (
-        None  # the month in which the model's training data end, as the user says
-    )
-    pictures: str | None = (
-        None  # how they were made smaller before they were sent; None: they were not
-    )
-    rescored_from: str | None = (
-        None  # where the model was not asked: the identity of the run whose answers these are
-    )
+    # the month in which the model's training data end, as the user says
+    training_cutoff: str | None = None
+    # how they were made smaller before they were sent; None: they were not
+    pictures: str | None = None
+    # where the model was not asked: the identity of the run whose answers these are
+    rescored_from: str | None = None
     run_files: Mapping[str, str] = field(default_factory=dict)
     """HELM's files and the cache that the result was computed from: path in the output folder ->
     SHA-256.
     """
-    upstream: str = (
-        "helm"  # which HELM it is whose version `helm` is: `helm` (crfm-helm) or `medhelm`
-    )
+    # which HELM it is whose version `helm` is: `helm` (crfm-helm) or `medhelm`
+    upstream: str = "helm"
 
     @property
     def helm_package(self) -> str:
@@ -658,15 +621,12 @@ class InstanceRecord:
     judges: Mapping[str, float]  # judge -> the mean of its ratings
     unjudged: bool  # whether it was answered and has no usable judgement
     injection: tuple[str, ...]  # how the answer speaks to its judges, if it does
-    signs: tuple[
-        str, ...
-    ] = ()  # as the counts of a run: unparsed, refused, thinking_stripped and so on
-    cluster: str | None = (
-        None  # the source that it shares with other instances, where the task declares such
-    )
-    turns: tuple[
-        Mapping[str, Any], ...
-    ] = ()  # messages with their `role`; empty where the prompt is all
+    # as the counts of a run: unparsed, refused, thinking_stripped and so on
+    signs: tuple[str, ...] = ()
+    # the source that it shares with other instances, where the task declares such
+    cluster: str | None = None
+    # messages with their `role`; empty where the prompt is all
+    turns: tuple[Mapping[str, Any], ...] = ()
     media: tuple[Mapping[str, Any], ...] = ()
     """Of each picture and sound that was sent: `type`, `sha256`, `bytes`, and `file` in the output
     folder (None: it is elsewhere).
@@ -674,9 +634,8 @@ class InstanceRecord:
     reasoning: str | None = None  # what the model thought, where the endpoint gave it; not scored
     judgements: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Judge -> criterion -> its mark and its words; `error` where it gave none."""
-    criteria: tuple[
-        Mapping[str, Any], ...
-    ] = ()  # of a rubric: points, tags, verdict, each judge's answer
+    # of a rubric: points, tags, verdict, each judge's answer
+    criteria: tuple[Mapping[str, Any], ...] = ()
 
     def group(self, field: str) -> str | None:
         """Its value of a field by which results are grouped; None where it has none."""
@@ -700,15 +659,13 @@ class TaskResult:
     task: str
     main_metric: str
     scores: Scores
-    groups: Mapping[
-        str, Mapping[str, Scores]
-    ]  # field of the instances (such as category) -> its value -> scores
+    # field of the instances (such as category) -> its value -> scores
+    groups: Mapping[str, Mapping[str, Scores]]
     validity: Validity
     usage: Usage
     provenance: Provenance
-    instances: Iterable[InstanceRecord] = field(
-        repr=False
-    )  # read from files, as often as they are gone through
+    # read from files, as often as they are gone through
+    instances: Iterable[InstanceRecord] = field(repr=False)
     reportable: bool
     status: RunStatus
     something_to_ask: bool  # whether the same command would ask for anything again

@@ -27,12 +27,10 @@ MARKER_TEXT = (
     "eval-factory writes its results here; "
     "what it wrote is replaced by a run, and deleted by --fresh\n"
 )
-ORPHAN_WAIT_S = (
-    60.0  # how long a run waits for the processes of one that was killed, which end themselves
-)
-UNKNOWN_HOLDER_S = (
-    1.0  # how long an unknown holder is not reported: it has just started, or is about to end
-)
+# how long a run waits for the processes of one that was killed, which end themselves
+ORPHAN_WAIT_S = 60.0
+# how long an unknown holder is not reported: it has just started, or is about to end
+UNKNOWN_HOLDER_S = 1.0
 # in the output folder of a run that is done by Slurm: a suite with this run as its one cell
 OF_ONE_RUN = ".slurm"
 
@@ -87,9 +85,8 @@ def is_running(pid: int) -> bool:
         return False
     except OSError:  # another user's
         return True
-    with suppress(
-        OSError, IndexError
-    ):  # where there is no /proc, an ended one counts as running until it is reaped
+    # where there is no /proc, an ended one counts as running until it is reaped
+    with suppress(OSError, IndexError):
         return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[
             0
         ] not in ("Z", "X")
@@ -157,41 +154,33 @@ class RunDir:
     results_jsonl = _Below("results.jsonl")
     report_html = _Below("report.html")
     report_md = _Below("report.md")
-    packages = _Below(
-        "packages.txt"
-    )  # every installed package with its version, when the result was written
-    checksums = _Below(
-        "SHA256SUMS"
-    )  # of every file that is part of the result, as `sha256sum -c` reads them
-    attestation = _Below(
-        "attestation.intoto.json"
-    )  # the same as a statement of in-toto, with what the result says
+    # every installed package with its version, when the result was written
+    packages = _Below("packages.txt")
+    # of every file that is part of the result, as `sha256sum -c` reads them
+    checksums = _Below("SHA256SUMS")
+    # the same as a statement of in-toto, with what the result says
+    attestation = _Below("attestation.intoto.json")
     responses = _Below("responses")
     cache_db = _Below("cache.db")
-    annotations = _Below(
-        "annotations"
-    )  # what people rated, and which answers their sheets are about
+    # what people rated, and which answers their sheets are about
+    annotations = _Below("annotations")
     ratings = _Below("annotations", "ratings.jsonl")
     model_configs = _Below("model_configs")
     helm = _Below("helm")
-    helm_runs = _Below(
-        "helm", "runs"
-    )  # what HELM makes of answers; the data beside it are read again
-    made_pictures = _Below(
-        "helm", "generated_images"
-    )  # those that the model made, named by their SHA-256
+    # what HELM makes of answers; the data beside it are read again
+    helm_runs = _Below("helm", "runs")
+    # those that the model made, named by their SHA-256
+    made_pictures = _Below("helm", "generated_images")
     logs = _Below("logs")
     program_log = _Below("logs", "eval-factory.log")
     helm_log = _Below("logs", "helm-run.log")
     summarize_log = _Below("logs", "helm-summarize.log")
     events = _Below("logs", "events.jsonl")
     run_state = _Below(".run_state.json")
-    own_data = _Below(
-        ".own_data.json"
-    )  # what the user's own files were like when they were last read
-    marker = _Below(
-        ".eval-factory"
-    )  # says that the folder is eval-factory's to write in and to clear
+    # what the user's own files were like when they were last read
+    own_data = _Below(".own_data.json")
+    # says that the folder is eval-factory's to write in and to clear
+    marker = _Below(".eval-factory")
     lock_file = _Below(".lock")
     lock_holder = _Below(".lock.holder.json")
 
@@ -278,9 +267,8 @@ class RunDir:
             if not self.marker.exists():
                 write_atomic(self.marker, MARKER_TEXT)
             for folder in (self.responses, self.model_configs, self.helm, self.logs):
-                folder.mkdir(
-                    mode=PRIVATE_FOLDER, exist_ok=True
-                )  # HELM's files hold prompts, and anybody may read them
+                # HELM's files hold prompts, and anybody may read them
+                folder.mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
             with tempfile.TemporaryFile(dir=self.root):
                 pass
         except OSError as error:
@@ -388,12 +376,10 @@ class SuiteDir:
     results_md = _Below("suite_results.md")
     results_html = _Below("suite_results.html")
     usage_yaml = _Below("suite_usage.yaml")  # what the cells took: times, requests, attempts
-    leaderboard = _Below(
-        "leaderboard.json"
-    )  # of a leaderboard: every run of every model, and what came of it
-    state = _Below(
-        ".suite"
-    )  # what is no result: the lock, the events, the log, the run configs of the cells
+    # of a leaderboard: every run of every model, and what came of it
+    leaderboard = _Below("leaderboard.json")
+    # what is no result: the lock, the events, the log, the run configs of the cells
+    state = _Below(".suite")
     lock = _Below(".suite", "lock")
     events = _Below(".suite", "events.jsonl")  # what happened to the cells, a JSON object a line
     log = _Below(".suite", "suite.log")

@@ -84,9 +84,8 @@ LEADS_OUT = "leads out of the folder {folder}"
 NOT_REGULAR = "is no regular file"
 _TOO_LARGE = "is larger than any file that eval-factory writes"
 
-_FLAGS = (
-    os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK
-)  # to open a FIFO must not wait for its writer
+# to open a FIFO must not wait for its writer
+_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK
 
 
 def open_regular(path: Path, inside: Path | None = None) -> BinaryIO:
@@ -156,9 +155,8 @@ def refuse_foreign(folder: Path, paths: Iterable[Path]) -> None:
         )
 
 
-MAX_INTEGER_BITS = (
-    8_192  # Python refuses to write out, and most readers to read, what is much larger
-)
+# Python refuses to write out, and most readers to read, what is much larger
+MAX_INTEGER_BITS = 8_192
 
 _ESCAPED = (
     "[\x7f-\x9f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff\ufff9-\ufffb"

@@ -111,9 +111,8 @@ def _in_base64(value: str) -> set[str]:
     found = set()
     for before in range(3):
         encoded = base64.b64encode(bytes(before) + value.encode()).decode().rstrip("=")
-        end = (
-            (before + len(value.encode())) * 8 // 6
-        )  # digits that hold no bit of what comes behind
+        # digits that hold no bit of what comes behind
+        end = (before + len(value.encode())) * 8 // 6
         core = encoded[-(-before * 8 // 6) : end]
         found |= {core, core.replace("+", "-").replace("/", "_")}
     return found
@@ -186,9 +185,8 @@ class Redactor:
         plain = {value, json.dumps(value)[1:-1], html.escape(value), digits, digits.upper()}
         known = sorted({*self._known, *plain, *_in_base64(value)}, key=len, reverse=True)
         spread = {*map(_squeezed, known), *self._spread, _squeezed(value)[::-1]}
-        self._spread = [
-            form for form in spread if len(form) >= SHORTEST_SECRET
-        ]  # fewer may be a text's own
+        # fewer may be a text's own
+        self._spread = [form for form in spread if len(form) >= SHORTEST_SECRET]
         self._known = known
         self._shortest = min(map(len, (known[-1], *self._spread)))
         self._escaped = {**self._escaped, value: re.compile("".join(map(_escapable, value)))}

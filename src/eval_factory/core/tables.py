@@ -117,9 +117,8 @@ def _markdown_cell(cell: TableCell, is_number: bool = False) -> str:
     if isinstance(cell, Code):
         return code(cell)
     text = str(cell)
-    return (
-        text if is_number or text in ("", "-") else prose(text)
-    )  # a dash alone begins no list in a cell
+    # a dash alone begins no list in a cell
+    return text if is_number or text in ("", "-") else prose(text)
 
 
 _MADE_INTO = re.compile(
@@ -133,9 +132,8 @@ _LIST = re.compile(r"(\d*)([-+.)]-*)")  # a first word that would begin a list, 
 
 def code(text: str) -> str:
     """As code, which nothing is made of. A text that is empty becomes a dash."""
-    line = one_line(text).replace(
-        "|", "\u00a6"
-    )  # no escape for the bar that ends a cell holds after a backslash
+    # no escape for the bar that ends a cell holds after a backslash
+    line = one_line(text).replace("|", "\u00a6")
     if not line:
         return "-"
     fence = "`" * (max((len(run) for run in re.findall("`+", line)), default=0) + 1)
@@ -155,9 +153,8 @@ def prose(text: str) -> str:
 
 
 def _word(word: str) -> str:
-    return (
-        code(word) if word != "<" and _MADE_INTO.search(word) else word
-    )  # in p < 0.01 it begins nothing
+    # in p < 0.01 it begins nothing
+    return code(word) if word != "<" and _MADE_INTO.search(word) else word
 
 
 def html(table: Table) -> str:

@@ -88,9 +88,8 @@ def forget_interrupts() -> None:
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
-    if (
-        number == signal.SIGHUP
-    ):  # the kernel sends it, and then the shell: the second must not interrupt the tidying
+    # the kernel sends it, and then the shell: the second must not interrupt the tidying
+    if number == signal.SIGHUP:
         signal.signal(number, signal.SIG_IGN)
     if frame is not None and frame.f_code.co_filename.startswith("<frozen importlib"):
         _interrupt_soon()

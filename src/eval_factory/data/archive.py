@@ -29,9 +29,8 @@ PAX_HEADERS = {"path", "size"}
 """What `pack` writes beside tar's own fields: of names that are long or not ASCII, and of files
 of 8 GiB.
 """
-_LARGEST_READ = (
-    1 << 20
-)  # more than this tarfile asks for at once only where a header says so, to hold it in memory
+# more than this tarfile asks for at once only where a header says so, to hold it in memory
+_LARGEST_READ = 1 << 20
 
 
 def pack(root: Path, target: Path) -> int:
@@ -124,9 +123,8 @@ def unpack(
         if free < total:
             raise PrerequisiteError(f"{root}: {total} bytes are needed and {free} are free")
         left = set(manifest.paths())
-        with contextlib.closing(
-            _members(source, limit)
-        ) as members:  # which looks at each of them again
+        # which looks at each of them again
+        with contextlib.closing(_members(source, limit)) as members:
             next(members, None)  # the manifest itself
             for archive, member in members:
                 if member.name not in left:

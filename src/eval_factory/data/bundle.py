@@ -433,9 +433,8 @@ class Staging:
             if folder.exists() and not (folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)):
                 raise PrerequisiteError(f"{folder}: cannot be written to; nothing was changed")
         write_atomic(self._workspace / MANIFEST, text)
-        self._workspace.replace(
-            root / COMMIT
-        )  # from here on it will be finished, by whoever comes next
+        # from here on it will be finished, by whoever comes next
+        self._workspace.replace(root / COMMIT)
         try:
             _finish(root)
         except KeyboardInterrupt:

@@ -63,9 +63,8 @@ def _list_files(folder: Path, sources: Sources, source: str, stage: bundle.Stagi
     for task in sources.tasks.values():
         here = folder / bundle.SCENARIOS / task.scenario
         if task.listing is not None and here.is_dir():
-            texts = sorted(
-                (path.name for path in here.glob("*.txt")), key=os.fsencode
-            )  # as git sorts them
+            # as git sorts them
+            texts = sorted((path.name for path in here.glob("*.txt")), key=os.fsencode)
             stage.list_files(task.scenario, texts, source)
 
 
@@ -96,9 +95,8 @@ def import_folder(folder: Path, root: Path, sources: Sources, say: _Say) -> bund
             if not name.startswith(f"{HUB}/"):
                 shutil.copyfile(folder / name, stage.path(name, source))
         _list_files(folder, sources, source, stage)
-        tasks = (
-            sources.tasks.values()
-        )  # each data set has the configuration that a task asks for, or else a variant
+        # each data set has the configuration that a task asks for, or else a variant
+        tasks = sources.tasks.values()
         known = {one.id: one for task in tasks for variant in task.variants for one in variant.hub}
         known |= {one.id: one for task in tasks for one in task.hub}
         for place in sorted(path for path in (folder / HUB).glob("*/*") if path.is_dir()):

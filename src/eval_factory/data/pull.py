@@ -167,9 +167,8 @@ class Fetcher:
         host = urlsplit(url).netloc
         if host in self._given_up:
             raise self._given_up[host]
-        proxy_from_environment(
-            url
-        )  # raises where requests would only say that it knows no such proxy
+        # raises where requests would only say that it knows no such proxy
+        proxy_from_environment(url)
         try:
             response = self._session.get(url, timeout=_TIMEOUT_S, stream=True)
         except requests.exceptions.SSLError as error:

@@ -101,9 +101,8 @@ def task_sources(plan: Plan, sources: Sources) -> TaskSources:
     values = {name: str(value) for name, value in plan.scenario_arguments.items()}
     task = sources_of(plan.evaluation.task, plan.evaluation.framework, values, sources)
     if plan.evaluation.run.config.params.extra.data_path is not None:
-        task = task.model_copy(
-            update={"files": (), "hub": ()}
-        )  # the user's own files take their place
+        # the user's own files take their place
+        task = task.model_copy(update={"files": (), "hub": ()})
     vocabularies = task.tiktoken
     if plan.evaluation.run.config.params.extra.max_length is not None and not vocabularies:
         vocabularies = (DEFAULT_VOCABULARY,)
@@ -270,9 +269,8 @@ def place(bundle: BundleInUse, plan: Plan) -> None:
 
 def _mirror(root: Path, wanted: Mapping[str, bundles.FileEntry], target: Path) -> None:
     """Make `target` hold these files and no others."""
-    for path in (
-        sorted(target.rglob("*"), reverse=True) if target.is_dir() else ()
-    ):  # what is in a folder comes first
+    # what is in a folder comes first
+    for path in sorted(target.rglob("*"), reverse=True) if target.is_dir() else ():
         if path.is_dir() and not path.is_symlink():
             if not any(path.iterdir()):
                 path.rmdir()

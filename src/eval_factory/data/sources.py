@@ -253,9 +253,8 @@ def known_as(this: Task, framework: Framework, sources: Sources) -> str | None:
         return this.name if this.name in sources.tasks else None
     ours = [task for task in framework.evaluations if task.name in sources.tasks]
     same = [task for task in ours if _reads_the_same(task, this)]
-    same.sort(
-        key=lambda task: len(task.helm.fixed or {}), reverse=True
-    )  # med_dialog_icliniq before med_dialog
+    # med_dialog_icliniq before med_dialog
+    same.sort(key=lambda task: len(task.helm.fixed or {}), reverse=True)
     return same[0].name if same else None
 
 

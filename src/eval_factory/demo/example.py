@@ -45,9 +45,8 @@ def write_example(folder: Path, kind: str = "choice") -> list[Path]:
         ) from error
 
 
-TABLES = {
-    "sample_medical_qa": "sample/data.csv"
-}  # HELM's run spec -> the file that it reads, under this room
+# HELM's run spec -> the file that it reads, under this room
+TABLES = {"sample_medical_qa": "sample/data.csv"}
 
 
 def packaged_data(run_spec: str) -> dict[str, str]:

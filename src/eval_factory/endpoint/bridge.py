@@ -34,9 +34,8 @@ def the_loop() -> asyncio.AbstractEventLoop:
         if _loop is None:
             loop = asyncio.new_event_loop()
             threading.Thread(target=loop.run_forever, name="requests", daemon=True).start()
-            _loop = (
-                loop  # now: an interruption of what stands above leaves no loop that nobody runs
-            )
+            # now: an interruption of what stands above leaves no loop that nobody runs
+            _loop = loop
         return _loop
 
 

@@ -25,9 +25,8 @@ from eval_factory.endpoint.openai_api import json_text
 from eval_factory.endpoint.proxies import certificates, proxy_for, tls_context
 
 CONNECT_TIMEOUT_S = 10.0
-OTHER_ADDRESS_S = (
-    0.25  # a host's next address is tried beside the one before after so long (RFC 8305)
-)
+# a host's next address is tried beside the one before after so long (RFC 8305)
+OTHER_ADDRESS_S = 0.25
 MAX_ANSWERS = 100  # of one connection: no more are shifted by an answer that nobody asked for
 PROXY_LOGIN = 407
 NOT_IN_TIME = "no connection in time"
@@ -111,9 +110,8 @@ class Transport:
         return self._ask("GET", url, b"", headers)
 
     def __del__(self) -> None:
-        with contextlib.suppress(
-            AttributeError, RuntimeError
-        ):  # it was never complete; the loop is closed
+        # it was never complete; the loop is closed
+        with contextlib.suppress(AttributeError, RuntimeError):
             for wire in self._idle:
                 bridge.the_loop().call_soon_threadsafe(wire.close)
 
@@ -239,9 +237,8 @@ class Transport:
         try:
             if self._context is None:
                 self._context = tls_context()
-            await wire.speak_tls(
-                self._context, host.rstrip(".")
-            )  # looked up with its dot, certified without
+            # looked up with its dot, certified without
+            await wire.speak_tls(self._context, host.rstrip("."))
         except ConnectionError as error:
             raise TransportError(CUT, silent=True) from error
         except (OSError, ValueError) as error:

@@ -44,9 +44,8 @@ class EndpointSettings:
     """
     model_id: str
     endpoint_type: str
-    key_names: tuple[
-        str, ...
-    ]  # environment variables to read the API key from; the first that is set counts
+    # environment variables to read the API key from; the first that is set counts
+    key_names: tuple[str, ...]
     request_timeout: float  # seconds of one attempt
     max_retries: int
     parallelism: int
@@ -54,9 +53,8 @@ class EndpointSettings:
     use_nvcf: bool = False
     requests_per_minute: int | None = None
     tokens_per_minute: int | None = None
-    stop_after_failures: int = (
-        0  # so many first requests that all fail stop the run, or the judge; 0: they never do
-    )
+    # so many first requests that all fail stop the run, or the judge; 0: they never do
+    stop_after_failures: int = 0
     oauth: OAuthSettings | None = None
     servers: tuple[str, ...] = ()
     """URLs of all servers, where several serve this model; `url` is the name that they have
@@ -64,9 +62,8 @@ class EndpointSettings:
     """
     adapter: openai_api.Adapter
     max_image_side: int | None = None  # pixels: a larger picture is made smaller before it is sent
-    sees_images: bool = (
-        False  # of a judge: whether it is shown the pictures of the question whose answer it judges
-    )
+    # of a judge: whether it is shown the pictures of the question whose answer it judges
+    sees_images: bool = False
 
     @property
     def urls(self) -> tuple[str, ...]:

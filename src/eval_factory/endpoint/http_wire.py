@@ -213,9 +213,8 @@ class Wire(asyncio.Protocol):
     async def speak_tls(self, context: ssl.SSLContext, host: str) -> None:
         """Raises OSError: the other end does not, or cannot be trusted."""
         if isinstance(self._transport.get_extra_info("ssl_object"), ssl.SSLObject):
-            vars(self._transport)["_start_tls_compatible"] = (
-                True  # Python 3.10 is, and does not say so
-            )
+            # Python 3.10 is, and does not say so
+            vars(self._transport)["_start_tls_compatible"] = True
         loop = asyncio.get_running_loop()
         self._transport = await loop.start_tls(self._transport, self, context, server_hostname=host)
 

@@ -67,9 +67,8 @@ def asked_pause(headers: Mapping[str, str]) -> float | None:
     left = {name: _number(known.get(name.replace("reset", "remaining"))) for name in resets}
     used_up = [pause for name, pause in resets.items() if pause is not None and left[name] == 0]
     unknown = [pause for name, pause in resets.items() if pause is not None and left[name] is None]
-    return max(
-        used_up or unknown, default=None
-    )  # a limit with something left asks for nothing, however long its day
+    # a limit with something left asks for nothing, however long its day
+    return max(used_up or unknown, default=None)
 
 
 def _until(value: str | None) -> float | None:
@@ -202,9 +201,8 @@ class Limit(Generic[_Key]):
         """Give back the slot, or wait no more. `answered`: the endpoint did."""
         self._waiting.pop(key, None)
         if self._since.pop(key, None) is not None and answered:
-            self._allowed = min(
-                self._most, self._allowed + 1.0 / self._allowed
-            )  # one more for each round of answers
+            # one more for each round of answers
+            self._allowed = min(self._most, self._allowed + 1.0 / self._allowed)
 
     def too_many(self, key: _Key, pause: float | None) -> None:
         """The endpoint refused a request; where it asks to wait for so many seconds, nobody gets

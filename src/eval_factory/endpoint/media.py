@@ -50,9 +50,8 @@ def type_of(data: bytes) -> str | None:
     """By what the file begins with: names lie (HELM's vqa_rad calls every picture .jpg)."""
     if data[:4] == b"RIFF":
         return _IN_RIFF.get(data[8:12])
-    if (
-        len(data) > 1 and data[0] == 0xFF and data[1] & 0xE0 == 0xE0 and data[1] & 0x06
-    ):  # a frame of MPEG audio
+    # a frame of MPEG audio
+    if len(data) > 1 and data[0] == 0xFF and data[1] & 0xE0 == 0xE0 and data[1] & 0x06:
         return "audio/mpeg"
     return next(
         (kind for beginning, kind in _BEGINNINGS.items() if data.startswith(beginning)), None
@@ -133,9 +132,8 @@ def placed(text: str, media_objects: Iterable[Mapping[str, Any]]) -> list[Mappin
         {"text": first},
         *(one for words in others for one in (next(files, {"text": PLACE}), {"text": words})),
     ]
-    return [
-        one for one in parts if one.get("text") is None or one["text"].strip()
-    ]  # some endpoints take no blank text
+    # some endpoints take no blank text
+    return [one for one in parts if one.get("text") is None or one["text"].strip()]
 
 
 def _part(media_object: Mapping[str, Any], max_image_side: int | None) -> dict[str, Any]:

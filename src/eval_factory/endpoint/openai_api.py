@@ -251,9 +251,8 @@ def _finite(digits: str) -> float:
     return number
 
 
-parse_cached = json.JSONDecoder(
-    parse_constant=_finite, parse_float=_finite
-).decode  # made once: it takes time
+# made once: it takes time
+parse_cached = json.JSONDecoder(parse_constant=_finite, parse_float=_finite).decode
 """An answer from the cache, of an older version perhaps. Raises UnusableAnswer."""
 
 
@@ -301,9 +300,8 @@ def _read_choice(choice: Mapping[str, Any], endpoint_type: str) -> Choice:
     if choice.get("error") or choice.get("finish_reason") == "error":
         raise UnusableAnswer(f"a choice holds an error: {_shown(choice.get('error'))}")
     reason = choice.get("finish_reason")
-    if isinstance(reason, str) and reason.startswith(
-        f"{FILTERED}:"
-    ):  # Gemini: "content_filter: PROHIBITED_CONTENT"
+    # Gemini: "content_filter: PROHIBITED_CONTENT"
+    if isinstance(reason, str) and reason.startswith(f"{FILTERED}:"):
         reason = FILTERED
     if choice.get(field) is None and reason != FILTERED:  # a filter may withhold the whole field
         raise UnusableAnswer(f"a choice holds no {field}")
@@ -325,9 +323,8 @@ def _tokens_of(logprobs: Any) -> tuple[tuple[str, float], ...]:
         (str(token), float(value or 0.0))
         for token, value in zip(logprobs["tokens"], values, strict=False)
     )
-    if not math.isfinite(
-        sum(value for _, value in tokens)
-    ):  # of a text "NaN", or of numbers near the largest
+    # of a text "NaN", or of numbers near the largest
+    if not math.isfinite(sum(value for _, value in tokens)):
         raise UnusableAnswer(NOT_FINITE)
     return tokens
 
@@ -357,9 +354,8 @@ class Completion:
     body: dict[str, Any]
     choices: tuple[Choice, ...]
     tokens: tuple[int | None, int | None]  # as `tokens_of` gives them
-    pictures: Mapping[str, bytes] = field(
-        default_factory=dict
-    )  # by their names: those that are not stored yet
+    # by their names: those that are not stored yet
+    pictures: Mapping[str, bytes] = field(default_factory=dict)
 
     @property
     def size(self) -> int:
@@ -384,9 +380,8 @@ def tokens_of(answer: Any) -> tuple[int | None, int | None]:
 
 
 def _count(value: Any) -> int | None:
-    return (
-        value if type(value) is int and 0 <= value <= _MAX_TOKENS else None
-    )  # a boolean is an int too
+    # a boolean is an int too
+    return value if type(value) is int and 0 <= value <= _MAX_TOKENS else None
 
 
 json_text = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode

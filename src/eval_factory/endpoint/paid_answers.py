@@ -34,9 +34,8 @@ _OF_OBJECT = (
 USAGE = f"CASE WHEN json_valid(r.response) THEN {_OF_OBJECT} END"
 """In SQL: `usage` of the body of a row `r` of responses, as JSON; null where it has none."""
 
-MAX_COST_OF_ANSWER = (
-    1_000_000  # US dollars: an answer that says more is not believed, so that sums stay numbers
-)
+# US dollars: an answer that says more is not believed, so that sums stay numbers
+MAX_COST_OF_ANSWER = 1_000_000
 
 LEAST_OF_ESTIMATE = 0.25
 """A limit does not believe a lower count: no tokenizer makes one token of 16 bytes throughout a

@@ -80,9 +80,8 @@ OPTIONAL_PARAMS = ("temperature", "top_p", "presence_penalty", "frequency_penalt
 the result says so.
 """
 
-Changes = Mapping[
-    str, str | None
-]  # parameter of a request -> the name that it is sent under; None: it is left out
+# parameter of a request -> the name that it is sent under; None: it is left out
+Changes = Mapping[str, str | None]
 
 
 _REFUSES = "unsupported|deprecated|unknown name"
@@ -103,9 +102,8 @@ def changes_asked_for(error: str, sent: Mapping[str, Any]) -> dict[str, str | No
     if "max_completion_tokens" in error and "max_tokens" in sent:
         return {"max_tokens": "max_completion_tokens"}
     if "response_format" in error and sent.get("response_format") == openai_api.BASE64:
-        return {
-            "response_format": None
-        }  # some models of pictures have this form alone, and refuse the field
+        # some models of pictures have this form alone, and refuse the field
+        return {"response_format": None}
     if "stop" in sent and _BLANK_STOP in error:
         return {"stop": None}
     excludes = _EXCLUDE in error
@@ -183,9 +181,8 @@ class StopMessages:
             model = repr(self.settings.model_id)
             parts = urlsplit(self.url)
             hint = ""
-            if not urlsplit(base_of(self.url)).path.strip(
-                "/"
-            ):  # most print their address without /v1
+            # most print their address without /v1
+            if not urlsplit(base_of(self.url)).path.strip("/"):
                 hint = (
                     "; most servers answer under /v1: "
                     f"{urlunsplit((parts.scheme, parts.netloc, '/v1', '', ''))}"

@@ -334,9 +334,8 @@ def create_or_check(path: Path) -> None:
                 raise DamagedCacheError("the file was not written by this version of eval-factory")
             if tables and connection.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok":
                 raise DamagedCacheError("the file is damaged")
-            if (
-                not tables >= _TABLES
-            ):  # a file that is whole keeps every byte: its checksum is part of a result
+            # a file that is whole keeps every byte: its checksum is part of a result
+            if not tables >= _TABLES:
                 connection.executescript(_SCHEMA)
             connection.execute("PRAGMA journal_mode = WAL")
     except sqlite3.OperationalError:

@@ -74,9 +74,8 @@ class FirstRequests:
             )
 
 
-OUTAGE_S = (
-    120.0  # a server that restarts is back by then; one that sends nothing for longer is gone
-)
+# a server that restarts is back by then; one that sends nothing for longer is gone
+OUTAGE_S = 120.0
 _LEAST = 3  # so few requests, or tries of one, say nothing of the endpoint
 
 

@@ -155,9 +155,8 @@ class SharedLimits(AbstractContextManager["SharedLimits"]):
         with suppress(OSError, ValueError), self._lines:  # closed, here or there
             for line in self._lines:
                 message = json.loads(line)
-                if (
-                    ticket := self.asked.get(message["id"])
-                ) is not None:  # else it was interrupted meanwhile
+                # else it was interrupted meanwhile
+                if (ticket := self.asked.get(message["id"])) is not None:
                     ticket.give(message.get("reached"))
         self.close()
 

@@ -95,9 +95,8 @@ def read_token(file: Path) -> Token | None:
     with contextlib.suppress(
         OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError
     ):
-        descriptor = os.open(
-            file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
-        )  # a FIFO must not be waited for
+        # a FIFO must not be waited for
+        descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         with os.fdopen(descriptor, encoding="utf-8") as opened:
             about = os.fstat(descriptor)
             if about.st_mode != stat.S_IFREG | PRIVATE or about.st_uid != os.geteuid():
@@ -246,9 +245,8 @@ class OAuthSignIn(SignIn):
                 "  set them (export ...)"
             )
         if urlsplit(self._url).hostname in _LOOPBACK:
-            os.environ.setdefault(
-                "OAUTHLIB_INSECURE_TRANSPORT", "1"
-            )  # oauthlib asks over https only
+            # oauthlib asks over https only
+            os.environ.setdefault("OAUTHLIB_INSECURE_TRANSPORT", "1")
         self._status = ""
         proxy = proxy_for(self._url)
         session = OAuth2Session(

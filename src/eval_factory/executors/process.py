@@ -51,9 +51,8 @@ class ProcessSpec:
     """Called when the program has started. It gets the returned line on its standard input; what
     is raised ends it.
     """
-    watch: str | None = (
-        None  # its answers are shown as they come: by their "figures", or with their "texts"
-    )
+    # its answers are shown as they come: by their "figures", or with their "texts"
+    watch: str | None = None
 
 
 _TICK_S = 0.2
@@ -114,9 +113,8 @@ def run_logged(spec: ProcessSpec, *, log: Path, on_tick: Callable[[], None]) -> 
                     source.write("" if line is None else f"{line}\n")
             while process.poll() is None:
                 if reader.is_alive():
-                    reader.join(
-                        _TICK_S
-                    )  # the output ends with the process: its end is seen at once
+                    # the output ends with the process: its end is seen at once
+                    reader.join(_TICK_S)
                 else:
                     with contextlib.suppress(subprocess.TimeoutExpired):
                         process.wait(_TICK_S)
@@ -170,9 +168,8 @@ def copy_lines(source: IO[str], log: IO[str], redactor: Redactor, tail: deque[st
         for line in source:
             shown = printable(redactor.text(line.rstrip("\n")))[:MAX_LOG_LINE]
             tail.append(shown)
-            with contextlib.suppress(
-                OSError
-            ):  # a full disk: the process must not block on a pipe that nobody reads
+            # a full disk: the process must not block on a pipe that nobody reads
+            with contextlib.suppress(OSError):
                 log.write(shown + "\n")
 
 

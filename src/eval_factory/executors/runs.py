@@ -35,14 +35,12 @@ class RunSpec:
     record: str  # the file for the record of the end
     fresh: bool = False
     debug: bool = False
-    probed: tuple[str, ...] | None = (
-        None  # roles whose endpoints are known to answer; None: the run asks them itself
-    )
+    # roles whose endpoints are known to answer; None: the run asks them itself
+    probed: tuple[str, ...] | None = None
     limits: SharedLimitsSettings | None = None  # what its requests share with those of others
     served_at: str | None = None  # the addresses of its model's servers, with blanks between them
-    asks: Mapping[str, Any] = field(
-        default_factory=dict
-    )  # what only the executor that it is for reads
+    # what only the executor that it is for reads
+    asks: Mapping[str, Any] = field(default_factory=dict)
 
 
 RUN_SPEC = TypeAdapter(RunSpec)
@@ -53,9 +51,8 @@ RUN_SPEC = TypeAdapter(RunSpec)
 class Waiting:
     where: str = ""
     reason: str = ""
-    for_ever: bool = (
-        False  # what it waits for never comes: it has to be ended, and started in another way
-    )
+    # what it waits for never comes: it has to be ended, and started in another way
+    for_ever: bool = False
 
 
 @dataclass(frozen=True)
@@ -114,9 +111,8 @@ class LocalRuns(contextlib.AbstractContextManager["LocalRuns"]):
         self._env = env
         self._log = log
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
-        self._new: set[str] = (
-            set()
-        )  # names of runs that nobody has looked at since they were started
+        # names of runs that nobody has looked at since they were started
+        self._new: set[str] = set()
 
     def __exit__(self, *_: object) -> None:
         self.clean_up()

@@ -84,9 +84,8 @@ class ServerSpec:
     health: str  # the URL, on the server's own machine, that answers with 200 when it is ready
     log: Path
     env: Mapping[str, str]  # all that the server gets to see, but for its settings
-    secrets: tuple[
-        str, ...
-    ]  # values that are not to stand in its log: requests bring keys to it, too
+    # values that are not to stand in its log: requests bring keys to it, too
+    secrets: tuple[str, ...]
     start_time_limit_s: float
     hang_time_limit_s: float
     stop_grace_s: float
@@ -349,15 +348,13 @@ class ServerGuard:
         end_group(process, self._order["stop_grace_s"])  # what it has started is nothing without it
         copier.join(COPY_S)
         _say(group=None)
-        if taken or (
-            failed and ended and not self._over and not is_free(port)
-        ):  # nothing of ours is left
+        # nothing of ours is left
+        if taken or (failed and ended and not self._over and not is_free(port)):
             return None
         if failed is None:
             return lost
-        lines = [line for line in tail if line.strip()][
-            -LAST_LINES:
-        ]  # its last output, of this start
+        # its last output, of this start
+        lines = [line for line in tail if line.strip()][-LAST_LINES:]
         last = "\n    ".join(["\n  its last lines:", *lines]) if lines else ""
         raise PrerequisiteError(f"{self._its} {failed}{last}")
 
@@ -442,9 +439,8 @@ def is_free(port: int) -> bool:
     try:
         for host in (_LOOPBACK, ""):
             with socket.socket() as one:
-                one.setsockopt(
-                    socket.SOL_SOCKET, socket.SO_REUSEADDR, 1
-                )  # connections that are over do not count
+                # connections that are over do not count
+                one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 one.bind((host, port))
     except OSError:
         return False
@@ -484,9 +480,8 @@ def _say(**fields: Any) -> None:
 
 def main() -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(
-            number, signal.SIG_IGN
-        )  # whoever asked for the server gets it too, and says what follows
+        # whoever asked for the server gets it too, and says what follows
+        signal.signal(number, signal.SIG_IGN)
     order = json.loads(sys.stdin.buffer.readline())
     descriptor = os.open(order["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, PRIVATE)
     with os.fdopen(

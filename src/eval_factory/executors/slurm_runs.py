@@ -88,9 +88,8 @@ class SlurmAsks:
 
     @classmethod
     def of(cls, run: RunSpec) -> SlurmAsks:
-        known = {
-            one.name for one in fields(cls)
-        }  # a wave that another version wrote may ask for more
+        # a wave that another version wrote may ask for more
+        known = {one.name for one in fields(cls)}
         return cls(**{name: value for name, value in run.asks.items() if name in known})
 
     @property
@@ -413,9 +412,8 @@ class SlurmRuns:
             self._queue = self._slurm.queue()
         self.forget_keys()
         jobs = {task.job_name: task.job_id for task in self._queue}
-        for (
-            wave
-        ) in self.store.waves():  # of a submitter that was killed before it submitted that job
+        # of a submitter that was killed before it submitted that job
+        for wave in self.store.waves():
             submitted = self.store.wave_file(wave.number).with_suffix(".clean-up").exists()
             if (
                 self.store.environment(wave.number).exists()
@@ -473,9 +471,8 @@ class SlurmRuns:
         reason = reason_name(task.reason)
         if can_never_start(task.reason):
             return Waiting(where, reason, for_ever=True)
-        if (
-            task.reason not in NO_REASON | self._reasons
-        ):  # which task squeue names changes all the time
+        # which task squeue names changes all the time
+        if task.reason not in NO_REASON | self._reasons:
             self._reasons.add(task.reason)
             self._say(f"{task.job_name} waits in Slurm: {reason}")
         return Waiting(where, "" if reason in ("", "None") else reason)

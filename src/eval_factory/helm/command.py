@@ -40,9 +40,8 @@ def model_files(plan: Plan, *, debug: bool = False) -> dict[str, str]:
     if plan.evaluation.benchmark is not None:
         files |= benchmark_files(plan.evaluation.benchmark, plan.judges, plan.rundir.model_configs)
     elif plan.judges:
-        files[names.JUDGES] = _dump(
-            {"judges": _named(plan.judges)}
-        )  # in the form of HELM's jury configuration
+        # in the form of HELM's jury configuration
+        files[names.JUDGES] = _dump({"judges": _named(plan.judges)})
     if not debug:
         files[names.LOGGING] = quiet_logging()
     return files

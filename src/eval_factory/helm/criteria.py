@@ -241,9 +241,8 @@ def _decision(found: Mapping[str, Any]) -> Decision:
     explanation = found.get(EXPLANATION)
     if not isinstance(met, bool):
         raise UnusableJudgeOutput(f'"{_MET}" is not true or false')
-    if not isinstance(explanation, str) or not re.search(
-        r"\w", explanation
-    ):  # "..." is the form itself, given back
+    # "..." is the form itself, given back
+    if not isinstance(explanation, str) or not re.search(r"\w", explanation):
         raise UnusableJudgeOutput(f'"{EXPLANATION}" is missing or says nothing')
     return Decision(met, explanation)
 

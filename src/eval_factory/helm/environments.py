@@ -31,9 +31,8 @@ class Environment:
 
     upstream: Upstream
     python: str  # the interpreter that runs it
-    search: tuple[str, ...] | None = (
-        None  # the folders that it imports from; None: those of this process
-    )
+    # the folders that it imports from; None: those of this process
+    search: tuple[str, ...] | None = None
 
     def version_of(self, package: str) -> str | None:
         """None: it is not installed there."""

@@ -181,9 +181,8 @@ def _as_text(data: bytes) -> str:
     return data.decode() if data and all(byte in _PRINTABLE for byte in data) else ""
 
 
-Criteria = Mapping[
-    str, Collection[str]
-]  # what a judge has to rate: criterion -> the fields of its rating
+# what a judge has to rate: criterion -> the fields of its rating
+Criteria = Mapping[str, Collection[str]]
 
 _MAX_OUTPUT = 200_000  # characters of a judge's output: many times what its tokens can hold
 MAX_BRACES = 200
@@ -251,9 +250,8 @@ def parse_judge_output(
         read=read,
         verdict=lambda found: json.dumps({name: found[name]["score"] for name in criteria}),
     )
-    own = {
-        name: ratings[name] for name in criteria
-    }  # HELM's mean takes everything else that stands there
+    # HELM's mean takes everything else that stands there
+    own = {name: ratings[name] for name in criteria}
     if not form.labels:  # the judge's own spelling of a number stays
         return own
     return {

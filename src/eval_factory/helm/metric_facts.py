@@ -36,9 +36,8 @@ _SHARE = MetricFacts(higher_is_better=True, scale=_ZERO_TO_ONE, unit="share")
 """Of the instances, or of what was found or looked for: precision, recall."""
 OVERLAP = MetricFacts(higher_is_better=True, scale=_ZERO_TO_ONE, unit="overlap")
 """Of the words of an answer with those of a reference: ROUGE, BLEU, F1 of words."""
-_RATING = MetricFacts(
-    higher_is_better=True, scale=HELMS_FORM.scale, unit="rating"
-)  # mean of the ratings of a jury
+# mean of the ratings of a jury
+_RATING = MetricFacts(higher_is_better=True, scale=HELMS_FORM.scale, unit="rating")
 F1 = MetricFacts(higher_is_better=True, scale=_ZERO_TO_ONE, unit="F1")
 SIMILARITY = MetricFacts(higher_is_better=True, unit="similarity")
 """BERTScore, rescaled with a baseline: an answer that is worse than a random text is below 0."""

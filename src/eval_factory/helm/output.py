@@ -139,9 +139,8 @@ class RequestState(HelmRecord):
     train_trial_index: int
     request: dict[str, Any]
     result: Result | None = None
-    output_mapping: dict[str, str] | None = (
-        None  # label of an option -> its text, where the question has options
-    )
+    # label of an option -> its text, where the question has options
+    output_mapping: dict[str, str] | None = None
     prompt_truncated: bool = False
     annotations: dict[str, Any] | None = None
 
@@ -336,9 +335,8 @@ def _entries(path: Path, shape: type[_Read], member: str | None = None) -> Itera
             opening = depth + b"{\n"
             closing = re.compile(b"\n" + depth + rb"}(,?)\n")
             rest = b""
-            while block := file.read(
-                max(BLOCK, len(rest))
-            ):  # block by block: an entry may have 300 lines
+            # block by block: an entry may have 300 lines
+            while block := file.read(max(BLOCK, len(rest))):
                 *ended, rest = closing.split(rest + block)
                 for text, comma in zip(ended[::2], ended[1::2], strict=True):
                     yield _parsed(adapter, b"{" + text.partition(opening)[2] + b"}")
@@ -496,15 +494,13 @@ class RunRecord(HelmRecord):
     """What helm-run wrote down of itself."""
 
     datasets: list[LoadedDataset] = []  # of the Hugging Face Hub
-    patches: list[str] | None = (
-        None  # names of those of HELM that were applied; None: it did not come so far
-    )
+    # names of those of HELM that were applied; None: it did not come so far
+    patches: list[str] | None = None
     limited_records: LimitedRecords | None = None
     executed_by: list[str] = []  # how what the model answered was confined
     ended: int = 0  # answers that ended the process that executed them
-    judge_prompts: dict[
-        str, tuple[str, ...]
-    ] = {}  # annotation -> SHA-256 of each template of its judges' prompt
+    # annotation -> SHA-256 of each template of its judges' prompt
+    judge_prompts: dict[str, tuple[str, ...]] = {}
     drawn_sample: DrawnSample | None = None
     judge_probe: dict[str, dict[str, Any]] = {}
     """Instance -> HELM's annotations of an answer that says nothing."""

@@ -57,9 +57,8 @@ class AskedQuestion:
 
     id: str
     right: tuple[str, ...]  # the texts of the right references
-    options: Mapping[
-        str, str
-    ]  # label of an option -> its text; empty where the question has no options
+    # label of an option -> its text; empty where the question has no options
+    options: Mapping[str, str]
     text: str = ""  # what is asked about, without the prompt around it
     source: str | None = None
     """What the question shares with others: the name of the calculator, the question that
@@ -141,9 +140,8 @@ def _that_look_at_the_data(
     if by_source is not None:
         yield f"{MAJORITY_NAME} by {by}", by_source
     offered = {tuple(sorted(question.options.values())) for question in questions}
-    if (
-        len(offered) > 1 and min(map(len, offered)) > 1
-    ):  # else one option is the longest of every question
+    # else one option is the longest of every question
+    if len(offered) > 1 and min(map(len, offered)) > 1:
         longest = tuple(
             max(one.options, key=lambda label: len(one.options[label])) for one in questions
         )
@@ -331,12 +329,10 @@ class StrategyScores:
     objects each time.
     """
     answer: str | None = None  # where it is the same to every question; else `answers` has them
-    answers: list[str] | None = (
-        None  # neither: of an answer at random. Its values are means over all that it may be
-    )
-    annotation: dict[str, Any] | None = (
-        None  # what an annotator that executes answers says of this one
-    )
+    # neither: of an answer at random. Its values are means over all that it may be
+    answers: list[str] | None = None
+    # what an annotator that executes answers says of this one
+    annotation: dict[str, Any] | None = None
 
     def answer_to(self, number: int) -> str | None:
         """None: any answer, each as likely as the others."""
@@ -349,9 +345,8 @@ class TrivialScores:
 
     run: str = ""  # HELM's name of the run
     lower_is_better: list[str] = field(default_factory=list)
-    questions: list[tuple[str, int, str | None]] = field(
-        default_factory=list
-    )  # id, trial and split of each
+    # id, trial and split of each
+    questions: list[tuple[str, int, str | None]] = field(default_factory=list)
     strategies: list[StrategyScores] = field(default_factory=list)
     error: str | None = None  # why there is nothing, where it failed
 

@@ -190,9 +190,8 @@ def _with_more_metrics(run_spec: RunSpec, value: str) -> RunSpec:
 
     Without those that the run has: a score comes once.
     """
-    if (
-        "multiple_choice" in run_spec.adapter_spec.method
-    ):  # f1_score of what names no option is an error of HELM's
+    # f1_score of what names no option is an error of HELM's
+    if "multiple_choice" in run_spec.adapter_spec.method:
         raise ValueError(f"extra.metrics: {run_spec.name} has options")
     own = run_spec.metric_specs
     known = {name for one in own for name in one.args.get("names", ())}
@@ -238,9 +237,8 @@ _register_askings(
 GREY = 128
 NO_ANSWER = "(no answer)"  # what stands for an empty answer: many endpoints refuse an empty turn
 
-_Key = tuple[
-    str, int, str
-]  # (instance, trial, name of the asking); its name is empty where the question is as it is
+# (instance, trial, name of the asking); its name is empty where the question is as it is
+_Key = tuple[str, int, str]
 
 
 def answer_in_data(state: RequestState) -> str | None:

@@ -123,9 +123,8 @@ class Endpoint:
         self._is_asked = session.asks_model or settings.role != MODEL_ROLE
         self._failures = {} if self._is_asked else self._cache.failures()
         served = _demo_url() if settings.url.startswith("demo:") else None
-        served = (
-            served if self._is_asked else "http://nobody.invalid"
-        )  # its server, or its URL's secret, may be gone
+        # its server, or its URL's secret, may be gone
+        served = served if self._is_asked else "http://nobody.invalid"
         self._secret_fields = settings.secret_fields(os.environ) if self._is_asked else {}
         """Sent in every request, and stored nowhere."""
         self._made_pictures = RunDir(self._cache.path.parent).made_pictures
@@ -411,9 +410,8 @@ class Endpoint:
         )
 
     def _completion(self, request: Request, choice: openai_api.Choice) -> GeneratedOutput:
-        if (
-            self._settings.endpoint_type == openai_api.IMAGES
-        ):  # as HELM's own client for pictures gives them
+        # as HELM's own client for pictures gives them
+        if self._settings.endpoint_type == openai_api.IMAGES:
             file, kind = media.made_picture(self._made_pictures, choice.text)
             shown = MultimediaObject([MediaObject(content_type=kind, location=str(file))])
             return GeneratedOutput(text="", logprob=0, tokens=[], multimodal_content=shown)

@@ -76,9 +76,8 @@ class NetworkGuard:
             self._check_address(arguments[1])
         elif event in ("socket.getaddrinfo", "socket.gethostbyname"):
             host = host_of(arguments[0])
-            if (
-                not self._is_known(host) and _address(host) is None
-            ):  # an address in digits needs no look-up
+            # an address in digits needs no look-up
+            if not self._is_known(host) and _address(host) is None:
                 self._refuse(host)
         elif event == "socket.gethostbyaddr":
             self._check_asked_back(arguments[0])

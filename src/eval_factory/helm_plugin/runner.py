@@ -111,9 +111,8 @@ class EvalRunner(Runner):  # type: ignore[misc]
             super().run_one(run_spec)
         state = self._annotated
         self._annotated = None
-        if (
-            state is not None and run_spec.adapter_spec.image_generation_parameters is None
-        ):  # no text is a picture
+        # no text is a picture
+        if state is not None and run_spec.adapter_spec.image_generation_parameters is None:
             score_trivial_answers(run_spec, state, self.metric_service, Path(self.output_path))
 
     def _report_unscorable(self, state: RequestState, reason: str) -> None:
@@ -477,9 +476,8 @@ class Unscorable:
             new = key not in self._reasons
             self._reasons.setdefault(key, reason)
             states = self._state.request_states if self._state else []
-            scored = [
-                asked for asked in states if asked.result and asked.result.success
-            ]  # so far, or they may yet be
+            # so far, or they may yet be
+            scored = [asked for asked in states if asked.result and asked.result.success]
             others = sum(_key_of(asked) not in self._reasons for asked in scored)
             unscorable = len(self._reasons)
             if not others or unscorable > max(1, (unscorable + others) // _ONE_IN):

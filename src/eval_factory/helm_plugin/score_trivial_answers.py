@@ -39,9 +39,8 @@ _METRICS = "helm.benchmark.metrics."
 BASIC = f"{_METRICS}basic_metrics.BasicGenerationMetric"
 SUMMARIES = f"{_METRICS}summarization_metrics.SummarizationMetric"
 SQL = f"{_METRICS}ehr_sql_metrics.EhrSqlMetric"
-EXECUTED = frozenset(
-    {"pass", "code_eval_acc"}
-)  # names of HELM's basic metrics that execute the answer
+# names of HELM's basic metrics that execute the answer
+EXECUTED = frozenset({"pass", "code_eval_acc"})
 ROUGE = {"rouge_1": "rouge1", "rouge_2": "rouge2", "rouge_l": "rougeL"}
 """HELM's name of a metric -> the rouge_score package's."""
 _FORMS = {

@@ -131,9 +131,8 @@ class Session:
     counters: dict[str, Counters] = field(default_factory=lambda: defaultdict(Counters))
     clients: dict[str, Any] = field(default_factory=dict)  # role -> its client
     lock: threading.Lock = field(default_factory=threading.Lock)
-    limits: SharedLimits | None = (
-        None  # what this run shares with others; None: it has its limits for itself
-    )
+    # what this run shares with others; None: it has its limits for itself
+    limits: SharedLimits | None = None
     jury_form: JuryForm = HELMS_FORM  # what the judges of this run may say
     asks_model: bool = True
     not_stored: set[str] = field(default_factory=set)

@@ -557,9 +557,8 @@ def _figures(folder: Path, baseline: Line, history: History) -> Iterator[str]:
     yield from _other(baseline, {**json.loads(json_line(course.of_baseline())), **rules})
     for evidence, line in enumerate(made[1:], start=1):
         asked = read_values(folder / line["folder"], line["values"])
-        looked = json.loads(
-            json_line(course.look(line["look"], asked))
-        )  # as a line of the ledger has it
+        # as a line of the ledger has it
+        looked = json.loads(json_line(course.look(line["look"], asked)))
         again = {**looked, "evidence": evidence, "panel": baseline["panel"]}
         yield from (
             f"look {line['look']} (line {line['number']}): {text}" for text in _other(line, again)

@@ -192,9 +192,8 @@ class EDetectors:
         self._share = values.mean(axis=-2)
         self._allowed = max_drop + LUCK * sigma_of(values, units)[:, None]
         lost = units.totals(1 - self._share)[:, None] + units.sizes * self._allowed[..., None]
-        self._scale = np.maximum(
-            lost.max(axis=-1), 1e-9
-        )  # nothing can be lost: all right, and no drop allowed
+        # nothing can be lost: all right, and no drop allowed
+        self._scale = np.maximum(lost.max(axis=-1), 1e-9)
         self._stakes = Restarts(looks)
         self._least: Array = np.zeros(len(values), int)
 

@@ -94,9 +94,8 @@ class Asking:
 
     env: Mapping[str, str]
     say: Callable[[str], object]
-    looking_on: Callable[
-        [SuiteDir], AbstractContextManager[SuiteObserver]
-    ]  # shows what a suite does
+    # shows what a suite does
+    looking_on: Callable[[SuiteDir], AbstractContextManager[SuiteObserver]]
     options: SuiteOptions
 
 
@@ -183,9 +182,8 @@ def _make_baseline(
         reports.append(_ask_suite(panel.suite(folder), how))
         if reports[-1].exit_code:
             break
-        if (
-            number == 1 and reports[-1].status == RunStatus.COMPLETE
-        ):  # a wrong limit, before the rest is paid
+        # a wrong limit, before the rest is paid
+        if number == 1 and reports[-1].status == RunStatus.COMPLETE:
             Course(rules, limits, [measure(of_target[0], limits)] * 2)
     if (unfinished := _unfinished(reports, panel)) is not None:
         return unfinished

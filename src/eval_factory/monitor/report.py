@@ -622,9 +622,8 @@ def evidence_for(purpose: str, folder: Path, *, as_page: bool) -> str:
         "change"
     ) or {}
     plan: dict[str, Any] = {"change": planned.get("description")}
-    with suppress(
-        ConfigError
-    ):  # where it cannot be read, or is not the one of the baseline, it is not the plan
+    # where it cannot be read, or is not the one of the baseline, it is not the plan
+    with suppress(ConfigError):
         policy = load_policy(Path(planned["policy"])) if planned else None
         if policy is not None and policy.sha256 == (history.baseline or {}).get("policy_sha256"):
             plan["policy"] = policy

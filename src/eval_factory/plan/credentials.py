@@ -36,9 +36,8 @@ class CredentialsReport:
     """
 
     lines: list[str] = field(default_factory=list)
-    found: dict[str, str] = field(
-        default_factory=dict
-    )  # variable -> secret, for the environment of helm-run
+    # variable -> secret, for the environment of helm-run
+    found: dict[str, str] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)  # what of the lines belongs on the screen
 
 

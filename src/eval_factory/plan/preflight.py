@@ -107,9 +107,8 @@ def probe(
             try:
                 return ask(with_image=shows_images)
             except EndpointRefusedError as refused:
-                if (
-                    not shows_images or ask(with_image=False) is not None
-                ):  # which raises what is wrong with text too
+                # which raises what is wrong with text too
+                if not shows_images or ask(with_image=False) is not None:
                     raise
                 raise EndpointRefusedError(f"{refused}\n  {NEEDS_EYES}") from None
         except PrerequisiteError as error:

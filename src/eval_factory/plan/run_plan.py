@@ -87,14 +87,12 @@ class Plan:
     rundir: RunDir
     model: EndpointPlan
     judges: tuple[EndpointPlan, ...]  # of the jury that the configuration names
-    prescribed: tuple[
-        EndpointPlan, ...
-    ]  # that HELM's own annotators name; asked through our client too
+    # that HELM's own annotators name; asked through our client too
+    prescribed: tuple[EndpointPlan, ...]
     scenario_arguments: Mapping[str, str | int]
     identity: str
-    servers_before: Mapping[
-        str, SameServers
-    ]  # by role, of the folder's last run, where there are several
+    # by role, of the folder's last run, where there are several
+    servers_before: Mapping[str, SameServers]
     asks_model: bool = True
 
     @property
@@ -148,9 +146,8 @@ class EndpointPlan(EndpointSettings):
     """
 
     _: KW_ONLY
-    max_length: int | None = (
-        None  # tokens of a prompt and its answer together; None: HELM cuts no prompt
-    )
+    # tokens of a prompt and its answer together; None: HELM cuts no prompt
+    max_length: int | None = None
     alias: str | None = None  # what HELM's name is made of where that is not the model id
     helm_name: str | None = None  # HELM's name itself, where somebody who calls helm-run chose it
     shows_images: bool = False  # whether it is known that the requests hold pictures
@@ -280,9 +277,8 @@ def _prescribed_judges(
         known = evaluation.framework.judges.get(role)
         key = {"api_key": getattr(extra, known.api_key)} if known else {}
         model = deployment.partition("/")[2]
-        if (
-            known is not None and known.model_id.rpartition("/")[2] == model
-        ):  # one of ours, by HELM's name of it
+        # one of ours, by HELM's name of it
+        if known is not None and known.model_id.rpartition("/")[2] == model:
             model = known.model_id
         judge = own.get(role) or Judge(name=role, model_id=model, **key)
         endpoints.append(replace(_judge_endpoint(evaluation, judge, before), helm_name=deployment))

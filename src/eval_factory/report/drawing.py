@@ -109,9 +109,8 @@ class Drawing:
 def text_width(text: str) -> float:
     """About how wide a text is in a sans-serif font, which nobody knows before it is shown."""
     wide = sum(unicodedata.east_asian_width(letter) in "WF" for letter in text)
-    return FONT_SIZE * (
-        wide * 1.05 + (len(text) - wide) * 0.6
-    )  # rather more than less for most letters and digits
+    # rather more than less for most letters and digits
+    return FONT_SIZE * (wide * 1.05 + (len(text) - wide) * 0.6)
 
 
 def fitted(text: str, width: float) -> str:

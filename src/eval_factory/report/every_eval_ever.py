@@ -102,9 +102,8 @@ class Publisher:
 
     organization: str  # who evaluated
     relationship: str = "other"
-    developer: str | None = (
-        None  # who made the model; taken from a model id such as `org/model` where it is None
-    )
+    # who made the model; taken from a model id such as `org/model` where it is None
+    developer: str | None = None
 
 
 def write_records(
@@ -123,9 +122,8 @@ def write_records(
         developer,
         record["model_info"]["id"].removeprefix(f"{developer}/"),
     ):
-        safe = (
-            re.sub(r"[^A-Za-z0-9._-]+", "_", component).strip(".") or "_"
-        )  # as a name of a folder on any system
+        # as a name of a folder on any system
+        safe = re.sub(r"[^A-Za-z0-9._-]+", "_", component).strip(".") or "_"
         inside /= f"{safe}_" if safe == "data" else safe
     samples = inside / f"{name}_samples.jsonl"
     main = f"{stored.result.task}/{stored.result.main_metric}"

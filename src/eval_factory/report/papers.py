@@ -87,12 +87,10 @@ class Described:
     config: Mapping[str, Any]  # `config` of the run, with its defaults where they are known
     target: Mapping[str, Any]
     cite: Citations = field(default_factory=Citations)
-    sentences: Mapping[str, str] = field(
-        default_factory=lambda: forms()["sentences"]
-    )  # name -> template
-    files: Mapping[str, str] = field(
-        default_factory=dict
-    )  # what SHA256SUMS lists, where it matters
+    # name -> template
+    sentences: Mapping[str, str] = field(default_factory=lambda: forms()["sentences"])
+    # what SHA256SUMS lists, where it matters
+    files: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
     def _values(self) -> dict[str, Any]:

@@ -456,9 +456,8 @@ def bins_of(values: Sequence[float], axis: Axis) -> list[Bin]:
 class InstanceNumbers:
     """What the plots need of the instances, in one pass over them; no texts."""
 
-    values: list[float] = field(
-        default_factory=list
-    )  # of the main score's metric, split and perturbation
+    # of the main score's metric, split and perturbation
+    values: list[float] = field(default_factory=list)
     latencies: list[float] = field(default_factory=list)
     ratings: dict[str, list[float]] = field(default_factory=dict)  # judge -> its ratings
 

@@ -312,9 +312,8 @@ def clinician_lines(found: results.Clinicians) -> Iterator[str]:
     if found.agreement is not None:
         yield f"agreement of the raters: {agreement_text(found.agreement)}"
     for judge, one in found.judges.items():
-        bias = (
-            "not known"  # above 0: the judge is more lenient than the raters, where more is better
-        )
+        # above 0: the judge is more lenient than the raters, where more is better
+        bias = "not known"
         if one.bias is not None:
             bias = formats.bias(one.bias)
             if one.bias_low is not None and one.bias_high is not None:

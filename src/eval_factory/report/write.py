@@ -51,9 +51,8 @@ def write_reports(
     with renamed_together():
         # a record is read from HELM's output, and its request hashed, once: both files and the
         # page's data in one pass
-        folder = (
-            rundir.helm.resolve().parent
-        )  # where a result is made again, `helm` is a link to the first one's
+        # where a result is made again, `helm` is a link to the first one's
+        folder = rundir.helm.resolve().parent
         packed = InstancePacker(
             result.scores.get(result.main_metric), tuple(result.groups), folder=folder
         )

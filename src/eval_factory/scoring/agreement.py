@@ -226,9 +226,8 @@ class Ratings:
     by_judge: dict[str, dict[InstanceKey, dict[str, float]]] = field(
         default_factory=lambda: defaultdict(dict)
     )
-    lowest: set[InstanceKey] = field(
-        default_factory=set
-    )  # answers with nothing in them, which no judge is asked about
+    # answers with nothing in them, which no judge is asked about
+    lowest: set[InstanceKey] = field(default_factory=set)
     form: JuryForm = HELMS_FORM
     lengths: dict[InstanceKey, int] = field(default_factory=dict)  # of the answers, in characters
 

@@ -87,9 +87,8 @@ class Askings:
     """Questions that HELM asked again without a change: it leaves out only those whose inputs
     are of one class.
     """
-    none_right: set[Unit] = field(
-        default_factory=set
-    )  # questions whose right option is that none of the others is
+    # questions whose right option is that none of the others is
+    none_right: set[Unit] = field(default_factory=set)
 
     @classmethod
     def of(
@@ -142,9 +141,8 @@ class Askings:
     def take(self, draft: Draft) -> None:
         """The metrics of what was asked again are none of the run's scores."""
         again = [one for one in draft.metrics if is_asked_again(one.perturbation)]
-        self.metrics = [
-            one for one in again if not is_derived(one)
-        ]  # HELM's worst cases mix several askings
+        # HELM's worst cases mix several askings
+        self.metrics = [one for one in again if not is_derived(one)]
         draft.metrics = [one for one in draft.metrics if not is_asked_again(one.perturbation)]
 
     def complete(self, draft: Draft) -> None:
@@ -197,9 +195,8 @@ class Askings:
         values = {unit: [of_name[unit] for of_name in by_name] for unit in units}
         answers: Mapping[Unit, Sequence[object]] = values
         if self.form is not None:
-            answers = {
-                unit: [self.answers[unit].get(name) for name in names] for unit in units
-            }  # None: it failed
+            # None: it failed
+            answers = {unit: [self.answers[unit].get(name) for name in names] for unit in units}
         between, within = _parts(values, found.sources)
         pairs = {
             unit: statistics.fmean(a == b for a, b in combinations(of_unit, 2))
@@ -515,9 +512,8 @@ class ChoiceOrderCheck:
     by_order: Sequence[MetricValues]  # HELM's metrics of the questions in other orders
     asked: dict[Unit, dict[int, str | None]] = field(default_factory=lambda: defaultdict(dict))
     """Order -> the text of the option that was chosen; a request that failed is not in it."""
-    orders: dict[Unit, int] = field(
-        default_factory=Counter
-    )  # how many orders each question was asked in
+    # how many orders each question was asked in
+    orders: dict[Unit, int] = field(default_factory=Counter)
     kept: dict[Unit, str] = field(default_factory=dict)
     letters: Counter[str] = field(default_factory=Counter)
 

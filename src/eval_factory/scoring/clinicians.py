@@ -84,9 +84,8 @@ def _rated(result: TaskResult, rundir: RunDir) -> RatedResult | None:
     )
 
 
-Marks = dict[
-    str, list[float | None]
-]  # judge -> its mark of each item; the metric itself where there is no judge
+# judge -> its mark of each item; the metric itself where there is no judge
+Marks = dict[str, list[float | None]]
 
 
 def rated_items(
@@ -160,9 +159,8 @@ class RatedAnswer:
 class RatedResult:
     asked: Asked
     sample: Sample  # the last one of those that are used: its strata hold for all
-    values: dict[AnswerKey, float] = field(
-        default_factory=dict
-    )  # the main metric's, of every answer
+    # the main metric's, of every answer
+    values: dict[AnswerKey, float] = field(default_factory=dict)
     judged: dict[str, dict[AnswerKey, float]] = field(default_factory=lambda: defaultdict(dict))
     """Judge -> its score of every answer that it judged."""
     clusters: dict[AnswerKey, str] = field(default_factory=dict)
@@ -226,9 +224,8 @@ def clinicians_of(result: TaskResult, annotations: Annotations) -> Clinicians:
     found = _read(result, annotations, alike, score)
     people = found.people()
     corrected = too_few = None
-    scale = found.scale(
-        people
-    )  # points of a rubric can be lost on it; what was corrected on it is clipped
+    # points of a rubric can be lost on it; what was corrected on it is clipped
+    scale = found.scale(people)
     low, high = found.asked.score.scale or scale
     try:
         made = corrected_mean(found.strata(found.values, people), scale)

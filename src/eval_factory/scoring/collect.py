@@ -323,9 +323,8 @@ def _result(draft: Draft, records: InstanceRecords, provenance: Provenance) -> T
     tally = draft.tally
     instances = draft.instances
     scores = draft.scores
-    draft.notes.extend(
-        notes_on_age(draft.plan, provenance)
-    )  # the last: of most public benchmarks it is true
+    # the last: of most public benchmarks it is true
+    draft.notes.extend(notes_on_age(draft.plan, provenance))
     asked = sum(map(len, tally.splits.values()))
     facts = ComparedRun(draft.plan, draft.run.run_spec.adapter_spec, instances, asked, provenance)
     enough = instances.coverage >= draft.plan.evaluation.run.config.params.extra.min_coverage
@@ -376,9 +375,8 @@ class InstanceRecords:
     tally: Tally
     jury_metric: str | None
     readability: Readability
-    judges: Mapping[str, str] = field(
-        default_factory=dict
-    )  # judge -> its name in HELM's annotations
+    # judge -> its name in HELM's annotations
+    judges: Mapping[str, str] = field(default_factory=dict)
     rubric: RubricTally | None = None
 
     def __iter__(self) -> Iterator[InstanceRecord]:

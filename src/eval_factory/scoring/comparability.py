@@ -31,44 +31,36 @@ _TOKENS = (
     "max_tokens",
     "max_completion_tokens",
 )  # names of the limit of an answer; the second is OpenAI's newer one
-COMPARED = frozenset(
-    {*_TOKENS, "temperature", "top_p"}
-)  # fields of a request that are compared by their values
+# fields of a request that are compared by their values
+COMPARED = frozenset({*_TOKENS, "temperature", "top_p"})
 
 
 class LeaderboardEntry(StrictModel):
     """One run spec of the leaderboard."""
 
     max_tokens: int  # what the run spec itself grants an answer
-    max_length: int | None = (
-        None  # of a scenario that has such an argument: the leaderboard's value
-    )
+    # of a scenario that has such an argument: the leaderboard's value
+    max_length: int | None = None
     max_eval_instances: int | None = None  # None: as of all
-    arguments: dict[
-        str, tuple[str, ...]
-    ] = {}  # argument that chooses another evaluation -> the leaderboard's values
-    num_output_tokens: dict[
-        str, int
-    ] = {}  # model -> tokens, where it was granted another number here
-    newest_data: bool = (
-        False  # whether HELM names no revision: nobody knows which one the leaderboard read
-    )
-    collapsed: tuple[int, int] | None = (
-        None  # rows of the data, and the instances that HELM's scenario makes of them
-    )
+    # argument that chooses another evaluation -> the leaderboard's values
+    arguments: dict[str, tuple[str, ...]] = {}
+    # model -> tokens, where it was granted another number here
+    num_output_tokens: dict[str, int] = {}
+    # whether HELM names no revision: nobody knows which one the leaderboard read
+    newest_data: bool = False
+    # rows of the data, and the instances that HELM's scenario makes of them
+    collapsed: tuple[int, int] | None = None
 
 
 class MedhelmLeaderboard(StrictModel):
     helm: str  # the version of HELM whose run specs it tells of
-    max_eval_instances: (
-        int  # the most that it asked of one evaluation; of more, HELM drew so many at random
-    )
+    # the most that it asked of one evaluation; of more, HELM drew so many at random
+    max_eval_instances: int
     num_train_trials: int
     temperature: float
     top_p: float
-    num_output_tokens: dict[
-        str, int
-    ]  # model -> tokens that it was granted, for it thinks before it answers
+    # model -> tokens that it was granted, for it thinks before it answers
+    num_output_tokens: dict[str, int]
     judge_max_tokens: int
     run_specs: dict[str, LeaderboardEntry]
 
@@ -141,9 +133,8 @@ def _of_sampling(
         adapter.max_tokens is not None and adapter.temperature is not None
     ):  # else HELM did not write them down
         limits = {"max_tokens": adapter.max_tokens, "temperature": adapter.temperature}
-        sent = [
-            {**limits, "top_p": 1.0 if top_p is None else top_p}
-        ]  # nothing was answered: it was to be sent
+        # nothing was answered: it was to be sent
+        sent = [{**limits, "top_p": 1.0 if top_p is None else top_p}]
     by_model = {**board.num_output_tokens, **entry.num_output_tokens}
     asked = facts.plan.model.model_id
     granted = next(

@@ -32,9 +32,8 @@ from eval_factory.scoring.request_states import text_of
 from eval_factory.tasks.asked_again import LOGPROBS, STATED, STATED_ONLY, confidence_in
 
 Unit = tuple[str, int]  # a question in one trial
-Sources = Callable[
-    [Sequence[Unit]], "list[str] | None"
-]  # of each question what it shares with others; None: nothing
+# of each question what it shares with others; None: nothing
+Sources = Callable[[Sequence[Unit]], "list[str] | None"]
 Logprobs = Sequence[tuple[str, float]]
 """Tokens of an answer as the endpoint gave it, with the natural logarithm of each one's
 probability.
@@ -177,9 +176,8 @@ def groups_of(sample: Sample) -> list[list[Answer]]:
 class _Gap(NamedTuple):
     mean: float  # of confidence less right
     variance: float  # of that mean, unbiased
-    plausible: (
-        float  # the same, for an interval: not 0 where all answers of the group happen to be right
-    )
+    # the same, for an interval: not 0 where all answers of the group happen to be right
+    plausible: float
 
 
 def _gap(group: Sample) -> _Gap:

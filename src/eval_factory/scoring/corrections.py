@@ -34,9 +34,8 @@ _DIGITS = r"(?:[1-9]\d{0,2}(?:,\d{3})+(?:\.\d+)?|[1-9]\d{0,2}(?:\.\d{3})+,\d+|\d
 """With thousands separators, and a decimal comma where it cannot be one of these: 1,234 is 1234,
 and 12,34 is 12.34.
 """
-_NUMBER = re.compile(
-    rf"(?<![\w^./,-])(?<!\^\{{)[+-]?{_DIGITS}"
-)  # not of a date, a unit or a name (m^2, CURB-65)
+# not of a date, a unit or a name (m^2, CURB-65)
+_NUMBER = re.compile(rf"(?<![\w^./,-])(?<!\^\{{)[+-]?{_DIGITS}")
 _EITHER = r"(?:or|to|oder|bis|o|u|a|ou|à|versus|vs\.?)"
 _UNIT = r"(?: ?[%°a-zµμ][^\s\d,;:()='\"]{0,20}(?:\d[^\s,;:()='\"]{0,8})?){0,2}"
 _ALTERNATIVES = re.compile(
@@ -77,9 +76,8 @@ def reader_of(prompt: str, category: object, gold: str) -> Callable[[str], float
         return date_in
     if category not in ("risk", "severity", "diagnosis"):
         return number_in
-    may_be_half = (
-        "criteria for pulmonary embolism" in prompt.rpartition("Question: ")[2].lower()
-    )  # Wells': 1.5 or 2.5
+    # Wells': 1.5 or 2.5
+    may_be_half = "criteria for pulmonary embolism" in prompt.rpartition("Question: ")[2].lower()
     return number_in if may_be_half else whole_number_in
 
 
@@ -173,9 +171,8 @@ class Case:
     extra: Mapping[str, Any] = field(default_factory=dict)
     annotations: Mapping[str, Any] = field(default_factory=dict)
     instance: str = ""  # its id, the same in every trial
-    choices: Sequence[
-        str
-    ] = ()  # the texts of all references, where there are wrong ones among them
+    # the texts of all references, where there are wrong ones among them
+    choices: Sequence[str] = ()
 
 
 Rule = Callable[[Case], "float | None"]  # None: the instance does not count

@@ -37,9 +37,8 @@ class Draft:
     main: str = ""
     why: Sequence[str] = ()  # what is to be said of how the main metric was chosen
     main_values: MetricValues | None = None
-    missing: set[InstanceKey] = field(
-        default_factory=set
-    )  # instances without a value of the main metric that counts
+    # instances without a value of the main metric that counts
+    missing: set[InstanceKey] = field(default_factory=set)
     as_zero: bool = False  # whether these count as 0
     instances: results.Instances = field(
         default_factory=lambda: results.Instances(0, 0, 0, 0, 0, 0, 0)

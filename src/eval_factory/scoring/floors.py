@@ -77,9 +77,8 @@ class _Strategy:
                 )
 
     def add(self, number: int, key: InstanceKey, state: output.RequestState) -> None:
-        answer = self.scored.answer_to(
-            number
-        )  # None: any, each as likely; only HELM's values of it are known
+        # None: any, each as likely; only HELM's values of it are known
+        answer = self.scored.answer_to(number)
         if self.scored.annotation is not None:
             known = (state.annotations or {}).get("ehr_sql", {})
             annotations = {
@@ -158,9 +157,8 @@ class FloorScores:
         )
 
     def _floors(self) -> dict[str, Floor]:
-        means: dict[tuple[str, str], dict[str, float]] = defaultdict(
-            dict
-        )  # (label, metric) -> strategy -> mean
+        # (label, metric) -> strategy -> mean
+        means: dict[tuple[str, str], dict[str, float]] = defaultdict(dict)
         counts: dict[tuple[str, str], int] = {}
         for strategy in self._strategies:
             for metric in chain(strategy.metrics(), self._corrected(strategy)):
@@ -169,9 +167,8 @@ class FloorScores:
         floors = {}
         for (label, name), answers in means.items():
             lower = self._trivial is not None and name in self._trivial.lower_is_better
-            plainest = sorted(
-                answers, key=MAJORITY_NAME.__eq__
-            )  # of equals, `always A` says more than `majority`
+            # of equals, `always A` says more than `majority`
+            plainest = sorted(answers, key=MAJORITY_NAME.__eq__)
             best = (min if lower else max)(plainest, key=answers.__getitem__)
             floors[label] = Floor(
                 best, answers[best], counts[label, best], answers, lower_is_better=lower

@@ -89,9 +89,8 @@ def _clustered(group: _Sample, rest: _Sample) -> float | None:
     return 2 * float(special.stdtr(degrees, -abs(statistic)))
 
 
-SMALLEST_GROUP = (
-    10  # instances below which a group is not shown: its score would say next to nothing
-)
+# instances below which a group is not shown: its score would say next to nothing
+SMALLEST_GROUP = 10
 
 
 @dataclass(frozen=True)
@@ -171,9 +170,8 @@ def _scores_by_value(
     found = {value: mean_score(metric, counted) for value, counted in values.items()}
     tested = [value for value, score in found.items() if score.stats.count >= SMALLEST_GROUP]
     p_values = []
-    for (
-        group
-    ) in tested:  # an instance that is in several groups is no part of the rest of any of them
+    # an instance that is in several groups is no part of the rest of any of them
+    for group in tested:
         rest = {
             key: one
             for counted in values.values()

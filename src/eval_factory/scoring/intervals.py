@@ -323,9 +323,8 @@ def interval_of_mean(
         return Interval(
             *of_equal_values(values[0], units, (low, high), each_side), EXACT + by_cluster
         )
-    moved = (
-        0.0 if mean is None else mean - center
-    )  # how far the mean that is reported lies from that of the values
+    # how far the mean that is reported lies from that of the values
+    moved = 0.0 if mean is None else mean - center
     if (low, high) == PROPORTION and all(value in PROPORTION for value in values):
         method = WILSON
         moved = 0.0

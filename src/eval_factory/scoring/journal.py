@@ -91,14 +91,12 @@ class CachedAnswer:
 
     tokens: tuple[int | None, int | None] = (None, None)
     latency_s: float | None = None
-    stripped: bool = (
-        False  # whether thinking was taken out: what is scored is not what the endpoint gave
-    )
+    # whether thinking was taken out: what is scored is not what the endpoint gave
+    stripped: bool = False
     unfinished: bool = False  # whether it ends in the middle of the thinking
     declined: bool = False  # whether the endpoint itself says that the model refused
-    logprobs: tuple[
-        tuple[str, float], ...
-    ] = ()  # of the answer's tokens, where the endpoint gave them
+    # of the answer's tokens, where the endpoint gave them
+    logprobs: tuple[tuple[str, float], ...] = ()
     thought_under: str | None = None  # the key of the answer, where it holds what the model thought
 
 
@@ -117,9 +115,8 @@ def cached_answer(answer: Answer, model: EndpointPlan) -> tuple[CachedAnswer, st
         return found, None
     cut_off = choice.finish_reason == openai_api.CUT_OFF
     split = model.adapter.without_reasoning(choice.text, cut_off=cut_off)
-    message = (
-        response["choices"][0].get("message") if "choices" in response else None
-    )  # pictures have none
+    # pictures have none
+    message = response["choices"][0].get("message") if "choices" in response else None
     thoughts = [part.strip() for part in (choice.reasoning, split.thought) if part and part.strip()]
     found = replace(
         found,

@@ -102,13 +102,11 @@ class Calibration:
     physicians: int
     gap: Figure  # the judge's macro F1 (of marks on a scale kappa) less the physicians'
     categories: Mapping[str, Part]
-    marks: Sequence[
-        float
-    ] = ()  # of marks on a scale all that there are; empty, and the rest filled, of decisions
+    # of marks on a scale all that there are; empty, and the rest filled, of decisions
+    marks: Sequence[float] = ()
     always: bool | None = None  # what the judge said of every item; None where it said both
-    lengths: Mapping[str, Part] = field(
-        default_factory=dict
-    )  # thirds by the answer's characters, where they are known
+    # thirds by the answer's characters, where they are known
+    lengths: Mapping[str, Part] = field(default_factory=dict)
     languages: Mapping[str, Part] = field(default_factory=dict)
     majority: Part | None = None
     """With what most physicians of an item say; items of a tie are left out. None where all are
@@ -116,12 +114,10 @@ class Calibration:
     """
     by_physician: Mapping[str, Part] = field(default_factory=dict)
     """With each physician, the one with most labels first."""
-    pairs: Sequence[
-        LabelledPairs
-    ] = ()  # decisions of the judge and of physicians, as a score's correction needs them
-    usual_lengths: tuple[float, float] | None = (
-        None  # between which nine of ten answers are, in characters
-    )
+    # decisions of the judge and of physicians, as a score's correction needs them
+    pairs: Sequence[LabelledPairs] = ()
+    # between which nine of ten answers are, in characters
+    usual_lengths: tuple[float, float] | None = None
     says_met: float = 0.0  # the judge, as a share of the items
 
 
@@ -498,9 +494,8 @@ class BestJury:
 
     judges: tuple[str, ...]
     f1_macro: float  # with the physicians, on the labels by which it was chosen
-    cross_validated: (
-        Figure  # of the best of each choice, on the conversations that had no part in it
-    )
+    # of the best of each choice, on the conversations that had no part in it
+    cross_validated: Figure
     cost_per_1000: float | None  # criteria, in dollars; None where a judge's is not known
 
 

@@ -86,9 +86,8 @@ def weights_of(
     labelled = (
         name for name, pairs in pairs_in.items() if name is not None and pairs >= FEWEST_ITEMS
     )
-    shared = [
-        name for name in labelled if points_in.get(name)
-    ]  # in one order: sums of floats depend on it
+    # in one order: sums of floats depend on it
+    shared = [name for name in labelled if points_in.get(name)]
     total = sum(pairs_in.values())
     points = sum(points_in.values())
     matched = sum(points_in[name] for name in shared) / points if points else 0.0
@@ -130,9 +129,8 @@ def corrected_by_labels(
     ends = _interval(cases, _rates(rows.sum(axis=0)), variances, units)
     if ends is None or not sensitivity + specificity > 1:  # also where one is nan
         return None
-    if (
-        ends[0] > 1 or ends[1] < cases.lowest
-    ):  # the judge of the run cannot be the one of the labels
+    # the judge of the run cannot be the one of the labels
+    if ends[0] > 1 or ends[1] < cases.lowest:
         return None
     mean = _corrected(
         statistics.fmean(cases.given), statistics.fmean(cases.possible), sensitivity, specificity

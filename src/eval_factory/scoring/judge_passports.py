@@ -26,9 +26,8 @@ class AskedJudge:
 
     judge_sha256: str  # `judge_sha256`
     model: str
-    stated_models: Mapping[
-        str, int
-    ]  # what its answers call the model themselves -> how many of them
+    # what its answers call the model themselves -> how many of them
+    stated_models: Mapping[str, int]
     prompt_sha256: Sequence[str]
     sampling: Sequence[Mapping[str, Any]]
     """Each set of fields with which requests were answered; the most frequent first."""

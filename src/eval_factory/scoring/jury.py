@@ -50,9 +50,8 @@ FOLLOWS_LENGTH = 0.5
 much.
 """
 
-ALL_JUDGES = (
-    ".all_judges"  # ends the name of a jury's score over the instances that every judge rated
-)
+# ends the name of a jury's score over the instances that every judge rated
+ALL_JUDGES = ".all_judges"
 
 
 class Jury:

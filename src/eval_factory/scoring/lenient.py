@@ -147,9 +147,8 @@ def _with_signs(answer: str, options: Mapping[str, str]) -> str:
         number = labels[label.lower()]
         if text == chr(_TEXTS + number):
             return chr(_WITH_TEXT + number)
-        return (
-            match[0] if between == " " else chr(_LABELS + number) + between + text
-        )  # "A duodenal ulcer"
+        # "A duodenal ulcer"
+        return match[0] if between == " " else chr(_LABELS + number) + between + text
 
     return _labels_of(tuple(options), bool(known)).sub(sign, answer)
 

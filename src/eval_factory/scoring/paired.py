@@ -213,9 +213,8 @@ def mcnemar_mde(discordant: int, count: int) -> float | None:
         totals = np.arange(
             stats.binom.ppf(1e-9, count, share), stats.binom.isf(1e-9, count, share) + 1
         )
-        beyond = stats.binom.isf(
-            ALPHA / 2, totals, 0.5
-        )  # the test rejects where b has more of the discordant pairs
+        # the test rejects where b has more of the discordant pairs
+        beyond = stats.binom.isf(ALPHA / 2, totals, 0.5)
         shown = stats.binom.sf(beyond, totals, (1 + difference / share) / 2)
         return POWER - float(np.sum(stats.binom.pmf(totals, count, share) * shown))
 

@@ -52,9 +52,8 @@ from eval_factory.scoring.intervals import (
     variance_of,
 )
 
-LEAST_RATED = (
-    20  # answers that have to be rated before a score is corrected, where there are as many
-)
+# answers that have to be rated before a score is corrected, where there are as many
+LEAST_RATED = 20
 END_WEIGHT = 1.25
 """Pseudo-answers at each end of the scale: with fewer, n ratings that agree would exclude what the
 exact bound of `intervals.of_equal_values` does not.
@@ -69,9 +68,8 @@ class Stratum:
 
     judged: Sequence[float]  # the judge's score of every answer
     rated: Sequence[tuple[float, float]]  # (people's score, judge's score) of those that were rated
-    sources: Sequence[
-        Hashable
-    ] = ()  # of every answer what it shares with others; empty where none shares anything
+    # of every answer what it shares with others; empty where none shares anything
+    sources: Sequence[Hashable] = ()
     rated_sources: Sequence[Hashable] = ()  # of those that were rated
 
     @property
@@ -233,9 +231,8 @@ def merge_small(strata: Sequence[Stratum]) -> list[Stratum]:
             len(one.rated) < LEAST_OF_STRATUM or len(merged[-1].rated) < LEAST_OF_STRATUM
         ):
             last = merged.pop()
-            one = Stratum(
-                [*last.judged, *one.judged], [*last.rated, *one.rated]
-            )  # sources are counted in all
+            # sources are counted in all
+            one = Stratum([*last.judged, *one.judged], [*last.rated, *one.rated])
         if one.judged:
             merged.append(one)
     return merged
@@ -270,9 +267,8 @@ def half_width_of(rated: int, expected: Expected, correlation: float) -> float:
     infinite where they come from fewer than two effective sources. The correlation is as of
     `needed_for`.
     """
-    part = (rated - 1) / (
-        expected.answers - 1
-    )  # two rated answers share a source as often as any two do
+    # two rated answers share a source as often as any two do
+    part = (rated - 1) / (expected.answers - 1)
     effective = rated / (1 + (expected.sharing - 1) * part)
     if effective < LEAST_SOURCES:
         return math.inf

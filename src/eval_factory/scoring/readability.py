@@ -183,23 +183,20 @@ SIGNS = ("unparsed", "refused", "thinking_stripped", "thinking_unfinished", "pro
 @dataclass
 class Readability:
     form: AnswerForm | None
-    look_up: Callable[
-        [output.RequestState], CachedAnswer | None
-    ]  # the stored answer; None: it is gone
+    # the stored answer; None: it is gone
+    look_up: Callable[[output.RequestState], CachedAnswer | None]
     signs: dict[str, set[InstanceKey]] = field(
         default_factory=lambda: {name: set() for name in SIGNS}
     )
-    nothing: set[InstanceKey] = field(
-        default_factory=set
-    )  # empty, and not because of unfinished thinking
+    # empty, and not because of unfinished thinking
+    nothing: set[InstanceKey] = field(default_factory=set)
     lenient: dict[InstanceKey, float] = field(default_factory=dict)
     same: Counter[tuple[int, int]] = field(default_factory=Counter)
     """(hash of an answer, but for case and white space; hash of its question) -> how often they
     came.
     """
-    named: set[InstanceKey] = field(
-        default_factory=set
-    )  # in whose answers the lenient readings find one option
+    # in whose answers the lenient readings find one option
+    named: set[InstanceKey] = field(default_factory=set)
 
     def add(self, key: InstanceKey, state: output.RequestState) -> None:
         if state.prompt_truncated:

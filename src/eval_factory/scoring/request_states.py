@@ -93,12 +93,10 @@ def gold_and_choices(instance: output.Instance) -> tuple[str, tuple[str, ...]]:
 class RepeatedRows:
     """Goes through instances in their order. Of a text its hash is stored, never the text."""
 
-    repeated: set[str] = field(
-        default_factory=set
-    )  # ids of those with an earlier one's question and gold answer
-    with_another_gold: set[str] = field(
-        default_factory=set
-    )  # ids of those with an earlier one's question alone
+    # ids of those with an earlier one's question and gold answer
+    repeated: set[str] = field(default_factory=set)
+    # ids of those with an earlier one's question alone
+    with_another_gold: set[str] = field(default_factory=set)
     _first: dict[bytes, dict[bytes, str]] = field(default_factory=dict)
 
     def add(self, instance: str, question: str, gold: str, choices: Collection[str] = ()) -> bool:
@@ -131,7 +129,6 @@ class RepeatedRows:
 
 
 def _hash(*texts: str) -> bytes:
-    plain = "\x1f".join(
-        " ".join(text.casefold().split()) for text in texts
-    )  # it is a blank, which no text has left
+    # it is a blank, which no text has left
+    plain = "\x1f".join(" ".join(text.casefold().split()) for text in texts)
     return hashlib.blake2b(plain.encode("utf-8", "surrogatepass"), digest_size=16).digest()

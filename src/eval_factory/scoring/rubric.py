@@ -47,9 +47,8 @@ from eval_factory.tasks.rubric_case import (
     share_met,
 )
 
-Votes = Mapping[
-    str, bool | None
-]  # judge -> whether it holds a criterion to be met; None where it gave no decision
+# judge -> whether it holds a criterion to be met; None where it gave no decision
+Votes = Mapping[str, bool | None]
 
 
 @dataclass(frozen=True)
@@ -210,9 +209,8 @@ class RubricTally:
     cases: dict[InstanceKey, JudgedCase] = field(default_factory=dict)
     errors: dict[str, list[str | None]] = field(default_factory=dict)
     """Judge -> why it gave no decision, a reason a criterion."""
-    lengths: dict[InstanceKey, int] = field(
-        default_factory=dict
-    )  # of the answers that came, in characters
+    # of the answers that came, in characters
+    lengths: dict[InstanceKey, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, plan: Plan, run: output.HelmRun) -> RubricTally | None:

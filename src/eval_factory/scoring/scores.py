@@ -30,29 +30,24 @@ class MetricValues:
 
     label: str
     name: str
-    helm_mean: (
-        float | None
-    )  # None where HELM has no mean of all, and where these are not its own values
-    scale: Ends | None = (
-        None  # the least and the greatest value that there can be, where that is known
-    )
+    # None where HELM has no mean of all, and where these are not its own values
+    helm_mean: float | None
+    # the least and the greatest value that there can be, where that is known
+    scale: Ends | None = None
     values: dict[InstanceKey, float] = field(default_factory=dict)
     split: str | None = None
     perturbation: str | None = None
-    counts: dict[InstanceKey, int] = field(
-        default_factory=dict
-    )  # how much HELM counted of an instance, if not one
+    # how much HELM counted of an instance, if not one
+    counts: dict[InstanceKey, int] = field(default_factory=dict)
     parts: Mapping[InstanceKey, Sequence[InstanceKey]] = field(default_factory=dict)
     """Of a worst case: the instances, as they are and perturbed, of which it has the least
     value.
     """
-    clusters: Mapping[str, str] | None = (
-        None  # id of an instance -> its source; None: the task declares none
-    )
+    # id of an instance -> its source; None: the task declares none
+    clusters: Mapping[str, str] | None = None
     looks: float = 1  # as `intervals.describe` has it
-    lowest: Mapping[InstanceKey, float] | None = (
-        None  # the least value of each, where they differ: of a rubric
-    )
+    # the least value of each, where they differ: of a rubric
+    lowest: Mapping[InstanceKey, float] | None = None
 
     def score(self, value: float, stats: Stats) -> Score:
         known = facts_of(self.name, self.scale)
@@ -129,9 +124,8 @@ def _add_worst_cases(
     sides = [
         one for one in metrics if (one.name, one.split) == same and one.perturbation in of_family
     ]
-    if any(
-        one.counts for one in sides
-    ):  # HELM takes the least of what it counted then: no file has that
+    # HELM takes the least of what it counted then: no file has that
+    if any(one.counts for one in sides):
         sides = []
     values = {key: value for one in sides for key, value in one.values.items()}
     changed = (

@@ -24,16 +24,14 @@ from eval_factory.scoring.notes import Importance, Note
 from eval_factory.scoring.provenance import utc_of
 from eval_factory.tasks.asked_again import asks_confidence
 
-MAX_LISTED = (
-    20  # of the models that one endpoint's answers state, and of the ways in which it was asked
-)
+# of the models that one endpoint's answers state, and of the ways in which it was asked
+MAX_LISTED = 20
 MAX_MODEL = 200
 FAR_APART_DAYS = 7  # between the first and the last answer, from which on a note says so
 
 _PROVIDER = re.compile(r"\A(?:[a-z]+\.)+(?=[a-z])")
-_REVISION = re.compile(
-    r"(.+?)@(.+)", re.DOTALL
-)  # of a repository (`org/model@refs/pr/1`); a name may begin with an @
+# of a repository (`org/model@refs/pr/1`); a name may begin with an @
+_REVISION = re.compile(r"(.+?)@(.+)", re.DOTALL)
 _DEPLOYED_VERSION = re.compile(r"-v\d+:\d+\Z")
 _MONTH = "(?:0[1-9]|1[0-2])"
 _DAY = "(?:0[1-9]|[12]\\d|3[01])"

@@ -39,12 +39,10 @@ _MAX_LABEL = 80
 @dataclass(frozen=True)
 class Clusters:
     rule: ClusterRule
-    recorded: Mapping[str, str] = field(
-        default_factory=dict
-    )  # what the pattern finds -> the source, by the data
-    remembered: Mapping[str, str] = field(
-        default_factory=dict
-    )  # id -> its source, where those data are gone
+    # what the pattern finds -> the source, by the data
+    recorded: Mapping[str, str] = field(default_factory=dict)
+    # id -> its source, where those data are gone
+    remembered: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -102,23 +100,20 @@ class Tally:
     empty: set[InstanceKey] = field(default_factory=set)
     truncated: set[InstanceKey] = field(default_factory=set)
     unjudged: set[InstanceKey] = field(default_factory=set)
-    undecided: set[InstanceKey] = field(
-        default_factory=set
-    )  # cases of a rubric with a criterion that nobody judged
+    # cases of a rubric with a criterion that nobody judged
+    undecided: set[InstanceKey] = field(default_factory=set)
     members: dict[str, dict[str, list[InstanceKey]]] = field(
         default_factory=lambda: defaultdict(lambda: defaultdict(list))
     )
     """Field of the instances -> its value -> instances."""
     ratings: Ratings = field(default_factory=Ratings)
     injected: int = 0
-    nothing_right: int = (
-        0  # instances with a right answer that HELM's quasi metrics take for nothing
-    )
+    # instances with a right answer that HELM's quasi metrics take for nothing
+    nothing_right: int = 0
     has_pictures: bool = False  # whether a question shows one
     rows: request_states.RepeatedRows = field(default_factory=request_states.RepeatedRows)
-    clusters: dict[str, str] = field(
-        default_factory=dict
-    )  # id of an instance -> the source that it shares with others
+    # id of an instance -> the source that it shares with others
+    clusters: dict[str, str] = field(default_factory=dict)
     sources: Clusters | None = None
     is_quasi: bool = False  # whether HELM computed one of its quasi metrics
     prompts: Any = field(default_factory=hashlib.sha256)
@@ -154,9 +149,8 @@ class Tally:
         if not is_asked_again(key[2]):
             self.prompts.update(json.dumps([instance.id, asked]).encode())
         if instance.perturbation is None:
-            question = instance.input.text or json.dumps(
-                asked
-            )  # a conversation's is in its messages
+            # a conversation's is in its messages
+            question = instance.input.text or json.dumps(asked)
             self.rows.add(
                 instance.id,
                 f"{instance.split}: {question}",
@@ -245,9 +239,8 @@ def notes_on_clusters(
     if (few := few_sources(list(labels.values()))) is not None:
         notes.append(Note(Importance.DOUBTFUL, f"{few} ({rule.what})"))
     effect = None if main is None else main.stats.design_effect
-    if (
-        main is not None and effect is not None and effect > 2
-    ):  # else the count says enough of the sample's size
+    # else the count says enough of the sample's size
+    if main is not None and effect is not None and effect > 2:
         asked = main.stats.count
         alone = formats.decimals(asked / effect, 0)
         large = (

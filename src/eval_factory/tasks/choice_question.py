@@ -14,9 +14,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-DataRow = Mapping[
-    str, Any
-]  # column -> what stands there: text, number, mapping, or None for nothing
+# column -> what stands there: text, number, mapping, or None for nothing
+DataRow = Mapping[str, Any]
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 FEWEST_CHOICES = 2
@@ -40,9 +39,8 @@ class ChoiceQuestion:
     right: int  # which of the choices, from 0
     groups: Mapping[str, str] = field(default_factory=dict)
     """Column -> what scores are shown apart by: specialty, country."""
-    cluster: tuple[str, str] | None = (
-        None  # what questions share, and its name: `("patient", "patient_01")`
-    )
+    # what questions share, and its name: `("patient", "patient_01")`
+    cluster: tuple[str, str] | None = None
     pictures: tuple[str, ...] = ()  # names of files, in the order in which they are shown
 
     def extra_data(self) -> dict[str, str]:
@@ -130,9 +128,8 @@ def lettered(row: DataRow, column: str) -> dict[str, Any]:
 
 
 MAX_ORDERS = 24  # as many as four choices have
-_NAME = (
-    "choice_order_"  # how HELM's files call the instances in another order: `choice_order_2` ...
-)
+# how HELM's files call the instances in another order: `choice_order_2` ...
+_NAME = "choice_order_"
 
 REFERS = "a choice refers to others"
 LABELS = "the choices are labels"

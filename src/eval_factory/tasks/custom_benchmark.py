@@ -165,18 +165,16 @@ class Benchmark:
     sha256: Mapping[str, str]  # of each file, by its path from the benchmark's folder
     notes: tuple[str, ...] = ()
     has_clusters: bool = False  # whether the table has a column that names the source of each row
-    has_turns: bool = (
-        False  # whether its rows are conversations, sent turn by turn; there is no prompt then
-    )
+    # whether its rows are conversations, sent turn by turn; there is no prompt then
+    has_turns: bool = False
     is_rubric: bool = False
     """Whether answers are judged criterion by criterion; `dataset_file` then holds cases, and
     there is no prompt.
     """
     has_answers: bool = False  # whether its rows hold the answers to judge: no model is asked
     rows_with_pictures: int = 0
-    first_with_pictures: str | None = (
-        None  # what is asked of the first of them, with a line for each picture
-    )
+    # what is asked of the first of them, with a line for each picture
+    first_with_pictures: str | None = None
     jury_form: JuryForm = HELMS_FORM  # the ratings and criteria of its jury, where it has one
 
     @property

@@ -241,15 +241,12 @@ class Instances:
     words.
     """
     _by_letter: bool = False
-    _asked: dict[object, int] = field(
-        default_factory=dict
-    )  # what is asked -> the first that asks it
-    _repeated: list[tuple[int, int]] = field(
-        default_factory=list
-    )  # (an earlier one, the one that asks the same)
-    _nothing: list[int] = field(
-        default_factory=list
-    )  # whose right answer HELM's quasi metrics take for nothing
+    # what is asked -> the first that asks it
+    _asked: dict[object, int] = field(default_factory=dict)
+    # (an earlier one, the one that asks the same)
+    _repeated: list[tuple[int, int]] = field(default_factory=list)
+    # whose right answer HELM's quasi metrics take for nothing
+    _nothing: list[int] = field(default_factory=list)
 
     def add(self, number: int, asked: object, correct: str | None) -> None:
         first = self._asked.setdefault(asked, number)

@@ -119,22 +119,19 @@ class FileLayout(_Part):
     """What HELM reads a CSV with: pandas takes a byte-order mark and .gz, and holds NA and None
     for empty.
     """
-    allowed: dict[str, tuple[str, ...]] = field(
-        default_factory=dict
-    )  # column -> all that its cells may hold
+    # column -> all that its cells may hold
+    allowed: dict[str, tuple[str, ...]] = field(default_factory=dict)
     filled: tuple[str, ...] = ()  # columns in which no cell may be empty
     dates: tuple[str, ...] = ()  # columns that hold points in time
     counted: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """Column -> values: HELM takes no notice of other rows."""
-    skipped_if_empty: tuple[
-        str, ...
-    ] = ()  # HELM takes no notice of a row in which one of these is empty
+    # HELM takes no notice of a row in which one of these is empty
+    skipped_if_empty: tuple[str, ...] = ()
     elements: dict[str, dict[str, tuple[str, ...]]] = field(default_factory=dict)
     """Path of an element of an XML file -> attribute -> all that it may hold."""
     lines_as: str | None = None  # a file beside this one that has as many lines
-    also: str | None = (
-        None  # what else HELM needs, in words: it ends by itself where that is missing
-    )
+    # what else HELM needs, in words: it ends by itself where that is missing
+    also: str | None = None
 
     def named(self, values: Mapping[str, str | None]) -> FileLayout:
         """With the parameters' values in place of their names in braces."""
@@ -161,9 +158,8 @@ class ScenarioParameter(_Part):
     fixed: str | None = None
     allowed: tuple[str, ...] = ()
     path: bool = False
-    other_name: str | None = (
-        None  # another key of `params.extra` that means the same, for this task
-    )
+    # another key of `params.extra` that means the same, for this task
+    other_name: str | None = None
     about: str | None = None  # what it does, where its name does not say
     helm_name: str | None = None  # what HELM calls it, where that is no key of `params.extra`
     layout: tuple[FileLayout, ...] = ()
@@ -182,16 +178,13 @@ class ClusterRule(_Part):
 
     what: str  # what the source is, in a word: calculator, question
     field: str | None = None  # of what the scenario keeps beside the instance
-    text: str | None = (
-        None  # a pattern with one group, which finds the source in the instance's text
-    )
-    records: tuple[
-        str, ...
-    ] = ()  # JSON lists among the scenario's data in which what was found is looked up
+    # a pattern with one group, which finds the source in the instance's text
+    text: str | None = None
+    # JSON lists among the scenario's data in which what was found is looked up
+    records: tuple[str, ...] = ()
     key: str | None = None  # field of such a record that holds what was found
-    labels: tuple[
-        str, ...
-    ] = ()  # fields of such a record that name the source: the first that it has
+    # fields of such a record that name the source: the first that it has
+    labels: tuple[str, ...] = ()
 
     def check(self) -> None:
         """Raises ValueError: it says too little, too much, or no pattern with one group."""
@@ -230,12 +223,10 @@ class HelmEntry(_Part):
     """Another form that the prompt asks for (`scoring/readability.py`)."""
     cluster: ClusterRule | None = None  # where instances share sources
     rubric: bool = False  # whether answers are judged criterion by criterion
-    zero_shot: bool = (
-        False  # whether prompts hold no examples; of HELM's own run specs its index knows it
-    )
-    images: bool = (
-        False  # whether prompts show pictures; of HELM's own run specs its index knows it
-    )
+    # whether prompts hold no examples; of HELM's own run specs its index knows it
+    zero_shot: bool = False
+    # whether prompts show pictures; of HELM's own run specs its index knows it
+    images: bool = False
     choices: Literal["by place", "by meaning"] | None = None
     """Of questions with lettered options (`RunSpec.choices`); of HELM's own run specs its index
     knows it.
@@ -246,9 +237,8 @@ class HelmEntry(_Part):
     for such ones only.
     """
     arguments: dict[str, str] = field(default_factory=dict)  # of the run entry, in the user's order
-    main_metrics: tuple[
-        str, ...
-    ] = ()  # where the main metric depends on the arguments: the first that the run has
+    # where the main metric depends on the arguments: the first that the run has
+    main_metrics: tuple[str, ...] = ()
     main_split: str | None = None
     prescribed_judges: tuple[str, ...] = ()  # deployments that HELM asks with its own clients
 
@@ -304,9 +294,8 @@ class About(_Part):
         """Whether everybody can read the answers, so that a model may have been trained on them;
         None: nobody knows.
         """
-        is_known = (
-            self.access != "unknown" and "custom" not in self.tags
-        )  # a user's benchmark may be anybody's
+        # a user's benchmark may be anybody's
+        is_known = self.access != "unknown" and "custom" not in self.tags
         return self.access == "public" if is_known else None
 
 

@@ -29,9 +29,8 @@ from eval_factory.tasks.published_choices import FORMS, read_choice_file
 _BYTE_ORDER_MARK = "\ufeff"
 SEPARATORS = {"csv": ",", "tsv": "\t"}
 
-_Row = Mapping[
-    str, str | None
-]  # column -> text: "" for an empty cell, None where the row has no such cell
+# column -> text: "" for an empty cell, None where the row has no such cell
+_Row = Mapping[str, str | None]
 _Rows = Iterator[tuple[str, _Row]]  # where a row stands, as a user would look for it, and its cells
 _Values = Mapping[str, str | None]
 

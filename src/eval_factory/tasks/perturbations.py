@@ -348,9 +348,8 @@ def _pronoun(old: str, before: str, after: str) -> str | None:
     return None if last and last[1].lower() in data().two_objects else "his"
 
 
-_NAMED = re.compile(
-    r"(?:[A-Z][a-z]+(?:,| is| was)|[A-Z]\.,?) ?(?:an? |of )?(?=\d{1,3}\b)"
-)  # Ana, a 73-year-old woman
+# Ana, a 73-year-old woman
+_NAMED = re.compile(r"(?:[A-Z][a-z]+(?:,| is| was)|[A-Z]\.,?) ?(?:an? |of )?(?=\d{1,3}\b)")
 _TITLED = re.compile(r"\b(?:Mr|Mrs|Ms|Miss)\b\.? ([A-Z][a-z]+)\b(?! [A-Z][a-z])")
 
 

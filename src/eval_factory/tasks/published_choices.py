@@ -91,9 +91,8 @@ def afrimed_question(row: DataRow) -> ChoiceQuestion | None:
     right = {part.strip() for part in cell_text(row, "correct_answer").split(",")} - {""}
     if len(right) > 1:
         return None
-    named = row.get(
-        "answer_options"
-    )  # JSON in one cell; a table of typed columns may hold the object itself
+    # JSON in one cell; a table of typed columns may hold the object itself
+    named = row.get("answer_options")
     if not isinstance(named, Mapping):
         try:
             named = json.loads(cell_text(row, "answer_options"))

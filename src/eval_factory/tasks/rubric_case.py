@@ -66,9 +66,8 @@ class Criterion:
 @dataclass(frozen=True)
 class RubricCase:
     id: str
-    messages: tuple[
-        Mapping[str, str], ...
-    ]  # each with `role` and `content`; the last is the user's
+    # each with `role` and `content`; the last is the user's
+    messages: tuple[Mapping[str, str], ...]
     criteria: tuple[Criterion, ...]
     reference: str | None = None  # a good answer, which the judges are shown
     cluster: str | None = None

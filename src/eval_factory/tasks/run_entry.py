@@ -43,9 +43,8 @@ SAME_SETTING = {
 }
 """Arguments that are another name of something in config.params: only one of them may be given."""
 
-JUDGE_DEPLOYMENT = (
-    "annotator_model_deployment"  # the parameter by which a run spec lets its judge be chosen
-)
+# the parameter by which a run spec lets its judge be chosen
+JUDGE_DEPLOYMENT = "annotator_model_deployment"
 
 PATH_PARAMETERS = frozenset({"data_path", "config_path", "path"})
 """Parameters of HELM's run specs that name a file or folder. helm-run has another working

@@ -114,9 +114,8 @@ NEEDS_NO_PERMISSION = frozenset({"ehr_sql"})
 (`helm_plugin/patches/executed_answers.py`).
 """
 
-ONLY_WITH = {
-    "cleva": ("task", "code_synthesis")
-}  # run specs that execute answers with one value of one parameter only
+# run specs that execute answers with one value of one parameter only
+ONLY_WITH = {"cleva": ("task", "code_synthesis")}
 
 NOT_CONFINED = frozenset({"bigcodebench", "unitxt", "image2musicsheet"})
 """What these execute runs where HELM, or somebody's package, runs it; eval-factory has no hand

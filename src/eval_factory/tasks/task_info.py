@@ -38,9 +38,8 @@ class ParameterInfo:
     path: bool
     other_name: str | None
     about: str | None
-    layout: tuple[
-        Mapping[str, Any], ...
-    ]  # what HELM needs in the user's own files: an entry a file
+    # what HELM needs in the user's own files: an entry a file
+    layout: tuple[Mapping[str, Any], ...]
     default: Any
 
 
@@ -61,9 +60,8 @@ class TaskInfo:
     revision: str | None
     instances: int | None
     size_mb: float | None
-    published: (
-        str | None
-    )  # the month by which it was public, `YYYY-MM`; None where nobody has established it
+    # the month by which it was public, `YYYY-MM`; None where nobody has established it
+    published: str | None
     answers_public: bool | None  # whether everybody can read its answers
     label_noise: tuple[float, float] | None
     """The least and the greatest share that wrong labels cost a model that is right; None where
@@ -73,9 +71,8 @@ class TaskInfo:
     parameters: Mapping[str, ParameterInfo]
     tried: str | None  # on what data it was run by us
     notes: tuple[str, ...]
-    errata: tuple[
-        Mapping[str, Any], ...
-    ]  # known defects of the benchmark, and what is done about them
+    # known defects of the benchmark, and what is done about them
+    errata: tuple[Mapping[str, Any], ...]
     executes: Mapping[str, str]  # what of a model's answers is executed: language -> what does it
 
     @property

@@ -19,9 +19,8 @@ class Upstream:
         return f"{self.package} {self.version}"
 
 
-HELM = Upstream(
-    "helm", "crfm-helm", "0.5.16"
-)  # Stanford's, the default; it lives in the environment of eval-factory
+# Stanford's, the default; it lives in the environment of eval-factory
+HELM = Upstream("helm", "crfm-helm", "0.5.16")
 MEDHELM = Upstream("medhelm", "medhelm", "0.8.0")
 """Its medical successor, under another owner. It installs the import name `helm` too, and so
 lives elsewhere.

@@ -72,9 +72,8 @@ class Imported:
     ratings: int
     empty: int  # rows without a rating
     stored: StoredResult
-    notes: tuple[
-        str, ...
-    ]  # what could not be made again of the result, or was made by another version
+    # what could not be made again of the result, or was made by another version
+    notes: tuple[str, ...]
 
     @property
     def clinicians(self) -> Clinicians:
@@ -247,9 +246,8 @@ def _write_checksums_of(
     runs = [rundir.root / name for name in state.runs]
     digests = {**known, **digests_of(rundir, runs, known)}
     if state.inputs == state.digest_of_inputs(vars(then)):
-        program = (
-            None if rundir.evaluation_config in changed else state.program
-        )  # a result that no run wrote
+        # a result that no run wrote
+        program = None if rundir.evaluation_config in changed else state.program
         digests = remember_result(
             rundir, replace(state, program=program), digests, vars(result.provenance)
         )
@@ -293,9 +291,8 @@ class Known:
     expected: Expected  # of the people's scores; of the judge's where too few were rated
     span: float  # from the least score to the greatest
     rated: int = 0
-    correlation: float | None = (
-        None  # of the judge's scores with the people's; None where too few were rated
-    )
+    # of the judge's scores with the people's; None where too few were rated
+    correlation: float | None = None
 
 
 def plan_lines(known: Known, half_width: float | None) -> list[str]:

@@ -54,9 +54,8 @@ PAGE = "judge_passport.html"
 JURIES = "juries.yaml"
 JURIES_PAGE = "juries.html"
 JUDGES = "judges"
-PROBES = (
-    50  # answers of which it is asked again, where nothing else is said: 200 requests to each judge
-)
+# answers of which it is asked again, where nothing else is said: 200 requests to each judge
+PROBES = 50
 # folders: what the judges are asked, with the texts of the labels; the run
 QUESTIONS = "questions"
 RUN = "run"
@@ -90,9 +89,8 @@ _OF_EXTRA = (
 """Of the run config; the rest is about its task."""
 
 Decisions = Sequence[float | None]  # of each item; None where the judge gave none
-Changed = Mapping[
-    Change, Sequence[tuple[int, bool]]
-]  # what was changed -> (number of the item, decision)
+# what was changed -> (number of the item, decision)
+Changed = Mapping[Change, Sequence[tuple[int, bool]]]
 
 
 @dataclass(frozen=True)
@@ -281,9 +279,8 @@ def _written(
     _refuse_others(to)
     texts: dict[Path, str] = {}
     for passport in passports:
-        is_name = re.fullmatch(
-            r"[A-Za-z0-9][\w.-]{0,79}", passport.judge
-        )  # of a field of the labels: anything
+        # of a field of the labels: anything
+        is_name = re.fullmatch(r"[A-Za-z0-9][\w.-]{0,79}", passport.judge)
         folder = (
             to / JUDGES / (passport.judge if is_name else slug_of(passport.judge))
             if several

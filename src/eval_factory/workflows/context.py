@@ -134,9 +134,8 @@ def write_result(
     cache_db = plan.rundir.cache_db
     config = plan.evaluation.as_dict()
     write_metrics(result, response_statistics(cache_db), plan.rundir)
-    answers = {
-        role: read_answers(cache_db, role) for role in read_roles(cache_db)
-    }  # each read once, when written
+    # each read once, when written
+    answers = {role: read_answers(cache_db, role) for role in read_roles(cache_db)}
     return write_reports(
         result,
         plan.rundir,

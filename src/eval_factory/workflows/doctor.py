@@ -28,9 +28,8 @@ from eval_factory.workflows.evaluate import look_for_prerequisites
 from eval_factory.workflows.install_upstream import states
 from eval_factory.workflows.prepare import find_bundle
 
-LEAST_FREE_GB = (
-    5.0  # a run of the largest text benchmarks writes less; pictures and data bundles need more
-)
+# a run of the largest text benchmarks writes less; pictures and data bundles need more
+LEAST_FREE_GB = 5.0
 HUB_LIMIT_S = 5.0
 
 

@@ -87,9 +87,8 @@ class RoleEstimate:
     prompt_tokens: float | None
     completion_tokens: float | None
     cost: float | None  # US dollars
-    hours: (
-        float | None
-    )  # with the parallelism and the limits a minute that are configured; of asking alone
+    # with the parallelism and the limits a minute that are configured; of asking alone
+    hours: float | None
     sources: Mapping[str, str]  # name of a figure -> where it is from, or why it is not known
 
     @property
@@ -233,9 +232,8 @@ def estimate(
         before = None
     helm = evaluation.task.helm
     extra = evaluation.run.config.params.extra
-    grouped = (
-        helm.rubric and (extra.criteria_per_request or 1) > 1
-    )  # results tell criteria, not requests
+    # results tell criteria, not requests
+    grouped = helm.rubric and (extra.criteria_per_request or 1) > 1
     unasked = MODEL_ROLE in figures and figures[MODEL_ROLE].prompt_tokens is None
     unknown = before is None or unasked or grouped
     sizes = (look or prompt_sizes)(plan, env) if unknown and look_at_data else None
@@ -365,9 +363,8 @@ def _time(
     """
     if count is None or latency is None:
         return None, RUN_FIRST if count is not None else "unknown, as the requests are"
-    by_criterion = (
-        endpoint is not plan.model and plan.evaluation.task.helm.rubric
-    )  # all answers' side by side
+    # all answers' side by side
+    by_criterion = endpoint is not plan.model and plan.evaluation.task.helm.rubric
     at_once = (
         endpoint.parallelism if by_criterion else min(endpoint.parallelism, plan.model.parallelism)
     )
@@ -425,9 +422,8 @@ class PromptSizes:
     prompt_bytes: int = 0
     most_tokens: int = 0  # that all answers together may have
     reason: str = ""
-    judge_requests: int = (
-        0  # to each judge of a rubric, which is asked by criterion; 0 where there is none
-    )
+    # to each judge of a rubric, which is asked by criterion; 0 where there is none
+    judge_requests: int = 0
     media_tokens: int | None = None  # of pictures and sounds, roughly; None: there are none
 
 

@@ -69,9 +69,8 @@ class Evaluated(ResultViews):
     result: TaskResult
     rundir: RunDir
     summary: str  # for the screen; redacted
-    not_reportable: (
-        str | None
-    )  # why no score of it may be reported, and what to do; None where they may
+    # why no score of it may be reported, and what to do; None where they may
+    not_reportable: str | None
 
     @property
     def folder(self) -> Path:
@@ -162,9 +161,8 @@ def asked(
         ended = run_helm(
             context, plan.evaluation, argv, settings, while_helm_is_imported, options.watch
         )
-        if (
-            most := settings.budget.max_wall_s
-        ) is not None:  # of one invocation, whatever looks it has
+        # of one invocation, whatever looks it has
+        if (most := settings.budget.max_wall_s) is not None:
             settings = replace(
                 settings, budget=replace(settings.budget, max_wall_s=max(most - ended.wall_s, 0.01))
             )
@@ -272,9 +270,8 @@ def probe_all(
         context.log.warning(warning)
         context.show(f"warning: {warning}")
     silent = {endpoint.role for endpoint, warning in zip(asked, warnings, strict=True) if warning}
-    silent |= {
-        endpoint.role for endpoint in endpoints if endpoint.endpoint_type == IMAGES
-    }  # nobody asked those
+    # nobody asked those
+    silent |= {endpoint.role for endpoint in endpoints if endpoint.endpoint_type == IMAGES}
     return frozenset(endpoint.role for endpoint in endpoints) - silent
 
 

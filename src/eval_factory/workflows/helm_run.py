@@ -214,9 +214,8 @@ def missing(events: Sequence[Mapping[str, Any]], answered: Mapping[str, int]) ->
     """How many of the instances are answered, and how far the judges came. `answered`: by role."""
     phases = [event for event in events if event["event"] == event_names.PHASE]
     totals = {event["phase"]: event["total"] for event in phases if "total" in event}
-    asked = totals.get(
-        event_names.ASKING, 0
-    )  # 0: nothing was asked yet, or the data hold the answers
+    # 0: nothing was asked yet, or the data hold the answers
+    asked = totals.get(event_names.ASKING, 0)
     no_model = not asked and event_names.JUDGING in totals
     lines = [] if no_model else [f"{answered.get(MODEL_ROLE, 0)} of {asked} instances are answered"]
     if event_names.JUDGING in totals:

@@ -34,23 +34,19 @@ class Options:
     fresh: bool = False
     debug: bool = False
     no_preflight: bool = False
-    probed: frozenset[str] | None = (
-        None  # roles whose endpoints are known to answer; None: they are probed
-    )
-    limits: SharedLimitsSettings | None = (
-        None  # what this run shares with others; None: it has its limits for itself
-    )
-    watch: str | None = (
-        None  # show a line for each answer as it comes: "figures", or "texts", with its beginning
-    )
+    # roles whose endpoints are known to answer; None: they are probed
+    probed: frozenset[str] | None = None
+    # what this run shares with others; None: it has its limits for itself
+    limits: SharedLimitsSettings | None = None
+    # show a line for each answer as it comes: "figures", or "texts", with its beginning
+    watch: str | None = None
     on_launch: Callable[[Mapping[str, Any]], None] | None = None
     """Called with what will be run and where, once the folder is locked and before anything is
     asked.
     """
     only_collect: bool = False  # ask nobody: collect what was run elsewhere, or end with an error
-    asks_model: bool = (
-        True  # else its answers are in the folder, and what is not there ends the run
-    )
+    # else its answers are in the folder, and what is not there ends the run
+    asks_model: bool = True
 
 
 @dataclass(frozen=True)

@@ -64,9 +64,8 @@ was run.
 class Recollected:
     """The result made again, and written as a run writes it."""
 
-    rundir: (
-        RunDir  # the temporary folder, with every file that says what came out, and run_config.yml
-    )
+    # the temporary folder, with every file that says what came out, and run_config.yml
+    rundir: RunDir
     result: TaskResult
     notes: tuple[str, ...]  # what could not be made again, or was made by another version
 
@@ -240,9 +239,8 @@ def _remembered(stored: StoredResult, plan: Plan) -> Remembered:
     sources: dict[str, str] = {}
     rule = plan.evaluation.task.helm.cluster
     if rule is not None and rule.records:
-        with suppress(
-            PrerequisiteError
-        ):  # lines that cannot be read are found when they are compared
+        # lines that cannot be read are found when they are compared
+        with suppress(PrerequisiteError):
             sources = {
                 one.id: one.cluster for one in stored.result.instances if one.cluster is not None
             }
@@ -506,12 +504,10 @@ def copy_answers(source: RunDir, then: Provenance, rundir: RunDir) -> None:
         raise PrerequisiteError(
             f"{source.cache_db}: is not what the result was made of ('verify' says more)"
         )
-    with tempfile.TemporaryDirectory(
-        dir=rundir.root, prefix=".rescore-"
-    ) as name:  # SQLite writes beside what it reads
-        copy = Path(
-            shutil.copy(source.cache_db, Path(name) / rundir.cache_db.name)
-        )  # and its mode: it holds answers
+    # SQLite writes beside what it reads
+    with tempfile.TemporaryDirectory(dir=rundir.root, prefix=".rescore-") as name:
+        # and its mode: it holds answers
+        copy = Path(shutil.copy(source.cache_db, Path(name) / rundir.cache_db.name))
         earlier = read_origin(copy)
         write_origin(
             copy,

@@ -51,15 +51,12 @@ its last event.
 class DataRead:
     """By what the data of a run are known again."""
 
-    bundle: Mapping[str, Any] | None = (
-        None  # the record of the data bundle, as it stands in the provenance
-    )
-    own: Mapping[str, str] = field(
-        default_factory=dict
-    )  # name of a file of the user's own -> SHA-256
-    all_files: bool | None = (
-        None  # more files than HELM's own list has; None: no list is read from disk
-    )
+    # the record of the data bundle, as it stands in the provenance
+    bundle: Mapping[str, Any] | None = None
+    # name of a file of the user's own -> SHA-256
+    own: Mapping[str, str] = field(default_factory=dict)
+    # more files than HELM's own list has; None: no list is read from disk
+    all_files: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -222,9 +219,8 @@ def digest_of_given(plan: Plan) -> str:
 def commit_of_this() -> str | None:
     """Of the checkout that this program is of."""
     home = framework_path().parent
-    return (
-        git_hash(home) if home != Path(eval_factory.__file__).parent else None
-    )  # a wheel may lie in any checkout
+    # a wheel may lie in any checkout
+    return git_hash(home) if home != Path(eval_factory.__file__).parent else None
 
 
 @cache
@@ -282,14 +278,12 @@ def unchanged_result(
         for file in (*rundir.results, *rundir.responses.glob("*"))
         if file.is_file()
     )
-    if any(
-        redactor.finds(text) for text in texts
-    ):  # a key that was not known when they were written
+    # a key that was not known when they were written
+    if any(redactor.finds(text) for text in texts):
         return None
     from eval_factory.report.reader import StoredInstances, result_in
 
-    document = parse_own(
-        rundir.evaluation_config.read_text("utf-8")
-    )  # this very program checked it
+    # this very program checked it
+    document = parse_own(rundir.evaluation_config.read_text("utf-8"))
     result = result_in(document, StoredInstances(rundir))
     return replace(result, something_to_ask=False)  # else it would not be a run that is complete

@@ -124,9 +124,8 @@ def verify(folder: Path, *, suite: Callable[[SuiteDir], Verified] | None = None)
     findings = [one for one in found if isinstance(one, Finding)]
     notes = tuple(one for one in found if isinstance(one, str))
     if error is None:
-        named = {
-            one.file for one in findings
-        }  # where a field is known, the digest of the file says no more
+        # where a field is known, the digest of the file says no more
+        named = {one.file for one in findings}
         findings += [one for one in remembered if one.file not in named]
         return Verified(folder, tuple(dict.fromkeys(findings)), notes)
     return _with_a_file_that_makes_no_sense(folder, error, findings, remembered, notes)

@@ -135,9 +135,8 @@ def _to_show(folders: Sequence[Path]) -> tuple[list[ViewedRun], str]:
     if len(folders) == 1 and SuiteDir(folders[0]).leaderboard.is_file():
         return board_runs(folders[0])
     runs = viewed_runs(run_folders(folders))
-    path = environment_of(HELM).helms(
-        "benchmark", "static", SCHEMA_FILE
-    )  # HELM's schema for MedHELM's leaderboard
+    # HELM's schema for MedHELM's leaderboard
+    path = environment_of(HELM).helms("benchmark", "static", SCHEMA_FILE)
     schema: dict[str, Any] = {} if path is None else parse_own(path.read_text(encoding="utf-8"))
     return runs, to_yaml(page_schema([run.page for run in runs], schema))
 

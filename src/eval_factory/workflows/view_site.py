@@ -44,9 +44,8 @@ _NEEDED = (
     names.SCENARIO_STATE_FILE,
 )
 OTHER = (names.SCENARIO_FILE,)
-MULTIMODAL = (
-    "_multimodal"  # in the name of every method of HELM's that shows pictures or plays sounds
-)
+# in the name of every method of HELM's that shows pictures or plays sounds
+MULTIMODAL = "_multimodal"
 NO_SCORE = "no_score"  # a metric that no run has: HELM wants a name of each run's main metric
 SUITE = "view"
 DATA_FOLDER = "benchmark_output"
@@ -151,9 +150,8 @@ def _shown(runs: Sequence[_Found], number: int | None) -> str:
     results are not whole.
     """
     stored = runs[0].stored
-    asked = (
-        stored.result.provenance.target
-    )  # the demo endpoint has the model ids of whoever tries it
+    # the demo endpoint has the model ids of whoever tries it
+    asked = stored.result.provenance.target
     named = stored.target.get("api_endpoint", {}).get("model_id") or asked
     text = printable(named if named == asked else f"{named} ({asked})")
     if number is not None:

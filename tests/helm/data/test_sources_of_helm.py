@@ -143,9 +143,8 @@ def test_the_data_sets_are_those_that_helm_loads(
     (hub,) = load_sources().tasks[task].hub
     ((name, config, revision, script),) = asked
     assert (name, config, script) == (hub.id, hub.config, hub.script)
-    assert revision is None or str(hub.revision).startswith(
-        revision
-    )  # HELM names none of most; the table then does
+    # HELM names none of most; the table then does
+    assert revision is None or str(hub.revision).startswith(revision)
 
 
 @pytest.mark.parametrize("task", LISTING_SCENARIO_OF)

@@ -76,9 +76,8 @@ def test_each_question_is_asked_in_so_many_orders() -> None:
 
 def test_helm_letters_the_choices_in_their_new_places() -> None:
     spec = expanded(2)
-    adapter = MultipleChoiceJointAdapter.__new__(
-        MultipleChoiceJointAdapter
-    )  # no model's window: nothing is cut
+    # no model's window: nothing is cut
+    adapter = MultipleChoiceJointAdapter.__new__(MultipleChoiceJointAdapter)
     adapter.adapter_spec = spec.adapter_spec
     (_, moved) = DataPreprocessor(spec.data_augmenter_spec).preprocess([question("a", CHOICES)])
     shown = [CHOICES[at] for at in orders_of("a", CHOICES, 2)[1]]

@@ -310,9 +310,8 @@ def test_what_was_answered_without_a_field_is_kept_as_that(tmp_path: Path) -> No
     (kept,) = kept_in(tmp_path)
     assert "temperature" not in kept
     asked_as_it_was = endpoint._keyed(REQUEST)
-    assert not session.session_for(tmp_path).cache.holds(
-        asked_as_it_was.key
-    )  # nothing was answered to it
+    # nothing was answered to it
+    assert not session.session_for(tmp_path).cache.holds(asked_as_it_was.key)
     assert response_cache.read_changes(tmp_path / "cache.db", url, "m") == [{"temperature": None}]
     assert response_cache.read_changes(tmp_path / "cache.db", url, "another") == []
     keys = [asked_as_it_was.key, asked_as_it_was.with_changes({"temperature": None}).key]

@@ -20,9 +20,8 @@ TURNS = [{"role": "system", "content": "Be brief."}, {"role": "user", "content":
 def test_a_conversation_becomes_an_instance_with_its_turns(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    device = SimpleNamespace(
-        get_torch_device_name=lambda: "cpu"
-    )  # HELM's own asks torch, which is not installed
+    # HELM's own asks torch, which is not installed
+    device = SimpleNamespace(get_torch_device_name=lambda: "cpu")
     monkeypatch.setitem(sys.modules, "helm.common.gpu_utils", device)
     data = tmp_path / "rows.jsonl"
     file = tmp_path / "given.yaml"

@@ -42,9 +42,8 @@ def test_it_ends_with_all_it_started_when_its_parent_does() -> None:
         assert starter.stdout is not None
         assert starter.stdout.readline() == "goes on\n"
         starter.kill()
-        assert (
-            starter.stdout.read() == ""
-        )  # nobody has it open any more: neither the child nor the grandchild
+        # nobody has it open any more: neither the child nor the grandchild
+        assert starter.stdout.read() == ""
 
 
 def test_it_ends_at_once_where_its_parent_is_gone_already() -> None:

@@ -147,9 +147,8 @@ def test_a_killed_process_gives_its_places_back_and_the_others_keep_the_limit(
         told = [other.communicate(timeout=60) for other in others]
         assert [other.returncode for other in others] == [0, 0], told
         assert [len(output.split()) for output, _ in told] == [16, 16]
-        assert (
-            counting.inside["held"] == 3
-        )  # the endpoint still works for the killed one: it gave nothing back
+        # the endpoint still works for the killed one: it gave nothing back
+        assert counting.inside["held"] == 3
     assert counting.most == {"held": 3, "all": 3}
     assert len(counting.requests) == 3 + 32
 

@@ -371,9 +371,8 @@ def test_a_folder_that_somebody_holds_is_not_written_to(trial: Trial) -> None:
         trial.executor.begin([run])
         until(lambda: trial.log(run) != "no log" and "in use" in trial.log(run))
         assert not rundir.evaluation_config.exists()
-    state = trial.until(
-        run, Ended
-    )  # refused, or it waits as long as a file system may hold a lock that is nobody's
+    # refused, or it waits as long as a file system may hold a lock that is nobody's
+    state = trial.until(run, Ended)
     assert isinstance(state, Ended)
     assert (state.code == 0) == rundir.evaluation_config.exists()
 

@@ -261,9 +261,8 @@ def test_what_looks_after_a_server_is_killed(tmp_path: Path) -> None:
 def test_one_on_another_machine_that_cannot_be_asked_from_here(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        served, "answers", lambda _url: False
-    )  # of this process; its guard asks it too
+    # of this process; its guard asks it too
+    monkeypatch.setattr(served, "answers", lambda _url: False)
     said = failure(tmp_path, launch=("env",))
     assert "small is ready at http://" in said
     assert ", and does not answer from here; have it listen on all" in said

@@ -76,9 +76,8 @@ def test_strata_that_a_sample_cannot_hold_are_put_together() -> None:
     assert sizes(layers_of(of_three, 6)) == {"0": 10, "1": 3, "2": 20}
     assert sizes(layers_of(of_three, 5)) == {"0; 1": 13, "2": 20}
     assert sizes(layers_of(of_three, 3)) == {"0; 1; 2": 33}
-    assert sizes(layers_of(candidates(0, 1, 1, 1), 4)) == {
-        "0; 1": 4
-    }  # one answer alone is no stratum
+    # one answer alone is no stratum
+    assert sizes(layers_of(candidates(0, 1, 1, 1), 4)) == {"0; 1": 4}
     assert sizes(layers_of(candidates(1.0), 4)) == {"1": 1}
     with pytest.raises(ConfigError, match="--n 1: rate at least 2 answers"):
         layers_of(of_three, 1)
@@ -111,9 +110,8 @@ def test_every_answer_of_a_stratum_has_the_same_chance() -> None:
         assert Counter((place, chance) for _, place, chance in found) == {(0, 0.2): 2, (1, 0.2): 6}
         times.update(key.id for key, _, _ in found)
     assert len(times) == 40
-    assert all(
-        45 < count < 120 for count in times.values()
-    )  # 80 of 400, give or take four standard deviations
+    # 80 of 400, give or take four standard deviations
+    assert all(45 < count < 120 for count in times.values())
 
 
 def test_what_is_rated_is_not_drawn_again() -> None:

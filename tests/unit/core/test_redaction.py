@@ -90,9 +90,8 @@ def test_a_known_key_is_redacted_in_any_encoding(encoding: str, key: str) -> Non
     assert said.startswith("before ")
     assert said.endswith(" after")
     rest = said.removeprefix("before ").removesuffix(" after").replace(REDACTED, "")
-    assert (
-        len(rest) <= 14
-    )  # a name before it, a host behind it, digits of base64 that hold bits of both
+    # a name before it, a host behind it, digits of base64 that hold bits of both
+    assert len(rest) <= 14
     assert encoded not in said
     assert (
         Redactor(["another-value-of-a-key-1"]).known(f"before {encoded} after")
@@ -222,9 +221,8 @@ def test_a_known_key_is_redacted_however_it_is_spread(way: str, key: str) -> Non
     assert redactor.finds(f"before {spread} after") or "in JSON" in way or "URL" in way
     said = redactor.known(f"before: {spread}; after")
     assert REDACTED in said
-    assert (
-        len(said.replace(REDACTED, "")) <= len("before: ; after") + 4
-    )  # quotes around it, digits of base64
+    # quotes around it, digits of base64
+    assert len(said.replace(REDACTED, "")) <= len("before: ; after") + 4
     assert redactor.tree({"a": spread}, known_only=True) != {"a": spread}
 
 

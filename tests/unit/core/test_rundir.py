@@ -29,9 +29,8 @@ def test_a_program_that_could_not_be_ended_keeps_the_folder(
         lock.share_with(os.getpid())
         lock.program_ended()
     assert not (tmp_path / ".lock.holder.json").exists()
-    with RunDir(tmp_path).locked(
-        pytest.fail
-    ):  # it ended: what has inherited the descriptor from it does not matter
+    # it ended: what has inherited the descriptor from it does not matter
+    with RunDir(tmp_path).locked(pytest.fail):
         pass
     os.close(inherited)
 

@@ -84,9 +84,8 @@ def test_of_an_entry_that_the_table_does_not_know_only_they_are_pulled(
         f"missing: {DIALECT}\n.*data pull {other} --to {tmp_path}/b\n.*has nothing else for {other}"
     )
     refused(told, plan_of(other, tmp_path, data_dir=str(tmp_path / "b")))
-    pull(
-        ["helm:med_dialog:subset=icliniq"], tmp_path / "b", mirror, said.append
-    )  # without perturbations: our task
+    # without perturbations: our task
+    pull(["helm:med_dialog:subset=icliniq"], tmp_path / "b", mirror, said.append)
     assert DIALOGUES in read_manifest(tmp_path / "b").paths()
 
 

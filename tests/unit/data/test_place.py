@@ -136,9 +136,8 @@ def test_what_is_missing_or_altered_is_named_with_the_command(bundle: Path, tmp_
     refused(r"missing: hf: org/Some-Calc\n.*data pull medcalc_bench --to", calc)
     (bundle / "scenarios/questions/data/set.json").write_text("x")
     refused(r"altered: scenarios/questions/data/set\.json\n.*\n.*data pull pubmed_qa", questions)
-    check_data(
-        plan_of("mtsamples_procedures", tmp_path, bundle), {}
-    )  # another task's files are its own
+    # another task's files are its own
+    check_data(plan_of("mtsamples_procedures", tmp_path, bundle), {})
     refused("is no data bundle", plan_of("pubmed_qa", tmp_path, tmp_path / "none"))
     assert check_data(plan_of("pubmed_qa", tmp_path, None), {}) is None, (
         "without a bundle nothing is looked for"
@@ -232,9 +231,8 @@ def test_what_cannot_be_pulled_is_not_advised_to_be_pulled(
         assert told.startswith(f"  'eval-factory data pull' has nothing for {task}: ")
         assert "--to DIR" not in told
     this = plan_of("ehrshot", tmp_path, None, subject="guo_icu", data_path="/data", max_length=100)
-    assert placing.how_to_get(this, "--to DIR").endswith(
-        "eval-factory data pull ehrshot --to DIR"
-    )  # the vocabulary
+    # the vocabulary
+    assert placing.how_to_get(this, "--to DIR").endswith("eval-factory data pull ehrshot --to DIR")
 
 
 def test_whether_all_files_are_read_is_asked_where_a_list_is_answered(
@@ -246,9 +244,8 @@ def test_whether_all_files_are_read_is_asked_where_a_list_is_answered(
     assert takes_all_files(
         plan_of("mtsamples_procedures", tmp_path, None, offline=True), everything
     )
-    assert (
-        takes_all_files(plan_of("mtsamples_procedures", tmp_path, None), everything) is None
-    )  # GitHub is asked
+    # GitHub is asked
+    assert takes_all_files(plan_of("mtsamples_procedures", tmp_path, None), everything) is None
     assert takes_all_files(plan_of("pubmed_qa", tmp_path, bundle), everything) is None
 
 

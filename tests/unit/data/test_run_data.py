@@ -55,9 +55,8 @@ def test_the_embedded_endpoint_needs_no_host_and_a_served_one_its_server() -> No
     assert offline(HelmRunSettings(), served, {SERVED_AT: "http://127.0.0.1:20001"}).allowed == (
         ("127.0.0.1", 20001),
     )
-    assert (
-        offline(HelmRunSettings(), served, {}).allowed == ()
-    )  # a finished run is collected without it
+    # a finished run is collected without it
+    assert offline(HelmRunSettings(), served, {}).allowed == ()
 
 
 def test_a_proxy_leads_to_its_endpoint_only(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -257,9 +257,8 @@ def test_an_answer_has_a_largest_size(
         (gzip.compress(b"a" * size), ["Content-Encoding: gzip"]) if packed else (b"a" * size, [])
     )
     sent = answer(*coding, f"Content-Length: {len(body)}", body=body)
-    ends = (
-        bool(more) and not packed
-    )  # of a packed one the end is known: the connection is used again
+    # of a packed one the end is known: the connection is used again
+    ends = bool(more) and not packed
     first, (_, connections) = ours(Server(sent, hangs_up=ends))
     assert first == (
         f"{http_wire._TOO_LARGE}; {http_wire.PAID_AGAIN}" if more else (200, b"a" * size)

@@ -326,9 +326,10 @@ def test_refused_fields() -> None:
     answered, outcomes = ask(transport)
     assert transport.sent[-1] == {"model": "m", "messages": [], "max_completion_tokens": 5}
     assert answered.changes == {"max_tokens": "max_completion_tokens", "temperature": None}
+    # each counts
     assert [outcome[:17] for outcome in outcomes] == ["refused: HTTP 400"] * 2 + [
         "retried: HTTP 500"
-    ]  # each counts
+    ]
     assert len(transport.sent) == 4
 
 

@@ -264,9 +264,8 @@ def test_one_budget_for_all() -> None:
         with ThreadPoolExecutor(9) as pool:
             list(pool.map(spend, all_limits * 3))
         for limits in all_limits:
-            assert (
-                budget_of(limits).begin() == "max_requests"
-            )  # and all that was said before is counted
+            # and all that was said before is counted
+            assert budget_of(limits).begin() == "max_requests"
     assert (reached.count(None), reached.count("max_requests")) == (60, 30)
     assert local.spent == Spending(60, 180, 45.0)
 

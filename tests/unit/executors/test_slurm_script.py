@@ -92,9 +92,8 @@ def test_what_nobody_says_is_left_to_slurm() -> None:
     assert "#SBATCH --array=0-2%3\n" in batch_script(**JOB | {"at_once": 50}), (
         "no more at once than there are"
     )
-    odd = batch_script(
-        **JOB | {"log": Path("/r/50% of it's\"x")}
-    )  # characters of sbatch: it is still that folder
+    # characters of sbatch: it is still that folder
+    odd = batch_script(**JOB | {"log": Path("/r/50% of it's\"x")})
     assert '#SBATCH --output="/r/50%% of it\'s\\"x/%a.log"\n' in odd
 
 

@@ -107,9 +107,8 @@ def test_the_jurys_own_form_is_told_to_helm_run(tmp_path: Path) -> None:
 
 
 def test_commands(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        command, "helm_program", lambda name, _upstream: Program([name])
-    )  # none beside Python
+    # none beside Python
+    monkeypatch.setattr(command, "helm_program", lambda name, _upstream: Program([name]))
     ehrshot = {
         "config.type": "ehrshot",
         **{f"config.params.{name}": value for name, value in EHRSHOT.items()},

@@ -15,9 +15,8 @@ from eval_factory.tasks.custom_benchmark import METRICS
 from eval_factory.tasks.framework import HelmEntry, load_framework
 from eval_factory.tasks.jury_form import HELMS_FORM
 
-TASKS = [
-    task for task in load_framework().evaluations if task.name != "custom"
-]  # its benchmark names its own
+# its benchmark names its own
+TASKS = [task for task in load_framework().evaluations if task.name != "custom"]
 
 
 def test_every_tasks_main_metric_is_known() -> None:

@@ -90,9 +90,8 @@ def test_of_two_classes_a_length_between_them(
     longer_is_wrong: bool, in_last_paragraph: bool, options: Any
 ) -> None:
     questions = []
-    for number in range(
-        40
-    ):  # a right and a wrong answer in turn: halves by position would hold one class each
+    # a right and a wrong answer in turn: halves by position would hold one class each
+    for number in range(40):
         right = "yes" if number % 2 else "no"
         words = "x" * (20 + 10 * ((right == "no") is longer_is_wrong) + number % 5)
         text = (

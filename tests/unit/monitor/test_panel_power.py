@@ -58,9 +58,8 @@ def test_simulated_runs_differ_as_often_as_the_measured_ones(flips: float, repea
     runs, _ = drawn(like)
     assert flips_of(runs) == pytest.approx(like.flip_rate, rel=0.06, abs=0.002)
     assert runs.mean() == pytest.approx(like.mean, abs=0.006)
-    assert (
-        np.corrcoef(runs[:, 0].mean(axis=0), like.values.mean(axis=0))[0, 1] > 0.8
-    )  # each instance stays as hard as it is
+    # each instance stays as hard as it is
+    assert np.corrcoef(runs[:, 0].mean(axis=0), like.values.mean(axis=0))[0, 1] > 0.8
 
 
 def test_two_runs_of_an_instance_in_a_year_are_of_one_chance() -> None:

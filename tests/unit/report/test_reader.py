@@ -185,9 +185,8 @@ def test_the_defaults_come_from_the_run_config_beside_it(folder: Path) -> None:
     assert stored.config["params"]["parallelism"] == 9
     assert stored.config["params"]["extra"]["min_coverage"] == 1.0
     assert stored.target["api_endpoint"]["adapter_config"]["use_nvcf"] is False
-    assert (
-        stored.target["api_endpoint"]["model_id"] == "org/model"
-    )  # what the result says of itself is stronger
+    # what the result says of itself is stronger
+    assert stored.target["api_endpoint"]["model_id"] == "org/model"
 
 
 @pytest.mark.parametrize("text", ["[", "1", "config: 1\ntarget: {}", "config: {}"])

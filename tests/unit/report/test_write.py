@@ -79,9 +79,8 @@ def test_every_file_is_written_and_holds_no_key(written: RunDir) -> None:
         for path in written.root.rglob("*")
         if path.is_file()
     }
-    results = {
-        file for file in written.results if file != written.eval_factory_metrics
-    }  # which holds numbers alone
+    # which holds numbers alone
+    results = {file for file in written.results if file != written.eval_factory_metrics}
     assert files >= {file.name for file in results} | {
         f"responses/{n}.jsonl" for n in ("model", "gpt", "none")
     }

@@ -73,9 +73,8 @@ SHROUT_FLEISS = (
 def test_icc_as_published_of_perfect_agreement_of_a_bias_and_of_nothing() -> None:
     assert agreement.icc_agreement(SHROUT_FLEISS) == near(0.2897638, abs=1e-7)
     assert agreement.icc_agreement([(1, 1), (2, 2), (5, 5)]) == near(1.0)
-    assert agreement.icc_agreement([(1, 2), (2, 3), (5, 6)]) == near(
-        0.896551724
-    )  # 13/3 / (13/3 + 1/2)
+    # 13/3 / (13/3 + 1/2)
+    assert agreement.icc_agreement([(1, 2), (2, 3), (5, 6)]) == near(0.896551724)
     for nothing in ([(3, 3), (3, 3)], [(3, 4)], [(3,), (4,)], list[tuple[int, ...]]()):
         assert agreement.icc_agreement(nothing) is None
 
@@ -145,9 +144,8 @@ def test_a_judge_with_the_mean_and_with_the_majority() -> None:
         agreement.icc_agreement(pairs),
         agreement.weighted_kappa(pairs),
     )
-    assert found.alpha == agreement.ordinal_alpha(
-        [(4, 3), (1, 0), (2, 2)]
-    )  # 4.5 is as near to 4, and takes the lower
+    # 4.5 is as near to 4, and takes the lower
+    assert found.alpha == agreement.ordinal_alpha([(4, 3), (1, 0), (2, 2)])
     yes_no = agreement.agreement_with(
         [(1.0, [1.0, 1.0, 0.0]), (1.0, [0.0]), (0.0, [1.0, 0.0])], (0.0, 1.0)
     )

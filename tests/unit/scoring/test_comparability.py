@@ -140,9 +140,8 @@ def test_where_nothing_was_answered_what_was_to_be_sent_counts() -> None:
     assert of() == of({"config.params.top_p": 1.0}) == []
     assert (of(max_tokens=5), of(temperature=1.0)) == ([("max_tokens", 5)], [("temperature", 1.0)])
     assert of({"config.params.top_p": 0.5}) == [("top_p", 0.5)]
-    assert (
-        of(max_tokens=None, temperature=1.0) == of(max_tokens=5, temperature=None) == []
-    )  # not known
+    # not known
+    assert of(max_tokens=None, temperature=1.0) == of(max_tokens=5, temperature=None) == []
 
 
 def test_fields_that_the_user_adds_or_renames() -> None:

@@ -98,9 +98,8 @@ def test_a_side_without_sources_beside_one_with_them() -> None:
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=12))
 def test_holm_is_statsmodels(p_values: list[float]) -> None:
-    with patch(
-        "gc.collect"
-    ):  # statsmodels calls it each time, which takes as long as all of the rest
+    # statsmodels calls it each time, which takes as long as all of the rest
+    with patch("gc.collect"):
         expected = list(multipletests(p_values, method="holm")[1])
     assert holm(p_values) == near(expected)
 

@@ -30,9 +30,8 @@ def ratings(**by_judge: list[int | None]) -> Ratings:
 
 def of_lengths(marks: list[int], lengths: list[int]) -> RankCorrelation | None:
     made = ratings(a=[*marks, 5])
-    made.lengths = {
-        (f"id{number}", 0, None): length for number, length in enumerate(lengths)
-    }  # not of the last
+    # not of the last
+    made.lengths = {(f"id{number}", 0, None): length for number, length in enumerate(lengths)}
     return made.report().length_correlation["a"]
 
 
@@ -213,9 +212,8 @@ def metric(said: Ratings, unjudged: int = 0, helm_mean: float | None = None) -> 
 
 def test_each_judge_owes_a_judgement_of_each_answer() -> None:
     said = judged({"a": 4, "b": 2, "c": 3}, {"a": 4}, None)
-    found = jury.judgements_of(
-        said, JUDGES, {key(0), key(1), key(2), key(7)}
-    )  # the last one failed
+    # the last one failed
+    found = jury.judgements_of(said, JUDGES, {key(0), key(1), key(2), key(7)})
     assert (found, found.coverage) == (Judgements(due=9, given=4), near(4 / 9))
     assert jury.judgements_of(said, ("a", "d"), {key(0), key(1)}) == Judgements(due=4, given=2)
     assert jury.judgements_of(said, JUDGES, {key(1)}) == Judgements(due=3, given=1)

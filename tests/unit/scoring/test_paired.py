@@ -155,9 +155,8 @@ def test_the_smallest_difference_of_proportions_is_shown_in_four_of_five_samples
     p_values = np.array(
         [stats.binomtest(int(b), int(a + b)).pvalue if a + b else 1.0 for b, a in pairs]
     )
-    scores = (pairs[:, 0] - pairs[:, 1]) / np.sqrt(
-        np.maximum(1, pairs.sum(axis=1))
-    )  # Tango's, of no difference
+    # Tango's, of no difference
+    scores = (pairs[:, 0] - pairs[:, 1]) / np.sqrt(np.maximum(1, pairs.sum(axis=1)))
     assert 0.79 < counts[(p_values < 0.05) & (scores > 1.959964)].sum() / 20_000 < 0.81
 
 

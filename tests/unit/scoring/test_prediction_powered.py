@@ -53,9 +53,8 @@ def test_without_strata_it_is_the_papers_estimate(rated: int) -> None:
         ppi_mean_pointestimate(people, judge, others, lam=power)[0], abs=1e-12
     )
     low, high = ppi_mean_ci(people, judge, others, alpha=0.05, lam=power)
-    assert 2 * 1.959964 * found.stderr == near(
-        high[0] - low[0], rel=0.02
-    )  # the variance of n, not n - 1
+    # the variance of n, not n - 1
+    assert 2 * 1.959964 * found.stderr == near(high[0] - low[0], rel=0.02)
     chosen = ppi_mean_pointestimate(people, judge, others)[0]
     assert found.value == near(chosen, abs=0.2 * found.stderr)  # their lambda is near ours
     assert 0 < found.power < 1
@@ -209,9 +208,8 @@ def test_an_interval_stays_on_its_scale_and_is_never_nothing() -> None:
     )
     assert followed.power == near(1)
     assert followed.high - followed.low > 3.92 * followed.stderr
-    judged = [0.0] * 30 + [
-        1.0
-    ] * 270  # 0.9 - 59/60 lies below what there can be, 0.9 + 59/60 above it
+    # 0.9 - 59/60 lies below what there can be, 0.9 + 59/60 above it
+    judged = [0.0] * 30 + [1.0] * 270
     wrong = corrected_mean([Stratum(judged, [(0.0, 1.0)] * 59 + [(1.0, 1.0)])], (0.0, 1.0))
     above = corrected_mean([Stratum(judged, [(1.0, 0.0)] * 59 + [(0.0, 0.0)])], (0.0, 1.0))
     assert (wrong.power, wrong.value, above.power, above.value) == near((0.0, 1 / 60, 0.0, 59 / 60))
@@ -300,12 +298,10 @@ def test_what_is_needed_for_a_width_gives_it() -> None:
     assert needed_for(2.2, expected, 1.0) == LEAST_RATED
     assert needed_for(9.0, replace(expected, answers=12), 0.5) == 12
     assert needed_for(0.15, replace(expected, design_effect=6.0), 0.6) is None
-    assert (
-        needed_for(9.0, replace(expected, sharing=501.0), 0.6) is None
-    )  # fewer than two effective sources
-    assert (
-        half_width_of(20, replace(expected, answers=39, sharing=19.0), 0.6) < math.inf
-    )  # just two
+    # fewer than two effective sources
+    assert needed_for(9.0, replace(expected, sharing=501.0), 0.6) is None
+    # just two
+    assert half_width_of(20, replace(expected, answers=39, sharing=19.0), 0.6) < math.inf
 
 
 def test_its_half_width_is_the_intervals() -> None:

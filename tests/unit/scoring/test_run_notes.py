@@ -299,9 +299,8 @@ def here(tmp_path: Path, task: str, **flags: Any) -> Plan:
 def test_a_database_without_rows_is_said(statement: str, notes: list[str], tmp_path: Path) -> None:
     made = here(tmp_path, "ehr_sql")
     assert notes_on_data(made) == []
-    assert [note.text for note in notes_on_data(made, [NO_ROWS, "other"])] == [
-        NO_ROWS
-    ]  # as it was told before
+    # as it was told before
+    assert [note.text for note in notes_on_data(made, [NO_ROWS, "other"])] == [NO_ROWS]
     database = made.rundir.helm / "scenarios" / "ehr_sql" / "eicu.sqlite"
     database.parent.mkdir(parents=True)
     with closing(sqlite3.connect(database)) as connection:

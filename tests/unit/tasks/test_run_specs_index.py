@@ -70,9 +70,8 @@ def test_our_tasks_name_run_specs_and_main_metrics_that_helm_knows() -> None:
             continue
         spec = specs[task.helm.run_spec]
         known = spec.main_metrics
-        if (
-            task.name == "medhelm_med_qa"
-        ):  # the scenario says HELM Lite's; MedHELM's own schema another
+        # the scenario says HELM Lite's; MedHELM's own schema another
+        if task.name == "medhelm_med_qa":
             known = ("exact_match",)
         assert not known or task.helm.main_metric in known, task.name
         assert spec.scenario in (None, task.helm.scenario), task.name

@@ -75,9 +75,8 @@ def test_a_sample_is_exported_rated_and_imported(folder: RunDir, tmp_path: Path)
     assert (found.clinicians.rated, found.clinicians.raters) == (40, 2)
     corrected = found.clinicians.corrected
     assert corrected is not None
-    assert (
-        corrected.ci_low < 36 / 60 < corrected.ci_high < 0.75 + 0.06
-    )  # what these people say of all answers
+    # what these people say of all answers
+    assert corrected.ci_low < 36 / 60 < corrected.ci_high < 0.75 + 0.06
     assert (verify(folder.root).findings, verify(folder.root).notes) == ((), ())
     listed = {line.partition("  ")[2] for line in before["SHA256SUMS"].decode().splitlines()}
     assert {
@@ -332,9 +331,8 @@ def test_people_who_say_one_thing_have_no_correlation(tmp_path: Path) -> None:
     import_sheets(folder.root, [filled_in(made, "1", lambda _one, _number: "yes")])
     found = known_of(folder.root)
     assert (found.rated, found.correlation) == (20, 0.0)
-    assert (
-        found.expected.stddev > 0
-    )  # the judges': people who agree about twenty answers need not agree about all
+    # the judges': people who agree about twenty answers need not agree about all
+    assert found.expected.stddev > 0
 
 
 def test_what_the_answers_share_and_what_a_rubric_can_take_away(folder: RunDir) -> None:

@@ -47,9 +47,8 @@ QUERY_LIMIT_S = 30.0  # as in Bird's own evaluation; HELM has none
 GOLD_LIMIT_S = 300.0
 _MAX_RESULT = 20_000_000  # bytes, of the rows of Bird, Spider and the Czech bank
 MAX_WORKERS = 4  # processes that execute queries
-TOTAL_LIMIT_S = (
-    600.0  # in ehr_sql, for all of a model's queries together that take longer than SHORT_LIMIT_S
-)
+# in ehr_sql, for all of a model's queries together that take longer than SHORT_LIMIT_S
+TOTAL_LIMIT_S = 600.0
 SHORT_LIMIT_S = 1.0  # for one query, after that
 
 _SQL_TAG = re.compile(r"<\s*sql\s*>(.*?)<\/?\s*sql\s*>", re.DOTALL | re.IGNORECASE)
@@ -219,9 +218,8 @@ def confine_cpp() -> None:
 
     run_record.note(executed_by=CONFINED_BY)
     correct.subprocess = SimpleNamespace(run=run_program, PIPE=subprocess.PIPE)
-    with suppress(
-        ImportError
-    ):  # it needs packages that are seldom there; nothing of it can run then
+    # it needs packages that are seldom there; nothing of it can run then
+    with suppress(ImportError):
         from helm.benchmark.metrics import codeinsights_code_evaluation_metrics as evaluation
 
         evaluation.subprocess = SimpleNamespace(

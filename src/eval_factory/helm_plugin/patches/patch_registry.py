@@ -62,9 +62,8 @@ class Patch:
     named and not checked.
     """
     stage: Stage = Stage.START
-    run_specs: frozenset[str] | None = (
-        None  # only where one of these run specs is asked for; None: in every run
-    )
+    # only where one of these run specs is asked for; None: in every run
+    run_specs: frozenset[str] | None = None
     where_unknown: bool = False  # also where nobody knows which run specs are asked for
     when: str | None = None
     """Only where this field of `HelmRunSettings` is set; of the stage IMPORTED, where this

@@ -67,9 +67,8 @@ def apps(question: dict[str, Any]) -> Any:
     from helm.benchmark.metrics import code_metrics_helper as helper
 
     folder = Path.cwd()
-    (folder / "input_output.json").write_text(
-        question["tests"], encoding="utf-8"
-    )  # where HELM reads it
+    # where HELM reads it
+    (folder / "input_output.json").write_text(question["tests"], encoding="utf-8")
     end_after(question["seconds"])
     results = helper.run_test(str(folder), question["completion"], question["timeout"])
     return [result if isinstance(result, bool | int) else False for result in results]
@@ -107,9 +106,8 @@ def main() -> None:
         # Where helm-run is killed just while the sandbox is being made, nobody else would end the
         # program.
         signal.alarm(int(settings["seconds"]) + 2)
-        signal.signal(
-            signal.SIGXFSZ, signal.SIG_DFL
-        )  # Python ignores it, and its children inherit that
+        # Python ignores it, and its children inherit that
+        signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
         os.execvp(settings["argv"][0], settings["argv"])  # noqa: S606 - no shell is wanted
     sys.path[:] = settings["path"]

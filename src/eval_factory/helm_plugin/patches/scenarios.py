@@ -164,9 +164,8 @@ def name_failed_downloads(download: Callable[..., Any]) -> Callable[..., Any]:
 
 
 EHRSHOT_PROMPTS = "medhelm_prompts.parquet"
-_GetInstances = Callable[
-    [Any, str], list[Any]
-]  # a scenario's method: the folder of its data -> its instances
+# a scenario's method: the folder of its data -> its instances
+_GetInstances = Callable[[Any, str], list[Any]]
 
 
 def accept_medcalc_version() -> None:

@@ -30,9 +30,8 @@ from helm.benchmark.metrics import metric
 from helm.benchmark.metrics.metric_name import MetricContext
 from helm.benchmark.metrics.statistic import Stat, merge_stat
 
-TOGETHER = (
-    1_000  # instances whose tasks wait for HELM's threads at the same time: each takes a kilobyte
-)
+# instances whose tasks wait for HELM's threads at the same time: each takes a kilobyte
+TOGETHER = 1_000
 
 
 def pack_statistics() -> None:
@@ -127,9 +126,8 @@ def _evaluating(helms_own: Callable[..., Any]) -> Callable[..., Any]:
         spec = scenario_state.adapter_spec
         instances = scenario_state.instances
         if spec.method == ADAPT_LANGUAGE_MODELING or any(one.id is None for one in instances):
-            return helms_own(
-                self, scenario_state, metric_service, eval_cache_path, parallelism
-            )  # it says why not
+            # it says why not
+            return helms_own(self, scenario_state, metric_service, eval_cache_path, parallelism)
         processor = metric.Processor(
             metric=self,
             metric_service=metric_service,

@@ -21,9 +21,8 @@ from pathlib import Path
 from typing import Any, TextIO
 
 TIME_LIMIT_S = 10.0
-MAX_RESULT = (
-    2_000_000  # bytes of all rows together, as HELM writes them: a value is a line of its own there
-)
+# bytes of all rows together, as HELM writes them: a value is a line of its own there
+MAX_RESULT = 2_000_000
 LINE = 32  # bytes that a value, or a row, takes there beside its text
 MAX_VALUE = 10_000_000  # bytes of one text or blob
 MAX_PATTERN = 1_000

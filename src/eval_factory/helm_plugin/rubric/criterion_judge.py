@@ -42,9 +42,8 @@ ASK_AGAIN = (
 )
 
 _Ask = Callable[[Request], RequestResult]
-_Decision = dict[
-    str, Any
-]  # about a criterion, with its explanation; in an annotation `error` in its place
+# about a criterion, with its explanation; in an annotation `error` in its place
+_Decision = dict[str, Any]
 _Judgement = TypeVar("_Judgement")
 
 
@@ -279,9 +278,8 @@ def requests_to_each(state: ScenarioState) -> int:
 
 
 def _each(spec: Any, states: Sequence[RequestState]) -> int:
-    if (
-        spec.class_name in names.MEDHELM_HEALTHBENCH
-    ):  # a criterion each, and the physician's answer where there is one
+    # a criterion each, and the physician's answer where there is one
+    if spec.class_name in names.MEDHELM_HEALTHBENCH:
         of_states = [state.instance.extra_data or {} for state in states]
         return sum(
             len(one["rubrics"]) + (one.get("physician_response") is not None) for one in of_states

@@ -32,9 +32,8 @@ class RubricMetric(Metric):  # type: ignore[misc]
     ) -> list[Stat]:
         criteria = rubric_criteria(request_state)
         if not is_answered(request_state):
-            return [
-                Stat(MetricName(self._name)).add(0.0)
-            ]  # a failed request: left out of the score, or 0, as chosen
+            # a failed request: left out of the score, or 0, as chosen
+            return [Stat(MetricName(self._name)).add(0.0)]
         decided = decisions_of(request_state.annotations, self._judges, len(criteria))
         score = case_score(criteria, [share_met(by_judge.values()) for by_judge in decided])
         return [] if score is None else [Stat(MetricName(self._name)).add(score)]

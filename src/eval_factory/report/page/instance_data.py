@@ -104,9 +104,8 @@ def _smaller(data: bytes, form: str, max_side: int) -> bytes:
         with opened:
             opened.draft(None, (2 * max_side, 2 * max_side))  # a large JPEG is read in part
             picture = ImageOps.exif_transpose(opened)
-            if picture.mode.startswith(
-                "I"
-            ):  # 16 bits: `convert` would cut off what is brighter than 255
+            # 16 bits: `convert` would cut off what is brighter than 255
+            if picture.mode.startswith("I"):
                 picture = (
                     picture.convert("I").point(lambda value: value * (1 / 257) + 0.5).convert("L")
                 )
@@ -184,9 +183,8 @@ def criteria_rows(criteria: Sequence[Mapping[str, Any]], *, with_texts: bool) ->
         rows.append(
             [number, criterion, one["points"], tags, one["verdict"], points_lost(one), judges]
         )
-    return sorted(
-        rows, key=lambda row: (row[5] or 0.0, row[5] is None), reverse=True
-    )  # else in the file's order
+    # else in the file's order
+    return sorted(rows, key=lambda row: (row[5] or 0.0, row[5] is None), reverse=True)
 
 
 def _decision(vote: Mapping[str, Any]) -> int | None:
@@ -259,9 +257,8 @@ class LostPoints:
         return dict([*tags, *texts])
 
 
-_MAX_UNPACKED = (
-    256 * 1024 * 1024
-)  # bytes of one block that are unpacked: a few kilobytes can hold gigabytes of zeros
+# bytes of one block that are unpacked: a few kilobytes can hold gigabytes of zeros
+_MAX_UNPACKED = 256 * 1024 * 1024
 TYPE = "application/x-eval-factory"
 _BLOCK = re.compile(
     rf'(<script type="{TYPE}" data-run="\d+" data-part="\w+">)([A-Za-z0-9+/=]*)(</script>)'

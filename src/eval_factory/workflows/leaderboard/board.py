@@ -87,9 +87,8 @@ FLAGS = {
 @dataclass(frozen=True)
 class LeaderboardRequest:
     name: str
-    flags: Mapping[
-        str, Any
-    ]  # as in FLAGS; what is left out is the run config's, the leaderboard's or the framework's
+    # as in FLAGS; what is left out is the run config's, the leaderboard's or the framework's
+    flags: Mapping[str, Any]
     run_config: Path | None = None
     model: tuple[str, ...] = ()
     conf: Path | None = None
@@ -306,9 +305,8 @@ def _ready_cells(
             f"warning: a run would stop: {text}\n" for text in missing_prerequisites(cells)
         )
         cells = tuple(replace(one, missing=()) for one in cells)
-    lacks_a_key = any(
-        "no API key" in text for one in cells for text in one.missing
-    )  # no matter of one entry
+    # no matter of one entry
+    lacks_a_key = any("no API key" in text for one in cells for text in one.missing)
     if lacks_a_key or (cells and not any(one.ready for one in cells)):
         refuse_unready(cells)
     return cells

@@ -221,9 +221,8 @@ class CellRun:
     reported: int = 0  # the last attempt whose beginning is in the journal
     free_at: float | None = None  # when its folder, which somebody else holds, is looked at again
     last: Outcome | None = None
-    run_before: str | None = (
-        None  # the id of the complete run that stood in the folder when the cell was started
-    )
+    # the id of the complete run that stood in the folder when the cell was started
+    run_before: str | None = None
 
     def finished_run(self) -> str | None:
         state = read_state(self.planned.plan.rundir)
@@ -249,9 +248,8 @@ class CellLoop:
     limits: Mapping[int, SharedLimitsSettings] = field(default_factory=dict)
     """Number of a cell -> where its requests are let through."""
     tracker: SpendingTracker | None = None
-    server: ServedModel | None = (
-        None  # of the model that all of these cells ask; None: nobody has to start it
-    )
+    # of the model that all of these cells ask; None: nobody has to start it
+    server: ServedModel | None = None
     _waiting: dict[int, CellRun] = field(default_factory=dict)
     _running: dict[str, CellRun] = field(default_factory=dict)
 

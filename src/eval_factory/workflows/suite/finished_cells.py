@@ -46,9 +46,8 @@ READ_WHEN_COLLECTED = frozenset(
     )
 ) | {"target.api_endpoint.training_cutoff"}
 """What changes nothing that is asked, and what stands in a result."""
-OF_NO_RESULT = (
-    RUNTIME_ONLY - READ_WHEN_COLLECTED
-)  # what changes how a run goes, and no number in its result
+# what changes how a run goes, and no number in its result
+OF_NO_RESULT = RUNTIME_ONLY - READ_WHEN_COLLECTED
 
 
 def finished(plan: Plan) -> str | None:

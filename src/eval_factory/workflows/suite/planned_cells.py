@@ -34,9 +34,8 @@ class CheckedCell:
     cell: Cell
     plan: Plan | None  # None where the configuration is wrong
     problems: tuple[str, ...] = ()
-    missing: tuple[
-        str, ...
-    ] = ()  # what is missing: data, a package, a key. Each text may have several lines
+    # what is missing: data, a package, a key. Each text may have several lines
+    missing: tuple[str, ...] = ()
 
     @property
     def ready(self) -> bool:
@@ -97,9 +96,8 @@ def checked_cells(suite: Suite, env: Mapping[str, str]) -> tuple[CheckedCell, ..
     """All cells in the suite's order. Raises nothing for a wrong one: `refuse_unready` does."""
     framework = load_framework()
     found = []
-    of_data: dict[
-        Any, tuple[list[str], list[str]]
-    ] = {}  # once for all cells that read the same: it costs something
+    # once for all cells that read the same: it costs something
+    of_data: dict[Any, tuple[list[str], list[str]]] = {}
     for cell in suite.cells:
         try:
             evaluation = build_evaluation(cell.request, framework, env)
@@ -108,9 +106,8 @@ def checked_cells(suite: Suite, env: Mapping[str, str]) -> tuple[CheckedCell, ..
             continue
         plan = make_plan(evaluation)
         extra = evaluation.run.config.params.extra
-        beside = (
-            plan.rundir.root if extra.offline and extra.data_dir is None else None
-        )  # data of an earlier run
+        # data of an earlier run
+        beside = plan.rundir.root if extra.offline and extra.data_dir is None else None
         key = (evaluation.task.name, extra.model_dump_json(), beside)
         if key not in of_data:
             of_data[key] = _of_data(plan, env)

@@ -177,9 +177,8 @@ def run_suite(
         )
     if suite.executor == "slurm":
         refuse_what_slurm_cannot(suite, env)
-    cells = plan_cells(
-        suite, env
-    )  # before the folder is made: a suite that cannot be started leaves nothing
+    # before the folder is made: a suite that cannot be started leaves nothing
+    cells = plan_cells(suite, env)
     known = finished_below(options.reuse)
     with held(suite.folder):
         write_configs(suite)
@@ -269,17 +268,15 @@ def run_cells(work: Work, cells: Sequence[PlannedCell], served: ServedModel | No
         pauses = EndpointPauses(ask, suite.max_outage_s)
         stack.callback(pauses.close)
         probed = {one.number: probe.roles_that_answered(one) for one in cells}
-        if (
-            served is not None and not options.no_preflight
-        ):  # a server is asked by each of its cells
+        # a server is asked by each of its cells
+        if served is not None and not options.no_preflight:
             probed = {}
         loop = CellLoop(work, runs, pauses, probed, limits, tracker, served)
         there_before = groups_that_answered(work.cells)
         for planned in cells:
             problem = probe.problem_of(planned)
-            if problem is None or (
-                is_complete_run(planned.plan) and not options.fresh
-            ):  # it asks nobody
+            # it asks nobody
+            if problem is None or (is_complete_run(planned.plan) and not options.fresh):
                 continue
             role, error = problem
             reason = str(error).split("\n")[0]

@@ -73,9 +73,8 @@ def run_as_job(
         fresh=options.fresh, debug=options.debug, no_preflight=options.no_preflight, wait=wait
     )
     (cell,) = run_suite(suite, chosen, env=env, screen=JobLines(screen)).cells
-    if (
-        cell.status == RunStatus.COMPLETE
-    ):  # collected here: with what the user says today of what is reportable
+    # collected here: with what the user says today of what is reportable
+    if cell.status == RunStatus.COMPLETE:
         here = replace(options, fresh=False, only_collect=True)
         return evaluate(Request(), here, env=env, screen=screen, evaluation=evaluation)
     show_warnings(evaluation, screen)
@@ -89,9 +88,8 @@ def run_as_job(
             f"  to end it: eval-factory suite cancel {root}"
         )
         return Submitted(plan.rundir.root, steps)
-    if (
-        cell.status == RunStatus.PARTIAL
-    ):  # as its task wrote it: to collect it here is to ask for what is missing
+    # as its task wrote it: to collect it here is to ask for what is missing
+    if cell.status == RunStatus.PARTIAL:
         result = load_result(plan.rundir.root).result
         text = own_lines(
             redactor_of(plan.evaluation, env).text(result_summary(result, plan.rundir))

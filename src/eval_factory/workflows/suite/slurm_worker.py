@@ -172,9 +172,8 @@ def work(wave_file: Path, index: int) -> int:
             raise
         code = PrerequisiteError.exit_code
         place = error.filename or store.suite.root
-        with suppress(
-            OSError
-        ):  # nor can this be written, then; the same command submits the run again
+        # nor can this be written, then; the same command submits the run again
+        with suppress(OSError):
             _record(
                 store,
                 wave,
@@ -182,9 +181,8 @@ def work(wave_file: Path, index: int) -> int:
                 RunEnd(code, RunStatus.FAILED, f"cannot write {place}: {error.strerror}", 1),
             )
     if all(store.ended(wave, run) is not None for run in wave.runs):
-        store.environment(wave.number).unlink(
-            missing_ok=True
-        )  # no task of the wave needs the keys any more
+        # no task of the wave needs the keys any more
+        store.environment(wave.number).unlink(missing_ok=True)
     return code
 
 
@@ -270,9 +268,8 @@ def main(arguments: list[str]) -> int:
     except OSError as error:
         if error.errno not in DISK_TAKES_NO_MORE:
             raise
-        return (
-            PrerequisiteError.exit_code
-        )  # nor could its log be written: the same command submits the run again
+        # nor could its log be written: the same command submits the run again
+        return PrerequisiteError.exit_code
 
 
 if __name__ == "__main__":

@@ -258,9 +258,8 @@ def altered_table(folder: SuiteDir) -> _Table:
                 is_compared = not others or (
                     stored == folder.results_yaml and one.field.startswith("cells")
                 )
-                if (
-                    is_compared and "attempts" not in one.field
-                ):  # of suite_usage.yaml: no result knows them
+                # of suite_usage.yaml: no result knows them
+                if is_compared and "attempts" not in one.field:
                     said = f"is {one.stored}; made again from the runs' results it is {one.made}"
                     found.findings.append(Finding(stored.name, one.field, said))
     return found

@@ -94,9 +94,8 @@ class SuiteEstimate(Total):
 
     def to_text(self) -> str:
         lines = [f"{cell.name}: {figures_in_words(cell.estimate)}" for cell in self.cells]
-        unknown: dict[
-            str, str
-        ] = {}  # figure of a role -> why, once for all cells that say the same
+        # figure of a role -> why, once for all cells that say the same
+        unknown: dict[str, str] = {}
         for cell in self.cells:
             for role in cell.estimate.roles:
                 for name, source in role.sources.items():

@@ -109,9 +109,8 @@ def _taken(descriptor: int, folder: SuiteDir) -> bool:
         ) from error
 
 
-UNKNOWN = Holder(
-    pid=0, host="", since=""
-)  # somebody who holds the lock and has not said who he is yet
+# somebody who holds the lock and has not said who he is yet
+UNKNOWN = Holder(pid=0, host="", since="")
 
 
 def holder_now(folder: SuiteDir) -> Holder | None:

@@ -61,9 +61,8 @@ class SuiteJournal:
             with self._path.open("rb") as file:
                 file.seek(-1, os.SEEK_END)
                 whole = file.read(1) == b"\n"
-            if (
-                not whole
-            ):  # what a full disk or a power cut left of a last line is not to swallow the next
+            # what a full disk or a power cut left of a last line is not to swallow the next
+            if not whole:
                 append_line(self._path, "")
 
     def tell(self, event: str, **fields: Any) -> None:
@@ -118,9 +117,8 @@ class CellState(OfCell):
     """Of the last run that was started or has ended, where that is known: its folder may hold
     another since.
     """
-    before: CellState | None = (
-        None  # as an earlier invocation left it, for as long as this one has not come to it
-    )
+    # as an earlier invocation left it, for as long as this one has not come to it
+    before: CellState | None = None
 
     def left(self) -> CellState:
         """What it is where the suite's process is gone, as far as events say; its folder may
@@ -152,9 +150,8 @@ class SuiteState:
 
     cells: dict[tuple[str, str], CellState] = field(default_factory=dict)
     pauses: dict[str, Pause] = field(default_factory=dict)
-    started: Mapping[str, Any] | None = (
-        None  # the last `suite_started`: of the invocation that all this is of
-    )
+    # the last `suite_started`: of the invocation that all this is of
+    started: Mapping[str, Any] | None = None
     ended: Mapping[str, Any] | None = None
 
     def take(self, event: Mapping[str, Any]) -> None:

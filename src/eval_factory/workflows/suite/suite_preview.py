@@ -37,9 +37,8 @@ class RequestCount:
 
     to_model: int | None  # None: nobody knows how many instances there are, and no limit is set
     to_judges: int
-    by_criterion: bool = (
-        False  # judges are asked about each criterion of an answer: more than the one counted here
-    )
+    # judges are asked about each criterion of an answer: more than the one counted here
+    by_criterion: bool = False
 
 
 def count_of(plan: Plan) -> RequestCount:
@@ -191,9 +190,8 @@ def script_lines(
         "\n# batch scripts, of a suite that begins from nothing; "
         "run_suite writes them and gives each to sbatch"
     )
-    for number, array in enumerate(
-        arrays(specs, 1000), 1
-    ):  # Slurm's own default; the command asks scontrol
+    # Slurm's own default; the command asks scontrol
+    for number, array in enumerate(arrays(specs, 1000), 1):
         yield (
             f"\n# {store.wave_file(number).with_suffix('.sh')}: "
             f"{', '.join(cell_of(run.name) for run in array)}"

@@ -46,9 +46,8 @@ class SuiteOptions:
     """`path.to.key=value,...`, over everything else, as `--overrides`; of
     `eval_factory.run_suite` alone.
     """
-    wait: bool = (
-        False  # with executor slurm: until all jobs have ended, instead of until they are submitted
-    )
+    # with executor slurm: until all jobs have ended, instead of until they are submitted
+    wait: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -62,9 +62,8 @@ _COUNTS = ("total", "done", "cached", "failed", "prompt_tokens", "completion_tok
 
 @dataclass(frozen=True)
 class CellJob:
-    task: (
-        str | None
-    )  # as Slurm speaks of it, with what it waits for; None where it is not queued any more
+    # as Slurm speaks of it, with what it waits for; None where it is not queued any more
+    task: str | None
     attempts: int  # how often the cell was started in that wave
     log: Path  # what Slurm and the task say of themselves
 
@@ -195,9 +194,8 @@ class SuiteReader:
         self._followed: dict[str, tuple[float, EventTail, CellProgress]] = {}
 
     def look(self) -> SuiteStatus:
-        holder = holder_now(
-            self.folder
-        )  # before the events: who has let go of the lock has written all of his
+        # before the events: who has let go of the lock has written all of his
+        holder = holder_now(self.folder)
         for event in self._tail.new():
             self._state.take(event)
         state = self._state
@@ -229,9 +227,8 @@ class SuiteReader:
             )  # imported here: most that look find nothing missing
 
             last = read_state(RunDir(folder))
-            if (
-                last is not None and last.identity == cell.identity
-            ):  # its suite was killed before it could say so
+            # its suite was killed before it could say so
+            if last is not None and last.identity == cell.identity:
                 found = RunStatus.COMPLETE if last.complete else RunStatus.PARTIAL
                 cell = replace(cell, status=found, reason=None if last.complete else cell.reason)
         if cell.status not in (RunStatus.COMPLETE, RunStatus.PARTIAL):
@@ -471,9 +468,8 @@ def show_logs(
             rundir.helm_log,
         ]
         if job is not None:
-            has_started = (
-                job.task is None or job.attempts
-            )  # else the logs in its folder are of an earlier run
+            # else the logs in its folder are of an earlier run
+            has_started = job.task is None or job.attempts
             paths = [job.log, *(paths if has_started else paths[:1])]
         tails |= {path: LineTail(path) for path in paths if path not in tails}
         if not follow and not any(path.is_file() for path in tails):

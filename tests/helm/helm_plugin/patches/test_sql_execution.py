@@ -229,9 +229,8 @@ def test_a_query_ends_with_the_process_that_asked_it(database: Path, tmp_path: P
         assert process.stdout is not None
         assert process.stdout.readline() == sql_worker.READY
         process.kill()
-        assert (
-            process.communicate(timeout=60)[0] == b""
-        )  # the worker held the other end of the pipe
+        # the worker held the other end of the pipe
+        assert process.communicate(timeout=60)[0] == b""
 
 
 def test_many_threads_get_each_its_own_answer(database: Path) -> None:
@@ -304,9 +303,8 @@ def test_an_annotation_says_if_it_had_a_query(
     annotation = annotation_of(completion, "SELECT x'00' FROM patient WHERE id < 1")
     assert (annotation["query_written"], annotation["query_error"]) == (written, error)
     assert annotation["ground_truth_rows"] == annotation["ground_truth_result"] == [("X'00'",)]
-    assert (
-        "as_evaluated" not in annotation
-    )  # the benchmark's evaluation changes nothing in these queries
+    # the benchmark's evaluation changes nothing in these queries
+    assert "as_evaluated" not in annotation
 
 
 @pytest.mark.parametrize(
@@ -325,9 +323,8 @@ def test_what_the_benchmark_itself_executes(
     annotation = annotation_of(completion, gold)
     fields = ("predicted_result", "query_error", "ground_truth_rows")
     assert annotation["as_evaluated"] == dict(zip(fields, evaluated, strict=True))
-    assert (
-        annotation["ground_truth_rows"] is None
-    )  # HELM's own values are of the queries as they are written
+    # HELM's own values are of the queries as they are written
+    assert annotation["ground_truth_rows"] is None
     assert annotation["predicted_result"] == ([(95.0,)] if completion == "SELECT 95.0" else [])
 
 

@@ -482,9 +482,8 @@ def test_lines_come_out_as_they_went_in() -> None:
     made = instance_data.compressed_block(2, "index", lines)
     assert made.count("<") == 2
     assert made == instance_data.compressed_block(2, "index", lines)
-    assert base64.b64decode(made.partition(">")[2].partition("<")[0])[4:8] == bytes(
-        4
-    )  # no date in it
+    # no date in it
+    assert base64.b64decode(made.partition(">")[2].partition("<")[0])[4:8] == bytes(4)
     beginning = '<script type="application/x-eval-factory" data-run="2" data-part="index">\n'
     assert readable_page(made) == beginning + "\n".join(lines) + "\n</script>"
 

@@ -47,9 +47,8 @@ def test_the_layout_of_a_users_own_file_is_the_published_form() -> None:
             if entry.format in FORMS:
                 found[entry.format] = entry.columns
     assert set(found) == set(FORMS)
-    told = {
-        name: columns for name, columns in found.items() if name != "longhealth"
-    }  # an object, no table
+    # an object, no table
+    told = {name: columns for name, columns in found.items() if name != "longhealth"}
     assert told == {name: FORMS[name].columns for name in told}
 
 

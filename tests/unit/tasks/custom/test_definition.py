@@ -76,9 +76,8 @@ def test_a_sound_one(tmp_path: Path) -> None:
         load_benchmark(write(tmp_path, several, data="question,correct_answer\nx,A\n")).main_metric
         == "rouge_l"
     )
-    long = (
-        DATA.replace("One?", "x" * 200_000).replace("\n", "\r\n").encode("utf-8-sig")
-    )  # of another editor
+    # of another editor
+    long = DATA.replace("One?", "x" * 200_000).replace("\n", "\r\n").encode("utf-8-sig")
     assert load_benchmark(write(tmp_path, data=long)).instances == 2
 
 
@@ -367,9 +366,8 @@ def test_the_options_are_those_of_the_row(tmp_path: Path) -> None:
     told = "row 2 (line 3), column correct_answer: is none of the options that the prompt lists (A, B);"
     assert told in problems(tmp_path, prompt=CHOICES, data=data)
     rouge = {"metrics": [{"name": "rouge_l"}]}
-    assert (
-        load_benchmark(write(tmp_path, rouge, prompt=CHOICES, data=data)).instances == 2
-    )  # nothing has to be equal
+    # nothing has to be equal
+    assert load_benchmark(write(tmp_path, rouge, prompt=CHOICES, data=data)).instances == 2
     beside = 'question,correct_answer,incorrect_answers\nQ?,b,"[""A"", ""C""]"\n'
     assert "row 1 (line 2), column correct_answer: is no letter; write" in problems(
         tmp_path, data=beside

@@ -138,9 +138,8 @@ def test_how_far_a_running_task_is_and_where_its_log_is(jobs: Jobs) -> None:
         Start(jobs.store, jobs.wave, [jobs.wave.runs[0]])
     work = jobs.dir.root / CELLS[0]
     now = time.time()
-    tell(
-        work / "logs" / "events.jsonl", phase("asking", time=1.0), progress(80, time=4.0)
-    )  # of an earlier run
+    # of an earlier run
+    tell(work / "logs" / "events.jsonl", phase("asking", time=1.0), progress(80, time=4.0))
     tell(work / "logs" / "events.jsonl", phase("asking", time=now + 1), progress(30, time=now + 4))
     found = jobs.look()
     first, second, third, _ = found.cells

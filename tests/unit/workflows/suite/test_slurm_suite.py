@@ -294,9 +294,8 @@ def test_the_keys_of_every_wave_have_a_job_that_deletes_them(again: Invocation) 
     assert [after for after, _ in again.slurm.clean_ups] == ["7", "7"]
     again.run()
     assert len(again.slurm.clean_ups) == 2
-    again.store.wave_file(2).with_suffix(
-        ".clean-up"
-    ).unlink()  # its submitter was killed between the two
+    # its submitter was killed between the two
+    again.store.wave_file(2).with_suffix(".clean-up").unlink()
     again.run()
     assert [text.count("-w2-clean-up") for _, text in again.slurm.clean_ups] == [0, 1, 1]
 
