@@ -31,8 +31,8 @@ from PIL import Image
 from processes import NOT_REPORTABLE, held_mb, kill_everything, tree_of
 from throughput import endpoint, get
 
-from integration.support import program_environment
 from integration.test_pictures import ENTRY, prepare
+from program_runs import program_environment
 
 SIDE = 182
 """Pixels: three bytes each, and noise does not get smaller."""

@@ -26,7 +26,7 @@ from throughput import endpoint_process, get
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "support"))
 
-from integration.support import program_environment
+from program_runs import program_environment
 from several_servers import write_questions
 
 ENV = program_environment(OPENAI_API_KEY="sk-0123456789abcdef0123")

@@ -23,7 +23,7 @@ from suite_faults import run as run_suite
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "support"))
 
-from integration.support import varied_answer
+from program_runs import varied_answer
 
 CLUSTER = Path(__file__).resolve().parents[1] / "scripts" / "slurm" / "cluster.py"
 MODELS = ("one", "two", "three")

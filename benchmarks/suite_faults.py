@@ -28,8 +28,8 @@ from processes import kill_everything
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "support"))
 
-from faults.fault_endpoint import FOR_EVER, PROBE, Fault, FaultEndpoint
-from integration.support import program_environment, varied_answer
+from fault_endpoint import FOR_EVER, PROBE, Fault, FaultEndpoint
+from program_runs import program_environment, varied_answer
 
 MODELS = ("steady", "picky", "flaky")
 BENCHMARKS = tuple(f"benchmark{number}" for number in range(1, 6))

@@ -15,7 +15,7 @@ import pytest
 
 from chromium import Chromium
 from eval_factory.report.reader import load_result
-from integration.support import program_environment
+from program_runs import program_environment
 from programs import EVAL_FACTORY, eval_factory, ran, run_eval
 
 WAIT_S = 20

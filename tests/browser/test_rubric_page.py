@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from browser.report_page import ReportPage, deep_link, made
 from browser.test_hostile_page import harm
 from browser.test_report_page import UNPACKED
 from chromium import Chromium, Counted
@@ -19,6 +18,7 @@ from eval_factory.core.results import (
     TaskResult,
 )
 from hostile_texts import payloads
+from report_page import ReportPage, deep_link, made
 from stored_results import criterion, instance, rubric_result, written
 
 PATIENT = "Mrs Miller, 84"

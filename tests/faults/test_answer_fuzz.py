@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from integration.support import program_environment
+from program_runs import program_environment
 
-PROGRAM = Path(__file__).with_name("answer_fuzz.py")
+PROGRAM = Path(__file__).resolve().parents[1] / "support" / "answer_fuzz.py"
 TESTS = PROGRAM.parents[1]
 EXAMPLES = {"chat": 4, "completions": 4, "jury": 3}
 FACTOR = float(os.environ.get("EVAL_FACTORY_FUZZ_FACTOR", "1"))

@@ -14,7 +14,7 @@ import yaml
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from faults.command import Ended, run_here
+from command_here import Ended, run_here
 
 FACTOR = float(os.environ.get("EVAL_FACTORY_FUZZ_FACTOR", "1"))
 MOST_CPU_S = 2.0

@@ -12,7 +12,7 @@ from random import Random
 
 import pytest
 
-from integration.support import program_environment
+from program_runs import program_environment
 from programs import EVAL_FACTORY, ran
 
 FILES = 500

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from integration.support import CANARY, varied_answer
+from program_runs import CANARY, varied_answer
 from programs import Finished, holding
 from scripted_endpoint import ScriptedEndpoint
 from slurm_trial import (

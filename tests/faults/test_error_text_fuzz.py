@@ -34,8 +34,8 @@ from eval_factory.executors.progress import ProgressDisplay
 from eval_factory.helm_plugin.client import Endpoint, EndpointStopped
 from eval_factory.helm_plugin.session import session_for
 from faults.test_matrix import command, environment
-from integration.support import CANARY
 from loopback import AnswerServer
+from program_runs import CANARY
 from programs import outcome_of, ran
 from scripted_endpoint import ADAPTER
 

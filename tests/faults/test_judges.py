@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 import yaml
 
-from faults.fault_endpoint import FOR_EVER, Fault, FaultEndpoint
+from fault_endpoint import FOR_EVER, Fault, FaultEndpoint
 from faults.test_matrix import BODY_CANARY, PASSING_FAULTS
-from integration.jury_endpoint import judgement
-from integration.support import CANARY, Outcome, more_data
 from integration.test_juries import medication_questions
+from jury_endpoint import judgement
+from program_runs import CANARY, Outcome, more_data
 from programs import eval_factory, holding, outcome_of
 from scripted_endpoint import PROBE, ScriptedEndpoint
 

@@ -26,9 +26,9 @@ from eval_factory.core.errors import HelmError
 from eval_factory.core.logs import PHASE, SCORING
 from eval_factory.core.rundir import RunDir
 from eval_factory.scoring import journal
-from integration.support import Outcome, program_environment
 from integration.test_leaderboard import TWO
 from integration.test_leaderboard import command as leaderboard_command
+from program_runs import Outcome, program_environment
 from programs import ran, run_eval
 from scripted_endpoint import ScriptedEndpoint
 

@@ -17,9 +17,9 @@ from typing import Any
 
 import pytest
 
-from faults.fault_endpoint import FOR_EVER, Fault, FaultEndpoint
-from integration.support import CANARY, Outcome, more_data
+from fault_endpoint import FOR_EVER, Fault, FaultEndpoint
 from loopback import Handler, Loopback
+from program_runs import CANARY, Outcome, more_data
 from programs import holding, outcome_of, ran, run_eval
 
 TASK = "sample_medical_qa"

@@ -6,7 +6,7 @@ import threading
 import time
 from pathlib import Path
 
-from faults.fault_endpoint import FOR_EVER, Fault, FaultEndpoint
+from fault_endpoint import FOR_EVER, Fault, FaultEndpoint
 from faults.test_matrix import BODY_CANARY, INSTANCES, run
 
 

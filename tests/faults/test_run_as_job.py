@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from integration.support import CANARY, program_environment, varied_answer
+from program_runs import CANARY, program_environment, varied_answer
 from programs import EVAL_FACTORY, holding
 from scripted_endpoint import ScriptedEndpoint
 from slurm_trial import PATIENCE_S, until

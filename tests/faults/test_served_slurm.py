@@ -12,12 +12,12 @@ import pytest
 import yaml
 
 from integration.executors.test_server_process import pids
-from integration.support import CANARY
+from program_runs import CANARY
 from programs import Finished, holding
 from slurm_trial import processes, run_suite, table, until
 from virtual_slurm import VirtualSlurm, virtual_slurm
 
-SERVER = Path(__file__).resolve().parents[1] / "model_server.py"
+SERVER = Path(__file__).resolve().parents[1] / "support" / "model_server.py"
 INSTANCES = 2
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from eval_factory.core.rundir import RunDir
 from faults.test_kills import INSTANCES, Endpoint, check_that_nothing_is_left
-from integration.support import program_environment
+from program_runs import program_environment
 from programs import run_eval
 
 TIMEOUT_S = 240

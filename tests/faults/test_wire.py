@@ -19,7 +19,10 @@ from eval_factory.endpoint import retrying_client
 from eval_factory.endpoint.connections import MAX_ANSWERS, NOT_UNIQUE
 from eval_factory.endpoint.http_wire import LARGE_AT_ONCE, MAX_BODY
 from eval_factory.endpoint.replies import RequestFailed
-from faults.wire_endpoint import (
+from program_runs import more_data
+from programs import ran
+from token_answers import forget_proxies_and_certificates
+from wire_endpoint import (
     AT_ONCE,
     Asker,
     Give,
@@ -29,9 +32,6 @@ from faults.wire_endpoint import (
     http,
     the_answer_alone,
 )
-from integration.support import more_data
-from programs import ran
-from token_answers import forget_proxies_and_certificates
 
 QUESTIONS = 3000
 JUNK = b"HTTP/1.1 junk\r\n\r\n"
@@ -312,7 +312,7 @@ NO_JSON = "the answer is not JSON"
 def test_large_answers_share_what_they_may_hold(way: str, give: Give, said: str) -> None:
     """12 of 60 MiB each: 720 MiB, several times over while they are read. All are read, a few at a time."""
     with WireEndpoint(give) as endpoint:
-        script = Path(__file__).with_name("large_answers.py")
+        script = Path(__file__).resolve().parents[1] / "support" / "large_answers.py"
         done = ran(
             [sys.executable, str(script), way, endpoint.url], PYTHONPATH=os.pathsep.join(sys.path)
         )

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 import preloaded
-from integration.support import CANARY, TIMEOUT_S, Outcome, Run, program_environment, varied_answer
+from program_runs import CANARY, TIMEOUT_S, Outcome, Run, program_environment, varied_answer
 from scripted_endpoint import ScriptedEndpoint
 
 

@@ -22,9 +22,9 @@ from eval_factory.report.reader import load_result
 from eval_factory.workflows.annotate import import_sheets
 from eval_factory.workflows.recollect import last_state
 from eval_factory.workflows.verify import Verified
-from integration.jury_endpoint import CANARIES, JUDGES, MODEL, JuryEndpoint
-from integration.support import more_data, program
 from integration.test_juries import medication_questions
+from jury_endpoint import CANARIES, JUDGES, MODEL, JuryEndpoint
+from program_runs import more_data, program
 from rated_folder import exported, filled_in
 
 PLACES = int(os.environ.get("EVAL_FACTORY_FUZZ_FACTOR", "1"))

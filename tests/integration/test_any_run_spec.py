@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import yaml
 
-from integration.jury_endpoint import CANARIES, JUDGES, JuryEndpoint
-from integration.support import Run, more_data
 from integration.test_real_data import bare_helm
+from jury_endpoint import CANARIES, JUDGES, JuryEndpoint
+from program_runs import Run, more_data
 from scripted_endpoint import ScriptedEndpoint
 
 NO_NETWORK = {

@@ -20,7 +20,7 @@ from eval_factory.tasks.asked_again import (
     NEUTRAL,
     WITH_AUTHORITY,
 )
-from integration.support import CANARY, Outcome, Run, more_data
+from program_runs import CANARY, Outcome, Run, more_data
 from scripted_endpoint import ScriptedEndpoint
 
 QUESTIONS = 30

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from integration.support import Run
+from program_runs import Run
 from programs import eval_factory
 from scripted_endpoint import ScriptedEndpoint
 

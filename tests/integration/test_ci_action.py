@@ -15,7 +15,7 @@ import yaml
 from junitparser import JUnitXml
 from scripts import ci_action
 
-from integration.support import CANARY, TIMEOUT_S, program_environment
+from program_runs import CANARY, TIMEOUT_S, program_environment
 from stored_results import right_or_wrong
 
 VALID: dict[str, Any] = {

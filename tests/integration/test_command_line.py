@@ -15,7 +15,7 @@ import pytest
 
 from eval_factory import __version__
 from eval_factory.tasks.framework import load_framework
-from integration.support import program, program_each, program_environment
+from program_runs import program, program_each, program_environment
 
 
 def test_version_and_help_and_the_list_that_programs_parse(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from eval_factory.report.reader import load_result
-from integration.support import Run
+from program_runs import Run
 from scripted_endpoint import ScriptedEndpoint
 
 TEST_SET = "scenarios/pubmed_qa/data/test_set.json"

@@ -10,8 +10,8 @@ from typing import Any
 import yaml
 
 from eval_factory.workflows.verify import verify
-from integration.jury_endpoint import CANARIES, JUDGES, KIND, MODEL, JuryEndpoint
-from integration.support import Run
+from jury_endpoint import CANARIES, JUDGES, KIND, MODEL, JuryEndpoint
+from program_runs import Run
 
 JUDGE_PROMPT = """Rate {RESPONSE} to {QUESTION}; right is {GOLD_RESPONSE}.
 <rubric_criteria>

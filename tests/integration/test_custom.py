@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from eval_factory.demo.example import write_example
-from integration.jury_endpoint import judgement
-from integration.support import Outcome, Run
-from integration.support import program as program
+from jury_endpoint import judgement
+from program_runs import Outcome, Run
+from program_runs import program as program
 from scripted_endpoint import ScriptedEndpoint
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from integration.support import program
+from program_runs import program
 
 CONFIG = """\
 config:

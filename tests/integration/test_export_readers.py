@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from integration.support import program_environment
+from program_runs import program_environment
 
 ROOT = Path(__file__).resolve().parents[2]
 PYTHON = ROOT / ".venv-exports" / "bin" / "python"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from finished_folder import finished_folder
-from integration.support import more_data, program_each
+from program_runs import more_data, program_each
 from suite_by_hand import cell_ended, ended, started, suite_folder
 
 CANARY = "KEY_OF_THE_READER: 4f9a1c"

@@ -10,8 +10,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from integration.invented import MAKERS
-from integration.support import Run
+from invented_benchmarks import MAKERS
+from program_runs import Run
 from scripted_endpoint import ScriptedEndpoint
 
 PATIENTS = 6

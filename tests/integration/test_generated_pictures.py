@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from integration.support import Run, program
+from program_runs import Run, program
 from seeing_endpoint import DrawingEndpoint
 
 ENTRY = "helm:radiology"

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from eval_factory.tasks.errata import load_errata
-from integration.gold import gold_answers
-from integration.support import Outcome, Run, more_data
+from gold_answers import gold_answers
+from program_runs import Outcome, Run, more_data
 from scripted_endpoint import ScriptedEndpoint
 
 INSTANCES = 250

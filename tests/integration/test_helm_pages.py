@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from integration.support import TIMEOUT_S, Run, program_environment
+from program_runs import TIMEOUT_S, Run, program_environment
 from scripted_endpoint import ScriptedEndpoint
 
 

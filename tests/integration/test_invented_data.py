@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from eval_factory.tasks.framework import load_framework
-from integration.invented import CASES, MAKERS, gold_for
-from integration.jury_endpoint import judgement
-from integration.support import Run
+from invented_benchmarks import CASES, MAKERS, gold_for
+from jury_endpoint import judgement
+from program_runs import Run
 from scripted_endpoint import ScriptedEndpoint
 
 HIGHEST_MARK = 5

@@ -15,10 +15,10 @@ import numpy as np
 import pytest
 import yaml
 
-from integration.jury_endpoint import CANARIES, JUDGES, JuryEndpoint
-from integration.rubric_endpoint import RubricEndpoint, said
-from integration.support import Outcome, Run, program
 from integration.test_juries import medication_questions
+from jury_endpoint import CANARIES, JUDGES, JuryEndpoint
+from program_runs import Outcome, Run, program
+from rubric_endpoint import RubricEndpoint, said
 
 SECRET = "the patient Erika Mustermann"
 KINDS = ("cluster:tells", "cluster:asks")

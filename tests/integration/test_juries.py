@@ -15,7 +15,7 @@ import openpyxl
 import pytest
 from helm.benchmark.annotation.medication_qa_annotator import PROMPT_TEMPLATE
 
-from integration.jury_endpoint import (
+from jury_endpoint import (
     CANARIES,
     JUDGES,
     KIND,
@@ -26,7 +26,7 @@ from integration.jury_endpoint import (
     hashed,
     judgement,
 )
-from integration.support import Outcome, Run, more_data
+from program_runs import Outcome, Run, more_data
 
 INSTANCES = 12
 PlaceData = Callable[[Path, str], None]

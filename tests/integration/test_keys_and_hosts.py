@@ -32,9 +32,9 @@ from eval_factory.tasks.framework import load_framework
 from eval_factory.workflows.leaderboard.board import LeaderboardRequest, make_board
 from eval_factory.workflows.recollect import without_unset
 from eval_factory.workflows.suite.slurm_run import suite_of
-from integration.jury_endpoint import judgement
-from integration.support import program, program_environment
 from integration.test_juries import medication_questions
+from jury_endpoint import judgement
+from program_runs import program, program_environment
 from scripted_endpoint import ScriptedEndpoint
 
 NONE = ""

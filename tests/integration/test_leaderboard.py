@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 from eval_factory.plan.run_plan import slug_of
-from integration.jury_endpoint import judgement
-from integration.support import CANARY, TIMEOUT_S, Outcome, program, program_environment
 from integration.test_pictures import DATA, prepare, prepare_mme, sees
+from jury_endpoint import judgement
+from program_runs import CANARY, TIMEOUT_S, Outcome, program, program_environment
 from scripted_endpoint import ScriptedEndpoint
 from seeing_endpoint import SeeingEndpoint, tone
 

@@ -15,9 +15,9 @@ import pytest
 import yaml
 
 from eval_factory.api import load_result
-from integration.rubric_endpoint import RubricEndpoint, said
-from integration.support import CANARY, Outcome, Run, more_data
+from program_runs import CANARY, Outcome, Run, more_data
 from programs import eval_factory, holding, ran
+from rubric_endpoint import RubricEndpoint, said
 from scripted_endpoint import ScriptedEndpoint
 
 PlaceData = Callable[[Path, str], None]

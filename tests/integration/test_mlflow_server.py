@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 
+from builders import plan
 from eval_factory.core.results import TaskResult
 from eval_factory.core.rundir import RunDir
 from eval_factory.core.secrets import Redactor
 from eval_factory.report.write import write_reports
-from integration.support import program_environment
-from unit.builders import plan
+from program_runs import program_environment
 from unit.scoring.test_collect import FOUR, result_of, state
 
 ROOT = Path(__file__).resolve().parents[2]

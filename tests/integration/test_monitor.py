@@ -23,7 +23,7 @@ import yaml
 from eval_factory.core.safe_files import json_line
 from eval_factory.monitor.course import verify_panel
 from eval_factory.monitor.ledger import Ledger
-from integration.support import CANARY, program, program_each, program_environment, wait_until
+from program_runs import CANARY, program, program_each, program_environment, wait_until
 from scripted_endpoint import ScriptedEndpoint
 
 KEY = "PANEL_KEY"

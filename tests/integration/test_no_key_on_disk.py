@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-from integration.support import Run, more_data
 from integration.test_run_eval import assert_nothing_leaked
+from program_runs import Run, more_data
 from scripted_endpoint import ScriptedEndpoint
 
 TASK = "sample_medical_qa"

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from integration.jury_endpoint import CANARIES, JUDGES, JuryEndpoint
-from integration.support import CANARY, Outcome, Run, more_data
+from jury_endpoint import CANARIES, JUDGES, JuryEndpoint
+from program_runs import CANARY, Outcome, Run, more_data
 from programs import Finished, eval_factory, ran
 from scripted_endpoint import ScriptedEndpoint
 

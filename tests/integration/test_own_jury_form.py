@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
-from integration.support import Run
 from integration.test_custom import program
+from program_runs import Run
 from scripted_endpoint import PROBE, ScriptedEndpoint
 
 ONE = "judge/one"

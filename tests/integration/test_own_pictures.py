@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from eval_factory.workflows.verify import verify
-from integration.support import Run
+from program_runs import Run
 from seeing_endpoint import SeeingEndpoint, picture
 
 PATIENT = "Mrs_Example"

@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from integration.invented import MAKERS
-from integration.jury_endpoint import CANARIES, JUDGES, JuryEndpoint
-from integration.support import CANARY, Outcome, Run, program_environment
+from invented_benchmarks import MAKERS
+from jury_endpoint import CANARIES, JUDGES, JuryEndpoint
+from program_runs import CANARY, Outcome, Run, program_environment
 
 TASK = "med_dialog_icliniq"
 STAND_INS = {"torch": "2.13.0+none", "torchvision": "0.28.0+none"}

@@ -11,7 +11,7 @@ import pytest
 
 from eval_factory.core.helm_run_settings import WITHOUT
 from eval_factory.helm_plugin.patches.patch_registry import PATCHES
-from integration.support import CANARY, Outcome, Run, more_data
+from program_runs import CANARY, Outcome, Run, more_data
 from programs import ran
 from scripted_endpoint import ScriptedEndpoint
 

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 from processes import tree_of
 
-from integration.support import Outcome, Run, program
+from program_runs import Outcome, Run, program
 from seeing_endpoint import SeeingEndpoint, content_of, middle_of, picture
 
 ENTRY = "helm:mme:subject=color"

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from integration.support import program
+from program_runs import program
 from scripted_endpoint import ScriptedEndpoint
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "docs" / "plug-in"

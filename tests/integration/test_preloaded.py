@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import preloaded
-from integration.support import TIMEOUT_S, Outcome, program_environment
+from program_runs import TIMEOUT_S, Outcome, program_environment
 from programs import EVAL_FACTORY, outcome_of, run_eval
 from scripted_endpoint import ScriptedEndpoint
 

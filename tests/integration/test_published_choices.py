@@ -10,7 +10,7 @@ import pytest
 
 from eval_factory.data.importing import import_folder
 from eval_factory.data.sources import load_sources
-from integration.support import Run
+from program_runs import Run
 from published_rows import longhealth_patients, medxpertqa_row, write_json, write_json_lines
 from scripted_endpoint import ScriptedEndpoint
 

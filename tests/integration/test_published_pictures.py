@@ -10,8 +10,8 @@ import pytest
 import published_rows as made
 from eval_factory.data.pull import pull
 from eval_factory.data.sources import load_sources
-from integration.support import Outcome, Run
 from invented_bundle import Origin
+from program_runs import Outcome, Run
 from seeing_endpoint import SeeingEndpoint, content_of, picture
 
 COLOURS = [("red", "blue", "green")[n // 2 % 3] for n in range(12)]

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from eval_factory import api
-from integration.support import TIMEOUT_S, program_environment
+from program_runs import TIMEOUT_S, program_environment
 
 ROOT = Path(__file__).resolve().parents[2]
 NOTEBOOK = json.loads((ROOT / "docs" / "example.ipynb").read_text("utf-8"))

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from integration.support import Run, more_data
+from program_runs import Run, more_data
 from programs import ran
 from scripted_endpoint import ScriptedEndpoint
 

@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 from scripts.check_release import built, content_problems, contents, expected_files
 
-from integration.support import program_environment
 from integration.test_run_executed_answers import needs_bubblewrap
+from program_runs import program_environment
 from test_docs_commands import blocks, functions_of_venv_sh
 from test_project import packages_of
 

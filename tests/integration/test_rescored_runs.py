@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from eval_factory.core.rundir import sha256_of
-from integration.support import Outcome, Run, program_each
+from program_runs import Outcome, Run, program_each
 from scripted_endpoint import PROBE, ScriptedEndpoint
 
 ROWS = {

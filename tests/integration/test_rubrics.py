@@ -14,9 +14,9 @@ import yaml
 
 from eval_factory.core.results import MODEL_ROLE
 from eval_factory.scoring import journal
-from integration.rubric_endpoint import RubricEndpoint, said
-from integration.support import TIMEOUT_S, Outcome, Run, program_environment
+from program_runs import TIMEOUT_S, Outcome, Run, program_environment
 from programs import EVAL_FACTORY
+from rubric_endpoint import RubricEndpoint, said
 
 JUDGE = {"name": "gpt", "model_id": "judge/one", "parallelism": 16}
 PUBLISHED_MEAN = 0.464711707748

@@ -12,9 +12,9 @@ import pytest
 import yaml
 
 from eval_factory.workflows.verify import verify
-from integration.rubric_endpoint import MODEL, RubricEndpoint
-from integration.support import Run
 from integration.test_rubrics import lines
+from program_runs import Run
+from rubric_endpoint import MODEL, RubricEndpoint
 
 FAULTS = ["fine", "misses", "doubles", "no JSON", "cut off", "misses once"]
 """What the judge does with the case of that number: 5 criteria, asked by three."""

@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 from eval_factory.report import documents
-from integration.support import CANARY, Outcome, Run, more_data, program_environment
+from program_runs import CANARY, Outcome, Run, more_data, program_environment
 from programs import eval_factory, holding, outcome_of, ran, run_eval
 from scripted_endpoint import ScriptedEndpoint
 

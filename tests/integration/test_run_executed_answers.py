@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from integration.support import CANARY, Outcome, Run
 from integration.test_any_run_spec import OFFLINE
 from integration.test_real_data import bare_helm
+from program_runs import CANARY, Outcome, Run
 from scripted_endpoint import ScriptedEndpoint
 
 HUMANEVAL = "helm:code:dataset=humaneval"

@@ -12,8 +12,8 @@ import pytest
 
 from eval_factory import api
 from eval_factory.demo.example import write_example
-from integration.jury_endpoint import KIND, MODEL, judgement
-from integration.support import Run
+from jury_endpoint import KIND, MODEL, judgement
+from program_runs import Run
 from scripted_endpoint import PROBE, ScriptedEndpoint
 
 ROWS = 8

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from integration.support import TIMEOUT_S, program_environment
+from program_runs import TIMEOUT_S, program_environment
 from programs import EVAL_FACTORY
 
 COLUMNS = 60

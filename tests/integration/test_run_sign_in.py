@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 import yaml
 
-from integration.jury_endpoint import judgement
-from integration.support import Outcome
 from integration.test_juries import medication_questions
+from jury_endpoint import judgement
 from loopback import Handler, Loopback
+from program_runs import Outcome
 from programs import eval_factory, holding, outcome_of, ran
 from scripted_endpoint import PROBE, ScriptedEndpoint
 from token_endpoint import CLIENT_ID, CLIENT_SECRET, TokenEndpoint

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from integration.support import Outcome, Run
+from program_runs import Outcome, Run
 from scripted_endpoint import PROBE, ScriptedEndpoint
 
 PlaceData = Callable[[Path, str], None]

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from eval_factory.demo.example import write_example
-from integration.support import Outcome, Run
+from program_runs import Outcome, Run
 from scripted_endpoint import ScriptedEndpoint
 
 TOPICS = ["heart"] * 24 + ["lung"] * 12 + ["skin"] * 4

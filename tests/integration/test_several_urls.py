@@ -12,9 +12,9 @@ import pytest
 
 from eval_factory import api
 from faults.test_matrix import IMPATIENT
-from integration.jury_endpoint import judgement
-from integration.support import CANARY, Outcome, Run
 from integration.test_juries import medication_questions
+from jury_endpoint import judgement
+from program_runs import CANARY, Outcome, Run
 from scripted_endpoint import PROBE
 from several_servers import ModelServer, write_questions
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from eval_factory.demo.example import TABLES
-from integration.support import Run
+from program_runs import Run
 from scripted_endpoint import ScriptedEndpoint
 
 QUESTIONS = 10

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from integration.support import Run, more_data
+from program_runs import Run, more_data
 from scripted_endpoint import PROBE, ScriptedEndpoint
 
 TASK = "sample_medical_qa"

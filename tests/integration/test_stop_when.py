@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from eval_factory.demo.example import write_example
-from integration.rubric_endpoint import RubricEndpoint, said
-from integration.support import Outcome, Run, program
+from program_runs import Outcome, Run, program
+from rubric_endpoint import RubricEndpoint, said
 from scripted_endpoint import ScriptedEndpoint
 
 ROWS = 400

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from integration.support import TIMEOUT_S, program_environment
+from program_runs import TIMEOUT_S, program_environment
 
 NOT_FOLLOWED = "eval-factory verify results/first\n"
 VERIFIED = "results/first: intact"

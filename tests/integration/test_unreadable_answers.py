@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from integration.support import Outcome, Run, more_data
 from integration.test_shuffled_runs import knows
+from program_runs import Outcome, Run, more_data
 from scripted_endpoint import ScriptedEndpoint
 
 SAMPLE = "sample_medical_qa"

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+from builders import context, evaluation
 from eval_factory.core.helm_run_settings import HelmRunSettings
 from eval_factory.core.rundir import RunDir
 from eval_factory.endpoint.response_cache import Answer, Attempt, ResponseCache
@@ -16,7 +17,6 @@ from eval_factory.workflows.evaluate import collect_and_report
 from eval_factory.workflows.helm_run import Ran
 from eval_factory.workflows.prepare import prepare
 from eval_factory.workflows.resume import DataRead
-from unit.builders import context, evaluation
 from unit.scoring.test_collect import FOUR, state, write_run
 
 RUN = "helm/runs/s/r"

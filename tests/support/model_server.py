@@ -20,8 +20,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from integration.support import varied_answer
 from loopback import Handler, Server
+from program_runs import varied_answer
 
 
 class ModelServer:

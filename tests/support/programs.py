@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import preloaded
-from integration.support import TIMEOUT_S, Outcome, program_environment
+from program_runs import TIMEOUT_S, Outcome, program_environment
 
 EVAL_FACTORY = (sys.executable, "-m", "eval_factory")
 Finished = subprocess.CompletedProcess[str]

@@ -20,7 +20,7 @@ from typing import Any
 
 import yaml
 
-from integration.support import CANARY, program_environment, varied_answer
+from program_runs import CANARY, program_environment, varied_answer
 from programs import Finished
 from scripted_endpoint import ScriptedEndpoint
 from virtual_slurm import VirtualSlurm

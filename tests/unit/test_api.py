@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 import eval_factory
+from builders import MINIMAL
 from eval_factory import api
 from eval_factory.config.evaluation import Request
 from eval_factory.config.suite import Suite
@@ -19,7 +20,6 @@ from eval_factory.core import errors
 from eval_factory.core.errors import ConfigError, EvalFactoryError, PrerequisiteError
 from eval_factory.workflows.options import Options
 from eval_factory.workflows.suite.suite_report import SuiteOptions
-from unit.builders import MINIMAL
 
 
 class Asked(Exception):

@@ -20,6 +20,7 @@ from helm.benchmark.scenarios.scenario import Input, Instance
 from helm.common.media_object import MediaObject, MultimediaObject
 from helm.common.request import GeneratedOutput, Request, RequestResult
 
+from builders import evaluation
 from eval_factory.core.errors import EndpointRefusedError
 from eval_factory.core.secrets import Redactor
 from eval_factory.helm import names
@@ -29,7 +30,6 @@ from eval_factory.helm_plugin.patches.patch_registry import patch_named
 from eval_factory.plan.preflight import probe
 from eval_factory.plan.run_plan import EndpointPlan, make_plan
 from seeing_endpoint import SeeingEndpoint, content_of, picture
-from unit.builders import evaluation
 
 HELMS_JUDGE = "openai/gpt-4o-2024-05-13"  # of simple_safety_tests
 

@@ -17,7 +17,7 @@ import pytest
 
 from eval_factory.core import sandbox
 from eval_factory.core.errors import PrerequisiteError
-from integration.support import wait_until
+from program_runs import wait_until
 
 pytestmark = pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs bubblewrap (bwrap)")
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from integration.support import program_each
 from invented_bundle import bundle_without_the_hub, folder_to_import
+from program_runs import program_each
 
 
 def each(

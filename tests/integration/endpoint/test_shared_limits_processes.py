@@ -19,7 +19,7 @@ import yaml
 from eval_factory.core.helm_run_settings import SharedLimitsSettings
 from eval_factory.endpoint.endpoint_settings import LimitOf
 from eval_factory.endpoint.shared_limits import LimitServer
-from integration.support import TIMEOUT_S, program_environment, varied_answer, wait_until
+from program_runs import TIMEOUT_S, program_environment, varied_answer, wait_until
 from scripted_endpoint import ADAPTER, ScriptedEndpoint
 
 ASKS = """

@@ -26,7 +26,7 @@ from eval_factory.executors.slurm import Slurm
 from eval_factory.executors.slurm_runs import SlurmRuns
 from eval_factory.workflows.suite.run_suite import CELL_PROCESS
 from eval_factory.workflows.suite.slurm_suite import WORKER
-from integration.support import CANARY, is_running, more_data, program_environment, wait_until
+from program_runs import CANARY, is_running, more_data, program_environment, wait_until
 from slurm_cells import run_of
 from slurm_trial import INSTANCES, gate, processes, until
 from virtual_slurm import VirtualSlurm, virtual_slurm

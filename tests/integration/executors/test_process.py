@@ -13,7 +13,7 @@ from eval_factory.core.foreign_text import MAX_LOG_LINE
 from eval_factory.core.rundir import RunDir
 from eval_factory.core.secrets import REDACTED, Redactor
 from eval_factory.executors.process import ProcessSpec, git_hash, run_logged
-from integration.support import is_running, wait_until
+from program_runs import is_running, wait_until
 
 KEY = "a-known-key-value-1"
 

@@ -26,7 +26,7 @@ from eval_factory.executors.served import (
     answers,
     free_port,
 )
-from integration.support import is_running, wait_until
+from program_runs import is_running, wait_until
 
 TESTS = Path(__file__).resolve().parents[2]
 PATIENCE_S = 60.0

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from builders import context
 from eval_factory.core.errors import HelmError
 from eval_factory.core.rundir import RunDir
 from eval_factory.workflows.helm_run import SUMMARIZE_TRIES, summarize
-from unit.builders import context
 
 FAKE = """
 import pathlib, sys

@@ -10,13 +10,13 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
+from builders import evaluation
 from eval_factory.cli import task_listing
 from eval_factory.cli.main import cli
 from eval_factory.config.evaluation import Request, build_evaluation
 from eval_factory.core.errors import ConfigError
 from eval_factory.tasks.framework import load_framework
 from eval_factory.tasks.run_specs import KEY, load_index, needs_permission
-from unit.builders import evaluation
 
 NAMES = load_framework().names()
 RUN_SPECS = load_index().run_specs

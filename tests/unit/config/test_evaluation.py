@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
+from builders import MINIMAL, evaluation
 from eval_factory.config.evaluation import Request, build_evaluation
 from eval_factory.config.merge import Source
 from eval_factory.core.errors import ConfigError
 from eval_factory.plan.run_plan import RUNTIME_ONLY, URL, identity_of, leaves_of
 from eval_factory.tasks.framework import load_framework
 from eval_factory.workflows.dry_run import preview
-from unit.builders import MINIMAL, evaluation
 
 
 def test_what_the_user_set_alone(tmp_path: Path) -> None:

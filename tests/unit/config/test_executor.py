@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
+from builders import MINIMAL
 from eval_factory.config.evaluation import Evaluation, Request, build_evaluation
 from eval_factory.core.errors import ConfigError
 from eval_factory.plan.run_plan import make_plan
 from eval_factory.tasks.framework import load_framework
 from suites import suite, target
-from unit.builders import MINIMAL
 
 FRAMEWORK = load_framework()
 USUAL = FRAMEWORK.defaults.suite["slurm"]

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from builders import MINIMAL, evaluation
 from eval_factory.config.evaluation import Request, build_evaluation
 from eval_factory.core.errors import ConfigError
 from eval_factory.plan.run_plan import identity_of
 from eval_factory.tasks.framework import load_framework
-from unit.builders import MINIMAL, evaluation
 
 ADAPTER = "target.api_endpoint.adapter_config"
 HARMLESS = {

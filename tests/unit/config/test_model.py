@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
+from builders import evaluation, plan
 from eval_factory.config import model as models
 from eval_factory.config.model import ApiEndpoint, Extra, Judge, OneLineText, Role, RunConfig, Url
 from eval_factory.core.errors import ConfigError
-from unit.builders import evaluation, plan
 
 
 def taken(kind: Any, value: object) -> object:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from builders import evaluation, plan
 from eval_factory.config.rules import (
     data_faults,
     option_texts_of,
@@ -25,7 +26,6 @@ from eval_factory.tasks.framework import (
     Task,
     load_framework,
 )
-from unit.builders import evaluation, plan
 
 EXTRA = "config.params.extra"
 

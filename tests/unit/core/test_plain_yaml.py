@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from builders import evaluation
 from eval_factory.config.load import load_run_config, parse_overrides
 from eval_factory.core import plain_yaml
 from eval_factory.core.errors import ConfigError
 from eval_factory.core.plain_yaml import MAX_LEVELS, YamlError, YamlSyntaxError, parse
-from unit.builders import evaluation
 
 
 @pytest.mark.parametrize(

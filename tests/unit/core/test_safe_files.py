@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from builders import evaluation
 from eval_factory.cli.console import HomePath
 from eval_factory.core import safe_files
 from eval_factory.core.errors import ConfigError, PrerequisiteError
@@ -23,7 +24,6 @@ from eval_factory.core.safe_files import (
     write_atomic,
 )
 from eval_factory.endpoint.sign_in import cache_folder
-from unit.builders import evaluation
 
 
 def no_space(descriptor: int) -> None:

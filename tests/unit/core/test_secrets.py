@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
+from builders import evaluation
 from eval_factory.core import secrets
 from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.core.secrets import secret_field_of, secret_in, written_keys
-from unit.builders import evaluation
 
 KEY = "plain-looking-value-77"
 

@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from builders import plan
 from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.data.bundle import compare_files, read_manifest
 from eval_factory.data.pull import pull
@@ -15,7 +16,6 @@ from eval_factory.data.run_data import check_data, place
 from eval_factory.data.sources import Sources, load_sources
 from eval_factory.plan.run_plan import Plan
 from invented_bundle import Origin, punkt_zip
-from unit.builders import plan
 
 DIALECT = "perturbations/dialect/SAE_to_AAVE_mapping.json"
 NAMES = "perturbations/person_name/data/person_names.txt"

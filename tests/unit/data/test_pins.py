@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from builders import plan
 from eval_factory.core.helm_run_settings import Pins
 from eval_factory.data import run_data
 from eval_factory.data.hub import UNKNOWN_REVISION
@@ -22,7 +23,6 @@ from eval_factory.data.sources import (
 )
 from eval_factory.helm.names import RUN_RECORD_FILE
 from eval_factory.plan.run_plan import Plan
-from unit.builders import plan
 
 PINNED = "1" * 40
 OTHER = "2" * 40

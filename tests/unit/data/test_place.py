@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from builders import plan
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.helm_run_settings import HelmRunSettings
 from eval_factory.core.rundir import sha256_of
@@ -16,7 +17,6 @@ from eval_factory.data.run_data import BundleInUse, check_data, place, takes_all
 from eval_factory.data.sources import Sources, load_sources
 from eval_factory.plan.run_plan import Plan
 from invented_bundle import NOTES, QUESTIONS, folder_to_import, sources
-from unit.builders import plan
 
 
 @pytest.fixture(autouse=True)

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from builders import plan
 from eval_factory.core.helm_run_settings import HelmRunSettings
 from eval_factory.core.rundir import sha256_of
 from eval_factory.core.urls import SERVED_AT
 from eval_factory.data import run_data
 from eval_factory.data.run_data import hashes_of, look_at_own_data, offline, urls_of
 from eval_factory.plan.run_plan import Plan
-from unit.builders import plan
 
 
 def test_endpoints_judges_tokens_and_cloud_functions() -> None:

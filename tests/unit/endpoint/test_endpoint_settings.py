@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 import yaml
 
+from builders import endpoint_settings
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.endpoint import openai_api
 from eval_factory.endpoint.endpoint_settings import EndpointSettings, OAuthSettings
-from unit.builders import endpoint_settings
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden"
 ADAPTER = openai_api.Adapter(

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from builders import endpoint_settings, evaluation
 from eval_factory.core.errors import ConfigError
 from eval_factory.core.secrets import Redactor
 from eval_factory.endpoint import media, openai_api
@@ -17,7 +18,6 @@ from eval_factory.endpoint.http_wire import Reply
 from eval_factory.endpoint.openai_api import Completion, FinalAnswer, UnusableAnswer
 from eval_factory.endpoint.replies import ReplyReader, changes_asked_for
 from seeing_endpoint import picture
-from unit.builders import endpoint_settings, evaluation
 
 PARAMS = "config.params"
 TYPE = "target.api_endpoint.type"

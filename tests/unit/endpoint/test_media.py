@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 from PIL import Image
 
+from builders import plan
 from eval_factory.endpoint import limits, media, openai_api
 from eval_factory.endpoint.media import UnusableMedium
 from seeing_endpoint import content_of, middle_of, picture, tone
-from unit.builders import plan
 
 ASKED = {"max_tokens": 5, "temperature": 0.0, "prompt": ""}
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from builders import endpoint_settings
 from eval_factory.core.budget import Budget, Spending, SpendingTracker
 from eval_factory.core.secrets import REDACTED, Redactor
 from eval_factory.endpoint import replies, retrying_client, servers
@@ -27,7 +28,6 @@ from eval_factory.endpoint.replies import (
 from eval_factory.endpoint.retrying_client import RetryingClient
 from eval_factory.endpoint.servers import Server, Servers
 from eval_factory.endpoint.sign_in import SignIn
-from unit.builders import endpoint_settings
 
 GOOD = {"choices": [{"message": {"content": "B"}, "finish_reason": "stop"}]}
 REAL_PAUSE = retrying_client._pause

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from builders import endpoint_settings
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.secrets import REDACTED, Redactor
 from eval_factory.core.urls import SERVED_AT
@@ -25,7 +26,6 @@ from eval_factory.endpoint.replies import EndpointGone, EndpointUnusable, Reques
 from eval_factory.endpoint.retrying_client import RetryingClient
 from eval_factory.endpoint.servers import ABSENCE_S, Server, Servers, servers_of
 from eval_factory.endpoint.sign_in import OAuthSignIn
-from unit.builders import endpoint_settings
 
 GOOD = {"choices": [{"message": {"content": "B"}, "finish_reason": "stop"}]}
 LONGER_THAN_THE_TEST_S = 20.0

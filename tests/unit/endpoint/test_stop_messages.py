@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
+from builders import endpoint_settings
 from eval_factory.endpoint.endpoint_settings import OAuthSettings
 from eval_factory.endpoint.replies import StopMessages
-from unit.builders import endpoint_settings
 
 URL = "http://127.0.0.1:8000/v1/chat/completions"
 OWN = "the entry gpt of config.params.extra.judges"

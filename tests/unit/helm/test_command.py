@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from builders import plan
 from eval_factory.helm import command
 from eval_factory.helm.command import MODULES, helm_program
-from unit.builders import plan
 
 
 @pytest.fixture(autouse=True)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from builders import plan
 from eval_factory.helm import command
 from eval_factory.helm.command import (
     Program,
@@ -21,7 +22,6 @@ from eval_factory.helm.command import (
 from eval_factory.plan.run_plan import Plan
 from eval_factory.tasks.custom_benchmark import load_benchmark
 from eval_factory.tasks.jury_form import jury_form_of
-from unit.builders import plan
 from unit.tasks.custom.test_definition import JURY, write
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden"

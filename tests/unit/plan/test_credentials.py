@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from builders import evaluation, plan
 from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.plan.credentials import credentials_report
 from eval_factory.plan.run_plan import make_plan
-from unit.builders import evaluation, plan
 
 MAIN = {"OPENAI_API_KEY": "main-key-0123456789-MAIN"}
 JURY = {"config.type": "aci_bench"}

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
+from builders import plan
 from eval_factory.core.errors import (
     EndpointRefusedError,
     EndpointUnreachableError,
@@ -25,7 +26,6 @@ from eval_factory.plan import preflight
 from eval_factory.plan.preflight import FEW_TOKENS, MORE_TOKENS, probe
 from scripted_endpoint import ScriptedEndpoint
 from seeing_endpoint import content_of
-from unit.builders import plan
 
 Answer = tuple[int, dict[str, Any]]
 

@@ -10,13 +10,13 @@ from typing import Any
 import genai_prices
 import pytest
 
+from builders import plan
 from eval_factory.config.model import DEMO_URLS
 from eval_factory.core.budget import LongPrompts, Price
 from eval_factory.core.errors import ConfigError
 from eval_factory.plan import prices
 from eval_factory.plan.prices import library_price
-from unit.builders import plan
-from unit.scoring.known import there
+from known import there
 
 EXTRA = "config.params.extra"
 TABLE = {

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from builders import plan
 from eval_factory.core.plain_yaml import to_yaml
 from eval_factory.core.rundir import RunDir
 from eval_factory.plan.run_plan import KEPT_BY, Plan, kept_by, slug_of, where_keys_go
 from eval_factory.report.documents import run_config
-from unit.builders import plan
 
 MODEL_IDS = (
     "gpt-4",

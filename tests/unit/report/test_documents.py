@@ -7,6 +7,7 @@ import jsonschema
 import pytest
 import yaml
 
+from builders import plan
 from eval_factory.core import results
 from eval_factory.core.plain_yaml import to_yaml
 from eval_factory.core.results import (
@@ -21,7 +22,6 @@ from eval_factory.core.results import (
 )
 from eval_factory.report import documents
 from eval_factory.report.reader import result_in as result_of_document
-from unit.builders import plan
 from unit.report.test_sentences import FOUND
 from unit.report.test_summary import spent
 

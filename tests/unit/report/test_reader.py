@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from builders import plan
 from eval_factory.core import results
 from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.core.plain_yaml import to_yaml
@@ -34,7 +35,6 @@ from eval_factory.report.reader import (
 from eval_factory.report.write import write_reports
 from stored_results import right_or_wrong, written
 from suite_folders import SAME, suite_folder
-from unit.builders import plan
 from unit.report.test_summary import spent
 
 

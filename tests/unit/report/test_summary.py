@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from builders import plan
 from eval_factory.core import results
 from eval_factory.core.results import (
     Comparability,
@@ -19,7 +20,6 @@ from eval_factory.core.results import (
 )
 from eval_factory.report.sentences import clinician_headline
 from eval_factory.report.summary import headline, result_summary
-from unit.builders import plan
 from unit.report.test_sentences import FOUND
 
 

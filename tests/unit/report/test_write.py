@@ -12,6 +12,7 @@ import jsonschema
 import pytest
 import yaml
 
+from builders import plan
 from eval_factory.core.nouns import RunStatus
 from eval_factory.core.results import ResponseStatistics, Spent, SpentByRole, TaskResult, Usage
 from eval_factory.core.rundir import RunDir
@@ -20,7 +21,6 @@ from eval_factory.report.page.document import result_page
 from eval_factory.report.page.instance_data import readable_page
 from eval_factory.report.reader import load_result
 from eval_factory.report.write import _response_line, metrics_document, write_metrics, write_reports
-from unit.builders import plan
 from unit.report.test_summary import changed
 
 KEY = "a-known-key-value-1"

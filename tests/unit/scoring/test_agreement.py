@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from sklearn.metrics import cohen_kappa_score
 
 from eval_factory.scoring import agreement
-from unit.scoring.known import near
+from known import near
 
 Table = list[list[int | None]]
 """A row a rater, a column a unit; None where the rater gave none."""

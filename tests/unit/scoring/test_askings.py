@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from builders import draft, plan
 from eval_factory.core.results import REPEATS_MEAN
 from eval_factory.endpoint import openai_api
 from eval_factory.helm import output
@@ -16,7 +17,6 @@ from eval_factory.scoring.draft import Draft
 from eval_factory.scoring.readability import AnswerForm
 from eval_factory.scoring.scores import InstanceKey, MetricValues
 from eval_factory.tasks.asked_again import ABSTAIN
-from unit.builders import draft, plan
 
 FORM = AnswerForm("a letter", lambda _state, _answer: True)
 OPTIONS = {"A": "heart", "B": "liver", "C": "I do not know"}

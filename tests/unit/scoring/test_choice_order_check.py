@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
+from builders import draft, plan
 from eval_factory.core.results import ALL_ORDERS
 from eval_factory.helm import output
 from eval_factory.scoring.asked_again import NO_OPTION, ChoiceOrderCheck
 from eval_factory.scoring.draft import Draft
 from eval_factory.scoring.scores import InstanceKey, MetricValues
 from eval_factory.tasks.choice_question import name_of
-from unit.builders import draft, plan
-from unit.scoring.known import ends, near, there
+from known import ends, near, there
 
 SHUFFLED = {"config.type": "sample_medical_qa", "config.params.extra.shuffle_choices": 3}
 CHOICES = ["heart", "liver"]

@@ -29,9 +29,9 @@ from eval_factory.core.results import (
 from eval_factory.core.rundir import RunDir
 from eval_factory.scoring.clinicians import clinicians_of, people_scores, with_clinicians
 from eval_factory.scoring.prediction_powered import Stratum, corrected_mean
+from known import near, there
 from stored_results import instance, result
 from unit.core.test_rated_answers import of_rubric
-from unit.scoring.known import near, there
 
 COUNT = 100
 DRAWN = 40

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from builders import plan
 from eval_factory.core.results import JudgeCounts, Judgements, TaskResult
 from eval_factory.endpoint import response_cache
 from eval_factory.helm import names
@@ -15,8 +16,7 @@ from eval_factory.helm.names import NOT_JUDGED
 from eval_factory.plan.run_plan import Plan
 from eval_factory.scoring.collect import collect
 from eval_factory.scoring.scores import helm_mean
-from unit.builders import plan
-from unit.scoring.known import near, there
+from known import near, there
 
 TEST = "test"
 VALID = "valid"

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
+from builders import plan
 from eval_factory.core.results import AskedEndpoint, Comparability, Deviation, Instances, Provenance
 from eval_factory.core.rundir import RunDir
 from eval_factory.helm.names import RUN_RECORD_FILE
 from eval_factory.helm.output import AdapterSpec
 from eval_factory.scoring.comparability import ComparedRun, comparability_of
-from unit.builders import plan
 
 MODEL = "target.api_endpoint.model_id"
 EXTRA = "config.params.extra"

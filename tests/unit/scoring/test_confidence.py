@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from builders import plan
 from eval_factory.helm import names, output
 from eval_factory.scoring.confidence import (
     Answer,
@@ -22,7 +23,6 @@ from eval_factory.scoring.confidence import (
     risk_at,
     squared_error,
 )
-from unit.builders import plan
 
 
 def answers(*pairs: tuple[float, float]) -> list[Answer]:

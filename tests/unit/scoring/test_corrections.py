@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from builders import plan
 from eval_factory.helm import output
 from eval_factory.scoring.corrections import Case, Corrections, Rule, medec_flag, rule_of
 from eval_factory.scoring.scores import InstanceKey, MetricValues
 from eval_factory.tasks.errata import Erratum, load_errata
-from unit.builders import plan
 
 MEDCALC = {"lower_limit": "9.5", "upper_limit": "10.5"}
 LAB, RISK = ({"category": category, **MEDCALC} for category in ("lab test", "risk"))

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eval_factory.scoring.corrections import date_in, days_in, number_in, reader_of, whole_number_in
-from unit.scoring.known import there
+from known import there
 
 PROMPT = "Patient note: He has a score. Question: What is the patient's HEART score?\n\nQuestion: What is {}?\n\n"
 WELLS_SCORE = "the patient’s score of Wells' criteria for Pulmonary Embolism"  # noqa: RUF001 - as the data write it

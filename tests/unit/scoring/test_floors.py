@@ -16,7 +16,7 @@ from eval_factory.scoring import corrections
 from eval_factory.scoring.corrections import Case
 from eval_factory.scoring.floors import notes_on_floors
 from eval_factory.scoring.notes import Importance
-from unit.scoring.known import near
+from known import near
 from unit.scoring.test_collect import JURY, TEST, VALID, result_of, state
 
 FLAG = "medec_error_flag_accuracy"

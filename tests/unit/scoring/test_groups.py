@@ -21,7 +21,7 @@ from eval_factory.scoring.groups import (
 from eval_factory.scoring.intervals import holm
 from eval_factory.scoring.notes import Importance
 from eval_factory.scoring.scores import InstanceKey, MetricValues
-from unit.scoring.known import ends, near
+from known import ends, near
 from unit.scoring.test_scores import context, key
 
 ONES = [1.0] * 9 + [0.0], [1.0] * 5 + [0.0] * 15

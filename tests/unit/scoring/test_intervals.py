@@ -36,7 +36,7 @@ from eval_factory.scoring.intervals import (
     wilson,
     wilson_clustered,
 )
-from unit.scoring.known import ends, near, there
+from known import ends, near, there
 
 
 def of_a_mean(values: list[float], clusters: list[int]) -> float:

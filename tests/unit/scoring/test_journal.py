@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from builders import plan
 from eval_factory.endpoint import response_cache
 from eval_factory.scoring import journal
-from unit.builders import plan
 
 
 def answer(key: str, text: str = "t") -> response_cache.Answer:

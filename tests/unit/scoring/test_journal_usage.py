@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
+from builders import plan
 from eval_factory.core.budget import Cost, Price
 from eval_factory.core.results import Spent, Usage
 from eval_factory.endpoint.paid_answers import write_prices
 from eval_factory.endpoint.response_cache import Answer, Attempt, ResponseCache
 from eval_factory.scoring.journal import response_statistics, usage_of
-from unit.builders import plan
 
 THEN = Price(1.0, 0.0, source="genai-prices 1")
 LATER = Price(2.0, 0.0, source="genai-prices 2")

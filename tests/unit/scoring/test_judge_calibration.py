@@ -27,7 +27,7 @@ from eval_factory.scoring.judge_calibration import (
     pooled,
 )
 from eval_factory.tasks.message_files import LabelledItem, read_labels
-from unit.scoring.known import there
+from known import there
 
 
 def item(

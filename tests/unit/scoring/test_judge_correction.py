@@ -14,7 +14,7 @@ from scipy import stats
 from eval_factory.scoring import judge_correction
 from eval_factory.scoring.judge_correction import JudgedCases, corrected_by_labels, weights_of
 from eval_factory.tasks.message_files import LabelledPairs
-from unit.scoring.known import near, there
+from known import near, there
 
 EIGHT_OF_TEN = (8, 1, 2, 9)
 """A judge of sensitivity 0.8 and specificity 0.9."""

@@ -14,7 +14,7 @@ from eval_factory.scoring.agreement import Ratings
 from eval_factory.scoring.scores import InstanceKey, MetricValues
 from eval_factory.scoring.words import family_of
 from eval_factory.tasks.jury_form import JuryForm
-from unit.scoring.known import near, there
+from known import near, there
 
 
 def ratings(**by_judge: list[int | None]) -> Ratings:

@@ -7,7 +7,7 @@ from sklearn.metrics import f1_score
 
 from eval_factory.scoring.judge_calibration import BestJury, best_juries
 from eval_factory.tasks.message_files import LabelledItem
-from unit.scoring.known import near, there
+from known import near, there
 
 
 def labelled(truth: list[bool]) -> list[LabelledItem]:

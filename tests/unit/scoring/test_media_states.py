@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from builders import plan
 from eval_factory.core.results import InstanceRecord, TaskResult
 from eval_factory.endpoint import media
 from eval_factory.helm.output import read_run
@@ -16,7 +17,6 @@ from eval_factory.plan.run_plan import Plan
 from eval_factory.scoring.collect import collect
 from eval_factory.scoring.request_states import media_of
 from seeing_endpoint import picture, tone
-from unit.builders import plan
 from unit.scoring.test_collect import state, write_run
 from unit.scoring.test_records import keep
 

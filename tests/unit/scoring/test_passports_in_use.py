@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from builders import plan
 from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.core.plain_yaml import to_yaml
 from eval_factory.plan.run_plan import Plan
@@ -20,7 +21,6 @@ from eval_factory.scoring.judge_passports import (
     prompt_hashes,
 )
 from eval_factory.tasks.message_files import LabelledPairs
-from unit.builders import plan
 
 PAIRS = [
     LabelledPairs(0, "b", (1, 2, 3, 4)),

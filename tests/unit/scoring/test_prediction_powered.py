@@ -28,7 +28,7 @@ from eval_factory.scoring.prediction_powered import (
     needed_for,
     tuned_power,
 )
-from unit.scoring.known import near, there
+from known import near, there
 
 WIDE = (-10.0, 16.0)
 """A scale that no value is near the end of."""

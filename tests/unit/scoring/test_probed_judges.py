@@ -6,13 +6,13 @@ import json
 from pathlib import Path
 from typing import Any
 
+from builders import draft, plan
 from eval_factory.core.results import JudgeProbe
 from eval_factory.helm import names, output
 from eval_factory.scoring.floors import judge_probe, marks_by_jury, marks_by_rubric, report_probe
 from eval_factory.scoring.rubric import JudgedCase, RubricTally
 from eval_factory.tasks.rubric_case import Criterion
-from unit.builders import draft, plan
-from unit.scoring.known import near
+from known import near
 
 
 def said(score: int) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from builders import plan
 from eval_factory.core.rundir import RunDir, sha256_of
 from eval_factory.data.sources import load_sources
 from eval_factory.demo.example import packaged_data
@@ -21,7 +22,6 @@ from eval_factory.scoring import provenance
 from eval_factory.tasks.framework import framework_path
 from eval_factory.tasks.upstreams import HELM
 from stored_results import PROVENANCE
-from unit.builders import plan
 from unit.scoring.test_collect import FOUR, result_of, state
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from builders import draft, plan
 from eval_factory.core.results import Instances, Score, Stats
 from eval_factory.endpoint import openai_api
 from eval_factory.endpoint.response_cache import Answer
@@ -23,8 +24,7 @@ from eval_factory.scoring.readability import (
 from eval_factory.scoring.scores import InstanceKey, MetricValues
 from eval_factory.scoring.words import is_refusal
 from eval_factory.tasks.framework import HelmEntry, load_framework
-from unit.builders import draft, plan
-from unit.scoring.known import there
+from known import there
 from unit.scoring.test_collect import write_run
 
 OPTIONS = {"A": "yes", "B": "no"}

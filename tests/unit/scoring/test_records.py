@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from builders import plan
 from eval_factory.core.results import TaskResult
 from eval_factory.endpoint.openai_api import changed
 from eval_factory.endpoint.response_cache import Answer, Attempt, ResponseCache
@@ -21,8 +22,7 @@ from eval_factory.scoring.readability import Readability
 from eval_factory.scoring.request_states import key_of
 from eval_factory.scoring.rubric import RubricTally
 from eval_factory.scoring.tally import Tally
-from unit.builders import plan
-from unit.scoring.known import near, there
+from known import near, there
 from unit.scoring.test_collect import JURY, state, write_run
 from unit.scoring.test_collect import result_of as jury_result_of
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from builders import draft, plan
 from eval_factory.core.results import JudgeCounts, Judgements, PairAgreement, Score, Stats
 from eval_factory.helm import names, output
 from eval_factory.helm.command import deployment_of
@@ -18,8 +19,7 @@ from eval_factory.scoring.notes import Importance
 from eval_factory.scoring.scores import InstanceKey, MetricValues
 from eval_factory.scoring.tally import Tally
 from eval_factory.tasks.rubric_case import Criterion
-from unit.builders import draft, plan
-from unit.scoring.known import near, there
+from known import near, there
 
 GOOD = Criterion("good", 8, ("axis:accuracy", "urgent"))
 SMALL = Criterion("small", 2, ("axis:completeness",))

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from builders import draft, plan
 from eval_factory.scoring.draft import Draft
 from eval_factory.scoring.judge_correction import RubricCorrection
 from eval_factory.scoring.judge_passports import StoredPassport
@@ -13,8 +14,7 @@ from eval_factory.scoring.rubric import JudgedCase, RubricTally
 from eval_factory.scoring.scores import MetricValues, score_of
 from eval_factory.tasks.message_files import LabelledPairs
 from eval_factory.tasks.rubric_case import Criterion
-from unit.builders import draft, plan
-from unit.scoring.known import near, there
+from known import near, there
 
 PAIRS = [LabelledPairs(at, "tells" if at % 2 else None, (6, 2, 0, 2)) for at in range(60)]
 """Sensitivity 1, specificity a half."""

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from builders import draft, plan
 from eval_factory.config.rules import with_extra
 from eval_factory.core.errors import HelmError
 from eval_factory.core.results import Instances, JudgeCounts, Score, Stats
@@ -35,7 +36,6 @@ from eval_factory.scoring.scores import InstanceKey
 from eval_factory.scoring.tally import Tally
 from eval_factory.tasks.framework import About
 from eval_factory.tasks.jury_form import JuryForm
-from unit.builders import draft, plan
 from unit.scoring.test_media_states import about
 from unit.scoring.test_tally import judged_plan, jury_of, key, run_of
 

@@ -24,7 +24,7 @@ from eval_factory.scoring.scores import (
     metric_values_of,
     score_of,
 )
-from unit.scoring.known import ends, near, there
+from known import ends, near, there
 from unit.scoring.test_collect import state, write_run
 
 

@@ -10,6 +10,7 @@ import pytest
 import stop_when_coverage as simulation
 from scipy import stats
 
+from builders import draft, plan
 from eval_factory.core.budget import Cost
 from eval_factory.core.errors import ConfigError
 from eval_factory.core.results import Floor, Spent, SpentByRole, StoppedEarly, Usage
@@ -17,7 +18,6 @@ from eval_factory.helm.output import DrawnSample, RequestState
 from eval_factory.scoring.intervals import describe, interval_of_mean
 from eval_factory.scoring.scores import MetricValues, score_of
 from eval_factory.scoring.sequential import Looks, looks_up_to
-from unit.builders import draft, plan
 
 STOP = "config.params.extra.stop_when"
 NINE_OF_TEN = [0.0 if at % 10 == 3 else 1.0 for at in range(400)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from builders import endpoint_settings
 from eval_factory.core.results import AskedEndpoint
 from eval_factory.endpoint.response_cache import Answer
 from eval_factory.scoring.notes import Importance
@@ -19,7 +20,6 @@ from eval_factory.scoring.stated_models import (
     sampling_of,
     stated_model,
 )
-from unit.builders import endpoint_settings
 
 SAME = [
     ("gpt-4o", "gpt-4o"),

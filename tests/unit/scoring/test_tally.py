@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from builders import draft, plan
 from eval_factory.core.results import Instances, JudgeCounts, Score
 from eval_factory.endpoint import openai_api
 from eval_factory.helm import names, output
@@ -23,8 +24,7 @@ from eval_factory.scoring.request_states import key_of
 from eval_factory.scoring.scores import InstanceKey
 from eval_factory.scoring.tally import _MAX_LABEL, Clusters, Tally, notes_on_clusters
 from eval_factory.tasks.framework import ClusterRule, load_framework
-from unit.builders import draft, plan
-from unit.scoring.known import there
+from known import there
 
 NOWHERE = Path("nowhere")
 

@@ -7,11 +7,11 @@ from pathlib import Path
 import click.testing
 import pytest
 
+from builders import evaluation
 from eval_factory.cli.main import cli
 from eval_factory.core.errors import ConfigError
 from eval_factory.tasks.framework import load_framework
 from eval_factory.tasks.run_specs import KEY, NEEDS_NO_PERMISSION, executed_by
-from unit.builders import evaluation
 
 HUMANEVAL = "helm:code:dataset=humaneval"
 

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from builders import evaluation, plan
 from eval_factory.config.rules import own_data_of
 from eval_factory.core.errors import ConfigError
 from eval_factory.helm.command import run_entry
 from eval_factory.plan.run_plan import identity_of
 from eval_factory.tasks.framework import load_framework
-from unit.builders import evaluation, plan
 
 PHILOSOPHY = "helm:mmlu:subject=philosophy"
 

@@ -14,6 +14,7 @@ from unittest.mock import patch
 import pytest
 import yaml
 
+from builders import context, evaluation
 from eval_factory.core import formats
 from eval_factory.core.annotations import read_annotations
 from eval_factory.core.errors import ConfigError, HelmError
@@ -38,7 +39,6 @@ from eval_factory.workflows.resume import DataRead
 from eval_factory.workflows.verify import verify
 from finished_folder import finished_folder
 from rated_folder import ANSWERS, exported, filled_in, folder_to_rate, is_right, people_say
-from unit.builders import context, evaluation
 
 
 @pytest.fixture

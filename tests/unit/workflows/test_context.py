@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from builders import evaluation, plan
 from eval_factory.core import errors
 from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.core.rundir import RunDir
@@ -17,7 +18,6 @@ from eval_factory.core.secrets import REDACTED
 from eval_factory.workflows.context import HUB_TOKEN, claim, lock_folder, redactor_of, start_over
 from eval_factory.workflows.options import code_of_error
 from eval_factory.workflows.prepare import ready_cache, remove_unfinished
-from unit.builders import evaluation, plan
 
 KEY = "plain-looking-key-77"
 TOKEN = "plain-looking-token-88"

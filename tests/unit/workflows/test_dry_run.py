@@ -6,10 +6,10 @@ from pathlib import Path
 
 import yaml
 
+from builders import MINIMAL, evaluation
 from eval_factory.config.evaluation import Request, build_evaluation
 from eval_factory.tasks.framework import load_framework
 from eval_factory.workflows.dry_run import preview
-from unit.builders import MINIMAL, evaluation
 
 
 def sections(text: str) -> dict[str, str]:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from builders import evaluation, plan
 from eval_factory.config.load import load_run_config
 from eval_factory.core.budget import Budget, LongPrompts, Price
 from eval_factory.core.rundir import RunDir
@@ -27,7 +28,6 @@ from eval_factory.workflows.estimate import (
     RoleEstimate,
     estimate,
 )
-from unit.builders import evaluation, plan
 
 MEASURED = PromptSizes(10, 4000, 50)
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from builders import MINIMAL, context, plan
 from eval_factory.config.evaluation import Request
 from eval_factory.core import logs
 from eval_factory.core.errors import (
@@ -25,7 +26,6 @@ from eval_factory.workflows.helm_run import EndedHelmRun, Ran, raise_if_stopped
 from eval_factory.workflows.options import Options
 from eval_factory.workflows.resume import read_state
 from finished_folder import finished_folder
-from unit.builders import MINIMAL, context, plan
 
 FATAL = {
     "event": logs.FATAL,

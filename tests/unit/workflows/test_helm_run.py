@@ -10,6 +10,7 @@ from typing import Any, TextIO
 
 import pytest
 
+from builders import context, evaluation, plan
 from eval_factory.config.evaluation import Evaluation
 from eval_factory.core import logs
 from eval_factory.core.budget import Budget, Spending
@@ -36,7 +37,6 @@ from eval_factory.workflows.helm_run import (
     run_helm,
     stopped_by,
 )
-from unit.builders import context, evaluation, plan
 
 ENV = {
     "PATH": "/bin",

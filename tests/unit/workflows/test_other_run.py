@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from builders import plan
 from eval_factory.core.errors import ConfigError
 from eval_factory.workflows.stop_when import other_run_text
 from finished_folder import finished_folder
-from unit.builders import plan
 
 OTHER = "config.params.extra.stop_when.differs_from"
 

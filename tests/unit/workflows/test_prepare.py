@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
+from builders import context, plan
 from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.core.helm_run_settings import HelmRunSettings, SampleSettings
 from eval_factory.core.rundir import sha256_of
@@ -27,7 +28,6 @@ from eval_factory.workflows import prepare as module
 from eval_factory.workflows.prepare import data_read, data_settings, find_bundle, place_data
 from eval_factory.workflows.resume import DataRead
 from invented_bundle import QUESTIONS, sources
-from unit.builders import context, plan
 
 KEY = "a-known-key-value-1"
 ARGV = ["helm-run", "--suite", f"a b {KEY}"]

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
+from builders import evaluation
 from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.core.rundir import RunDir
 from eval_factory.demo.example import write_example
@@ -26,7 +27,6 @@ from eval_factory.workflows.recollect import (
     without_unset,
 )
 from finished_folder import finished_folder
-from unit.builders import evaluation
 
 KEYS = {"OPENAI_API_KEY": "x"}
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
+from builders import evaluation, plan
 from eval_factory.core.rundir import RunDir, sha256_of
 from eval_factory.core.secrets import Redactor
 from eval_factory.plan.run_plan import Plan, make_plan
@@ -25,7 +26,6 @@ from eval_factory.workflows.resume import (
     unchanged_result,
 )
 from finished_folder import RUN, finished_folder
-from unit.builders import evaluation, plan
 from unit.scoring.test_collect import state
 
 KEY = "a-secret-of-some-length-1"

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+from builders import plan
 from eval_factory.core.helm_run_settings import HelmRunSettings, Pins
 from eval_factory.data.run_data import pins_of
 from eval_factory.endpoint.media import type_of
 from eval_factory.helm_plugin.patches import scenarios
 from invented_bundle import REVISION, Origin
-from unit.builders import plan
 
 READS_A_FILE = """
 import sys, urllib.request

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from builders import evaluation
 from eval_factory.plan.run_plan import make_plan
 from eval_factory.tasks.custom_benchmark import METRICS
 from eval_factory.tasks.custom_table import QUASI_METRICS, becomes_nothing
-from unit.builders import evaluation
 from unit.tasks.custom.test_definition import JURY, custom, write
 
 

@@ -22,8 +22,8 @@ from eval_factory.executors.runs import RUN_SPEC, RunSpec
 from eval_factory.workflows.suite.run_suite import CELL_PROCESS, run_suite
 from eval_factory.workflows.suite.suite_journal import SuiteObserver
 from eval_factory.workflows.suite.suite_report import SuiteOptions, SuiteReport
-from faults.fault_endpoint import FOR_EVER, Fault, FaultEndpoint
-from integration.support import (
+from fault_endpoint import FOR_EVER, Fault, FaultEndpoint
+from program_runs import (
     TIMEOUT_S,
     is_running,
     program_environment,

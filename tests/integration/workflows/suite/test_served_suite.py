@@ -14,9 +14,9 @@ import pytest
 import yaml
 
 from integration.executors.test_server_process import pids
-from integration.support import CANARY, is_running, program
+from program_runs import CANARY, is_running, program
 
-SERVER = Path(__file__).resolve().parents[3] / "model_server.py"
+SERVER = Path(__file__).resolve().parents[3] / "support" / "model_server.py"
 INSTANCES = 4
 JUDGE_KEY = "sk-judge-0a1b2c3d4e5f60718293"
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from builders import plan
 from eval_factory.core.nouns import RunStatus
 from eval_factory.core.results import AskedEndpoint, FailureCause, Score, TaskResult
 from eval_factory.core.rundir import RunDir
@@ -19,7 +20,6 @@ from eval_factory.report import exports
 from eval_factory.report.reader import StoredResult
 from eval_factory.report.write import write_reports
 from eval_factory.tasks.framework import load_framework
-from unit.builders import plan
 from unit.scoring.test_collect import FOUR, result_of, state
 
 PROMPT = "the patient Ms Doe"

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
+from builders import evaluation
 from eval_factory.core.errors import ConfigError
 from eval_factory.tasks.custom_benchmark import Benchmark, load_benchmark
 from eval_factory.tasks.message_files import (
@@ -18,7 +19,6 @@ from eval_factory.tasks.message_files import (
     read_conversations,
 )
 from eval_factory.tasks.rubric_case import RUBRIC_RUN_SPEC
-from unit.builders import evaluation
 
 SECRET = "Mrs Example, 12 High Street"
 TURNS = [

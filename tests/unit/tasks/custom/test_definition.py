@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 import yaml
 
+from builders import evaluation
 from eval_factory.config.evaluation import Request, build_evaluation
 from eval_factory.core.errors import ConfigError
 from eval_factory.plan.run_plan import identity_of, make_plan
 from eval_factory.tasks.custom_benchmark import load_benchmark
 from eval_factory.tasks.framework import Task, load_framework
 from eval_factory.tasks.jury_form import HELMS_FORM, jury_form_of
-from unit.builders import evaluation
 
 DOCUMENT: dict[str, Any] = {
     "name": "mine",

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
+from builders import evaluation
 from eval_factory.cli.task_listing import record_of_benchmark
 from eval_factory.core.errors import ConfigError
 from eval_factory.endpoint.media import PLACE
@@ -18,7 +19,6 @@ from eval_factory.tasks.custom_table import PictureCheck, filled
 from eval_factory.tasks.perturbations import FAMILIES, perturbed
 from eval_factory.workflows.dry_run import preview
 from seeing_endpoint import picture
-from unit.builders import evaluation
 
 PATIENT = "Mrs_Example"
 HEAD = "image,question,image_2,correct_answer\n"

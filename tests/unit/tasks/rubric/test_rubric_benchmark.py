@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
+from builders import evaluation, plan
 from eval_factory.core.errors import ConfigError
 from eval_factory.core.rundir import sha256_of
 from eval_factory.data.run_data import task_sources
@@ -17,7 +18,6 @@ from eval_factory.helm.command import benchmark_files, deployment_of
 from eval_factory.tasks.custom_benchmark import load_benchmark
 from eval_factory.tasks.framework import load_framework
 from eval_factory.tasks.rubric_case import RUBRIC_RUN_SPEC
-from unit.builders import evaluation, plan
 
 CASE: dict[str, Any] = {
     "id": "a",

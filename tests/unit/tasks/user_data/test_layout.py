@@ -13,10 +13,10 @@ import openpyxl
 import pandas as pd
 import pytest
 
+from builders import evaluation
 from eval_factory.config.rules import data_faults
 from eval_factory.tasks.framework import load_framework
-from integration.invented import MAKERS
-from unit.builders import evaluation
+from invented_benchmarks import MAKERS
 
 Break = Callable[[Path], object]
 OWN = [

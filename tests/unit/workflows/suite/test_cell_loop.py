@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import pytest
 
+from builders import plan
 from eval_factory.config.suite import Cell, Suite
 from eval_factory.core.budget import Budget, Spending, SpendingTracker
 from eval_factory.core.nouns import RunStatus
@@ -31,7 +32,6 @@ from eval_factory.workflows.suite.run_suite import _finish
 from eval_factory.workflows.suite.suite_journal import SuiteJournal, SuiteObserver
 from eval_factory.workflows.suite.suite_report import CellReport, SuiteOptions
 from stored_suite import cell as stored_cell
-from unit.builders import plan
 
 End = dict[str, Any]
 COMPLETE: End = {"exit_code": 0, "status": "complete"}

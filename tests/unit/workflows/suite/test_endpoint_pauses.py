@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import pytest
 
+from builders import plan
 from eval_factory.config.suite import Cell
 from eval_factory.core.errors import EndpointRefusedError, EndpointUnreachableError
 from eval_factory.core.secrets import Redactor
@@ -20,7 +21,6 @@ from eval_factory.workflows.suite.endpoint_pauses import (
     ProbeAnswer,
 )
 from eval_factory.workflows.suite.planned_cells import PlannedCell
-from unit.builders import plan
 
 GONE = EndpointUnreachableError("nobody")
 REFUSED = EndpointRefusedError("key")

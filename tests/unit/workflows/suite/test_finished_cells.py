@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from builders import evaluation, plan
 from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.core.rundir import RunDir, SuiteDir, sha256_of
 from eval_factory.plan.run_plan import RUNTIME_ONLY, Plan, make_plan
@@ -18,7 +19,6 @@ from eval_factory.workflows.suite.finished_cells import (
     has_partial_result,
     take_over,
 )
-from unit.builders import evaluation, plan
 
 
 def plan_of(folder: RunDir, **flags: Any) -> Plan:

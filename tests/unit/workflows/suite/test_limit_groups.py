@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
+from builders import endpoint_settings
 from eval_factory.endpoint.endpoint_settings import EndpointSettings, LimitOf
 from eval_factory.workflows.suite.planned_cells import limits_of
-from unit.builders import endpoint_settings
 
 A = "https://a.example/v1"
 B = "https://b.example/v1"

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from builders import plan
 from eval_factory.config.suite import Cell
 from eval_factory.core.budget import Budget, Spending
 from eval_factory.core.nouns import RunStatus
@@ -14,7 +15,6 @@ from eval_factory.endpoint.response_cache import Answer, Attempt, ResponseCache
 from eval_factory.workflows.suite.finished_cells import groups_that_answered, spent_before
 from eval_factory.workflows.suite.planned_cells import PlannedCell
 from eval_factory.workflows.suite.suite_status import SuiteReader, limit_reached
-from unit.builders import plan
 
 
 @pytest.mark.parametrize(

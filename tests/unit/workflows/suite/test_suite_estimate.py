@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from builders import plan
 from eval_factory.config.suite import Suite, build_suite
 from eval_factory.core.budget import Budget
 from eval_factory.core.errors import ConfigError
@@ -19,7 +20,6 @@ from eval_factory.workflows.suite.suite_estimate import (
     SuiteEstimate,
     estimate_suite,
 )
-from unit.builders import plan
 
 
 def cell(

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from builders import plan
 from eval_factory.core.errors import ConfigError
 from eval_factory.helm.command import command_line
 from eval_factory.workflows.options import DryRun
@@ -21,7 +22,6 @@ from eval_factory.workflows.suite.suite_preview import (
 )
 from slurm_cells import ENV, cells_of
 from suites import ENDPOINT, suite, target
-from unit.builders import plan
 
 PRICES = [
     {"model_id": f"org/{name}", "input_per_million": 1, "output_per_million": 1}

@@ -1,6 +1,6 @@
 """Asks for many large answers at once, in a process of its own: run by test_wire.py.
 
-python tests/faults/large_answers.py loop|thread URL
+python tests/support/large_answers.py loop|thread URL
 
 Prints the most memory that it ever had, before and after, in MiB, and what came of the questions.
 """
@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from eval_factory.endpoint.replies import RequestFailed
-from faults.wire_endpoint import Asker
+from wire_endpoint import Asker
 
 AT_ONCE = 12
 

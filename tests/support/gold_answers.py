@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from scripts.validity.questions import STATE_FILE, questions_in
 
-from integration.support import Outcome
+from program_runs import Outcome
 
 
 def gold_answers(outcome: Outcome) -> dict[str, str]:

@@ -1,6 +1,6 @@
 """Whole evaluations in this one process, whose endpoint answers anything: run by test_answer_fuzz.py.
 
-    python tests/faults/answer_fuzz.py chat|completions|jury [EXAMPLES [SEED]]
+    python tests/support/answer_fuzz.py chat|completions|jury [EXAMPLES [SEED]]
 
 The program's own code does all of it, and HELM's: configuration, helm-run (called, not started), client, metrics,
 collection and report. Each example is one run of a few instances, each with an answer of its own, and then the same

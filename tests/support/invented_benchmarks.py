@@ -17,7 +17,7 @@ from typing import Any
 import openpyxl
 import pandas as pd
 
-from integration.support import TIMEOUT_S, program_environment
+from program_runs import TIMEOUT_S, program_environment
 
 CASES = range(6)
 _CASE = re.compile(r"case (\d+)\b")

@@ -14,12 +14,12 @@ from typing import Any
 
 from typing_extensions import Self
 
+from builders import endpoint_settings
 from eval_factory.core.secrets import Redactor
 from eval_factory.endpoint.bridge import map_at_once
 from eval_factory.endpoint.replies import RequestFailed
 from eval_factory.endpoint.retrying_client import RetryingClient
 from eval_factory.endpoint.servers import servers_of
-from unit.builders import endpoint_settings
 
 AT_ONCE = 8
 Send = Callable[[bytes], None]
