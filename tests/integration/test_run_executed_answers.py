@@ -223,6 +223,7 @@ def test_nothing_is_asked_where_there_is_no_sandbox(
     if program != "none":
         (folder / "bwrap").write_text(program)
         (folder / "bwrap").chmod(0o755)
+        (folder / "setpriv").symlink_to("/usr/bin/setpriv")  # which root needs too
     problems(tmp_path / "out" / "helm", 1)
     with answering([GOLD]) as endpoint:
         outcome = run_program(

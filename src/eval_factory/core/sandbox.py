@@ -3,7 +3,8 @@ may make.
 
 Its namespaces hide every other process, the network, other users of System V memory and all files
 but those that are named. What a namespace does not hide, or what would take memory past the limits,
-is refused call by call (seccomp).
+is refused call by call (seccomp). Root's programs run as nobody: what `/proc` and `/sys` let root
+of the machine write, no namespace takes away.
 """
 
 from __future__ import annotations
@@ -11,11 +12,13 @@ from __future__ import annotations
 import os
 import platform
 import shutil
+import stat
 import struct
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,6 +36,24 @@ _SYSTEM = (
     "/nix/store",
 )
 """What programs and compilers are made of."""
+_HIDDEN_OF_PROC = (
+    "kallsyms",
+    "kcore",
+    "key-users",
+    "keys",
+    "kmsg",
+    "kpagecgroup",
+    "kpagecount",
+    "kpageflags",
+    "sched_debug",
+    "slabinfo",
+    "sysrq-trigger",
+    "timer_list",
+    "vmallocinfo",
+)
+"""Files of the kernel about the machine, or all its programs, which no namespace hides."""
+_NOBODY = 65534  # the kernel's own number of the user, and group, that owns nothing
+_RIGHTS_TO_BECOME_NOBODY = ("SETUID", "SETGID", "SETPCAP")
 TIMED_OUT = 124  # what `timeout` ends with
 _MAX_OUTPUT = 16_000_000  # bytes of standard output that are read
 
@@ -147,53 +168,121 @@ def run(
         ):
             file.write(content)
             file.seek(0)
-        sandbox = [
-            _program(),
-            "--unshare-all",
-            "--unshare-user",
-            *(["--share-net"] if allowed.network else []),
-            "--cap-drop",
-            "ALL",
-            "--die-with-parent",
-            "--new-session",
-            "--seccomp",
-            str(refused.fileno()),
-            "--proc",
-            "/proc",
-            "--dev",
-            "/dev",
-            *_mounted([*_SYSTEM, *allowed.readable]),
-            "--bind",
-            str(folder),
-            str(folder),
-            "--chdir",
-            str(folder),
-            # bubblewrap's own root and /dev are in memory: files there would go past every limit of
-            # memory
-            "--remount-ro",
-            "/dev",
-            "--remount-ro",
-            "/",
-            "--",
-        ]
-        ended = subprocess.Popen(
-            [*sandbox, *argv],
-            stdin=stdin,
-            stdout=stdout,
-            stderr=stderr,
-            env=dict(env),
-            pass_fds=[refused.fileno()],
-        )
-        try:
-            returncode = ended.wait(seconds)
-        except subprocess.TimeoutExpired:
-            returncode = TIMED_OUT
-        finally:
-            ended.kill()
-            ended.wait()
+        sandbox = _sandbox(folder, allowed, refused.fileno())
+        with _owned_by_program(folder):
+            ended = subprocess.Popen(
+                [*sandbox, *argv],
+                stdin=stdin,
+                stdout=stdout,
+                stderr=stderr,
+                env=dict(env),
+                pass_fds=[refused.fileno()],
+            )
+            try:
+                returncode = ended.wait(seconds)
+            except subprocess.TimeoutExpired:
+                returncode = TIMED_OUT
+            finally:
+                ended.kill()
+                ended.wait()
         stdout.seek(0)
         stderr.seek(0)
         return EndedProgram(returncode, stdout.read(_MAX_OUTPUT), stderr.read(_MAX_OUTPUT))
+
+
+def _sandbox(folder: Path, allowed: Allowed, refused: int) -> list[str]:
+    """bubblewrap and its arguments, which the program and its own follow. `refused`: a descriptor
+    of the calls that are refused.
+    """
+    network = [] if allowed.network else ["--unshare-net"]
+    namespaces = ["--unshare-ipc", "--unshare-pid", "--unshare-uts", "--unshare-cgroup-try"]
+    return [
+        _program("bwrap", "bubblewrap"),
+        *_identity(),
+        *namespaces,
+        *network,
+        "--die-with-parent",
+        "--new-session",
+        *("--seccomp", str(refused)),
+        *_proc(),
+        *("--dev", "/dev"),
+        *_mounted([*_SYSTEM, *allowed.readable]),
+        *_folders_above([str(folder)]),
+        *("--bind", str(folder), str(folder)),
+        *("--chdir", str(folder)),
+        # bubblewrap's own root and /dev are in memory: files there would go past every limit of
+        # memory
+        *("--remount-ro", "/dev"),
+        *("--remount-ro", "/"),
+        "--",
+        *_becoming_nobody(),
+    ]
+
+
+def _is_root() -> bool:
+    return os.geteuid() == 0
+
+
+def _identity() -> list[str]:
+    """bubblewrap's arguments for who the program is.
+
+    A user's own user namespace has no right outside. Root keeps the rights to become nobody, which
+    only the machine's own user namespace has, and loses them on the way.
+    """
+    if not _is_root():
+        return ["--unshare-user", "--cap-drop", "ALL"]
+    arguments = ["--cap-drop", "ALL"]
+    for right in _RIGHTS_TO_BECOME_NOBODY:
+        arguments += ["--cap-add", f"CAP_{right}"]
+    return arguments
+
+
+def _becoming_nobody() -> list[str]:
+    """The program that starts the program as nobody; none where a user started us."""
+    if not _is_root():
+        return []
+    return [
+        _program("setpriv", "util-linux"),
+        f"--reuid={_NOBODY}",
+        f"--regid={_NOBODY}",
+        "--clear-groups",
+        "--bounding-set=-all",
+        "--inh-caps=-all",
+        "--",
+    ]
+
+
+@contextmanager
+def _owned_by_program(folder: Path) -> Iterator[None]:
+    """Root gives the folder to nobody while a program runs in it, and then takes it back."""
+    if not _is_root():
+        yield
+        return
+    _give(folder, _NOBODY)
+    # bubblewrap enters the folder without the right to enter any folder
+    folder.chmod(folder.stat().st_mode | stat.S_IXGRP)
+    try:
+        yield
+    finally:
+        _give(folder, 0)
+
+
+def _give(folder: Path, owner: int) -> None:
+    """A folder and all in it; a link is given, and what it leads to is left alone."""
+    os.chown(folder, owner, 0)
+    for parent, folders, files in os.walk(folder):
+        for name in (*folders, *files):
+            os.chown(Path(parent, name), owner, 0, follow_symlinks=False)
+
+
+def _proc() -> list[str]:
+    """bubblewrap's arguments for `/proc`: without the kernel's own files, and only for reading."""
+    arguments = ["--proc", "/proc"]
+    for name in _HIDDEN_OF_PROC:
+        path = f"/proc/{name}"
+        if Path(path).exists():
+            arguments += ["--ro-bind", "/dev/null", path]
+    return [*arguments, "--remount-ro", "/proc"]
 
 
 def _mounted(paths: Sequence[str]) -> list[str]:
@@ -208,7 +297,21 @@ def _mounted(paths: Sequence[str]) -> list[str]:
         places[real] = real
         if not any(Path(path).is_relative_to(place) for place in places):
             places[path] = real
-    return [argument for place, real in places.items() for argument in ("--ro-bind", real, place)]
+    arguments = _folders_above(places)
+    for place, real in places.items():
+        arguments += ["--ro-bind", real, place]
+    return arguments
+
+
+def _folders_above(places: Iterable[str]) -> list[str]:
+    """bubblewrap's arguments for the folders that lead to these places: anybody may go through
+    them. It would else make some of them as they are outside: `/root` is root's alone.
+    """
+    arguments = []
+    for place in places:
+        for folder in reversed(Path(place).parents[:-1]):
+            arguments += ["--dir", str(folder)]
+    return arguments
 
 
 def require(why: str, allowed: Allowed = Allowed()) -> None:
@@ -216,34 +319,49 @@ def require(why: str, allowed: Allowed = Allowed()) -> None:
 
     Raises PrerequisiteError: there is none here; with the package that is missing.
     """
+    trial = ["/bin/sh", "-c", _TRIAL, "trial", *filter(os.path.exists, allowed.readable)]
     with tempfile.TemporaryDirectory(prefix="eval-factory-") as folder:
         try:
-            ended = run(
-                ["/bin/sh", "-c", "echo ready"], Path(folder), allowed, env={}, seconds=20.0
-            )
+            ended = run(trial, Path(folder), allowed, env={}, seconds=20.0)
         except PrerequisiteError as error:
             raise PrerequisiteError(f"{why}\n  {error}\n  nothing was asked") from None
     if ended.output != b"ready\n":
         reason = (
-            " ".join(ended.errors.decode(errors="replace").split())[-300:]
+            " ".join((ended.errors or ended.output).decode(errors="replace").split())[-300:]
             or f"code {ended.returncode}"
         )
+        step = (
+            "it needs user namespaces: ask who administers this machine, or container, "
+            "to allow them"
+        )
+        if _is_root():
+            step = (
+                "root's programs run as nobody there, which is not possible here: "
+                "start eval-factory as an ordinary user, as its image does"
+            )
         raise PrerequisiteError(
             f"{why}\n  bubblewrap is installed, but cannot make a sandbox here: {reason}\n"
-            "  it needs user namespaces: ask who administers this machine, or container, "
-            "to allow them\n"
+            f"  {step}\n"
             "  nothing was asked"
         )
 
 
-def _program() -> str:
+_TRIAL = 'for path; do [ -r "$path" ] || { echo "$path cannot be read"; exit 1; }; done; echo ready'
+
+
+def _program(name: str, package: str) -> str:
+    """The path of a program that the sandbox is made with.
+
+    Raises:
+        PrerequisiteError: it is not installed, or this is no machine for it.
+    """
     if not sys.platform.startswith("linux") or platform.machine() not in _CALLS:
         raise PrerequisiteError("the sandbox (bubblewrap) needs Linux on x86_64 or aarch64")
-    program = shutil.which("bwrap")
+    program = shutil.which(name)
     if program is None:
         raise PrerequisiteError(
-            "the program bwrap is not installed: its package is bubblewrap"
-            " (Debian, Ubuntu: apt-get install bubblewrap; Fedora: dnf install bubblewrap)"
+            f"the program {name} is not installed: its package is {package}"
+            f" (Debian, Ubuntu: apt-get install {package}; Fedora: dnf install {package})"
         )
     return program
 

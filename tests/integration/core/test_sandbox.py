@@ -248,13 +248,84 @@ def test_it_has_no_right_and_no_variable_of_ours(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MY_MODEL_KEY", "sk-canary")
-    program = "print(open('/proc/self/status').read(), open('/proc/self/environ').read(), open('/proc/1/environ').read())"
+    program = (
+        "for name in ('self/status', 'self/environ', '1/environ'):\n    try:\n"
+        "        print(open('/proc/' + name).read())\n    except OSError:\n        pass"
+    )
     found = inside(program, tmp_path)
     lines = dict(line.split(":\t", 1) for line in found.splitlines() if ":\t" in line)
     assert [int(lines[name], 16) for name in ("CapEff", "CapPrm", "CapBnd")] == [0, 0, 0]
     assert (lines["NoNewPrivs"], lines["Seccomp"]) == ("1", "2")
     assert "canary" not in found
     assert f"HOME={tmp_path}" in found
+
+
+WRITABLE_PROC = (
+    "import os\nfor parent, _, files in os.walk('/proc'):\n    for name in files:\n        try:\n"
+    "            os.close(os.open(os.path.join(parent, name), os.O_WRONLY | os.O_NONBLOCK))\n"
+    "            print(os.path.join(parent, name))\n        except OSError:\n            pass"
+)
+"""Lists what can be opened for writing; it writes nothing."""
+
+
+@pytest.mark.parametrize("processes", [False, True])
+def test_nothing_below_proc_can_be_written(processes: bool, tmp_path: Path) -> None:
+    """Not `/proc/sys/kernel/core_pattern` either: a program that the kernel starts as root."""
+    assert inside(WRITABLE_PROC, tmp_path, processes=processes) == ""
+
+
+@pytest.mark.parametrize(
+    "name", ["kallsyms", "kpagecount", "kpageflags", "keys", "kmsg", "timer_list", "sysrq-trigger"]
+)
+def test_the_kernels_own_files_are_hidden(name: str, tmp_path: Path) -> None:
+    program = (
+        "import os\ntry:\n    file = os.open({file!r}, os.O_RDONLY | os.O_NONBLOCK)\n"
+        "    print(len(os.read(file, 8)))\nexcept OSError:\n    print('hidden')"
+    ).format(file=f"/proc/{name}")
+    assert inside(program, tmp_path) == "hidden"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="is about root")
+def test_roots_programs_run_as_nobody(tmp_path: Path) -> None:
+    """Also where packages and the folder lie in a folder that root alone may enter."""
+    folder = tmp_path / "own"
+    (folder / "inner").mkdir(parents=True)
+    (folder / "inner" / "given").write_text("x")
+    (folder / "inner" / "given").chmod(0o600)
+    (folder / "link").symlink_to(tmp_path)
+    tmp_path.chmod(0o700)
+    program = (
+        "import os\nprint(os.getresuid(), os.getresgid(), os.getgroups())\n"
+        "open('inner/given').close()\nopen('inner/made', 'w').write('y')"
+    )
+    assert inside(program, folder) == f"{(65534,) * 3} {(65534,) * 3} []"
+    owners = {path.lstat().st_uid for path in (folder, *folder.rglob("*"), tmp_path)}
+    assert owners == {0}
+    assert (folder / "inner" / "made").read_text() == "y"
+
+
+def test_where_root_cannot_become_nobody_nothing_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(os, "chown", lambda *_, **__: None)
+    program = tmp_path / "bwrap"
+    program.write_text("#!/bin/sh\necho 'setpriv: setresuid failed' >&2\nexit 1\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(shutil, "which", lambda _name: str(program))
+    with pytest.raises(PrerequisiteError, match="start eval-factory as an ordinary user"):
+        sandbox.require("code")
+    monkeypatch.setattr(shutil, "which", {"bwrap": str(program)}.get)
+    with pytest.raises(PrerequisiteError, match="util-linux"):
+        sandbox.require("code")
+
+
+def test_what_the_program_may_not_read_is_named(tmp_path: Path) -> None:
+    """A package folder of root's alone: programs that run as nobody would fail one and all."""
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0o000)
+    with pytest.raises(PrerequisiteError, match=str(closed)):
+        sandbox.require("code", sandbox.Allowed([str(closed)]))
 
 
 def test_input_output_and_end(tmp_path: Path) -> None:
