@@ -76,11 +76,10 @@ PASSING_FAULTS = [
     Fault(429, headers={"Retry-After": "soon"}),
     *(
         Fault(kind, tries=2)
-        for kind in ("closes", "wrong length", "not json", "html", "error in 200", "no choices")
+        for kind in ("closes", "wrong length", "error in 200", "provider error", "aborted")
     ),
-    *(Fault(kind, tries=2) for kind in ("provider error", "null message", "no message", "deep")),
-    Fault("not finite", tries=2),
-    Fault("broken gzip"),
+    *(Fault(kind) for kind in ("not json", "html", "no choices", "null message", "no message")),
+    *(Fault(kind) for kind in ("deep", "not finite", "broken gzip")),
     Fault("no http"),
     Fault("hangs"),
     Fault("byte by byte"),

@@ -124,6 +124,7 @@ ANSWERS: dict[str, dict[str, Any]] = {
     "cut thinking": answer("<think>A? Perhaps", "length"),
     "cut off": answer("B", "length"),
     "filtered": answer("", "content_filter"),
+    "aborted": answer("The", "abort"),
     "two megabytes": answer("B" + " " * 2_000_000),
     "error in 200": {"error": {"message": "overloaded", "code": 529}},
     "no choices": {"choices": []},

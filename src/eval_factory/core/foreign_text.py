@@ -25,17 +25,27 @@ QUOTED_PROMPT = "[text of the prompt]"
 SHORTEST_QUOTE = 24  # characters that an error and a prompt have in common by more than chance
 _PIECE = SHORTEST_QUOTE // 2
 
-_MESSAGE_FIELDS = (
+_TEXT_FIELDS = (
     "message",
     "msg",
     "error_description",
+    "error_msg",
+    "status_msg",
     "detail",
     "error",
     "errors",
+    "base_resp",
+    "header",
+    "Response",
+    "ResponseMetadata",
+    "Error",
+    "Message",
     "title",
-    "code",
-    "type",
 )
+"""Names that servers give to an error's text, and to the objects around it: OpenAI's, FastAPI's,
+Qianfan's, MiniMax's, iFlytek's, Tencent's and Volcengine's among them.
+"""
+_MESSAGE_FIELDS = (*_TEXT_FIELDS, "code", "type")
 
 
 def printable(text: str) -> str:
@@ -76,7 +86,12 @@ def said_in(document: Any) -> str:
     return _message(document, 6) or NO_MESSAGE
 
 
-def _message(value: Any, depth: int) -> str | None:
+def message_in(document: Any) -> str | None:
+    """The text of an error object; None where it has none, or a code alone."""
+    return _message(document, 6, _TEXT_FIELDS)
+
+
+def _message(value: Any, depth: int, fields: tuple[str, ...] = _MESSAGE_FIELDS) -> str | None:
     if isinstance(value, str):
         return value.strip() or None
     if isinstance(value, (int, float)) and not isinstance(value, bool):
@@ -84,10 +99,10 @@ def _message(value: Any, depth: int) -> str | None:
     if depth == 0:
         return None
     if isinstance(value, Mapping):
-        found = (_message(value.get(name), depth - 1) for name in _MESSAGE_FIELDS)
+        found = (_message(value.get(name), depth - 1, fields) for name in fields)
         return next((message for message in found if message), None)
     if isinstance(value, (list, tuple)):
-        messages = [message for item in value[:3] if (message := _message(item, depth - 1))]
+        messages = [message for item in value[:3] if (message := _message(item, depth - 1, fields))]
         return "; ".join(messages) or None
     return None
 

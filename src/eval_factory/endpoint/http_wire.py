@@ -87,10 +87,10 @@ class TransportError(Exception):
 
 
 class MalformedAnswerError(TransportError):
-    """The server makes its answer so: the next would most likely be the same."""
+    """The answer arrived and cannot be read: the next would most likely be the same."""
 
-    def __init__(self, message: str, *, silent: bool = False) -> None:
-        super().__init__(f"{message}; {PAID_AGAIN}", silent=silent)
+    def __init__(self, message: str, *, silent: bool = False, status: int | None = None) -> None:
+        super().__init__(f"{message}; {PAID_AGAIN}", silent=silent, status=status)
 
 
 class Hold:

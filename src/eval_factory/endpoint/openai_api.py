@@ -15,7 +15,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from eval_factory.core.foreign_text import said_in, with_each_text
+from eval_factory.core.foreign_text import message_in, said_in, with_each_text
+from eval_factory.endpoint import finish_reasons, stated_errors
 
 KEY_VERSION = 1
 CHAT = "chat"
@@ -23,8 +24,8 @@ IMAGES = "images"
 # fields of an answer of the type `images`: its pictures, and the content of one
 PICTURES = "data"
 BASE64 = "b64_json"
-FILTERED = "content_filter"
-CUT_OFF = "length"
+FILTERED = finish_reasons.FILTERED
+CUT_OFF = finish_reasons.LENGTH
 TOO_FEW_TOKENS = (
     "an answer was cut off with no text in it: "
     "a model that thinks first needs more than the {granted} output tokens"
@@ -210,7 +211,20 @@ def request_key(url: str, body: Mapping[str, Any], random: str | None) -> str:
 
 
 class UnusableAnswer(Exception):
-    """A 200 that is no answer: not JSON, an error object, no choices. Worth asking again."""
+    """A 200 that is no answer: not JSON, no choices. It is asked for once more."""
+
+
+class InterruptedAnswer(UnusableAnswer):
+    """The server gave up half-way, a passing fault: asked again, it may answer."""
+
+
+class StatedError(UnusableAnswer):
+    """A 200 that holds an error whose status is known, by its number or by its words."""
+
+    def __init__(self, status: int, message: str) -> None:
+        """`status`: the HTTP status that the error should have come with."""
+        super().__init__(message)
+        self.status = status
 
 
 class FinalAnswer(UnusableAnswer):
@@ -272,13 +286,12 @@ def read_answer(answer: Any, endpoint_type: str) -> tuple[Choice, ...]:
     """
     if not isinstance(answer, (dict, Mapping)):  # dict first: to ask for a Mapping is slow
         raise UnusableAnswer("the answer is no JSON object")
-    if answer.get("error"):
-        raise UnusableAnswer(f"an error object came with status 200: {_shown(answer['error'])}")
     choices = answer.get(PICTURES if endpoint_type == IMAGES else "choices")
+    if answer.get("error"):
+        raise _error_in(answer["error"], "an error object came with status 200")
     if not isinstance(choices, list) or not choices:
-        raise UnusableAnswer(
-            f"the answer holds no {'pictures' if endpoint_type == IMAGES else 'choices'}"
-        )
+        missing = "pictures" if endpoint_type == IMAGES else "choices"
+        raise _error_in(answer, f"the answer holds no {missing}")
     try:
         if endpoint_type == IMAGES:
             return tuple(Choice(str(one[BASE64]), None, None, ()) for one in choices)
@@ -297,12 +310,14 @@ def _read_choice(choice: Mapping[str, Any], endpoint_type: str) -> Choice:
     leaves it bare.
     """
     field = "message" if endpoint_type == CHAT else "text"
-    if choice.get("error") or choice.get("finish_reason") == "error":
-        raise UnusableAnswer(f"a choice holds an error: {_shown(choice.get('error'))}")
+    if choice.get("error"):
+        raise _error_in(choice["error"], "a choice holds an error")
     reason = choice.get("finish_reason")
-    # Gemini: "content_filter: PROHIBITED_CONTENT"
-    if isinstance(reason, str) and reason.startswith(f"{FILTERED}:"):
-        reason = FILTERED
+    kind = finish_reasons.kind_of(reason)
+    if kind == finish_reasons.INTERRUPTED:
+        raise InterruptedAnswer(f"the server interrupted its answer (finish_reason {reason})")
+    if kind is not None:
+        reason = kind
     if choice.get(field) is None and reason != FILTERED:  # a filter may withhold the whole field
         raise UnusableAnswer(f"a choice holds no {field}")
     is_chat = endpoint_type == CHAT
@@ -342,9 +357,20 @@ def logprobs_in(answer: Mapping[str, Any]) -> tuple[tuple[str, float], ...]:
         return ()
 
 
-def _shown(error: Any) -> str:
-    code = error.get("code") if isinstance(error, Mapping) else None
-    return f"{code}: {said_in(error)}" if type(code) is int else said_in(error)
+def _error_in(document: Any, problem: str) -> UnusableAnswer:
+    """The error that a server puts into a 200: one with a status where it is known."""
+    code = stated_errors.code_in(document)
+    said = message_in(document)
+    if said is None and problem.startswith("the answer"):
+        return UnusableAnswer(problem)
+    shown = said_in(document)
+    if code is not None and str(code) != shown:
+        shown = f"{code}: {shown}"
+    message = f"{problem}: {shown}"
+    status = stated_errors.status_of(code, said or "")
+    if status is None:
+        return UnusableAnswer(message)
+    return StatedError(status, message)
 
 
 @dataclass(frozen=True)

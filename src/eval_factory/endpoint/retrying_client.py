@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NoReturn
 
 from urllib3.exceptions import MaxRetryError
 from urllib3.util.retry import Retry
@@ -111,6 +111,8 @@ RETRIED_STATUSES = frozenset({408, 409, 425, 429, *range(500, 600)}) - {501, 505
 """Gateways have 5xx of their own (520 to 527, 529); only "not implemented" and "no such HTTP"
 stay as they are.
 """
+MAX_STRAYS = 1
+"""An answer that is doubted is asked for once more, on another connection."""
 STOPPING_STATUSES = frozenset({401, 403, 404})
 OF_A_PROMPT = frozenset({403, 404})
 """Moderation and gateways say these of single prompts; before any answer, they speak of the key
@@ -134,6 +136,7 @@ NVCF_FIRST_PAUSE_S = 0.25
 NVCF_MAX_PAUSE_S = 5.0
 NVCF_STATUS_URL_VARIABLE = "NVCF_STATUS_URL"
 NVCF_STATUS_URL = "https://api.nvcf.nvidia.com/v2/nvcf/pexec/status"
+IN_A_200 = " (in an answer with status 200)"
 HELD_BACK = (
     "HTTP 202: the answer is to come later; only that of a cloud function is fetched (use_nvcf)"
 )
@@ -161,7 +164,7 @@ class _Tries:
         self._waits = retries.new(total=None, backoff_max=10.0)
         self._silent_since: float | None = None
         self._limited_since: float | None = None
-        self._malformed = self.moves = 0
+        self._malformed = self._strays = self.moves = 0
 
     def pause_after(
         self, error: TransportError, server: Server, *, was_there: bool
@@ -171,12 +174,13 @@ class _Tries:
         `was_there`: the endpoint answered before. While no connection can be made nothing is sent,
             so nothing can be
         paid twice: such tries cost no retry as long as it may be restarting. A limit a minute costs
-        none either, as long as the server tolerates it. Nor does an answer to another question: no
-        id is taken for one twice.
+        none either, as long as the server tolerates it. Nor does an answer to another question, of
+        which few are tolerated.
         """
         now = time.monotonic()
         if error.stray:
-            return 0.0
+            self._strays += 1
+            return 0.0 if self._strays <= MAX_STRAYS else None
         self._malformed += isinstance(error, MalformedAnswerError)
         if self._malformed >= MAX_MALFORMED:
             return None
@@ -440,43 +444,58 @@ class RetryingClient:
     def _completion(
         self, reply: Reply, sent: Mapping[str, Any], turn: Turn
     ) -> openai_api.Completion:
-        if 200 <= reply.status < 300:
-            try:
-                return self._reader.answer(reply)
-            except openai_api.UnusableAnswer as error:
-                if reply.status == 202:  # asked again, it would do the work again
-                    raise RequestFailed(HELD_BACK, 202) from error
-                message = foreign_text.one_line(
-                    self._redactor.text(str(error)), prompt=foreign_text.texts_in(sent)
-                )
-                if isinstance(error, openai_api.FinalAnswer):
-                    raise RequestFailed(message, reply.status) from error
-                raise TransportError(message, status=reply.status) from error
-        error_text = reply.data[: replies.ERROR_TEXT_LIMIT].decode("utf-8", "replace")
-        if reply.status == 400 and (wanted := replies.changes_asked_for(error_text, sent)):
-            raise _AskAgain(reply.status, wanted)
-        text = self._reader.said(reply, sent)
-        messages = turn.server.messages
-        if reply.status in RETRIED_STATUSES:
-            headers = replies.headers_of(reply)
-            if reply.status in TOO_MANY:
-                turn.server.admission.too_many(turn.slot, _asked(headers))
-            named = " (rate limit)" if reply.status == 429 else ""
-            raise TransportError(
-                f"HTTP {reply.status}{named}: {text}",
-                status=reply.status,
-                headers=headers,
-                said=text,
+        if not 200 <= reply.status < 300:
+            self._raise_refusal(reply.status, self._reader.said(reply, sent), "", reply, sent, turn)
+        try:
+            return self._reader.answer(reply)
+        except openai_api.UnusableAnswer as error:
+            message = foreign_text.one_line(
+                self._redactor.text(str(error)), prompt=foreign_text.texts_in(sent)
             )
-        if reply.status == PROXY_LOGIN:
+            self._raise_unusable(error, message, reply, sent, turn)
+
+    def _raise_unusable(
+        self,
+        error: openai_api.UnusableAnswer,
+        message: str,
+        reply: Reply,
+        sent: Mapping[str, Any],
+        turn: Turn,
+    ) -> NoReturn:
+        """A 200 that is no answer, by the rule of SECURITY.md for what is paid again."""
+        if isinstance(error, openai_api.StatedError):
+            self._raise_refusal(error.status, message, IN_A_200, reply, sent, turn)
+        if reply.status == 202:  # asked again, it would do the work again
+            raise RequestFailed(HELD_BACK, 202) from error
+        if isinstance(error, openai_api.FinalAnswer):
+            raise RequestFailed(message, reply.status) from error
+        if isinstance(error, openai_api.InterruptedAnswer):
+            raise TransportError(message, status=reply.status) from error
+        raise MalformedAnswerError(message, status=reply.status) from error
+
+    def _raise_refusal(
+        self, status: int, text: str, where: str, reply: Reply, sent: Mapping[str, Any], turn: Turn
+    ) -> NoReturn:
+        """An error with its status. `where`: a blank and a word where it came in a 200."""
+        error_text = reply.data[: replies.ERROR_TEXT_LIMIT].decode("utf-8", "replace")
+        if status == 400 and (wanted := replies.changes_asked_for(error_text, sent)):
+            raise _AskAgain(status, wanted)
+        messages = turn.server.messages
+        if status in RETRIED_STATUSES:
+            headers = replies.headers_of(reply)
+            if status in TOO_MANY:
+                turn.server.admission.too_many(turn.slot, _asked(headers))
+            named = " (rate limit)" if status == 429 else ""
+            raise TransportError(
+                f"HTTP {status}{named}{where}: {text}", status=status, headers=headers, said=text
+            )
+        if status == PROXY_LOGIN:
             raise EndpointUnusable(messages.proxy_login(PROXY_LOGIN, turn.server.url), PROXY_LOGIN)
-        if reply.status in STOPPING_STATUSES and not self._is_of_a_prompt(
-            reply.status, turn.server
-        ):
-            raise EndpointUnusable(messages.refused(reply.status, text), reply.status)
-        if 300 <= reply.status < 400:
-            raise EndpointUnusable(messages.moved(reply.status), reply.status)
-        raise RequestFailed(f"HTTP {reply.status}: {text}", reply.status, text)
+        if status in STOPPING_STATUSES and not self._is_of_a_prompt(status, turn.server):
+            raise EndpointUnusable(messages.refused(status, text), status)
+        if 300 <= status < 400:
+            raise EndpointUnusable(messages.moved(status), status)
+        raise RequestFailed(f"HTTP {status}{where}: {text}", status, text)
 
     def _is_of_a_prompt(self, status: int, server: Server) -> bool:
         """Whether a refusal costs its instance only."""

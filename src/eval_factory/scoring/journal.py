@@ -16,6 +16,7 @@ from eval_factory.core.budget import BY_ENDPOINT, Cost, Price
 from eval_factory.core.nouns import AttemptState
 from eval_factory.core.results import MODEL_ROLE, ResponseStatistics, Spent, SpentByRole, Usage
 from eval_factory.endpoint import openai_api
+from eval_factory.endpoint.finish_reasons import REFUSAL, kind_of
 from eval_factory.endpoint.media import UnusableMedium
 from eval_factory.endpoint.paid_answers import cost_of, read_paid, read_prices
 from eval_factory.endpoint.response_cache import Answer, read_changes, read_rows
@@ -75,7 +76,11 @@ def finish_reasons(path: Path, role: str) -> dict[str, int]:
             FROM (SELECT CASE WHEN json_valid(response) THEN response END AS response FROM responses WHERE role = :role)
         ) WHERE typeof(reason) = 'text' GROUP BY reason ORDER BY answers DESC, reason
     """
-    return {row["reason"]: row["answers"] for row in read_rows(path, query, role=role)}
+    counts: Counter[str] = Counter()
+    for row in read_rows(path, query, role=role):
+        reason = row["reason"]
+        counts[kind_of(reason) or reason] += row["answers"]
+    return dict(counts.most_common())
 
 
 def read_roles(path: Path) -> list[str]:
@@ -123,8 +128,7 @@ def cached_answer(answer: Answer, model: EndpointPlan) -> tuple[CachedAnswer, st
         stripped=split.answer != choice.text,
         unfinished=split.unfinished
         or (cut_off and not split.answer.strip() and bool(choice.reasoning)),
-        # some gateways give `refusal` as the reason why an answer ended
-        declined=choice.finish_reason == "refusal"
+        declined=choice.finish_reason == REFUSAL
         or (isinstance(message, dict) and bool(message.get("refusal"))),
         thought_under=answer.key if thoughts else None,
     )

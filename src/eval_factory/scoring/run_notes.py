@@ -23,6 +23,8 @@ from eval_factory.tasks.framework import About
 from eval_factory.tasks.run_specs import NOT_CONFINED as NOT_CONFINED_RUN_SPECS
 from eval_factory.tasks.run_specs import executed_by
 
+MAX_REASONS = 5  # finish reasons that a note names, each
+
 
 def notes_of(draft: Draft) -> list[Note]:
     """What the requests and answers of a run say of its scores."""
@@ -89,6 +91,10 @@ def _notes_on_answers(draft: Draft) -> Iterator[Note]:
     if cut_off_empty := len(tally.truncated & tally.empty):
         too_few = openai_api.TOO_FEW_TOKENS.format(granted=run.run_spec.adapter_spec.max_tokens)
         yield Note(Importance.INCOMPLETE, f"{cut_off_empty} of {instances.requested}: {too_few}")
+    for reason, count in tally.unknown_reasons.most_common(MAX_REASONS):
+        unknown = f"{count} answers ended for a reason that is not known here: {reason!r}"
+        complete = "they count as complete; look at them in results.jsonl"
+        yield Note(Importance.DOUBTFUL, f"{unknown}; {complete}")
     if instances.failed:
         handling = plan.evaluation.run.config.params.extra.on_failure
         how = (

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,8 +18,9 @@ from typing import Any
 
 from eval_factory.core import formats
 from eval_factory.core.failure_causes import Causes
+from eval_factory.core.foreign_text import one_line
 from eval_factory.core.results import MODEL_ROLE, Instances, JudgeCounts, Score
-from eval_factory.endpoint import openai_api
+from eval_factory.endpoint import finish_reasons
 from eval_factory.helm import names, output
 from eval_factory.helm.output import groups_of
 from eval_factory.plan.run_plan import Plan
@@ -34,6 +35,7 @@ from eval_factory.tasks.framework import ClusterRule
 from eval_factory.tasks.jury_form import HELMS_FORM, SHARES_FORM
 
 _MAX_LABEL = 80
+MAX_REASON = 40  # characters of a finish reason that a note shows
 
 
 @dataclass(frozen=True)
@@ -99,6 +101,8 @@ class Tally:
     filtered: set[InstanceKey] = field(default_factory=set)
     empty: set[InstanceKey] = field(default_factory=set)
     truncated: set[InstanceKey] = field(default_factory=set)
+    unknown_reasons: Counter[str] = field(default_factory=Counter)
+    """Finish reasons that nobody here knows -> answers that ended so."""
     unjudged: set[InstanceKey] = field(default_factory=set)
     # cases of a rubric with a criterion that nobody judged
     undecided: set[InstanceKey] = field(default_factory=set)
@@ -177,8 +181,12 @@ class Tally:
             self.filtered.add(key)
         elif not request_states.text_of(state).strip():
             self.empty.add(key)
-        if request_states.finish_reason_of(state) == openai_api.CUT_OFF:
+        reason = request_states.finish_reason_of(state)
+        kind = finish_reasons.kind_of(reason)
+        if kind == finish_reasons.LENGTH:
             self.truncated.add(key)
+        if reason is not None and kind is None:
+            self.unknown_reasons[one_line(str(reason), MAX_REASON)] += 1
 
     def count_failure(self, key: InstanceKey, state: output.RequestState) -> bool:
         """Whether it is one: of any request, also of those whose answers count for nothing else

@@ -145,6 +145,54 @@ def test_asked_again(status: int) -> None:
     assert [outcome.partition(":")[0] for outcome in outcomes] == ["retried", "retried"]
 
 
+INTERRUPTED = {"choices": [{"message": {"content": "The"}, "finish_reason": "abort"}]}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        INTERRUPTED,
+        {"error": {"message": "overloaded", "code": 529}},
+        {"error": {"message": "Provider returned error"}},
+        {"code": 500, "msg": "busy", "success": False},
+    ],
+)
+def test_a_passing_fault_inside_a_200_is_asked_again_up_to_max_retries(body: Any) -> None:
+    transport = Replies(*[reply(200, body)] * 3, reply(200))
+    answered, _ = ask(transport, max_retries=3)
+    assert answered.attempt == len(transport.sent) == 4
+
+
+@pytest.mark.parametrize("body", [b"no JSON", {"choices": []}, {"msg": "something odd"}, b"<html>"])
+def test_what_arrived_and_cannot_be_read_is_asked_for_once_more(body: Any) -> None:
+    transport = Replies(reply(200, body))
+    with pytest.raises(RequestFailed):
+        ask(transport, max_retries=5)
+    assert len(transport.sent) == 2
+
+
+@pytest.mark.parametrize("code", [400, 413, 422])
+def test_a_lasting_error_inside_a_200_is_not_asked_again(code: int) -> None:
+    transport = Replies(reply(200, {"error": {"message": "too large", "code": code}}))
+    with pytest.raises(RequestFailed, match=str(code)):
+        ask(transport, max_retries=5)
+    assert len(transport.sent) == 1
+
+
+def test_an_answer_to_another_question_is_asked_for_once_more() -> None:
+    transport = Replies(TransportError("doubted", stray=True))
+    with pytest.raises(RequestFailed, match="doubted"):
+        ask(transport, max_retries=5)
+    assert len(transport.sent) == 2
+
+
+def test_an_address_without_v1_that_says_so_in_a_200_stops_at_once() -> None:
+    transport = Replies(reply(200, {"error": "Unexpected endpoint or method. (POST /x)"}))
+    with pytest.raises(EndpointUnusable, match="404"):
+        ask(transport, max_retries=5)
+    assert len(transport.sent) == 1
+
+
 @pytest.mark.parametrize("status", [202, 400, 413, 422, 501, 505])
 def test_not_asked_again(status: int) -> None:
     transport = Replies(reply(status, {"error": "the-secret-key in here"}))

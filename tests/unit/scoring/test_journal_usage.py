@@ -273,7 +273,7 @@ def test_a_run_lasts_from_its_first_request_to_its_last_response(
 
 def test_finish_reasons_are_of_the_models_answers(cache: ResponseCache) -> None:
     bodies: list[Any] = [
-        {"choices": [{"finish_reason": one}]} for one in ("stop", "length", "stop", None)
+        {"choices": [{"finish_reason": one}]} for one in ("stop", "MAX_TOKENS", "STOP", None)
     ]
     for number, body in enumerate([*bodies, {"choices": []}, "no JSON {"]):
         cache.save(Answer(f"k{number}", "model", "m", {}, body, 1.0, 1.0), journalled())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from collections import Counter
 from collections.abc import Collection
 from contextlib import closing
 from dataclasses import replace
@@ -99,6 +100,14 @@ def test_a_score_of_named_instances_is_none_of_the_benchmark(tmp_path: Path) -> 
     assert told(tmp_path, flags, asked(3)) == [(Importance.DOUBTFUL, said)], (
         "and nothing of other data"
     )
+
+
+def test_a_finish_reason_that_nobody_knows_is_named(tmp_path: Path) -> None:
+    seen = replace(asked(WHOLE), unknown_reasons=Counter({"repetition": 3}))
+    ((importance, text),) = told(tmp_path, None, seen)
+    assert importance is Importance.DOUBTFUL
+    assert "3 answers" in text
+    assert "'repetition'" in text
 
 
 def test_pictures_that_were_made_and_not_scored(tmp_path: Path) -> None:

@@ -215,9 +215,9 @@ def filtered(number: int, **more: Any) -> Entry:
     return failed(number, openai_api.FILTERED_MESSAGE, **more)
 
 
-def cut_off(number: int, text: str = ANSWER) -> Entry:
-    reason = {"text": text, "finish_reason": {"reason": openai_api.CUT_OFF}}
-    return entry(number, result={"success": True, "completions": [reason]})
+def cut_off(number: int, text: str = ANSWER, reason: str = openai_api.CUT_OFF) -> Entry:
+    completion = {"text": text, "finish_reason": {"reason": reason}}
+    return entry(number, result={"success": True, "completions": [completion]})
 
 
 def key(number: int, trial: int = 0, perturbation: str | None = None) -> InstanceKey:
@@ -342,6 +342,14 @@ def test_instances_are_grouped_by_their_texts_and_their_sub_split(tmp_path: Path
         "ward": {"a": [key(0), key(2)], "b": [key(1)]},
         "sub_split": {"easy": [key(0), key(1)], "own": [key(2)]},
     }
+
+
+def test_an_unknown_finish_reason_is_counted_by_its_name(tmp_path: Path) -> None:
+    words = ("stop", "repetition\x1b", "repetition\x1b", "x" * 100, "MAX_TOKENS")
+    entries = [cut_off(number, reason=word) for number, word in enumerate(words)]
+    seen = seen_of(tmp_path, *entries)
+    assert seen.truncated == {key(4)}
+    assert seen.unknown_reasons == {"repetition\\x1b": 2, "x" * 40: 1}
 
 
 def test_kinds_of_answers_are_told_apart(tmp_path: Path) -> None:

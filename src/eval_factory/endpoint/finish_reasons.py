@@ -1,0 +1,37 @@
+"""Why a generation ended: the words of many servers, and the few kinds that they mean.
+
+The table is finish_reasons.yml, with the source of each word.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from eval_factory.core.plain_yaml import packaged
+
+STOP = "stop"
+LENGTH = "length"
+FILTERED = "content_filter"
+REFUSAL = "refusal"
+TOOL_CALLS = "tool_calls"
+INTERRUPTED = "interrupted"
+KINDS = (STOP, LENGTH, FILTERED, REFUSAL, TOOL_CALLS, INTERRUPTED)
+
+
+@cache
+def _kinds() -> dict[str, str]:
+    """A word in small letters -> its kind."""
+    kinds: dict[str, str] = {}
+    for row in packaged("endpoint/finish_reasons.yml"):
+        for reason in row["reasons"]:
+            kinds[reason] = row["kind"]
+    return kinds
+
+
+def kind_of(reason: Any) -> str | None:
+    """The kind of a finish reason; None of a word that the table does not have."""
+    if not isinstance(reason, str):
+        return None
+    word, _, _ = reason.partition(":")
+    return _kinds().get(word.strip().lower())
