@@ -20,6 +20,7 @@ from eval_factory.core.foreign_text import own_lines, printable
 from eval_factory.core.rundir import PRIVATE, RunDir, SuiteDir
 
 if TYPE_CHECKING:
+    from eval_factory.api import Calibrated
     from eval_factory.report.drawing import Drawing
 
 
@@ -235,8 +236,7 @@ def report(
     FDA (pccp), or of the EU AI Act (ai-act), and what only people can answer.
     """
     from eval_factory.core.safe_files import write_atomic
-    from eval_factory.report.checksums import listed_checksums
-    from eval_factory.report.reader import compared_runs, is_suite_folder, load_result, run_folders
+    from eval_factory.report.reader import run_folders
 
     if purpose is not None:
         as_page = output is not None and output.suffix.lower() in (".html", ".htm")
@@ -252,36 +252,53 @@ def report(
             click.echo(str(path))
         if output is None:
             return
-    from eval_factory.report.page.document import result_page
-
     runs = run_folders(folders)
     if len(runs) > 1:
-        from eval_factory.analysis.comparison_report import page_of_several
-
-        if output is None:
-            pages = [SuiteDir(one).results_html for one in folders if is_suite_folder(one)]
-            own = "; ".join(f"{page} is the suite's own" for page in pages)
-            hint = f" ({own})" if own else ""
-            raise ConfigError(
-                f"report: several folders have one page between them{hint}; say where: -o page.html"
-            )
-        text = page_of_several(compared_runs(folders, "report"), with_texts=not no_text)
+        page, text = _page_of_several(folders, output, with_texts=not no_text)
     else:
-        stored = load_result(runs[0])
-        text = result_page(stored, with_texts=not no_text)
-        if output is None:
-            output = stored.folder / ("report-without-texts.html" if no_text else "report.html")
-            # another version's page is another one: written over the run's, `verify` would call the
-            # result altered
-            listed = listed_checksums(RunDir(stored.folder)).get(output.name)
-            if listed not in (None, hashlib.sha256(text.encode("utf-8")).hexdigest()):
-                raise ConfigError(
-                    f"report: {output} is part of the result (SHA256SUMS), "
-                    "and this version's page differs:"
-                    " give -o page.html"
-                )
-    write_atomic(output, text, mode=PRIVATE)
-    click.echo(str(output))
+        page, text = _page_of_one(runs[0], output, with_texts=not no_text)
+    write_atomic(page, text, mode=PRIVATE)
+    click.echo(str(page))
+
+
+def _page_of_several(
+    folders: Sequence[Path], output: Path | None, *, with_texts: bool
+) -> tuple[Path, str]:
+    """Where the page is written, and its text."""
+    from eval_factory.analysis.comparison_report import page_of_several
+    from eval_factory.report.reader import compared_runs, is_suite_folder
+
+    if output is None:
+        pages = [SuiteDir(folder).results_html for folder in folders if is_suite_folder(folder)]
+        hint = "; ".join(f"{page} is the suite's own" for page in pages)
+        if hint:
+            hint = f" ({hint})"
+        raise ConfigError(
+            f"report: several folders have one page between them{hint}; say where: -o page.html"
+        )
+    return output, page_of_several(compared_runs(folders, "report"), with_texts=with_texts)
+
+
+def _page_of_one(folder: Path, output: Path | None, *, with_texts: bool) -> tuple[Path, str]:
+    """Where the page is written, and its text."""
+    from eval_factory.report.checksums import listed_checksums
+    from eval_factory.report.page.document import result_page
+    from eval_factory.report.reader import load_result
+
+    stored = load_result(folder)
+    text = result_page(stored, with_texts=with_texts)
+    if output is not None:
+        return output, text
+    page = stored.folder / ("report.html" if with_texts else "report-without-texts.html")
+    # Another version's page is another one: written over the run's, `verify` would call the result
+    # altered.
+    listed = listed_checksums(RunDir(stored.folder)).get(page.name)
+    if listed not in (None, hashlib.sha256(text.encode("utf-8")).hexdigest()):
+        raise ConfigError(
+            f"report: {page} is part of the result (SHA256SUMS), "
+            "and this version's page differs: give -o page.html"
+        )
+    return page, text
 
 
 def _written_for(purpose: str, folders: Sequence[Path], *, as_page: bool) -> str:
@@ -386,13 +403,6 @@ def calibrate(
     against them.
     """
     from eval_factory import api  # imported here: `ls` is to be quick
-    from eval_factory.core.tables import screen as table_on_screen
-    from eval_factory.report.judge_passport import (
-        HINT,
-        calibration_document,
-        juries_table,
-        passport_text,
-    )
 
     rated = labels.is_dir() and not judge_labels and judges_from is None
     if not rated and bool(judge_labels) == (judges_from is not None):
@@ -414,23 +424,29 @@ def calibrate(
             probes=probes,
             screen=sys.stderr,
         )
-    if as_json:
-        documents = {one.judge: calibration_document(one.found) for one in made.passports}
-        text = (
-            json.dumps(
-                documents if len(documents) > 1 else documents[made.passport.judge], indent=2
-            )
-            + "\n"
-        )
-    else:
-        juries = [
-            "\n".join(
-                [*table_on_screen(juries_table(made.juries)), "", *textwrap.wrap(HINT, 80), ""]
-            )
-        ]
-        text = own_lines(
-            "\n".join([*map(passport_text, made.passports), *(juries if made.juries else [])])
-        )
-    lasting(sys.stdout).write(text)
+    lasting(sys.stdout).write(_calibration_json(made) if as_json else _calibration_text(made))
     for path in made.files:
         click.echo(str(path), err=as_json)
+
+
+def _calibration_json(made: Calibrated) -> str:
+    """The figures of one judge, or of each by its name."""
+    from eval_factory.report.judge_passport import calibration_document
+
+    documents = {
+        passport.judge: calibration_document(passport.found) for passport in made.passports
+    }
+    if len(documents) == 1:
+        return json.dumps(documents[made.passport.judge], indent=2) + "\n"
+    return json.dumps(documents, indent=2) + "\n"
+
+
+def _calibration_text(made: Calibrated) -> str:
+    from eval_factory.core.tables import screen
+    from eval_factory.report.judge_passport import HINT, juries_table, passport_text
+
+    parts = [passport_text(passport) for passport in made.passports]
+    if made.juries:
+        table = screen(juries_table(made.juries))
+        parts.append("\n".join([*table, "", *textwrap.wrap(HINT, 80), ""]))
+    return own_lines("\n".join(parts))

@@ -192,7 +192,43 @@ def _defect(known: Record) -> str:
 
 def details(record: Record) -> str:
     """One task or run spec as a run config: what is known of it in comments, then the example."""
-    lines = [f"{record['name']}: {record['description']}", ""]
+    lines = [f"{record['name']}: {record['description']}", "", *_facts(record)]
+    parameters = list(_parameter_lines(record))
+    if parameters:
+        title = "parameters, in config.params.extra:"
+        if "any_parameter" in record:
+            title = "arguments, in config.type:"
+        lines += ["", title]
+        lines += [f"  {line}" for line in parameters]
+    if every := record.get("arguments_of_every_run_spec"):
+        lines += [
+            "",
+            f"arguments of every run spec, as far as the scenario takes them: {', '.join(every)}",
+        ]
+    for note in record.get("notes", ()):
+        lines += ["", f"note: {note}"]
+    for known in record["errata"]:
+        lines += ["", _defect(known)]
+    lines += _about_execution(record)
+    if record["example"] is None:
+        end = (
+            f"cannot be run: it asks a model for {record['asks']}, "
+            "which eval-factory cannot ask for"
+        )
+    else:
+        schema = "`eval-factory schema run_config > run_config.schema.json` beside this file"
+        first_line = "# yaml-language-server: $schema=run_config.schema.json"
+        end = f"for completion in an editor: {schema}, and as its first line: {first_line}"
+    shown = list(_commented(lines))
+    if (prompt := record.get("judge_prompt")) is not None:  # as it is, not wrapped
+        shown += ["#", "# what a judge is asked, with what is filled in between braces:", "#"]
+        shown += [f"#   {line}".rstrip() for line in prompt.splitlines()]
+    shown += _commented(["", end])
+    return "\n".join(shown) + "\n" + (record["example"] or "")
+
+
+def _facts(record: Record) -> list[str]:
+    """A line for each fact that is known."""
     published = ""  # of a run spec: nothing is known of its data
     if record.get("answers_public") is not None:
         is_public = "" if record["answers_public"] else "not "
@@ -221,39 +257,7 @@ def details(record: Record) -> str:
         "module": record.get("module"),
         "our tasks of it": _joined(record.get("tasks")),
     }
-    lines += [f"{name + ':':<18} {value}" for name, value in facts.items() if value]
-    parameters = list(_parameter_lines(record))
-    if parameters:
-        where = (
-            "arguments, in config.type"
-            if "any_parameter" in record
-            else "parameters, in config.params.extra"
-        )
-        lines += ["", f"{where}:", *(f"  {line}" for line in parameters)]
-    if every := record.get("arguments_of_every_run_spec"):
-        lines += [
-            "",
-            f"arguments of every run spec, as far as the scenario takes them: {', '.join(every)}",
-        ]
-    lines += [line for note in record.get("notes", ()) for line in ("", f"note: {note}")]
-    lines += [line for known in record["errata"] for line in ("", _defect(known))]
-    lines += _about_execution(record)
-    if record["example"] is None:
-        end = [
-            (
-                f"cannot be run: it asks a model for {record['asks']}, "
-                "which eval-factory cannot ask for"
-            )
-        ]
-    else:
-        schema = "`eval-factory schema run_config > run_config.schema.json` beside this file"
-        first_line = "# yaml-language-server: $schema=run_config.schema.json"
-        end = [f"for completion in an editor: {schema}, and as its first line: {first_line}"]
-    shown = list(_commented(lines))
-    if (prompt := record.get("judge_prompt")) is not None:  # as it is, not wrapped
-        shown += ["#", "# what a judge is asked, with what is filled in between braces:", "#"]
-        shown += [f"#   {line}".rstrip() for line in prompt.splitlines()]
-    return "\n".join([*shown, *_commented(["", *end])]) + "\n" + (record["example"] or "")
+    return [f"{name + ':':<18} {value}" for name, value in facts.items() if value]
 
 
 def _parameter_lines(record: Record) -> Iterable[str]:

@@ -213,100 +213,115 @@ def with_extra(run: RunConfig, update: Mapping[str, Any]) -> RunConfig:
 
 
 def with_task_rules(run: RunConfig, task: Task, problems: list[str]) -> RunConfig:
+    extra = run.config.params.extra
+    takes_file = BENCHMARK_KEY in task.helm.parameters
+    problems += _wrong_with_endpoint(run, task)
+    problems += given_twice(task, run.config.params)
+    refused = refusal(task.helm.run_spec, task.helm.arguments)
+    if refused is not None and not extra.allow_code_execution:
+        problems.append(f"{WHERE}: {refused}")
+    problems += _wrong_with_judges(task, extra)
+    if extra.metrics and not _takes_metrics(task):
+        problems.append(
+            f"{_EXTRA}.metrics: {task.name} takes none: it has a file that names them, or a rubric, "
+            "or options, or no main metric"
+        )
+    problems += judges_cannot_see(task, extra)
+    problems += _wrong_with_instances(run, task)
+    problems += wrong_with_stop_when(run, task)
+    problems += _wrong_with_kind(task, extra)
+    problems += wrong_with_made_pictures(run, task)
+    problems += cannot_be_shuffled(task, extra)
+    problems += cannot_be_asked_again(task, extra, run.target.api_endpoint)
+    # HELM splits a run entry at commas and offers no way to quote one.
+    if (takes_file or task.helm.judges) and "," in os.path.abspath(run.config.output_dir):
+        tasks = "custom benchmarks" if takes_file else "a task with judges"
+        problems.append(
+            f"config.output_dir: must hold no comma for {tasks}, HELM cannot be given one"
+        )
+    update: dict[str, Any] = _scenario_values(run, task, problems)
+    if (stop := extra.stop_when).differs_from is not None:
+        update["stop_when"] = stop.model_copy(
+            update={"differs_from": os.path.abspath(stop.differs_from)}
+        )
+    return with_extra(run, update) if update else run
+
+
+def _wrong_with_endpoint(run: RunConfig, task: Task) -> Iterator[str]:
     endpoint = run.target.api_endpoint
     if endpoint.type not in task.endpoint_types:
-        problems.append(
+        yield (
             f"target.api_endpoint.type: {task.name} "
             f"runs on {' or '.join(task.endpoint_types)}, not on {endpoint.type}"
         )
     params = run.config.params
     tokens = (params.max_new_tokens, params.extra.num_output_tokens)
     if None not in tokens and tokens[0] != tokens[1]:
-        problems.append(
+        yield (
             "config.params: max_new_tokens and extra.num_output_tokens are the same setting "
-            "and differ"
-            f" ({tokens[0]} and {tokens[1]}); give one of them"
+            f"and differ ({tokens[0]} and {tokens[1]}); give one of them"
         )
-    problems += given_twice(task, params)
-    refused = refusal(task.helm.run_spec, task.helm.arguments)
-    if refused is not None and not params.extra.allow_code_execution:
-        problems.append(f"{WHERE}: {refused}")
-    if params.extra.judges is not None and not task.helm.judges:
+
+
+def _wrong_with_judges(task: Task, extra: Extra) -> Iterator[str]:
+    if extra.judges is not None and not task.helm.judges:
         roles = prescribed_roles(task.helm.prescribed_judges)
         if not roles:
-            problems.append(f"{_EXTRA}.judges: {task.name} is not scored by judges")
-        problems += [
-            f"{_EXTRA}.judges: {task.name} has no judge {judge.name!r}; "
-            f"HELM prescribes {', '.join(roles)}"
-            for judge in params.extra.judges
-            if roles and judge.name not in roles
-        ]
-    if params.extra.criteria_per_request is not None and not task.helm.rubric:
-        problems.append(
-            f"{_EXTRA}.criteria_per_request: {task.name} is not scored by a rubric; leave it out"
-        )
-    if params.extra.probe_judges and not task.helm.judges:
-        problems.append(
+            yield f"{_EXTRA}.judges: {task.name} is not scored by judges"
+        for judge in extra.judges:
+            if roles and judge.name not in roles:
+                yield (
+                    f"{_EXTRA}.judges: {task.name} has no judge {judge.name!r}; "
+                    f"HELM prescribes {', '.join(roles)}"
+                )
+    if extra.criteria_per_request is not None and not task.helm.rubric:
+        yield f"{_EXTRA}.criteria_per_request: {task.name} is not scored by a rubric; leave it out"
+    if extra.probe_judges and not task.helm.judges:
+        yield (
             f"{_EXTRA}.probe_judges: {task.name} is not scored by judges that can be named; "
             "leave it out"
         )
-    own = BENCHMARK_KEY in task.helm.parameters
-    none = (
-        own
-        or task.helm.rubric
-        or option_texts_of(task)
-        or (task.helm.any_run_spec and not task.helm.main_metrics)
-    )
-    why = (
-        f"{task.name} takes none: it has a file that names them, or a rubric, or options, "
-        "or no main metric"
-    )
-    problems += [f"{_EXTRA}.metrics: {why}"] if params.extra.metrics and none else []
-    problems += judges_cannot_see(task, params.extra)
-    if params.extra.instances is not None:
-        others = {
+
+
+def _takes_metrics(task: Task) -> bool:
+    if BENCHMARK_KEY in task.helm.parameters or task.helm.rubric or option_texts_of(task):
+        return False
+    return bool(task.helm.main_metrics) or not task.helm.any_run_spec
+
+
+def _wrong_with_instances(run: RunConfig, task: Task) -> Iterator[str]:
+    extra = run.config.params.extra
+    if extra.instances is not None:
+        settings = {
             "limit_samples": limits_instances(run, task),
-            "stop_when": bool(params.extra.stop_when.rules),
+            "stop_when": bool(extra.stop_when.rules),
+            "sample_seed": extra.sample_seed is not None,
         }
-        others["sample_seed"] = params.extra.sample_seed is not None
-        if excluded := [name for name, is_set in others.items() if is_set]:
-            problems.append(
-                f"{_EXTRA}.instances: names what is asked, so leave {', '.join(excluded)} out"
-            )
-    if params.extra.sample_seed is not None and not limits_instances(run, task):
-        why = "without limit_samples all instances are asked, and none are drawn"
-        problems.append(
-            f"{_EXTRA}.sample_seed: {why}; set config.params.limit_samples, or leave it out"
+        excluded = [name for name, is_set in settings.items() if is_set]
+        if excluded:
+            yield f"{_EXTRA}.instances: names what is asked, so leave {', '.join(excluded)} out"
+    if extra.sample_seed is not None and not limits_instances(run, task):
+        yield (
+            f"{_EXTRA}.sample_seed: without limit_samples all instances are asked, "
+            "and none are drawn; set config.params.limit_samples, or leave it out"
         )
-    problems += wrong_with_stop_when(run, task)
+
+
+def _wrong_with_kind(task: Task, extra: Extra) -> Iterator[str]:
+    """Keys that only tasks with pictures, or with a rubric, take."""
     if (
-        params.extra.max_image_side is not None
+        extra.max_image_side is not None
         and task.helm.media != IMAGES
         and task.helm.indexed is not None
     ):
-        problems.append(f"{_EXTRA}.max_image_side: {task.name} shows no pictures; {_LEAVE_OUT}")
-    if params.extra.judge_passport is not None and (
+        yield f"{_EXTRA}.max_image_side: {task.name} shows no pictures; {_LEAVE_OUT}"
+    if extra.judge_passport is not None and (
         not task.helm.rubric or task.helm.upstream is not HELM
     ):
-        about = "a passport is about the criteria of a rubric, and this program's prompt"
-        problems.append(
-            f"{_EXTRA}.judge_passport: {task.name} has none of this program: {about}; leave it out"
+        yield (
+            f"{_EXTRA}.judge_passport: {task.name} has none of this program: a passport is about "
+            "the criteria of a rubric, and this program's prompt; leave it out"
         )
-    problems += wrong_with_made_pictures(run, task)
-    problems += cannot_be_shuffled(task, params.extra)
-    problems += cannot_be_asked_again(task, params.extra, endpoint)
-    # HELM splits a run entry at commas and offers no way to quote one.
-    if (own or task.helm.judges) and "," in os.path.abspath(run.config.output_dir):
-        which = "custom benchmarks" if own else "a task with judges"
-        problems.append(
-            f"config.output_dir: must hold no comma for {which}, HELM cannot be given one"
-        )
-    update: dict[str, Any] = _scenario_values(run, task, problems)
-    if (stop := params.extra.stop_when).differs_from is not None:
-        update["stop_when"] = stop.model_copy(
-            update={"differs_from": os.path.abspath(stop.differs_from)}
-        )
-    return with_extra(run, update) if update else run
 
 
 def wrong_with_made_pictures(run: RunConfig, task: Task) -> Iterator[str]:

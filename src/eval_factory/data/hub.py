@@ -201,8 +201,6 @@ def pull_dataset(dataset: HubDataset, endpoint: str, staging: Staging) -> str:
         FetchError: the Hub did not give it.
         PrerequisiteError: it cannot be read.
     """
-    from huggingface_hub import HfApi, snapshot_download
-    from huggingface_hub.errors import RevisionNotFoundError
     from huggingface_hub.utils.tqdm import disable_progress_bars
 
     disable_progress_bars()
@@ -210,38 +208,7 @@ def pull_dataset(dataset: HubDataset, endpoint: str, staging: Staging) -> str:
     folder = workspace / dataset.id.rpartition("/")[2]
     try:
         try:
-            hub = HfApi(endpoint=endpoint)
-            try:
-                info = hub.dataset_info(dataset.id, revision=dataset.revision)
-            except RevisionNotFoundError:
-                info = hub.dataset_info(dataset.id)
-            revision = info.sha
-            if not revision:
-                raise FetchError(f"{endpoint}: names no revision of {dataset.id}")
-            names = {file.rfilename for file in info.siblings or []}
-            if f"{folder.name}.py" in names and not dataset.script:
-                revision = (
-                    hub.dataset_info(dataset.id).sha if dataset.revision else None
-                ) or revision
-                config = dataset.config or "default"
-                converted = "refs/convert/parquet"
-                snapshot_download(
-                    dataset.id,
-                    repo_type="dataset",
-                    revision=converted,
-                    endpoint=endpoint,
-                    local_dir=folder,
-                    allow_patterns=f"{config}/*",
-                )
-                _name_the_splits(folder, config)
-            else:
-                snapshot_download(
-                    dataset.id,
-                    repo_type="dataset",
-                    revision=revision,
-                    endpoint=endpoint,
-                    local_dir=folder,
-                )
+            revision = _download(dataset, endpoint, folder)
         except (FetchError, PrerequisiteError):
             raise
         except Exception as error:  # its HTTP library's own classes, which change with its version
@@ -252,6 +219,44 @@ def pull_dataset(dataset: HubDataset, endpoint: str, staging: Staging) -> str:
         return revision
     finally:
         shutil.rmtree(workspace, ignore_errors=True)
+
+
+def _download(dataset: HubDataset, endpoint: str, folder: Path) -> str:
+    """Download into the folder, and return the revision."""
+    from huggingface_hub import HfApi, snapshot_download
+    from huggingface_hub.errors import RevisionNotFoundError
+
+    hub = HfApi(endpoint=endpoint)
+    try:
+        info = hub.dataset_info(dataset.id, revision=dataset.revision)
+    except RevisionNotFoundError:
+        info = hub.dataset_info(dataset.id)
+    revision = info.sha
+    if not revision:
+        raise FetchError(f"{endpoint}: names no revision of {dataset.id}")
+    names = {file.rfilename for file in info.siblings or []}
+    if f"{folder.name}.py" not in names or dataset.script:
+        snapshot_download(
+            dataset.id,
+            repo_type="dataset",
+            revision=revision,
+            endpoint=endpoint,
+            local_dir=folder,
+        )
+        return revision
+    if dataset.revision:
+        revision = hub.dataset_info(dataset.id).sha or revision
+    config = dataset.config or "default"
+    snapshot_download(
+        dataset.id,
+        repo_type="dataset",
+        revision="refs/convert/parquet",
+        endpoint=endpoint,
+        local_dir=folder,
+        allow_patterns=f"{config}/*",
+    )
+    _name_the_splits(folder, config)
+    return revision
 
 
 def _name_the_splits(folder: Path, config: str) -> None:

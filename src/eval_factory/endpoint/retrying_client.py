@@ -342,16 +342,16 @@ class RetryingClient:
             # Past `except`: an error, and what is raised or waits while it is handled, holds the
             # answer that it is of.
             if outage:
-                message = (
-                    self._messages.outage
-                    if self._servers.has_answered
-                    else self._messages.unreachable
-                )
-                raise replies.EndpointGone(message(str(failed)))
+                raise self._gone(failed)
             if pause is None:
                 raise failed
             attempt += 1
             bridge.pause(self._stop, pause)
+
+    def _gone(self, failed: RequestFailed) -> replies.EndpointGone:
+        if self._servers.has_answered:
+            return replies.EndpointGone(self._messages.outage(str(failed)))
+        return replies.EndpointGone(self._messages.unreachable(str(failed)))
 
     def _pause_after(
         self, error: TransportError, tries: _Tries, turn: Turn, latency: float

@@ -233,10 +233,6 @@ class OAuthSignIn(SignIn):
             return token.value
 
     def _fetch(self) -> Token:
-        # Imported here: they take 50 ms, and most runs sign in with a key.
-        from oauthlib.oauth2 import BackendApplicationClient, OAuth2Error
-        from requests_oauthlib import OAuth2Session
-
         found = {"CLIENT_ID": self._id, "CLIENT_SECRET": self._secret, "TOKEN_URL": self._url}
         missing = [self._names[name] for name, value in found.items() if not value]
         if missing or not self._url:
@@ -247,24 +243,41 @@ class OAuthSignIn(SignIn):
         if urlsplit(self._url).hostname in _LOOPBACK:
             # oauthlib asks over https only
             os.environ.setdefault("OAUTHLIB_INSECURE_TRANSPORT", "1")
+        value, lifetime = self._answer(self._url)
+        if (
+            not isinstance(value, str)
+            or not value.isascii()
+            or not value.isprintable()
+            or not 0 < lifetime < math.inf
+        ):
+            raise self._error("the token endpoint's answer holds no token that lives")
+        lifetime = min(lifetime, MAX_LIFETIME_S)
+        return Token(value, time.time() + lifetime, lifetime)
+
+    def _answer(self, url: str) -> tuple[Any, float]:
+        """The endpoint's token, as it came, and its lifetime in seconds.
+        Raises SignInError: there is none."""
+        # Imported here: they take 50 ms, and most runs sign in with a key.
+        from oauthlib.oauth2 import BackendApplicationClient, OAuth2Error
+        from requests_oauthlib import OAuth2Session
+
         self._status = ""
-        proxy = proxy_for(self._url)
+        proxy = proxy_for(url)
         session = OAuth2Session(
             client=BackendApplicationClient(client_id=self._id, scope=self._scope)
         )
         session.hooks["response"].append(self._look_at)
-        session.mount(self._url, HTTPAdapter(max_retries=_TOKEN_RETRIES))
+        session.mount(url, HTTPAdapter(max_retries=_TOKEN_RETRIES))
         try:
             answer = session.fetch_token(
-                self._url,
+                url,
                 client_id=self._id,
                 client_secret=self._secret,
                 timeout=TOKEN_TIMEOUT_S,
-                proxies={urlsplit(self._url).scheme: proxy} if proxy else {},
+                proxies={urlsplit(url).scheme: proxy} if proxy else {},
                 verify=certificates()[0],
             )
-            value = answer["access_token"]
-            lifetime = float(answer.get("expires_in") or LIFETIME_UNKNOWN_S)
+            return answer["access_token"], float(answer.get("expires_in") or LIFETIME_UNKNOWN_S)
         except requests.Timeout:
             raise self._error(f"no answer within {TOKEN_TIMEOUT_S:g} s") from None
         except requests.exceptions.SSLError as error:
@@ -284,15 +297,6 @@ class OAuthSignIn(SignIn):
         # expires_in may be 1e400, and the answer any JSON
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
             raise self._error("the token endpoint's answer holds no token") from None
-        if (
-            not isinstance(value, str)
-            or not value.isascii()
-            or not value.isprintable()
-            or not 0 < lifetime < math.inf
-        ):
-            raise self._error("the token endpoint's answer holds no token that lives")
-        lifetime = min(lifetime, MAX_LIFETIME_S)
-        return Token(value, time.time() + lifetime, lifetime)
 
     def _look_at(self, reply: Any, **_: object) -> None:
         """Is asked before a redirect is followed: 307 and 308 would send the client's secret on

@@ -45,7 +45,7 @@ from eval_factory.endpoint.replies import (
     RequestFailed,
 )
 from eval_factory.endpoint.response_cache import Answer, Attempt, read_changes
-from eval_factory.endpoint.retrying_client import RetryingClient
+from eval_factory.endpoint.retrying_client import Answered, RetryingClient
 from eval_factory.endpoint.servers import servers_of
 from eval_factory.helm_plugin import network_guard
 from eval_factory.helm_plugin.session import Session, judged_pictures, raised_at, session_for
@@ -296,16 +296,7 @@ class Endpoint:
         def note(
             number: int, outcome: str, error: RequestFailed, started: float, latency: float
         ) -> None:
-            if error.status in (
-                429,
-                None,
-            ):  # a rate limit, or silence: one line for a while; the journal has all
-                with self._lock:
-                    now = time.monotonic()
-                    say = now - self._said_busy > SAY_BUSY_EVERY_S
-                    self._said_busy = now if say else self._said_busy
-                if say:
-                    _say(f"{self._role}: {error}")
+            self._say_busy(error)
             self._cache.journal(
                 Attempt(
                     asked.key,
@@ -327,21 +318,25 @@ class Endpoint:
             raise EndpointStopped(str(reached)) from reached
         except EndpointUnusable as error:
             self._stop(str(error), _KINDS.get(type(error)))
-        # What is cached is the answer to the request that was answered: with the endpoint's
-        # changes.
+        if answered.changes:
+            asked = asked.with_changes(answered.changes)
+        self._keep(asked, answered)
+        completion = answered.completion
+        return _Reply(asked.key, completion, answered.latency_s, answered.started, cached=False)
+
+    def _keep(self, asked: _KeyedRequest, answered: Answered) -> None:
+        """Store an answer, with the request that was answered: with the endpoint's changes."""
         changes = answered.changes
-        changed = None
-        adjustments = [
-            f"the endpoint refuses {name}: it was left out, the model's own default was used"
-            if new is None
-            else f"the endpoint takes {new} in place of {name}"
-            for name, new in changes.items()
-        ]
-        if changes:
-            asked = asked.with_changes(changes)
-            changed = self._settings.url, changes
-            for adjustment in adjustments:
-                self._warn_once(adjustment)
+        adjustments = []
+        for name, new in changes.items():
+            if new is None:
+                adjustments.append(
+                    f"the endpoint refuses {name}: it was left out, the model's own default was used"
+                )
+            else:
+                adjustments.append(f"the endpoint takes {new} in place of {name}")
+        for adjustment in adjustments:
+            self._warn_once(adjustment)
         completion = answered.completion
         took = (answered.started, answered.latency_s)
         answer = Answer(
@@ -365,12 +360,24 @@ class Endpoint:
                 f"cannot write {self._made_pictures}: {error}\n"
                 "  check the disk; what was kept stays"
             )
+        changed = (self._settings.url, changes) if changes else None
         self._cache.save(answer, attempt, changed, answered.server if self._has_several else None)
         self._session.spending.answered(self._role, asked.body, completion)
         with self._lock:
             if changes and changes not in self._variants:
                 self._variants.append(dict(changes))
-        return _Reply(asked.key, completion, answered.latency_s, answered.started, cached=False)
+
+    def _say_busy(self, error: RequestFailed) -> None:
+        """One line for a while of a rate limit, or of silence; the journal has all."""
+        if error.status not in (429, None):
+            return
+        with self._lock:
+            now = time.monotonic()
+            is_due = now - self._said_busy > SAY_BUSY_EVERY_S
+            if is_due:
+                self._said_busy = now
+        if is_due:
+            _say(f"{self._role}: {error}")
 
     def _warn_once(self, message: str) -> None:
         with self._lock:

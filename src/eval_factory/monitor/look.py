@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from eval_factory.analysis.gate import GateResult, evaluate_policy, load_policy
+from eval_factory.analysis.gate import GateResult, Policy, evaluate_policy, load_policy
 from eval_factory.analysis.gate_report import gate_text
 from eval_factory.config.suite import Suite
 from eval_factory.core.errors import ConfigError, PrerequisiteError
@@ -46,7 +46,7 @@ from eval_factory.monitor.ledger import (
     Line,
     is_older,
 )
-from eval_factory.monitor.panel import PANEL_FILE, TOP, Panel, digest_of
+from eval_factory.monitor.panel import PANEL_FILE, TOP, Limit, Panel, digest_of
 from eval_factory.monitor.report import (
     alarm_words,
     assumed_lines,
@@ -182,24 +182,13 @@ def _make_baseline(
         reports.append(_ask_suite(panel.suite(folder), how))
         if reports[-1].exit_code:
             break
-        # a wrong limit, before the rest is paid
         if number == 1 and reports[-1].status == RunStatus.COMPLETE:
+            # a wrong limit raises here, before the rest is paid
             Course(rules, limits, [measure(of_target[0], limits)] * 2)
     if (unfinished := _unfinished(reports, panel)) is not None:
         return unfinished
     repeats = [measure(folder, limits) for folder in of_target]
-    if other := [
-        text for folder in of_target[1:] for text in differences(of_target[0], folder, limits)
-    ]:
-        raise ConfigError(
-            [
-                *other,
-                (
-                    "the runs of the baseline asked different things: "
-                    "remove its folder, and start again"
-                ),
-            ]
-        )
+    _refuse_different_runs(of_target, limits)
     course = Course(rules, limits, repeats)
     fixed = panel.fixed(folders[0])
     write_atomic(panel.folder / PANEL_FILE, to_yaml({TOP: panel.whole}))
@@ -228,6 +217,16 @@ def _make_baseline(
     )
     lines = [f"baseline made: {counted(len(repeats), 'run')}", *power_lines(line), next_step]
     return _reported(ledger, how, Outcome.BASELINE, line, lines)
+
+
+def _refuse_different_runs(folders: Sequence[Path], limits: Sequence[Limit]) -> None:
+    """Raises ConfigError: the runs of a baseline differ in what they asked."""
+    problems: list[str] = []
+    for folder in folders[1:]:
+        problems += differences(folders[0], folder, limits)
+    if problems:
+        hint = "the runs of the baseline asked different things: remove its folder, and start again"
+        raise ConfigError([*problems, hint])
 
 
 def _power(course: Course) -> dict[str, Any]:
@@ -397,8 +396,8 @@ def change(panel: Panel, new_target: Path, how: Asking) -> Looked:
     policy = load_policy(panel.policy)
     new = panel.with_target(_target_in(new_target))
     nowhere = panel.folder / "changes" / "0"
-    planned = {one.plan.task_name for one in new.planned(nowhere)}
-    if unknown := {one.task for one in policy.benchmarks} - planned:
+    planned = {run.plan.task_name for run in new.planned(nowhere)}
+    if unknown := {benchmark.task for benchmark in policy.benchmarks} - planned:
         names = ", ".join(sorted(planned))
         raise ConfigError(
             f"{policy.path}: names {', '.join(sorted(unknown))}, and the panel has {names}"
@@ -406,16 +405,7 @@ def change(panel: Panel, new_target: Path, how: Asking) -> Looked:
     ledger = Ledger(panel.folder)
     with ledger.looking(how.say):
         history = ledger.intact()
-        baseline = history.baseline
-        if baseline is None:
-            raise ConfigError(f"{panel.file}: has no baseline yet: make it with '{_again(panel)}'")
-        if policy.sha256 != baseline["policy_sha256"]:
-            raise ConfigError(
-                f"{policy.path}: is another policy than at the baseline of {baseline['at']}; "
-                "the rules of a"
-                " change are fixed before it: put it back, "
-                "or start a new baseline with --new_baseline WHY"
-            )
+        baseline = _baseline_for(policy, panel, history)
         line = _approved_before(history, new.fixed(nowhere))
         if line is not None:
             lines = [f"change {line['change']} was approved at {line['at']}"]
@@ -453,6 +443,20 @@ def change(panel: Panel, new_target: Path, how: Asking) -> Looked:
         made = _make_baseline(new, ledger, ledger.intact(), how, why, next_step=next_step)
     outcome = Verdict.PASS if made.outcome == Outcome.BASELINE else made.outcome
     return replace(made, outcome=outcome, lines=[*lines, *made.lines], line=line)
+
+
+def _baseline_for(policy: Policy, panel: Panel, history: History) -> Line:
+    """Raises ConfigError: there is no baseline yet, or it was made with another policy."""
+    baseline = history.baseline
+    if baseline is None:
+        raise ConfigError(f"{panel.file}: has no baseline yet: make it with '{_again(panel)}'")
+    if policy.sha256 != baseline["policy_sha256"]:
+        raise ConfigError(
+            f"{policy.path}: is another policy than at the baseline of {baseline['at']}; the rules "
+            "of a change are fixed before it: put it back, "
+            "or start a new baseline with --new_baseline WHY"
+        )
+    return baseline
 
 
 def _decision(panel: Panel, new: Panel, folder: Path, result: GateResult) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from eval_factory.core.errors import (
@@ -84,46 +84,75 @@ def probe(
     def answer(server: Server) -> str | PrerequisiteError | None:
         server.is_patient = False
         try:
-
-            def ask(*, with_image: bool) -> str | None:
-                client = RetryingClient(settings, Servers([server], servers.sign_in, redactor))
-                failure = _failure_of(
-                    client, _body(settings, env, FEW_TOKENS, with_image=with_image)
-                )
-                if failure is not None and failure.status in STATUSES_OF_A_BODY:
-                    failure = _failure_of(
-                        client, _body(settings, env, MORE_TOKENS, with_image=with_image)
-                    )
-                if failure is None:
-                    return None
-                if with_image and "image" in failure.said.lower():  # some say it with a 500
-                    raise EndpointRefusedError(
-                        server.messages.refused_probe(failure.status or 0, failure.said)
-                    )
-                where = f"{server.messages.url}: " if len(servers.all) > 1 else ""
-                return where + _warning_of(failure, server.messages, endpoint)
-
-            shows_images = isinstance(endpoint, EndpointPlan) and endpoint.shows_images
-            try:
-                return ask(with_image=shows_images)
-            except EndpointRefusedError as refused:
-                # which raises what is wrong with text too
-                if not shows_images or ask(with_image=False) is not None:
-                    raise
-                raise EndpointRefusedError(f"{refused}\n  {NEEDS_EYES}") from None
+            warning = _Probe(settings, endpoint, servers, server, env, redactor).warning()
         except PrerequisiteError as error:
             return error
+        if warning is not None and len(servers.all) > 1:
+            return f"{server.messages.url}: {warning}"
+        return warning
 
     answers = map_at_once(answer, servers.all, len(servers.all))
-    errors = [one for one in answers if isinstance(one, PrerequisiteError)]
+    errors = [error for error in answers if isinstance(error, PrerequisiteError)]
     if len(servers.all) == 1 and errors:
         raise errors[0]
     if errors:  # of several servers: what to do with one that is gone for good
         refused = [error for error in errors if isinstance(error, EndpointRefusedError)]
-        hint = "without this URL in the list, the run goes on with them and what they answered"
-        hint = "" if len(servers.all) == len(errors) else f"\n  the other servers answer: {hint}"
+        hint = ""
+        if len(errors) < len(servers.all):
+            hint = (
+                "\n  the other servers answer: without this URL in the list, "
+                "the run goes on with them and what they answered"
+            )
         raise type((refused or errors)[0])("\n".join(map(str, errors)) + hint)
-    return "\n".join(one for one in answers if isinstance(one, str)) or None
+    return "\n".join(warning for warning in answers if isinstance(warning, str)) or None
+
+
+@dataclass(frozen=True)
+class _Probe:
+    """The first request to one server."""
+
+    settings: EndpointSettings
+    endpoint: EndpointSettings
+    servers: Servers
+    server: Server
+    env: Mapping[str, str]
+    redactor: Redactor
+
+    def warning(self) -> str | None:
+        """Raises EndpointRefusedError: the endpoint refuses it, with a picture or without."""
+        shows_images = isinstance(self.endpoint, EndpointPlan) and self.endpoint.shows_images
+        try:
+            return self._ask(with_image=shows_images)
+        except EndpointRefusedError as refused:
+            if not shows_images:
+                raise
+            # This request raises what is wrong with text too.
+            warning = self._ask(with_image=False)
+            if warning is not None:
+                raise
+            raise EndpointRefusedError(f"{refused}\n  {NEEDS_EYES}") from None
+
+    def _ask(self, *, with_image: bool) -> str | None:
+        servers = Servers([self.server], self.servers.sign_in, self.redactor)
+        client = RetryingClient(self.settings, servers)
+        failure = _failure_of(client, self._body(FEW_TOKENS, with_image=with_image))
+        if failure is not None and failure.status in STATUSES_OF_A_BODY:
+            failure = _failure_of(client, self._body(MORE_TOKENS, with_image=with_image))
+        if failure is None:
+            return None
+        messages = self.server.messages
+        if with_image and "image" in failure.said.lower():  # some say it with a 500
+            raise EndpointRefusedError(messages.refused_probe(failure.status or 0, failure.said))
+        return _warning_of(failure, messages, self.endpoint)
+
+    def _body(self, tokens: int, *, with_image: bool) -> dict[str, Any]:
+        request: dict[str, Any] = {"prompt": PING, "max_tokens": tokens, "temperature": 0.0}
+        if with_image:
+            image = {"type": "image_url", "image_url": {"url": GREY}}
+            parts = [{"type": "text", "text": PING}, image]
+            request["messages"] = [{"role": "user", "content": parts}]
+        body = self.settings.body_of(request)
+        return {**body, **self.settings.secret_fields(self.env)}
 
 
 def _failure_of(client: RetryingClient, body: Mapping[str, Any]) -> RequestFailed | None:
@@ -152,14 +181,3 @@ def _warning_of(failure: RequestFailed, messages: StopMessages, endpoint: Endpoi
         else ""
     )
     return f"{who}the probe was not answered: {short_cause(failure.cause)}{after}"
-
-
-def _body(
-    settings: EndpointSettings, env: Mapping[str, str], tokens: int, *, with_image: bool
-) -> dict[str, Any]:
-    asked: dict[str, Any] = {"prompt": PING, "max_tokens": tokens, "temperature": 0.0}
-    if with_image:
-        parts = [{"type": "text", "text": PING}, {"type": "image_url", "image_url": {"url": GREY}}]
-        asked["messages"] = [{"role": "user", "content": parts}]
-    body = settings.body_of(asked)
-    return {**body, **settings.secret_fields(env)}

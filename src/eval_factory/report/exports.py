@@ -11,7 +11,7 @@ import json
 import math
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -434,47 +434,19 @@ def inspect_log(stored: StoredResult, *, created: str, with_texts: bool) -> dict
     """The whole log. A run that is not complete has the status `error`, with the reason."""
     result = stored.result
     provenance = stored.result.provenance
-    digest = result_digest(stored)
     model = model_id(stored)
-    samples = [_sample(stored, one, model, with_texts=with_texts) for one in result.instances]
+    samples = [_sample(stored, record, model, with_texts=with_texts) for record in result.instances]
     reason = stored_reasons(stored)
     complete = result.status == RunStatus.COMPLETE
     sampling = sampling_of(stored)
-    generate = {
+    generate: dict[str, Any] = {
         name: sampling[name] for name in ("temperature", "top_p", "max_tokens") if name in sampling
     }
-    packages = {
-        "eval-factory-helm": provenance.eval_factory,
-        provenance.helm_package: provenance.helm,
-    }
     spent = result.usage.this_run.roles
-    about = {
-        "main_metric": result.main_metric,
-        "reportable": result.reportable,
-        "not_reportable": reason or None,
-        "notes": list(result.validity.notes),
-        "run_identity": provenance.run_identity,
-    }
     return {
         "version": 2,
         "status": "success" if complete else "error",
-        "eval": {
-            "eval_id": digest[:22],
-            "run_id": digest[22:44],
-            "task_id": provenance.run_identity[:22],
-            "created": created,
-            "task": result.task,
-            "model": model,
-            "dataset": {
-                "name": result.task,
-                "samples": len({one["id"] for one in samples}),
-                "sample_ids": list(dict.fromkeys(one["id"] for one in samples)),
-            },
-            "model_generate_config": generate,
-            "config": {"epochs": max((one["epoch"] for one in samples), default=1)},
-            "packages": without_nulls(packages),
-            "metadata": without_nulls(about),
-        },
+        "eval": _evaluated(stored, samples, generate, created),
         # read in pieces, in this order, and `evals_df` wants each
         "plan": {
             "name": "plan",
@@ -494,6 +466,47 @@ def inspect_log(stored: StoredResult, *, created: str, with_texts: bool) -> dict
         },
         **({} if complete else {"error": _error(reason or "the run is not complete")}),
         "samples": samples,
+    }
+
+
+def _evaluated(
+    stored: StoredResult,
+    samples: Sequence[Mapping[str, Any]],
+    generate: Mapping[str, Any],
+    created: str,
+) -> dict[str, Any]:
+    """The log's section `eval`: task, data, model, versions."""
+    result = stored.result
+    provenance = result.provenance
+    digest = result_digest(stored)
+    ids = [sample["id"] for sample in samples]
+    packages = {
+        "eval-factory-helm": provenance.eval_factory,
+        provenance.helm_package: provenance.helm,
+    }
+    about = {
+        "main_metric": result.main_metric,
+        "reportable": result.reportable,
+        "not_reportable": stored_reasons(stored) or None,
+        "notes": list(result.validity.notes),
+        "run_identity": provenance.run_identity,
+    }
+    return {
+        "eval_id": digest[:22],
+        "run_id": digest[22:44],
+        "task_id": provenance.run_identity[:22],
+        "created": created,
+        "task": result.task,
+        "model": model_id(stored),
+        "dataset": {
+            "name": result.task,
+            "samples": len(set(ids)),
+            "sample_ids": list(dict.fromkeys(ids)),
+        },
+        "model_generate_config": generate,
+        "config": {"epochs": max((sample["epoch"] for sample in samples), default=1)},
+        "packages": without_nulls(packages),
+        "metadata": without_nulls(about),
     }
 
 

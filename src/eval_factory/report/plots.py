@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from eval_factory.core import formats
-from eval_factory.core.results import InstanceRecord, Score, TaskResult
+from eval_factory.core.results import InstanceRecord, Instances, Score, TaskResult
 from eval_factory.report import drawing
 from eval_factory.report.drawing import FONT_SIZE, WIDTH, Drawing, Shape, fitted, label, text_width
 from eval_factory.report.sentences import MIN_QUESTIONS, by_harm
@@ -482,55 +482,80 @@ def plots_of(result: TaskResult, numbers: InstanceNumbers | None = None) -> dict
         numbers = InstanceNumbers()
         for record in result.instances:
             numbers.add(record, result.scores.get(result.main_metric))
-    found: dict[str, Drawing] = {}
+    drawings: dict[str, Drawing] = {}
     metric = result.main_metric
-    instances = result.validity.instances
-    main = result.scores.get(metric)
     for name, score_label in (("score", metric), ("score-corrected", f"{metric}{CORRECTED}")):
         if score_label in result.scores:
-            found[name] = _score_plot(result, score_label)
-    scale, value = (None, None) if main is None else (main.scale, main.value)
-    for name, (group_field, by_value) in zip(
-        _names("groups-", result.groups), result.groups.items(), strict=True
-    ):
+            drawings[name] = _score_plot(result, score_label)
+    drawings |= _group_plots(result)
+    other_words = _plot_of_other_words(result)
+    if other_words is not None:
+        drawings["other-words"] = other_words
+    drawings |= _of_instances(result, numbers)
+    drawings["validity"] = _validity_plot(result.validity.instances)
+    return drawings
+
+
+def _group_plots(result: TaskResult) -> dict[str, Drawing]:
+    metric = result.main_metric
+    main = result.scores.get(metric)
+    scale = None if main is None else main.scale
+    overall = None if main is None else main.value
+    drawings = {}
+    names = _names("groups-", result.groups)
+    for name, (group_field, by_value) in zip(names, result.groups.items(), strict=True):
         rows = [
             plotted(group, scores[metric]) for group, scores in by_value.items() if metric in scores
         ]
-        if rows:
-            elsewhere = (
-                0
-                if main is None
-                else max(0, main.stats.count - sum(row.count or 0 for row in rows))
-            )
-            title = f"{result.task}: {metric} by {group_field}"
-            found[name] = dot_plot(
-                title, rows, axis_label=metric, scale=scale, overall=value, elsewhere=elsewhere
-            )
+        if not rows:
+            continue
+        elsewhere = 0
+        if main is not None:
+            elsewhere = max(0, main.stats.count - sum(row.count or 0 for row in rows))
+        drawings[name] = dot_plot(
+            f"{result.task}: {metric} by {group_field}",
+            rows,
+            axis_label=metric,
+            scale=scale,
+            overall=overall,
+            elsewhere=elsewhere,
+        )
+    return drawings
+
+
+def _plot_of_other_words(result: TaskResult) -> Drawing | None:
     again = result.validity.asked_again
-    if again is not None and again.in_other_words:
-        changes = [
-            (family, one.change, one.p_holm) for family, one in by_harm(again.in_other_words)
-        ]
-        rows = [
-            PlottedValue(
-                family,
-                one.difference,
-                one.ci_low,
-                one.ci_high,
-                one.questions,
-                (p_holm or 1.0) < 0.05,
+    if again is None or not again.in_other_words:
+        return None
+    rows = []
+    for family, words in by_harm(again.in_other_words):
+        change = words.change
+        if change.questions >= MIN_QUESTIONS:
+            is_marked = (words.p_holm or 1.0) < 0.05
+            rows.append(
+                PlottedValue(
+                    family,
+                    change.difference,
+                    change.ci_low,
+                    change.ci_high,
+                    change.questions,
+                    is_marked,
+                )
             )
-            for family, one, p_holm in changes
-            if one.questions >= MIN_QUESTIONS
-        ]
-        ends = [0.0, *(end for row in rows for end in row.interval or ())]
-        title = f"{result.task}: what other words change"
-        change = f"difference of {metric}, after less before"
-        if rows:
-            found["other-words"] = dot_plot(
-                title, rows, axis_label=change, scale=(min(ends), max(ends) or 0.01)
-            )
-    found |= _of_instances(result, numbers)
+    if not rows:
+        return None
+    ends = [0.0]
+    for row in rows:
+        ends += row.interval or ()
+    return dot_plot(
+        f"{result.task}: what other words change",
+        rows,
+        axis_label=f"difference of {result.main_metric}, after less before",
+        scale=(min(ends), max(ends) or 0.01),
+    )
+
+
+def _validity_plot(instances: Instances) -> Drawing:
     counts = {
         "scored": instances.scored,
         "failed": instances.failed,
@@ -544,16 +569,12 @@ def plots_of(result: TaskResult, numbers: InstanceNumbers | None = None) -> dict
         "prompt cut": instances.prompt_truncated,
     }
     requested = instances.requested
-    became = [
-        Bar(name, count, f"{count} of {requested}", hatched=name != "scored")
-        for name, count in counts.items()
-        if count or name in ("scored", "failed")
-    ]
+    rows = []
+    for name, count in counts.items():
+        if count or name in ("scored", "failed"):
+            rows.append(Bar(name, count, f"{count} of {requested}", hatched=name != "scored"))
     title = "What became of the instances"
-    return {
-        **found,
-        "validity": bars(title, became, axis_label="instances", scale=(0, max(1, requested))),
-    }
+    return bars(title, rows, axis_label="instances", scale=(0, max(1, requested)))
 
 
 def _score_plot(result: TaskResult, label: str) -> Drawing:

@@ -51,6 +51,7 @@ from eval_factory.scoring.request_states import (
 from eval_factory.scoring.rubric import RubricTally
 from eval_factory.scoring.run_notes import notes_of, notes_on_age, notes_on_data, notes_on_labels
 from eval_factory.scoring.scores import (
+    InstanceKey,
     MetricValues,
     bounds_of,
     is_judged,
@@ -66,6 +67,8 @@ from eval_factory.scoring.stated_models import (
 from eval_factory.scoring.tally import Tally, notes_on_clusters
 from eval_factory.tasks.asked_again import is_asked_again, is_in_another_form
 from eval_factory.tasks.errata import CORRECTED
+
+Step = Callable[[Draft], None]
 
 
 def collect(
@@ -101,34 +104,26 @@ def collect(
     correction = RubricCorrection.of(plan, rubric)
     jury = Jury(plan, run.jury, tally) if run.jury else None
     looks = Looks.of(plan)
+    parts = Parts(
+        tally,
+        rubric,
+        correction,
+        corrections,
+        readability,
+        jury,
+        orders,
+        again,
+        floors,
+        looks,
+        stated,
+    )
     draft = Draft(plan, run, split, tally, list(metrics), usage, changes)
     draft.earlier_notes = () if remembered is None else remembered.notes
     draft.looks = 1 if looks is None else len(looks.sizes)
-    steps = _steps(
-        corrections, readability, jury, rubric, correction, orders, again, floors, looks, stated
-    )
-    parts = (tally, rubric, corrections, readability, jury, orders, again, floors, looks)
-    seeing = [part.add for part in parts if part is not None]
-    aside = [tally.count_failure, *([again.add] if again else [])]
-    for state in run.request_states():
-        key = key_of(state)
-        for add in aside if is_in_another_form(key[2]) else seeing:
-            add(key, state)
-    for step in steps:
+    parts.see(run)
+    for step in parts.steps():
         step(draft)
-    # where there is no main score, other reasons come first
-    draft.notes.add(
-        Importance.DOUBTFUL if draft.main in draft.scores else Importance.NO_RESULT, *draft.why
-    )
-    columns = [
-        *draft.metrics,
-        *(orders.by_order if orders else ()),
-        *(again.metrics if again else ()),
-    ]
-    names = jury.names if jury else {}
-    records = InstanceRecords(
-        run, columns, answers, tally, draft.jury_metric, readability, names, rubric
-    )
+    records = parts.records(draft, answers)
     scenario = run.scenario_name or entry.scenario
     prompts = tally.prompts.hexdigest()
     provenance = provenance_of(plan, scenario, prompts, git_hash, data_bundle, draft.asked, run_id)
@@ -137,75 +132,152 @@ def collect(
     return with_clinicians(_result(draft, records, provenance), plan.rundir)
 
 
-def _steps(  # noqa: PLR0913 - the list of the parts
-    corrections: Corrections,
-    readability: Readability,
-    jury: Jury | None,
-    rubric: RubricTally | None,
-    correction: RubricCorrection | None,
-    orders: ChoiceOrderCheck | None,
-    again: Askings | None,
-    floors: FloorScores,
-    looks: Looks | None,
-    stated: StatedModels,
-) -> list[Callable[[Draft], None]]:
-    """What completes the draft after all requests, each with why it stands where it does.
+@dataclass(frozen=True)
+class Parts:
+    """The parts of a result; None where the task or the configuration has no such part."""
 
-    Notes of one weight keep this order.
-    """
-    steps: list[Callable[[Draft], None] | None] = [
-        again.count_replies if again else None,  # before anything is counted together
-        jury.count if jury else None,  # notes, reasons and causes name who failed to judge
-        rubric.complete
-        if rubric
-        else None,  # cases that nobody decided are no values; tags make groups
-        correction.complete if correction else None,  # by the cases that the judges decided
-        _keep_slots,  # in HELM's metrics alone, and before others are made of them
+    tally: Tally
+    rubric: RubricTally | None
+    correction: RubricCorrection | None
+    corrections: Corrections
+    readability: Readability
+    jury: Jury | None
+    orders: ChoiceOrderCheck | None
+    again: Askings | None
+    floors: FloorScores
+    looks: Looks | None
+    stated: StatedModels
+
+    def see(self, run: output.HelmRun) -> None:
+        """Show every request to the parts; one in another form only to those that count it."""
+        parts = (
+            self.tally,
+            self.rubric,
+            self.corrections,
+            self.readability,
+            self.jury,
+            self.orders,
+            self.again,
+            self.floors,
+            self.looks,
+        )
+        add_to_all = [part.add for part in parts if part is not None]
+        add_again: list[Callable[..., object]] = [self.tally.count_failure]
+        if self.again is not None:
+            add_again.append(self.again.add)
+        for state in run.request_states():
+            key = key_of(state)
+            for add in add_again if is_in_another_form(key[2]) else add_to_all:
+                add(key, state)
+
+    def steps(self) -> Iterator[Step]:
+        """The steps that complete the draft after all requests, each with why it stands where it
+        does. Notes of one weight keep this order.
+        """
+        yield from self._steps_before_scores()
+        yield _score  # all metrics and values are there
+        yield from self._steps_on_scores()
+        yield from self._steps_of_reports()
+
+    def _steps_before_scores(self) -> Iterator[Step]:
+        if self.again:
+            yield self.again.count_replies  # before anything is counted together
+        if self.jury:
+            yield self.jury.count  # notes, reasons and causes name who failed to judge
+        if self.rubric:
+            # cases that nobody decided are no values; tags make groups
+            yield self.rubric.complete
+        if self.correction:
+            yield self.correction.complete  # by the cases that the judges decided
+        yield _keep_slots  # in HELM's metrics alone, and before others are made of them
         # before the jury's marks: corrected values of a jury's metric get them too
-        corrections.complete,
-        readability.complete,  # its lenient metrics stand after the corrected ones
-        jury.complete if jury else None,  # marks of empty answers: the last change of a value
-        again.take
-        if again
-        else None,  # all metrics of what was asked again are there, and none is a score
-        _score,  # all metrics and values are there
-        rubric.publish if rubric else None,  # the published score takes the place of HELM's mean
-        correction.publish
-        if correction
-        else None,  # its interval in the place of that of the cases' values
-        _choose_main,  # all that follows asks which values the main metric lacks
-        orders.complete
-        if orders
-        else None,  # its score over all orders: none that could be the main one
-        again.complete if again else None,
-        # what failed comes before what is odd
-        lambda draft: draft.notes.extend(
-            [*notes_of(draft), *notes_on_data(draft.plan, draft.earlier_notes)]
-        ),
-        readability.report,  # the first reason against reporting: a setting may help
-        jury.judgements if jury else None,  # the second: the same command may
-        rubric.report if rubric else None,  # no run has both, jury and rubric
-        correction.report if correction else None,  # a part of the rubric's report
-        partial(_report_models, stated),  # the last reason against reporting
-        partial(judge_probe, rubric, jury),  # what it says is a floor
-        floors.complete,  # finished scores are held against them
-        looks.complete if looks else None,  # a rule may be about the floor
-        # the other end: as high as labels allow
-        lambda draft: draft.notes.extend(
-            notes_on_labels(draft.main, draft.scores, draft.plan.evaluation.task.about)
-        ),
-        jury.report if jury else None,  # how far a score by judges can be trusted
-        again.lead
-        if again
-        else None,  # judges, floors and labels were held against the questions as they are
-        _group,  # how large the sample is, and groups of the main metric's values
-        rubric.group if rubric else None,  # groups by tags: they take no name of a field's group
-        lambda draft: draft.notes.extend(draft.groups.notes()),  # all groups are there
-        lambda draft: draft.notes.add(
-            Importance.BACKGROUND, *corrections.notes()
-        ),  # the longest notes
-    ]
-    return [step for step in steps if step is not None]
+        yield self.corrections.complete
+        yield self.readability.complete  # its lenient metrics stand after the corrected ones
+        if self.jury:
+            yield self.jury.complete  # marks of empty answers: the last change of a value
+        if self.again:
+            # all metrics of the repeated requests are there, and none is a score
+            yield self.again.take
+
+    def _steps_on_scores(self) -> Iterator[Step]:
+        if self.rubric:
+            yield self.rubric.publish  # the published score takes the place of HELM's mean
+        if self.correction:
+            # its interval in the place of that of the cases' values
+            yield self.correction.publish
+        yield _choose_main  # all that follows asks which values the main metric lacks
+        if self.orders:
+            # its score over all orders: none that could be the main one
+            yield self.orders.complete
+        if self.again:
+            yield self.again.complete
+
+    def _steps_of_reports(self) -> Iterator[Step]:
+        yield _note_failures  # what failed comes before what is odd
+        yield self.readability.report  # the first reason against reporting: a setting may help
+        if self.jury:
+            yield self.jury.judgements  # the second: the same command may
+        if self.rubric:
+            yield self.rubric.report  # no run has both, jury and rubric
+        if self.correction:
+            yield self.correction.report  # a part of the rubric's report
+        yield partial(_report_models, self.stated)  # the last reason against reporting
+        yield partial(judge_probe, self.rubric, self.jury)  # its finding is a floor
+        yield self.floors.complete  # finished scores are held against them
+        if self.looks:
+            yield self.looks.complete  # a rule may be about the floor
+        yield _note_labels  # the other end: as high as labels allow
+        if self.jury:
+            yield self.jury.report  # how far a score by judges can be trusted
+        if self.again:
+            # judges, floors and labels were held against the questions as they are
+            yield self.again.lead
+        yield _group  # how large the sample is, and groups of the main metric's values
+        if self.rubric:
+            yield self.rubric.group  # groups by tags: they take no name of a field's group
+        yield _note_groups  # all groups are there
+        yield partial(_note_corrections, self.corrections)  # the longest notes
+        yield _note_main  # where there is no main score, other reasons come first
+
+    def records(self, draft: Draft, answers: journal.StoredAnswers) -> InstanceRecords:
+        columns = list(draft.metrics)
+        if self.orders:
+            columns += self.orders.by_order
+        if self.again:
+            columns += self.again.metrics
+        return InstanceRecords(
+            draft.run,
+            columns,
+            answers,
+            self.tally,
+            draft.jury_metric,
+            self.readability,
+            self.jury.names if self.jury else {},
+            self.rubric,
+        )
+
+
+def _note_failures(draft: Draft) -> None:
+    draft.notes.extend(notes_of(draft))
+    draft.notes.extend(notes_on_data(draft.plan, draft.earlier_notes))
+
+
+def _note_labels(draft: Draft) -> None:
+    about = draft.plan.evaluation.task.about
+    draft.notes.extend(notes_on_labels(draft.main, draft.scores, about))
+
+
+def _note_groups(draft: Draft) -> None:
+    draft.notes.extend(draft.groups.notes())
+
+
+def _note_corrections(corrections: Corrections, draft: Draft) -> None:
+    draft.notes.add(Importance.BACKGROUND, *corrections.notes())
+
+
+def _note_main(draft: Draft) -> None:
+    importance = Importance.DOUBTFUL if draft.main in draft.scores else Importance.NO_RESULT
+    draft.notes.add(importance, *draft.why)
 
 
 def _keep_slots(draft: Draft) -> None:
@@ -387,31 +459,24 @@ class InstanceRecords:
         result = state.result
         failed = has_failed(state)
         answer = self.answers.to(state)
-        jury = self.run.jury
         rubric = self.rubric
         tokens = answer.tokens if answer else (None, None)
-        unjudged = key in self.tally.unjudged
         metrics = {}
         judges = {}
         judgements = {}
         if not failed:
-            metrics = {
-                metric.name: metric.values[key]
-                for metric in self.metrics
-                if key in metric.values and not (unjudged and is_judged(metric, self.jury_metric))
-            }
+            metrics = self._metrics_of(key)
             judges = (
                 self.tally.ratings.means_of(key) if rubric is None else rubric.scores_by_judge(key)
             )
-        if not failed and jury is not None:
-            said = {
-                judge: output.judgement_of(state.annotations, jury, name)
-                for judge, name in self.judges.items()
-            }
-            judgements = {judge: judgement for judge, judgement in said.items() if judgement}
-        signs_of = (
-            decision_signs if rubric is not None else injection_signs if jury else lambda _text: ()
-        )
+            judgements = self._judgements_in(state)
+        completion = None
+        if not failed and result and result.completions:
+            completion = result.completions[0].text
+        signs = self.readability.signs_of(key)
+        if key in self.tally.empty:
+            signs = ("empty", *signs)
+        fields = {} if rubric is None else rubric.fields_of(key)
         return InstanceRecord(
             id=state.instance.id,
             split=state.instance.split or "",
@@ -422,13 +487,8 @@ class InstanceRecords:
             references=tuple(
                 {"text": r.output.text, "tags": r.tags} for r in state.instance.references
             ),
-            categories={
-                **({} if rubric is None else rubric.fields_of(key)),
-                **categories_of(state.instance),
-            },
-            completion=None
-            if failed or not result or not result.completions
-            else result.completions[0].text,
+            categories={**fields, **categories_of(state.instance)},
+            completion=completion,
             metrics=metrics,
             finish_reason=finish_reason_of(state),
             prompt_tokens=tokens[0],
@@ -437,9 +497,9 @@ class InstanceRecords:
             cached=bool(result and result.cached),
             error=result.error if result and not result.success else None,
             judges=judges,
-            unjudged=unjudged,
-            injection=tuple(signs_of(text_of(state))),
-            signs=("empty",) * (key in self.tally.empty) + self.readability.signs_of(key),
+            unjudged=key in self.tally.unjudged,
+            injection=self._injection_in(text_of(state)),
+            signs=signs,
             cluster=self.tally.clusters.get(state.instance.id),
             turns=self.answers.turns_of(state),
             media=media_of(state, self.run.folder.parents[2]),
@@ -447,3 +507,29 @@ class InstanceRecords:
             judgements=judgements,
             criteria=() if rubric is None else rubric.criteria_in(state),
         )
+
+    def _metrics_of(self, key: InstanceKey) -> dict[str, float]:
+        """The values of an instance; a judged metric has none where no judge scored it."""
+        values = {}
+        for metric in self.metrics:
+            unjudged = key in self.tally.unjudged and is_judged(metric, self.jury_metric)
+            if key in metric.values and not unjudged:
+                values[metric.name] = metric.values[key]
+        return values
+
+    def _judgements_in(self, state: output.RequestState) -> dict[str, Any]:
+        judgements = {}
+        if self.run.jury is not None:
+            for judge, name in self.judges.items():
+                judgement = output.judgement_of(state.annotations, self.run.jury, name)
+                if judgement:
+                    judgements[judge] = judgement
+        return judgements
+
+    def _injection_in(self, answer: str) -> tuple[str, ...]:
+        """The signs that an answer speaks to its judges."""
+        if self.rubric is not None:
+            return tuple(decision_signs(answer))
+        if self.run.jury:
+            return tuple(injection_signs(answer))
+        return ()

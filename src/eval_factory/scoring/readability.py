@@ -269,10 +269,18 @@ class Readability:
     def notes(
         self, plan: Plan, instances: Instances, scores: Mapping[str, Score]
     ) -> Iterator[Note]:
-        answered = instances.requested - instances.failed
-        counts = {
+        """The notes, those on incomplete scores first."""
+        yield from self._notes_on_reading(plan, instances)
+        yield from _notes_on_lenient_scores(scores)
+        yield from self._notes_on_content(plan, instances)
+
+    def _counts(self, answered: int) -> dict[str, str]:
+        return {
             name: f"{len(keys)} of {answered} answers" for name, keys in self.signs.items() if keys
         }
+
+    def _notes_on_reading(self, plan: Plan, instances: Instances) -> Iterator[Note]:
+        counts = self._counts(instances.requested - instances.failed)
         if "unparsed" in counts and self.form is not None:
             text = (
                 f"{counts['unparsed']} are not in the form that the benchmark asks for "
@@ -295,23 +303,10 @@ class Readability:
                 f"{cut} of {instances.requested} prompts were cut to max_length ({length} tokens)"
             )
             yield Note(Importance.INCOMPLETE, f"{text}: the model saw a part of them only")
-        for label, score in scores.items():
-            helm = (
-                scores.get(label.replace(LENIENT, "", 1))
-                if score.metric == METRIC + LENIENT
-                else None
-            )
-            if helm is not None and helm.value != score.value:
-                values = (
-                    f"{label} is {formats.score(score.value)}, "
-                    f"HELM's own value {formats.score(helm.value)}"
-                )
-                gap = (
-                    f"a gap of {formats.score(score.value - helm.value, sign='+')} "
-                    "for answers that state the option"
-                )
-                how = 'in other words or signs ("B.", "(B)", "The answer is B")'
-                yield Note(Importance.INCOMPLETE, f"{values}: {gap} {how}")
+
+    def _notes_on_content(self, plan: Plan, instances: Instances) -> Iterator[Note]:
+        answered = instances.requested - instances.failed
+        counts = self._counts(answered)
         if answered >= _ENOUGH_TO_TELL and instances.identical / answered > MAX_IDENTICAL:
             text = (
                 f"{instances.identical} of {answered} "
@@ -334,3 +329,19 @@ class Readability:
                 "before they were scored"
             )
             yield Note(Importance.DOUBTFUL, f"{text}: bare HELM scores all of it")
+
+
+def _notes_on_lenient_scores(scores: Mapping[str, Score]) -> Iterator[Note]:
+    for label, score in scores.items():
+        if score.metric != METRIC + LENIENT:
+            continue
+        helm = scores.get(label.replace(LENIENT, "", 1))
+        if helm is None or helm.value == score.value:
+            continue
+        gap = formats.score(score.value - helm.value, sign="+")
+        yield Note(
+            Importance.INCOMPLETE,
+            f"{label} is {formats.score(score.value)}, "
+            f"HELM's own value {formats.score(helm.value)}: a gap of {gap} for answers that state "
+            'the option in other words or signs ("B.", "(B)", "The answer is B")',
+        )

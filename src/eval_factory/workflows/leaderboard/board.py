@@ -132,19 +132,7 @@ def make_board(request: LeaderboardRequest, env: Mapping[str, str], screen: Text
     something.
     """
     row = registry.find(request.name)
-    twice = sorted({model for model in request.model if request.model.count(model) > 1})
-    if twice:
-        raise ConfigError(f"--model: {', '.join(twice)} is given twice")
-    if row.lacks and request.conf is None:
-        raise ConfigError(
-            f"{row.name} asks for {row.lacks}: nothing of it can be run with a chat endpoint"
-        )
-    schema = registry.schema_path(row)
-    if schema is None:
-        raise PrerequisiteError(
-            f"{row.name}: HELM {registry.helm_version()} has no {row.schema_file}\n"
-            "  install the version of HELM that the leaderboard was made with"
-        )
+    schema = _schema_of(row, request)
     extra = evaluation_of(request, row, env, None).run.config.params.extra
     if extra.upstream != HELM.name:
         raise ConfigError(
@@ -192,6 +180,24 @@ def make_board(request: LeaderboardRequest, env: Mapping[str, str], screen: Text
         evaluation.run.config.params.limit_samples or row.max_eval_instances,
     )
     return _with_runs(board, chosen, evaluation, env, screen, dry_run=request.dry_run)
+
+
+def _schema_of(row: Leaderboard, request: LeaderboardRequest) -> Path:
+    """HELM's schema of a leaderboard that can be run as it is requested."""
+    twice = sorted({model for model in request.model if request.model.count(model) > 1})
+    if twice:
+        raise ConfigError(f"--model: {', '.join(twice)} is given twice")
+    if row.lacks and request.conf is None:
+        raise ConfigError(
+            f"{row.name} asks for {row.lacks}: nothing of it can be run with a chat endpoint"
+        )
+    schema = registry.schema_path(row)
+    if schema is None:
+        raise PrerequisiteError(
+            f"{row.name}: HELM {registry.helm_version()} has no {row.schema_file}\n"
+            "  install the version of HELM that the leaderboard was made with"
+        )
+    return schema
 
 
 def refuse_what_cannot_run(
