@@ -189,7 +189,10 @@ def lm_evaluation_harness(job: Job) -> Command:
     }
     (job.folder / "bench.yaml").write_text(yaml.safe_dump(task))
     endpoint = f"{job.url}/v1/chat/completions"
-    arguments = f"model=bench,base_url={endpoint},num_concurrent={job.concurrency},max_retries=5,tokenizer_backend=None"
+    arguments = (
+        f"model=bench,base_url={endpoint},num_concurrent={job.concurrency},"
+        "max_retries=5,tokenizer_backend=None"
+    )
     return Command(
         [
             str(environment("lm-eval") / "lm_eval"),

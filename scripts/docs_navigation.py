@@ -76,8 +76,8 @@ NAVIGATION: dict[str, dict[str, str]] = {
     },
 }
 INTRODUCTION = """\
-What eval-factory is: `README.md` of the project. What is promised about keys, logs, offline runs and executed code:
-`SECURITY.md`.
+What eval-factory is: `README.md` of the project. What is promised about keys, logs, offline runs
+and executed code: `SECURITY.md`.
 """
 
 

@@ -11,8 +11,8 @@ from eval_factory.cli.main import PROGRAM, cli
 from eval_factory.cli.run_command import FLAGS
 
 INTRODUCTION = """\
-`eval-factory COMMAND --help` says the same. An option that does the same in `run_eval` is described there.
-[Exit codes](#exit-codes) stand at the end."""
+`eval-factory COMMAND --help` says the same. An option that does the same in `run_eval` is described
+there. [Exit codes](#exit-codes) stand at the end."""
 MANY = 3
 """Flags of keys of a run config, from which on a link stands for what each does."""
 REFERRED_TO = "run_eval"

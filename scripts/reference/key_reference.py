@@ -32,16 +32,18 @@ MANY = 20
 HUGE = 1_000_000_000
 """A limit that nobody meets."""
 INTRODUCTION = """\
-A run config is one YAML file; each key may also be given with `--overrides path.to.key=value`, and some have a flag of
-their own. Overrides beat flags, flags the file, the file the defaults in `framework.yml`. A null means the default;
-`${NAME}` and `${NAME:-default}` are taken from the environment; secrets:
-[judges and keys](../judges.md#what-is-done-with-keys). Keys of EvalFactory's and NeMo Evaluator's adapters that change
-no result (`use_caching`, `stream` ...) are accepted with one warning; one that would change results is refused.
-`api_key_name` is another name of `api_key`. An endpoint's own limit (429) is waited for and costs no retry.
+A run config is one YAML file; each key may also be given with `--overrides path.to.key=value`, and
+some have a flag of their own. Overrides beat flags, flags the file, the file the defaults in
+`framework.yml`. A null means the default; `${NAME}` and `${NAME:-default}` are taken from the
+environment; secrets: [judges and keys](../judges.md#what-is-done-with-keys). Keys of EvalFactory's
+and NeMo Evaluator's adapters that change no result (`use_caching`, `stream` ...) are accepted with
+one warning; one that would change results is refused. `api_key_name` is another name of `api_key`.
+An endpoint's own limit (429) is waited for and costs no retry.
 
-**Identity**: values that change what is asked or what is scored. Where one of them changes, the results in the output
-folder are moved to `results.set-aside-<time>/` and the run starts again; requests that stay the same are answered from
-`cache.db`. A key without *identity* changes only how a run goes or how its result is judged: the run goes on.
+**Identity**: values that change what is asked or what is scored. Where one of them changes, the
+results in the output folder are moved to `results.set-aside-<time>/` and the run starts again;
+requests that stay the same are answered from `cache.db`. A key without *identity* changes only how
+a run goes or how its result is judged: the run goes on.
 
 The same as a [JSON Schema](../schemas/README.md), for editors: `eval-factory schema run_config`."""
 

@@ -12,10 +12,10 @@ from scripts.reference.page_text import page
 from eval_factory.report import documents
 
 INTRODUCTION = """\
-Fields of `evaluation_config.yaml`, which [Reading a result](../results.md) explains. `*` stands for a name (of a task,
-a metric, a judge), `[]` for the elements of a list. A field with a `?` may be absent. Fields whose names say all are
-left out: `eval-factory schema evaluation_config` has every one. Fields of the same kind are described once: `as` names
-where."""
+Fields of `evaluation_config.yaml`, which [Reading a result](../results.md) explains. `*` stands for
+a name (of a task, a metric, a judge), `[]` for the elements of a list. A field with a `?` may be
+absent. Fields whose names say all are left out: `eval-factory schema evaluation_config` has every
+one. Fields of the same kind are described once: `as` names where."""
 
 BELOW = ("", "object")
 """Kinds of fields that hold others: the names below them say so."""

@@ -69,8 +69,8 @@ PROGRAM = {
 BETWEEN_PROCESSES = {"EVAL_FACTORY_SETTINGS"}
 """eval-factory tells helm-run by it; no user sets it."""
 INTRODUCTION = """\
-None is needed for the embedded endpoint. Settings belong into the run config; variables hold keys (you choose their
-names: `api_key: MY_KEY`) and what other programs on the machine share."""
+None is needed for the embedded endpoint. Settings belong into the run config; variables hold keys
+(you choose their names: `api_key: MY_KEY`) and what other programs on the machine share."""
 
 
 def variables_page() -> str:

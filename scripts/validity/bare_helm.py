@@ -30,7 +30,8 @@ NO_LIMIT = 10**9
 THREADS = 8
 SAMPLE_PLUGIN = "eval_factory.demo.benchmark"
 """Registers the sample benchmark, which HELM does not have; its metric is HELM's."""
-STAND_INS = '''"""Without torch: the name of a device, that HELM's jury benchmarks ask for; metrics of weights."""
+STAND_INS = '''"""Without torch: the name of a device, that HELM's jury benchmarks ask for; \
+metrics of weights."""
 import importlib.util
 import sys
 import types
@@ -203,7 +204,8 @@ class BareHelm:
                     **room,
                     "model": _model(f"{name}/{kind}"),
                 }
-                yield f"{helm.run_spec}:{','.join(f'{key}={value}' for key, value in arguments.items())}"
+                pairs = ",".join(f"{key}={value}" for key, value in arguments.items())
+                yield f"{helm.run_spec}:{pairs}"
 
     def written(self) -> list[Path]:
         """The instances of the runs that helm-run has started to write down and ended."""

@@ -1,1 +1,1 @@
-"""Questions about doses from a file of one's own: a task of eval-factory in a package of its own."""
+"""Questions about doses from a user's file: a task of eval-factory in a package of its own."""

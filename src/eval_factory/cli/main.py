@@ -36,16 +36,20 @@ from eval_factory.core.this_process import forget_interrupts, interrupt_on_signa
 from eval_factory.demo.example import KINDS
 
 PROGRAM = "eval-factory"
-FIRST_STEPS = """eval-factory measures how good a language model is at medical work. What people do first:
+FIRST_STEPS = """\
+eval-factory measures how good a language model is at medical work. \
+What people do first:
 
   eval-factory doctor                            does it work here, what is missing?
   eval-factory ls                                which benchmarks are there?
-  eval-factory ls pubmed_qa > my_test.yml        a run config to begin with: put your model's URL and id into it
+  eval-factory ls pubmed_qa > my_test.yml        a run config to begin with: \
+put your model's URL and id into it
   eval-factory run_eval --run_config my_test.yml run it; the folder that it leaves has report.html
 
 Without a model, on the embedded one:
 
-  eval-factory new_benchmark my_benchmark && eval-factory run_eval --run_config my_benchmark/run_config.yml
+  eval-factory new_benchmark my_benchmark && \
+eval-factory run_eval --run_config my_benchmark/run_config.yml
 
 All commands: eval-factory --help"""
 

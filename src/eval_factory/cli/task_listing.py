@@ -85,12 +85,15 @@ def record_of(name: str, framework: Framework, upstream: Upstream = HELM) -> Rec
                 f"{known} has no run spec {short!r}{near}; 'eval-factory ls --all' lists them"
             )
         record = run_spec_record(short, specs[short], framework, upstream)
-        arguments = ",".join(
-            f"{name}={_example_value(name, is_path=name in run_entry.PATH_PARAMETERS, kind=known.get('type', ''))}"
-            for name, known in record["parameters"].items()
-            if known["required"]
-        )
-        type_ = f"{record['type']}:{arguments}" if arguments else record["type"]
+        arguments = []
+        for argument, known in record["parameters"].items():
+            if known["required"]:
+                is_path = argument in run_entry.PATH_PARAMETERS
+                value = _example_value(argument, is_path=is_path, kind=known.get("type", ""))
+                arguments.append(f"{argument}={value}")
+        type_ = record["type"]
+        if arguments:
+            type_ += f":{','.join(arguments)}"
         extra = {} if upstream is HELM else {"upstream": upstream.name}
         kind = IMAGES if specs[short].makes_images else "chat"
         example = _example(type_, extra, folder=short, kind=kind) if record["runs"] else None

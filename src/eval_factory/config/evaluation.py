@@ -320,11 +320,9 @@ def _validated(
 
 def _explained(path: str, detail: Any, sources: ValueSources, request: Request) -> str:
     if detail["type"] == "missing":
-        return (
-            f"{path}: "
-            "is "
-            f"missing{f'; write it in the run config or give {_FLAGS[path]}' if path in _FLAGS else ''}"
-        )
+        if path in _FLAGS:
+            return f"{path}: is missing; write it in the run config or give {_FLAGS[path]}"
+        return f"{path}: is missing"
     source = next(
         (s for known, s in sources.items() if known == path or known.startswith(f"{path}.")), None
     )

@@ -223,8 +223,8 @@ def with_task_rules(run: RunConfig, task: Task, problems: list[str]) -> RunConfi
     problems += _wrong_with_judges(task, extra)
     if extra.metrics and not _takes_metrics(task):
         problems.append(
-            f"{_EXTRA}.metrics: {task.name} takes none: it has a file that names them, or a rubric, "
-            "or options, or no main metric"
+            f"{_EXTRA}.metrics: {task.name} takes none: it has a file that names them, "
+            "or a rubric, or options, or no main metric"
         )
     problems += judges_cannot_see(task, extra)
     problems += _wrong_with_instances(run, task)

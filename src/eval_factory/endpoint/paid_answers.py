@@ -62,7 +62,8 @@ _ANSWERED = f"SELECT sum({_SAID} + {_THOUGHT}) FROM json_each({_CHOICES}) c WHER
 # (`ResponseCache.archive_answer`).
 _PAID = f"""
 SELECT a.run_id, a.role, a.prompt_tokens, a.completion_tokens, {USAGE},
-    CASE WHEN json_valid(r.request) THEN {_ASKED} END, CASE WHEN json_valid(r.response) THEN ({_ANSWERED}) END
+    CASE WHEN json_valid(r.request) THEN {_ASKED} END,
+    CASE WHEN json_valid(r.response) THEN ({_ANSWERED}) END
 FROM attempts a
 LEFT JOIN responses r ON r.key IN (a.key, a.key || '#' || a.started) AND r.created = a.started
 WHERE a.outcome = 'answered' AND a.id > ? ORDER BY a.id

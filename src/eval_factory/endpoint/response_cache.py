@@ -117,7 +117,8 @@ CREATE TABLE IF NOT EXISTS attempts (
     key TEXT NOT NULL,
     role TEXT NOT NULL,
     attempt INTEGER NOT NULL,   -- 0: answered from the cache; 1: first try
-    outcome TEXT NOT NULL,      -- answered, cached, retried, failed, refused; unusable, unscorable: of an old answer
+    -- answered, cached, retried, failed, refused; unusable, unscorable: of an old answer
+    outcome TEXT NOT NULL,
     status INTEGER,             -- HTTP status, where there was one
     error TEXT,                 -- of an answered attempt: how its request was changed
     started REAL NOT NULL,
@@ -125,7 +126,7 @@ CREATE TABLE IF NOT EXISTS attempts (
     prompt_tokens INTEGER,
     completion_tokens INTEGER
 );
-CREATE TABLE IF NOT EXISTS request_changes (  -- of requests that were refused as they were, and answered so
+CREATE TABLE IF NOT EXISTS request_changes (  -- of requests that were refused without them
     url TEXT NOT NULL,
     model_id TEXT NOT NULL,
     changes TEXT NOT NULL,      -- JSON: field -> its new name, or null where it was left out
@@ -139,12 +140,19 @@ _SERVERS = (
 """Only in the file of a run that asked several servers of one model."""
 
 _ORIGIN = """
-CREATE TABLE IF NOT EXISTS answers_of (run_identity TEXT NOT NULL, started_at TEXT NOT NULL, attempts INTEGER NOT NULL)
+CREATE TABLE IF NOT EXISTS answers_of (
+    run_identity TEXT NOT NULL,
+    started_at TEXT NOT NULL,
+    attempts INTEGER NOT NULL
+)
 """
 """Only in the file of a run whose model was not asked: the answers are a copy of another run's."""
 _TAKEN = """
 SELECT * FROM answers_of
-WHERE NOT EXISTS (SELECT 1 FROM attempts WHERE id > answers_of.attempts AND role = :role AND outcome = 'answered')
+WHERE NOT EXISTS (
+    SELECT 1 FROM attempts
+    WHERE id > answers_of.attempts AND role = :role AND outcome = 'answered'
+)
 """
 
 _MARKS = ("application_id", "user_version")

@@ -366,14 +366,26 @@ def _written(value: object) -> str:
 
 _NEAR = r"[^.\n]{0,60}"
 _MARKS = r"""[\s"'`*_\\>|]{0,12}"""
-_TAGS = "response|gold_response|question|conversation|patient_information|user_request|medication_question|system|judge"
-_WHICH = "all|any|the|your|my|these|those|of|previous|prior|above|earlier|preceding|other|evaluation|scoring"
+_TAGS = (
+    "response|gold_response|question|conversation|patient_information"
+    "|user_request|medication_question|system|judge"
+)
+_WHICH = (
+    "all|any|the|your|my|these|those|of|previous|prior|above|earlier|preceding|other"
+    "|evaluation|scoring"
+)
 _INSTRUCTIONS = "instructions?|criteria|prompts?|rules?|rubric|guidelines?"
-_JUDGES = r"(?<!to )(?<!will )(?<!can )(?<!not )(?<!you )(?:evaluators?|judges?|graders?|raters?|annotators?)"
+_JUDGES = (
+    r"(?<!to )(?<!will )(?<!can )(?<!not )(?<!you )"
+    r"(?:evaluators?|judges?|graders?|raters?|annotators?)"
+)
 _CRITERIA = "accuracy|completeness|clarity"
 _FULL_MARKS = r"full marks|(?:maximum|top|highest|perfect) (?:score|rating|marks)"
 _ALL_OF_IT = r"(?:all|every|each|this|it|the)"
-_MARK_ENDS = rf"(?=\s*(?:$|[;:!?)\]\"'*]|[.,](?!\s*\d)|stars?\b|because\b|since\b|(?:for|on|in|to) {_ALL_OF_IT}\b))"
+_MARK_ENDS = (
+    r"(?=\s*(?:$|[;:!?)\]\"'*]|[.,](?!\s*\d)|stars?\b|because\b|since\b"
+    rf"|(?:for|on|in|to) {_ALL_OF_IT}\b))"
+)
 _FIVE_OF_FIVE = rf"(?:5\s*(?:/|out of)\s*5|(?:a|of) 5\b{_MARK_ENDS})"
 """As marks: neither 'a 5 mL dose' nor 'a score of 5 points'."""
 _OURS = r"(?:the|my|that)(?: \w{1,12}){0,2} (?:response|answer|reply|text|summary|plan|note)"
@@ -410,14 +422,26 @@ _SIGNS: Mapping[str, tuple[str, ...]] = {
         rf"\b(?:ignore|disregard|forget|override)(?: (?:{_WHICH}))* (?:{_INSTRUCTIONS})\b",
         rf"\b{_JUDGES}\b{_NEAR}\b(?:must|should|shall|please|give|assign|award|rate|score|output)\b",
         rf"\b(?:give|assign|award|rate|score|grade|deserves?)\b{_NEAR}\b(?:{_FULL_MARKS})",
-        rf"\b(?:give(?!\W?way)|assign|award|deserves?|(?:rate|score|grade) {_RATED})\b{_NEAR}\b{_FIVE_OF_FIVE}",
-        rf"\b(?:{_GRADE})\b{_NEAR}\b(?:{_ALL}|this (?:response|answer))\b{_NEAR}\b(?:as|at|to|with|the|a|of) {_FIVE}",
+        (
+            r"\b(?:give(?!\W?way)|assign|award|deserves?"
+            rf"|(?:rate|score|grade) {_RATED})\b{_NEAR}\b{_FIVE_OF_FIVE}"
+        ),
+        (
+            rf"\b(?:{_GRADE})\b{_NEAR}\b(?:{_ALL}|this (?:response|answer))\b{_NEAR}"
+            rf"\b(?:as|at|to|with|the|a|of) {_FIVE}"
+        ),
         rf"\b{_FIVE}{_NEAR}\b(?:for|on|in) (?:all|every|each)\b{_NEAR}\b{_ALL}\b",
         rf"\boutput\b{_NEAR}\bjson\b",
         r"\bnew instructions?\s*:",
         r"\bsystem (?:prompt|message|override)\b",
-        r"\byour (?:judge?ment|verdict|ratings|final (?:score|rating|evaluation)) (?:is|are|must|should|has to|will)\b",
-        rf"\b(?:copy|repeat|return|output|with)\b{_THIS} (?:evaluation|judge?ment|ratings?|scores|json|verdict)\b",
+        (
+            r"\byour (?:judge?ment|verdict|ratings|final (?:score|rating|evaluation))"
+            r" (?:is|are|must|should|has to|will)\b"
+        ),
+        (
+            rf"\b(?:copy|repeat|return|output|with)\b{_THIS}"
+            r" (?:evaluation|judge?ment|ratings?|scores|json|verdict)\b"
+        ),
     ),
 }
 _SIGN_PATTERNS = {

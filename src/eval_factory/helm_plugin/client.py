@@ -331,7 +331,8 @@ class Endpoint:
         for name, new in changes.items():
             if new is None:
                 adjustments.append(
-                    f"the endpoint refuses {name}: it was left out, the model's own default was used"
+                    f"the endpoint refuses {name}: it was left out, "
+                    "the model's own default was used"
                 )
             else:
                 adjustments.append(f"the endpoint takes {new} in place of {name}")

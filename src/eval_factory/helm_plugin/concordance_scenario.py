@@ -25,7 +25,8 @@ from eval_factory.tasks.concordance import (
 )
 
 _INSTRUCTIONS = """\
-A clinical case and a hypothesis are given, and then something new is found. How does the new finding change the
+A clinical case and a hypothesis are given, and then something new is found. How does the new \
+finding change the
 hypothesis? Answer with one rating and nothing else:
 -2: far less likely (or far less useful)
 -1: less likely

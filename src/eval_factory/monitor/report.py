@@ -76,10 +76,9 @@ def state_of(history: History) -> str:
     made = (
         f"{len(looks)} of {counted(baseline['looks'], 'look')} made, the last at {looks[-1]['at']}"
     )
-    return (
-        f"{'in control' if history.alarm is None else f'ALARM: {alarm_words(baseline, history.alarm)}'}; "
-        f"{made}"
-    )
+    if history.alarm is None:
+        return f"in control; {made}"
+    return f"ALARM: {alarm_words(baseline, history.alarm)}; {made}"
 
 
 def alarm_words(baseline: Line, alarm: Line) -> str:

@@ -30,7 +30,10 @@ DATE_FORMATS = ("%m/%d/%Y", "%Y-%m-%d")
 
 _BOXED = re.compile(r"\\boxed\{((?:[^{}]|\{[^{}]*\})*)\}")
 _LATEX_TEXT = re.compile(r"\\(?:text|mathrm|mathbf)\{([^{}]*)\}")
-_DIGITS = r"(?:[1-9]\d{0,2}(?:,\d{3})+(?:\.\d+)?|[1-9]\d{0,2}(?:\.\d{3})+,\d+|\d+(?:[.,]\d+)?)(?![.,]?\d|[/-]\d+[/-])"
+_DIGITS = (
+    r"(?:[1-9]\d{0,2}(?:,\d{3})+(?:\.\d+)?|[1-9]\d{0,2}(?:\.\d{3})+,\d+|\d+(?:[.,]\d+)?)"
+    r"(?![.,]?\d|[/-]\d+[/-])"
+)
 """With thousands separators, and a decimal comma where it cannot be one of these: 1,234 is 1234,
 and 12,34 is 12.34.
 """
@@ -39,12 +42,14 @@ _NUMBER = re.compile(rf"(?<![\w^./,-])(?<!\^\{{)[+-]?{_DIGITS}")
 _EITHER = r"(?:or|to|oder|bis|o|u|a|ou|à|versus|vs\.?)"
 _UNIT = r"(?: ?[%°a-zµμ][^\s\d,;:()='\"]{0,20}(?:\d[^\s,;:()='\"]{0,8})?){0,2}"
 _ALTERNATIVES = re.compile(
-    rf"(?<![\w^./,-])[+-]?{_DIGITS}{_UNIT}(?: {_EITHER} |(?<=\d)-(?=\d)| ?[–—~] ?| - )[+-]?{_DIGITS}"  # noqa: RUF001
+    rf"(?<![\w^./,-])[+-]?{_DIGITS}{_UNIT}"
+    rf"(?: {_EITHER} |(?<=\d)-(?=\d)| ?[–—~] ?| - )[+-]?{_DIGITS}"  # noqa: RUF001
     rf"|(?<![^\W_])(?:between|zwischen|entre) {_DIGITS}{_UNIT} (?:and|und|y|e|et) {_DIGITS}",
     re.IGNORECASE,
 )
 _OPENS = re.compile(
-    rf"[^\w\n+-]{{0,10}}(?:(?:about|approximately|roughly|ca\.?) )?([+-]?{_DIGITS})(?! ?-?(?:year|yr|y/?o)){_UNIT}\s*"
+    rf"[^\w\n+-]{{0,10}}(?:(?:about|approximately|roughly|ca\.?) )?([+-]?{_DIGITS})"
+    rf"(?! ?-?(?:year|yr|y/?o)){_UNIT}\s*"
     r"(?:$|[.,;:(\n]|(?:because|since|as|which|with|for)\b)",
     re.IGNORECASE,
 )

@@ -73,7 +73,10 @@ def finish_reasons(path: Path, role: str) -> dict[str, int]:
     query = """
         SELECT reason, count(*) AS answers FROM (
             SELECT json_extract(response, '$.choices[0].finish_reason') AS reason
-            FROM (SELECT CASE WHEN json_valid(response) THEN response END AS response FROM responses WHERE role = :role)
+            FROM (
+                SELECT CASE WHEN json_valid(response) THEN response END AS response
+                FROM responses WHERE role = :role
+            )
         ) WHERE typeof(reason) = 'text' GROUP BY reason ORDER BY answers DESC, reason
     """
     counts: Counter[str] = Counter()

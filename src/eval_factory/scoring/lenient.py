@@ -52,12 +52,16 @@ _OPEN = r"['(\[]{0,3}"
 _JOINED = (
     rf"[ \n]?[,;/&+.)\]:'’]{{0,3}}[ \n]?(?:{_AND} )?(?:(?:maybe|perhaps) )?(?:{_OPTION} )?{_OPEN}"  # noqa: RUF001
 )
-_ONE = rf"(?:{_LABEL}(?!\)? {_ARE})|{_TEXT}(?= ?(?:$|[.!;\n。)]|\(?{_LABEL}|{_JOINED}{_ANY}|,? {_REASON})))"
+_ONE = (
+    rf"(?:{_LABEL}(?!\)? {_ARE})|{_TEXT}(?= ?(?:$|[.!;\n。)]|\(?{_LABEL}|{_JOINED}{_ANY}"
+    rf"|,? {_REASON})))"
+)
 _STATED = rf"(?P<stated>{_ONE}(?:{_JOINED}{_ONE})*)"
 _SEVERAL = rf"\(?{_ANY}(?:\)?,? ?(?:{_AND} )?\(?{_ANY}){{0,9}}"
 
 _FIELD = re.compile(
-    r'"(?:(?:final|correct|best|selected|chosen|your|my)[ _]?)?(?:answer|choice|option|letter|label|antwort|respuesta'
+    r'"(?:(?:final|correct|best|selected|chosen|your|my)[ _]?)?(?:answer|choice|option|letter'
+    r"|label|antwort|respuesta"
     r'|resposta|réponse)(?:[ _](?:letter|choice|option|label))?"\s*:'
     r'\s*(?:"((?:[^"\\]|\\.)*)"|(\[[^\[\]]{0,200}\])|([-+]?\d[\d.]*))',
     re.IGNORECASE,
@@ -70,23 +74,28 @@ _MARKUP = re.compile(
 _BOX = re.compile(r"\\boxed\b|<(?:final[ _])?answer>", re.IGNORECASE)
 _GOES_ON = (
     r"(?=$|\n|[.,:;!?/&+|–—。、，)\]'’]| ?[(\-–—=]|[^\x00-ɏ]"  # noqa: RUF001
-    rf"|(?i: (?:{_REASON}|{_ARE}|{_NOT})))(?![.,]\d)(?!['’][A-Za-z])(?!-\w)(?!\.[A-Za-z](?![A-Za-z]))"  # noqa: RUF001
+    rf"|(?i: (?:{_REASON}|{_ARE}"
+    rf"|{_NOT})))(?![.,]\d)(?!['’][A-Za-z])(?!-\w)(?!\.[A-Za-z](?![A-Za-z]))"  # noqa: RUF001
 )
 """What may follow a label: not "A patient", "D-dimer", "I'm" or "E.g."."""
 _SAYS = rf"(?<![{_IN_WORD}]){_ANSWER}(?: (?!would |could |{_IS})[^\W\d]+){{0,4}} ?{_IS}\s?:?\s?"
 SAID = re.compile(
-    rf"{_SAYS}(?:(?:the|la|die|(?-i:[ao])|l'|{_ANSWER}|therefore|clearly|most likely)\s){{0,3}}['(\[ ]{{0,3}}",
+    rf"{_SAYS}(?:(?:the|la|die|(?-i:[ao])|l'|{_ANSWER}|therefore|clearly"
+    rf"|most likely)\s){{0,3}}['(\[ ]{{0,3}}",
     re.IGNORECASE,
 )
 _OPENING = re.compile(rf"[^\w(\ue000-\ue1ff]{{0,20}}(?:{_OPTION} )?{_OPEN}{_STATED}", re.IGNORECASE)
 _IS_SAID = re.compile(rf"{SAID.pattern}{_STATED}|(?P<right>{_ANY})(?=\)? {_RIGHT})", re.IGNORECASE)
 _CALLED = re.compile(
-    rf"(?<![{_IN_WORD}])(?:(?:{_ANSWER}|choose|select|pick|go with|it is|it's|must be|would be|think|say|probably"
-    rf"|therefore,?|thus,?|but|sondern|sino|选|選)\s?|{_IS} (?={_LABEL}\.?(?:\n|$))|(?=\({_LABEL}\))){_OPEN}{_STATED}",
+    rf"(?<![{_IN_WORD}])(?:(?:{_ANSWER}|choose|select|pick|go with|it is|it's|must be|would be"
+    r"|think|say|probably"
+    rf"|therefore,?|thus,?|but|sondern|sino|选|選)\s?|{_IS} (?={_LABEL}\.?(?:\n|$))"
+    rf"|(?=\({_LABEL}\))){_OPEN}{_STATED}",
     re.IGNORECASE,
 )
 _DENIED = re.compile(
-    rf"(?:{_OPTION}s? )?{_SEVERAL}(?: \([^()\n]{{0,100}})?\)? (?:{_ARE} (?:\w+ ){{0,2}}?{_WRONG}|{_NOT})"
+    rf"(?:{_OPTION}s? )?{_SEVERAL}(?: \([^()\n]{{0,100}})?\)? (?:{_ARE} (?:\w+ ){{0,2}}?{_WRONG}"
+    rf"|{_NOT})"
     rf"|(?<![{_IN_WORD}]){_DOUBT}{_END}[^.,;:\n\ue000-\ue1ff]{{0,40}}{_SEVERAL}",
     re.IGNORECASE,
 )

@@ -137,7 +137,10 @@ ALONE = "one choice"
 """Why a question keeps its order."""
 
 _LABEL = r"(?:[a-h]|[1-9]|i{1,3}|iv|vi{0,3})"
-_NAMED = rf"(?:(?:option|choice|answer|statement|opci[oó]n|respuesta)(?:e?s)?\s+)?[(\"']?{_LABEL}[)\"'.]?"
+_NAMED = (
+    r"(?:(?:option|choice|answer|statement|opci[oó]n|respuesta)(?:e?s)?\s+)?"
+    rf"[(\"']?{_LABEL}[)\"'.]?"
+)
 _AND = r"(?:\s*(?:,|;|&|\+|/)\s*(?:and\s+|or\s+|y\s+|o\s+)?|\s+(?:and|or|y|o|e)\s+)"
 _SEVERAL = rf"{_NAMED}(?:{_AND}{_NAMED})+"
 _OTHERS = (

@@ -316,17 +316,11 @@ def faults(layout: Sequence[FileLayout], path: Path, values: _Values) -> list[st
             if path.is_file():
                 found += content_faults(path, entry)
             else:
-                found.append(
-                    f"{path}: "
-                    f"{'is a folder, not the file' if path.is_dir() else 'there is no such file'}"
-                )
+                fault = "is a folder, not the file" if path.is_dir() else "there is no such file"
+                found.append(f"{path}: {fault}")
         elif not path.is_dir():
-            return [
-                (
-                    f"{path}: "
-                    f"{'is a file, not the folder' if path.is_file() else 'there is no such folder'}"
-                )
-            ]
+            fault = "is a file, not the folder" if path.is_file() else "there is no such folder"
+            return [f"{path}: {fault}"]
         else:
             found += _faults_of_files(path, entry)
     return list(dict.fromkeys(found))

@@ -184,8 +184,10 @@ def _respelled(
 
 
 _AGE = re.compile(
-    r"\b(?:(?P<a>\d{1,3})[- ]?(?P<unit>years?|yrs?|y|months?|weeks?|days?|hours?)[-. ]?(?:old|of age|o\b)"
-    r"|(?:aged|(?:m[ae]n|male|boy|girl|patient|person) of) (?P<b>\d{1,3})(?: years)?)\b(?P<after>[^.;,]{0,40})",
+    r"\b(?:(?P<a>\d{1,3})[- ]?(?P<unit>years?|yrs?|y|months?|weeks?|days?|hours?)[-. ]?"
+    r"(?:old|of age|o\b)"
+    r"|(?:aged|(?:m[ae]n|male|boy|girl|patient|person) of) (?P<b>\d{1,3})(?: years)?)\b"
+    r"(?P<after>[^.;,]{0,40})",
     re.IGNORECASE,
 )
 _SOMEBODY = re.compile(r"\b(?:patient|man|woman|boy|girl|male|female|he|she)\b", re.IGNORECASE)

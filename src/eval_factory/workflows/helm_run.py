@@ -84,7 +84,9 @@ ARGUMENT_ERRORS = frozenset(
 """What HELM's functions of run specs raise for values that they do not take."""
 
 _RAISED = re.compile(
-    r"((?:\w+\.)*(?:[A-Z]\w*(?:Error|NotInstalled|Enabled|Disconnected|Timeout)|\w*Exception))(?:: |\Z)"
+    r"((?:\w+\.)*"
+    r"(?:[A-Z]\w*(?:Error|NotInstalled|Enabled|Disconnected|Timeout)|\w*Exception))"
+    r"(?:: |\Z)"
 )
 
 

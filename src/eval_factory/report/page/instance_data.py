@@ -31,7 +31,8 @@ _SOUNDS = ("audio/wav", "audio/mpeg", "audio/flac")
 _MAX_FILE = {"image": 64 << 20, "audio": 1 << 20}  # bytes
 _MEDIUM_TYPE = "application/x-eval-factory-medium"
 _MEDIUM_BLOCK = re.compile(
-    rf'\n<script type="{_MEDIUM_TYPE}" data-sha256="\w+" data-type="[\w/]+">[A-Za-z0-9+/=]*</script>'
+    rf'\n<script type="{_MEDIUM_TYPE}" data-sha256="\w+" data-type="[\w/]+">'
+    r"[A-Za-z0-9+/=]*</script>"
 )
 
 
