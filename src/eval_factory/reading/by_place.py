@@ -1,0 +1,134 @@
+"""The kinds of statement that a text makes by the place of an option: first, last, alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from eval_factory.reading import cues
+from eval_factory.reading.clauses import Document, Group
+from eval_factory.reading.mentions import Form
+from eval_factory.reading.phrases import WORD_END, any_of, compiled
+from eval_factory.reading.statement import Statement, Strength, statement_of
+
+_LEAD_IN = rf"(?:{any_of('lead_in')}{WORD_END}\W{{1,3}})?"
+_NUMBER = r"(?:\d+[a-z]?\W+)?(?:ie +)?"
+_OPTION = rf"(?P<option>(?:the )?{any_of('option')}\W{{1,3}})?"
+_OPENS = compiled(rf"\W{{0,20}}{_NUMBER}{_LEAD_IN}{_OPTION}\W{{0,3}}")
+_STOPS = compiled(r"['\")\]]*\s*(?:$|[.:\n])")
+_IS_NOT_A = compiled(r"\W*\w+ not (?!correct|right|the)")
+_ONLY_OPTIONS = compiled(rf"(?:\W|(?:{any_of('joiner')}|options?|choices?|both|either){WORD_END})*")
+_OTHERS = compiled(rf"(?:^|(?<=\n)|(?<=[.!?] ))\W*{any_of('the_others')}{WORD_END}")
+
+
+def whole_text(document: Document) -> Iterator[Statement]:
+    """ "B", "B. Duodenal ulcer", "B or C": options, and nothing else."""
+    rest = document.text
+    for mention in reversed(document.mentions):
+        rest = rest[: mention.start] + " " + rest[mention.end :]
+    if "?" not in rest and _ONLY_OPTIONS.fullmatch(rest):
+        yield statement_of(Group(document.mentions))
+
+
+def opening(document: Document) -> Iterator[Statement]:
+    """ "B. Duodenal ulcer is what fits. ...": the answer first, then its reasons."""
+    clause = document.clauses[0]
+    group = clause.groups[0]
+    opens = _OPENS.fullmatch(document.text, 0, group.start)
+    if opens is None or clause.is_question() or begins_with_walk(document):
+        return
+    after = document.text[group.end : group.end + 200]
+    if cues.is_called_wrong(after) and not _IS_NOT_A.match(after):
+        return
+    # "Option B, ..., could be considered" opens a discussion; "Option B." is an answer
+    is_discussed = opens["option"] is not None and not _STOPS.match(after)
+    if cues.ends_at(group.mentions[-1], after) and not is_discussed:
+        yield statement_of(group)
+
+
+def label_alone(document: Document) -> Iterator[Statement]:
+    """ "...\\nB\\n...": a line with one label, where no other line is so."""
+    alone = []
+    for line in document.lines:
+        if line.item is not None and line.is_alone and line.item.form is Form.LABEL:
+            alone.append(line.item)
+    if len({mention.label for mention in alone}) == 1:
+        yield statement_of(Group((alone[-1],)))
+
+
+def last_line(document: Document) -> Iterator[Statement]:
+    """ "...\\n\\nB. Duodenal ulcer": the option alone, and no list of them."""
+    last = document.lines[-1]
+    if last.item is None or not last.is_alone or len(document.lines) == 1:
+        return
+    if document.lines[-2].item is None:
+        yield statement_of(Group((last.item,)))
+
+
+def last_sentence(document: Document) -> Iterator[Statement]:
+    """ "Not A, for there is no fever. B." """
+    clause = document.clauses[-1]
+    group = clause.groups[-1]
+    words = clause.before(group) + clause.after(group) + document.text[clause.end :]
+    if group.first.form is not Form.LABEL or any(sign.isalnum() for sign in words):
+        return
+    begins_line = document.text[clause.start - 1 : clause.start] in ("", "\n")
+    if not begins_line and not clause.is_question():
+        yield statement_of(group)
+
+
+def named_before_the_others(document: Document) -> Iterator[Statement]:
+    """ "... with fewer attacks (option C).\\n\\nThe other options ...": C alone before them."""
+    others = _OTHERS.search(document.text)
+    if others is None:
+        return
+    groups = []
+    for clause in document.clauses:
+        for group in clause.groups:
+            if group.start >= others.start():
+                continue
+            if cues.is_doubted(clause.before(group).rpartition(",")[2]):
+                return
+            if group.first.is_marked:
+                groups.append(group)
+    named = {label for group in groups for label in group.labels}
+    if len(named) == 1 and not named & _items_from(document, others.start()):
+        yield statement_of(groups[-1], Strength.PREFERRED)
+
+
+def _items_from(document: Document, start: int) -> set[str]:
+    """Labels that lines begin with, from this place on."""
+    labels = set()
+    for line in document.lines:
+        if line.item is not None and line.start >= start:
+            labels.add(line.item.label)
+    return labels
+
+
+def begins_with_walk(document: Document) -> bool:
+    """Whether the text goes through options from its start: "A. ...: no\\nB. ...: yes"."""
+    if _is_walk_in_a_line(document):
+        return True
+    if len(document.lines) < 2:
+        return False
+    first = document.lines[0]
+    second = document.lines[1]
+    if first.item is None or second.item is None or first.item.label == second.item.label:
+        return False
+    if first.is_named != second.is_named:
+        return False
+    # "B\nA. Appendicitis: no": the answer before a list
+    is_answer = first.item.form is Form.LABEL and first.is_alone and not second.is_alone
+    return not is_answer
+
+
+def _is_walk_in_a_line(document: Document) -> bool:
+    """ "A: ... B: ... C: ...": three labels in their order, with the same sign."""
+    items = []
+    for clause in document.clauses:
+        mention = clause.groups[0].first
+        is_item = not any(sign.isalnum() for sign in clause.before(clause.groups[0]))
+        if is_item and mention.form in (Form.LABEL, Form.BOTH):
+            items.append(mention)
+    labels = [mention.label for mention in items[:3]]
+    signs = {document.text[mention.start + 1 : mention.start + 2] for mention in items[:3]}
+    return len(set(labels)) == 3 and labels == sorted(labels) and len(signs) == 1

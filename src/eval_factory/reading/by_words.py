@@ -1,0 +1,114 @@
+"""The kinds of statement that a clause makes by its words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from eval_factory.reading import cues
+from eval_factory.reading.clauses import Clause, Group
+from eval_factory.reading.statement import Statement, Strength, statement_of
+
+
+def said_to_be_the_answer(clause: Clause) -> Iterator[Statement]:
+    """ "The correct answer to this question is B." """
+    yield from _objects(clause, cues.SAID, Strength.STATED)
+
+
+def chosen(clause: Clause) -> Iterator[Statement]:
+    """ "I would choose B." """
+    yield from _objects(clause, cues.CHOSEN, Strength.STATED)
+
+
+def called_the_answer(clause: Clause) -> Iterator[Statement]:
+    """ "Option B, Duodenal ulcer, is the correct answer." """
+    yield from _subjects(clause, cues.CALLED_ANSWER, Strength.STATED)
+
+
+def called_right(clause: Clause) -> Iterator[Statement]:
+    """ "Option B is correct." """
+    yield from _subjects(clause, cues.CALLED_RIGHT, Strength.STATED)
+
+
+def made_right(clause: Clause) -> Iterator[Statement]:
+    """ "... which makes B the correct answer." """
+    for group in clause.groups:
+        before = clause.before(group)
+        if not cues.MAKES.search(before) or not cues.THE_RIGHT.match(clause.after(group)):
+            continue
+        if not cues.is_doubted(before) and not cues.is_supposed(clause):
+            yield statement_of(group)
+
+
+def concluded(clause: Clause) -> Iterator[Statement]:
+    """ "Therefore, B.", "not A but B." """
+    group = clause.groups[-1]
+    before = clause.before(group)
+    if _has_words(clause.after(group)):
+        return
+    if cues.THEREFORE_ALONE.fullmatch(before) or cues.NOT_BUT.fullmatch(before):
+        yield statement_of(group)
+
+
+def preferred(clause: Clause) -> Iterator[Statement]:
+    """ "The most likely diagnosis is B", "this points to B", "B is the most likely finding"."""
+    yield from _objects(clause, cues.PREFERRED, Strength.PREFERRED)
+    yield from _objects(clause, cues.POINTS_TO, Strength.PREFERRED)
+    yield from _subjects(clause, cues.CALLED_PREFERRED, Strength.PREFERRED)
+
+
+def concluded_in_a_sentence(clause: Clause) -> Iterator[Statement]:
+    """ "Therefore, the material used most is amalgam"; "Therefore, amalgam is the most used"."""
+    group = clause.groups[-1]
+    before = clause.before(group)
+    if not cues.THEREFORE.match(before) or cues.is_supposed(clause) or group.first.is_common:
+        return
+    after = clause.after(group)
+    is_object = cues.THEREFORE_IS.fullmatch(before) and not _has_words(after)
+    is_subject = cues.SUBJECT.fullmatch(before) and cues.IS_UTMOST.match(after)
+    if (is_object and not cues.is_doubted(before)) or is_subject:
+        yield statement_of(group, Strength.PREFERRED)
+
+
+def _objects(clause: Clause, cue: re.Pattern[str], strength: Strength) -> Iterator[Statement]:
+    """Statements where the option follows a cue."""
+    for match in cue.finditer(clause.text, clause.start, clause.end):
+        # what stands before a comma is about something else
+        before = clause.text[clause.start : match.start()].rpartition(",")[2]
+        if cues.is_doubted(before + clause.text[match.start() : match.start("fill")]):
+            continue
+        group = _object_at(clause, match)
+        if group is not None and not cues.is_supposed(clause):
+            yield statement_of(group, strength)
+
+
+def _object_at(clause: Clause, match: re.Match[str]) -> Group | None:
+    """The option directly behind a cue; else the one in parentheses behind what it describes:
+    "the answer is an effect of the drug (option B)".
+    """
+    later = [group for group in clause.groups if group.start >= match.start("fill")]
+    if not later:
+        return None
+    first = later[0]
+    if first.start <= match.end() and cues.ends_at(first.mentions[-1], clause.after(first)):
+        return first
+    marked = [group for group in later if group.first.is_marked]
+    if len(marked) == 1 and not cues.is_doubted(clause.text[match.end() : marked[0].start]):
+        return marked[0]
+    return None
+
+
+def _subjects(clause: Clause, cue: re.Pattern[str], strength: Strength) -> Iterator[Statement]:
+    """Statements where the option goes before what it is called."""
+    for group in clause.groups:
+        if group.first.is_common or not cue.match(clause.after(group)):
+            continue
+        before = clause.before(group)
+        if not group.first.is_marked and not cues.SUBJECT.fullmatch(before):
+            continue
+        if not cues.is_doubted(before) and not cues.is_supposed(clause):
+            yield statement_of(group, strength)
+
+
+def _has_words(text: str) -> bool:
+    return any(sign.isalnum() for sign in text)

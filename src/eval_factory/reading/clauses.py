@@ -1,0 +1,154 @@
+"""Lines, sentences and clauses of a text, with the options that each mentions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from eval_factory.reading.mentions import Mention
+from eval_factory.reading.phrases import any_of, compiled
+
+_BREAK = re.compile(
+    r"[.!?]+['\")\]]*(?=\s+[^a-z\s]|\s*$)|[。！？]|\n|; "  # noqa: RUF001
+    r"|, (?=(?:but|so|therefore|thus|hence|making|whereas)\b)| (?=but (?:the|i|it|my|in|[a-z]\b))"
+)
+_ABBREVIATION = re.compile(
+    r"(?<!\w)(?:e\.?g|i\.?e|vs|dr|approx|no|ca|cf|st|etc|al|fig)$", re.IGNORECASE
+)
+_ITEM = compiled(rf"\W{{0,3}}({any_of('option')} )?\W{{0,3}}$")
+_JOINED = compiled(
+    rf"[.)\]'\"]{{0,2}}(?:[,;/&+]|,? {any_of('joiner')}(?!\w)|(?= ))"
+    rf" ?(?:{any_of('joiner')} )?(?:{any_of('option')} )?['\"(\[]{{0,2}}"
+)
+
+
+@dataclass(frozen=True)
+class Group:
+    """Options that are named together: "B", "B or C", "options A, B and D"."""
+
+    mentions: tuple[Mention, ...]
+
+    @property
+    def start(self) -> int:
+        return self.mentions[0].start
+
+    @property
+    def end(self) -> int:
+        return self.mentions[-1].end
+
+    @property
+    def first(self) -> Mention:
+        return self.mentions[0]
+
+    @property
+    def labels(self) -> frozenset[str]:
+        named: set[str] = set()
+        for mention in self.mentions:
+            named.update(mention.labels)
+        return frozenset(named)
+
+
+@dataclass(frozen=True)
+class Clause:
+    """A part of a sentence that says one thing."""
+
+    text: str
+    start: int
+    end: int
+    groups: tuple[Group, ...]
+
+    def is_question(self) -> bool:
+        return self.text[self.start : self.end].rstrip().endswith("?")
+
+    def before(self, group: Group) -> str:
+        return self.text[self.start : group.start]
+
+    def after(self, group: Group) -> str:
+        return self.text[group.end : self.end]
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line; `item` is the mention it begins with, as the lines of a list of options do."""
+
+    start: int
+    end: int
+    item: Mention | None
+    is_alone: bool  # the mention, and nothing else
+    is_named: bool  # "Option B"
+
+
+@dataclass(frozen=True)
+class Document:
+    text: str
+    lines: tuple[Line, ...]  # without empty ones
+    clauses: tuple[Clause, ...]  # those that mention an option
+    mentions: tuple[Mention, ...]
+
+
+def read_document(text: str, mentions: Sequence[Mention]) -> Document:
+    lines = tuple(_lines(text, mentions))
+    return Document(text, lines, tuple(_clauses(text, mentions)), tuple(mentions))
+
+
+def _lines(text: str, mentions: Sequence[Mention]) -> Iterator[Line]:
+    start = 0
+    number = 0
+    for line in text.split("\n"):
+        end = start + len(line)
+        while number < len(mentions) and mentions[number].start < start:
+            number += 1
+        item = None
+        is_alone = False
+        is_named = False
+        if number < len(mentions) and mentions[number].start < end:
+            mention = mentions[number]
+            begin = _ITEM.match(text, start, mention.start)
+            if begin is not None:
+                item = mention
+                is_named = begin[1] is not None
+                is_alone = not any(
+                    sign.isalnum() or sign == "?" for sign in text[mention.end : end]
+                )
+        yield Line(start, end, item, is_alone, is_named)
+        start = end + 1
+
+
+def _clauses(text: str, mentions: Sequence[Mention]) -> Iterator[Clause]:
+    number = 0
+    for start, end in pairwise(_bounds(text, mentions)):
+        here = []
+        while number < len(mentions) and mentions[number].start < end:
+            here.append(mentions[number])
+            number += 1
+        if here:
+            yield Clause(text, start, end, tuple(_groups(text, here)))
+
+
+def _bounds(text: str, mentions: Sequence[Mention]) -> list[int]:
+    """Where clauses end; a mention is never cut ("B. Duodenal ulcer")."""
+    bounds = [0]
+    number = 0
+    for point in _BREAK.finditer(text):
+        while number < len(mentions) and mentions[number].end <= point.start():
+            number += 1
+        if number < len(mentions) and mentions[number].start <= point.start():
+            continue
+        if point[0].startswith(".") and _ABBREVIATION.search(text, bounds[-1], point.start()):
+            continue
+        bounds.append(point.end())
+    bounds.append(len(text))
+    return bounds
+
+
+def _groups(text: str, mentions: Sequence[Mention]) -> Iterator[Group]:
+    group = [mentions[0]]
+    for mention in mentions[1:]:
+        if _JOINED.fullmatch(text, group[-1].end, mention.start):
+            group.append(mention)
+        else:
+            yield Group(tuple(group))
+            group = [mention]
+    yield Group(tuple(group))

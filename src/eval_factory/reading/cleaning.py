@@ -1,0 +1,92 @@
+"""The text that answers: without thinking, a chat template's marks, and markup.
+
+Nothing is read out of thinking: what a model considers there is no answer.
+"""
+
+from __future__ import annotations
+
+import re
+
+from eval_factory.reading.phrases import any_of
+
+_TAGS = "think|thinking|thought|reasoning|scratchpad"
+_BEGINS = (
+    "<unused94>",  # MedGemma
+    rf"<(?:{_TAGS})>",  # DeepSeek, Qwen and many others
+    r"\[THINK\]",  # Magistral
+    "◁think▷",  # Kimi
+    r"<\|channel\|>analysis",  # gpt-oss
+    r"^#+ *Thinking *:?$",  # HuatuoGPT
+)
+_ENDS = (
+    "<unused95>",
+    rf"</(?:{_TAGS})>",
+    r"\[/THINK\]",
+    "◁/think▷",
+    r"<\|channel\|>final(?:<\|message\|>)?",
+    r"^#+ *Final Response *:?$",
+)
+_THINKING_BEGINS = re.compile("|".join(_BEGINS), re.IGNORECASE | re.MULTILINE)
+_THINKING_ENDS = re.compile("|".join(_ENDS), re.IGNORECASE | re.MULTILINE)
+
+_TURN_ENDS = re.compile(
+    r"<\|(?:im_end|eot_id|eom_id|end|endoftext|end_of_text|return)\|>|<end_of_turn>|<eos>|</s>"
+    "|<\uff5cend\u2581of\u2581sentence\uff5c>"  # DeepSeek
+    r"|\[INST\]"
+)
+_TURN_BEGINS = re.compile(
+    r"(?:<\|start_header_id\|>|<\|im_start\|>|<start_of_turn>)(?:assistant|model)?"
+    r"|<\|[^|<>\n]{1,40}\|>|<(?:bos|s|pad)>|\[/INST\]|<unused\d+>"
+)
+_NEXT_QUESTION = re.compile(rf"^{any_of('next_question')} *:", re.IGNORECASE | re.MULTILINE)
+
+_BOX = re.compile(r"<\|begin_of_box\|>|\\boxed(?=\{)|<(?:final[ _])?answer>", re.IGNORECASE)
+_MARKUP = re.compile(
+    r"^[ \t]*```\w*|^[ \t]*(?:[#>]+|[-•*])[ \t]+|^[ \t]*#+|[*_$`{}]|</?[a-z]{1,10}>"
+    r"|\\(?:textbf|text|mathrm|mathbf)|\\[()\[\]]",
+    re.MULTILINE,
+)
+_FULL_WIDTH = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)}
+_DOUBLE_QUOTES = dict.fromkeys((0x201C, 0x201D, 0x201E, 0xAB, 0xBB), '"')
+_SINGLE_QUOTES = dict.fromkeys((0x2018, 0x2019, 0xB4), "'")
+_SIGNS: dict[int, int | str] = {**_FULL_WIDTH, **_DOUBLE_QUOTES, **_SINGLE_QUOTES}
+_ABBREVIATIONS = re.compile(r"(?<!\w)([ie])\. ?([eg])\.")
+"""Their letters are no labels: "i.e.", "e.g."."""
+_BLANKS = re.compile(r"[^\S\n]+")
+_LINE_BREAKS = re.compile(r"\s*\n\s*")
+
+
+def answering_part(answer: str) -> str:
+    """The text after thinking, up to the end of the model's turn; empty while it still thinks."""
+    text = answer
+    for end in _THINKING_ENDS.finditer(answer):
+        text = answer[end.end() :]
+    begin = _THINKING_BEGINS.search(text)
+    if begin is not None:
+        text = text[: begin.start()]
+    for turn in _TURN_ENDS.split(text):
+        words = _without_boxes(turn)
+        if words.strip():
+            return words
+    return ""
+
+
+def _without_boxes(turn: str) -> str:
+    """A turn without its template's marks; what stands in a box is said to be the answer."""
+    return _TURN_BEGINS.sub(" ", _BOX.sub("\nAnswer: ", turn))
+
+
+def plain_text(text: str) -> str:
+    """Text without Markdown, LaTeX and full-width signs, one blank between words."""
+    plain = _MARKUP.sub("", text.translate(_SIGNS))
+    plain = _ABBREVIATIONS.sub(r"\1\2", plain)
+    plain = _BLANKS.sub(" ", plain)
+    return _LINE_BREAKS.sub("\n", plain).strip()
+
+
+def before_next_question(text: str) -> str:
+    """The text up to another question that a model made up after its answer."""
+    for question in _NEXT_QUESTION.finditer(text):
+        if text[: question.start()].strip():
+            return text[: question.start()]
+    return text

@@ -1,0 +1,89 @@
+"""The words around an option that make a statement of it, or keep it from being one."""
+
+from __future__ import annotations
+
+import re
+
+from eval_factory.reading.clauses import Clause
+from eval_factory.reading.mentions import Form, Mention
+from eval_factory.reading.phrases import UNSPACED, WORD_BEGIN, WORD_END, any_of, compiled
+
+_FILLER = rf"(?:\W|{any_of('filler')}{WORD_END})*"
+OBJECT = rf"(?P<fill>{_FILLER})"
+"""What may stand between a cue and its option: "the answer is clearly the option (B"."""
+
+_IS = rf"{any_of('is')}(?:{WORD_END}|(?<=[:=是为は]))"
+_VERB = r"(?:is|are|was|were|would be|remains|ist|es|est|é|seems to be|appears to be)"
+_ADVERB = r"(?:(?:clearly|therefore|thus|indeed|definitely|likely|probably|also|hence|in fact) )?"
+_APPOSITION = r"(?:\W*['\"(][^'\"()]{1,120}['\")]|[^,.;()]{1,80},)?"
+"""A text that says of an option what it is: "option B, the duodenal ulcer, is"."""
+
+# Before an option
+SAID = compiled(rf"{WORD_BEGIN}{any_of('answer')}(?:,? [\w'()-]+){{0,7}}? ?{_IS}{OBJECT}")
+_TO_BE = rf"(?<= )(?:is|are|would be|should be|was|will be){WORD_END}"
+PREFERRED = compiled(
+    rf"(?<!less )(?<!least )(?<!\w){any_of('preferred')} [^;:]{{0,160}}?{_TO_BE}{OBJECT}"
+)
+POINTS_TO = compiled(rf"(?<!\w){any_of('points_to')}{OBJECT}")
+CHOSEN = compiled(rf"{WORD_BEGIN}{any_of('choose')}{OBJECT}")
+THEREFORE = compiled(rf"\W*(?:and )?{any_of('therefore')}{WORD_END}")
+THEREFORE_ALONE = compiled(rf"{THEREFORE.pattern}{_FILLER}")
+THEREFORE_IS = compiled(rf"{THEREFORE.pattern}.*?\w.*? (?:is|are|would be){_FILLER}")
+NOT_BUT = compiled(rf".*(?<!\w)(?:not|nicht|no|non|pas)(?!\w).*?,? ?(?:but|sondern|sino){_FILLER}")
+MAKES = compiled(r"(?:makes|making|leaves|leaving) (?:\W|(?:option|choice|answer))*$")
+
+# Behind an option
+CALLED_ANSWER = compiled(rf"{_APPOSITION}\W*{_VERB} {_ADVERB}{any_of('is_answer')}{WORD_END}")
+CALLED_RIGHT = compiled(rf"{_APPOSITION}\W*{_VERB} {_ADVERB}{any_of('is_right')}{WORD_END}")
+CALLED_PREFERRED = compiled(rf"\W*(?:{_VERB} )?{_ADVERB}{any_of('is_preferred')}{WORD_END}")
+_CALLED_WRONG = compiled(
+    rf"\W*(?:{_VERB}|would|could|seems?|can) (?:\w+ ){{0,2}}?{any_of('wrong')}{WORD_END}"
+)
+IS_UTMOST = compiled(r" (?:is|are|would be) (?:the )?(?:most|least|only|best)(?!\w)")
+THE_RIGHT = compiled(rf"\W+(?:as )?(?:the )?{any_of('is_answer', 'is_preferred')}{WORD_END}")
+
+_INTRODUCTION = r"(?:\W*(?:among|of|from|given|based on|in) [^,.]{0,60},)?"
+SUBJECT = compiled(rf"{_INTRODUCTION}(?:\W|(?:that|{any_of('therefore', 'filler')}){WORD_END})*")
+"""What may stand before an option that is a sentence's subject: "Of these, option"."""
+
+_DOUBT = compiled(rf"(?<!\w){any_of('doubt')}{WORD_END}|n't{WORD_END}")
+_NOT_ASKED_FOR = re.compile(r"(?:that|which|who) (?:is|are|does|do|has) not")
+_CONCESSION = compiled(rf"\W*(?:(?:and|but|or) )?{any_of('concession')}{WORD_END}")
+_CONDITION = compiled(rf"(?<!\w){any_of('condition')}{WORD_END}")
+
+_REASON = compiled(rf"['\")\]]*,? {any_of('reason')}{WORD_END}")
+_AFTER_LABEL = compiled(
+    rf"['\")\]]*,? (?:{any_of('reason', 'after_label')}|{_VERB} {any_of('is_right')}){WORD_END}"
+)
+_LABEL_ENDS = re.compile(rf"['\")\]]*\s*(?:$|[.!;:,(\n。、{UNSPACED}\u2013\u2014-])")
+_TEXT_ENDS = re.compile(r"['\")\]]*\s*(?:$|[.!;(\n。])")
+_COMMON_TEXT_ENDS = re.compile(r"['\")\]]*\s*(?:$|[.!;:,(\n。\u2013-])")
+
+
+def is_doubted(before: str) -> bool:
+    """Whether words deny what follows: "it is unlikely that", but not "the one that is not"."""
+    return _DOUBT.search(_NOT_ASKED_FOR.sub("", before)) is not None
+
+
+def is_supposed(clause: Clause) -> bool:
+    """ "Although B is the answer in children", "B would be right if"."""
+    if _CONCESSION.match(clause.text, clause.start, clause.end):
+        return True
+    return _CONDITION.search(clause.text, clause.start, clause.end) is not None
+
+
+def is_called_wrong(after: str) -> bool:
+    """ "is incorrect", "would be less likely"; "is not a virus" may be what is asked for."""
+    return _CALLED_WRONG.match(after) is not None
+
+
+def ends_at(mention: Mention, after: str) -> bool:
+    """Whether an option ends here: neither "B cells" nor "fever of unknown origin"."""
+    if mention.form in (Form.BOTH, Form.CONFLICT):
+        return True
+    if mention.form is Form.LABEL:
+        return _LABEL_ENDS.match(after) is not None or _AFTER_LABEL.match(after) is not None
+    ends = _TEXT_ENDS
+    if mention.is_common:
+        ends = _COMMON_TEXT_ENDS
+    return ends.match(after) is not None or _REASON.match(after) is not None

@@ -1,0 +1,66 @@
+"""The field of a JSON object that holds the answer: {"reasoning": "...", "answer_choice": "B"}."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+_KEY = r"(?:(?:final|correct|best|selected|chosen|your|my|predicted)[ _]?)?"
+_NAME = r"(?:answer|choice|option|letter|label|prediction|antwort|respuesta|resposta|réponse)"
+_END = r"(?:[ _](?:letter|choice|option|label|text))?"
+_ANSWER_KEY = re.compile(f"{_KEY}{_NAME}{_END}", re.IGNORECASE)
+_CUT_OFF = re.compile(
+    rf"[\"']({_KEY}{_NAME}{_END})[\"']\s*:\s*(?:\"((?:[^\"\\]|\\.)*)\"|'([^'\n]*)'|([-+]?\d[\d.]*|null))",
+    re.IGNORECASE,
+)
+_OBJECT = re.compile(r"\{\s*(?:[\"'{]|$)")
+
+
+def answer_fields(text: str) -> list[str] | None:
+    """The values of fields that hold an answer; None where the text is no JSON.
+
+    An object without such a field, and one whose field is null, hold no answer: an empty list.
+    """
+    begin = _OBJECT.search(text)
+    if begin is None:
+        return None
+    parsed = _parsed(text[begin.start() :])
+    if parsed is not None:
+        values = _values(parsed, is_answer=False)
+        if values or begin.start() == 0 or text[: begin.start()].isspace():
+            return values
+    matches = _CUT_OFF.findall(text)
+    if matches:
+        return ["".join(match[1:]) for match in matches if match[3] != "null"]
+    if text.lstrip().startswith("{"):
+        return []
+    return None
+
+
+def _parsed(text: str) -> Any:
+    """The JSON value that the text begins with; None where it is not complete."""
+    try:
+        value, _ = json.JSONDecoder(strict=False).raw_decode(text)
+    except (ValueError, RecursionError):
+        return None
+    return value
+
+
+def _values(value: Any, *, is_answer: bool) -> list[str]:
+    if isinstance(value, dict):
+        named: list[str] = []
+        for key, inner in value.items():
+            if _ANSWER_KEY.fullmatch(str(key)):
+                named.extend(_values(inner, is_answer=True))
+        if named or not is_answer:
+            return named
+        return [" ".join(_values(list(value.values()), is_answer=True))]
+    if not is_answer or value is None:
+        return []
+    if isinstance(value, list):
+        joined: list[str] = []
+        for inner in value:
+            joined.extend(_values(inner, is_answer=True))
+        return [", ".join(joined)]
+    return [str(value)]

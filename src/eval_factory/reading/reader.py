@@ -1,0 +1,113 @@
+"""The rule that weighs what an answer states."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from eval_factory.reading.clauses import read_document
+from eval_factory.reading.cleaning import answering_part, before_next_question, plain_text
+from eval_factory.reading.json_fields import answer_fields
+from eval_factory.reading.mentions import find_mentions
+from eval_factory.reading.phrases import any_of, compiled
+from eval_factory.reading.statement import Statement
+from eval_factory.reading.statements import statements_in
+from eval_factory.reading.yes_or_no import affirmed_or_denied
+
+VERSION = 2
+"""Version of the rule: 1 was the rule until 2026-11; results of two versions are not compared."""
+
+_HEADING = compiled(rf"^((?:\w+ ){{0,2}}{any_of('answer')}) ?:?\n(?=.)")
+_HEADINGS = re.compile(_HEADING.pattern, re.IGNORECASE | re.MULTILINE)
+_RETRACTION = compiled(rf"(?:^|[.!?,\n] ?)\W*{any_of('retraction')}(?!\w)")
+_CORRECTION = compiled(rf"(?:^|[.!?\n] ?)\W*{any_of('correction')}(?!\w)")
+
+
+class Kind(Enum):
+    """What an answer states."""
+
+    STATED = "stated"  # one option
+    SEVERAL = "several"  # two or more options together
+    CONFLICT = "conflict"  # statements that disagree, and no correction
+    NOTHING = "nothing"  # no statement of a known kind
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What an answer states; `label` is the option's, and None unless the kind is STATED."""
+
+    kind: Kind
+    label: str | None = None
+
+
+NOTHING = Reading(Kind.NOTHING)
+
+
+def stated_option(answer: str, options: Mapping[str, str]) -> str | None:
+    """The label of the option that an answer states; None: it states none, several, or two that
+    disagree.
+
+    `options`: label -> the option's text; empty, or the label itself, where it is not known.
+    """
+    return read_answer(answer, options).label
+
+
+def read_answer(answer: str, options: Mapping[str, str]) -> Reading:
+    """What an answer to a multiple-choice question states: see `stated_option`."""
+    text = answering_part(answer)
+    if not options or not text.strip():
+        return NOTHING
+    fields = answer_fields(text)
+    if fields is None:
+        return _read(text, options)
+    readings = {_read(value, options) for value in fields}
+    if len(readings) == 1:
+        return readings.pop()
+    if not readings:
+        return NOTHING
+    return Reading(Kind.CONFLICT)
+
+
+def _read(text: str, options: Mapping[str, str]) -> Reading:
+    plain = _HEADINGS.sub(r"\1: ", before_next_question(plain_text(text)))
+    mentions = find_mentions(plain, options)
+    statements: list[Statement] = []
+    if mentions:
+        statements.extend(statements_in(read_document(plain, mentions)))
+    reading = weigh(without_corrected(statements, plain))
+    if reading == NOTHING:
+        label = affirmed_or_denied(plain, options)
+        if label is not None:
+            return Reading(Kind.STATED, label)
+    return reading
+
+
+def weigh(statements: Sequence[Statement]) -> Reading:
+    """The rule: what is stated goes before what is preferred, and all of it has to agree."""
+    if not statements:
+        return NOTHING
+    strongest = max(statement.strength for statement in statements)
+    decisive = [statement for statement in statements if statement.strength == strongest]
+    stated = {statement.labels for statement in decisive}
+    if len(stated) > 1 or any(statement.is_conflict for statement in decisive):
+        return Reading(Kind.CONFLICT)
+    labels = stated.pop()
+    if len(labels) > 1:
+        return Reading(Kind.SEVERAL)
+    (label,) = labels
+    return Reading(Kind.STATED, label)
+
+
+def without_corrected(statements: list[Statement], text: str) -> list[Statement]:
+    """Statements without those that the text takes back: "... is A. Wait, that is wrong. ..."."""
+    for retraction in _RETRACTION.finditer(text):
+        statements = [
+            statement for statement in statements if statement.start >= retraction.start()
+        ]
+    for correction in _CORRECTION.finditer(text):
+        later = [statement for statement in statements if statement.start >= correction.start()]
+        if later:
+            statements = later
+    return statements

@@ -1,0 +1,45 @@
+"""Words that are the same but for their spelling.
+
+A letter left out or added, and the British spelling, leave a word the same. Another letter makes
+another word: abduction and adduction, peroneal and perineal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+MIN_LENGTH = 7
+"""Letters of a word that may be misspelt; in a shorter word a letter more is another word."""
+
+
+def is_misspelt(written: Sequence[str], expected: Sequence[str]) -> bool:
+    """Whether these words are the expected ones, with one or more of them spelt otherwise."""
+    is_other = False
+    for word, right in zip(written, expected, strict=True):
+        if word == right:
+            continue
+        if not is_same_word(word, right):
+            return False
+        is_other = True
+    return is_other
+
+
+def is_same_word(word: str, right: str) -> bool:
+    if min(len(word), len(right)) < MIN_LENGTH or not (word.isalpha() and right.isalpha()):
+        return False
+    return has_letter_left_out(word, right) or has_letter_left_out(right, word)
+
+
+def american(word: str) -> str:
+    """A word in lower case as Americans spell it: oesophagus is esophagus."""
+    return word.replace("ae", "e").replace("oe", "e").replace("isation", "ization")
+
+
+def has_letter_left_out(short: str, long: str) -> bool:
+    """Whether `short` is `long` without one of its letters."""
+    if len(long) != len(short) + 1:
+        return False
+    same = 0
+    while same < len(short) and short[same] == long[same]:
+        same += 1
+    return short[same:] == long[same + 1 :]

@@ -1,0 +1,43 @@
+"""All statements of a text: the list of the kinds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from eval_factory.reading import by_place, by_words
+from eval_factory.reading.clauses import Document
+from eval_factory.reading.statement import Statement
+
+BY_PLACE = (
+    by_place.whole_text,
+    by_place.opening,
+    by_place.label_alone,
+    by_place.last_line,
+    by_place.last_sentence,
+    by_place.named_before_the_others,
+)
+BY_WORDS = (
+    by_words.said_to_be_the_answer,
+    by_words.chosen,
+    by_words.called_the_answer,
+    by_words.made_right,
+    by_words.concluded,
+    by_words.preferred,
+    by_words.concluded_in_a_sentence,
+)
+MAX_ITEMS = 2
+"""Options that lines may begin with, before "B is correct" is one of several true statements."""
+
+
+def statements_in(document: Document) -> Iterator[Statement]:
+    for place_kind in BY_PLACE:
+        yield from place_kind(document)
+    items = {line.item.label for line in document.lines if line.item is not None}
+    for clause in document.clauses:
+        if clause.is_question():
+            continue
+        for word_kind in BY_WORDS:
+            yield from word_kind(clause)
+        for statement in by_words.called_right(clause):
+            if len(items) <= MAX_ITEMS or not statement.labels <= items:
+                yield statement
