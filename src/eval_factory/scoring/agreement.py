@@ -10,7 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from itertools import combinations
+from itertools import chain, combinations
 
 from eval_factory.core.results import Agreement, JuryReport, RankCorrelation
 from eval_factory.scoring.scores import InstanceKey
@@ -51,12 +51,11 @@ def ordinal_alpha(units: Iterable[Collection[float]]) -> float | None:
     expected = sum(n[low] * n[high] * square for (low, high), square in squares.items())
     if not expected:
         return None
-    observed = sum(
-        Fraction(times, len(ratings) - 1) * squares[pair]
-        for ratings, times in counts.items()
-        for pair in combinations(ratings, 2)
-        if pair in squares
-    )
+    observed = Fraction(0)
+    for ratings, times in counts.items():
+        weight = Fraction(times, len(ratings) - 1)
+        for pair in combinations(ratings, 2):
+            observed += weight * squares.get(pair, 0)
     return float(1 - (n.total() - 1) * observed / expected)
 
 
@@ -77,12 +76,12 @@ def icc_agreement(rows: Sequence[Sequence[float]]) -> float | None:
     raters = len(rows[0]) if rows else 0
     if count < 2 or raters < 2:
         return None
-    center = statistics.fmean(value for row in rows for value in row)
+    center = statistics.fmean(chain.from_iterable(rows))
     row_means = [statistics.fmean(row) for row in rows]
     column_means = [statistics.fmean(column) for column in zip(*rows, strict=True)]
     of_rows = raters * sum((mean - center) ** 2 for mean in row_means)
     of_columns = count * sum((mean - center) ** 2 for mean in column_means)
-    total = sum((value - center) ** 2 for row in rows for value in row)
+    total = sum((value - center) ** 2 for value in chain.from_iterable(rows))
     rows_square = of_rows / (count - 1)
     columns_square = of_columns / (raters - 1)
     error_square = max(0.0, total - of_rows - of_columns) / ((count - 1) * (raters - 1))
@@ -149,7 +148,7 @@ def agreement_among(units: Sequence[Unit], scale: Sequence[float]) -> Agreement:
     first.
     """
     twice = [unit for unit in units if len(unit) > 1]
-    raters = sorted({rater for unit in twice for rater in unit})
+    raters = sorted(set(chain.from_iterable(twice)))
     uncut = [[unit[rater] for rater in raters] for unit in twice if len(unit) == len(raters)]
     nearest = [[nearest_rating(value, scale) for value in unit.values()] for unit in twice]
     alpha = ordinal_alpha(nearest)
@@ -189,7 +188,9 @@ def consensus(ratings: Sequence[float], scale: Sequence[float]) -> float | None:
         return mean
     low, high = scale
     middle = (low + high) / 2
-    return None if mean == middle else high if mean > middle else low
+    if mean == middle:
+        return None
+    return high if mean > middle else low
 
 
 def nearest_rating(value: float, scale: Sequence[float]) -> int:
@@ -237,11 +238,11 @@ class Ratings:
 
     def _units(self, judge: str) -> dict[tuple[InstanceKey, str], float]:
         """(instance, criterion) -> rating."""
-        return {
-            (instance, criterion): rating
-            for instance, ratings in self.by_judge[judge].items()
-            for criterion, rating in ratings.items()
-        }
+        units = {}
+        for instance, ratings in self.by_judge[judge].items():
+            for criterion, rating in ratings.items():
+                units[instance, criterion] = rating
+        return units
 
     def of_instances(self, left_out: str | None = None) -> dict[InstanceKey, float]:
         """The jury's score of each instance: the mean of all its ratings, as HELM computes it."""

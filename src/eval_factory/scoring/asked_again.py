@@ -435,16 +435,18 @@ def add_mean_over(
     """
     main = metrics[0]
     missing = draft.missing
-    every = {key: value for metric in metrics for key, value in metric.values.items()}
-    mean = _of_questions(
-        main, with_missing_counted(every, missing, failed_as_zero=draft.as_zero), suffix
-    )
+    values: dict[InstanceKey, float] = {}
+    for metric in metrics:
+        values |= metric.values
+    counted = with_missing_counted(values, missing, failed_as_zero=draft.as_zero)
+    mean = _of_questions(main, counted, suffix)
     score = score_of(mean, set(), failed_as_zero=draft.as_zero) if mean.values else None
     if score is None:
         return None
     draft.scores[mean.label] = clipped(score) if draft.run.rubric else score
     ends = [
-        {**every, **dict.fromkeys(missing & every.keys(), end)} for end in main.scale or PROPORTION
+        {**values, **dict.fromkeys(missing & values.keys(), end)}
+        for end in main.scale or PROPORTION
     ]
     low, high = (bounds_of(_of_questions(main, one, suffix), set()) for one in ends)
     if low is not None and high is not None:

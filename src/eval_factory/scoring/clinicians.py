@@ -11,6 +11,7 @@ import statistics
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 
 from eval_factory.core.annotations import (
     CRITERIA_SHEET,
@@ -128,7 +129,7 @@ def rated_items(
                     if number in given
                 }
             )
-    judges = dict.fromkeys(judge for row in rows for judge in row)
+    judges = dict.fromkeys(chain.from_iterable(rows))
     return (
         items,
         {judge: [row.get(judge) for row in rows] for judge in judges},
@@ -237,8 +238,10 @@ def clinicians_of(result: TaskResult, annotations: Annotations) -> Clinicians:
         said = (made.value, made.low, made.high, made.judge_mean)
         value, start, end, judge = (min(high, max(low, one)) for one in said)
         corrected = CorrectedScore(result.main_metric, value, start, end, METHOD, made.power, judge)
-    units = [unit for one in found.rated.values() for _, unit in one.units()]
-    raters = {rater for unit in units for rater in unit}
+    units = []
+    for answer in found.rated.values():
+        units += [unit for _, unit in answer.units()]
+    raters = set(chain.from_iterable(units))
     marks = sorted(choice.value for choice in found.asked.choices)
     agreement = agreement_among(units, marks) if len(raters) > 1 else None
     judges = result.validity.in_judges_order(dict(_judges(found, people, marks)))
@@ -262,7 +265,10 @@ def _given(
     annotations: Annotations, samples: Sequence[Sample]
 ) -> dict[AnswerKey, list[tuple[SampledAnswer, _ByRater]]]:
     """Answer -> of each sheet what was drawn, and what was said."""
-    drawn_as = {(sheet.id, one.code): one for sheet in samples for one in sheet.answers}
+    drawn_as = {}
+    for sheet in samples:
+        for answer in sheet.answers:
+            drawn_as[sheet.id, answer.code] = answer
     by_answer: dict[tuple[str, str], _ByRater] = defaultdict(lambda: defaultdict(dict))
     for one in annotations.ratings:
         if (one.sheet, one.code) in drawn_as:
@@ -279,7 +285,8 @@ def _read(
 ) -> RatedResult:
     given = _given(annotations, samples)
     sample = samples[-1]
-    names = tuple(question.name for answer in sample.answers[:1] for question in answer.questions)
+    questions = sample.answers[0].questions if sample.answers else ()
+    names = tuple(question.name for question in questions)
     jury = () if result.validity.jury is None or names in ((IS_CORRECT,), (HOW_GOOD,)) else names
     judged = has_judges(result, sample.kind)
     found = RatedResult(
@@ -302,9 +309,8 @@ def _read(
             rated = found.rated.setdefault(key, RatedAnswer(drawn.questions))
             rated.by_rater.update(by_rater)
             rated.marks = found.asked.marks_of(record)
-    found.unused += sum(
-        len(by) for lost in given.values() for _, by_rater in lost for by in by_rater.values()
-    )
+    for _, by_rater in chain.from_iterable(given.values()):
+        found.unused += sum(map(len, by_rater.values()))
     return found
 
 
@@ -315,15 +321,16 @@ def _judges(
     few were rated.
     """
     known = {judge for judge, scores in found.judged.items() if scores.keys() & found.rated.keys()}
-    for judge in dict.fromkeys(
-        judge for one in found.rated.values() for judge in (*one.marks, *sorted(known))
-    ):
-        marks = [
-            (one.marks[judge][number], list(unit.values()))
-            for one in found.rated.values()
-            for number, unit in one.units()
-            if number in one.marks.get(judge, {})
-        ]
+    names: dict[str, None] = {}
+    for answer in found.rated.values():
+        names |= dict.fromkeys((*answer.marks, *sorted(known)))
+    for judge in names:
+        marks = []
+        for answer in found.rated.values():
+            marks_of_judge = answer.marks.get(judge, {})
+            for number, unit in answer.units():
+                if number in marks_of_judge:
+                    marks.append((marks_of_judge[number], list(unit.values())))
         judged = found.judged.get(judge, {})
         rated = {key: score for key, score in people.items() if key in judged}
         bias = low = high = None

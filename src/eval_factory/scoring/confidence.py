@@ -10,6 +10,7 @@ import statistics
 from bisect import bisect_left
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import NamedTuple
 
 from eval_factory.core.askings import Confidence, ConfidenceBin, Share
@@ -224,15 +225,13 @@ def interval_of_error(groups: Sequence[Sample], draws: int = RESAMPLES) -> tuple
     def share_above(error: float) -> float:
         """Of samples whose estimate is above the observed one, where the true error is this."""
         above = 0
-        for one in noise:
-            drawn = zip(parts, one, strict=True)
-            above += (
-                sum(
-                    w * ((gap.mean * error / size + e) ** 2 - gap.plausible)
-                    for (w, gap), e in drawn
-                )
-                >= observed
+        for shifts in noise:
+            estimate = sum(
+                weight * ((gap.mean * error / size + shift) ** 2 - gap.plausible)
+                for (weight, gap), shift in zip(parts, shifts, strict=True)
             )
+            if estimate >= observed:
+                above += 1
         return above / draws
 
     def end(share: float) -> float:
@@ -276,7 +275,10 @@ def _risks(sample: Sample) -> list[float]:
     by_confidence: dict[float, list[float]] = {}
     for one in sorted(sample, key=lambda one: -one.sure):
         by_confidence.setdefault(one.sure, []).append(1.0 - one.right)
-    return [statistics.fmean(wrong) for wrong in by_confidence.values() for _ in wrong]
+    risks: list[float] = []
+    for wrong in by_confidence.values():
+        risks += [statistics.fmean(wrong)] * len(wrong)
+    return risks
 
 
 def risk_at(sample: Sample, coverage: float) -> tuple[float, float]:
@@ -306,5 +308,8 @@ def _resampled_areas(sample: Sample) -> list[float]:
     drawn = list(clusters.values())
     chance = random.Random(0)  # noqa: S311 - no secret
     times = RESAMPLES if len(sample) <= MANY else RESAMPLES // 10
-    samples = (chance.choices(drawn, k=len(drawn)) for _ in range(times))
-    return [area_under_risk([one for cluster in sources for one in cluster]) for sources in samples]
+    areas = []
+    for _ in range(times):
+        sources = chance.choices(drawn, k=len(drawn))
+        areas.append(area_under_risk(list(chain.from_iterable(sources))))
+    return areas

@@ -283,14 +283,12 @@ def healthbench_as_published(case: Case) -> float | None:
         return None
     if not case.completion.strip():
         return 0.0
-    of_judges = [
-        found[DECISIONS] for found in case.annotations.values() if DECISIONS in (found or {})
-    ]
-    shares = [
-        sum(one for one, is_met in zip(points, decided, strict=True) if is_met) / positive
-        for by_judge in of_judges
-        for decided in by_judge.values()
-    ]
+    shares = []
+    for annotation in case.annotations.values():
+        if DECISIONS in (annotation or {}):
+            for decisions in annotation[DECISIONS].values():
+                both = zip(points, decisions, strict=True)
+                shares.append(sum(worth for worth, is_met in both if is_met) / positive)
     return sum(shares) / len(shares) if shares else None
 
 
@@ -429,20 +427,22 @@ class Corrections:
             values = self.values[erratum.label]
             if len(raised) > max(1, len(values) // 2):  # the rule's fault, not the answers'
                 raise raised[0]
-        return [
-            MetricValues(
-                label,
-                label,
-                None,
-                scale=helm.scale,
-                values=self.values[label],
-                split=helm.split,
-                perturbation=helm.perturbation,
-            )
-            for label, errata in self._by_label.items()
-            for helm in [self.helm[str(errata[0].metric)]]
-            if self.values[label]
-        ]
+        corrected = []
+        for label, errata in self._by_label.items():
+            helm = self.helm[str(errata[0].metric)]
+            if self.values[label]:
+                corrected.append(
+                    MetricValues(
+                        label,
+                        label,
+                        None,
+                        scale=helm.scale,
+                        values=self.values[label],
+                        split=helm.split,
+                        perturbation=helm.perturbation,
+                    )
+                )
+        return corrected
 
     def notes(self) -> list[str]:
         found = []

@@ -264,7 +264,7 @@ def report_probe(marks: Marks, draft: Draft) -> None:
         too_few = "the judges gave too few marks to a text that says nothing"
         draft.notes.add(Importance.DOUBTFUL, f"probe_judges: {too_few}")
         return
-    judges = dict.fromkeys(judge for by_judge in marks for judge in by_judge)
+    judges = dict.fromkeys(chain.from_iterable(marks))
     means = {
         judge: statistics.fmean(one[judge] for one in marks if judge in one) for judge in judges
     }

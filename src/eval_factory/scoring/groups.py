@@ -172,12 +172,11 @@ def _scores_by_value(
     p_values = []
     # an instance that is in several groups is no part of the rest of any of them
     for group in tested:
-        rest = {
-            key: one
-            for counted in values.values()
-            for key, one in counted.items()
-            if key not in values[group]
-        }
+        rest: dict[InstanceKey, float] = {}
+        for counted in values.values():
+            rest |= counted
+        for key in values[group]:
+            del rest[key]
         p_values.append(
             p_value_of_difference(sample_of(metric, values[group]), sample_of(metric, rest))
         )

@@ -8,6 +8,7 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from math import fsum
 from pathlib import Path
 from typing import Any
@@ -216,9 +217,12 @@ class _Tally:
 
     def add(self, attempt: Mapping[str, Any]) -> None:
         outcome = attempt["outcome"]
-        self.requests += outcome in (*_ENDED, AttemptState.REFUSED)
-        self.cached += outcome == AttemptState.CACHED
-        self.retries += outcome == AttemptState.RETRIED
+        if outcome in (*_ENDED, AttemptState.REFUSED):
+            self.requests += 1
+        if outcome == AttemptState.CACHED:
+            self.cached += 1
+        if outcome == AttemptState.RETRIED:
+            self.retries += 1
         if outcome == AttemptState.ANSWERED:
             self.tokens.append((attempt["prompt_tokens"], attempt["completion_tokens"]))
             self.latencies.append(attempt["latency_s"])
@@ -274,7 +278,8 @@ def usage_of(plan: Plan, run_id: str, wall_s: float) -> tuple[Usage, list[str], 
         cost_unknown="; ".join(f"{role}: {unknown_price(hosted[role])}" for role in unpriced)
         or None,
     )
-    return usage, sorted({how for key in used for how in adjusted[key]}), used
+    changes = set(chain.from_iterable(adjusted[key] for key in used))
+    return usage, sorted(changes), used
 
 
 def _spent_by_role(tallies: Mapping[tuple[str, str], _Tally], asked: Sequence[str]) -> SpentByRole:
@@ -288,13 +293,20 @@ def _spent_by_role(tallies: Mapping[tuple[str, str], _Tally], asked: Sequence[st
 
 
 def _spent(parts: Collection[_Tally]) -> Spent:
-    tokens = [counted for tally in parts for counted in tally.tokens]
-    latencies = [latency for tally in parts for latency in tally.latencies]
-    costs = [cost for tally in parts for cost in tally.costs]
-    prices = {price for tally in parts for price in tally.prices}
+    tokens: list[tuple[int | None, int | None]] = []
+    latencies: list[float] = []
+    costs: list[float] = []
+    prices: set[Price] = set()
+    sources: set[str] = set()
+    for tally in parts:
+        tokens += tally.tokens
+        latencies += tally.latencies
+        costs += tally.costs
+        prices |= tally.prices
+        sources |= tally.sources
     cost = Cost(
         value=fsum(costs),
-        source=", ".join(sorted({source for tally in parts for source in tally.sources})),
+        source=", ".join(sorted(sources)),
         priced_requests=len(costs),
         unpriced_requests=sum(tally.unpriced for tally in parts),
         price=next(iter(prices)) if len(prices) == 1 else None,

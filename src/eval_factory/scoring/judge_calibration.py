@@ -14,7 +14,7 @@ from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from itertools import combinations, permutations
+from itertools import chain, combinations, permutations, product
 from typing import Any
 
 import numpy as np
@@ -131,7 +131,7 @@ def calibration_of(
     found = Calibration(
         total=part_of(items, marks, fewest=1),
         conversations=len({item.conversation for item in items}),
-        physicians=len({name for item in items for name in item.physicians}),
+        physicians=len(set(chain.from_iterable(item.physicians for item in items))),
         gap=_gap(items, marks),
         categories=pooled(_parts_by(((item.category, item) for item in items), marks)),
         marks=tuple(marks) if len(marks) > 2 else (),
@@ -175,12 +175,11 @@ def _with_majority(items: Sequence[LabelledItem]) -> Part | None:
 
 
 def _with_each(items: Sequence[LabelledItem]) -> dict[str, Part]:
-    both = (
-        (item, *each) for item in items for each in zip(item.physicians, item.labels, strict=True)
-    )
-    found = _parts_by(
-        (name, replace(item, labels=(label,), physicians=(name,))) for item, name, label in both
-    )
+    named: list[tuple[str | None, LabelledItem]] = []
+    for item in items:
+        for name, label in zip(item.physicians, item.labels, strict=True):
+            named.append((name, replace(item, labels=(label,), physicians=(name,))))
+    found = _parts_by(named)
     return dict(sorted(found.items(), key=lambda part: -part[1].items))
 
 
@@ -241,14 +240,12 @@ def part_of(
 
 def pairs_of(items: Sequence[LabelledItem]) -> tuple[list[Pair], list[Pair]]:
     """The judge with each physician, and each ordered pair of physicians."""
-    among = [
-        (item.conversation, one, other)
-        for item in items
-        for one, other in permutations(item.labels, 2)
-    ]
-    return [
-        (item.conversation, item.judged, label) for item in items for label in item.labels
-    ], among
+    with_judge: list[Pair] = []
+    among: list[Pair] = []
+    for item in items:
+        with_judge += [(item.conversation, item.judged, label) for label in item.labels]
+        among += [(item.conversation, *pair) for pair in permutations(item.labels, 2)]
+    return with_judge, among
 
 
 def _figures(pairs: Sequence[Pair], marks: Sequence[float], bias: Figure) -> Figures:
@@ -307,7 +304,10 @@ def tables_of(
     rows = {
         name: row for row, name in enumerate(dict.fromkeys(name for name, _, _ in named or pairs))
     }
-    place = {mark: nearest_rating(mark, marks) for _, *both in counts for mark in both}
+    place: dict[float, int] = {}
+    for _, first, second in counts:
+        place[first] = nearest_rating(first, marks)
+        place[second] = nearest_rating(second, marks)
     tables = np.zeros((len(rows), len(marks), len(marks)))
     for (name, one, other), times in counts.items():
         tables[rows[name], place[one], place[other]] += times
@@ -445,9 +445,8 @@ def pooled(parts: Mapping[str, Part]) -> dict[str, Part]:
     these are three.
     """
     found = dict(parts)
-    for who, name in (
-        (who, one.name) for who in ("judge", "physicians") for one in fields(Figures)
-    ):
+    names = [field.name for field in fields(Figures)]
+    for who, name in product(("judge", "physicians"), names):
         figures: dict[str, Any] = {
             key: getattr(getattr(part, who), name, Figure(None)) for key, part in parts.items()
         }

@@ -20,6 +20,7 @@ import statistics
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from eval_factory.core import formats
@@ -296,10 +297,8 @@ class RubricCorrection:
             f"judge {judge} is as often wrong about these answers as about those of its passport"
         )
         yield f"{self.label} assumes that {assumed} ({labels}, {passport.date})"
-        votes = [
-            vote.get(judge) for case in self.rubric.cases.values() for vote in case.votes or ()
-        ]
-        decided = [met for met in votes if met is not None]
+        votes = chain.from_iterable(case.votes or () for case in self.rubric.cases.values())
+        decided = [met for vote in votes if (met := vote.get(judge)) is not None]
         share = statistics.fmean(decided) if decided else 0.0
         unlike = []
         if abs(share - passport.says_met) > RATE_APART:
@@ -353,11 +352,10 @@ class RubricCorrection:
             {one.category for one in self.passport.pairs if one.category is not None}
         ):
             pairs = [one for one in self.passport.pairs if one.category == name]
-            values = [
-                (float(met), draft.tally.clusters.get(key[0], key[0]))
-                for key, case in self.rubric.cases.items()
-                for met in self._decided(case, name)
-            ]
+            values = []
+            for key, case in self.rubric.cases.items():
+                cluster = draft.tally.clusters.get(key[0], key[0])
+                values += [(float(met), cluster) for met in self._decided(case, name)]
             if len(values) < FEWEST_ITEMS or sum(sum(one.counts) for one in pairs) < FEWEST_ITEMS:
                 continue
             given, clusters = zip(*values, strict=True)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 
 from eval_factory.core import formats
 from eval_factory.core.results import (
@@ -81,9 +82,11 @@ class Jury:
         tally.ratings.lengths[key] = len(text)
         for judge, name in self.names.items():
             ratings = output.ratings_of(state.annotations, self._of_run, name)
-            self._asked[judge] += not empty
-            self._scored[judge] += bool(ratings)
-            rated = rated or bool(ratings)
+            if not empty:
+                self._asked[judge] += 1
+            if ratings:
+                self._scored[judge] += 1
+                rated = True
             tally.ratings.add(judge, key, ratings)
             if not ratings and not empty:
                 tally.causes.add(judge, output.reason_of(state.annotations, self._of_run, name))
@@ -223,7 +226,7 @@ def notes_on_agreement(report: JuryReport, ratings: Ratings) -> Iterator[Note]:
     answers.
     """
     alpha = report.krippendorff_alpha
-    judges_of = Counter(instance for rated in ratings.by_judge.values() for instance in rated)
+    judges_of = Counter(chain.from_iterable(ratings.by_judge.values()))
     several = sum(count > 1 for count in judges_of.values())
     if alpha is not None and alpha > BEYOND_BELIEF and several >= _ENOUGH_TO_TELL:
         coefficient = f"Krippendorff's alpha {formats.coefficient(alpha)} over {several} answers"

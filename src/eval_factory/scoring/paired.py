@@ -11,6 +11,7 @@ import math
 import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from eval_factory.core.nouns import Evidence
@@ -235,19 +236,20 @@ def mean_mde(
     """
     from scipy import optimize, stats
 
-    mean = statistics.fmean(value for cluster in clusters for value in cluster)
+    mean = statistics.fmean(chain.from_iterable(clusters))
     critical = float(stats.t.ppf(1 - ALPHA / 2, freedom))
     needed = optimize.brentq(
         lambda errors: stats.nct.sf(critical, freedom, errors) - POWER, 0, 10 * critical
     )
     width = math.inf if scale is None else scale[1] - scale[0]
     found = 0.0
-    following = needed * (_mean_and_stderr(clusters, scale, weight)[1] or math.inf)
+    _, stderr = _mean_and_stderr(clusters, scale, weight)
+    following = needed * stderr if stderr else math.inf
     while found * 1.001 < following <= width:
         found = following
         shifted = [[one - mean + found for one in cluster] for cluster in clusters]
         center, stderr = _mean_and_stderr(shifted, scale, weight)
-        following = needed * (stderr or 0.0) * found / center
+        following = needed * stderr * found / center if stderr else 0.0
     return following if following <= width else None
 
 
@@ -261,11 +263,10 @@ def _of_means(
     for name, value in zip(names, differences, strict=True):
         members.setdefault(name, []).append(value)
     few = len(members) <= FEW_CLUSTERS
-    method = (
-        (CLUSTERED_SIGN_FLIP if clusters else SIGN_FLIP)
-        if few
-        else (CLUSTERED_PAIRED_T if clusters else PAIRED_T)
-    )
+    if few:
+        method = CLUSTERED_SIGN_FLIP if clusters else SIGN_FLIP
+    else:
+        method = CLUSTERED_PAIRED_T if clusters else PAIRED_T
     weight = intervals.mean_end_weight(names)
     center, stderr = _mean_and_stderr(list(members.values()), scale, weight)
     freedom = intervals.effective_clusters(names) - 1
@@ -306,7 +307,7 @@ def _mean_and_stderr(
     Returns: no standard error for a single cluster, and for equal differences on an unknown scale.
     """
     groups = len(clusters)
-    values = [value for cluster in clusters for value in cluster]
+    values = list(chain.from_iterable(clusters))
     total: float = len(values)
     center = statistics.fmean(values)
     if groups < 2 or (scale is None and len(set(values)) == 1):

@@ -42,6 +42,7 @@ import statistics
 from bisect import bisect_left
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from eval_factory.scoring.intervals import (
     LEAST_SOURCES,
@@ -121,7 +122,7 @@ def corrected_mean(strata: Sequence[Stratum], scale: Ends) -> Corrected:
     shares = [len(one.judged) / answers for one in merged]
     low, high = scale
     power = tuned_power(merged, shares)
-    judge_mean = statistics.fmean(value for one in merged for value in one.judged)
+    judge_mean = statistics.fmean(chain.from_iterable(stratum.judged for stratum in merged))
     value = _estimate(merged, shares, power, judge_mean)
     if not low <= value <= high:
         power = 0.0
@@ -150,7 +151,7 @@ def bias_of_judge(strata: Sequence[Stratum], scale: Ends) -> Corrected:
     likes least, and ends where they would give the least to the one that it likes most. Raises as
     `corrected_mean`, below 20 always.
     """
-    judged = [value for one in strata for value in one.judged]
+    judged = list(chain.from_iterable(stratum.judged for stratum in strata))
     (low, high) = scale
     rated = sum(len(one.rated) for one in strata)
     if rated < LEAST_RATED:
@@ -196,14 +197,15 @@ def _clustering(strata: Sequence[Stratum], scale: Ends) -> tuple[float, float, f
     source's answers that were not rated are taken to be as alike as those that were, so that the
     design effect grows with their number.
     """
-    sources = [source for one in strata for source in one.sources]
-    rated = [source for one in strata for source in one.rated_sources]
+    sources = list(chain.from_iterable(stratum.sources for stratum in strata))
+    rated = list(chain.from_iterable(stratum.rated_sources for stratum in strata))
     if not sources:
         return 1.0, 1.0, sum(len(one.rated) for one in strata)
     effective = effective_clusters(rated)
     if effective < LEAST_SOURCES:
         raise TooFewSourcesError(effective, LEAST_SOURCES)
-    of_rated = design_effect([people for one in strata for people, _ in one.rated], scale, rated)
+    pairs = chain.from_iterable(stratum.rated for stratum in strata)
+    of_rated = design_effect([people for people, _ in pairs], scale, rated)
     sharing = len(sources) / effective_clusters(sources)
     of_them = len(rated) / effective
     # one rated answer is taken to share its source with 1.25 of them at least, itself among them,

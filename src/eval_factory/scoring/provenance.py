@@ -16,6 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from functools import lru_cache
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -122,9 +123,12 @@ def run_files(rundir: RunDir, runs: Iterable[Path]) -> dict[str, str]:
     """Path in the output folder -> SHA-256, of those that are there. `runs`: the run folders of
     the result.
     """
-    of_the_plugin = (names.RUN_RECORD_FILE, names.TRIVIAL_SCORES_FILE)
-    of_runs = [folder / name for folder in runs for name in OF_A_RUN]
-    files = [*of_runs, *(rundir.helm / name for name in of_the_plugin), rundir.cache_db]
+    files = [folder / name for folder, name in product(runs, OF_A_RUN)]
+    files += [
+        rundir.helm / names.RUN_RECORD_FILE,
+        rundir.helm / names.TRIVIAL_SCORES_FILE,
+        rundir.cache_db,
+    ]
     return {
         file.relative_to(rundir.root).as_posix(): sha256_of(file)
         for file in files

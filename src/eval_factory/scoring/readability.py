@@ -118,7 +118,9 @@ def option_read(answer: str, pattern: str | None) -> str:
     if not pattern:
         return label
     match = re.search(pattern, label)
-    return "" if match is None else match[1] if match.groups() else match[0]
+    if match is None:
+        return ""
+    return match[1] if match.groups() else match[0]
 
 
 def _one_of(labels: Sequence[str]) -> AnswerForm:

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import combinations
+from itertools import chain, combinations
 from typing import Any
 
 from eval_factory.core import formats
@@ -131,7 +131,7 @@ def scores_by_tag(
         shares = (
             [0.0] * len(case.criteria) if failed_as_zero and case.votes is None else case.shares()
         )
-        for tag in {tag for one in case.criteria for tag in one.tags}:
+        for tag in set(chain.from_iterable(criterion.tags for criterion in case.criteria)):
             pairs = [
                 (one, share)
                 for one, share in zip(case.criteria, shares, strict=True)
@@ -173,7 +173,7 @@ def report_of(cases: Cases, judges: Sequence[str]) -> RubricReport:
     """What the judges said, added up. A criterion is met where the majority says so, tied where
     as many say no.
     """
-    votes = [one for case in cases.values() for one in case.votes or ()]
+    votes = list(chain.from_iterable(case.votes or () for case in cases.values()))
     decided = [[met for met in one.values() if met is not None] for one in votes]
     several = [met for met in decided if len(met) > 1]
     counts = {}

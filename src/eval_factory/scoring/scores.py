@@ -127,7 +127,9 @@ def _add_worst_cases(
     # HELM takes the least of what it counted then: no file has that
     if any(one.counts for one in sides):
         sides = []
-    values = {key: value for one in sides for key, value in one.values.items()}
+    values: dict[InstanceKey, float] = {}
+    for side in sides:
+        values |= side.values
     changed = (
         {key[:2] for key in values if key[2]}
         if family in of_family

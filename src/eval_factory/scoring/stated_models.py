@@ -62,15 +62,12 @@ def same_model(asked: str, stated: str) -> bool:
     """
     if asked == stated:
         return True
-    (one, *of_one), (other, *of_other) = (
-        _name_release_revision(asked),
-        _name_release_revision(stated),
-    )
-    return (
-        bool(one)
-        and one == other
-        and all(a == b or not a or not b for a, b in zip(of_one, of_other, strict=True))
-    )
+    name, *versions = _name_release_revision(asked)
+    stated_name, *stated_versions = _name_release_revision(stated)
+    if not name or name != stated_name:
+        return False
+    pairs = zip(versions, stated_versions, strict=True)
+    return all(a == b or not a or not b for a, b in pairs)
 
 
 def _name_release_revision(model: str) -> tuple[str, str, str]:
@@ -135,7 +132,8 @@ class StatedModels:
         stated = stated_model(answer.response)
         if stated is not None:
             seen.stated_at[server][one_line(stated, MAX_MODEL)] += 1
-            seen.other += not same_model(asked.model_id, stated)
+            if not same_model(asked.model_id, stated):
+                seen.other += 1
 
     def endpoints(
         self, judge_prompts: Mapping[str, tuple[str, ...] | None]
