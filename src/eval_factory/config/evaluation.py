@@ -114,6 +114,13 @@ class Evaluation:
         return params.extra.num_output_tokens or params.max_new_tokens
 
     @property
+    def output_tokens(self) -> int | None:
+        """The tokens that an answer is granted; None where HELM's own number counts."""
+        if self.num_output_tokens is not None:
+            return self.num_output_tokens
+        return None if self.benchmark is None else self.benchmark.max_tokens
+
+    @property
     def stop_when(self) -> StopWhen | None:
         """None without a rule."""
         stop = self.run.config.params.extra.stop_when

@@ -8,11 +8,12 @@ import contextlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 from eval_factory.core import foreign_text
-from eval_factory.core.failure_causes import Causes, line_of
+from eval_factory.core.failure_causes import Causes, hint_for, line_of
 from eval_factory.core.nouns import MODEL_ROLE
 from eval_factory.core.secrets import Redactor, secret_in
 from eval_factory.core.urls import base_of
@@ -75,49 +76,6 @@ class ReplyReader:
         return foreign_text.one_line(said, ERROR_TEXT_LIMIT, prompt=foreign_text.texts_in(sent))
 
 
-OPTIONAL_PARAMS = ("temperature", "top_p", "presence_penalty", "frequency_penalty", "stop")
-"""Parameters that a model may refuse (OpenAI's reasoning models do); they are left out then, and
-the result says so.
-"""
-
-# parameter of a request -> the name that it is sent under; None: it is left out
-Changes = Mapping[str, str | None]
-
-
-_REFUSES = "unsupported|deprecated|unknown name"
-_EXCLUDE = "cannot both be specified"
-"""OpenAI's word, Claude's, Gemini's; and what Claude says of two parameters of which it takes
-one.
-"""
-_BLANK_STOP = "each stop sequence must contain non-whitespace"
-"""Claude's, of the "\n" that HELM's multiple choice sends. Nothing is lost: our client cuts an
-answer there itself.
-"""
-
-
-def changes_asked_for(error: str, sent: Mapping[str, Any]) -> dict[str, str | None]:
-    """The change that the text of an error asks for, if any. The error may be about this one
-    prompt all the same.
-    """
-    if "max_completion_tokens" in error and "max_tokens" in sent:
-        return {"max_tokens": "max_completion_tokens"}
-    if "response_format" in error and sent.get("response_format") == openai_api.BASE64:
-        # some models of pictures have this form alone, and refuse the field
-        return {"response_format": None}
-    if "stop" in sent and _BLANK_STOP in error:
-        return {"stop": None}
-    excludes = _EXCLUDE in error
-    if not excludes and not re.search(_REFUSES, error, re.IGNORECASE):
-        return {}
-    # JSON writes a quotation mark with a backslash before it
-    named = [
-        name
-        for name in OPTIONAL_PARAMS
-        if name in sent and re.search(rf"['\"`]{name}\\?['\"`]", error)
-    ]
-    return dict.fromkeys(named[-1:] if excludes else named[:1])  # temperature stays, top_p goes
-
-
 class RequestFailed(Exception):
     """This request failed for good; others may not."""
 
@@ -155,6 +113,7 @@ class LimitReached(EndpointUnusable):
 
 
 SHOWN_CAUSES = 3
+MAX_SHOWN_PAUSE_S = 366 * 86400.0
 
 
 @dataclass(frozen=True)
@@ -196,10 +155,13 @@ class StopMessages:
         return self.of_role(f"{asked}\n  {self._key_advice()}")
 
     def refused_probe(self, status: int, said: str) -> str:
+        """The remedy is that of the run's own failures, where the table has one."""
+        advice = hint_for(f"HTTP {status}: {said}", self.settings.role)
+        if advice is None:
+            advice = f"check {self._settings('model_id', 'url', 'api_key')}"
         return self.of_role(
             f"{self.url} refuses a first short request: HTTP {status}{_it_says(said)}\n"
-            f"  check {self._settings('model_id', 'url', 'api_key')}; "
-            "--no_preflight starts without asking this"
+            f"  {advice}; --no_preflight starts without asking this"
         )
 
     def none_answered(self, number: int, errors: Iterable[str]) -> str:
@@ -219,6 +181,21 @@ class StopMessages:
             "to ask on regardless: --overrides config.params.extra.stop_after_failures=0",
         ]
         return self.of_role("\n  ".join(lines))
+
+    def no_credit(self, status: int, said: str) -> str:
+        return self.of_role(
+            f"{self.url} answers {status}: the account has no credit{_it_says(said)}\n"
+            "  add credit; what was answered is kept: the same command goes on"
+        )
+
+    def daily_limit(self, status: int, said: str, pause: float) -> str:
+        """`pause`: seconds that the server asks to wait."""
+        end = datetime.now().astimezone() + timedelta(seconds=min(pause, MAX_SHOWN_PAUSE_S))
+        return self.of_role(
+            f"{self.url} answers {status}: a daily limit until {end:%Y-%m-%d %H:%M %Z}"
+            f"{_it_says(said)}\n"
+            "  what was answered is kept: the same command goes on then"
+        )
 
     def moved(self, status: int) -> str:
         return self.of_role(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import math
 import os
 import threading
 import time
@@ -22,7 +23,14 @@ from urllib3.util.retry import Retry
 from eval_factory.core import foreign_text
 from eval_factory.core.budget import SpendingLimit
 from eval_factory.core.nouns import AttemptState
-from eval_factory.endpoint import bridge, media, openai_api, replies
+from eval_factory.endpoint import (
+    bridge,
+    media,
+    openai_api,
+    refused_parameters,
+    replies,
+    stated_errors,
+)
 from eval_factory.endpoint.connections import PROXY_LOGIN, Transport
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
 from eval_factory.endpoint.http_wire import (
@@ -32,8 +40,9 @@ from eval_factory.endpoint.http_wire import (
     TransportError,
 )
 from eval_factory.endpoint.limits import asked_pause
-from eval_factory.endpoint.replies import Changes, EndpointUnusable, RequestFailed
-from eval_factory.endpoint.servers import Server, Servers, Turn
+from eval_factory.endpoint.refused_parameters import Changes
+from eval_factory.endpoint.replies import EndpointUnusable, RequestFailed
+from eval_factory.endpoint.servers import LONG_PAUSE_S, Server, Servers, Turn
 from eval_factory.endpoint.sign_in import SignInError
 
 
@@ -477,12 +486,15 @@ class RetryingClient:
         self, status: int, text: str, where: str, reply: Reply, sent: Mapping[str, Any], turn: Turn
     ) -> NoReturn:
         """An error with its status. `where`: a blank and a word where it came in a 200."""
-        error_text = reply.data[: replies.ERROR_TEXT_LIMIT].decode("utf-8", "replace")
-        if status == 400 and (wanted := replies.changes_asked_for(error_text, sent)):
-            raise _AskAgain(status, wanted)
+        if status in refused_parameters.STATUSES:
+            error_text = reply.data[: refused_parameters.LOOKED_AT].decode("utf-8", "replace")
+            wanted = refused_parameters.changes_asked_for(error_text, sent)
+            if wanted:
+                raise _AskAgain(status, wanted)
         messages = turn.server.messages
+        headers = replies.headers_of(reply)
+        self._stop_where_waiting_is_in_vain(status, text, headers, reply, turn.server)
         if status in RETRIED_STATUSES:
-            headers = replies.headers_of(reply)
             if status in TOO_MANY:
                 turn.server.admission.too_many(turn.slot, _asked(headers))
             named = " (rate limit)" if status == 429 else ""
@@ -496,6 +508,20 @@ class RetryingClient:
         if 300 <= status < 400:
             raise EndpointUnusable(messages.moved(status), status)
         raise RequestFailed(f"HTTP {status}{where}: {text}", status, text)
+
+    def _stop_where_waiting_is_in_vain(
+        self, status: int, text: str, headers: Mapping[str, str], reply: Reply, server: Server
+    ) -> None:
+        """Raises EndpointUnusable: no server has credit left, or all speak of a limit a day."""
+        pause = asked_pause(headers)
+        is_long = status in TOO_MANY and pause is not None and pause > LONG_PAUSE_S
+        body = reply.data[: refused_parameters.LOOKED_AT].decode("utf-8", "replace")
+        if stated_errors.means_no_credit(status, text, body) and (is_long or not pause):
+            if self._servers.close(server, math.inf):
+                raise EndpointUnusable(server.messages.no_credit(status, text), status)
+            raise TransportError(f"HTTP {status}: {text}", status=status, said=text)
+        if is_long and pause is not None and self._servers.close(server, pause):
+            raise EndpointUnusable(server.messages.daily_limit(status, text, pause), status)
 
     def _is_of_a_prompt(self, status: int, server: Server) -> bool:
         """Whether a refusal costs its instance only."""

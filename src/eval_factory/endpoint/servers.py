@@ -29,6 +29,8 @@ WINDOW_S = 120.0
 """A limit a minute has passed by then; where nobody was answered for so long, waiting costs
 retries again.
 """
+LONG_PAUSE_S = 600.0
+"""A server that asks to wait for longer than this speaks of a limit a day: nobody waits for it."""
 # of one request, however many others are answered: a prompt may be larger than the limit itself
 _PATIENCE_S = 900.0
 
@@ -165,6 +167,15 @@ class Servers:
             server.absent_until = now + ABSENCE_S
             server.paused_until = max(server.paused_until, now + (pause or 0.0))
             return any(other.is_well(now) for other in self.all if other is not server)
+
+    def close(self, server: Server, pause: float) -> bool:
+        """The server takes no request for so many seconds. Whether none of the servers does for
+        long.
+        """
+        with self._lock:
+            now = time.monotonic()
+            server.paused_until = max(server.paused_until, now + pause)
+            return all(known.paused_until > now + LONG_PAUSE_S for known in self.all)
 
     def stop(self) -> None:
         """No request will be sent any more."""

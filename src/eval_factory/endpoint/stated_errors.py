@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -17,12 +18,26 @@ _AROUND = ("error", "base_resp", "header")
 _DIGITS = re.compile(r"\d{1,9}\Z")
 
 
+NO_CREDIT = 402
+_CREDIT_STATUSES = frozenset({403, 429})
+"""Statuses that may mean that the account has no credit, by their words."""
+_KINDS = re.compile(r'"(?:code|type)"\s*:\s*"([\w. -]{1,60})"')
+
+
+@dataclass(frozen=True)
+class _Row:
+    status: int
+    words: re.Pattern[str]
+    unless: str | None
+
+
 @cache
-def _rows() -> list[tuple[int, re.Pattern[str]]]:
+def _rows() -> tuple[_Row, ...]:
     rows = []
     for row in packaged("endpoint/stated_errors.yml"):
-        rows.append((row["status"], re.compile("|".join(row["says"]))))
-    return rows
+        words = re.compile("|".join(row["says"]))
+        rows.append(_Row(row["status"], words, row.get("unless")))
+    return tuple(rows)
 
 
 def code_in(document: Any) -> int | None:
@@ -47,7 +62,20 @@ def status_of(code: int | None, said: str) -> int | None:
     if code is not None and 400 <= code < 600:
         return code
     text = said.lower()
-    for status, words in _rows():
-        if words.search(text):
-            return status
+    for row in _rows():
+        if row.words.search(text) and (row.unless is None or row.unless not in text):
+            return row.status
     return None
+
+
+def means_no_credit(status: int, said: str, body: str) -> bool:
+    """Whether the account has no money left, which no pause changes.
+
+    `said`: the error's message; `body`: all of it, of which the names of errors count.
+    """
+    if status == NO_CREDIT:
+        return True
+    if status not in _CREDIT_STATUSES:
+        return False
+    kinds = " ".join(_KINDS.findall(body))
+    return status_of(None, f"{said} {kinds}") == NO_CREDIT

@@ -37,8 +37,8 @@ from eval_factory.demo.server import DemoServer
 from eval_factory.endpoint import bridge, media, openai_api
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
 from eval_factory.endpoint.media import PLACE, UnusableMedium
+from eval_factory.endpoint.refused_parameters import Changes
 from eval_factory.endpoint.replies import (
-    Changes,
     EndpointGone,
     EndpointUnusable,
     LimitReached,

@@ -47,6 +47,7 @@ NEEDS_EYES = (
     "it answers text, and refused a picture, which this benchmark shows: "
     "name a model that takes images"
 )
+OTHERS_GO_ON = "the other servers are asked until it answers"
 STATUSES_OF_A_BODY = frozenset({400, 422})
 
 _OF_TOKENS = re.compile(r"max_\w*tokens|output limit", re.IGNORECASE)
@@ -66,8 +67,8 @@ def probe(
     the request through.
 
     Raises PrerequisiteError: nobody answers, or the endpoint refuses the key, the model or the
-    request: with any 4xx that another try cannot change. Of several servers, each has to answer:
-    one that does not is more likely a slip of the keyboard than an outage.
+    request: with any 4xx that another try cannot change. Of several servers, one that cannot be
+    reached is a warning as long as another answers.
     """
     if endpoint.endpoint_type == IMAGES:  # a picture takes long and is paid for
         return None
@@ -95,8 +96,8 @@ def probe(
     errors = [error for error in answers if isinstance(error, PrerequisiteError)]
     if len(servers.all) == 1 and errors:
         raise errors[0]
-    if errors:  # of several servers: what to do with one that is gone for good
-        refused = [error for error in errors if isinstance(error, EndpointRefusedError)]
+    refused = [error for error in errors if isinstance(error, EndpointRefusedError)]
+    if refused or len(errors) == len(servers.all):
         hint = ""
         if len(errors) < len(servers.all):
             hint = (
@@ -104,7 +105,9 @@ def probe(
                 "the run goes on with them and what they answered"
             )
         raise type((refused or errors)[0])("\n".join(map(str, errors)) + hint)
-    return "\n".join(warning for warning in answers if isinstance(warning, str)) or None
+    warnings = [warning for warning in answers if isinstance(warning, str)]
+    warnings += [f"{error}\n  {OTHERS_GO_ON}" for error in errors]
+    return "\n".join(warnings) or None
 
 
 @dataclass(frozen=True)
@@ -135,15 +138,30 @@ class _Probe:
     def _ask(self, *, with_image: bool) -> str | None:
         servers = Servers([self.server], self.servers.sign_in, self.redactor)
         client = RetryingClient(self.settings, servers)
-        failure = _failure_of(client, self._body(FEW_TOKENS, with_image=with_image))
-        if failure is not None and failure.status in STATUSES_OF_A_BODY:
-            failure = _failure_of(client, self._body(MORE_TOKENS, with_image=with_image))
+        failure: RequestFailed | None = None
+        for tokens in self._limits():
+            failure = _failure_of(client, self._body(tokens, with_image=with_image))
+            if failure is None or failure.status not in STATUSES_OF_A_BODY:
+                break
         if failure is None:
             return None
         messages = self.server.messages
         if with_image and "image" in failure.said.lower():  # some say it with a 500
             raise EndpointRefusedError(messages.refused_probe(failure.status or 0, failure.said))
-        return _warning_of(failure, messages, self.endpoint)
+        return _warning_of(failure, messages, self.endpoint, knows_limit=self._own is not None)
+
+    @property
+    def _own(self) -> int | None:
+        """The tokens that the benchmark grants, where they are known."""
+        return self.endpoint.output_tokens if isinstance(self.endpoint, EndpointPlan) else None
+
+    def _limits(self) -> tuple[int, ...]:
+        """The numbers of tokens to ask for, each where the one before was refused."""
+        if self._own is None:
+            return (FEW_TOKENS, MORE_TOKENS)
+        if self._own <= MORE_TOKENS:
+            return (self._own,)
+        return (FEW_TOKENS, self._own)
 
     def _body(self, tokens: int, *, with_image: bool) -> dict[str, Any]:
         request: dict[str, Any] = {"prompt": PING, "max_tokens": tokens, "temperature": 0.0}
@@ -167,10 +185,15 @@ def _failure_of(client: RetryingClient, body: Mapping[str, Any]) -> RequestFaile
     return None
 
 
-def _warning_of(failure: RequestFailed, messages: StopMessages, endpoint: EndpointSettings) -> str:
-    """A warning, where a benchmark's own requests may be answered all the same."""
+def _warning_of(
+    failure: RequestFailed, messages: StopMessages, endpoint: EndpointSettings, *, knows_limit: bool
+) -> str:
+    """A warning, where a benchmark's own requests may be answered all the same.
+
+    `knows_limit`: the probe asked for as many tokens as the benchmark grants.
+    """
     status = failure.status or 0
-    of_tokens = status in STATUSES_OF_A_BODY and _OF_TOKENS.search(failure.said)
+    of_tokens = not knows_limit and status in STATUSES_OF_A_BODY and _OF_TOKENS.search(failure.said)
     if 400 <= status < 500 and status not in RETRIED_STATUSES and not of_tokens:
         raise EndpointRefusedError(messages.refused_probe(status, failure.said))
     who = "" if endpoint.role == MODEL_ROLE else f"judge {endpoint.role}: "

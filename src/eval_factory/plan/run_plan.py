@@ -151,6 +151,8 @@ class EndpointPlan(EndpointSettings):
     alias: str | None = None  # what HELM's name is made of where that is not the model id
     helm_name: str | None = None  # HELM's name itself, where somebody who calls helm-run chose it
     shows_images: bool = False  # whether it is known that the requests hold pictures
+    # tokens that the benchmark grants an answer; None: HELM alone knows
+    output_tokens: int | None = None
 
     @property
     def slug(self) -> str:
@@ -179,6 +181,7 @@ def make_plan(evaluation: Evaluation, rundir: RunDir | None = None) -> Plan:
         use_nvcf=endpoint.adapter_config.use_nvcf,
         max_image_side=extra.max_image_side,
         shows_images=evaluation.task.helm.media == IMAGES,
+        output_tokens=evaluation.output_tokens,
         adapter=_adapter_of(endpoint, with_logprobs=extra.confidence == LOGPROBS),
     )
     arguments: dict[str, str | int] = dict(evaluation.task.helm.arguments)

@@ -16,7 +16,8 @@ from eval_factory.core.secrets import Redactor
 from eval_factory.endpoint import media, openai_api
 from eval_factory.endpoint.http_wire import Reply
 from eval_factory.endpoint.openai_api import Completion, FinalAnswer, UnusableAnswer
-from eval_factory.endpoint.replies import ReplyReader, changes_asked_for
+from eval_factory.endpoint.refused_parameters import changes_asked_for
+from eval_factory.endpoint.replies import ReplyReader
 from seeing_endpoint import picture
 
 PARAMS = "config.params"

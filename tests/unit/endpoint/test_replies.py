@@ -2,14 +2,13 @@ from __future__ import annotations
 
 import base64
 import json
-from typing import Any
 
 import pytest
 
 from eval_factory.core.secrets import Redactor
 from eval_factory.endpoint.http_wire import Reply
 from eval_factory.endpoint.openai_api import UnusableAnswer
-from eval_factory.endpoint.replies import ReplyReader, RequestFailed, changes_asked_for
+from eval_factory.endpoint.replies import ReplyReader, RequestFailed
 
 
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999", "-1e999"])
@@ -75,29 +74,3 @@ def test_a_key_in_an_answer_is_not_kept_however_it_is_written(written: str, codi
 def test_a_cause_is_the_endpoints_own_sentence_and_else_the_message() -> None:
     assert RequestFailed("HTTP 400: no, and a whole prompt", 400, "no").cause == "HTTP 400: no"
     assert RequestFailed("the connection was closed").cause == "the connection was closed"
-
-
-BODY = {"model": "m", "max_tokens": 5, "temperature": 0.0, "top_p": 1}
-
-
-@pytest.mark.parametrize(
-    ("text", "changes"),
-    [
-        (
-            "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead.",
-            {"max_tokens": "max_completion_tokens"},
-        ),
-        ("Unsupported value: 'temperature' does not support 0", {"temperature": None}),
-        ('unsupported: "top_p"', {"top_p": None}),
-        ("Unsupported value: 'temperature' and 'top_p'", {"temperature": None}),
-        ("Unsupported value: 'stop'", {}),
-        ("'temperature' is too high", {}),
-        ("Unsupported: the patient's temperature", {}),
-        ("", {}),
-    ],
-)
-def test_what_an_error_names(text: str, changes: dict[str, Any]) -> None:
-    assert changes_asked_for(text, BODY) == changes
-    assert changes_asked_for("Use 'max_completion_tokens'", {"model": "m"}) == {}, (
-        "nothing that was not sent"
-    )

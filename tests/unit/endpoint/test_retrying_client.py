@@ -193,6 +193,81 @@ def test_an_address_without_v1_that_says_so_in_a_200_stops_at_once() -> None:
     assert len(transport.sent) == 1
 
 
+GONE = {
+    "message": "You exceeded your current quota, please check your plan and billing details.",
+    "type": "insufficient_quota",
+    "code": "insufficient_quota",
+}
+
+
+@pytest.mark.parametrize(
+    ("status", "error"),
+    [
+        (429, GONE),
+        (402, {"message": "This request requires more credits"}),
+        (429, {"code": "1113", "message": "Insufficient balance or no resource package"}),
+        (403, {"message": "no", "code": "insufficient_quota"}),
+        (200, {"message": "insufficient balance"}),
+    ],
+)
+def test_an_account_without_credit_stops_the_run_at_once(status: int, error: Any) -> None:
+    transport = Replies(reply(status, {"error": error}))
+    noted = Noted()
+    with pytest.raises(EndpointUnusable, match="no credit") as stopped:
+        client_of(transport, has_answered=True, is_patient=True, max_retries=5).ask(BODY, noted)
+    assert "the same command goes on" in str(stopped.value)
+    assert len(transport.sent) == len(noted) == 1
+
+
+GEMINI = {
+    "message": f"{GONE['message']} * Quota exceeded for metric: generate_content_requests, 10",
+    "status": "RESOURCE_EXHAUSTED",
+}
+
+
+@pytest.mark.parametrize(
+    ("error", "headers"), [(GEMINI, {}), (GONE, {"retry-after": "20"}), ({"message": "slow"}, {})]
+)
+def test_a_limit_a_minute_is_waited_for(error: Any, headers: dict[str, str]) -> None:
+    transport = Replies(reply(429, {"error": error}, **headers), reply(200))
+    answered, _ = ask(transport)
+    assert answered.attempt == 2
+
+
+@pytest.mark.parametrize("status", [429, 503, 529])
+def test_a_pause_of_hours_stops_the_run(status: int) -> None:
+    transport = Replies(reply(status, {"error": "x"}, **{"retry-after": "7200"}))
+    with pytest.raises(EndpointUnusable, match="daily limit until 20") as stopped:
+        ask(transport)
+    assert "the same command goes on" in str(stopped.value)
+    assert len(transport.sent) == 1
+
+
+def test_one_server_of_several_with_a_daily_limit_is_left_out() -> None:
+    settings = endpoint_settings(max_retries=2)
+    limited = Replies(reply(429, {"error": "x"}, **{"retry-after": "7200"}))
+    well = Replies(reply(200))
+    messages = StopMessages(settings, "http://h/v1", None)
+    both = [Server(settings, "http://h/v1", one, messages) for one in (limited, well)]
+    client = RetryingClient(settings, Servers(both, SignIn(None), Redactor([])))
+    for _ in range(5):
+        client.ask(BODY, unnoted)
+    assert len(limited.sent) == 1
+    assert len(well.sent) == 5
+    well.replies = [reply(402, {"error": "x"})]
+    with pytest.raises(EndpointUnusable, match="no credit"):
+        client.ask(BODY, unnoted)
+
+
+def test_a_refused_parameter_is_left_out_once_for_the_run() -> None:
+    refusal = {"error": {"message": "invalid temperature: only 1 is allowed for this model"}}
+    transport = Replies(reply(422, refusal), reply(200))
+    client = client_of(transport)
+    for _ in range(3):
+        assert client.ask(BODY, unnoted).changes == {"temperature": None}
+    assert ["temperature" in sent for sent in transport.sent] == [True, False, False, False]
+
+
 @pytest.mark.parametrize("status", [202, 400, 413, 422, 501, 505])
 def test_not_asked_again(status: int) -> None:
     transport = Replies(reply(status, {"error": "the-secret-key in here"}))
@@ -607,8 +682,8 @@ def test_whoever_waits_for_a_turn_does_not_ask_after_the_stop() -> None:
 
 
 def test_only_a_bad_request_speaks_of_fields() -> None:
-    transport = Replies(reply(422, {"error": "Unsupported value: 'temperature'"}))
-    with pytest.raises(RequestFailed, match="HTTP 422"):
+    transport = Replies(reply(413, {"error": "Unsupported value: 'temperature'"}))
+    with pytest.raises(RequestFailed, match="HTTP 413"):
         client_of(transport).ask(BODY, unnoted)
     assert transport.sent == [BODY]
 
