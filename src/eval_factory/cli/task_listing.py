@@ -16,7 +16,7 @@ import click
 import yaml
 
 from eval_factory.cli.console import show_table
-from eval_factory.core import formats
+from eval_factory.core import formats, safe_files
 from eval_factory.core.errors import ConfigError, did_you_mean
 from eval_factory.core.tables import Table, screen
 from eval_factory.helm.criteria import criterion_template, prompt_of_jury
@@ -136,9 +136,7 @@ def record_of_benchmark(path: Path, framework: Framework) -> Record:
     if benchmark.is_rubric:
         prompt: str | None = criterion_template(alone=True)
     else:
-        prompt = (
-            None if file is None else benchmark.jury_form.filled(file.read_text(encoding="utf-8"))
-        )
+        prompt = None if file is None else benchmark.jury_form.filled(safe_files.read_text(file))
     return {
         **task_info(task).as_dict(),
         "name": benchmark.name,

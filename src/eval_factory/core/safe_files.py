@@ -9,6 +9,7 @@ in the folder are read.
 from __future__ import annotations
 
 import errno
+import io
 import json
 import math
 import os
@@ -79,6 +80,8 @@ def renamed_together() -> Iterator[None]:
 
 
 MAX_BYTES = 16 * 1024**3
+MAX_BYTES_OF_TABLE = 4 * 1024**3  # a user's own questions
+MAX_BYTES_OF_TEXT = 256 * 1024**2  # a file that is read in one piece
 MAX_BYTES_OF_YAML = 256 * 1024**2  # a document is read in one piece
 LEADS_OUT = "leads out of the folder {folder}"
 NOT_REGULAR = "is no regular file"
@@ -112,6 +115,43 @@ def open_regular(path: Path, inside: Path | None = None) -> BinaryIO:
     except BaseException:
         os.close(descriptor)
         raise
+
+
+def open_text(
+    path: Path,
+    *,
+    encoding: str = "utf-8",
+    errors: str = "strict",
+    newline: str | None = None,
+    max_size: int = MAX_BYTES,
+) -> TextIO:
+    """A regular file of at most `max_size` bytes, open for reading text.
+
+    Raises:
+        OSError: there is none, it is something else, or it is larger; `strerror` says which.
+    """
+    file = _open_bounded(path, max_size)
+    return io.TextIOWrapper(file, encoding=encoding, errors=errors, newline=newline)
+
+
+def read_text(path: Path, *, encoding: str = "utf-8", max_size: int = MAX_BYTES_OF_TEXT) -> str:
+    """The text of a regular file. Raises OSError as `open_text`, UnicodeDecodeError."""
+    with open_text(path, encoding=encoding, max_size=max_size) as file:
+        return file.read()
+
+
+def read_bytes(path: Path, max_size: int = MAX_BYTES_OF_TEXT) -> bytes:
+    """The content of a regular file. Raises OSError as `open_text`."""
+    with _open_bounded(path, max_size) as file:
+        return file.read()
+
+
+def _open_bounded(path: Path, max_size: int) -> BinaryIO:
+    file = open_regular(path)
+    if os.fstat(file.fileno()).st_size > max_size:
+        file.close()
+        raise OSError(errno.EFBIG, f"is larger than {max_size >> 20} MiB", str(path))
+    return file
 
 
 def is_within(path: Path, folder: Path) -> bool:

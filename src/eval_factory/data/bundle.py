@@ -20,6 +20,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, ValidationError
 
 from eval_factory import __version__
+from eval_factory.core import safe_files
 from eval_factory.core.errors import BusyError, ConfigError, PrerequisiteError
 from eval_factory.core.foreign_text import printable
 from eval_factory.core.formats import first_of
@@ -132,7 +133,7 @@ def read_manifest(root: Path) -> Manifest:
     """Raises PrerequisiteError: there is none, or it cannot be read."""
     path = root / MANIFEST
     try:
-        text = path.read_bytes()
+        text = safe_files.read_bytes(path)
     except OSError as error:
         hint = f"make one: eval-factory data pull TASK --to {root} (or data import, data unpack)"
         if (root / COMMIT).exists():

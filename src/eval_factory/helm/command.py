@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 from jinja2 import Environment, StrictUndefined, Template
 
+from eval_factory.core import safe_files
 from eval_factory.core.nouns import MODEL_ROLE
 from eval_factory.helm import names
 from eval_factory.helm.environments import environment_of
@@ -114,7 +115,7 @@ def benchmark_files(
     files: dict[str, str] = {}
     prompt = own.judge_prompt_file
     if prompt is not None and own.jury_form.places:
-        text = prompt.read_text(encoding="utf-8")
+        text = safe_files.read_text(prompt)
         filled = own.jury_form.filled(text)
         if filled != text:
             prompt = folder / names.JUDGE_PROMPT

@@ -9,9 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from eval_factory.core import safe_files
 from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.core.plain_yaml import YamlError, load_mapping
 from eval_factory.core.results import PASSPORT_FILE
+from eval_factory.core.rundir import sha256_of
 from eval_factory.helm.criteria import criterion_template
 from eval_factory.plan.run_plan import EndpointPlan, Plan
 from eval_factory.tasks.message_files import LabelledPairs
@@ -79,7 +81,7 @@ def passport_text(plan: Plan) -> str | None:
     if folder is None:
         return None
     try:
-        return (Path(folder) / PASSPORT).read_text(encoding="utf-8")
+        return safe_files.read_text(Path(folder) / PASSPORT)
     except (OSError, UnicodeDecodeError) as error:
         made = "'eval-factory calibrate --judges-from' makes one (docs/trust-a-judge.md)"
         reason = getattr(error, "strerror", None) or "is no text"
@@ -135,7 +137,7 @@ def passport_of(plan: Plan, folder: Path) -> StoredPassport:
         return StoredPassport(
             known,
             str(document["date"]),
-            hashlib.sha256(file.read_bytes()).hexdigest(),
+            sha256_of(file),
             pairs,
             float(document["says_met"]),
             None if lengths is None else (float(lengths[0]), float(lengths[1])),

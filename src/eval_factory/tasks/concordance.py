@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from eval_factory.core.safe_files import open_text
 from eval_factory.tasks.file_problems import MAX_CELL_LENGTH, ReadFile
 
 CONCORDANCE = "concordance"  # the form of the file: a CSV with a header
@@ -75,7 +76,7 @@ def read_concordance_file(path: Path) -> ReadFile[ConcordanceCase]:
     csv.field_size_limit(MAX_CELL_LENGTH)
     with (
         found.reading(path, "has no case", "is no CSV", (csv.Error,)),
-        path.open(encoding="utf-8-sig", newline="") as file,
+        open_text(path, encoding="utf-8-sig", newline="") as file,
     ):
         rows = csv.DictReader(file)
         missing = [name for name in COLUMNS if name not in (rows.fieldnames or ())]

@@ -17,6 +17,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import AfterValidator, Field, StringConstraints, ValidationError
 
+from eval_factory.core import safe_files
 from eval_factory.core.errors import ConfigError, did_you_mean, expectation
 from eval_factory.core.plain_yaml import load_mapping
 from eval_factory.core.rundir import sha256_of
@@ -334,7 +335,7 @@ def _check_table(
         benchmark.prompt_file, file, columns, header, benchmark.needing, found
     )
     _check_incorrect_answers(file, metrics, header, found)
-    prompt = benchmark.prompt_file.read_text(encoding="utf-8") if can_be_filled else ""
+    prompt = safe_files.read_text(benchmark.prompt_file) if can_be_filled else ""
     compared = prompt if EXACT_MATCH in metrics else None
     asked = list(dict.fromkeys([*picture_columns(header), *(columns or [])]))
     pictures.template = prompt if set(asked) <= set(header) else ""

@@ -14,6 +14,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Generic, TypeVar
 
+from eval_factory.core import safe_files
+from eval_factory.core.safe_files import MAX_BYTES_OF_TABLE, open_regular, open_text
+
 Row = TypeVar("Row")
 
 _SHEET = "text; save it as 'CSV UTF-8' (a prompt: as plain text in UTF-8)"
@@ -87,7 +90,7 @@ class ReadFile(Generic[Row]):
 def read_text(path: Path, what: str, named_in: Path, found: Findings) -> str | None:
     """A prompt; None, and a problem in `found`, where it cannot be read."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = safe_files.read_text(path)
     except OSError as error:
         problem = why_unreadable(error, what, named_in)
     except UnicodeDecodeError:
@@ -121,7 +124,7 @@ def other_kind(path: Path) -> str | None:
     """What a file is that is no text in UTF-8, known by its first bytes, in words that end with
     what to do instead.
     """
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         beginning = file.read(8)
     return next(
         (
@@ -138,7 +141,7 @@ def not_utf8(path: Path) -> str:
     kind = other_kind(path)
     if kind:
         return kind
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         for number, line in enumerate(file, start=1):
             try:
                 line.decode("utf-8")
@@ -173,7 +176,7 @@ def table_rows(file: Path) -> Iterator[tuple[int, list[str]]]:
     """
     csv.field_size_limit(MAX_CELL_LENGTH)
     begins = 1
-    with file.open(encoding="utf-8-sig", newline="") as opened:
+    with open_text(file, encoding="utf-8-sig", newline="", max_size=MAX_BYTES_OF_TABLE) as opened:
         reader = csv.reader((line.replace("\0", _NUL) for line in opened), strict=True)
         try:
             for row in reader:
@@ -222,7 +225,7 @@ def other_form(file: Path) -> str | None:
     """What a text that is no table with commas probably is, in words that end with what to do.
     Raises as `open`.
     """
-    with file.open(encoding="utf-8-sig", errors="replace", newline="") as opened:
+    with open_text(file, encoding="utf-8-sig", errors="replace", newline="") as opened:
         first = opened.readline()
         beginning = first + opened.read(100)
     if _JSON.match(beginning):

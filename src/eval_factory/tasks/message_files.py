@@ -20,6 +20,7 @@ from typing import Any, Literal
 
 from eval_factory.core.errors import did_you_mean
 from eval_factory.core.foreign_text import one_line
+from eval_factory.core.safe_files import MAX_BYTES_OF_TABLE, open_text
 from eval_factory.tasks import custom_table, rubric_case
 from eval_factory.tasks.custom_table import CLUSTER, CORRECT, ID, INCORRECT, PictureCheck, text_of
 from eval_factory.tasks.file_problems import Findings, ReadFile, Row, other_kind, why_unreadable
@@ -73,7 +74,10 @@ def read_rows(
         return found
     first: dict[str, int] = {}
     empty = f"has no {nouns[0]}; each line is a JSON object"
-    with found.reading(file, empty), file.open(encoding="utf-8-sig") as opened:
+    with (
+        found.reading(file, empty),
+        open_text(file, encoding="utf-8-sig", max_size=MAX_BYTES_OF_TABLE) as opened,
+    ):
         for number, line in enumerate(opened, start=1):
             if not line.strip():
                 continue

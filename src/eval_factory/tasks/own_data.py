@@ -15,6 +15,7 @@ from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any
 
+from eval_factory.core.safe_files import MAX_BYTES, open_text
 from eval_factory.tasks.concordance import CONCORDANCE, read_concordance_file
 from eval_factory.tasks.file_problems import (
     MAX_CELL_LENGTH,
@@ -57,8 +58,11 @@ def content_faults(file: Path, entry: FileLayout) -> list[str]:
     """What HELM would stumble over in one file of the layout; empty where all is well."""
     found = _content_faults(file, entry)
     try:
-        if file.stat().st_size == 0:
+        size = file.stat().st_size
+        if size == 0:
             return [f"{file}: is empty"]
+        if size > MAX_BYTES:
+            return [f"{file}: is larger than {MAX_BYTES >> 30} GiB"]
         shown = list(islice(found, MAX_PROBLEMS_SHOWN))
         more = sum(1 for _ in found)
     except UnicodeDecodeError:
@@ -87,7 +91,7 @@ def _content_faults(file: Path, entry: FileLayout) -> Iterator[str]:
     if entry.elements:
         yield from _xml_faults(file, entry)
     if not entry.columns and not entry.elements:
-        with file.open(encoding="utf-8") as lines:
+        with open_text(file) as lines:
             for _ in lines:  # raises where it is no UTF-8
                 pass
     if entry.lines_as is not None:
@@ -150,11 +154,11 @@ def _table_of(file: Path, entry: FileLayout) -> tuple[list[str], _Rows]:
     if kind == "xlsx" or entry.read_by == "pandas":
         return _pandas_table(file, entry, kind)
     csv.field_size_limit(MAX_CELL_LENGTH)
-    with file.open(encoding="utf-8", newline="") as opened:
+    with open_text(file, newline="") as opened:
         columns = list(csv.DictReader(opened, delimiter=SEPARATORS[kind]).fieldnames or [])
 
     def rows() -> _Rows:
-        with file.open(encoding="utf-8", newline="") as opened:
+        with open_text(file, newline="") as opened:
             reader = csv.DictReader(opened, delimiter=SEPARATORS[kind])
             for number, row in enumerate(reader, start=1):
                 yield f"row {number} (line {reader.line_num})", row
@@ -179,7 +183,7 @@ def _pandas_table(file: Path, entry: FileLayout, kind: str) -> tuple[list[str], 
 
 
 def _json_rows(file: Path, columns: Iterable[str]) -> _Rows:
-    with file.open(encoding="utf-8") as lines:
+    with open_text(file) as lines:
         for number, line in enumerate(lines, start=1):
             if number == 1 and line.startswith(_BYTE_ORDER_MARK):
                 raise ValueError("it starts with a byte-order mark: save it as UTF-8 without one")
@@ -253,8 +257,8 @@ def _line_faults(file: Path, entry: FileLayout) -> Iterator[str]:
     pairs = 0
     counts = [0, 0]
     with (
-        file.open(encoding="utf-8") as ours,
-        other.open(encoding="utf-8", errors="replace") as theirs,
+        open_text(file) as ours,
+        open_text(other, errors="replace") as theirs,
     ):
         for pair in zip_longest(ours, theirs):
             counts = [count + (line is not None) for count, line in zip(counts, pair, strict=True)]

@@ -19,6 +19,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from eval_factory.core import safe_files
+from eval_factory.core.safe_files import MAX_BYTES_OF_TABLE, open_text
 from eval_factory.endpoint.media import MAX_FILE, UnusableMedium, picture_type
 from eval_factory.tasks.choice_question import (
     ChoiceQuestion,
@@ -288,16 +290,20 @@ def _rows(path: Path, form: str) -> Iterator[tuple[str, DataRow]]:
         yield from ((f"row {number}", row) for number, row in enumerate(rows, start=1))
     elif kind == ".csv":
         csv.field_size_limit(MAX_CELL_LENGTH)
-        with path.open(encoding="utf-8-sig", newline="") as file:
+        with open_text(path, encoding="utf-8-sig", newline="") as file:
             for number, row in enumerate(csv.DictReader(file), start=1):
                 yield (
                     f"row {number}",
                     {name: cell for name, cell in row.items() if name is not None},
                 )
     elif form == "longhealth":
-        yield from _patient_rows(_json(path.read_text(encoding="utf-8-sig"), "it"))
+        yield from _patient_rows(
+            _json(
+                safe_files.read_text(path, encoding="utf-8-sig", max_size=MAX_BYTES_OF_TABLE), "it"
+            )
+        )
     else:
-        text = path.read_text(encoding="utf-8-sig")
+        text = safe_files.read_text(path, encoding="utf-8-sig", max_size=MAX_BYTES_OF_TABLE)
         if text.lstrip().startswith("["):
             for number, row in enumerate(_json(text, "it"), start=1):
                 yield f"row {number}", _object(row, f"row {number}")

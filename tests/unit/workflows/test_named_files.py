@@ -1,0 +1,204 @@
+"""Files that a configuration names: what is no regular file is neither waited for nor read."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+import yaml
+from pydantic import AfterValidator, BaseModel
+
+from builders import MINIMAL
+from eval_factory.config.evaluation import Request, build_evaluation
+from eval_factory.config.model import RunConfig
+from eval_factory.core import safe_files
+from eval_factory.core.errors import EvalFactoryError
+from eval_factory.core.safe_files import expanded
+from eval_factory.data.bundle import read_manifest
+from eval_factory.plan.run_plan import make_plan
+from eval_factory.tasks import custom_benchmark, own_data
+from eval_factory.tasks.framework import DATA_PATH, Task, load_framework
+from eval_factory.workflows.stop_when import faults_of_own_files
+
+TYPES = {"benchmark": "custom", "judge_passport": "healthbench"}
+EXTRA = "config.params.extra."
+
+
+def path_keys(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
+    """The keys below a model whose values are paths."""
+    for name, field in model.model_fields.items():
+        yield from _paths_of((field.annotation, *field.metadata), f"{prefix}{name}")
+
+
+def _paths_of(parts: Any, key: str) -> Iterator[str]:
+    for part in parts:
+        if isinstance(part, AfterValidator) and part.func is expanded:
+            yield key
+        elif isinstance(part, type) and issubclass(part, BaseModel):
+            yield from path_keys(part, f"{key}.")
+        else:
+            yield from _paths_of((*get_args(part), *getattr(part, "__metadata__", ())), key)
+
+
+def files_of(benchmark: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    """The keys of a custom benchmark's schema that name files."""
+    for name, value in benchmark.items():
+        if name.endswith("_file"):
+            yield f"{prefix}{name}"
+        elif isinstance(value, list):
+            yield from files_of(value[0], f"{prefix}{name}.0.")
+
+
+@pytest.fixture
+def _no_waiting() -> Iterator[None]:
+    def end(*_: object) -> None:
+        raise TimeoutError("a file that is no file was waited for")
+
+    before = signal.signal(signal.SIGALRM, end)
+    signal.alarm(10)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
+
+
+def fifo(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def device(path: Path) -> None:
+    path.symlink_to("/dev/zero")
+
+
+def large(path: Path) -> None:
+    with path.open("wb") as file:
+        file.truncate(17 << 30)  # takes no block of the disk
+
+
+NO_FILES: list[Callable[[Path], None]] = [fifo, device, large]
+NAMES_IN_FOLDERS = {
+    EXTRA + "judge_passport": "judge_passport.yaml",
+    EXTRA + "data_dir": "manifest.json",
+    EXTRA + "stop_when.differs_from": "evaluation_config.yaml",
+}
+"""Key of a folder -> the file in it that is read first."""
+
+
+def looked_at(flags: Mapping[str, Any]) -> list[str]:
+    """What is wrong, as a dry run and then a run say it."""
+    problems: list[str] = []
+    with suppress(TimeoutError):
+        try:
+            request = Request(flags={**MINIMAL, **flags})
+            plan = make_plan(build_evaluation(request, load_framework(), {"OPENAI_API_KEY": "x"}))
+            problems += map(str, faults_of_own_files(plan))
+            if (data_dir := plan.evaluation.run.config.params.extra.data_dir) is not None:
+                read_manifest(Path(data_dir))
+        except EvalFactoryError as error:
+            problems.append(str(error))
+        return problems
+    raise AssertionError(f"waited: {flags}")
+
+
+KEYS = sorted(set(path_keys(RunConfig)) - {"config.output_dir", EXTRA + DATA_PATH})
+
+
+@pytest.mark.usefixtures("_no_waiting")
+@pytest.mark.parametrize("made", NO_FILES)
+@pytest.mark.parametrize("key", KEYS)
+def test_each_path_of_a_run_config(key: str, made: Callable[[Path], None], tmp_path: Path) -> None:
+    name = key.rpartition(".")[2]
+    file = tmp_path / NAMES_IN_FOLDERS.get(key, "named")
+    made(file)
+    value = str(tmp_path if key in NAMES_IN_FOLDERS else file)
+    flags = {"config.type": TYPES.get(name, "pubmed_qa"), key: value}
+    (problem, *_) = looked_at(flags)
+    assert str(file) in problem or file.name in problem
+
+
+TASKS = [task for task in load_framework().evaluations if DATA_PATH in task.helm.parameters]
+
+
+@pytest.mark.usefixtures("_no_waiting")
+@pytest.mark.parametrize("made", NO_FILES)
+@pytest.mark.parametrize("task", TASKS, ids=lambda task: task.name)
+def test_each_file_of_data_path(task: Task, made: Callable[[Path], None], tmp_path: Path) -> None:
+    """Those of all tasks, by their layouts: each format has a reader of its own."""
+    rule = task.helm.parameters[DATA_PATH]
+    values = {"subject": "x", "condition": "no_context", "subset": "x"}
+    names = [entry.named(values).file for entry in rule.layout]
+    if names[0] is None:
+        made(tmp_path / "named")
+        assert own_data.faults(rule.layout, tmp_path / "named", values)
+        return
+    for name in names:
+        file = tmp_path / str(name).replace("*", "1")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        made(file)
+    assert own_data.faults(rule.layout, tmp_path, values)
+
+
+def test_all_paths_are_walked() -> None:
+    assert {"config.params.extra.benchmark", *NAMES_IN_FOLDERS} == set(KEYS)
+
+
+TABLE = {
+    "name": "mine",
+    "description": "d",
+    "prompt_file": "prompt.txt",
+    "dataset_file": "data.csv",
+    "metrics": [{"name": "jury_score", "prompt_file": "judge.txt"}, {"name": "exact_match"}],
+}
+CONVERSATIONS = {
+    "name": "mine",
+    "description": "d",
+    "dataset_file": "data.jsonl",
+    "metrics": [{"name": "exact_match"}],
+}
+RUBRIC = {"kind": "rubric", "name": "mine", "description": "d", "dataset_file": "cases.jsonl"}
+CASES = [
+    (document, key) for document in (TABLE, CONVERSATIONS, RUBRIC) for key in files_of(document)
+]
+
+
+@pytest.mark.usefixtures("_no_waiting")
+@pytest.mark.parametrize("made", NO_FILES)
+@pytest.mark.parametrize(("document", "key"), CASES)
+def test_each_file_of_a_custom_benchmark(
+    document: dict[str, Any], key: str, made: Callable[[Path], None], tmp_path: Path
+) -> None:
+    texts = {
+        "prompt.txt": "{question}\n",
+        "data.csv": "question,correct_answer\nOne?,A\n",
+        "judge.txt": 'Rate {RESPONSE} {QUESTION} {GOLD_RESPONSE}\n{"accuracy": {"score": 3}}\n',
+    }
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text)
+    (tmp_path / "bench.yaml").write_text(yaml.safe_dump(document))
+    value: Any = document
+    for part in key.split("."):
+        value = value[int(part)] if isinstance(value, list) else value[part]
+    (tmp_path / value).unlink(missing_ok=True)
+    made(tmp_path / value)
+    with pytest.raises(EvalFactoryError, match=str(value)):
+        custom_benchmark.load_benchmark(tmp_path / "bench.yaml")
+
+
+def test_the_schema_of_a_custom_benchmark_names_no_other_file() -> None:
+    names = set()
+    for model in (custom_benchmark._File, custom_benchmark._RubricFile, custom_benchmark._Metric):
+        names |= {name for name in model.model_fields if "file" in name}
+    assert names == {"prompt_file", "dataset_file"}
+    assert {key.rpartition(".")[2] for _, key in CASES} == names
+
+
+def test_a_text_has_a_limit(tmp_path: Path) -> None:
+    file = tmp_path / "text"
+    file.write_text("12345")
+    assert safe_files.read_text(file, max_size=5) == "12345"
+    with pytest.raises(OSError, match="larger"):
+        safe_files.read_text(file, max_size=4)
