@@ -584,6 +584,8 @@ class Provenance:
     """HELM's files and the cache that the result was computed from: path in the output folder ->
     SHA-256.
     """
+    # which methods computed it (scoring/methods.py); results before this field have 1
+    statistics_version: int = 1
     # which HELM it is whose version `helm` is: `helm` (crfm-helm) or `medhelm`
     upstream: str = "helm"
 

@@ -14,6 +14,7 @@ from eval_factory.core.results import Score
 from eval_factory.helm.output import are_few
 from eval_factory.scoring.intervals import effective_clusters, holm, is_shared
 from eval_factory.scoring.notes import Importance, Note
+from eval_factory.scoring.permutation import permutation_p
 from eval_factory.scoring.scores import (
     InstanceKey,
     MetricValues,
@@ -31,57 +32,66 @@ known.
 def p_value_of_difference(group: _Sample, rest: _Sample) -> float | None:
     """Two-sided, of the test that two samples have the same mean; None where it cannot be tested.
 
-    0/1 values: Fisher's exact test (R. A. Fisher, JRSS 85:87-94, 1922). Others: Welch's t test (B.
-    L. Welch, Biometrika 34:28-35, 1947). Clustered values: t of the difference with the
-    cluster-robust variance. Its degrees of freedom are those of the side that has fewer effective
-    clusters: C. A. Cameron and D. L. Miller (Journal of Human Resources 50:317-372, 2015, section
-    VI) show why few clusters on one side ask for so few; the choice is on the safe side.
+    0/1 values: Fisher's exact test (R. A. Fisher, JRSS 85:87-94, 1922). Others: a permutation of
+    their studentized difference (scoring/permutation.py). Clustered values: the same of whole
+    sources, and t of the difference with the cluster-robust variance; the greater p value counts.
     """
-    values = group[0]
-    others = rest[0]
-    if len(values) < 2 or len(others) < 2:
+    values, sources = group
+    rest_values, rest_sources = rest
+    if len(values) < 2 or len(rest_values) < 2:
         return None
-    if is_shared(group[1]) or is_shared(rest[1]):
-        return _clustered(group, rest)
-    from scipy import (
-        stats,
-    )  # imported here: it takes half a second, and most results have no groups
+    labels = _labels(values, sources, "group")
+    rest_labels = _labels(rest_values, rest_sources, "rest")
+    if is_shared(sources) or is_shared(rest_sources):
+        by_t = _clustered_t((values, labels), (rest_values, rest_labels))
+        if by_t is None:
+            return None
+        return max(by_t, permutation_p(values, rest_values, labels, rest_labels))
+    every_value = (*values, *rest_values)
+    if all(value in (0.0, 1.0) for value in every_value):
+        # imported here: it takes half a second, and most results have no groups
+        from scipy import stats
 
-    if all(value in (0.0, 1.0) for value in (*values, *others)):
-        table = [[int(sum(side)), len(side) - int(sum(side))] for side in (values, others)]
+        table = [[int(sum(side)), len(side) - int(sum(side))] for side in (values, rest_values)]
         return float(stats.fisher_exact(table).pvalue)
-    one, other = (
-        (statistics.fmean(side), statistics.stdev(side), len(side)) for side in (values, others)
-    )
-    if one[1] == other[1] == 0:
+    if len(set(values)) == len(set(rest_values)) == 1:
         return None
-    return float(stats.ttest_ind_from_stats(*one, *other, equal_var=False).pvalue)
+    return permutation_p(values, rest_values, labels, rest_labels)
 
 
-def _clustered(group: _Sample, rest: _Sample) -> float | None:
-    """A source may be on both sides: what it adds to either mean is added up before it is
-    squared.
+def _labels(
+    values: Sequence[float], sources: Sequence[Hashable] | None, side: str
+) -> Sequence[Hashable]:
+    """The source of each value; a value without one is a source of its own."""
+    if sources is not None:
+        return sources
+    return [(side, number) for number in range(len(values))]
+
+
+def _clustered_t(
+    group: tuple[Sequence[float], Sequence[Hashable]],
+    rest: tuple[Sequence[float], Sequence[Hashable]],
+) -> float | None:
+    """The p value of t with the degrees of freedom of the side that has fewer effective clusters.
+
+    C. A. Cameron and D. L. Miller (Journal of Human Resources 50:317-372, 2015, section VI) show
+    why few clusters on one side ask for so few; the choice is on the safe side. A source may be on
+    both sides: what it adds to either mean is added up before it is squared.
     """
     influence: dict[Hashable, float] = defaultdict(float)
-    clusters = []
-    for sign, (values, sources) in ((1, group), (-1, rest)):
-        labels = (
-            list(sources)
-            if sources is not None
-            else [(sign, number) for number in range(len(values))]
-        )
+    effective = []
+    for sign, (values, labels) in ((1, group), (-1, rest)):
         mean = statistics.fmean(values)
         for value, label in zip(values, labels, strict=True):
             influence[label] += sign * (value - mean) / len(values)
-        clusters.append(effective_clusters(labels))
+        effective.append(effective_clusters(labels))
     number = len(influence)
-    degrees = min(clusters) - 1
-    variance = (
-        number / (number - 1) * math.fsum(one * one for one in influence.values())
-        if number > 1
-        else 0.0
-    )
-    if variance == 0 or degrees < 1:
+    degrees = min(effective) - 1
+    if number < 2 or degrees < 1:
+        return None
+    squares = math.fsum(value * value for value in influence.values())
+    variance = number / (number - 1) * squares
+    if variance == 0:
         return None
     from scipy import special  # imported here: see scoring/intervals.py
 

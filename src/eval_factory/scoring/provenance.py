@@ -31,6 +31,7 @@ from eval_factory.helm import names, output
 from eval_factory.helm.environments import Environment, environment_of
 from eval_factory.plan.run_plan import Plan
 from eval_factory.scoring.judge_passports import PASSPORT
+from eval_factory.scoring.methods import STATISTICS_VERSION
 from eval_factory.tasks.errata import load_errata
 from eval_factory.tasks.framework import framework_path
 
@@ -204,6 +205,7 @@ def provenance_of(
         prompts_sha256=prompts_sha256,
         run_identity=plan.identity,
         errata_version=load_errata().version,
+        statistics_version=STATISTICS_VERSION,
         git_hash=git_hash,
         target="demo baseline" if endpoint.is_demo else endpoint.model_id,
         data_bundle=data_bundle,

@@ -32,6 +32,11 @@ from eval_factory.report.checksums import (
 )
 from eval_factory.report.field_differences import Difference, differences, differences_of_files
 from eval_factory.report.reader import StoredResult, load_result
+from eval_factory.scoring.methods import (
+    STATISTICS_VERSION,
+    changed_since,
+    is_computed_otherwise,
+)
 from eval_factory.tasks.errata import CORRECTED
 from eval_factory.workflows.recollect import Recollected, last_state, recollected
 from eval_factory.workflows.resume import commit_of_this, is_of_now, read_state
@@ -213,6 +218,11 @@ def _of_files(rundir: RunDir, made: Recollected, stored: StoredResult) -> Iterat
     """Every document made again, compared with the one that stands there."""
     record = stored.result.provenance
     errata = made.result.provenance.errata_version
+    otherwise = changed_since(record.statistics_version)
+    if otherwise:
+        names = "; ".join(method.name for method in otherwise)
+        note = f"statistics version {record.statistics_version}; here it is {STATISTICS_VERSION}"
+        yield f"{note}, which computes otherwise, and were not compared: {names}"
     in_sentences: tuple[Path, ...] = (made.rundir.report_html, made.rundir.report_md)
     if record.errata_version != errata:
         note = f"corrected with errata version {record.errata_version}; here it is {errata}"
@@ -220,7 +230,7 @@ def _of_files(rundir: RunDir, made: Recollected, stored: StoredResult) -> Iterat
     elif (record.eval_factory, record.git_hash) != (__version__, commit_of_this()):
         written = f"the page and report.md are of eval-factory {record.eval_factory}"
         yield f"{written}: compared with SHA256SUMS alone"
-    else:
+    elif not otherwise:
         in_sentences = ()
     for again in made.rundir.written():
         name = again.relative_to(made.rundir.root).as_posix()
@@ -228,7 +238,10 @@ def _of_files(rundir: RunDir, made: Recollected, stored: StoredResult) -> Iterat
             yield Finding(name, "", "is missing")
         elif again not in in_sentences:
             for one in differences_of_files(rundir.root / name, again):
-                if record.errata_version == errata or not is_of_errata(one.field):
+                of_errata = record.errata_version != errata and is_of_errata(one.field)
+                if not of_errata and not is_computed_otherwise(
+                    one.field, record.statistics_version
+                ):
                     yield _finding(name, one, origin_of_field(one.field, name))
     for path in sorted(rundir.responses.glob("*.jsonl")):
         if not made.rundir.responses.joinpath(path.name).is_file():

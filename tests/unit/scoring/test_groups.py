@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
 from unittest.mock import patch
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 from scipy import stats
 from statsmodels.regression.linear_model import OLS
 from statsmodels.stats.multitest import multipletests
@@ -15,13 +18,14 @@ from eval_factory.helm.output import MAX_GROUPS
 from eval_factory.scoring.groups import (
     SMALLEST_GROUP,
     Groups,
+    _clustered_t,
     p_value_of_difference,
     scores_by_group,
 )
 from eval_factory.scoring.intervals import holm
 from eval_factory.scoring.notes import Importance
 from eval_factory.scoring.scores import InstanceKey, MetricValues
-from known import ends, near
+from known import ends, near, there
 from unit.scoring.test_scores import context, key
 
 ONES = [1.0] * 9 + [0.0], [1.0] * 5 + [0.0] * 15
@@ -36,10 +40,52 @@ def test_zeros_and_ones_are_fishers() -> None:
     ) == near(expected)
 
 
-def test_others_are_welchs() -> None:
-    expected = stats.ttest_ind(*RATED, equal_var=False).pvalue
+def test_others_are_a_permutation_of_welchs_statistic() -> None:
+    """By SciPy, over all 210 permutations: twice the smaller tail."""
+
+    def welch(group: NDArray[Any], rest: NDArray[Any], axis: int = -1) -> Any:
+        apart = group.mean(axis) - rest.mean(axis)
+        return apart / np.sqrt(
+            (group.var(axis) / group.shape[axis]) + (rest.var(axis) / rest.shape[axis])
+        )
+
+    expected = stats.permutation_test(RATED, welch, vectorized=True, n_resamples=np.inf).pvalue
     for one, other in (RATED, RATED[::-1]):
-        assert p_value_of_difference((one, None), (other, None)) == near(expected)
+        assert p_value_of_difference((one, None), (other, None)) == near(expected, abs=0.06)
+
+
+NEARLY_ALL_FIVES = [5.0] * 184 + [1.0, 2.0, 3.0] * 2
+
+
+def test_a_small_group_without_a_fault_is_no_finding() -> None:
+    """Of 190 others six have a fault: three of four groups of ten have none."""
+    p_value = there(p_value_of_difference(([5.0] * 10, None), (NEARLY_ALL_FIVES, None)))
+    assert p_value > 0.5
+
+
+def test_a_small_group_with_many_faults_is_one() -> None:
+    group = [5.0] * 6 + [1.0] * 4
+    assert there(p_value_of_difference((group, None), (NEARLY_ALL_FIVES, None))) < 0.01
+
+
+def test_few_sources_without_a_fault_are_no_finding() -> None:
+    """Five sources of five that are right, beside fifty of which some err: t alone says p < .05."""
+    rest = [0.0] * 25 + [1.0] * 225
+    sources = [f"rest {number // 5}" for number in range(250)]
+    group = ([1.0] * 25, [f"group {number // 5}" for number in range(25)])
+    p_value = there(p_value_of_difference(group, (rest, sources)))
+    assert p_value > 0.3
+    assert there(_clustered_t(group, (rest, sources))) < 0.1
+
+
+def test_sources_on_both_sides_are_exchanged_within_themselves() -> None:
+    """Each of twenty sources is better in the group, by less than the sources differ."""
+    sources = [number // 3 for number in range(60)]
+    rest = [source / 10 + 0.01 * (number % 3) for number, source in enumerate(sources)]
+    group = [value + 0.05 for value in rest]
+    assert there(p_value_of_difference((group, sources), (rest, sources))) < 0.01
+    apart = [source + 100 for source in sources]
+    assert there(p_value_of_difference((group, sources), (rest, apart))) > 0.5
 
 
 @pytest.mark.parametrize(
@@ -84,8 +130,10 @@ def test_clustered_values_are_a_regression_on_the_group(
     count = 6 + len(rest)
     statistic = fitted.params[1] / (fitted.bse[1] / ((count - 1) / (count - 2)) ** 0.5)
     expected = near(2 * stats.t.sf(statistic, degrees))
-    assert p_value_of_difference((SIX, in_group), (rest, others)) == expected
-    assert p_value_of_difference((rest, others), (SIX, in_group)) == expected
+    assert _clustered_t((SIX, in_group), (rest, others)) == expected
+    assert _clustered_t((rest, others), (SIX, in_group)) == expected
+    greater = there(p_value_of_difference((SIX, in_group), (rest, others)))
+    assert greater >= 2 * stats.t.sf(statistic, degrees) - 1e-9
     assert p_value_of_difference((SIX, [0, 0, 0, 0, 0, 1]), (rest, others)) is None
 
 

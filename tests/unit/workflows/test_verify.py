@@ -10,6 +10,7 @@ import pytest
 
 from eval_factory import __version__
 from eval_factory.core.rundir import RunDir, sha256_of
+from eval_factory.scoring.methods import STATISTICS_VERSION, is_computed_otherwise
 from eval_factory.tasks.errata import load_errata
 from eval_factory.workflows import verify as module
 from eval_factory.workflows.verify import Finding, Verified, is_of_errata, origin_of_field, verify
@@ -242,6 +243,23 @@ def test_other_errata_and_another_version_are_notes(
     found = verify(folder.root)
     assert found.findings == ()
     assert "here it is 99: corrected scores were not compared, nor the page" in found.notes[0]
+
+
+def test_what_was_computed_otherwise_is_named_and_not_compared(folder: RunDir) -> None:
+    """A result of before the statistics had a version, whose p values another test made."""
+    without_checksums(folder)
+    for path in folder.results:
+        text = path.read_text().replace(f"  statistics_version: {STATISTICS_VERSION}\n", "")
+        path.write_text(text)
+    found = verify(folder.root)
+    notes = [note for note in found.notes if "p values of groups" in note]
+    assert len(notes) == 1
+    assert f"version 1; here it is {STATISTICS_VERSION}" in notes[0]
+    assert fields(found, "evaluation_config.yaml") <= {""}, "but for the digest of the whole file"
+    group = "results.groups.ward.a.metrics.m.scores.m"
+    assert is_computed_otherwise(f"{group}.stats.p_holm", 1)
+    assert not is_computed_otherwise(f"{group}.stats.p_holm", STATISTICS_VERSION)
+    assert not is_computed_otherwise(f"{group}.value", 1)
 
 
 def test_a_page_of_another_version_is_held_to_its_checksum(

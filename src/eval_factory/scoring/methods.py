@@ -1,0 +1,37 @@
+"""Which statistics a version computes otherwise than the versions before it: `verify` names them,
+and does not compare the fields that they are in.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+STATISTICS_VERSION = 2
+
+
+@dataclass(frozen=True)
+class ChangedMethod:
+    version: int  # of the statistics that computes it otherwise for the first time
+    name: str
+    fields: tuple[str, ...]  # parts of the names of the fields that hold it
+
+
+CHANGED_METHODS = (
+    ChangedMethod(2, "p values of groups (by permutation)", (".p_value", ".p_holm")),
+)
+ALWAYS_ANOTHER = ("provenance.statistics_version", "validity.notes")
+
+
+def changed_since(version: int) -> list[ChangedMethod]:
+    """The methods that are others here than in results of this version of the statistics."""
+    return [method for method in CHANGED_METHODS if method.version > version]
+
+
+def is_computed_otherwise(field: str, version: int) -> bool:
+    """A field of a result of this version of the statistics that is another one here."""
+    methods = changed_since(version)
+    if not methods:
+        return False
+    if field.startswith(ALWAYS_ANOTHER):
+        return True
+    return any(part in field for method in methods for part in method.fields)
