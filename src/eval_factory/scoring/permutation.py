@@ -103,9 +103,9 @@ def _units_of(
     import numpy as np
 
     by_source: dict[Hashable, tuple[list[float], list[float]]] = {}
-    for side, (values, labels) in enumerate(((rest, rest_sources), (group, group_sources))):
+    for at, (values, labels) in enumerate(((rest, rest_sources), (group, group_sources))):
         for value, label in zip(values, labels, strict=True):
-            by_source.setdefault(label, ([], []))[side].append(value)
+            by_source.setdefault(label, ([], []))[at].append(value)
     for sides in by_source.values():
         sides[0].sort()
         sides[1].sort()

@@ -191,10 +191,6 @@ def provenance_of(
     environment = environment_of(upstream)
     recorded = (*RECORDED_PACKAGES, *([plug_in.package] if plug_in else []))
     started_at, ended_at = began_and_ended(plan.rundir.events, run_id)
-    pictures = None
-    if (side := plan.model.max_image_side) is not None:
-        by = f"resampled by {media.RESAMPLING} of Pillow {environment.version_of('pillow')}"
-        pictures = f"longer side of {side} pixels at most, {by}"
     return Provenance(
         eval_factory=__version__,
         helm=environment.version_of(upstream.package),
@@ -225,7 +221,16 @@ def provenance_of(
         rescored_from=None
         if (origin := read_origin(plan.rundir.cache_db)) is None
         else origin.run_identity,
-        pictures=pictures,
+        pictures=_pictures(plan.model.max_image_side, environment.version_of("pillow")),
+    )
+
+
+def _pictures(side: int | None, pillow: str | None) -> str | None:
+    """How pictures were made smaller; None where they were not."""
+    if side is None:
+        return None
+    return (
+        f"longer side of {side} pixels at most, resampled by {media.RESAMPLING} of Pillow {pillow}"
     )
 
 
