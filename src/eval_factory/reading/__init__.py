@@ -7,5 +7,6 @@ statement; `reader` has the one rule that weighs them. The words are in `phrases
 """
 
 from eval_factory.reading.reader import VERSION, Kind, Reading, read_answer, stated_option
+from eval_factory.reading.values import stated_value
 
-__all__ = ["VERSION", "Kind", "Reading", "read_answer", "stated_option"]
+__all__ = ["VERSION", "Kind", "Reading", "read_answer", "stated_option", "stated_value"]

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from eval_factory.reading import cues
 from eval_factory.reading.clauses import Document, Group
-from eval_factory.reading.mentions import Form
+from eval_factory.reading.mention import Form
 from eval_factory.reading.phrases import WORD_END, any_of, compiled
 from eval_factory.reading.statement import Statement, Strength, statement_of
 
@@ -17,14 +17,18 @@ _OPENS = compiled(rf"\W{{0,20}}{_NUMBER}{_LEAD_IN}{_OPTION}\W{{0,3}}")
 _STOPS = compiled(r"['\")\]]*\s*(?:$|[.:\n])")
 _IS_NOT_A = compiled(r"\W*\w+ not (?!correct|right|the)")
 _ONLY_OPTIONS = compiled(rf"(?:\W|(?:{any_of('joiner')}|options?|choices?|both|either){WORD_END})*")
-_OTHERS = compiled(rf"(?:^|(?<=\n)|(?<=[.!?] ))\W*{any_of('the_others')}{WORD_END}")
+_OTHERS = compiled(rf"(?:^|(?<=\n)|(?<=[.!?] ))\W{{0,5}}{any_of('the_others')}{WORD_END}")
 
 
 def whole_text(document: Document) -> Iterator[Statement]:
     """ "B", "B. Duodenal ulcer", "B or C": options, and nothing else."""
-    rest = document.text
-    for mention in reversed(document.mentions):
-        rest = rest[: mention.start] + " " + rest[mention.end :]
+    parts = []
+    start = 0
+    for mention in document.mentions:
+        parts.append(document.text[start : mention.start])
+        start = mention.end
+    parts.append(document.text[start:])
+    rest = " ".join(parts)
     if "?" not in rest and _ONLY_OPTIONS.fullmatch(rest):
         yield statement_of(Group(document.mentions))
 

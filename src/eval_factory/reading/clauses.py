@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from eval_factory.reading.mentions import Mention
+from eval_factory.reading.mention import Mention
 from eval_factory.reading.phrases import any_of, compiled
 
 _BREAK = re.compile(
@@ -127,6 +127,10 @@ def _clauses(text: str, mentions: Sequence[Mention]) -> Iterator[Clause]:
             yield Clause(text, start, end, tuple(_groups(text, here)))
 
 
+MAX_CLAUSE = 600
+"""Characters of a clause; a longer one is cut, so that reading takes time in proportion."""
+
+
 def _bounds(text: str, mentions: Sequence[Mention]) -> list[int]:
     """Where clauses end; a mention is never cut ("B. Duodenal ulcer")."""
     bounds = [0]
@@ -136,11 +140,26 @@ def _bounds(text: str, mentions: Sequence[Mention]) -> list[int]:
             number += 1
         if number < len(mentions) and mentions[number].start <= point.start():
             continue
-        if point[0].startswith(".") and _ABBREVIATION.search(text, bounds[-1], point.start()):
+        if point[0].startswith(".") and _ABBREVIATION.search(
+            text, max(bounds[-1], point.start() - 8), point.start()
+        ):
             continue
         bounds.append(point.end())
     bounds.append(len(text))
-    return bounds
+    return list(_cut(bounds, mentions))
+
+
+def _cut(bounds: Sequence[int], mentions: Sequence[Mention]) -> Iterator[int]:
+    """Bounds, and more of them where a clause is too long, but none in a mention."""
+    yield bounds[0]
+    number = 0
+    for start, end in pairwise(bounds):
+        for place in range(start + MAX_CLAUSE, end, MAX_CLAUSE):
+            while number < len(mentions) and mentions[number].end <= place:
+                number += 1
+            if number == len(mentions) or mentions[number].start >= place:
+                yield place
+        yield end
 
 
 def _groups(text: str, mentions: Sequence[Mention]) -> Iterator[Group]:

@@ -59,8 +59,9 @@ _LINE_BREAKS = re.compile(r"\s*\n\s*")
 def answering_part(answer: str) -> str:
     """The text after thinking, up to the end of the model's turn; empty while it still thinks."""
     text = answer
-    for end in _THINKING_ENDS.finditer(answer):
-        text = answer[end.end() :]
+    ends = [match.end() for match in _THINKING_ENDS.finditer(answer)]
+    if ends:
+        text = answer[ends[-1] :]
     begin = _THINKING_BEGINS.search(text)
     if begin is not None:
         text = text[: begin.start()]
@@ -86,7 +87,7 @@ def plain_text(text: str) -> str:
 
 def before_next_question(text: str) -> str:
     """The text up to another question that a model made up after its answer."""
-    for question in _NEXT_QUESTION.finditer(text):
-        if text[: question.start()].strip():
-            return text[: question.start()]
-    return text
+    question = _NEXT_QUESTION.search(text, 1)
+    if question is None:
+        return text
+    return text[: question.start()]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from eval_factory.reading.clauses import Clause
-from eval_factory.reading.mentions import Form, Mention
+from eval_factory.reading.mention import Form, Mention
 from eval_factory.reading.phrases import UNSPACED, WORD_BEGIN, WORD_END, any_of, compiled
 
 _FILLER = rf"(?:\W|{any_of('filler')}{WORD_END})*"

@@ -25,11 +25,9 @@ def answer_fields(text: str) -> list[str] | None:
     begin = _OBJECT.search(text)
     if begin is None:
         return None
-    parsed = _parsed(text[begin.start() :])
-    if parsed is not None:
-        values = _values(parsed, is_answer=False)
-        if values or begin.start() == 0 or text[: begin.start()].isspace():
-            return values
+    values = _values_in(text[begin.start() :])
+    if values is not None and (values or not text[: begin.start()].strip()):
+        return values
     matches = _CUT_OFF.findall(text)
     if matches:
         return ["".join(match[1:]) for match in matches if match[3] != "null"]
@@ -38,13 +36,13 @@ def answer_fields(text: str) -> list[str] | None:
     return None
 
 
-def _parsed(text: str) -> Any:
-    """The JSON value that the text begins with; None where it is not complete."""
+def _values_in(text: str) -> list[str] | None:
+    """The fields of the object that the text begins with; None where it is not complete."""
     try:
-        value, _ = json.JSONDecoder(strict=False).raw_decode(text)
+        parsed, _ = json.JSONDecoder(strict=False).raw_decode(text)
+        return _values(parsed, is_answer=False)
     except (ValueError, RecursionError):
         return None
-    return value
 
 
 def _values(value: Any, *, is_answer: bool) -> list[str]:

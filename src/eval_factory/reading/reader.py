@@ -21,8 +21,8 @@ VERSION = 2
 
 _HEADING = compiled(rf"^((?:\w+ ){{0,2}}{any_of('answer')}) ?:?\n(?=.)")
 _HEADINGS = re.compile(_HEADING.pattern, re.IGNORECASE | re.MULTILINE)
-_RETRACTION = compiled(rf"(?:^|[.!?,\n] ?)\W*{any_of('retraction')}(?!\w)")
-_CORRECTION = compiled(rf"(?:^|[.!?\n] ?)\W*{any_of('correction')}(?!\w)")
+_RETRACTION = compiled(rf"(?:^|[.!?,\n] ?)\W{{0,5}}{any_of('retraction')}(?!\w)")
+_CORRECTION = compiled(rf"(?:^|[.!?\n] ?)\W{{0,5}}{any_of('correction')}(?!\w)")
 
 
 class Kind(Enum):
@@ -102,12 +102,13 @@ def weigh(statements: Sequence[Statement]) -> Reading:
 
 def without_corrected(statements: list[Statement], text: str) -> list[Statement]:
     """Statements without those that the text takes back: "... is A. Wait, that is wrong. ..."."""
+    if not statements:
+        return statements
+    taken_back = 0
     for retraction in _RETRACTION.finditer(text):
-        statements = [
-            statement for statement in statements if statement.start >= retraction.start()
-        ]
+        taken_back = retraction.start()
+    last = max(statement.start for statement in statements)
     for correction in _CORRECTION.finditer(text):
-        later = [statement for statement in statements if statement.start >= correction.start()]
-        if later:
-            statements = later
-    return statements
+        if correction.start() <= last:
+            taken_back = max(taken_back, correction.start())
+    return [statement for statement in statements if statement.start >= taken_back]

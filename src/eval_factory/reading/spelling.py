@@ -6,25 +6,14 @@ another word: abduction and adduction, peroneal and perineal.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 MIN_LENGTH = 7
 """Letters of a word that may be misspelt; in a shorter word a letter more is another word."""
 
 
-def is_misspelt(written: Sequence[str], expected: Sequence[str]) -> bool:
-    """Whether these words are the expected ones, with one or more of them spelt otherwise."""
-    is_other = False
-    for word, right in zip(written, expected, strict=True):
-        if word == right:
-            continue
-        if not is_same_word(word, right):
-            return False
-        is_other = True
-    return is_other
-
-
 def is_same_word(word: str, right: str) -> bool:
+    """Whether a word is another one with a letter more or less."""
+    if abs(len(word) - len(right)) != 1 or word[0] != right[0]:
+        return False
     if min(len(word), len(right)) < MIN_LENGTH or not (word.isalpha() and right.isalpha()):
         return False
     return has_letter_left_out(word, right) or has_letter_left_out(right, word)

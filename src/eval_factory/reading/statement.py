@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from eval_factory.reading.clauses import Group
-from eval_factory.reading.mentions import Form
+from eval_factory.reading.mention import Form
 
 
 class Strength(IntEnum):

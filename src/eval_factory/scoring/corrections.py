@@ -18,8 +18,8 @@ from typing import Any
 from eval_factory.helm import output
 from eval_factory.helm.names import DECISIONS
 from eval_factory.plan.run_plan import Plan
+from eval_factory.reading import stated_value
 from eval_factory.scoring.draft import Draft
-from eval_factory.scoring.lenient import SAID, answer_field
 from eval_factory.scoring.request_states import RepeatedRows, gold_and_choices, has_failed, text_of
 from eval_factory.scoring.scores import InstanceKey, MetricValues
 from eval_factory.tasks.concordance import EXPERTS, credit
@@ -28,8 +28,6 @@ from eval_factory.tasks.framework import code_named, is_code
 
 DATE_FORMATS = ("%m/%d/%Y", "%Y-%m-%d")
 
-_BOXED = re.compile(r"\\boxed\{((?:[^{}]|\{[^{}]*\})*)\}")
-_LATEX_TEXT = re.compile(r"\\(?:text|mathrm|mathbf)\{([^{}]*)\}")
 _DIGITS = (
     r"(?:[1-9]\d{0,2}(?:,\d{3})+(?:\.\d+)?|[1-9]\d{0,2}(?:\.\d{3})+,\d+|\d+(?:[.,]\d+)?)"
     r"(?![.,]?\d|[/-]\d+[/-])"
@@ -54,8 +52,6 @@ _OPENS = re.compile(
     re.IGNORECASE,
 )
 _STEP = re.compile(r"^\W{0,10}2[.)]\s", re.MULTILINE)
-_MARKS = re.compile(r"[*`$]")
-_NEAR_NUMBER = re.compile(r"[^\d\n]{0,30}\d")
 _OUT_OF = re.compile(r"(?<!\d)(\d+) out of")
 _LISTED = re.compile(r"(?<!\d)-?\d+(?: ?, ?-?\d+)+")
 _DATE = re.compile(r"(?<!\d)(?:\d{1,2}/\d{1,2}/\d{4}|\d{4}-\d{2}-\d{2})(?!\d)")
@@ -93,7 +89,7 @@ def number_in(text: str) -> float | None:
     unit as any other, because the one calculator of a share (fractional excretion of sodium) asks
     for a percentage. They compute expressions; here none is.
     """
-    text = _said(text)
+    text = stated_value(text)
     try:
         return float(text)
     except ValueError:
@@ -114,7 +110,7 @@ def _float(digits: str) -> float:
 
 def whole_number_in(text: str) -> float | None:
     """The score: `3` of `3 out of 5`, how many are listed (`2, 4, 5`), or the number, rounded."""
-    text = _DECIMAL_ZERO.sub(r"\1", _said(text))
+    text = _DECIMAL_ZERO.sub(r"\1", stated_value(text))
     out_of = _OUT_OF.search(text)
     listed = _LISTED.search(text)
     opens = _OPENS.match(text) is not None and not (listed and _LISTED.match(text.lstrip("([")))
@@ -133,7 +129,7 @@ def date_in(text: str) -> float | None:
     """The date that opens the text, or the last one, as an ordinal number: month/day/year, or as
     ISO 8601 has it (which the authors do not read).
     """
-    text = _EITHER_OF_DATES.sub(" ", _said(text))
+    text = _EITHER_OF_DATES.sub(" ", stated_value(text))
     opening = _OPENING_DATE.match(text)
     dates = [opening[1]] if opening else _DATE.findall(text)
     for form in DATE_FORMATS if dates else ():
@@ -150,21 +146,11 @@ def days_in(text: str) -> float | None:
 
     Two numbers need something between them: the authors' pattern reads 14 as 1 week and 4 days.
     """
-    text = _RUN_TOGETHER.sub("w ", _said(text))
+    text = _RUN_TOGETHER.sub("w ", stated_value(text))
     found = _WEEKS_AND_DAYS.search(text)
     if found is None or _NEXT_DURATION.match(text, found.end()):
         return None
     return float(7 * int(found[1]) + int(found[2]))
-
-
-def _said(text: str) -> str:
-    """What is said to be the answer, without markup: see the module."""
-    text = answer_field(text)
-    boxed = _BOXED.findall(text)
-    text = _LATEX_TEXT.sub(r"\1", boxed[-1] if boxed else text)
-    text = _MARKS.sub(" ", text).replace("\N{MINUS SIGN}", "-").strip()
-    said = [match.end() for match in SAID.finditer(text) if _NEAR_NUMBER.match(text, match.end())]
-    return text[said[-1] :].strip() if said else text
 
 
 @dataclass(frozen=True)

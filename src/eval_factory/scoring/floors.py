@@ -31,10 +31,10 @@ from eval_factory.plan.run_plan import Plan
 from eval_factory.scoring.corrections import Corrections
 from eval_factory.scoring.draft import Draft
 from eval_factory.scoring.jury import Jury
-from eval_factory.scoring.lenient import LENIENT, METRIC
 from eval_factory.scoring.notes import Importance, Note
 from eval_factory.scoring.rubric import RubricTally
 from eval_factory.scoring.scores import InstanceKey, MetricValues, helm_mean, is_judged
+from eval_factory.scoring.stated_options import LENIENT, METRIC
 from eval_factory.tasks.errata import CORRECTED
 
 INCOMPLETE_FLOORS = "floors are not whole: "

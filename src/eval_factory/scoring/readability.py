@@ -19,13 +19,14 @@ from eval_factory.core.results import Instances, Score
 from eval_factory.helm import output
 from eval_factory.helm.trivial_answers import MAX_LABEL_LENGTH
 from eval_factory.plan.run_plan import Plan
+from eval_factory.reading import stated_option
 from eval_factory.scoring.corrections import DATE_FORMATS, sentence_in
 from eval_factory.scoring.draft import Draft
 from eval_factory.scoring.journal import UNKNOWN, CachedAnswer
-from eval_factory.scoring.lenient import LENIENT, METRIC, label_in, lenient_metrics
 from eval_factory.scoring.notes import Importance, Note, too_unreadable
 from eval_factory.scoring.request_states import has_failed, text_of, was_filtered
 from eval_factory.scoring.scores import InstanceKey
+from eval_factory.scoring.stated_options import LENIENT, METRIC, lenient_metrics
 from eval_factory.scoring.words import is_refusal
 from eval_factory.tasks.choice_question import options_shown
 from eval_factory.tasks.concordance import rating_in
@@ -250,7 +251,7 @@ class Readability:
         labels = self.form.labels(state) if self.form is not None else {}
         if self.form is not None and labels:
             alone = answer.strip()
-            label = alone if alone in labels else label_in(answer, self.form.options(state))
+            label = alone if alone in labels else stated_option(answer, self.form.options(state))
             self.lenient[key] = float(self.form.is_right(state, label))
             if label is not None:
                 self.named.add(key)

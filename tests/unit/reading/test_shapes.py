@@ -1,12 +1,10 @@
-"""Labels found in answers, and the metric made of them."""
+"""Shapes of answers, each with each option: where it is wrong, the answer is as wrong as it is."""
 
 from __future__ import annotations
 
 import re
-from typing import Any
 
-from eval_factory.scoring.lenient import label_in, lenient_metrics
-from eval_factory.scoring.scores import InstanceKey, MetricValues
+from eval_factory.reading import stated_option
 
 OPTIONS = {
     "A": "Appendicitis",
@@ -175,7 +173,6 @@ NOT_STATED = [
     "The answers are B and D.",
     "Answer: B, D",
     "Answer: A\nAnswer: C",
-    "The answer is B. No, the answer is C.",
     '{"answer": ["B", "D"]}',
     '{"answer": "B or D"}',
     "B. Acute cholecystitis\nD. Duodenal ulcer",
@@ -247,13 +244,14 @@ def written(shape: str, label: str) -> str:
 
 
 def test_the_option_that_an_answer_states_right_or_wrong() -> None:
-    """Each shape with each option: where it is not the right one, the answer is as wrong as it is."""
     expected = {(shape, label): label for shape in STATED for label in NEXT}
-    assert {one: label_in(written(*one), OPTIONS) for one in expected} == expected
+    assert {one: stated_option(written(*one), OPTIONS) for one in expected} == expected
 
 
 def test_several_options_or_none_are_none() -> None:
-    assert {answer: label_in(answer, OPTIONS) for answer in NOT_STATED} == dict.fromkeys(NOT_STATED)
+    assert {answer: stated_option(answer, OPTIONS) for answer in NOT_STATED} == dict.fromkeys(
+        NOT_STATED
+    )
 
 
 def test_labels_are_read_where_the_texts_are_not_known() -> None:
@@ -264,7 +262,7 @@ def test_labels_are_read_where_the_texts_are_not_known() -> None:
     ]
     expected = {(shape, label): label for shape in enough for label in NEXT}
     assert {
-        one: label_in(written(*one), dict.fromkeys(OPTIONS, "")) for one in expected
+        one: stated_option(written(*one), dict.fromkeys(OPTIONS, "")) for one in expected
     } == expected
     assert len(enough) > 80
 
@@ -288,11 +286,11 @@ def test_texts_that_look_like_labels() -> None:
         "C. Hepatitis": "C",
         "A. None of the above.": None,
     }
-    assert {answer: label_in(answer, texts) for answer in stated} == stated
+    assert {answer: stated_option(answer, texts) for answer in stated} == stated
 
 
 def test_the_labels_are_the_questions_own() -> None:
-    assert label_in("The answer is E, not B", {"A": "", "B": ""}) is None
+    assert stated_option("The answer is E, not B", {"A": "", "B": ""}) is None
     digits = {"0": "", "1": ""}
     stated = {
         "1.": "1",
@@ -303,42 +301,20 @@ def test_the_labels_are_the_questions_own() -> None:
         "1. First": None,
         "0 or 1": None,
     }
-    assert {answer: label_in(answer, digits) for answer in stated} == stated
-    assert label_in("Answer: 10", {"1": "", "10": ""}) == "10"
-    assert label_in("I am not sure", dict.fromkeys("ABCDEFGHIJ", "")) is None
-    assert label_in("B", {}) is None
+    assert {answer: stated_option(answer, digits) for answer in stated} == stated
+    assert stated_option("Answer: 10", {"1": "", "10": ""}) == "10"
+    assert stated_option("I am not sure", dict.fromkeys("ABCDEFGHIJ", "")) is None
+    assert stated_option("B", {}) is None
 
 
 def test_options_with_the_same_text_are_told_apart_by_their_labels_alone() -> None:
     same = {"A": "Aspirin", "B": "Aspirin", "C": "Heparin"}
-    assert [label_in(answer, same) for answer in ("Aspirin", "B. Aspirin", "Heparin")] == [
+    assert [stated_option(answer, same) for answer in ("Aspirin", "B. Aspirin", "Heparin")] == [
         None,
         "B",
         "C",
     ]
     longer = {"A": "Aspirin", "B": "Aspirin and clopidogrel"}
     assert [
-        label_in(text, longer) for text in ("Aspirin", "aspirin and clopidogrel", "B. Aspirin")
+        stated_option(text, longer) for text in ("Aspirin", "aspirin and clopidogrel", "B. Aspirin")
     ] == ["A", "B", None]
-
-
-def metric(label: str, name: str = "exact_match", **more: Any) -> MetricValues:
-    values: dict[InstanceKey, float] = {("a", 0, None): 1.0, ("b", 0, None): 0.0}
-    return MetricValues(label, name, 0.5, values=values, **more)
-
-
-def test_the_metric_stands_beside_each_split_of_what_is_not_perturbed() -> None:
-    metrics = [
-        metric("exact_match", split="test"),
-        metric("exact_match@valid", split="valid"),
-        metric("exact_match@test+typos", split="test", perturbation="typos"),
-        metric("quasi_exact_match", "quasi_exact_match"),
-        MetricValues("exact_match@train", "exact_match", 0.5),
-    ]
-    found = lenient_metrics(metrics, {("b", 0, None): 1.0})
-    name = "exact_match.lenient"
-    values: dict[InstanceKey, float] = {("a", 0, None): 0.0, ("b", 0, None): 1.0}
-    assert found == [
-        MetricValues(label, name, None, scale=found[0].scale, values=values, split=split)
-        for label, split in ((name, "test"), (f"{name}@valid", "valid"))
-    ]

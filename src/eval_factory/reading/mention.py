@@ -1,0 +1,33 @@
+"""A mention: a place of a text that names an option."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, auto
+
+
+class Form(Enum):
+    LABEL = auto()
+    TEXT = auto()
+    BOTH = auto()
+    CONFLICT = auto()  # a label, and directly behind it another option's text
+
+
+@dataclass(frozen=True)
+class Mention:
+    """An option named in `text[start:end]`."""
+
+    label: str
+    start: int
+    end: int
+    form: Form
+    is_marked: bool = False  # "option B", "(B)", "'B'": no other word can be meant
+    is_common: bool = False  # the option's text is a word of any sentence: "no", "maybe"
+    is_word: bool = False  # a label that may be a word: "A patient", "B cells"
+    text_label: str | None = None  # of a conflict: the option whose text it is
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        if self.text_label is None:
+            return (self.label,)
+        return (self.label, self.text_label)

@@ -1,0 +1,87 @@
+"""Mentions of an option by its label, where neither a word nor an abbreviation can be meant."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+from eval_factory.reading import phrases
+from eval_factory.reading.mention import Form, Mention
+from eval_factory.reading.phrases import any_of, compiled
+from eval_factory.reading.words import Word
+
+MAX_LABEL = 2
+"""Characters of a label; a longer one ("yes") is read as a text."""
+
+_OPTION_BEFORE = compiled(rf"(?<!\w){any_of('option')}(?: is)?[ :]{{1,2}}['\"(\[]{{0,2}}$")
+_BEFORE = 24  # characters that are looked at for such a word
+_SUFFIX = compiled(rf"{any_of('suffix')}(?!\w)")
+_CLOSES = re.compile(r"[).](?!\w)")
+_ENDS_TEXT = re.compile(r"[.)\]'\"\s]{0,5}\Z")
+_IN_A_WORD = re.compile(r"-\S|[/.](?![A-Z])\w|'\w")
+"""What makes a part of a word of the letter before it: "D-dimer", "e.g", "I'm"."""
+_NEXT_WORD = re.compile(r" ([^\W\d_]+)")
+_STEP = re.compile(r"[.)]? [^\W\d_]")
+_NO_NOUN = compiled(rf",? {any_of('reason', 'after_label', 'joiner', 'verb')}(?!\w)")
+_SPECIES = frozenset(phrases.words("species"))
+_LATIN_WORD = re.compile(r"\. ([a-z]+)")
+_OPENS = {"(", "[", "'", '"'}
+_CLOSING = {")", "]", "'", '"', ":"}
+
+
+def mentions_by_label(
+    text: str, words: Sequence[Word], taken: set[int], options: Mapping[str, str]
+) -> Iterator[Mention]:
+    """Mentions by label; `taken` are the numbers of words that an option's text holds."""
+    labels = {label.lower(): label for label in options if len(label) <= MAX_LABEL}
+    for number, word in enumerate(words):
+        end = word.end
+        label = labels.get(word.text)
+        if label is None and "'" in text[word.start + 1 : word.start + MAX_LABEL + 1]:
+            # Turkish "B'dir": "is B"
+            end = text.index("'", word.start)
+            label = labels.get(text[word.start : end].lower())
+            if not _SUFFIX.fullmatch(text, end, word.end):
+                continue
+        if label is None or number in taken:
+            continue
+        if _is_label(text, word.start, end, label, options[label]):
+            yield _mention(text, word.start, end, label)
+
+
+def _is_label(text: str, start: int, end: int, label: str, option_text: str) -> bool:
+    is_suffixed = _SUFFIX.match(text, end) is not None and text[end] == "'"
+    if _IN_A_WORD.match(text, end) and not is_suffixed:
+        return False
+    if text[start - 1 : start] == "'" and text[start - 2 : start - 1].isalpha():
+        return False
+    is_closed = _CLOSES.match(text, end) or _ENDS_TEXT.match(text, end)
+    if text[start:end] != label and not is_closed:  # "b" in place of "B"
+        return False
+    return not _is_species(text, end, option_text)
+
+
+def _mention(text: str, start: int, end: int, label: str) -> Mention:
+    is_enclosed = text[start - 1 : start] in _OPENS and text[end : end + 1] in _CLOSING
+    is_named = _OPTION_BEFORE.search(text, max(0, start - _BEFORE), start) is not None
+    is_marked = is_enclosed or is_named
+    is_word = not is_marked and _is_word(text, end, label)
+    return Mention(label, start, end, Form.LABEL, is_marked=is_marked, is_word=is_word)
+
+
+def _is_word(text: str, end: int, label: str) -> bool:
+    """Whether the label is a word, or a step's number: "A patient", "B cells", "1. First"."""
+    if label.isdigit():
+        return _STEP.match(text, end) is not None
+    word = _NEXT_WORD.match(text, end)
+    if word is None or _NO_NOUN.match(text, end):
+        return False
+    return label in {"A", "I"} or word[1].islower()
+
+
+def _is_species(text: str, end: int, option_text: str) -> bool:
+    """ "E. coli": a genus cut to its letter, unless the option's own text goes on so."""
+    word = _LATIN_WORD.match(text, end)
+    if word is None:
+        return False
+    return word[1] in _SPECIES and word[1] not in option_text.lower()

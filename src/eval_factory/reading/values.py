@@ -1,0 +1,27 @@
+"""The part of an answer that is said to be the answer, where a value is asked for."""
+
+from __future__ import annotations
+
+import re
+
+from eval_factory.reading.cleaning import answering_part, plain_text
+from eval_factory.reading.cues import SAID
+from eval_factory.reading.json_fields import answer_fields
+
+_NEAR_NUMBER = re.compile(r"[^\d\n]{0,30}\d")
+
+
+def stated_value(answer: str) -> str:
+    """The text behind the last "the answer is" with a number; all of the answer where it has none.
+
+    Thinking and markup are taken out; of JSON the field of the answer is taken.
+    """
+    text = answering_part(answer)
+    fields = answer_fields(text)
+    if fields:
+        text = "\n".join(fields)
+    plain = plain_text(text).replace("\N{MINUS SIGN}", "-")
+    for match in reversed(list(SAID.finditer(plain))):
+        if _NEAR_NUMBER.match(plain, match.start("fill")):
+            return plain[match.start("fill") :].lstrip(" :=").strip()
+    return plain
