@@ -29,6 +29,7 @@ from eval_factory.analysis.comparison_report import (
 from eval_factory.core.nouns import Evidence
 from eval_factory.core.results import InstanceRecord
 from eval_factory.scoring.paired import CLUSTERED_PAIRED_T, MCNEMAR, PairedDifference
+from facts import rows_of, says
 from stored_results import instance, result, right_or_wrong, written
 
 
@@ -107,15 +108,21 @@ def told(paired: dict[str, Any] | None = None, **changes: Any) -> list[str]:
 
 
 def test_a_difference_that_is_shown() -> None:
-    assert told() == [
-        (
-            "pubmed_qa, exact_match: B is better than A by 4.2 points (95 % interval 1.0 to 7.4; exact McNemar p = 0.01);"
-            " this sample could have shown a difference of 5.9 points."
-        ),
-        "500 instances with a value in both: A 70.0, B 74.2.",
-        "1 right in A alone: q1.",
-        "10 right in B alone: q10, q11, q12, q13, q14, q15, q16, q17, and 2 more.",
-    ]
+    difference, values, a_alone, b_alone = told()
+    says(
+        difference,
+        "pubmed_qa, exact_match",
+        "B is better than",
+        "than A",
+        "4.2 points",
+        "95 %",
+        "1.0 to 7.4",
+        "p = 0.01",
+        "5.9 points",
+    )
+    says(values, "500 instances", "A 70.0, B 74.2")
+    says(a_alone, "1 right in A", "q1")
+    says(b_alone, "10 right in B", "q10, q11, q12, q13", "q17, and 2 more")
 
 
 NEGATIVE = {"difference": -0.042, "ci_low": -0.074, "ci_high": -0.01, "p_value": 0.00001}
@@ -169,18 +176,12 @@ def test_the_result_in_words(paired: dict[str, Any], changes: dict[str, Any], re
 
 
 def test_what_else_is_said() -> None:
-    assert (
-        told({"clusters": 60})[1]
-        == "500 instances from 60 sources with a value in both: A 70.0, B 74.2."
-    )
-    assert told({"n": 1})[1].startswith("1 instance with a value")
-    assert told(flips=Flips((), ("q1",)), right_or_wrong=False)[2:] == [
-        "0 better in A.",
-        "1 better in B: q1.",
-    ]
-    assert (
-        told(flips=Flips(tuple("abcdefgh"), ()))[2] == "8 right in A alone: a, b, c, d, e, f, g, h."
-    )
+    says(told({"clusters": 60})[1], "500 instances", "60 sources", "A 70.0, B 74.2")
+    says(told({"n": 1})[1], "1 instance")
+    in_a, in_b = told(flips=Flips((), ("q1",)), right_or_wrong=False)[2:]
+    says(in_a, "0 better in A")
+    says(in_b, "1 better in B", "q1")
+    says(told(flips=Flips(tuple("abcdefgh"), ()))[2], "8 right in A", "a, b, c, d", "e, f, g, h.")
     left_out = "Left out, because a value is missing: 6 (1 in A alone, 2 in B alone, 3 in both)"
     bounded = f"{left_out}; whatever these were worth, the difference of all is from -1.0 to 8.0."
     assert told(failed=Failed(1, 2, 3), bounds=None)[-1] == f"{left_out}."
@@ -190,12 +191,11 @@ def test_what_else_is_said() -> None:
 def test_what_a_margin_comes_to() -> None:
     *_, worse, either = told(margin=0.05, non_inferiority="shown", equivalence="inconclusive")
     crosses = "the interval crosses the margin (inconclusive)."
-    assert worse == "Non-inferiority (that B is worse than A by less than 5.0 points) is shown."
-    assert (
-        either == f"Equivalence (that they differ by less than 5.0 points) is not shown: {crosses}"
-    )
+    says(worse, "Non-inferiority", "B is worse than", "5.0 points", "is shown")
+    says(either, "Equivalence", "5.0 points", "is not shown")
+    assert either.endswith(crosses)
     *_, refuted, _ = told(margin=0.05, non_inferiority="refuted", equivalence="refuted")
-    assert refuted.endswith("is refuted: the whole interval is beyond the margin.")
+    says(refuted, "is refuted", "beyond the margin")
 
 
 def test_the_text_fits_80_columns() -> None:
@@ -205,10 +205,11 @@ def test_the_text_fits_80_columns() -> None:
     lines = comparison_text(replace(COMPARED, accepted=accepted)).splitlines()
     assert max(map(len, lines)) <= 80
     assert lines[:2] == ["A  org/a  (results/a)", "B  org/b  (results/b)"]
-    assert lines[2].startswith("  accepted (prompts): A and B were asked")
+    says(lines[2], "accepted (prompts)")
     assert (lines[4], lines[6][:20]) == ("", "  7.4; exact McNemar")
-    assert lines[5].startswith("pubmed_qa, exact_match: B is better than A by 4.2 points")
-    assert "  1 right in A alone: q1." in lines
+    says(lines[5], "pubmed_qa, exact_match", "B is better than", "4.2 points")
+    (a_alone,) = [line for line in lines if "right in A" in line]
+    says(a_alone, "1 right", "q1")
     assert comparison_text(COMPARED).endswith("\n")
 
 
@@ -219,7 +220,8 @@ def test_few_sources_are_said() -> None:
     )
     lines = comparison_text(replace(COMPARED, comparisons=(few,))).splitlines()
     place = next(number for number, line in enumerate(lines) if "from 3 sources" in line)
-    assert "  Few sources decide the interval: so few." in lines[place:]
+    (few,) = [line for line in lines[place:] if "Few sources" in line]
+    says(few, "so few")
     assert "sources decide" not in comparison_text(COMPARED)
 
 
@@ -236,16 +238,12 @@ REFUSED = Compared((A, B), (Reason("prompts", "they | differ"), Reason("data", "
 
 
 def test_reasons_against_it_are_told() -> None:
-    assert comparison_text(REFUSED).splitlines()[2:] == [
-        "",
-        "These results cannot be compared:",
-        "  - prompts: they | differ",
-        "  - data: too",
-    ]
-    assert comparison_markdown(REFUSED).splitlines()[-2:] == [
-        "- **prompts**: they `¦` differ",
-        "- **data**: too",
-    ]
+    blank, reason, *fields = comparison_text(REFUSED).splitlines()[2:]
+    assert blank == ""
+    says(reason, "cannot be compared")
+    assert fields == ["  - prompts: they | differ", "  - data: too"]
+    fields = comparison_markdown(REFUSED).splitlines()[-2:]
+    assert fields == ["- **prompts**: they `¦` differ", "- **data**: too"]
     assert comparison_document(REFUSED) == {
         "comparable": False,
         "reasons": [
@@ -275,23 +273,25 @@ def test_three_have_a_table_and_ranks() -> None:
     assert lines[5].split() == ["pair", "difference", "95", "%", "interval", "p", "p", "(Holm)"]
     assert lines[6].split() == ["B", "-", "A", "4.2", "1.0", "..", "7.4", "0.01", "0.03"]
     assert lines[7].split() == ["C", "-", "A", "4.2", "-", "-", "1"]
-    assert lines[9:11] == ["A: rank 2 to 3 of 2", "B: rank 1 of 2"]
+    first, second = lines[9:11]
+    says(first, "A: rank 2 to")
+    says(second, "B: rank 1 of")
     assert "rank" not in comparison_text(COMPARED)
 
 
 def test_markdown_has_a_row_a_pair() -> None:
     lines = comparison_markdown(THREE).splitlines()
-    assert "| A | org/a | results/a |" in lines
-    assert (
-        "| pubmed_qa | exact_match | B - A | 500 | 4.2 | 1.0 to 7.4 | 0.01 | 0.03 | 5.9 |" in lines
-    )
-    assert "| pubmed_qa | exact_match | C - A | 500 | 4.2 | - | - | 1 | 5.9 |" in lines
+    assert ["A", "org/a", "results/a"] in rows_of("\n".join(lines))
+    b_row = ["pubmed_qa", "exact_match", "B - A", "500", "4.2", "1.0 to 7.4", "0.01", "0.03", "5.9"]
+    assert b_row in rows_of("\n".join(lines))
+    c_row = ["pubmed_qa", "exact_match", "C - A", "500", "4.2", "-", "-", "1", "5.9"]
+    assert c_row in rows_of("\n".join(lines))
     header = lines.index(
         "| task | metric | pair | n | difference | 95 % interval | p | p (Holm) | detectable |"
     )
-    assert lines[header + 1] == "| :-- | :-- | :-- | --: | --: | --: | --: | --: | --: |"
-    assert "| B | 1 to 1 |" in lines
-    assert "- 1 right in A alone: q1." in lines
+    assert rows_of(lines[header + 1]) == [[":--"] * 3 + ["--:"] * 6]
+    assert ["B", "1 to 1"] in rows_of("\n".join(lines))
+    says("\n".join(lines), "- 1 right in", "A alone: q1.")
     assert lines[-1] == "- accepted (data): x_y"
     assert "| rank |" not in comparison_markdown(COMPARED)
 

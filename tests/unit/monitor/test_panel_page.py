@@ -14,6 +14,7 @@ import pytest
 from eval_factory.monitor.ledger import History
 from eval_factory.monitor.report import evidence_of, monitor_page, power_lines, state_of
 from eval_factory.report.drawing import text_width
+from facts import says
 from invented_ledger import HEAD, HOSTILE, Invented, limit, one_limit, rich, watched
 
 _Line = dict[str, Any]
@@ -112,10 +113,21 @@ def test_an_alarm_comes_first_with_its_limit_its_drop_and_when_it_began() -> Non
     made.look({"notes": (0.69, 64.0)})
     grade, words = card(made.page())
     assert grade == "bad"
-    assert words.startswith(
-        "✕ ALARM: notes is 13.0 points worse, since about look 2 (alarm of look 3); 4 of 52 looks made, the last at"
-        " 2027-01-10T06:00:00Z. Look 2 was made at 2027-01-06T06:00:00Z. Look 3 was made at 2027-01-08T06:00:00Z."
-        " It stays an alarm until a new baseline is made. Evidence of a drop beyond a limit: 64; an alarm at 20."
+    says(
+        words,
+        "✕ ALARM: notes",
+        "13.0 points worse",
+        "about look 2",
+        "alarm of look 3",
+        "4 of 52 looks",
+        "at 2027-01-10T06:00:00Z",
+        "Look 2",
+        "at 2027-01-06T06:00:00Z",
+        "Look 3",
+        "at 2027-01-08T06:00:00Z",
+        "new baseline",
+        "64",
+        "alarm at 20",
     )
     assert "Look 1 was" not in words
     assert state_of(History(made.lines)) in words
@@ -124,16 +136,16 @@ def test_an_alarm_comes_first_with_its_limit_its_drop_and_when_it_began() -> Non
 def test_in_control() -> None:
     made = one_limit(0.83, 0.82)
     grade, words = card(made.page())
-    assert (grade, words) == (
-        "good",
-        "✓ In control; 2 of 52 looks made, the last at 2027-01-06T06:00:00Z. Evidence of a drop beyond a limit: 0.5; an alarm at 20.",
-    )
+    assert grade == "good"
+    says(words, "✓ In control", "2 of 52 looks", "2027-01-06T06:00:00Z", "0.5", "alarm at 20")
     assert evidence_of(made.lines[0], made.lines[-1]) in words.replace("Evidence", "evidence")
 
 
 def test_no_look_yet_is_not_good() -> None:
     page = one_limit().page()
-    assert card(page) == ("warn", "! Baseline made, no look yet.")
+    grade, words = card(page)
+    assert grade == "warn"
+    says(words, "! Baseline made", "no look yet")
     assert "No look was made." in text_of(page, "evidence")
     assert "<svg" not in page
     assert rows(page, "watched")[1] == ["refused", "1.0 %", "-", "-", "-"]
@@ -178,7 +190,7 @@ def test_all_looks_are_made() -> None:
     made.look({"notes": (0.82, 0.5)})
     assert card(made.page())[0] == "good"
     made.look({"notes": (0.82, 0.5)})
-    assert card(made.page())[1].endswith("All looks are made: the next one needs a new baseline.")
+    says(card(made.page())[1], "All looks are made", "new baseline")
     assert card(made.page())[0] == "warn"
 
 
@@ -199,10 +211,7 @@ def test_what_the_panel_is() -> None:
     ):
         assert fact in words
     plain = text_of(one_limit(0.8).page())
-    assert (
-        "looks 1 of 52 made alpha 5.0 %: the chance of a false alarm in the panel's whole life, at most Limits"
-        in plain
-    )
+    says(plain, "looks 1 of 52", "alpha 5.0 %", "a false alarm")
 
 
 def test_each_limit_in_words() -> None:
@@ -217,7 +226,7 @@ def test_each_limit_in_words() -> None:
     ):
         assert fact in words
     assert rows(page, "limits")[2] == ["letters", "100", "6.8 %", "3.9", "0.25", "3.45", "653"]
-    assert "x: a look that was not made; ?: one without a value." in words
+    says(words, "x: a look that", "?: one without")
     assert "x: a look" not in text_of(one_limit(0.8).page())
     assert "x: a look" in text_of(one_limit(0.8, None).page())
 
@@ -274,11 +283,11 @@ def test_the_course_of_a_score() -> None:
     per_unit = (edge[1] - baseline[1]) / 0.02
     assert height == pytest.approx(4 * 0.009 * per_unit, abs=0.05)
     assert top + height / 2 == pytest.approx(baseline[1], abs=0.05)
-    assert drawn.tooltips("circle") == [
-        "look 1, 2027-01-04: exact_match 0.8300",
-        "look 2, 2027-01-06: exact_match 0.8100",
-        "look 3, 2027-01-08: exact_match 0.8700",
-    ]
+    looks = drawn.tooltips("circle")
+    assert len(looks) == 3
+    says(looks[0], "look 1, 2027-01-04: exact_match", "0.8300")
+    says(looks[1], "look 2, 2027-01-06: exact_match", "0.8100")
+    says(looks[2], "look 3, 2027-01-08: exact_match", "0.8700")
     assert {"1", "2", "3", "look"} <= set(drawn.words())
     assert drawn.words()["baseline"][1] < drawn.words()["limit"][1]
 
@@ -301,10 +310,9 @@ def test_a_look_that_was_not_made_and_a_value_that_is_missing_are_gaps_with_a_si
     points = drawn.points("exact_match")
     assert list(points) == [1, 2, 4, 6]
     assert drawn.lines(**DATA) == [(*points[1], *points[2])]
-    assert drawn.tooltips("text") == [
-        "look 3, 2027-01-07: not made: the <endpoint> was down",
-        "look 5, 2027-01-11: exact_match none",
-    ]
+    missed, without = drawn.tooltips("text")
+    says(missed, "look 3, 2027-01-07", "not made", "the <endpoint> was down")
+    says(without, "look 5, 2027-01-11", "exact_match none")
     signs = drawn.words()
     assert points[2][0] < signs["x"][0] < points[4][0] < signs["?"][0] < points[6][0]
     assert max(y for _, y in points.values()) < signs["x"][1] < signs["3"][1] - 13
@@ -454,20 +462,20 @@ def test_e_values_on_a_logarithmic_scale() -> None:
         ["2, 2027-01-06", "15"],
     ]
     words = text_of(page, "evidence")
-    assert "Thick: the mean e-value of the limits, which is tested." in words
-    assert "An alarm when it reaches 20; it stays one." in words
+    says(words, "the mean e-value", "is tested")
+    says(words, "alarm when it", "reaches 20")
     assert "Thick" not in text_of(one_limit(0.8).page())
     assert "by its number" not in text_of(one_limit(0.8).page())
-    assert "Each limit's e-value of any change is in its table above." in words
+    says(words, "e-value of any change")
     assert drawn.words()["alarm at 20"][1] < alarm[1]
 
 
 def test_what_changed_is_said_to_be_no_limit_of_harm() -> None:
     words = text_of(one_limit(0.8).page(), "evidence")
-    assert "For the better or the worse: it knows no limit of harm." in words
-    assert "Something has changed where one reaches 20, which is no alarm." in words
+    says(words, "better or the worse", "no limit of harm")
+    says(words, "reaches 20", "is no alarm")
     rich_page = rich().page()
-    assert "reaches 80, which is an alarm at 320." in text_of(rich_page, "evidence")
+    says(text_of(rich_page, "evidence"), "reaches 80", "an alarm at 320")
     assert "alarm at 40" in Picture(rich_page, HARM).words()
 
 
@@ -475,8 +483,8 @@ def test_watched_figures_that_may_be_an_alarm_have_their_e_values() -> None:
     page = rich().page()
     assert rows(page, "evidence")[0] == ["look", "mean e-value", "refused: e-value"]
     assert rows(page, "evidence")[1][2] == "1.25"
-    assert "An alarm of a watched figure: when its e-value reaches 80." in text_of(page, "evidence")
-    assert "An alarm of a watched figure" not in text_of(one_limit(0.8).page())
+    says(text_of(page, "evidence"), "a watched figure", "reaches 80")
+    assert "watched figure" not in text_of(one_limit(0.8).page())
 
 
 # What is watched, and what happened.
@@ -496,18 +504,20 @@ def test_what_is_watched() -> None:
     made = one_limit()
     made.look({"notes": (0.8, 0.5)}, watched=watched(latency=None, stated=[]))
     assert rows(made.page(), "watched")[-1] == ["median latency", "0.512 s", "-", "-", "-"]
-    assert text_of(made.page(), "watched").endswith(
-        "baseline: m1-0301 since look 1, 2027-01-04: none"
-    )
+    says(text_of(made.page(), "watched"), "m1-0301 since look 1", "2027-01-04: none")
 
 
 def test_the_models_that_the_answers_name() -> None:
     made = one_limit()
     for stated in (["m1-0301"], ["m2"], ["m2"], ["m1-0301", "m2"]):
         made.look({"notes": (0.8, 0.5)}, watched=watched(stated=stated))
-    assert text_of(made.page(), "watched").endswith(
-        "The model that the answers name: baseline: m1-0301 since look 2, 2027-01-06: m2"
-        " since look 4, 2027-01-10: m1-0301, m2"
+    says(
+        text_of(made.page(), "watched"),
+        "model",
+        "baseline: m1-0301 since look",
+        "2, 2027-01-06: m2",
+        "since look 4",
+        "2027-01-10: m1-0301, m2",
     )
 
 
@@ -548,9 +558,15 @@ def test_each_earlier_baseline_says_what_became_of_it() -> None:
     made.look({"notes": (0.8, 0.5)})
     made.baseline([limit()], "m2", "the vendor changed it")
     words = text_of(made.page(), "events").partition("Earlier baselines ")[2]
-    assert words == (
-        "Line 1, 2027-01-02T06:00:00Z, 5 runs of m1: baseline made, no look yet"
-        " Line 2, 2027-01-03T06:00:00Z, 7 runs of m1: in control; 1 of 52 looks made, the last at 2027-01-05T06:00:00Z"
+    first, second = words.split(" Line 2, ")
+    says(first, "Line 1, 2027-01-02T06:00:00Z", "5 runs of m1", "no look yet")
+    says(
+        second,
+        "2027-01-03T06:00:00Z",
+        "7 runs of m1",
+        "in control",
+        "1 of 52 looks",
+        "2027-01-05T06:00:00Z",
     )
 
 
@@ -558,14 +574,14 @@ def test_what_it_promises_and_how_it_is_checked() -> None:
     made = one_limit(0.8)
     page = made.page()
     words = text_of(page, "promise")
-    assert "has an alarm at any of its 52 looks with a chance of at most 5.0 %" in words
-    assert "nothing else has changed that is watched" not in words
-    assert "nothing else has changed that is watched" in text_of(rich().page(), "promise")
+    says(words, "52 looks", "at most 5.0 %")
+    assert "that is watched" not in words
+    says(text_of(rich().page(), "promise"), "nothing else", "that is watched")
     assert all(line in words for line in power_lines(made.lines[0]))
     assert page[page.index('<section id="promise"') :].partition("</ol>")[0].count("<li>") == 4
     ledger = text_of(page, "ledger")
-    assert f"its last line 3, SHA-256 {HEAD} panel, SHA-256 {'ca' * 32}" in ledger
-    assert f"eval-factory monitor verify DIR --head {HEAD}" in ledger
+    says(ledger, f"line 3, SHA-256 {HEAD}", f"panel, SHA-256 {'ca' * 32}")
+    says(ledger, f"eval-factory monitor verify DIR --head {HEAD}")
 
 
 # What others wrote.
@@ -577,7 +593,8 @@ def test_no_name_is_more_than_its_letters_and_nothing_is_loaded() -> None:
     assert text_of(page).startswith(f"{HOSTILE}\\u202e\\x00style\\x00 of m3 {HOSTILE}")
     assert f"4. notes, topic={HOSTILE}" in text_of(page, "limits")
     assert rows(page, "limits")[4][0] == f"notes, topic={HOSTILE}"
-    assert Picture(page, f"notes, topic={HOSTILE}: exact_match of each look").points("exact_match")
+    name = f"notes, topic={HOSTILE}: exact_match of each look"
+    assert Picture(page, name).points("exact_match")
     assert (
         re.findall(
             r"<script|\ssrc=\S+[^>]*>|@import|url\(|<link|<a href=\"(?!#)",

@@ -41,6 +41,7 @@ from eval_factory.report.papers import (
     texts,
 )
 from eval_factory.report.reader import load_result
+from facts import each_says, says
 from finished_folder import finished_folder
 from panel_ledger import LIMIT, alarm, baseline, change, ledger, look, note
 from unit.core.test_rendered_tables import MARKDOWN
@@ -372,7 +373,7 @@ def test_files_and_offline_are_said_where_they_are_known(tmp_path: Path) -> None
     said = all_told(plain(), files=FILES, config=OFFLINE)
     sums = "SHA256SUMS lists 2 files of the output folder, an in-toto statement of the result among them;"
     assert sums in said
-    assert "no connection was allowed but those to the endpoints" in said
+    says(said, "no connection was allowed")
     assert "statement" not in all_told(plain(), files={"report.html": "1"})
     other = all_told(plain(), config={"params": {"extra": {"offline": False}}})
     assert "SHA256SUMS" not in other
@@ -380,8 +381,8 @@ def test_files_and_offline_are_said_where_they_are_known(tmp_path: Path) -> None
     folder = finished_folder(tmp_path / "out").root
     run = described(load_result(folder), citations())
     listed = len((folder / "SHA256SUMS").read_text().splitlines())
-    assert f"SHA256SUMS lists {listed} files of the output folder, an in-toto" in told(
-        pack_of("ruaih", [], citations(), run)
+    says(
+        told(pack_of("ruaih", [], citations(), run)), f"SHA256SUMS lists {listed} files", "in-toto"
     )
 
 
@@ -396,21 +397,15 @@ def test_a_demo_is_no_model() -> None:
 def test_what_a_reader_has_to_know_first_stands_on_top(name: str) -> None:
     for text in (pack_markdown(pack(name, of_a_jury())), pack_page(pack(name, of_a_jury()))):
         top = re.split("What is known(?!</a>)", text)[0]
-        assert (
-            "Not reportable: by the limits that were set for the run, its score may not be reported (judge strict gave"
-            in top
-        )
+        says(top, "Not reportable: ", "may not be reported", "(judge strict gave")
         assert "The result is partial" in top
     bare = pack(name, replace(plain(), reportable=False)).warnings
-    assert (
-        bare[0]
-        == "Not reportable: by the limits that were set for the run, its score may not be reported."
-    )
+    says(bare[0], "Not reportable: ", "may not be reported")
+    assert "judge" not in bare[0]
     floor = pack(name, plain()).warnings
-    assert [one.partition(":")[0] for one in floor] == [
-        "Not shown to be better than answers that need no model"
-    ]
-    assert "chance may explain the gap" in floor[0]
+    assert len(floor) == 1
+    says(floor[0], "Not shown", "need no model")
+    says(floor[0], "chance may explain")
     assert (
         pack(
             name, with_validity(plain(), floors={"exact_match": Floor("a", 0.1, 20, {"a": 0.1})})
@@ -659,16 +654,18 @@ def test_an_alarm_of_an_earlier_epoch_is_not_forgotten() -> None:
         look(2),
     )
     for name in PACKS:
-        assert pack(name, None, lines).warnings == [f"ALARM of an earlier epoch: {HARM}"]
+        (warning,) = pack(name, None, lines).warnings
+        says(warning, "ALARM", "earlier epoch")
+        assert HARM in warning
     said = told(pack("ruaih", None, lines))
-    assert f"No look of epoch 2 {QUIET}." in said
-    assert "2 looks were made in epoch 2" in said
-    assert "The baseline of epoch 2" in said
+    says(said, "No look of epoch")
+    assert f"epoch 2 {QUIET}." in said
+    says(said, "2 looks were made", "epoch 2")
+    says(said, "baseline of epoch 2")
     both = ledger(baseline(), look(2, alarm(2)), baseline(), look(3, alarm(3, "changed")))
-    assert [one.partition(":")[0] for one in pack("ruaih", None, both).warnings] == [
-        "ALARM of an earlier epoch",
-        "ALARM",
-    ]
+    earlier, now = pack("ruaih", None, both).warnings
+    says(earlier.partition(":")[0], "ALARM", "earlier epoch")
+    assert now.partition(":")[0] == "ALARM"
 
 
 def test_what_was_noted_since_an_alarm_stands_below_it() -> None:
@@ -691,29 +688,25 @@ def test_what_was_noted_since_an_alarm_stands_below_it() -> None:
     assert alone.items[4].known == [f"Alarm: {HARM}", "Nothing was noted since."]
     worse = alarm(2, names=["pubmed_qa", "medec"], drops={"pubmed_qa": 0.06, "medec": 0.1})
     grown = pack("ruaih", None, ledger(baseline(), look(2, alarm(2)), look(3, worse)))
-    assert (
-        "pubmed_qa (worse by 0.0600), medec (worse by 0.1000); raised by look 2"
-        in grown.warnings[0]
-    )
+    says(grown.warnings[0], "pubmed_qa (worse by 0.0600)", "medec (worse by 0.1000)", "look 2")
 
 
 def test_of_a_panel_that_has_not_begun_nothing_is_said() -> None:
     for name in PACKS:
-        assert pack(name, None, []).warnings == [
-            "The panel has no baseline: nothing is known of any change."
-        ]
+        (warning,) = pack(name, None, []).warnings
+        says(warning, "no baseline")
         new = pack(name, None, ledger(baseline()))
-        assert new.warnings == [
-            "No look was made since the baseline of 2026-11-01T16:00:00Z (UTC): nothing is known of any change since."
-        ]
+        (warning,) = new.warnings
+        says(warning, "No look", "2026-11-01T16:00:00Z (UTC)")
         assert QUIET not in told(new)
-    assert told(pack("ruaih", None, [])).splitlines() == [
-        "Of a panel: 0 lines in its ledger, 0 looks made.",
-        "The panel has no baseline: nothing is known of any change.",
-        "0 lines were written to the panel's ledger.",
-    ]
+    each_says(
+        told(pack("ruaih", None, [])).splitlines(),
+        ["0 lines", "0 looks"],
+        ["no baseline"],
+        ["0 lines", "panel's ledger"],
+    )
     again = pack("ruaih", None, ledger(baseline(), look(1), baseline()))
-    assert "nothing is known of any change since" in again.warnings[0]
+    says(again.warnings[0], "No look", "any change since")
 
 
 @pytest.mark.parametrize(
@@ -742,7 +735,7 @@ def test_what_a_baseline_does_not_hold_is_not_said(
 def test_a_look_without_values_says_so() -> None:
     nothing = {"name": "x", "value": None, "missing": 0, "e": None, "since": None}
     said = of_panel(baseline(), look(1, limits=[nothing], e=None, watched={"stated": ["m"]}))
-    assert "x at look 1: no value." in said
+    says(said, "x at look 1", "no value")
     for word in ("e-value", "Answers that are", "missing"):
         assert word not in said
     assert "ledger, from" in of_panel(baseline())
@@ -756,7 +749,7 @@ def test_changes_are_told_with_what_the_gate_said(outcome: str) -> None:
     sentence = f"Change 1 on 2026-11-02T16:00:00Z (UTC): org/model by org/model-2. The gate's outcome: {outcome}."
     for number in ("VI", "VII (3)", "VIII"):
         assert sentence in found[number]
-        assert "Change 1: pubmed_qa: not worse by more than 0.02" in found[number]
+        says(" ".join(found[number]), "Change 1: pubmed_qa", "0.02")
     assert found["VII (2)"] == []
     assert "Change" not in of_panel(baseline(), look(1))
     assert "Planned" not in of_panel(baseline(), look(1))

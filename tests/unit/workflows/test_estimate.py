@@ -28,6 +28,7 @@ from eval_factory.workflows.estimate import (
     RoleEstimate,
     estimate,
 )
+from facts import each_says, says
 
 MEASURED = PromptSizes(10, 4000, 50)
 
@@ -81,9 +82,7 @@ def test_tokens_are_of_the_data_where_nothing_was_asked_yet(
     assert (model.requests, model.prompt_tokens, model.completion_tokens) == (10, 1000.0, 50.0)
     assert model.cost == pytest.approx((1000 * 1 + 50 * 10) / 1e6)
     assert model.hours is None
-    assert model.sources["tokens"].startswith(
-        "prompts in the data, 4 bytes a token; answers at most"
-    )
+    says(model.sources["tokens"], "prompts in", "4 bytes a token", "answers at most")
     assert model.sources["time"] == RUN_FIRST
     assert (found.requests, found.tokens, found.kept) == (10, 1050.0, 0)
 
@@ -94,7 +93,7 @@ def test_pictures_are_counted_and_the_estimate_says_how(
     sizes.append(replace(MEASURED, media_tokens=7650))
     (model,) = of(tmp_path).roles
     assert model.prompt_tokens == 1000.0 + 7650
-    assert "; pictures counted as OpenAI's 85 tokens and 170 a tile" in model.sources["tokens"]
+    says(model.sources["tokens"], "OpenAI's 85 tokens", "170 a tile")
 
 
 def test_rates_of_long_prompts(
@@ -124,7 +123,7 @@ def test_tokens_are_of_earlier_answers_where_there_are_any(
     assert (model.prompt_tokens, model.completion_tokens) == (1000.0, 200.0)
     assert model.cost == pytest.approx((1000 * 1 + 200 * 10) / 1e6)
     assert model.hours == pytest.approx(10 * 0.5 / 5 / 3600)
-    assert model.sources["time"] == "0.5 s a request, 5 at once"
+    says(model.sources["time"], "0.5 s a request", "5 at once")
     assert found.kept == 1
 
 
@@ -132,7 +131,7 @@ def test_what_answers_say_they_cost_goes_before_a_price(tmp_path: Path) -> None:
     answers(tmp_path, "pubmed_qa", ("model", "org/model", {**TOKENS, "cost": 0.25}))
     (model,) = of(tmp_path, look=False, config__params__limit_samples=8).roles
     assert model.cost == 2.0
-    assert model.sources["cost"].startswith("endpoint: what 1 answers say")
+    says(model.sources["cost"], "endpoint: ", "1 answers")
 
 
 @pytest.mark.parametrize(
@@ -164,8 +163,8 @@ def test_a_judge_is_asked_for_each_answer(tmp_path: Path) -> None:
         ("claude", 7),
     ]
     assert found.requests == 28
-    assert "again where it says nothing usable" in found.roles[1].sources["requests"]
-    assert found.roles[2].sources["cost"].startswith("unknown: no price is known of meta/llama")
+    says(found.roles[1].sources["requests"], "again", "nothing usable")
+    says(found.roles[2].sources["cost"], "unknown: ", "no price", "meta/llama")
     assert found.tokens is found.cost is found.hours is None
 
 
@@ -189,12 +188,8 @@ def test_a_judge_is_asked_for_each_criterion(
         ("llama", 70),
     ]
     assert found.requests == 150
-    assert found.roles[0].sources["requests"] == "counted in the data, each trial and perturbation"
-    assert (
-        found.roles[1]
-        .sources["requests"]
-        .startswith("criteria counted in the data; a judge is asked about each")
-    )
+    says(found.roles[0].sources["requests"], "counted in", "trial and perturbation")
+    says(found.roles[1].sources["requests"], "criteria counted", "judge")
     assert not sizes
     sizes.append(PromptSizes(20, 4000, 50, judge_requests=70))
     probed = of(tmp_path, **JUDGED_BY_TWO, config__params__extra__probe_judges=True).roles[1]
@@ -204,20 +199,16 @@ def test_a_judge_is_asked_for_each_criterion(
     )
     unknown = of(tmp_path, look=False, **JUDGED_BY_TWO)
     assert [one.requests for one in unknown.roles] == [5000, None, None], "nothing is guessed"
-    assert (
-        unknown.roles[1].sources["requests"].startswith("unknown: nobody has counted the criteria")
-    )
+    says(unknown.roles[1].sources["requests"], "unknown: ", "counted the criteria")
 
 
 def test_what_nobody_counted_is_not_known(tmp_path: Path, sizes: list[PromptSizes]) -> None:
     sizes.append(PromptSizes(None, reason="its data are not here"))
     (model,) = of(tmp_path, config__type="helm:mmlu:subject=anatomy").roles
     assert model.requests is None
-    assert (
-        model.sources["requests"]
-        == "unknown: nobody has counted the instances (its data are not here)"
-    )
-    assert model.sources["tokens"] == f"{RUN_FIRST} (its data are not here)"
+    says(model.sources["requests"], "unknown: ", "counted the instances", "not here")
+    assert model.sources["tokens"].startswith(RUN_FIRST)
+    says(model.sources["tokens"], "not here")
 
 
 def test_the_result_of_this_very_run_says_how_many(
@@ -232,7 +223,7 @@ def test_the_result_of_this_very_run_says_how_many(
     monkeypatch.setattr(module, "kept_figures", lambda *_: KeptFigures(4, 10.0, 1.0, 0.5, None))
     found = estimate(evaluation({**given, **same}), {})
     assert found.requests == load_result(finished.root).result.validity.instances.requested
-    assert found.roles[0].sources["requests"].startswith("as many as the result")
+    says(found.roles[0].sources["requests"], "the result")
 
 
 ROLE = RoleEstimate("model", "m", 10, 100.0, 20.0, 0.5, 2.0, {"cost": "table"})
@@ -246,18 +237,19 @@ def test_what_a_limit_will_stop_is_said() -> None:
         "max_tokens_total": 120.0,
         "max_wall_s": 7200.0,
     }
-    assert "max_cost (0.49) will be reached before the end" in tight.to_text()
+    says(tight.to_text(), "max_cost (0.49)", "before the end")
 
 
 def test_the_texts_hold_every_figure_and_its_source() -> None:
     whole = Estimate("t", (ROLE, RoleEstimate("a", "j", 5, 1.0, 1.0, 0.25, 0.01, {})), 4, Budget())
     text = whole.to_text()
-    assert text.splitlines()[:3] == [
-        "t: 15 requests, 122 tokens, 0.75 USD, 2.0 h",
-        "  model (m): 10 requests, 120 tokens, 0.5 USD, 2.0 h",
-        "    cost: table",
-    ]
-    assert "a (j): 5 requests, 2 tokens, 0.25 USD, 0.6 min" in text
+    each_says(
+        text.splitlines()[:3],
+        ["t: 15 requests", "122 tokens", "0.75 USD", "2.0 h"],
+        ["model (m): 10 requests", "120 tokens", "0.5 USD", "2.0 h"],
+        ["cost: table"],
+    )
+    says(text, "a (j): 5 requests", "2 tokens", "0.25 USD", "0.6 min")
     assert "4 answers are kept" in text
     document = json.loads(json.dumps(whole.as_dict()))
     assert (document["requests"], document["cost"], document["kept_answers"]) == (15, 0.75, 4)
@@ -265,8 +257,12 @@ def test_the_texts_hold_every_figure_and_its_source() -> None:
     unknown = Estimate(
         "t", (RoleEstimate("model", "m", None, None, None, None, None, {}),), 0, Budget()
     )
-    assert unknown.to_text().startswith(
-        "t: unknown requests, unknown tokens, unknown cost, unknown time"
+    says(
+        unknown.to_text().splitlines()[0],
+        "t: unknown requests",
+        "unknown tokens",
+        "unknown cost",
+        "unknown time",
     )
 
 
@@ -325,10 +321,7 @@ def test_a_run_that_was_measured_and_data_that_are_not_here() -> None:
         "event": "run_failed",
         "error": "DownloadError: https://host/file could not be downloaded",
     }
-    assert (
-        module.sizes_in([failed]).reason
-        == "its data are not here, or not all of them: DownloadError"
-    )
+    says(str(module.sizes_in([failed]).reason), "not here", "DownloadError")
     assert module.sizes_in([]).reason.endswith("HELM made no requests")
 
 

