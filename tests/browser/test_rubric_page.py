@@ -17,6 +17,7 @@ from eval_factory.core.results import (
     RubricVotes,
     TaskResult,
 )
+from facts import says
 from hostile_texts import payloads
 from report_page import ReportPage, deep_link, made
 from stored_results import criterion, instance, rubric_result, written
@@ -112,23 +113,28 @@ def test_an_opened_conversation_has_its_criteria_the_costly_ones_first(
         < shown.index("Since when?")
         < shown.index(f"{PATIENT} is told")
     )
-    assert "Criteria: 3 met, 1 not met; 5 points lost, of 15 that can be won" in shown
-    assert rows[0].startswith(
-        f"✕ met \u22123 points, unwanted, costs 3 Criterion 3 {PATIENT} criterion that is long."
-    )
-    assert (
-        rows[1]
-        == "✕ not met +2 points, costs 2 Says <i>when</i> axis:accuracy kind: not met. words of kind"
+    says(shown, "3 met", "1 not met", "5 points lost", "of 15")
+    says(rows[0], "✕ met \u22123 points", "unwanted, costs 3", "Criterion 3")
+    assert PATIENT in rows[0]
+    says(
+        rows[1],
+        "✕ not met",
+        "+2 points, costs 2",
+        "Says <i>when</i>",
+        "axis:accuracy",
+        "kind: not met",
+        "words of kind",
     )
     assert rows[2].startswith(f"✓ met +5 points {PATIENT} shared by all axis:completeness")
     assert browser.run(
         "return [...document.querySelectorAll('.criteria > li')].map(one => one.value)"
     ) == [3, 4, 1, 2]
     (half,) = (row for row in browser_rows(page, "q0") if "tied" in row)
-    assert half.startswith("½ tied +8 points, costs 4")
-    assert f"strict: no decision. HTTP 500: {PATIENT}" in half
+    says(half, "½ tied +8 points", "costs 4")
+    says(half, "strict: no decision", "HTTP 500")
+    assert PATIENT in half
     (open_one,) = (row for row in browser_rows(page, "q2") if "unjudged" in row)
-    assert open_one.startswith("? unjudged +2 points Says")
+    says(open_one, "? unjudged +2 points", "Says")
 
 
 def browser_rows(page: ReportPage, key: str) -> list[str]:
@@ -150,9 +156,7 @@ def test_conversations_are_chosen_by_their_criteria(folder: Path, browser: Chrom
     assert chosen("harm_met") == ["q1"]
     assert chosen("criterion_not_met") == ["q0", "q1", "q3", "q4", "q5"]
     assert chosen("disagree") == ["q2", "q4"]
-    assert browser.text("#rubric ~ p").startswith(
-        "11 of 24 criteria met, 8 not met, 4 tied, 1 unjudged"
-    )
+    says(browser.text("#rubric ~ p"), "11 of 24 criteria", "8 not met", "4 tied", "1 unjudged")
     browser.run(
         "[...document.querySelectorAll('a[data-lost]')].find(one => one.textContent === '1').click()"
     )
@@ -187,8 +191,8 @@ def test_without_texts_numbers_are_left(folder: Path, browser: Chromium, tmp_pat
     browser.run(UNFOLD)
     everything = browser.text()
     rows = browser_rows(page, "q1")
-    assert rows[0] == "✕ met \u22123 points, unwanted, costs 3 Criterion 3 kind: met strict: met"
-    assert rows[1] == "✕ not met +2 points, costs 2 Criterion 4 kind: not met"
+    says(rows[0], "✕ met \u22123 points", "unwanted, costs 3", "kind: met strict: met")
+    says(rows[1], "✕ not met", "+2 points, costs 2", "Criterion 4", "kind: not met")
     unpacked = browser.driver.execute_async_script(UNPACKED)
     seen = [everything, browser.driver.page_source, unpacked]
     seen += [" ".join(browser_rows(page, f"q{number}")) for number in range(6)]

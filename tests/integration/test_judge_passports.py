@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import yaml
 
+from facts import says
 from integration.test_juries import medication_questions
 from jury_endpoint import CANARIES, JUDGES, JuryEndpoint
 from program_runs import Outcome, Run, program
@@ -158,11 +159,9 @@ def test_a_lenient_judge_is_found_and_its_score_corrected(
     to = tmp_path / "passport"
     made = calibrate(labels, config, to, "--probes", "60")
     assert made.returncode == 0, made.stderr
-    assert "The judge is lenient: it says 'met'" in made.stdout
-    assert "It can be moved: with praise of itself added" in made.stdout
-    assert "Asked the same again, it decides otherwise in 0.0 % of cases." in " ".join(
-        made.stdout.split()
-    )
+    says(made.stdout, "judge is lenient")
+    says(made.stdout, "can be moved", "praise of itself added")
+    says(made.stdout, "otherwise in 0.0 %")
     assert endpoint.judged == 240 + 60 * 2 * 4, (
         "all items; of 60 answers twice as they are, padded, praised"
     )
@@ -196,8 +195,8 @@ def test_a_lenient_judge_is_found_and_its_score_corrected(
     assert correction["ci_low"] < truth < correction["ci_high"] < scores["rubric_score"]
     assert correction["value"] == scores["rubric_score.judge_corrected"]
     assert set(correction["categories"]) == set(KINDS)
-    assert any("labels and run are not alike" in note for note in document["validity"]["notes"])
-    assert "without the judge's mistakes the score is" in " ".join(run.stdout.split())
+    says("\n".join(document["validity"]["notes"]), "labels and run", "not alike")
+    says(run.stdout, "without the judge's mistakes")
     verified = program("verify", str(tmp_path / "out"), cwd=tmp_path)
     assert verified.returncode == 0, verified.stdout + verified.stderr
 
@@ -245,7 +244,7 @@ def test_a_judge_that_says_nothing_gets_no_passport(
         config.write_text(json.dumps(given))
         refused = calibrate(labels, config, tmp_path / "p", "--probes", "0")
     assert refused.returncode == 1
-    assert "the judges are not calibrated" in refused.stderr
+    says(refused.stderr, "judges are not calibrated")
     assert not (tmp_path / "p" / "judge_passport.yaml").exists()
 
 
@@ -266,9 +265,7 @@ def test_what_a_judge_leaves_open_is_in_its_passport(
     assert made.returncode == 0, made.stderr
     passport = yaml.safe_load((tmp_path / "p" / "judge_passport.yaml").read_text())
     assert (passport["unjudged"], passport["label_set"]["items"]) == (22, 218)
-    assert "It gave no decision about 22 items, which are in no figure." in " ".join(
-        made.stdout.split()
-    )
+    says(made.stdout, "no decision", "22 items")
 
 
 def test_several_judges_and_which_jury_agrees_best(
@@ -361,17 +358,17 @@ def test_a_rubrics_judge_is_held_against_who_rated_its_own_run(
 ) -> None:
     run = program("run_eval", "--run_config", str(config))
     assert run.returncode == 0, run.stderr
-    assert "nobody has rated its answers" in program("calibrate", str(tmp_path / "out")).stderr
+    says(program("calibrate", str(tmp_path / "out")).stderr, "nobody has rated")
 
-    def says(rater: str, criterion: str) -> str:
+    def says_of(rater: str, criterion: str) -> str:
         name = criterion[criterion.index("run ") :]
         return "yes" if is_met(name) is (chance(rater, name) < 0.95) else "no"
 
-    rated(tmp_path / "out", tmp_path / "sheets", says)
+    rated(tmp_path / "out", tmp_path / "sheets", says_of)
     asked = endpoint.judged
     made = program("calibrate", str(tmp_path / "out"), "--to", str(tmp_path / "p"))
     assert made.returncode == 0, made.stderr
-    assert "judge kind: 120 items, 240 labels of 2 physicians, 40 conversations" in made.stdout
+    says(made.stdout, "judge kind: 120 items", "240 labels", "2 physicians", "40 conversations")
     assert "The judge is lenient" in made.stdout
     changed(config, judge_passport=str(tmp_path / "p"))
     again = program("run_eval", "--run_config", str(config))

@@ -26,8 +26,10 @@ def pattern_of(fact: str) -> str:
     return pattern
 
 
-def says(message: str, *facts: str) -> None:
-    """Fail unless the message has every fact, however it is wrapped."""
+def says(message: str | Iterable[str], *facts: str) -> None:
+    """Fail unless the message, or the list of messages together, has every fact, however it is wrapped."""
+    if not isinstance(message, str):
+        message = "\n".join(message)
     missing = []
     for fact in facts:
         if not re.search(pattern_of(fact), message):
@@ -39,7 +41,7 @@ def each_says(lines: Iterable[str], *facts_of_lines: Sequence[str]) -> None:
     """Fail unless there are as many lines as groups of facts, and each line has the facts of its group."""
     every_line = list(lines)
     assert len(every_line) == len(facts_of_lines), every_line
-    for line, facts in zip(every_line, facts_of_lines):
+    for line, facts in zip(every_line, facts_of_lines, strict=True):
         says(line, *facts)
 
 

@@ -220,8 +220,8 @@ def test_few_sources_are_said() -> None:
     )
     lines = comparison_text(replace(COMPARED, comparisons=(few,))).splitlines()
     place = next(number for number, line in enumerate(lines) if "from 3 sources" in line)
-    (few,) = [line for line in lines[place:] if "Few sources" in line]
-    says(few, "so few")
+    (warning,) = [line for line in lines[place:] if "Few sources" in line]
+    says(warning, "so few")
     assert "sources decide" not in comparison_text(COMPARED)
 
 

@@ -20,6 +20,7 @@ from eval_factory.cli.main import cli
 from eval_factory.core.errors import ConfigError
 from eval_factory.workflows.recollect import Reproduction
 from eval_factory.workflows.verify import Finding, Verified
+from facts import each_says, says
 from rated_folder import folder_to_rate
 from unit.report.exports.test_stored_facts import folder_of
 
@@ -41,9 +42,13 @@ def test_each_finding_has_a_line_and_the_worst_is_the_exit_code(
     for names, code in {"a": 0, "b": 1, "c": 3, "ab": 1, "bca": 3, "": 2}.items():
         assert run("verify", *names).exit_code == code
         assert run("verify", *names, "--json").exit_code == code
-    assert run("verify", "a", "b", "c").stdout == (
-        "a: intact\n  note: a note\\x1b\nb: altered: 1 finding\n  f.yml: x.y: is 1\n"
-        "c: cannot be verified: is no output folder\n"
+    each_says(
+        run("verify", "a", "b", "c").stdout.splitlines(),
+        ["a: intact"],
+        ["note: a note\\x1b"],
+        ["b: altered", "1 finding"],
+        ["f.yml: x.y: is", "1"],
+        ["c: cannot be verified"],
     )
     first, second = json.loads(run("verify", "a", "b", "--json").stdout)
     assert (first["folder"], first["intact"], first["exit_code"], first["notes"]) == (
@@ -62,7 +67,7 @@ def test_of_many_findings_of_one_file_some_are_shown() -> None:
     ).splitlines()
     assert lines[0] == f"b: altered: {MAX_SHOWN + 3} findings"
     assert lines[MAX_SHOWN] == f"  f: line {MAX_SHOWN - 1}"
-    assert lines[-2:] == ["  g: is missing", "  f: 2 more findings (--json shows them)"]
+    each_says(lines[-2:], ["g: is missing"], ["f: 2 more findings", "--json"])
 
 
 def test_the_run_config_goes_to_standard_output_and_what_differs_to_the_other(
@@ -72,7 +77,7 @@ def test_the_run_config_goes_to_standard_output_and_what_differs_to_the_other(
     monkeypatch.setattr(api, "reproduce", lambda *_: prepared)
     found = run("reproduce", "a")
     assert (found.exit_code, found.stdout) == (0, "config: 1\n")
-    assert found.stderr == "differs: python \\x1b\nneeds: a key\n"
+    each_says(found.stderr.splitlines(), ["differs: python \\x1b"], ["needs: a key"])
 
 
 @pytest.fixture
@@ -102,7 +107,7 @@ def test_the_pages_are_served_and_opened(asked: list[object]) -> None:
     assert result.exit_code == 0, result.output
     assert asked == [((Path("a"), Path.home() / "b"), 8123), "http://127.0.0.1:1/secret/", "waited"]
     assert result.stdout == "http://127.0.0.1:1/secret/\n"
-    assert "HELM's pages of 1 run:\n" in result.stderr
+    says(result.stderr, "pages of 1 run")
     assert "\x1b" not in result.stderr
     assert "Ctrl-C" in result.stderr
     asked.clear()
@@ -145,12 +150,10 @@ def test_export_import_and_plan(tmp_path: Path) -> None:
         "export", folder, "--n", 40, "--raters", 1, "--out", sheet, "--no-reference"
     ).splitlines()
     assert lines[0].startswith("sheet ")
-    assert lines[0].endswith(": 40 of 60 answers, 40 ratings a rater")
-    assert lines[1:4] == [
-        "  10 answers of: 0, even",
-        "  10 answers of: 1, even",
-        "  20 answers of: 1, odd",
-    ]
+    says(lines[0], "40 of 60 answers", "40 ratings")
+    each_says(
+        lines[1:4], ["10 answers", "0, even"], ["10 answers", "1, even"], ["20 answers", "1, odd"]
+    )
     assert f"annotate import {folder}" in lines[-1]
     kept = next((folder / "annotations").iterdir())
     assert f"not for them: {kept}" in lines[-2]
@@ -159,9 +162,7 @@ def test_export_import_and_plan(tmp_path: Path) -> None:
     rated = [rows[0], *(row[:-1] + "yes," for row in rows[1:31]), *rows[31:]]
     (sheet / "rater_1.csv").write_text("\n".join(rated), "utf-8")
     text = annotate("import", folder, sheet / "rater_1.csv")
-    assert text.startswith(
-        "30 ratings imported; 10 rows were left empty\n  corrected by clinicians = 1.0000"
-    )
+    says(text, "30 ratings", "10 rows", "corrected by clinicians", "1.0000")
     assert "\n  exact_match with the raters: " in text
     assert text.endswith(f"  results: {folder / 'evaluation_config.yaml'}\n")
     assert "0.00 (measured)" in annotate("plan", folder, "--half-width", 0.2)

@@ -13,6 +13,7 @@ from eval_factory.config.foreign_configs import Translation, translated
 from eval_factory.config.suite import build_suite
 from eval_factory.core.errors import ConfigError
 from eval_factory.tasks.framework import load_framework
+from facts import each_says, says
 
 ENDPOINT = {
     "url": "https://host.example/v1",
@@ -82,16 +83,15 @@ def test_what_a_run_of_nvidias_writes_down_can_be_run_again(tmp_path: Path) -> N
     found = of(document, tmp_path)
     assert found.document == run_config(request_timeout=60)
     *others, task, cache = found.findings
-    assert cache.startswith(
-        "config.params.extra.disable_cache: answers are always kept, so that none is paid for twice"
+    says(cache, "config.params.extra.disable_cache", "always kept")
+    says(task, "config.params.task", "config.type")
+    each_says(
+        others,
+        ["command: ", "leave it out"],
+        ["framework_name: ", "HELM"],
+        ["pkg_name: ", "HELM"],
+        ["extra_key: ", "no counterpart"],
     )
-    assert task == "config.params.task: config.type names the task here; leave it out"
-    assert others == [
-        "command: eval-factory makes the command itself; leave it out",
-        "framework_name: there is one framework here, HELM; leave it out",
-        "pkg_name: there is one package here, HELM; leave it out",
-        "extra_key: has no counterpart; leave it out",
-    ]
 
 
 def test_what_flags_would_have_said_is_left_to_flags(tmp_path: Path) -> None:
@@ -125,9 +125,7 @@ def test_defaults_of_nvidias_container_are_told_where_ours_hold(
     names = [f"config.params.{name}" for name in missing.split()]
     assert [line.partition(": not given")[0] for line in told] == names
     if missing == "temperature":
-        assert told[0].endswith(
-            "(helm:26.03) 0.6; give it to compare with scores of that container"
-        )
+        says(told[0], "(helm:26.03) 0.6", "that container")
 
 
 def test_what_the_container_does_not_do_is_not_done_here(tmp_path: Path) -> None:
@@ -206,12 +204,16 @@ def test_several_tasks_are_a_suite_and_an_unknown_one_is_named(tmp_path: Path) -
     assert len(suite["exclude"]) == 2
     ending = "; 'eval-factory ls' lists the tasks, 'eval-factory ls --all' HELM's run specs"
     spec = "; HELM has a run spec of that name: helm:mmlu"
-    assert [line for line in found.findings if line.startswith("evaluation.tasks")] == [
-        f"evaluation.tasks[2].name: eval-factory has no task 'lm-evaluation-harness.mmlu'{spec}{ending}",
-        f"evaluation.tasks[3].name: eval-factory has no task 'simple_evals.pubmedqa', did you mean 'pubmed_qa'?{ending}",
-        "evaluation.tasks[4].name: names no task; 'eval-factory ls' lists the tasks",
-        f"evaluation.tasks[5].name: eval-factory has no task [API_KEY_REDACTED]{ending}",
-    ]
+    unknown = [line for line in found.findings if line.startswith("evaluation.tasks")]
+    each_says(
+        unknown,
+        ["evaluation.tasks[2].name", "no task 'lm-evaluation-harness.mmlu'"],
+        ["evaluation.tasks[3].name", "no task 'simple_evals.pubmedqa'", "'pubmed_qa'?"],
+        ["evaluation.tasks[4].name", "eval-factory ls"],
+        ["evaluation.tasks[5].name", "no task [API_KEY_REDACTED]"],
+    )
+    assert f"{spec}{ending}" in unknown[0]
+    assert all(ending in line for line in (unknown[1], unknown[3]))
     without_a_folder = of(
         {**launcher({"name": "medec"}, {"name": "head_qa"}), "execution": {}}, tmp_path
     )
@@ -345,7 +347,7 @@ def test_an_endpoint_for_pictures_is_one_of_chats_and_another_is_told(tmp_path: 
         {**LAUNCHER, "evaluation": {"tasks": [{"name": "medec", "endpoint_type": "embedding"}]}},
         tmp_path,
     )
-    assert any("does not answer with text; give chat" in line for line in other.findings)
+    says("\n".join(other.findings), "answer with text", "give chat")
 
 
 def test_a_command_of_ones_own_is_served_and_a_script_or_an_unknown_server_is_told(
@@ -399,10 +401,7 @@ def test_the_folder_of_a_data_set_is_the_tasks_data_where_it_reads_one(tmp_path:
         "data_path": "/my/data",
     }
     other = of(launcher({"name": "medec", "dataset_dir": "/my/data"}), tmp_path)
-    assert (
-        "evaluation.tasks[0].dataset_dir: this task reads no folder of yours; leave it out"
-        in other.findings
-    )
+    says("\n".join(other.findings), "evaluation.tasks[0].dataset_dir", "leave it out")
 
 
 def test_a_finding_is_told_once_for_all_tasks(tmp_path: Path) -> None:
@@ -450,5 +449,5 @@ def test_a_key_that_is_written_out_is_refused_and_never_shown(
     document: Any, tmp_path: Path
 ) -> None:
     found = refused(document, tmp_path)
-    assert "holds what looks like a key itself (it is not shown, and nothing is written)" in found
+    says(found, "a key itself", "not shown", "nothing is written")
     assert KEY[6:16] not in found

@@ -26,6 +26,7 @@ from eval_factory.tasks.framework import (
     Task,
     load_framework,
 )
+from facts import each_says, naming, says
 
 EXTRA = "config.params.extra"
 
@@ -41,7 +42,7 @@ def test_an_endpoint_of_a_type_that_the_task_cannot_be_run_on() -> None:
     here = evaluation({"target.api_endpoint.type": "completions"})
     config = {**here.task.defaults["config"], "supported_endpoint_types": ["chat"]}
     with_task_rules(here.run, replace(here.task, defaults={"config": config}), problems)
-    assert problems == ["target.api_endpoint.type: pubmed_qa runs on chat, not on completions"]
+    each_says(problems, ["target.api_endpoint.type", "pubmed_qa", "chat", "not on completions"])
     problems.clear()
     with_task_rules(here.run, here.task, problems)
     assert problems == []
@@ -127,13 +128,9 @@ def test_a_parameter_that_is_missing_is_told_with_what_it_may_be() -> None:
     with pytest.raises(ConfigError) as caught:
         evaluation({"config.type": "clear"})
     condition = next(text for text in caught.value.problems if ".condition:" in text)
-    assert condition.startswith(
-        "config.params.extra.condition: is missing; clear needs it: one of "
-    )
+    says(condition, "config.params.extra.condition", "is missing", "one of")
     path = next(text for text in caught.value.problems if ".data_path:" in text)
-    assert path.endswith(
-        "is missing; clear needs it: 'eval-factory ls clear' says what it has to hold"
-    )
+    says(path, "is missing", "eval-factory ls clear")
 
 
 def test_a_path_becomes_absolute(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -203,7 +200,7 @@ LIMIT = "config.params.limit_samples"
 def test_a_sample_is_drawn_of_a_limited_run_and_makes_another_run() -> None:
     with pytest.raises(
         ConfigError,
-        match=r"extra.sample_seed: without limit_samples .* set config.params.limit_samp",
+        match=naming("extra.sample_seed", "config.params.limit_samples"),
     ):
         evaluation({SEED: 0})
     for wrong in (-1, 1.5, True, "7"):
@@ -365,7 +362,7 @@ def test_what_needs_an_answer_that_is_right_or_wrong_is_refused_where_judges_rea
     value = {"pushback": 2, "confidence": "stated", "allow_abstain": True}[key]
     with pytest.raises(
         ConfigError,
-        match=rf"extra.{key}: {task} has no answers that are right or wrong by themselves",
+        match=naming(f"extra.{key}", str(task), "right or wrong"),
     ):
         evaluation({"config.type": task, f"{EXTRA}.{key}": value})
     repeated = evaluation({"config.type": task, f"{EXTRA}.repeats": 3})
@@ -389,7 +386,7 @@ def test_short_answers_can_be_doubted(task: str) -> None:
     assert "repeats=3,pushback=2," in run_entry(asked)
     assert "confidence=stated," in run_entry(asked)
     with pytest.raises(
-        ConfigError, match=r"confidence: stated_only excludes pushback .*; take stated"
+        ConfigError, match=naming("confidence", "stated_only excludes pushback", "take stated")
     ):
         evaluation(
             {"config.type": task, f"{EXTRA}.pushback": 2, f"{EXTRA}.confidence": "stated_only"}
@@ -426,7 +423,7 @@ def test_conversations_have_no_place_for_stated_only(tmp_path: Path) -> None:
     (tmp_path / "b.yaml").write_text(json.dumps(about))
     custom = {"config.type": "custom", f"{EXTRA}.benchmark": str(tmp_path / "b.yaml")}
     assert evaluation({**custom, f"{EXTRA}.confidence": "stated"}).task.name == "custom.mine"
-    with pytest.raises(ConfigError, match="no instructions to put stated_only into; take stated"):
+    with pytest.raises(ConfigError, match=naming("no instructions", "stated_only", "take stated")):
         evaluation({**custom, f"{EXTRA}.confidence": "stated_only"})
 
 
@@ -471,7 +468,7 @@ def test_log_probabilities_are_asked_for_once() -> None:
         "target.api_endpoint.type": "completions",
     }
     assert plan(completions).model.adapter.params_to_add == {"logprobs": 1}
-    with pytest.raises(ConfigError, match="confidence: logprobs asks for them"):
+    with pytest.raises(ConfigError, match=naming("confidence", "logprobs")):
         evaluation(
             {**completions, "target.api_endpoint.adapter_config.params_to_add": {"logprobs": 5}}
         )

@@ -10,6 +10,7 @@ from builders import evaluation, plan
 from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.plan.credentials import credentials_report
 from eval_factory.plan.run_plan import make_plan
+from facts import naming, says
 
 MAIN = {"OPENAI_API_KEY": "main-key-0123456789-MAIN"}
 JURY = {"config.type": "aci_bench"}
@@ -81,7 +82,7 @@ def test_credentials_of_another_host_than_the_models(kept: Kept) -> None:
         },  # in plain text
     ]
     flags = {**JURY, "config.params.extra.judges": judges}
-    with pytest.raises(PrerequisiteError, match="no API key for judge b"):
+    with pytest.raises(PrerequisiteError, match=naming("no API key", "judge b")):
         credentials_report(plan(flags), MAIN)
     assert credentials_report(plan(flags), {**MAIN, "B_KEY": "b-key"}).found == {
         "A_KEY": "gpt-key-0123456789-GPTC"
@@ -174,17 +175,15 @@ def test_each_key_that_is_not_there_is_told_with_its_role() -> None:
     with pytest.raises(PrerequisiteError) as raised:
         credentials_report(plan(flags), {})
     told = str(raised.value)
-    assert "no API key: the environment variable MY_KEY is not set" in told
-    assert "no API key for judge own: of its environment variables, OWN_KEY is not set" in told
-    assert "or name another one as api_key in the entry own of config.params.extra.judges" in told
-    assert "no API key for judge local" not in told
+    says(told, "no API key", "MY_KEY is not set")
+    says(told, "judge own", "OWN_KEY is not set")
+    says(told, "api_key", "entry own", "config.params.extra.judges")
+    assert "judge local" not in told
 
 
 def test_client_credentials_that_nobody_uses_are_a_warning() -> None:
     report = credentials_report(plan(), {**MAIN, **CLIENT})
     (warning,) = report.warnings
-    assert warning.startswith(
-        "OPENAI_CLIENT_ID is set, but nothing in the configuration says `oauth: openai`"
-    )
+    says(warning, "OPENAI_CLIENT_ID is set", "`oauth: openai`")
     assert ("target.api_endpoint.oauth=openai" in warning, warning in report.lines) == (True, True)
     assert credentials_report(plan(OAUTH), {**MAIN, **CLIENT}).warnings == []

@@ -16,6 +16,7 @@ from eval_factory.scoring import corrections
 from eval_factory.scoring.corrections import Case
 from eval_factory.scoring.floors import notes_on_floors
 from eval_factory.scoring.notes import Importance
+from facts import each_says, says
 from known import near
 from unit.scoring.test_collect import JURY, TEST, VALID, result_of, state
 
@@ -141,8 +142,8 @@ def test_corrected_floors_are_by_the_rules_of_corrected_scores(tmp_path: Path) -
     corrected = result.validity.floors[f"{FLAG}.corrected"]
     assert corrected == Floor("always 0", 0.75, 4, {"empty": 0.0, "always 0": 0.75, "random": 0.5})
     (note,) = notes_about(result, "does not show that the model read")
-    assert f"{FLAG}: the 95 % interval" in note
-    assert f"{FLAG}.corrected: the 95 % interval" in note
+    says(note, f"{FLAG}: the 95 %")
+    says(note, f"{FLAG}.corrected: the 95 %")
 
 
 def test_a_failed_instance_has_its_floor(tmp_path: Path) -> None:
@@ -217,18 +218,14 @@ def test_what_is_missing_is_said(tmp_path: Path) -> None:
     write_trivial(tmp_path, always("", 0, 0, 0, 0), error="ValueError in x.py:3")
     result = four_right(tmp_path, SAMPLE)
     assert result.validity.floors["exact_match"].answers == {"empty": 0.0}
-    assert result.validity.notes[:-1] == (
-        "what trivial answers score could not be computed: ValueError in x.py:3",
-    )
+    each_says(result.validity.notes[:-1], ["trivial answers", "ValueError in x.py:3"])
 
 
 def test_a_column_of_another_length_costs_the_floors_and_nothing_else(tmp_path: Path) -> None:
     write_trivial(tmp_path, always("", 0, 0, 0))
     result = four_right(tmp_path, SAMPLE)
     assert result.validity.floors == {}
-    assert result.validity.notes[:-1] == (
-        "floors are not whole: ValueError while trivial answers were scored",
-    )
+    each_says(result.validity.notes[:-1], ["floors are not whole", "ValueError"])
     assert result.scores["exact_match"].value == 1.0
 
 
@@ -238,7 +235,7 @@ def test_answers_that_are_missing_cost_what_is_not_helms_own(tmp_path: Path) -> 
     )
     result = four_right(tmp_path)
     assert result.validity.floors["exact_match"].value == 0.0
-    assert notes_about(result, "floors are not whole: IndexError")
+    assert notes_about(result, "IndexError")
 
 
 @pytest.mark.parametrize("trivial", ["", "0"])
@@ -254,7 +251,7 @@ def test_a_rule_that_raises_on_a_trivial_answer_costs_corrected_floors_alone(
     assert (f"{FLAG}.corrected" in result.validity.floors) is (trivial == "")
     assert result.validity.floors[FLAG].value == 1.0
     assert result.scores[f"{FLAG}.corrected"].value == 1.0
-    assert bool(notes_about(result, "floors are not whole: ZeroDivisionError")) is (trivial == "0")
+    assert bool(notes_about(result, "ZeroDivisionError")) is (trivial == "0")
 
 
 def test_the_floor_of_a_jury_is_the_mark_of_an_empty_answer(tmp_path: Path) -> None:
@@ -269,9 +266,7 @@ def test_the_floor_of_a_jury_is_the_mark_of_an_empty_answer(tmp_path: Path) -> N
         "aci_bench_accuracy": Floor("empty", 1.0, 3, {"empty": 1.0}, assumed=True)
     }
     (note,) = notes_about(result, "is assumed")
-    assert note.startswith(
-        "the floor of aci_bench_accuracy, 1, is assumed: it is the mark of an answer with nothing"
-    )
+    says(note, "floor of aci_bench_accuracy", "1, is assumed")
     assert result.validity.notes.index(note) > 0, "of the least weight"
 
 
@@ -305,7 +300,7 @@ def test_a_note_says_that_a_score_is_not_above_its_floor(
     for note in notes:
         assert note.importance is Importance.DOUBTFUL
         assert str(said) in note.text
-        assert "the best trivial answer (always A: 0.5000). It does not show" in note.text
+        says(note.text, "best trivial answer", "(always A: 0.5000)", "does not show")
 
 
 def test_a_score_without_an_interval_is_compared_itself() -> None:
@@ -332,17 +327,16 @@ def test_another_reading_of_the_same_answers_may_show_that_the_questions_were_re
     other: str,
 ) -> None:
     (text,) = told(m=LOW, **{other: HIGH})
-    assert text.endswith(
-        f"(empty: 0.5000). {other}, which reads the same answers otherwise, is above its own"
-    )
+    says(text, "(empty: 0.5000)", f"{other}, which reads", "otherwise", "is above")
+    assert "does not show" not in text
     (text,) = told(m=LOW, **{other: LOW})
-    assert text.endswith("It does not show that the model read the questions")
+    says(text, "does not show")
 
 
 def test_only_the_main_score_and_its_corrected_value_are_compared() -> None:
     assert told(m=HIGH, **{"m.lenient": LOW}) == []
     (text,) = told(other=LOW, m=HIGH, **{"m.corrected": LOW})
-    assert text.startswith("m.corrected: the 95 % interval 0.0000 .. 0.2000 is worse than")
-    assert text.endswith("It does not show that the model read the questions")
+    says(text, "m.corrected: ", "0.0000 .. 0.2000", "worse")
+    says(text, "does not show")
     assert list(notes_on_floors("m", {"m": LOW}, {"other": HALF})) == []
     assert list(notes_on_floors("m", {"other": LOW}, {"m": HALF})) == []

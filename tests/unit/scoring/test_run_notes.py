@@ -37,6 +37,7 @@ from eval_factory.scoring.scores import InstanceKey
 from eval_factory.scoring.tally import Tally
 from eval_factory.tasks.framework import About
 from eval_factory.tasks.jury_form import JuryForm
+from facts import each_says, says
 from unit.scoring.test_media_states import about
 from unit.scoring.test_tally import judged_plan, jury_of, key, run_of
 
@@ -118,10 +119,8 @@ def test_pictures_that_were_made_and_not_scored(tmp_path: Path) -> None:
     }
     ((importance, text),) = told(tmp_path, flags)
     assert importance is Importance.NO_RESULT
-    assert text.startswith(
-        "only_generate: HELM's metrics of pictures were left out; they need clip, "
-    )
-    assert "without only_generate, the same command scores" in text
+    says(text, "only_generate: ", "metrics of pictures", "clip")
+    says(text, "without only_generate")
 
 
 def test_answers_of_another_run_are_told(tmp_path: Path) -> None:
@@ -208,29 +207,34 @@ def test_why_helm_cannot_score_answers_is_said_the_most_frequent_first(tmp_path:
     seen = replace(asked(WHOLE), failed=set(unscorable), unscorable=unscorable)
     said = "of the failed were answered, and HELM cannot score the answer:"
     kept = "answers are kept in responses/ and not asked for again"
-    assert told(tmp_path, seen=seen, failed=3) == [
-        (
-            Importance.INCOMPLETE,
-            "3 instances failed and are left out of the scores; bounds show the range",
-        ),
-        (Importance.INCOMPLETE, f"2 {said} two; {kept}"),
-        (Importance.INCOMPLETE, f"1 {said} one; {kept}"),
-    ]
+    found = told(tmp_path, seen=seen, failed=3)
+    assert {importance for importance, _ in found} == {Importance.INCOMPLETE}
+    each_says(
+        [text for _, text in found],
+        ["3 instances failed", "left out", "bounds"],
+        ["2", "two"],
+        ["1", "one"],
+    )
+    assert all(said in text and kept in text for _, text in found[1:])
 
 
 def test_what_judges_did_not_judge_is_said(tmp_path: Path) -> None:
     counts = {"a": JudgeCounts(9, 6, 3), "b": JudgeCounts(9, 9, 0), "c": JudgeCounts(8, 7, 1, True)}
     left_out = "4 instances have no judgement and are left out of the jury's score"
     again = "the same command asks it again"
-    assert told(tmp_path, seen=replace(asked(WHOLE), judges=counts), unjudged=4) == [
-        (
-            Importance.INCOMPLETE,
-            f"{left_out} (HELM's own value, named .helm, gives them its default)",
-        ),
-        (Importance.INCOMPLETE, f"judge a gave no usable judgement of 3 of 9 answers; {again}"),
-        (Importance.INCOMPLETE, f"judge c gave no usable judgement of 1 of 8 answers; {again}"),
-        (Importance.DOUBTFUL, "judge c is of the evaluated model's family"),
+    found = told(tmp_path, seen=replace(asked(WHOLE), judges=counts), unjudged=4)
+    assert [importance for importance, _ in found] == [Importance.INCOMPLETE] * 3 + [
+        Importance.DOUBTFUL
     ]
+    each_says(
+        [text for _, text in found],
+        [".helm"],
+        ["judge a", "3 of 9 answers"],
+        ["judge c", "1 of 8 answers"],
+        ["judge c", "evaluated model's family"],
+    )
+    assert found[0][1].startswith(left_out)
+    assert all(text.endswith(again) for _, text in found[1:3])
 
 
 def test_whether_judges_saw_the_pictures_is_said(tmp_path: Path) -> None:
@@ -286,13 +290,17 @@ def test_zero_is_no_mark_of_a_jury(tmp_path: Path) -> None:
         ]
         return text
 
-    assert of_failed(zero) == (
-        "1 instances failed and count as 0, but in the jury's score: 0 is no mark of a jury's, they are left out of it"
-        " and stand inside its bounds; the same command asks them again"
+    says(
+        of_failed(zero),
+        "1 instances failed",
+        "count as 0",
+        "jury's score",
+        "left out",
+        "same command",
     )
     again.ratings.form = JuryForm((0, 1))
-    assert "but in the jury's score: a failure is no mark of a jury's, they" in of_failed(zero)
-    assert "are left out of the scores; bounds show the range" in of_failed(here)
+    says(of_failed(zero), "jury's score")
+    says(of_failed(here), "left out", "bounds")
     assert "0 is no mark" not in of_failed(here)
 
 
@@ -357,13 +365,10 @@ def test_how_answers_were_executed(tmp_path: Path) -> None:
     how = "what the model answered was executed, in a process"
     assert notes_on_data(made) == [(Importance.BACKGROUND, f"{how}, in bubblewrap")]
     write(made, executed_by=["a process"], ended=3)
-    assert notes_on_data(made) == [
-        (Importance.BACKGROUND, how),
-        (
-            Importance.INCOMPLETE,
-            "3 answers ended the process that executed them, and count as wrong",
-        ),
-    ]
+    background, ended = notes_on_data(made)
+    assert background == (Importance.BACKGROUND, how)
+    assert ended[0] is Importance.INCOMPLETE
+    says(ended[1], "3 answers", "ended the process", "count as wrong")
 
 
 def test_an_interval_that_reaches_the_ceiling_of_wrong_labels_is_noted() -> None:
@@ -379,9 +384,7 @@ def test_an_interval_that_reaches_the_ceiling_of_wrong_labels_is_noted() -> None
         return {name.replace("_c", ".corrected"): score for name, score in made.items()}
 
     (note,) = notes_on_labels("m", scores(m=0.77, m_c=0.76, other=1.0), about)
-    assert note.text.startswith(
-        "m: the 95 % interval, up to 0.7700, reaches 0.77 .. 0.84, the most that wrong labels"
-    )
+    says(note.text, "m: the 95 %", "0.7700", "0.77 .. 0.84", "wrong labels")
     assert (note.importance, note.text.endswith("(by an audit)")) == (Importance.DOUBTFUL, True)
     assert [note.text[:12] for note in notes_on_labels("m", scores(m_c=0.9), about)] == [
         "m.corrected:"

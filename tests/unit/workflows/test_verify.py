@@ -14,6 +14,7 @@ from eval_factory.scoring.methods import STATISTICS_VERSION, is_computed_otherwi
 from eval_factory.tasks.errata import load_errata
 from eval_factory.workflows import verify as module
 from eval_factory.workflows.verify import Finding, Verified, is_of_errata, origin_of_field, verify
+from facts import says
 from finished_folder import RUN
 
 
@@ -112,10 +113,7 @@ def test_what_was_altered_is_named_without_checksums(
 def test_a_configuration_that_was_altered_is_named_with_its_file(folder: RunDir) -> None:
     replace_in(without_checksums(folder).run_config, "parallelism: 4", "parallelism: 5")
     (ours,) = (one for one in verify(folder.root).findings if one.file == "results.yml")
-    assert (
-        str(ours)
-        == "results.yml: config.params.parallelism: is 4; made again from run_config.yml it is 5"
-    )
+    says(str(ours), "results.yml", "config.params.parallelism", "is 4", "run_config.yml", "5")
     replace_in(folder.run_config, "parallelism: 5", "parallelism: 0")
     (wrong,) = verify(folder.root).findings
     assert wrong.file == "run_config.yml"
@@ -216,7 +214,7 @@ def test_a_result_of_another_schema_is_altered_where_this_version_wrote_the_fold
     replace_in(folder.evaluation_config, "schema_version: ", "schema_version: 9")
     found = verify(folder.root)
     assert (found.exit_code, fields(found, "evaluation_config.yaml")) == (1, {""})
-    assert "the result cannot be made again" in found.notes[-1]
+    says(found.notes[-1], "cannot be made again")
     found = verify(without_checksums(folder).root)
     assert (found.exit_code, fields(found, "evaluation_config.yaml")) == (1, {""})
 
@@ -242,7 +240,7 @@ def test_other_errata_and_another_version_are_notes(
     monkeypatch.setattr("eval_factory.scoring.provenance.load_errata", lambda: errata)
     found = verify(folder.root)
     assert found.findings == ()
-    assert "here it is 99: corrected scores were not compared, nor the page" in found.notes[0]
+    says(found.notes[0], "here it is 99", "corrected scores")
 
 
 def test_what_was_computed_otherwise_is_named_and_not_compared(folder: RunDir) -> None:
@@ -270,7 +268,7 @@ def test_a_page_of_another_version_is_held_to_its_checksum(
     monkeypatch.setattr("eval_factory.report.write.page", lambda *_: "the page of 9.9")
     found = verify(folder.root)
     assert found.findings == ()
-    assert any("the page and report.md are of eval-factory" in note for note in found.notes)
+    says("\n".join(found.notes), "page and report.md", "eval-factory")
     replace_in(folder.report_html, "exact_match", "exact_catch")
     assert {finding.file for finding in verify(folder.root).findings} == {"report.html"}
     monkeypatch.setattr(module, "__version__", __version__)
@@ -304,9 +302,7 @@ def test_what_depends_on_errata_and_where_fields_come_from() -> None:
 def test_a_file_that_is_remembered_and_gone_is_named(folder: RunDir) -> None:
     (without_checksums(folder).model_configs / "settings.json").unlink()
     (found,) = map(str, verify(folder.root).findings)
-    assert found.startswith(
-        "model_configs/settings.json: is missing; .run_state.json (files) lists it"
-    )
+    says(found, "model_configs/settings.json", "is missing", ".run_state.json (files)")
 
 
 def test_a_list_of_files_does_not_lead_elsewhere(folder: RunDir) -> None:

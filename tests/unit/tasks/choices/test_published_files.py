@@ -20,6 +20,7 @@ from eval_factory.tasks.published_choices import (
     of_tier,
     read_choice_file,
 )
+from facts import each_says, says
 from published_rows import (
     afrimed_row,
     careqa_row,
@@ -106,14 +107,15 @@ def test_each_mistake_is_told_with_its_row_and_column(tmp_path: Path) -> None:
         {**medxpertqa_row(3), "question": ""},
     ]
     found = read_choice_file(write_json_lines(tmp_path / "a.jsonl", rows), "medxpertqa")
-    assert found.problems == [
-        "line 2, column label: must be one of A, B, C, D, E, F, G, H, I, J",
-        "line 3, column question: is empty",
-    ]
+    each_says(
+        found.problems,
+        ["line 2", "column label", "A, B, C, D"],
+        ["line 3", "column question", "is empty"],
+    )
     patients = longhealth_patients()
     patients["patient_02"]["questions"][1]["correct"] = "secret"
     (problem,) = read_choice_file(write_json(tmp_path / "b.json", patients), "longhealth").problems
-    assert problem.startswith("patient_02 question 2, column correct: must be one of answer_a")
+    says(problem, "patient_02 question 2", "column correct", "answer_a")
     assert "secret" not in problem
 
 

@@ -16,6 +16,7 @@ from eval_factory.plan.run_plan import identity_of, make_plan
 from eval_factory.tasks.custom_benchmark import load_benchmark
 from eval_factory.tasks.framework import Task, load_framework
 from eval_factory.tasks.jury_form import HELMS_FORM, jury_form_of
+from facts import each_says, naming, says
 
 DOCUMENT: dict[str, Any] = {
     "name": "mine",
@@ -67,7 +68,8 @@ def test_a_sound_one(tmp_path: Path) -> None:
         7,
     )
     assert found.prompt_file == tmp_path / "prompt.txt"
-    assert [note.partition(":")[0] for note in found.notes] == ["1 of 2 rows of data.csv (first"]
+    (note,) = found.notes
+    says(note, "1 of 2 rows", "data.csv (first")
     assert not found.has_jury
     assert found.sha256["data.csv"] == hashlib.sha256(DATA.encode()).hexdigest()
     assert sorted(found.sha256) == ["bench.yaml", "data.csv", "prompt.txt"]
@@ -354,11 +356,16 @@ def test_a_right_answer_that_no_option_has_is_refused_with_its_row(
         assert load_benchmark(write(tmp_path, prompt=CHOICES, data=data)).instances == len(answers)
         return
     told = problems(tmp_path, prompt=CHOICES, data=data).splitlines()
-    assert told == [
-        f"D/data.csv: row {row} (line {row + 1}), column correct_answer: is none of the options that the prompt lists"
-        " (A, B, C); write the letter of the right option, as it stands there"
-        for row in wrong
-    ]
+    assert len(told) == len(wrong)
+    for row, problem in zip(wrong, told, strict=True):
+        says(
+            problem,
+            f"D/data.csv: row {row}",
+            f"line {row + 1}",
+            "column correct_answer",
+            "A, B, C",
+            "write the letter",
+        )
 
 
 def test_the_options_are_those_of_the_row(tmp_path: Path) -> None:
@@ -369,8 +376,11 @@ def test_the_options_are_those_of_the_row(tmp_path: Path) -> None:
     # nothing has to be equal
     assert load_benchmark(write(tmp_path, rouge, prompt=CHOICES, data=data)).instances == 2
     beside = 'question,correct_answer,incorrect_answers\nQ?,b,"[""A"", ""C""]"\n'
-    assert "row 1 (line 2), column correct_answer: is no letter; write" in problems(
-        tmp_path, data=beside
+    says(
+        problems(tmp_path, data=beside),
+        "row 1 (line 2)",
+        "column correct_answer",
+        "is no letter",
     )
     words = 'question,correct_answer,incorrect_answers\nQ?,b,"[""A"", ""rash""]"\nQ?,A,[]\n'
     assert load_benchmark(write(tmp_path, data=words)).instances == 2
@@ -460,7 +470,7 @@ def test_gold_for_the_judges_needs_right_answers(tmp_path: Path) -> None:
     gold = "holds {GOLD_RESPONSE}, but the data have no column correct_answer"
     assert gold in problems(tmp_path, JURY, data="question\nOne?\n")
     wrong = problems(tmp_path, JURY, data="question,incorrect_answers\nOne?,[]\n", judge=judge)
-    assert "has no column correct_answer, which incorrect_answers needs" in wrong
+    says(wrong, "no column correct_answer", "incorrect_answers")
 
 
 def test_all_mistakes_at_once_but_not_a_thousand(tmp_path: Path) -> None:
@@ -468,10 +478,10 @@ def test_all_mistakes_at_once_but_not_a_thousand(tmp_path: Path) -> None:
     text = problems(
         tmp_path, prompt="{qestion}", data="question,correct_answer,incorrect_answers\n" + rows
     )
-    assert "{qestion} is not a column" in text
-    assert "row 10 (line 11), column correct_answer: is empty" in text
+    says(text, "{qestion} is not a")
+    says(text, "row 10 (line 11)", "column correct_answer", "is empty")
     assert "row 11 " not in text
-    assert "990 more mistakes in its rows" in text
+    says(text, "990 more mistakes")
 
 
 def test_a_message_never_quotes_a_cell(tmp_path: Path) -> None:
@@ -490,22 +500,22 @@ def test_warnings(tmp_path: Path) -> None:
     }
     document = {"metrics": [judged, {"name": "BERTScore-F"}]}
     data = "question,correct_answer\nOne?,A\nTwo?,B\nOne?,A\n"
-    assert load_benchmark(
+    notes = load_benchmark(
         write(tmp_path, document, prompt="{question} {correct_answer}", data=data)
-    ).notes == (
-        "the judges that bench.yaml names are not asked: judges are those of config.params.extra.judges, or the default jury",
-        "HELM computes BERTScore only where torch finds a GPU; elsewhere it is absent",
-        "the prompt holds {correct_answer}: the model is shown the answers",
-        "1 of 3 rows of data.csv ask the same as an earlier one (first: row 3 as 1): counted each time",
+    ).notes
+    each_says(
+        notes,
+        ["judges", "bench.yaml", "config.params.extra.judges"],
+        ["BERTScore", "GPU"],
+        ["{correct_answer}", "shown the answers"],
+        ["1 of 3 rows", "data.csv", "row 3 as 1"],
     )
 
 
 def test_right_answers_that_are_nothing_to_the_quasi_metrics(tmp_path: Path) -> None:
     data = "question,correct_answer\nOne?,B\nTwo?,A\nThree?,the\n"
     (note,) = load_benchmark(write(tmp_path, data=data)).notes
-    assert note.startswith(
-        "2 of 3 rows of data.csv (first: row 2): HELM's quasi metrics drop articles"
-    )
+    says(note, "2 of 3 rows", "data.csv", "row 2", "quasi metrics")
     assert (
         load_benchmark(write(tmp_path, {"metrics": [{"name": "rouge_l"}]}, data=data)).notes == ()
     )
@@ -540,7 +550,7 @@ def test_the_task_that_it_is(tmp_path: Path) -> None:
     folder = tmp_path / "a,b"
     folder.mkdir()
     assert evaluation(custom(write(folder))).benchmark
-    with pytest.raises(ConfigError, match="must hold no comma for custom benchmarks"):
+    with pytest.raises(ConfigError, match=naming("no comma", "custom benchmarks")):
         evaluation(custom(write(folder), **{"config.output_dir": str(folder / "out")}))
     judged = evaluation(custom(write(tmp_path, JURY)))
     assert judged.task.helm.main_metric == "jury_score"

@@ -18,6 +18,7 @@ from eval_factory.tasks.custom_benchmark import Benchmark, load_benchmark
 from eval_factory.tasks.custom_table import PictureCheck, filled
 from eval_factory.tasks.perturbations import FAMILIES, perturbed
 from eval_factory.workflows.dry_run import preview
+from facts import each_says, naming, says
 from seeing_endpoint import picture
 
 PATIENT = "Mrs_Example"
@@ -68,18 +69,17 @@ def test_each_picture_is_looked_at_before_anything_is_asked(folder: Path) -> Non
         (f"HTTPS://x.org/{PATIENT}.png", f"{folder}/{PATIENT}.GIF"),
     ]
     said = problems(folder, HEAD + "".join(f"{a},What?,{b},A\n" for a, b in rows))
-    assert said == [
-        "data.csv: row 3 (line 4), column image: the picture is not there",
-        "data.csv: row 4 (line 5), column image: the picture is no PNG, JPEG, GIF or WebP file",
-        "data.csv: row 4 (line 5), column image_2: the picture is broken (image/png): OSError",
-        "data.csv: row 5 (line 6), column image: the picture is of the web, and not fetched",
-    ]
-    limited = PictureCheck(folder, max_size=100).problems_of([("image", f"{PATIENT}.PNG")], PLACE)
-    assert list(limited) == ["image: the picture is no file of 0 MiB or less"]
-    (text,) = problems(folder, HEAD + f"../{PATIENT}.PNG,Wh{PLACE}at?,,A\n")
-    assert text.startswith(
-        "data.csv: row 1 (line 2), column image: its text holds the character U+FFFC, which stands"
+    each_says(
+        said,
+        ["data.csv: row 3", "line 4", "column image", "is not there"],
+        ["row 4 (line 5)", "column image", "PNG, JPEG, GIF"],
+        ["row 4 (line 5)", "column image_2", "image/png", "OSError"],
+        ["row 5 (line 6)", "column image", "of the web"],
     )
+    limited = PictureCheck(folder, max_size=100).problems_of([("image", f"{PATIENT}.PNG")], PLACE)
+    each_says(limited, ["image: ", "0 MiB"])
+    (text,) = problems(folder, HEAD + f"../{PATIENT}.PNG,Wh{PLACE}at?,,A\n")
+    says(text, "data.csv: row 1", "(line 2)", "column image", "U+FFFC")
 
 
 def test_what_is_asked(folder: Path) -> None:
@@ -101,7 +101,7 @@ def test_what_is_asked(folder: Path) -> None:
         ": What?",
     ]
     said = problems(folder, f"image,correct_answer\n../{PATIENT}.PNG,A\n,B\n", "A or B?")
-    assert said == ["data.csv: row 2 (line 3), column image: is empty, so nothing would be asked"]
+    each_says(said, ["data.csv: row 2", "(line 3)", "column image", "is empty"])
     asked = f"See {PLACE} and\n{PLACE}\nA woman with a glucose of 180 mg/dL shows {PLACE} that she saw.\nA. flu"
     changed = [perturbed(family, asked, "n1", "A\nB") for family in FAMILIES]
     assert {one.count(PLACE) for one in changed if one is not None} == {3}
@@ -150,18 +150,21 @@ def test_a_conversation(folder: Path) -> None:
         line(shown, {"type": "image", "path": f"{PATIENT}.gone"}),
     ]
     either = 'must be {"type": "text", "text": "..."} or {"type": "image", "path": "..."}'
-    assert problems(folder, "".join(wrong), dataset="talks.jsonl") == [
-        f"talks.jsonl: line 1: messages.0.content.0: {either}",
-        f"talks.jsonl: line 2: messages.0.content.0: {either}",
-        "talks.jsonl: line 3: messages.0.content.0.path: is missing",
-        f"talks.jsonl: line 4: messages.0.content.0: {either}",
-        "talks.jsonl: line 5: messages.0.content: must be text",
-        "talks.jsonl: line 6: picture 2: the picture is not there",
-    ]
+    said = problems(folder, "".join(wrong), dataset="talks.jsonl")
+    each_says(
+        said,
+        ["talks.jsonl: line 1", "messages.0.content.0: "],
+        ["line 2", "messages.0.content.0: "],
+        ["line 3", "messages.0.content.0.path: is missing"],
+        ["line 4", "messages.0.content.0: "],
+        ["line 5", "messages.0.content: ", "must be text"],
+        ["line 6", "picture 2", "is not there"],
+    )
+    assert [either in problem for problem in said] == [True, True, False, True, False, False]
     of_rubric = problems(
         folder, line(shown, id="a"), dataset="talks.jsonl", kind="rubric", metrics=None
     )
-    assert "talks.jsonl: line 1: messages.0.content: must be text" in of_rubric
+    says("\n".join(of_rubric), "talks.jsonl: line 1", "messages.0.content: must be", "text")
 
 
 def test_what_a_run_may_ask_of_pictures(folder: Path) -> None:
@@ -174,7 +177,7 @@ def test_what_a_run_may_ask_of_pictures(folder: Path) -> None:
             "config.params.extra.blind_control": True,
         }
     )
-    with pytest.raises(ConfigError, match="its pictures may show the patient"):
+    with pytest.raises(ConfigError, match=naming("pictures", "show the patient")):
         evaluation({**given, "config.params.extra.perturb": ["gender"]})
-    with pytest.raises(ConfigError, match="runs on chat, not on completions"):
+    with pytest.raises(ConfigError, match=naming("chat", "not on completions")):
         evaluation({**given, "target.api_endpoint.type": "completions"})

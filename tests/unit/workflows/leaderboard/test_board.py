@@ -31,6 +31,7 @@ from eval_factory.workflows.leaderboard.board import (
 )
 from eval_factory.workflows.leaderboard.registry import find
 from eval_factory.workflows.suite.suite_report import CellReport
+from facts import each_says, naming, says
 from stored_results import instance, result, written
 from unit.workflows.test_view import finished
 
@@ -126,10 +127,9 @@ def test_entries_are_chosen_by_priority_and_what_asks_for_more_is_left_out(tmp_p
     video, *_ = made.not_run
     assert (video.entry.description, video.reason) == ("msr_vtt", "asks for videos")
     assert [one.exit_code for one in made.not_run] == [0] * 4
-    assert (
-        "8 entries, 8 different ones for one model, 7 of priority 2 or before" in screen.getvalue()
-    )
-    assert f"4 entries are left out, a chat endpoint has none of: {said}" in screen.getvalue()
+    says(screen.getvalue(), "8 entries", "8 different ones", "7 of priority 2")
+    says(screen.getvalue(), "4 entries", "left out")
+    assert said in screen.getvalue()
 
 
 def test_what_cannot_be_run_costs_itself_only(tmp_path: Path) -> None:
@@ -144,8 +144,8 @@ def test_what_cannot_be_run_costs_itself_only(tmp_path: Path) -> None:
     assert list(made.entries) == ["pubmed_qa"]
     found = {one.entry.description: (one.exit_code, one.reason) for one in made.not_run}
     assert (found["nonsense"][0], found["msmarco:track=regular"][0]) == (4, 3)
-    assert "has no run spec 'nonsense'" in found["nonsense"][1]
-    assert found["pubmed_qa:wrong=1"][1].startswith("pubmed_qa has no parameter 'wrong'")
+    says(found["nonsense"][1], "no run spec 'nonsense'")
+    says(found["pubmed_qa:wrong=1"][1], "pubmed_qa", "no parameter 'wrong'")
     assert "pytrec_eval" in found["msmarco:track=regular"][1]
     assert "warning: cannot run nonsense: " in screen.getvalue()
 
@@ -153,20 +153,18 @@ def test_what_cannot_be_run_costs_itself_only(tmp_path: Path) -> None:
 def test_where_nothing_can_be_run_it_is_said_at_once(tmp_path: Path) -> None:
     with pytest.raises(PrerequisiteError, match="pytrec_eval"):
         board(tmp_path, "msmarco:track=regular")
-    with pytest.raises(
-        PrerequisiteError, match="no API key: the environment variable UNSET is not set"
-    ):
+    with pytest.raises(PrerequisiteError, match=naming("no API key", "UNSET is not set")):
         board(tmp_path, "pubmed_qa:model=text", api_key_name="UNSET")
     screen = io.StringIO()
     assert board(
         tmp_path, "pubmed_qa:model=text", api_key_name="UNSET", dry_run=True, screen=screen
     ).cells
-    assert "warning: a run would stop: " in screen.getvalue()
-    assert ": no API key: the environment variable UNSET" in screen.getvalue()
+    says(screen.getvalue(), "warning: ", "would stop")
+    says(screen.getvalue(), "no API key", "environment variable UNSET")
     keyless = extra(
         judges=[{"name": "gpt", "model_id": "j", "url": "https://elsewhere/v1", "api_key": "UNSET"}]
     )
-    with pytest.raises(PrerequisiteError, match="no API key for judge gpt"):
+    with pytest.raises(PrerequisiteError, match=naming("no API key", "judge gpt")):
         board(tmp_path, "pubmed_qa:model=text", "harm_bench:model=text", config=keyless)
 
 
@@ -267,9 +265,7 @@ def test_a_run_config_says_where_judges_are(tmp_path: Path) -> None:
     assert found["claude"].url == "https://of.the.file/v1"
     assert {"JUDGE_KEY", "MY_KEY"} <= set(plan.evaluation.key_names())
     assert (made.max_eval_instances, made.folder.name) == (7, "somewhere")
-    with pytest.raises(
-        ConfigError, match="lite has no judge 'gpt5'; HELM prescribes gpt, llama, claude"
-    ):
+    with pytest.raises(ConfigError, match=naming("lite", "judge 'gpt5'", "gpt, llama, claude")):
         board(tmp_path, "aci_bench:model=x/y", config=extra(judges=[{**own, "name": "gpt5"}]))
 
 
@@ -278,9 +274,9 @@ def test_what_nobody_can_run_is_refused_but_for_another_conf(
 ) -> None:
     pictures = find("lite").model_copy(update={"lacks": "pictures"})
     monkeypatch.setattr(registry, "find", lambda _name: pictures)
-    with pytest.raises(ConfigError, match="the leaderboards of this command are helm's"):
+    with pytest.raises(ConfigError, match=naming("helm's")):
         board(tmp_path, "pubmed_qa:model=text", config=extra(upstream="medhelm"))
-    with pytest.raises(ConfigError, match="lite asks for pictures: nothing of it can be run"):
+    with pytest.raises(ConfigError, match=naming("lite", "pictures")):
         board(tmp_path, "pubmed_qa", conf=None)
     assert board(tmp_path, "pubmed_qa").row is pictures
 
@@ -471,14 +467,15 @@ def test_the_lines_for_the_screen(tmp_path: Path) -> None:
     lines = module.board_summary(
         made, rows, [rows[0], BoardRow("a", "other", IN_TABLES, max_eval_instances=9)]
     )
-    assert [*lines[:3], *lines[12:15]] == [
-        "lite: 1 runs in the tables, 1 kept out, 12 failed, 1 waiting",
-        "  b: 1 of 5 requests failed: kept out of the tables",
-        "  failed: f0: gone",
-        "  ... and 2 more",
-        "  with those of other models: 2 runs in the tables",
-        "  warning: the tables compare runs of 5 and 9 instances at most",
-    ]
+    each_says(
+        [*lines[:3], *lines[12:15]],
+        ["lite: 1 runs", "1 kept out", "12 failed", "1 waiting"],
+        ["b: 1 of 5", "kept out"],
+        ["failed: f0: gone"],
+        ["2 more"],
+        ["other models: 2 runs"],
+        ["warning: ", "5 and 9 instances"],
+    )
     assert f"eval-factory view {made.folder}" in lines[-2]
     assert "--suite lite --output-path" in lines[-1]
     assert not any("view" in line for line in module.board_summary(made, rows[1:], []))

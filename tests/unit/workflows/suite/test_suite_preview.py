@@ -20,6 +20,7 @@ from eval_factory.workflows.suite.suite_preview import (
     known_sum,
     preview_suite,
 )
+from facts import each_says, naming, says
 from slurm_cells import ENV, cells_of
 from suites import ENDPOINT, suite, target
 
@@ -46,16 +47,15 @@ def test_a_suite_in_short() -> None:
     found = sections(
         preview(max_processes=1, max_attempts=3, max_cost=1500.5, max_wall_s=60, prices=PRICES).text
     )
-    assert found["suite"] == [
-        "folder: /results/suite",
-        "4 cells: 2 evaluations, 2 targets",
-        "at most 1 cell at once, 3 attempts of each",
-        "budget of all cells: max_cost 1,500.5, max_wall_s 60",
-    ]
-    assert sections(preview().text)["suite"][-1] == "budget of all cells: no limit"
-    with pytest.raises(
-        ConfigError, match=r"max_cost cannot be held: no price is known of org/small"
-    ):
+    each_says(
+        found["suite"],
+        ["folder: /results/suite"],
+        ["4 cells", "2 evaluations, 2 targets"],
+        ["1 cell at once", "3 attempts"],
+        ["max_cost 1,500.5", "max_wall_s 60"],
+    )
+    says(sections(preview().text)["suite"][-1], "budget", "no limit")
+    with pytest.raises(ConfigError, match=naming("max_cost", "no price", "org/small")):
         preview(max_cost=5)
 
 
@@ -66,15 +66,16 @@ def test_every_cell_has_its_parameters_and_both_commands() -> None:
     lines = sections(preview_suite(given, env={}).text)["cells"]
     plan = checked_cells(given, {})[0].plan
     assert plan is not None
-    assert lines[:6] == [
-        "",
-        "small/medec: at most 3 requests to the model",
-        "  limit_samples: 3  (suite)",
-        "  top_p: 0.5  (evaluation medec)",
-        "  eval-factory run_eval --run_config /results/suite/.suite/cells/small/medec.yml",
-        f"  {shlex.join(command_line(plan))}",
-    ]
-    assert lines[7] == "big/medec: at most 3 requests to the model"
+    assert lines[0] == ""
+    each_says(
+        lines[1:5],
+        ["small/medec", "3 requests"],
+        ["limit_samples: 3 (suite)"],
+        ["top_p: 0.5 (evaluation medec)"],
+        ["eval-factory run_eval --run_config /results/suite/.suite/cells/small/medec.yml"],
+    )
+    assert lines[5] == f"  {shlex.join(command_line(plan))}"
+    says(lines[7], "big/medec", "3 requests")
 
 
 def test_the_limits_of_each_endpoint_and_judge_once() -> None:
@@ -100,11 +101,12 @@ def test_the_limits_of_each_endpoint_and_judge_once() -> None:
     found = sections(
         preview(targets=targets, judges=judges, evaluations=["aci_bench", "medec"]).text
     )
-    assert found["limits"] == [
-        "host.example/v1: 8 requests at once, 600 requests a minute, 9,000 tokens a minute (a, b)",
-        "judge x at https://j.example/v1: 2 requests at once (gpt)",
-        "own: 4 requests at once, 60 requests a minute (c)",
-    ]
+    each_says(
+        found["limits"],
+        ["host.example/v1: 8 requests", "600 requests a minute", "9,000 tokens a minute", "(a, b)"],
+        ["judge x", "https://j.example/v1: 2 requests", "(gpt)"],
+        ["own: 4 requests", "60 requests a minute", "(c)"],
+    )
 
 
 def test_the_total_of_requests_and_whose_are_unknown(tmp_path: Path) -> None:
@@ -114,10 +116,7 @@ def test_the_total_of_requests_and_whose_are_unknown(tmp_path: Path) -> None:
     found = sections(
         preview(evaluations=["pubmed_qa", "aci_bench", own], targets=[target("a")]).text
     )
-    assert found["total"] == [
-        "at most 1,120 requests to the model, 360 to judges",
-        "and those of a/shc_bmt_med, whose number is not known before their data are read",
-    ]
+    each_says(found["total"], ["1,120 requests", "360 to judges"], ["a/shc_bmt_med", "not known"])
     assert len(sections(preview().text)["total"]) == 1
 
 
@@ -125,19 +124,18 @@ def test_what_is_missing_is_said_of_the_cell_and_of_the_suite() -> None:
     keyed = [target("a"), {"name": "b", "api_endpoint": {**ENDPOINT, "api_key": "B_KEY"}}]
     found = preview(targets=keyed, evaluations=["medec"])
     said = "no API key: the environment variable B_KEY is not set\n  set it (export B_KEY=...) or name another one"
-    assert found.would_stop == (f"b/medec: {said} as api_key of the target",)
+    (stop,) = found.would_stop
+    says(stop, "b/medec", "api_key of the target")
+    assert said in stop
     lines = sections(found.text)["cells"]
-    assert lines[-2:] == [
-        "  would stop: no API key: the environment variable B_KEY is not set",
-        "    set it (export B_KEY=...) or name another one as api_key of the target",
-    ]
+    each_says(lines[-2:], ["would stop", "B_KEY is not set"], ["export B_KEY=...", "api_key"])
     assert sum("would stop" in line for line in lines) == 1
 
 
 def test_what_is_noted_of_tasks_is_said_once() -> None:
     notes = sections(preview(evaluations=["medec", "aci_bench"]).text)["notes"]
     assert len(notes) == 1
-    assert notes[0].startswith("every cell of aci_bench: 17 of 120 gold answers")
+    says(notes[0], "every cell of aci_bench", "17 of 120")
     assert "notes" not in sections(preview().text)
 
 
@@ -154,7 +152,7 @@ def test_no_secret_is_shown() -> None:
 def test_a_dry_run_shows_the_batch_scripts_and_writes_nothing(tmp_path: Path) -> None:
     suite, _ = cells_of(tmp_path / "out", slurm={"time": "30", "account": "lab"})
     text = preview_suite(suite, env=ENV).text
-    assert "#   as jobs of Slurm, 2 attempts of each\n" in text
+    says(text, "jobs of Slurm", "2 attempts")
     assert (
         f"\n# {tmp_path}/out/.suite/slurm/waves/w1.sh: a/sample_medical_qa\n#!/bin/bash\n" in text
     )
@@ -166,7 +164,7 @@ def test_a_dry_run_shows_the_batch_scripts_and_writes_nothing(tmp_path: Path) ->
     assert list(tmp_path.iterdir()) == []
     local = preview_suite(cells_of(tmp_path, executor="local")[0], env=ENV).text
     assert "sbatch" not in local.lower()
-    assert " at once, 2 attempts of each" in local
+    says(local, "2 attempts of each")
     with pytest.raises(ConfigError, match=r"suite\.max_requests: cannot be held"):
         preview_suite(cells_of(tmp_path, max_requests=5)[0], env=ENV)
 
