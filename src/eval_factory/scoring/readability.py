@@ -21,10 +21,11 @@ from eval_factory.helm.trivial_answers import MAX_LABEL_LENGTH
 from eval_factory.plan.run_plan import Plan
 from eval_factory.reading import stated_option
 from eval_factory.scoring.corrections import DATE_FORMATS, sentence_in
+from eval_factory.scoring.cut_prompts import NONE_CUT, CutPrompts, CutPromptsFound
 from eval_factory.scoring.draft import Draft
 from eval_factory.scoring.journal import UNKNOWN, CachedAnswer
 from eval_factory.scoring.notes import Importance, Note, too_unreadable
-from eval_factory.scoring.request_states import has_failed, text_of, was_filtered
+from eval_factory.scoring.request_states import has_failed, sent_text, text_of, was_filtered
 from eval_factory.scoring.scores import InstanceKey
 from eval_factory.scoring.stated_options import LENIENT, METRIC, lenient_metrics
 from eval_factory.scoring.words import is_refusal
@@ -200,6 +201,8 @@ class Readability:
     """
     # in whose answers the lenient readings find one option
     named: set[InstanceKey] = field(default_factory=set)
+    windows: CutPrompts = field(default_factory=CutPrompts)
+    cut: CutPromptsFound = NONE_CUT  # prompts that the server cut, once all were seen
 
     def add(self, key: InstanceKey, state: output.RequestState) -> None:
         if state.prompt_truncated:
@@ -207,6 +210,7 @@ class Readability:
         if has_failed(state) or was_filtered(state):
             return
         stored = self.look_up(state) or UNKNOWN
+        self.windows.add(key, sent_text(state), stored.tokens[0])
         form = self.form
         answer = text_of(state)
         says = bool(answer.strip())
@@ -237,6 +241,9 @@ class Readability:
             self.nothing.add(key)  # where no token is granted, the prompt alone is measured
 
     def complete(self, draft: Draft) -> None:
+        limited = draft.plan.evaluation.run.config.params.extra.max_length is not None
+        self.cut = self.windows.found(by_plateau=not limited)
+        self.signs["prompt_truncated"] |= self.cut.keys
         if self.lenient:  # questions have options
             draft.metrics += lenient_metrics(draft.metrics, self.lenient)
 
@@ -245,6 +252,9 @@ class Readability:
         draft.instances = self.counted(draft.instances)
         draft.notes.extend(self.notes(draft.plan, draft.instances, draft.scores))
         draft.not_reportable += too_unreadable(draft.instances, extra.max_unreadable)
+        answered = draft.instances.requested - draft.instances.failed
+        if len(self.cut.keys) > extra.max_unreadable * answered:
+            draft.not_reportable.append(self.cut.note(draft.instances.requested))
 
     def _rate(self, key: InstanceKey, state: output.RequestState, answer: str) -> None:
         """By the lenient rule; what HELM finds too is not looked for."""
@@ -300,7 +310,9 @@ class Readability:
         if "thinking_unfinished" in counts:
             text = f"{counts['thinking_unfinished']} were cut off while the model was thinking"
             yield Note(Importance.INCOMPLETE, text)
-        if cut := len(self.signs["prompt_truncated"]):
+        if self.cut.keys:
+            yield Note(Importance.INCOMPLETE, self.cut.note(instances.requested))
+        if cut := len(self.signs["prompt_truncated"] - self.cut.keys):
             length = plan.evaluation.run.config.params.extra.max_length
             text = (
                 f"{cut} of {instances.requested} prompts were cut to max_length ({length} tokens)"

@@ -69,6 +69,14 @@ def prompt_of(state: output.RequestState) -> str:
     )
 
 
+def sent_text(state: output.RequestState) -> str:
+    """All text that the model was sent to read."""
+    messages = state.request.get("messages")
+    if messages:
+        return conversation_text(messages)
+    return media_prompt_of(state) or str(state.request.get("prompt") or "")
+
+
 def media_of(state: output.RequestState, helm_dir: Path) -> tuple[dict[str, Any], ...]:
     """The files that were sent, by their paths in the folder that HELM's folder is in."""
     prompt = state.request.get(output.MULTIMODAL_PROMPT)

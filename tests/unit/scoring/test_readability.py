@@ -554,3 +554,17 @@ def test_the_gap_between_both_values_is_told_where_there_is_one() -> None:
     assert importance is Importance.INCOMPLETE
     for without in ({"exact_match": score(0.75)}, dict[str, Score]()):
         assert texts(read("A"), **{**without, "exact_match.lenient": lenient}) == []
+
+
+@pytest.mark.parametrize("tokens", [2050, 15000])
+def test_above_max_unreadable_cut_prompts_make_a_score_not_reportable(tokens: int) -> None:
+    readability = Readability(None, lambda _state: CachedAnswer((tokens, 2)))
+    asked = entry("yes", request={"prompt": "The patient was seen again. " * 2200})
+    readability.add(KEY, answered(asked, "B"))
+    made = draft(instances=Instances(1, 1, 0, 0, 0, 0, 0))
+    readability.complete(made)
+    readability.report(made)
+    is_cut = tokens == 2050
+    assert made.instances.prompt_truncated == is_cut
+    assert any("num_ctx" in reason for reason in made.not_reportable) is is_cut
+    assert any("num_ctx" in text for text in made.notes.texts()) is is_cut
