@@ -18,11 +18,14 @@ MANY = 3
 REFERRED_TO = "run_eval"
 """The command whose options others have too."""
 CODES = {
-    0: ("complete", "Nothing: the result is whole and may be reported."),
+    0: (
+        "complete; also a demo (`demo://baseline`), though none of its scores may be reported",
+        "Nothing: the result is whole, and of a model it may be reported.",
+    ),
     1: (
         (
-            "a score is not reportable, results cannot be compared, a gate failed, "
-            "a folder was altered"
+            "a score is not reportable, a demo is exported or gated, "
+            "results cannot be compared, a gate failed, a folder was altered"
         ),
         "Read the reason. Where requests failed, the same command asks for the missing ones.",
     ),

@@ -10,7 +10,14 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
 from eval_factory.core import formats
-from eval_factory.core.results import MODEL_ROLE, PASSPORT_FILE, InstanceRecord, Provenance, Score
+from eval_factory.core.results import (
+    DEMO,
+    MODEL_ROLE,
+    PASSPORT_FILE,
+    InstanceRecord,
+    Provenance,
+    Score,
+)
 from eval_factory.report.reader import StoredResult
 from eval_factory.tasks.rubric_case import JUDGE_CORRECTED
 
@@ -126,6 +133,9 @@ def reasons_against(a: Side, b: Side) -> Iterator[Reason]:
             "(docs/upstreams.md)"
         )
         yield Reason("upstream", f"{both} were made by two upstreams, {versions}: {why}")
+    if one.is_demo != other.is_demo:
+        demo = a.label if one.is_demo else b.label
+        yield Reason("reportable", f"{demo} is a demo, and the other result is of a model")
     if prompts := _other_prompts(a, b):
         yield Reason("prompts", f"{both} were asked in different words: {prompts}")
     if files := _other_data(record, others):
@@ -182,9 +192,12 @@ def reasons_of(side: Side) -> Iterator[Reason]:
             "coverage",
             f"{side.label} covers too little: {share}; run it again, or lower min_coverage",
         )
-    if validity.not_reportable or not (side.stored.result.reportable or validity.coverage < least):
-        why = "; ".join(validity.short_reasons) or "there is no main score"
-        yield Reason("reportable", f"{side.label} is not reportable: {why}")
+    has_score = side.stored.result.reportable or validity.coverage < least
+    reasons = [reason for reason in validity.short_reasons if reason != DEMO]
+    if not has_score and not validity.not_reportable:
+        reasons = ["there is no main score"]
+    if reasons:
+        yield Reason("reportable", f"{side.label} is not reportable: {'; '.join(reasons)}")
 
 
 def _other_prompts(a: Side, b: Side) -> str | None:

@@ -90,8 +90,11 @@ def _cell(cell: CellResult, root: Path) -> dict[str, Any]:
     more = {
         **_named(cell, "reason", "model", "task", "upstream", "higher_is_better", "unit"),
         "scale": None if cell.scale is None else list(cell.scale),
-        "validity": without_nulls(_named(cell, "requested", "failed", "coverage")) or None,
+        "validity": without_nulls(_named(cell, "requested", "failed", "coverage", "unreadable"))
+        or None,
         "not_reportable": list(cell.not_reportable) or None,
+        "verdict": None if cell.verdict is None else cell.verdict.name.lower(),
+        "floor": without_nulls({"value": cell.floor, "best": cell.floor_by}) or None,
         "paid": without_nulls(paid) or None,
         "scores": [
             OneLine(without_nulls(rounded_fields(asdict(one), "value")))
@@ -187,6 +190,10 @@ _ROW = (
     "prompt_tokens",
     "completion_tokens",
     "not_reportable",
+    "floor",
+    "floor_by",
+    "unreadable",
+    "verdict",
 )
 
 
@@ -203,6 +210,7 @@ def result_rows(results: SuiteResults, root: Path) -> list[dict[str, Any]]:
         fields = {name: getattr(cell, name) for name in _ROW}
         fields["folder"] = folder_of(cell, root)
         fields["not_reportable"] = "; ".join(cell.not_reportable) or None
+        fields["verdict"] = None if cell.verdict is None else cell.verdict.name.lower()
         found.append(fields)
     names = {_field_of(one): one.group for cell in results.cells for one in cell.group_scores}
     for name in sorted(names, key=lambda name: list(GROUPS).index(names[name])):
@@ -273,9 +281,12 @@ def _scores(results: SuiteResults) -> Iterator[str]:
                 shown += [
                     f"({interval})" if interval else "",
                     f"n {count}",
-                    *map(Strong, words.marks(cell)),
+                    *(Strong(mark.text) for mark in words.marks(cell)),
                 ]
             rows[-1].append(Lines(shown))
+    floors = [words.floors(results, name) for name in results.evaluations]
+    if any(floors):
+        rows.append([words.FLOOR, *(Lines(found) for found in floors)])
     yield from in_markdown(Table(["model", *heads], rows, len(heads)))
     yield from ("", "Each value with its 95 % interval and the instances that it is of (n).")
     yield from _listed(
@@ -412,6 +423,8 @@ def suite_page(results: SuiteResults, root: Path) -> str:
         groups=groups,
         comparisons=comparisons,
         doubted=_doubted(results),
+        verdict=words.verdict_of_suite(results),
+        floors={name: words.floors(results, name) for name in results.evaluations},
         holds=bool(tables["asked_again"].rows),
     )
 

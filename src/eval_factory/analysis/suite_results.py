@@ -4,7 +4,7 @@ missing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
@@ -27,6 +27,8 @@ from eval_factory.core.foreign_text import one_line
 from eval_factory.core.nouns import OfCell, RunStatus
 from eval_factory.core.results import REPEATS_MEAN, AskedAgain, InstanceRecord, Score
 from eval_factory.report.reader import StoredResult, load_result
+from eval_factory.report.sentences import floor_named
+from eval_factory.report.verdicts import Verdict, verdict_of
 from eval_factory.scoring.paired import ALPHA
 
 
@@ -75,6 +77,10 @@ class CellResult(OfCell):
     unit: str | None = None
     reportable: bool = False
     not_reportable: tuple[str, ...] = ()  # why it is not reportable, in short
+    verdict: Verdict | None = None  # None of a cell without a value
+    floor: float | None = None  # the best score without a model, on the same questions
+    floor_by: str | None = None  # which answers score it
+    unreadable: int | None = None  # answers that say nothing which can be scored
     requested: int | None = None  # instances that were to be scored
     failed: int | None = None  # those of them that have no answer
     coverage: float | None = None
@@ -247,6 +253,7 @@ def _of_result(
         main_metric=result.main_metric,
         reportable=result.reportable,
         not_reportable=() if result.reportable else tuple(not_reportable),
+        unreadable=validity.instances.unreadable,
         requested=validity.instances.requested,
         failed=validity.instances.failed,
         coverage=validity.coverage,
@@ -272,6 +279,10 @@ def _of_result(
             "unit": main.unit,
         }
         found = replace(found, value=main.value, **ends, **direction)  # type: ignore[arg-type]
+        found = replace(found, verdict=verdict_of(result))
+        floor = validity.floors.get(result.main_metric)
+        if floor is not None:
+            found = replace(found, floor=floor.value, floor_by=floor_named(floor))
     runtime = fmean(times) if times else None
     latencies = (paid.latency_p50_s, paid.latency_p95_s)
     took = Took(
@@ -305,6 +316,7 @@ def _columns(
     columns = []
     left_out = []
     together = iter(comparison.corrected([pair for one in benchmarks for pair in one.pairs]))
+    models = {cell.target for cell in results if cell.enters_win_rates}
     for benchmark in benchmarks:
         # p values corrected for the pairs of all benchmarks: win rates are made of them
         certain = [next(together) for _ in benchmark.pairs]
@@ -318,7 +330,7 @@ def _columns(
             if cell.target not in entering:
                 why = f"its value is not reportable: {'; '.join(cell.not_reportable)}"
                 left_out.append(LeftOut(cell.evaluation, cell.target, why))
-        reason = _against(benchmark, entering)
+        reason = _against(benchmark, entering, models)
         if reason is not None:
             left_out.append(LeftOut(benchmark.evaluation, None, reason))
         elif entering:
@@ -338,8 +350,12 @@ def _columns(
     return columns, left_out
 
 
-def _against(benchmark: ComparedBenchmark, entering: Mapping[str, CellResult]) -> str | None:
-    """Why no win is counted in a benchmark."""
+def _against(
+    benchmark: ComparedBenchmark, entering: Mapping[str, CellResult], models: Set[str]
+) -> str | None:
+    """Why no win is counted in a benchmark: win rates are over those that every one of `models`,
+    which have a reportable value somewhere, has a reportable value of.
+    """
     for pair in benchmark.pairs:
         if pair.a.label in entering and pair.b.label in entering:
             for reason in pair.reasons:
@@ -348,6 +364,8 @@ def _against(benchmark: ComparedBenchmark, entering: Mapping[str, CellResult]) -
                     return f"its results cannot be compared: {reason.message}"
     if len(entering) == 1:
         return "one model alone has a value that counts"
+    if lacking := sorted(models - entering.keys()):
+        return f"it has no reportable value of {formats.first_of(lacking, 3)}"
     if any(cell.higher_is_better is None for cell in entering.values()):
         return "it is not known whether a higher value is better"
     return None
@@ -359,6 +377,7 @@ def _group_win_rates(
     """Of each group that a run computed. A column is a score of a benchmark, as in HELM's
     tables.
     """
+    models = {cell.target for cell in results if cell.enters_win_rates}
     for group in GROUPS:
         columns: dict[tuple[str, str], Column] = {}
         for cell in results:
@@ -367,8 +386,9 @@ def _group_win_rates(
                     key = (cell.evaluation, score.label)
                     known = columns.get(key, Column(" ".join(key), {}, score.lower_is_better))
                     columns[key] = replace(known, values={**known.values, cell.target: score.value})
-        if columns:
-            yield group, win_rates(targets, columns.values(), tested=False)
+        complete = [column for column in columns.values() if column.values.keys() == models]
+        if complete:
+            yield group, win_rates(targets, complete, tested=False)
 
 
 _WITHOUT_RESULT = {

@@ -5,6 +5,7 @@ them. Pure functions.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 from eval_factory.analysis.comparison import Comparison, difference
 from eval_factory.analysis.suite_results import CellResult, ComparedBenchmark, SuiteResults
@@ -15,6 +16,7 @@ from eval_factory.core.nouns import RunStatus
 from eval_factory.core.results import Share
 from eval_factory.core.tables import Code, Table, TableCell
 from eval_factory.report.sentences import amount, by_harm
+from eval_factory.report.verdicts import Verdict
 
 NOTHING = "-"
 WIN_RATES = (
@@ -71,16 +73,69 @@ def interval(cell: CellResult) -> str:
     return f"{amount(cell.ci_low, cell)} to {amount(cell.ci_high, cell)}"
 
 
-def marks(cell: CellResult) -> Iterator[str]:
+@dataclass(frozen=True)
+class Mark:
+    """What a reader of a value has to know, in a few words."""
+
+    text: str
+    colour: str = "warn"  # a class of page.css
+    sign: str = ""
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def marks(cell: CellResult) -> Iterator[Mark]:
     """What a reader of the value has to know."""
     if cell.value is None:
         return
-    if not cell.reportable:
-        yield "not reportable"
+    if cell.verdict not in (None, Verdict.GOOD):
+        look = cell.verdict.value
+        yield Mark(look.word, look.colour, look.mark)
+    if cell.unreadable:
+        yield Mark(f"{formats.counted(cell.unreadable, 'answer')} unread")
     if cell.status != RunStatus.COMPLETE:
-        yield cell.status
+        yield Mark(cell.status)
     if cell.upstream is not None:
-        yield f"by {cell.upstream}"
+        yield Mark(f"by {cell.upstream}", "note")
+
+
+FLOOR = "best score without a model"
+
+
+def floors(results: SuiteResults, evaluation: str) -> list[str]:
+    """The best score without a model on a benchmark, and what scores it. Runs of other questions
+    have others: the least to the greatest then. Empty where none is known.
+    """
+    cells = [cell for cell in results.cells if cell.evaluation == evaluation]
+    known = {cell.floor: cell for cell in cells if cell.floor is not None}
+    if not known:
+        return []
+    shown = [amount(value, known[value]) for value in sorted({min(known), max(known)})]
+    names = dict.fromkeys(cell.floor_by for cell in known.values() if cell.floor_by is not None)
+    return [" to ".join(dict.fromkeys(shown)), ", ".join(names)]
+
+
+def verdict_of_suite(results: SuiteResults) -> tuple[str, str, list[str]]:
+    """Colour and mark of the first card, and a line for each kind of doubt with its count."""
+    known = [cell.verdict for cell in results.cells if cell.verdict is not None]
+    lines = []
+    for verdict in Verdict:
+        count = known.count(verdict)
+        if count and verdict is not Verdict.GOOD:
+            lines.append(f"{counted(count, 'score')}: {verdict.value.word}.")
+    unread = sum(cell.unreadable or 0 for cell in results.cells)
+    if unread:
+        lines.append(
+            f"{counted(unread, 'answer')} could not be read: no score counts them as right."
+        )
+    if known and set(known) == {Verdict.DEMO}:
+        worst = Verdict.DEMO
+    else:
+        worst = max(known, key=list(Verdict).index, default=Verdict.CHANCE)
+    if results.status != RunStatus.COMPLETE and worst.value.colour == "good":
+        worst = Verdict.CHANCE
+    return worst.value.colour, worst.value.mark, lines
 
 
 def metrics_of(results: SuiteResults, evaluation: str) -> str:

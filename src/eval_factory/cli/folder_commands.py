@@ -152,8 +152,8 @@ def rescore(
     )
     with not_to_be_hung_up():
         lasting(sys.stdout).write(evaluated.summary + "\n")
-    if evaluated.not_reportable is not None:
-        raise NotReportableError(evaluated.not_reportable)
+    if evaluated.failure is not None:
+        raise NotReportableError(evaluated.failure)
 
 
 @click.command("view")
@@ -487,6 +487,11 @@ def mlflow(folders: tuple[Path, ...], tracking_uri: str, experiment: str, with_t
 
 
 def _results(folders: Sequence[Path]) -> list[StoredResult]:
+    """The results of models. Raises NotReportableError: one is of the demo."""
+    from eval_factory.report.exports import refuse_demo
     from eval_factory.report.reader import load_result, run_folders
 
-    return [load_result(folder) for folder in run_folders(folders)]
+    results = [load_result(folder) for folder in run_folders(folders)]
+    for stored in results:
+        refuse_demo(stored)
+    return results

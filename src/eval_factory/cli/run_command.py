@@ -274,8 +274,8 @@ def run_eval(
             output.submitted(evaluated)
             return
         output.ended(evaluated)
-        if evaluated.not_reportable is not None:
-            raise NotReportableError(evaluated.not_reportable)
+        if evaluated.failure is not None:
+            raise NotReportableError(evaluated.failure)
 
 
 def show_dry_run(found: DryRun, screen: TextIO) -> None:

@@ -191,6 +191,8 @@ class RubricReport:
 
 
 SCHEMA_VERSION = 2
+DEMO = "demo"
+"""The reason in `not_reportable` that the embedded endpoint, which is no model, was evaluated."""
 _T = TypeVar("_T")
 
 
@@ -673,6 +675,11 @@ class TaskResult:
     something_to_ask: bool  # whether the same command would ask for anything again
     comparability: Comparability | None = None  # None: of a version that did not say it
     clinicians: Clinicians | None = None  # None: nobody rated its answers
+
+    @property
+    def is_demo(self) -> bool:
+        """Whether the embedded endpoint, which is no model, was evaluated."""
+        return DEMO in self.validity.not_reportable
 
 
 @dataclass(frozen=True)

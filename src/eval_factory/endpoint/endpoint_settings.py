@@ -66,6 +66,11 @@ class EndpointSettings:
     sees_images: bool = False
 
     @property
+    def is_demo(self) -> bool:
+        """Whether it is the embedded endpoint, which is no model."""
+        return self.url.startswith("demo:")
+
+    @property
     def urls(self) -> tuple[str, ...]:
         return self.servers or (self.url,)
 

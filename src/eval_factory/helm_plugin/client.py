@@ -122,7 +122,7 @@ class Endpoint:
             session.redactor.learn(secret_in(os.environ, name) or "")
         self._is_asked = session.asks_model or settings.role != MODEL_ROLE
         self._failures = {} if self._is_asked else self._cache.failures()
-        served = _demo_url() if settings.url.startswith("demo:") else None
+        served = _demo_url() if settings.is_demo else None
         # its server, or its URL's secret, may be gone
         served = served if self._is_asked else "http://nobody.invalid"
         self._secret_fields = settings.secret_fields(os.environ) if self._is_asked else {}

@@ -318,6 +318,7 @@ class _Epoch:
     def warnings(self) -> list[str]:
         """What is no alarm, and should be known all the same."""
         found = list(watched_lines(self.baseline, self.looks[-1]))[2:] if self.looks else []
+        found += self.beyond_limits()
         if self.numbered and self.numbered[-1]["kind"] == NOT_MADE:
             found.append(
                 f"look {self.numbered[-1]['look']} was not made: {self.numbered[-1]['reason']}"
@@ -327,6 +328,24 @@ class _Epoch:
         if len(self.looks) >= self.baseline["looks"]:
             found.append("all looks are made: the next one needs a new baseline")
         return found
+
+    def beyond_limits(self) -> list[str]:
+        """A line for each limit that the score of the last look lies beyond, alarm or not."""
+        lines = []
+        last = {one["name"]: one["value"] for one in self.looks[-1]["limits"]} if self.looks else {}
+        for limit in self.baseline["limits"]:
+            value = last.get(limit["name"])
+            edge = edge_of(limit)
+            if value is None:
+                continue
+            is_beyond = value < edge if limit["higher_is_better"] else value > edge
+            if is_beyond:
+                side = "below" if limit["higher_is_better"] else "above"
+                lines.append(
+                    f"the last look of {limit['name']} is {side} its limit: "
+                    f"{formats.short(value)}, the limit is {formats.short(edge)}"
+                )
+        return lines
 
     def found(self, name: str) -> dict[int, Line]:
         """Look -> what it says of a limit, and of its change."""

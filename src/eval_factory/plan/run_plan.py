@@ -119,6 +119,11 @@ class Plan:
         return self.evaluation.benchmark is not None and self.evaluation.benchmark.has_answers
 
     @property
+    def asks_demo(self) -> bool:
+        """Whether the embedded endpoint answers in the model's place."""
+        return self.model.is_demo and not self.has_answers
+
+    @property
     def trials(self) -> int:
         """How often an instance is asked: more than once only where prompts hold examples."""
         helm = self.evaluation.task.helm

@@ -61,6 +61,15 @@ def is_of_a_model(stored: StoredResult) -> bool:
     return asked is None or asked.model == stored.result.provenance.target
 
 
+def refuse_demo(stored: StoredResult) -> None:
+    """Raises NotReportableError: the embedded endpoint was evaluated, and nothing was measured."""
+    if not is_of_a_model(stored) or stored.result.is_demo:
+        raise NotReportableError(
+            f"{stored.folder}: demo: the embedded endpoint was evaluated, which is no model\n"
+            "  run it with the url and model_id of a model, and export that result"
+        )
+
+
 def model_id(stored: StoredResult) -> str:
     """The evaluated model, as it was asked for."""
     target = stored.result.provenance.target
@@ -119,10 +128,7 @@ def hub_entry(stored: StoredResult, *, task_id: str, allow_not_reportable: bool)
     """The text of the file: the main score and no other. Raises EvalFactoryError: it may not be
     exported.
     """
-    if not is_of_a_model(stored):
-        raise ConfigError(
-            f"{stored.folder}: {stored.result.provenance.target} was evaluated, which is no model"
-        )
+    refuse_demo(stored)
     task = task_of(stored)
     access = access_of(stored)
     if task is None or access != PUBLIC:

@@ -585,7 +585,7 @@ def _score_plot(result: TaskResult, label: str) -> Drawing:
         bounds = None
     marks = []
     if floor := result.validity.floors.get(label):
-        marks.append(Mark(f"best trivial answer ({floor.named})", floor.value))
+        marks.append(Mark(f"best score without a model ({floor.named})", floor.value))
         if "random" in floor.answers and floor.best != "random":
             marks.append(Mark("chance (an answer at random)", floor.answers["random"]))
     better = {True: " (higher is better)", False: " (lower is better)", None: ""}[

@@ -185,8 +185,7 @@ class ResultViews:
     def __repr__(self) -> str:
         from eval_factory.report.summary import headline  # imported late: it needs HELM's index
 
-        refused = [] if self.result.reportable else ["NOT REPORTABLE"]
-        parts = [headline(self.result), *refused, str(self.folder)]
+        parts = [headline(self.result), str(self.folder)]
         return f"<{type(self).__name__} {one_line('; '.join(parts))}>"
 
 

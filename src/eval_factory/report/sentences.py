@@ -19,6 +19,7 @@ from eval_factory.core.askings import (
 )
 from eval_factory.core.formats import counted, money
 from eval_factory.core.results import InstanceRecord
+from eval_factory.report.verdicts import is_no_better, is_shown_above
 from eval_factory.tasks.asked_again import BLIND_WITH, PERTURB
 from eval_factory.tasks.errata import CORRECTED
 from eval_factory.tasks.framework import load_framework
@@ -30,7 +31,6 @@ FEW_FILES = 5
 """Hashes of data files that need no unfolding. A benchmark may read a thousand files: too many
 for paper, too.
 """
-_IS_ABOVE = "This model is better than that, and so is its whole interval."
 
 
 def capitalized(line: str) -> str:
@@ -177,7 +177,7 @@ def beside_chance(result: results.TaskResult) -> str:
     if floor is None or score is None:
         return ""
     least = (
-        f"The best answer that needs no model ({floor.named}) scores {amount(floor.value, score)}."
+        f"The best score without a model is {amount(floor.value, score)} ({floor_named(floor)})."
     )
     unknown = (
         " No judge was asked about such an answer: "
@@ -187,16 +187,14 @@ def beside_chance(result: results.TaskResult) -> str:
 
 
 def _above(score: results.Score, floor: results.Floor) -> str:
-    sign = -1 if floor.lower_is_better else 1
-    end = score.stats.ci_high if floor.lower_is_better else score.stats.ci_low
-    if sign * score.value <= sign * floor.value:
+    if is_no_better(score, floor):
         return "This model is no better than that."
-    if end is None or sign * end <= sign * floor.value:
+    if not is_shown_above(score, floor):
         return (
             "This model scores better, but its interval reaches down to it: "
             "chance may explain the gap."
         )
-    return _IS_ABOVE
+    return "This model is better than that, and so is its whole interval."
 
 
 def chance_may_explain(result: results.TaskResult) -> bool:
@@ -205,7 +203,7 @@ def chance_may_explain(result: results.TaskResult) -> bool:
     """
     floor = result.validity.floors.get(result.main_metric)
     score = result.scores.get(result.main_metric)
-    return floor is not None and score is not None and _above(score, floor) != _IS_ABOVE
+    return floor is not None and score is not None and not is_shown_above(score, floor)
 
 
 def corrected_score(result: results.TaskResult) -> results.Score | None:
@@ -217,11 +215,19 @@ def floor_line(result: results.TaskResult) -> str | None:
     floors = result.validity.floors
     if (floor := floors.get(result.main_metric)) is None:
         return None
-    line = f"best trivial answer: {floor.named} {formats.score(floor.value)}"
+    line = f"best score without a model: {formats.score(floor.value)} ({floor_named(floor)})"
     other = floors.get(f"{result.main_metric}{CORRECTED}")
-    return (
-        line if other is None else f"{line}; corrected: {other.named} {formats.score(other.value)}"
-    )
+    if other is None:
+        return line
+    return f"{line}; corrected: {formats.score(other.value)} ({floor_named(other)})"
+
+
+def floor_named(floor: results.Floor) -> str:
+    """Who scores a floor, as a part of a sentence: `always answering A`, `random, assumed`."""
+    how = floor.best
+    if how.startswith("always "):
+        how = f"always answering {how.removeprefix('always ')}"
+    return f"{how}, assumed" if floor.assumed else how
 
 
 def leaderboard_line(record: results.Comparability | None) -> str | None:

@@ -16,7 +16,7 @@ from eval_factory.core.nouns import MODEL_ROLE
 from eval_factory.core.results import Provenance, Score, Scores, Spent, TaskResult, Usage
 from eval_factory.core.rundir import RunDir
 from eval_factory.core.tables import Code, Strong, Table, TableCell, code, markdown, prose
-from eval_factory.report import sentences
+from eval_factory.report import sentences, verdicts
 from eval_factory.report.sentences import MAX_ON_SCREEN, asked_again_lines
 from eval_factory.tasks.errata import CORRECTED
 
@@ -69,8 +69,13 @@ def result_lines(result: TaskResult, max_families: int | None = None) -> Iterato
 
 
 def headline(result: TaskResult) -> str:
-    """The result in one line."""
-    return "; ".join(_scores(result))
+    """The result in one line; why it may not be reported in place of a score that may not."""
+    if result.reportable:
+        return "; ".join(_scores(result))
+    reasons = list(result.validity.short_reasons)
+    if missing := sentences.missing_scores(result):
+        reasons.append(missing)
+    return f"{result.task}: not reportable: {'; '.join(reasons)}"
 
 
 def _scores(result: TaskResult) -> Iterator[str]:
@@ -204,13 +209,17 @@ def _headline(result: TaskResult) -> Iterator[str]:
         if (better := sentences.corrected_score(result)) is not None:
             yield f"\nCorrected for a known defect: **{formats.score(better.value)}**"
     yield ""
+    status = f"Status: {prose(result.status)}."
+    look = verdicts.verdict_of(result).value
     if result.reportable:
-        yield f"May be reported. Status: {prose(result.status)}."
+        yield f"{look.title}. {status}"
         return
-    yield f"**Not reportable.** Status: {prose(result.status)}."
+    yield f"**{sentences.capitalized(look.word)}.** {status}"
     yield ""
-    for reason in result.validity.not_reportable:
-        yield f"- {prose(reason)}"
+    for refusal in verdicts.refusals_of(result):
+        yield f"- {prose(refusal.reason)}"
+        if refusal.advice:
+            yield f"  - {prose(refusal.advice)}"
     if missing := sentences.missing_scores(result):
         yield f"- {prose(missing)}"
 

@@ -49,7 +49,13 @@ from eval_factory.scoring.request_states import (
     text_of,
 )
 from eval_factory.scoring.rubric import RubricTally
-from eval_factory.scoring.run_notes import notes_of, notes_on_age, notes_on_data, notes_on_labels
+from eval_factory.scoring.run_notes import (
+    demo_reasons,
+    notes_of,
+    notes_on_age,
+    notes_on_data,
+    notes_on_labels,
+)
 from eval_factory.scoring.scores import (
     InstanceKey,
     MetricValues,
@@ -214,9 +220,10 @@ class Parts:
 
     def _steps_of_reports(self) -> Iterator[Step]:
         yield _note_failures  # what failed comes before what is odd
-        yield self.readability.report  # the first reason against reporting: a setting may help
+        yield _refuse_demo  # the first reason against reporting
+        yield self.readability.report  # the second: a setting may help
         if self.jury:
-            yield self.jury.judgements  # the second: the same command may
+            yield self.jury.judgements  # the third: the same command may
         if self.rubric:
             yield self.rubric.report  # no run has both, jury and rubric
         if self.correction:
@@ -362,6 +369,10 @@ def _choose_main(draft: Draft) -> None:
 
 def _values(draft: Draft, label: str) -> MetricValues | None:
     return next((metric for metric in draft.metrics if metric.label == label), None)
+
+
+def _refuse_demo(draft: Draft) -> None:
+    draft.not_reportable += demo_reasons(draft.plan)
 
 
 def _report_models(stated: StatedModels, draft: Draft) -> None:

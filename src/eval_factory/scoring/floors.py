@@ -225,10 +225,10 @@ def notes_on_floors(
             means = f"{label}, which reads the same answers otherwise, is above its own"
         elif not better and not label.endswith(LENIENT):
             how = f"the 95 % interval {formats.between(low, high)} "
-            how += "is worse than" if worse else "includes the score of"
+            how += "is worse than" if worse else "includes"
             if score.stats.ci_low is None:
                 how = f"{formats.score(score.value)}, without an interval, is no better than"
-            best = f"the best trivial answer ({floor.named}: {formats.score(floor.value)})"
+            best = f"the best score without a model ({floor.named}: {formats.score(floor.value)})"
             found.append(f"{label}: {how} {best}")
     if found:
         yield Note(Importance.DOUBTFUL, f"{'; '.join(found)}. {means}")

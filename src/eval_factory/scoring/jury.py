@@ -266,10 +266,9 @@ def judges_that_failed(
     """
     return tuple(
         f"judge {judge} gave no usable judgement of {counts.failed} of {counts.asked} "
-        f"{judged}, and max_judge_failures"
-        f" is {most:g}: the same command asks it again (validity.failures say why it failed); "
-        "extra.judges may name"
-        " another judge; extra.max_judge_failures accepts more"
+        f"{judged}, and max_judge_failures is {most:g}\n"
+        "  the same command asks it again (validity.failures say why it failed); "
+        "extra.judges may name another judge"
         for judge, counts in judges.items()
         if counts.asked and counts.failed / counts.asked > most
     )

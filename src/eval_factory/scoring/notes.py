@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from eval_factory.core import formats
 from eval_factory.core.foreign_text import one_line
-from eval_factory.core.results import Instances, TaskResult
+from eval_factory.core.results import DEMO, Instances, TaskResult
 
 MAX_NOTE = 2_000
 
@@ -50,58 +50,61 @@ class Notes:
 
 
 _PROMPT = (
-    "set the prompt: adapter_config.custom_system_prompt can ask for the form; "
-    "where answers are cut off,"
-    " config.params.extra.num_output_tokens grants more"
+    "ask for the form in target.api_endpoint.adapter_config.custom_system_prompt, "
+    "and look at the answers: results.jsonl has their `signs`"
 )
 _TOKENS = (
     "set config.params.extra.num_output_tokens, 4096 for example: "
-    "a model that thinks first needs more than"
-    " the benchmark grants"
-)
-MARKERS = (
-    "set adapter_config.start_reasoning_token and end_reasoning_token "
-    "where the model marks its thinking by other"
-    " words than the configured ones"
+    "a model that thinks first needs more tokens than the benchmark grants"
 )
 
 
 def too_unreadable(instances: Instances, max_unreadable: float) -> tuple[str, ...]:
-    """How many answers say nothing, why, and what to set, the most frequent first; nothing where
-    so many may.
+    """A reason for each way in which answers say nothing, with what to set, the most frequent
+    first; none where so many may.
     """
     answered = instances.requested - instances.failed
     if not answered or instances.unreadable / answered <= max_unreadable:
         return ()
     unfinished = instances.thinking_unfinished
-    silent = instances.unreadable - instances.unparsed - unfinished
-    reasons = [
-        (instances.unparsed, "not in the form that the benchmark asks for", _PROMPT),
-        (unfinished, "cut off while the model was thinking", _TOKENS),
-        (silent, "empty", _TOKENS),
+    kinds = [
+        (instances.unparsed, "are not in the form that the benchmark asks for", _PROMPT),
+        (unfinished, "were cut off while the model was thinking", _TOKENS),
+        (instances.unreadable - instances.unparsed - unfinished, "are empty", _TOKENS),
     ]
-    found = sorted((reason for reason in reasons if reason[0]), key=lambda reason: -reason[0])
-    counted = ", ".join(f"{count} {what}" for count, what, _ in found)
-    how_many = (
-        f"{instances.unreadable} of {answered} answers say nothing that can be scored ({counted})"
-    )
-    lines = [
-        f"{how_many}; max_unreadable is {max_unreadable:g}",
-        *dict.fromkeys(advice for _, _, advice in found),
-        MARKERS,
-        (
-            "results.jsonl holds the answers, with their `signs`; "
-            "extra.max_unreadable accepts more of them"
-        ),
-    ]
-    return ("\n  ".join(lines),)
+    kinds.sort(key=lambda kind: -kind[0])
+    limit = f"max_unreadable is {max_unreadable:g}"
+    reasons = []
+    for count, state, advice in kinds:
+        if not count:
+            continue
+        reason = f"{count} of {answered} answers {state}"
+        if count < instances.unreadable:
+            reason += f" ({instances.unreadable} of {answered} say nothing that can be scored)"
+        reasons.append(f"{reason}; {limit}\n  {advice}")
+    return tuple(reasons)
+
+
+DEMO_MESSAGE = (
+    "NOT REPORTABLE: demo: the embedded endpoint answered, which is no model\n"
+    "  give target.api_endpoint.url, model_id and api_key of a model"
+)
+
+
+def failure_in(not_reportable: str | None) -> str | None:
+    """The part of `why_not_reportable` that makes the exit code 1: all, except of a demo."""
+    if not_reportable == DEMO_MESSAGE:
+        return None
+    return not_reportable
 
 
 def why_not_reportable(result: TaskResult, min_coverage: float) -> str | None:
     """The message, and what to do; None where the scores may be reported."""
     if result.reportable:
         return None
-    reasons = [f"NOT REPORTABLE: {reason}" for reason in result.validity.not_reportable]
+    reasons = []
+    for reason in result.validity.not_reportable:
+        reasons.append(DEMO_MESSAGE if reason == DEMO else f"NOT REPORTABLE: {reason}")
     coverage = result.validity.instances.coverage
     if result.main_metric not in result.scores and not result.something_to_ask:
         reasons.insert(0, "NOT REPORTABLE: HELM computed no main metric; validity.notes say why")

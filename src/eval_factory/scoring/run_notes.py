@@ -10,7 +10,7 @@ from itertools import chain
 from pathlib import Path
 
 from eval_factory.core import formats
-from eval_factory.core.results import Provenance, Score
+from eval_factory.core.results import DEMO, Provenance, Score
 from eval_factory.endpoint import openai_api
 from eval_factory.endpoint.response_cache import read_origin
 from eval_factory.helm import output
@@ -38,10 +38,24 @@ def notes_of(draft: Draft) -> list[Note]:
     return list(chain.from_iterable(found))
 
 
+def demo_reasons(plan: Plan) -> list[str]:
+    """Why answers, or judgements, of the embedded endpoint measure nothing. A demo of both says
+    it once.
+    """
+    if plan.asks_demo:
+        return [DEMO]
+    judges = [one.role for one in (*plan.judges, *plan.prescribed) if one.is_demo]
+    return [
+        f"judge {judge} was the embedded endpoint, which judges nothing\n"
+        f"  give the url, model_id and api_key of a model for {judge}"
+        for judge in judges
+    ]
+
+
 def _notes_on_target(draft: Draft) -> Iterator[Note]:
     plan = draft.plan
     tally = draft.tally
-    if plan.model.url.startswith("demo:"):
+    if plan.asks_demo:
         measures_nothing = (
             "the target was the embedded demo baseline, not a model: these scores measure nothing"
         )

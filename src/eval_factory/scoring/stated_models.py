@@ -183,11 +183,9 @@ def endpoints_of_other_models(
     (`extra.max_model_mismatch`).
     """
     return tuple(
-        f"{_what_was_stated(role, endpoint)}, and max_model_mismatch is {most:g}: "
-        "turn the gateway's fallback off and"
-        " run again with --fresh (answers are kept), or, "
-        "where this is only another name of the same model, set"
-        " extra.max_model_mismatch to 1"
+        f"{_what_was_stated(role, endpoint)}, and max_model_mismatch is {most:g}\n"
+        "  turn the gateway's fallback off and run again with --fresh (answers are kept); "
+        "extra.max_model_mismatch: 1 accepts another name of the same model"
         for role, endpoint in endpoints.items()
         if endpoint.answers and endpoint.other_model / endpoint.answers > most
     )

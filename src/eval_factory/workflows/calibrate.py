@@ -375,8 +375,8 @@ def _ask_judges(
     to_ask = build_evaluation(asked, load_framework(), env)
     plan = make_plan(to_ask)
     evaluated = evaluate(asked, Options(), env=env, screen=screen, evaluation=to_ask)
-    if evaluated.not_reportable is not None:
-        raise NotReportableError(f"the judges are not calibrated: {evaluated.not_reportable}")
+    if evaluated.failure is not None:
+        raise NotReportableError(f"the judges are not calibrated: {evaluated.failure}")
     by_judge, changed = _decisions_in(
         evaluated.result, cases, [judge.role for judge in plan.judges], len(items)
     )

@@ -168,7 +168,7 @@ def _run(request: Request, env: Mapping[str, str]) -> Iterator[Finding]:
         for name in endpoint.secret_variables:
             redactor.learn(secret_in(env, name) or "")
         about = "endpoint" if endpoint.role == MODEL_ROLE else f"judge {endpoint.role}"
-        if endpoint.url.startswith("demo:"):
+        if endpoint.is_demo:
             yield Finding(about, True, f"{endpoint.url}: the embedded one")
             continue
         try:

@@ -73,6 +73,13 @@ class Evaluated(ResultViews):
     not_reportable: str | None
 
     @property
+    def failure(self) -> str | None:
+        """The part of `not_reportable` that ends a command with exit code 1: none of a demo."""
+        from eval_factory.scoring.notes import failure_in
+
+        return failure_in(self.not_reportable)
+
+    @property
     def folder(self) -> Path:
         """The output folder."""
         return self.rundir.root
@@ -254,7 +261,7 @@ def probe_all(
     )  # a finished run asks nobody, and needs none of it
     from eval_factory.plan.preflight import probe
 
-    asked = [endpoint for endpoint in endpoints if not endpoint.url.startswith("demo:")]
+    asked = [endpoint for endpoint in endpoints if not endpoint.is_demo]
     with nullcontext() if limits is None else SharedLimits(limits) as shared:
 
         def warning_of(endpoint: EndpointSettings) -> str | None:

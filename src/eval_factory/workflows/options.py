@@ -89,7 +89,7 @@ def end_record(evaluated: Evaluated) -> dict[str, Any]:
     corrected = result.scores.get(f"{result.main_metric}{CORRECTED}")
     return {
         "event": "end",
-        "exit_code": 0 if evaluated.not_reportable is None else NotReportableError.exit_code,
+        "exit_code": 0 if evaluated.failure is None else NotReportableError.exit_code,
         "status": result.status,
         "reportable": evaluated.not_reportable is None,
         "not_reportable": evaluated.not_reportable,

@@ -144,7 +144,8 @@ def other_run_text(plan: Plan) -> str | None:
         ours = f"{plan.task_name} on {plan.upstream.name}"
         if theirs != ours:
             raise ConfigError(f"{WHERE}: {folder} is a run of {theirs}, and this one of {ours}")
-        if not result.reportable or result.something_to_ask:
+        is_measured = result.reportable or result.is_demo
+        if not is_measured or result.something_to_ask:
             raise ConfigError(
                 f"{WHERE}: the run in {folder} is not complete, or not reportable; "
                 "run it again first"

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from eval_factory.core.results import Instances, TaskResult
-from eval_factory.scoring.notes import _PROMPT, _TOKENS, MARKERS, too_unreadable, why_not_reportable
+from eval_factory.core.results import DEMO, Instances, TaskResult
+from eval_factory.scoring.notes import failure_in, too_unreadable, why_not_reportable
 from unit.scoring.test_collect import FOUR, result_of, state
 
 
@@ -87,19 +87,27 @@ def test_so_many_answers_may_say_nothing() -> None:
     assert readable == [True, True, False, False]
 
 
-def told(**counts: int) -> list[str]:
-    (reason,) = too_unreadable(replace(TEN, **counts), 0.1)
-    return reason.split("\n  ")
+def test_each_kind_of_unreadable_answers_is_a_reason_with_one_advice() -> None:
+    """The most frequent kind first, with the key to set."""
+    counts = replace(TEN, unreadable=9, unparsed=2, thinking_unfinished=4)
+    reasons = [reason.split("\n") for reason in too_unreadable(counts, 0.1)]
+    assert [len(lines) for lines in reasons] == [2, 2, 2]
+    assert [lines[0].split(" answers")[0] for lines in reasons] == ["4 of 10", "3 of 10", "2 of 10"]
+    assert all("9 of 10" in first and "max_unreadable is 0.1" in first for first, _ in reasons)
+    keys = [advice.split()[1] for _, advice in reasons]
+    assert keys[:2] == ["config.params.extra.num_output_tokens,"] * 2
+    assert "custom_system_prompt" in reasons[2][1]
 
 
-def test_what_to_set_follows_from_what_is_most_frequent() -> None:
-    first, *advice = told(unreadable=9, unparsed=2, thinking_unfinished=4)
-    assert first == (
-        "9 of 10 answers say nothing that can be scored (4 cut off while the model was thinking, 3 empty,"
-        " 2 not in the form that the benchmark asks for); max_unreadable is 0.1"
-    )
-    assert advice[:-1] == [_TOKENS, _PROMPT, MARKERS]
-    assert "extra.max_unreadable accepts more" in advice[-1]
-    first, *advice = told(unreadable=2, unparsed=2)
-    assert "(2 not in the form that the benchmark asks for);" in first
-    assert advice[:-1] == [_PROMPT, MARKERS]
+def test_a_single_kind_is_not_counted_twice() -> None:
+    (reason,) = too_unreadable(replace(TEN, unreadable=2, unparsed=2), 0.1)
+    assert reason.count("of 10") == 1
+
+
+@pytest.mark.parametrize("reasons", [(DEMO,), (DEMO, "one")])
+def test_a_demo_alone_is_no_failure(whole: TaskResult, reasons: tuple[str, ...]) -> None:
+    """The exit code stays 0, as the tutorial has it; any other reason makes it 1."""
+    message = short_of(whole, *reasons)
+    assert message.startswith("NOT REPORTABLE: demo")
+    assert "target.api_endpoint.url" in message
+    assert failure_in(message) == (None if reasons == (DEMO,) else message)

@@ -16,14 +16,14 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from jinja2.utils import htmlsafe_json_dumps
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from eval_factory import __version__
 from eval_factory.core import formats
 from eval_factory.core.annotations import RatingChoice, Sample, ShownAnswer
 from eval_factory.core.foreign_text import printable
 from eval_factory.core.results import Spent, TaskResult
-from eval_factory.report import documents, papers, sentences
+from eval_factory.report import documents, papers, sentences, verdicts
 from eval_factory.report.drawing import page_css, svg
 from eval_factory.report.page.instance_data import (
     InstanceBlocks,
@@ -88,6 +88,7 @@ def page(
         beside=beside,
         with_texts=with_texts,
         words=sentences,
+        verdicts=verdicts,
         spent_names=[field.name for field in fields(Spent) if field.name != "cost"],
         asdict=asdict,
         version=shown[0].result.provenance.eval_factory,
@@ -172,9 +173,21 @@ def page_environment() -> Environment:
         "p_value": formats.p_value,
         "points": lambda number: f"{number:,.10g}",
         "grouped": formats.count,
+        "code_marks": code_marks,
     }
     environment.filters |= filters
     return environment
+
+
+def code_marks(text: str) -> Markup:
+    """The text with what stands between backticks as code; an odd backtick stays as it is."""
+    parts = printable(text).split("`")
+    if len(parts) % 2 == 0:
+        return Markup(escape(printable(text)))  # noqa: S704 - escaped
+    shown = Markup()
+    for place, part in enumerate(parts):
+        shown += part if place % 2 == 0 else Markup("<code>{}</code>").format(part)
+    return shown
 
 
 def compile_templates() -> None:

@@ -86,7 +86,7 @@ def outcome_of(code: int, record: Mapping[str, Any], *, may_try: bool, has_resul
         why = record.get("not_reportable")  # which no other attempt can change
         reason = None if why is None else why.split("\n")[0]
         if record["status"] == RunStatus.COMPLETE:
-            code = 0 if reason is None else NotReportableError.exit_code
+            code = record["exit_code"]  # 0 of a demo, though no score of it may be reported
             return Outcome(NextAction.REST, RunStatus.COMPLETE, reason, code)
         gaps = reason or "some requests failed; the same command asks for them again"
         then = NextAction.ASK_AND_AGAIN if may_try else NextAction.REST

@@ -65,7 +65,7 @@ class EndpointProbe:
         return None
 
     def _answer(self, endpoint: EndpointSettings, env: Mapping[str, str]) -> ProbeAnswer:
-        if endpoint.url.startswith("demo:"):
+        if endpoint.is_demo:
             return None
         try:
             warning = self.ask(endpoint, env, self.redactor, lambda _text: None)

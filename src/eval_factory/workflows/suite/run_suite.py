@@ -37,6 +37,7 @@ from eval_factory.executors.runs import LocalRuns
 from eval_factory.executors.served import ServedModel, ServerFailedError, ServerSpec
 from eval_factory.executors.slurm import Slurm
 from eval_factory.executors.slurm_runs import refuse_cells_in_slurm
+from eval_factory.scoring.notes import failure_in
 from eval_factory.workflows.context import HUB_TOKEN
 from eval_factory.workflows.options import code_of_error
 from eval_factory.workflows.suite.cell_loop import CellLoop, Work
@@ -225,7 +226,7 @@ def collect_finished(work: Work, known: Mapping[str, tuple[Path, ...]]) -> None:
             found = finished(planned.plan)
         if found is None:
             continue
-        code = NotReportableError.exit_code if found else 0
+        code = 0 if failure_in(found or None) is None else NotReportableError.exit_code
         report = CellReport.of(
             planned.cell, RunStatus.COMPLETE, found.split("\n")[0] or None, exit_code=code
         )

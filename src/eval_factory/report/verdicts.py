@@ -1,0 +1,122 @@
+"""May a score be reported, and what speaks against it: the colour, mark and words of pages and
+tables. Each is a fact of the result; nothing is green by default.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+
+from eval_factory.core.results import DEMO, Floor, Score, TaskResult
+
+
+@dataclass(frozen=True)
+class Look:
+    """How a verdict is shown: `colour` is a class of page.css, `mark` stands beside a word."""
+
+    colour: str
+    mark: str
+    word: str
+    title: str
+
+
+class Verdict(Enum):
+    """What a reader may do with a main score, the best first."""
+
+    GOOD = Look("good", "✓", "may be reported", "This score may be reported")
+    CHANCE = Look(
+        "warn", "!", "chance may explain it", "May be reported, but chance may explain it"
+    )
+    JURY = Look(
+        "warn", "!", "judges agree by chance", "May be reported, but its judges agree by chance"
+    )
+    BELOW = Look(
+        "bad",
+        "✕",
+        "not above the best score without a model",
+        "May be reported, but it takes no model to score as much",
+    )
+    REFUSED = Look("bad", "✕", "not reportable", "Do not report this score")
+    DEMO = Look("demo", "○", "demo", "Demo: not a measurement")
+
+    @property
+    def is_doubt(self) -> bool:
+        """Whether the score may be reported, and something speaks against it."""
+        return self in (Verdict.CHANCE, Verdict.JURY, Verdict.BELOW)
+
+
+def verdict_of(result: TaskResult) -> Verdict:
+    """The worst of what is true of the main score."""
+    if result.is_demo:
+        return Verdict.DEMO
+    if not result.reportable:
+        return Verdict.REFUSED
+    return max(doubts_of(result), key=list(Verdict).index, default=Verdict.GOOD)
+
+
+def doubts_of(result: TaskResult) -> Iterator[Verdict]:
+    """What speaks against a main score though it may be reported."""
+    floor = result.validity.floors.get(result.main_metric)
+    score = result.scores.get(result.main_metric)
+    if floor is not None and score is not None:
+        if is_no_better(score, floor):
+            yield Verdict.BELOW
+        elif not is_shown_above(score, floor):
+            yield Verdict.CHANCE
+    if agrees_by_chance(result):
+        yield Verdict.JURY
+
+
+def is_no_better(score: Score, floor: Floor) -> bool:
+    """Whether the score itself is not above the best score without a model."""
+    if floor.lower_is_better:
+        return score.value >= floor.value
+    return score.value <= floor.value
+
+
+def is_shown_above(score: Score, floor: Floor) -> bool:
+    """Whether the whole interval of the score is above the best score without a model."""
+    if floor.lower_is_better:
+        end = score.stats.ci_high
+        return end is not None and end < floor.value
+    end = score.stats.ci_low
+    return end is not None and end > floor.value
+
+
+def agrees_by_chance(result: TaskResult) -> bool:
+    """Whether the judges agree no better than chance (Krippendorff's alpha is 0 or less)."""
+    jury = result.validity.jury
+    alpha = None if jury is None else jury.krippendorff_alpha
+    return alpha is not None and alpha <= 0
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """One reason against reporting a score."""
+
+    reason: str
+    advice: str  # what to do about it; empty where nothing is known
+    section: str  # the id of the page's section that shows more
+
+
+def refusals_of(result: TaskResult) -> list[Refusal]:
+    """Each reason of a result with its first advice; none of a demo, which has its own card."""
+    refusals = []
+    for text in result.validity.not_reportable:
+        reason, *advice = (line.strip() for line in text.split("\n"))
+        if reason == DEMO:
+            continue
+        first = advice[0] if advice else ""
+        refusals.append(Refusal(reason, first, _section_of(reason, result)))
+    return refusals
+
+
+def _section_of(reason: str, result: TaskResult) -> str:
+    if reason.startswith("judge "):
+        if result.validity.failures:
+            return "failures"
+        return "jury" if result.validity.rubric is None else "rubric"
+    if " answers " in reason:
+        return "instances"
+    return "provenance"
