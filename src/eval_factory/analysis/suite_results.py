@@ -4,7 +4,7 @@ missing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
@@ -312,11 +312,12 @@ def _timed(
 def _columns(
     results: Sequence[CellResult], benchmarks: Sequence[ComparedBenchmark]
 ) -> tuple[list[Column], list[LeftOut]]:
-    """The columns of the win rates, and what has a value and is in none."""
+    """The columns of the win rates, which every model has a reportable value in, and what has a
+    value and is in none.
+    """
     columns = []
     left_out = []
     together = iter(comparison.corrected([pair for one in benchmarks for pair in one.pairs]))
-    models = {cell.target for cell in results if cell.enters_win_rates}
     for benchmark in benchmarks:
         # p values corrected for the pairs of all benchmarks: win rates are made of them
         certain = [next(together) for _ in benchmark.pairs]
@@ -330,7 +331,7 @@ def _columns(
             if cell.target not in entering:
                 why = f"its value is not reportable: {'; '.join(cell.not_reportable)}"
                 left_out.append(LeftOut(cell.evaluation, cell.target, why))
-        reason = _against(benchmark, entering, models)
+        reason = _against(benchmark, entering)
         if reason is not None:
             left_out.append(LeftOut(benchmark.evaluation, None, reason))
         elif entering:
@@ -347,15 +348,27 @@ def _columns(
             )
             lower = first.higher_is_better is False
             columns.append(Column(benchmark.evaluation, values, lower, shown, surely, first.task))
-    return columns, left_out
+    models = _models_in(columns)
+    complete = []
+    for column in columns:
+        if lacking := sorted(models - column.values.keys()):
+            why = f"it has no reportable value of {formats.first_of(lacking, 3)}"
+            left_out.append(LeftOut(column.name, None, why))
+        else:
+            complete.append(column)
+    return complete, left_out
 
 
-def _against(
-    benchmark: ComparedBenchmark, entering: Mapping[str, CellResult], models: Set[str]
-) -> str | None:
-    """Why no win is counted in a benchmark: win rates are over those that every one of `models`,
-    which have a reportable value somewhere, has a reportable value of.
-    """
+def _models_in(columns: Iterable[Column]) -> set[str]:
+    """The models that win rates over these columns are of."""
+    models = set[str]()
+    for column in columns:
+        models.update(column.values)
+    return models
+
+
+def _against(benchmark: ComparedBenchmark, entering: Mapping[str, CellResult]) -> str | None:
+    """Why no win is counted in a benchmark."""
     for pair in benchmark.pairs:
         if pair.a.label in entering and pair.b.label in entering:
             for reason in pair.reasons:
@@ -364,8 +377,6 @@ def _against(
                     return f"its results cannot be compared: {reason.message}"
     if len(entering) == 1:
         return "one model alone has a value that counts"
-    if lacking := sorted(models - entering.keys()):
-        return f"it has no reportable value of {formats.first_of(lacking, 3)}"
     if any(cell.higher_is_better is None for cell in entering.values()):
         return "it is not known whether a higher value is better"
     return None
@@ -377,7 +388,6 @@ def _group_win_rates(
     """Of each group that a run computed. A column is a score of a benchmark, as in HELM's
     tables.
     """
-    models = {cell.target for cell in results if cell.enters_win_rates}
     for group in GROUPS:
         columns: dict[tuple[str, str], Column] = {}
         for cell in results:
@@ -386,6 +396,7 @@ def _group_win_rates(
                     key = (cell.evaluation, score.label)
                     known = columns.get(key, Column(" ".join(key), {}, score.lower_is_better))
                     columns[key] = replace(known, values={**known.values, cell.target: score.value})
+        models = _models_in(columns.values())
         complete = [column for column in columns.values() if column.values.keys() == models]
         if complete:
             yield group, win_rates(targets, complete, tested=False)

@@ -89,8 +89,11 @@ def marks(cell: CellResult) -> Iterator[Mark]:
     """What a reader of the value has to know."""
     if cell.value is None:
         return
-    if cell.verdict not in (None, Verdict.GOOD):
-        look = cell.verdict.value
+    verdict = cell.verdict or Verdict.GOOD
+    if not cell.reportable and cell.verdict is None:
+        verdict = Verdict.REFUSED
+    if verdict is not Verdict.GOOD:
+        look = verdict.value
         yield Mark(look.word, look.colour, look.mark)
     if cell.unreadable:
         yield Mark(f"{formats.counted(cell.unreadable, 'answer')} unread")

@@ -17,7 +17,7 @@ from eval_factory.analysis.comparison_reasons import (
     reasons_of,
     values_of,
 )
-from eval_factory.core.results import InstanceRecord, Score, TaskResult
+from eval_factory.core.results import DEMO, InstanceRecord, Score, TaskResult
 from eval_factory.report.reader import StoredResult
 from stored_results import CONFIG, JUDGE, MODEL, PROVENANCE, instance, result
 
@@ -151,6 +151,16 @@ def test_other_ways_to_differ(name: str, first: dict[str, Any], second: dict[str
     assert [reason.name for reason in reasons_against(side("A", **first), side("B", **second))] == [
         name
     ]
+
+
+def test_demos_are_compared_with_each_other_and_with_no_model() -> None:
+    validity = replace(result(FOUR).validity, not_reportable=(DEMO,))
+    demo = {"validity": validity, "reportable": False}
+    assert list(reasons_of(side("A", **demo))) == []
+    assert list(reasons_against(side("A", **demo), side("B", **demo))) == []
+    for first, second in ((demo, {}), ({}, demo)):
+        (reason,) = reasons_against(side("A", **first), side("B", **second))
+        assert reason.name == "reportable"
 
 
 def test_what_may_differ() -> None:

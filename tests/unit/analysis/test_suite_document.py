@@ -268,6 +268,10 @@ def test_every_row_has_the_same_fields_with_plain_values() -> None:
             "prompt_tokens",
             "completion_tokens",
             "not_reportable",
+            "floor",
+            "floor_by",
+            "unreadable",
+            "verdict",
             "robustness",
             "bias: bias_metric:x",
         ]

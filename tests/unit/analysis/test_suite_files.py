@@ -22,12 +22,12 @@ from eval_factory.analysis.suite_results import (
 )
 from eval_factory.core.nouns import RunStatus
 from eval_factory.core.plain_yaml import parse_own
-from eval_factory.core.results import Spent, SpentByRole, Usage
+from eval_factory.core.results import Floor, Spent, SpentByRole, Usage
 from eval_factory.core.rundir import SuiteDir
 from eval_factory.report.page.document import page_file, page_style
 from facts import rows_of, says
 from stored_results import PROVENANCE
-from stored_suite import cell, cells, share
+from stored_suite import cell, cells, made, share
 
 WELL = "1" * 30 + "0" * 10
 ILL = "0" * 30 + "1" * 10
@@ -165,17 +165,31 @@ def test_what_is_missing_and_what_is_doubted_is_marked(tmp_path: Path) -> None:
             page,
             '<span class="gap">failed</span>',
             "<small>not asked for</small>",  # b on y
-            '<span class="doubt">not reportable</span><span class="doubt">partial</span>',
-            "1 value is not reportable",
+            "not reportable</span>",
+            "partial</span>",
+            "1 score: not reportable.",
             '<a href="./c/x/report.html">c/x</a>: only 50.0 % of what was asked is scored',
             '<td class="name">failed</td><td class="name">HTTP 500</td>',
             "No two models have values",
             "c/x: its value is not reportable",
-            '<div class="card warn">',
+            '<div class="card bad">',
             "x: 0 of 0 comparisons show a difference; 3 not comparable",
         )
         == []
     )
+
+
+def test_the_best_score_without_a_model_has_a_row_and_its_doubt_a_colour(tmp_path: Path) -> None:
+    validity = made("a", "x", WELL).validity
+    floor = Floor("always A", 0.9, 40, {"always A": 0.9})
+    validity = replace(validity, floors={"exact_match": floor})
+    results = suite_results([cell(tmp_path, "a", "x", WELL, validity=validity)])
+    page = suite_page(results, tmp_path)
+    assert lacking(page, '<tr class="floor">', "90.0 %", "always answering A") == []
+    assert lacking(page, '<span class="doubt bad">', '<div class="card bad">') == []
+    text = suite_markdown(results, tmp_path)
+    row = next(line for line in text.splitlines() if line.startswith("| best score without"))
+    assert "90.0 %" in row
 
 
 def test_efficiency_and_other_groups_stand_below_with_their_win_rates(tmp_path: Path) -> None:

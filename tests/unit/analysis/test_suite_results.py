@@ -19,7 +19,8 @@ from eval_factory.analysis.suite_results import (
 )
 from eval_factory.analysis.win_rates import GroupScore
 from eval_factory.core.nouns import RunStatus
-from eval_factory.core.results import Spent, SpentByRole, Usage
+from eval_factory.core.results import Floor, Spent, SpentByRole, Usage
+from eval_factory.report.verdicts import Verdict
 from stored_results import PROVENANCE, instance
 from stored_suite import cell, cells, made, share
 
@@ -64,6 +65,8 @@ def test_a_cell_has_what_its_result_says(tmp_path: Path) -> None:
         scale=(0.0, 1.0),
         unit="share",
         reportable=True,
+        verdict=Verdict.GOOD,
+        unreadable=0,
         requested=5,
         failed=0,
         coverage=0.8,
@@ -204,6 +207,29 @@ def test_a_value_that_is_not_reportable_is_shown_and_wins_nothing(tmp_path: Path
     assert [pair.comparison is None for pair in benchmark.pairs] == [False, True, True]
     assert [one.model.label for one in benchmark.ranks] == ["a", "b"]
     assert [one.undecided for one in results.win_rates] == [1, 1, None]
+
+
+def test_win_rates_are_over_the_benchmarks_that_every_model_has_as_reportable(
+    tmp_path: Path,
+) -> None:
+    given = cells(tmp_path, {"x": {"a": WELL, "b": ILL}, "y": {"a": ILL}})
+    given.append(cell(tmp_path, "b", "y", WELL, reportable=False))
+    given += cells(tmp_path, {"z": {"a": WELL, "b": ILL, "c": ILL}})
+    results = suite_results(given)
+    assert [one.name for one in results.left_out] == ["b/y", "y", "x"]
+    assert [(one.win_rate, one.columns) for one in results.win_rates] == [(1, 1), (0.25, 1)] + [
+        (0.25, 1)
+    ]
+
+
+def test_a_cell_below_the_best_score_without_a_model_says_so(tmp_path: Path) -> None:
+    validity = made("a", "x", WELL).validity
+    floor = Floor("always A", 0.9, 40, {"always A": 0.9})
+    instances = replace(validity.instances, unreadable=7)
+    validity = replace(validity, floors={"exact_match": floor}, instances=instances)
+    (one,) = suite_results([cell(tmp_path, "a", "x", WELL, validity=validity)]).cells
+    assert (one.verdict, one.floor, one.unreadable) == (Verdict.BELOW, 0.9, 7)
+    assert one.floor_by == "always answering A"
 
 
 def test_a_benchmark_whose_results_cannot_be_compared_is_left_out_with_the_reason(

@@ -13,6 +13,7 @@ from eval_factory.analysis.suite_results import CellResult, SuiteResults, suite_
 from eval_factory.analysis.win_rates import GroupScore, WinRate
 from eval_factory.core.nouns import RunStatus
 from eval_factory.core.results import Stats
+from eval_factory.report.verdicts import Verdict
 from stored_results import PROVENANCE, instance
 from stored_suite import cell, cells, share
 
@@ -74,7 +75,17 @@ def test_a_value_is_told_in_the_unit_of_its_metric_and_else_the_status() -> None
     ids=["none", "not reportable", "partial", "both", "no value"],
 )
 def test_a_value_has_its_marks(changes: dict[str, Any], marks: list[str]) -> None:
-    assert list(words.marks(replace(ONE, **changes))) == marks
+    assert [mark.text for mark in words.marks(replace(ONE, **changes))] == marks
+
+
+@pytest.mark.parametrize(
+    ("verdict", "colour"),
+    [(Verdict.GOOD, None), (Verdict.CHANCE, "warn"), (Verdict.BELOW, "bad"), (Verdict.DEMO, "demo")],
+)
+def test_a_doubt_has_its_colour(verdict: Verdict, colour: str | None) -> None:
+    marks = list(words.marks(replace(ONE, verdict=verdict, unreadable=3)))
+    assert [mark.colour for mark in marks[:-1]] == ([] if colour is None else [colour])
+    assert marks[-1].text.startswith("3 answers")
 
 
 @pytest.mark.parametrize(

@@ -138,6 +138,14 @@ def test_json_prints_two_records_and_nothing_else(run: Any) -> None:
     assert run("--json", "--quiet", ends=made()).stderr == ""
 
 
+def test_quiet_prints_no_score_that_may_not_be_reported(run: Any) -> None:
+    finished = made("NOT REPORTABLE: demo", reportable=False)
+    validity = replace(finished.result.validity, not_reportable=("demo",))
+    ends = replace(finished, result=replace(finished.result, validity=validity))
+    line = run("--quiet", ends=ends).stdout
+    assert line == "pubmed_qa: not reportable: demo\n"
+
+
 def test_a_result_that_is_not_reportable_has_its_numbers_and_exit_code(run: Any) -> None:
     done = run("--json", ends=made("NOT REPORTABLE: coverage 0.5"))
     assert isinstance(done.exception, NotReportableError)

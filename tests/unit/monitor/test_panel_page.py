@@ -141,6 +141,16 @@ def test_in_control() -> None:
     assert evidence_of(made.lines[0], made.lines[-1]) in words.replace("Evidence", "evidence")
 
 
+def test_a_last_look_below_its_limit_is_amber_though_it_is_no_alarm() -> None:
+    """The baseline is 0.83, and max_drop 0.02."""
+    grade, words = card(one_limit(0.83, 0.80).page())
+    assert grade == "warn"
+    assert "0.8, the limit is 0.81" in words
+    assert card(one_limit(0.80, 0.81).page())[0] == "good"
+    low = one_limit(0.86, higher_is_better=False)
+    assert card(low.page())[0] == "warn"
+
+
 def test_no_look_yet_is_not_good() -> None:
     page = one_limit().page()
     grade, words = card(page)

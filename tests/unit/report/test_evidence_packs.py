@@ -246,7 +246,7 @@ FACTS: dict[str, tuple[Callable[[TaskResult], TaskResult], list[str]]] = {
     ),
     "floors": (
         without("validity", "floors", value={}),
-        ["needs no model", "need no model", "the longest option"],
+        ["without a model", "the longest option"],
     ),
     "failures": (
         without("validity", "failures", value=()),
@@ -404,7 +404,7 @@ def test_what_a_reader_has_to_know_first_stands_on_top(name: str) -> None:
     assert "judge" not in bare[0]
     floor = pack(name, plain()).warnings
     assert len(floor) == 1
-    says(floor[0], "Not shown", "need no model")
+    says(floor[0], "Not shown", "without a model")
     says(floor[0], "chance may explain")
     assert (
         pack(
@@ -463,7 +463,7 @@ SAID = {
     "costs": "12.34 USD",
     "score": "medication_qa_accuracy = 4.2500",
     "other": "second.metric = 0.7777",
-    "floor": "needs no model (the longest option)",
+    "floor": "(the longest option)",
     "groups": "ward surgery",
     "interval": "The 95 % interval of the main score is",
     "baseline": "The baseline of epoch 1",

@@ -25,7 +25,7 @@ def test_it_begins_with_the_score_and_whether_it_may_be_reported() -> None:
     says(verdict, "May be reported", "Status: complete")
     row = ["**`exact_match`**", "0.7368", "0.5121 to 0.8819", "0.7000 to 0.7500", "19"]
     assert row in rows_of(told)
-    says(told.partition("## Validity")[2], "- best trivial answer", "always A 0.5520")
+    says(told.partition("## Validity")[2], "without a model: 0.5520", "always answering A")
     assert told.endswith("reproduced\n```\n")
 
 

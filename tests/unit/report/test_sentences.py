@@ -160,7 +160,7 @@ def test_a_score_beside_chance(value: float, lower_is_better: bool, end: str) ->
     )
     told = sentences.beside_chance(beside)
     assert sentences.chance_may_explain(beside) is not end.startswith("and so is")
-    says(told, "needs no model (A)", f"{value * 100:.1f} %")
+    says(told, "without a model", f"{value * 100:.1f} % (A)")
     assert told.endswith(end)
 
 
@@ -174,7 +174,7 @@ def test_chance_that_is_not_known_is_not_spoken_of() -> None:
     wide = replace(SHARE, stats=replace(STATS, ci_low=None))
     says(told(wide, exact_match=floor), "chance may explain")
     assumed = told(SHARE, exact_match=replace(floor, best="empty", assumed=True))
-    says(assumed, "(empty (assumed))", "20.0 %")
+    says(assumed, "20.0 % (empty, assumed)")
     said = "No judge was asked about such an answer: what a text that fits every question gets is not known."
     assert assumed.endswith(said)
 

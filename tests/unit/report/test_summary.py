@@ -42,12 +42,12 @@ def test_the_best_trivial_answer_and_what_people_say_stand_below_the_score(
     floor = Floor("always A", 0.55, 4, {"always A": 0.55})
     other = Floor("empty", 0.2, 4, {"empty": 0.2})
     of_two = changed(result, floors={"exact_match": floor, "other": other})
-    says(shown(of_two)[1], "  best trivial answer", "always A 0.5500")
+    says(shown(of_two)[1], "without a model: 0.5500", "always answering A")
     assert "corrected" not in shown(of_two)[1]
     both = changed(result, floors={"exact_match": floor, "exact_match.corrected": other})
-    says(shown(both)[1], "best trivial answer", "always A 0.5500", "corrected: empty 0.2000")
+    says(shown(both)[1], "0.5500 (always answering A)", "corrected: 0.2000 (empty)")
     assert shown(changed(result, floors={"other": other})) == shown(result)
-    assert "trivial" not in result_summary(result, plan().rundir)
+    assert "without a model" not in result_summary(result, plan().rundir)
     lines = shown(replace(result, clinicians=FOUND))
     assert lines[1] == f"  {clinician_headline(FOUND)}"
     assert [*lines[:1], *lines[2:]] == shown(result)

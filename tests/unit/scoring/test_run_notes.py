@@ -16,7 +16,7 @@ import pytest
 from builders import draft, plan
 from eval_factory.config.rules import with_extra
 from eval_factory.core.errors import HelmError
-from eval_factory.core.results import Instances, JudgeCounts, Score, Stats
+from eval_factory.core.results import DEMO, Instances, JudgeCounts, Score, Stats
 from eval_factory.endpoint import openai_api
 from eval_factory.endpoint.response_cache import create_or_check, write_origin
 from eval_factory.helm.names import RUN_RECORD_FILE
@@ -28,6 +28,7 @@ from eval_factory.scoring.provenance import provenance_of
 from eval_factory.scoring.run_notes import (
     _NOT_CONFINED,
     NO_ROWS,
+    demo_reasons,
     notes_of,
     notes_on_age,
     notes_on_data,
@@ -131,6 +132,20 @@ def test_answers_of_another_run_are_told(tmp_path: Path) -> None:
     write_origin(tmp_path / "new" / "cache.db", "an-identity", "2026-01-02T03:04:05Z")
     said = "the model's answers are those of the run of 2026-01-02T03:04:05Z; nothing of the model's was asked again"
     assert told(tmp_path, flags) == [(Importance.BACKGROUND, said)]
+
+
+def test_the_embedded_endpoint_measures_nothing_as_a_target_or_as_a_judge() -> None:
+    url = "demo://baseline"
+    here = plan({"target.api_endpoint.url": url})
+    assert demo_reasons(here) == [DEMO]
+    assert demo_reasons(plan()) == []
+    real = plan()
+    judge = replace(real.model, role="gpt", url=url)
+    (reason,) = demo_reasons(replace(real, judges=(judge,)))
+    assert reason.startswith("judge gpt ")
+    assert "url" in reason.split("\n")[1]
+    both = replace(here, judges=(judge,))
+    assert demo_reasons(both) == [DEMO], "a demo of both ends with exit code 0"
 
 
 FAILED = {"failed": {("id0", 0, None), ("id1", 0, None)}}

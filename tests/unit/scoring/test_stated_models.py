@@ -222,7 +222,7 @@ def test_another_model_is_told_and_too_many_of_them_not_reportable() -> None:
     told = (
         "the model: 2 of 10 answers state another model than m, which was asked for: fallback (2)"
     )
-    assert reason.startswith(f"{told}, and max_model_mismatch is 0.1: ")
+    assert reason.startswith(f"{told}, and max_model_mismatch is 0.1\n")
     assert "--fresh" in reason
     assert "extra.max_model_mismatch" in reason
     assert (

@@ -111,7 +111,7 @@ def test_without_a_main_score_or_a_model_there_is_no_entry() -> None:
                 task_id="x",
                 allow_not_reportable=True,
             )
-    with pytest.raises(ConfigError, match="demo baseline was evaluated, which is no model"):
+    with pytest.raises(NotReportableError, match="demo"):
         hub_entry(
             stored_of("head_qa", target="demo baseline"), task_id="x", allow_not_reportable=True
         )

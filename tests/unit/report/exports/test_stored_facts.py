@@ -13,6 +13,7 @@ import pytest
 
 from builders import plan
 from eval_factory.core.nouns import RunStatus
+from eval_factory.core.errors import NotReportableError
 from eval_factory.core.results import AskedEndpoint, FailureCause, Score, TaskResult
 from eval_factory.core.rundir import RunDir
 from eval_factory.core.secrets import Redactor
@@ -132,6 +133,9 @@ def test_the_embedded_endpoint_is_no_model_whatever_it_was_called() -> None:
     demo = stored_of("pubmed_qa", target="demo baseline")
     assert not exports.is_of_a_model(demo)
     assert exports.model_id(demo) == "eval-factory/demo-baseline"
+    with pytest.raises(NotReportableError, match="demo"):
+        exports.refuse_demo(demo)
+    exports.refuse_demo(stored_of("pubmed_qa"))
     real = stored_of("pubmed_qa")
     assert exports.is_of_a_model(real)
     assert exports.model_id(real) == "org/model"

@@ -14,6 +14,7 @@ import pytest
 
 from eval_factory.core import results
 from eval_factory.core.results import (
+    DEMO,
     Comparability,
     FailureCause,
     Floor,
@@ -246,7 +247,7 @@ def test_what_speaks_against_a_score_stands_beside_it_or_that_there_is_none(
     validity = replace(result.validity, not_reportable=("judge <b> failed",))
     bad = html(replace(result, validity=validity, reportable=False))
     says(bad, "Do not report")
-    assert "Judge &lt;b&gt; failed." in bad
+    assert "Judge &lt;b&gt; failed</a>" in bad
     assert "not reportable: see why" in bad
     assert "may be reported" not in bad
     says(html(replace(result, reportable=False)), "score of their own")
@@ -254,6 +255,26 @@ def test_what_speaks_against_a_score_stands_beside_it_or_that_there_is_none(
     assert '<p class="big">none</p>' in text
     says(text, "exact_match could not")
     assert "see why" not in text
+
+
+def test_each_reason_is_a_line_with_its_advice_and_code(result: TaskResult) -> None:
+    reasons = ("9 of 10 answers are empty\n  set `a.b` here", "judge x failed\n  ask again")
+    validity = replace(result.validity, not_reportable=reasons)
+    text = html(replace(result, validity=validity, reportable=False))
+    assert '<li><a href="#instances">9 of 10 answers are empty</a>.<br>Set <code>a.b</code>' in text
+    assert '<a href="#jury">Judge x failed</a>.<br>Ask again.' in text
+    card = text[text.index('<ul class="refusals">') :].partition("</ul>")[0]
+    assert card.count("<li>") == 2
+    assert "\\n" not in card
+
+
+def test_a_demo_is_grey_and_no_measurement(result: TaskResult) -> None:
+    validity = replace(result.validity, not_reportable=(DEMO,))
+    text = html(replace(result, validity=validity, reportable=False))
+    assert '<div class="card demo">' in text
+    assert "Demo: not a measurement" in text
+    assert '<div class="card good">' not in text
+    assert '<div class="card bad">' not in text
 
 
 def test_a_score_that_chance_may_explain_is_not_shown_as_good(result: TaskResult) -> None:
@@ -274,8 +295,8 @@ def test_the_best_trivial_answer_is_named(result: TaskResult) -> None:
         )
 
     floor = Floor("always <A>", 0.55, 4, {"always <A>": 0.55})
-    says(text(exact_match=floor), "needs no model", "always &lt;A&gt;")
-    assert "needs no model" not in text(other=floor)
+    says(text(exact_match=floor), "(always answering &lt;A&gt;)")
+    assert "(always answering" not in text(other=floor)
     says(text(other=floor), "better than guessing")
 
 
