@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from eval_factory.demo.server import DemoServer
 from program_runs import program_environment
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -58,11 +59,13 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     not exported.
     """
     folder = tmp_path_factory.mktemp("kinds")
-    with EmbeddedEndpoint() as endpoint:
+    with DemoServer() as endpoint:
         for kind in KINDS:
-            run(PYTHON_HERE, "-m", "eval_factory", "new_benchmark", kind, "--kind", kind, cwd=folder)
+            run(
+                PYTHON_HERE, "-m", "eval_factory", "new_benchmark", kind, "--kind", kind, cwd=folder
+            )
             config = folder / kind / "run_config.yml"
-            text = config.read_text("utf-8").replace("demo://baseline", endpoint.url)
+            text = config.read_text("utf-8").replace("demo://baseline", endpoint.base_url)
             config.write_text(text, encoding="utf-8")
             command = ("run_eval", "--run_config", str(config), "--output_dir", f"results/{kind}")
             run(PYTHON_HERE, "-m", "eval_factory", *command, cwd=folder)

@@ -133,9 +133,7 @@ def reasons_against(a: Side, b: Side) -> Iterator[Reason]:
             "(docs/upstreams.md)"
         )
         yield Reason("upstream", f"{both} were made by two upstreams, {versions}: {why}")
-    if one.is_demo != other.is_demo:
-        demo = a.label if one.is_demo else b.label
-        yield Reason("reportable", f"{demo} is a demo, and the other result is of a model")
+    yield from _demo_beside_model(a, b)
     if prompts := _other_prompts(a, b):
         yield Reason("prompts", f"{both} were asked in different words: {prompts}")
     if files := _other_data(record, others):
@@ -178,6 +176,12 @@ def reasons_against(a: Side, b: Side) -> Iterator[Reason]:
     if only_a or only_b:
         counts = f"{only_a} are in {a.label} alone, {only_b} in {b.label} alone"
         yield Reason("instances", f"{both} asked different instances: {counts}")
+
+
+def _demo_beside_model(a: Side, b: Side) -> Iterator[Reason]:
+    demos = [side.label for side in (a, b) if side.stored.result.is_demo]
+    if len(demos) == 1:
+        yield Reason("reportable", f"{demos[0]} is a demo, and the other result is of a model")
 
 
 def reasons_of(side: Side) -> Iterator[Reason]:

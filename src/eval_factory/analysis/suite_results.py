@@ -25,7 +25,7 @@ from eval_factory.core import formats
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.foreign_text import one_line
 from eval_factory.core.nouns import OfCell, RunStatus
-from eval_factory.core.results import REPEATS_MEAN, AskedAgain, InstanceRecord, Score
+from eval_factory.core.results import REPEATS_MEAN, AskedAgain, InstanceRecord, Score, TaskResult
 from eval_factory.report.reader import StoredResult, load_result
 from eval_factory.report.sentences import floor_named
 from eval_factory.report.verdicts import Verdict, verdict_of
@@ -241,10 +241,6 @@ def _of_result(
     this_run = result.usage.this_run.total
     validity = result.validity
     main = result.scores.get(result.main_metric)
-    not_reportable = list(validity.short_reasons)
-    if not validity.not_reportable:
-        scored = f"only {formats.percent(validity.coverage)} of what was asked is scored"
-        not_reportable.append("it has no main score" if main is None else scored)
     found = replace(
         bare,
         model=record.target,
@@ -252,7 +248,7 @@ def _of_result(
         upstream=None if record.upstream == "helm" else f"{record.upstream} {record.helm}",
         main_metric=result.main_metric,
         reportable=result.reportable,
-        not_reportable=() if result.reportable else tuple(not_reportable),
+        not_reportable=_why_not_reportable(result),
         unreadable=validity.instances.unreadable,
         requested=validity.instances.requested,
         failed=validity.instances.failed,
@@ -295,6 +291,17 @@ def _of_result(
         runtime,
     )
     return replace(found, took=took), side
+
+
+def _why_not_reportable(result: TaskResult) -> tuple[str, ...]:
+    if result.reportable:
+        return ()
+    validity = result.validity
+    if validity.not_reportable:
+        return validity.short_reasons
+    if result.main_metric not in result.scores:
+        return ("it has no main score",)
+    return (f"only {formats.percent(validity.coverage)} of what was asked is scored",)
 
 
 def _timed(

@@ -39,12 +39,12 @@ def notes_of(draft: Draft) -> list[Note]:
 
 
 def demo_reasons(plan: Plan) -> list[str]:
-    """Why answers, or judgements, of the embedded endpoint measure nothing. A demo of both says
-    it once.
+    """Why answers, or judgements, of the embedded endpoint measure nothing. A demo of both, or
+    of judges beside a target that is not asked, says so once.
     """
-    if plan.asks_demo:
-        return [DEMO]
     judges = [one.role for one in (*plan.judges, *plan.prescribed) if one.is_demo]
+    if plan.asks_demo or (plan.model.is_demo and judges):
+        return [DEMO]
     return [
         f"judge {judge} was the embedded endpoint, which judges nothing\n"
         f"  give the url, model_id and api_key of a model for {judge}"

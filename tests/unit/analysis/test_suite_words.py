@@ -80,7 +80,12 @@ def test_a_value_has_its_marks(changes: dict[str, Any], marks: list[str]) -> Non
 
 @pytest.mark.parametrize(
     ("verdict", "colour"),
-    [(Verdict.GOOD, None), (Verdict.CHANCE, "warn"), (Verdict.BELOW, "bad"), (Verdict.DEMO, "demo")],
+    [
+        (Verdict.GOOD, None),
+        (Verdict.CHANCE, "warn"),
+        (Verdict.BELOW, "bad"),
+        (Verdict.DEMO, "demo"),
+    ],
 )
 def test_a_doubt_has_its_colour(verdict: Verdict, colour: str | None) -> None:
     marks = list(words.marks(replace(ONE, verdict=verdict, unreadable=3)))
