@@ -128,7 +128,11 @@ def test_what_the_endpoint_does_is_found(table: Path, run_program: Run, tmp_path
     assert second["right_to_wrong"]["value"] == pytest.approx(2 / 7, abs=1e-5)
     assert (second["wrong_to_right"]["value"], second["difference"]) == (
         pytest.approx(1 / 3, abs=1e-5),
-        -0.1,
+        pytest.approx(0.6 - (0.6 + 0.1 / 3), abs=1e-5),
+    )
+    assert (second["same_words"]["value"], second["same_words"]["count"]) == (
+        pytest.approx(1 / 7, abs=1e-5),
+        21,
     )
     assert found["pushback"]["changed_at"] == {"1": 6, "2": 3, "never": 21}
 
@@ -240,6 +244,7 @@ def test_the_probability_of_an_answer_is_that_of_its_tokens(table: Path, run_pro
         "source": "logprobs",
         "questions": 0,
         "unread": QUESTIONS,
+        "unread_answers": 0,
     }
     assert "30 answers without a readable confidence" in " ".join(mute.stdout.split())
 
@@ -302,7 +307,8 @@ def test_other_words_lose_what_the_endpoint_loses_by_them(table: Path, run_progr
         outcome = run_program("custom", endpoint.url, params=params)
         prompts = [request["messages"][0]["content"] for request in endpoint.requests]
     assert outcome.returncode == 0, outcome.stderr
-    assert len(prompts) == len(set(prompts)) == 40 * 3, "nothing is in units that could be others"
+    assert len(set(prompts)) == 40 * 3, "nothing is in units that could be others"
+    assert len(prompts) == 40 * 4, "each was right, and is asked once more in the same words"
     found = asked_again(outcome)["in_other_words"]
     assert set(found) == {"typos", "worried"}
     assert outcome.scores()["exact_match"] == 1.0
@@ -313,6 +319,7 @@ def test_other_words_lose_what_the_endpoint_loses_by_them(table: Path, run_progr
         -0.25,
         40,
     )
+    assert (lost["same_words"]["value"], lost["same_words"]["count"]) == (0.0, 40)
     assert found["typos"]["lost"] == [f"id{n}" for n in range(0, 40, 4)]
     assert lost["ci_low"] < -0.25 < lost["ci_high"] < 0
     assert found["typos"]["p_holm"] < 0.05

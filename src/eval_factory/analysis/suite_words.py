@@ -305,7 +305,7 @@ def asked_again_table(results: SuiteResults) -> Table:
                 cell.target,
                 cell.evaluation,
                 formats.score(cell.as_it_is, missing=NOTHING),
-                _share(repeats.mean if repeats else None),
+                _main_score(cell) if repeats else NOTHING,
                 _percent(repeats.same_each_time if repeats else None),
                 f"{words[0][0]} {formats.score(words[0][1].change.difference, sign='+')}"
                 if words
@@ -331,6 +331,12 @@ _ASKED_AGAIN = (
     "calibration error",
     "does not know, of what is wrong",
 )
+
+
+def _main_score(cell: CellResult) -> str:
+    """With repeats, their mean."""
+    between = formats.between(cell.ci_low, cell.ci_high, " to ")
+    return formats.score(cell.value, missing=NOTHING) + (f" ({between})" if between else "")
 
 
 def _share(found: Share | None) -> str:

@@ -19,6 +19,7 @@ from eval_factory.tasks.asked_again import (
     ASKED_AGAIN_BY,
     ASKED_AGAIN_IF,
     LOGPROBS,
+    LOSE_ANSWERS,
     NEED_SHORT_ANSWERS,
     STATED,
     STATED_ONLY,
@@ -152,6 +153,17 @@ def cannot_be_asked_again(task: Task, extra: Extra, endpoint: ApiEndpoint) -> It
             f"{_EXTRA}.perturb: {', '.join(names)} may change the right answers of {task.name} "
             f"({why}); {_LEAVE_OUT}"
         )
+
+
+def chance_questions_of(task: Task, extra: Extra) -> int:
+    """How many questions that were right are asked once more in the same words.
+
+    None with repeats, which tell the same, and where judges say how good an answer is.
+    """
+    loses = any(getattr(extra, name) for name in LOSE_ANSWERS)
+    if not loses or extra.repeats is not None or not _has_short_answers(task):
+        return 0
+    return extra.chance_questions or 0
 
 
 def judges_cannot_see(task: Task, extra: Extra) -> Iterator[str]:

@@ -18,6 +18,20 @@ class Share:
     ci_high: float | None = None
 
 
+BY_HELM = "helm"
+BY_READER = "reader"
+
+
+@dataclass(frozen=True)
+class RightBy:
+    """The rule by which answers are right or wrong, and the same or not."""
+
+    rule: str  # `helm`: HELM's own match; `reader`: the option that an answer states in any words
+    answers: int  # of questions as they are, and asked again
+    read_by_helm: int
+    read: int  # by the rule; the others are unread: neither right nor changed
+
+
 @dataclass(frozen=True)
 class Change:
     """The main metric of the same questions, asked as they are and in another way. None where it
@@ -34,6 +48,11 @@ class Change:
     # of the questions with the full value before: those that have less then
     right_to_wrong: Share | None = None
     wrong_to_right: Share | None = None  # of the others: those whose answer has the full value then
+    same_words: Share | None = None
+    """Of questions that were right before, and were asked once more in the same words (or several
+    times, with repeats): those that were not right then. What chance alone loses.
+    """
+    unread: int = 0  # questions with an answer that no rule reads: left out
 
 
 @dataclass(frozen=True)
@@ -54,6 +73,7 @@ class Repeats:
     majority: Share | None = None
     # of the best answer of each question: chosen by who knows the right one
     best_of_n: Share | None = None
+    unread: int = 0  # questions with an answer that no rule reads: left out
 
 
 @dataclass(frozen=True)
@@ -73,8 +93,10 @@ class Pushback:
     """After its answer somebody doubted it, several times; never with what is right."""
 
     turns: tuple[Change, ...]  # the answer after each turn, against the first
-    # turn -> how many answers were first another one there; "never" for those that stood
     changed_at: Mapping[str, int]
+    """Turn -> how many answers were first another one there; `never` for those that stood through
+    all, `unread` for those that did not change as far as they can be read.
+    """
 
 
 @dataclass(frozen=True)
@@ -109,6 +131,7 @@ class Confidence:
     # (share answered, the surest questions first; of these wrong)
     risk_coverage: tuple[tuple[float, float], ...] = ()
     area: Share | None = None  # under that curve: the mean share of wrong answers; 0 is best
+    unread_answers: int = 0  # answers that no rule reads: left out
 
 
 @dataclass(frozen=True)
@@ -124,6 +147,7 @@ class Abstention:
     # of the questions whose plain answer is wrong: there it is right
     abstained_when_wrong: Share | None = None
     abstained_when_right: Share | None = None
+    unread: int = 0  # questions with an answer that no rule reads, before or then: left out
 
 
 @dataclass(frozen=True)
@@ -140,3 +164,4 @@ class AskedAgain:
     """What stood in place of each question's picture (`blank`, `other`) -> what that did to the
     score.
     """
+    right_by: RightBy | None = None  # None of open text, and of results of earlier versions

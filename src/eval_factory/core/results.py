@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 from eval_factory.core.askings import AskedAgain as AskedAgain
+from eval_factory.core.askings import RightBy
 from eval_factory.core.askings import Share as Share
 from eval_factory.core.budget import Cost
 from eval_factory.core.nouns import MODEL_ROLE as MODEL_ROLE
@@ -27,6 +28,7 @@ class ChoiceOrders:
     changed: Share | None
     right_in_all: Share | None  # of the questions whose every order was answered
     letters: Mapping[str, int]  # what was answered -> how often, over all questions and orders
+    right_by: RightBy | None = None  # None of results of earlier versions
 
 
 @dataclass(frozen=True)
@@ -580,6 +582,8 @@ class Provenance:
     training_cutoff: str | None = None
     # how they were made smaller before they were sent; None: they were not
     pictures: str | None = None
+    # tokens that answers to other words and after a further turn could have at least
+    asked_again_tokens: int | None = None
     # where the model was not asked: the identity of the run whose answers these are
     rescored_from: str | None = None
     run_files: Mapping[str, str] = field(default_factory=dict)

@@ -208,6 +208,7 @@ def run_entry(plan: Plan) -> str:
         "pushback": params.extra.pushback,
         "blind_control": params.extra.blind_control or None,
         "cost_of_wrong": params.extra.cost_of_wrong if params.extra.allow_abstain else None,
+        "chance_questions": plan.chance_questions or None,
         "num_output_tokens": plan.evaluation.num_output_tokens,
         "temperature": params.temperature,
         "confidence": None if params.extra.confidence == LOGPROBS else params.extra.confidence,

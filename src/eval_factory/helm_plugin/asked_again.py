@@ -228,6 +228,7 @@ _register_askings(
     "pushback",
     lambda _, n: [spec_of(AsItIs, name=f"{again.PUSHBACK}{at + 1}") for at in range(int(n))],
 )
+_register_askings("chance_questions", lambda _, n: [spec_of(AsItIs, name=f"{again.SAME_WORDS}{n}")])
 _register_askings(
     "blind_control",
     lambda *_: [spec_of(AsItIs, name=again.BLIND + one) for one in again.BLIND_WITH],
@@ -286,12 +287,15 @@ class AskingWhatFollows:
         blindfold = Blindfold(scenario_state.request_states, self._output_path)
         by_key = dict[_Key, RequestState]()
         for depth, states in sorted(by_depth.items()):
-            asked = [
-                _following(state, by_key) if depth else blindfold.on(_repeated(state))
-                for state in states
-            ]
+            if depth:
+                right_ones = by_chance(states, by_key)
+                asked = [following(one, by_key) for one in states if not _tells_chance(one)]
+                asked += [with_room(_repeated(one)) for one in right_ones]
+            else:
+                asked = [blindfold.on(_repeated(with_room(one))) for one in states]
             by_key.update((_key(one), one) for one in self._answered(scenario_state, asked))
-        in_order = [by_key[_key(state)] for state in scenario_state.request_states]
+        keys = map(_key, scenario_state.request_states)
+        in_order = [by_key[key] for key in keys if key in by_key]
         stated = [one for one in in_order if _name(one) == again.CONFIDENCE]
         if stated:
             write_replies(self._output_path / names.CONFIDENCE_FILE, stated)
@@ -355,6 +359,7 @@ def with_answer_alone(state: RequestState) -> RequestState:
 
 
 def _name(state: RequestState) -> str:
+    """The name of the asking; empty where the question is asked as it is."""
     return state.instance.perturbation.name if state.instance.perturbation else ""
 
 
@@ -363,20 +368,69 @@ def _key(state: RequestState) -> _Key:
 
 
 def _depth(state: RequestState) -> int:
-    return 1 if _name(state) == again.CONFIDENCE else again.turn_of(_name(state))
+    if _name(state) == again.CONFIDENCE or _tells_chance(state):
+        return 1
+    return again.turn_of(_name(state))
+
+
+def _tells_chance(state: RequestState) -> bool:
+    return _name(state).startswith(again.SAME_WORDS)
+
+
+def asked_at_most(states: Sequence[RequestState]) -> list[RequestState]:
+    """Without those questions that are more than are asked in the same words again."""
+    same_words = [one for one in states if _tells_chance(one)]
+    if not same_words:
+        return list(states)
+    others = [one for one in states if not _tells_chance(one)]
+    return others + same_words[: again.limit_of_chance(_name(same_words[0]))]
+
+
+def by_chance(
+    states: Sequence[RequestState], done: Mapping[_Key, RequestState]
+) -> list[RequestState]:
+    """Those that ask a question again whose answer was right, up to the limit, by a hash of ids.
+
+    Where it cannot be told which answers are right before HELM scores them, any that came.
+    """
+    known: list[tuple[bool, bytes, RequestState]] = []
+    for state in filter(_tells_chance, states):
+        instance, trial, _ = _key(state)
+        first = done[instance, trial, ""]
+        right = is_right(first)
+        if first.result is not None and first.result.success and right is not False:
+            digest = sha256(f"chance of {instance} {trial}".encode()).digest()
+            known.append((right is None, digest, state))
+    known.sort(key=lambda one: one[:2])
+    limit = again.limit_of_chance(_name(known[0][2])) if known else 0
+    return [state for _, _, state in known[:limit]]
+
+
+def is_right(state: RequestState) -> bool | None:
+    """Whether the answer is a right reference; None where that cannot be told of its text alone."""
+    if state.result is None or not state.result.success:
+        return False
+    answer = state.result.completions[0].text.strip()
+    right = {one.output.text.strip() for one in state.instance.references if one.is_correct}
+    options = state.output_mapping or {}
+    if options:
+        return options[answer].strip() in right if answer in options else None
+    if len(answer) == 1 and all(len(text) == 1 for text in right):
+        return answer in right
+    return True if answer in right else None
 
 
 def _repeated(state: RequestState) -> RequestState:
     """Another draw has an answer of its own: `random` is a part of its key, and goes to no
     endpoint.
     """
-    if not _name(state).startswith(again.REPEAT):
+    if not _name(state).startswith((again.REPEAT, again.SAME_WORDS)):
         return state
     marks = [mark for mark in (state.request.random, _name(state)) if mark]
     return replace(state, request=replace(state.request, random=" ".join(marks)))
 
 
-def _following(state: RequestState, done: Mapping[_Key, RequestState]) -> RequestState:
+def following(state: RequestState, done: Mapping[_Key, RequestState]) -> RequestState:
     """The request with the answer before it; where that one failed or was withheld, its result."""
     turn = again.turn_of(_name(state))
     instance, trial, _ = _key(state)
@@ -392,12 +446,16 @@ def _following(state: RequestState, done: Mapping[_Key, RequestState]) -> Reques
         {"role": "user", "content": new},
     ]
     text = f"{asked.prompt}{said}\n\n{new}\n"  # what an endpoint for completions gets
-    request = replace(asked, messages=[*earlier, *turns], prompt=text)
-    if not turn:
-        request = replace(
-            request, max_tokens=max(asked.max_tokens, again.CONFIDENCE_TOKENS), stop_sequences=[]
-        )
-    return replace(state, request=request)
+    request = replace(asked, messages=[*earlier, *turns], prompt=text, stop_sequences=[])
+    return with_room(replace(state, request=request))
+
+
+def with_room(state: RequestState) -> RequestState:
+    """The request with at least as many tokens as its asking needs."""
+    granted = state.request.max_tokens
+    if not again.has_more_room(_name(state)) or granted >= again.ROOM:
+        return state
+    return replace(state, request=replace(state.request, max_tokens=again.ROOM))
 
 
 class Blindfold:

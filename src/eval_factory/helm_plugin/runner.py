@@ -51,7 +51,9 @@ from eval_factory.helm_plugin.asked_again import (
     AskingWhatFollows,
     answer_in_data,
     answered,
+    asked_at_most,
     sent_with_text,
+    with_room,
 )
 from eval_factory.helm_plugin.client import EndpointStopped, failure
 from eval_factory.helm_plugin.patches import patch_registry, scenarios
@@ -207,7 +209,7 @@ class EvalRunner(Runner):  # type: ignore[misc]
         scenarios.refuse_old_media(file, media_files(one.request for one in state.request_states))
         run_record.note(datasets=scenarios.loaded_datasets())
         run_record.write_to(file)
-        asked = sum(answer_in_data(one) is None for one in state.request_states)
+        asked = sum(answer_in_data(one) is None for one in asked_at_most(state.request_states))
         self._session.expect(MODEL_ROLE, asked)
         self._session.events.emit(logs.PHASE, phase=logs.ASKING, total=asked)
 
@@ -357,7 +359,8 @@ class MeasuringRunner(EvalRunner):
         self._stop_where_data_were_refused()
         if not state.request_states:
             raise NoInstancesError("HELM's scenario found no instances in its data")
-        requests = [sent_with_text(one).request for one in state.request_states]
+        states = map(with_room, asked_at_most(state.request_states))
+        requests = [sent_with_text(one).request for one in states]
         files = media_files(requests)
         side = None
         if files:

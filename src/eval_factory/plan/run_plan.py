@@ -15,14 +15,18 @@ from urllib.parse import urlsplit
 
 from eval_factory.config.evaluation import Evaluation
 from eval_factory.config.model import DEMO_URLS, ApiEndpoint, Judge, urls_in
-from eval_factory.config.rules import SCENARIO_PARAMETERS, prescribed_roles
+from eval_factory.config.rules import (
+    SCENARIO_PARAMETERS,
+    chance_questions_of,
+    prescribed_roles,
+)
 from eval_factory.core.nouns import MODEL_ROLE
 from eval_factory.core.plain_yaml import YamlError, parse_own
 from eval_factory.core.rundir import RunDir
 from eval_factory.core.urls import base_of, origin_of
 from eval_factory.endpoint.endpoint_settings import EndpointSettings, OAuthSettings
 from eval_factory.endpoint.openai_api import CHAT, Adapter
-from eval_factory.tasks.asked_again import LOGPROBS, STATED
+from eval_factory.tasks.asked_again import ASKED_AGAIN_BY, ASKED_AGAIN_IF, LOGPROBS, STATED
 from eval_factory.tasks.run_specs import IMAGES
 from eval_factory.tasks.upstreams import Upstream
 
@@ -131,8 +135,23 @@ class Plan:
         return 1 if is_zero_shot else self.evaluation.run.config.params.extra.num_train_trials or 1
 
     @property
+    def chance_questions(self) -> int:
+        """How many right answers are asked for once more in the same words, at most."""
+        extra = self.evaluation.run.config.params.extra
+        return chance_questions_of(self.evaluation.task, extra)
+
+    @property
+    def gives_room(self) -> bool:
+        """Whether some answers may be longer than the benchmark grants (`asked_again.ROOM`)."""
+        extra = self.evaluation.run.config.params.extra
+        if extra.chance_questions is None:  # the run of an earlier version gave none
+            return False
+        asked = (extra.perturb, extra.pushback, extra.allow_abstain, extra.confidence == STATED)
+        return any(asked)
+
+    @property
     def askings(self) -> int:
-        """How often a question is asked in a trial, at most."""
+        """How often a question is asked in a trial, at most, without `chance_questions`."""
         extra = self.evaluation.run.config.params.extra
         asked = (
             (extra.shuffle_choices or 1)
@@ -348,6 +367,9 @@ def identity_of(
     extra = evaluation.run.config.params.extra
     of_no_effect = [] if evaluation.stop_when is not None else [STOP_WHEN]
     of_no_effect += [] if extra.allow_abstain else ["config.params.extra.cost_of_wrong"]
+    asked_otherwise = (getattr(extra, name) for name in (*ASKED_AGAIN_BY, *ASKED_AGAIN_IF))
+    if not any(asked_otherwise):
+        of_no_effect.append("config.params.extra.chance_questions")
     leaves = {
         path: value
         for path, value in leaves_of(evaluation.as_dict())

@@ -8,6 +8,7 @@ from typing import Any
 
 from eval_factory.core import formats, results
 from eval_factory.core.askings import (
+    BY_HELM,
     Abstention,
     AskedAgain,
     Change,
@@ -15,6 +16,7 @@ from eval_factory.core.askings import (
     InOtherWords,
     Pushback,
     Repeats,
+    RightBy,
     Share,
 )
 from eval_factory.core.formats import counted, money
@@ -404,6 +406,8 @@ def asked_again_lines(found: AskedAgain | None, most: int | None = None) -> Iter
     """
     if found is None:
         return
+    if found.right_by is not None:
+        yield right_by_line(found.right_by)
     if found.repeats is not None:
         yield from _repeats(found.repeats)
     every = by_harm(found.in_other_words)
@@ -411,7 +415,8 @@ def asked_again_lines(found: AskedAgain | None, most: int | None = None) -> Iter
     for family, words in families[:most]:
         what = FAMILIES[family].about if family in FAMILIES else f"HELM's {family} was applied"
         p_value = "" if words.p_holm is None else f", p {formats.p_value(words.p_holm)} (Holm)"
-        yield f"{_lost(words.change)} when {what}: {_difference(words.change)}{p_value}"
+        beside = _beside(words.change)
+        yield f"{_lost(words.change)} when {what}: {_difference(words.change)}{p_value}{beside}"
     if most is not None and len(families) > most:
         yield f"other words of {counted(len(families) - most, 'more kind')} cost less: report.html"
     if few := [name for name, words in every if words.change.questions < MIN_QUESTIONS]:
@@ -420,7 +425,8 @@ def asked_again_lines(found: AskedAgain | None, most: int | None = None) -> Iter
             "to say anything"
         )
     for with_, change in found.blind.items():
-        yield f"{_lost(change)} with {BLIND_WITH[with_]} in place of its own: {_difference(change)}"
+        how = f"with {BLIND_WITH[with_]} in place of its own"
+        yield f"{_lost(change)} {how}: {_difference(change)}{_beside(change)}"
     if found.pushback is not None:
         yield from _pushback(found.pushback)
     if found.confidence is not None:
@@ -431,6 +437,21 @@ def asked_again_lines(found: AskedAgain | None, most: int | None = None) -> Iter
         share = found.none_of_these
         asked = counted(share.count, "question")
         yield f"of {asked} where no other option is right, it says so for {_percent(share.value)}"
+
+
+def right_by_line(found: RightBy) -> str:
+    """The rule by which answers are right or wrong, and how many it reads."""
+    answers = counted(found.answers, "answer")
+    if found.rule == BY_HELM:
+        unread = found.answers - found.read
+        rest = f"; {unread:,} cannot be read, and are neither right nor changed" if unread else ""
+        helm = f"HELM's match says so, which reads {found.read:,} of {answers}"
+        return f"an answer is right here where {helm}{rest}"
+    return (
+        "an answer is right here where the option that it states is the right one: HELM's match "
+        f"reads {found.read_by_helm:,} of {answers}, the reader {found.read:,}; "
+        "what it cannot read is neither right nor changed"
+    )
 
 
 def by_harm(families: Mapping[str, InOtherWords]) -> list[tuple[str, InOtherWords]]:
@@ -452,7 +473,8 @@ def _repeats(found: Repeats) -> Iterator[str]:
         if found.majority is None
         else f"; its most frequent answer scores {formats.score(found.majority.value)}"
     )
-    asked = f"asked {found.times} times ({counted(found.questions, 'question')})"
+    unread = _unread_questions(found.unread)
+    asked = f"asked {found.times} times ({counted(found.questions, 'question')}{unread})"
     yield f"{asked}: mean {_with_interval(found.mean)}{same}{more}"
 
 
@@ -475,20 +497,42 @@ def _lost(change: Change) -> str:
     return f"{lost}{won}"
 
 
+def _beside(change: Change) -> str:
+    """What stands behind a loss: what the same words lose, and what could not be read."""
+    return f"{_in_same_words(change)}{_unread_questions(change.unread)}"
+
+
+def _in_same_words(change: Change) -> str:
+    """`; in the same words 38 of 77`: what chance alone loses."""
+    chance = change.same_words
+    if chance is None:
+        return ""
+    interval = ""
+    if chance.ci_low is not None and chance.ci_high is not None:
+        interval = f" (95 % interval {_percent(chance.ci_low)} .. {_percent(chance.ci_high)})"
+    lost = formats.decimals(chance.value * chance.count, 1).removesuffix(".0")
+    return f"; in the same words {lost} of {chance.count:,}{interval}"
+
+
+def _unread_questions(count: int) -> str:
+    return f", without {counted(count, 'question')} whose answers cannot be read" if count else ""
+
+
 def _pushback(found: Pushback) -> Iterator[str]:
     if found.turns:
         last = found.turns[-1]
         turns = len(found.turns)
         yield (
             f"{_lost(last)} after {counted(turns, 'doubt')}: "
-            f"{formats.score(last.difference, sign='+')}"
+            f"{formats.score(last.difference, sign='+')}{_beside(last)}"
         )
-    asked = sum(found.changed_at.values())
-    if asked:
-        yield (
-            f"{found.changed_at.get('never', 0):,} of {counted(asked, 'answer')} "
-            "stood through all doubts"
-        )
+    answers = counted(sum(found.changed_at.values()), "answer")
+    unread = found.changed_at.get("unread", 0)
+    if found.changed_at:
+        rest = ""
+        if unread:
+            rest = f"; of {unread:,} a turn cannot be read, and the others did not change"
+        yield f"{found.changed_at.get('never', 0):,} of {answers} stood through all doubts{rest}"
 
 
 def _confidence(found: Confidence) -> str:
@@ -500,6 +544,8 @@ def _confidence(found: Confidence) -> str:
     unread = (
         f"; {counted(found.unread, 'answer')} without a readable confidence" if found.unread else ""
     )
+    if found.unread_answers:
+        unread += f"; {counted(found.unread_answers, 'answer')} that cannot be read left out"
     if found.mean is None or found.right is None or found.calibration_error is None:
         return f"{how}: too few answers with a confidence to say anything{unread}"
     gap = f"{how}, it is {_percent(found.mean.value)} sure and {_percent(found.right.value)} right"
@@ -527,7 +573,8 @@ def _abstention(found: Abstention) -> str:
         f"without that {formats.score(found.score_before.value)}"
     )
     costs = f"score where a wrong answer costs {found.cost_of_wrong:g}: {scores}"
-    return f'"I do not know" was answered to {" and ".join(parts)}; {costs}'
+    unread = _unread_questions(found.unread)
+    return f'"I do not know" was answered to {" and ".join(parts)}{unread}; {costs}'
 
 
 def _number(share: Share) -> int:

@@ -12,8 +12,9 @@ import math
 import re
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import combinations
 
 from eval_factory.core.askings import (
@@ -35,8 +36,9 @@ from eval_factory.scoring.draft import Draft
 from eval_factory.scoring.intervals import PROPORTION, describe, holm
 from eval_factory.scoring.notes import Importance
 from eval_factory.scoring.paired import paired_difference
-from eval_factory.scoring.readability import AnswerForm, option_read, right_answers
+from eval_factory.scoring.readability import option_read, right_answers
 from eval_factory.scoring.request_states import has_failed, prompt_of, text_of
+from eval_factory.scoring.right_answers import RightAnswers
 from eval_factory.scoring.rubric import clipped
 from eval_factory.scoring.scores import (
     InstanceKey,
@@ -57,16 +59,23 @@ from eval_factory.tasks.asked_again import (
     PERTURB,
     PUSHBACK,
     REPEAT,
+    SAME_WORDS,
     STATED_ONLY,
-    abstains,
     is_asked_again,
+    is_not_to_know,
 )
-from eval_factory.tasks.choice_question import number_of_order, refers_to_others, why_kept
+from eval_factory.tasks.choice_question import (
+    name_of,
+    number_of_order,
+    refers_to_others,
+    why_kept,
+)
 
 AS_IT_IS = ""  # the name of a question's first asking
 MIN_IN_GROUP = 10
 MAX_LOST = 20
-MAX_STORED = 200
+NEVER = "never"
+UNREAD = "unread"  # beside the numbers of turns in `Pushback.changed_at`
 NO_OPTION = "no option"  # what an answer is counted as that names none
 _NONE = re.compile(r"\W*(?:none|neither|ningun)", re.IGNORECASE)
 
@@ -74,13 +83,11 @@ _NONE = re.compile(r"\W*(?:none|neither|ningun)", re.IGNORECASE)
 @dataclass
 class Askings:
     plan: Plan
-    form: AnswerForm | None
-    pattern: str | None  # by which HELM finds a label in an answer; None: the answer is the label
+    right: RightAnswers  # of the same answers; it sees each request before
     confidence: ConfidenceOfAnswers | None
     metrics: list[MetricValues] = field(default_factory=list)
     """HELM's, and those made of them, of questions that were asked again."""
-    answers: dict[Unit, dict[str, str]] = field(default_factory=lambda: defaultdict(dict))
-    """Name of the asking -> what was answered; a request that failed is not in it."""
+    units: dict[Unit, None] = field(default_factory=dict)  # whose question as it is was answered
     mean: MetricValues | None = None  # of the main metric over all askings in the same words
     prompts: dict[Unit, int] = field(default_factory=dict)  # hashes of the questions as they are
     unchanged: set[InstanceKey] = field(default_factory=set)
@@ -94,8 +101,7 @@ class Askings:
     def of(
         cls,
         plan: Plan,
-        run: output.HelmRun,
-        form: AnswerForm | None,
+        right: RightAnswers,
         logprobs: Callable[[output.RequestState], Logprobs],
     ) -> Askings | None:
         """None where each question is asked once."""
@@ -103,8 +109,7 @@ class Askings:
         ours = any(getattr(extra, name) for name in (*ASKED_AGAIN_BY, *ASKED_AGAIN_IF))
         if not ours and "data_augmentation" not in plan.evaluation.task.helm.arguments:
             return None
-        confidence = ConfidenceOfAnswers.of(plan, logprobs)
-        return cls(plan, form, run.run_spec.adapter_spec.output_mapping_pattern, confidence)
+        return cls(plan, right, ConfidenceOfAnswers.of(plan, logprobs))
 
     def add(self, key: InstanceKey, state: output.RequestState) -> None:
         unit = key[:2]
@@ -117,14 +122,10 @@ class Askings:
             right = right_answers(state)
             if state.output_mapping and right and all(map(_is_none_of_these, right)):
                 self.none_right.add(unit)
-        if not has_failed(state):
-            label = option_read(text_of(state), self.pattern)
-            said = " ".join((state.output_mapping or {}).get(label, label).casefold().split())
-            if len(said) > MAX_STORED:  # memory does not grow with what models write
-                said = f"{said[:MAX_STORED]} {hash(said)}"
-            self.answers[unit][key[2] or AS_IT_IS] = said
-            if key[2] is None and self.confidence is not None:
-                self.confidence.add(unit, state, label)
+        if key[2] is None and not has_failed(state):
+            self.units[unit] = None
+            if self.confidence is not None:
+                self.confidence.add(unit, state, self.right.label_in(state))
 
     def count_replies(self, draft: Draft) -> None:
         """Those about confidence are of no request state: one that failed is asked for again, as
@@ -156,6 +157,7 @@ class Askings:
         extra = self.plan.evaluation.run.config.params.extra
         found = _Values(self, main, draft)
         first = found.of(AS_IT_IS)
+        repeats = None
         if extra.repeats is not None:
             again = [
                 one
@@ -163,17 +165,16 @@ class Askings:
                 if str(one.perturbation).startswith(REPEAT)
             ]
             self.mean = add_mean_over(draft, [main, *again], REPEATS_MEAN)
+            repeats = self.repeats(found, extra.repeats, draft.scores)
+        families = {name: PERTURB + name for name in extra.perturb or ()} or found.helms
         draft.asked_again = AskedAgain(
-            repeats=None
-            if extra.repeats is None
-            else self.repeats(found, extra.repeats, draft.scores),
-            in_other_words=self.in_other_words(
-                found, {name: PERTURB + name for name in extra.perturb or ()} or found.helms
-            ),
+            right_by=self.right.report(),
+            repeats=repeats,
+            in_other_words=self.in_other_words(found, families),
             pushback=None if extra.pushback is None else self.pushback(found, extra.pushback),
             confidence=None
             if self.confidence is None
-            else self.confidence.report(first, found.sources),
+            else self.confidence.report(first, found.sources, self._unread(AS_IT_IS)),
             abstention=self.abstention(found, extra.cost_of_wrong) if extra.allow_abstain else None,
             blind=self.blind(found, draft) if extra.blind_control else {},
             none_of_these=found.share(
@@ -185,41 +186,50 @@ class Askings:
             ),
         )
 
+    def _unread(self, name: str) -> int:
+        """Questions whose answer to this asking no rule reads."""
+        return sum(self.right.is_unread((*unit, name or None)) for unit in self.units)
+
     def repeats(self, found: _Values, times: int, scores: Mapping[str, Score]) -> Repeats:
-        names = [AS_IT_IS, *(f"{REPEAT}{number}" for number in range(2, times + 1))]
+        names = _names_of_repeats(times)
         by_name = [found.of(name) for name in names]
         units = [unit for unit in by_name[0] if all(unit in values for values in by_name)]
         if not units or self.mean is None:
             return Repeats(times, 0)
-        mean = scores[self.mean.label].stats
         values = {unit: [of_name[unit] for of_name in by_name] for unit in units}
+        mean = found.share({unit: statistics.fmean(values[unit]) for unit in units}, found.scale)
+        if not found.by_reader:
+            of_metric = scores[self.mean.label].stats
+            mean = Share(of_metric.mean, of_metric.count, of_metric.ci_low, of_metric.ci_high)
         answers: Mapping[Unit, Sequence[object]] = values
-        if self.form is not None:
-            # None: it failed
-            answers = {unit: [self.answers[unit].get(name) for name in names] for unit in units}
+        if self.right.form is not None:  # None: it failed
+            answers = {
+                unit: [self.right.said((*unit, name or None)) for name in names] for unit in units
+            }
         between, within = _parts(values, found.sources)
         pairs = {
             unit: statistics.fmean(a == b for a, b in combinations(of_unit, 2))
             for unit, of_unit in answers.items()
         }
+        majority = None
+        if self.right.form is not None:
+            voted = {unit: values[unit][_most_frequent(answers[unit])] for unit in units}
+            majority = found.share(voted, found.scale)
         return Repeats(
             times,
             len(units),
-            mean=Share(mean.mean, mean.count, mean.ci_low, mean.ci_high),
+            mean=mean,
             stderr_between=between,
             stderr_within=within,
             same_each_time=found.share(
                 {unit: float(len(set(of_unit)) == 1) for unit, of_unit in answers.items()}
             ),
             pairs_agree=found.share(pairs),
-            majority=None
-            if self.form is None
-            else found.share(
-                {unit: values[unit][_most_frequent(answers[unit])] for unit in units}, found.scale
-            ),
+            majority=majority,
             best_of_n=found.share(
                 {unit: max(of_unit) for unit, of_unit in values.items()}, found.scale
             ),
+            unread=found.unread_in(names),
         )
 
     def in_other_words(
@@ -229,38 +239,47 @@ class Askings:
         before = found.of(AS_IT_IS)
         changes = {}
         for family, name in families.items():
-            after = found.of(name)
-            if (change := found.change(before, after)) is not None:
-                groups = found.by_group(before, after)
+            change = found.change(name)
+            if change is not None:
                 lost = [
-                    unit[0] for unit, value in after.items() if before.get(unit, 0.0) >= 1.0 > value
+                    unit[0]
+                    for unit, value in found.of(name).items()
+                    if before.get(unit, 0.0) >= 1.0 > value
                 ]
                 shown = tuple(lost[:MAX_LOST]) if found.has_right else ()
-                changes[family] = InOtherWords(change, found.not_asked(name), None, groups, shown)
+                changes[family] = InOtherWords(
+                    change, found.not_asked(name), None, found.by_group(name), shown
+                )
         corrected = zip(
             changes.items(), holm([one.change.p_value for one in changes.values()]), strict=True
         )
         return {family: replace(one, p_holm=p_holm) for (family, one), p_holm in corrected}
 
-    def pushback(self, found: _Values, most: int) -> Pushback:
-        before = found.of(AS_IT_IS)
-        names = [f"{PUSHBACK}{turn}" for turn in range(1, most + 1)]
-        turns = [found.change(before, found.of(name)) for name in names]
+    def pushback(self, found: _Values, doubts: int) -> Pushback:
+        names = [f"{PUSHBACK}{turn}" for turn in range(1, doubts + 1)]
         changed: Counter[str] = Counter()
-        for asked in self.answers.values():
-            if AS_IT_IS in asked and all(name in asked for name in names):
-                others = (
-                    turn for turn, name in enumerate(names, 1) if asked[name] != asked[AS_IT_IS]
-                )
-                changed[str(next(others, "never"))] += 1
+        for unit in self.units:
+            keys = [(*unit, name) for name in names]
+            if all(key in self.right.helms for key in keys):
+                changed[self._first_change(unit, keys)] += 1
+        turns = [found.change(name) for name in names]
         return Pushback(
             tuple(one for one in turns if one is not None), dict(sorted(changed.items()))
         )
 
+    def _first_change(self, unit: Unit, turns: Sequence[InstanceKey]) -> str:
+        """The number of the first turn with another answer; an unread answer is no change."""
+        first = self.right.said((*unit, None))
+        answers = [self.right.said(key) for key in turns]
+        if self.right.form is None:
+            first = self.right.helms.get((*unit, None))
+        for turn, answer in enumerate(answers, 1):
+            if first is not None and answer is not None and answer != first:
+                return str(turn)
+        return UNREAD if first is None or None in answers else NEVER
+
     def blind(self, found: _Values, draft: Draft) -> dict[str, Change]:
-        changes = {
-            with_: found.change(found.of(AS_IT_IS), found.of(BLIND + with_)) for with_ in BLIND_WITH
-        }
+        changes = {with_: found.change(BLIND + with_) for with_ in BLIND_WITH}
         known = {with_: change for with_, change in changes.items() if change is not None}
         for with_, change in known.items():
             if change.ci_high is None or change.ci_high >= 0:
@@ -276,12 +295,9 @@ class Askings:
     def abstention(self, found: _Values, cost: float) -> Abstention:
         before = found.of(AS_IT_IS)
         after = found.of(ABSTAIN)
+        silent = {unit: (*unit, ABSTAIN) in self.right.not_to_know for unit in before}
+        after |= {unit: 0.0 for unit, is_silent in silent.items() if is_silent}
         units = [unit for unit in before if unit in after]
-        # a benchmark may have such an option of its own, which is right where it is right
-        silent = {
-            unit: after[unit] < 1.0 and abstains(self.answers[unit].get(ABSTAIN, ""))
-            for unit in units
-        }
         scored = {unit: 0.0 if silent[unit] else _at_cost(after[unit], cost) for unit in units}
         is_right = {unit: before[unit] >= 1.0 for unit in units}
         return Abstention(
@@ -292,6 +308,7 @@ class Askings:
             found.share({unit: _at_cost(before[unit], cost) for unit in units}, scale=(-cost, 1.0)),
             found.share({unit: float(silent[unit]) for unit in units if not is_right[unit]}),
             found.share({unit: float(silent[unit]) for unit in units if is_right[unit]}),
+            found.unread_in([AS_IT_IS, ABSTAIN]),
         )
 
     def _notes(self, draft: Draft) -> None:
@@ -329,7 +346,7 @@ class Askings:
         self.metrics.append(self.mean)
         draft.main = self.mean.label
         draft.main_values = self.mean
-        every: set[InstanceKey] = {(*unit, None) for unit in self.answers}
+        every: set[InstanceKey] = {(*unit, None) for unit in self.units}
         draft.missing = every - self.mean.values.keys()
 
 
@@ -359,16 +376,63 @@ class _Values:
         """Perturbations of HELM's."""
         self.has_right = (facts_of(main.name, main.scale).scale or PROPORTION) == PROPORTION
         """Whether an answer is right where its value is 1; a rating is not."""
+        self._right = askings.right
+        self.by_reader = self.has_right and askings.right.by_reader
         self._missing = draft.missing
         self._as_zero = draft.as_zero
+        repeats = askings.plan.evaluation.run.config.params.extra.repeats
+        self._repeats = _names_of_repeats(repeats or 1)
 
     def of(self, name: str) -> dict[Unit, float]:
-        """Without those that failed, or with 0 for them as the score has it."""
+        """Without those that failed, or with 0 for them as the score has it; without those that
+        no rule reads.
+        """
         known = self._by_name.get(name, {})
         counted = with_missing_counted(
             known, self._missing & known.keys(), failed_as_zero=self._as_zero
         )
-        return {key[:2]: value for key, value in counted.items()}
+        found = {}
+        for key, value in counted.items():
+            if self._right.is_unread(key):
+                continue
+            is_read = self.by_reader and key in self._right.right
+            found[key[:2]] = float(self._right.right[key]) if is_read else value
+        return found
+
+    def unread_in(self, names: Sequence[str]) -> int:
+        """Questions that were asked in all these ways, with an answer that no rule reads."""
+        asked = [{key[:2] for key in self._by_name.get(name, {})} for name in names]
+        units = set.intersection(*asked)
+        return sum(
+            any(self._right.is_unread((*unit, name or None)) for name in names) for unit in units
+        )
+
+    def _level(self, unit: Unit, first: float) -> float:
+        """The question's value before it was asked in another way: with repeats, their mean."""
+        values = [
+            self._of_repeats[name][unit]
+            for name in self._repeats[1:]
+            if unit in self._of_repeats[name]
+        ]
+        return statistics.fmean([first, *values])
+
+    @cached_property
+    def _of_repeats(self) -> dict[str, dict[Unit, float]]:
+        return {name: self.of(name) for name in self._repeats[1:]}
+
+    @cached_property
+    def _lost_in_same_words(self) -> dict[Unit, float]:
+        """Of questions that were right: how often the answer to the same words is not right."""
+        first = self.of(AS_IT_IS)
+        askings = [*self._of_repeats.values()]
+        if not askings:
+            askings = [self.of(name) for name in self._by_name if name.startswith(SAME_WORDS)]
+        found = {}
+        for unit, value in first.items():
+            again = [values[unit] for values in askings if unit in values]
+            if value >= 1.0 and again:
+                found[unit] = statistics.fmean(float(one < 1.0) for one in again)
+        return found
 
     def not_asked(self, name: str) -> int:
         """Questions that were not asked in this way."""
@@ -387,16 +451,39 @@ class _Values:
         """None of nothing. `scale`: of the values; that of shares if not given."""
         return share_of(values, self.sources, scale)
 
-    def change(self, before: Mapping[Unit, float], after: Mapping[Unit, float]) -> Change | None:
-        """None where no question has both values."""
-        units = [unit for unit in before if unit in after]
+    def change(self, name: str, among: Collection[Unit] | None = None) -> Change | None:
+        """What asking in this way did. None where no question has both values.
+
+        Args:
+            among: questions; all if not given.
+        """
+        before = self.of(AS_IT_IS)
+        after = self.of(name)
+        units = [unit for unit in before if unit in after and (among is None or unit in among)]
         if not units:
             return None
-        one = [before[unit] for unit in units]
-        other = [after[unit] for unit in units]
-        found = paired_difference(one, other, clusters=self.sources(units), scale=self.scale)
-        was_right = {unit: float(after[unit] < 1.0) for unit in units if before[unit] >= 1.0}
-        was_wrong = {unit: float(after[unit] >= 1.0) for unit in units if before[unit] < 1.0}
+        found = paired_difference(
+            [self._level(unit, before[unit]) for unit in units],
+            [after[unit] for unit in units],
+            clusters=self.sources(units),
+            scale=self.scale,
+        )
+        was_right = [unit for unit in units if before[unit] >= 1.0]
+        was_wrong = [unit for unit in units if before[unit] < 1.0]
+        lost_anyway = self._lost_in_same_words
+        flips: dict[str, Share | None] = {}
+        if self.has_right:
+            flips = {
+                "right_to_wrong": self.share(
+                    {unit: float(after[unit] < 1.0) for unit in was_right}
+                ),
+                "wrong_to_right": self.share(
+                    {unit: float(after[unit] >= 1.0) for unit in was_wrong}
+                ),
+                "same_words": self.share(
+                    {unit: lost_anyway[unit] for unit in was_right if unit in lost_anyway}
+                ),
+            }
         return Change(
             len(units),
             found.value_a,
@@ -405,21 +492,26 @@ class _Values:
             found.ci_low,
             found.ci_high,
             found.p_value,
-            *((self.share(was_right), self.share(was_wrong)) if self.has_right else ()),
+            **flips,
+            unread=self.unread_in([AS_IT_IS, name]) if among is None else 0,
         )
 
-    def by_group(
-        self, before: Mapping[Unit, float], after: Mapping[Unit, float]
-    ) -> dict[str, dict[str, Change]]:
+    def by_group(self, name: str) -> dict[str, dict[str, Change]]:
+        before = self.of(AS_IT_IS)
+        after = self.of(name)
         found: dict[str, dict[str, Change]] = {}
-        for name, by_value in self._members.items():
+        for field_name, by_value in self._members.items():
             for value, keys in by_value.items():
                 units = {key[:2] for key in keys} & before.keys() & after.keys()
                 if MIN_IN_GROUP <= len(units) < len(before):
-                    change = self.change({unit: before[unit] for unit in sorted(units)}, after)
+                    change = self.change(name, units)
                     if change is not None:
-                        found.setdefault(name, {})[value] = change
+                        found.setdefault(field_name, {})[value] = change
         return found
+
+
+def _names_of_repeats(times: int) -> list[str]:
+    return [AS_IT_IS, *(f"{REPEAT}{number}" for number in range(2, times + 1))]
 
 
 def _same_as(main: MetricValues, metrics: Sequence[MetricValues]) -> list[MetricValues]:
@@ -498,7 +590,7 @@ def _at_cost(value: float, cost: float) -> float:
 
 
 def _is_none_of_these(option: str) -> bool:
-    return abstains(option) or (refers_to_others(option) and _NONE.match(option) is not None)
+    return is_not_to_know(option) or (refers_to_others(option) and _NONE.match(option) is not None)
 
 
 @dataclass
@@ -518,6 +610,7 @@ class ChoiceOrderCheck:
     orders: dict[Unit, int] = field(default_factory=Counter)
     kept: dict[Unit, str] = field(default_factory=dict)
     letters: Counter[str] = field(default_factory=Counter)
+    right: RightAnswers | None = None  # of the same answers; it sees each request before
 
     @classmethod
     def of(
@@ -573,10 +666,35 @@ class ChoiceOrderCheck:
         if main is not None:
             add_mean_over(draft, list(self.values_of(main).values()), ALL_ORDERS)
 
+    def _answers(self) -> dict[Unit, dict[int, str | None]]:
+        """What was chosen in each order; without answers that no rule reads, where the reader
+        decides.
+        """
+        if self.right is None or not self.right.by_reader:
+            return self.asked
+        found: dict[Unit, dict[int, str | None]] = defaultdict(dict)
+        for unit, by_order in self.asked.items():
+            for order in by_order:
+                name = None if order == 1 else name_of(order)
+                text = self.right.said((*unit, name))
+                if text is not None:
+                    found[unit][order] = text
+        return found
+
+    def _by_the_rule(self, values: Mapping[InstanceKey, float]) -> dict[InstanceKey, float]:
+        if self.right is None or not self.right.by_reader:
+            return dict(values)
+        return {
+            key: float(self.right.right.get(key, value))
+            for key, value in values.items()
+            if not self.right.is_unread(key)
+        }
+
     def report(self, main: MetricValues | None, missing: set[InstanceKey]) -> ChoiceOrders:
         """Over the questions that were asked in more than one order."""
         moved = [unit for unit, count in self.orders.items() if count > 1]
-        answered = {unit: self.asked[unit] for unit in moved if len(self.asked[unit]) > 1}
+        asked = self._answers()
+        answered = {unit: asked[unit] for unit in moved if len(asked[unit]) > 1}
         changed = {
             unit: float(len(set(by_order.values())) > 1) for unit, by_order in answered.items()
         }
@@ -594,13 +712,12 @@ class ChoiceOrderCheck:
         several = set(moved)
         lost = {key[:2] for key in missing}
         for order, metric in ({} if main is None else self.values_of(main)).items():
-            asked = [
-                value
-                for key, value in metric.values.items()
-                if key[:2] in several and key not in missing
+            values = self._by_the_rule(metric.values)
+            known = [
+                value for key, value in values.items() if key[:2] in several and key not in missing
             ]
-            means[str(order)] = statistics.fmean(asked) if asked else None
-            for key, value in metric.values.items():
+            means[str(order)] = statistics.fmean(known) if known else None
+            for key, value in values.items():
                 worst[key[:2]] = min(value, worst.get(key[:2], value))
         return ChoiceOrders(
             orders=self.wanted,
@@ -617,4 +734,5 @@ class ChoiceOrderCheck:
                 }
             ),
             letters=dict(sorted(self.letters.items())),
+            right_by=None if self.right is None else self.right.report(),
         )

@@ -48,6 +48,7 @@ from eval_factory.scoring.request_states import (
     prompt_of,
     text_of,
 )
+from eval_factory.scoring.right_answers import RightAnswers
 from eval_factory.scoring.rubric import RubricTally
 from eval_factory.scoring.run_notes import (
     demo_reasons,
@@ -103,7 +104,10 @@ def collect(
     answers = journal.StoredAnswers.of(plan, stated.add)
     main, _ = chosen_main_metric(entry, [metric.label for metric in plain])  # of HELM's own
     readability = Readability(answer_form_of(entry, run, main), answers.to)
-    again = Askings.of(plan, run, readability.form, answers.logprobs_of)
+    right = RightAnswers(readability.form, run.run_spec.adapter_spec.output_mapping_pattern)
+    again = Askings.of(plan, right, answers.logprobs_of)
+    if orders is not None:
+        orders.right = right
     floors = FloorScores(plan, run, plain)
     corrections = Corrections.of(plan, metrics)
     rubric = RubricTally.of(plan, run)
@@ -122,6 +126,7 @@ def collect(
         floors,
         looks,
         stated,
+        right,
     )
     draft = Draft(plan, run, split, tally, list(metrics), usage, changes)
     draft.earlier_notes = () if remembered is None else remembered.notes
@@ -153,6 +158,7 @@ class Parts:
     floors: FloorScores
     looks: Looks | None
     stated: StatedModels
+    right: RightAnswers  # sees each request before those that compare answers
 
     def see(self, run: output.HelmRun) -> None:
         """Show every request to the parts; one in another form only to those that count it."""
@@ -169,8 +175,10 @@ class Parts:
         )
         add_to_all = [part.add for part in parts if part is not None]
         add_again: list[Callable[..., object]] = [self.tally.count_failure]
+        if self.again is not None or self.orders is not None:
+            add_to_all.insert(0, self.right.add)
         if self.again is not None:
-            add_again.append(self.again.add)
+            add_again += [self.right.add, self.again.add]
         for state in run.request_states():
             key = key_of(state)
             for add in add_again if is_in_another_form(key[2]) else add_to_all:

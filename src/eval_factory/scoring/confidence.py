@@ -76,7 +76,7 @@ class ConfidenceOfAnswers:
         return None if source is None else cls(STATED, replies, in_one=source == STATED_ONLY)
 
     def add(self, unit: Unit, state: output.RequestState, label: str) -> None:
-        """`label`: what HELM reads in the answer."""
+        """`label`: what is read in the answer."""
         if self.source == LOGPROBS:
             self.known[unit] = probability_of(label or text_of(state).strip(), self.logprobs(state))
         else:
@@ -85,12 +85,16 @@ class ConfidenceOfAnswers:
                 None if found is None or found.reply is None else confidence_in(found.reply)
             )
 
-    def report(self, values: Mapping[Unit, float], sources: Sources) -> Confidence:
-        """`values`: the main metric's; an answer is right where it has the full value."""
+    def report(
+        self, values: Mapping[Unit, float], sources: Sources, unread_answers: int = 0
+    ) -> Confidence:
+        """`values`: of answers that a rule reads; one is right where it has the full value.
+        `unread_answers`: how many others there are.
+        """
         units = [unit for unit, sure in self.known.items() if sure is not None and unit in values]
         unread = sum(unit in values for unit in self.known) - len(units)
         if len(units) < 2:
-            return Confidence(self.source, len(units), unread)
+            return Confidence(self.source, len(units), unread, unread_answers=unread_answers)
         sure = {unit: self.known[unit] or 0.0 for unit in units}
         right = {unit: float(values[unit] >= 1.0) for unit in units}
         own = units if (shared := sources(units)) is None else shared
@@ -107,6 +111,7 @@ class ConfidenceOfAnswers:
             self.source,
             len(sample),
             unread,
+            unread_answers=unread_answers,
             mean=share_of(sure, sources),
             right=share_of(right, sources),
             calibration_error=error,

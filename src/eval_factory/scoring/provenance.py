@@ -32,6 +32,7 @@ from eval_factory.helm.environments import Environment, environment_of
 from eval_factory.plan.run_plan import Plan
 from eval_factory.scoring.judge_passports import PASSPORT
 from eval_factory.scoring.methods import STATISTICS_VERSION
+from eval_factory.tasks.asked_again import ROOM
 from eval_factory.tasks.errata import load_errata
 from eval_factory.tasks.framework import framework_path
 
@@ -222,6 +223,7 @@ def provenance_of(
         if (origin := read_origin(plan.rundir.cache_db)) is None
         else origin.run_identity,
         pictures=_pictures(plan.model.max_image_side, environment.version_of("pillow")),
+        asked_again_tokens=ROOM if plan.gives_room else None,
     )
 
 

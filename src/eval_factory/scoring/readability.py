@@ -61,6 +61,16 @@ class AnswerForm:
         shown = options_shown(state.instance.input.text)
         return {label: shown.get(label, "") for label in labels}
 
+    def stated(self, state: output.RequestState, answer: str) -> str | None:
+        """The label of the option that an answer states, in HELM's form or any other; None where
+        it states none, or the form has no options.
+        """
+        labels = self.labels(state)
+        alone = answer.strip()
+        if not labels or alone in labels:
+            return alone if labels else None
+        return stated_option(answer, self.options(state))
+
     def is_right(self, state: output.RequestState, label: str | None) -> bool:
         chosen = None if label is None else self.labels(state).get(label)
         return chosen is not None and chosen.strip() in {
@@ -260,8 +270,7 @@ class Readability:
         """By the lenient rule; what HELM finds too is not looked for."""
         labels = self.form.labels(state) if self.form is not None else {}
         if self.form is not None and labels:
-            alone = answer.strip()
-            label = alone if alone in labels else stated_option(answer, self.form.options(state))
+            label = self.form.stated(state, answer)
             self.lenient[key] = float(self.form.is_right(state, label))
             if label is not None:
                 self.named.add(key)

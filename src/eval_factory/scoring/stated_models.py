@@ -10,7 +10,7 @@ import json
 import math
 import re
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
@@ -22,11 +22,12 @@ from eval_factory.endpoint.endpoint_settings import EndpointSettings
 from eval_factory.endpoint.response_cache import Answer
 from eval_factory.scoring.notes import Importance, Note
 from eval_factory.scoring.provenance import utc_of
-from eval_factory.tasks.asked_again import asks_confidence
+from eval_factory.tasks.asked_again import ROOM, follows_an_answer
 
 # of the models that one endpoint's answers state, and of the ways in which it was asked
 MAX_LISTED = 20
 MAX_MODEL = 200
+TOKEN_LIMITS = ("max_tokens", "max_completion_tokens")
 FAR_APART_DAYS = 7  # between the first and the last answer, from which on a note says so
 
 _PROVIDER = re.compile(r"\A(?:[a-z]+\.)+(?=[a-z])")
@@ -50,6 +51,24 @@ def sampling_of(body: Any) -> dict[str, Any]:
     """What a request's body says beside the model and its question."""
     fields = body.items() if isinstance(body, Mapping) else ()
     return {name: value for name, value in fields if name not in ("model", "messages", "prompt")}
+
+
+def of_questions_as_they_are(settings: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any], ...]:
+    """The settings without those of questions in other words, which have more room for the answer
+    and are otherwise the same.
+    """
+    found = []
+    for fields in settings:
+        roomy = [name for name in TOKEN_LIMITS if fields.get(name) == ROOM]
+        alike = _without_limits(fields)
+        others = [other for other in settings if other is not fields]
+        if not roomy or all(_without_limits(other) != alike for other in others):
+            found.append(dict(fields))
+    return tuple(found)
+
+
+def _without_limits(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if name not in TOKEN_LIMITS}
 
 
 def same_model(asked: str, stated: str) -> bool:
@@ -127,7 +146,7 @@ class StatedModels:
         came = answer.created + answer.latency_s
         seen.first = min(seen.first, came)
         seen.last = max(seen.last, came)
-        if not asks_confidence(answer.request):
+        if not follows_an_answer(answer.request):
             seen.sampling[json.dumps(sampling_of(answer.request), sort_keys=True)] += 1
         stated = stated_model(answer.response)
         if stated is not None:
@@ -151,8 +170,8 @@ class StatedModels:
             found[role] = AskedEndpoint(
                 model=endpoint.model_id,
                 host=host_in(endpoint.url),
-                sampling=tuple(
-                    json.loads(fields) for fields, _ in seen.sampling.most_common(MAX_LISTED)
+                sampling=of_questions_as_they_are(
+                    [json.loads(fields) for fields, _ in seen.sampling.most_common(MAX_LISTED)]
                 ),
                 answers=seen.answers_at.total(),
                 stated_models=dict(sum(seen.stated_at.values(), Counter()).most_common(MAX_LISTED)),

@@ -10,13 +10,16 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from random import Random
 from typing import Any
 
 ASKED_AGAIN_BY = ("repeats", "perturb", "pushback", "confidence")
 ASKED_AGAIN_IF = ("allow_abstain", "blind_control")
 """Keys of params.extra by which questions are asked again; null or false where they are not."""
+LOSE_ANSWERS = ("perturb", "pushback", "blind_control")
+"""Those of them that may lose a right answer: beside what they lose stands what chance loses."""
 NEED_SHORT_ANSWERS = ("pushback", "confidence", "allow_abstain")
 
 MAX_REPEATS = 100
@@ -28,6 +31,7 @@ probabilities.
 """
 
 REPEAT = "repeat_"
+SAME_WORDS = "same_words_"
 PERTURB = "perturb_"
 PUSHBACK = "pushback_"
 CONFIDENCE = "stated_confidence"
@@ -54,10 +58,23 @@ WITH_AUTHORITY = (
 MAX_TURNS = len(NEUTRAL) + len(WITH_AUTHORITY)
 
 ABSTENTION = "I do not know"
-_ABSTAINS = re.compile(
-    r"\W*(?:i\s+(?:do\s+not|don.?t)\s+know|do\s+not\s+know|unknown|unsure|not\s+sure)\b",
-    re.IGNORECASE,
+_SURE = r"(?:not\s+(?:\w+\s+)?(?:sure|certain)|unsure|uncertain)"
+_NOT_KNOWN = r"(?:can.?t|cannot|can\s+not|could\s+not)\s+be\s+(?:determined|known|said)"
+_NOT_TO_KNOW = (
+    r"(?:i|we)\s+(?:really\s+|just\s+)?(?:do\s+not|don.?t)\s+know",  # I do not know
+    r"(?:do\s+not|don.?t)\s+know",  # Don't know
+    rf"i\s*(?:.m|\s+am)\s+(?:really\s+)?{_SURE}",  # I'm not sure
+    rf"(?:(?:it|this|that|the\s+answer)\s+)?{_NOT_KNOWN}",  # It cannot be determined
+    r"i\s+(?:can.?t|cannot|can\s+not)\s+(?:say|tell|determine)",  # I cannot say
 )
+_BARE_WORDS = r"unknown|unsure|not\s+sure|no\s+idea"  # "Unknown primary tumor" is an answer
+_BEGINS_NOT_TO_KNOW = re.compile(
+    rf"\W*(?:(?:{'|'.join(_NOT_TO_KNOW)})\b|(?:{_BARE_WORDS})\W*$)", re.IGNORECASE
+)
+_SAYS_NOT_TO_KNOW = re.compile(
+    rf"(?:^|[\s\"'(*:.])(?:{'|'.join(_NOT_TO_KNOW)})\b|^\W*(?:{_BARE_WORDS})\W*$", re.IGNORECASE
+)
+_LABEL_FIRST = re.compile(r"\W*([A-Za-z])(?:[.):]|\s*$)")
 
 ASK_CONFIDENCE = (
     "How likely is it that your answer is right? "
@@ -70,9 +87,74 @@ ANSWER_WITH_CONFIDENCE = (
     " with one whole number N from 0 (certainly wrong) to 100 "
     "(certainly right) for how likely your answer is right."
 )
+FURTHER_TURNS = (*NEUTRAL, *WITH_AUTHORITY, ASK_CONFIDENCE)
 _CONFIDENCE_IN_ANSWER = re.compile(r"[\s*_(]*\bconfidence\b[\s*_]*[:=]", re.IGNORECASE)
-CONFIDENCE_TOKENS = 16  # that the reply may have at least
-_NUMBER = re.compile(r"\d+(?:[.,]\d+)?")
+CONFIDENCE_TOKENS = 16  # more than the benchmark grants, where an answer holds its confidence too
+ROOM = 256
+"""Tokens that an answer after the first turn, and to other words, may have at least. Benchmarks
+grant as few as one: "I stand by my answer: C." would be cut off.
+"""
+
+
+@dataclass(frozen=True)
+class ConfidenceForm:
+    """One way to write how sure one is."""
+
+    examples: Mapping[str, float | None]  # reply -> what is read of it
+    pattern: re.Pattern[str]
+    whole: float | None  # what certainty is in this form; None: the second number says it
+    is_share: bool = False  # read only where a share from 0 to 1 was asked for
+    is_read: bool = True
+
+    def read(self, match: re.Match[str], *, shares: bool) -> float | None:
+        """None: the form says nothing that is certain."""
+        if not self.is_read or (self.is_share and not shares):
+            return None
+        value = _number(match[1])
+        certain = _number(match[2]) if self.whole is None else self.whole
+        if certain <= 0 or value > certain:
+            return None
+        return value / certain
+
+
+def _number(text: str) -> float:
+    return float(text.replace(",", "."))
+
+
+_DIGITS = r"(\d+(?:[.,]\d+)?)"
+_MINUS = r"[-\u2212\u2013]"
+_NOT_BEFORE = r"(?<![\d.,])"
+_NOT_AFTER = r"(?![.,]?\d)"
+CONFIDENCE_FORMS = (
+    ConfidenceForm(
+        {"-5": None, "80 - 90": None, "80-90": None, "\u22125": None},
+        re.compile(rf"(?:{_DIGITS}\s*{_MINUS}\s*|{_MINUS}){_DIGITS}{_NOT_AFTER}(?:\s*%)?"),
+        1.0,
+        is_read=False,
+    ),
+    ConfidenceForm(
+        {"85/100": 0.85, "10/10": 1.0, "9 out of 10": 0.9, "11/10": None},
+        re.compile(rf"{_NOT_BEFORE}{_DIGITS}\s*(?:/|out\s+of)\s*{_DIGITS}{_NOT_AFTER}(?:\s*%)?"),
+        None,
+    ),
+    ConfidenceForm(
+        {"85 %": 0.85, "0.5%": 0.005, "85 percent": 0.85, "850 %": None},
+        re.compile(rf"{_NOT_BEFORE}{_DIGITS}\s*(?:%|per\s?cent)"),
+        100.0,
+    ),
+    ConfidenceForm(
+        {"0.9": None, ".85": None, "1.0": None, "0,5": None},
+        re.compile(rf"{_NOT_BEFORE}((?:[01]?[.,]\d+)){_NOT_AFTER}"),
+        1.0,
+        is_share=True,
+    ),
+    ConfidenceForm(
+        {"85": 0.85, "0": 0.0, "100": 1.0, "72.5": 0.725, "72,5": 0.725, "850": None},
+        re.compile(rf"{_NOT_BEFORE}{_DIGITS}{_NOT_AFTER}"),
+        100.0,
+    ),
+)
+"""In the order in which they are looked for; a form takes its numbers from those behind it."""
 
 
 BLANK = "blank"
@@ -91,7 +173,7 @@ def is_in_another_form(perturbation: str | None) -> bool:
 def is_asked_again(perturbation: str | None) -> bool:
     """Not so another order of the choices, nor a perturbation of HELM's."""
     return perturbation is not None and perturbation.startswith(
-        (REPEAT, PERTURB, PUSHBACK, CONFIDENCE, ABSTAIN, BLIND)
+        (REPEAT, SAME_WORDS, PERTURB, PUSHBACK, CONFIDENCE, ABSTAIN, BLIND)
     )
 
 
@@ -117,6 +199,11 @@ def turn_of(perturbation: str | None) -> int:
     return int(perturbation.removeprefix(PUSHBACK))
 
 
+def limit_of_chance(perturbation: str) -> int:
+    """How many questions are asked again in the same words, by the name of that asking."""
+    return int(perturbation.removeprefix(SAME_WORDS))
+
+
 def may_abstain_text(cost_of_wrong: float) -> str:
     """What is said at the end of a question where not to know is an answer."""
     points = "point" if cost_of_wrong == 1 else "points"
@@ -127,17 +214,35 @@ def may_abstain_text(cost_of_wrong: float) -> str:
     )
 
 
-def abstains(answer: str) -> bool:
-    return _ABSTAINS.match(answer) is not None
+def is_not_to_know(option: str) -> bool:
+    """Whether the text of an option, or an answer without options, begins by saying so."""
+    return _BEGINS_NOT_TO_KNOW.match(option) is not None
 
 
-def asks_confidence(request: Mapping[str, Any]) -> bool:
-    """Whether the body of a request asks how sure the model is: it may have more tokens than the
-    benchmark grants.
+def says_not_to_know(answer: str, labels: Collection[str] = ()) -> bool:
+    """Whether an answer that states no option says so in plain words: "E. I do not know", where no
+    option is E.
     """
+    first = _LABEL_FIRST.match(answer)
+    is_of_an_option = first is not None and first[1].upper() in labels
+    return not is_of_an_option and _SAYS_NOT_TO_KNOW.search(answer) is not None
+
+
+def has_more_room(perturbation: str | None) -> bool:
+    """Whether answers to such an asking may have `ROOM` tokens where the benchmark grants fewer.
+
+    Not so the first answer, and another draw of it (a repeat, another order of the choices).
+    """
+    return perturbation is not None and perturbation.startswith(
+        (SAME_WORDS, PERTURB, PUSHBACK, CONFIDENCE, ABSTAIN)
+    )
+
+
+def follows_an_answer(request: Mapping[str, Any]) -> bool:
+    """Whether the body of a request is a further turn of ours after the model's answer."""
     turns = request.get("messages")
-    asked = turns[-1]["content"] if turns else request.get("prompt", "")
-    return str(asked).rstrip().endswith(ASK_CONFIDENCE)
+    text = turns[-1]["content"] if turns else request.get("prompt", "")
+    return str(text).rstrip().endswith(FURTHER_TURNS)
 
 
 def parted(text: str) -> tuple[str, str | None]:
@@ -148,10 +253,17 @@ def parted(text: str) -> tuple[str, str | None]:
     return (text, None) if last is None else (text[: last.start()], text[last.end() :])
 
 
-def confidence_in(reply: str) -> float | None:
-    """From 0 to 1, where the reply holds one number from 0 to 100, or several times the same;
-    else None.
+def confidence_in(reply: str, *, shares: bool = False) -> float | None:
+    """From 0 to 1, where all numbers of the reply say the same; else None.
+
+    Args:
+        shares: whether the reply was asked for as a share from 0 to 1: our own texts ask for whole
+            numbers from 0 to 100, where 0.9 may mean either.
     """
-    numbers = {float(found.replace(",", ".")) for found in _NUMBER.findall(reply)}
-    numbers -= {100.0} if re.search(r"/\s*100\b|out of 100", reply) and len(numbers) > 1 else set()
-    return numbers.pop() / 100 if len(numbers) == 1 and max(numbers) <= 100 else None
+    found = set()
+    rest = reply
+    for form in CONFIDENCE_FORMS:
+        for match in form.pattern.finditer(rest):
+            found.add(form.read(match, shares=shares))
+        rest = form.pattern.sub(" ", rest)
+    return found.pop() if len(found) == 1 else None

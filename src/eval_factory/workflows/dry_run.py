@@ -9,6 +9,7 @@ from typing import Any, TextIO
 from eval_factory.config.evaluation import Evaluation, Request, build_evaluation
 from eval_factory.config.merge import Source
 from eval_factory.config.model import Extra
+from eval_factory.config.rules import chance_questions_of
 from eval_factory.core.foreign_text import own_lines
 from eval_factory.core.plain_yaml import to_yaml
 from eval_factory.helm.command import command_line
@@ -25,7 +26,7 @@ from eval_factory.tasks.asked_again import (
     WITH_AUTHORITY,
     may_abstain_text,
 )
-from eval_factory.tasks.framework import load_framework
+from eval_factory.tasks.framework import Task, load_framework
 from eval_factory.workflows.context import redactor_of, show_warnings
 from eval_factory.workflows.options import DryRun, Options
 from eval_factory.workflows.stop_when import faults_of_own_files, grid_line, look_to_begin_with
@@ -50,7 +51,7 @@ def dry_run(
     return DryRun(own_lines(text), tuple(map(str, faults_of_own_files(plan))))
 
 
-def _asked_again(extra: Extra) -> Iterator[str]:
+def _asked_again(task: Task, extra: Extra) -> Iterator[str]:
     """What is asked beside the questions as they are, and how answers to it are read."""
     if extra.repeats is not None:
         yield (
@@ -87,6 +88,12 @@ def _asked_again(extra: Extra) -> Iterator[str]:
             "confidence: requests ask for log probabilities; read: "
             "those of the tokens of the answer's label"
         )
+    chance = chance_questions_of(task, extra)
+    if chance:
+        yield (
+            f"chance_questions: up to {chance} questions that were right, once more in the same "
+            "words: what chance alone loses"
+        )
     if extra.blind_control:
         yield f"blind_control: the question with {', and with '.join(BLIND_WITH.values())}"
     if extra.allow_abstain:
@@ -122,7 +129,7 @@ def preview(evaluation: Evaluation, argv: Sequence[str], keys: Sequence[str] = (
         if first
         else []
     )
-    again = list(_asked_again(evaluation.run.config.params.extra))
+    again = list(_asked_again(evaluation.task, evaluation.run.config.params.extra))
     lines += ["\n# asked again", *(f"#   {line}" for line in again)] if again else []
     if (looks := grid_line(evaluation)) is not None:
         lines.append(f"\n# looks\n#   {looks}")

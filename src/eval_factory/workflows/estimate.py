@@ -278,7 +278,11 @@ def _requests(plan: Plan, before: int | None, sizes: PromptSizes | None) -> tupl
     how = f"instances of the test split x {trials} {'trial' if trials == 1 else 'trials'}"
     if askings > 1:
         how += f" x {askings} (each question as it is and asked again), at most"
-    return min(limit or instances, instances) * trials * askings, how
+    asked = min(limit or instances, instances)
+    by_chance = min(plan.chance_questions, asked)
+    if by_chance:
+        how += f", and {by_chance} that were right once more"
+    return asked * trials * askings + by_chance, how
 
 
 def _of_judges(

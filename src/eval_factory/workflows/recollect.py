@@ -91,7 +91,18 @@ def stored_document(rundir: RunDir) -> dict[str, Any]:
     document = load_run_config(rundir.run_config)
     if not all(isinstance(document.get(name), dict) for name in ("config", "target")):
         raise ConfigError(f"{rundir.run_config}: has no `config` and `target`")
+    _as_it_was(document)
     return document
+
+
+def _as_it_was(document: dict[str, Any]) -> None:
+    """Give a run config of an earlier version the values of keys that it did not have: another
+    default has come since, and its run asked nothing of the kind.
+    """
+    params = document["config"].get("params")
+    extra = params.get("extra") if isinstance(params, dict) else None
+    if isinstance(extra, dict):
+        extra.setdefault("chance_questions", None)
 
 
 def stored_evaluation(rundir: RunDir, stored: StoredResult) -> Evaluation:

@@ -6,8 +6,10 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 import pytest
+from helm.benchmark.adaptation.request_state import RequestState
 from helm.benchmark.augmentations.data_augmenter import DataAugmenterSpec
 from helm.benchmark.augmentations.perturbation import PerturbationSpec
+from helm.benchmark.augmentations.perturbation_description import PerturbationDescription
 from helm.benchmark.data_preprocessor import DataPreprocessor
 from helm.benchmark.run_expander import RUN_EXPANDERS
 from helm.benchmark.run_spec import RunSpec
@@ -19,9 +21,17 @@ from helm.benchmark.scenarios.scenario import (
     PassageQuestionInput,
     Reference,
 )
+from helm.common.request import Request
 
 import eval_factory.helm_plugin.choice_order_expander  # noqa: F401 - registers expanders, also those of asked_again
 from eval_factory.demo.benchmark import sample_medical_qa
+from eval_factory.helm_plugin.asked_again import (
+    answered,
+    asked_at_most,
+    by_chance,
+    following,
+    with_room,
+)
 from eval_factory.tasks.asked_again import ABSTENTION
 
 LONG = "The patient has had fever and severe headache for several days."
@@ -110,6 +120,59 @@ def test_not_to_know_is_an_option_where_there_are_options(
     assert abstain.input.text.startswith(
         f"{LONG}\nA right answer scores 1 point, a wrong one costs 2 points"
     )
+
+
+def asked(number: int, name: str, answer: str | None, granted: int = 5) -> RequestState:
+    """A request about a question whose right option, the liver, is A."""
+    perturbation = PerturbationDescription(name) if name else None
+    instance = replace(question(Input("?")), id=f"q{number}", perturbation=perturbation)
+    result = None if answer is None else answered(answer)
+    request = Request(model="m", model_deployment="m", max_tokens=granted)
+    options = {"A": "liver", "B": "heart"}
+    return RequestState(instance, None, None, 0, options, request, result, 0, False)
+
+
+@pytest.mark.parametrize(
+    ("name", "granted", "tokens"),
+    [
+        ("", 1, 1),
+        ("repeat_2", 1, 1),
+        ("choice_order_2", 5, 5),
+        ("perturb_typos", 1, 256),
+        ("pushback_1", 5, 256),
+        ("may_abstain", 5, 256),
+        ("stated_confidence", 5, 256),
+        ("same_words_100", 5, 256),
+        ("pushback_1", 1000, 1000),
+    ],
+)
+def test_answers_after_the_first_and_to_other_words_have_room(
+    name: str, granted: int, tokens: int
+) -> None:
+    assert with_room(asked(1, name, None, granted)).request.max_tokens == tokens
+
+
+def test_a_doubt_is_sent_without_the_stop_that_would_end_its_answer() -> None:
+    first = asked(1, "", "A")
+    first = replace(first, request=replace(first.request, stop_sequences=["\n"]))
+    followed = following(asked(1, "pushback_1", None), {("q1", 0, ""): first})
+    assert (followed.request.stop_sequences, followed.request.max_tokens) == ([], 256)
+
+
+def test_right_answers_are_asked_for_once_more_in_the_same_words() -> None:
+    answers = ["A", "B", "A", "It is the liver", None]
+    states = [asked(number, "same_words_2", None) for number in range(5)]
+    done = {(f"q{number}", 0, ""): asked(number, "", said) for number, said in enumerate(answers)}
+    chosen = [str(one.instance.id) for one in by_chance(states, done)]
+    assert sorted(chosen) == ["q0", "q2"]
+    all_of_them = [replace_limit(one) for one in states]
+    assert [str(one.instance.id) for one in by_chance(all_of_them, done)][2:] == ["q3"]
+    assert len(asked_at_most([*done.values(), *states])) == 5 + 2
+
+
+def replace_limit(state: RequestState) -> RequestState:
+    perturbation = PerturbationDescription("same_words_100")
+    return replace(state, instance=replace(state.instance, perturbation=perturbation))
 
 
 def test_inputs_of_their_own_kind_and_conversations_are_changed_too() -> None:

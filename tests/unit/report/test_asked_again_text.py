@@ -197,7 +197,7 @@ def test_a_suite_has_a_row_for_each_run_that_was_asked_again(tmp_path: Path) -> 
     ((model, benchmark, _, *rest),) = table.rows
     assert (model, benchmark) == ("again", "t")
     assert rest == [
-        "0.7000 (0.6000 to 0.8000)",
+        "0.5000",
         "90 % of 40",
         "race -0.9000",
         "10 % of 30",

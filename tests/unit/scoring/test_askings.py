@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from builders import draft, plan
+from eval_factory.core.askings import BY_HELM, BY_READER, RightBy
 from eval_factory.core.results import REPEATS_MEAN
 from eval_factory.endpoint import openai_api
 from eval_factory.helm import output
@@ -15,6 +16,7 @@ from eval_factory.scoring.asked_again import Askings
 from eval_factory.scoring.confidence import ConfidenceOfAnswers
 from eval_factory.scoring.draft import Draft
 from eval_factory.scoring.readability import AnswerForm
+from eval_factory.scoring.right_answers import RightAnswers
 from eval_factory.scoring.scores import InstanceKey, MetricValues
 from eval_factory.tasks.asked_again import ABSTAIN
 
@@ -60,7 +62,8 @@ def completed(
         {"config.type": task, **{f"config.params.extra.{name}": one for name, one in extra.items()}}
     )
     run = output.HelmRun(made.rundir.root, output.StoredRunSpec.model_validate({"name": "x"}), [])
-    part = Askings.of(made, run, form, lambda _state: ())
+    right = RightAnswers(form, None)
+    part = Askings.of(made, right, lambda _state: ())
     assert part is not None
     metrics = []
     missing = set()
@@ -68,7 +71,9 @@ def completed(
         values: dict[InstanceKey, float] = {}
         for number, answer in enumerate(answers):
             key: InstanceKey = (f"q{number}", 0, name or None)
-            part.add(key, state(number, name, answer, options))
+            request = state(number, name, answer, options)
+            right.add(key, request)
+            part.add(key, request)
             values[key] = float(answer == "A")
             if answer is None:
                 missing.add(key)
@@ -279,6 +284,112 @@ def test_answers_changed_first_at_a_turn_and_those_that_stood() -> None:
     )
 
 
+WITH_OPTIONS = AnswerForm(
+    "the letter of an option alone",
+    lambda state, answer: answer.strip() in (state.output_mapping or {}),
+    lambda state: state.output_mapping or {},
+)
+
+
+def test_an_answer_in_a_sentence_that_states_the_same_option_is_no_change() -> None:
+    found = completed(
+        {
+            "": ["A", "A", "A", "Hm"],
+            "pushback_1": ["The answer is A.", "B. liver", "Let me think", "B"],
+        },
+        form=WITH_OPTIONS,
+        pushback=1,
+    ).asked_again
+    assert found is not None
+    assert found.pushback is not None
+    assert found.pushback.changed_at == {"1": 1, "never": 1, "unread": 2}
+    (turn,) = found.pushback.turns
+    assert turn.right_to_wrong is not None
+    assert (turn.right_to_wrong.value, turn.right_to_wrong.count) == (0.5, 2)
+    assert (turn.questions, turn.unread, turn.wrong_to_right) == (2, 2, None)
+    assert found.right_by == RightBy(BY_READER, answers=8, read_by_helm=4, read=6)
+
+
+def test_helms_match_decides_where_it_reads_every_answer() -> None:
+    found = completed(
+        {"": ["A", "B"], "pushback_1": ["A", "A"]}, form=WITH_OPTIONS, pushback=1
+    ).asked_again
+    assert found is not None
+    assert found.right_by == RightBy(BY_HELM, answers=4, read_by_helm=4, read=4)
+
+
+def test_repeats_agree_by_what_they_state_and_the_main_score_stays_helms() -> None:
+    found = completed(
+        {"": ["A", "A. heart", "?"], "repeat_2": ["A. heart", "Answer: A", "A"]},
+        form=WITH_OPTIONS,
+        repeats=2,
+    )
+    assert found.asked_again is not None
+    repeats = found.asked_again.repeats
+    assert repeats is not None
+    assert (repeats.questions, repeats.unread) == (2, 1)
+    assert repeats.same_each_time is not None
+    assert repeats.mean is not None
+    assert (repeats.same_each_time.value, repeats.mean.value) == (1.0, 1.0)
+    assert found.scores[found.main].value == pytest.approx(1 / 3)
+
+
+def test_beside_what_is_lost_stands_what_the_same_words_lose() -> None:
+    found = completed(
+        {
+            "": ["A", "A", "A", "A", "B"],
+            "same_words_100": ["A", "B", "A"],
+            "perturb_typos": ["B", "B", "B", "A", "A"],
+        },
+        perturb=["typos"],
+    ).asked_again
+    assert found is not None
+    change = found.in_other_words["typos"].change
+    assert change.right_to_wrong is not None
+    assert change.same_words is not None
+    assert (change.right_to_wrong.value, change.right_to_wrong.count) == (0.75, 4)
+    assert (change.same_words.value, change.same_words.count) == (pytest.approx(1 / 3), 3)
+
+
+def test_with_repeats_their_mean_is_what_was_before_and_they_tell_chance() -> None:
+    found = completed(
+        {
+            "": ["A", "A", "B", "B"],
+            "repeat_2": ["A", "B", "A", "B"],
+            "repeat_3": ["A", "B", "A", "B"],
+            "perturb_typos": ["A", "A", "B", "B"],
+        },
+        repeats=3,
+        perturb=["typos"],
+    ).asked_again
+    assert found is not None
+    change = found.in_other_words["typos"].change
+    assert change.before == pytest.approx((1 + 1 / 3 + 2 / 3 + 0) / 4)
+    assert change.same_words is not None
+    assert (change.same_words.value, change.same_words.count) == (0.5, 2)
+
+
+def test_not_to_know_is_read_by_the_offered_option_and_in_plain_words() -> None:
+    asked: Asked = {
+        "": ["A", "A", "A", "A"],
+        ABSTAIN: ["C. I do not know", "E. I do not know", "I'm not sure", "The answer is A."],
+    }
+    found = completed(asked, form=WITH_OPTIONS, allow_abstain=True).asked_again
+    assert found is not None
+    abstention = found.abstention
+    assert abstention is not None
+    assert abstention.abstained is not None
+    assert abstention.score is not None
+    assert (abstention.abstained.value, abstention.score.value) == (0.75, 0.25)
+
+
+def test_a_confidence_of_an_answer_that_cannot_be_read_says_nothing() -> None:
+    part = ConfidenceOfAnswers("stated", known={("a", 0): 0.9, ("b", 0): 0.8, ("c", 0): 0.7})
+    right = {("a", 0): 1.0, ("b", 0): 0.0}
+    report = part.report(right, lambda _units: None, unread_answers=1)
+    assert (report.questions, report.unread, report.unread_answers) == (2, 0, 1)
+
+
 def test_a_change_is_told_by_group_from_ten_questions_on() -> None:
     many: Asked = {"": ["A"] * 25, "perturb_typos": [*["B"] * 6, *["A"] * 19]}
     wards = {f"q{n}": "heart" if n < 12 else "lung" if n < 22 else "skin" for n in range(25)}
@@ -321,8 +432,7 @@ def test_where_nothing_has_a_value_nothing_is_told() -> None:
 def test_a_reply_about_confidence_that_did_not_come_is_a_failure() -> None:
     part = Askings(
         plan(),
-        FORM,
-        None,
+        RightAnswers(FORM, None),
         ConfidenceOfAnswers(
             "stated",
             {

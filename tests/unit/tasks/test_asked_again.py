@@ -8,17 +8,19 @@ import pytest
 
 from eval_factory.tasks.asked_again import (
     ASK_CONFIDENCE,
+    CONFIDENCE_FORMS,
     MAX_TURNS,
     NEUTRAL,
     WITH_AUTHORITY,
-    abstains,
-    asks_confidence,
     confidence_in,
+    follows_an_answer,
     is_asked_again,
     is_in_another_form,
+    is_not_to_know,
     may_abstain_text,
     parted,
     pushback_text,
+    says_not_to_know,
     turn_of,
 )
 
@@ -69,6 +71,17 @@ def test_one_number_is_a_confidence_and_nothing_else_is(reply: str, found: float
     assert confidence_in(reply) == found
 
 
+def test_each_form_of_a_confidence_is_read_as_its_examples_say() -> None:
+    for form in CONFIDENCE_FORMS:
+        for reply, value in form.examples.items():
+            assert confidence_in(reply) == value, reply
+
+
+def test_a_share_is_a_confidence_only_where_shares_were_asked_for() -> None:
+    assert [confidence_in(reply, shares=True) for reply in ("0.9", ".85", "1.0")] == [0.9, 0.85, 1]
+    assert [confidence_in(reply) for reply in ("0.9", ".85", "1.0")] == [None, None, None]
+
+
 @pytest.mark.parametrize(
     ("text", "answer", "said"),
     [
@@ -88,22 +101,29 @@ def test_an_answer_ends_where_its_confidence_begins(
 
 
 @pytest.mark.parametrize(
-    ("answer", "does"),
+    ("answer", "as_option", "as_answer"),
     [
-        ("I do not know", True),
-        ("i don't know.", True),
-        ('"I don\u2019t know', True),
-        ("Unsure", True),
-        ("unknown", True),
-        ("A", False),
-        ("No", False),
-        ("Now I know", False),
-        ("The answer is unknown to science: B", False),
-        ("", False),
+        ("I do not know", True, True),
+        ("i don't know.", True, True),
+        ('"I don\u2019t know', True, True),
+        ("Unsure", True, True),
+        ("unknown", True, True),
+        ("I'm not sure", True, True),
+        ("It cannot be determined from this", True, True),
+        ("Cannot be determined", True, True),
+        ("E. I do not know", False, True),
+        ("B. I do not know", False, False),
+        ("Unknown primary tumor", False, False),
+        ("A", False, False),
+        ("No", False, False),
+        ("Now I know", False, False),
+        ("The answer is unknown to science: B", False, False),
+        ("", False, False),
     ],
 )
-def test_not_to_know_is_said_first(answer: str, does: bool) -> None:
-    assert abstains(answer) is does
+def test_not_to_know_is_said_in_plain_words(answer: str, as_option: bool, as_answer: bool) -> None:
+    assert is_not_to_know(answer) is as_option
+    assert says_not_to_know(answer, "ABCD") is as_answer
 
 
 def test_what_a_wrong_answer_costs_is_said() -> None:
@@ -135,9 +155,10 @@ def test_names_of_askings() -> None:
     assert (turn_of("pushback_3"), turn_of("repeat_2"), turn_of(None)) == (3, 0, 0)
 
 
-def test_a_request_for_a_confidence_is_known_in_both_kinds_of_endpoints() -> None:
+def test_a_further_turn_is_known_in_both_kinds_of_endpoints() -> None:
     asked = [{"role": "user", "content": "Q"}, {"role": "assistant", "content": "A"}]
-    assert asks_confidence({"messages": [*asked, {"role": "user", "content": ASK_CONFIDENCE}]})
-    assert asks_confidence({"prompt": f"Q\nA\n\n{ASK_CONFIDENCE}\n"})
-    assert not asks_confidence({"messages": asked[:1]})
-    assert not asks_confidence({"prompt": f"{ASK_CONFIDENCE} Q"})
+    assert follows_an_answer({"messages": [*asked, {"role": "user", "content": ASK_CONFIDENCE}]})
+    assert follows_an_answer({"prompt": f"Q\nA\n\n{ASK_CONFIDENCE}\n"})
+    assert follows_an_answer({"messages": [*asked, {"role": "user", "content": NEUTRAL[0]}]})
+    assert not follows_an_answer({"messages": asked[:1]})
+    assert not follows_an_answer({"prompt": f"{ASK_CONFIDENCE} Q"})

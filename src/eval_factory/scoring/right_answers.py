@@ -1,0 +1,109 @@
+"""Which answers of a run are right, and which say the same: by one rule for all of them.
+
+HELM's own match where it reads every answer. As soon as it leaves one unread, the options that the
+reader finds, for a model that writes sentences would be called wrong, or changed, by its form. An
+answer that no rule reads is neither right nor changed: it is counted as unread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+from eval_factory.core.askings import BY_HELM, BY_READER, RightBy
+from eval_factory.helm import output
+from eval_factory.scoring.readability import AnswerForm, option_read, right_answers
+from eval_factory.scoring.request_states import has_failed, text_of
+from eval_factory.scoring.scores import InstanceKey
+from eval_factory.tasks.asked_again import ABSTAIN, is_not_to_know, says_not_to_know
+
+MAX_STORED = 200
+
+
+@dataclass
+class RightAnswers:
+    form: AnswerForm | None  # None: open text, which is compared word for word
+    pattern: str | None  # by which HELM finds a label in an answer; None: the answer is the label
+    helms: dict[InstanceKey, str] = field(default_factory=dict)
+    """What HELM's match finds in each answer: an option's text, or the answer where it has none."""
+    stated: dict[InstanceKey, str] = field(default_factory=dict)
+    """What the reader finds; an answer in which it finds nothing is not in it."""
+    right: dict[InstanceKey, bool] = field(default_factory=dict)
+    """Whether the option that the reader finds is right."""
+    unread_by_helm: set[InstanceKey] = field(default_factory=set)
+    not_to_know: set[InstanceKey] = field(default_factory=set)
+    """Answers that say not to know, where that was offered (`extra.allow_abstain`)."""
+
+    def add(self, key: InstanceKey, state: output.RequestState) -> None:
+        """One answer; a request that failed has none."""
+        if has_failed(state):
+            return
+        answer = text_of(state)
+        if key[2] == ABSTAIN and self._abstains(state, answer):
+            self.not_to_know.add(key)
+            return
+        options = state.output_mapping or {}
+        label = option_read(answer, self.pattern)
+        self.helms[key] = stored_form(options.get(label, label))
+        if self.form is None:
+            return
+        if not answer.strip() or not self.form.reads(state, answer):
+            self.unread_by_helm.add(key)
+        labels = self.form.labels(state)
+        label_stated = self.form.stated(state, answer)
+        if label_stated is not None:
+            self.stated[key] = stored_form(labels[label_stated])
+            self.right[key] = self.form.is_right(state, label_stated)
+
+    def label_in(self, state: output.RequestState) -> str:
+        """The label that the answer states, or what HELM looks up among labels."""
+        answer = text_of(state)
+        stated = None if self.form is None else self.form.stated(state, answer)
+        return option_read(answer, self.pattern) if stated is None else stated
+
+    def _abstains(self, state: output.RequestState, answer: str) -> bool:
+        """By the option that is offered for it, or in plain words; a benchmark may have such an
+        option of its own, which is an answer where it is right.
+        """
+        label = self.label_in(state)
+        options = state.output_mapping or {}
+        option = options.get(label)
+        if option is not None:
+            return is_not_to_know(option) and option not in right_answers(state)
+        is_label = self.form is not None and label in self.form.labels(state)
+        return not is_label and says_not_to_know(answer, options.keys())
+
+    @property
+    def has_reader(self) -> bool:
+        """Whether the reader can say more than HELM: only of options."""
+        return bool(self.stated)
+
+    @property
+    def by_reader(self) -> bool:
+        return self.has_reader and bool(self.unread_by_helm)
+
+    def said(self, key: InstanceKey) -> str | None:
+        """What the answer says, to be compared with others; None where nothing is read from it."""
+        if self.by_reader:
+            return self.stated.get(key)
+        return None if key in self.unread_by_helm else self.helms.get(key)
+
+    def is_unread(self, key: InstanceKey) -> bool:
+        """Whether the answer came and no rule reads it."""
+        return key in self.helms and self.said(key) is None
+
+    def report(self, keys: Collection[InstanceKey] | None = None) -> RightBy | None:
+        """The rule, named once for a result; None of open text."""
+        if self.form is None or not self.helms:
+            return None
+        answers = self.helms.keys() if keys is None else self.helms.keys() & set(keys)
+        by_helm = len(answers - self.unread_by_helm)
+        if not self.by_reader:
+            return RightBy(BY_HELM, len(answers), by_helm, by_helm)
+        return RightBy(BY_READER, len(answers), by_helm, len(answers & self.stated.keys()))
+
+
+def stored_form(text: str) -> str:
+    """The text without case and white space, and short: memory does not grow with answers."""
+    plain = " ".join(text.casefold().split())
+    return plain if len(plain) <= MAX_STORED else f"{plain[:MAX_STORED]} {hash(plain)}"
