@@ -106,8 +106,6 @@ def collect(
     readability = Readability(answer_form_of(entry, run, main), answers.to)
     right = RightAnswers(readability.form, run.run_spec.adapter_spec.output_mapping_pattern)
     again = Askings.of(plan, right, answers.logprobs_of)
-    if orders is not None:
-        orders.right = right
     floors = FloorScores(plan, run, plain)
     corrections = Corrections.of(plan, metrics)
     rubric = RubricTally.of(plan, run)
@@ -175,6 +173,8 @@ class Parts:
         )
         add_to_all = [part.add for part in parts if part is not None]
         add_again: list[Callable[..., object]] = [self.tally.count_failure]
+        if self.orders is not None:
+            self.orders.right = self.right
         if self.again is not None or self.orders is not None:
             add_to_all.insert(0, self.right.add)
         if self.again is not None:

@@ -114,6 +114,7 @@ CHANGES_RESULTS = frozenset(
         "confidence",
         "allow_abstain",
         "cost_of_wrong",
+        "chance_questions",  # only where something is asked again
         "blind_control",
         "judges_see_images",
         "only_generate",
@@ -164,6 +165,13 @@ def test_every_value_is_classed() -> None:
 )
 def test_identity(path: str, value: object, changes: bool) -> None:
     assert (identity_of(evaluation()) != identity_of(evaluation({path: value}))) is changes
+
+
+def test_what_chance_loses_is_of_the_identity_only_where_something_is_asked_again() -> None:
+    none = {"config.params.extra.chance_questions": 0}
+    again = {"config.params.extra.pushback": 1}
+    assert identity_of(evaluation()) == identity_of(evaluation(none))
+    assert identity_of(evaluation(again)) != identity_of(evaluation({**again, **none}))
 
 
 CLEAR = {"config.type": "clear", "config.params.extra.data_path": "/d"}

@@ -271,8 +271,8 @@ def test_the_texts_hold_every_figure_and_its_source() -> None:
     [
         ({"shuffle_choices": 3}, 3),
         ({"repeats": 5}, 5),
-        ({"perturb": ["typos", "units"]}, 3),
-        ({"pushback": 2}, 3),
+        ({"perturb": ["typos", "units"], "chance_questions": 0}, 3),
+        ({"pushback": 2, "chance_questions": 0}, 3),
         ({"confidence": "stated"}, 2),
         ({"confidence": "logprobs"}, 1),
         ({"allow_abstain": True}, 2),
@@ -288,6 +288,16 @@ def test_each_asking_of_a_question_is_a_request(
     assert found.requests == 40 * askings
     how = f" x {askings} (each question as it is and asked again), at most" if askings > 1 else ""
     assert found.roles[0].sources["requests"].endswith(f"x 1 trial{how}")
+
+
+@pytest.mark.parametrize(("chance", "more"), [(100, 40), (10, 10)])
+def test_questions_that_were_right_are_asked_once_more_beside_what_loses_answers(
+    tmp_path: Path, chance: int, more: int
+) -> None:
+    flags = {"config.type": "sample_medical_qa", "config.output_dir": str(tmp_path / "x")}
+    extra = {"config.params.extra.pushback": 1, "config.params.extra.chance_questions": chance}
+    found = estimate(evaluation({**flags, **extra}), {}, look_at_data=False)
+    assert found.requests == 40 * 2 + more
 
 
 def test_means_are_of_one_model_in_one_role_and_of_what_all_answers_say(tmp_path: Path) -> None:
