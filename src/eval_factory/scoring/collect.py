@@ -112,6 +112,7 @@ def collect(
     correction = RubricCorrection.of(plan, rubric)
     jury = Jury(plan, run.jury, tally) if run.jury else None
     looks = Looks.of(plan)
+    asked_again = (orders, again, right)
     parts = Parts(
         tally,
         rubric,
@@ -119,12 +120,10 @@ def collect(
         corrections,
         readability,
         jury,
-        orders,
-        again,
+        *asked_again,
         floors,
         looks,
         stated,
-        right,
     )
     draft = Draft(plan, run, split, tally, list(metrics), usage, changes)
     draft.earlier_notes = () if remembered is None else remembered.notes
@@ -153,10 +152,10 @@ class Parts:
     jury: Jury | None
     orders: ChoiceOrderCheck | None
     again: Askings | None
+    right: RightAnswers  # sees each request before the two that compare answers
     floors: FloorScores
     looks: Looks | None
     stated: StatedModels
-    right: RightAnswers  # sees each request before those that compare answers
 
     def see(self, run: output.HelmRun) -> None:
         """Show every request to the parts; one in another form only to those that count it."""
