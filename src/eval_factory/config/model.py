@@ -362,6 +362,7 @@ class Extra(StrictModel):
     stop_when: StopWhen
     criteria_per_request: Annotated[Positive, Field(le=50)] | None
     max_image_side: Annotated[int, Field(strict=True, ge=32, le=1 << 14)] | None
+    keep_image_metadata: Annotated[bool, Field(strict=True)]
     only_generate: Annotated[bool, Field(strict=True)]
     stop_after_failures: Annotated[int, Field(strict=True, ge=0)]
     on_failure: Literal["exclude", "zero"]

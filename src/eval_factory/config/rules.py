@@ -327,6 +327,8 @@ def _wrong_with_kind(task: Task, extra: Extra) -> Iterator[str]:
         and task.helm.indexed is not None
     ):
         yield f"{_EXTRA}.max_image_side: {task.name} shows no pictures; {_LEAVE_OUT}"
+    if extra.keep_image_metadata and task.helm.media is None and task.helm.indexed is not None:
+        yield f"{_EXTRA}.keep_image_metadata: {task.name} sends no files; {_LEAVE_OUT}"
     if extra.judge_passport is not None and (
         not task.helm.rubric or task.helm.upstream is not HELM
     ):

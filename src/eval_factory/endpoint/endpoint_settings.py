@@ -62,6 +62,7 @@ class EndpointSettings:
     """
     adapter: openai_api.Adapter
     max_image_side: int | None = None  # pixels: a larger picture is made smaller before it is sent
+    keeps_metadata: bool = False  # whether EXIF, comments and tags of files are sent too
     # of a judge: whether it is shown the pictures of the question whose answer it judges
     sees_images: bool = False
 
@@ -69,6 +70,10 @@ class EndpointSettings:
     def is_demo(self) -> bool:
         """Whether it is the embedded endpoint, which is no model."""
         return self.url.startswith("demo:")
+
+    @property
+    def sending_rule(self) -> media.SendingRule:
+        return media.SendingRule(self.max_image_side, self.keeps_metadata)
 
     @property
     def urls(self) -> tuple[str, ...]:
@@ -104,7 +109,7 @@ class EndpointSettings:
             ]
             request = {
                 **request,
-                "messages": media.messages_of(objects, self.max_image_side, turns),
+                "messages": media.messages_of(objects, self.sending_rule, turns),
             }
         return openai_api.request_body(
             request,
@@ -121,7 +126,8 @@ class EndpointSettings:
     def to_args(self) -> dict[str, Any]:
         """As plain values for YAML, in the order of the fields."""
         args = {field.name: getattr(self, field.name) for field in fields(EndpointSettings)}
-        for name in ("servers", "max_image_side", "sees_images"):  # what most endpoints do not have
+        # what most endpoints do not have
+        for name in ("servers", "max_image_side", "keeps_metadata", "sees_images"):
             if not args[name]:
                 del args[name]
         records = (OAuthSettings, openai_api.Adapter)

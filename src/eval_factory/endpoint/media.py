@@ -22,6 +22,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from eval_factory.endpoint.media_metadata import BrokenFile, without_metadata
 from eval_factory.endpoint.openai_api import BASE64, PICTURES, FinalAnswer, UnusableAnswer
 
 MAX_FILE = 64 << 20  # bytes. No endpoint takes as much in one request
@@ -65,30 +66,38 @@ class _Facts:
     sha256: str
 
 
+@dataclass(frozen=True)
+class SendingRule:
+    """How files are changed before they are sent."""
+
+    max_image_side: int | None = None  # pixels: a larger picture is made smaller
+    keeps_metadata: bool = False  # whether EXIF, comments and tags are sent too
+
+
 class Medium(str):
     """What stands in a body in place of a picture's or sound's content, and knows its file."""
 
     file: Path
     facts: _Facts
-    max_image_side: int | None
+    rule: SendingRule
     tokens: int
 
     @classmethod
-    def of(cls, file: Path, max_image_side: int | None) -> Medium:
+    def of(cls, file: Path, rule: SendingRule) -> Medium:
         """Raises UnusableMedium."""
-        facts = _sent_facts(*_version_of(file), max_image_side)
+        facts = _sent_facts(*_version_of(file), rule)
         medium = cls(f"sha256:{facts.sha256} {facts.content_type} {facts.size} bytes")
         medium.file = file
         medium.facts = facts
-        medium.max_image_side = max_image_side
-        medium.tokens = tokens_of(file, max_image_side)
+        medium.rule = rule
+        medium.tokens = tokens_of(file, rule.max_image_side)
         return medium
 
     def content(self) -> str:
         """Base64, of a picture as a data URL. Raises UnusableMedium: the file is not what it
         was.
         """
-        data, kind = _sent(_read(self.file), self.file.name, self.max_image_side)
+        data, kind = _sent(_read(self.file), self.file.name, self.rule)
         if hashlib.sha256(data).hexdigest() != self.facts.sha256:
             raise UnusableMedium(f"{self.file.name} was changed while the run went on")
         text = base64.b64encode(data).decode("ascii")
@@ -97,7 +106,7 @@ class Medium(str):
 
 def messages_of(
     media_objects: Iterable[Mapping[str, Any]],
-    max_image_side: int | None,
+    rule: SendingRule,
     turns: list[dict[str, Any]],
 ) -> list[dict[str, Any]]:
     """One message of a user: a part for each of HELM's media objects (`text`, or `location` of a
@@ -105,15 +114,14 @@ def messages_of(
     UnusableMedium.
     """
     if not any(PLACE in one["content"] for one in turns):
-        return [{"role": "user", "content": [_part(one, max_image_side) for one in media_objects]}]
+        return [{"role": "user", "content": [_part(one, rule) for one in media_objects]}]
     files = (one for one in media_objects if one.get("text") is None)
     parts = (
         placed(one["content"], files) if PLACE in one["content"] else one["content"]
         for one in turns
     )
     contents = [
-        one if isinstance(one, str) else [_part(part, max_image_side) for part in one]
-        for one in parts
+        one if isinstance(one, str) else [_part(part, rule) for part in one] for one in parts
     ]
     if next(files, None) is not None:
         raise UnusableMedium("a picture or sound has no place in the text")
@@ -136,13 +144,13 @@ def placed(text: str, media_objects: Iterable[Mapping[str, Any]]) -> list[Mappin
     return [one for one in parts if one.get("text") is None or one["text"].strip()]
 
 
-def _part(media_object: Mapping[str, Any], max_image_side: int | None) -> dict[str, Any]:
+def _part(media_object: Mapping[str, Any], rule: SendingRule) -> dict[str, Any]:
     if media_object.get("text") is not None:
         return {"type": "text", "text": media_object["text"]}
     location = str(media_object.get("location"))
     if location.startswith(("http://", "https://")):
         raise UnusableMedium("a picture or sound of the web is not fetched")
-    medium = Medium.of(Path(location), max_image_side)
+    medium = Medium.of(Path(location), rule)
     kind = str(medium.facts.content_type)
     if kind in SOUND_FORMATS:
         return {
@@ -283,14 +291,15 @@ def _own_facts(file: Path, _size: int, _changed: int) -> _Facts:
 
 
 @lru_cache(1 << 16)
-def _sent_facts(file: Path, _size: int, _changed: int, max_image_side: int | None) -> _Facts:
-    data, kind = _sent(_read(file), file.name, max_image_side)
+def _sent_facts(file: Path, _size: int, _changed: int, rule: SendingRule) -> _Facts:
+    data, kind = _sent(_read(file), file.name, rule)
     return _Facts(kind, len(data), hashlib.sha256(data).hexdigest())
 
 
-def _sent(data: bytes, name: str, max_image_side: int | None) -> tuple[bytes, str]:
-    """(what is sent of a file, its type): the file's own bytes but of 16 bits a sample, or larger
-    than is asked for.
+def _sent(data: bytes, name: str, rule: SendingRule) -> tuple[bytes, str]:
+    """(what is sent of a file, its type): the file's own bytes without its metadata. Pixels are
+    changed only of a picture with 16 bits a sample, one that is larger than is asked for, and one
+    whose metadata say that it has to be turned.
 
     Raises UnusableMedium.
     """
@@ -300,36 +309,69 @@ def _sent(data: bytes, name: str, max_image_side: int | None) -> tuple[bytes, st
             f"{name} is no PNG, JPEG, GIF or WebP picture, and no WAV, MP3 or FLAC sound"
         )
     if kind in SOUND_FORMATS:
-        return data, kind
+        return _sent_sound(data, name, kind, rule), kind
     from PIL import Image  # text needs none
 
     try:
         with Image.open(io.BytesIO(data)) as picture:
             picture.load()
-            is_too_large = max_image_side is not None and max(picture.size) > max_image_side
+            is_too_large = (
+                rule.max_image_side is not None and max(picture.size) > rule.max_image_side
+            )
             has_16_bits = kind == "image/png" and data[24] == 16
-            if not is_too_large and not has_16_bits:
+            is_turned = not rule.keeps_metadata and _is_turned(picture)
+            if is_too_large or has_16_bits or is_turned:
+                data, kind = _smaller(
+                    picture, rule.max_image_side if is_too_large else None, turn=is_turned
+                )
+            if rule.keeps_metadata:
                 return data, kind
-            return _smaller(picture, max_image_side if is_too_large else None)
+            try:
+                return without_metadata(data, kind), kind
+            except BrokenFile:  # which Pillow reads all the same
+                data, kind = _smaller(picture, None, turn=False)
+                return without_metadata(data, kind), kind
     except Exception as error:  # Pillow raises what it likes at a broken file
         raise UnusableMedium(
             f"{name} is a broken picture ({kind}): {type(error).__name__}"
         ) from None
 
 
+def _sent_sound(data: bytes, name: str, kind: str, rule: SendingRule) -> bytes:
+    """Raises UnusableMedium: nobody knows where its tags are."""
+    if rule.keeps_metadata:
+        return data
+    try:
+        return without_metadata(data, kind)
+    except BrokenFile as error:
+        raise UnusableMedium(
+            f"{name} is a sound ({kind}) whose tags cannot be removed ({error}); "
+            "extra.keep_image_metadata: true sends it as it is"
+        ) from None
+
+
+_ORIENTATION = 0x0112  # EXIF's
+
+
+def _is_turned(picture: Any) -> bool:
+    """Whether EXIF says that the pixels are to be turned or mirrored; no moving picture is."""
+    is_moving = getattr(picture, "n_frames", 1) > 1
+    return not is_moving and picture.getexif().get(_ORIENTATION, 1) in range(2, 9)
+
+
 def picture_type(data: bytes, name: str) -> str:
     """The type of a picture that can be sent. Raises UnusableMedium: it is broken, or of another
     kind.
     """
-    kind = _sent(data, name, None)[1]
+    kind = _sent(data, name, SendingRule(keeps_metadata=True))[1]
     if not kind.startswith("image/"):
         raise UnusableMedium(f"{name} is no picture ({kind})")
     return kind
 
 
-def _smaller(picture: Any, max_side: int | None) -> tuple[bytes, str]:
-    """As 8 bits a sample, and with its longer side of `max_side` pixels: a JPEG stays one, all
-    others become PNGs.
+def _smaller(picture: Any, max_side: int | None, *, turn: bool) -> tuple[bytes, str]:
+    """As 8 bits a sample, and with its longer side of `max_side` pixels, or turned as EXIF says: a
+    JPEG stays one, all others become PNGs.
     """
     from PIL import Image, ImageOps
 
@@ -338,13 +380,19 @@ def _smaller(picture: Any, max_side: int | None) -> tuple[bytes, str]:
         picture = picture.convert("I").point(lambda value: value * (1 / 257) + 0.5).convert("L")
     elif picture.mode in ("P", "1"):  # a palette cannot be resampled
         picture = picture.convert("RGBA" if "transparency" in picture.info else "RGB")
-    if max_side is not None:
+    if max_side is not None or turn:
         picture = ImageOps.exif_transpose(picture)  # what is saved has lost the mark that turns it
+    if max_side is not None:
         scale = max_side / max(picture.size)
         size = tuple(max(1, round(side * scale)) for side in picture.size)
         picture = picture.resize(size, getattr(Image.Resampling, RESAMPLING))
     out = io.BytesIO()
-    picture.save(out, "JPEG" if is_jpeg else "PNG", **({"quality": 95} if is_jpeg else {}))
+    options: dict[str, int] = {}
+    if is_jpeg:
+        options["quality"] = 95
+        if turn:
+            options["subsampling"] = 0  # the colours of a pixel were mixed once already
+    picture.save(out, "JPEG" if is_jpeg else "PNG", **options)
     return out.getvalue(), "image/jpeg" if is_jpeg else "image/png"
 
 

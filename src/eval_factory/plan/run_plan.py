@@ -31,6 +31,8 @@ from eval_factory.tasks.run_specs import IMAGES
 from eval_factory.tasks.upstreams import Upstream
 
 KEPT_BY = "answers_kept_by"  # the section of run_config.yml; only where there were several servers
+SENDS_METADATA = "sends_image_metadata"
+"""The mark in run_config.yml of a folder that was begun before metadata were removed."""
 IDENTITY_VERSION = 1
 URL = "target.api_endpoint.url"
 STOP_WHEN = "config.params.extra.stop_when"
@@ -97,6 +99,8 @@ class Plan:
     identity: str
     # by role, of the folder's last run, where there are several
     servers_before: Mapping[str, SameServers]
+    # the folder was begun before metadata of pictures were removed, and goes on so
+    sends_metadata_as_before: bool = False
     asks_model: bool = True
 
     @property
@@ -189,9 +193,11 @@ def make_plan(evaluation: Evaluation, rundir: RunDir | None = None) -> Plan:
     """
     rundir = rundir or RunDir(evaluation.output_dir.absolute())
     before = servers_before(evaluation, rundir)
+    sends_as_before = sends_metadata_as_before(evaluation, rundir)
     params = evaluation.run.config.params
     endpoint = evaluation.run.target.api_endpoint
     extra = params.extra
+    keeps_metadata = extra.keep_image_metadata or sends_as_before
     declared = evaluation.task.helm.parameters
     jury = jury_of(evaluation)
     has_key = not endpoint.is_demo and not endpoint.oauth and endpoint.api_key is not None
@@ -204,6 +210,7 @@ def make_plan(evaluation: Evaluation, rundir: RunDir | None = None) -> Plan:
         max_length=None if "max_length" in declared else extra.max_length,
         use_nvcf=endpoint.adapter_config.use_nvcf,
         max_image_side=extra.max_image_side,
+        keeps_metadata=keeps_metadata,
         shows_images=evaluation.task.helm.media == IMAGES,
         output_tokens=evaluation.output_tokens,
         adapter=_adapter_of(endpoint, with_logprobs=extra.confidence == LOGPROBS),
@@ -218,11 +225,15 @@ def make_plan(evaluation: Evaluation, rundir: RunDir | None = None) -> Plan:
         evaluation=evaluation,
         rundir=rundir,
         model=model,
-        judges=tuple(_judge_endpoint(evaluation, judge, before) for judge in jury),
-        prescribed=_prescribed_judges(evaluation, before),
+        judges=tuple(
+            _judge_endpoint(evaluation, judge, before, keeps_metadata=keeps_metadata)
+            for judge in jury
+        ),
+        prescribed=_prescribed_judges(evaluation, before, keeps_metadata=keeps_metadata),
         scenario_arguments=arguments,
         identity=identity_of(evaluation, before),
         servers_before=before,
+        sends_metadata_as_before=sends_as_before,
     )
 
 
@@ -292,7 +303,7 @@ def _shared_settings(
 
 
 def _prescribed_judges(
-    evaluation: Evaluation, before: Mapping[str, SameServers]
+    evaluation: Evaluation, before: Mapping[str, SameServers], *, keeps_metadata: bool
 ) -> tuple[EndpointPlan, ...]:
     """At the target's URL with the default judge's key, unless one of `extra.judges` has the
     role's name.
@@ -308,12 +319,21 @@ def _prescribed_judges(
         if known is not None and known.model_id.rpartition("/")[2] == model:
             model = known.model_id
         judge = own.get(role) or Judge(name=role, model_id=model, **key)
-        endpoints.append(replace(_judge_endpoint(evaluation, judge, before), helm_name=deployment))
+        endpoints.append(
+            replace(
+                _judge_endpoint(evaluation, judge, before, keeps_metadata=keeps_metadata),
+                helm_name=deployment,
+            )
+        )
     return tuple(endpoints)
 
 
 def _judge_endpoint(
-    evaluation: Evaluation, judge: Judge, before: Mapping[str, SameServers]
+    evaluation: Evaluation,
+    judge: Judge,
+    before: Mapping[str, SameServers],
+    *,
+    keeps_metadata: bool,
 ) -> EndpointPlan:
     params = evaluation.run.config.params
     target = evaluation.run.target.api_endpoint
@@ -342,6 +362,7 @@ def _judge_endpoint(
         use_nvcf=judge.use_nvcf,
         adapter=Adapter(**adapter),
         max_image_side=params.extra.max_image_side if sees_images else None,
+        keeps_metadata=keeps_metadata and sees_images,
         sees_images=sees_images,
         shows_images=sees_images,
     )
@@ -463,6 +484,31 @@ def servers_before(evaluation: Evaluation, rundir: RunDir) -> dict[str, SameServ
         return {role: SameServers(urls[0], urls) for role, urls in before.items()}
     except (OSError, UnicodeDecodeError, YamlError, LookupError, TypeError, AttributeError):
         return {}
+
+
+_METADATA_KEY = re.compile(r"^ +keep_image_metadata:", re.MULTILINE)
+
+
+def may_send_files(evaluation: Evaluation) -> bool:
+    """Whether requests may hold pictures or sounds, as far as it is known before HELM says so."""
+    benchmark = evaluation.benchmark
+    if benchmark is not None:
+        return benchmark.rows_with_pictures > 0
+    helm = evaluation.task.helm
+    return helm.media is not None or helm.indexed is None
+
+
+def sends_metadata_as_before(evaluation: Evaluation, rundir: RunDir) -> bool:
+    """Whether the folder was begun by a version that sent files as they were: its answers are
+    known by what was sent, so it goes on so.
+    """
+    if not may_send_files(evaluation):
+        return False
+    try:
+        text = rundir.run_config.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return False
+    return f"\n{SENDS_METADATA}:" in text or _METADATA_KEY.search(text) is None
 
 
 def _named(urls: Sequence[str], before: SameServers | None) -> tuple[str, tuple[str, ...]]:

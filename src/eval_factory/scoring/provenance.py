@@ -25,11 +25,11 @@ from eval_factory.core.results import PACKAGED, UTC_FORMAT, AskedEndpoint, Prove
 from eval_factory.core.rundir import RunDir, sha256_of
 from eval_factory.data.run_data import hashes_of, revisions_of
 from eval_factory.demo.example import packaged_data
-from eval_factory.endpoint import media
+from eval_factory.endpoint import media, media_metadata
 from eval_factory.endpoint.response_cache import read_origin
 from eval_factory.helm import names, output
 from eval_factory.helm.environments import Environment, environment_of
-from eval_factory.plan.run_plan import Plan
+from eval_factory.plan.run_plan import Plan, may_send_files
 from eval_factory.scoring.judge_passports import PASSPORT
 from eval_factory.scoring.methods import STATISTICS_VERSION
 from eval_factory.tasks.asked_again import ROOM
@@ -167,6 +167,19 @@ RECORDED_PACKAGES = (
 )
 
 
+def _picture_changes(plan: Plan, pillow: str | None) -> str | None:
+    """How pictures and sounds were changed before they were sent; None: not at all, or there are
+    none.
+    """
+    changes = []
+    if (side := plan.model.max_image_side) is not None:
+        by = f"resampled by {media.RESAMPLING} of Pillow {pillow}"
+        changes.append(f"longer side of {side} pixels at most, {by}")
+    if may_send_files(plan.evaluation) and not plan.model.keeps_metadata:
+        changes.append(f"without {media_metadata.REMOVED}")
+    return "; ".join(changes) or None
+
+
 def provenance_of(
     plan: Plan,
     scenario: str,
@@ -222,17 +235,8 @@ def provenance_of(
         rescored_from=None
         if (origin := read_origin(plan.rundir.cache_db)) is None
         else origin.run_identity,
-        pictures=_pictures(plan.model.max_image_side, environment.version_of("pillow")),
+        pictures=_picture_changes(plan, environment.version_of("pillow")),
         asked_again_tokens=ROOM if plan.gives_room else None,
-    )
-
-
-def _pictures(side: int | None, pillow: str | None) -> str | None:
-    """How pictures were made smaller; None where they were not."""
-    if side is None:
-        return None
-    return (
-        f"longer side of {side} pixels at most, resampled by {media.RESAMPLING} of Pillow {pillow}"
     )
 
 

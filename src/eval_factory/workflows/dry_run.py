@@ -12,8 +12,9 @@ from eval_factory.config.model import Extra
 from eval_factory.config.rules import chance_questions_of
 from eval_factory.core.foreign_text import own_lines
 from eval_factory.core.plain_yaml import to_yaml
+from eval_factory.endpoint.media_metadata import REMOVED
 from eval_factory.helm.command import command_line
-from eval_factory.plan.run_plan import make_plan, where_keys_go
+from eval_factory.plan.run_plan import make_plan, may_send_files, where_keys_go
 from eval_factory.tasks.asked_again import (
     ABSTENTION,
     ANSWER_WITH_CONFIDENCE,
@@ -101,6 +102,12 @@ def _asked_again(task: Task, extra: Extra) -> Iterator[str]:
         yield f'  read: an answer that begins with "{ABSTENTION}", or the option of that text'
 
 
+def _metadata_line(evaluation: Evaluation) -> str:
+    if evaluation.run.config.params.extra.keep_image_metadata:
+        return f"sent with their metadata ({REMOVED}), which may hold names and places"
+    return f"sent without {REMOVED}; extra.keep_image_metadata: true sends them"
+
+
 def preview(evaluation: Evaluation, argv: Sequence[str], keys: Sequence[str] = ()) -> str:
     """The rendered configuration, the source of each value that is not a default, what is noted,
     where keys go, the command.
@@ -129,6 +136,8 @@ def preview(evaluation: Evaluation, argv: Sequence[str], keys: Sequence[str] = (
         if first
         else []
     )
+    if may_send_files(evaluation):
+        lines.append(f"\n# pictures and sounds\n#   {_metadata_line(evaluation)}")
     again = list(_asked_again(evaluation.task, evaluation.run.config.params.extra))
     lines += ["\n# asked again", *(f"#   {line}" for line in again)] if again else []
     if (looks := grid_line(evaluation)) is not None:

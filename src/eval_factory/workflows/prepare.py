@@ -19,7 +19,7 @@ from eval_factory.data.bundle import refuse_inside
 from eval_factory.endpoint import response_cache
 from eval_factory.helm import names
 from eval_factory.helm.command import model_files
-from eval_factory.plan.run_plan import KEPT_BY, Plan, kept_by
+from eval_factory.plan.run_plan import KEPT_BY, SENDS_METADATA, Plan, kept_by
 from eval_factory.report.documents import run_config
 from eval_factory.scoring.judge_passports import PASSPORT, passport_text
 from eval_factory.workflows.context import RunContext, start_over
@@ -66,12 +66,17 @@ def write_run_config(context: RunContext, plan: Plan, argv: Sequence[str]) -> No
     info = plan.evaluation.framework.framework
     config: Any = context.redactor.tree(plan.evaluation.as_dict())
     same = context.redactor.tree(kept_by(plan.endpoints, plan.servers_before))
+    more: dict[str, Any] = {}
+    if same:
+        more[KEPT_BY] = same
+    if plan.sends_metadata_as_before:
+        more[SENDS_METADATA] = True
     document = run_config(
         config,
         context.redactor.text(shlex.join(argv)),
         info.name,
         info.pkg_name,
-        {KEPT_BY: same} if same else {},
+        more,
     )
     write_atomic(context.rundir.run_config, to_yaml(document))
 

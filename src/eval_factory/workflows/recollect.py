@@ -29,7 +29,7 @@ from eval_factory.demo.example import packaged_data
 from eval_factory.endpoint.response_cache import read_origin, write_origin
 from eval_factory.helm import names, output
 from eval_factory.helm.judge_output import jury_form_in
-from eval_factory.plan.run_plan import KEPT_BY, Plan, make_plan
+from eval_factory.plan.run_plan import KEPT_BY, SENDS_METADATA, Plan, make_plan
 from eval_factory.report.checksums import leads_inside
 from eval_factory.report.documents import run_config
 from eval_factory.report.reader import StoredResult, load_result
@@ -236,7 +236,7 @@ def _collected(
             f"{rundir.helm}: gives a result that none can be: {error.message}"
         ) from error
     info = plan.evaluation.framework.framework
-    more = {KEPT_BY: document[KEPT_BY]} if KEPT_BY in document else {}
+    more = {name: document[name] for name in (KEPT_BY, SENDS_METADATA) if name in document}
     write_atomic(
         shadow.run_config, to_yaml(run_config(config, command, info.name, info.pkg_name, more))
     )

@@ -105,6 +105,7 @@ CHANGES_RESULTS = frozenset(
         "shuffle_choices",
         "upstream",
         "max_image_side",
+        "keep_image_metadata",
         "probe_judges",
         "sample_seed",
         "instances",

@@ -15,7 +15,7 @@ from PIL import Image
 
 from builders import plan
 from eval_factory.endpoint import limits, media, openai_api
-from eval_factory.endpoint.media import UnusableMedium
+from eval_factory.endpoint.media import SendingRule, UnusableMedium
 from seeing_endpoint import content_of, middle_of, picture, tone
 
 ASKED = {"max_tokens": 5, "temperature": 0.0, "prompt": ""}
@@ -259,12 +259,14 @@ def test_a_text_has_its_pictures_in_their_places(tmp_path: Path) -> None:
         {"role": "user", "content": f"A{media.PLACE}\n{media.PLACE}"},
         {"role": "assistant", "content": media.PLACE},
     ]
-    first, second = media.messages_of([*files, {"text": "A"}], None, turns)
+    first, second = media.messages_of([*files, {"text": "A"}], SendingRule(), turns)
     assert [part["type"] for part in first["content"]] == ["text", "image_url", "image_url"]
     assert second["content"] == [{"type": "text", "text": media.PLACE}], (
         "what a model said has no picture"
     )
-    alone = media.messages_of([*files, {"text": "A"}], None, [{"role": "user", "content": "A"}])
+    alone = media.messages_of(
+        [*files, {"text": "A"}], SendingRule(), [{"role": "user", "content": "A"}]
+    )
     assert [part["type"] for part in alone[0]["content"]] == ["image_url", "image_url", "text"]
     with pytest.raises(UnusableMedium, match="has no place in the text"):
-        media.messages_of(files, None, [{"role": "user", "content": f"A{media.PLACE}"}])
+        media.messages_of(files, SendingRule(), [{"role": "user", "content": f"A{media.PLACE}"}])

@@ -1,0 +1,256 @@
+"""Names and places in pictures and sounds: what is sent holds none, and the same pixels."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import io
+import struct
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image, ImageOps, PngImagePlugin
+
+from builders import endpoint_settings, plan
+from eval_factory.core.plain_yaml import to_yaml
+from eval_factory.endpoint import media
+from eval_factory.endpoint.media import Medium, SendingRule
+from eval_factory.endpoint.media_metadata import BrokenFile, without_metadata
+from eval_factory.plan.run_plan import SENDS_METADATA, Plan
+from eval_factory.scoring.provenance import _picture_changes
+from eval_factory.workflows.dry_run import preview
+from seeing_endpoint import tone
+
+NAME = b"Jane Roe 1961-02-03"
+ARTIST = 0x013B
+ORIENTATION = 0x0112
+GPS = 0x8825
+
+
+def drawn(mode: str = "RGB") -> Image.Image:
+    picture = Image.new("RGB", (24, 16))
+    for x in range(24):
+        for y in range(16):
+            picture.putpixel((x, y), (x * 10, y * 15, x * y // 2))
+    return picture.convert(mode)
+
+
+def exif(orientation: int = 1) -> bytes:
+    known = Image.Exif()
+    known[ARTIST] = NAME.decode()
+    known[ORIENTATION] = orientation
+    known.get_ifd(GPS)[1] = "N"
+    return known.tobytes()
+
+
+def profile() -> bytes:
+    """No colour profile, but its bytes are kept by what writes pictures."""
+    return struct.pack(">I", 128 + len(NAME)) + bytes(124) + NAME
+
+
+def saved(form: str, **more: Any) -> bytes:
+    out = io.BytesIO()
+    picture = drawn("P" if form == "GIF" else "RGB")
+    picture.save(out, form, **more)
+    return out.getvalue()
+
+
+def png() -> bytes:
+    texts = PngImagePlugin.PngInfo()
+    texts.add_text("Comment", NAME.decode())
+    texts.add_text("Description", NAME.decode(), zip=True)
+    texts.add_itxt("Title", NAME.decode())
+    return saved("PNG", pnginfo=texts, exif=exif(), icc_profile=profile(), dpi=(300, 300))
+
+
+def jpeg() -> bytes:
+    data = saved("JPEG", exif=exif(), icc_profile=profile(), comment=NAME, progressive=True)
+    iptc = b"Photoshop 3.0\0" + NAME
+    segment = b"\xff\xed" + struct.pack(">H", len(iptc) + 2) + iptc
+    return data[:2] + segment + data[2:] + NAME  # as telephones add a second picture
+
+
+def gif() -> bytes:
+    frames = [drawn("P"), drawn("P").rotate(90)]
+    out = io.BytesIO()
+    frames[0].save(
+        out, "GIF", save_all=True, append_images=frames[1:], loop=3, duration=50, comment=NAME
+    )
+    data = out.getvalue()
+    xmp = b"\x21\xff\x0bXMP DataXMP" + bytes([len(NAME)]) + NAME + b"\0"
+    return data[:-1] + xmp + data[-1:] + NAME
+
+
+def webp() -> bytes:
+    return saved("WEBP", exif=exif(), xmp=NAME, icc_profile=profile(), lossless=True)
+
+
+def wav() -> bytes:
+    data = tone(440)
+    content = b"INFOIART" + struct.pack("<I", len(NAME)) + NAME + b"\0"
+    listed = b"LIST" + struct.pack("<I", len(content)) + content
+    body = data[8:12] + listed + data[12:] + listed
+    return b"RIFF" + struct.pack("<I", len(body)) + body
+
+
+def id3() -> bytes:
+    content = b"TPE1" + struct.pack(">I", len(NAME) + 1) + b"\0\0\0" + NAME + bytes(40)
+    return b"ID3\x03\0\0" + bytes([0, 0, len(content) >> 7, len(content) & 0x7F]) + content
+
+
+FRAMES = b"\xff\xfb\x90\x00" + bytes(413)
+
+
+def mp3() -> bytes:
+    ape_head = b"APETAGEX" + struct.pack("<IIII", 2000, 64, 1, 0xA0000000) + bytes(8)
+    ape_foot = b"APETAGEX" + struct.pack("<IIII", 2000, 64, 1, 0x80000000) + bytes(8)
+    ape = ape_head + NAME.ljust(32) + ape_foot
+    return id3() + id3() + FRAMES + ape + b"TAG" + NAME.ljust(125)
+
+
+def flac() -> bytes:
+    info = b"\0" + (34).to_bytes(3, "big") + bytes(34)
+    comment = b"\x84" + len(NAME).to_bytes(3, "big") + NAME
+    return b"fLaC" + info + comment + b"\xff\xf8" + bytes(60)
+
+
+PICTURES = {"png": png, "jpeg": jpeg, "gif": gif, "webp": webp}
+SOUNDS = {"wav": wav, "mp3": mp3, "flac": flac}
+
+
+REMOVING = SendingRule()
+
+
+def medium(file: Path, data: bytes, rule: SendingRule = REMOVING) -> bytes:
+    file.write_bytes(data)
+    content = Medium.of(file, rule).content()
+    return base64.b64decode(content.rpartition(",")[2])
+
+
+def pixels(data: bytes) -> list[tuple[str, tuple[int, int], bytes]]:
+    found = []
+    with Image.open(io.BytesIO(data)) as picture:
+        for frame in range(getattr(picture, "n_frames", 1)):
+            picture.seek(frame)
+            found.append((picture.mode, picture.size, picture.tobytes()))
+    return found
+
+
+@pytest.mark.parametrize("form", [*PICTURES, *SOUNDS])
+def test_what_is_sent_holds_no_name(form: str, tmp_path: Path) -> None:
+    data = {**PICTURES, **SOUNDS}[form]()
+    assert NAME in data
+    assert medium(tmp_path / "kept", data, SendingRule(keeps_metadata=True)) == data
+    cut = medium(tmp_path / "cut", data)
+    for part in (NAME, b"Exif", b"eXIf", b"EXIF", b"ICC", b"tEXt", b"zTXt", b"TAG", b"LIST"):
+        assert part not in cut
+    assert media.type_of(cut) == media.type_of(data)
+    assert medium(tmp_path / "cut", cut) == cut
+
+
+@pytest.mark.parametrize("form", PICTURES)
+def test_pixels_are_the_same(form: str, tmp_path: Path) -> None:
+    data = PICTURES[form]()
+    cut = medium(tmp_path / "x", data)
+    assert pixels(cut) == pixels(data)
+    with Image.open(io.BytesIO(cut)) as shown:
+        assert not shown.getexif()
+        assert not {"comment", "xmp", "icc_profile", "exif"} & set(shown.info)
+        if form == "gif":
+            assert (shown.info["loop"], len(pixels(cut))) == (3, 2)
+        if form == "png":
+            assert round(shown.info["dpi"][0]) == 300
+
+
+def test_samples_are_the_same() -> None:
+    assert without_metadata(wav(), "audio/wav") == tone(440)
+    assert without_metadata(mp3(), "audio/mpeg") == FRAMES
+    assert without_metadata(flac(), "audio/flac").endswith(b"\xff\xf8" + bytes(60))
+
+
+@pytest.mark.parametrize("form", ["JPEG", "PNG", "WEBP"])
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_a_turned_picture_is_sent_as_it_is_shown(
+    form: str, orientation: int, tmp_path: Path
+) -> None:
+    more: dict[str, Any] = {"quality": 95, "subsampling": 0} if form == "JPEG" else {}
+    if form == "WEBP":
+        more["lossless"] = True
+    data = saved(form, exif=exif(orientation), **more)
+    cut = medium(tmp_path / "x", data)
+    assert NAME not in cut
+    with Image.open(io.BytesIO(data)) as before, Image.open(io.BytesIO(cut)) as after:
+        meant = ImageOps.exif_transpose(before).convert("RGB")
+        assert after.size == meant.size
+        pairs = zip(meant.tobytes(), after.convert("RGB").tobytes(), strict=True)
+        assert max(abs(one - two) for one, two in pairs) <= (12 if form == "JPEG" else 0)
+
+
+def test_a_smaller_picture_has_no_names_either(tmp_path: Path) -> None:
+    for form, data in ((form, make()) for form, make in PICTURES.items()):
+        cut = medium(tmp_path / form, data, SendingRule(max_image_side=12))
+        assert NAME not in cut
+        assert b"iCCP" not in cut
+
+
+@pytest.mark.parametrize("kind", ["image/png", "image/jpeg", "image/gif", "audio/flac"])
+def test_a_file_that_is_cut_off_is_told_apart(kind: str) -> None:
+    whole = {"image/png": png, "image/jpeg": jpeg, "image/gif": gif, "audio/flac": flac}[kind]()
+    for length in range(4, min(len(whole), 400)):
+        try:
+            cut = without_metadata(whole[:length], kind)
+        except BrokenFile:
+            continue
+        assert NAME not in cut
+
+
+def test_the_key_follows_what_is_sent(tmp_path: Path) -> None:
+    file = tmp_path / "x"
+    file.write_bytes(png())
+    objects = {"multimodal_prompt": {"media_objects": [{"location": str(file)}]}}
+    asked = {"max_tokens": 5, "temperature": 0.0, "prompt": "", **objects}
+    for keeps in (False, True):
+        settings = endpoint_settings(keeps_metadata=keeps)
+        content = medium(file, png(), settings.sending_rule)
+        url = settings.body_of(asked)["messages"][0]["content"][0]["image_url"]["url"]
+        assert hashlib.sha256(content).hexdigest() in url
+
+
+KEY = "config.params.extra.keep_image_metadata"
+
+
+def planned(folder: Path, **flags: Any) -> Plan:
+    return plan({"config.type": "vqa_rad", "config.output_dir": str(folder), **flags})
+
+
+def test_a_folder_of_before_keeps_its_rule(tmp_path: Path) -> None:
+    new = planned(tmp_path)
+    assert not new.model.keeps_metadata
+    run_config = tmp_path / "run_config.yml"
+    document = new.evaluation.as_dict()
+    run_config.write_text(to_yaml(document))
+    assert not planned(tmp_path).model.keeps_metadata
+    del document["config"]["params"]["extra"]["keep_image_metadata"]
+    run_config.write_text(to_yaml(document))
+    before = planned(tmp_path)
+    assert before.model.keeps_metadata
+    assert before.sends_metadata_as_before
+    assert before.identity == new.identity
+    # as it is written when the folder goes on
+    run_config.write_text(to_yaml({**new.evaluation.as_dict(), SENDS_METADATA: True}))
+    assert planned(tmp_path).model.keeps_metadata
+    text_only = plan({"config.output_dir": str(tmp_path)})
+    assert not text_only.model.keeps_metadata
+
+
+def test_it_is_said_before_and_after(tmp_path: Path) -> None:
+    kept = planned(tmp_path, **{KEY: True})
+    removed = planned(tmp_path)
+    assert kept.identity != removed.identity
+    assert "EXIF" in str(_picture_changes(removed, "1"))
+    assert _picture_changes(kept, "1") is None
+    assert _picture_changes(plan(), "1") is None
+    assert "keep_image_metadata: true" in preview(removed.evaluation, [])
+    assert "EXIF" in preview(kept.evaluation, [])
+    assert "EXIF" not in preview(plan().evaluation, [])
