@@ -17,8 +17,8 @@ from eval_factory.core import failure_causes, foreign_text, secrets
 from eval_factory.demo import server
 from eval_factory.endpoint import openai_api
 from eval_factory.helm import environments, judge_output, output
-from eval_factory.reading import stated_option, stated_value
-from eval_factory.scoring import corrections, readability, words
+from eval_factory.reading import MAX_REFUSAL, is_refusal, stated_option, stated_value
+from eval_factory.scoring import corrections, readability
 from eval_factory.scoring.corrections import Case, medcalc_by_calculator, medec_sentence
 from eval_factory.tasks import custom_table
 from eval_factory.workflows import helm_run
@@ -62,7 +62,7 @@ READERS: dict[str, Callable[[str], object]] = {
     "squeezing": judge_output.squeezed,
     "reasoning": ADAPTER.without_reasoning,
     "reasoning that was cut off": lambda text: ADAPTER.without_reasoning(text, cut_off=True),
-    "refusals": lambda text: words.is_refusal(text[: words.MAX_REFUSAL]),
+    "refusals": lambda text: is_refusal(text[:MAX_REFUSAL]),
     "labels": lambda text: stated_option(text, {"A": "one", "B": "a a", "C": "C", "D": "answer"}),
     "values": stated_value,
     "queries": lambda text: readability._FORMS["sql"].reads(STATE, text),

@@ -39,11 +39,15 @@ _KNOWN = (
     ("<thinking>", "</thinking>"),
     ("[THINK]", "[/THINK]"),
     ("<seed:think>", "</seed:think>"),
+    ("<unused94>", "<unused95>"),
     ("<|channel|>analysis<|message|>", "<|channel|>final<|message|>"),
 )
-"""Markers around what a model thinks; the last are the channels of gpt-oss (harmony). The first are
-the default of a run config: where it holds others, these alone are meant.
+"""Markers around what a model thinks; the last are MedGemma's, and the channels of gpt-oss
+(harmony). The first are the default of a run config: where it holds others, these alone are meant.
 """
+_HEADING = re.compile(r"\s*#+ *Thinking *:?\n", re.IGNORECASE)
+_FINAL_HEADING = re.compile(r"^#+ *Final Response *:?$", re.IGNORECASE | re.MULTILINE)
+"""HuatuoGPT's headings; the second one alone is a heading of any text."""
 _HARMONY = re.compile(r"<\|start\|>assistant|<\|channel\|>\w*|<\|(?:end|return|message)\|>")
 
 
@@ -67,7 +71,7 @@ def split_thinking(text: str, start: str, end: str, *, cut_off: bool = False) ->
     """
     if (start, end) != _KNOWN[0]:
         return _split(text, start, end, cut_off=cut_off)
-    split = Split(text, None)
+    split = _split_at_headings(text)
     for markers in _KNOWN:
         part = _split(split.answer, *markers, cut_off=cut_off and not split.unfinished)
         if part.thought is not None:
@@ -80,6 +84,17 @@ def split_thinking(text: str, start: str, end: str, *, cut_off: bool = False) ->
         _HARMONY.sub("", split.thought).strip(),
         split.unfinished,
     )
+
+
+def _split_at_headings(text: str) -> Split:
+    """An answer that opens with the heading "## Thinking", taken apart."""
+    begin = _HEADING.match(text)
+    if begin is None:
+        return Split(text, None)
+    end = _FINAL_HEADING.search(text, begin.end())
+    if end is None:
+        return Split("", text[begin.end() :].strip(), unfinished=True)
+    return Split(text[end.end() :].strip(), text[begin.end() : end.start()].strip())
 
 
 def _split(text: str, start: str, end: str, *, cut_off: bool) -> Split:
@@ -101,12 +116,12 @@ def _part_of_marker(text: str, marker: str) -> str:
     """The first part of a marker that a text ends with; empty where there is none.
 
     After other words it has to be more than half of the marker, for an answer may end in `<` or
-    `<t`. Alone a single sign of it is enough, but no letter or digit, which is an answer.
+    `<t`. Alone two signs of it are enough; one sign decides nothing and stays an answer.
     """
     for length in range(min(len(marker) - 1, len(text)), 0, -1):
         part = marker[:length]
         if text.endswith(part):
-            alone = text.strip() == part and not (length == 1 and part.isalnum())
+            alone = text.strip() == part and length > 1
             return part if alone or 2 * length > len(marker) else ""
     return ""
 

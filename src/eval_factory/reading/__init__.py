@@ -7,6 +7,16 @@ statement; `reader` has the one rule that weighs them. The words are in `phrases
 """
 
 from eval_factory.reading.reader import VERSION, Kind, Reading, read_answer, stated_option
+from eval_factory.reading.refusals import MAX_REFUSAL, is_refusal
 from eval_factory.reading.values import stated_value
 
-__all__ = ["VERSION", "Kind", "Reading", "read_answer", "stated_option", "stated_value"]
+__all__ = [
+    "MAX_REFUSAL",
+    "VERSION",
+    "Kind",
+    "Reading",
+    "is_refusal",
+    "read_answer",
+    "stated_option",
+    "stated_value",
+]

@@ -9,14 +9,14 @@ import re
 
 from eval_factory.reading.phrases import any_of
 
-_TAGS = "think|thinking|thought|reasoning|scratchpad"
+_TAGS = "think|seed:think|thinking|thought|reasoning|scratchpad"
 _BEGINS = (
     "<unused94>",  # MedGemma
     rf"<(?:{_TAGS})>",  # DeepSeek, Qwen and many others
     r"\[THINK\]",  # Magistral
     "◁think▷",  # Kimi
     r"<\|channel\|>analysis",  # gpt-oss
-    r"^#+ *Thinking *:?$",  # HuatuoGPT
+    r"\A\s*#+ *Thinking *:?$",  # HuatuoGPT
 )
 _ENDS = (
     "<unused95>",
@@ -66,7 +66,7 @@ def answering_part(answer: str) -> str:
     if begin is not None:
         text = text[: begin.start()]
     for turn in _TURN_ENDS.split(text):
-        words = _without_boxes(turn)
+        words = _without_boxes(turn.rpartition("[/INST]")[2])
         if words.strip():
             return words
     return ""

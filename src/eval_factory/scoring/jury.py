@@ -29,6 +29,7 @@ from eval_factory.plan.run_plan import Plan
 from eval_factory.scoring.agreement import Ratings
 from eval_factory.scoring.draft import Draft
 from eval_factory.scoring.intervals import Ends
+from eval_factory.scoring.model_families import same_family
 from eval_factory.scoring.notes import Importance, Note
 from eval_factory.scoring.request_states import has_failed, text_of
 from eval_factory.scoring.scores import (
@@ -40,7 +41,6 @@ from eval_factory.scoring.scores import (
     mean_score,
 )
 from eval_factory.scoring.tally import Tally
-from eval_factory.scoring.words import same_family
 
 # Krippendorff's alpha, and answers that two judges or more rated
 BEYOND_BELIEF = 0.98

@@ -19,7 +19,7 @@ from eval_factory.core.results import Instances, Score
 from eval_factory.helm import output
 from eval_factory.helm.trivial_answers import MAX_LABEL_LENGTH
 from eval_factory.plan.run_plan import Plan
-from eval_factory.reading import stated_option
+from eval_factory.reading import is_refusal, stated_option
 from eval_factory.scoring.corrections import DATE_FORMATS, sentence_in
 from eval_factory.scoring.cut_prompts import NONE_CUT, CutPrompts, CutPromptsFound
 from eval_factory.scoring.draft import Draft
@@ -28,7 +28,6 @@ from eval_factory.scoring.notes import Importance, Note, too_unreadable
 from eval_factory.scoring.request_states import has_failed, sent_text, text_of, was_filtered
 from eval_factory.scoring.scores import InstanceKey
 from eval_factory.scoring.stated_options import LENIENT, METRIC, lenient_metrics
-from eval_factory.scoring.words import is_refusal
 from eval_factory.tasks.choice_question import options_shown
 from eval_factory.tasks.concordance import rating_in
 from eval_factory.tasks.framework import HelmEntry
@@ -237,8 +236,10 @@ class Readability:
                 hash(" ".join(answer.casefold().split())), hash(state.instance.input.text)
             ] += 1
         found = form is not None and says and form.reads(state, answer)
-        refused = not found and (stored.declined or is_refusal(answer))
-        self._rate(key, state, "" if refused else answer)
+        declined = not found and stored.declined
+        label = None if declined else self._stated(state, answer)
+        self._rate(key, state, label)
+        refused = declined or (not found and label is None and is_refusal(answer))
         if refused:
             self.signs["refused"].add(key)
         elif not found and stored.unfinished:
@@ -266,14 +267,19 @@ class Readability:
         if len(self.cut.keys) > extra.max_unreadable * answered:
             draft.not_reportable.append(self.cut.note(draft.instances.requested))
 
-    def _rate(self, key: InstanceKey, state: output.RequestState, answer: str) -> None:
-        """By the lenient rule; what HELM finds too is not looked for."""
-        labels = self.form.labels(state) if self.form is not None else {}
-        if self.form is not None and labels:
-            label = self.form.stated(state, answer)
-            self.lenient[key] = float(self.form.is_right(state, label))
-            if label is not None:
-                self.named.add(key)
+    def _stated(self, state: output.RequestState, answer: str) -> str | None:
+        """The label of the option that an answer states; None where there are no options."""
+        if self.form is None or not self.form.labels(state):
+            return None
+        return self.form.stated(state, answer)
+
+    def _rate(self, key: InstanceKey, state: output.RequestState, label: str | None) -> None:
+        """Whether the stated option is the right one; nothing where there are no options."""
+        if self.form is None or not self.form.labels(state):
+            return
+        self.lenient[key] = float(self.form.is_right(state, label))
+        if label is not None:
+            self.named.add(key)
 
     def counted(self, instances: Instances) -> Instances:
         """With what was counted here; answers that are the same to different questions are

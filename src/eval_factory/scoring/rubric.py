@@ -28,10 +28,10 @@ from eval_factory.scoring.draft import Draft
 from eval_factory.scoring.groups import SMALLEST_GROUP, Groups
 from eval_factory.scoring.intervals import Ends
 from eval_factory.scoring.jury import judges_that_failed, notes_on_length
+from eval_factory.scoring.model_families import same_family
 from eval_factory.scoring.notes import Importance, Note
 from eval_factory.scoring.request_states import has_failed, text_of
 from eval_factory.scoring.scores import InstanceKey, MetricValues, helm_mean, mean_score
-from eval_factory.scoring.words import same_family
 from eval_factory.tasks.asked_again import is_asked_again
 from eval_factory.tasks.rubric_case import (
     LENGTH_ADJUSTED,

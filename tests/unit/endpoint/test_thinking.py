@@ -33,7 +33,6 @@ def test_what_stands_between_the_markers_is_thinking(
 @pytest.mark.parametrize(
     ("text", "answer"),
     [
-        ("<", ""),
         ("<t", ""),
         ("\n<think", ""),
         ("Well. <thi", "Well."),
@@ -47,7 +46,7 @@ def test_a_begun_marker_at_the_end_of_what_was_cut_off_is_thinking(text: str, an
 
 
 @pytest.mark.parametrize(
-    "text", ["", "B", "B \n", "pH <", "pH <t", "a table <th", "<b", "think>", "<think a", "<<"]
+    "text", ["", "<", "B", "B \n", "pH <", "pH <t", "a table <th", "<b", "think>", "<think a", "<<"]
 )
 def test_other_ends_are_none(text: str) -> None:
     assert split_thinking(text, START, END, cut_off=True) == Split(text, None)
@@ -79,6 +78,9 @@ TURN = "<|end|><|start|>assistant"
         (f"<|start|>assistant{ANALYSIS}hm<|end|>\n<|start|>assistant{FINAL}B", "B", "hm"),
         (f"{ANALYSIS}hm{TURN}<|channel|>commentary<|message|>so{TURN}{FINAL}B<|end|>", "B", "hmso"),
         (f"{FINAL}B", "B", ""),
+        ("<unused94>thought\nhm<unused95>B", "B", "thought\nhm"),
+        ("## Thinking\n\nhm\n\n## Final Response\n\nB", "B", "hm"),
+        ("A report.\n## Final Response\nB", "A report.\n## Final Response\nB", None),
         ("[THINKING] B", "[THINKING] B", None),
         ("<|im_end|> B", "<|im_end|> B", None),
     ],
@@ -92,10 +94,19 @@ def test_the_markers_of_other_models_are_known(text: str, answer: str, thought: 
 
 
 @pytest.mark.parametrize(
-    "start", ["<thinking>", "[THINK]", "<seed:think>", ANALYSIS, f"<|start|>assistant{ANALYSIS}"]
+    "start",
+    [
+        "<thinking>",
+        "[THINK]",
+        "<seed:think>",
+        "<unused94>",
+        ANALYSIS,
+        f"<|start|>assistant{ANALYSIS}",
+    ],
 )
 def test_thinking_without_an_end_is_cut_off_whatever_its_markers(start: str) -> None:
     assert split_thinking(f"{start}hm", START, END) == Split("", "hm", unfinished=True)
     assert split_thinking(f"{start}hm", "<r>", "</r>") == Split(f"{start}hm", None)
+    assert split_thinking("## Thinking\nhm", START, END) == Split("", "hm", unfinished=True)
     begun = split_thinking(start[:-2], START, END, cut_off=True)
     assert (begun.unfinished, begun.answer) == (True, "")

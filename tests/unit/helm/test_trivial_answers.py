@@ -20,7 +20,7 @@ from eval_factory.helm.trivial_answers import (
     strategies,
     with_answer,
 )
-from eval_factory.scoring.words import is_refusal
+from eval_factory.reading import is_refusal
 from eval_factory.tasks.framework import load_framework
 
 

@@ -11,8 +11,8 @@ import pytest
 from eval_factory.core.results import JudgeCounts, Judgements, RankCorrelation
 from eval_factory.scoring import jury
 from eval_factory.scoring.agreement import Ratings
+from eval_factory.scoring.model_families import family_of
 from eval_factory.scoring.scores import InstanceKey, MetricValues
-from eval_factory.scoring.words import family_of
 from eval_factory.tasks.jury_form import JuryForm
 from known import near, there
 
