@@ -79,7 +79,7 @@ PASSING_FAULTS = [
         for kind in ("closes", "wrong length", "error in 200", "provider error", "aborted")
     ),
     *(Fault(kind) for kind in ("not json", "html", "no choices", "null message", "no message")),
-    *(Fault(kind) for kind in ("deep", "not finite", "broken gzip")),
+    *(Fault(kind) for kind in ("deep", "broken gzip")),
     Fault("no http"),
     Fault("hangs"),
     Fault("byte by byte"),
@@ -101,7 +101,9 @@ def test_what_another_try_resolves_costs_nothing(tmp_path: Path) -> None:
         assert document["usage"]["retries"] == sum(endpoint.seen.values()) - INSTANCES
 
 
-READ = [Fault(kind, FOR_EVER) for kind in ("length and chunks", "line feeds")]
+READ = [
+    Fault(kind, FOR_EVER) for kind in ("length and chunks", "line feeds", "not finite", "a stream")
+]
 MALFORMED = [Fault(kind, FOR_EVER) for kind in ("two lengths", "broken gzip", "no http")]
 
 
@@ -129,7 +131,7 @@ def test_an_answer_that_comes_twice_answers_one_question(tmp_path: Path) -> None
 
 
 REFUSED = [Fault(status, FOR_EVER) for status in (202, 400, 403, 404, 413, 422, 501)]
-LOST = ("closes", "not json", "no choices", "provider error", "null message", "not finite")
+LOST = ("closes", "not json", "no choices", "provider error", "null message")
 GIVEN_UP = [Fault(kind, FOR_EVER) for kind in (500, *LOST)]
 
 

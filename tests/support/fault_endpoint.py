@@ -141,9 +141,17 @@ ANSWERS: dict[str, dict[str, Any]] = {
     "null message": {"choices": [{"index": 0, "message": None, "finish_reason": None}]},
     "no message": {"choices": [{"foo": 1}]},
     "half a surrogate pair": answer("B \ud83d", reasoning_content="\ud83d"),
-    "not finite": {**answer("B"), "logprobs": [float("nan"), float("inf")]},
+    "not finite": {**answer("B"), "timings": [float("nan"), float("inf")]},
     "odd usage": {**answer("B"), "usage": {"prompt_tokens": 10**30, "completion_tokens": True}},
 }
+
+
+def streamed(answer: bytes) -> bytes:
+    """The answer as one chunk of an event stream."""
+    document = json.loads(answer)
+    for choice in document["choices"]:
+        choice["delta"] = choice.pop("message")
+    return f"data: {json.dumps(document)}\n\ndata: [DONE]\n\n".encode()
 
 
 def _handler(endpoint: FaultEndpoint) -> type[Handler]:
@@ -196,6 +204,7 @@ def _handler(endpoint: FaultEndpoint) -> type[Handler]:
                 ),
                 "429 as text": (429, endpoint.secret.encode(), {"Content-Type": "text/plain"}),
                 "broken gzip": (200, good, {"Content-Encoding": "gzip"}),
+                "a stream": (200, streamed(good), {"Content-Type": "text/event-stream"}),
                 "wrong length": (200, good, {"Content-Length": str(len(good) + 50)}),
             }
             written = {

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from eval_factory.core.foreign_text import message_in, said_in, with_each_text
-from eval_factory.endpoint import finish_reasons, stated_errors
+from eval_factory.endpoint import event_stream, finish_reasons, stated_errors
 
 KEY_VERSION = 1
 CHAT = "chat"
@@ -249,28 +249,92 @@ class FinalAnswer(UnusableAnswer):
 NOT_FINITE = "the answer holds a number that is not finite"
 """NaN or an infinity is no JSON, no metric can use it, and no other program can read it again."""
 
+STREAM_CUT = "the server streams though it was not asked to, and its stream ends before the answer"
+
 _MAX_TOKENS = 2**53  # no count of tokens is larger; what is would not fit into the journal
 
 _SURROGATE = "[\ud800-\udfff]"  # compiled at its first use
 
 
-def parse_answer(data: bytes) -> Any:
-    """The JSON document in a body. Halves of surrogate pairs, which no file can hold, become
-    U+FFFD.
+def parse_answer(data: bytes, content_type: str = "") -> Any:
+    """The JSON document in a body, or that of an event stream nobody asked for.
+
+    Halves of surrogate pairs and bytes that are no text, which no file can hold, become U+FFFD.
+    Numbers that no other program reads become null where nobody here reads them.
 
     Raises UnusableAnswer: there is none.
     """
     try:
-        text = data.decode(json.detect_encoding(data), "surrogatepass")
-        answer = parse_cached(text)
+        text = _text_of(data)
+        if event_stream.is_stream(content_type, data):
+            return _plain(event_stream.answer_in(text, _parsed))
+        answer = _parsed(text)
         is_plain = text.isascii() or not re.search(_SURROGATE, text)
         if is_plain and not re.search(r"\\u[dD][89a-fA-F]", text):
             return answer
-        return with_each_text(
-            answer, lambda text: re.sub(_SURROGATE, "\N{REPLACEMENT CHARACTER}", text)
-        )
+        return _plain(answer)
+    except event_stream.StreamCutError as error:
+        raise UnusableAnswer(STREAM_CUT) from error
     except (ValueError, RecursionError) as error:
         raise UnusableAnswer("the answer is not JSON") from error
+
+
+def _text_of(data: bytes) -> str:
+    encoding = json.detect_encoding(data)
+    try:
+        return data.decode(encoding, "surrogatepass")
+    except UnicodeDecodeError:
+        return data.decode(encoding, "replace")
+
+
+def _plain(answer: Any) -> Any:
+    """The document without halves of surrogate pairs."""
+    return with_each_text(
+        answer, lambda text: re.sub(_SURROGATE, "\N{REPLACEMENT CHARACTER}", text)
+    )
+
+
+def _parsed(text: str) -> Any:
+    """The document, read at once where all its numbers are numbers."""
+    try:
+        return parse_cached(text)
+    except (UnusableAnswer, ValueError):
+        return _without_odd_numbers(_lenient_decode(text))
+
+
+def _without_odd_numbers(answer: Any, *, is_read: bool = False) -> Any:
+    """null in place of each number that no file can hold.
+
+    `is_read`: whether the value is one that is read here. Raises UnusableAnswer: it is.
+    """
+    if isinstance(answer, dict):
+        return {
+            name: _without_odd_numbers(value, is_read=is_read or name in _READ_NUMBERS)
+            for name, value in answer.items()
+        }
+    if isinstance(answer, list):
+        return [_without_odd_numbers(value, is_read=is_read) for value in answer]
+    if answer is _ODD or (isinstance(answer, float) and not math.isfinite(answer)):
+        if is_read:
+            raise UnusableAnswer(NOT_FINITE)
+        return None
+    return answer
+
+
+class _OddNumber:
+    """In place of a whole number with more digits than Python reads."""
+
+
+_ODD = _OddNumber()
+_READ_NUMBERS = frozenset({"logprobs"})
+_MAX_DIGITS = 4000  # of a whole number; Python reads 4,300
+
+
+def _whole(digits: str) -> Any:
+    return int(digits) if len(digits) <= _MAX_DIGITS else _ODD
+
+
+_lenient_decode = json.JSONDecoder(parse_int=_whole).decode
 
 
 def _finite(digits: str) -> float:
@@ -280,8 +344,9 @@ def _finite(digits: str) -> float:
     return number
 
 
-# made once: it takes time
-parse_cached = json.JSONDecoder(parse_constant=_finite, parse_float=_finite).decode
+parse_cached = json.JSONDecoder(
+    parse_constant=_finite, parse_float=_finite
+).decode  # made once: it takes time
 """An answer from the cache, of an older version perhaps. Raises UnusableAnswer."""
 
 
@@ -338,11 +403,25 @@ def _read_choice(choice: Mapping[str, Any], endpoint_type: str) -> Choice:
     is_chat = endpoint_type == CHAT
     said = choice.get("message") or {} if is_chat else {"content": choice.get("text")}
     content: Any = said.get("content")
-    if not isinstance(content, str):  # nothing, or a list of parts of which the text ones count
-        content = "".join(part.get("text") or "" for part in (() if content is None else content))
+    if not isinstance(content, str):
+        content = _text_in(content)
     reasoning = said.get("reasoning_content") or said.get("reasoning")
     tokens = () if is_chat else _tokens_of(choice.get("logprobs"))
     return Choice(content, reason, reasoning if isinstance(reasoning, str) else None, tokens)
+
+
+def _text_in(content: Any) -> str:
+    """The text of a content that is none: nothing, a part, or parts of which the text ones count.
+
+    Raises AttributeError or TypeError: it has another form.
+    """
+    if content is None:
+        return ""
+    if isinstance(content, str):
+        return content
+    if isinstance(content, Mapping):
+        return _text_in(content.get("text"))
+    return "".join(map(_text_in, content))
 
 
 def _tokens_of(logprobs: Any) -> tuple[tuple[str, float], ...]:

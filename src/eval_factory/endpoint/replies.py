@@ -52,7 +52,9 @@ class ReplyReader:
         try:
             # An endpoint may echo what it was asked with; a key is stored in no file. Nothing else
             # is changed: what looks like a key may be the model's answer.
-            answer = self._redactor.tree(openai_api.parse_answer(reply.data), known_only=True)
+            content_type = reply.headers.get("content-type", "")
+            parsed = openai_api.parse_answer(reply.data, content_type)
+            answer = self._redactor.tree(parsed, known_only=True)
             if self._type != openai_api.IMAGES:
                 return openai_api.completion_of(answer, self._type)
             answer, made = media.pictures_taken_out(answer)

@@ -58,6 +58,8 @@ def answer(
 TWO = "Content-Length: 2"
 CHUNKED = "Transfer-Encoding: chunked"
 ZIPPED = gzip.compress(b"abc")
+BROTLI = bytes.fromhex("0b018061626303")  # abc
+ZSTD = bytes.fromhex("28b52ffd2003190000616263")  # abc
 SECOND = answer("Content-Length: 4", body=b"evil")
 
 
@@ -99,6 +101,16 @@ def urllib3s(server: Server) -> tuple[int, bytes]:
             (200, b"abc"),
             1,
         ),
+        (
+            answer("Content-Encoding: br", f"Content-Length: {len(BROTLI)}", body=BROTLI),
+            (200, b"abc"),
+            1,
+        ),
+        (
+            answer("Content-Encoding: zstd", f"Content-Length: {len(ZSTD)}", body=ZSTD),
+            (200, b"abc"),
+            1,
+        ),
         (answer("Location: /x", "Content-Length: 0", status="302 Found"), (302, b""), 1),
         (answer(status="204 No Content"), (204, b""), 1),
         (answer(TWO, status="304 Not Modified"), (304, b""), 1),
@@ -123,6 +135,8 @@ def urllib3s(server: Server) -> tuple[int, bytes]:
         "old-kept",
         "continue",
         "gzip",
+        "brotli",
+        "zstd",
         "redirect",
         "no-content",
         "not-modified",

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -162,12 +163,37 @@ def test_half_a_surrogate_pair_is_replaced(data: bytes, text: object) -> None:
     assert openai_api.parse_answer(data) == text
 
 
-@pytest.mark.parametrize(
-    "data", [b"", b"{", b"[" * 200_000 + b"]" * 200_000, b"1" * 5000, b'"\xe9"']
-)
+@pytest.mark.parametrize("data", [b"", b"{", b"[" * 200_000 + b"]" * 200_000, b"1" * 5000 + b"]"])
 def test_not_json(data: bytes) -> None:
     with pytest.raises(openai_api.UnusableAnswer, match="not JSON"):
         openai_api.parse_answer(data)
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        b'"x": NaN',
+        b'"x": [{"y": -Infinity}]',
+        b'"x": 1e999',
+        b'"x": ' + b"7" * 6000,
+        b'"x": "\xe9\xff"',
+        b'"usage": {"prompt_tokens": ' + b"7" * 6000 + b"}",
+    ],
+)
+def test_what_nobody_reads_does_not_cost_the_answer(odd: bytes) -> None:
+    said = b'{"choices": [{"message": {"content": "B"}, "finish_reason": "stop"}], ' + odd + b"}"
+    completion = openai_api.completion_of(openai_api.parse_answer(said), "chat")
+    assert completion.choices[0].text == "B"
+    assert completion.tokens == (None, None)
+    assert json.loads(json.dumps(completion.body, allow_nan=False)) == completion.body
+
+
+@pytest.mark.parametrize("odd", [b"NaN", b"-Infinity", b"1e999", b"7" * 6000])
+def test_a_log_probability_that_is_no_number_costs_the_answer(odd: bytes) -> None:
+    logprobs = b'{"tokens": ["B"], "token_logprobs": [' + odd + b"]}"
+    said = b'{"choices": [{"text": "B", "logprobs": ' + logprobs + b"}]}"
+    with pytest.raises(openai_api.UnusableAnswer, match="not finite"):
+        openai_api.parse_answer(said)
 
 
 @pytest.mark.parametrize(
@@ -178,6 +204,9 @@ def test_not_json(data: bytes) -> None:
         ({}, "", None),
         ({"content": "a", "reasoning_content": "r"}, "a", "r"),
         ({"content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}, "ab", None),
+        ({"content": ["a", "b"]}, "ab", None),
+        ({"content": ["a", {"type": "text", "text": "b"}, {"type": "image"}]}, "ab", None),
+        ({"content": {"type": "text", "text": "a"}}, "a", None),
     ],
 )
 def test_chat_content(message: dict[str, Any], text: str, reasoning: str | None) -> None:

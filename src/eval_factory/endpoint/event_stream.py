@@ -1,0 +1,95 @@
+"""An answer that came as an event stream, though nobody asked for one: some gateways always stream.
+
+Events are those of the HTML standard, section 9.2, as OpenAI's API sends them: a JSON chunk each,
+`[DONE]` last. Chunks are put together to the one answer that was asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+CONTENT_TYPE = "text/event-stream"
+DONE = "[DONE]"
+_BEGINS = (b"data:", b"event:", b"id:", b"retry:", b": ")
+_TEXTS = ("content", "reasoning_content", "reasoning", "refusal")
+_ONCE = ("id", "created", "model", "usage", "system_fingerprint")
+
+
+class StreamCutError(ValueError):
+    """The stream ends before its answer does."""
+
+
+def is_stream(content_type: str, data: bytes) -> bool:
+    if content_type.partition(";")[0].strip().lower() == CONTENT_TYPE:
+        return True
+    return data.lstrip()[:16].startswith(_BEGINS)
+
+
+def _events(text: str) -> Iterator[str]:
+    """The data of each event, in their order."""
+    lines: list[str] = []
+    for line in text.splitlines():
+        if not line:
+            if lines:
+                yield "\n".join(lines)
+            lines = []
+            continue
+        name, _, value = line.partition(":")
+        if name == "data":
+            lines.append(value.removeprefix(" "))
+    if lines:
+        yield "\n".join(lines)
+
+
+def answer_in(text: str, parse: Callable[[str], Any]) -> dict[str, Any]:
+    """The answer that the chunks of a stream make together.
+
+    Raises StreamCutError, or what `parse` raises: a chunk is none.
+    """
+    answer: dict[str, Any] = {}
+    choices: dict[int, dict[str, Any]] = {}
+    is_over = False
+    for event in _events(text):
+        if event.strip() == DONE:
+            is_over = True
+            break
+        chunk = parse(event)
+        if not isinstance(chunk, Mapping):
+            continue
+        if chunk.get("error"):
+            return dict(chunk)
+        for name in _ONCE:
+            if chunk.get(name) is not None:
+                answer[name] = chunk[name]
+        parts = chunk.get("choices")
+        for part in parts if isinstance(parts, list) else ():
+            if isinstance(part, Mapping):
+                _add(choices, part)
+    ended = bool(choices) and all(choice["finish_reason"] for choice in choices.values())
+    if not (is_over or ended):
+        raise StreamCutError
+    answer["choices"] = [choices[index] for index in sorted(choices)]
+    return answer
+
+
+def _add(choices: dict[int, dict[str, Any]], part: Mapping[str, Any]) -> None:
+    """One part of a choice: what it says comes after what was said before."""
+    index = part.get("index")
+    if type(index) is not int:
+        index = 0
+    choice = choices.setdefault(index, {"index": index, "finish_reason": None})
+    choice["finish_reason"] = part.get("finish_reason") or choice["finish_reason"]
+    if part.get("error"):
+        choice["error"] = part["error"]
+    if isinstance(part.get("text"), str):
+        choice["text"] = choice.get("text", "") + part["text"]
+    said = part.get("delta") or part.get("message")
+    if not isinstance(said, Mapping):
+        if "delta" in part:
+            choice.setdefault("message", {"role": "assistant", "content": ""})
+        return
+    message = choice.setdefault("message", {"role": "assistant", "content": ""})
+    for name in _TEXTS:
+        if isinstance(said.get(name), str):
+            message[name] = (message.get(name) or "") + said[name]
