@@ -268,16 +268,22 @@ def compare(
     metric: str | None = None,
     margin: float | None = None,
     allow: Collection[str] = (),
+    min_paired: float = 0.9,
 ) -> Compared:
     """Compare the results in output folders, each with each, on the instances that both answered.
-    `margin`: in the metric's own unit; `allow`: names of reasons against it. What cannot be
+    `margin`: in the metric's own unit; `allow`: names of reasons against it; `min_paired`: the
+    share of questions that have to be the same where another program made a result. What cannot be
     compared raises nothing: `reasons` says why.
     """
     from eval_factory.analysis.comparison import compare as compare_results
     from eval_factory.report.reader import compared_runs
 
     return compare_results(
-        compared_runs(several(folders)), metric=metric, margin=margin, allow=allow
+        compared_runs(several(folders)),
+        metric=metric,
+        margin=margin,
+        allow=allow,
+        min_paired=min_paired,
     )
 
 

@@ -10,7 +10,7 @@ from itertools import chain, combinations, count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from eval_factory.analysis import comparison_reasons
+from eval_factory.analysis import comparison_reasons, pairing
 from eval_factory.analysis.comparison_reasons import InstanceValues, Key, Reason, Side
 from eval_factory.core import formats
 from eval_factory.core.errors import ConfigError
@@ -136,6 +136,8 @@ class Compared:
     accepted: tuple[Reason, ...]  # reasons that the user accepted
     comparisons: tuple[Comparison, ...]
     ranks: tuple[Ranked, ...]  # of three models or more
+    # how questions were paired, where another program made a result: a text for each other model
+    pairings: tuple[str, ...] = ()
 
     @property
     def comparable(self) -> bool:
@@ -210,12 +212,14 @@ def compare(
     metric: str | None = None,
     margin: float | None = None,
     allow: Collection[str] = (),
+    min_paired: float = pairing.MIN_PAIRED,
 ) -> Compared:
     """Compare the results of output folders, each with each, by a score's name; the main metric if
     not given.
 
     The margin is in the metric's own unit: 0.05 is five points of a share. `allow`: names of
-    accepted reasons.
+    accepted reasons. `min_paired`: the share of the smaller result's questions that have to be
+    paired where another program made one of the results.
 
     Raises:
         ConfigError: fewer than two folders, an unknown reason, a margin that is none.
@@ -229,17 +233,15 @@ def compare(
     )
     # A to Z, A2 ...
     models = tuple(Model(next(labels), one.folder, one.result.provenance.target) for one in stored)
-    name = metric or stored[0].result.main_metric
-    if lacking := tuple(_lacking(models, stored, name, is_main=metric is None)):
+    names = _compared_scores(stored, metric)
+    name = names[0]
+    lacking = tuple(_lacking(models, stored, names, is_main=metric is None))
+    if lacking:
         return Compared(models, lacking, (), (), ())
-    sides = [
-        Side(
-            model.label,
-            one,
-            comparison_reasons.values_of(one.result.instances, one.result.scores[name]),
-        )
-        for model, one in zip(models, stored, strict=True)
-    ]
+    sides = _sides(models, stored, names, min_paired)
+    unpaired = tuple(_unpaired(sides, min_paired))
+    if unpaired:
+        return Compared(models, unpaired, (), (), ())
     found = _reasons(sides)
     if reasons := tuple(reason for reason in found if reason.name not in allow):
         return Compared(models, reasons, (), (), ())
@@ -249,9 +251,10 @@ def compare(
     )
     pairs = corrected(pairs) if len(models) > 2 else pairs
     comparisons = tuple(pair.comparison for pair in pairs if pair.comparison is not None)
-    return Compared(
-        models, (), tuple(found), comparisons, ranked(models, pairs) if len(models) > 2 else ()
-    )
+    ranks: tuple[Ranked, ...] = ()
+    if len(models) > 2:
+        ranks = ranked(models, pairs)
+    return Compared(models, (), tuple(found), comparisons, ranks, _pairing_texts(sides))
 
 
 def compare_pairs(sides: Sequence[Side]) -> tuple[Pair, ...]:
@@ -266,7 +269,9 @@ def compare_pairs(sides: Sequence[Side]) -> tuple[Pair, ...]:
     for (a, model_a), (b, model_b) in combinations(zip(sides, models, strict=True), 2):
         both = (model_a, model_b)
         name = a.stored.result.main_metric
-        reasons = _lacking(both, (a.stored, b.stored), name, is_main=True) or _reasons((a, b))
+        reasons = _lacking(both, (a.stored, b.stored), (name, name), is_main=True) or _reasons(
+            (a, b)
+        )
         found = None if reasons else _compared(a, b, both, name, None)
         pairs.append(Pair(model_a, model_b, found, tuple(reasons)))
     return corrected(pairs)
@@ -302,11 +307,15 @@ def ranked(models: Sequence[Model], pairs: Iterable[Pair]) -> tuple[Ranked, ...]
 
 
 def _lacking(
-    models: Sequence[Model], stored: Sequence[StoredResult], name: str, *, is_main: bool
+    models: Sequence[Model],
+    stored: Sequence[StoredResult],
+    names: Sequence[str],
+    *,
+    is_main: bool,
 ) -> list[Reason]:
-    """Results without a score of this name, and those whose main metric is another one."""
+    """Return a reason for each result without its score, or whose main metric is another one."""
     found = []
-    for model, one in zip(models, stored, strict=True):
+    for model, one, name in zip(models, stored, names, strict=True):
         main = one.result.main_metric
         known = sorted(one.result.scores)
         if is_main and main != name:
@@ -320,6 +329,59 @@ def _lacking(
                 )
             )
     return found
+
+
+def _compared_scores(stored: Sequence[StoredResult], metric: str | None) -> list[str]:
+    """Return the name of the score of each result that is compared.
+
+    Programs name their metrics differently: where one is not ours, each is compared by its own
+    main metric, if the user names none.
+    """
+    if metric is not None:
+        return [metric] * len(stored)
+    mains = [result.result.main_metric for result in stored]
+    if any(map(pairing.is_imported, stored)):
+        return mains
+    return mains[:1] * len(stored)
+
+
+def _sides(
+    models: Sequence[Model],
+    stored: Sequence[StoredResult],
+    names: Sequence[str],
+    min_paired: float,
+) -> list[Side]:
+    """Return the values of each result, by the keys of the first one's questions."""
+    across_programs = any(map(pairing.is_imported, stored))
+    sides: list[Side] = []
+    for model, result, name in zip(models, stored, names, strict=True):
+        pairs = None
+        if across_programs and sides:
+            pairs = pairing.paired(stored[0], result, min_paired)
+        values = comparison_reasons.values_of(
+            result.result.instances,
+            result.result.scores[name],
+            None if pairs is None else pairs.ids,
+        )
+        sides.append(Side(model.label, result, values, name, pairs))
+    return sides
+
+
+def _pairing_texts(sides: Sequence[Side]) -> tuple[str, ...]:
+    """Return a text for each result whose questions were paired with those of the first one."""
+    texts = []
+    for side in sides:
+        if side.pairing is not None:
+            texts.append(f"{sides[0].label} and {side.label}: {side.pairing}")
+    return tuple(texts)
+
+
+def _unpaired(sides: Sequence[Side], min_paired: float) -> Iterator[Reason]:
+    """Yield a reason for each result too few of whose questions are the first result's."""
+    for side in sides:
+        if side.pairing is not None and side.pairing.share < min_paired:
+            why = pairing.too_few(side.pairing, min_paired)
+            yield Reason("no_pairs", f"{sides[0].label} and {side.label}: {why}")
 
 
 def _reasons(sides: Sequence[Side]) -> list[Reason]:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
+from eval_factory.analysis.pairing import Pairing, is_imported
 from eval_factory.core import formats
 from eval_factory.core.results import (
     DEMO,
@@ -44,8 +45,14 @@ class InstanceValues:
         return self.prompts.keys()
 
 
-def values_of(records: Iterable[InstanceRecord], score: Score) -> InstanceValues:
-    """Of the instances that are in the score's split and perturbation."""
+def values_of(
+    records: Iterable[InstanceRecord], score: Score, ids: Mapping[str, Key] | None = None
+) -> InstanceValues:
+    """Of the instances that are in the score's split and perturbation.
+
+    `ids`: of a result of another program, id -> the key of the same question in the first result;
+    the questions that are not in it are left out. None: ids are keys.
+    """
     asked: dict[Key, list[str]] = {}
     values: dict[Key, list[float]] = {}
     failed = set()
@@ -56,6 +63,10 @@ def values_of(records: Iterable[InstanceRecord], score: Score) -> InstanceValues
         if not score.is_over(record):
             continue
         key = record.id
+        if ids is not None:
+            if key not in ids:
+                continue
+            key = ids[key]
         value = record.metrics.get(score.metric)
         asked.setdefault(key, []).append(record.prompt)
         if record.cluster is not None:
@@ -83,6 +94,7 @@ def values_of(records: Iterable[InstanceRecord], score: Score) -> InstanceValues
     )
 
 
+LENIENT = ".lenient"
 NEVER_ACCEPTED = frozenset({"metric", "no_pairs"})
 ACCEPTED_REASONS = (
     "coverage",
@@ -92,6 +104,7 @@ ACCEPTED_REASONS = (
     "instances",
     "judges",
     "prompts",
+    "program",
     "reportable",
     "settings",
     "task",
@@ -115,6 +128,9 @@ class Side:
     label: str
     stored: StoredResult
     values: InstanceValues
+    metric: str = ""  # the name of the score that is compared
+    # how its questions were paired with those of the first result; None: by their ids
+    pairing: Pairing | None = None
 
 
 def reasons_against(a: Side, b: Side) -> Iterator[Reason]:
@@ -124,6 +140,9 @@ def reasons_against(a: Side, b: Side) -> Iterator[Reason]:
     other = b.stored.result
     record = one.provenance
     others = other.provenance
+    if is_imported(a.stored) or is_imported(b.stored):
+        yield from _reasons_across_programs(a, b)
+        return
     if one.task != other.task:
         yield Reason("task", f"{both} are of different tasks: {one.task} and {other.task}")
     if record.upstream != others.upstream:
@@ -182,6 +201,37 @@ def _demo_beside_model(a: Side, b: Side) -> Iterator[Reason]:
     demos = [side.label for side in (a, b) if side.stored.result.is_demo]
     if len(demos) == 1:
         yield Reason("reportable", f"{demos[0]} is a demo, and the other result is of a model")
+
+
+def _reasons_across_programs(a: Side, b: Side) -> Iterator[Reason]:
+    """Reasons against comparing results of which another program made at least one.
+
+    Tasks have other names there, and data are known by the questions that were paired.
+    """
+    both = f"{a.label} and {b.label}"
+    if prompts := _other_prompts(a, b):
+        yield Reason("prompts", f"{both} were asked in different words: {prompts}")
+    makers = [_maker(side) for side in (a, b)]
+    if makers[0] != makers[1]:
+        scored = " and ".join(
+            f"{side.metric} of {maker}" for side, maker in zip((a, b), makers, strict=True)
+        )
+        yield Reason("program", f"{both} were scored by two programs: {scored}")
+    elif a.metric != b.metric:
+        yield Reason("program", f"{both} are of two scores: {a.metric} and {b.metric}")
+
+
+def _maker(side: Side) -> str:
+    """Return the program, with its version, that computed the score of a side.
+
+    The reader's score is this program's in every result.
+    """
+    provenance = side.stored.result.provenance
+    if side.metric.endswith(LENIENT):
+        return "the reader"
+    if provenance.imported is not None:
+        return f"{provenance.imported.program} {provenance.imported.version}"
+    return f"{provenance.helm_package} {provenance.helm}"
 
 
 def reasons_of(side: Side) -> Iterator[Reason]:

@@ -83,6 +83,7 @@ def comparison_document(compared: Compared, texts: Texts | None = None) -> dict[
             }
             for ranked in compared.ranks
         ],
+        **({"pairings": list(compared.pairings)} if compared.pairings else {}),
         **({} if texts is None else {"texts": texts}),
     }
 
@@ -97,6 +98,7 @@ def comparison_text(compared: Compared, texts: Texts | None = None) -> str:
         for reason in compared.reasons:
             lines += _wrapped(f"- {reason.name}: {one_line(reason.message)}", "  ")
         return "\n".join(lines) + "\n"
+    lines += compared.pairings
     for reason in compared.accepted:
         lines += _wrapped(f"accepted ({reason.name}): {one_line(reason.message)}", "  ")
     if len(compared.models) > 2:
@@ -271,6 +273,7 @@ def comparison_markdown(compared: Compared) -> str:
         lines += ["", *in_markdown(Table(["model", "rank"], ranks, 1))]
     for one in compared.comparisons:
         lines += ["", *(f"- {prose(sentence)}" for sentence in sentences(one))]
+    lines += [f"- {pairing}" for pairing in compared.pairings]
     lines += [
         f"- accepted ({reason.name}): {prose(reason.message)}" for reason in compared.accepted
     ]

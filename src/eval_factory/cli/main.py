@@ -58,12 +58,17 @@ _LATER = {
     "suite_command": ("run_suite", "suite", "import_config", "leaderboard"),
     "result_commands": ("compare", "gate", "report", "calibrate"),
     "folder_commands": ("verify", "reproduce", "rescore", "view", "annotate", "export"),
+    "import_command": ("import",),
     "data": ("data", "upstream"),
     "monitor_command": ("monitor",),
 }
 """Module -> its commands, each under its own name. `--help` imports all: at their top stands
 what is light.
 """
+
+
+_FUNCTIONS = {"import": "import_results"}
+"""Command -> its function, where the command's name is a keyword of Python."""
 
 
 class _LazyCommands(click.Group):
@@ -74,9 +79,9 @@ class _LazyCommands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         for module, names in _LATER.items():
             if cmd_name in names:
-                command: click.Command = getattr(
-                    importlib.import_module(f"eval_factory.cli.{module}"), cmd_name
-                )
+                imported = importlib.import_module(f"eval_factory.cli.{module}")
+                function = _FUNCTIONS.get(cmd_name, cmd_name)
+                command: click.Command = getattr(imported, function)
                 return command
         return super().get_command(ctx, cmd_name)
 

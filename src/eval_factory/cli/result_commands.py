@@ -40,6 +40,13 @@ if TYPE_CHECKING:
     metavar="REASON,...",
     help="Compare in spite of these reasons; may be repeated.",
 )
+@click.option(
+    "--min_paired",
+    type=click.FloatRange(0, 1),
+    default=0.9,
+    show_default=True,
+    help="Of imported results: the share of questions that have to be the same.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
 @click.option("--markdown", "as_markdown", is_flag=True, help="Print tables in Markdown.")
 @click.option(
@@ -53,6 +60,7 @@ def compare(
     metric: str | None,
     margin: float | None,
     allow: tuple[str, ...],
+    min_paired: float,
     **how: bool,
 ) -> None:
     """Compare the results in output folders, on the instances that all of them answered.
@@ -68,7 +76,9 @@ def compare(
     if how["with_texts"] and (len(folders) != 2 or how["as_markdown"]):
         raise ConfigError("compare: --texts is for two folders, with --json or as text")
     names = [name.strip() for part in allow for name in part.split(",") if name.strip()]
-    compared = api.compare(folders, metric=metric, margin=margin, allow=names)
+    compared = api.compare(
+        folders, metric=metric, margin=margin, allow=names, min_paired=min_paired
+    )
     texts = (
         report.texts_of_flips(compared.comparisons[0])
         if how["with_texts"] and compared.comparable

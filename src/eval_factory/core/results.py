@@ -541,6 +541,16 @@ PACKAGED = "package:"
 
 
 @dataclass(frozen=True)
+class ImportedFrom:
+    """The source of a result that another program made."""
+
+    program: str
+    version: str
+    files: Mapping[str, str]  # name of a file in the source -> SHA-256
+    unknown: tuple[str, ...]  # what the source does not say
+
+
+@dataclass(frozen=True)
 class Provenance:
     """What exactly was run."""
 
@@ -594,6 +604,8 @@ class Provenance:
     statistics_version: int = 1
     # which HELM it is whose version `helm` is: `helm` (crfm-helm) or `medhelm`
     upstream: str = "helm"
+    # None: this program asked for the answers itself
+    imported: ImportedFrom | None = None
 
     @property
     def helm_package(self) -> str:
@@ -640,6 +652,8 @@ class InstanceRecord:
     folder (None: it is elsewhere).
     """
     reasoning: str | None = None  # what the model thought, where the endpoint gave it; not scored
+    # the question alone, of an imported result whose source has it
+    question: str | None = None
     judgements: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Judge -> criterion -> its mark and its words; `error` where it gave none."""
     # of a rubric: points, tags, verdict, each judge's answer

@@ -329,6 +329,7 @@ def instance_line(record: results.InstanceRecord) -> dict[str, Any]:
         **{name: getattr(record, name) for name in OF_AN_INSTANCE},
         **({"turns": list(record.turns)} if record.turns else {}),
         **({"media": list(record.media)} if record.media else {}),
+        **({} if record.question is None else {"question": record.question}),
         "references": list(record.references),
         **{f"extra.{name}": value for name, value in record.categories.items()},
     }

@@ -339,6 +339,7 @@ def instance_record(
     found |= {name: outcome[name] for name in documents.OF_SOME_RESULTS if name in outcome}
     found |= {"references": instance["references"]}
     found |= {name: instance.get(name, ()) for name in ("turns", "media")}
+    found["question"] = instance.get("question")
     found |= {name: tuple(value) for name, value in found.items() if isinstance(value, list)}
     categories = {name[6:]: value for name, value in instance.items() if name.startswith("extra.")}
     return results.InstanceRecord(**found, categories=categories)

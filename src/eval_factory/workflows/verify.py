@@ -38,6 +38,7 @@ from eval_factory.scoring.methods import (
     is_computed_otherwise,
 )
 from eval_factory.tasks.errata import CORRECTED
+from eval_factory.workflows.import_results import imported_again, is_imported
 from eval_factory.workflows.recollect import Recollected, last_state, recollected
 from eval_factory.workflows.resume import commit_of_this, is_of_now, read_state
 
@@ -170,6 +171,9 @@ def _looked_at(rundir: RunDir, remembered: list[Finding]) -> Iterator[Finding | 
     yield from _of_checksums(rundir)
     stored = _loaded(rundir)
     yield from _findings_of_statement(rundir, stored)
+    if stored.result.provenance.imported is not None:
+        yield from _of_import(rundir, stored)
+        return
     # HELM's files, the cache and the list of packages are those that the result names
     record = stored.result.provenance
     yield from _other_digests(rundir, record.run_files, f"{_RESULT} (provenance.run_files)")
@@ -202,7 +206,9 @@ def _of_checksums(rundir: RunDir) -> Iterator[Finding | str]:
         yield Finding(rundir.checksums.name, "", str(error))
         return
     yield from _other_digests(rundir, listed, rundir.checksums.name)
-    runs = [rundir.root / name for name in last_state(rundir).runs]
+    runs = []
+    if not is_imported(rundir):
+        runs = [rundir.root / name for name in last_state(rundir).runs]
     unlisted = sorted(digests_of(rundir, runs).keys() - listed.keys())
     if rundir.attestation.is_file() and rundir.attestation.name not in listed:
         unlisted.append(rundir.attestation.name)
@@ -248,6 +254,28 @@ def _of_files(rundir: RunDir, made: Recollected, stored: StoredResult) -> Iterat
             yield Finding(
                 f"{rundir.responses.name}/{path.name}", "", "cache.db has no answers of this role"
             )
+
+
+def _of_import(rundir: RunDir, stored: StoredResult) -> Iterator[Finding | str]:
+    """Compare an imported result with its source: the files' hashes, and the import made again."""
+    imported = stored.result.provenance.imported
+    with imported_again(stored) as again:
+        if again.rundir is None or imported is None:
+            yield f"the source {again.source} is not here: the folder's own files were compared"
+            return
+        for name, digest in imported.files.items():
+            if again.files[name] != digest:
+                field = f"provenance.imported.files.{name}"
+                yield Finding(
+                    _RESULT, field, f"is {digest}; {again.source} has {again.files[name]}"
+                )
+        for path in again.rundir.written():
+            name = path.relative_to(again.rundir.root).as_posix()
+            if not (rundir.root / name).is_file():
+                yield Finding(name, "", "is missing")
+                continue
+            for difference in differences_of_files(rundir.root / name, path):
+                yield _finding(name, difference, str(again.source))
 
 
 def _loaded(rundir: RunDir) -> StoredResult:

@@ -1,0 +1,84 @@
+"""`import`: results of other programs."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from eval_factory.cli.console import HomePath
+from eval_factory.core.errors import ConfigError, NotReportableError
+from eval_factory.core.foreign_text import own_lines
+
+FORMATS = ("inspect", "lm-eval", "helm", "eee", "table")
+
+
+@click.command("import")
+@click.argument("source", type=HomePath(), metavar="SOURCE")
+@click.option(
+    "-o", "--output", "output_dir", type=HomePath(), required=True, help="Folder of the result."
+)
+@click.option(
+    "--format", "kind", type=click.Choice(FORMATS), help="Of SOURCE; by its content if not given."
+)
+@click.option(
+    "--task", help="Of a table: what its benchmark is called; the file's name if not given."
+)
+@click.option("--model", default="unknown", help="Of a table: the model whose answers it holds.")
+@click.option("--id", "id_column", metavar="COLUMN", help="Of a table: the questions' ids.")
+@click.option("--answer", metavar="COLUMN", help="Of a table: the model's answers.")
+@click.option("--right", metavar="COLUMN", help="Of a table: the right answers.")
+@click.option("--value", metavar="COLUMN", help="Of a table: the score of each answer.")
+@click.option("--question", metavar="COLUMN", help="Of a table: the questions.")
+@click.option(
+    "--options", metavar="COLUMN", help="Of a table: the options of a question, parted by |."
+)
+@click.option(
+    "--min_coverage",
+    type=click.FloatRange(0, 1),
+    default=1.0,
+    show_default=True,
+    help="The share of questions that need a value before the result may be reported.",
+)
+@click.pass_context
+def import_results(
+    ctx: click.Context, /, source: Path, output_dir: Path, kind: str | None, **more: object
+) -> None:
+    """Import results of another program as ordinary result folders.
+
+    SOURCE is a log of inspect_ai (.eval or .json), a folder of lm-evaluation-harness, a run of bare
+    HELM or medhelm, a record of Every Eval Ever, a table, or a folder of one of these. Values are
+    those that the program computed; interval, best score without a model and what the reader reads
+    stand beside them. Data of a benchmark: `data import`; ratings of clinicians: `annotate import`.
+
+    Exit code: 0, 1 where a result is not reportable, 2 or 3 where SOURCE cannot be imported.
+    """
+    from eval_factory.core.rundir import RunDir
+    from eval_factory.core.secrets import Redactor
+    from eval_factory.importing.tables import Columns
+    from eval_factory.report.summary import result_summary
+    from eval_factory.workflows.import_results import import_results as import_all
+
+    names = ("answer", "right", "value", "question", "options")
+    columns = Columns(id=more["id_column"], **{name: more[name] for name in names})  # type: ignore[arg-type]
+    imported = import_all(
+        source,
+        output_dir,
+        kind=kind,
+        columns=columns,
+        task=more["task"] if isinstance(more["task"], str) else None,
+        model=str(more["model"]),
+        min_coverage=float(str(more["min_coverage"])),
+        redactor=Redactor(),
+    )
+    if not imported:
+        raise ConfigError(f"{source}: holds no result")
+    is_reportable = True
+    for result in imported:
+        click.echo(own_lines(result_summary(result.result, RunDir(result.folder))))
+        for reason in result.result.validity.not_reportable:
+            click.echo(own_lines(f"  NOT REPORTABLE: {reason}"), file=sys.stderr)
+        is_reportable = is_reportable and result.result.reportable
+    if not is_reportable:
+        ctx.exit(NotReportableError.exit_code)

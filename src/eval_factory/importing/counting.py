@@ -1,0 +1,194 @@
+"""One pass over the samples of a foreign run: values by metric, counts, groups, and what answering
+without a model would have scored.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from eval_factory.core.results import Floor, Instances
+from eval_factory.importing.foreign_run import ForeignSample
+from eval_factory.reading import stated_option
+
+SPLIT = "test"
+READ = "exact_match.lenient"
+"""The score that the reader gives: the name that it has in results of our own runs."""
+SampleKey = tuple[str, int, str | None]
+MAX_GROUPS = 40
+TRUNCATED = "length"
+FILTERED = "content_filter"
+
+
+def key_of(sample: ForeignSample) -> SampleKey:
+    """Return the key that scores use: id, repeat, and no perturbation."""
+    return sample.id, sample.repeat, None
+
+
+def labelled(options: Iterable[str]) -> dict[str, str]:
+    """Return the options by the letters A, B and so on."""
+    return {chr(ord("A") + place): option for place, option in enumerate(options)}
+
+
+def option_read(sample: ForeignSample) -> int | None:
+    """Return the place of the option that the answer states; None where it states none."""
+    if not sample.completion or len(sample.options) < 2:
+        return None
+    letter = stated_option(sample.completion, labelled(sample.options))
+    if letter is None:
+        return None
+    return ord(letter) - ord("A")
+
+
+def signs_of(sample: ForeignSample) -> tuple[str, ...]:
+    """Return the signs of an answer: nothing stated, although options and answer are there."""
+    has_text = bool((sample.completion or "").strip())
+    if has_text and sample.is_readable and option_read(sample) is None:
+        return ("unparsed",)
+    return ()
+
+
+@dataclass
+class SampleCounts:
+    """What is known of all samples after one pass; texts are not held."""
+
+    main_metric: str
+    requested: int = 0
+    failed: set[SampleKey] = field(default_factory=set)
+    without_value: int = 0
+    empty: int = 0
+    truncated: int = 0
+    filtered: int = 0
+    unread: int = 0
+    readable: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    values: dict[str, dict[SampleKey, float]] = field(default_factory=dict)
+    read_values: dict[SampleKey, float] = field(default_factory=dict)
+    members: dict[str, dict[str, list[SampleKey]]] = field(default_factory=dict)
+    clusters: dict[str, str] = field(default_factory=dict)
+    prompts_digest: Any = field(default_factory=hashlib.sha256)
+    _too_many: set[str] = field(default_factory=set)
+    _prompts: Counter[bytes] = field(default_factory=Counter)
+    _ids: set[SampleKey] = field(default_factory=set)
+    _always: Counter[str] = field(default_factory=Counter)
+    _longest: int = 0
+    _random: float = 0.0
+    _with_options: int = 0
+
+    def add(self, sample: ForeignSample) -> str | None:
+        """Count one sample. Returns what is wrong with it: its key came before."""
+        key = key_of(sample)
+        if key in self._ids:
+            return f"question {sample.id}, asking {sample.repeat + 1}, is there twice"
+        self._ids.add(key)
+        self.requested += 1
+        prompt = sample.prompt.encode("utf-8", "replace")
+        self.prompts_digest.update(hashlib.sha256(prompt).digest())
+        self._prompts[hashlib.sha256(prompt).digest()[:12]] += 1
+        if sample.cluster is not None:
+            self.clusters[sample.id] = sample.cluster
+        self._add_categories(sample, key)
+        if sample.options and sample.repeat == 0:
+            self._add_options(sample)
+        self.prompt_tokens += sample.prompt_tokens or 0
+        self.completion_tokens += sample.completion_tokens or 0
+        if sample.error is not None:
+            self.failed.add(key)
+            return None
+        self._add_answer(sample, key)
+        return None
+
+    def _add_answer(self, sample: ForeignSample, key: SampleKey) -> None:
+        for metric, value in sample.values.items():
+            self.values.setdefault(metric, {})[key] = value
+        if self.main_metric not in sample.values:
+            self.without_value += 1
+        if sample.finish_reason == TRUNCATED:
+            self.truncated += 1
+        if sample.finish_reason == FILTERED:
+            self.filtered += 1
+        if sample.completion is None:
+            return
+        if not sample.completion.strip():
+            self.empty += 1
+        if sample.is_readable:
+            self.readable += 1
+            place = option_read(sample)
+            if place is None:
+                self.unread += 1
+            self.read_values[key] = float(place in sample.right_options)
+
+    def _add_categories(self, sample: ForeignSample, key: SampleKey) -> None:
+        for name, value in sample.categories.items():
+            if name in self._too_many:
+                continue
+            by_value = self.members.setdefault(name, {})
+            by_value.setdefault(str(value), []).append(key)
+            if len(by_value) > MAX_GROUPS:
+                del self.members[name]
+                self._too_many.add(name)
+
+    def _add_options(self, sample: ForeignSample) -> None:
+        if not sample.right_options:
+            return
+        self._with_options += 1
+        for place in sample.right_options:
+            self._always[chr(ord("A") + place)] += 1
+        lengths = [len(option) for option in sample.options]
+        if lengths.index(max(lengths)) in sample.right_options:
+            self._longest += 1
+        self._random += len(sample.right_options) / len(sample.options)
+
+    @property
+    def duplicates(self) -> int:
+        """Return how many askings repeat the prompt of an earlier question, repeats apart."""
+        questions = len({key[0] for key in self._ids})
+        return max(0, questions - len(self._prompts))
+
+    @property
+    def questions(self) -> int:
+        """Return the number of questions, each counted once however often it was asked."""
+        return len({key[0] for key in self._ids})
+
+    def floor(self) -> Floor | None:
+        """Return the best score without a model; None where options or right ones are unknown."""
+        questions = self.questions
+        if not questions or self._with_options < questions:
+            return None
+        main = self.values.get(self.main_metric, {})
+        if not main or not set(main.values()) <= {0.0, 1.0}:
+            return None
+        answers = {
+            f"always {letter}": count / questions for letter, count in sorted(self._always.items())
+        }
+        answers["longest option"] = self._longest / questions
+        answers["random"] = self._random / questions
+        best = max(answers, key=lambda name: answers[name])
+        return Floor(best, answers[best], questions, answers)
+
+    def instances(self) -> Instances:
+        """Return the counts of the result's validity."""
+        scored = self.requested - len(self.failed) - self.without_value
+        return Instances(
+            requested=self.requested,
+            scored=scored,
+            failed=len(self.failed),
+            empty=self.empty,
+            truncated=self.truncated,
+            filtered=self.filtered,
+            unparsed=self.unread,
+            unreadable=self.unread,
+        )
+
+
+def question_means(values: Mapping[SampleKey, float]) -> dict[str, float]:
+    """Return the mean of each question over its repeats."""
+    by_question: dict[str, list[float]] = {}
+    for (question, _, _), value in values.items():
+        by_question.setdefault(question, []).append(value)
+    return {name: math.fsum(numbers) / len(numbers) for name, numbers in by_question.items()}

@@ -1,0 +1,89 @@
+"""What every reader of another program's results gives: one run, and its samples."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class ForeignSample:
+    """One answer of a model to one question, as another program wrote it down.
+
+    `values` holds what that program computed, by the names of its metrics; a metric without a
+    number for this answer is absent.
+    """
+
+    id: str
+    repeat: int  # 0 for the first asking of the question
+    prompt: str
+    values: Mapping[str, float]
+    completion: str | None = None
+    question: str | None = None  # the question alone, where the program keeps it
+    options: tuple[str, ...] = ()
+    right_options: tuple[int, ...] = ()  # places in `options`
+    right_answers: tuple[str, ...] = ()  # where there are no options
+    turns: tuple[Mapping[str, Any], ...] = ()
+    error: str | None = None  # why there is no answer
+    finish_reason: str | None = None
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    latency_s: float | None = None
+    reasoning: str | None = None
+    judgements: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    categories: Mapping[str, Any] = field(default_factory=dict)
+    cluster: str | None = None
+
+    @property
+    def is_readable(self) -> bool:
+        """Whether the reader can say which option the answer states, and whether it is right."""
+        return self.completion is not None and len(self.options) > 1 and bool(self.right_options)
+
+    @property
+    def references(self) -> tuple[dict[str, Any], ...]:
+        """The options, or the right answers, in the form of an instance's references."""
+        if not self.options:
+            return tuple({"text": text, "tags": ["correct"]} for text in self.right_answers)
+        references = []
+        for place, text in enumerate(self.options):
+            tags = ["correct"] if place in self.right_options else []
+            references.append({"text": text, "tags": tags})
+        return tuple(references)
+
+
+@dataclass(frozen=True)
+class ReportedValue:
+    """One number that the program reported for the whole run."""
+
+    value: float
+    stderr: float | None = None
+    # the program's own statement; None where it makes none
+    higher_is_better: bool | None = None
+
+
+@dataclass(frozen=True)
+class ForeignRun:
+    """One result of another program.
+
+    `samples` opens the source again each time that it is called, so that a run of any size is read
+    in little memory; None where the source has no samples.
+    """
+
+    program: str
+    version: str
+    task: str
+    model: str
+    main_metric: str
+    reported: Mapping[str, ReportedValue]
+    samples: Callable[[], Iterator[ForeignSample]] | None
+    files: Mapping[str, str]  # name in the source -> SHA-256
+    finished: bool = True
+    why_unfinished: str | None = None
+    started_at: str | None = None
+    ended_at: str | None = None
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    unknown: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()

@@ -1,0 +1,134 @@
+"""Which program wrote a source, and what is in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from eval_factory.core.errors import ConfigError
+from eval_factory.importing import (
+    every_eval_ever_files,
+    helm_folders,
+    inspect_logs,
+    lm_eval_folders,
+    tables,
+)
+from eval_factory.importing.foreign_run import ForeignRun
+from eval_factory.importing.sources import SourceError
+from eval_factory.importing.tables import Columns
+
+INSPECT = "inspect"
+LM_EVAL = "lm-eval"
+HELM = "helm"
+EEE = "eee"
+TABLE = "table"
+FORMATS = (INSPECT, LM_EVAL, HELM, EEE, TABLE)
+
+
+def runs_in(
+    source: Path, kind: str | None, columns: Columns, task: str, model: str
+) -> list[ForeignRun]:
+    """Read every result in a source.
+
+    Args:
+        source: a file or a folder.
+        kind: one of `FORMATS`; None: by its content.
+        columns: of a table.
+        task: what a table's benchmark is called.
+        model: what a table's model is called.
+
+    Raises:
+        ConfigError: nobody can tell what the source is, or a column is missing.
+        SourceError: it cannot be read, or is not whole.
+    """
+    if not source.exists():
+        raise SourceError(f"{source}: there is no such file or folder")
+    found = kind or detected(source)
+    if found == TABLE:
+        return [tables.read(source, columns, task, model)]
+    return _READERS[found](source)
+
+
+def detected(source: Path) -> str:
+    """Return the format of a source.
+
+    Raises:
+        ConfigError: it is none of them.
+    """
+    if source.is_dir():
+        kind = _detected_folder(source)
+    else:
+        kind = _detected_file(source)
+    if kind is None:
+        known = ", ".join(FORMATS)
+        raise ConfigError(
+            f"{source}: is nothing that import knows; name its format with --format ({known})"
+        )
+    return kind
+
+
+def _detected_file(source: Path) -> str | None:
+    suffix = source.suffix.lower()
+    if suffix in tables.KINDS:
+        return TABLE
+    if suffix == ".eval" or (suffix == ".json" and inspect_logs.is_log(source)):
+        return INSPECT
+    if suffix == ".json" and lm_eval_folders.is_results_file(source):
+        return LM_EVAL
+    if suffix == ".json" and every_eval_ever_files.is_record(source):
+        return EEE
+    return None
+
+
+def _detected_folder(source: Path) -> str | None:
+    if helm_folders.runs_below(source):
+        return HELM
+    if any(map(lm_eval_folders.is_results_file, lm_eval_folders.results_files(source))):
+        return LM_EVAL
+    files = sorted(source.rglob("*.json"))
+    if any(source.rglob("*.eval")) or any(map(inspect_logs.is_log, files)):
+        return INSPECT
+    if any(map(every_eval_ever_files.is_record, files)):
+        return EEE
+    return None
+
+
+def _inspect_runs(source: Path) -> list[ForeignRun]:
+    if not source.is_dir():
+        return [inspect_logs.read(source)]
+    runs = []
+    for path in sorted([*source.rglob("*.eval"), *source.rglob("*.json")]):
+        if inspect_logs.is_log(path):
+            runs.append(inspect_logs.read(path))
+    return runs
+
+
+def _lm_eval_runs(source: Path) -> list[ForeignRun]:
+    if not source.is_dir():
+        return lm_eval_folders.read(source)
+    runs = []
+    for path in lm_eval_folders.results_files(source):
+        runs += lm_eval_folders.read(path)
+    return runs
+
+
+def _helm_runs(source: Path) -> list[ForeignRun]:
+    return [helm_folders.read(folder) for folder in helm_folders.runs_below(source)]
+
+
+def _eee_runs(source: Path) -> list[ForeignRun]:
+    if not source.is_dir():
+        return every_eval_ever_files.read(source)
+    runs = []
+    for path in sorted(source.rglob("*.json")):
+        if every_eval_ever_files.is_record(path):
+            runs += every_eval_ever_files.read(path)
+    return runs
+
+
+_READERS: dict[str, Callable[[Path], list[ForeignRun]]] = {
+    INSPECT: _inspect_runs,
+    LM_EVAL: _lm_eval_runs,
+    HELM: _helm_runs,
+    EEE: _eee_runs,
+}

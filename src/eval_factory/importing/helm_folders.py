@@ -1,0 +1,132 @@
+"""Folders of bare `helm-run`, of crfm-helm or medhelm: one run a folder with `run_spec.json`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from eval_factory.core.errors import HelmError
+from eval_factory.helm import output
+from eval_factory.helm.metric_facts import facts_of
+from eval_factory.importing.foreign_run import ForeignRun, ForeignSample, ReportedValue
+from eval_factory.importing.sources import SourceError, count_of, digest_of, sample_id
+from eval_factory.scoring.scores import metric_values_of
+
+PROGRAM = "helm"
+_FILES = ("run_spec.json", "scenario_state.json", "per_instance_stats.json", "stats.json")
+_PREFERRED = ("exact_match", "quasi_exact_match", "quasi_prefix_exact_match", "f1_score")
+
+
+def is_run(folder: Path) -> bool:
+    """Return whether the folder is one run of helm-run."""
+    return all((folder / name).is_file() for name in _FILES)
+
+
+def runs_below(folder: Path) -> list[Path]:
+    """Return the runs of helm-run in a folder: itself, or those of a suite or an output path."""
+    runs = []
+    for path in sorted(folder.rglob("run_spec.json")):
+        if is_run(path.parent):
+            runs.append(path.parent)
+    return runs
+
+
+def read(folder: Path) -> ForeignRun:
+    """Read one run; its answers are read when they are gone through.
+
+    Raises:
+        SourceError: a file is missing, or cannot be read.
+    """
+    try:
+        run = output.read_run(folder)
+        split = run.main_split()
+        metrics = metric_values_of(run, split)
+    except HelmError as error:
+        raise SourceError(str(error)) from None
+    reported = {}
+    columns = {}
+    for metric in metrics:
+        if metric.perturbation is not None or metric.helm_mean is None or not metric.values:
+            continue
+        better = facts_of(metric.name).higher_is_better
+        reported[metric.label] = ReportedValue(metric.helm_mean, None, better)
+        columns[metric.label] = metric.values
+    if not reported:
+        raise SourceError(f"{folder}: holds no score of its instances")
+    adapter = run.run_spec.adapter_spec
+    task = run.run_spec.name.partition(":")[0]
+    return ForeignRun(
+        program=PROGRAM,
+        version="unknown",
+        task=task,
+        model=adapter.model or "unknown",
+        main_metric=_main_metric(list(reported)),
+        reported=reported,
+        samples=partial(_samples, folder, columns),
+        files={name: digest_of(folder / name) for name in _FILES},
+        settings={
+            "run_spec": run.run_spec.name,
+            "method": adapter.method,
+            "max_tokens": adapter.max_tokens,
+            "temperature": adapter.temperature,
+            "few_shot": adapter.max_train_instances,
+        },
+        unknown=("version of HELM", "tokens", "seconds of an answer", "cost"),
+    )
+
+
+def _main_metric(names: list[str]) -> str:
+    for name in _PREFERRED:
+        if name in names:
+            return name
+    return names[0]
+
+
+def _samples(folder: Path, columns: dict[str, Any]) -> Iterator[ForeignSample]:
+    run = output.read_run(folder)
+    try:
+        for state in run.request_states():
+            if state.instance.perturbation is None:
+                yield _sample(state, columns, str(folder))
+    except HelmError as error:
+        raise SourceError(str(error)) from None
+
+
+def _sample(state: output.RequestState, columns: dict[str, Any], place: str) -> ForeignSample:
+    instance = state.instance
+    key = (instance.id, state.train_trial_index, None)
+    values = {}
+    for name, column in columns.items():
+        if key in column:
+            values[name] = column[key]
+    options = tuple(reference.output.text for reference in instance.references)
+    right = []
+    for number, reference in enumerate(instance.references):
+        if "correct" in reference.tags:
+            right.append(number)
+    completion = None
+    finish_reason = None
+    error = None
+    if state.result is None:
+        error = "helm-run wrote no result"
+    elif not state.result.success:
+        error = state.result.error or "the request failed"
+    elif state.result.completions:
+        completion = state.result.completions[0].text
+        finish_reason = (state.result.completions[0].finish_reason or {}).get("reason")
+    has_options = len(options) > len(right)
+    return ForeignSample(
+        id=sample_id(instance.id, place),
+        repeat=count_of(state.train_trial_index) or 0,
+        prompt=str(state.request.get("prompt") or ""),
+        question=instance.input.text,
+        options=options if has_options else (),
+        right_options=tuple(right) if has_options else (),
+        right_answers=() if has_options else options,
+        completion=completion,
+        values={} if error else values,
+        error=error,
+        finish_reason=finish_reason,
+    )

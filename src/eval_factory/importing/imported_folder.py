@@ -1,0 +1,97 @@
+"""An imported result as a folder like that of any run: written complete or not at all."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from eval_factory.core.plain_yaml import to_yaml
+from eval_factory.core.results import TaskResult
+from eval_factory.core.rundir import RunDir
+from eval_factory.core.safe_files import write_atomic
+from eval_factory.core.secrets import Redactor
+from eval_factory.importing.foreign_run import ForeignRun
+from eval_factory.importing.imported_result import result_of
+from eval_factory.report.checksums import digests_of, write_checksums
+from eval_factory.report.documents import run_config
+from eval_factory.report.write import write_reports
+
+FRAMEWORK = "imported"
+_UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+@dataclass(frozen=True)
+class ImportOptions:
+    """What an import was asked for; written into the folder, so that it can be made again."""
+
+    source: Path
+    kind: str
+    columns: Mapping[str, str]
+    task: str
+    model: str
+    min_coverage: float
+
+    def command(self, output_dir: Path) -> str:
+        """Return the command that makes the same folder again."""
+        words = ["eval-factory import", str(self.source), "-o", str(output_dir)]
+        words += ["--format", self.kind]
+        for name, column in self.columns.items():
+            words += [f"--{name}", column]
+        return " ".join(words)
+
+
+def folder_name(run: ForeignRun) -> str:
+    """Return a name for the folder of one of several results in a source."""
+    parts = [_UNSAFE.sub("_", text).strip("._") for text in (run.task, run.model)]
+    return "-".join(part[:60] for part in parts if part) or "result"
+
+
+def configuration(run: ForeignRun, options: ImportOptions, output_dir: Path) -> dict[str, Any]:
+    """Return `config` and `target` of an imported result."""
+    return {
+        "config": {
+            "type": run.task,
+            "output_dir": str(output_dir),
+            "params": {"extra": {"min_coverage": options.min_coverage}},
+            "imported": {
+                "source": str(options.source),
+                "format": options.kind,
+                "columns": dict(options.columns),
+                "task": options.task,
+                "model": options.model,
+                "settings": dict(run.settings),
+            },
+        },
+        "target": {"api_endpoint": {"model_id": run.model}},
+    }
+
+
+def write_import(
+    run: ForeignRun,
+    options: ImportOptions,
+    rundir: RunDir,
+    redactor: Redactor,
+    output_dir: Path | None = None,
+) -> TaskResult:
+    """Write the folder of one imported result; its checksums are written last.
+
+    `output_dir` is the folder that the documents name, if it is not this one.
+
+    Raises:
+        SourceError: a sample is there twice, or cannot be read; nothing is written then.
+    """
+    result = result_of(run, redactor, options.min_coverage)
+    output_dir = output_dir or rundir.root
+    config = configuration(run, options, output_dir)
+    command = options.command(output_dir)
+    rundir.forget_checksums()
+    written = write_reports(
+        result, rundir, config=config, command=command, redactor=redactor, responses={}
+    )
+    document = run_config(redactor.tree(config), redactor.text(command), FRAMEWORK, FRAMEWORK)
+    write_atomic(rundir.run_config, to_yaml(document))
+    write_checksums(rundir, written, digests_of(rundir, ()))
+    return written

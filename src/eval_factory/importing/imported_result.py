@@ -1,0 +1,279 @@
+"""A foreign run -> a result like that of any run. Its values are those of the program that made
+them; beside them stands what this program knows to say of them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import platform
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from eval_factory import __version__
+from eval_factory.core.nouns import MODEL_ROLE, RunStatus
+from eval_factory.core.results import (
+    ImportedFrom,
+    InstanceRecord,
+    Provenance,
+    Score,
+    Spent,
+    SpentByRole,
+    Stats,
+    TaskResult,
+    Usage,
+    Validity,
+)
+from eval_factory.core.secrets import Redactor
+from eval_factory.importing.counting import (
+    READ,
+    SPLIT,
+    SampleCounts,
+    option_read,
+    question_means,
+    signs_of,
+)
+from eval_factory.importing.foreign_run import ForeignRun, ForeignSample, ReportedValue
+from eval_factory.importing.sources import SourceError
+from eval_factory.scoring.groups import Groups, scores_by_group
+from eval_factory.scoring.intervals import PROPORTION, describe
+from eval_factory.scoring.scores import MetricValues
+from eval_factory.tasks.errata import load_errata
+
+_SAME = 1e-6
+"""How far a reported value may lie from the mean of its samples and count as that mean: programs
+round, and add in another order.
+"""
+
+
+def result_of(run: ForeignRun, redactor: Redactor, min_coverage: float) -> TaskResult:
+    """Make the result of a foreign run.
+
+    Raises:
+        SourceError: a sample is there twice, or cannot be read.
+    """
+    counts = _counted(run)
+    notes = list(run.notes)
+    scores: dict[str, Score] = {}
+    bounds = {}
+    for name, reported in run.reported.items():
+        scores[name] = _score(name, reported, counts, notes)
+        limits = _bounds(scores[name], counts, name)
+        if limits is not None:
+            bounds[name] = limits
+    if counts.read_values and READ not in scores:
+        means = question_means(counts.read_values)
+        stats = describe(list(means.values()), None, PROPORTION, _clusters(counts, means))
+        scores[READ] = Score(stats.mean, stats, READ, SPLIT, None, True, PROPORTION, "share")
+    groups = _groups(run, counts)
+    floor = counts.floor()
+    reasons = _not_reportable(run, scores)
+    instances = counts.instances()
+    notes += _notes(run, counts)
+    notes += [note.text for note in groups.notes()]
+    records = ImportedInstances(run, redactor)
+    is_covered = instances.requested > 0 and instances.coverage >= min_coverage
+    return TaskResult(
+        task=run.task,
+        main_metric=run.main_metric,
+        scores=scores,
+        groups=groups.scores,
+        validity=Validity(
+            instances,
+            {},
+            bounds,
+            None,
+            tuple(redactor.text(note) for note in notes),
+            main_split=SPLIT,
+            splits={SPLIT: counts.requested},
+            not_reportable=tuple(redactor.text(reason) for reason in reasons),
+            floors={} if floor is None else {run.main_metric: floor},
+        ),
+        usage=_usage(run, counts),
+        provenance=_provenance(run, counts),
+        instances=records,
+        reportable=not reasons and is_covered and run.main_metric in scores,
+        status=RunStatus.COMPLETE if run.finished else RunStatus.PARTIAL,
+        something_to_ask=False,
+    )
+
+
+def _counted(run: ForeignRun) -> SampleCounts:
+    counts = SampleCounts(run.main_metric)
+    if run.samples is None:
+        return counts
+    for sample in run.samples():
+        problem = counts.add(sample)
+        if problem is not None:
+            raise SourceError(f"{', '.join(run.files)}: {problem}")
+    return counts
+
+
+def _score(name: str, reported: ReportedValue, counts: SampleCounts, notes: list[str]) -> Score:
+    """Return the reported value, with an interval where the samples show how it was made."""
+    values = counts.values.get(name, {})
+    better = reported.higher_is_better
+    plain = Stats(len(values), reported.value, None, reported.stderr, None, None, None)
+    if not values:
+        if counts.requested:
+            notes.append(f"{name}: no sample has a value of it, so it has no interval.")
+        return Score(reported.value, plain, name, SPLIT, None, better, None, None)
+    means = question_means(values)
+    scale = None
+    if all(0 <= value <= 1 for value in values.values()):
+        scale = PROPORTION
+    of_questions = math.fsum(means.values()) / len(means)
+    of_answers = math.fsum(values.values()) / len(values)
+    if not any(_is_same(reported.value, mean) for mean in (of_questions, of_answers)):
+        notes.append(
+            f"{name}: the reported {reported.value:g} is not the mean of its samples' values, "
+            f"{of_questions:g}, so it has no interval."
+        )
+        return Score(reported.value, plain, name, SPLIT, None, better, scale, None)
+    if better is None and scale is not None:
+        better = True
+    stats = describe(list(means.values()), reported.value, scale, _clusters(counts, means))
+    return Score(
+        reported.value, stats, name, SPLIT, None, better, scale, "share" if scale else None
+    )
+
+
+def _is_same(reported: float, mean: float) -> bool:
+    return math.isclose(reported, mean, rel_tol=_SAME, abs_tol=_SAME)
+
+
+def _clusters(counts: SampleCounts, means: Mapping[str, float]) -> list[str] | None:
+    if not counts.clusters:
+        return None
+    return [counts.clusters.get(question, question) for question in means]
+
+
+def _bounds(score: Score, counts: SampleCounts, name: str) -> tuple[float, float] | None:
+    """Return the value if all answers that are missing were wrong, and if all were right."""
+    values = counts.values.get(name, {})
+    if score.scale is None or not values:
+        return None
+    missing = counts.requested - len(values)
+    if not missing:
+        return score.value, score.value
+    total = math.fsum(values.values())
+    return total / counts.requested, (total + missing) / counts.requested
+
+
+def _groups(run: ForeignRun, counts: SampleCounts) -> Groups:
+    values = counts.values.get(run.main_metric)
+    if not values:
+        return Groups()
+    metric = MetricValues(run.main_metric, run.main_metric, None, None, values, SPLIT)
+    metric.clusters = counts.clusters or None
+    return scores_by_group(metric, counts.members, set(counts.failed), failed_as_zero=False)
+
+
+def _not_reportable(run: ForeignRun, scores: Mapping[str, Score]) -> list[str]:
+    reasons = []
+    if run.samples is None:
+        reasons.append(
+            "the source has no answers, so nobody can check the value\n  "
+            "import a source that holds the answers to single questions"
+        )
+    if not run.finished:
+        reasons.append(
+            f"{run.program} did not finish: {run.why_unfinished}\n  finish it there, then import"
+        )
+    if run.main_metric not in scores:
+        reasons.append(f"{run.program} reported no value of {run.main_metric}")
+    return reasons
+
+
+def _notes(run: ForeignRun, counts: SampleCounts) -> Iterator[str]:
+    yield f"The answers and values are those of {run.program} {run.version}; none was made again."
+    if run.unknown:
+        yield f"Unknown of this run: {', '.join(run.unknown)}."
+    if counts.unread:
+        yield (
+            f"{counts.unread} of {counts.readable} answers state no option that can be read; "
+            f"{READ} counts them as wrong."
+        )
+    if counts.duplicates:
+        yield f"{counts.duplicates} questions have the same prompt as another one."
+    if counts.without_value:
+        yield f"{counts.without_value} answers have no value of {run.main_metric}."
+
+
+def _usage(run: ForeignRun, counts: SampleCounts) -> Usage:
+    prompt = run.prompt_tokens or counts.prompt_tokens or None
+    completion = run.completion_tokens or counts.completion_tokens or None
+    answered = counts.requested - len(counts.failed)
+    spent = Spent(answered, 0, 0, prompt, completion, None, None)
+    by_role = SpentByRole(spent, {MODEL_ROLE: spent})
+    return Usage(by_role, by_role, 1, 0.0, "the program that asked did not write it down")
+
+
+def _provenance(run: ForeignRun, counts: SampleCounts) -> Provenance:
+    identity = json.dumps([run.program, run.task, run.model, dict(run.files)], sort_keys=True)
+    return Provenance(
+        eval_factory=__version__,
+        helm=None,
+        python=platform.python_version(),
+        packages={},
+        dataset_files={},
+        prompts_sha256=counts.prompts_digest.hexdigest(),
+        run_identity=hashlib.sha256(identity.encode()).hexdigest()[:32],
+        errata_version=load_errata().version,
+        git_hash=None,
+        target=run.model,
+        started_at=run.started_at,
+        ended_at=run.ended_at,
+        imported=ImportedFrom(run.program, run.version, dict(run.files), run.unknown),
+    )
+
+
+@dataclass(frozen=True)
+class ImportedInstances:
+    """The instances of a foreign run, read again each time that they are gone through."""
+
+    run: ForeignRun
+    redactor: Redactor
+
+    def __iter__(self) -> Iterator[InstanceRecord]:
+        if self.run.samples is None:
+            return
+        for sample in self.run.samples():
+            yield record_of(sample, self.redactor)
+
+
+def record_of(sample: ForeignSample, redactor: Redactor) -> InstanceRecord:
+    """Return a sample as an instance, without anything that is shaped like a key."""
+    metrics = dict(sample.values)
+    if sample.error is None and sample.is_readable:
+        place = option_read(sample)
+        metrics.setdefault(READ, float(place in sample.right_options))
+    clean = redactor.tree
+    return InstanceRecord(
+        id=redactor.text(sample.id),
+        split=SPLIT,
+        sub_split=None,
+        trial=sample.repeat,
+        perturbation=None,
+        prompt=redactor.text(sample.prompt),
+        references=tuple(clean(list(sample.references))),
+        categories=clean(dict(sample.categories)),
+        completion=None if sample.completion is None else redactor.text(sample.completion),
+        metrics=metrics,
+        finish_reason=sample.finish_reason,
+        prompt_tokens=sample.prompt_tokens,
+        completion_tokens=sample.completion_tokens,
+        latency_s=sample.latency_s,
+        cached=False,
+        error=None if sample.error is None else redactor.text(sample.error),
+        judges={},
+        unjudged=False,
+        injection=(),
+        signs=signs_of(sample),
+        cluster=sample.cluster,
+        turns=tuple(clean(list(sample.turns))),
+        reasoning=None if sample.reasoning is None else redactor.text(sample.reasoning),
+        judgements=clean(dict(sample.judgements)),
+        question=None if sample.question is None else redactor.text(sample.question),
+    )

@@ -1,0 +1,300 @@
+"""Folders of lm-evaluation-harness: `results_*.json` beside `samples_<task>_*.jsonl`.
+
+Written from what version 0.4.13 writes (`lm_eval/loggers/evaluation_tracker.py`); the program is
+not imported. Its samples keep the prompt, not the question alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from eval_factory.importing.foreign_run import ForeignRun, ForeignSample, ReportedValue
+from eval_factory.importing.sources import (
+    SourceError,
+    digest_of,
+    json_document,
+    json_lines,
+    number_of,
+    sample_id,
+)
+
+PROGRAM = "lm-evaluation-harness"
+_NO_FILTER = "none"
+_LIKELIHOODS = "multiple_choice"
+_QUESTION_FIELDS = ("question", "query", "input", "sent1")
+_OPTION_FIELDS = ("choices", "options")
+_NOT_METRICS = ("alias", "sample_len", "name", "sample_count")
+
+
+def results_files(folder: Path) -> list[Path]:
+    """Return the files of results in a folder and in those below it, in order of their names."""
+    return sorted(folder.rglob("results_*.json"))
+
+
+def is_results_file(path: Path) -> bool:
+    """Return whether the file is a record of results of lm-evaluation-harness, by its content."""
+    try:
+        document = json_document(path)
+    except SourceError:
+        return False
+    return isinstance(document, dict) and "results" in document and "configs" in document
+
+
+def read(path: Path) -> list[ForeignRun]:
+    """Read one file of results: one run for each task that has a configuration.
+
+    Raises:
+        SourceError: a field is missing, or a file of samples cannot be read.
+    """
+    document = json_document(path)
+    if not isinstance(document, dict):
+        raise SourceError(f"{path}: is no JSON object")
+    for name in ("results", "configs"):
+        if not isinstance(document.get(name), dict):
+            raise SourceError(f"{path}: has no field {name}")
+    runs = []
+    for task in document["configs"]:
+        if task in document["results"]:
+            runs.append(_run(path, document, task))
+    if not runs:
+        raise SourceError(f"{path}: holds no result of a task")
+    return runs
+
+
+def _run(path: Path, document: Mapping[str, Any], task: str) -> ForeignRun:
+    config = document["configs"][task] or {}
+    directions = (document.get("higher_is_better") or {}).get(task) or {}
+    reported = _reported(document["results"][task], directions)
+    if not reported:
+        raise SourceError(f"{path}: holds no value of {task}")
+    samples = _samples_file(path, task)
+    files = {path.name: digest_of(path)}
+    open_samples = None
+    unknown = ["tokens", "seconds of an answer", "cost"]
+    notes = []
+    if samples is not None:
+        files[samples.name] = digest_of(samples)
+        open_samples = partial(_samples, samples, config)
+    else:
+        notes.append("There are no samples: `lm_eval --log_samples` writes them.")
+    if config.get("output_type") == _LIKELIHOODS:
+        notes.append("The answers are the options that the model finds most likely, not its words.")
+    general = document.get("config") or {}
+    return ForeignRun(
+        program=PROGRAM,
+        version=str(document.get("lm_eval_version") or "unknown"),
+        task=task,
+        model=str(document.get("model_name") or general.get("model_args") or "unknown"),
+        main_metric=_main_metric(config, list(reported)),
+        reported=reported,
+        samples=open_samples,
+        files=files,
+        settings={
+            "task_version": (document.get("versions") or {}).get(task),
+            "few_shot": (document.get("n-shot") or {}).get(task),
+            "limit": general.get("limit"),
+            "generation": config.get("generation_kwargs") or {},
+            "output_type": config.get("output_type"),
+            "git_hash": document.get("git_hash"),
+        },
+        unknown=tuple(unknown),
+        notes=tuple(notes),
+    )
+
+
+def _samples_file(path: Path, task: str) -> Path | None:
+    """Return the samples that were written with these results, by the moment in their names."""
+    moment = path.stem.removeprefix("results_")
+    file = path.with_name(f"samples_{task}_{moment}.jsonl")
+    if file.is_file():
+        return file
+    return None
+
+
+def metric_name(key: str) -> str:
+    """`acc,none` is `acc`; `exact_match,strict-match` is `exact_match.strict-match`."""
+    name, _, filter_name = key.partition(",")
+    if filter_name in ("", _NO_FILTER):
+        return name
+    return f"{name}.{filter_name}"
+
+
+def _reported(values: Mapping[str, Any], directions: Mapping[str, Any]) -> dict[str, ReportedValue]:
+    reported = {}
+    for key, value in values.items():
+        name, _, filter_name = key.partition(",")
+        number = number_of(value)
+        if number is None or name in _NOT_METRICS or name.endswith("_stderr"):
+            continue
+        stderr = number_of(values.get(f"{name}_stderr,{filter_name}"))
+        direction = directions.get(name)
+        is_better = direction if isinstance(direction, bool) else None
+        reported[metric_name(key)] = ReportedValue(number, stderr, is_better)
+    return reported
+
+
+def _main_metric(config: Mapping[str, Any], names: list[str]) -> str:
+    """Return the first metric that the task's configuration lists, with its first filter."""
+    for metric in config.get("metric_list") or []:
+        if not isinstance(metric, dict):
+            continue
+        for name in names:
+            if name == metric.get("metric") or name.startswith(f"{metric.get('metric')}."):
+                return name
+    return names[0]
+
+
+def _samples(path: Path, config: Mapping[str, Any]) -> Iterator[ForeignSample]:
+    """Yield each answer once, with the values of every filter.
+
+    The file has all answers of one filter and then those of the next: the values are gathered in a
+    first pass, and the second one yields the answers in the order of their first lines.
+    """
+    values: dict[str, dict[str, float]] = {}
+    for number, line in enumerate(json_lines(path), start=1):
+        key = sample_id(line.get("doc_id"), f"{path}, line {number}")
+        values.setdefault(key, {}).update(_values(line))
+    seen = set()
+    for number, line in enumerate(json_lines(path), start=1):
+        place = f"{path}, line {number}"
+        key = sample_id(line["doc_id"], place)
+        if key not in seen:
+            seen.add(key)
+            yield _sample(line, key, values[key], config, place)
+
+
+def _values(line: Mapping[str, Any]) -> dict[str, float]:
+    values = {}
+    filter_name = str(line.get("filter", _NO_FILTER))
+    for metric in line.get("metrics") or []:
+        number = number_of(line.get(metric))
+        if number is not None:
+            values[metric_name(f"{metric},{filter_name}")] = number
+    return values
+
+
+def _sample(
+    line: Mapping[str, Any],
+    key: str,
+    values: Mapping[str, float],
+    config: Mapping[str, Any],
+    place: str,
+) -> ForeignSample:
+    doc = line.get("doc")
+    if not isinstance(doc, dict):
+        raise SourceError(f"{place}: has no field doc")
+    requests = _requests(line.get("arguments"))
+    prompt = requests[0][0] if requests else ""
+    if config.get("output_type") == _LIKELIHOODS:
+        options = tuple(continuation.strip() for _, continuation in requests)
+        completion = _most_likely(line.get("resps"), options)
+    else:
+        options = _options_of(doc)
+        completion = _first_text(line.get("resps"))
+    right = _right_options(line.get("target"), options)
+    answers: tuple[str, ...] = ()
+    if not right and line.get("target") is not None:
+        answers = (str(line["target"]),)
+    return ForeignSample(
+        id=key,
+        repeat=0,
+        prompt=prompt,
+        question=_question_of(doc),
+        options=options,
+        right_options=right,
+        right_answers=answers,
+        completion=completion,
+        values=values,
+        error=None if completion is not None else "no answer is in the samples",
+    )
+
+
+def _requests(arguments: Any) -> list[tuple[str, str]]:
+    """Return (prompt, continuation) of each request; newer versions name them, older list them."""
+    listed: list[Any] = []
+    if isinstance(arguments, dict):
+        for request in arguments.values():
+            if isinstance(request, dict):
+                listed.append([request.get("arg_0"), request.get("arg_1")])
+    elif isinstance(arguments, list):
+        listed = arguments
+    requests = []
+    for request in listed:
+        if isinstance(request, list | tuple) and request:
+            continuation = request[1] if len(request) > 1 else ""
+            requests.append((_prompt_text(request[0]), str(continuation)))
+    return requests
+
+
+def _prompt_text(prompt: Any) -> str:
+    """Return the text of a prompt; that of a chat is a list of messages."""
+    if isinstance(prompt, list):
+        texts = [str(message.get("content")) for message in prompt if isinstance(message, dict)]
+        return "\n\n".join(texts)
+    return str(prompt)
+
+
+def _most_likely(responses: Any, options: tuple[str, ...]) -> str | None:
+    """Return the option with the greatest log-likelihood; the first of equal ones."""
+    best = None
+    best_likelihood = None
+    if not isinstance(responses, list):
+        return None
+    for option, response in zip(options, responses, strict=False):
+        pair = response
+        while isinstance(pair, list) and pair and isinstance(pair[0], list):
+            pair = pair[0]
+        try:
+            likelihood = float(pair[0])
+        except (TypeError, ValueError, IndexError, KeyError):
+            return None
+        if best_likelihood is None or likelihood > best_likelihood:
+            best = option
+            best_likelihood = likelihood
+    return best
+
+
+def _first_text(responses: Any) -> str | None:
+    text = responses
+    while isinstance(text, list) and text:
+        text = text[0]
+    if isinstance(text, str):
+        return text
+    return None
+
+
+def _options_of(doc: Mapping[str, Any]) -> tuple[str, ...]:
+    for name in _OPTION_FIELDS:
+        options = doc.get(name)
+        if isinstance(options, dict):
+            options = options.get("text", list(options.values()))
+        if isinstance(options, list) and all(isinstance(option, str) for option in options):
+            return tuple(options)
+    return ()
+
+
+def _question_of(doc: Mapping[str, Any]) -> str | None:
+    for name in _QUESTION_FIELDS:
+        if isinstance(doc.get(name), str):
+            return str(doc[name])
+    return None
+
+
+def _right_options(target: Any, options: tuple[str, ...]) -> tuple[int, ...]:
+    """Return the place of the target: a number, a letter, or the option's text."""
+    if isinstance(target, int) and not isinstance(target, bool) and 0 <= target < len(options):
+        return (target,)
+    if not isinstance(target, str):
+        return ()
+    text = target.strip()
+    if text.isdecimal() and len(text) < 4 and int(text) < len(options):
+        return (int(text),)
+    if text in options:
+        return (options.index(text),)
+    letter = text.strip("()").upper()
+    if len(letter) == 1 and 0 <= ord(letter) - ord("A") < len(options):
+        return (ord(letter) - ord("A"),)
+    return ()

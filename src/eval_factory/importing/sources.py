@@ -1,0 +1,232 @@
+"""Files of other programs, read with care: regular, bounded, finite numbers, safe names."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+from eval_factory.core.errors import PrerequisiteError
+from eval_factory.core.foreign_text import one_line
+from eval_factory.core.safe_files import open_regular
+
+MAX_DOCUMENT_BYTES = 2 * 1024**3
+"""The largest file that is read as one JSON document."""
+MAX_LINE_BYTES = 64 * 1024**2
+MAX_ENTRIES = 2_000_000
+MAX_ENTRY_BYTES = 256 * 1024**2
+MAX_RATIO = 2_000
+"""How many bytes one byte of an archive may become; text of models stays far below."""
+ZSTANDARD = 93
+"""The method of a ZIP entry that is compressed with zstd (APPNOTE.TXT 6.3.8, 4.4.5)."""
+_CHUNK = 1024**2
+_MAX_NAME = 300
+
+
+class SourceError(PrerequisiteError):
+    """A source cannot be read, or cannot be trusted; nothing was written."""
+
+
+def digest_of(path: Path) -> str:
+    """Return the SHA-256 of a regular file."""
+    digest = hashlib.sha256()
+    with open_regular(path) as file:
+        while chunk := file.read(_CHUNK):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def parsed(text: str | bytes, place: str) -> Any:
+    """Return a JSON document. NaN, which programs write for "no value", is read as None.
+
+    Raises:
+        SourceError: it is no JSON, is nested too deeply, or holds a number beyond all bounds.
+    """
+    try:
+        return json.loads(text, parse_constant=_constant, parse_float=_finite)
+    except (ValueError, RecursionError) as error:
+        reason = one_line(str(error))
+        raise SourceError(f"{place}: is no JSON that can be read: {reason}") from None
+
+
+def _constant(name: str) -> None:
+    if name != "NaN":
+        raise ValueError(f"the number {name}")
+
+
+def _finite(digits: str) -> float:
+    """`1e999` is a number of JSON and becomes infinity in Python."""
+    number = float(digits)
+    if not math.isfinite(number):
+        raise ValueError(f"the number {digits[:20]}")
+    return number
+
+
+def json_document(path: Path) -> Any:
+    """Return the document in a JSON file.
+
+    Raises:
+        SourceError: it is missing, too large, no regular file or no JSON.
+    """
+    try:
+        with open_regular(path) as file:
+            text = file.read(MAX_DOCUMENT_BYTES + 1)
+    except OSError as error:
+        raise SourceError(f"{path}: cannot be read: {error.strerror or error}") from None
+    if len(text) > MAX_DOCUMENT_BYTES:
+        raise SourceError(f"{path}: is larger than {MAX_DOCUMENT_BYTES // 1024**2} MiB")
+    return parsed(text, str(path))
+
+
+def json_lines(path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the objects of a file of JSON lines; empty lines are passed over.
+
+    Raises:
+        SourceError: a line is no JSON object, or is too long; the message names it.
+    """
+    try:
+        with open_regular(path) as file:
+            number = 0
+            while line := file.readline(MAX_LINE_BYTES + 1):
+                number += 1
+                place = f"{path}, line {number}"
+                if len(line) > MAX_LINE_BYTES:
+                    raise SourceError(f"{place}: is longer than {MAX_LINE_BYTES // 1024**2} MiB")
+                if not line.strip():
+                    continue
+                document = parsed(line, place)
+                if not isinstance(document, dict):
+                    raise SourceError(f"{place}: is no JSON object")
+                yield document
+    except OSError as error:
+        raise SourceError(f"{path}: cannot be read: {error.strerror or error}") from None
+
+
+class Archive:
+    """A ZIP file whose entries may be compressed with zstd, which Python reads from 3.14 on."""
+
+    def __init__(self, file: IO[bytes], path: Path) -> None:
+        self._file = file
+        self._path = path
+        try:
+            self._zip = zipfile.ZipFile(file)
+        except (zipfile.BadZipFile, OSError, ValueError) as error:
+            reason = one_line(str(error))
+            raise SourceError(f"{path}: is no whole ZIP archive: {reason}") from None
+        entries = self._zip.infolist()
+        if len(entries) > MAX_ENTRIES:
+            raise SourceError(f"{path}: has {len(entries)} entries; at most {MAX_ENTRIES} are read")
+        self._entries = {entry.filename: entry for entry in entries}
+        if len(self._entries) != len(entries):
+            raise SourceError(f"{path}: has two entries of one name")
+
+    def names(self) -> list[str]:
+        """Return the names of the entries in the archive's order."""
+        return list(self._entries)
+
+    def document(self, name: str) -> Any:
+        """Return the JSON document of an entry.
+
+        Raises:
+            SourceError: there is no such entry, it is damaged, or it unpacks to too much.
+        """
+        entry = self._entries.get(name)
+        if entry is None:
+            raise SourceError(f"{self._path}: has no entry {name}; is it whole?")
+        return parsed(self._unpacked(entry), f"{self._path}: {one_line(name)}")
+
+    def _unpacked(self, entry: zipfile.ZipInfo) -> bytes:
+        place = f"{self._path}: {one_line(entry.filename)}"
+        limit = min(MAX_ENTRY_BYTES, max(_CHUNK, entry.compress_size * MAX_RATIO))
+        if entry.file_size > limit:
+            raise SourceError(f"{place}: unpacks to {entry.file_size} bytes; that is refused")
+        try:
+            if entry.compress_type == ZSTANDARD:
+                text = self._zstandard(entry, limit)
+            else:
+                with self._zip.open(entry) as opened:
+                    text = opened.read(limit + 1)
+        except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError, EOFError) as error:
+            raise SourceError(f"{place}: is damaged: {one_line(str(error))}") from None
+        if len(text) != entry.file_size:
+            raise SourceError(f"{place}: does not unpack to the size that the archive states")
+        return text
+
+    def _zstandard(self, entry: zipfile.ZipInfo, limit: int) -> bytes:
+        import zlib
+
+        import zstandard  # imported here: only such archives need it
+
+        self._file.seek(entry.header_offset)
+        header = self._file.read(30)
+        if header[:4] != b"PK\x03\x04":
+            raise SourceError(f"{self._path}: {one_line(entry.filename)}: has no header")
+        name_length = int.from_bytes(header[26:28], "little")
+        extra_length = int.from_bytes(header[28:30], "little")
+        self._file.seek(entry.header_offset + 30 + name_length + extra_length)
+        packed = self._file.read(entry.compress_size)
+        try:
+            with zstandard.ZstdDecompressor().stream_reader(packed) as reader:
+                text: bytes = reader.read(limit + 1)
+        except zstandard.ZstdError as error:
+            raise ValueError(str(error)) from None
+        if zlib.crc32(text) != entry.CRC:
+            raise ValueError("its checksum differs")
+        return text
+
+
+@contextmanager
+def archive(path: Path) -> Iterator[Archive]:
+    """Open an archive for reading.
+
+    Raises:
+        SourceError: it is missing, no regular file, or no ZIP archive.
+    """
+    try:
+        file = open_regular(path)
+    except OSError as error:
+        raise SourceError(f"{path}: cannot be read: {error.strerror or error}") from None
+    with file:
+        yield Archive(file, path)
+
+
+def sample_id(value: Any, place: str) -> str:
+    """Return an id as text. Ids name no files here; one that leads out of a folder is refused.
+
+    Raises:
+        SourceError: it is empty, too long, a path to elsewhere, or neither text nor a whole number.
+    """
+    is_whole = isinstance(value, int) and not isinstance(value, bool)
+    if not (isinstance(value, str) or is_whole):
+        raise SourceError(f"{place}: its id is neither text nor a whole number")
+    text = str(value)
+    if not text.strip() or len(text) > _MAX_NAME or not text.isprintable():
+        raise SourceError(f"{place}: its id is empty, unprintable or beyond {_MAX_NAME} characters")
+    if text.startswith(("/", "~")) or ".." in text.replace("\\", "/").split("/"):
+        raise SourceError(f"{place}: its id {one_line(text)} is a path that leads elsewhere")
+    return text
+
+
+def number_of(value: Any) -> float | None:
+    """Return a finite number; a truth value counts 1 or 0. None for anything else."""
+    if isinstance(value, bool):
+        return float(value)
+    if isinstance(value, int | float):
+        try:
+            number = float(value)
+        except OverflowError:
+            return None
+        return number if math.isfinite(number) else None
+    return None
+
+
+def count_of(value: Any) -> int | None:
+    """Return a whole number that is not negative. None for anything else."""
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**53:
+        return value
+    return None

@@ -1,0 +1,177 @@
+"""`eval-factory import`: results of other programs become folders like those of our own runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+from eval_factory.core.errors import ConfigError
+from eval_factory.core.results import TaskResult
+from eval_factory.core.rundir import RunDir
+from eval_factory.core.secrets import Redactor
+
+if TYPE_CHECKING:
+    from eval_factory.importing.foreign_run import ForeignRun
+    from eval_factory.importing.imported_folder import ImportOptions
+    from eval_factory.importing.tables import Columns
+    from eval_factory.report.reader import StoredResult
+
+
+@dataclass(frozen=True)
+class Imported:
+    """One result that was imported."""
+
+    folder: Path
+    result: TaskResult
+
+
+def import_results(
+    source: Path,
+    output_dir: Path,
+    *,
+    kind: str | None = None,
+    columns: Columns | None = None,
+    task: str | None = None,
+    model: str = "unknown",
+    min_coverage: float = 1.0,
+    redactor: Redactor | None = None,
+) -> list[Imported]:
+    """Import every result in a source: one into `output_dir` itself, several into folders below it.
+
+    Every source is read to its end before anything is written.
+
+    Raises:
+        ConfigError: the format is not known, or an option is missing.
+        PrerequisiteError: the source cannot be read, or the folder is not ours.
+        BusyError: another process works in the folder.
+    """
+    from eval_factory.importing.formats import detected, runs_in
+    from eval_factory.importing.imported_folder import ImportOptions
+    from eval_factory.importing.tables import Columns
+
+    source = source.expanduser()
+    columns = columns or Columns()
+    task = task or source.stem
+    if kind is None and source.exists():
+        kind = detected(source)
+    runs = runs_in(source, kind, columns, task, model)
+    options = ImportOptions(source, str(kind), columns.named, task, model, min_coverage)
+    redactor = redactor or Redactor()
+    folders = _folders(runs, output_dir)
+    for folder in folders:
+        _refuse_foreign_folder(folder)
+    imported = []
+    for run, folder in zip(runs, folders, strict=True):
+        imported.append(Imported(folder, _written(run, options, folder, redactor)))
+    return imported
+
+
+def _folders(runs: Sequence[ForeignRun], output_dir: Path) -> list[Path]:
+    from eval_factory.importing.imported_folder import folder_name
+
+    if len(runs) == 1:
+        return [output_dir]
+    folders: list[Path] = []
+    for run in runs:
+        name = folder_name(run)
+        number = 2
+        folder = output_dir / name
+        while folder in folders:
+            folder = output_dir / f"{name}-{number}"
+            number += 1
+        folders.append(folder)
+    return folders
+
+
+def _refuse_foreign_folder(folder: Path) -> None:
+    """A folder that holds something else is left alone."""
+    rundir = RunDir(folder)
+    if not folder.exists() or not any(folder.iterdir()):
+        return
+    is_ours = rundir.marker.exists()
+    if not is_ours or (rundir.evaluation_config.exists() and not is_imported(rundir)):
+        raise ConfigError(
+            f"{folder}: holds something other than an imported result; "
+            "choose another folder with -o"
+        )
+
+
+def is_imported(rundir: RunDir) -> bool:
+    """Return whether the folder was written by an import, as far as its run_config.yml says."""
+    from eval_factory.importing.imported_folder import FRAMEWORK
+
+    if not rundir.run_config.is_file():
+        return False
+    head = rundir.run_config.read_text(encoding="utf-8", errors="replace")
+    return f"\nframework_name: {FRAMEWORK}\n" in head
+
+
+def _written(
+    run: ForeignRun, options: ImportOptions, folder: Path, redactor: Redactor
+) -> TaskResult:
+    from eval_factory.importing.imported_folder import write_import
+    from eval_factory.importing.imported_result import result_of
+
+    result_of(run, redactor, options.min_coverage)  # what cannot be read is found before writing
+    rundir = RunDir(folder)
+    rundir.create()
+    with rundir.locked():
+        return write_import(run, options, rundir, redactor)
+
+
+@dataclass(frozen=True)
+class ImportedAgain:
+    """The import of a folder's source, made again."""
+
+    rundir: RunDir | None  # None: the source is gone, or holds this result no more
+    source: Path
+    files: Mapping[str, str]  # name of a file in the source -> its SHA-256 now
+
+
+@contextmanager
+def imported_again(stored: StoredResult) -> Iterator[ImportedAgain]:
+    """Import the source of a folder again, into a temporary one.
+
+    Raises:
+        SourceError: the source cannot be read any more.
+    """
+    from eval_factory.importing.formats import runs_in
+    from eval_factory.importing.imported_folder import ImportOptions, write_import
+    from eval_factory.importing.tables import Columns
+
+    about = stored.config["imported"]
+    options = ImportOptions(
+        Path(about["source"]),
+        about["format"],
+        about["columns"],
+        about["task"],
+        about["model"],
+        stored.extra["min_coverage"],
+    )
+    run = None
+    if options.source.exists():
+        columns = Columns(**options.columns)
+        runs = runs_in(options.source, options.kind, columns, options.task, options.model)
+        run = _same_run(runs, stored)
+    if run is None:
+        yield ImportedAgain(None, options.source, {})
+        return
+    with TemporaryDirectory() as folder:
+        rundir = RunDir(Path(folder))
+        rundir.create()
+        write_import(run, options, rundir, Redactor(), Path(stored.config["output_dir"]))
+        yield ImportedAgain(rundir, options.source, run.files)
+
+
+def _same_run(runs: Sequence[ForeignRun], stored: StoredResult) -> ForeignRun | None:
+    """Return the run of a source that a folder was made from."""
+    imported = stored.result.provenance.imported
+    for run in runs:
+        is_same = (run.task, run.model) == (stored.result.task, stored.result.provenance.target)
+        if imported is not None and is_same and set(run.files) == set(imported.files):
+            return run
+    return None
