@@ -43,6 +43,7 @@ NAVIGATION: dict[str, dict[str, str]] = {
     },
     "How to use results": {
         "compare.md": "intervals, tests, ranks",
+        "import.md": "inspect, lm-evaluation-harness, bare HELM, Every Eval Ever, tables",
         "does-it-hold.md": "repeats, other words, doubts, confidence",
         "monitor.md": "a panel, asked every week",
         "gate.md": "a policy, held against results",

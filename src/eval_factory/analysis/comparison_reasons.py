@@ -259,6 +259,8 @@ def _other_prompts(a: Side, b: Side) -> str | None:
     differing = sum(a.values.prompts[key] != b.values.prompts[key] for key in shared)
     if differing:
         return f"{differing} of {len(shared)} prompts differ"
+    if is_imported(a.stored) or is_imported(b.stored):
+        return None
     adapters = [
         (side.stored.target.get("api_endpoint") or {}).get("adapter_config") or {}
         for side in (a, b)

@@ -55,7 +55,6 @@ def import_results(
     Exit code: 0, 1 where a result is not reportable, 2 or 3 where SOURCE cannot be imported.
     """
     from eval_factory.core.rundir import RunDir
-    from eval_factory.core.secrets import Redactor
     from eval_factory.importing.tables import Columns
     from eval_factory.report.summary import result_summary
     from eval_factory.workflows.import_results import import_results as import_all
@@ -70,7 +69,6 @@ def import_results(
         task=more["task"] if isinstance(more["task"], str) else None,
         model=str(more["model"]),
         min_coverage=float(str(more["min_coverage"])),
-        redactor=Redactor(),
     )
     if not imported:
         raise ConfigError(f"{source}: holds no result")

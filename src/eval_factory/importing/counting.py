@@ -9,9 +9,10 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
-from eval_factory.core.results import Floor, Instances
+from eval_factory.core.foreign_text import one_line
+from eval_factory.core.nouns import MODEL_ROLE
+from eval_factory.core.results import FailureCause, Floor, Instances
 from eval_factory.importing.foreign_run import ForeignSample
 from eval_factory.reading import stated_option
 
@@ -20,6 +21,7 @@ READ = "exact_match.lenient"
 """The score that the reader gives: the name that it has in results of our own runs."""
 SampleKey = tuple[str, int, str | None]
 MAX_GROUPS = 40
+MAX_CAUSES = 20
 TRUNCATED = "length"
 FILTERED = "content_filter"
 
@@ -69,9 +71,9 @@ class SampleCounts:
     completion_tokens: int = 0
     values: dict[str, dict[SampleKey, float]] = field(default_factory=dict)
     read_values: dict[SampleKey, float] = field(default_factory=dict)
+    errors: Counter[str] = field(default_factory=Counter)
     members: dict[str, dict[str, list[SampleKey]]] = field(default_factory=dict)
     clusters: dict[str, str] = field(default_factory=dict)
-    prompts_digest: Any = field(default_factory=hashlib.sha256)
     _too_many: set[str] = field(default_factory=set)
     _prompts: Counter[bytes] = field(default_factory=Counter)
     _ids: set[SampleKey] = field(default_factory=set)
@@ -87,9 +89,7 @@ class SampleCounts:
             return f"question {sample.id}, asking {sample.repeat + 1}, is there twice"
         self._ids.add(key)
         self.requested += 1
-        prompt = sample.prompt.encode("utf-8", "replace")
-        self.prompts_digest.update(hashlib.sha256(prompt).digest())
-        self._prompts[hashlib.sha256(prompt).digest()[:12]] += 1
+        self._prompts[hashlib.sha256(sample.prompt.encode("utf-8", "replace")).digest()] += 1
         if sample.cluster is not None:
             self.clusters[sample.id] = sample.cluster
         self._add_categories(sample, key)
@@ -99,6 +99,7 @@ class SampleCounts:
         self.completion_tokens += sample.completion_tokens or 0
         if sample.error is not None:
             self.failed.add(key)
+            self.errors[one_line(sample.error)] += 1
             return None
         self._add_answer(sample, key)
         return None
@@ -144,6 +145,14 @@ class SampleCounts:
             self._longest += 1
         self._random += len(sample.right_options) / len(sample.options)
 
+    def prompts_sha256(self) -> str:
+        """Return the hash of all prompts, in whatever order the source has them."""
+        digest = hashlib.sha256()
+        for prompt, count in sorted(self._prompts.items()):
+            digest.update(prompt)
+            digest.update(count.to_bytes(8, "big"))
+        return digest.hexdigest()
+
     @property
     def duplicates(self) -> int:
         """Return how many askings repeat the prompt of an earlier question, repeats apart."""
@@ -170,6 +179,13 @@ class SampleCounts:
         answers["random"] = self._random / questions
         best = max(answers, key=lambda name: answers[name])
         return Floor(best, answers[best], questions, answers)
+
+    def failures(self) -> tuple[FailureCause, ...]:
+        """Return the errors that came most often, with their counts."""
+        causes = []
+        for text, count in self.errors.most_common(MAX_CAUSES):
+            causes.append(FailureCause(MODEL_ROLE, count, text, None))
+        return tuple(causes)
 
     def instances(self) -> Instances:
         """Return the counts of the result's validity."""

@@ -55,10 +55,8 @@ def detected(source: Path) -> str:
     Raises:
         ConfigError: it is none of them.
     """
-    if source.is_dir():
-        kind = _detected_folder(source)
-    else:
-        kind = _detected_file(source)
+    detect = _detected_folder if source.is_dir() else _detected_file
+    kind = detect(source)
     if kind is None:
         known = ", ".join(FORMATS)
         raise ConfigError(

@@ -9,11 +9,13 @@ import json
 import math
 import platform
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from eval_factory import __version__
+from eval_factory.core import formats
 from eval_factory.core.nouns import MODEL_ROLE, RunStatus
 from eval_factory.core.results import (
+    FailureCause,
     ImportedFrom,
     InstanceRecord,
     Provenance,
@@ -68,12 +70,17 @@ def result_of(run: ForeignRun, redactor: Redactor, min_coverage: float) -> TaskR
         scores[READ] = Score(stats.mean, stats, READ, SPLIT, None, True, PROPORTION, "share")
     groups = _groups(run, counts)
     floor = counts.floor()
-    reasons = _not_reportable(run, scores)
     instances = counts.instances()
+    reasons = _not_reportable(run, scores)
+    is_covered = instances.requested > 0 and instances.coverage >= min_coverage
+    if run.samples is not None and not is_covered:
+        reasons.append(
+            f"{instances.scored} of {instances.requested} answers have a value of "
+            f"{run.main_metric}\n  --min_coverage accepts fewer"
+        )
     notes += _notes(run, counts)
     notes += [note.text for note in groups.notes()]
     records = ImportedInstances(run, redactor)
-    is_covered = instances.requested > 0 and instances.coverage >= min_coverage
     return TaskResult(
         task=run.task,
         main_metric=run.main_metric,
@@ -85,15 +92,16 @@ def result_of(run: ForeignRun, redactor: Redactor, min_coverage: float) -> TaskR
             bounds,
             None,
             tuple(redactor.text(note) for note in notes),
+            failures=_failures(counts, redactor),
             main_split=SPLIT,
-            splits={SPLIT: counts.requested},
+            splits={SPLIT: counts.requested} if counts.requested else {},
             not_reportable=tuple(redactor.text(reason) for reason in reasons),
             floors={} if floor is None else {run.main_metric: floor},
         ),
         usage=_usage(run, counts),
         provenance=_provenance(run, counts),
         instances=records,
-        reportable=not reasons and is_covered and run.main_metric in scores,
+        reportable=not reasons,
         status=RunStatus.COMPLETE if run.finished else RunStatus.PARTIAL,
         something_to_ask=False,
     )
@@ -116,8 +124,6 @@ def _score(name: str, reported: ReportedValue, counts: SampleCounts, notes: list
     better = reported.higher_is_better
     plain = Stats(len(values), reported.value, None, reported.stderr, None, None, None)
     if not values:
-        if counts.requested:
-            notes.append(f"{name}: no sample has a value of it, so it has no interval.")
         return Score(reported.value, plain, name, SPLIT, None, better, None, None)
     means = question_means(values)
     scale = None
@@ -190,6 +196,10 @@ def _notes(run: ForeignRun, counts: SampleCounts) -> Iterator[str]:
     yield f"The answers and values are those of {run.program} {run.version}; none was made again."
     if run.unknown:
         yield f"Unknown of this run: {', '.join(run.unknown)}."
+    alone = [name for name in run.reported if name not in counts.values]
+    if alone and counts.requested:
+        shown = formats.first_of(alone, 3)
+        yield f"No sample has a value of {shown}; such a score has no interval."
     if counts.unread:
         yield (
             f"{counts.unread} of {counts.readable} answers state no option that can be read; "
@@ -199,6 +209,12 @@ def _notes(run: ForeignRun, counts: SampleCounts) -> Iterator[str]:
         yield f"{counts.duplicates} questions have the same prompt as another one."
     if counts.without_value:
         yield f"{counts.without_value} answers have no value of {run.main_metric}."
+
+
+def _failures(counts: SampleCounts, redactor: Redactor) -> tuple[FailureCause, ...]:
+    return tuple(
+        replace(failure, cause=redactor.text(failure.cause)) for failure in counts.failures()
+    )
 
 
 def _usage(run: ForeignRun, counts: SampleCounts) -> Usage:
@@ -218,7 +234,7 @@ def _provenance(run: ForeignRun, counts: SampleCounts) -> Provenance:
         python=platform.python_version(),
         packages={},
         dataset_files={},
-        prompts_sha256=counts.prompts_digest.hexdigest(),
+        prompts_sha256=counts.prompts_sha256(),
         run_identity=hashlib.sha256(identity.encode()).hexdigest()[:32],
         errata_version=load_errata().version,
         git_hash=None,

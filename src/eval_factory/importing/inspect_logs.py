@@ -6,6 +6,7 @@ imported.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -74,7 +75,7 @@ def read(path: Path) -> ForeignRun:
     packages = facts.get("packages") or {}
     usage = _total_usage(stats.get("model_usage") or {})
     names = list(reported)
-    main = names[0] if names else _first_scorer(path)
+    main = names[0] if names else _first_scorer(path, status)
     unknown = ["prompts as sent to the endpoint", "cost"]
     if not packages.get(PROGRAM):
         unknown.append("version of inspect_ai")
@@ -237,7 +238,9 @@ def _turns(messages: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any], ...]:
             if isinstance(call, dict):
                 text += f"\n[tool call] {call.get('function')}({call.get('arguments')})"
         turns.append({"role": str(message.get("role")), "content": text.strip()})
-    if len(turns) <= 2:
+    if turns and turns[-1]["role"] == "assistant":
+        turns.pop()
+    if len(turns) < 2:
         return ()
     return tuple(turns)
 
@@ -332,12 +335,13 @@ def _categories(sample: Mapping[str, Any], messages: Sequence[Mapping[str, Any]]
 def _reported(scorers: Sequence[Mapping[str, Any]]) -> dict[str, ReportedValue]:
     """Return each scorer's mean as inspect computed it, with its standard error."""
     reported: dict[str, ReportedValue] = {}
+    entries = Counter(str(scorer.get("scorer")) for scorer in scorers)
     for scorer in scorers:
         metrics = scorer.get("metrics") or {}
         name = str(scorer.get("name") or scorer.get("scorer"))
-        part = str(scorer.get("scorer") or name)
-        if part != name:
-            name = f"{part}.{name}"
+        # a scorer that gives several values has one entry for each
+        if entries[str(scorer.get("scorer"))] > 1:
+            name = f"{scorer.get('scorer')}.{name}"
         for mean in _MEANS:
             value = _metric(metrics, mean)
             if value is not None:
@@ -353,11 +357,14 @@ def _metric(metrics: Mapping[str, Any], name: str) -> float | None:
     return None
 
 
-def _first_scorer(path: Path) -> str:
+def _first_scorer(path: Path, status: str) -> str:
     for sample in _samples(path):
         if sample.values:
             return next(iter(sample.values))
-    raise SourceError(f"{path}: holds no score; was the log scored? `inspect score` does it")
+    raise SourceError(
+        f"{path}: holds no score (status {status}); "
+        "`inspect score` or `inspect eval-retry` makes them"
+    )
 
 
 def _total_usage(by_model: Mapping[str, Any]) -> tuple[int | None, int | None]:

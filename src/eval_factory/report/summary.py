@@ -62,7 +62,8 @@ def result_lines(result: TaskResult, max_families: int | None = None) -> Iterato
         yield f"judges' mean ratings: {means}; agreement (Krippendorff's alpha): {alpha}"
     if validity.rubric is not None:
         yield f"criteria: {sentences.rubric_headline(validity.rubric)}"
-    yield from _usage(result.usage)
+    if result.provenance.imported is None:
+        yield from _usage(result.usage)
     yield from filter(
         None, (sentences.cost_line(result.usage), sentences.leaderboard_line(result.comparability))
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -38,7 +39,6 @@ def import_results(
     task: str | None = None,
     model: str = "unknown",
     min_coverage: float = 1.0,
-    redactor: Redactor | None = None,
 ) -> list[Imported]:
     """Import every result in a source: one into `output_dir` itself, several into folders below it.
 
@@ -60,7 +60,7 @@ def import_results(
         kind = detected(source)
     runs = runs_in(source, kind, columns, task, model)
     options = ImportOptions(source, str(kind), columns.named, task, model, min_coverage)
-    redactor = redactor or Redactor()
+    redactor = Redactor.from_environment(os.environ)
     folders = _folders(runs, output_dir)
     for folder in folders:
         _refuse_foreign_folder(folder)

@@ -1,0 +1,242 @@
+"""Results of other programs become ordinary folders, with the values of those programs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from eval_factory.analysis.comparison import compare
+from eval_factory.core.errors import ConfigError
+from eval_factory.core.rundir import RunDir
+from eval_factory.importing.sources import SourceError
+from eval_factory.importing.tables import Columns
+from eval_factory.report.reader import StoredResult, load_result
+from eval_factory.workflows.import_results import import_results
+from eval_factory.workflows.verify import verify
+from foreign_results import (
+    QUESTIONS,
+    inspect_sample,
+    inspect_samples,
+    write_eval_log,
+    write_json_log,
+    write_lm_eval,
+)
+
+SHARE = 8 / QUESTIONS
+KEY = "sk-" + "abcdefgh12345678" * 2
+
+
+def imported(source: Path, folder: Path, **options: object) -> StoredResult:
+    (result,) = import_results(source, folder, **options)  # type: ignore[arg-type]
+    return load_result(result.folder)
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    return write_eval_log(tmp_path / "logs" / "fruit.eval", inspect_samples())
+
+
+def test_a_log_of_inspect_is_a_result(log: Path, tmp_path: Path) -> None:
+    result = imported(log, tmp_path / "out").result
+    assert (result.task, result.main_metric, result.provenance.target) == (
+        "fruit",
+        "choice",
+        "org/model",
+    )
+    score = result.scores["choice"]
+    assert score.value == SHARE
+    assert score.stats.ci_low is not None
+    assert score.stats.ci_low < SHARE
+    assert result.reportable
+    assert result.scores["exact_match.lenient"].value == SHARE
+    floor = result.validity.floors["choice"]
+    assert (floor.value, floor.answers["random"]) == (0.25, 0.25)
+    source = result.provenance.imported
+    assert source is not None
+    assert (source.program, source.version, list(source.files)) == (
+        "inspect_ai",
+        "0.3.285",
+        ["fruit.eval"],
+    )
+
+
+def test_both_forms_of_a_log_give_the_same_instances(log: Path, tmp_path: Path) -> None:
+    other = write_json_log(tmp_path / "logs2" / "fruit.json", inspect_samples())
+    imported(log, tmp_path / "a")
+    imported(other, tmp_path / "b")
+    for name in ("instances.jsonl", "results.jsonl"):
+        assert (tmp_path / "a" / name).read_text() == (tmp_path / "b" / name).read_text()
+
+
+def test_epochs_are_repeats_of_a_question(tmp_path: Path) -> None:
+    path = write_json_log(tmp_path / "x.json", inspect_samples(epochs=3))
+    result = imported(path, tmp_path / "out").result
+    assert result.validity.instances.requested == 3 * QUESTIONS
+    assert result.scores["choice"].stats.count == QUESTIONS
+    assert {record.trial for record in result.instances} == {0, 1, 2}
+
+
+def test_an_error_costs_its_question_and_says_why(tmp_path: Path) -> None:
+    samples = inspect_samples()
+    samples[2] = inspect_sample(2, "", error={"message": f"refused key {KEY}"})
+    path = write_json_log(tmp_path / "x.json", samples)
+    result = imported(path, tmp_path / "out").result
+    assert not result.reportable
+    assert result.validity.instances.failed == 1
+    assert "--min_coverage" in result.validity.not_reportable[0]
+    assert result.validity.failures[0].count == 1
+    for file in (tmp_path / "out").rglob("*"):
+        if file.is_file():
+            assert KEY.encode() not in file.read_bytes()
+    result = imported(path, tmp_path / "accepted", min_coverage=0.9).result
+    assert result.reportable
+
+
+def test_a_value_that_its_samples_do_not_make_has_no_interval(tmp_path: Path) -> None:
+    results = {"scores": [{"name": "choice", "metrics": {"accuracy": {"value": 0.1}}}]}
+    path = write_json_log(tmp_path / "x.json", inspect_samples(), results=results)
+    score = imported(path, tmp_path / "out").result.scores["choice"]
+    assert score.value == 0.1
+    assert score.stats.ci_low is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [({"version": 1}, "version"), ({"eval": {"task": "x"}}, "model"), ({"eval": None}, "eval")],
+)
+def test_a_log_of_another_form_is_refused_and_nothing_is_written(
+    changes: dict[str, object], words: str, tmp_path: Path
+) -> None:
+    path = write_json_log(tmp_path / "x.json", inspect_samples(), **changes)
+    with pytest.raises(SourceError, match=words):
+        import_results(path, tmp_path / "out", kind="inspect")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_log_that_did_not_end_is_not_reportable(tmp_path: Path) -> None:
+    path = write_json_log(tmp_path / "x.json", inspect_samples(), status="cancelled")
+    result = imported(path, tmp_path / "out").result
+    assert not result.reportable
+    assert "cancelled" in result.validity.not_reportable[0]
+
+
+def test_a_truncated_archive_is_refused(log: Path, tmp_path: Path) -> None:
+    log.write_bytes(log.read_bytes()[:-40])
+    with pytest.raises(SourceError):
+        import_results(log, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_filters_of_the_harness_are_metrics(tmp_path: Path) -> None:
+    source = write_lm_eval(tmp_path / "harness")
+    result = imported(source.parent, tmp_path / "out").result
+    assert result.main_metric == "exact_match.strict-match"
+    assert set(result.scores) == {"exact_match.strict-match", "exact_match.flexible"}
+    assert result.scores["exact_match.flexible"].value == SHARE
+    assert result.validity.instances.requested == QUESTIONS
+    assert result.provenance.imported is not None
+    assert len(result.provenance.imported.files) == 2
+
+
+def test_a_result_without_samples_is_not_reportable(tmp_path: Path) -> None:
+    source = write_lm_eval(tmp_path / "harness")
+    for samples in source.parent.glob("samples_*"):
+        samples.unlink()
+    result = imported(source, tmp_path / "out").result
+    assert not result.reportable
+    score = result.scores["exact_match.strict-match"]
+    assert (score.value, score.stats.stderr, score.stats.ci_low) == (SHARE, 0.1, None)
+
+
+def test_a_table_is_read_by_the_columns_that_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "answers.csv"
+    path.write_text("nr;frage;soll;ist\n1;Welche?;ja;ja\n2;Wer?;nein;ja\n3;Was?;ja;ja\n")
+    columns = Columns(id="nr", question="frage", right="soll", answer="ist")
+    result = imported(path, tmp_path / "out", columns=columns, model="mine").result
+    assert result.scores["exact_match"].value == pytest.approx(2 / 3)
+    assert result.provenance.target == "mine"
+    with pytest.raises(ConfigError, match="nummer"):
+        import_results(path, tmp_path / "other", columns=Columns(id="nummer", value="ist"))
+    with pytest.raises(ConfigError, match="--id"):
+        import_results(path, tmp_path / "other")
+
+
+def test_a_table_with_a_value_that_is_no_number_names_its_row(tmp_path: Path) -> None:
+    path = tmp_path / "answers.csv"
+    path.write_text("id,score\n1,1\n2,good\n")
+    with pytest.raises(SourceError, match="row 3"):
+        import_results(path, tmp_path / "out", columns=Columns(id="id", value="score"))
+
+
+def test_a_folder_of_others_is_left_alone(log: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    folder.mkdir()
+    (folder / "mine.txt").write_text("mine")
+    with pytest.raises(ConfigError, match="-o"):
+        import_results(log, folder)
+    assert sorted(path.name for path in folder.iterdir()) == ["mine.txt"]
+
+
+def test_an_import_may_be_made_again_in_its_folder(log: Path, tmp_path: Path) -> None:
+    imported(log, tmp_path / "out")
+    before = RunDir(tmp_path / "out").checksums.read_text()
+    imported(log, tmp_path / "out")
+    assert RunDir(tmp_path / "out").checksums.read_text() == before
+
+
+def test_verify_imports_the_source_again(log: Path, tmp_path: Path) -> None:
+    imported(log, tmp_path / "out")
+    assert verify(tmp_path / "out").intact
+    changed = inspect_samples()
+    changed[1] = inspect_sample(1, "ANSWER: D")
+    write_eval_log(log, changed)
+    found = verify(tmp_path / "out")
+    assert not found.intact
+    assert any("fruit.eval" in finding.field for finding in found.findings)
+    log.unlink()
+    found = verify(tmp_path / "out")
+    assert found.intact
+    assert str(log) in found.notes[0]
+
+
+def test_verify_finds_a_changed_file_of_the_folder(log: Path, tmp_path: Path) -> None:
+    imported(log, tmp_path / "out")
+    file = tmp_path / "out" / "results.jsonl"
+    file.write_text(file.read_text().replace("ANSWER: B", "ANSWER: C", 1))
+    assert {finding.file for finding in verify(tmp_path / "out").findings} >= {"results.jsonl"}
+
+
+def test_questions_of_two_programs_are_paired_by_what_they_ask(log: Path, tmp_path: Path) -> None:
+    imported(log, tmp_path / "a")
+    table = tmp_path / "answers.jsonl"
+    rows = []
+    for number in reversed(range(QUESTIONS)):
+        question = f"Which fruit is  number {number}, of those that are LISTED?"
+        options = ["fig", "plum", "pear", "apple"]
+        rows.append({"id": f"x{number}", "q": question, "o": options, "score": number % 2})
+    table.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    columns = Columns(id="id", question="q", options="o", value="score")
+    imported(table, tmp_path / "b", columns=columns, model="other")
+    refused = compare([tmp_path / "a", tmp_path / "b"])
+    assert {reason.name for reason in refused.reasons} == {"prompts", "program"}
+    compared = compare([tmp_path / "a", tmp_path / "b"], allow=["prompts", "program"])
+    (comparison,) = compared.comparisons
+    assert comparison.paired.n == QUESTIONS
+    assert f"{QUESTIONS} of {QUESTIONS}" in compared.pairings[0]
+    assert set(comparison.flips.b_only) == {"fruit/3", "fruit/9"}
+
+
+def test_equal_questions_of_one_result_stay_unpaired(log: Path, tmp_path: Path) -> None:
+    imported(log, tmp_path / "a")
+    samples = inspect_samples()
+    for number in range(3):
+        samples[number] = {**inspect_sample(0, "ANSWER: A"), "id": f"same/{number}"}
+    imported(write_json_log(tmp_path / "b.json", samples), tmp_path / "b")
+    refused = compare([tmp_path / "a", tmp_path / "b"])
+    assert [reason.name for reason in refused.reasons] == ["no_pairs"]
+    assert "9 of 12" in refused.reasons[0].message
+    assert "--min_paired" in refused.reasons[0].message
+    accepted = compare([tmp_path / "a", tmp_path / "b"], min_paired=0.7, allow=["prompts"])
+    assert accepted.comparisons[0].paired.n == 9
