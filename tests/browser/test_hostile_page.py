@@ -11,7 +11,7 @@ import pytest
 from chromium import CANARY, Chromium, Counted
 from hostile_result import LONG_ID, ODD_ID, hostile_folder, hostile_records, mark
 from hostile_texts import NAMES, ODD, payloads
-from report_page import ReportPage, deep_link
+from browser_page import ReportPage, deep_link
 
 FOREIGN_MARKUP = """
     const own = new Set(['search', 'order']);

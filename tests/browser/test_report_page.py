@@ -12,7 +12,7 @@ from chromium import Chromium
 from eval_factory.core import results
 from eval_factory.workflows.annotate import export_sheets
 from programs import ran
-from report_page import Keys, ReportPage, deep_link, made
+from browser_page import Keys, ReportPage, deep_link, made
 from seeing_endpoint import picture, tone
 from stored_results import instance, kept, result, written
 

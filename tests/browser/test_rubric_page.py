@@ -19,7 +19,7 @@ from eval_factory.core.results import (
 )
 from facts import says
 from hostile_texts import payloads
-from report_page import ReportPage, deep_link, made
+from browser_page import ReportPage, deep_link, made
 from stored_results import criterion, instance, rubric_result, written
 
 PATIENT = "Mrs Miller, 84"
