@@ -190,9 +190,14 @@ def reasons_against(a: Side, b: Side) -> Iterator[Reason]:
             "settings",
             f"{both} count failed instances differently: on_failure {' and '.join(handled)}",
         )
+    yield from _other_instances(a, b)
+
+
+def _other_instances(a: Side, b: Side) -> Iterator[Reason]:
     only_a = len(a.values.keys - b.values.keys)
     only_b = len(b.values.keys - a.values.keys)
     if only_a or only_b:
+        both = f"{a.label} and {b.label}"
         counts = f"{only_a} are in {a.label} alone, {only_b} in {b.label} alone"
         yield Reason("instances", f"{both} asked different instances: {counts}")
 
