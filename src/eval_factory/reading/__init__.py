@@ -6,17 +6,11 @@ the places that name an option, `clauses` the parts of sentences, `statements` t
 statement; `reader` has the one rule that weighs them. The words are in `phrases.yml`.
 """
 
-from eval_factory.reading.reader import VERSION, Kind, Reading, read_answer, stated_option
-from eval_factory.reading.refusals import MAX_REFUSAL, is_refusal
-from eval_factory.reading.values import stated_value
-
-__all__ = [
-    "MAX_REFUSAL",
-    "VERSION",
-    "Kind",
-    "Reading",
-    "is_refusal",
-    "read_answer",
-    "stated_option",
-    "stated_value",
-]
+from eval_factory.reading.reader import VERSION as VERSION
+from eval_factory.reading.reader import Kind as Kind
+from eval_factory.reading.reader import Reading as Reading
+from eval_factory.reading.reader import read_answer as read_answer
+from eval_factory.reading.reader import stated_option as stated_option
+from eval_factory.reading.refusals import MAX_REFUSAL as MAX_REFUSAL
+from eval_factory.reading.refusals import is_refusal as is_refusal
+from eval_factory.reading.values import stated_value as stated_value
