@@ -20,6 +20,7 @@ from pathlib import Path
 from eval_factory import api
 from eval_factory.core.errors import ConfigError, EvalFactoryError, PrerequisiteError
 from eval_factory.core.foreign_text import own_lines, printable
+from eval_factory.core.plain_yaml import YamlError, parse
 from eval_factory.core.secrets import names_a_secret
 
 SETTINGS = {
@@ -106,7 +107,7 @@ def preview(env: Mapping[str, str]) -> int:
     base = _commit(env.get("EF_BASE", ""))
     names = list(_run_configs(env, base))
     visible = {name: value for name, value in env.items() if not names_a_secret(name)}
-    found = [_previewed(root, name, visible) for name in names]
+    found = [_previewed(root, name, visible, base) for name in names]
     for one in found:
         print(
             printable(
@@ -121,7 +122,7 @@ def preview(env: Mapping[str, str]) -> int:
     return max((one.exit_code for one in found), default=0)
 
 
-def _previewed(root: Path, name: str, env: Mapping[str, str]) -> Previewed:
+def _previewed(root: Path, name: str, env: Mapping[str, str], base: str | None) -> Previewed:
     path = root / name
     if any(
         place.is_symlink()
@@ -132,11 +133,23 @@ def _previewed(root: Path, name: str, env: Mapping[str, str]) -> Previewed:
         return Previewed(name, ConfigError.exit_code, problem, problem)
     try:
         text = api.dry_run(path, env=env).text
+        if base is not None:
+            text = f"{_difference(path, name, base, env)}{text}"
     except EvalFactoryError as error:
         problems = str(error).replace(f"{root}{os.sep}", "").split("\n")
         more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
         return Previewed(name, error.exit_code, problems[0] + more, "\n".join(problems))
     return Previewed(name, 0, "a run would start", text)
+
+
+def _difference(path: Path, name: str, base: str, env: Mapping[str, str]) -> str:
+    """What the change does, above the preview; empty where the base has no such valid file."""
+    try:
+        before = parse(os.fsdecode(_git("show", f"{base}:{name}")))
+        found = api.dry_run(path, env=env, options=api.Options(diff=before)).text
+    except (EvalFactoryError, YamlError):
+        return ""
+    return f"# what differs from the base\n{found}\n"
 
 
 def _summary_of_preview(found: Sequence[Previewed], what: str) -> str:

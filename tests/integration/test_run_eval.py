@@ -80,10 +80,7 @@ def test_quickstart_documents(quickstart: Outcome) -> None:
     assert quickstart.scores()["exact_match"] == 8 / 40
     # Its eight categories hold five questions each: too few to be shown.
     assert document["results"]["groups"] == {}
-    assert any(
-        note.startswith("by category: 8 groups hold fewer than 10")
-        for note in document["validity"]["notes"]
-    )
+    assert any(note.endswith("by category") for note in document["validity"]["notes"])
     assert set(document["config"]) == {
         "type",
         "output_dir",

@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -193,6 +193,10 @@ def _value(path: str, *names: str, **how: Any) -> Callable[[Any], Any]:
     is_flag=True,
     help="Show the configuration and the command; start and write nothing.",
 )
+@click.option("--all", "shows_nulls", is_flag=True, help="With --dry_run: also null values.")
+@click.option(
+    "--diff", type=HomePath(), help="With --dry_run: what differs from this run config, alone."
+)
 @click.option(
     "--estimate", is_flag=True, help="Show requests, tokens, cost and time; ask no endpoint."
 )
@@ -262,7 +266,12 @@ def run_eval(
             raise ConfigError(
                 "run_eval: --dry_run prints a configuration to read: leave out --quiet and --json"
             )
+        if not values["dry_run"] and (values["shows_nulls"] or values["diff"]):
+            raise ConfigError("run_eval: --all and --diff belong to --dry_run")
         if values["dry_run"]:
+            how["options"] = replace(
+                options, shows_nulls=values["shows_nulls"], diff=values["diff"]
+            )
             show_dry_run(api.dry_run(run_config, **how), how["screen"])
             return
         if values["estimate"]:

@@ -102,7 +102,7 @@ class Deviation:
     def in_words(self, there: str) -> str:
         """`temperature 0.7 (there 0.0)`, with `there` for the leaderboard."""
         if self.here == self.leaderboard:  # of what differs and is known, these are two values
-            return f"{self.setting} known neither here nor there"
+            return f"{self.setting} unknown on both sides"
         return f"{self.setting} {self.here} ({there} {self.leaderboard})"
 
 
@@ -426,6 +426,10 @@ class Validity:
     judge_probe: JudgeProbe | None = None  # with `extra.probe_judges`
     asked_again: AskedAgain | None = None
     stopped_early: StoppedEarly | None = None  # with `extra.stop_when`
+    urgent_notes: int | None = None
+    """How many of `notes`, the first ones, say that there is no result or that something is
+    missing from it; None in a result of an earlier version.
+    """
 
     @property
     def coverage(self) -> float:

@@ -174,7 +174,7 @@ def _validity(result: results.TaskResult) -> dict[str, Any]:
             rounded_fields(look) for look in record["stopped_early"]["looks"]
         ]
     first = {"reportable": result.reportable, "coverage": rounded(result.validity.coverage)}
-    last = {name: record.pop(name) for name in ("failures", "notes")}
+    last = {name: record.pop(name) for name in ("failures", "urgent_notes", "notes")}
     parts = {
         name: None if record[name] is None else rounded_fields(record[name])
         for name in ("jury", "choice_orders")
@@ -241,9 +241,7 @@ def _spent(spent: results.Spent) -> dict[str, Any]:
 def results_yml(
     result: results.TaskResult, config: Mapping[str, Any], command: str
 ) -> dict[str, Any]:
-    """The same in EvalFactory's own shape, in which `groups` holds the scores of the whole
-    again.
-    """
+    """The same in the format of NVIDIA's EvalFactory, in which `groups` holds all scores again."""
     groups = {
         field: {
             "groups": {value: {"metrics": _metrics(scores)} for value, scores in by_value.items()}

@@ -175,7 +175,8 @@ def interval_plot(
         row += ROW
     shapes += labels  # over every line
     if bounds is not None:
-        text = f"if all that is missing were wrong, right: {', '.join(map(axis.number, bounds))}"
+        ends = " ... ".join(map(axis.number, bounds))
+        text = f"missing answers all wrong ... all right: {ends}"
         shapes += _hatched(axis.x(bounds[0]), axis.x(bounds[1]), middle - 11, 22.0, text)
         shapes += _hatched(axis.left, axis.left + 24.0, row - 6, 12.0)
         shapes.append(_beside(axis, axis.left + 20, row, text, on_the_right=True))

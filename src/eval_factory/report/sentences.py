@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
@@ -116,6 +117,22 @@ def meaning(result: results.TaskResult) -> str:
     parts = "; ".join(part for part in (f"it is {unit}" if unit else "", way) if part)
     over = f"over {counted(score.stats.count, 'instance')}"
     return f"{result.main_metric}, {over}" + (f" ({parts})." if parts else ".")
+
+
+_OF_SEVERAL_ANSWERS = re.compile(r"@\d+$")
+
+
+def minor_scores(result: results.TaskResult) -> list[str]:
+    """Labels of HELM's scores that say little beside the main one: quasi metrics, and the best of
+    five where each question has one answer.
+    """
+    labels = []
+    for label, score in result.scores.items():
+        name = score.metric or label
+        is_minor = name.startswith("quasi_") or _OF_SEVERAL_ANSWERS.search(name) is not None
+        if is_minor and label != result.main_metric:
+            labels.append(label)
+    return labels
 
 
 def how_sure(result: results.TaskResult) -> str:

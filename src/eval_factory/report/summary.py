@@ -28,10 +28,18 @@ def result_summary(result: TaskResult, rundir: RunDir) -> str:
     """The main score, how sure it is, what went wrong and what to do, where the rest is."""
     notes = result.validity.notes
     main, *corrected = _scores(result)
-    lines = [*corrected, *result_lines(result, MAX_ON_SCREEN)]
-    lines += [f"note: {note}" for note in notes[:MAX_NOTES]]
-    if (more := len(notes) - MAX_NOTES) > 0:
-        lines.append(f"{counted(more, 'more note')} of less weight: validity.notes, report.html")
+    verdict = verdicts.verdict_of(result)
+    lines = list(corrected)
+    if verdict.is_doubt or verdict is verdicts.Verdict.DEMO:
+        lines.append(verdict.value.title)
+    lines += result_lines(result, MAX_ON_SCREEN)
+    shown = result.validity.urgent_notes
+    if shown is None:
+        shown = MAX_NOTES
+    lines += [f"note: {note}" for note in notes[:shown]]
+    if (more := len(notes) - shown) > 0:
+        kind = "note" if shown == 0 else "more note"
+        lines.append(f"{counted(more, kind)}: report.html, validity.notes")
     lines.append(f"results: {rundir.evaluation_config}")
     return "\n".join([main, *(f"  {line}" for line in lines)])
 
@@ -64,9 +72,10 @@ def result_lines(result: TaskResult, max_families: int | None = None) -> Iterato
         yield f"criteria: {sentences.rubric_headline(validity.rubric)}"
     if result.provenance.imported is None:
         yield from _usage(result.usage)
-    yield from filter(
-        None, (sentences.cost_line(result.usage), sentences.leaderboard_line(result.comparability))
-    )
+    yield from filter(None, [sentences.cost_line(result.usage)])
+    comparability = result.comparability
+    if comparability is not None and comparability.medhelm_settings is not None:
+        yield from filter(None, [sentences.leaderboard_line(comparability)])
 
 
 def headline(result: TaskResult) -> str:

@@ -444,6 +444,7 @@ def _result(draft: Draft, records: InstanceRecords, provenance: Provenance) -> T
             draft.judge_probe,
             draft.asked_again,
             draft.stopped_early,
+            draft.notes.urgent,
         ),
         usage=draft.usage,
         provenance=provenance,

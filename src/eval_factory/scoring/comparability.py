@@ -90,10 +90,8 @@ def comparability_of(facts: ComparedRun) -> Comparability:
         entry = None
         what = f"{what} with {not_run}"
     if entry is None:
-        settings = f"no published settings of MedHELM's leaderboard ({upstream}) are of {what}"
-        return Comparability(
-            None, f"{settings}: there is nothing to compare with", upstream=upstream
-        )
+        reason = f"{what} is not on MedHELM's leaderboard ({upstream})"
+        return Comparability(None, reason, upstream=upstream)
     deviations = (
         *_of_sampling(facts, board, entry),
         *_of_requests(facts),

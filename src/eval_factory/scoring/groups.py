@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from eval_factory.core.formats import counted
 from eval_factory.core.results import Score
 from eval_factory.helm.output import are_few
 from eval_factory.scoring.intervals import effective_clusters, holm, is_shared
@@ -111,16 +112,19 @@ class Groups:
     """Field -> the sizes of its groups that are too small to be shown."""
 
     def notes(self) -> Iterator[Note]:
+        """One note for all groups that are too small to be shown."""
+        without = []
+        in_part = []
         for name, sizes in self.hidden.items():
-            groups, are = (
-                ("1 group holds", "is") if len(sizes) == 1 else (f"{len(sizes)} groups hold", "are")
-            )
-            hidden = (
-                f"by {name}: {groups} fewer than {SMALLEST_GROUP} instances ({sum(sizes)} in all)"
-            )
-            yield Note(
-                Importance.BACKGROUND, f"{hidden} and {are} not shown; results.jsonl has them"
-            )
+            if self.scores.get(name):
+                in_part.append(f"{counted(len(sizes), 'group')} of {name}")
+            else:
+                without.append(name)
+        if without:
+            text = f"too few questions for scores by {', '.join(without)}"
+            yield Note(Importance.BACKGROUND, "; ".join([text, *in_part]))
+        elif in_part:
+            yield Note(Importance.BACKGROUND, f"too few questions in {', '.join(in_part)}")
 
 
 def scores_by_group(

@@ -44,6 +44,12 @@ class Notes:
         for note in notes:
             self.add(note.importance, note.text)
 
+    @property
+    def urgent(self) -> int:
+        """How many say that there is no result, or that something is missing from it."""
+        weights = [weight for weight in self._notes.values() if weight <= Importance.INCOMPLETE]
+        return len(weights)
+
     def texts(self) -> tuple[str, ...]:
         """By importance; among equals in the order in which they were added."""
         return tuple(sorted(self._notes, key=self._notes.__getitem__))

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import difflib
+import io
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any, TextIO
 
 from eval_factory.config.evaluation import Evaluation, Request, build_evaluation
@@ -13,7 +17,8 @@ from eval_factory.config.rules import chance_questions_of
 from eval_factory.core.foreign_text import own_lines
 from eval_factory.core.plain_yaml import to_yaml
 from eval_factory.endpoint.media_metadata import REMOVED
-from eval_factory.helm.command import command_line
+from eval_factory.helm.command import command_line, model_files
+from eval_factory.helm.names import LOGGING
 from eval_factory.plan.run_plan import make_plan, may_send_files, where_keys_go
 from eval_factory.tasks.asked_again import (
     ABSTENTION,
@@ -39,11 +44,24 @@ def dry_run(
     """Merge, check and render; start and write nothing. Raises ConfigError: what a run would raise
     before it looks for its prerequisites.
     """
+    if options.diff is not None:
+        complete = replace(options, shows_nulls=True, diff=None)
+        old = replace(request, run_config=None, document=None)
+        if isinstance(options.diff, Path):
+            old = replace(old, run_config=options.diff)
+        else:
+            old = replace(old, document=options.diff)
+        before = dry_run(old, complete, env=env, screen=io.StringIO()).text
+        now = dry_run(request, complete, env=env, screen=screen)
+        return DryRun(difference_of(before, now.text), now.would_stop)
     evaluation = build_evaluation(request, load_framework(), env)
     plan = make_plan(evaluation)
     argv = command_line(plan, debug=options.debug, at_most=look_to_begin_with(plan))
     show_warnings(evaluation, screen)
-    text = preview(evaluation, argv, where_keys_go(plan.endpoints))
+    files = model_files(plan, debug=options.debug)
+    files.pop(LOGGING, None)  # it sets how loud HELM's log is, and nothing of what is asked
+    keys = where_keys_go(plan.endpoints)
+    text = preview(evaluation, argv, keys, files=files, shows_nulls=options.shows_nulls)
     if evaluation.executor.is_slurm:
         from eval_factory.workflows.suite.slurm_run import job_script  # imports what asks endpoints
 
@@ -108,18 +126,56 @@ def _metadata_line(evaluation: Evaluation) -> str:
     return f"sent without {REMOVED}; extra.keep_image_metadata: true sends them"
 
 
-def preview(evaluation: Evaluation, argv: Sequence[str], keys: Sequence[str] = ()) -> str:
+def difference_of(before: str, now: str) -> str:
+    """The lines that two previews do not share, each with three lines around it."""
+    lines = list(
+        difflib.unified_diff(before.splitlines(), now.splitlines(), "before", "now", lineterm="")
+    )
+    if not lines:
+        return "# no difference: the same configuration, files and command\n"
+    return "\n".join(lines) + "\n"
+
+
+def set_values(
+    values: Mapping[str, Any], chosen: Collection[str], above: str = ""
+) -> dict[str, Any]:
+    """The values without those that are null by default; `chosen`: paths that somebody set."""
+    found = {}
+    for name, value in values.items():
+        path = f"{above}.{name}" if above else name
+        if isinstance(value, Mapping) and value:
+            inner = set_values(value, chosen, path)
+            if inner:
+                found[name] = inner
+        elif value is not None or path in chosen:
+            found[name] = value
+    return found
+
+
+def preview(
+    evaluation: Evaluation,
+    argv: Sequence[str],
+    keys: Sequence[str] = (),
+    *,
+    files: Mapping[str, str] | None = None,
+    shows_nulls: bool = False,
+) -> str:
     """The rendered configuration, the source of each value that is not a default, what is noted,
-    where keys go, the command.
+    where keys go, the files that a run generates, the command.
     """
-    lines = ["# rendered configuration"]
-    lines.append(to_yaml(evaluation.as_dict()).rstrip())
-    lines.append("\n# values that are not defaults")
     shown = {
         path: source
         for path, source in evaluation.sources.items()
         if source not in (Source.FRAMEWORK, Source.TASK)
     }
+    lines = ["# rendered configuration"]
+    configuration = evaluation.as_dict()
+    if shows_nulls:
+        lines.append(to_yaml(configuration).rstrip())
+    else:
+        lines.append(to_yaml(set_values(configuration, shown)).rstrip())
+        lines.append("# values that are null: --all shows them")
+    lines.append("\n# values that are not defaults")
     values = evaluation.as_dict()
     width = max((len(path) for path in shown), default=0)
     for path, source in sorted(shown.items()):
@@ -143,6 +199,9 @@ def preview(evaluation: Evaluation, argv: Sequence[str], keys: Sequence[str] = (
     if (looks := grid_line(evaluation)) is not None:
         lines.append(f"\n# looks\n#   {looks}")
     lines += ["\n# keys", *(f"#   {line}" for line in keys)] if keys else []
+    for name, generated in (files or {}).items():
+        lines.append(f"\n# generated: model_configs/{name}")
+        lines.append(generated.rstrip())
     lines.append("\n# command")
     lines.append(shlex.join(argv))
     return "\n".join(lines) + "\n"

@@ -44,6 +44,9 @@ class Options:
     """Called with what will be run and where, once the folder is locked and before anything is
     asked.
     """
+    shows_nulls: bool = False  # of a dry run: also the values that are null
+    diff: Path | Mapping[str, Any] | None = None
+    """Of a dry run: the run config to show what differs from; None: all is shown."""
     only_collect: bool = False  # ask nobody: collect what was run elsewhere, or end with an error
     # else its answers are in the folder, and what is not there ends the run
     asks_model: bool = True

@@ -317,7 +317,7 @@ def test_what_is_not_known_is_left_out_and_coverage_goes_over_judgements(
     assert {"git_hash", "data_bundle", "code_execution"} & document["provenance"].keys() == set()
     assert document["provenance"]["dataset_files"] == {}
     assert list(document["validity"])[:3] == ["reportable", "coverage", "not_reportable"]
-    assert list(document["validity"])[-2:] == ["failures", "notes"]
+    assert list(document["validity"])[-3:] == ["failures", "urgent_notes", "notes"]
     found = document_of(
         result, validity=replace(result.validity, judgements=Judgements(due=8, given=6))
     )["validity"]

@@ -42,10 +42,11 @@ def test_the_best_trivial_answer_and_what_people_say_stand_below_the_score(
     floor = Floor("always A", 0.55, 4, {"always A": 0.55})
     other = Floor("empty", 0.2, 4, {"empty": 0.2})
     of_two = changed(result, floors={"exact_match": floor, "other": other})
-    says(shown(of_two)[1], "without a model: 0.5500", "always answering A")
-    assert "corrected" not in shown(of_two)[1]
+    says(shown(of_two)[1], "no model")
+    says(shown(of_two)[2], "without a model: 0.5500", "always answering A")
+    assert "corrected" not in shown(of_two)[2]
     both = changed(result, floors={"exact_match": floor, "exact_match.corrected": other})
-    says(shown(both)[1], "0.5500 (always answering A)", "corrected: 0.2000 (empty)")
+    says(shown(both)[2], "0.5500 (always answering A)", "corrected: 0.2000 (empty)")
     assert shown(changed(result, floors={"other": other})) == shown(result)
     assert "without a model" not in result_summary(result, plan().rundir)
     lines = shown(replace(result, clinicians=FOUND))
@@ -94,13 +95,24 @@ def test_the_screen_shows_the_most_frequent_causes(result: TaskResult) -> None:
 
 
 @pytest.mark.parametrize(
-    ("count", "more"), [(0, None), (5, None), (6, "1 more note"), (8, "3 more notes")]
+    ("count", "urgent", "shown_notes", "rest"),
+    [
+        (0, 0, 0, None),
+        (3, 3, 3, None),
+        (8, 0, 0, "8 notes"),
+        (8, 6, 6, "2 more notes"),
+        (6, None, 5, "1 more note"),  # of an earlier version, which did not say how many are urgent
+    ],
 )
-def test_five_notes_and_where_the_rest_is(count: int, more: str | None, result: TaskResult) -> None:
-    lines = shown(changed(result, notes=tuple(f"number {number}" for number in range(count))))
-    told = [f"  note: number {number}" for number in range(min(count, 5))]
-    rest = [f"  {more} of less weight: validity.notes, report.html"] if more else []
-    assert [line for line in lines if "note" in line] == told + rest
+def test_urgent_notes_are_shown_and_the_others_counted(
+    count: int, urgent: int | None, shown_notes: int, rest: str | None, result: TaskResult
+) -> None:
+    notes = tuple(f"number {number}" for number in range(count))
+    lines = shown(changed(result, notes=notes, urgent_notes=urgent))
+    found = [line for line in lines if line.startswith("  note: ")]
+    assert found == [f"  note: number {number}" for number in range(shown_notes)]
+    counted = [line.partition(":")[0].strip() for line in lines if "validity.notes" in line]
+    assert counted == ([] if rest is None else [rest])
 
 
 def test_the_screen_says_which_split_a_score_is_of(result: TaskResult) -> None:
@@ -182,12 +194,12 @@ THREE = "s0 0 (there other); s1 1 (there other); s2 2 (there other)"
     [
         (
             Comparability(False, None, UNKNOWN),
-            [f"{UNLIKE} data revision known neither here nor there"],
+            [f"{UNLIKE} data revision unknown on both sides"],
         ),
         (Comparability(False, None, FIVE[:1]), [f"{UNLIKE} s0 0 (there other)"]),
         (Comparability(False, None, FIVE[:3]), [f"{UNLIKE} {THREE}"]),
         (Comparability(False, None, FIVE), [f"{UNLIKE} {THREE} and 2 more, see comparability"]),
-        (Comparability(None, "nothing to compare with"), ["  nothing to compare with"]),
+        (Comparability(None, "nothing to compare with"), []),
         (Comparability(True), ["  settings: those of MedHELM's leaderboard (crfm-helm 0.5.16)"]),
         (None, []),
     ],

@@ -7,6 +7,7 @@ from pathlib import Path
 import yaml
 
 from builders import MINIMAL, evaluation
+from eval_factory import api
 from eval_factory.config.evaluation import Request, build_evaluation
 from eval_factory.tasks.framework import load_framework
 from eval_factory.workflows.dry_run import preview
@@ -20,7 +21,7 @@ def sections(text: str) -> dict[str, str]:
 
 def test_the_configuration_is_whole_and_the_command_can_be_pasted() -> None:
     here = evaluation({"config.params.limit_samples": 7})
-    shown = sections(preview(here, ["helm-run", "-c", "a b", "$x"]))
+    shown = sections(preview(here, ["helm-run", "-c", "a b", "$x"], shows_nulls=True))
     assert list(shown) == ["rendered configuration", "values that are not defaults", "command"]
     assert yaml.safe_load(shown["rendered configuration"]) == here.as_dict()
     assert shown["command"] == "helm-run -c 'a b' '$x'\n"
@@ -52,3 +53,39 @@ def test_what_is_noted_of_the_task_is_shown() -> None:
     notes = sections(preview(here, []))["notes"]
     assert notes.splitlines() == [f"#   {note}" for note in here.task.about.notes]
     assert here.task.about.notes
+
+
+def test_nulls_that_nobody_set_are_folded() -> None:
+    here = evaluation()
+    shown = yaml.safe_load(sections(preview(here, []))["rendered configuration"])
+    whole = here.as_dict()
+    assert whole["config"]["params"]["top_p"] is None
+    assert "top_p" not in shown["config"]["params"]
+    assert shown["target"]["api_endpoint"]["model_id"] == "org/model"
+
+
+JUDGED = {**MINIMAL, "config.type": "aci_bench"}
+
+
+def test_the_generated_files_are_shown_as_a_run_writes_them() -> None:
+    text = api.dry_run(flags=JUDGED, env={}).text
+    shown = sections(text)
+    names = [name for name in shown if name.startswith("generated: ")]
+    files = ["model_deployments.yaml", "model_metadata.yaml", "judges.yaml"]
+    assert names == [f"generated: model_configs/{name}" for name in files]
+    (metadata,) = [yaml.safe_load(shown[name]) for name in names[1:2]]
+    assert metadata["models"][0]["name"].startswith("endpoint/")
+    assert len(metadata["models"]) == 4
+    assert shown["command"].count("helm-run") == 1
+
+
+def test_a_difference_shows_what_a_change_does() -> None:
+    after = {**MINIMAL, "config.params.limit_samples": 7}
+    against = api.Options(diff={})
+    text = api.dry_run({}, flags=after, env={}, options=against).text
+    assert text.startswith("# no difference")
+    document = {"config": {"params": {"limit_samples": 7}}}
+    changed = api.dry_run(document, flags=MINIMAL, env={}, options=against).text.splitlines()
+    assert "-    limit_samples: null" in changed
+    assert "+    limit_samples: 7" in changed
+    assert any(line.startswith("+") and "--max-eval-instances 7" in line for line in changed)

@@ -91,7 +91,7 @@ def test_the_score_stands_beside_trivial_answers_and_bounds(made: TaskResult) ->
         "(always A): 0.450",
         "chance",
         "at random): 0.250",
-        "wrong, right: 0.375, 0.625",
+        "0.375 ... 0.625",
     )
     random = replace(floor, best="random", value=0.5)
     alone = plots_of(
