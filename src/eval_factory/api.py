@@ -277,14 +277,18 @@ def compare(
     """
     from eval_factory.analysis.comparison import compare as compare_results
     from eval_factory.report.reader import compared_runs
+    from eval_factory.workflows.read_again import read_by_one_rule
 
-    return compare_results(
-        compared_runs(several(folders)),
-        metric=metric,
-        margin=margin,
-        allow=allow,
-        min_paired=min_paired,
-    )
+    runs = compared_runs(several(folders))
+    with read_by_one_rule(runs) as load:
+        return compare_results(
+            runs,
+            metric=metric,
+            margin=margin,
+            allow=allow,
+            min_paired=min_paired,
+            load=load,
+        )
 
 
 def gate(
@@ -294,10 +298,14 @@ def gate(
     not kept raises nothing: `outcome`, and `exit_code`, say so.
     """
     from eval_factory.analysis.gate import evaluate_policy, load_policy
+    from eval_factory.report.reader import run_folders
+    from eval_factory.workflows.read_again import read_by_one_rule
 
     read = load_policy(Path(policy))
-    held, against = ([Path(one) for one in several(folders)] for folders in (candidates, baselines))
-    return evaluate_policy(read, held, against)
+    new = [Path(folder) for folder in several(candidates)]
+    old = [Path(folder) for folder in several(baselines)]
+    with read_by_one_rule(run_folders([*new, *old])) as load:
+        return evaluate_policy(read, new, old, load)
 
 
 def calibrate(

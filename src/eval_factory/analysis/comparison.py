@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 import string
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import chain, combinations, count
 from pathlib import Path
@@ -213,13 +213,15 @@ def compare(
     margin: float | None = None,
     allow: Collection[str] = (),
     min_paired: float = pairing.MIN_PAIRED,
+    load: Callable[[Path | str], StoredResult] = load_result,
 ) -> Compared:
     """Compare the results of output folders, each with each, by a score's name; the main metric if
     not given.
 
     The margin is in the metric's own unit: 0.05 is five points of a share. `allow`: names of
     accepted reasons. `min_paired`: the share of the smaller result's questions that have to be
-    paired where another program made one of the results.
+    paired where another program made one of the results. `load`: what reads the
+    result of a folder.
 
     Raises:
         ConfigError: fewer than two folders, an unknown reason, a margin that is none.
@@ -227,7 +229,7 @@ def compare(
     """
     if problems := list(_wrong_with(folders, margin, allow)):
         raise ConfigError(problems)
-    stored = [load_result(folder) for folder in folders]
+    stored = [load(folder) for folder in folders]
     labels = (
         f"{letter}{number}" for number in chain([""], count(2)) for letter in string.ascii_uppercase
     )

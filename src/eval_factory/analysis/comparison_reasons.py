@@ -95,6 +95,8 @@ def values_of(
 
 
 LENIENT = ".lenient"
+READ_METRICS = (".lenient", ".corrected", ".reasoned", ".with_asked")
+"""Parts of the names of metrics whose values the reader gives."""
 NEVER_ACCEPTED = frozenset({"metric", "no_pairs"})
 ACCEPTED_REASONS = (
     "coverage",
@@ -105,6 +107,7 @@ ACCEPTED_REASONS = (
     "judges",
     "prompts",
     "program",
+    "reader",
     "reportable",
     "settings",
     "task",
@@ -162,6 +165,13 @@ def reasons_against(a: Side, b: Side) -> Iterator[Reason]:
         yield Reason(
             "errata", f"{both} were scored with different lists of known defects: {versions}"
         )
+    if record.reader_version != others.reader_version and is_read(a.values.metric or ""):
+        versions = f"{record.reader_version} and {others.reader_version}"
+        yield Reason(
+            "reader",
+            f"{both} were read by different rules, versions {versions}, and the answers "
+            "cannot be read again; run the older one again",
+        )
     if record.upstream == others.upstream and record.helm != others.helm:
         yield Reason(
             "helm",
@@ -200,6 +210,11 @@ def _other_instances(a: Side, b: Side) -> Iterator[Reason]:
         both = f"{a.label} and {b.label}"
         counts = f"{only_a} are in {a.label} alone, {only_b} in {b.label} alone"
         yield Reason("instances", f"{both} asked different instances: {counts}")
+
+
+def is_read(metric: str) -> bool:
+    """Whether a metric depends on what the reader finds in answers."""
+    return any(part in metric for part in READ_METRICS)
 
 
 def _demo_beside_model(a: Side, b: Side) -> Iterator[Reason]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from itertools import chain
@@ -279,18 +279,22 @@ class GateResult:
 
 
 def evaluate_policy(
-    policy: Policy, candidates: Sequence[Path], baselines: Sequence[Path] = ()
+    policy: Policy,
+    candidates: Sequence[Path],
+    baselines: Sequence[Path] = (),
+    load: Callable[[Path], StoredResult] = load_result,
 ) -> GateResult:
     """Hold the candidate's results against the policy, and against the baseline's where it limits a
-    drop; both are output folders, or folders of output folders.
+    drop; both are output folders, or folders of output folders. `load`: what reads the result of a
+    folder.
 
     Raises:
         ConfigError: two results of one task; one folder on both sides; a drop is limited and there
             is no baseline.
         PrerequisiteError: a folder holds no result.
     """
-    new = _by_task(candidates, "candidate")
-    old = _by_task(baselines, "baseline")
+    new = _by_task(candidates, "candidate", load)
+    old = _by_task(baselines, "baseline", load)
     for task in new.keys() & old.keys():
         if new[task].folder.resolve() == old[task].folder.resolve():
             both = f"is candidate and baseline of {task}"
@@ -357,10 +361,12 @@ def _of_lock(task: str, candidate: StoredResult, locked_at: datetime | None) -> 
         )
 
 
-def _by_task(folders: Sequence[Path], side: str) -> dict[str, StoredResult]:
+def _by_task(
+    folders: Sequence[Path], side: str, load: Callable[[Path], StoredResult]
+) -> dict[str, StoredResult]:
     found: dict[str, StoredResult] = {}
     for path in run_folders(folders):
-        stored = load_result(path)
+        stored = load(path)
         task = stored.result.task
         if task in found and found[task].folder.resolve() != stored.folder.resolve():
             raise ConfigError(

@@ -606,6 +606,8 @@ class Provenance:
     """
     # which methods computed it (scoring/methods.py); results before this field have 1
     statistics_version: int = 1
+    # which rule read what answers state (reading/reader.py); results before this field have 1
+    reader_version: int = 1
     # which HELM it is whose version `helm` is: `helm` (crfm-helm) or `medhelm`
     upstream: str = "helm"
     # None: this program asked for the answers itself

@@ -35,3 +35,27 @@ def is_computed_otherwise(field: str, version: int) -> bool:
     if field.startswith(ALWAYS_ANOTHER):
         return True
     return any(part in field for method in methods for part in method.fields)
+
+
+OF_THE_READER = (
+    ".lenient",
+    ".corrected",
+    ".reasoned",
+    ".with_asked",
+    ".signs",
+    "asked_again",
+    "confidence",
+    "instances.identical",
+    "instances.refused",
+    "instances.thinking_",
+    "instances.unparsed",
+    "instances.unreadable",
+    "provenance.reader_version",
+    "validity.notes",
+    "validity.not_reportable",
+)
+"""Parts of the names of fields that depend on what the reader finds in answers."""
+
+
+def is_of_the_reader(field: str) -> bool:
+    return any(part in field for part in OF_THE_READER)

@@ -30,6 +30,7 @@ from eval_factory.endpoint.response_cache import read_origin
 from eval_factory.helm import names, output
 from eval_factory.helm.environments import Environment, environment_of
 from eval_factory.plan.run_plan import Plan, may_send_files
+from eval_factory.reading import VERSION as READER_VERSION
 from eval_factory.scoring.judge_passports import PASSPORT
 from eval_factory.scoring.methods import STATISTICS_VERSION
 from eval_factory.tasks.asked_again import ROOM
@@ -216,6 +217,7 @@ def provenance_of(
         run_identity=plan.identity,
         errata_version=load_errata().version,
         statistics_version=STATISTICS_VERSION,
+        reader_version=READER_VERSION,
         git_hash=git_hash,
         target="demo baseline" if endpoint.is_demo else endpoint.model_id,
         data_bundle=data_bundle,

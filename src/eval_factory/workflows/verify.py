@@ -22,6 +22,7 @@ from eval_factory.core.errors import (
     NotReportableError,
     PrerequisiteError,
 )
+from eval_factory.core.plain_yaml import parse_own
 from eval_factory.core.rundir import RunDir, SuiteDir, sha256_of
 from eval_factory.core.safe_files import foreign_files
 from eval_factory.report.checksums import (
@@ -30,12 +31,18 @@ from eval_factory.report.checksums import (
     read_checksums,
     result_statement,
 )
-from eval_factory.report.field_differences import Difference, differences, differences_of_files
+from eval_factory.report.field_differences import (
+    ABSENT,
+    Difference,
+    differences,
+    differences_of_files,
+)
 from eval_factory.report.reader import StoredResult, load_result
 from eval_factory.scoring.methods import (
     STATISTICS_VERSION,
     changed_since,
     is_computed_otherwise,
+    is_of_the_reader,
 )
 from eval_factory.tasks.errata import CORRECTED
 from eval_factory.workflows.import_results import imported_again, is_imported
@@ -224,6 +231,8 @@ def _of_files(rundir: RunDir, made: Recollected, stored: StoredResult) -> Iterat
     """Every document made again, compared with the one that stands there."""
     record = stored.result.provenance
     errata = made.result.provenance.errata_version
+    reader = made.result.provenance.reader_version
+    is_of_another = (record.eval_factory, record.git_hash) != (__version__, commit_of_this())
     otherwise = changed_since(record.statistics_version)
     if otherwise:
         names = "; ".join(method.name for method in otherwise)
@@ -233,7 +242,10 @@ def _of_files(rundir: RunDir, made: Recollected, stored: StoredResult) -> Iterat
     if record.errata_version != errata:
         note = f"corrected with errata version {record.errata_version}; here it is {errata}"
         yield f"{note}: corrected scores were not compared, nor the page"
-    elif (record.eval_factory, record.git_hash) != (__version__, commit_of_this()):
+    elif record.reader_version != reader:
+        note = f"read by an older rule: version {record.reader_version}; here it is {reader}"
+        yield f"{note}: what answers state was not compared, nor the page"
+    elif is_of_another:
         written = f"the page and report.md are of eval-factory {record.eval_factory}"
         yield f"{written}: compared with SHA256SUMS alone"
     elif not otherwise:
@@ -245,9 +257,10 @@ def _of_files(rundir: RunDir, made: Recollected, stored: StoredResult) -> Iterat
         elif again not in in_sentences:
             for one in differences_of_files(rundir.root / name, again):
                 of_errata = record.errata_version != errata and is_of_errata(one.field)
-                if not of_errata and not is_computed_otherwise(
-                    one.field, record.statistics_version
-                ):
+                of_reader = record.reader_version != reader and is_of_the_reader(one.field)
+                of_method = is_computed_otherwise(one.field, record.statistics_version)
+                is_newer = is_of_another and is_new_key(one)
+                if not (of_errata or of_reader or of_method or is_newer):
                     yield _finding(name, one, origin_of_field(one.field, name))
     for path in sorted(rundir.responses.glob("*.jsonl")):
         if not made.rundir.responses.joinpath(path.name).is_file():
@@ -308,9 +321,33 @@ def _findings_of_statement(rundir: RunDir, stored: StoredResult) -> Iterator[Fin
         return
     now = {file: _digest(rundir, file) for file in subjects}
     again: Any = json.loads(json.dumps(result_statement(stored.result, now)))
+    _remove_new_keys(rundir, document, again)
     yield from _other_digests(rundir, subjects, name)
     for one in differences({**document, "subject": []}, {**again, "subject": []}):
         yield _finding(name, one, _RESULT)
+
+
+def _remove_new_keys(rundir: RunDir, document: Any, again: Any) -> None:
+    """Remove from the statement made again the fields of the provenance that the version that ran
+    did not know: neither its statement nor its result has them.
+    """
+    result = parse_own(rundir.evaluation_config.read_text(encoding="utf-8"))
+    known = _mapping_in(result, "provenance").keys() | _provenance_in(document).keys()
+    fields = _provenance_in(again)
+    for name in [name for name in fields if name not in known]:
+        del fields[name]
+
+
+def _provenance_in(statement: Any) -> dict[str, Any]:
+    return _mapping_in(statement, "predicate", "evalFactory", "provenance")
+
+
+def _mapping_in(document: Any, *path: str) -> dict[str, Any]:
+    """The mapping at a path; an empty one where there is none."""
+    found = document
+    for key in path:
+        found = found.get(key) if isinstance(found, dict) else None
+    return found if isinstance(found, dict) else {}
 
 
 def _other_digests(rundir: RunDir, listed: Mapping[str, str], where: str) -> Iterator[Finding]:
@@ -328,6 +365,12 @@ def _digest(rundir: RunDir, name: str) -> str:
         return sha256_of(rundir.root / name, rundir.root)
     except OSError as error:
         return _MISSING if isinstance(error, FileNotFoundError) else f"unknown: it {error.strerror}"
+
+
+def is_new_key(difference: Difference) -> bool:
+    """Whether a key of the run config is one that the version that ran did not know."""
+    is_setting = difference.field.startswith(("config.params.", "target.api_endpoint."))
+    return is_setting and difference.stored == repr(ABSENT)
 
 
 def is_of_errata(field: str) -> bool:

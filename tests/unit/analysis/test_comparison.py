@@ -237,7 +237,7 @@ def test_what_cannot_be_asked_is_refused_at_once(tmp_path: Path) -> None:
         "compare: give two folders or more",
         "compare: --margin 0.0 is not above 0",
         "compare: --allow metric, nonsense: there is no such reason;"  # noqa: ISC004
-        " reasons: coverage, data, errata, helm, instances, judges, prompts, program, reportable, settings, task, upstream",
+        " reasons: coverage, data, errata, helm, instances, judges, prompts, program, reader, reportable, settings, task, upstream",
     ]
     with pytest.raises(ConfigError, match="nan"):
         compare([tmp_path, tmp_path], margin=float("nan"))

@@ -275,3 +275,12 @@ def test_the_lowest_score_of_a_case_is_that_of_the_judges_score_alone() -> None:
     metric = "rubric_score.judge_corrected"
     record = replace(record, metrics={metric: 1.3})
     assert values_of([record], replace(score(), metric=metric)).lowest == {}
+
+
+def test_two_versions_of_the_reader_are_a_reason_for_metrics_that_it_reads() -> None:
+    old = side("A", **provenance(reader_version=1))
+    new = side("B", **provenance(reader_version=2))
+    assert list(reasons_against(old, new)) == []
+    read = [replace(one, values=replace(one.values, metric="m.lenient")) for one in (old, new)]
+    assert [reason.name for reason in reasons_against(*read)] == ["reader"]
+    assert "reader" in ACCEPTED_REASONS

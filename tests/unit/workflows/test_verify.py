@@ -10,7 +10,8 @@ import pytest
 
 from eval_factory import __version__
 from eval_factory.core.rundir import RunDir, sha256_of
-from eval_factory.scoring.methods import STATISTICS_VERSION, is_computed_otherwise
+from eval_factory.reading import VERSION as READER
+from eval_factory.scoring.methods import STATISTICS_VERSION, is_computed_otherwise, is_of_the_reader
 from eval_factory.tasks.errata import load_errata
 from eval_factory.workflows import verify as module
 from eval_factory.workflows.verify import Finding, Verified, is_of_errata, origin_of_field, verify
@@ -258,6 +259,19 @@ def test_what_was_computed_otherwise_is_named_and_not_compared(folder: RunDir) -
     assert is_computed_otherwise(f"{group}.stats.p_holm", 1)
     assert not is_computed_otherwise(f"{group}.stats.p_holm", STATISTICS_VERSION)
     assert not is_computed_otherwise(f"{group}.value", 1)
+
+
+def test_what_an_older_rule_read_is_intact_and_said_to_be_so(folder: RunDir) -> None:
+    without_checksums(folder)
+    for path in folder.results:
+        path.write_text(path.read_text().replace(f"  reader_version: {READER}\n", ""))
+    found = verify(folder.root)
+    notes = [note for note in found.notes if "older rule" in note]
+    assert len(notes) == 1
+    assert f"version 1; here it is {READER}" in notes[0]
+    assert fields(found, "evaluation_config.yaml") <= {""}, "but for the digest of the whole file"
+    assert is_of_the_reader("results.tasks.x.scores.exact_match.lenient.value")
+    assert not is_of_the_reader("results.tasks.x.scores.exact_match.value")
 
 
 def test_a_page_of_another_version_is_held_to_its_checksum(

@@ -1,0 +1,51 @@
+"""Results that different versions of the reader made, read again by this one.
+
+What an answer states is read by a rule that has versions (`reading`). Two results are compared only
+where one rule read both: the older ones are collected again from their own answers, as `verify`
+does it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+
+from eval_factory.core.errors import EvalFactoryError
+from eval_factory.core.rundir import RunDir
+from eval_factory.reading import VERSION
+from eval_factory.report.reader import StoredResult, load_result
+
+Load = Callable[[Path | str], StoredResult]
+
+
+@contextmanager
+def read_by_one_rule(folders: Sequence[Path | str]) -> Iterator[Load]:
+    """What loads the results of these folders: as they are stored where one rule read them all.
+
+    A result whose answers are not there any more is loaded as it is stored; who compares refuses.
+    """
+    versions = set()
+    for folder in folders:
+        # a folder without a result is reported by who loads it
+        with suppress(EvalFactoryError):
+            versions.add(load_result(folder).result.provenance.reader_version)
+    if len(versions) < 2:
+        yield load_result
+        return
+    with ExitStack() as stack:
+        yield lambda folder: _by_this_rule(load_result(folder), stack)
+
+
+def _by_this_rule(stored: StoredResult, stack: ExitStack) -> StoredResult:
+    """The result read by this version's rule; its files are there until the stack is closed."""
+    from eval_factory.workflows.recollect import recollected  # imported here: it takes long
+
+    if stored.result.provenance.reader_version == VERSION:
+        return stored
+    try:
+        made = stack.enter_context(recollected(RunDir(stored.folder), stored))
+        return replace(stored, result=made.result)
+    except (EvalFactoryError, OSError):
+        return stored
