@@ -131,7 +131,9 @@ class Evaluation:
         extra = self.run.config.params.extra
         endpoint = self.run.target.api_endpoint
         urls = [endpoint.url, *(judge.url for judge in extra.judges or [])]
-        names = [endpoint.api_key, *variables_in([urls, endpoint.adapter_config.params_to_add])]
+        headers = [endpoint.headers, *(judge.headers for judge in extra.judges or [])]
+        fields = endpoint.adapter_config.params_to_add
+        names = [endpoint.api_key, *variables_in([urls, fields, headers])]
         if (self.task.helm.judges and extra.judges is None) or self.task.helm.prescribed_judges:
             names += [
                 extra.gpt_judge_api_key,

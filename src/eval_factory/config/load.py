@@ -29,6 +29,7 @@ _JUDGES = r"(?:config\.params\.extra|suite(?:\.\w+\[\d+\])?\.params\.extra|suite
 _PLACES_OF_URLS = re.compile(rf"(?:{_TARGET}|{_JUDGES}\[\d+\])\.url(?:\[\d+\])?")
 _PAST_THE_HOST = re.compile(r"[^/:][/?#]")
 _PLACE_OF_FIELDS = re.compile(rf"{_TARGET}\.adapter_config\.params_to_add\.")
+_PLACES_OF_HEADERS = re.compile(rf"(?:{_TARGET}|{_JUDGES}\[\d+\])\.headers\.")
 _VARIABLE = re.compile(r"\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]*))?\}")
 
 
@@ -54,8 +55,9 @@ def each_text(value: Any, change: Callable[[str, str], Any], where: str = "") ->
 def interpolate(tree: Any, env: Mapping[str, str], where: str, problems: list[str]) -> Any:
     """Replace `${NAME}` and `${NAME:-default}` in every text of a tree.
 
-    A secret in a URL or in `params_to_add` stays `${NAME}`: every file shows it so, and only who
-    sends it fills it in. A variable that is not set and has no default is added to `problems`.
+    A secret in a URL or in `params_to_add`, and each variable in a header, stays `${NAME}`: every
+    file shows it so, and only who sends it fills it in. A variable that is not set and has no
+    default is added to `problems`.
     """
 
     def filled(path: str, text: str) -> Any:
@@ -88,6 +90,8 @@ def _is_secret(match: re.Match[str], where: str) -> bool:
     """Whether the variable's name, or the name of the field that it is the value of, says that
     it holds a secret.
     """
+    if _PLACES_OF_HEADERS.match(where):
+        return True
     if _PLACE_OF_FIELDS.match(where):
         field = where.rpartition(".")[2]
     elif _PLACES_OF_URLS.fullmatch(where):

@@ -212,6 +212,55 @@ Temperature = Annotated[Number, Field(ge=0.0, le=100.0)]
 TopP = Annotated[Number, Field(gt=0.0, le=1.0)]
 
 
+def _no_keys(fields: dict[str, Any]) -> dict[str, Any]:
+    field = secret_field_of(fields)
+    if field is not None or Redactor().tree(fields) != fields:
+        what = "a key" if field is None else f"a secret in its field {_named(field)}"
+        raise ValueError(
+            f"must not hold {what} (it is not shown), for it is written into files; "
+            "put it into a variable and write"
+            " ${NAME_OF_THE_VARIABLE}, with KEY, TOKEN or SECRET at the name's end"
+        )
+    return fields
+
+
+RESERVED_HEADERS = {
+    "authorization": "api_key or oauth signs in",
+    "content-encoding": "requests are sent as they are",
+    "content-length": "the client counts",
+    "content-type": "requests are JSON",
+    "connection": "the client keeps connections",
+    "host": "the URL names the host",
+    "transfer-encoding": "the client says how a request is sent",
+}
+_HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}\Z")  # a token of RFC 9110
+
+
+def _sendable_headers(headers: dict[str, str]) -> dict[str, str]:
+    names = set()
+    for name, value in headers.items():
+        known = name.lower()
+        if not _HEADER_NAME.match(name):
+            raise ValueError("a header's name holds letters, digits and hyphens")
+        if known in RESERVED_HEADERS:
+            raise ValueError(f"the header {name} is not yours to set: {RESERVED_HEADERS[known]}")
+        if known in names:
+            raise ValueError(f"the header {name} stands there twice")
+        if not (value.isascii() and value.isprintable()):
+            raise ValueError(f"the header {name} holds a character that no header may hold")
+        names.add(known)
+    _no_keys(headers)
+    return headers
+
+
+Headers = Annotated[dict[str, str], AfterValidator(_sendable_headers)]
+"""Headers of one's own: name -> value; `${NAME}` is a variable whose value no file holds."""
+
+
+def _named(field: str) -> str:
+    return Redactor().text(repr(field))
+
+
 class Judge(StrictModel):
     """One of `config.params.extra.judges`. What is not given is the target's, or what HELM
     prescribes for judges.
@@ -231,6 +280,7 @@ class Judge(StrictModel):
     parallelism: Parallelism | None = None
     requests_per_minute: Positive | None = None
     tokens_per_minute: Positive | None = None
+    headers: Headers = {}
 
     @property
     def sends_no_key(self) -> bool:
@@ -241,13 +291,15 @@ class Judge(StrictModel):
 
     @model_serializer(mode="wrap")
     def _as_said(self, written: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """A key that nobody wrote is left out, so that a null always is one that somebody wrote."""
+        """A key that nobody wrote is left out, so that a null always is one that somebody wrote;
+        so are headers where there are none.
+        """
         judge: dict[str, Any] = written(self)
-        return {
-            name: value
-            for name, value in judge.items()
-            if name != "api_key" or value or self.sends_no_key
-        }
+        if not judge.get("api_key") and not self.sends_no_key:
+            judge.pop("api_key", None)
+        if not judge.get("headers"):
+            judge.pop("headers", None)
+        return judge
 
     @model_validator(mode="after")
     def _one_way_of_signing_in(self) -> "Judge":
@@ -404,22 +456,6 @@ class RunSection(StrictModel):
     params: Params
 
 
-def _no_keys(fields: dict[str, Any]) -> dict[str, Any]:
-    field = secret_field_of(fields)
-    if field is not None or Redactor().tree(fields) != fields:
-        what = "a key" if field is None else f"a secret in its field {_named(field)}"
-        raise ValueError(
-            f"must not hold {what} (it is not shown), for it is written into files; "
-            "put it into a variable and write"
-            " ${NAME_OF_THE_VARIABLE}, with KEY, TOKEN or SECRET at the name's end"
-        )
-    return fields
-
-
-def _named(field: str) -> str:
-    return Redactor().text(repr(field))
-
-
 class AdapterConfig(StrictModel):
     """`target.api_endpoint.adapter_config`."""
 
@@ -444,6 +480,7 @@ class ApiEndpoint(StrictModel):
     oauth: Role | None
     requests_per_minute: Positive | None
     tokens_per_minute: Positive | None
+    headers: Headers
     training_cutoff: Month | None
     adapter_config: AdapterConfig
 

@@ -290,11 +290,12 @@ def _head(method: str, url: Url, by_proxy: bool, fields: tuple[tuple[str, str], 
         "Content-Type": "application/json",
         "Accept": "application/json",
     }
+    named = {name.lower(): name for name in own}
     for name, value in fields:
         if any(letter in f"{name}{value}" for letter in "\r\n\0"):
             raise ValueError(f"Invalid header value of {name}")
-    lines = [
-        f"{method} {target} HTTP/1.1",
-        *(f"{name}: {value}" for name, value in {**own, **dict(fields)}.items()),
-    ]
+        own.pop(named.get(name.lower(), ""), None)  # the user's own User-Agent
+        own[name] = value
+    lines = [f"{method} {target} HTTP/1.1"]
+    lines += [f"{name}: {value}" for name, value in own.items()]
     return "".join(f"{line}\r\n" for line in lines).encode("latin-1")

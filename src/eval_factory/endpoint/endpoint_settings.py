@@ -7,7 +7,7 @@ In model_deployments.yaml it stands as the client's arguments (`to_args`, `from_
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import KW_ONLY, dataclass, fields
+from dataclasses import KW_ONLY, dataclass, field, fields
 from typing import Any
 
 from eval_factory.core.secrets import filled, variables_in
@@ -61,6 +61,10 @@ class EndpointSettings:
     together.
     """
     adapter: openai_api.Adapter
+    headers: Mapping[str, str] = field(default_factory=dict)
+    """Of every request, as the user wrote them: `${NAME}` is a variable whose value no file may
+    hold.
+    """
     max_image_side: int | None = None  # pixels: a larger picture is made smaller before it is sent
     keeps_metadata: bool = False  # whether EXIF, comments and tags of files are sent too
     # of a judge: whether it is shown the pictures of the question whose answer it judges
@@ -86,7 +90,7 @@ class EndpointSettings:
     @property
     def secret_variables(self) -> list[str]:
         """Variables whose values the URL and the requests are to hold, and no file."""
-        return variables_in([self.urls, self.adapter.params_to_add])
+        return variables_in([self.urls, self.adapter.params_to_add, self.headers])
 
     def secret_fields(self, env: Mapping[str, str]) -> dict[str, Any]:
         """Of every request: they are sent, and stored nowhere. Raises PrerequisiteError: one is
@@ -125,9 +129,10 @@ class EndpointSettings:
 
     def to_args(self) -> dict[str, Any]:
         """As plain values for YAML, in the order of the fields."""
-        args = {field.name: getattr(self, field.name) for field in fields(EndpointSettings)}
+        args = {known.name: getattr(self, known.name) for known in fields(EndpointSettings)}
+        args["headers"] = dict(self.headers)
         # what most endpoints do not have
-        for name in ("servers", "max_image_side", "keeps_metadata", "sees_images"):
+        for name in ("servers", "headers", "max_image_side", "keeps_metadata", "sees_images"):
             if not args[name]:
                 del args[name]
         records = (OAuthSettings, openai_api.Adapter)

@@ -407,7 +407,9 @@ class RetryingClient:
             raise
 
     def _signed(self, body: Mapping[str, Any], server: Server, authorization: str | None) -> Reply:
-        headers = {"Authorization": authorization} if authorization else {}
+        headers = dict(self._servers.headers)
+        if authorization:
+            headers["Authorization"] = authorization
         if self._nvcf is not None:  # it answers 202 before we hang up
             headers["NVCF-POLL-SECONDS"] = str(
                 max(1, int(min(NVCF_MAX_HOLD_S, self._timeout_s / 2)))

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from eval_factory.core.secrets import Redactor, filled
@@ -110,13 +111,15 @@ class Servers:
         sign_in: SignIn,
         redactor: Redactor,
         together: Admission | None = None,
+        headers: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         """`together`: how many requests go on at once, at all of them; None: there is one, whose
-        own limit that is.
+        own limit that is. `headers`: of the user's own, with their secrets.
         """
         self.all = tuple(servers)
         self.sign_in = sign_in
         self.redactor = redactor
+        self.headers = headers
         self._together = together
         self._turns = itertools.count()
         self._lock = threading.Lock()
@@ -226,4 +229,5 @@ def servers_of(
         signed,
         redactor,
         shared(together) or LocalAdmission(settings.limit) if names else None,
+        filled(settings.headers, env),
     )

@@ -136,7 +136,8 @@ class _Probe:
             raise EndpointRefusedError(f"{refused}\n  {NEEDS_EYES}") from None
 
     def _ask(self, *, with_image: bool) -> str | None:
-        servers = Servers([self.server], self.servers.sign_in, self.redactor)
+        known = self.servers
+        servers = Servers([self.server], known.sign_in, self.redactor, headers=known.headers)
         client = RetryingClient(self.settings, servers)
         failure: RequestFailed | None = None
         for tokens in self._limits():

@@ -297,6 +297,7 @@ def _shared_settings(
         "request_timeout": params.request_timeout,
         "max_retries": params.max_retries,
         "requests_per_minute": endpoint.requests_per_minute,
+        "headers": endpoint.headers,
         "tokens_per_minute": endpoint.tokens_per_minute,
         "stop_after_failures": params.extra.stop_after_failures,
     }
@@ -342,8 +343,11 @@ def _judge_endpoint(
     # its own variable, then the main key, which is never sent to a host that is none of the
     # target's; none after a null
     keys = [judge.api_key]
-    if set(map(origin_of, urls)) <= set(map(origin_of, target.urls)) and not judge.sends_no_key:
+    is_at_target = set(map(origin_of, urls)) <= set(map(origin_of, target.urls))
+    if is_at_target and not judge.sends_no_key:
         keys.append(target.api_key)
+    if is_at_target:  # a gateway wants its headers of judges too
+        shared["headers"] = {**target.headers, **judge.headers}
     has_key = not judge.oauth and shared["url"] not in DEMO_URLS
     # of the user's changes to requests, only the reasoning markers hold for a judge
     adapter = target.adapter_config.model_dump(exclude={"use_nvcf"})

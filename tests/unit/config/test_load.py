@@ -215,3 +215,16 @@ def test_a_flag_that_no_file_could_hold() -> None:
 )
 def test_one_alone_is_a_list_of_one(given: Any, expected: tuple[Any, ...]) -> None:
     assert several(given) == expected
+
+
+def test_a_variable_in_a_header_is_a_secret_whatever_its_name() -> None:
+    headers = {"a": "${PLAIN}", "b": "x-${PLAIN}", "c": "${NOT_SET:-d}"}
+    for tree in (
+        {"target": {"api_endpoint": {"headers": headers}}},
+        {"config": {"params": {"extra": {"judges": [{"headers": headers}]}}}},
+    ):
+        done, problems = interpolated(tree, {"PLAIN": "value"})
+        assert problems == []
+        assert "value" not in str(done)
+        assert "${PLAIN}" in str(done)
+        assert "'c': 'd'" in str(done)

@@ -222,3 +222,26 @@ def test_a_raised_limit_goes_on_with_the_same_run(name: str, value: Any) -> None
         evaluation({f"{EXTRA}.{name}": value}).as_dict()["config"]["params"]["extra"][name]
         is not None
     )
+
+
+@pytest.mark.parametrize(
+    ("headers", "said"),
+    [
+        ({"Authorization": "Bearer x"}, "api_key"),
+        ({"host": "other"}, "host"),
+        ({"a b": "c"}, "letters, digits and hyphens"),
+        ({"X-A": "1\n2"}, "X-A"),
+        ({"X-A": "1", "x-a": "2"}, "twice"),
+        ({"X-Api-Key": "abcdefgh0123456789"}, "X-Api-Key"),
+        ({"X-A": "nvapi-abcdefghijklmnopqrst0123"}, "variable"),
+    ],
+)
+def test_headers_that_cannot_be_sent_or_kept(headers: dict[str, str], said: str) -> None:
+    assert said in refusal(models.Headers, headers)
+
+
+@pytest.mark.parametrize(
+    "headers", [{}, {"dataClassification": "confidential"}, {"X-Api-Key": "${MY_API_KEY}"}]
+)
+def test_headers_of_ones_own(headers: dict[str, str]) -> None:
+    assert taken(models.Headers, headers) == headers

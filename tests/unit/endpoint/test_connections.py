@@ -207,3 +207,15 @@ def test_sending_counts_within_that_time(slow: str, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(_SlowReader, "pause_s", 0.3)
     with pytest.raises(TransportError, match=r"no whole answer within 0\.5 s"):
         Transport(slow, timeout_s=0.5).post(slow, {"prompt": "x" * (12 << 20)})
+
+
+def test_the_users_own_header_takes_the_place_of_the_programs() -> None:
+    server = Scripted(PLAIN, PLAIN)
+    asked_once(server).post(
+        server.url, {}, {"user-agent": "mine/1", "dataClassification": "confidential"}
+    )
+    lines = server.heads[-1].decode().split("\r\n")
+    assert [line for line in lines if line.lower().startswith("user-agent")] == [
+        "user-agent: mine/1"
+    ]
+    assert "dataClassification: confidential" in lines

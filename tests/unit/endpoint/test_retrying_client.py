@@ -755,3 +755,23 @@ def test_a_picture_that_is_none_is_paid_for_once() -> None:
             {"model": "m", "prompt": "x", "n": 1}, unnoted
         )
     assert len(transport.sent) == 1
+
+
+def test_headers_of_ones_own_are_sent_beside_the_key() -> None:
+    sent = list[Mapping[str, str]]()
+
+    class Recording(Replies):
+        def post(
+            self, url: str, body: Mapping[str, Any], headers: Mapping[str, str] | None = None
+        ) -> Reply:
+            sent.append(dict(headers or {}))
+            return super().post(url, body, headers)
+
+    settings = endpoint_settings(headers={"dataClassification": "confidential", "X-B": "${MY_B}"})
+    assert settings.secret_variables == ["MY_B"]
+    made = servers.servers_of(
+        settings, env={"MY_B": "secret-b"}, redactor=Redactor(), say=lambda _line: None
+    )
+    made.all[0].transport = Recording(reply(200))
+    RetryingClient(settings, made).ask(BODY, unnoted)
+    assert sent == [{"dataClassification": "confidential", "X-B": "secret-b"}]

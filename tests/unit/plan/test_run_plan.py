@@ -177,3 +177,25 @@ def test_a_judges_servers_are_its_own(tmp_path: Path) -> None:
     assert other.identity != first.identity
     asked = [line.partition(" at http:")[0] for line in where_keys_go(other.endpoints)]
     assert asked == ["model", "model", "j0", "j0", "j1", "j2", "j2"]
+
+
+def test_headers_go_to_judges_at_the_targets_host_only() -> None:
+    judges = [
+        {"name": "near", "model_id": "j"},
+        {"name": "own", "model_id": "j", "headers": {"X-A": "2"}},
+        {"name": "far", "model_id": "j", "url": "https://elsewhere.example/v1", "api_key": "K"},
+    ]
+    here = plan(
+        {
+            "config.type": "aci_bench",
+            "config.params.extra.judges": judges,
+            "target.api_endpoint.headers": {"X-A": "1", "X-B": "3"},
+        }
+    )
+    sent = {judge.role: dict(judge.headers) for judge in here.judges}
+    assert dict(here.model.headers) == {"X-A": "1", "X-B": "3"}
+    assert sent == {
+        "near": {"X-A": "1", "X-B": "3"},
+        "own": {"X-A": "2", "X-B": "3"},
+        "far": {},
+    }
