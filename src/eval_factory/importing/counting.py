@@ -95,8 +95,10 @@ class SampleCounts:
         self._add_categories(sample, key)
         if sample.options and sample.repeat == 0:
             self._add_options(sample)
-        self.prompt_tokens += sample.prompt_tokens or 0
-        self.completion_tokens += sample.completion_tokens or 0
+        if sample.prompt_tokens is not None:
+            self.prompt_tokens += sample.prompt_tokens
+        if sample.completion_tokens is not None:
+            self.completion_tokens += sample.completion_tokens
         if sample.error is not None:
             self.failed.add(key)
             self.errors[one_line(sample.error)] += 1

@@ -158,7 +158,7 @@ def _sample(sample: Mapping[str, Any], place: str) -> ForeignSample:
     error = _error(sample, output)
     return ForeignSample(
         id=sample_id(sample["id"], place),
-        repeat=max(0, (count_of(sample["epoch"]) or 1) - 1),
+        repeat=_repeat(sample["epoch"]),
         prompt=_prompt(messages, sample["input"]),
         question=_prompt([], sample["input"]),
         options=options,
@@ -176,6 +176,14 @@ def _sample(sample: Mapping[str, Any], place: str) -> ForeignSample:
         judgements=judgements,
         categories=categories,
     )
+
+
+def _repeat(epoch: Any) -> int:
+    """inspect counts epochs from 1."""
+    number = count_of(epoch)
+    if number is None or number < 1:
+        return 0
+    return number - 1
 
 
 def _targets(target: Any) -> tuple[str, ...]:
@@ -369,13 +377,20 @@ def _first_scorer(path: Path, status: str) -> str:
 
 def _total_usage(by_model: Mapping[str, Any]) -> tuple[int | None, int | None]:
     """Return the prompt and completion tokens of all models, judges among them."""
-    prompt = 0
-    completion = 0
+    prompt = _sum_of(by_model, "input_tokens")
+    completion = _sum_of(by_model, "output_tokens")
+    return prompt, completion
+
+
+def _sum_of(by_model: Mapping[str, Any], name: str) -> int | None:
+    """Return the sum of a count over all models; None where no model has it."""
+    counts = []
     for usage in by_model.values():
         if isinstance(usage, dict):
-            prompt += count_of(usage.get("input_tokens")) or 0
-            completion += count_of(usage.get("output_tokens")) or 0
-    return prompt or None, completion or None
+            count = count_of(usage.get(name))
+            if count is not None:
+                counts.append(count)
+    return sum(counts) or None
 
 
 def _unfinished(status: str, header: Mapping[str, Any]) -> str:
