@@ -12,6 +12,7 @@ from eval_factory.core.errors import ConfigError
 from eval_factory.core.rundir import RunDir
 from eval_factory.importing.sources import SourceError
 from eval_factory.importing.tables import Columns
+from eval_factory.report.papers import methods_text
 from eval_factory.report.reader import StoredResult, load_result
 from eval_factory.workflows.import_results import import_results
 from eval_factory.workflows.verify import verify
@@ -240,3 +241,11 @@ def test_equal_questions_of_one_result_stay_unpaired(log: Path, tmp_path: Path) 
     assert "--min_paired" in refused.reasons[0].message
     accepted = compare([tmp_path / "a", tmp_path / "b"], min_paired=0.7, allow=["prompts"])
     assert accepted.comparisons[0].paired.n == 9
+
+
+def test_papers_say_which_program_asked(log: Path, tmp_path: Path) -> None:
+    stored = imported(log, tmp_path / "out")
+    text = methods_text(stored.result, stored.config, stored.target)
+    assert "inspect_ai 0.3.285" in text
+    assert "HELM" not in text
+    assert "endpoint" not in text
