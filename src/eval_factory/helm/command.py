@@ -127,6 +127,9 @@ def benchmark_files(
         "judges": [{"name": name, "model_name": name} for name in asked],
         **own.jury_form.as_dict(),
     }
+    metrics = None
+    if not own.is_rubric:
+        metrics = [jury if name == JURY else {"name": name} for name in own.metrics]
     document = {
         "name": own.name,
         "description": own.description,
@@ -140,9 +143,7 @@ def benchmark_files(
         "instances": own.instances,
         "notes": list(own.notes),
         "judges": _named(judges) if own.is_rubric else None,
-        "metrics": None
-        if own.is_rubric
-        else [jury if name == JURY else {"name": name} for name in own.metrics],
+        "metrics": metrics,
     }
     stated = {name: value for name, value in document.items() if value is not None}
     return {names.BENCHMARK: _dump(stated), **files}

@@ -17,7 +17,7 @@ import json
 import re
 import unicodedata
 from collections.abc import Callable, Collection, Iterator, Mapping
-from itertools import chain, permutations
+from itertools import chain, permutations, product
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import unquote
@@ -100,7 +100,10 @@ class _Plain(dict[int, str]):
         return plain
 
 
-_PLAIN = _Plain({ord(twin): letter for letter, twins in _TWINS.items() for twin in twins})
+_LETTERS: dict[int, str] = {}
+for _letter, _twins in _TWINS.items():
+    _LETTERS |= dict.fromkeys(map(ord, _twins), _letter)
+_PLAIN = _Plain(_LETTERS)
 
 _ESCAPE = re.compile(r"\\{1,8}(?:u\{([0-9a-fA-F]{1,6})\}|u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2}))")
 _ESCAPED_MARK = re.compile(r"\\{1,8}([\"'/nrt])")
@@ -221,9 +224,8 @@ def parse_judge_output(
             for name, fields in criteria.items()
             if name in found
         )
-        return any(
-            written in squeeze for written in chain.from_iterable(forms) for squeeze in squeezes
-        )
+        pairs = product(chain.from_iterable(forms), squeezes)
+        return any(written in squeeze for written, squeeze in pairs)
 
     def read(found: dict[str, Any]) -> dict[str, Any]:
         if form.criteria and (unknown := [name for name in found if name not in criteria]):

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 
 from eval_factory.tasks import rubric_case
 from eval_factory.tasks.concordance import METRICS as CONCORDANCE_METRICS
@@ -108,7 +109,7 @@ _FACTS = {
     **dict.fromkeys(
         (*_OF_RUBRICS, "health_bench_score", "health_bench_professional_score"), POINTS
     ),
-    **{name + suffix: UNCLIPPED_POINTS for name in _OF_RUBRICS for suffix in _OF_UNCLIPPED},
+    **dict.fromkeys(map("".join, product(_OF_RUBRICS, _OF_UNCLIPPED)), UNCLIPPED_POINTS),
     rubric_case.PROFESSIONAL_METRIC + rubric_case.LENGTH_ADJUSTED: UNCLIPPED_POINTS,
     **dict.fromkeys(("sct_score", "sct_expert_set_membership", *CONCORDANCE_METRICS), _SHARE),
     # Counts of what was answered or asked, over all questions: neither more nor fewer is better.

@@ -13,6 +13,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 from eval_factory.helm.metric_facts import facts_of
@@ -58,7 +59,7 @@ def page_schema(runs: Sequence[PageRun], helms: Mapping[str, Any]) -> dict[str, 
     known = {
         group["name"]: group for group in helms.get("run_groups", ()) if not group.get("subgroups")
     }
-    used = {name for run in runs for name in run.groups if name in known}
+    used = known.keys() & set(chain.from_iterable(run.groups for run in runs))
     own: dict[str, PageRun] = {}
     for run in (run for run in runs if run.groups and not used & set(run.groups)):
         group = run.groups[-1]
@@ -68,7 +69,7 @@ def page_schema(runs: Sequence[PageRun], helms: Mapping[str, Any]) -> dict[str, 
     metrics = _metrics(runs, helms.get("metrics", ()))
     # Without the short names that several columns of a table would have: HELM calls exact and
     # quasi-exact match EM.
-    shown_together = {name for run in own.values() for name in run.metrics}
+    shown_together = set(chain.from_iterable(run.metrics for run in own.values()))
     short = Counter(
         metric.get("short_display_name") for metric in metrics if metric["name"] in shown_together
     )
@@ -112,7 +113,7 @@ def _with_members(groups: Iterable[Mapping[str, Any]], used: set[str]) -> list[d
 def _metrics(runs: Sequence[PageRun], defined: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """HELM's definitions, and one for each other metric of these runs."""
     found = {metric["name"]: dict(metric) for metric in defined}
-    for name in (name for run in runs for name in run.metrics):
+    for name in chain.from_iterable(run.metrics for run in runs):
         if name not in found:
             words = name.replace("_", " ")
             found[name] = {"name": name, "display_name": words[:1].upper() + words[1:]}

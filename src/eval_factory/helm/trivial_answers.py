@@ -13,8 +13,9 @@ import json
 import re
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -112,9 +113,7 @@ def strategies(
         found |= dict(_that_look_at_the_data(questions, by))
     if overlap and not labels:
         # Complete sentences, up to as many words as half of the references have.
-        enough = statistics.median(
-            [len(text.split()) for question in questions for text in question.right] or [0]
-        )
+        enough = statistics.median([len(text.split()) for text in _right(questions)] or [0])
         found[LEAD_NAME] = tuple(_lead(question.text, enough) for question in questions)
     first = [name for name in (LEAD_NAME, EMPTY_NAME, REFUSAL_NAME, MAJORITY_NAME) if name in found]
     made = [
@@ -128,6 +127,11 @@ def strategies(
             )
         )
     return made
+
+
+def _right(questions: Iterable[AskedQuestion]) -> Iterator[str]:
+    """The right answers to all questions."""
+    return chain.from_iterable(question.right for question in questions)
 
 
 def _that_look_at_the_data(
@@ -149,7 +153,7 @@ def _that_look_at_the_data(
             min(one.options, key=lambda label: len(one.options[label])) for one in questions
         )
         yield from (("longest option", longest), (SHORTEST_NAME, shortest))
-    classes = Counter(text for question in questions for text in question.right)
+    classes = Counter(_right(questions))
     if (
         len(classes) == 2
         and min(classes.values()) >= _REPEATED
@@ -194,7 +198,7 @@ def _majority_by_source(
     answers = list(otherwise)
 
     def most_usual(fitted: Sequence[AskedQuestion]) -> _Answering:
-        usual = Counter(text for question in fitted for text in question.right).most_common(1)
+        usual = Counter(_right(fitted)).most_common(1)
         return lambda question: _answer_of(question, usual[0][0]) if usual else None
 
     for numbers in shared:
@@ -212,14 +216,14 @@ def _by_length(fitted: Sequence[AskedQuestion]) -> _Answering:
     classes = sorted({question.right[0] for question in fitted})
     first = classes[0]
     last = classes[-1]
-    _, measure, cut, shorter, longer = max(
-        (hits, measure, cut, *order)
-        for measure in range(len(_MEASURES))
-        for cut, hits_first, hits_last in _cuts(fitted, _MEASURES[measure], first)
-        for hits, order in ((hits_first, (first, last)), (hits_last, (last, first)))
-    )
+    rules = []
+    for number, measure in enumerate(_MEASURES):
+        for cut, hits_first, hits_last in _cuts(fitted, measure, first):
+            rules.append((hits_first, number, cut, first, last))
+            rules.append((hits_last, number, cut, last, first))
+    _, number, cut, shorter, longer = max(rules)
     return lambda question: _answer_of(
-        question, shorter if _MEASURES[measure](question.text) <= cut else longer
+        question, shorter if _MEASURES[number](question.text) <= cut else longer
     )
 
 
@@ -268,10 +272,10 @@ def _labels(questions: Sequence[AskedQuestion], form: str | None) -> list[str]:
     """All that an answer may be; nothing where answers are asked for in words, or in another
     form.
     """
-    offered = {label for question in questions for label in question.options}
+    offered = set(chain.from_iterable(question.options for question in questions))
     if offered or form is not None:
         return sorted(offered)
-    right = {text.strip() for question in questions for text in question.right}
+    right = {text.strip() for text in _right(questions)}
     short = all(0 < len(text) <= MAX_LABEL_LENGTH for text in right)
     few = 0 < len(right) <= min(MAX_LABELS, len(questions) // 2)
     return sorted(right) if short and few else []
@@ -283,16 +287,15 @@ def _majority(questions: Sequence[AskedQuestion]) -> tuple[str, ...] | None:
     Of options it is the text that counts, wherever it stands among them, where at least every
     second question offers it (yes, no, maybe); else the letter that is right most often.
     """
-    texts = Counter(text for question in questions for text in question.right)
+    texts = Counter(_right(questions))
     text, times = texts.most_common(1)[0] if texts else ("", 0)
     if not any(question.options for question in questions):
         return (text,) * len(questions) if times >= _REPEATED else None
-    letters = Counter(
-        label
-        for question in questions
-        for label, option in question.options.items()
-        if option in question.right
-    )
+    letters: Counter[str] = Counter()
+    for question in questions:
+        for label, option in question.options.items():
+            if option in question.right:
+                letters[label] += 1
     letter = letters.most_common(1)[0][0] if letters else ""
     found = [_label_of(question, text) for question in questions]
     if times < _REPEATED or found.count(None) * 2 > len(found):

@@ -18,7 +18,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from hashlib import sha256
-from itertools import cycle
+from itertools import chain, cycle
 from pathlib import Path
 from typing import Any
 
@@ -194,7 +194,7 @@ def _with_more_metrics(run_spec: RunSpec, value: str) -> RunSpec:
     if "multiple_choice" in run_spec.adapter_spec.method:
         raise ValueError(f"extra.metrics: {run_spec.name} has options")
     own = run_spec.metric_specs
-    known = {name for one in own for name in one.args.get("names", ())}
+    known = set(chain.from_iterable(spec.args.get("names", ()) for spec in own))
     known |= {"rouge_l" for one in own if one.class_name.endswith(".SummarizationMetric")}
     new = [name for name in value.split("+") if name not in known]
     return replace(
@@ -493,10 +493,14 @@ class Blindfold:
             return state
         others = cycle(self._others.get(str(state.instance.id), ()))
         is_blank = _name(state) == again.BLIND + again.BLANK
-        changed = [
-            one if not _is_picture(one) else self._blank(one) if is_blank else next(others, one)
-            for one in prompt.media_objects
-        ]
+        changed = []
+        for medium in prompt.media_objects:
+            if not _is_picture(medium):
+                changed.append(medium)
+            elif is_blank:
+                changed.append(self._blank(medium))
+            else:
+                changed.append(next(others, medium))
         return replace(
             state, request=replace(state.request, multimodal_prompt=MultimediaObject(changed))
         )

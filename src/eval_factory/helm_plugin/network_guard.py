@@ -119,11 +119,10 @@ class NetworkGuard:
         wanted = _shown(host, port)
         self.blocked.append(wanted)
         self.report(wanted)
-        allowed = ", ".join(
-            _shown(host, port)
-            for host, ports in list(self._ports.items())
-            for port in sorted(ports)
-        )
+        addresses = []
+        for allowed_host, ports in list(self._ports.items()):
+            addresses += [_shown(allowed_host, allowed_port) for allowed_port in sorted(ports)]
+        allowed = ", ".join(addresses)
         raise BlockedConnectionError(
             f"offline: {wanted} may not be contacted (only {allowed or 'nothing'}); "
             "the data have to be here"

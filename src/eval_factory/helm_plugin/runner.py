@@ -24,6 +24,7 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
+from itertools import chain, product
 from pathlib import Path
 from typing import Any
 
@@ -153,7 +154,8 @@ class EvalRunner(Runner):  # type: ignore[misc]
         text for text.
         """
         methods = {spec.adapter_spec.method for spec in run_specs}
-        if any(part in method for method in methods for part in _METHODS_WITH_LOG_PROBABILITIES):
+        pairs = product(methods, _METHODS_WITH_LOG_PROBABILITIES)
+        if any(part in method for method, part in pairs):
             needed = "the log probabilities of its prompts or answers"
             message = (
                 f"{run_specs[0].name} asks a model for {needed}, which eval-factory cannot ask for"
@@ -381,12 +383,8 @@ class MeasuringRunner(EvalRunner):
 def media_files(requests: Iterable[Request]) -> list[Path]:
     """Of pictures and sounds."""
     prompts = [one.multimodal_prompt for one in requests if one.multimodal_prompt]
-    return [
-        Path(one.location).absolute()
-        for prompt in prompts
-        for one in prompt.media_objects
-        if one.location
-    ]
+    media = chain.from_iterable(prompt.media_objects for prompt in prompts)
+    return [Path(medium.location).absolute() for medium in media if medium.location]
 
 
 def prompt_bytes(request: Any) -> int:

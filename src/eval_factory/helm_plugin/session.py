@@ -158,8 +158,10 @@ class Session:
             counters.done += 1
             counters.cached += cached
             counters.failed += failed
-            counters.prompt_tokens += tokens[0] or 0
-            counters.completion_tokens += tokens[1] or 0
+            if tokens[0] is not None:
+                counters.prompt_tokens += tokens[0]
+            if tokens[1] is not None:
+                counters.completion_tokens += tokens[1]
         self.report(role)
 
     def refused(self, limit: str) -> None:

@@ -81,10 +81,10 @@ def stratified_sample(instances: Sequence[Any], size: int, settings: SampleSetti
     shares = shares_of(
         {value: len(places) for value, places in strata.items()}, size, settings.seed
     )
-    return [
-        ranked[at]
-        for at in sorted(at for value, places in strata.items() for at in places[: shares[value]])
-    ]
+    drawn: list[int] = []
+    for value, places in strata.items():
+        drawn += places[: shares[value]]
+    return [ranked[at] for at in sorted(drawn)]
 
 
 def stratifying_field(instances: Sequence[Any], source: str | None) -> str | None:
@@ -118,11 +118,12 @@ def shares_of(sizes: Mapping[str, int], size: int, seed: int) -> dict[str, int]:
     parts = {name: divmod(count * left, total) for name, count in rest.items()}
     more = left - sum(whole for whole, _ in parts.values())
     by_remainder = sorted(parts, key=lambda name: (-parts[name][1], _rank(seed, name)))
-    rounded_up = set(by_remainder[:more])
-    return {
-        **dict.fromkeys(ones, 1),
-        **{name: parts[name][0] + (name in rounded_up) for name in parts},
-    }
+    shares = dict.fromkeys(ones, 1)
+    for name, (count, _) in parts.items():
+        shares[name] = count
+    for name in by_remainder[:more]:
+        shares[name] += 1
+    return shares
 
 
 def _rank(seed: int, what: object) -> bytes:

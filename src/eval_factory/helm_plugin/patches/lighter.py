@@ -94,7 +94,7 @@ def fragments(summary: Sequence[str], source: Sequence[str]) -> Iterator[int]:
                 searched = at + length
         if longest:
             yield longest
-        start += longest or 1
+        start += max(longest, 1)
 
 
 def _is_installed(module: str) -> bool:

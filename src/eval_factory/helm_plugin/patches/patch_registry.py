@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from importlib import resources
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -127,15 +128,13 @@ def owner_of(target: str) -> tuple[Any, str]:
 
 def _patch(entry: Mapping[str, Any]) -> Patch:
     specs = entry.get("run_specs")
+    if specs == "of juries":
+        specs = names.JURY_RUN_SPECS
     typed = {
         "targets": tuple(entry.get("targets", ())),
         "upstreams": tuple(entry.get("upstreams", UPSTREAMS)),
         "stage": Stage(entry.get("stage", "start")),
-        "run_specs": names.JURY_RUN_SPECS
-        if specs == "of juries"
-        else None
-        if specs is None
-        else frozenset(specs),
+        "run_specs": None if specs is None else frozenset(specs),
     }
     return Patch(**{**entry, **typed})
 
@@ -189,7 +188,8 @@ def _refuse_another_helm(helm: Upstream, patches: Iterable[Patch]) -> None:
         raise PrerequisiteError(
             f"{helm} is installed; supported: {UPSTREAMS[helm.name]}. Nothing was asked"
         )
-    modules = {target.partition(":")[0] for patch in patches for target in patch.helm_targets}
+    targets = chain.from_iterable(patch.helm_targets for patch in patches)
+    modules = {target.partition(":")[0] for target in targets}
     if changed := sorted(module for module in modules if not is_as_checked(module, helm)):
         what = (
             f"{', '.join(changed)} differ from {helm} "

@@ -14,6 +14,7 @@ import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache
+from itertools import product
 from json.encoder import encode_basestring_ascii as quoted
 from math import isfinite
 from pathlib import Path
@@ -214,11 +215,11 @@ def _worst_cases_or(helms_own: Callable[..., list[Any]]) -> Callable[..., list[A
             for name, value in zip(stats.names, stats.values, strict=True):  # type: ignore[attr-defined]
                 if value is not None:
                     worst.setdefault(name, Stat(name)).add(value)
-        return [
-            dataclasses.replace(total, name=dataclasses.replace(name, perturbation=kind))
-            for name, total in worst.items()
-            for kind in _KINDS
-        ]
+        stats_of_kinds = []
+        for (name, total), kind in product(worst.items(), _KINDS):
+            renamed = dataclasses.replace(name, perturbation=kind)
+            stats_of_kinds.append(dataclasses.replace(total, name=renamed))
+        return stats_of_kinds
 
     return compute
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from math import ceil
 from typing import Any, TypeVar
 
@@ -280,10 +281,13 @@ def requests_to_each(state: ScenarioState) -> int:
 def _each(spec: Any, states: Sequence[RequestState]) -> int:
     # a criterion each, and the physician's answer where there is one
     if spec.class_name in names.MEDHELM_HEALTHBENCH:
-        of_states = [state.instance.extra_data or {} for state in states]
-        return sum(
-            len(one["rubrics"]) + (one.get("physician_response") is not None) for one in of_states
-        )
+        count = 0
+        for state in states:
+            extra = state.instance.extra_data or {}
+            count += len(extra["rubrics"])
+            if extra.get("physician_response") is not None:
+                count += 1
+        return count
     if spec.class_name != names.RUBRIC_ANNOTATOR_CLASS:
         return len(states)
     return sum(
@@ -341,9 +345,11 @@ def ask_about_each_criterion(
             judge.model_name, judge.model_deployment, prompt, self._auto_client.make_request, read
         )
 
-    asked = [(name, prompt) for name in self._annotator_models for prompt in (*prompts, *marks)]
-    found = iter(map_at_once(decide, asked, len(asked)))
-    outcomes = {name: [next(found) for _ in (*prompts, *marks)] for name in self._annotator_models}
+    questions = list(product(self._annotator_models, (*prompts, *marks)))
+    outcomes: dict[str, list[_Decision | NotJudged]] = {name: [] for name in self._annotator_models}
+    decisions = map_at_once(decide, questions, len(questions))
+    for (name, _), decision in zip(questions, decisions, strict=True):
+        outcomes[name].append(decision)
     return _scored(
         outcomes,
         extra["rubrics"],
