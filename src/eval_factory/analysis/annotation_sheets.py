@@ -159,14 +159,18 @@ def drawn_sample(
     """
     answers = [f"{one.key.as_text()} {one.sha256}" for one, _, _ in chosen]
     drawn_from = "\n".join([draw.identity, asked.kind, str(draw.seed), *answers])
-    number = int(hashlib.sha256(drawn_from.encode("utf-8", "surrogatepass")).hexdigest(), 16)
+    digest = int(hashlib.sha256(drawn_from.encode("utf-8", "surrogatepass")).hexdigest(), 16)
     sheet = "".join(
-        _LETTERS[number // len(_LETTERS) ** place % len(_LETTERS)] for place in range(8)
+        _LETTERS[digest // len(_LETTERS) ** place % len(_LETTERS)] for place in range(8)
     )
     chance = random.Random(f"codes of {sheet}")  # noqa: S311 - a code only must say nothing of what it stands for
     codes: dict[str, None] = {}
     while len(codes) < len(chosen):
         codes["".join(chance.choices(_LETTERS, k=5))] = None
+    stratum_of: dict[str, int] = {}
+    for number, layer in enumerate(layers):
+        for key in layer.keys:
+            stratum_of[key.as_text()] = number
     return Sample(
         id=sheet,
         kind=asked.kind,
@@ -175,7 +179,7 @@ def drawn_sample(
         metric=asked.metric,
         scale=asked.score.scale,
         strata=tuple(one.name for one in layers),
-        stratum_of={key.as_text(): number for number, one in enumerate(layers) for key in one.keys},
+        stratum_of=stratum_of,
         answers=tuple(
             SampledAnswer(code, one.key, one.sha256, stratum, probability, one.questions)
             for code, (one, stratum, probability) in zip(codes, chosen, strict=True)

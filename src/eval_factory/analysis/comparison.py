@@ -162,12 +162,13 @@ class Compared:
         """A row for each instance of a pair whose values differ, with the label of the better
         one; raises the same.
         """
-        rows = [
-            {**_names(one), "id": key, "better": better.label}
-            for one in self.comparisons
-            for keys, better in ((one.flips.a_only, one.a), (one.flips.b_only, one.b))
-            for key in keys
-        ]
+        rows = []
+        for pair in self.comparisons:
+            names = _names(pair)
+            for key in pair.flips.a_only:
+                rows.append({**names, "id": key, "better": pair.a.label})
+            for key in pair.flips.b_only:
+                rows.append({**names, "id": key, "better": pair.b.label})
         return frame(FLIP_COLUMNS, rows)
 
     def __repr__(self) -> str:
@@ -175,7 +176,9 @@ class Compared:
             f"{one.pair} = {formats.score(one.paired.difference, sign='+')}"
             for one in self.comparisons
         ]
-        parts = pairs[:3] + ["..."] * (len(pairs) > 3)
+        parts = pairs[:3]
+        if len(pairs) > 3:
+            parts.append("...")
         if not self.comparable:
             parts = [f"not comparable: {self.reasons[0].message}"]
         models = ", ".join(f"{model.label} {model.name}" for model in self.models)
@@ -230,10 +233,7 @@ def compare(
     if problems := list(_wrong_with(folders, margin, allow)):
         raise ConfigError(problems)
     stored = [load(folder) for folder in folders]
-    labels = (
-        f"{letter}{number}" for number in chain([""], count(2)) for letter in string.ascii_uppercase
-    )
-    # A to Z, A2 ...
+    labels = _labels()
     models = tuple(Model(next(labels), one.folder, one.result.provenance.target) for one in stored)
     names = _compared_scores(stored, metric)
     name = names[0]
@@ -386,8 +386,15 @@ def _unpaired(sides: Sequence[Side], min_paired: float) -> Iterator[Reason]:
             yield Reason("no_pairs", f"{sides[0].label} and {side.label}: {why}")
 
 
+def _labels() -> Iterator[str]:
+    """A to Z, A2 to Z2, and so on."""
+    yield from string.ascii_uppercase
+    for number in count(2):
+        yield from (f"{letter}{number}" for letter in string.ascii_uppercase)
+
+
 def _reasons(sides: Sequence[Side]) -> list[Reason]:
-    found = [reason for side in sides for reason in comparison_reasons.reasons_of(side)]
+    found = list(chain.from_iterable(map(comparison_reasons.reasons_of, sides)))
     for a, b in combinations(sides, 2):
         found += comparison_reasons.reasons_against(a, b)
         if not a.values.values.keys() & b.values.values.keys():

@@ -105,7 +105,7 @@ class BenchmarkPolicy(BenchmarkLimits):
 
     @property
     def needs_baseline(self) -> bool:
-        of_groups = (limits for by_value in self.groups.values() for limits in by_value.values())
+        of_groups = chain.from_iterable(by_value.values() for by_value in self.groups.values())
         return any(one.limits_a_drop for one in (self, *of_groups))
 
 
@@ -132,15 +132,11 @@ def load_policy(path: Path) -> Policy:
         ) from None
     benchmarks = []
     for task, given in file.benchmarks.items():
-        known = {
-            name: value
-            for limits in (file.defaults, given)
-            for name, value in limits
-            if value is not None
-        }
-        usual = {"tier": "supporting", "on_inconclusive": file.on_inconclusive}
-        benchmarks.append(BenchmarkPolicy(**{**usual, **known, "task": task}))
-    problems = [f"{path}: {problem}" for one in benchmarks for problem in _problems(one)]
+        fields: dict[str, Any] = {"tier": "supporting", "on_inconclusive": file.on_inconclusive}
+        for limits in (file.defaults, given):
+            fields |= {name: value for name, value in limits if value is not None}
+        benchmarks.append(BenchmarkPolicy(**{**fields, "task": task}))
+    problems = [f"{path}: {problem}" for problem in chain.from_iterable(map(_problems, benchmarks))]
     if problems:
         raise ConfigError(problems)
     sha256 = hashlib.sha256(path.read_bytes()).hexdigest()

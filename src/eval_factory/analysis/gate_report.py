@@ -54,11 +54,11 @@ def gate_markdown(result: GateResult) -> str:
         f"Policy {prose(result.policy.name)}, {_lock(result)}, SHA-256 `{result.policy_sha256}`"
     )
     lines = [f"## Gate: {result.outcome.upper()}", "", policy, ""]
-    rows = [
-        [one.task, _kind(one), check.limit + _of(check), check.outcome.upper(), check.message]
-        for one in result.benchmarks
-        for check in one.checks
-    ]
+    rows = []
+    for one in result.benchmarks:
+        for check in one.checks:
+            limit = check.limit + _of(check)
+            rows.append([one.task, _kind(one), limit, check.outcome.upper(), check.message])
     lines += in_markdown(Table(["benchmark", "tier", "limit", "outcome", "found"], rows))
     if result.not_in_policy:
         lines += ["", f"Not in the policy, not counted: {prose(', '.join(result.not_in_policy))}"]

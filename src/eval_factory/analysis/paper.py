@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import product
 from pathlib import Path
 
 from eval_factory.analysis import suite_words as words
@@ -192,13 +193,16 @@ class _Several:
         ):
             return []
         benchmarks = self.results.benchmarks
-        methods = [one.paired.method for benchmark in benchmarks for one in benchmark.comparisons]
+        methods: dict[str, None] = {}
+        refused: list[tuple[str, str, Sequence[str]]] = []
+        for benchmark in benchmarks:
+            for comparison in benchmark.comparisons:
+                methods[one_line(comparison.paired.method)] = None
+            refused += [(benchmark.evaluation, *pair) for pair in words.refused_pairs(benchmark)]
         values = {
             "compared": words.pair_rows(benchmarks),
-            "refused": [
-                (one.evaluation, *pair) for one in benchmarks for pair in words.refused_pairs(one)
-            ],
-            "methods": list(dict.fromkeys(map(one_line, methods))),
+            "refused": refused,
+            "methods": list(methods),
             "ranks": words.ranks(self.results),
             "missing": self.results.missing,
             "cite": self.cite,
@@ -210,20 +214,20 @@ def _tables(results: SuiteResults) -> Iterator[tuple[str, Table, str]]:
     """Title, table and what it says below."""
     head = ["benchmark", "metric", "model", "n", "score", "95 % interval", "rank"]
     ranks = words.ranks(results)
-    rows = [
-        [
-            evaluation,
-            cell.main_metric or words.NOTHING,
-            cell.target,
-            formats.count(cell.n, missing=words.NOTHING),
-            words.value(cell) + "".join(f" ({mark})" for mark in words.marks(cell)),
-            words.interval(cell) or words.NOTHING,
-            ranks.get((evaluation, cell.target), words.NOTHING),
-        ]
-        for evaluation in results.evaluations
-        for cell in results.cells
-        if cell.evaluation == evaluation
-    ]
+    rows = []
+    for evaluation, cell in product(results.evaluations, results.cells):
+        if cell.evaluation == evaluation:
+            rows.append(
+                [
+                    evaluation,
+                    cell.main_metric or words.NOTHING,
+                    cell.target,
+                    formats.count(cell.n, missing=words.NOTHING),
+                    words.value(cell) + "".join(f" ({mark})" for mark in words.marks(cell)),
+                    words.interval(cell) or words.NOTHING,
+                    ranks.get((evaluation, cell.target), words.NOTHING),
+                ]
+            )
     yield "Scores", Table(head, rows, 4), NOTE
     if len(results.evaluations) > 1 and results.has_win_rates:
         yield "Win rates", words.win_rate_table(results.win_rates, tested=False), words.WIN_RATES

@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -212,7 +213,8 @@ def result_rows(results: SuiteResults, root: Path) -> list[dict[str, Any]]:
         fields["not_reportable"] = "; ".join(cell.not_reportable) or None
         fields["verdict"] = None if cell.verdict is None else cell.verdict.name.lower()
         found.append(fields)
-    names = {_field_of(one): one.group for cell in results.cells for one in cell.group_scores}
+    scores = chain.from_iterable(cell.group_scores for cell in results.cells)
+    names = {_field_of(score): score.group for score in scores}
     for name in sorted(names, key=lambda name: list(GROUPS).index(names[name])):
         for fields, cell in zip(found, results.cells, strict=True):
             fields[name] = next(
@@ -246,11 +248,10 @@ def suite_markdown(results: SuiteResults, root: Path) -> str:
     )
     compared = words.pair_table(results.benchmarks)
     pairs = [*in_markdown(compared), "", words.PAIRS] if compared.rows else []
-    refused = [
-        (f"{benchmark.evaluation}, {models}", "; ".join(reasons))
-        for benchmark in results.benchmarks
-        for models, reasons in words.refused_pairs(benchmark)
-    ]
+    refused = []
+    for benchmark in results.benchmarks:
+        for models, reasons in words.refused_pairs(benchmark):
+            refused.append((f"{benchmark.evaluation}, {models}", "; ".join(reasons)))
     refusals = list(_listed("Not compared:", refused))
     again = words.asked_again_table(results)
     for title, section in (
@@ -311,7 +312,9 @@ def _groups(results: SuiteResults) -> Iterator[str]:
     if not tables:
         return
     count = len(results.targets)
-    rows = [[group, *row] for group, table in tables.items() for row in table.rows]
+    rows: list[list[TableCell]] = []
+    for group, table in tables.items():
+        rows += [[group, *row] for row in table.rows]
     yield from in_markdown(Table(["group", "benchmark", "score", *results.targets], rows, count))
     yield from ("", words.GROUPS_BESIDE, "")
     rates = [[group, *found] for group, found in words.group_win_rates(results).items()]
@@ -405,12 +408,11 @@ def suite_page(results: SuiteResults, root: Path) -> str:
                 }
             )
     # the cells of models that none is shown to be better than
-    top = {
-        (one.model.label, each.evaluation)
-        for each in results.benchmarks
-        for one in each.ranks
-        if one.best == 1
-    }
+    top = set()
+    for benchmark in results.benchmarks:
+        for rank in benchmark.ranks:
+            if rank.best == 1:
+                top.add((rank.model.label, benchmark.evaluation))
     return tables_page(
         "suite.html.j2",
         results=results,

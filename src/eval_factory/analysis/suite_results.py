@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from statistics import fmean
 
@@ -184,9 +185,8 @@ def suite_results(cells: Iterable[FinishedCell]) -> SuiteResults:
         read = [_read(run) for run in runs if run.evaluation == evaluation]
         found |= {(cell.target, evaluation): cell for cell, _ in read}
         pairs = comparison.compare_pairs([side for _, side in read if side is not None])
-        models = list(
-            dict.fromkeys(model for pair in pairs if pair.comparison for model in (pair.a, pair.b))
-        )
+        compared = ((pair.a, pair.b) for pair in pairs if pair.comparison)
+        models = list(dict.fromkeys(chain.from_iterable(compared)))
         benchmarks.append(ComparedBenchmark(evaluation, pairs, comparison.ranked(models, pairs)))
     results = [found[run.target, run.evaluation] for run in runs]
     columns, left_out = _columns(results, benchmarks)
@@ -324,7 +324,8 @@ def _columns(
     """
     columns = []
     left_out = []
-    together = iter(comparison.corrected([pair for one in benchmarks for pair in one.pairs]))
+    pairs = chain.from_iterable(benchmark.pairs for benchmark in benchmarks)
+    together = iter(comparison.corrected(list(pairs)))
     for benchmark in benchmarks:
         # p values corrected for the pairs of all benchmarks: win rates are made of them
         certain = [next(together) for _ in benchmark.pairs]

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 
 from eval_factory.analysis.comparison import Comparison, difference
 from eval_factory.analysis.suite_results import CellResult, ComparedBenchmark, SuiteResults
@@ -162,11 +163,11 @@ def total_cost(results: SuiteResults) -> str:
 
 def ranks(results: SuiteResults) -> dict[tuple[str, str], str]:
     """(evaluation, target) -> the ranks that it may have."""
-    return {
-        (benchmark.evaluation, one.model.label): str(one)
-        for benchmark in results.benchmarks
-        for one in benchmark.ranks
-    }
+    found = {}
+    for benchmark in results.benchmarks:
+        for rank in benchmark.ranks:
+            found[benchmark.evaluation, rank.model.label] = str(rank)
+    return found
 
 
 PAIR_HEAD = ("benchmark", "a", "b", "result", "n", "b - a", "95 % interval", "p")
@@ -268,7 +269,7 @@ def group_tables(results: SuiteResults, *, efficiency: bool = False) -> dict[str
                 took = cell.took if cell and group == EFFICIENCY else None
                 if took and took.inference_runtime_s is not None:
                     shown[-1]["inference_runtime"] = formats.seconds(took.inference_runtime_s)
-            for label in dict.fromkeys(label for values in shown for label in values):
+            for label in dict.fromkeys(chain.from_iterable(shown)):
                 rows.append(
                     [evaluation, Code(label), *(values.get(label, NOTHING) for values in shown)]
                 )
@@ -361,9 +362,9 @@ def missing_table(results: SuiteResults) -> Table:
 def paid(cell: CellResult) -> list[str]:
     """Prompt tokens, answer tokens, and US dollars of what has a known price."""
     tokens = (cell.prompt_tokens, cell.completion_tokens)
-    cost = (
-        NOTHING
-        if cell.cost is None
-        else ("at least " if cell.unpriced else "") + formats.money(cell.cost)
-    )
+    cost = NOTHING
+    if cell.cost is not None:
+        cost = formats.money(cell.cost)
+        if cell.unpriced:
+            cost = f"at least {cost}"
     return [*(formats.count(count, missing=NOTHING) for count in tokens), cost]

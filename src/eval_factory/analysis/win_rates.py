@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from itertools import combinations, permutations
+from itertools import chain, combinations, permutations
 from statistics import mean
 
 from eval_factory.core.results import TaskResult
@@ -147,8 +147,9 @@ def _with_ranks(found: Sequence[WinRate], counted: Sequence[Column]) -> list[Win
         if one.model in ranks:
             own = _of(one.model, counted)
             (best, worst) = ranks[one.model]
-            won = sum(better == one.model for column in own for better, _ in column.shown)
-            lost = sum(worse == one.model for column in own for _, worse in column.shown)
+            pairs = list(chain.from_iterable(column.shown for column in own))
+            won = sum(better == one.model for better, _ in pairs)
+            lost = sum(worse == one.model for _, worse in pairs)
             undecided = sum(len(column.values) - 1 for column in own) - won - lost
             one = replace(
                 one, best_rank=best, worst_rank=worst, won=won, lost=lost, undecided=undecided

@@ -10,6 +10,7 @@ import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -149,11 +150,8 @@ class Evaluation:
         """Names of the environment variables that say where the tokens of this run come from;
         they are no secrets.
         """
-        return [
-            variable_of(service, name)
-            for service in self.oauth_services()
-            for name in OAUTH_SETTINGS
-        ]
+        pairs = product(self.oauth_services(), OAUTH_SETTINGS)
+        return [variable_of(service, name) for service, name in pairs]
 
     def oauth_services(self) -> list[str]:
         judges = self.run.config.params.extra.judges or []
@@ -252,11 +250,12 @@ def _user_layers(request: Request, env: Mapping[str, str], problems: list[str]) 
         (Source.OVERRIDE, parse_overrides(request.overrides)),
     ]
     layers = [(source, interpolate(tree, env, "", problems)) for source, tree in layers]
-    unwritable = [(source.value, path) for source, tree in layers for path in not_writable(tree)]
+    unwritable: list[str] = []
+    for source, tree in layers:
+        for path in not_writable(tree):
+            unwritable.append(f"{source.value}: {path}: contains bytes that are not UTF-8")
     if unwritable:
-        raise ConfigError(
-            [f"{source}: {path}: contains bytes that are not UTF-8" for source, path in unwritable]
-        )
+        raise ConfigError(unwritable)
     return [(source, tree) for source, tree in layers if tree]
 
 

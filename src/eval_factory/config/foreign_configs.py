@@ -318,8 +318,10 @@ class _Import:
             elif name in OWN_OPTIONS:
                 slurm[key] = value if key == "cpus" else text
             elif value not in (None, False):
-                said = "" if value is True else f'="{text}"' if " " in text else f"={text}"
-                slurm.setdefault("extra", []).append(f"--{name}{said}")
+                flag = f"--{name}"
+                if value is not True:
+                    flag += f'="{text}"' if " " in text else f"={text}"
+                slurm.setdefault("extra", []).append(flag)
         return {"executor": "slurm", **({"slurm": slurm} if slurm else {})}
 
     def server(

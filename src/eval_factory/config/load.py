@@ -145,7 +145,10 @@ def _split_outside_quotes(text: str) -> list[str]:
     for token in re.finditer(r"""'[^']*'|"[^"]*"|['"\[\]{},]""", text):
         if token[0] in ("'", '"'):
             raise ConfigError(f"--overrides: a quote is not closed in {text!r}")
-        depth += (token[0] in ("[", "{")) - (token[0] in ("]", "}"))
+        if token[0] in ("[", "{"):
+            depth += 1
+        if token[0] in ("]", "}"):
+            depth -= 1
         if token[0] == "," and depth == 0:
             parts.append(text[start : token.start()])
             start = token.end()

@@ -204,7 +204,9 @@ Url = Annotated[_Server | Annotated[list[_Server], Field(min_length=1)], BeforeV
 
 def urls_in(url: str | list[str] | None) -> tuple[str, ...]:
     """The servers that a URL of a configuration stands for; none for none."""
-    return () if url is None else (url,) if isinstance(url, str) else tuple(url)
+    if url is None:
+        return ()
+    return (url,) if isinstance(url, str) else tuple(url)
 
 
 Parallelism = Annotated[int, Field(strict=True, ge=1, le=4096)]

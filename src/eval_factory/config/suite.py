@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, fields
 from fnmatch import fnmatchcase
+from itertools import product
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -60,12 +61,8 @@ class Combination:
 def combinations(section: Mapping[str, Any], problems: list[str]) -> list[Combination]:
     """All that `include` and `exclude` leave, in the order in which they are run."""
     variants = section.get("variants") or [{"name": suite_layers.DEFAULT_VARIANT}]
-    every = [
-        Combination(evaluation, variant, target)
-        for evaluation in section["evaluations"]
-        for variant in variants
-        for target in section["targets"]
-    ]
+    triples = product(section["evaluations"], variants, section["targets"])
+    every = [Combination(evaluation, variant, target) for evaluation, variant, target in triples]
     include = section.get("include") or []
     exclude = section.get("exclude") or []
     for kind, patterns in (("include", include), ("exclude", exclude)):
@@ -102,8 +99,11 @@ def _fits_nothing(
     for number, pattern in enumerate(patterns):
         if any(one.fits(pattern) for one in every):
             continue
+        names: list[str] = []
+        for one in every:
+            names += (one.evaluation["name"], one.name)
         known = {
-            "evaluation": [name for one in every for name in (one.evaluation["name"], one.name)],
+            "evaluation": names,
             "target": [one.target["name"] for one in every],
             "variant": [one.variant["name"] for one in every],
         }
@@ -305,7 +305,8 @@ def _suite(section: dict[str, Any], left: Sequence[Combination], framework: Fram
     settings = with_defaults(framework.defaults.suite, section)
     settings["slurm"] = with_defaults(framework.defaults.suite["slurm"], section.get("slurm"))
     # While some ask, which costs little, others load data and score; each takes about 130 MB.
-    usual_processes = min(2 * (os.cpu_count() or 1), 8)
+    cores = os.cpu_count() or 1
+    usual_processes = min(2 * cores, 8)
     return Suite(
         folder=folder,
         cells=tuple(cells),

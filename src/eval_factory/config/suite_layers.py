@@ -15,6 +15,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -366,7 +367,7 @@ def merged(layers: Sequence[tuple[SuiteLayer, dict[str, Any]]]) -> dict[str, Any
     section: dict[str, Any] = {}
     for layer, tree in layers:
         if layer.wins:  # its params hold for every cell: what stands nearer to one goes
-            entries = [entry for kind in NAMED for entry in section.get(kind) or []]
+            entries = list(chain.from_iterable(section.get(kind) or [] for kind in NAMED))
             for *parents, name in leaves(tree.get("params") or {}):
                 for entry in entries:
                     section_at(entry, ["params", *parents]).pop(name, None)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping
+from itertools import chain
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, TypeAdapter, model_validator
@@ -110,7 +111,8 @@ def _shell_words(text: str) -> list[str]:
 
 def _command_words(text: str) -> str:
     words = _shell_words(text)
-    if any(looks_like_key(part) for word in words for part in re.split(r"[=:,]", word)):
+    parts = chain.from_iterable(re.split(r"[=:,]", word) for word in words)
+    if any(map(looks_like_key, parts)):
         raise ValueError(
             "holds what looks like a key (it is not shown); "
             "name its variable in `env`, and have the server read it"

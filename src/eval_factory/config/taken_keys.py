@@ -27,11 +27,10 @@ NO_EFFECT: Mapping[str, Sequence[str]] = TABLE["no_effect"]
 ONLY: Mapping[str, Mapping[str, Any]] = {
     f"{ADAPTER}.{name}": only for name, only in TABLE["only"].items()
 }
-_PATHS = (
-    *(f"{place}.{key}".lstrip(".") for place, keys in NO_EFFECT.items() for key in keys),
-    *ONLY,
-    *(INTERCEPTORS, TASK, "command", "framework_name"),
-)
+_PATHS: list[str] = []
+for _place, _keys in NO_EFFECT.items():
+    _PATHS += [f"{_place}.{_key}".lstrip(".") for _key in _keys]
+_PATHS += [*ONLY, INTERCEPTORS, TASK, "command", "framework_name"]
 Foreign = dict[str, Any]  # dotted path of such a key -> what the configuration says of it
 EXECUTOR = "executor"
 SLURM = "slurm"

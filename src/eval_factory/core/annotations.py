@@ -129,12 +129,12 @@ class Annotations:
     def rated_answers(self) -> frozenset[AnswerKey]:
         """Those with a rating."""
         rated = {(one.sheet, one.code) for one in self.ratings}
-        return frozenset(
-            one.key
-            for sample in self.samples
-            for one in sample.answers
-            if (sample.id, one.code) in rated
-        )
+        keys = set()
+        for sample in self.samples:
+            for answer in sample.answers:
+                if (sample.id, answer.code) in rated:
+                    keys.add(answer.key)
+        return frozenset(keys)
 
     def with_returned(
         self, samples: Mapping[str, Sample], returned: Sequence[Rating]
@@ -324,8 +324,10 @@ class Asked:
 
     def scores_of(self, record: InstanceRecord) -> Mapping[str, float]:
         """Judge -> its score of one answer; the metric itself where the result has no judges."""
-        found = self.value_of(record)
-        return record.judges if self.judged else {} if found is None else {self.metric: found}
+        if self.judged:
+            return record.judges
+        value = self.value_of(record)
+        return {} if value is None else {self.metric: value}
 
     def score_by(self, questions: Sequence[Question], values: Sequence[float]) -> float:
         """On the main metric's scale."""
@@ -365,10 +367,12 @@ def asked_of(
     judged = result.validity.jury
     jury: tuple[str, ...] = ()
     if judged is not None and not has_criteria:
-        judgements = [judgement for record in records for judgement in record.judgements.values()]
-        jury = tuple(
-            dict.fromkeys(name for judgement in judgements for name in judgement if name != "error")
-        )
+        names: dict[str, None] = {}
+        for record in records:
+            for judgement in record.judgements.values():
+                names |= dict.fromkeys(judgement)
+        names.pop("error", None)
+        jury = tuple(names)
     labels, meanings = ({}, {}) if judged is None else (judged.labels, judged.criteria)
     words = sorted(map(RatingChoice, map(float, labels.values()), labels))
     choices = (

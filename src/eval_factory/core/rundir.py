@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 
 from eval_factory.core.errors import BusyError, PrerequisiteError
@@ -407,7 +408,10 @@ class SuiteDir:
             for start in sorted(self.state.glob("slurm/tasks/*/*"), key=os.path.getmtime)
         }
         folders = [self.state, *(start / self.state.name for start in last.values())]
-        return tuple(log for folder in folders for log in sorted(folder.glob("servers/*.log")))
+        logs: list[Path] = []
+        for folder in folders:
+            logs += sorted(folder.glob("servers/*.log"))
+        return tuple(logs)
 
     def cell_log(self, target: str, evaluation: str) -> Path:
         """What `run_eval` would have shown of the cell, of all its attempts."""
@@ -433,7 +437,7 @@ class SuiteDir:
             *self.table,
             self.leaderboard,
             self.state,
-            *(path for run in runs for path in run.own),
+            *chain.from_iterable(run.own for run in runs),
         )
 
     @property

@@ -14,6 +14,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from itertools import chain
 from typing import Any
 from urllib.parse import SplitResult, unquote_plus, urlsplit
 
@@ -321,7 +322,8 @@ def variables_in(tree: object) -> list[str]:
     """The names in `${NAME}`: secrets that a configuration has to be used with, and is not to be
     written with.
     """
-    return list(dict.fromkeys(name for text in texts_in(tree) for name in _VARIABLE.findall(text)))
+    names = chain.from_iterable(map(_VARIABLE.findall, texts_in(tree)))
+    return list(dict.fromkeys(names))
 
 
 def filled(tree: Any, env: Mapping[str, str]) -> Any:

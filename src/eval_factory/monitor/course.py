@@ -10,6 +10,7 @@ import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -143,7 +144,7 @@ def _known(limit: Limit, records: Sequence[InstanceRecord]) -> str:
         return (
             f"its values of {limit.field}: {formats.first_of(sorted(map(str, values)), _MAX_NAMED)}"
         )
-    fields = sorted({name for one in records for name in one.categories})
+    fields = sorted(set(chain.from_iterable(record.categories for record in records)))
     return f"its fields: {formats.first_of(fields, _MAX_NAMED) or 'none'}"
 
 
@@ -170,18 +171,21 @@ def _watched(
     """Of all answers of the panel together."""
     counts = [one.result.validity.instances for one in stored.values()]
     asked = sum(one.requested for one in counts)
-    every = [record for of_task in records.values() for record in of_task]
-    lengths = [len((record.completion or "").split()) for record in every if record.error is None]
-    seconds = [record.latency_s for record in every if record.latency_s is not None]
+    lengths = []
+    seconds = []
+    for record in chain.from_iterable(records.values()):
+        if record.error is None:
+            lengths.append(len((record.completion or "").split()))
+        if record.latency_s is not None:
+            seconds.append(record.latency_s)
     models = [one.result.provenance.endpoints.get(MODEL_ROLE) for one in stored.values()]
     figures: _Fields = {
         name: sum(getattr(one, name) for one in counts) / asked if asked else 0.0 for name in SHARES
     }
     figures["length"] = statistics.fmean(lengths) if lengths else 0.0
     figures["latency"] = statistics.median(seconds) if seconds else None
-    figures[STATED] = sorted(
-        {name for model in models if model is not None for name in model.stated_models}
-    )
+    stated = (model.stated_models for model in models if model is not None)
+    figures[STATED] = sorted(set(chain.from_iterable(stated)))
     return figures
 
 
@@ -384,8 +388,12 @@ class Course:
             for name in self._repeats[0].watched
             if name != STATED
         }
-        stated = sorted({name for one in self._repeats for name in one.watched[STATED]})
+        stated = sorted(self._stated_models())
         return {"limits": limits, "watched": {**shares, STATED: stated}}
+
+    def _stated_models(self) -> set[str]:
+        """The models that the baseline's answers state."""
+        return set(chain.from_iterable(one.watched[STATED] for one in self._repeats))
 
     def look(self, number: int, asked: Asked) -> _Fields:
         """Test the next look; what the ledger says of it."""
@@ -455,7 +463,7 @@ class Course:
         for name, one in figures.items():
             if one["e"] >= alarm_level(1, self.rules.other_alpha):
                 return {"what": name, "look": number, "names": [name], "since": one["since"]}
-        known = {model for one in self._repeats for model in one.watched[STATED]}
+        known = self._stated_models()
         if STATED in self.rules.alarm_on and not known.issuperset(asked.watched[STATED]):
             return {"what": STATED, "look": number, "names": [STATED], "since": number}
         return None
@@ -508,18 +516,21 @@ def verify_panel(folder: Path, head: str | None = None) -> list[str]:
     return findings
 
 
+def _parts_of(line: Line) -> list[Line]:
+    """The records of runs in a line of the ledger."""
+    if line["kind"] == BASELINE:
+        return list(line["repeats"])
+    if line["kind"] in (LOOK, CHANGE):
+        return [line]
+    return []
+
+
 def _of_files(folder: Path, line: Line, limits: Sequence[Limit]) -> Iterator[str]:
     """Of every run that the line is about: its files are what its checksums say, and these what
     the ledger says.
     """
-    parts = (
-        line["repeats"]
-        if line["kind"] == BASELINE
-        else [line]
-        if line["kind"] in (LOOK, CHANGE)
-        else []
-    )
-    for run in [run for part in parts for run in part["runs"]]:
+    parts = _parts_of(line)
+    for run in chain.from_iterable(part["runs"] for part in parts):
         rundir = RunDir(folder / run["folder"])
         try:
             if sha256_of(rundir.checksums, folder) != run["sha256"]:
@@ -544,9 +555,8 @@ def _figures(folder: Path, baseline: Line, history: History) -> Iterator[str]:
     if digest_of(baseline["fixed"]) != baseline["panel"]:
         yield "panel: is not the hash of what is fixed"
     made = [baseline, *history.looks_after(baseline)]
-    for run in [
-        run for line in made for part in line.get("repeats", [line]) for run in part["runs"]
-    ]:
+    parts = chain.from_iterable(line.get("repeats", [line]) for line in made)
+    for run in chain.from_iterable(part["runs"] for part in parts):
         if (
             load_result(folder / run["folder"]).result.provenance.run_identity
             != baseline["fixed"]["runs"][run["task"]]

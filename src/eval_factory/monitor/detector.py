@@ -442,7 +442,8 @@ def _finds(
 
 
 def _needed(limit: Baseline, level: float, seed: list[int]) -> Needed:
-    limit, drop = _smaller(limit), max(0.1, limit.max_drop + 0.05)
+    limit = _smaller(limit)
+    drop = max(0.1, limit.max_drop + 0.05)
     for repeats in sorted({*REPEATS, len(limit.values)}):
         rng = np.random.default_rng([*seed, repeats])
         weeks = _weeks_until(limit, repeats, [drop], level, FIRST, rng)[0]

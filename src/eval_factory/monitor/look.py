@@ -460,20 +460,20 @@ def _baseline_for(policy: Policy, panel: Panel, history: History) -> Line:
 
 
 def _decision(panel: Panel, new: Panel, folder: Path, result: GateResult) -> dict[str, Any]:
+    checks: list[str] = []
+    for benchmark in result.benchmarks:
+        checks += [f"{benchmark.task}: {check.message}" for check in benchmark.checks]
+    runs: list[dict[str, Any]] = []
+    for name in (APPROVED, CANDIDATE):
+        runs += runs_of(folder / name, panel.folder, panel.limits)
     return {
         "folder": folder.relative_to(panel.folder).as_posix(),
         "old": {"name": panel.target_name, "model": panel.model},
         "new": {"name": new.target_name, "model": new.model, "fixed": new.fixed(folder)},
         "outcome": result.outcome,
         "policy_sha256": result.policy_sha256,
-        "checks": [
-            f"{one.task}: {check.message}" for one in result.benchmarks for check in one.checks
-        ],
-        "runs": [
-            one
-            for name in (APPROVED, CANDIDATE)
-            for one in runs_of(folder / name, panel.folder, panel.limits)
-        ],
+        "checks": checks,
+        "runs": runs,
     }
 
 

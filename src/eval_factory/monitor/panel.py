@@ -173,13 +173,11 @@ class Panel:
         found = []
         for name, task in zip(self.names, self.section.tasks, strict=True):
             found.append(Limit(name, name, task.metric, float(task.max_drop)))
-            found += [
-                Limit(
-                    f"{name}, {field}={value}", name, task.metric, float(one.max_drop), field, value
-                )
-                for field, by_value in task.groups.items()
-                for value, one in by_value.items()
-            ]
+            for field, by_value in task.groups.items():
+                for value, limit in by_value.items():
+                    label = f"{name}, {field}={value}"
+                    max_drop = float(limit.max_drop)
+                    found.append(Limit(label, name, task.metric, max_drop, field, value))
         return tuple(found)
 
     def with_target(self, target: dict[str, Any]) -> Panel:

@@ -349,8 +349,12 @@ class _Epoch:
 
     def found(self, name: str) -> dict[int, Line]:
         """Look -> what it says of a limit, and of its change."""
-        both = [(look, one) for look in self.looks for one in look["limits"] if one["name"] == name]
-        return {look["look"]: {**one, "change": look["changed"][name]} for look, one in both}
+        found: dict[int, Line] = {}
+        for look in self.looks:
+            for limit in look["limits"]:
+                if limit["name"] == name:
+                    found[look["look"]] = {**limit, "change": look["changed"][name]}
+        return found
 
     def rows_of(self, limit: Line) -> Table:
         found = self.found(limit["name"])
@@ -439,10 +443,10 @@ class _Epoch:
         level = self.alarm_at
         each = [{look: one["e"] for look, one in self.found(name).items()} for name in names]
         mean = {one["look"]: one["e"] for one in self.looks}
-        logs = [
-            _log(e)
-            for e in [1.0, level, *mean.values(), *(e for one in each for e in one.values())]
-        ]
+        values = [1.0, level, *mean.values()]
+        for by_look in each:
+            values += by_look.values()
+        logs = list(map(_log, values))
         y = Axis(math.floor(min(logs)), min(math.ceil(max(logs) + 0.2), _log(MOST)), LOWEST, TOP)
         plot = _Plot(
             self, y, alarm if alarm is not None and alarm["what"] == HARM else None, is_log=True
@@ -569,12 +573,12 @@ class LedgerWriter:
         self._last = looks[-1] if looks else baseline
         self._history = history
         alarms = list(self._alarms())
-        changed = {
-            name: {**one, "look": look["look"]}  # the last look with evidence of any change
-            for look in looks
-            for name, one in look["changed"].items()
-            if one["e"] >= alarm_level(len(look["changed"]), baseline["alpha"])
-        }
+        changed = {}  # the last look with evidence of any change
+        for look in looks:
+            level = alarm_level(len(look["changed"]), baseline["alpha"])
+            for name, change in look["changed"].items():
+                if change["e"] >= level:
+                    changed[name] = {**change, "look": look["look"]}
         named, before = (
             (line.get("watched") or {}).get("stated") for line in (self._last, baseline)
         )

@@ -115,13 +115,14 @@ def result_statement(result: TaskResult, digests: Mapping[str, str]) -> dict[str
     `WARNED` is a result with instances, or judgements, missing that may be reported all the same;
     `FAILED` one that may not be. It says nothing of how good the score is.
     """
-    outcome = (
-        "FAILED"
-        if not result.reportable
-        else "PASSED"
-        if result.status == RunStatus.COMPLETE
-        else "WARNED"
-    )
+    if not result.reportable:
+        outcome = "FAILED"
+    elif result.status == RunStatus.COMPLETE:
+        outcome = "PASSED"
+    else:
+        outcome = "WARNED"
+    tests: dict[str, list[str]] = {"passedTests": [], "warnedTests": [], "failedTests": []}
+    tests[f"{outcome.lower()}Tests"].append(result.task)
     subjects = [
         {"name": name, "digest": {"sha256": digest}} for name, digest in sorted(digests.items())
     ]
@@ -134,10 +135,7 @@ def result_statement(result: TaskResult, digests: Mapping[str, str]) -> dict[str
             "configuration": [
                 subject for subject in subjects if subject["name"] == "run_config.yml"
             ],
-            **{
-                f"{kind.lower()}Tests": [result.task] * (kind == outcome)
-                for kind in ("PASSED", "WARNED", "FAILED")
-            },
+            **tests,
             # not in-toto's: the framework has readers ignore fields that they do not know
             "evalFactory": {
                 "task": result.task,

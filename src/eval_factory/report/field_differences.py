@@ -121,11 +121,10 @@ def same_text(stored: str, made: str) -> bool:
 
 def shown(value: Any) -> str:
     """A value for a message, cut."""
-    text = (
-        value
-        if isinstance(value, str)
-        else repr(value)
-        if value is ABSENT
-        else json.dumps(value, default=str)
-    )
+    if isinstance(value, str):
+        text = value
+    elif value is ABSENT:
+        text = repr(value)
+    else:
+        text = json.dumps(value, default=str)
     return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]} ..."

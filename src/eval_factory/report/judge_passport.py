@@ -69,7 +69,9 @@ class JudgePassport:
         by_chance = physicians is None or (physicians.kappa.ci_low or 0.0) <= 0
         if self.found.always is not None or low is None or high is None or by_chance:
             return NOT_SHOWN
-        return AS_WELL if low >= -MARGIN else LESS if high < 0 else OPEN
+        if low >= -MARGIN:
+            return AS_WELL
+        return LESS if high < 0 else OPEN
 
     @property
     def bias(self) -> Figure:

@@ -13,6 +13,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property, lru_cache
+from itertools import chain
 from typing import Any, Protocol
 from xml.sax.saxutils import escape
 
@@ -140,7 +141,8 @@ def _facts(
         "were in no form that was asked for": "unparsed",
     }
     odd_counts = {what: getattr(validity.instances, name) for what, name in odd.items()}
-    groups = [score for by in result.groups.values() for of in by.values() for score in of.values()]
+    by_value = chain.from_iterable(groups.values() for groups in result.groups.values())
+    groups = list(chain.from_iterable(scores.values() for scores in by_value))
     versions = {
         "eval-factory": record.eval_factory,
         record.helm_package: record.helm,
@@ -250,12 +252,11 @@ def _judge_facts(result: TaskResult) -> dict[str, Any]:
             else words.of_criteria(counts.asked)
         )
         named.append(f"{one_line(role)}{f' ({how})' if how else ''}, {counts.scored:,} of {of}")
+    prompts = chain.from_iterable(asked.prompt_sha256 or () for asked in judges.values())
     return {
         "judges": judges,
         "judges_named": "; ".join(named),
-        "judge_prompts": sorted(
-            {one_line(one) for asked in judges.values() for one in asked.prompt_sha256 or ()}
-        ),
+        "judge_prompts": sorted(set(map(one_line, prompts))),
         "kappas": [
             f"{one_line(pair)} {formats.coefficient(kappa)}"
             for pair, kappa in kappas.items()
@@ -266,9 +267,9 @@ def _judge_facts(result: TaskResult) -> dict[str, Any]:
 
 def enumerated(names: Sequence[str]) -> str:
     """`a`, `a and b`, `a, b and c`."""
-    return (
-        names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}" if names else ""
-    )
+    if len(names) < 2:
+        return "".join(names)
+    return f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def settings(sent: Mapping[str, Any]) -> str:
@@ -390,12 +391,11 @@ def model_card(result: TaskResult, config: Mapping[str, Any], target: Mapping[st
     scores = {name: _value(score) for name, score in result.scores.items()}
     main = result.main_metric
     counts = result.validity.instances
-    groups = {
-        f"{main}, {by}: {value}": _value(of[main])
-        for by, groups in result.groups.items()
-        for value, of in groups.items()
-        if main in of
-    }
+    groups = {}
+    for group_field, by_value in result.groups.items():
+        for value, of_group in by_value.items():
+            if main in of_group:
+                groups[f"{main}, {group_field}: {value}"] = _value(of_group[main])
     names = (
         "requested",
         "scored",
@@ -416,7 +416,8 @@ def model_card(result: TaskResult, config: Mapping[str, Any], target: Mapping[st
         run = Described(result, config, target, Citations("(ref. {})"))
         data = process = [card["as_above"]]
         if not kinds:
-            data = [one for part in card["data"] for one in run.said(forms()["sentences"][part])]
+            forms_of_data = [forms()["sentences"][part] for part in card["data"]]
+            data = list(chain.from_iterable(map(run.said, forms_of_data)))
             process = run.said(card["process"])
             process += [
                 f"Ref. {number}: {source}" for number, source in enumerate(run.cite.listed(), 1)

@@ -158,7 +158,8 @@ def interval_plot(
     ]
     axis = axis_of(values, MARGIN, WIDTH - MARGIN, scale)
     middle = 44.0
-    bottom = 66.0 + ROW * (len(marks) + (bounds is not None))
+    rows = len(marks) if bounds is None else len(marks) + 1
+    bottom = 66.0 + ROW * rows
     shapes = [*axis.shapes(middle - 16, bottom, score.label)]
     words = [f"{score.label}: {score.text(axis)}{', a 95 % interval' if score.interval else ''}"]
     row = 74.0
@@ -204,7 +205,11 @@ def dot_plot(
     """
     shown = sorted(rows, key=lambda row: -(row.count or 0))[:MAX_GROUPS]
     shown.sort(key=lambda row: (-row.value, row.label))
-    values = [value for row in shown for value in (row.value, *(row.interval or ()))]
+    values: list[float] = []
+    for row in shown:
+        values.append(row.value)
+        if row.interval:
+            values += row.interval
     axis = axis_of([*values, overall], _LABEL_ROOM + _COUNT_ROOM, WIDTH - _NUMBERS_ROOM, scale)
     top = 30.0 if overall is not None else 12.0
     bottom = top + ROW * len(shown) + 4
@@ -547,7 +552,8 @@ def _plot_of_other_words(result: TaskResult) -> Drawing | None:
         return None
     ends = [0.0]
     for row in rows:
-        ends += row.interval or ()
+        if row.interval:
+            ends += row.interval
     return dot_plot(
         f"{result.task}: what other words change",
         rows,

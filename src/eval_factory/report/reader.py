@@ -397,8 +397,11 @@ def run_folders(folders: Iterable[Path | str]) -> list[Path]:
     is wrong. Raises PrerequisiteError: no run of a suite has a result, or a file of it lies
     elsewhere.
     """
-    found = [run for folder in folders for run in _runs_of(Path(folder))]
-    return list({run.resolve(): run for run in found}.values())
+    runs: dict[Path, Path] = {}
+    for folder in folders:
+        for run in _runs_of(Path(folder)):
+            runs[run.resolve()] = run
+    return list(runs.values())
 
 
 def one_run(folder: Path | str, command: str) -> Path:
@@ -407,7 +410,9 @@ def one_run(folder: Path | str, command: str) -> Path:
     """
     runs = run_folders([folder])
     if len(runs) > 1:
-        named = [str(run) for run in runs[:_MAX_NAMED]] + ["..."] * (len(runs) > _MAX_NAMED)
+        named = [str(run) for run in runs[:_MAX_NAMED]]
+        if len(runs) > _MAX_NAMED:
+            named.append("...")
         raise ConfigError(
             f"{command}: is about one run, and {folder} has {len(runs)}: "
             f"give one of {', '.join(named)}"

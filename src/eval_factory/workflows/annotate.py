@@ -12,7 +12,10 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
+from itertools import chain, product
 from pathlib import Path
+
+from markupsafe import Markup
 
 from eval_factory.analysis.annotation_sheets import (
     Candidate,
@@ -106,7 +109,8 @@ def export_sheets(
     if not 1 <= raters <= 50:
         raise ConfigError(f"--raters {raters}: 1 to 50 people can rate")
     names = tuple(str(number) for number in range(1, raters + 1))
-    files = [out / f"rater_{name}.{ending}" for name in names for ending in ("csv", "html")]
+    endings = product(names, ("csv", "html"))
+    files = [out / f"rater_{name}.{ending}" for name, ending in endings]
     there = [str(file) for file in files if file.exists()]
     if there:
         raise ConfigError(
@@ -122,7 +126,9 @@ def export_sheets(
         if before := listed_checksums(rundir):
             _write_checksums_of(rundir, [sample_file], before, stored.result.provenance)
     media = PageMedia(_SHEET_SIDE, _SHEET_MEDIA)
-    blocks = [block for one in shown.values() for block in media.add(stored.folder, one.media)]
+    blocks: list[Markup] = []
+    for answer in shown.values():
+        blocks += media.add(stored.folder, answer.media)
     for name in names:
         order = rater_order([one.code for one in sample.answers], sample.id, name)
         as_csv = csv_sheet(sample, name, order, shown, with_reference=with_reference)
@@ -140,7 +146,7 @@ def _chosen(
     """
     records = [record for record in stored.result.instances if record.metrics]
     asked = asked_of(stored.result, records, kind, system_prompts(stored))
-    known = {name for one in records for name in one.categories}
+    known = set(chain.from_iterable(record.categories for record in records))
     field_of = next((name for name in stored.result.groups if name in known), None)
     candidates = [
         Candidate(

@@ -279,13 +279,11 @@ def _written(
     _refuse_others(to)
     texts: dict[Path, str] = {}
     for passport in passports:
-        # of a field of the labels: anything
-        is_name = re.fullmatch(r"[A-Za-z0-9][\w.-]{0,79}", passport.judge)
-        folder = (
-            to / JUDGES / (passport.judge if is_name else slug_of(passport.judge))
-            if several
-            else to
-        )
+        folder = to
+        if several:
+            # of a field of the labels: anything
+            is_name = re.fullmatch(r"[A-Za-z0-9][\w.-]{0,79}", passport.judge)
+            folder = to / JUDGES / (passport.judge if is_name else slug_of(passport.judge))
         date = (
             _date_of_same(folder, passport)
             or today

@@ -319,20 +319,18 @@ def _tokens(
         return count * figures.prompt_tokens, count * figures.completion_tokens, earlier
     if sizes is None or sizes.requests is None:
         return None, None, RUN_FIRST if sizes is None else f"{RUN_FIRST} ({sizes.reason})"
+    prompt_tokens = sizes.prompt_bytes / BYTES_PER_TOKEN
     source = (
         f"prompts in the data, {BYTES_PER_TOKEN} bytes a token; "
         "answers at most, as many tokens as they may have"
     )
     if sizes.media_tokens is not None:
+        prompt_tokens += sizes.media_tokens
         source += (
             "; pictures counted as OpenAI's 85 tokens and 170 a tile, WAV 10 a second, "
             "other sounds 0: roughly"
         )
-    return (
-        sizes.prompt_bytes / BYTES_PER_TOKEN + (sizes.media_tokens or 0),
-        float(sizes.most_tokens),
-        source,
-    )
+    return prompt_tokens, float(sizes.most_tokens), source
 
 
 def _cost(

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from eval_factory.core.errors import ConfigError, HelmError, PrerequisiteError
+from eval_factory.core.formats import counted
 from eval_factory.core.plain_yaml import parse_own, to_yaml
 from eval_factory.core.rundir import PRIVATE_FOLDER, RunDir, SuiteDir
 from eval_factory.core.safe_files import write_atomic
@@ -67,7 +68,7 @@ class Pages:
         """What is shown, and what a reader has to know of it."""
         rows = [f"  {run.page.task}, {run.shown_model}" for run in self.runs]
         return [
-            f"HELM's pages of {len(self.runs)} run{'s' * (len(self.runs) != 1)}:",
+            f"HELM's pages of {counted(len(self.runs), 'run')}:",
             *rows,
             (
                 "  they show prompts, answers and references: "

@@ -94,7 +94,9 @@ def viewed_runs(folders: Sequence[Path]) -> list[ViewedRun]:
     has a row for each of its folders. Raises PrerequisiteError: a folder holds no result, or HELM's
     files are not there any more; HelmError: a file of HELM's has another form.
     """
-    found = [run for folder in folders for run in _runs_of(load_result(folder))]
+    found: list[_Found] = []
+    for result_folder in folders:
+        found += _runs_of(load_result(result_folder))
     same = Counter((run.folder.name, run.helm_model) for run in found)
     apart = {run.helm_model for run in found if same[run.folder.name, run.helm_model] > 1}
     rows: dict[tuple[str, Path | None], list[_Found]] = {}

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import cache, cached_property
 from importlib import resources
+from itertools import chain
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -77,7 +78,7 @@ def page(
     """The page. `redact`: for what is written out; instances come redacted. `beside`: of two
     results or more.
     """
-    blocks = "\n".join(one for each in shown for one in each.instances.blocks)
+    blocks = "\n".join(chain.from_iterable(one.instances.blocks for one in shown))
     return whole_page(
         "page.html.j2",
         page_style(),

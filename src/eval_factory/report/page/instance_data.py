@@ -234,8 +234,9 @@ class LostPoints:
                 if number == len(self._counted):
                     self._counted.append(LostScore(shortened_text(label), is_tag))
                 found = self._counted[number]
-                found.answers += number not in seen
-                seen.add(number)
+                if number not in seen:
+                    found.answers += 1
+                    seen.add(number)
                 if points is not None:
                     found.judged += 1
                     found.points += points

@@ -10,6 +10,7 @@ import shutil
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -312,7 +313,8 @@ def _ready_cells(
         )
         cells = tuple(replace(one, missing=()) for one in cells)
     # no matter of one entry
-    lacks_a_key = any("no API key" in text for one in cells for text in one.missing)
+    missing = chain.from_iterable(cell.missing for cell in cells)
+    lacks_a_key = any("no API key" in text for text in missing)
     if lacks_a_key or (cells and not any(one.ready for one in cells)):
         refuse_unready(cells)
     return cells
@@ -413,10 +415,10 @@ def evaluation_of(
     )
     framework = load_framework()
     folder = registry.load_catalogue().output_dir.format(name=row.name)
-    roles = (
-        dict.fromkeys(role for entry in entries or () for role in _roles_of(entry, framework))
-        or row.judges
-    )
+    roles_of_entries: dict[str, None] = {}
+    for entry in entries or ():
+        roles_of_entries |= dict.fromkeys(_roles_of(entry, framework))
+    roles = roles_of_entries or row.judges
     task = Task(
         name=row.name,
         description=row.description,
@@ -480,7 +482,9 @@ class BoardRow:
 
 def board_rows(board: Board, cells: Sequence[CellReport]) -> list[tuple[BoardRow, int]]:
     """Each with the exit code that it means."""
-    found = [_row(board, cell, entry) for cell in cells for entry in board.entries[cell.evaluation]]
+    found = []
+    for cell in cells:
+        found += [_row(board, cell, entry) for entry in board.entries[cell.evaluation]]
     for one in board.not_run:
         state = _FAILED if one.exit_code else _LEFT_OUT
         found += [
@@ -599,7 +603,7 @@ def commands_of(board: Board, env: Mapping[str, str], screen: TextIO, *, debug: 
     """HELM's commands, redacted; which key goes where is shown on `screen`."""
     plans = [one.plan for one in board.cells if one.plan is not None]
     redactor = redactor_of_all(plans, env)
-    places = where_keys_go([endpoint for plan in plans for endpoint in plan.endpoints])
+    places = where_keys_go(list(chain.from_iterable(plan.endpoints for plan in plans)))
     screen.writelines(redactor.text(f"key of {line}\n") for line in dict.fromkeys(places))
     runs = [command_line(plan, debug=debug) for plan in plans]
     return [

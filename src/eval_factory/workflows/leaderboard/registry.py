@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -287,7 +288,7 @@ def of_any_model(entries: Iterable[Entry], *, reasoning: bool = False) -> list[E
     limit, else the one that does not.
     """
     kept: dict[tuple[Any, ...], Entry] = {}
-    for entry in (one for given in entries for one in _single(given)):
+    for entry in chain.from_iterable(map(_single, entries)):
         of_somebody = "/" in (entry.argument(_MODEL) or "")
         ours = entry.without(_MODEL, "model_deployment")
         # The order of arguments is no difference to HELM.

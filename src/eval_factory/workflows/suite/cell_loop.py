@@ -349,14 +349,14 @@ class CellLoop:
         cell = run.planned.cell
         record = record_of(run.record)
         found_result = record.get("status") is not None
-        run.attempts += 1
-        may_try = run.attempts < self.work.suite.max_attempts
+        may_try = run.attempts + 1 < self.work.suite.max_attempts
         outcome = outcome_of(code, record, may_try=may_try, has_result=run.has_result)
         if asked_to_end is not None and not found_result:
             outcome = (
                 replace(asked_to_end, status=RunStatus.PARTIAL) if run.has_result else asked_to_end
             )
-        run.attempts -= not outcome.counts
+        if outcome.counts:
+            run.attempts += 1
         run.has_result = run.has_result or found_result
         run.last = outcome
         again = outcome.then not in (NextAction.REST, NextAction.STOP_TARGET)

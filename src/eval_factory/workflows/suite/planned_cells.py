@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from typing import Any
 
 from eval_factory.config.evaluation import build_evaluation
@@ -74,7 +75,7 @@ def _of_data(plan: Plan, env: Mapping[str, str]) -> tuple[list[str], list[str]]:
 
 
 def redactor_of_all(plans: Iterable[Plan], env: Mapping[str, str]) -> Redactor:
-    keys = dict.fromkeys(name for plan in plans for name in plan.evaluation.key_names())
+    keys = dict.fromkeys(chain.from_iterable(plan.evaluation.key_names() for plan in plans))
     return Redactor.from_environment(env, [*keys, HUB_TOKEN])
 
 
@@ -113,10 +114,10 @@ def checked_cells(suite: Suite, env: Mapping[str, str]) -> tuple[CheckedCell, ..
             of_data[key] = _of_data(plan, env)
         wrong_keys, said = _findings(partial(credentials_report, plan, env))
         # each missing key by itself, as the cells of a suite have to learn of it
-        no_keys = [part for text in said for part in re.split(r"\n(?=no API key)", text)]
-        no_keys = [
-            text.replace("with --api_key_name", "as api_key of the target") for text in no_keys
-        ]
+        no_keys: list[str] = []
+        for text in said:
+            text = text.replace("with --api_key_name", "as api_key of the target")
+            no_keys += re.split(r"\n(?=no API key)", text)
         wrong_data, no_data = of_data[key]
         problems = (*_of_secrets(cell.document, [plan], env), *wrong_data, *wrong_keys)
         found.append(CheckedCell(cell, plan, problems, (*no_data, *no_keys)))
@@ -138,14 +139,19 @@ def refuse_unready(cells: Sequence[CheckedCell]) -> None:
 
 def missing_prerequisites(cells: Sequence[CheckedCell]) -> list[str]:
     """What cells need and have not, each with the cells that need it."""
-    return grouped(cells, [(one.cell, text) for one in cells for text in one.missing])
+    missing: list[tuple[Cell, str]] = []
+    for checked in cells:
+        missing += [(checked.cell, text) for text in checked.missing]
+    return grouped(cells, missing)
 
 
 def refuse_wrong(cells: Sequence[CheckedCell]) -> None:
     """Raises ConfigError: as above."""
-    problems = grouped(cells, [(one.cell, text) for one in cells for text in one.problems])
+    problems: list[tuple[Cell, str]] = []
+    for checked in cells:
+        problems += [(checked.cell, text) for text in checked.problems]
     if problems:
-        raise ConfigError(problems)
+        raise ConfigError(grouped(cells, problems))
 
 
 def grouped(cells: Sequence[CheckedCell], said: Iterable[tuple[Cell, str]]) -> list[str]:

@@ -20,6 +20,7 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -120,7 +121,7 @@ class Start:
                 self._interrupt()
 
     def _starts(self) -> set[Path]:
-        return {path for folder in self._folders for path in starts_below(folder)}
+        return set(chain.from_iterable(map(starts_below, self._folders)))
 
     def _look(self) -> None:
         while not self.happened and not self._left.wait(self._every_s):

@@ -244,9 +244,11 @@ def outcome_parts(
     result: str, reason: str | None, reused_from: str | None, *, collected: bool
 ) -> list[str]:
     """What there is to say of a cell's end."""
-    source = (
-        f"from {one_line(reused_from)}" if reused_from else "finished before" if collected else ""
-    )
+    source = ""
+    if reused_from:
+        source = f"from {one_line(reused_from)}"
+    elif collected:
+        source = "finished before"
     return [part for part in (result, one_line(reason or ""), source) if part]
 
 

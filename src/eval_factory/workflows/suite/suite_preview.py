@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from eval_factory.config.suite import Suite, combinations, origins_of
+from eval_factory.config.suite import Cell, Suite, combinations, origins_of
 from eval_factory.config.suite_layers import TOP
 from eval_factory.config.suite_model import served_lines
 from eval_factory.core.foreign_text import own_lines
@@ -106,12 +106,16 @@ def _lines(
     yield from served_lines(suite.serve)
     yield "\n# limits of endpoints, for all cells together"
     yield from _limits(planned)
-    keys = [(one.cell, line) for one in planned for line in where_keys_go(one.plan.endpoints)]
+    keys: list[tuple[Cell, str]] = []
+    # what of the configuration has no effect, and what is known of the tasks' scores
+    notes: list[tuple[Cell, str]] = []
+    for one in planned:
+        evaluation = one.plan.evaluation
+        keys += [(one.cell, line) for line in where_keys_go(one.plan.endpoints)]
+        notes += [(one.cell, text) for text in evaluation.warnings]
+        notes += [(one.cell, text) for text in evaluation.task.about.notes]
     yield "\n# keys"
     yield from (f"#   {line}" for line in grouped(cells, keys))
-    known = [(one.cell, one.plan.evaluation) for one in planned]
-    # what of the configuration has no effect, and what is known of the tasks' scores
-    notes = [(cell, text) for cell, its in known for text in (*its.warnings, *its.task.about.notes)]
     if notes:
         yield "\n# notes"
         yield from (f"#   {note}" for note in grouped(cells, notes))

@@ -202,9 +202,12 @@ class SuiteReader:
         started = self._state.started or {}
         ended = self._state.ended or {}
         is_running = holder is not None
+        state_of_suite = ENDED if ended else STOPPED
+        if is_running:
+            state_of_suite = GOES
         status = SuiteStatus(
             folder=self.folder,
-            state=GOES if is_running else ENDED if ended else STOPPED,
+            state=state_of_suite,
             pid=started.get("pid") if holder is None else holder.pid,
             host=started.get("host") if holder is None else holder.host,
             started=started.get("time"),
@@ -274,7 +277,10 @@ class SuiteReader:
             self._runs.forget_keys(older_than_s=JUST_WRITTEN_S)
             if any(isinstance(state, (Waiting, Started)) for state in states.values()):
                 status = replace(status, state=GOES, pid=None, host=None)
-        latest = {cell_of(run.name): (wave, run) for wave in store.waves() for run in wave.runs}
+        latest = {}
+        for wave in store.waves():
+            for run in wave.runs:
+                latest[cell_of(run.name)] = (wave, run)
         cells = tuple(
             self._in_slurm(cell, *latest[cell.name], states)
             if cell.name in latest and cell.status != RunStatus.COMPLETE
@@ -396,7 +402,9 @@ def same_command(status: SuiteStatus) -> str:
 def limit_reached(budget: Budget, spent: Spending, seconds_left: float | None) -> str | None:
     """The limit that is used up, with its number; None where there is something left.
     `seconds_left`: of max_wall_s; None where there is no such limit."""
-    elapsed = 0.0 if seconds_left is None else (budget.max_wall_s or 0.0) - seconds_left
+    elapsed = 0.0
+    if seconds_left is not None and budget.max_wall_s is not None:
+        elapsed = budget.max_wall_s - seconds_left
     name = budget.reached(spent.by_limit(elapsed))
     return None if name is None else f"{name} ({budget.stated[name]:g}) of the suite is reached"
 
