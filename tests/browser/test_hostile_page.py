@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from browser_page import ReportPage, deep_link
 from chromium import CANARY, Chromium, Counted
 from hostile_result import LONG_ID, ODD_ID, hostile_folder, hostile_records, mark
 from hostile_texts import NAMES, ODD, payloads
-from browser_page import ReportPage, deep_link
 
 FOREIGN_MARKUP = """
     const own = new Set(['search', 'order']);

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from browser_page import Keys, ReportPage, deep_link, made
 from chromium import Chromium
 from eval_factory.core import results
 from eval_factory.workflows.annotate import export_sheets
 from programs import ran
-from browser_page import Keys, ReportPage, deep_link, made
 from seeing_endpoint import picture, tone
 from stored_results import instance, kept, result, written
 

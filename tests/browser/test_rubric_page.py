@@ -9,6 +9,7 @@ import pytest
 
 from browser.test_hostile_page import harm
 from browser.test_report_page import UNPACKED
+from browser_page import ReportPage, deep_link, made
 from chromium import Chromium, Counted
 from eval_factory.core.results import (
     InstanceRecord,
@@ -19,7 +20,6 @@ from eval_factory.core.results import (
 )
 from facts import says
 from hostile_texts import payloads
-from browser_page import ReportPage, deep_link, made
 from stored_results import criterion, instance, rubric_result, written
 
 PATIENT = "Mrs Miller, 84"

@@ -14,6 +14,7 @@ import select
 import sys
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, TextIO, cast
 
@@ -185,7 +186,8 @@ def show_table(
     console = Console(file=file or sys.stdout, highlight=False)
     widths = []
     for name, *cells in zip(columns, *rows, strict=True):
-        widest = max(len(line) for cell in (name, *cells) for line in cell.splitlines() or [""])
+        lines = chain.from_iterable(cell.splitlines() for cell in (name, *cells))
+        widest = max(map(len, lines), default=0)
         widths.append(min(widest, MIN_FOLDED) if name in FOLDED else widest)
     text = columns.index(next((name for name in FOLDED if name in columns), columns[-1]))
     shown = list(range(len(columns)))

@@ -6,6 +6,7 @@ import json
 import os
 import sys
 from dataclasses import asdict
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -80,7 +81,7 @@ def _record(
 
     needs = needs_of(task, manifest, root, sources)
     listed = manifest.paths()
-    paths = {path for need in needs for path in need.paths}
+    paths = set(chain.from_iterable(need.paths for need in needs))
     folders = {str(root / "/".join(path.split("/")[:2])) for path in paths}
     hosts = {need.source.split("/")[2] for need in needs}
     missing = [need.missing for need in needs if need.missing]

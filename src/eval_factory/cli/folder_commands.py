@@ -21,6 +21,7 @@ import click
 from eval_factory.cli.console import HomePath, lasting
 from eval_factory.core.errors import ConfigError, NotReportableError
 from eval_factory.core.foreign_text import own_lines, printable
+from eval_factory.core.formats import counted
 from eval_factory.core.this_process import not_to_be_hung_up
 
 if TYPE_CHECKING:
@@ -65,14 +66,15 @@ def verify(ctx: click.Context, folders: tuple[Path, ...], as_json: bool) -> None
 def verified_lines(one: Verified) -> str:
     """The outcome of one folder, then a line for each finding and note."""
     if one.findings:
-        outcome = f"altered: {len(one.findings)} finding{'s' * (len(one.findings) != 1)}"
+        outcome = f"altered: {counted(len(one.findings), 'finding')}"
     else:
         outcome = "intact" if one.unreadable is None else f"cannot be verified: {one.unreadable}"
     lines = [f"{one.folder}: {outcome}"]
     counts: Counter[str] = Counter()
     for finding in one.findings:
         counts[finding.file] += 1
-        lines += [f"  {finding}"] * (counts[finding.file] <= MAX_SHOWN)
+        if counts[finding.file] <= MAX_SHOWN:
+            lines.append(f"  {finding}")
     more = counts - Counter(dict.fromkeys(counts, MAX_SHOWN))
     lines += [
         f"  {file}: {count} more findings (--json shows them)" for file, count in more.items()

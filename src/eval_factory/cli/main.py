@@ -9,6 +9,7 @@ import json
 import os
 import shlex
 import sys
+from itertools import chain
 from pathlib import Path
 
 import click
@@ -90,7 +91,7 @@ class _LazyCommands(click.Group):
     cls=_LazyCommands,
     invoke_without_command=True,
     # placeholders: click looks there for names like a wrong one
-    commands=[click.Command(name) for names in _LATER.values() for name in names],
+    commands=[click.Command(name) for name in chain.from_iterable(_LATER.values())],
     context_settings={
         "help_option_names": ["-h", "--help"],
         # both spellings of commands and options, `run-eval --model-id` and `run_eval --model_id`,
@@ -145,7 +146,8 @@ def list_tasks(
 
     Of a task with judges this shows the prompt that they get.
     """
-    if (task is not None) + everything + (tag is not None) + (benchmark is not None) > 1:
+    given = (task is not None, everything, tag is not None, benchmark is not None)
+    if sum(given) > 1:
         raise ConfigError("ls: give one of TASK, --all, --tag and --benchmark")
     from eval_factory.tasks.framework import (
         load_framework,

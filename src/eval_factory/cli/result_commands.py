@@ -75,7 +75,8 @@ def compare(
         raise ConfigError("compare: give one of --json and --markdown")
     if how["with_texts"] and (len(folders) != 2 or how["as_markdown"]):
         raise ConfigError("compare: --texts is for two folders, with --json or as text")
-    names = [name.strip() for part in allow for name in part.split(",") if name.strip()]
+    reasons = map(str.strip, ",".join(allow).split(","))
+    names = [reason for reason in reasons if reason]
     compared = api.compare(
         folders, metric=metric, margin=margin, allow=names, min_paired=min_paired
     )
@@ -350,11 +351,10 @@ def drawings_of(folders: Sequence[Path]) -> dict[str, Drawing]:
             f"warning: no plot of differences: the results cannot be compared ({names}); {more}",
             err=True,
         )
-    plots = {
-        f"{model.label.lower()}-{name}": drawing
-        for model, result in zip(compared.models, results, strict=True)
-        for name, drawing in plots_of(result).items()
-    }
+    plots = {}
+    for model, result in zip(compared.models, results, strict=True):
+        for name, drawing in plots_of(result).items():
+            plots[f"{model.label.lower()}-{name}"] = drawing
     for one in compared.comparisons:
         plots[f"difference-{one.a.label}-{one.b.label}".lower()] = plot_of_difference(one)
     return plots

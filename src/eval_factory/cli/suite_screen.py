@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from contextlib import nullcontext
+from itertools import chain
 from typing import Any, NamedTuple, TextIO
 
 from rich.console import Console, Group
@@ -67,7 +68,7 @@ class CellRow(NamedTuple):
 
 def cell_rows(status: SuiteStatus, room: int = 1000) -> list[CellRow]:
     """A line for each cell. `room`: columns for what stands beside its status."""
-    paused = {name for pause in status.pauses for name in pause.cells}
+    paused = set(chain.from_iterable(pause.cells for pause in status.pauses))
     return [
         CellRow(one_line(cell.name), cell.status, _what(cell, paused, room))
         for cell in status.cells

@@ -225,7 +225,10 @@ def details(record: Record) -> str:
         shown += ["#", "# what a judge is asked, with what is filled in between braces:", "#"]
         shown += [f"#   {line}".rstrip() for line in prompt.splitlines()]
     shown += _commented(["", end])
-    return "\n".join(shown) + "\n" + (record["example"] or "")
+    text = "\n".join(shown) + "\n"
+    if record["example"] is not None:
+        text += record["example"]
+    return text
 
 
 def _facts(record: Record) -> list[str]:

@@ -157,7 +157,10 @@ class Differences:
 
     def lines(self) -> list[str]:
         kinds = (("missing", self.missing), ("altered", self.altered), ("extra", self.extra))
-        return [f"{kind}: {printable(path)}" for kind, paths in kinds for path in paths]
+        lines: list[str] = []
+        for kind, paths in kinds:
+            lines += [f"{kind}: {printable(path)}" for path in paths]
+        return lines
 
 
 def files_under(root: Path) -> Iterator[str]:
@@ -424,9 +427,10 @@ class Staging:
                 raise PrerequisiteError(
                     f"{root / name}: is a folder where a file is to be; nothing was changed"
                 )
-        for folder in sorted(
-            {folder for name in names for folder in [*(root / name).parents][: name.count("/") + 1]}
-        ):
+        folders: set[Path] = set()
+        for name in names:
+            folders.update([*(root / name).parents][: name.count("/") + 1])
+        for folder in sorted(folders):
             if folder != root and folder.is_symlink():
                 raise PrerequisiteError(
                     f"{folder}: is a link, and a bundle has none; nothing was changed"

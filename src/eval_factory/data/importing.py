@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Iterator
+from itertools import chain
 from pathlib import Path
 
 from eval_factory.core.errors import ConfigError, PrerequisiteError
@@ -80,7 +81,10 @@ def import_folder(folder: Path, root: Path, sources: Sources, say: _Say) -> bund
     if not folder.is_dir():
         raise ConfigError(f"{folder}: is no folder")
     parts = [part for part in (*COPIED, HUB) if (folder / part).is_dir()]
-    names = sorted(f"{part}/{name}" for part in parts for name in bundle.files_under(folder / part))
+    names: list[str] = []
+    for part in parts:
+        names += [f"{part}/{name}" for name in bundle.files_under(folder / part)]
+    names.sort()
     if not names:
         raise ConfigError(
             f"{folder}: holds none of {', '.join((*COPIED, HUB))}, so there is nothing to import"
@@ -97,8 +101,10 @@ def import_folder(folder: Path, root: Path, sources: Sources, say: _Say) -> bund
         _list_files(folder, sources, source, stage)
         # each data set has the configuration that a task asks for, or else a variant
         tasks = sources.tasks.values()
-        known = {one.id: one for task in tasks for variant in task.variants for one in variant.hub}
-        known |= {one.id: one for task in tasks for one in task.hub}
+        variants = chain.from_iterable(task.variants for task in tasks)
+        of_variants = chain.from_iterable(variant.hub for variant in variants)
+        of_tasks = chain.from_iterable(task.hub for task in tasks)
+        known = {dataset.id: dataset for dataset in chain(of_variants, of_tasks)}
         for place in sorted(path for path in (folder / HUB).glob("*/*") if path.is_dir()):
             name = place.relative_to(folder / HUB).as_posix()
             dataset = known.get(name) or HubDataset(id=name, config=None, revision=None)

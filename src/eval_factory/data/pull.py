@@ -154,7 +154,11 @@ class Fetcher:
             ):
                 raise FetchError(f"{url}: {size} of {declared} bytes came")
             media_type = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
-            problem = WEB_PAGE if media_type == "text/html" else None if size else "it is empty"
+            problem = None
+            if media_type == "text/html":
+                problem = WEB_PAGE
+            elif not size:
+                problem = "it is empty"
             if not declared and response.headers.get("Transfer-Encoding", "").lower() != "chunked":
                 problem = (
                     problem

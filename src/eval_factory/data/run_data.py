@@ -18,6 +18,7 @@ import shlex
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -76,7 +77,7 @@ class BundleInUse:
             for file in self.manifest.files
             if file.path.startswith(f"{bundles.NLTK_DATA}/")
         ]
-        return [*(path for need in self.needs for path in need.paths), *nltk]
+        return [*chain.from_iterable(need.paths for need in self.needs), *nltk]
 
     def record(self) -> dict[str, Any]:
         """For the provenance: the manifest's hash, and of data sets of the Hub the revision and the
@@ -324,11 +325,15 @@ def pins_of(*plans: Plan) -> Pins | None:
     """
     sources = load_sources()
     tasks = [task_sources(plan, sources) for plan in plans]
-    of_branches = [file for task in tasks for file in task.files if file.upstream]
-    files = {sources.url(str(file.upstream)): sources.url(file.url) for file in of_branches}
-    datasets = {
-        dataset.id: dataset.revision for task in tasks for dataset in task.hub if dataset.revision
-    }
+    files = {}
+    datasets = {}
+    for task in tasks:
+        for file in task.files:
+            if file.upstream:  # of a branch
+                files[sources.url(str(file.upstream))] = sources.url(file.url)
+        for dataset in task.hub:
+            if dataset.revision:
+                datasets[dataset.id] = dataset.revision
     return Pins(files, datasets) if files or datasets else None
 
 

@@ -8,6 +8,7 @@ import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from importlib import resources
+from itertools import chain
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
@@ -202,7 +203,8 @@ class Sources(StrictModel):
         return template.format_map(self.origins)
 
     def perturbation_files(self, task: TaskSources) -> list[SourceFile]:
-        return [file for name in task.perturbations for file in self.perturbations[name].files]
+        perturbations = (self.perturbations[name] for name in task.perturbations)
+        return list(chain.from_iterable(perturbation.files for perturbation in perturbations))
 
     def asked(self, text: str) -> TaskSources | None:
         """The sources of `TASK` or `TASK:name=value`; None where the table does not know it."""

@@ -213,7 +213,8 @@ class Limit(Generic[_Key]):
             if self._since[key] >= self._last_decrease:  # once for all that were under way together
                 self._allowed = max(1.0, self._allowed * DECREASE)
                 self._last_decrease = now
-            self._closed_until = max(self._closed_until, now + (pause or 0.0))
+            until = now if pause is None else now + pause
+            self._closed_until = max(self._closed_until, until)
 
     def granted(self) -> Iterator[_Key]:
         """Those whose turn it is now."""

@@ -135,13 +135,13 @@ def placed(text: str, media_objects: Iterable[Mapping[str, Any]]) -> list[Mappin
     if not text:
         return list(media_objects)
     files = iter(media_objects)
-    (first, *others) = text.split(PLACE)
-    parts = [
-        {"text": first},
-        *(one for words in others for one in (next(files, {"text": PLACE}), {"text": words})),
-    ]
+    first, *rest = text.split(PLACE)
+    parts: list[Mapping[str, Any]] = [{"text": first}]
+    for words in rest:
+        parts.append(next(files, {"text": PLACE}))
+        parts.append({"text": words})
     # some endpoints take no blank text
-    return [one for one in parts if one.get("text") is None or one["text"].strip()]
+    return [part for part in parts if part.get("text") is None or part["text"].strip()]
 
 
 def _part(media_object: Mapping[str, Any], rule: SendingRule) -> dict[str, Any]:
@@ -173,8 +173,11 @@ def tokens_in(tree: Any) -> int:
     """Of the pictures and sounds of a body, as `tokens_of` has it."""
     if isinstance(tree, Medium):
         return tree.tokens
-    parts = tree.values() if isinstance(tree, Mapping) else tree if isinstance(tree, list) else ()
-    return sum(map(tokens_in, parts))
+    if isinstance(tree, Mapping):
+        return sum(map(tokens_in, tree.values()))
+    if isinstance(tree, list):
+        return sum(map(tokens_in, tree))
+    return 0
 
 
 def has_media(body: Mapping[str, Any]) -> bool:

@@ -196,7 +196,9 @@ def spent_so_far(cache_db: Path, prices: Mapping[str, Price]) -> Spending:
             if now is not None and now.source == BY_TABLE
             else then.get((paid.run_id, paid.role)) or now
         )
-        cost += limit_cost(paid.usage, counted, price) or 0.0
+        cost_of_answer = limit_cost(paid.usage, counted, price)
+        if cost_of_answer is not None:
+            cost += cost_of_answer
     return Spending(requests, tokens, cost)
 
 

@@ -196,9 +196,8 @@ class _Tries:
         self._limited_since = (self._limited_since or now) if error.status == 429 else None
         self._silent_since = (self._silent_since or now) if error.silent else None
         is_limited = self._limited_since is not None and server.tolerates_limit(self._limited_since)
-        if is_limited or (
-            was_there and error.unreachable and now - (self._silent_since or now) < OUTAGE_S
-        ):
+        silent_for = 0.0 if self._silent_since is None else now - self._silent_since
+        if is_limited or (was_there and error.unreachable and silent_for < OUTAGE_S):
             self._waits = self._waits.increment("POST")
             return _pause(self._waits, error.headers)
         try:

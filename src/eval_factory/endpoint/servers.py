@@ -168,7 +168,8 @@ class Servers:
             now = time.monotonic()
             server.is_failing = True
             server.absent_until = now + ABSENCE_S
-            server.paused_until = max(server.paused_until, now + (pause or 0.0))
+            until = now if pause is None else now + pause
+            server.paused_until = max(server.paused_until, until)
             return any(other.is_well(now) for other in self.all if other is not server)
 
     def close(self, server: Server, pause: float) -> bool:

@@ -263,10 +263,9 @@ class _Client:
             if budget is not None:
                 budget.spend(tokens=message["tokens"], cost=message["cost"])
         elif what == "slot":
-            limit, ticket = self.tickets[message["id"]] = (
-                self._server.limits[message["group"]],
-                Ticket(),
-            )
+            limit = self._server.limits[message["group"]]
+            ticket = Ticket()
+            self.tickets[message["id"]] = (limit, ticket)
             ticket.add_done_callback(lambda _: self.send({"id": number}))
             limit.acquire(ticket, message["tokens"], self._priority)
         elif what == "too_many":

@@ -106,7 +106,8 @@ class AnswerTail:
         busy`.
         """
         seconds = f"{row['latency_s']:.1f} s"
-        self._ended += row["outcome"] in (AttemptState.ANSWERED, AttemptState.FAILED)
+        if row["outcome"] in (AttemptState.ANSWERED, AttemptState.FAILED):
+            self._ended += 1
         if row["outcome"] != AttemptState.ANSWERED:
             number = f"#{self._ended} " if row["outcome"] == AttemptState.FAILED else ""
             return self._shown(

@@ -25,6 +25,7 @@ from collections.abc import (
 )
 from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -233,8 +234,9 @@ class SlurmStore:
         """Whether a newer wave does it: with another configuration, or because this one was
         forgotten by Slurm.
         """
-        newer = (other for other in self.waves() if other.number > wave.number)
-        return any(cell_of(one.name) == cell_of(run.name) for other in newer for one in other.runs)
+        newer = (other.runs for other in self.waves() if other.number > wave.number)
+        cell = cell_of(run.name)
+        return any(cell_of(later.name) == cell for later in chain.from_iterable(newer))
 
     def _record(self, wave: Wave, run: RunSpec) -> Path:
         return self.root / "runs" / f"{run.name}.w{wave.number}.end.json"
@@ -359,7 +361,10 @@ class SlurmRuns:
         self._queue = self._slurm.queue()
         waves = self.store.waves()  # read after the queue: what ended meanwhile has a record now
         queued = active(self._queue, waves)
-        self._latest = {run.name: (wave, run) for wave in waves for run in wave.runs}
+        self._latest = {}
+        for wave in waves:
+            for run in wave.runs:
+                self._latest[run.name] = (wave, run)
         states: dict[str, RunState] = {}
         for name, latest in self._latest.items():
             if name in queued:

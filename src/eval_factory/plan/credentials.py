@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import chain, product
 from pathlib import Path
 from typing import Any
 
@@ -89,12 +89,8 @@ def credentials_of(
     report.found = {
         name: value or "" for name, value in values.items() if value != env.get(name, value)
     }
-    of_the_model = {
-        origin_of(url)
-        for endpoint in endpoints
-        if endpoint.role == MODEL_ROLE
-        for url in endpoint.urls
-    }
+    urls = (endpoint.urls for endpoint in endpoints if endpoint.role == MODEL_ROLE)
+    of_the_model = set(map(origin_of, chain.from_iterable(urls)))
     missing: list[EndpointSettings] = []
     credentials: tuple[str, Any] | None = None
     for endpoint in endpoints:
@@ -138,11 +134,8 @@ def _variables_of(
 ) -> tuple[set[str], dict[str, str | None]]:
     """Names of the settings of sign-ins; and name -> value of each of these and of each key."""
     services = {endpoint.oauth.service for endpoint in endpoints if endpoint.oauth is not None}
-    settings = {
-        variable_of(service, name)
-        for service in services
-        for name in (*OAUTH_SECRETS, *OAUTH_SETTINGS)
-    }
+    pairs = product(services, (*OAUTH_SECRETS, *OAUTH_SETTINGS))
+    settings = {variable_of(service, name) for service, name in pairs}
     keys = set(
         chain.from_iterable(
             (*endpoint.key_names, *endpoint.secret_variables) for endpoint in endpoints

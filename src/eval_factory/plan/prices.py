@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from decimal import Decimal
+from itertools import chain
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -164,11 +165,9 @@ def price_from(stated: Any, source: str) -> Price | None:
     """
     if getattr(stated, "requests_kcount", None) is not None:
         return None
-    starts = {
-        tier.start
-        for name in _RATES.values()
-        for tier in getattr(getattr(stated, name, None), "tiers", ())
-    }
+    rates = (getattr(stated, name, None) for name in _RATES.values())
+    tiers = chain.from_iterable(getattr(rate, "tiers", ()) for rate in rates)
+    starts = {tier.start for tier in tiers}
     base = _rates(stated, 0)
     if base is None:
         return None

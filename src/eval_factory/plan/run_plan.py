@@ -157,14 +157,20 @@ class Plan:
     def askings(self) -> int:
         """How often a question is asked in a trial, at most, without `chance_questions`."""
         extra = self.evaluation.run.config.params.extra
-        asked = (
-            (extra.shuffle_choices or 1)
-            + (extra.repeats or 1)
-            - 1
-            + len(extra.perturb or ())
-            + (extra.pushback or 0)
-        )
-        return asked + (extra.confidence == STATED) + extra.allow_abstain + 2 * extra.blind_control
+        askings = extra.shuffle_choices or 1
+        if extra.repeats is not None:
+            askings += extra.repeats - 1
+        if extra.perturb is not None:
+            askings += len(extra.perturb)
+        if extra.pushback is not None:
+            askings += extra.pushback
+        if extra.confidence == STATED:
+            askings += 1
+        if extra.allow_abstain:
+            askings += 1
+        if extra.blind_control:
+            askings += 2
+        return askings
 
 
 @dataclass(frozen=True)

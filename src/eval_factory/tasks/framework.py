@@ -252,7 +252,9 @@ class HelmEntry(_Part):
     @property
     def media(self) -> str | None:
         """What its prompts hold beside text."""
-        return IMAGES if self.images else None if self.indexed is None else self.indexed.media
+        if self.images:
+            return IMAGES
+        return None if self.indexed is None else self.indexed.media
 
     @property
     def makes_images(self) -> bool:

@@ -15,6 +15,7 @@ import json
 import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
@@ -185,9 +186,8 @@ def _conversation(row: Mapping[str, Any]) -> Conversation:
         name: str(value) for name, value in row.items() if name not in known and value is not None
     }
     incorrect = tuple(row.get(INCORRECT) or ())
-    parts = [
-        part for one in row[MESSAGES] if isinstance(one["content"], list) for part in one["content"]
-    ]
+    contents = [message["content"] for message in row[MESSAGES]]
+    parts = chain.from_iterable(content for content in contents if isinstance(content, list))
     pictures = tuple(part["path"] for part in parts if part["type"] == "image")
     return Conversation(
         _messages(row[MESSAGES]), row.get(ID), row.get(CORRECT), incorrect, others, pictures

@@ -261,8 +261,11 @@ def _line_faults(file: Path, entry: FileLayout) -> Iterator[str]:
         open_text(other, errors="replace") as theirs,
     ):
         for pair in zip_longest(ours, theirs):
-            counts = [count + (line is not None) for count, line in zip(counts, pair, strict=True)]
-            pairs += all(line is not None and line.strip() for line in pair)
+            for number, line in enumerate(pair):
+                if line is not None:
+                    counts[number] += 1
+            if all(line is not None and line.strip() for line in pair):
+                pairs += 1
     if counts[0] != counts[1]:
         yield (
             f"has {counts[0]} lines, {other.name} has {counts[1]}: "

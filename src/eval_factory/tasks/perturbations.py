@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Decimal
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Literal
 
 from eval_factory.tasks.choice_question import options_shown
@@ -307,7 +307,9 @@ _GENDERED = re.compile(
 
 def _sex_of(text: str) -> Literal["female", "male", "either"]:
     female = {one.lower() in {*_TO_MALE, *_HERS} for one in _GENDERED.findall(text)}
-    return "either" if len(female) != 1 else "female" if female == {True} else "male"
+    if len(female) != 1:
+        return "either"
+    return "female" if female == {True} else "male"
 
 
 def _gender(asked: Asked) -> str | None:
@@ -474,7 +476,7 @@ def _stated_twice(text: str, values: list[re.Match[str]]) -> list[re.Match[str]]
         if re.fullmatch(r"\s*[(/\[]\s*", text[pair[0].end() : pair[1].start()])
         and _unit_of(pair[0]) != _unit_of(pair[1])
     ]
-    return [one for pair in pairs for one in pair]
+    return list(chain.from_iterable(pairs))
 
 
 def _unit_of(found: re.Match[str]) -> str:
@@ -487,7 +489,9 @@ def _unit_of(found: re.Match[str]) -> str:
 def _analyte_of(before: str, last: _Whose) -> _Whose:
     """Whose value follows these words; None where that is not certain."""
     clause = re.split(r"[;\n]|[.?!] ", before)[-1]
-    table: dict[str, _Whose] = {name.lower(): one for one in data().analytes for name in one.names}
+    table: dict[str, _Whose] = {}
+    for analyte in data().analytes:
+        table |= dict.fromkeys(map(str.lower, analyte.names), analyte)
     table |= dict.fromkeys(map(str.lower, data().other_analytes), "other")
     names = list(any_of(tuple(table)).finditer(clause))
     if not names:

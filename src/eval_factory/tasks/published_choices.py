@@ -283,11 +283,12 @@ def _rows(path: Path, form: str) -> Iterator[tuple[str, DataRow]]:
 
         table = pyarrow.parquet.ParquetFile(path, buffer_size=1 << 20)
         # group by group: iterating over all of them holds the whole file in the end
-        groups = (
-            table.iter_batches(ROWS_AT_ONCE, [group]) for group in range(table.num_row_groups)
-        )
-        rows = (row for batches in groups for batch in batches for row in batch.to_pylist())
-        yield from ((f"row {number}", row) for number, row in enumerate(rows, start=1))
+        number = 0
+        for group in range(table.num_row_groups):
+            for batch in table.iter_batches(ROWS_AT_ONCE, [group]):
+                for row in batch.to_pylist():
+                    number += 1
+                    yield f"row {number}", row
     elif kind == ".csv":
         csv.field_size_limit(MAX_CELL_LENGTH)
         with open_text(path, encoding="utf-8-sig", newline="") as file:

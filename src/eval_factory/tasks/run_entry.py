@@ -227,15 +227,11 @@ def _task(entry: RunEntry, spec: IndexedRunSpec, framework: Framework, upstream:
     }
     # what is known of the run spec, from our own tasks that it is the run spec of
     of_ours = [task for task in framework.evaluations if task.helm.run_spec == entry.name]
-    notes = [
-        note
-        for task in of_ours
-        if all(
-            rule.fixed in (None, entry.arguments.get(key))
-            for key, rule in task.helm.parameters.items()
-        )
-        for note in task.about.notes
-    ]
+    notes: list[str] = []
+    for task in of_ours:
+        rules = task.helm.parameters.items()
+        if all(rule.fixed in (None, entry.arguments.get(key)) for key, rule in rules):
+            notes += task.about.notes
     if prescribed:
         notes.append(
             f"scored by judges that HELM prescribes ({', '.join(prescribed)}), "

@@ -67,7 +67,9 @@ class IndexedRunSpec:
     @property
     def endpoint_types(self) -> list[str]:
         """The only ones that it runs on; none: it runs on any that answers with text."""
-        return [IMAGES] if self.makes_images else ["chat"] if self.media else []
+        if self.makes_images:
+            return [IMAGES]
+        return ["chat"] if self.media else []
 
     @property
     def required(self) -> list[str]:

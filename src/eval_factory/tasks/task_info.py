@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from itertools import chain
 from typing import Any, Literal
 
 from eval_factory.core.errors import ConfigError
@@ -136,6 +137,7 @@ def tasks_with(tag: str | None, framework: Framework) -> list[Task]:
     """Raises ConfigError: no task has the tag."""
     tasks = [task for task in framework.evaluations if tag is None or tag in task.about.tags]
     if not tasks:
-        tags = sorted({name for task in framework.evaluations for name in task.about.tags})
+        tags_of_tasks = (task.about.tags for task in framework.evaluations)
+        tags = sorted(set(chain.from_iterable(tags_of_tasks)))
         raise ConfigError(f"no task has the tag {tag!r}; tags: {', '.join(tags)}")
     return tasks
