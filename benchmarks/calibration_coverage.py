@@ -81,7 +81,8 @@ def main() -> None:
         for _ in range(samples):
             groups = groups_of(sample(draw, sizes, chance))
             low, high = interval_of_error(groups)
-            held += low <= truth <= high
+            if low <= truth <= high:
+                held += 1
             errors.append(squared_error(groups))
         estimate = math.sqrt(max(0.0, statistics.fmean(errors)))
         worst = min(worst, held / samples)

@@ -99,7 +99,8 @@ def coverage_of_plain_t(population: Population, count: int, samples: int, seed: 
     hits = 0
     for row in rows.tolist():
         low, high = student_t(row)
-        hits += low <= population.mean <= high
+        if low <= population.mean <= high:
+            hits += 1
     return hits / samples
 
 

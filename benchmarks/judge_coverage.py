@@ -68,7 +68,8 @@ def sampled(
                 physician[0] if truth else 1 - physician[1],
                 judge[0] if truth else 1 - judge[1],
             ]
-            labels = tuple((rng.random(2 + (rng.random() < 0.1)) < chance[0]).tolist())
+            physicians = 3 if rng.random() < 0.1 else 2
+            labels = tuple((rng.random(physicians) < chance[0]).tolist())
             names = tuple(map(str, range(len(labels))))
             found.append(
                 LabelledItem(
@@ -98,22 +99,20 @@ def truths(people: People) -> dict[str, float]:
         found[f"{who}.specificity"] = cells[3] / (cells[1] + cells[3])
     said = table(judge, physician)[:2].sum()
     labelled = table(physician, physician)[:2].sum()
-    found["judge.bias"], found["gap"] = (
-        float(said - labelled),
-        found["judge.f1_macro"] - found["physicians.f1_macro"],
-    )
+    found["judge.bias"] = float(said - labelled)
+    found["gap"] = found["judge.f1_macro"] - found["physicians.f1_macro"]
     return found
 
 
 def figures_of(found: Calibration) -> dict[str, Figure]:
     parts = (("judge", found.total.judge), ("physicians", found.total.physicians))
-    figures = {
-        f"{who}.{name}": one
-        for who, part in parts
-        if part is not None
-        for name, one in vars(part).items()
-    }
-    return {**figures, "gap": found.gap}
+    figures = {}
+    for who, part in parts:
+        if part is not None:
+            for name, figure in vars(part).items():
+                figures[f"{who}.{name}"] = figure
+    figures["gap"] = found.gap
+    return figures
 
 
 def held(pairs: Iterable[tuple[dict[str, Figure], dict[str, float]]]) -> dict[str, float]:
@@ -253,7 +252,9 @@ def _labels(rng: np.random.Generator, one: Labelled) -> list[LabelledPairs]:
     kind, share, judge = _sources(rng, one.kinds, 0, one.conversations)
     of = np.repeat(np.arange(one.conversations), np.resize(one.sizes, one.conversations))
     met = rng.random(len(of)) < share[of]
-    labels = 1 if one.physician is None else 2 + (rng.random(len(of)) < 0.1)
+    labels: Any = 1
+    if one.physician is not None:
+        labels = np.where(rng.random(len(of)) < 0.1, 3, 2)
     judged = _said(rng, met, judge[of])
     item = np.repeat(np.arange(len(of)), labels)
     cell = 2 * ~judged[item] + ~_said(rng, met[item], np.array(one.physician or (1.0, 1.0)))

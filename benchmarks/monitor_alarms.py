@@ -260,12 +260,14 @@ def main() -> int:
         shown = " | ".join(f"{100 * one:.1f}" for one in alarms)
         found = "- | -" if set(counts) == {None} else f"{100 * share:.1f} | {weeks:.0f}"
         print(f"| {name} | {shown} | {advice} | {found} |", flush=True)
-        wrong += [name] * (max(alarms) > 0.05 or share < 0.95)
+        if max(alarms) > 0.05 or share < 0.95:
+            wrong.append(name)
     print("\n| something changed, where nothing does | alarms |\n|---|---|")
     for name in CHANGES:
         share = changes(ROWS[name], years)
         print(f"| {name} | {100 * share:.1f} |", flush=True)
-        wrong += [name] * (share > 0.05)
+        if share > 0.05:
+            wrong.append(name)
     print("\nNot held:" if wrong else "\nAll held.", *wrong)
     return 1 if wrong else 0
 

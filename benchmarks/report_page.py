@@ -16,7 +16,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import accumulate
+from itertools import accumulate, product
 from pathlib import Path
 from typing import Any
 
@@ -59,12 +59,7 @@ CONTEXT_WORDS = 270
 and 0.55 kB.
 """
 VOCABULARY = 9000
-SYLLABLES = [
-    first + vowel + last
-    for first in "bcdfglmnprstv"
-    for vowel in "aeiou"
-    for last in ("", "n", "r", "s", "l")
-]
+SYLLABLES = list(map("".join, product("bcdfglmnprstv", "aeiou", ("", "n", "r", "s", "l"))))
 ANSWERS = ("A", "B", "C")
 FAILED_EVERY = 97
 
@@ -137,7 +132,9 @@ def conversations(
         judges: that say something of each criterion.
     """
     chance = random.Random(seed)  # noqa: S311 - nothing secret
-    words = [word for record in instances(POOL) for word in record.prompt.split()]
+    words: list[str] = []
+    for record in instances(POOL):
+        words += record.prompt.split()
     for record in instances(count):
         turns = ({"role": "user", "content": record.prompt},)
         judged = tuple(_criterion(words, judges, chance) for _ in range(criteria))

@@ -36,6 +36,7 @@ Endpoint = tuple[subprocess.Popen[str], str]
 ONE = "one URL"
 THREE = "three URLs"
 KILLED = "three URLs, one killed"
+ANSWERING = {ONE: 1, THREE: 3, KILLED: 2}
 
 
 @dataclass(frozen=True)
@@ -132,7 +133,7 @@ def main() -> None:
         phase, wall = (
             statistics.median(getattr(one, part) for one in runs) for part in ("phase_s", "wall_s")
         )
-        ideal = number / ((1 if label == ONE else 2 if label == KILLED else 3) * room / latency)
+        ideal = number / (ANSWERING[label] * room / latency)
         requests = max(one.requests for one in runs)
         print(f"| {label} | {requests:,} | {phase:.1f} s | {phase / ideal:.2f} | {wall:.1f} s |")
 

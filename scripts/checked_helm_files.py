@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import json
+from itertools import chain
 from pathlib import Path
 
 from eval_factory.helm.environments import installed_upstream
@@ -26,9 +27,8 @@ def checked_files() -> dict[str, dict[str, str]]:
     """The installed upstream -> module -> SHA-256 of its file."""
     upstream = installed_upstream()
     patches = [patch for patch in PATCHES if upstream.name in patch.upstreams]
-    modules = sorted(
-        {target.partition(":")[0] for patch in patches for target in patch.helm_targets}
-    )
+    targets = chain.from_iterable(patch.helm_targets for patch in patches)
+    modules = sorted({target.partition(":")[0] for target in targets})
     hashes = {}
     for module in modules:
         spec = importlib.util.find_spec(module)

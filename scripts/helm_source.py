@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import metadata
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -167,9 +168,9 @@ def facts_of(module_name: str, name: str) -> tuple[Facts, ...]:
 
 
 def _read(module: Module, node: ast.AST) -> Facts:
-    imported = module.imported | {
-        name: path for inner in ast.walk(node) for name, path in _imports(inner).items()
-    }
+    imported = dict(module.imported)
+    for inner in ast.walk(node):
+        imported |= _imports(inner)
     tables = [] if SPEC_MODULE.match(module.name) else list(_tables(node))
     facts = Facts(module.name, by_name=[(key, _read(module, value)) for key, value in tables])
     for inner in _outside(node, {id(value) for _, value in tables}):
@@ -284,14 +285,14 @@ def _methods(
     names = {part.name for part in node.body if isinstance(part, ast.FunctionDef)}
     kept = [part for part in node.body if getattr(part, "name", None) not in hidden]
     yield from ((module, part) for part in kept)
-    called = {
-        call.func.attr
-        for part in kept
-        for call in ast.walk(part)
-        if isinstance(call, ast.Call)
-        and isinstance(call.func, ast.Attribute)
-        and ast.unparse(call.func.value).startswith("super(")
-    }
+    called = set()
+    for call in chain.from_iterable(map(ast.walk, kept)):
+        if (
+            isinstance(call, ast.Call)
+            and isinstance(call.func, ast.Attribute)
+            and ast.unparse(call.func.value).startswith("super(")
+        ):
+            called.add(call.func.attr)
     for base in node.bases:
         name = ast.unparse(base)
         owner = module

@@ -22,6 +22,7 @@ import textwrap
 from collections.abc import Callable, Iterator
 from functools import cache
 from importlib import metadata, resources
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -82,7 +83,7 @@ def make_index() -> str:
     }
     described = {name: describe(name, function, schemas) for name, function in functions.items()}
     lines = [f"{_json(name)}: {_json(told)}" for name, told in described.items()]
-    packages = {package for told in described.values() for package in told.get("packages", [])}
+    packages = set(chain.from_iterable(told.get("packages", []) for told in described.values()))
     return (
         "{\n"
         f'"helm": {_json(metadata.version(installed_upstream().package))},\n'
@@ -102,8 +103,8 @@ def describe(name: str, function: Callable[..., Any], schemas: dict[str, list[st
     assert isinstance(tree, ast.FunctionDef)  # noqa: S101 - run specs are functions
     module = function.__module__.removeprefix(PACKAGE)
     scenarios = [read_class(path) for path in scenario_classes(tree, function)]
-    metrics = _unique(metric for scenario in scenarios for metric in scenario["metrics"])
-    splits = _unique(split for scenario in scenarios for split in scenario["splits"])
+    metrics = _unique(chain.from_iterable(scenario["metrics"] for scenario in scenarios))
+    splits = _unique(chain.from_iterable(scenario["splits"] for scenario in scenarios))
     folders = _unique(scenario["name"] for scenario in scenarios if scenario["name"])
     annotators = _unique(text for text in _texts(tree) if ANNOTATOR_CLASS.match(text))
     known = {
@@ -116,9 +117,7 @@ def describe(name: str, function: Callable[..., Any], schemas: dict[str, list[st
         "scenario": folders[0] if len(folders) == 1 else None,
         "scenario_class": scenarios[0]["class"] if len(scenarios) == 1 else None,
         "annotators": [path.rpartition(".")[2] for path in annotators],
-        "judge_deployments": _unique(
-            name for path in annotators for name in judge_deployments(path)
-        ),
+        "judge_deployments": _unique(chain.from_iterable(map(judge_deployments, annotators))),
         "packages": packages_of(name, function),
         "executes": executed_code(function.__module__, inspect.unwrap(function).__name__),
         "asks": (asked := _asks(name, module, tree, metrics)),
@@ -331,9 +330,8 @@ def judge_deployments(path: str) -> list[str]:
         for node in (helpers.body if helpers else [])
         if getattr(node, "name", None) in _names(tree)
     ]
-    return _unique(
-        text for body in bodies for node in ast.walk(body) for text in _deployments_in(node)
-    )
+    nodes = chain.from_iterable(map(ast.walk, bodies))
+    return _unique(chain.from_iterable(map(_deployments_in, nodes)))
 
 
 def _deployments_in(node: ast.AST) -> list[str]:

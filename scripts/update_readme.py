@@ -76,11 +76,9 @@ def tasks_page() -> str:
     ]
     layouts: dict[tuple[str, ...], list[str]] = {}
     for task in (one for one in framework.evaluations if one.about.access != "public"):
-        layout = [
-            line
-            for rule in task.helm.parameters.values()
-            for line in described_layout(rule.layout, {})
-        ]
+        layout: list[str] = []
+        for rule in task.helm.parameters.values():
+            layout += described_layout(rule.layout, {})
         layouts.setdefault(tuple(layout), []).append(f"`{task.name}`")
     for rules, names in layouts.items():
         if rules:
@@ -147,13 +145,12 @@ def _erratum(entry: Erratum) -> list[str]:
     where += f" ({only})" if only else ""
     same = next(one for one in load_errata().errata if one.corrected == entry.corrected)
     corrected = entry.corrected if same.id == entry.id else f"as in [{same.id}](#{same.id})"
-    remedy = (
-        f"Corrected in `{entry.label}`: {corrected}."
-        if entry.corrected
-        else f"Patched inside helm-run: {entry.patched}."
-        if entry.patched
-        else f"Cannot occur here: {entry.avoided}."
-    )
+    if entry.corrected:
+        remedy = f"Corrected in `{entry.label}`: {corrected}."
+    elif entry.patched:
+        remedy = f"Patched inside helm-run: {entry.patched}."
+    else:
+        remedy = f"Cannot occur here: {entry.avoided}."
     lines = [f"## `{entry.id}`", "", f"In {where}. {entry.defect}.", "", remedy]
     return [*lines, "", f"Upstream: {entry.upstream}."] if entry.upstream else lines
 

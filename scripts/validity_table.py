@@ -94,13 +94,18 @@ class Table:
             )
             if not self.reuse:
                 self._run_bare(bare)
-            pairs = [(task, kind) for task, kinds in self.runs.items() for kind in kinds]
+            pairs: list[tuple[str, str]] = []
+            for task, kinds in self.runs.items():
+                pairs += [(task, kind) for kind in kinds]
             with timed("run_eval"), ThreadPoolExecutor(JOBS) as pool:
                 results = pool.map(
                     lambda pair: self._ours(pair[0], pair[1], endpoint.base_url), pairs
                 )
                 found = dict(zip(pairs, results, strict=True))
-        return [row for task in self.runs for row in self._rows(task, bare, found)]
+        rows: list[Row] = []
+        for task in self.runs:
+            rows += self._rows(task, bare, found)
+        return rows
 
     def _run_bare(self, bare: BareHelm) -> None:
         for task in self.tasks.values():

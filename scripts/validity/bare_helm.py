@@ -164,7 +164,8 @@ class BareHelm:
     def _names(self) -> Iterator[str]:
         """What the endpoint knows as models."""
         yield from JUDGES
-        yield from (f"{task}/{kind}" for task, kinds in self._runs.items() for kind in kinds)
+        for task, kinds in self._runs.items():
+            yield from (f"{task}/{kind}" for kind in kinds)
 
     def _deployments(self) -> list[dict[str, Any]]:
         return [
