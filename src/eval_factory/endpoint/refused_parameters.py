@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
+from itertools import chain
 from typing import Any
 
 from eval_factory.core.foreign_text import one_line, texts_in
@@ -37,7 +38,7 @@ class _Table:
 
 
 def _any_of(rows: list[dict[str, Any]]) -> re.Pattern[str]:
-    return re.compile("|".join(words for row in rows for words in row["says"]))
+    return re.compile("|".join(chain.from_iterable(row["says"] for row in rows)))
 
 
 @cache

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 
 from eval_factory.reading import cues
 from eval_factory.reading.clauses import Document, Group
@@ -94,7 +95,7 @@ def named_before_the_others(document: Document) -> Iterator[Statement]:
                 return
             if group.first.is_marked:
                 groups.append(group)
-    named = {label for group in groups for label in group.labels}
+    named = set(chain.from_iterable(group.labels for group in groups))
     if len(named) == 1 and not named & _items_from(document, others.start()):
         yield statement_of(groups[-1], Strength.PREFERRED)
 

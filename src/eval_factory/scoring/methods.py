@@ -5,6 +5,7 @@ and does not compare the fields that they are in.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import chain
 
 STATISTICS_VERSION = 2
 
@@ -34,7 +35,7 @@ def is_computed_otherwise(field: str, version: int) -> bool:
         return False
     if field.startswith(ALWAYS_ANOTHER):
         return True
-    return any(part in field for method in methods for part in method.fields)
+    return any(part in field for part in chain.from_iterable(method.fields for method in methods))
 
 
 OF_THE_READER = (
