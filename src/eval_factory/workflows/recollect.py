@@ -39,6 +39,7 @@ from eval_factory.tasks.framework import DATA_PATH, load_framework
 from eval_factory.tasks.message_files import holds_conversations
 from eval_factory.tasks.own_data import files_of
 from eval_factory.workflows.context import claim, write_result
+from eval_factory.workflows.import_results import is_imported
 from eval_factory.workflows.options import Options
 from eval_factory.workflows.resume import LastRunState, read_state
 
@@ -75,6 +76,11 @@ def last_state(rundir: RunDir) -> LastRunState:
     folders elsewhere.
     """
     state = read_state(rundir)
+    if state is None and is_imported(rundir):
+        raise PrerequisiteError(
+            f"{rundir.root}: is an imported result; this command needs HELM's files of a run.\n"
+            "  compare, gate, report, export and verify read imported results"
+        )
     if state is None:
         raise PrerequisiteError(
             f"{rundir.run_state}: is missing or cannot be read, so nothing can be collected again"

@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 
 from eval_factory.analysis.comparison import compare
-from eval_factory.core.errors import ConfigError
+from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.core.rundir import RunDir
 from eval_factory.importing.sources import SourceError
 from eval_factory.importing.tables import Columns
 from eval_factory.report.papers import methods_text
 from eval_factory.report.reader import StoredResult, load_result
 from eval_factory.workflows.import_results import import_results
+from eval_factory.workflows.recollect import last_state
 from eval_factory.workflows.verify import verify
 from foreign_results import (
     QUESTIONS,
@@ -249,3 +250,9 @@ def test_papers_say_which_program_asked(log: Path, tmp_path: Path) -> None:
     assert "inspect_ai 0.3.285" in text
     assert "HELM" not in text
     assert "endpoint" not in text
+
+
+def test_what_needs_files_of_a_run_is_refused_by_name(log: Path, tmp_path: Path) -> None:
+    imported(log, tmp_path / "out")
+    with pytest.raises(PrerequisiteError, match="compare, gate"):
+        last_state(RunDir(tmp_path / "out"))
