@@ -61,6 +61,11 @@ class Causes:
             for known, piece in zip(group.pieces, pieces, strict=True)
         ]
 
+    @property
+    def all_last(self) -> bool:
+        """Whether each of the errors would come again; not where there are none."""
+        return bool(self._groups) and all(lasts(group.first) for group in self._groups.values())
+
     def listed(self) -> tuple[FailureCause, ...]:
         """The model's before the judges', the most frequent first, equally frequent ones by
         their text.
@@ -107,14 +112,31 @@ def _remedies() -> list[dict[str, Any]]:
 
 def hint_for(error: str, role: str) -> str | None:
     """What to do about an error; None where nothing is known to help."""
+    remedy = _remedy_for(error)
+    return None if remedy is None else remedy.get("model" if role == MODEL_ROLE else "judge")
+
+
+def lasts(error: str) -> bool:
+    """Whether the same request would fail in the same way again."""
+    remedy = _remedy_for(error)
+    return remedy is not None and remedy.get("again") is False
+
+
+def spares_the_key(error: str) -> bool:
+    """Whether a 401 or 403 is about something else than the key."""
+    remedy = _remedy_for(error)
+    return remedy is not None and remedy.get("not_the_key") is True
+
+
+def _remedy_for(error: str) -> dict[str, Any] | None:
+    """The first row of the table that applies."""
     found = _STATUS_IN_ERROR.search(error)
     text = error.lower()
     for remedy in _remedies():
-        is_status = "status" not in remedy or (found and re.fullmatch(remedy["status"], found[1]))
-        if (
-            is_status
-            and remedy["says"].search(text)
-            and not ("unless" in remedy and remedy["unless"] in text)
-        ):
-            return remedy.get("model" if role == MODEL_ROLE else "judge")
+        if "status" in remedy and not (found and re.fullmatch(remedy["status"], found[1])):
+            continue
+        if "unless" in remedy and remedy["unless"] in text:
+            continue
+        if remedy["says"].search(text):
+            return remedy
     return None

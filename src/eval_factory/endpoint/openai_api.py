@@ -31,6 +31,11 @@ TOO_FEW_TOKENS = (
     "a model that thinks first needs more than the {granted} output tokens"
     " that this benchmark grants; set config.params.extra.num_output_tokens, 4096 for example"
 )
+FULL_WINDOW = (
+    "an answer was cut off with no text in it after {given} of the {granted} tokens that it was "
+    "granted: the server's window is full, give it a larger one (Ollama: num_ctx; llama.cpp: "
+    "--ctx-size)"
+)
 FILTERED_MESSAGE = "the endpoint's content filter withheld the answer"
 
 
@@ -223,6 +228,26 @@ def request_key(url: str, body: Mapping[str, Any], random: str | None) -> str:
     """
     text = _sorted_json({"v": KEY_VERSION, "url": url, "body": body, "random": random})
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def cut_off_advice(granted: int, given: int | None) -> str:
+    """What to set where an answer was cut off with no text in it.
+
+    `given`: its tokens, as the endpoint counted them.
+    """
+    if given is not None and given < 0.9 * granted:
+        return FULL_WINDOW.format(given=given, granted=granted)
+    return TOO_FEW_TOKENS.format(granted=granted)
+
+
+def states_path(asked: str, stated: Any) -> bool:
+    """Whether an answer states a file's path as its model, in place of the model's id."""
+    if not isinstance(stated, str) or stated == asked:
+        return False
+    return bool(_PATH.match(stated))
+
+
+_PATH = re.compile(r"(?:/|\.{1,2}/|~/|[A-Za-z]:[\\/]).|.*\.(?:gguf|safetensors|bin)\Z")
 
 
 class UnusableAnswer(Exception):

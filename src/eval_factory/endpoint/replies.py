@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 from eval_factory.core import foreign_text
-from eval_factory.core.failure_causes import Causes, hint_for, line_of
+from eval_factory.core.failure_causes import Causes, hint_for, line_of, spares_the_key
 from eval_factory.core.nouns import MODEL_ROLE
 from eval_factory.core.secrets import Redactor, secret_in
 from eval_factory.core.urls import base_of
@@ -153,6 +153,10 @@ class StopMessages:
                 f"or no model {model}{_it_says(said)}\n"
                 f"  check {self._settings('url', 'model_id')}{hint}"
             )
+        error = f"HTTP {status}: {said}"
+        if spares_the_key(error):
+            advice = hint_for(error, self.settings.role)
+            return self.of_role(f"{self.url} answers {status}{_it_says(said)}\n  {advice}")
         asked = f"Authentication error detected: {self.url} answers {status}{_it_says(said)}"
         return self.of_role(f"{asked}\n  {self._key_advice()}")
 
@@ -172,14 +176,12 @@ class StopMessages:
             causes.add(self.settings.role, error)
         known = causes.listed()
         rest = sum(cause.count for cause in known[SHOWN_CAUSES:])
+        again = "" if causes.all_last else "; then run the same command again"
         lines = [
             f"the first {number} requests to {self.url} all failed:",
             *map(line_of, known[:SHOWN_CAUSES]),
             *([f"{rest} x something else"] if rest else []),
-            (
-                f"check {self._settings('url', 'model_id')}, and the server; "
-                "then run the same command again"
-            ),
+            f"check {self._settings('url', 'model_id')}, and the server" + again,
             "to ask on regardless: --overrides config.params.extra.stop_after_failures=0",
         ]
         return self.of_role("\n  ".join(lines))

@@ -26,7 +26,7 @@ from helm.common.request import ErrorFlags, GeneratedOutput, Request, RequestRes
 from helm.proxy.retry import NonRetriableException
 
 from eval_factory.core import logs
-from eval_factory.core.foreign_text import own_lines
+from eval_factory.core.foreign_text import one_line, own_lines
 from eval_factory.core.helm_run_settings import HelmRunSettings
 from eval_factory.core.nouns import AttemptState
 from eval_factory.core.results import MODEL_ROLE
@@ -51,6 +51,7 @@ from eval_factory.helm_plugin import network_guard
 from eval_factory.helm_plugin.session import Session, judged_pictures, raised_at, session_for
 
 SAY_BUSY_EVERY_S = 10.0
+MAX_MODEL = 120  # characters of a model's name that a warning shows
 NOT_SHOWN = "[a picture that you are not shown]"
 _KINDS = {EndpointGone: logs.UNREACHABLE, EndpointUnusable: logs.REFUSED_BY_ENDPOINT}
 """What a fatal event says of the endpoint; nothing where it may be the benchmark's own requests."""
@@ -362,6 +363,13 @@ class Endpoint:
                 "  check the disk; what was kept stays"
             )
         changed = (self._settings.url, changes) if changes else None
+        stated = completion.body.get("model")
+        if openai_api.states_path(self._settings.model_id, stated):
+            shown = one_line(str(stated), MAX_MODEL)
+            self._warn_once(
+                f"the server states {shown} as its model, not {self._settings.model_id}: "
+                "extra.max_model_mismatch: 1 says that they are the same"
+            )
         self._cache.save(answer, attempt, changed, answered.server if self._has_several else None)
         self._session.spending.answered(self._role, asked.body, completion)
         with self._lock:
@@ -410,14 +418,20 @@ class Endpoint:
     def _result(self, request: Request, reply: _Reply) -> RequestResult:
         if any(choice.finish_reason == openai_api.FILTERED for choice in reply.completion.choices):
             return failure(openai_api.FILTERED_MESSAGE)
-        completions = [self._completion(request, choice) for choice in reply.completion.choices]
+        _, given = reply.completion.tokens
+        completions = [
+            self._completion(request, choice, given) for choice in reply.completion.choices
+        ]
         took = reply.latency_s
         at = int(reply.created)
         return RequestResult(
             True, [], completions, cached=reply.cached, request_time=took, request_datetime=at
         )
 
-    def _completion(self, request: Request, choice: openai_api.Choice) -> GeneratedOutput:
+    def _completion(
+        self, request: Request, choice: openai_api.Choice, given: int | None
+    ) -> GeneratedOutput:
+        """`given`: the tokens of the answer, as the endpoint counted them."""
         # as HELM's own client for pictures gives them
         if self._settings.endpoint_type == openai_api.IMAGES:
             file, kind = media.made_picture(self._made_pictures, choice.text)
@@ -428,7 +442,7 @@ class Endpoint:
         text = split.answer
         thought = split.thought
         if cut_off and not text and self._role == MODEL_ROLE:
-            self._warn_once(openai_api.TOO_FEW_TOKENS.format(granted=request.max_tokens))
+            self._warn_once(openai_api.cut_off_advice(request.max_tokens, given))
         reasoning = choice.reasoning if thought is None else thought
         if request.echo_prompt and self._settings.endpoint_type == openai_api.CHAT:
             text = request.prompt + text

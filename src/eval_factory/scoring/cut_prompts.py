@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from statistics import median
 
 from eval_factory.core import formats
+from eval_factory.scoring.notes import WINDOW
 from eval_factory.scoring.scores import InstanceKey
 
 MAX_CHARACTERS = 7.0
@@ -28,10 +29,6 @@ _IDEOGRAPHS = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff]
 MIN_PLATEAU = 5  # prompts with the same count
 MIN_SPREAD = 1.1  # the longest of them, as a multiple of the shortest
 _SAME = 500  # counts that differ by less than one part in so many are the same
-
-WINDOW = (
-    "a larger window of the server keeps all of a prompt (Ollama: num_ctx; llama.cpp: --ctx-size)"
-)
 
 
 def min_tokens(text: str) -> float:

@@ -4,7 +4,7 @@ reported.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -65,25 +65,53 @@ _TOKENS = (
 )
 
 
-def too_unreadable(instances: Instances, max_unreadable: float) -> tuple[str, ...]:
+_PARSER = (
+    "the server puts all of the answer into its reasoning field: give it this model's reasoning "
+    "parser, or none (vLLM and SGLang: --reasoning-parser; llama.cpp: --reasoning-format)"
+)
+_ENDED = (
+    "the model itself ended with nothing: look at the server's chat template and stop words "
+    "(adapter_config.params_to_remove: [stop] sends none)"
+)
+WINDOW = (
+    "a larger window of the server keeps all of a prompt (Ollama: num_ctx; llama.cpp: --ctx-size)"
+)
+UNPARSED = "unparsed"
+UNFINISHED = "unfinished"
+CUT_OFF = "cut_off"
+FULL_WINDOW = "full_window"
+IN_REASONING = "in_reasoning"
+ENDED = "ended"
+_UNREADABLE: Mapping[str, tuple[str, str]] = {
+    UNPARSED: ("are not in the form that the benchmark asks for", _PROMPT),
+    UNFINISHED: ("were cut off while the model was thinking", _TOKENS),
+    CUT_OFF: ("are empty and were cut off", _TOKENS),
+    FULL_WINDOW: ("were cut off before their tokens were used up: the window is full", WINDOW),
+    IN_REASONING: ("are empty, and ended with all their text in the reasoning field", _PARSER),
+    ENDED: ("are empty, and were not cut off", _ENDED),
+}
+"""Kind of an answer that says nothing, by its cause and its finish reason -> words, and what to
+set.
+"""
+
+
+def too_unreadable(
+    instances: Instances, max_unreadable: float, kinds: Mapping[str, int]
+) -> tuple[str, ...]:
     """A reason for each way in which answers say nothing, with what to set, the most frequent
     first; none where so many may.
+
+    `kinds`: how many answers there are of each kind of `_UNREADABLE`.
     """
     answered = instances.requested - instances.failed
     if not answered or instances.unreadable / answered <= max_unreadable:
         return ()
-    unfinished = instances.thinking_unfinished
-    kinds = [
-        (instances.unparsed, "are not in the form that the benchmark asks for", _PROMPT),
-        (unfinished, "were cut off while the model was thinking", _TOKENS),
-        (instances.unreadable - instances.unparsed - unfinished, "are empty", _TOKENS),
-    ]
-    kinds.sort(key=lambda kind: -kind[0])
     limit = f"max_unreadable is {max_unreadable:g}"
     reasons = []
-    for count, state, advice in kinds:
+    for kind, count in sorted(kinds.items(), key=lambda item: -item[1]):
         if not count:
             continue
+        state, advice = _UNREADABLE[kind]
         reason = f"{count} of {answered} answers {state}"
         if count < instances.unreadable:
             reason += f" ({instances.unreadable} of {answered} say nothing that can be scored)"

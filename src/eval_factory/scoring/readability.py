@@ -16,6 +16,7 @@ from datetime import datetime
 
 from eval_factory.core import formats
 from eval_factory.core.results import Instances, Score
+from eval_factory.endpoint.finish_reasons import LENGTH
 from eval_factory.helm import output
 from eval_factory.helm.trivial_answers import MAX_LABEL_LENGTH
 from eval_factory.plan.run_plan import Plan
@@ -24,8 +25,24 @@ from eval_factory.scoring.corrections import DATE_FORMATS, sentence_in
 from eval_factory.scoring.cut_prompts import NONE_CUT, CutPrompts, CutPromptsFound
 from eval_factory.scoring.draft import Draft
 from eval_factory.scoring.journal import UNKNOWN, CachedAnswer
-from eval_factory.scoring.notes import Importance, Note, too_unreadable
-from eval_factory.scoring.request_states import has_failed, sent_text, text_of, was_filtered
+from eval_factory.scoring.notes import (
+    CUT_OFF,
+    ENDED,
+    FULL_WINDOW,
+    IN_REASONING,
+    UNFINISHED,
+    UNPARSED,
+    Importance,
+    Note,
+    too_unreadable,
+)
+from eval_factory.scoring.request_states import (
+    finish_reason_of,
+    has_failed,
+    sent_text,
+    text_of,
+    was_filtered,
+)
 from eval_factory.scoring.scores import InstanceKey
 from eval_factory.scoring.stated_options import LENIENT, METRIC, lenient_metrics
 from eval_factory.tasks.choice_question import options_shown
@@ -75,6 +92,22 @@ class AnswerForm:
         return chosen is not None and chosen.strip() in {
             text.strip() for text in right_answers(state)
         }
+
+
+def window_is_full(state: output.RequestState, stored: CachedAnswer) -> bool:
+    """Whether an answer was cut off long before the tokens that it was granted."""
+    granted = state.request.get("max_tokens")
+    _, given = stored.tokens
+    if finish_reason_of(state) != LENGTH or not granted or given is None:
+        return False
+    return bool(given < _NEARLY_ALL * granted)
+
+
+def kind_of_empty(state: output.RequestState, stored: CachedAnswer) -> str:
+    """The kind of an answer with nothing in it, by its cause and its finish reason."""
+    if finish_reason_of(state) == LENGTH:
+        return FULL_WINDOW if window_is_full(state, stored) else CUT_OFF
+    return IN_REASONING if stored.thought_under is not None else ENDED
 
 
 def nothing_is_right(state: output.RequestState) -> bool:
@@ -182,6 +215,7 @@ _FORMS = {
 }
 
 
+_NEARLY_ALL = 0.9  # of the tokens that were granted
 MAX_IDENTICAL = 0.1
 _ENOUGH_TO_TELL = 20
 """Share of the answers that may be equal without a note, and answers from which on a share says
@@ -210,6 +244,8 @@ class Readability:
     """
     # in whose answers the lenient readings find one option
     named: set[InstanceKey] = field(default_factory=set)
+    kinds: dict[InstanceKey, str] = field(default_factory=dict)
+    """Answers that say nothing, each with its kind (`notes.too_unreadable`)."""
     windows: CutPrompts = field(default_factory=CutPrompts)
     cut: CutPromptsFound = NONE_CUT  # prompts that the server cut, once all were seen
 
@@ -244,12 +280,19 @@ class Readability:
             self.signs["refused"].add(key)
         elif not found and stored.unfinished:
             self.signs["thinking_unfinished"].add(key)
+            self.kinds[key] = FULL_WINDOW if window_is_full(state, stored) else UNFINISHED
         elif (
             not found and says and form is not None
         ):  # open text has no form, so nothing is unlike it
             self.signs["unparsed"].add(key)
+            self.kinds[key] = UNPARSED
         elif not says and state.request.get("max_tokens") != 0 and not nothing_is_right(state):
             self.nothing.add(key)  # where no token is granted, the prompt alone is measured
+            self.kinds[key] = kind_of_empty(state, stored)
+
+    def unreadable_kinds(self) -> dict[str, int]:
+        """Kind of the answers that say nothing -> how many there are."""
+        return dict(Counter(self.kinds.values()))
 
     def complete(self, draft: Draft) -> None:
         limited = draft.plan.evaluation.run.config.params.extra.max_length is not None
@@ -262,7 +305,9 @@ class Readability:
         extra = draft.plan.evaluation.run.config.params.extra
         draft.instances = self.counted(draft.instances)
         draft.notes.extend(self.notes(draft.plan, draft.instances, draft.scores))
-        draft.not_reportable += too_unreadable(draft.instances, extra.max_unreadable)
+        draft.not_reportable += too_unreadable(
+            draft.instances, extra.max_unreadable, self.unreadable_kinds()
+        )
         answered = draft.instances.requested - draft.instances.failed
         if len(self.cut.keys) > extra.max_unreadable * answered:
             draft.not_reportable.append(self.cut.note(draft.instances.requested))

@@ -123,7 +123,11 @@ def _notes_on_answers(draft: Draft) -> Iterator[Note]:
                 "is no mark of a jury's, they are left out of it and stand inside"
             )
             how += " its bounds"
-        asks_again = tally.something_to_ask and read_origin(plan.rundir.cache_db) is None
+        asks_again = (
+            tally.something_to_ask
+            and not tally.causes.all_last
+            and read_origin(plan.rundir.cache_db) is None
+        )
         again = "; the same command asks them again" if asks_again else ""
         yield Note(Importance.INCOMPLETE, f"{instances.failed} instances failed and {how}{again}")
     for reason, count in Counter(why for why, _ in tally.unscorable.values()).most_common():

@@ -11,6 +11,8 @@ from eval_factory.core.failure_causes import (
     MAX_CAUSE,
     Causes,
     hint_for,
+    lasts,
+    spares_the_key,
 )
 from eval_factory.core.results import MODEL_ROLE
 
@@ -177,3 +179,36 @@ def test_what_may_help(error: str, model: str | None, judge: str | None) -> None
     for role, part in ((MODEL_ROLE, model), ("gpt", judge)):
         hint = hint_for(error, role)
         assert hint is None if part is None else part in str(hint)
+
+
+@pytest.mark.parametrize(
+    ("error", "advice", "again"),
+    [
+        ("HTTP 403: error code: 1010", "User-Agent", False),
+        ("HTTP 403: Attention Required! | Cloudflare", "User-Agent", False),
+        (
+            "HTTP 400: Conversation roles must alternate user/assistant",
+            "custom_system_prompt",
+            False,
+        ),
+        ("HTTP 400: System role not supported", "custom_system_prompt", False),
+        ("HTTP 400: the content management policy", "min_coverage", False),
+        ("HTTP 400: Expected max_tokens >= 16", "num_output_tokens", True),
+        ("HTTP 400: store: Extra inputs are not permitted", "params_to_remove", True),
+        ("HTTP 500: broken", "its own log", True),
+    ],
+)
+def test_an_error_has_one_remedy_and_lasts_or_does_not(
+    error: str, advice: str, again: bool
+) -> None:
+    assert advice in str(hint_for(error, MODEL_ROLE))
+    assert lasts(error) is not again
+    causes = Causes()
+    assert causes.all_last is False
+    causes.add(MODEL_ROLE, error)
+    assert causes.all_last is not again
+
+
+def test_a_firewall_does_not_speak_of_the_key() -> None:
+    assert spares_the_key("HTTP 403: error code: 1010")
+    assert not spares_the_key("HTTP 403: this key may not use the model")

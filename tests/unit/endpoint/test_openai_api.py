@@ -336,3 +336,31 @@ def test_a_completion_is_all_that_is_read_of_an_answer() -> None:
 def test_the_text_is_compact_and_keeps_order_and_letters() -> None:
     body = {"model": "m", "a": [1, {"b": 'ü\n"\ud800'}]}
     assert json_text(body) == '{"model":"m","a":[1,{"b":"ü\\n\\"\ud800"}]}'
+
+
+@pytest.mark.parametrize(
+    ("granted", "given", "advice"),
+    [(512, 9, "num_ctx"), (512, 512, "num_output_tokens"), (5, None, "num_output_tokens")],
+)
+def test_the_advice_for_a_cut_off_answer_follows_from_its_tokens(
+    granted: int, given: int | None, advice: str
+) -> None:
+    assert advice in openai_api.cut_off_advice(granted, given)
+
+
+@pytest.mark.parametrize(
+    ("stated", "is_path"),
+    [
+        ("/models/llama.gguf", True),
+        ("./m", True),
+        ("C:\\models\\m", True),
+        ("llama-3.Q4.gguf", True),
+        ("org/model", False),
+        ("model", False),
+        (None, False),
+        (7, False),
+    ],
+)
+def test_a_path_in_place_of_a_model_is_known(stated: Any, is_path: bool) -> None:
+    assert openai_api.states_path("org/model", stated) is is_path
+    assert openai_api.states_path(str(stated), stated) is False

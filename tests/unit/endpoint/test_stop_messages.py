@@ -109,3 +109,18 @@ def test_what_to_do_where_nothing_was_answered() -> None:
     says(refused, "HTTP 400", "Invalid model name")
     says(refused, "target.api_endpoint: model_id", "url", "api_key")
     assert "--no_preflight" in refused
+
+
+def test_a_firewall_before_the_endpoint_names_the_user_agent() -> None:
+    told = refused(403, "error code: 1010", {"MY_KEY": "k"}, key_names=("MY_KEY",))
+    assert "User-Agent" in told
+    assert "MY_KEY" not in told
+    assert "Authentication" not in told
+
+
+@pytest.mark.parametrize(
+    ("error", "again"), [("HTTP 400: content policy", False), ("HTTP 500: broken", True)]
+)
+def test_what_would_fail_again_is_not_to_be_run_again(error: str, again: bool) -> None:
+    messages = StopMessages.of(endpoint_settings(), URL, {})
+    assert ("same command" in messages.none_answered(5, [error] * 5)) is again

@@ -496,3 +496,25 @@ def test_above_max_unreadable_cut_prompts_make_a_score_not_reportable(tokens: in
     assert made.instances.prompt_truncated == is_cut
     assert any("num_ctx" in reason for reason in made.not_reportable) is is_cut
     assert any("num_ctx" in text for text in made.notes.texts()) is is_cut
+
+
+@pytest.mark.parametrize(
+    ("reason", "stored", "kind"),
+    [
+        ("length", CachedAnswer((100, 5)), "cut_off"),
+        ("length", CachedAnswer((4090, 2)), "full_window"),
+        ("length", CachedAnswer((4090, 2), unfinished=True), "full_window"),
+        ("length", CachedAnswer((100, 5), unfinished=True), "unfinished"),
+        ("stop", CachedAnswer((100, 5), thought_under="k"), "in_reasoning"),
+        ("stop", CachedAnswer((100, 1)), "ended"),
+        (None, CachedAnswer(), "ended"),
+    ],
+)
+def test_an_empty_answer_has_a_kind_by_its_finish_reason(
+    reason: str | None, stored: CachedAnswer, kind: str
+) -> None:
+    readability = Readability(None, lambda _state: stored)
+    completion = {"text": "", "finish_reason": {"reason": reason}}
+    result = {"success": True, "completions": [completion]}
+    readability.add(KEY, state("yes", result=result))
+    assert readability.unreadable_kinds() == {kind: 1}

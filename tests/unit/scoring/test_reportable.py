@@ -82,25 +82,37 @@ TEN = Instances(requested=12, scored=10, failed=2, empty=0, truncated=0, filtere
 
 def test_so_many_answers_may_say_nothing() -> None:
     readable = [
-        too_unreadable(replace(TEN, unreadable=count), 0.1) == () for count in (0, 1, 2, 10)
+        too_unreadable(replace(TEN, unreadable=count), 0.1, {"unparsed": count}) == ()
+        for count in (0, 1, 2, 10)
     ]
     assert readable == [True, True, False, False]
 
 
+KEYS = {
+    "unparsed": "custom_system_prompt",
+    "unfinished": "num_output_tokens",
+    "cut_off": "num_output_tokens",
+    "full_window": "num_ctx",
+    "in_reasoning": "--reasoning-parser",
+    "ended": "params_to_remove",
+}
+
+
 def test_each_kind_of_unreadable_answers_is_a_reason_with_one_advice() -> None:
     """The most frequent kind first, with the key to set."""
-    counts = replace(TEN, unreadable=9, unparsed=2, thinking_unfinished=4)
-    reasons = [reason.split("\n") for reason in too_unreadable(counts, 0.1)]
-    assert [len(lines) for lines in reasons] == [2, 2, 2]
-    assert [lines[0].split(" answers")[0] for lines in reasons] == ["4 of 10", "3 of 10", "2 of 10"]
-    assert all("9 of 10" in first and "max_unreadable is 0.1" in first for first, _ in reasons)
-    keys = [advice.split()[1] for _, advice in reasons]
-    assert keys[:2] == ["config.params.extra.num_output_tokens,"] * 2
-    assert "custom_system_prompt" in reasons[2][1]
+    counts = {kind: number for number, kind in enumerate(KEYS, start=1)}
+    instances = replace(TEN, requested=42, unreadable=21)
+    reasons = [reason.split("\n") for reason in too_unreadable(instances, 0.1, counts)]
+    assert [lines[0].split()[0] for lines in reasons] == ["6", "5", "4", "3", "2", "1"]
+    assert all("21 of 40" in first and "max_unreadable is 0.1" in first for first, _ in reasons)
+    for key, (_, advice) in zip(reversed(KEYS.values()), reasons, strict=True):
+        assert key in advice
+        assert ("num_output_tokens" in advice) is (key == "num_output_tokens")
 
 
 def test_a_single_kind_is_not_counted_twice() -> None:
-    (reason,) = too_unreadable(replace(TEN, unreadable=2, unparsed=2), 0.1)
+    counts = replace(TEN, unreadable=2, unparsed=2)
+    (reason,) = too_unreadable(counts, 0.1, {"unparsed": 2})
     assert reason.count("of 10") == 1
 
 
