@@ -316,10 +316,14 @@ def _lacking(
     is_main: bool,
 ) -> list[Reason]:
     """Return a reason for each result without its score, or whose main metric is another one."""
-    found = []
+    found: list[Reason] = []
     for model, one, name in zip(models, stored, names, strict=True):
         main = one.result.main_metric
         known = sorted(one.result.scores)
+        in_two_ways = comparison_reasons.two_ways_of_asking(
+            models[0].label, stored[0], model.label, one
+        )
+        found += in_two_ways
         if is_main and main != name:
             other = f"{models[0].label}'s is {name}; name one with --metric"
             found.append(Reason("metric", f"{model.label}'s main metric is {main}, {other}"))

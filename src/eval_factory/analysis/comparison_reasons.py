@@ -97,7 +97,7 @@ def values_of(
 LENIENT = ".lenient"
 READ_METRICS = (".lenient", ".corrected", ".reasoned", ".with_asked")
 """Parts of the names of metrics whose values the reader gives."""
-NEVER_ACCEPTED = frozenset({"metric", "no_pairs"})
+NEVER_ACCEPTED = frozenset({"answer_style", "metric", "no_pairs"})
 ACCEPTED_REASONS = (
     "coverage",
     "data",
@@ -136,6 +136,19 @@ class Side:
     pairing: Pairing | None = None
 
 
+def two_ways_of_asking(
+    label: str, stored: StoredResult, other_label: str, other: StoredResult
+) -> Iterator[Reason]:
+    one = stored.extra.get("answer_style", "letter")
+    two = other.extra.get("answer_style", "letter")
+    if one != two:
+        yield Reason(
+            "answer_style",
+            f"{label} and {other_label} were asked in two ways (answer_style: {one} and {two}): "
+            "their scores measure different things",
+        )
+
+
 def reasons_against(a: Side, b: Side) -> Iterator[Reason]:
     """Every reason that speaks against comparing the two; none where they may be compared."""
     both = f"{a.label} and {b.label}"
@@ -156,6 +169,7 @@ def reasons_against(a: Side, b: Side) -> Iterator[Reason]:
         )
         yield Reason("upstream", f"{both} were made by two upstreams, {versions}: {why}")
     yield from _demo_beside_model(a, b)
+    yield from two_ways_of_asking(a.label, a.stored, b.label, b.stored)
     if prompts := _other_prompts(a, b):
         yield Reason("prompts", f"{both} were asked in different words: {prompts}")
     if files := _other_data(record, others):

@@ -23,6 +23,7 @@ from eval_factory.helm.criteria import criterion_template, prompt_of_jury
 from eval_factory.tasks import run_entry
 from eval_factory.tasks.errata import load_errata
 from eval_factory.tasks.framework import Framework, Task, file_layout, load_framework
+from eval_factory.tasks.reasoned import reasoned_tasks
 from eval_factory.tasks.run_specs import (
     CODE_EXECUTION_FLAG,
     IMAGES,
@@ -120,7 +121,12 @@ def record_of(name: str, framework: Framework, upstream: Upstream = HELM) -> Rec
     )  # a list of all tasks needs none of it
 
     perturb = [family for family in FAMILIES if not_offered(family, task.name) is None]
-    more = {"perturb": perturb, "judge_prompt": prompt, "example": _example(task.name, extra)}
+    more = {
+        "perturb": perturb,
+        "reasoned": task.name in reasoned_tasks(),
+        "judge_prompt": prompt,
+        "example": _example(task.name, extra),
+    }
     return {**task_info(task).as_dict(), **more}
 
 
@@ -255,6 +261,7 @@ def _facts(record: Record) -> list[str]:
         "data size": _size(record.get("size_mb")),
         "public since": published,
         "tried by us on": record.get("tried"),
+        "reasoned answers": _yes_or_no(record.get("reasoned")),
         "other words": _joined(record["perturb"] or ["none"]) if "perturb" in record else "",
         "tags": _joined(record.get("tags")),
         "run spec": record.get("run_spec"),
@@ -262,6 +269,13 @@ def _facts(record: Record) -> list[str]:
         "our tasks of it": _joined(record.get("tasks")),
     }
     return [f"{name + ':':<18} {value}" for name, value in facts.items() if value]
+
+
+def _yes_or_no(value: bool | None) -> str:
+    """Empty where it is not known."""
+    if value is None:
+        return ""
+    return "yes (answer_style: reasoned)" if value else "no"
 
 
 def _parameter_lines(record: Record) -> Iterable[str]:

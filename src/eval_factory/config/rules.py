@@ -25,6 +25,11 @@ from eval_factory.tasks.asked_again import (
     STATED_ONLY,
 )
 from eval_factory.tasks.framework import DATA_PATH, FileLayout, Task, load_framework
+from eval_factory.tasks.reasoned import (
+    REASONED,
+    reasoned_tasks,
+    tasks_that_reason_already,
+)
 from eval_factory.tasks.run_entry import PATH_PARAMETERS, WHERE, given_twice
 from eval_factory.tasks.run_specs import IMAGES, refusal
 from eval_factory.tasks.upstreams import HELM
@@ -155,6 +160,29 @@ def cannot_be_asked_again(task: Task, extra: Extra, endpoint: ApiEndpoint) -> It
         )
 
 
+def cannot_reason(task: Task, extra: Extra, endpoint: ApiEndpoint) -> Iterator[str]:
+    """Why `answer_style: reasoned` makes no sense here."""
+    if extra.answer_style != REASONED:
+        return
+    where = f"{_EXTRA}.answer_style"
+    if task.name in tasks_that_reason_already():
+        yield f"{where}: {task.name} asks for reasoning already; {_LEAVE_OUT}"
+    elif task.name not in reasoned_tasks():
+        yield (
+            f"{where}: {task.name} takes no {REASONED} ('eval-factory ls {task.name}' says which "
+            f"tasks do); {_LEAVE_OUT}"
+        )
+    elif extra.num_train_trials is not None and not reasoned_tasks()[task.name].has_examples:
+        yield (
+            f"{_EXTRA}.num_train_trials: reasoned answers are asked for without examples, which "
+            f"answer with a letter alone; {_LEAVE_OUT}"
+        )
+    if endpoint.type != "chat":
+        yield f"{where}: {REASONED} needs a chat endpoint, not {endpoint.type}; {_LEAVE_OUT}"
+    if extra.confidence in (LOGPROBS, STATED_ONLY):
+        yield f"{where}: excludes confidence: {extra.confidence}; take {STATED}"
+
+
 def chance_questions_of(task: Task, extra: Extra) -> int:
     """How many questions that were right are asked once more in the same words.
 
@@ -245,6 +273,7 @@ def with_task_rules(run: RunConfig, task: Task, problems: list[str]) -> RunConfi
     problems += wrong_with_made_pictures(run, task)
     problems += cannot_be_shuffled(task, extra)
     problems += cannot_be_asked_again(task, extra, run.target.api_endpoint)
+    problems += cannot_reason(task, extra, run.target.api_endpoint)
     # HELM splits a run entry at commas and offers no way to quote one.
     if (takes_file or task.helm.judges) and "," in os.path.abspath(run.config.output_dir):
         tasks = "custom benchmarks" if takes_file else "a task with judges"

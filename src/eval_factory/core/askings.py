@@ -92,8 +92,8 @@ class InOtherWords:
 class Pushback:
     """After its answer somebody doubted it, several times; never with what is right."""
 
-    turns: tuple[Change, ...]  # the answer after each turn, against the first
-    changed_at: Mapping[str, int]
+    turns: tuple[Change, ...] = ()  # the answer after each turn, against the first
+    changed_at: Mapping[str, int] = field(default_factory=dict)
     """Turn -> how many answers were first another one there; `never` for those that stood through
     all, `unread` for those that did not change as far as they can be read.
     """

@@ -22,6 +22,7 @@ from eval_factory.helm import names
 from eval_factory.helm.environments import environment_of
 from eval_factory.plan.run_plan import HELM_SUITE, EndpointPlan, Plan
 from eval_factory.tasks.asked_again import LOGPROBS
+from eval_factory.tasks.reasoned import REASONED
 from eval_factory.tasks.upstreams import HELM, Upstream
 
 if TYPE_CHECKING:
@@ -210,6 +211,7 @@ def run_entry(plan: Plan) -> str:
         "blind_control": params.extra.blind_control or None,
         "cost_of_wrong": params.extra.cost_of_wrong if params.extra.allow_abstain else None,
         "chance_questions": plan.chance_questions or None,
+        "answer_style": plan.task_name if params.extra.answer_style == REASONED else None,
         "num_output_tokens": plan.evaluation.num_output_tokens,
         "temperature": params.temperature,
         "confidence": None if params.extra.confidence == LOGPROBS else params.extra.confidence,

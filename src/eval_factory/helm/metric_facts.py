@@ -122,7 +122,7 @@ _FACTS = {
     "summarization_compression": MetricFacts(unit="ratio"),
 }
 
-_OURS = r"(?:\.(?:corrected|lenient|helm|all_judges|all_orders|repeats_mean))+$"
+_OURS = r"(?:\.(?:corrected|lenient|reasoned|with_asked|helm|all_judges|all_orders|repeats_mean))+$"
 """What our own scores beside HELM's are called; they are of the metric's direction, scale and
 unit.
 """

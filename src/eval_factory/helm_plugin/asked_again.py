@@ -42,6 +42,7 @@ from eval_factory.core.safe_files import write_atomic
 from eval_factory.endpoint.media import PLACE
 from eval_factory.helm import names
 from eval_factory.tasks import asked_again as again
+from eval_factory.tasks.reasoned import MAX_TOKENS, reasoned_tasks
 from eval_factory.tasks.rubric_case import ANSWER
 
 
@@ -214,6 +215,24 @@ def _register_askings(option: str, specs: Callable[[RunSpec, str], list[Perturba
     )
 
 
+def _reasoned(run_spec: RunSpec, task: str) -> RunSpec:
+    """Asks for reasoning and a last line, in place of the benchmark's form. Raises ValueError: its
+    instructions are others than those that were looked at.
+    """
+    entry = reasoned_tasks()[task]
+    own = run_spec.adapter_spec
+    adapter = replace(
+        own,
+        instructions=entry.instructions(own.instructions),
+        output_prefix=entry.request,
+        max_tokens=MAX_TOKENS,
+        stop_sequences=[],
+        max_train_instances=own.max_train_instances if entry.has_examples else 0,
+    )
+    return replace(run_spec, adapter_spec=adapter)
+
+
+register_expander("answer_style", _reasoned)
 register_expander("more_metrics", _with_more_metrics)
 register_expander("confidence", _asked_for_confidence)
 _register_askings("cost_of_wrong", _may_abstain)

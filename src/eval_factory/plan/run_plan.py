@@ -27,6 +27,7 @@ from eval_factory.core.urls import base_of, origin_of
 from eval_factory.endpoint.endpoint_settings import EndpointSettings, OAuthSettings
 from eval_factory.endpoint.openai_api import CHAT, Adapter
 from eval_factory.tasks.asked_again import ASKED_AGAIN_BY, ASKED_AGAIN_IF, LOGPROBS, STATED
+from eval_factory.tasks.reasoned import LETTER
 from eval_factory.tasks.run_specs import IMAGES
 from eval_factory.tasks.upstreams import Upstream
 
@@ -401,6 +402,8 @@ def identity_of(
     asked_otherwise = (getattr(extra, name) for name in (*ASKED_AGAIN_BY, *ASKED_AGAIN_IF))
     if not any(asked_otherwise):
         of_no_effect.append("config.params.extra.chance_questions")
+    if extra.answer_style == LETTER:
+        of_no_effect.append("config.params.extra.answer_style")
     leaves = {
         path: value
         for path, value in leaves_of(evaluation.as_dict())

@@ -548,7 +548,7 @@ def _pushback(found: Pushback) -> Iterator[str]:
     if found.changed_at:
         rest = ""
         if unread:
-            rest = f"; of {unread:,} a turn cannot be read, and the others did not change"
+            rest = f"; {unread:,} have a turn that cannot be read, and no other change"
         yield f"{found.changed_at.get('never', 0):,} of {answers} stood through all doubts{rest}"
 
 

@@ -622,7 +622,10 @@ class ChoiceOrderCheck:
         wanted = plan.evaluation.run.config.params.extra.shuffle_choices
         if wanted is None:
             return None, metrics
-        original = [one for one in metrics if one.perturbation is None]
+        original = []
+        for one in metrics:
+            if one.perturbation is None or is_asked_again(one.perturbation):
+                original.append(one)
         others = [
             one
             for one in metrics

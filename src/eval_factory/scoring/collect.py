@@ -40,6 +40,13 @@ from eval_factory.scoring.jury import (
 from eval_factory.scoring.notes import Importance
 from eval_factory.scoring.provenance import Remembered, provenance_of
 from eval_factory.scoring.readability import Readability, answer_form_of
+from eval_factory.scoring.reasoned_answers import (
+    fill_in,
+    is_reasoned,
+    main_of,
+    reasoned_form,
+    with_reasoned,
+)
 from eval_factory.scoring.request_states import (
     finish_reason_of,
     has_failed,
@@ -96,15 +103,16 @@ def collect(
     run = output.read_run(runs[0])
     entry = plan.evaluation.task.helm
     split = run.main_split(entry.main_split)
-    orders, metrics = ChoiceOrderCheck.of(plan, run, metric_values_of(run, split))
+    orders, metrics = ChoiceOrderCheck.of(
+        plan, run, with_reasoned(plan, metric_values_of(run, split))
+    )
     plain = [one for one in metrics if not is_asked_again(one.perturbation)]
     tally = Tally.of(plan, run, {} if remembered is None else remembered.sources)
     usage, changes, used = journal.usage_of(plan, run_id, wall_s)
     stated = StatedModels(plan.endpoints, used, journal.read_servers(plan.rundir.cache_db))
     answers = journal.StoredAnswers.of(plan, stated.add)
     main, _ = chosen_main_metric(entry, [metric.label for metric in plain])  # of HELM's own
-    readability = Readability(answer_form_of(entry, run, main), answers.to)
-    right = RightAnswers(readability.form, run.run_spec.adapter_spec.output_mapping_pattern)
+    readability, right = _readers(plan, run, main, answers)
     again = Askings.of(plan, right, answers.logprobs_of)
     floors = FloorScores(plan, run, plain)
     corrections = Corrections.of(plan, metrics)
@@ -112,7 +120,6 @@ def collect(
     correction = RubricCorrection.of(plan, rubric)
     jury = Jury(plan, run.jury, tally) if run.jury else None
     looks = Looks.of(plan)
-    asked_again = (orders, again, right)
     parts = Parts(
         tally,
         rubric,
@@ -120,7 +127,7 @@ def collect(
         corrections,
         readability,
         jury,
-        *asked_again,
+        *(orders, again, right),
         floors,
         looks,
         stated,
@@ -138,6 +145,16 @@ def collect(
     if remembered is not None:
         provenance = remembered.completed(plan, provenance)
     return with_clinicians(_result(draft, records, provenance), plan.rundir)
+
+
+def _readers(
+    plan: Plan, run: output.HelmRun, main: str, answers: journal.StoredAnswers
+) -> tuple[Readability, RightAnswers]:
+    """What reads answers: in the form that the benchmark asks for, or in that of reasoned ones."""
+    form = answer_form_of(plan.evaluation.task.helm, run, main)
+    reader = reasoned_form(form) if is_reasoned(plan) else None
+    pattern = run.run_spec.adapter_spec.output_mapping_pattern
+    return Readability(reader or form, answers.to), RightAnswers(form, pattern, reader)
 
 
 @dataclass(frozen=True)
@@ -174,7 +191,7 @@ class Parts:
         add_again: list[Callable[..., object]] = [self.tally.count_failure]
         if self.orders is not None:
             self.orders.right = self.right
-        if self.again is not None or self.orders is not None:
+        if self.again or self.orders or self.right.reader:
             add_to_all.insert(0, self.right.add)
         if self.again is not None:
             add_again += [self.right.add, self.again.add]
@@ -193,6 +210,8 @@ class Parts:
         yield from self._steps_of_reports()
 
     def _steps_before_scores(self) -> Iterator[Step]:
+        if self.right.reader:
+            yield self._fill_in_reasoned  # before anything looks at values
         if self.again:
             yield self.again.count_replies  # before anything is counted together
         if self.jury:
@@ -211,6 +230,10 @@ class Parts:
         if self.again:
             # all metrics of the repeated requests are there, and none is a score
             yield self.again.take
+
+    def _fill_in_reasoned(self, draft: Draft) -> None:
+        others = self.orders.by_order if self.orders else ()
+        fill_in([*draft.metrics, *others], self.right)
 
     def _steps_on_scores(self) -> Iterator[Step]:
         if self.rubric:
@@ -361,6 +384,7 @@ def _score(draft: Draft) -> None:
 def _choose_main(draft: Draft) -> None:
     labels = [metric.label for metric in draft.metrics]
     draft.main, draft.why = chosen_main_metric(draft.plan.evaluation.task.helm, labels)
+    draft.main = main_of(draft)
     draft.main_values = _values(draft, draft.main)
     tally = draft.tally
     as_zero = draft.failed_as_zero

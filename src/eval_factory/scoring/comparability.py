@@ -24,6 +24,7 @@ from eval_factory.helm.output import AdapterSpec, read_run_record
 from eval_factory.plan.run_plan import Plan
 from eval_factory.scoring.stated_models import same_model
 from eval_factory.tasks.framework import DATA_PATH
+from eval_factory.tasks.reasoned import LETTER, REASONED
 
 _UNKNOWN = "unknown"
 NOT_SENT = "not sent"
@@ -211,6 +212,10 @@ def _of_requests(facts: ComparedRun) -> Iterator[Deviation]:
 def _of_prompts_and_sample(
     facts: ComparedRun, board: MedhelmLeaderboard, entry: LeaderboardEntry
 ) -> Iterator[Deviation]:
+    style = facts.plan.evaluation.run.config.params.extra.answer_style
+    if style == REASONED:
+        effect = "the benchmark is asked in another way: with reasoning and a last line"
+        yield Deviation("answer_style", LETTER, style, effect)
     limit = facts.plan.evaluation.run.config.params.extra.max_length
     if limit != entry.max_length:
         leaderboard = "none" if entry.max_length is None else entry.max_length

@@ -36,6 +36,7 @@ from eval_factory.scoring.rubric import RubricTally
 from eval_factory.scoring.scores import InstanceKey, MetricValues, helm_mean, is_judged
 from eval_factory.scoring.stated_options import LENIENT, METRIC
 from eval_factory.tasks.errata import CORRECTED
+from eval_factory.tasks.reasoned import SUFFIX
 
 INCOMPLETE_FLOORS = "floors are not whole: "
 
@@ -146,11 +147,15 @@ class FloorScores:
         # what is trivial is a label alone, or names none: the lenient readings find in it what HELM
         # finds
         lenient = [one.label for one in draft.metrics if one.name == METRIC + LENIENT]
-        floors |= {
-            label: floors[helm]
-            for label in lenient
-            if (helm := label.replace(LENIENT, "", 1)) in floors
-        }
+        reasoned = [one.label for one in draft.metrics if one.name.endswith(SUFFIX)]
+        for label in lenient:
+            helm = label.replace(LENIENT, "", 1)
+            if helm in floors:
+                floors[label] = floors[helm]
+        for label in reasoned:
+            helm = label.replace(SUFFIX, "", 1)
+            if helm in floors:
+                floors[label] = floors[helm]
         draft.floors = floors | by_judges
         draft.notes.extend(
             [*notes_on_floors(draft.main, draft.scores, draft.floors), *self._notes()]

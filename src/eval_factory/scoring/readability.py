@@ -48,6 +48,7 @@ from eval_factory.scoring.stated_options import LENIENT, METRIC, lenient_metrics
 from eval_factory.tasks.choice_question import options_shown
 from eval_factory.tasks.concordance import rating_in
 from eval_factory.tasks.framework import HelmEntry
+from eval_factory.tasks.reasoned import REASONED
 
 _WEEKS = re.compile(r"\D{0,9}\d+ weeks\W{1,9}(?:and )?\d+ days")
 _SQL_TAG = re.compile(r"<\s*sql\s*>(.*?)</?\s*sql\s*>", re.DOTALL | re.IGNORECASE)
@@ -86,6 +87,11 @@ class AnswerForm:
         if not labels or alone in labels:
             return alone if labels else None
         return stated_option(answer, self.options(state))
+
+    def rated(self, state: output.RequestState, answer: str) -> tuple[str, bool] | None:
+        """What the answer states, and whether that is right; None where it states nothing."""
+        label = self.stated(state, answer)
+        return None if label is None else (self.labels(state)[label], self.is_right(state, label))
 
     def is_right(self, state: output.RequestState, label: str | None) -> bool:
         chosen = None if label is None else self.labels(state).get(label)
@@ -298,7 +304,8 @@ class Readability:
         limited = draft.plan.evaluation.run.config.params.extra.max_length is not None
         self.cut = self.windows.found(by_plateau=not limited)
         self.signs["prompt_truncated"] |= self.cut.keys
-        if self.lenient:  # questions have options
+        is_reasoned = draft.plan.evaluation.run.config.params.extra.answer_style == REASONED
+        if self.lenient and not is_reasoned:  # questions have options
             draft.metrics += lenient_metrics(draft.metrics, self.lenient)
 
     def report(self, draft: Draft) -> None:

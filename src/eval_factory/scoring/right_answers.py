@@ -24,6 +24,7 @@ MAX_STORED = 200
 class RightAnswers:
     form: AnswerForm | None  # None: open text, which is compared word for word
     pattern: str | None  # by which HELM finds a label in an answer; None: the answer is the label
+    reader: AnswerForm | None = None  # the form of reasoned answers; None: they are read as `form`
     helms: dict[InstanceKey, str] = field(default_factory=dict)
     """What HELM's match finds in each answer: an option's text, or the answer where it has none."""
     stated: dict[InstanceKey, str] = field(default_factory=dict)
@@ -49,16 +50,17 @@ class RightAnswers:
             return
         if not answer.strip() or not self.form.reads(state, answer):
             self.unread_by_helm.add(key)
-        labels = self.form.labels(state)
-        label_stated = self.form.stated(state, answer)
-        if label_stated is not None:
-            self.stated[key] = stored_form(labels[label_stated])
-            self.right[key] = self.form.is_right(state, label_stated)
+        rated = (self.reader or self.form).rated(state, answer)
+        if rated is not None:
+            text, is_right = rated
+            self.stated[key] = stored_form(text)
+            self.right[key] = is_right
 
     def label_in(self, state: output.RequestState) -> str:
         """The label that the answer states, or what HELM looks up among labels."""
         answer = text_of(state)
-        stated = None if self.form is None else self.form.stated(state, answer)
+        form = self.reader or self.form
+        stated = None if form is None else form.stated(state, answer)
         return option_read(answer, self.pattern) if stated is None else stated
 
     def _abstains(self, state: output.RequestState, answer: str) -> bool:
@@ -80,7 +82,7 @@ class RightAnswers:
 
     @property
     def by_reader(self) -> bool:
-        return self.has_reader and bool(self.unread_by_helm)
+        return self.has_reader and bool(self.unread_by_helm or self.reader is not None)
 
     def said(self, key: InstanceKey) -> str | None:
         """What the answer says, to be compared with others; None where nothing is read from it."""

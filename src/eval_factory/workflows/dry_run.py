@@ -33,6 +33,7 @@ from eval_factory.tasks.asked_again import (
     may_abstain_text,
 )
 from eval_factory.tasks.framework import Task, load_framework
+from eval_factory.tasks.reasoned import MAX_TOKENS, REASONED, reasoned_tasks
 from eval_factory.workflows.context import redactor_of, show_warnings
 from eval_factory.workflows.options import DryRun, Options
 from eval_factory.workflows.stop_when import faults_of_own_files, grid_line, look_to_begin_with
@@ -126,6 +127,20 @@ def _metadata_line(evaluation: Evaluation) -> str:
     return f"sent without {REMOVED}; extra.keep_image_metadata: true sends them"
 
 
+def _reasoned(evaluation: Evaluation) -> Iterator[str]:
+    """How `answer_style: reasoned` changes the prompts."""
+    if evaluation.run.config.params.extra.answer_style != REASONED:
+        return
+    entry = reasoned_tasks()[evaluation.task.name]
+    yield "\n# reasoned"
+    for words in entry.removes:
+        yield f"#   left out of the instructions: {words.strip()}"
+    if not entry.has_examples:
+        yield "#   left out: the benchmark's examples, which answer with a letter alone"
+    yield f"#   at the end of each prompt, in place of the benchmark's own: {entry.request}"
+    yield f"#   tokens that an answer may have: {evaluation.num_output_tokens or MAX_TOKENS}"
+
+
 def difference_of(before: str, now: str) -> str:
     """The lines that two previews do not share, each with three lines around it."""
     lines = list(
@@ -194,6 +209,7 @@ def preview(
     )
     if may_send_files(evaluation):
         lines.append(f"\n# pictures and sounds\n#   {_metadata_line(evaluation)}")
+    lines += _reasoned(evaluation)
     again = list(_asked_again(evaluation.task, evaluation.run.config.params.extra))
     lines += ["\n# asked again", *(f"#   {line}" for line in again)] if again else []
     if (looks := grid_line(evaluation)) is not None:

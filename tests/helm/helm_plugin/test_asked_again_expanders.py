@@ -12,7 +12,11 @@ from helm.benchmark.augmentations.perturbation import PerturbationSpec
 from helm.benchmark.augmentations.perturbation_description import PerturbationDescription
 from helm.benchmark.data_preprocessor import DataPreprocessor
 from helm.benchmark.run_expander import RUN_EXPANDERS
-from helm.benchmark.run_spec import RunSpec
+from helm.benchmark.run_spec import (
+    RunSpec,
+    discover_run_spec_functions,
+    get_run_spec_function,
+)
 from helm.benchmark.scenarios.scenario import (
     CORRECT_TAG,
     Input,
@@ -23,7 +27,8 @@ from helm.benchmark.scenarios.scenario import (
 )
 from helm.common.request import Request
 
-import eval_factory.helm_plugin.choice_order_expander  # noqa: F401 - registers expanders, also those of asked_again
+import eval_factory.helm_plugin.choice_order_expander
+import eval_factory.helm_plugin.choice_scenario  # noqa: F401 - registers run specs
 from eval_factory.demo.benchmark import sample_medical_qa
 from eval_factory.helm_plugin.asked_again import (
     answered,
@@ -33,6 +38,8 @@ from eval_factory.helm_plugin.asked_again import (
     with_room,
 )
 from eval_factory.tasks.asked_again import ABSTENTION
+from eval_factory.tasks.framework import load_framework
+from eval_factory.tasks.reasoned import reasoned_tasks
 
 LONG = "The patient has had fever and severe headache for several days."
 
@@ -209,3 +216,30 @@ def test_more_metrics_stand_beside_those_of_the_run() -> None:
     assert expanded(("more_metrics", "exact_match"), method="generation").metric_specs == own
     with pytest.raises(ValueError, match="has options"):
         expanded(("more_metrics", "f1_score"))
+
+
+def test_reasoned_answers_are_asked_for_in_place_of_the_benchmarks_form() -> None:
+    own = sample_medical_qa().adapter_spec
+    adapter = expanded(("answer_style", "sample_medical_qa")).adapter_spec
+    assert "nothing else" in own.instructions
+    assert "nothing else" not in adapter.instructions
+    assert "`Answer: X`" in adapter.output_prefix
+    assert (adapter.max_tokens, adapter.stop_sequences) == (2048, [])
+
+
+@pytest.mark.parametrize("task", sorted(reasoned_tasks()))
+def test_each_task_says_what_its_entry_takes_out(task: str) -> None:
+    entry = load_framework().task(task)
+    assert entry is not None
+    arguments = dict(entry.helm.arguments)
+    for name, rule in entry.helm.parameters.items():
+        if rule.required or rule.fixed:
+            arguments[rule.helm_name or name] = rule.fixed or (rule.allowed or ("/data",))[0]
+    discover_run_spec_functions()
+    function = get_run_spec_function(entry.helm.run_spec)
+    assert function is not None
+    own = function(**arguments)
+    (spec,) = RUN_EXPANDERS["answer_style"](task).expand(own)
+    assert spec.adapter_spec.output_prefix == reasoned_tasks()[task].request
+    has_examples = own.adapter_spec.max_train_instances > 0
+    assert (spec.adapter_spec.max_train_instances == 0) or not has_examples

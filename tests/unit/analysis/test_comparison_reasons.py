@@ -284,3 +284,9 @@ def test_two_versions_of_the_reader_are_a_reason_for_metrics_that_it_reads() -> 
     read = [replace(one, values=replace(one.values, metric="m.lenient")) for one in (old, new)]
     assert [reason.name for reason in reasons_against(*read)] == ["reader"]
     assert "reader" in ACCEPTED_REASONS
+
+
+def test_two_ways_of_asking_are_never_compared() -> None:
+    reasons = list(reasons_against(side("A"), side("B", **configured(answer_style="reasoned"))))
+    assert "answer_style" in [reason.name for reason in reasons]
+    assert "answer_style" not in ACCEPTED_REASONS

@@ -116,6 +116,7 @@ CHANGES_RESULTS = frozenset(
         "allow_abstain",
         "cost_of_wrong",
         "chance_questions",  # only where something is asked again
+        "answer_style",  # only where it is not the benchmark's own
         "blind_control",
         "judges_see_images",
         "only_generate",

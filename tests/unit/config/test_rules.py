@@ -489,3 +489,28 @@ def test_what_is_asked_again_makes_another_run_and_a_cost_that_nobody_is_told_do
     assert plan({**base, f"{EXTRA}.cost_of_wrong": 5}).identity == plain
     told = {**base, f"{EXTRA}.allow_abstain": True}
     assert plan({**told, f"{EXTRA}.cost_of_wrong": 5}).identity != plan(told).identity
+
+
+REASONED = {f"{EXTRA}.answer_style": "reasoned"}
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ({"config.type": "mmlu_pro_health"}, "mmlu_pro_health"),
+        ({"config.type": "medec"}, "medec"),
+        ({"config.type": "head_qa", "target.api_endpoint.type": "completions"}, "completions"),
+        ({"config.type": "head_qa", f"{EXTRA}.confidence": "logprobs"}, "logprobs"),
+        ({"config.type": "med_qa", f"{EXTRA}.num_train_trials": 2}, "num_train_trials"),
+    ],
+)
+def test_reasoned_answers_are_refused_by_name(given: dict[str, Any], named: str) -> None:
+    with pytest.raises(ConfigError, match=naming(named)):
+        evaluation({**given, **REASONED})
+
+
+def test_reasoned_answers_are_another_run_with_the_users_tokens_last() -> None:
+    tokens = {f"{EXTRA}.num_output_tokens": 4096}
+    asked = plan({"config.type": "head_qa", **REASONED, **tokens})
+    assert asked.identity != plan({"config.type": "head_qa", **tokens}).identity
+    assert "answer_style=head_qa,num_output_tokens=4096" in run_entry(asked)

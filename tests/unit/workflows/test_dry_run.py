@@ -10,6 +10,7 @@ from builders import MINIMAL, evaluation
 from eval_factory import api
 from eval_factory.config.evaluation import Request, build_evaluation
 from eval_factory.tasks.framework import load_framework
+from eval_factory.tasks.reasoned import reasoned_tasks
 from eval_factory.workflows.dry_run import preview
 
 
@@ -89,3 +90,11 @@ def test_a_difference_shows_what_a_change_does() -> None:
     assert "-    limit_samples: null" in changed
     assert "+    limit_samples: 7" in changed
     assert any(line.startswith("+") and "--max-eval-instances 7" in line for line in changed)
+
+
+def test_reasoned_prompts_are_shown_with_what_goes_out_and_comes_in() -> None:
+    here = evaluation({"config.type": "med_qa", "config.params.extra.answer_style": "reasoned"})
+    shown = sections(preview(here, []))["reasoned"]
+    assert reasoned_tasks()["med_qa"].request in shown
+    assert "(with answers)" in shown
+    assert "2048" in shown

@@ -1,0 +1,76 @@
+"""Questions whose answers are asked for with reasoning (`extra.answer_style: reasoned`): which
+tasks take it, and what their prompts say then.
+
+Benchmarks that grant one to five tokens and forbid words measure whether a model obeys; a model
+that reasons is asked to do so here, and to end with a line that holds the answer.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+
+from eval_factory.core.plain_yaml import packaged
+
+REASONED = "reasoned"
+LETTER = "letter"
+MAX_TOKENS = 2048
+SUFFIX = ".reasoned"
+"""Ends the name of a main metric that is read from the last line of reasoned answers."""
+
+_ENDS = {
+    "letter": "X is the letter of the one right option",
+    "value": "X is the requested value alone, without its unit",
+}
+_LAST_LINE = re.compile(r"^[\s>*#_`]*answer[\s*_`]*:(.*)$", re.IGNORECASE | re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class ReasonedTask:
+    ends: str  # what the last line holds: `letter` or `value`
+    removes: tuple[str, ...] = ()  # the benchmark's words that ask for another form
+    examples: str = "as they are"  # `none`: they are left out, for they answer without reasoning
+
+    @property
+    def request(self) -> str:
+        """What stands at the end of a prompt, in place of the benchmark's own."""
+        return (
+            "Think step by step, and write your reasoning down. Then write one last line "
+            f"`Answer: X`, where {_ENDS[self.ends]}."
+        )
+
+    @property
+    def has_examples(self) -> bool:
+        return self.examples != "none"
+
+    def instructions(self, own: str) -> str:
+        """The benchmark's instructions without its form. Raises ValueError: they are others."""
+        for words in self.removes:
+            if words not in own:
+                raise ValueError(
+                    f"answer_style: the benchmark's instructions do not hold {words!r}"
+                )
+            own = own.replace(words, "")
+        return f"{own.strip()}\n" if own.strip() else ""
+
+
+@cache
+def reasoned_tasks() -> Mapping[str, ReasonedTask]:
+    """Task -> how it is asked for with reasoning; others take none."""
+    found = {}
+    for name, entry in packaged("tasks/reasoned.yml")["tasks"].items():
+        removes = tuple(entry.get("removes", ()))
+        found[name] = ReasonedTask(entry["ends"], removes, entry.get("examples", "as they are"))
+    return found
+
+
+def tasks_that_reason_already() -> tuple[str, ...]:
+    return tuple(packaged("tasks/reasoned.yml")["reason_already"])
+
+
+def last_line(answer: str) -> str:
+    """What the last line `Answer: X` holds; the answer itself where there is none."""
+    found = _LAST_LINE.findall(answer)
+    return found[-1].strip(" \t*_`") if found else answer
