@@ -149,6 +149,17 @@ def two_ways_of_asking(
         )
 
 
+def _other_readers(a: Side, b: Side) -> Iterator[Reason]:
+    one = a.stored.result.provenance.reader_version
+    other = b.stored.result.provenance.reader_version
+    if one != other and is_read(a.values.metric or ""):
+        yield Reason(
+            "reader",
+            f"{a.label} and {b.label} were read by different rules, versions {one} and {other}, "
+            "and the answers cannot be read again; run the older one again",
+        )
+
+
 def reasons_against(a: Side, b: Side) -> Iterator[Reason]:
     """Every reason that speaks against comparing the two; none where they may be compared."""
     both = f"{a.label} and {b.label}"
@@ -179,13 +190,7 @@ def reasons_against(a: Side, b: Side) -> Iterator[Reason]:
         yield Reason(
             "errata", f"{both} were scored with different lists of known defects: {versions}"
         )
-    if record.reader_version != others.reader_version and is_read(a.values.metric or ""):
-        versions = f"{record.reader_version} and {others.reader_version}"
-        yield Reason(
-            "reader",
-            f"{both} were read by different rules, versions {versions}, and the answers "
-            "cannot be read again; run the older one again",
-        )
+    yield from _other_readers(a, b)
     if record.upstream == others.upstream and record.helm != others.helm:
         yield Reason(
             "helm",
