@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -21,8 +21,9 @@ import pytest
 import yaml
 
 from eval_factory.core.safe_files import json_line
-from eval_factory.monitor.course import verify_panel
 from eval_factory.monitor.ledger import Ledger
+from eval_factory.monitor.ledger_order import FIELDS
+from eval_factory.monitor.verification import verify_panel
 from program_runs import CANARY, program, program_each, program_environment, wait_until
 from scripted_endpoint import ScriptedEndpoint
 
@@ -312,11 +313,76 @@ def test_a_head_that_was_kept_elsewhere_shows_a_ledger_written_anew(
     folder = shutil.copytree(watched.output, tmp_path / "panel")
     kept = Ledger(folder).read().head
     lines = [json.loads(line) for line in (folder / "ledger.jsonl").read_text().splitlines()]
-    lines[-1]["at"] = "2020-01-01T00:00:00Z"
+    lines.append({**lines[-1], "kind": "note", "by": "nobody", "text": "all is well"})
+    lines[-1]["number"] = len(lines)
+    for name in lines[-1].keys() - FIELDS["note"]:
+        del lines[-1][name]
     _rechained(lines, folder)
     assert verify_panel(folder) == []
+    assert verify_panel(folder, "ab" * 32)
+    (folder / "ledger.jsonl").write_text(
+        (folder / "ledger.jsonl").read_text().replace("nobody", "us")
+    )
     assert verify_panel(folder, kept)
     assert watched.call("verify", str(folder), "--head", kept).returncode == 1
+
+
+def _as_note(lines: list[dict[str, Any]], folder: Path) -> None:
+    note = {name: lines[-1][name] for name in FIELDS["note"] if name in lines[-1]}
+    lines[-1] = {**note, "kind": "note", "by": "me", "text": "nothing"}
+
+
+def _as_asked_of_another(lines: list[dict[str, Any]], folder: Path) -> None:
+    lines[0]["target"]["model"] = "another"
+
+
+def _powerful(lines: list[dict[str, Any]], folder: Path) -> None:
+    for finds in lines[0]["power"].values():
+        finds["finds"][0]["share"] = 0.5
+
+
+def _needing_less(lines: list[dict[str, Any]], folder: Path) -> None:
+    for finds in lines[0]["power"].values():
+        finds["drop"] = finds["drop"] / 2
+
+
+def _before_its_runs(lines: list[dict[str, Any]], folder: Path) -> None:
+    for line in lines:
+        line["at"] = "2020-01-01T00:00:00Z"
+
+
+def _gone(lines: list[dict[str, Any]], folder: Path) -> None:
+    lines.clear()
+
+
+def _one_look_gone(lines: list[dict[str, Any]], folder: Path) -> None:
+    del lines[-2:]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        _as_note,
+        _as_asked_of_another,
+        _powerful,
+        _needing_less,
+        _before_its_runs,
+        _gone,
+        _one_look_gone,
+    ],
+)
+def test_lines_whose_hashes_were_made_again(
+    change: Callable[[list[dict[str, Any]], Path], None], watched: Watched, tmp_path: Path
+) -> None:
+    folder = shutil.copytree(watched.output, tmp_path / "panel")
+    lines = [json.loads(line) for line in (folder / "ledger.jsonl").read_text().splitlines()]
+    change(lines, folder)
+    if lines:
+        _rechained(lines, folder)
+    else:
+        (folder / "ledger.jsonl").unlink()
+        (folder / "ledger.sha256").unlink()
+    assert verify_panel(folder)
 
 
 @pytest.fixture

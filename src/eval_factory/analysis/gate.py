@@ -24,7 +24,7 @@ from eval_factory.core.errors import ConfigError, did_you_mean, expectation
 from eval_factory.core.nouns import Evidence, Verdict
 from eval_factory.core.plain_yaml import load_mapping
 from eval_factory.core.results import Provenance, Score
-from eval_factory.core.safe_files import write_atomic
+from eval_factory.core.safe_files import parse_json, write_atomic
 from eval_factory.core.strict_model import DescribedModel, StrictModel, plain_schema
 from eval_factory.report.reader import StoredResult, load_result, run_folders
 from eval_factory.scoring.paired import PairedDifference, non_inferiority
@@ -200,7 +200,7 @@ def lock(policy: Policy, now: datetime) -> Path:
 def _locked_at(file: Path, sha256: str) -> datetime | None:
     path = lock_path(file)
     try:
-        record = json.loads(path.read_text(encoding="utf-8"))
+        record = parse_json(path.read_text(encoding="utf-8"))
         locked = record["sha256"]
         locked_at = datetime.fromisoformat(record["locked_at"])
         if locked_at.tzinfo is None:

@@ -196,8 +196,8 @@ def verify(ctx: click.Context, panel: Path, head: str | None) -> None:
 
     Exit code: 0 intact, 1 changed.
     """
-    from eval_factory.monitor.course import verify_panel
     from eval_factory.monitor.ledger import LOOK, Ledger
+    from eval_factory.monitor.verification import verify_panel
 
     folder = _folder_of(panel)
     findings = verify_panel(folder, head)

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 
 from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.core.results import InstanceRecord, Score, TaskResult
-from eval_factory.core.safe_files import json_line
+from eval_factory.core.safe_files import json_line, parse_json
 
 RATINGS_SHEET = "ratings"
 CRITERIA_SHEET = "criteria"
@@ -181,7 +181,7 @@ def read_annotations(path: Path) -> Annotations:
         raise PrerequisiteError(f"{path}: cannot be read: {error}") from error
     for number, line in enumerate(lines, start=1):
         try:
-            document = json.loads(line)
+            document = parse_json(line)
             if "sample" in document:
                 samples.append(Sample.from_dict(document["sample"]))
             else:
@@ -199,7 +199,7 @@ def read_annotations(path: Path) -> Annotations:
 def read_sample(path: Path) -> Sample:
     """Raises PrerequisiteError: it is no sample that eval-factory wrote."""
     try:
-        return Sample.from_dict(json.loads(path.read_text(encoding="utf-8")))
+        return Sample.from_dict(parse_json(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, KeyError, TypeError) as error:
         problem = (
             f"{path}: is no sample that annotate export wrote ({type(error).__name__}: {error})"

@@ -38,9 +38,9 @@ _KINDS = frozenset(
 
 
 try:
-    _FastLoader: Any = yaml.CSafeLoader
+    _Fast: Any = yaml.CSafeLoader
 except AttributeError:  # PyYAML built without libyaml
-    _FastLoader = yaml.SafeLoader
+    _Fast = yaml.SafeLoader
 
 
 class YamlError(ValueError):
@@ -49,6 +49,20 @@ class YamlError(ValueError):
 
 class YamlSyntaxError(YamlError):
     """It is no YAML."""
+
+
+class _FastLoader(_Fast):  # type: ignore[misc]
+    """A loader of what this program writes."""
+
+
+def _finite(loader: Any, node: yaml.ScalarNode) -> float:
+    value: float = loader.construct_yaml_float(node)
+    if not math.isfinite(value):
+        raise YamlSyntaxError(_at(node, f"{node.value[:20]} is no finite number"))
+    return value
+
+
+_FastLoader.add_constructor(f"{_TAG}float", _finite)
 
 
 class _Checked(yaml.SafeLoader):

@@ -20,7 +20,7 @@ from itertools import chain
 from pathlib import Path
 
 from eval_factory.core.errors import BusyError, PrerequisiteError
-from eval_factory.core.safe_files import open_regular, write_atomic
+from eval_factory.core.safe_files import open_regular, parse_json, write_atomic
 
 PRIVATE = 0o600
 PRIVATE_FOLDER = 0o700
@@ -60,7 +60,7 @@ class Holder:
     def written_in(cls, file: Path) -> Holder | None:
         """Whom a file names; he may be gone. None where it names nobody, or nobody yet."""
         try:
-            return cls(**json.loads(file.read_text(encoding="utf-8")))
+            return cls(**parse_json(file.read_text(encoding="utf-8")))
         except (OSError, ValueError, TypeError):
             return None
 

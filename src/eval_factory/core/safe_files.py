@@ -198,6 +198,27 @@ def refuse_foreign(folder: Path, paths: Iterable[Path]) -> None:
 # Python refuses to write out, and most readers to read, what is much larger
 MAX_INTEGER_BITS = 8_192
 
+
+def parse_json(text: str | bytes) -> Any:
+    """The value in a JSON text, whose numbers are finite.
+
+    Raises:
+        ValueError: it is no JSON, or a number in it is infinite or none.
+    """
+    return json.loads(text, parse_constant=_refuse_number, parse_float=_finite)
+
+
+def _refuse_number(text: str) -> Any:
+    raise ValueError(f"{text} is no finite number")
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if math.isinf(value):
+        _refuse_number(text[:20])
+    return value
+
+
 _ESCAPED = (
     "[\x7f-\x9f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff\ufff9-\ufffb"
     "\U000e0000-\U000e007f]"

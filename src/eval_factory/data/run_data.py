@@ -27,7 +27,7 @@ from eval_factory.config.rules import own_data_of
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.helm_run_settings import ALL_FILES, HelmRunSettings, Pins
 from eval_factory.core.rundir import RunDir, sha256_of
-from eval_factory.core.safe_files import write_atomic
+from eval_factory.core.safe_files import parse_json, write_atomic
 from eval_factory.core.secrets import variable_of
 from eval_factory.core.urls import SERVED_AT, place_of, reached
 from eval_factory.data import bundle as bundles
@@ -495,7 +495,7 @@ def hashes_of(rundir: RunDir) -> dict[str, str]:
 
 def _read(rundir: RunDir) -> Mapping[str, Mapping[str, str | int]]:
     try:
-        records = json.loads(rundir.own_data.read_text(encoding="utf-8"))
+        records = parse_json(rundir.own_data.read_text(encoding="utf-8"))
         return records if all("sha256" in record for record in records.values()) else {}
     except (OSError, ValueError, TypeError, AttributeError):
         return {}

@@ -34,7 +34,7 @@ from pydantic import TypeAdapter
 from eval_factory.core.errors import BusyError, PrerequisiteError
 from eval_factory.core.formats import counted, first_of
 from eval_factory.core.rundir import OF_ONE_RUN, PRIVATE, RunSuiteDir, SuiteDir
-from eval_factory.core.safe_files import write_atomic
+from eval_factory.core.safe_files import parse_json, write_atomic
 from eval_factory.executors.process import ALLOWED
 from eval_factory.executors.runs import Ended, Lost, RunSpec, RunState, Started, Waiting
 from eval_factory.executors.slurm import (
@@ -224,7 +224,7 @@ class SlurmStore:
     def ended(self, wave: Wave, run: RunSpec) -> RunEnd | None:
         """How the run ended in this wave; None where it has not."""
         with suppress(FileNotFoundError):
-            return RunEnd(**json.loads(self._record(wave, run).read_text(encoding="utf-8")))
+            return RunEnd(**parse_json(self._record(wave, run).read_text(encoding="utf-8")))
         return None
 
     def record_end(self, wave: Wave, run: RunSpec, end: RunEnd) -> None:
@@ -283,7 +283,7 @@ def take_environment(path: Path, env: MutableMapping[str, str]) -> None:
     """Keys are the submitter's; of settings, what the node or the lines before the evaluation set
     comes first. Raises FileNotFoundError: the wave has ended, or was cancelled.
     """
-    kept = json.loads(path.read_text(encoding="utf-8"))
+    kept = parse_json(path.read_text(encoding="utf-8"))
     for name, value in kept["values"].items():
         if name in kept["secrets"] or name not in env:
             env[name] = value

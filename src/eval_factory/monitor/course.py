@@ -5,7 +5,6 @@ baseline: what the ledger says, and verifying makes again.
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,15 +22,15 @@ from eval_factory.analysis.comparison_reasons import (
     values_of,
 )
 from eval_factory.core import formats
-from eval_factory.core.errors import ConfigError, EvalFactoryError, PrerequisiteError
+from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.core.nouns import MODEL_ROLE
 from eval_factory.core.results import InstanceRecord, Score
 from eval_factory.core.rundir import RunDir, sha256_of
-from eval_factory.core.safe_files import json_line, open_regular, write_atomic
+from eval_factory.core.safe_files import json_line, open_regular, parse_json, write_atomic
+from eval_factory.monitor import detector
 from eval_factory.monitor.detector import Baseline, ChangeDetector, EDetector, alarm_level
-from eval_factory.monitor.ledger import BASELINE, CHANGE, LOOK, History, Ledger, Line
-from eval_factory.monitor.panel import CHANGED, Limit, digest_of
-from eval_factory.report.checksums import ChecksumsError, read_checksums
+from eval_factory.monitor.ledger import Line
+from eval_factory.monitor.panel import CHANGED, Limit
 from eval_factory.report.reader import StoredResult, load_result
 from eval_factory.scoring.intervals import PROPORTION
 
@@ -210,7 +209,7 @@ def read_values(folder: Path, sha256: str) -> Asked:
         raise PrerequisiteError(
             f"{path}: was changed: it is not what the ledger says; put it back from a copy"
         )
-    document = json.loads(content)
+    document = parse_json(content)
     scales = {name: Scaled(**scale) for name, scale in document["scales"].items()}
     return Asked(document["limits"], document["clusters"], document["watched"], scales)
 
@@ -484,112 +483,16 @@ def limits_of(baseline: Line) -> list[Limit]:
     ]
 
 
-def verify_panel(folder: Path, head: str | None = None) -> list[str]:
-    """What shows that a ledger is not what its runs say: the chain of its lines, the runs' files,
-    every figure again. `head`: the hash that a look printed, of a line that has to be in it. Raises
-    PrerequisiteError: it cannot be read.
-    """
-    history = Ledger(folder).read()
-    if head is not None and head not in (
-        history.head,
-        *(line.get("previous") for line in history.lines),
-    ):
-        lost = f"ledger.jsonl: holds no line with the hash {head}: lines were changed, or dropped"
-        return [*history.problems, lost]
-    if history.problems:  # figures of lines that were changed say nothing
-        return list(history.problems)
-    limits: list[Limit] = []
-    findings = []
-    for line in history.lines:
-        where = f"line {line['number']}"
-        try:
-            limits = limits_of(line) if line["kind"] == BASELINE else limits
-            findings += [f"{where}: {problem}" for problem in _of_files(folder, line, limits)]
-            if line["kind"] == BASELINE:
-                findings += [f"{where}, {problem}" for problem in _figures(folder, line, history)]
-        except EvalFactoryError as error:
-            findings += [f"{where}: {text}" for text in str(error).splitlines()]
-        except (LookupError, TypeError, ValueError, ArithmeticError) as error:
-            findings.append(
-                f"{where}: is no line of this version ({type(error).__name__}: {error})"
-            )
-    return findings
-
-
-def _parts_of(line: Line) -> list[Line]:
-    """The records of runs in a line of the ledger."""
-    if line["kind"] == BASELINE:
-        return list(line["repeats"])
-    if line["kind"] in (LOOK, CHANGE):
-        return [line]
-    return []
-
-
-def _of_files(folder: Path, line: Line, limits: Sequence[Limit]) -> Iterator[str]:
-    """Of every run that the line is about: its files are what its checksums say, and these what
-    the ledger says.
-    """
-    parts = _parts_of(line)
-    for run in chain.from_iterable(part["runs"] for part in parts):
-        rundir = RunDir(folder / run["folder"])
-        try:
-            if sha256_of(rundir.checksums, folder) != run["sha256"]:
-                yield f"{run['folder']}/SHA256SUMS: is not what the ledger says"
-                continue
-            for name, digest in read_checksums(rundir.checksums).items():
-                if sha256_of(rundir.root / name, folder) != digest:
-                    yield f"{run['folder']}/{name}: was changed"
-        except (OSError, ChecksumsError) as error:
-            yield (
-                f"{run['folder']}: cannot be read: {getattr(error, 'filename', None) or ''} {error}"
-            )
-    for part in parts if line["kind"] != CHANGE else []:
-        of_target = (folder / part["runs"][0]["folder"]).parent
-        if measure(of_target, limits) != read_values(folder / part["folder"], part["values"]):
-            yield f"{part['folder']}/values.json: is not what its runs say"
-
-
-def _figures(folder: Path, baseline: Line, history: History) -> Iterator[str]:
-    """Of a baseline and the looks after it, made again of what was measured."""
-    course = course_of(baseline, folder)
-    if digest_of(baseline["fixed"]) != baseline["panel"]:
-        yield "panel: is not the hash of what is fixed"
-    made = [baseline, *history.looks_after(baseline)]
-    parts = chain.from_iterable(line.get("repeats", [line]) for line in made)
-    for run in chain.from_iterable(part["runs"] for part in parts):
-        if (
-            load_result(folder / run["folder"]).result.provenance.run_identity
-            != baseline["fixed"]["runs"][run["task"]]
-        ):
-            yield f"{run['folder']}: is a run of another configuration than the panel's"
-    rules = {key: baseline["fixed"][key] for key in ("alpha", "looks", "alarm_on")}
-    rules["harm_alpha"] = course.rules.harm_alpha
-    yield from _other(baseline, {**json.loads(json_line(course.of_baseline())), **rules})
-    for evidence, line in enumerate(made[1:], start=1):
-        asked = read_values(folder / line["folder"], line["values"])
-        # as a line of the ledger has it
-        looked = json.loads(json_line(course.look(line["look"], asked)))
-        again = {**looked, "evidence": evidence, "panel": baseline["panel"]}
-        yield from (
-            f"look {line['look']} (line {line['number']}): {text}" for text in _other(line, again)
-        )
-
-
-def _other(line: Line, again: Line) -> Iterator[str]:
-    for key in again:
-        if not _same(line[key], again[key]):
-            yield (
-                f"{key} is {json.dumps(line[key])[:80]}, "
-                f"and the runs say {json.dumps(again[key])[:80]}"
-            )
-
-
-def _same(one: Any, other: Any) -> bool:
-    """To nine digits: another processor rounds in another way."""
-    if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in one)
-    if isinstance(one, list) and isinstance(other, list):
-        return len(one) == len(other) and all(map(_same, one, other))
-    if isinstance(one, float) and isinstance(other, float):
-        return abs(one - other) <= 1e-9 * max(1.0, abs(one), abs(other))
-    return bool(one == other)
+def power_of(course: Course) -> dict[str, Any]:
+    """Of each limit what the panel finds, and how many runs its baseline needs; by simulation."""
+    baselines = [one.baseline for one in course.streams]
+    finds = detector.what_it_finds(baselines, course.rules.harm_alpha)
+    needed = detector.needed_repeats(baselines, course.rules.harm_alpha)
+    return {
+        one.limit.name: {
+            "finds": [asdict(drop) for drop in each],
+            "needed": need.repeats,
+            "drop": need.found.drop,
+        }
+        for one, each, need in zip(course.streams, finds, needed, strict=True)
+    }

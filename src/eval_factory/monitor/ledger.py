@@ -10,7 +10,6 @@ write all of it again: the last line's hash, stored elsewhere, shows that.
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -23,7 +22,7 @@ from typing import Any
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.results import UTC_FORMAT
 from eval_factory.core.rundir import PRIVATE
-from eval_factory.core.safe_files import json_line, open_regular, write_atomic
+from eval_factory.core.safe_files import json_line, open_regular, parse_json, write_atomic
 
 NOTHING = "0" * 64  # stands for the line before the first
 BASELINE = "baseline"
@@ -106,7 +105,7 @@ class Ledger:
         for number, text in enumerate(whole, start=1):
             where = f"{self.file.name}, line {number}"
             try:
-                line = json.loads(text)
+                line = parse_json(text)
                 if not isinstance(line, dict):
                     raise ValueError
             except (ValueError, RecursionError):

@@ -31,6 +31,7 @@ from eval_factory.monitor.course import (
     course_of,
     differences,
     measure,
+    power_of,
     runs_of,
     write_values,
 )
@@ -213,7 +214,7 @@ def _make_baseline(
             for folder, one in zip(folders, repeats, strict=True)
         ],
         **course.of_baseline(),
-        power=_power(course),
+        power=power_of(course),
     )
     lines = [f"baseline made: {counted(len(repeats), 'run')}", *power_lines(line), next_step]
     return _reported(ledger, how, Outcome.BASELINE, line, lines)
@@ -227,21 +228,6 @@ def _refuse_different_runs(folders: Sequence[Path], limits: Sequence[Limit]) -> 
     if problems:
         hint = "the runs of the baseline asked different things: remove its folder, and start again"
         raise ConfigError([*problems, hint])
-
-
-def _power(course: Course) -> dict[str, Any]:
-    """Of each limit what the panel finds, and how many runs its baseline needs; by simulation."""
-    baselines = [one.baseline for one in course.streams]
-    finds = detector.what_it_finds(baselines, course.rules.harm_alpha)
-    needed = detector.needed_repeats(baselines, course.rules.harm_alpha)
-    return {
-        one.limit.name: {
-            "finds": [asdict(drop) for drop in each],
-            "needed": need.repeats,
-            "drop": need.found.drop,
-        }
-        for one, each, need in zip(course.streams, finds, needed, strict=True)
-    }
 
 
 def _make_look(

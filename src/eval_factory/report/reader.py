@@ -5,7 +5,6 @@ a suite's target.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -21,7 +20,7 @@ from eval_factory.core.nouns import RunStatus
 from eval_factory.core.plain_yaml import YamlError, parse_own
 from eval_factory.core.results import InstanceRecord, TaskResult
 from eval_factory.core.rundir import RunDir, SuiteDir
-from eval_factory.core.safe_files import refuse_foreign
+from eval_factory.core.safe_files import parse_json, refuse_foreign
 from eval_factory.report import documents
 
 if TYPE_CHECKING:
@@ -318,7 +317,7 @@ class StoredInstances:
                 self.rundir.results_jsonl.open(encoding="utf-8") as outcomes,
             ):
                 for instance, outcome in zip(instances, outcomes, strict=True):
-                    yield instance_record(json.loads(instance), json.loads(outcome))
+                    yield instance_record(parse_json(instance), parse_json(outcome))
         except (OSError, ValueError, KeyError) as error:
             raise PrerequisiteError(
                 f"{self.rundir.root}: its instances cannot be read: {error}"

@@ -8,7 +8,6 @@ at so few looks: benchmarks/stop_when_coverage.py.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -16,6 +15,7 @@ from typing import Any
 from eval_factory.config.model import StopWhen
 from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.core.results import Look, StoppedEarly
+from eval_factory.core.safe_files import parse_json
 from eval_factory.helm import names, output
 from eval_factory.plan.run_plan import STOP_WHEN, Plan
 from eval_factory.scoring.draft import Draft
@@ -51,7 +51,7 @@ class Looks:
         file = plan.rundir.model_configs / names.OTHER_RUN
         try:
             others = (
-                json.loads(file.read_text(encoding="utf-8"))["values"] if stop.differs_from else {}
+                parse_json(file.read_text(encoding="utf-8"))["values"] if stop.differs_from else {}
             )
         except (OSError, ValueError, LookupError) as error:
             raise PrerequisiteError(f"{file}: cannot be read: {error}") from None

@@ -22,7 +22,7 @@ from eval_factory import __version__
 from eval_factory.core.plain_yaml import parse_own
 from eval_factory.core.results import TaskResult
 from eval_factory.core.rundir import RunDir, sha256_of
-from eval_factory.core.safe_files import write_atomic
+from eval_factory.core.safe_files import parse_json, write_atomic
 from eval_factory.core.secrets import Redactor
 from eval_factory.executors.process import git_hash
 from eval_factory.helm.environments import environment_of
@@ -118,7 +118,7 @@ def is_of_now(state: LastRunState) -> bool:
 def read_state(rundir: RunDir) -> LastRunState | None:
     """None where nothing finished, or what is written cannot be read."""
     try:
-        return LastRunState(**json.loads(rundir.run_state.read_text(encoding="utf-8")))
+        return LastRunState(**parse_json(rundir.run_state.read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError):
         return None
 

@@ -21,7 +21,7 @@ from eval_factory.core import formats
 from eval_factory.core.errors import ConfigError, EvalFactoryError, HelmError, PrerequisiteError
 from eval_factory.core.formats import rounded
 from eval_factory.core.rundir import PRIVATE
-from eval_factory.core.safe_files import write_atomic
+from eval_factory.core.safe_files import parse_json, write_atomic
 from eval_factory.helm import names
 from eval_factory.helm.command import command_line
 from eval_factory.plan.run_plan import STOP_WHEN, Plan
@@ -201,7 +201,7 @@ def _refuse_other_questions(plan: Plan, result: TaskResult) -> None:
     """Raises ConfigError: no instance is in both runs, or they differ in words or main score."""
     from eval_factory.analysis.comparison_reasons import values_of
 
-    other = json.loads((plan.rundir.model_configs / names.OTHER_RUN).read_text(encoding="utf-8"))
+    other = parse_json((plan.rundir.model_configs / names.OTHER_RUN).read_text(encoding="utf-8"))
     if result.main_metric != other["metric"]:
         raise ConfigError(
             f"{WHERE}: its main score is {other['metric']}, "

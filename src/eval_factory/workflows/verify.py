@@ -24,7 +24,7 @@ from eval_factory.core.errors import (
 )
 from eval_factory.core.plain_yaml import parse_own
 from eval_factory.core.rundir import RunDir, SuiteDir, sha256_of
-from eval_factory.core.safe_files import foreign_files
+from eval_factory.core.safe_files import foreign_files, parse_json
 from eval_factory.report.checksums import (
     ChecksumsError,
     digests_of,
@@ -314,7 +314,7 @@ def _findings_of_statement(rundir: RunDir, stored: StoredResult) -> Iterator[Fin
             yield Finding(name, "", "is missing")
         return
     try:
-        document = json.loads(rundir.attestation.read_text(encoding="utf-8"))
+        document = parse_json(rundir.attestation.read_text(encoding="utf-8"))
         subjects = {one["name"]: one["digest"]["sha256"] for one in document["subject"]}
     except WRONG_FILES as error:
         yield Finding(name, "", f"cannot be read: {type(error).__name__}: {error}")

@@ -14,6 +14,7 @@ from builders import evaluation
 from eval_factory.cli.console import HomePath
 from eval_factory.core import safe_files
 from eval_factory.core.errors import ConfigError, PrerequisiteError
+from eval_factory.core.plain_yaml import YamlError, parse_own
 from eval_factory.core.rundir import sha256_of
 from eval_factory.core.safe_files import (
     LEADS_OUT,
@@ -328,3 +329,16 @@ def test_paths_of_a_run_config_and_of_the_command_line() -> None:
 )
 def test_where_a_users_programs_cache(env: dict[str, str], folder: str) -> None:
     assert cache_folder(env) == Path(folder)
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999", "-1e999"])
+def test_a_number_that_is_read_back_is_finite(number: str) -> None:
+    with pytest.raises(ValueError, match="finite"):
+        safe_files.parse_json(f'{{"value": [{number}]}}')
+
+
+@pytest.mark.parametrize("number", [".inf", "-.inf", ".nan", "1.0e+999"])
+def test_a_number_of_our_yaml_is_finite(number: str) -> None:
+    with pytest.raises(YamlError, match="finite"):
+        parse_own(f"value: [{number}]\n")
+    assert parse_own("value: [1.5, 2.0e-3]\n") == {"value": [1.5, 0.002]}

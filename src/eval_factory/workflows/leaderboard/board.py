@@ -29,7 +29,7 @@ from eval_factory.core.errors import (
 from eval_factory.core.foreign_text import one_line, own_lines
 from eval_factory.core.nouns import RunStatus
 from eval_factory.core.rundir import PRIVATE_FOLDER, RunDir, SuiteDir
-from eval_factory.core.safe_files import write_atomic
+from eval_factory.core.safe_files import parse_json, write_atomic
 from eval_factory.core.secrets import Redactor
 from eval_factory.data.bundle import refuse_inside
 from eval_factory.helm import names
@@ -536,7 +536,7 @@ def _row(board: Board, cell: CellReport, entry: Entry) -> tuple[BoardRow, int]:
 def known_rows(folder: Path) -> dict[str, list[BoardRow]]:
     """Leaderboard -> rows of every model; nothing where the file cannot be read."""
     try:
-        document = json.loads(SuiteDir(folder).leaderboard.read_text(encoding="utf-8"))[
+        document = parse_json(SuiteDir(folder).leaderboard.read_text(encoding="utf-8"))[
             "leaderboards"
         ]
         return {

@@ -4,7 +4,6 @@ follows from that.
 
 from __future__ import annotations
 
-import json
 import signal
 import time
 from collections import Counter
@@ -29,6 +28,7 @@ from eval_factory.core.errors import (
 )
 from eval_factory.core.helm_run_settings import SharedLimitsSettings
 from eval_factory.core.nouns import RunStatus
+from eval_factory.core.safe_files import parse_json
 from eval_factory.core.secrets import Redactor
 from eval_factory.executors.runs import Ended, Executor, Lost, RunSpec, RunState, Started
 from eval_factory.executors.served import ServedModel, ServerFailedError
@@ -53,7 +53,7 @@ def record_of(file: Path) -> Mapping[str, Any]:
     import what it needs.
     """
     try:
-        record: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+        record: dict[str, Any] = parse_json(file.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
     return record

@@ -1,0 +1,127 @@
+"""Lines of a ledger whose hashes were made again: what each says has to fit the others."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eval_factory.monitor.ledger import Ledger
+from eval_factory.monitor.ledger_order import FIELDS, order_problems
+from eval_factory.monitor.verification import _same, verify_panel
+
+Lines = list[dict[str, Any]]
+KINDS = ["baseline", "begun", "look", "begun", "not_made", "note", "begun", "look", "change"]
+
+
+def sound() -> Lines:
+    lines: Lines = []
+    look = 0
+    for number, kind in enumerate(KINDS, start=1):
+        line: dict[str, Any] = dict.fromkeys(FIELDS[kind], "x")
+        look += kind == "begun"
+        line |= {"number": number, "kind": kind, "epoch": 1, "panel": "ab"}
+        line["at"] = f"2025-01-{number:02}T06:00:00Z"
+        if "look" in line:
+            line["look"] = look
+        if kind == "look":
+            line["folder"] = f"looks/{look:04}"
+        lines.append(line)
+    lines[0] |= {"repeats": [{"folder": "baseline/1/1"}], "fixed": {"repeats": 1}}
+    lines[-1] |= {"change": 1, "folder": "changes/0001"}
+    return lines
+
+
+def problems(lines: Lines) -> list[str]:
+    for number, line in enumerate(lines, start=1):
+        line["number"] = number
+    return list(order_problems(lines))
+
+
+def test_a_sound_ledger() -> None:
+    assert problems(sound()) == []
+
+
+def as_note(lines: Lines) -> None:
+    lines[2]["kind"] = "note"
+
+
+def as_true_note(lines: Lines) -> None:
+    lines[2] = {**lines[5]}
+
+
+def without_begun(lines: Lines) -> None:
+    del lines[1]
+
+
+def without_look(lines: Lines) -> None:
+    del lines[2]
+
+
+def without_both(lines: Lines) -> None:
+    del lines[1:3]
+
+
+def without_baseline(lines: Lines) -> None:
+    del lines[0]
+
+
+def setting(number: int, **fields: Any) -> Callable[[Lines], None]:
+    def change(lines: Lines) -> None:
+        lines[number] |= fields
+
+    return change
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        as_note,
+        as_true_note,
+        without_begun,
+        without_look,
+        without_both,
+        without_baseline,
+        setting(1, look=7),
+        setting(2, look=2),
+        setting(2, folder="looks/0009"),
+        setting(4, kind="unknown"),
+        setting(4, kind=["look"]),
+        setting(5, more=1),
+        setting(3, epoch=2),
+        setting(3, panel="cd"),
+        setting(0, epoch=3),
+        setting(0, fixed={"repeats": 2}),
+        setting(0, repeats=[{"folder": "elsewhere"}]),
+        setting(8, change=2),
+        setting(8, folder="changes/0002"),
+        setting(7, at="2020-01-01T00:00:00Z"),
+        setting(7, at="9020-01-01T00:00:00Z"),
+        setting(7, at="yesterday"),
+    ],
+)
+def test_each_change_is_found(change: Callable[[Lines], None]) -> None:
+    lines = copy.deepcopy(sound())
+    change(lines)
+    assert problems(lines)
+
+
+def test_infinity_is_no_number(tmp_path: Path) -> None:
+    assert not _same(float("inf"), 0.5)
+    assert not _same(0.5, float("nan"))
+    for number in ("Infinity", "NaN", "1e999"):
+        ledger = Ledger(tmp_path)
+        ledger.file.write_text(f'{{"number": 1, "e": {number}, "previous": "{"0" * 64}"}}\n')
+        assert any("JSON" in problem for problem in ledger.read().problems)
+
+
+@pytest.mark.parametrize("folder", ["looks/0001", "baseline/1/1"])
+def test_folders_without_any_line(folder: str, tmp_path: Path) -> None:
+    assert verify_panel(tmp_path) == []
+    (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / folder / "values.json").write_text("{}")
+    (finding,) = verify_panel(tmp_path)
+    assert folder in finding
