@@ -26,7 +26,7 @@ from eval_factory.core.annotations import (
 )
 from eval_factory.core.errors import ConfigError
 from eval_factory.core.foreign_text import one_line, printable
-from eval_factory.core.safe_files import open_regular
+from eval_factory.core.table_files import file_of_table, table_rows
 
 _LEAST = 2  # answers of each stratum, if it has so many
 # of codes: no spreadsheet takes them for a number, a date or a word
@@ -400,46 +400,24 @@ def choice_of(text: str, choices: Iterable[RatingChoice]) -> float | None:
 
 
 def _rows_of(file: Path) -> Iterator[_Row]:
-    """Rows with anything in them; the header is row 1. Raises ValueError: a column that is
-    needed is not there.
+    """Rows with anything in them. Raises ValueError: a column that is needed is not there, or the
+    file is no table.
     """
-    with open_regular(file) as opened:
-        content = opened.read(_LARGEST + 1)
-    if len(content) > _LARGEST:
+    if file_of_table(file).stat().st_size > _LARGEST:
         raise ValueError(f"is larger than {_LARGEST // 1024**2} MiB")
-    text = decoded_sheet(content)
-    first = 2
-    if text.lower().startswith("sep="):  # Excel's, for others to know the delimiter
-        text = text.partition("\n")[2]
-        first = 3
-    delimiter = max((",", ";", "\t"), key=text.partition("\n")[0].count)
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
-    header = [name.strip().lower() for name in next(reader, [])]
-    missing = [name for name in _NEEDED if name not in header]
-    if missing:
-        raise ValueError(f"row {first - 1}: there is no column {', '.join(missing)}")
-    for number, cells in enumerate(reader, start=first):
-        if any(one.strip() for one in cells):
-            filled = [*cells, *[""] * (len(header) - len(cells))]
-            yield _Row(
-                str(file),
-                number,
-                {name: one.strip() for name, one in zip(header, filled, strict=False)},
-            )
-
-
-def decoded_sheet(content: bytes) -> str:
-    """UTF-8, or UTF-16 with a mark; else what Windows' programs write in the West. Raises
-    ValueError: it is binary.
-    """
-    if content.startswith((b"\xff\xfe", b"\xfe\xff")):
-        return content.decode("utf-16")
-    if b"\0" in content:
-        raise ValueError("is no text: save the sheet as CSV, or have the form give it")
-    try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        return content.decode("cp1252", "replace")
+    header: list[str] = []
+    for line, cells in table_rows(file):
+        if not header:
+            header = [name.strip().lower() for name in cells]
+            missing = [name for name in _NEEDED if name not in header]
+            if missing:
+                raise ValueError(f"row {line}: there is no column {', '.join(missing)}")
+            continue
+        filled = [*cells, *[""] * (len(header) - len(cells))]
+        named = {name: cell.strip() for name, cell in zip(header, filled, strict=False)}
+        yield _Row(str(file), line, named)
+    if not header:
+        raise ValueError(f"row 1: there is no column {', '.join(_NEEDED)}")
 
 
 def _quoted(text: str) -> str:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from eval_factory.analysis.annotation_sheets import decoded_sheet
 from eval_factory.core.errors import ConfigError
 from eval_factory.core.foreign_text import one_line
-from eval_factory.core.safe_files import open_regular
+from eval_factory.core.table_files import TableError, file_of_table, table_rows
 from eval_factory.importing.foreign_run import ForeignRun, ForeignSample, ReportedValue
 from eval_factory.importing.sources import (
     SourceError,
@@ -180,10 +177,8 @@ def _rows(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
     if kind in (".jsonl", ".ndjson"):
         for number, document in enumerate(json_lines(path), start=1):
             yield number, {name: _cell(value) for name, value in document.items()}
-    elif kind == ".xlsx":
-        yield from _rows_of_workbook(path)
     else:
-        yield from _rows_of_text(path)
+        yield from _rows_of_table(path)
 
 
 def _cell(value: object) -> str:
@@ -194,47 +189,19 @@ def _cell(value: object) -> str:
     return str(value)
 
 
-def _rows_of_text(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
-    csv.field_size_limit(MAX_CELL)
+def _rows_of_table(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
+    header: list[str] = []
     try:
-        with open_regular(path) as file:
-            content = file.read(MAX_BYTES + 1)
-        if len(content) > MAX_BYTES:
+        if file_of_table(path).stat().st_size > MAX_BYTES:
             raise SourceError(f"{path}: is larger than {MAX_BYTES // 1024**2} MiB")
-        text = decoded_sheet(content)
-        first = 2
-        if text.lower().startswith("sep="):
-            text = text.partition("\n")[2]
-            first = 3
-        header = text.partition("\n")[0]
-        delimiter = max((",", ";", "\t"), key=header.count)
-        reader = csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter)
-        for number, row in enumerate(reader, start=first):
-            cells = {str(name): value or "" for name, value in row.items() if name is not None}
-            if any(cell.strip() for cell in cells.values()):
-                yield number, cells
+        for number, row in table_rows(path):
+            if not header:
+                header = [name.strip() for name in row]
+                continue
+            filled = [*row, *[""] * (len(header) - len(row))]
+            yield number, dict(zip(header, filled, strict=False))
     except OSError as error:
         raise SourceError(f"{path}: cannot be read: {error.strerror or error}") from None
-    except (ValueError, csv.Error) as error:
-        raise SourceError(f"{path}: cannot be read: {one_line(str(error))}") from None
-
-
-def _rows_of_workbook(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
-    import zipfile
-
-    from openpyxl import load_workbook  # imported here: it takes long, and few tables need it
-    from openpyxl.utils.exceptions import InvalidFileException
-
-    try:
-        with open_regular(path) as file:
-            book = load_workbook(file, read_only=True, data_only=True)
-            rows = book.worksheets[0].iter_rows(values_only=True)
-            header = [_cell(name).strip() for name in next(rows, ())]
-            for number, row in enumerate(rows, start=2):
-                cells = dict(zip(header, map(_cell, row), strict=False))
-                if any(cell.strip() for cell in cells.values()):
-                    yield number, cells
-    except OSError as error:
-        raise SourceError(f"{path}: cannot be read: {error.strerror or error}") from None
-    except (InvalidFileException, zipfile.BadZipFile, KeyError, ValueError) as error:
-        raise SourceError(f"{path}: is no workbook that can be read: {error}") from None
+    except TableError as error:
+        why = one_line(str(error))
+        raise SourceError(f"{path}: line {error.line}: cannot be read: {why}") from None

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from eval_factory.core.safe_files import open_text
-from eval_factory.tasks.file_problems import MAX_CELL_LENGTH, ReadFile
+from eval_factory.core.table_files import MAX_CELL_LENGTH
+from eval_factory.tasks.file_problems import ReadFile
 
 CONCORDANCE = "concordance"  # the form of the file: a CSV with a header
 RATINGS = (-2, -1, 0, 1, 2)

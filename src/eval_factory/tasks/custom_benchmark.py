@@ -22,6 +22,7 @@ from eval_factory.core.errors import ConfigError, did_you_mean, expectation
 from eval_factory.core.plain_yaml import load_mapping
 from eval_factory.core.rundir import sha256_of
 from eval_factory.core.strict_model import StrictModel
+from eval_factory.core.table_files import file_of_table
 from eval_factory.tasks import custom_table, message_files
 from eval_factory.tasks.custom_table import PictureCheck, picture_columns
 from eval_factory.tasks.file_problems import Findings, shortened, why_unreadable
@@ -277,7 +278,7 @@ def _beside(path: Path, name: str) -> Path:
 
 def _hashes(path: Path, *others: Path) -> dict[str, str]:
     return {
-        Path(os.path.relpath(one, path.parent)).as_posix(): sha256_of(one)
+        Path(os.path.relpath(one, path.parent)).as_posix(): sha256_of(file_of_table(one))
         for one in (path, *others)
     }
 

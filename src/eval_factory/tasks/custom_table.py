@@ -19,6 +19,7 @@ from pathlib import Path
 
 from eval_factory.core.errors import did_you_mean
 from eval_factory.core.foreign_text import printable
+from eval_factory.core.table_files import TableError, table_rows
 from eval_factory.endpoint import media
 from eval_factory.tasks import file_problems
 from eval_factory.tasks.choice_question import LETTERS, options_shown
@@ -142,14 +143,13 @@ def header_of(path: Path, dataset_file: Path, found: file_problems.Findings) -> 
     """The names of the columns; None where the table cannot be read."""
     header = None
     try:
-        problem = file_problems.other_kind(dataset_file) or file_problems.other_form(dataset_file)
+        problem = file_problems.table_problem(dataset_file)
         if problem is None:
-            header = next((row for _, row in file_problems.table_rows(dataset_file)), None)
+            header = next((row for _, row in table_rows(dataset_file)), None)
+            found.notes += filter(None, [file_problems.read_as(dataset_file)])
     except OSError as error:
         problem = file_problems.why_unreadable(error, "dataset_file", path)
-    except UnicodeDecodeError:
-        problem = file_problems.not_utf8(dataset_file)
-    except file_problems.TableError as error:
+    except TableError as error:
         problem = f"line {error.line}: {error}"
     if not header:
         no_rows = "has no rows; the first line names the columns"
@@ -288,6 +288,7 @@ class Instances:
     def complete(self, file: Path, count: int, found: file_problems.Findings) -> None:
         """After all of them."""
         problems = self.problems + (self._words if self._by_letter else [])
+        problems = file_problems.said_once(problems)
         found.problems += file_problems.shortened(problems, f"{file}: ", f"its {self.noun}s")
         if self._repeated:
             first, second = self._repeated[0]
@@ -321,13 +322,9 @@ def check_rows(
     rows = _Rows(header, columns, prompt or "", pictures, instances)
     count = 0
     try:
-        for count, (line, row) in enumerate(
-            islice(file_problems.table_rows(file), 1, None), start=1
-        ):
+        for count, (line, row) in enumerate(islice(table_rows(file), 1, None), start=1):
             rows.add(count, f"{file}: row {count} (line {line})", row)
-    except UnicodeDecodeError:
-        instances.problems.append(f"{file}: {file_problems.not_utf8(file)}")
-    except file_problems.TableError as error:
+    except TableError as error:
         instances.problems.append(f"{file}: row {count + 1} (line {error.line}): {error}")
     if count == 0 and not instances.problems:
         instances.problems.append(

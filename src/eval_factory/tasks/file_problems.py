@@ -6,7 +6,6 @@ The check and the run read tables here, so that both see the same cells.
 
 from __future__ import annotations
 
-import csv
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -15,7 +14,16 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from eval_factory.core import safe_files
-from eval_factory.core.safe_files import MAX_BYTES_OF_TABLE, open_regular, open_text
+from eval_factory.core.safe_files import open_regular, open_text
+from eval_factory.core.table_files import (
+    DELIMITERS,
+    WINDOWS,
+    TableError,
+    encoding_of,
+    file_of_table,
+    is_workbook,
+    table_rows,
+)
 
 Row = TypeVar("Row")
 
@@ -23,11 +31,11 @@ _SHEET = "text; save it as 'CSV UTF-8' (a prompt: as plain text in UTF-8)"
 _UTF_16 = ("is UTF-16", "UTF-8; save it as UTF-8 (or: iconv -f utf-16 -t utf-8)")
 _KINDS = {
     b"PK\x03\x04": ("is an Excel or Word file or another ZIP archive", _SHEET),
+    b"\xff\xfe": _UTF_16,
+    b"\xfe\xff": _UTF_16,
     b"\xd0\xcf\x11\xe0": ("is an Excel or Word file", _SHEET),
     b"PAR1": ("is a Parquet file", _SHEET),
     b"\x1f\x8b": ("is compressed by gzip", "text; unpack it first"),
-    b"\xff\xfe": _UTF_16,
-    b"\xfe\xff": _UTF_16,
 }
 """First bytes -> what such a file is, and what it is to be instead."""
 
@@ -151,49 +159,62 @@ def not_utf8(path: Path) -> str:
     return "is not UTF-8"
 
 
-MAX_CELL_LENGTH = 2**31 - 1
-_NUL = "\udc00"
-"""Placeholder of a NUL, which Python 3.10's csv module does not take; no UTF-8 text holds half a
-surrogate pair.
-"""
-
-_SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars"}
+_SEPARATORS = {"|": "bars"}
 _JSON = re.compile(r'\s*[{\[]\s*["{\[]')
 
 
-class TableError(ValueError):
-    """A table that cannot be read any further; no message quotes a cell."""
-
-    def __init__(self, line: int, reason: str) -> None:
-        super().__init__(reason)
-        self.line = line
-
-
-def table_rows(file: Path) -> Iterator[tuple[int, list[str]]]:
-    """(number of the line where it ends, cells) of the first line and of each row below it; empty
-    lines are no rows. Raises OSError, UnicodeDecodeError, and TableError: it is not CSV, or holds a
-    NUL.
+def table_problem(table: Path) -> str | None:
+    """Why a file is no table that can be read, as far as its first line shows; None where it may
+    be one. Raises OSError and TableError.
     """
-    csv.field_size_limit(MAX_CELL_LENGTH)
-    begins = 1
-    with open_text(file, encoding="utf-8-sig", newline="", max_size=MAX_BYTES_OF_TABLE) as opened:
-        reader = csv.reader((line.replace("\0", _NUL) for line in opened), strict=True)
-        try:
-            for row in reader:
-                if any(_NUL in cell for cell in row):
-                    raise TableError(reader.line_num, "holds a NUL character (a byte that is 0)")
-                if begins == 1 or len(row) > 1 or any(cell.strip() for cell in row):
-                    yield reader.line_num, row
-                begins = reader.line_num + 1
-        except csv.Error as error:
-            # csv knows only the line where it gave up, maybe the last one of the file
-            quote = (
-                "a quote that opens a cell is not closed, "
-                "or a quote inside a cell is not written twice"
-            )
-            raise TableError(
-                begins, f"the row that begins here is not CSV ({error}): {quote}"
-            ) from None
+    file = file_of_table(table)
+    if is_workbook(file):
+        return None
+    with open_regular(file) as opened:
+        if encoding_of(opened) == "utf-16":
+            return None
+    return other_kind(file) or other_form(file)
+
+
+def read_as(table: Path) -> str | None:
+    """A note on how the letters of a table were read, where that is a guess. Raises as
+    `table_problem`.
+    """
+    file = file_of_table(table)
+    if is_workbook(file):
+        return None
+    with open_regular(file) as opened:
+        if encoding_of(opened) != WINDOWS:
+            return None
+    return f"{file.name} is not UTF-8: it was read as Windows-1252; look at its letters"
+
+
+_ROW = re.compile(r"(?P<file>.*: )row (?P<row>\d+) \(line \d+\)(?P<problem>.*)", re.DOTALL)
+MAX_ROWS_NAMED = 3
+
+
+def said_once(problems: Sequence[str]) -> list[str]:
+    """Problems of rows, each said once with up to three of its rows, in the order of the first."""
+    rows: dict[str, list[str]] = {}
+    said: dict[str, str] = {}
+    for text in problems:
+        match = _ROW.fullmatch(text)
+        key = text if match is None else match["file"] + match["problem"]
+        said.setdefault(key, text)
+        if match is not None:
+            rows.setdefault(key, []).append(match["row"])
+    lines = []
+    for key, text in said.items():
+        numbers = rows.get(key, [])
+        match = _ROW.fullmatch(text)
+        if match is None or len(numbers) < 2:
+            lines.append(text)
+            continue
+        named = ", ".join(numbers[:MAX_ROWS_NAMED])
+        if len(numbers) > MAX_ROWS_NAMED:
+            named += f" and {len(numbers) - MAX_ROWS_NAMED} more"
+        lines.append(f"{match['file']}rows {named}{match['problem']}")
+    return lines
 
 
 def table_columns(file: Path) -> list[str]:
@@ -230,7 +251,7 @@ def other_form(file: Path) -> str | None:
         beginning = first + opened.read(100)
     if _JSON.match(beginning):
         return "is JSON, not CSV; save it as CSV, whose first line names the columns"
-    if "," not in first:
+    if not any(delimiter in first for delimiter in DELIMITERS):
         for separator, name in _SEPARATORS.items():
             if separator in first.rstrip():
                 return f"its columns are separated by {name}; save it as CSV with commas"

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from eval_factory.core.safe_files import MAX_BYTES, open_text
+from eval_factory.core.table_files import MAX_CELL_LENGTH
 from eval_factory.tasks.concordance import CONCORDANCE, read_concordance_file
 from eval_factory.tasks.file_problems import (
-    MAX_CELL_LENGTH,
     MAX_PROBLEMS_SHOWN,
     not_utf8,
     shortened,

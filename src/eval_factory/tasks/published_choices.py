@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 
 from eval_factory.core import safe_files
 from eval_factory.core.safe_files import MAX_BYTES_OF_TABLE, open_text
+from eval_factory.core.table_files import MAX_CELL_LENGTH
 from eval_factory.endpoint.media import MAX_FILE, UnusableMedium, picture_type
 from eval_factory.tasks.choice_question import (
     ChoiceQuestion,
@@ -32,7 +33,7 @@ from eval_factory.tasks.choice_question import (
     is_blank,
     lettered,
 )
-from eval_factory.tasks.file_problems import MAX_CELL_LENGTH, ReadFile
+from eval_factory.tasks.file_problems import ReadFile
 
 EVERY_TIER = "all"
 ROWS_AT_ONCE = 16  # of a Parquet file: each may hold a picture
