@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from eval_factory.core.table_files import TableError
 from eval_factory.tasks.custom_table import becomes_nothing
-from eval_factory.tasks.file_problems import TableError, other_kind, rows_below, table_columns
+from eval_factory.tasks.file_problems import other_kind, rows_below, table_columns
 
 SOUND = [
     ["q", "a"],
