@@ -23,6 +23,7 @@ from eval_factory.core.table_files import TableError, table_rows
 from eval_factory.endpoint import media
 from eval_factory.tasks import file_problems
 from eval_factory.tasks.choice_question import LETTERS, options_shown
+from eval_factory.tasks.gold_forms import GoldForms
 
 _COLUMN = re.compile(r"image(?:_(?:[2-9]|[1-9]\d+))?")
 
@@ -227,6 +228,11 @@ def check_columns(
         )
 
 
+MAX_NAMED = 3
+_VERDICTS = frozenset(["y", "n", "t", "f", "yes", "no", "true", "false", "maybe"])
+"""Answers about what a prompt lists, where none is answered by an option's letter."""
+
+
 @dataclass
 class Instances:
     """What a file's rows, or conversations, are together: some ask the same, some are answered
@@ -236,17 +242,35 @@ class Instances:
     noun: str  # where each stands: row, line
     is_compared: bool  # whether answers have to equal the right one (HELM's exact match)
     problems: list[str] = field(default_factory=list)
+    can_map: bool = False  # whether right answers of a known form are mapped to options
     _words: list[str] = field(default_factory=list)
     """Problems of those whose answer is no option's letter or text: none where all answers are
     words.
     """
+    _verdicts: int = 0  # how many of these are a verdict on what is listed, such as yes
+    problems_of_letters: list[str] = field(default_factory=list)
+    """Problems of those whose answer is a letter, but no option's."""
     _by_letter: bool = False
+    _lists_none: bool = False  # whether one has no options to compare the answer with
     # what is asked -> the first that asks it
     _asked: dict[object, int] = field(default_factory=dict)
     # (an earlier one, the one that asks the same)
     _repeated: list[tuple[int, int]] = field(default_factory=list)
+    # where the right option has no text, or another option has the same one
+    _equal: list[str] = field(default_factory=list)
+    forms: GoldForms = field(default_factory=GoldForms)
     # whose right answer HELM's quasi metrics take for nothing
     _nothing: list[int] = field(default_factory=list)
+
+    @property
+    def _all_list_options(self) -> bool:
+        """Whether all list options, and no right answer of them is one: they score 0 for sure.
+
+        Options that are judged (is it true?) have verdicts as answers.
+        """
+        if self._lists_none or self._verdicts == self.forms.count:
+            return False
+        return len(self._words) == self.forms.count
 
     def add(self, number: int, asked: object, correct: str | None) -> None:
         first = self._asked.setdefault(asked, number)
@@ -264,30 +288,50 @@ class Instances:
         letters = list(shown) if shown else sorted({*incorrect, answer} & set(LETTERS))
         self._by_letter |= answer in letters
         are_letters = incorrect and set(incorrect) <= set(LETTERS)
-        if (
-            not self.is_compared
-            or answer in letters
-            or answer in shown.values()
-            or not (shown or are_letters)
-        ):
+        if not self.is_compared or not (shown or are_letters):
+            self._lists_none = True
             return
-        listed = (
-            f"none of the options that the prompt lists ({', '.join(letters)})"
-            if shown
-            else "no letter"
-        )
-        # Y, N, T and F are words (yes, no, true, false) where none is answered by an option's
-        # letter
-        is_letter = re.fullmatch(r"\W*(?![YNTF]\b)[A-Za-z]\W*", answer)
+        if shown:
+            self.forms.add(answer, shown)
+        if answer in letters or answer in shown.values():
+            self._compare_texts(where, answer, shown)
+            return
+        listed = "no letter"
+        if shown:
+            listed = f"none of the options that the prompt lists ({', '.join(letters)})"
+        if re.search(rf"^[ \t]*[(\[]?{re.escape(answer)}[.:)\]][ \t]*$", prompt, re.MULTILINE):
+            listed = f"option {printable(answer)}, whose text is empty"
+        is_verdict = answer.casefold() in _VERDICTS
+        if is_verdict:
+            self._verdicts += 1
+        is_letter = not is_verdict and re.fullmatch(r"\W*[A-Za-z]\W*", answer)
         problem = (
             f"{where}{CORRECT}: is {listed}; write the letter of the right option, "
             "as it stands there"
         )
-        (self.problems if is_letter else self._words).append(problem)
+        (self.problems_of_letters if is_letter else self._words).append(problem)
+
+    def _compare_texts(self, where: str, answer: str, shown: Mapping[str, str]) -> None:
+        """Two options with one text, of which one is right, cannot be told apart."""
+        text = shown.get(answer, answer)
+        equal = [letter for letter, other in shown.items() if other == text]
+        if len(equal) > 1:
+            self._equal.append(f"{where}{CORRECT}: options {' and '.join(equal)} have one text")
 
     def complete(self, file: Path, count: int, found: file_problems.Findings) -> None:
         """After all of them."""
-        problems = self.problems + (self._words if self._by_letter else [])
+        form = self.forms.form() if self.can_map else None
+        problems = list(self.problems)
+        if form is not None and not self._lists_none:
+            found.notes.append(
+                f"the right answers ({CORRECT}) of {file.name} are {form}: "
+                "each is mapped to the letter of its option"
+            )
+        else:
+            problems += self.problems_of_letters
+            if self._by_letter or self._all_list_options:
+                problems += self._words
+        found.notes += self._equal[:MAX_NAMED]
         problems = file_problems.said_once(problems)
         found.problems += file_problems.shortened(problems, f"{file}: ", f"its {self.noun}s")
         if self._repeated:
@@ -318,7 +362,7 @@ def check_rows(
     """Check each row; how many there are. `prompt`: with the columns in braces, where answers are
     compared with the right one (HELM's exact match).
     """
-    instances = Instances("row", prompt is not None)
+    instances = Instances("row", prompt is not None, can_map=True)
     rows = _Rows(header, columns, prompt or "", pictures, instances)
     count = 0
     try:

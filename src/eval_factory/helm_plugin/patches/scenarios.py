@@ -11,7 +11,7 @@ import os
 import threading
 import time
 import types
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,8 +21,10 @@ from eval_factory.helm_plugin import network_guard
 from eval_factory.helm_plugin.conversation_scenario import folder_of_names, with_pictures
 from eval_factory.helm_plugin.patches.lighter import in_place_of
 from eval_factory.helm_plugin.session import run_record
+from eval_factory.tasks.choice_question import options_shown
 from eval_factory.tasks.custom_table import CLUSTER, filled, picture_columns
 from eval_factory.tasks.file_problems import rows_below, table_columns
+from eval_factory.tasks.gold_forms import right_letters
 
 CANNOT_BE_READ_ANY_MORE = ("Revision", "trust_remote_code")
 """In the package's messages: the Hub has no such commit (authors replace histories), or that commit
@@ -357,6 +359,7 @@ def _instances_of_table(self: Any, output_path: str) -> list[Any]:
     def rows() -> Iterator[dict[str, str]]:
         return (dict(zip(columns, cells, strict=True)) for cells in rows_below(file))
 
+    letters = _letters_of_table(rows(), template, fields, config.metrics)
     ids = [row[_ID] for row in rows()] if _ID in columns else []
     # The check refuses other ids; a table may hold them that was run without it (by HELM's own
     # name).
@@ -365,8 +368,10 @@ def _instances_of_table(self: Any, output_path: str) -> list[Any]:
     shown = {*fields, *(picture_columns(columns) if has_pictures else ())}
     left_out = (shown - {CLUSTER}) | ANSWERS | ({_ID} if named else set())
     instances = []
-    for row in rows():
+    for number, row in enumerate(rows()):
         answers: dict[str, Any] = {name: row[name] for name in ANSWERS & row.keys()}
+        if letters:
+            answers["correct_answer"] = letters[number]
         if "incorrect_answers" in answers:
             answers["incorrect_answers"] = json.loads(answers["incorrect_answers"])
         if has_pictures:
@@ -381,6 +386,21 @@ def _instances_of_table(self: Any, output_path: str) -> list[Any]:
             Instance(asked, references, TEST_SPLIT, id=name, extra_data=others or None)
         )
     return instances
+
+
+def _letters_of_table(
+    rows: Iterable[Mapping[str, str]], template: str, fields: Sequence[str], metrics: Sequence[Any]
+) -> list[str]:
+    """The letters of the right options, where the column writes them in another form; else
+    nothing.
+    """
+    if not any(metric.name == "exact_match" for metric in metrics):
+        return []
+    pairs = []
+    for row in rows:
+        prompt = template.format_map({name: row.get(name, "") for name in fields})
+        pairs.append((row.get("correct_answer", ""), options_shown(prompt)))
+    return right_letters(pairs)
 
 
 LISTED_BY_GITHUB = 1000

@@ -337,11 +337,12 @@ COLUMNS = "question,a,b,c,correct_answer\n"
         ("ABC", {}),
         ("AE", {2: "E"}),
         ("E", {1: "E"}),
-        (["A", "(B)", "B."], {2: "(B)", 3: "B."}),
+        (["A", "(B)", "B."], {}),  # each is mapped to its letter
+        (["A", "(B)", "D."], {2: "(B)", 3: "D."}),
         (["A", "fever", "rash", " B "], {3: "rash"}),  # "fever" is an option's text
         (["A", "Y"], {2: "Y"}),
         (["Y", "N", "T"], {}),
-        (["rash", "gout"], {}),  # answered in words
+        (["rash", "gout", "flu"], {1: "rash", 2: "gout", 3: "flu"}),
     ],
 )
 def test_a_right_answer_that_no_option_has_is_refused_with_its_row(
@@ -361,8 +362,8 @@ def test_a_right_answer_that_no_option_has_is_refused_with_its_row(
 
 def test_the_options_are_those_of_the_row(tmp_path: Path) -> None:
     data = COLUMNS + "Q1?,fever,cough,pain,C\nQ2?,fever,cough,,C\n"
-    told = "row 2 (line 3), column correct_answer: is none of the options that the prompt lists (A, B);"
-    assert told in problems(tmp_path, prompt=CHOICES, data=data)
+    told = problems(tmp_path, prompt=CHOICES, data=data)
+    says(told, "row 2 (line 3)", "column correct_answer", "option C", "is empty")
     rouge = {"metrics": [{"name": "rouge_l"}]}
     # nothing has to be equal
     assert load_benchmark(write(tmp_path, rouge, prompt=CHOICES, data=data)).instances == 2
@@ -375,6 +376,16 @@ def test_the_options_are_those_of_the_row(tmp_path: Path) -> None:
     )
     words = 'question,correct_answer,incorrect_answers\nQ?,b,"[""A"", ""rash""]"\nQ?,A,[]\n'
     assert load_benchmark(write(tmp_path, data=words)).instances == 2
+
+
+def test_right_answers_in_one_known_form_are_mapped_and_said_to_be(tmp_path: Path) -> None:
+    for answers, form in (("123", "numbers from 1"), (["opa", "opb"], "behind a word")):
+        data = COLUMNS + "".join(f"Q{answer}?,fever,cough,pain,{answer}\n" for answer in answers)
+        (note,) = load_benchmark(write(tmp_path, prompt=CHOICES, data=data)).notes
+        says(note, "correct_answer", form)
+    same = COLUMNS + "Q?,fever,fever,pain,A\n"
+    note = load_benchmark(write(tmp_path, prompt=CHOICES, data=same)).notes[0]
+    says(note, "row 1", "options A and B")
 
 
 OWN = {
