@@ -28,6 +28,8 @@ MARKER_TEXT = (
     "eval-factory writes its results here; "
     "what it wrote is replaced by a run, and deleted by --fresh\n"
 )
+GIT_IGNORE = ".gitignore"
+_IGNORE_ALL = "# prompts and answers may be patients': no repository is offered them\n*\n"
 # how long a run waits for the processes of one that was killed, which end themselves
 ORPHAN_WAIT_S = 60.0
 # how long an unknown holder is not reported: it has just started, or is about to end
@@ -265,6 +267,7 @@ class RunDir:
 
         try:
             self.root.mkdir(parents=True, exist_ok=True)
+            keep_from_git(self.root, is_ours=self.marker.exists())
             if not self.marker.exists():
                 write_atomic(self.marker, MARKER_TEXT)
             for folder in (self.responses, self.model_configs, self.helm, self.logs):
@@ -352,6 +355,20 @@ class RunDir:
             f"  end it{f' (kill {holder.program})' if holder.program else ''}, "
             "then run the same command again"
         )
+
+
+def keep_from_git(folder: Path, *, is_ours: bool) -> None:
+    """Tell git, by a `.gitignore`, to take no notice of an output folder.
+
+    A folder that holds files of others is left alone: they may be a repository's.
+
+    Raises OSError: it cannot be written.
+    """
+    file = folder / GIT_IGNORE
+    if os.path.lexists(file):
+        return
+    if is_ours or not any(folder.iterdir()):
+        write_atomic(file, _IGNORE_ALL)
 
 
 def sha256_of(path: Path, inside: Path | None = None) -> str:

@@ -21,7 +21,7 @@ from typing import Any
 
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.results import UTC_FORMAT
-from eval_factory.core.rundir import PRIVATE
+from eval_factory.core.rundir import PRIVATE, keep_from_git
 from eval_factory.core.safe_files import json_line, open_regular, parse_json, write_atomic
 
 NOTHING = "0" * 64  # stands for the line before the first
@@ -178,6 +178,7 @@ class Ledger:
 
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
+            keep_from_git(self.folder, is_ours=self.file.exists())
             lock = FileLock(self.folder / name, mode=PRIVATE)
             try:
                 lock.acquire(timeout=0)

@@ -38,7 +38,7 @@ from eval_factory.core.annotations import (
 )
 from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.core.results import Clinicians, Provenance
-from eval_factory.core.rundir import PRIVATE, PRIVATE_FOLDER, RunDir
+from eval_factory.core.rundir import PRIVATE, PRIVATE_FOLDER, RunDir, keep_from_git
 from eval_factory.core.safe_files import write_atomic
 from eval_factory.core.tables import Table, screen
 from eval_factory.report.checksums import digests_of, listed_checksums, write_checksums
@@ -129,6 +129,8 @@ def export_sheets(
     blocks: list[Markup] = []
     for answer in shown.values():
         blocks += media.add(stored.folder, answer.media)
+    out.mkdir(parents=True, exist_ok=True)
+    keep_from_git(out, is_ours=False)
     for name in names:
         order = rater_order([one.code for one in sample.answers], sample.id, name)
         as_csv = csv_sheet(sample, name, order, shown, with_reference=with_reference)

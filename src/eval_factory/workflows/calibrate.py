@@ -21,7 +21,14 @@ from eval_factory.config.evaluation import Evaluation, Request, build_evaluation
 from eval_factory.core.errors import ConfigError, NotReportableError, did_you_mean
 from eval_factory.core.plain_yaml import load_mapping, to_yaml
 from eval_factory.core.results import TaskResult
-from eval_factory.core.rundir import PRIVATE, PRIVATE_FOLDER, RunDir, sha256_of
+from eval_factory.core.rundir import (
+    GIT_IGNORE,
+    PRIVATE,
+    PRIVATE_FOLDER,
+    RunDir,
+    keep_from_git,
+    sha256_of,
+)
 from eval_factory.core.safe_files import renamed_together, write_atomic
 from eval_factory.plan.run_plan import EndpointPlan, jury_of, make_plan, slug_of
 from eval_factory.report.judge_passport import (
@@ -298,6 +305,7 @@ def _written(
         )
     for folder in {file.parent for file in texts}:
         folder.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
+        keep_from_git(folder, is_ours=(folder / PASSPORT).exists())
     with renamed_together():
         for file, text in texts.items():
             write_atomic(file, text, mode=PRIVATE)
@@ -313,7 +321,7 @@ def _refuse_others(folder: Path) -> None:
         raise ConfigError(f"--to {folder}: is no folder; {_REFUSED}")
     names = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
     alone = (PAGE in names and PASSPORT not in names) or (RUN in names and QUESTIONS not in names)
-    if alone or names - {PASSPORT, PAGE, QUESTIONS, RUN, JUDGES, JURIES, JURIES_PAGE}:
+    if alone or names - {GIT_IGNORE, PASSPORT, PAGE, QUESTIONS, RUN, JUDGES, JURIES, JURIES_PAGE}:
         raise ConfigError(
             f"--to {folder}: holds something else, and nothing is overwritten; {_REFUSED}"
         )
@@ -471,7 +479,9 @@ def _write_questions(folder: Path, cases: Sequence[_Case], items: Sequence[Label
             f"--to {folder.parent}: holds the questions of other labels or probes; "
             "name another folder"
         )
-    folder.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
+    folder.parent.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
+    keep_from_git(folder.parent, is_ours=(folder / CASES).exists())
+    folder.mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
     write_atomic(folder / CASES, text, mode=PRIVATE)
     write_atomic(folder / BENCHMARK, to_yaml(about), mode=PRIVATE)
 

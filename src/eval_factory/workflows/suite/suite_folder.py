@@ -24,6 +24,7 @@ from eval_factory.core.rundir import (
     RunDir,
     SuiteDir,
     is_running,
+    keep_from_git,
     open_lock,
     suite_dir,
 )
@@ -71,7 +72,9 @@ def held(folder: SuiteDir) -> Iterator[None]:
             "  choose another folder for the suite"
         )
     try:
-        folder.state.mkdir(parents=True, exist_ok=True)
+        folder.root.mkdir(parents=True, exist_ok=True)
+        keep_from_git(folder.root, is_ours=folder.state.exists())
+        folder.state.mkdir(exist_ok=True)
         descriptor = open_lock(folder.lock)
     except OSError as error:
         raise PrerequisiteError(
