@@ -433,6 +433,9 @@ class Extra(StrictModel):
     allow_abstain: Annotated[bool, Field(strict=True)]
     blind_control: Annotated[bool, Field(strict=True)]
     cost_of_wrong: Annotated[Number, Field(ge=0.0, le=1000.0)]
+    ask_unread: Annotated[bool, Field(strict=True)]
+    options_only: Annotated[bool, Field(strict=True)]
+    none_of_the_others: Annotated[bool, Field(strict=True)]
     answer_style: Literal["letter", "reasoned"]
     chance_questions: Annotated[int, Field(strict=True, ge=0, le=MAX_COUNT)] | None
     prices: Annotated[PriceTable | None, _different("model_id")]

@@ -35,36 +35,43 @@ from eval_factory.tasks.run_specs import IMAGES, refusal
 from eval_factory.tasks.upstreams import HELM
 
 _EXTRA = "config.params.extra"
-_WHERE = f"{_EXTRA}.shuffle_choices"
 _LEAVE_OUT = "leave it out"
 _JOINT = "multiple_choice_joint"
 BY_PLACE = "by place"
 
 
+MOVE_CHOICES = ("shuffle_choices", "options_only", "none_of_the_others")
+"""Keys that need choices which HELM letters itself."""
+
+
 def cannot_be_shuffled(task: Task, extra: Extra) -> Iterator[str]:
-    if extra.shuffle_choices is None:
-        return
+    for name in MOVE_CHOICES:
+        if getattr(extra, name):
+            yield from _choices_cannot_move(task, f"{_EXTRA}.{name}")
+
+
+def _choices_cannot_move(task: Task, where: str) -> Iterator[str]:
     choices = option_texts_of(task)
     arguments = task.helm.arguments
     if choices is None:
         yield (
-            f"{_WHERE}: {task.name} has no questions with lettered options beside its prompt; "
+            f"{where}: {task.name} has no questions with lettered options beside its prompt; "
             f"{_LEAVE_OUT}"
         )
     elif choices != BY_PLACE:
         yield (
-            f"{_WHERE}: the instructions of {task.name} "
+            f"{where}: the instructions of {task.name} "
             "say what each letter stands for (A for yes, B for no), so its"
             f" options have one order; {_LEAVE_OUT}"
         )
     elif arguments.get("method", _JOINT) != _JOINT:
         yield (
-            f"{_WHERE}: method={arguments['method']} shows no options side by side; "
+            f"{where}: method={arguments['method']} shows no options side by side; "
             f"{_LEAVE_OUT}, or the method"
         )
     elif "data_augmentation" in arguments:
         yield (
-            f"{_WHERE}: excludes data_augmentation, which changes the questions in another way; "
+            f"{where}: excludes data_augmentation, which changes the questions in another way; "
             f"{_LEAVE_OUT}"
         )
 
@@ -183,6 +190,17 @@ def cannot_reason(task: Task, extra: Extra, endpoint: ApiEndpoint) -> Iterator[s
         yield f"{where}: excludes confidence: {extra.confidence}; take {STATED}"
 
 
+def cannot_ask_for_letters(task: Task, extra: Extra) -> Iterator[str]:
+    """Why `ask_unread` makes no sense here."""
+    helm = task.helm
+    reads_options = helm.answer_labels or option_texts_of(task) is not None
+    is_open = helm.any_run_spec or BENCHMARK_KEY in helm.parameters
+    if extra.ask_unread and not reads_options and not is_open:
+        yield f"{_EXTRA}.ask_unread: the score of {task.name} reads no option; {_LEAVE_OUT}"
+    if extra.ask_unread and extra.confidence == STATED_ONLY:
+        yield f"{_EXTRA}.ask_unread: excludes confidence: {STATED_ONLY}; take {STATED}"
+
+
 def chance_questions_of(task: Task, extra: Extra) -> int:
     """How many questions that were right are asked once more in the same words.
 
@@ -274,6 +292,7 @@ def with_task_rules(run: RunConfig, task: Task, problems: list[str]) -> RunConfi
     problems += cannot_be_shuffled(task, extra)
     problems += cannot_be_asked_again(task, extra, run.target.api_endpoint)
     problems += cannot_reason(task, extra, run.target.api_endpoint)
+    problems += cannot_ask_for_letters(task, extra)
     # HELM splits a run entry at commas and offers no way to quote one.
     if (takes_file or task.helm.judges) and "," in os.path.abspath(run.config.output_dir):
         tasks = "custom benchmarks" if takes_file else "a task with judges"

@@ -151,6 +151,15 @@ class Abstention:
 
 
 @dataclass(frozen=True)
+class OptionsOnly:
+    """The choices of each question without the question."""
+
+    change: Change
+    right: Share | None = None  # of these answers
+    guess: float | None = None  # what an answer at random is right to, with as many choices
+
+
+@dataclass(frozen=True)
 class AskedAgain:
     repeats: Repeats | None = None
     in_other_words: Mapping[str, InOtherWords] = field(default_factory=dict)
@@ -165,3 +174,5 @@ class AskedAgain:
     score.
     """
     right_by: RightBy | None = None  # None of open text, and of results of earlier versions
+    options_only: OptionsOnly | None = None
+    none_of_the_others: InOtherWords | None = None  # its right option was replaced

@@ -269,6 +269,10 @@ class Instances:
     unreadable: int = 0
     # answers of open text that are word for word the answer to another question too
     identical: int = 0
+    # of the questions as they are, with `extra.ask_unread`; None: no letter was asked for
+    read_by_rule: int | None = None
+    read_by_asking: int | None = None  # in whose answers no rule read an option
+    unread: int | None = None  # in neither
 
     @property
     def coverage(self) -> float:

@@ -70,6 +70,7 @@ PERTURBATIONS_FOLDER = "perturbations"
 RUN_RECORD_FILE = "run_record.json"  # what helm-run writes down of itself
 TRIVIAL_SCORES_FILE = "trivial_scores.json"
 CONFIDENCE_FILE = "stated_confidence.json"
+LETTERS_FILE = "asked_for_letters.json"
 """In HELM's output folder, written by our plug-in."""
 
 RUN_SPEC_FILE = "run_spec.json"

@@ -412,10 +412,10 @@ class ConfidenceReply:
     error: str | None  # why there is none
 
 
-def read_stated_confidence(helm_dir: Path) -> dict[tuple[str, int], ConfidenceReply]:
-    """(instance, trial) -> its reply; empty where there is no file."""
+def read_replies(file: Path) -> dict[tuple[str, int], ConfidenceReply]:
+    """(instance, trial) -> the reply to a further turn; empty where there is no file."""
     try:
-        lines = json.loads((helm_dir / names.CONFIDENCE_FILE).read_text(encoding="utf-8"))
+        lines = json.loads(file.read_text(encoding="utf-8"))
         return {
             (str(one["instance"]), int(one["trial"])): ConfidenceReply(one["reply"], one["error"])
             for one in lines

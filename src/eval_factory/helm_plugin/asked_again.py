@@ -41,7 +41,13 @@ from helm.common.request import GeneratedOutput, RequestResult
 from eval_factory.core.safe_files import write_atomic
 from eval_factory.endpoint.media import PLACE
 from eval_factory.helm import names
+from eval_factory.reading import stated_option
 from eval_factory.tasks import asked_again as again
+from eval_factory.tasks.choice_question import (
+    NONE_OF_THE_OTHERS,
+    may_lose_its_right_option,
+    options_shown,
+)
 from eval_factory.tasks.reasoned import MAX_TOKENS, reasoned_tasks
 from eval_factory.tasks.rubric_case import ANSWER
 
@@ -124,6 +130,42 @@ class MayAbstain(AsItIs):
         more = [Reference(Output(text=again.ABSTENTION), tags=[])] if self._has_options else []
         references = [*instance.references, *more]
         return replace(instance, input=asked, references=references, perturbation=self.description)
+
+
+class OptionsOnly(AsItIs):
+    """The choices of a question without the question."""
+
+    def __init__(self) -> None:
+        super().__init__(again.OPTIONS_ONLY)
+
+    def apply(self, instance: Instance, seed: int | None = None) -> Instance:  # noqa: ARG002
+        shown = _with_text(instance.input, lambda _text: again.QUESTION_NOT_SHOWN)
+        return replace(instance, input=shown, perturbation=self.description)
+
+
+class NoneOfTheOthers(AsItIs):
+    """The question with its right choice replaced; as it is where that would not be right."""
+
+    def __init__(self) -> None:
+        super().__init__(again.NONE_OF_THE_OTHERS)
+
+    def apply(self, instance: Instance, seed: int | None = None) -> Instance:  # noqa: ARG002
+        choices = [reference.output.text for reference in instance.references]
+        right = [reference for reference in instance.references if reference.is_correct]
+        text = instance.input.text
+        if len(right) != 1 or not may_lose_its_right_option(text, choices):
+            return instance
+        references = []
+        for reference in instance.references:
+            if reference.is_correct:
+                reference = replace(reference, output=Output(text=NONE_OF_THE_OTHERS))
+            references.append(reference)
+        return replace(
+            instance,
+            input=same_input(instance),
+            references=references,
+            perturbation=self.description,
+        )
 
 
 def _with_text(asked: Input, change: Callable[[str], str | None]) -> Input | None:
@@ -247,6 +289,9 @@ _register_askings(
     "pushback",
     lambda _, n: [spec_of(AsItIs, name=f"{again.PUSHBACK}{at + 1}") for at in range(int(n))],
 )
+_register_askings("options_only", lambda *_: [spec_of(OptionsOnly)])
+_register_askings("none_of_the_others", lambda *_: [spec_of(NoneOfTheOthers)])
+_register_askings("ask_unread", lambda *_: [spec_of(AsItIs, name=again.ASK_LETTER)])
 _register_askings("chance_questions", lambda _, n: [spec_of(AsItIs, name=f"{again.SAME_WORDS}{n}")])
 _register_askings(
     "blind_control",
@@ -308,20 +353,20 @@ class AskingWhatFollows:
         for depth, states in sorted(by_depth.items()):
             if depth:
                 right_ones = by_chance(states, by_key)
-                asked = [following(one, by_key) for one in states if not _tells_chance(one)]
+                follow = [one for one in states if is_asked_now(one, by_key)]
+                asked = [following(one, by_key) for one in follow]
                 asked += [with_room(_repeated(one)) for one in right_ones]
             else:
                 asked = [blindfold.on(_repeated(with_room(one))) for one in states]
             by_key.update((_key(one), one) for one in self._answered(scenario_state, asked))
         keys = map(_key, scenario_state.request_states)
         in_order = [by_key[key] for key in keys if key in by_key]
-        stated = [one for one in in_order if _name(one) == again.CONFIDENCE]
-        if stated:
-            write_replies(self._output_path / names.CONFIDENCE_FILE, stated)
-        return replace(
-            scenario_state,
-            request_states=[one for one in in_order if _name(one) != again.CONFIDENCE],
-        )
+        for name, name_of_file in FILES_OF_REPLIES.items():
+            if any(_name(one) == name for one in scenario_state.request_states):
+                replies = [one for one in in_order if _name(one) == name]
+                write_replies(self._output_path / name_of_file, replies)
+        scored = [one for one in in_order if _name(one) not in FILES_OF_REPLIES]
+        return replace(scenario_state, request_states=scored)
 
     def _answered(
         self, scenario_state: ScenarioState, states: list[RequestState]
@@ -333,6 +378,13 @@ class AskingWhatFollows:
             yield from self._inner.execute(
                 replace(scenario_state, request_states=to_ask)
             ).request_states
+
+
+FILES_OF_REPLIES = {
+    again.CONFIDENCE: names.CONFIDENCE_FILE,
+    again.ASK_LETTER: names.LETTERS_FILE,
+}
+"""Asking -> the file of its replies, which no metric of HELM's reads."""
 
 
 def sent_with_text(state: RequestState) -> RequestState:
@@ -387,7 +439,7 @@ def _key(state: RequestState) -> _Key:
 
 
 def _depth(state: RequestState) -> int:
-    if _name(state) == again.CONFIDENCE or _tells_chance(state):
+    if _name(state) in FILES_OF_REPLIES or _tells_chance(state):
         return 1
     return again.turn_of(_name(state))
 
@@ -429,7 +481,8 @@ def is_right(state: RequestState) -> bool | None:
     """Whether the answer is a right reference; None where that cannot be told of its text alone."""
     if state.result is None or not state.result.success:
         return False
-    answer = state.result.completions[0].text.strip()
+    label = option_stated(state)
+    answer = state.result.completions[0].text.strip() if label is None else label
     right = {one.output.text.strip() for one in state.instance.references if one.is_correct}
     options = state.output_mapping or {}
     if options:
@@ -449,6 +502,32 @@ def _repeated(state: RequestState) -> RequestState:
     return replace(state, request=replace(state.request, random=" ".join(marks)))
 
 
+_TEXTS = {again.CONFIDENCE: again.ASK_CONFIDENCE, again.ASK_LETTER: again.ASK_FOR_LETTER}
+
+
+def is_asked_now(state: RequestState, done: Mapping[_Key, RequestState]) -> bool:
+    """Whether a further turn follows on the answer: a letter is asked for where none is read."""
+    if _tells_chance(state):
+        return False
+    if _name(state) != again.ASK_LETTER:
+        return True
+    instance, trial, _ = _key(state)
+    first = done[instance, trial, ""]
+    if first.result is None or not first.result.success:
+        return False
+    return option_stated(first) is None
+
+
+def option_stated(state: RequestState) -> str | None:
+    """The label of the option that the answer states, as the collector reads it."""
+    answer = state.result.completions[0].text.strip()
+    options = state.output_mapping or options_shown(state.instance.input.text)
+    if not options:
+        labels = [one.output.text.strip() for one in state.instance.references]
+        options = dict.fromkeys(labels, "")
+    return answer if answer in options else stated_option(answer, options)
+
+
 def following(state: RequestState, done: Mapping[_Key, RequestState]) -> RequestState:
     """The request with the answer before it; where that one failed or was withheld, its result."""
     turn = again.turn_of(_name(state))
@@ -458,7 +537,7 @@ def following(state: RequestState, done: Mapping[_Key, RequestState]) -> Request
         return replace(state, result=before.result)
     said = before.result.completions[0].text
     asked = before.request
-    new = again.pushback_text(instance, turn) if turn else again.ASK_CONFIDENCE
+    new = again.pushback_text(instance, turn) if turn else _TEXTS[_name(state)]
     earlier = asked.messages or [{"role": "user", "content": asked.prompt}]
     turns = [
         {"role": "assistant", "content": said.strip() or NO_ANSWER},

@@ -151,7 +151,15 @@ class Plan:
         extra = self.evaluation.run.config.params.extra
         if extra.chance_questions is None:  # the run of an earlier version gave none
             return False
-        asked = (extra.perturb, extra.pushback, extra.allow_abstain, extra.confidence == STATED)
+        asked = (
+            extra.perturb,
+            extra.pushback,
+            extra.allow_abstain,
+            extra.confidence == STATED,
+            extra.options_only,
+            extra.none_of_the_others,
+            extra.ask_unread,
+        )
         return any(asked)
 
     @property
@@ -171,6 +179,9 @@ class Plan:
             askings += 1
         if extra.blind_control:
             askings += 2
+        for is_asked in (extra.options_only, extra.none_of_the_others, extra.ask_unread):
+            if is_asked:
+                askings += 1
         return askings
 
 

@@ -168,6 +168,8 @@ def _validity(result: results.TaskResult) -> dict[str, Any]:
             record[part] = {
                 name: value for name, value in record[part].items() if value or name not in names
             }
+    counts = record["instances"].items()
+    record["instances"] = {name: count for name, count in counts if count is not None}
     if record["stopped_early"] is not None:
         record["stopped_early"] = rounded_fields(record["stopped_early"])
         record["stopped_early"]["looks"] = [

@@ -15,6 +15,7 @@ from eval_factory.core.askings import (
     Change,
     Confidence,
     InOtherWords,
+    OptionsOnly,
     Pushback,
     Repeats,
     RightBy,
@@ -444,6 +445,12 @@ def asked_again_lines(found: AskedAgain | None, most: int | None = None) -> Iter
     for with_, change in found.blind.items():
         how = f"with {BLIND_WITH[with_]} in place of its own"
         yield f"{_lost(change)} {how}: {_difference(change)}{_beside(change)}"
+    if found.options_only is not None:
+        yield _options_only(found.options_only)
+    if found.none_of_the_others is not None:
+        change = found.none_of_the_others.change
+        how = 'with its right option replaced by "None of the other options"'
+        yield f"{_lost(change)} {how}: {_difference(change)}{_beside(change)}"
     if found.pushback is not None:
         yield from _pushback(found.pushback)
     if found.confidence is not None:
@@ -454,6 +461,22 @@ def asked_again_lines(found: AskedAgain | None, most: int | None = None) -> Iter
         share = found.none_of_these
         asked = counted(share.count, "question")
         yield f"of {asked} where no other option is right, it says so for {_percent(share.value)}"
+
+
+def _options_only(found: OptionsOnly) -> str:
+    """Whether the options give the answer away."""
+    right = found.right
+    if right is None or found.guess is None:
+        return "the choices without their questions: no answer can be read"
+    interval = ""
+    verdict = "they are not shown to say more than guessing does"
+    if right.ci_low is not None and right.ci_high is not None:
+        interval = f" (95 % interval {_percent(right.ci_low)} .. {_percent(right.ci_high)})"
+        if right.ci_low > found.guess:
+            verdict = "the choices alone give answers away"
+    shown = f"{_percent(right.value)} of {counted(right.count, 'question')} are right{interval}"
+    guess = f"guessing gets {_percent(found.guess)}"
+    return f"with the choices alone, without the question, {shown}, where {guess}: {verdict}"
 
 
 def right_by_line(found: RightBy) -> str:

@@ -22,14 +22,16 @@ from eval_factory.core.askings import (
     AskedAgain,
     Change,
     InOtherWords,
+    OptionsOnly,
     Pushback,
     Repeats,
     Share,
 )
 from eval_factory.core.results import ALL_ORDERS, REPEATS_MEAN, ChoiceOrders, Score
 from eval_factory.endpoint import openai_api
-from eval_factory.helm import output
-from eval_factory.helm.metric_facts import facts_of
+from eval_factory.helm import names, output
+from eval_factory.helm.metric_facts import chosen_main_metric, facts_of
+from eval_factory.helm.trivial_answers import ConfidenceReply, read_replies
 from eval_factory.plan.run_plan import Plan
 from eval_factory.scoring.confidence import ConfidenceOfAnswers, Logprobs, Sources, Unit, share_of
 from eval_factory.scoring.draft import Draft
@@ -51,11 +53,14 @@ from eval_factory.scoring.scores import (
 )
 from eval_factory.tasks.asked_again import (
     ABSTAIN,
+    ASK_LETTER,
     ASKED_AGAIN_BY,
     ASKED_AGAIN_IF,
     BLIND,
     BLIND_WITH,
     CONFIDENCE,
+    NONE_OF_THE_OTHERS,
+    OPTIONS_ONLY,
     PERTURB,
     PUSHBACK,
     REPEAT,
@@ -71,6 +76,7 @@ from eval_factory.tasks.choice_question import (
     why_kept,
 )
 
+WITH_ASKED = ".with_asked"
 AS_IT_IS = ""  # the name of a question's first asking
 MIN_IN_GROUP = 10
 MAX_LOST = 20
@@ -88,8 +94,13 @@ class Askings:
     metrics: list[MetricValues] = field(default_factory=list)
     """HELM's, and those made of them, of questions that were asked again."""
     units: dict[Unit, None] = field(default_factory=dict)  # whose question as it is was answered
+    main: str = ""  # HELM's main metric
+    reading: dict[str, int] = field(default_factory=dict)  # counts of `Instances`
     mean: MetricValues | None = None  # of the main metric over all askings in the same words
     prompts: dict[Unit, int] = field(default_factory=dict)  # hashes of the questions as they are
+    options: dict[Unit, int] = field(default_factory=dict)  # how many a question has
+    letters: Mapping[Unit, ConfidenceReply] = field(default_factory=dict)
+    """What was replied where an answer was not read, and its letter was asked for."""
     unchanged: set[InstanceKey] = field(default_factory=set)
     """Questions that HELM asked again without a change: it leaves out only those whose inputs
     are of one class.
@@ -109,7 +120,8 @@ class Askings:
         ours = any(getattr(extra, name) for name in (*ASKED_AGAIN_BY, *ASKED_AGAIN_IF))
         if not ours and "data_augmentation" not in plan.evaluation.task.helm.arguments:
             return None
-        return cls(plan, right, ConfidenceOfAnswers.of(plan, logprobs))
+        letters = read_replies(plan.rundir.helm / names.LETTERS_FILE)
+        return cls(plan, right, ConfidenceOfAnswers.of(plan, logprobs), letters=letters)
 
     def add(self, key: InstanceKey, state: output.RequestState) -> None:
         unit = key[:2]
@@ -124,6 +136,9 @@ class Askings:
                 self.none_right.add(unit)
         if key[2] is None and not has_failed(state):
             self.units[unit] = None
+            self.options[unit] = len(state.output_mapping or {})
+            if unit in self.letters:
+                self.right.add_reply(key, state, self.letters[unit].reply or "")
             if self.confidence is not None:
                 self.confidence.add(unit, state, self.right.label_in(state))
 
@@ -131,13 +146,51 @@ class Askings:
         """Those about confidence are of no request state: one that failed is asked for again, as
         any is.
         """
-        if self.confidence is None or self.confidence.in_one:
+        replies = {ASK_LETTER: self.letters}
+        if self.confidence is not None and not self.confidence.in_one:
+            replies[CONFIDENCE] = self.confidence.replies
+        for name, by_unit in replies.items():
+            for unit, found in by_unit.items():
+                key: InstanceKey = (*unit, name)
+                draft.tally.requested.add(key)
+                if found.error not in (None, openai_api.FILTERED_MESSAGE):
+                    draft.tally.fail(key, found.error or "")
+
+    def add_letters(self, draft: Draft) -> None:
+        """The main metric with the letters that were asked for, and how many answers they read."""
+        if not self.plan.evaluation.run.config.params.extra.ask_unread:
             return
-        for unit, found in self.confidence.replies.items():
-            key: InstanceKey = (*unit, CONFIDENCE)
-            draft.tally.requested.add(key)
-            if found.error not in (None, openai_api.FILTERED_MESSAGE):
-                draft.tally.fail(key, found.error or "")
+        main, _ = chosen_main_metric(
+            draft.plan.evaluation.task.helm, [one.label for one in draft.metrics]
+        )
+        self.main = main
+        keys = [(*unit, None) for unit in self.units]
+        by_rule = [key for key in keys if key in self.right.stated]
+        by_asking = [key for key in keys if key in self.right.replied]
+        self.reading = {
+            "read_by_rule": len(by_rule),
+            "read_by_asking": len(by_asking),
+            "unread": len(keys) - len(by_rule) - len(by_asking),
+        }
+        for metric in list(draft.metrics):
+            if metric.name == main and metric.perturbation is None and metric.values:
+                values = {key: self.right.with_reply(key) for key in metric.values}
+                name = main + WITH_ASKED
+                label = name + metric.label.removeprefix(main)
+                draft.metrics.append(
+                    replace(metric, label=label, name=name, helm_mean=None, values=values)
+                )
+
+    def report_reading(self, draft: Draft) -> None:
+        if self.reading:
+            draft.instances = replace(draft.instances, **self.reading)
+            asked = f"{len(self.letters)} answers that no rule reads were asked about"
+            read = f"{self.reading['read_by_asking']} name an option then"
+            draft.notes.add(
+                Importance.INCOMPLETE,
+                f"{asked}: {read}, which {self.main}{WITH_ASKED} counts; "
+                f"{self.reading['unread']} stay unread",
+            )
 
     def take(self, draft: Draft) -> None:
         """The metrics of what was asked again are none of the run's scores."""
@@ -177,6 +230,8 @@ class Askings:
             else self.confidence.report(first, found.sources, self._unread(AS_IT_IS)),
             abstention=self.abstention(found, extra.cost_of_wrong) if extra.allow_abstain else None,
             blind=self.blind(found, draft) if extra.blind_control else {},
+            options_only=self.options_only(found),
+            none_of_the_others=self.none_of_the_others(found),
             none_of_these=found.share(
                 {
                     unit: float(value >= 1.0)
@@ -277,6 +332,21 @@ class Askings:
             if first is not None and answer is not None and answer != first:
                 return str(turn)
         return UNREAD if first is None or None in answers else NEVER
+
+    def options_only(self, found: _Values) -> OptionsOnly | None:
+        change = found.change(OPTIONS_ONLY)
+        if change is None:
+            return None
+        right = {unit: float(value >= 1.0) for unit, value in found.of(OPTIONS_ONLY).items()}
+        chances = [1 / self.options[unit] for unit in right if self.options.get(unit)]
+        guess = statistics.fmean(chances) if chances else None
+        return OptionsOnly(change, found.share(right), guess)
+
+    def none_of_the_others(self, found: _Values) -> InOtherWords | None:
+        change = found.change(NONE_OF_THE_OTHERS)
+        if change is None:
+            return None
+        return InOtherWords(change, found.not_asked(NONE_OF_THE_OTHERS))
 
     def blind(self, found: _Values, draft: Draft) -> dict[str, Change]:
         changes = {with_: found.change(BLIND + with_) for with_ in BLIND_WITH}

@@ -43,7 +43,7 @@ from eval_factory.scoring.readability import Readability, answer_form_of
 from eval_factory.scoring.reasoned_answers import (
     fill_in,
     is_reasoned,
-    main_of,
+    main_label,
     reasoned_form,
     with_reasoned,
 )
@@ -225,6 +225,8 @@ class Parts:
         # before the jury's marks: corrected values of a jury's metric get them too
         yield self.corrections.complete
         yield self.readability.complete  # its lenient metrics stand after the corrected ones
+        if self.again:
+            yield self.again.add_letters  # beside the lenient ones
         if self.jury:
             yield self.jury.complete  # marks of empty answers: the last change of a value
         if self.again:
@@ -251,6 +253,8 @@ class Parts:
     def _steps_of_reports(self) -> Iterator[Step]:
         yield _note_failures  # what failed comes before what is odd
         yield _refuse_demo  # the first reason against reporting
+        if self.again:
+            yield self.again.report_reading
         yield self.readability.report  # the second: a setting may help
         if self.jury:
             yield self.jury.judgements  # the third: the same command may
@@ -384,7 +388,7 @@ def _score(draft: Draft) -> None:
 def _choose_main(draft: Draft) -> None:
     labels = [metric.label for metric in draft.metrics]
     draft.main, draft.why = chosen_main_metric(draft.plan.evaluation.task.helm, labels)
-    draft.main = main_of(draft)
+    draft.main = main_label(draft)
     draft.main_values = _values(draft, draft.main)
     tally = draft.tally
     as_zero = draft.failed_as_zero

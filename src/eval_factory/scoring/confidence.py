@@ -14,8 +14,8 @@ from itertools import chain
 from typing import NamedTuple
 
 from eval_factory.core.askings import Confidence, ConfidenceBin, Share
-from eval_factory.helm import output
-from eval_factory.helm.trivial_answers import ConfidenceReply, read_stated_confidence
+from eval_factory.helm import names, output
+from eval_factory.helm.trivial_answers import ConfidenceReply, read_replies
 from eval_factory.plan.run_plan import Plan
 from eval_factory.scoring.intervals import (
     LEAST_SOURCES,
@@ -72,7 +72,7 @@ class ConfidenceOfAnswers:
         source = plan.evaluation.run.config.params.extra.confidence
         if source == LOGPROBS:
             return cls(source, logprobs=logprobs)
-        replies = read_stated_confidence(plan.rundir.helm)
+        replies = read_replies(plan.rundir.helm / names.CONFIDENCE_FILE)
         return None if source is None else cls(STATED, replies, in_one=source == STATED_ONLY)
 
     def add(self, unit: Unit, state: output.RequestState, label: str) -> None:

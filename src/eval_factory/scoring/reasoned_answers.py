@@ -81,7 +81,7 @@ def fill_in(metrics: Sequence[MetricValues], right: RightAnswers) -> None:
             metric.values.update({key: float(right.right.get(key, False)) for key in own.values})
 
 
-def main_of(draft: Draft) -> str:
+def main_label(draft: Draft) -> str:
     """The label of the main metric."""
     if not is_reasoned(draft.plan):
         return draft.main

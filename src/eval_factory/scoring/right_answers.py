@@ -32,6 +32,10 @@ class RightAnswers:
     right: dict[InstanceKey, bool] = field(default_factory=dict)
     """Whether the option that the reader finds is right."""
     unread_by_helm: set[InstanceKey] = field(default_factory=set)
+    replied: dict[InstanceKey, bool] = field(default_factory=dict)
+    """Whether the option is right that was named when the letter of an unread answer was asked
+    for.
+    """
     not_to_know: set[InstanceKey] = field(default_factory=set)
     """Answers that say not to know, where that was offered (`extra.allow_abstain`)."""
 
@@ -55,6 +59,17 @@ class RightAnswers:
             text, is_right = rated
             self.stated[key] = stored_form(text)
             self.right[key] = is_right
+
+    def add_reply(self, key: InstanceKey, state: output.RequestState, reply: str) -> None:
+        """What was replied when the letter of an unread answer was asked for."""
+        form = self.reader or self.form
+        rated = None if form is None or key in self.stated else form.rated(state, reply)
+        if rated is not None:
+            self.replied[key] = rated[1]
+
+    def with_reply(self, key: InstanceKey) -> float:
+        """1 where the answer, or else the reply about it, is right."""
+        return float(self.right.get(key, self.replied.get(key, False)))
 
     def label_in(self, state: output.RequestState) -> str:
         """The label that the answer states, or what HELM looks up among labels."""

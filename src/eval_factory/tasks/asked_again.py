@@ -16,11 +16,17 @@ from random import Random
 from typing import Any
 
 ASKED_AGAIN_BY = ("repeats", "perturb", "pushback", "confidence")
-ASKED_AGAIN_IF = ("allow_abstain", "blind_control")
+ASKED_AGAIN_IF = (
+    "allow_abstain",
+    "blind_control",
+    "options_only",
+    "none_of_the_others",
+    "ask_unread",
+)
 """Keys of params.extra by which questions are asked again; null or false where they are not."""
-LOSE_ANSWERS = ("perturb", "pushback", "blind_control")
+LOSE_ANSWERS = ("perturb", "pushback", "blind_control", "options_only", "none_of_the_others")
 """Those of them that may lose a right answer: beside what they lose stands what chance loses."""
-NEED_SHORT_ANSWERS = ("pushback", "confidence", "allow_abstain")
+NEED_SHORT_ANSWERS = ("pushback", "confidence", "allow_abstain", "ask_unread")
 
 MAX_REPEATS = 100
 STATED = "stated"
@@ -37,6 +43,9 @@ PUSHBACK = "pushback_"
 CONFIDENCE = "stated_confidence"
 ABSTAIN = "may_abstain"
 BLIND = "blind_"
+OPTIONS_ONLY = "options_only"
+NONE_OF_THE_OTHERS = "none_of_the_others"
+ASK_LETTER = "asked_for_letter"
 """With a number or a family after it, or as they are: the names of perturbations."""
 
 NEUTRAL = (
@@ -87,7 +96,12 @@ ANSWER_WITH_CONFIDENCE = (
     " with one whole number N from 0 (certainly wrong) to 100 "
     "(certainly right) for how likely your answer is right."
 )
-FURTHER_TURNS = (*NEUTRAL, *WITH_AUTHORITY, ASK_CONFIDENCE)
+ASK_FOR_LETTER = (
+    "Which of the options is your answer? Reply with the letter of that option, and nothing else."
+)
+"""Sent after an answer that no rule reads (arXiv 2510.14773 calls it answer regeneration)."""
+QUESTION_NOT_SHOWN = "(The question is not shown. Choose the option that is most likely right.)"
+FURTHER_TURNS = (*NEUTRAL, *WITH_AUTHORITY, ASK_CONFIDENCE, ASK_FOR_LETTER)
 _CONFIDENCE_IN_ANSWER = re.compile(r"[\s*_(]*\bconfidence\b[\s*_]*[:=]", re.IGNORECASE)
 CONFIDENCE_TOKENS = 16  # more than the benchmark grants, where an answer holds its confidence too
 ROOM = 256
@@ -167,13 +181,26 @@ def is_in_another_form(perturbation: str | None) -> bool:
     """Whether its answers are none that tell whether the plain score may be reported: after a
     doubt, or leave not to know, models say other things too.
     """
-    return perturbation is not None and perturbation.startswith((PUSHBACK, ABSTAIN, BLIND))
+    return perturbation is not None and perturbation.startswith(
+        (PUSHBACK, ABSTAIN, BLIND, OPTIONS_ONLY, NONE_OF_THE_OTHERS)
+    )
 
 
 def is_asked_again(perturbation: str | None) -> bool:
     """Not so another order of the choices, nor a perturbation of HELM's."""
     return perturbation is not None and perturbation.startswith(
-        (REPEAT, SAME_WORDS, PERTURB, PUSHBACK, CONFIDENCE, ABSTAIN, BLIND)
+        (
+            REPEAT,
+            SAME_WORDS,
+            PERTURB,
+            PUSHBACK,
+            CONFIDENCE,
+            ABSTAIN,
+            BLIND,
+            OPTIONS_ONLY,
+            NONE_OF_THE_OTHERS,
+            ASK_LETTER,
+        )
     )
 
 
@@ -234,7 +261,16 @@ def has_more_room(perturbation: str | None) -> bool:
     Not so the first answer, and another draw of it (a repeat, another order of the choices).
     """
     return perturbation is not None and perturbation.startswith(
-        (SAME_WORDS, PERTURB, PUSHBACK, CONFIDENCE, ABSTAIN)
+        (
+            SAME_WORDS,
+            PERTURB,
+            PUSHBACK,
+            CONFIDENCE,
+            ABSTAIN,
+            OPTIONS_ONLY,
+            NONE_OF_THE_OTHERS,
+            ASK_LETTER,
+        )
     )
 
 

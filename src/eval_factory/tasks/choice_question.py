@@ -127,6 +127,23 @@ def lettered(row: DataRow, column: str) -> dict[str, Any]:
     return {name: value[name] for name in sorted(value)}
 
 
+NONE_OF_THE_OTHERS = "None of the other options"
+_DENIES = re.compile(
+    r"\b(?:not|except|least|false|incorrect(?:ly)?|untrue|unlikely|never|wrong|excepto|falsa?|incorrect[ao])\b"
+    r"|n.t\b",
+    re.IGNORECASE,
+)
+
+
+def may_lose_its_right_option(question: str, choices: Sequence[str]) -> bool:
+    """Whether "None of the other options" is right in the place of the right choice.
+
+    Not of a question for what is not so, of which several other choices are true; nor beside a
+    choice that speaks of others.
+    """
+    return why_kept(choices) is None and _DENIES.search(question) is None
+
+
 MAX_ORDERS = 24  # as many as four choices have
 # how HELM's files call the instances in another order: `choice_order_2` ...
 _NAME = "choice_order_"

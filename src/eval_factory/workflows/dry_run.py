@@ -24,14 +24,17 @@ from eval_factory.tasks.asked_again import (
     ABSTENTION,
     ANSWER_WITH_CONFIDENCE,
     ASK_CONFIDENCE,
+    ASK_FOR_LETTER,
     BLIND_WITH,
     LOGPROBS,
     NEUTRAL,
+    QUESTION_NOT_SHOWN,
     STATED,
     STATED_ONLY,
     WITH_AUTHORITY,
     may_abstain_text,
 )
+from eval_factory.tasks.choice_question import NONE_OF_THE_OTHERS
 from eval_factory.tasks.framework import Task, load_framework
 from eval_factory.tasks.reasoned import MAX_TOKENS, REASONED, reasoned_tasks
 from eval_factory.workflows.context import redactor_of, show_warnings
@@ -116,6 +119,15 @@ def _asked_again(task: Task, extra: Extra) -> Iterator[str]:
         )
     if extra.blind_control:
         yield f"blind_control: the question with {', and with '.join(BLIND_WITH.values())}"
+    if extra.options_only:
+        yield f"options_only: in place of the question: {QUESTION_NOT_SHOWN}"
+    if extra.none_of_the_others:
+        yield (
+            f'none_of_the_others: "{NONE_OF_THE_OTHERS}" in place of the right option; not where '
+            "the question asks for what is not so, or an option speaks of others"
+        )
+    if extra.ask_unread:
+        yield f"ask_unread: after an answer that no rule reads: {ASK_FOR_LETTER}"
     if extra.allow_abstain:
         yield f"allow_abstain: the question and: {may_abstain_text(extra.cost_of_wrong)}"
         yield f'  read: an answer that begins with "{ABSTENTION}", or the option of that text'

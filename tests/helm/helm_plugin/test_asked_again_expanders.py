@@ -35,9 +35,11 @@ from eval_factory.helm_plugin.asked_again import (
     asked_at_most,
     by_chance,
     following,
+    is_asked_now,
     with_room,
 )
 from eval_factory.tasks.asked_again import ABSTENTION
+from eval_factory.tasks.choice_question import NONE_OF_THE_OTHERS
 from eval_factory.tasks.framework import load_framework
 from eval_factory.tasks.reasoned import reasoned_tasks
 
@@ -243,3 +245,33 @@ def test_each_task_says_what_its_entry_takes_out(task: str) -> None:
     assert spec.adapter_spec.output_prefix == reasoned_tasks()[task].request
     has_examples = own.adapter_spec.max_train_instances > 0
     assert (spec.adapter_spec.max_train_instances == 0) or not has_examples
+
+
+def test_the_choices_are_shown_without_the_question() -> None:
+    _, alone = made(expanded(("options_only", True)), [question(Input(LONG))])
+    assert LONG not in alone.input.text
+    assert [one.output.text for one in alone.references] == ["heart", "liver"]
+
+
+@pytest.mark.parametrize(
+    "text", ["Which is NOT a vein?", "All are true except", "It isn't a vein?"]
+)
+def test_the_right_choice_is_replaced_but_for_a_question_for_what_is_not_so(text: str) -> None:
+    spec = expanded(("none_of_the_others", True))
+    _, changed = made(spec, [question(Input(LONG))])
+    assert [one.output.text for one in changed.references] == ["heart", NONE_OF_THE_OTHERS]
+    assert [one.is_correct for one in changed.references] == [False, True]
+    assert len(made(spec, [question(Input(text))])) == 1
+    others = replace(question(Input(LONG)), references=[*changed.references])
+    assert len(made(spec, [others])) == 1
+
+
+def test_a_letter_is_asked_for_where_no_rule_reads_an_answer() -> None:
+    answers = ["A", "I choose option B.", "Let me think", None]
+    done = {(f"q{number}", 0, ""): asked(number, "", said) for number, said in enumerate(answers)}
+    states = [asked(number, "asked_for_letter", None) for number in range(4)]
+    now = [one for one in states if is_asked_now(one, done)]
+    assert [one.instance.id for one in now] == ["q2"]
+    turns = following(now[0], done).request.messages
+    assert [turn["role"] for turn in turns] == ["user", "assistant", "user"]
+    assert turns[1]["content"] == "Let me think"

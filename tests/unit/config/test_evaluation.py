@@ -116,6 +116,9 @@ CHANGES_RESULTS = frozenset(
         "allow_abstain",
         "cost_of_wrong",
         "chance_questions",  # only where something is asked again
+        "ask_unread",
+        "options_only",
+        "none_of_the_others",
         "answer_style",  # only where it is not the benchmark's own
         "blind_control",
         "judges_see_images",

@@ -514,3 +514,18 @@ def test_reasoned_answers_are_another_run_with_the_users_tokens_last() -> None:
     asked = plan({"config.type": "head_qa", **REASONED, **tokens})
     assert asked.identity != plan({"config.type": "head_qa", **tokens}).identity
     assert "answer_style=head_qa,num_output_tokens=4096" in run_entry(asked)
+
+
+@pytest.mark.parametrize(
+    ("task", "key"),
+    [
+        ("pubmed_qa", "options_only"),
+        ("pubmed_qa", "none_of_the_others"),
+        ("medec", "options_only"),
+        ("medcalc_bench", "ask_unread"),
+        ("medi_qa", "ask_unread"),
+    ],
+)
+def test_what_needs_choices_is_refused_where_there_are_none(task: str, key: str) -> None:
+    with pytest.raises(ConfigError, match=naming(f"extra.{key}", task)):
+        evaluation({"config.type": task, f"{EXTRA}.{key}": True})

@@ -383,6 +383,57 @@ def test_not_to_know_is_read_by_the_offered_option_and_in_plain_words() -> None:
     assert (abstention.abstained.value, abstention.score.value) == (0.75, 0.25)
 
 
+def test_choices_alone_are_held_against_guessing() -> None:
+    found = completed(
+        {"": ["A", "B", "A"], "options_only": ["A", "A", "B"]},
+        form=WITH_OPTIONS,
+        options_only=True,
+    ).asked_again
+    assert found is not None
+    assert found.options_only is not None
+    assert found.options_only.right is not None
+    assert found.options_only.right.value == pytest.approx(2 / 3)
+    assert found.options_only.guess == pytest.approx(1 / 3)
+
+
+def test_a_replaced_right_option_is_paired_with_flips() -> None:
+    found = completed(
+        {"": ["A", "A", "B"], "none_of_the_others": ["B", "A"]},
+        form=WITH_OPTIONS,
+        none_of_the_others=True,
+    ).asked_again
+    assert found is not None
+    assert found.none_of_the_others is not None
+    change = found.none_of_the_others.change
+    assert change.right_to_wrong is not None
+    assert (change.right_to_wrong.value, found.none_of_the_others.unchanged) == (0.5, 1)
+
+
+def test_answers_are_read_by_rule_by_asking_or_stay_unread() -> None:
+    right = RightAnswers(WITH_OPTIONS, None)
+    replies = {("q1", 0): "A", ("q2", 0): "Hm", ("q3", 0): "B"}
+    letters = {unit: ConfidenceReply(text, None) for unit, text in replies.items()}
+    made = plan({"config.type": "sample_medical_qa", "config.params.extra.ask_unread": True})
+    part = Askings(made, right, None, letters=letters)
+    values: dict[InstanceKey, float] = {}
+    for number, answer in enumerate(["A", "Well", "Well", "Well"]):
+        key: InstanceKey = (f"q{number}", 0, None)
+        request = state(number, "", answer, OPTIONS)
+        right.add(key, request)
+        part.add(key, request)
+        values[key] = float(answer == "A")
+    helm = MetricValues("exact_match", "exact_match", 0.25, values=values, split="test")
+    found = draft(main="exact_match", metrics=[helm])
+    part.count_replies(found)
+    part.add_letters(found)
+    part.report_reading(found)
+    (asked,) = [one for one in found.metrics if one.name == "exact_match.with_asked"]
+    assert list(asked.values.values()) == [1.0, 1.0, 0.0, 0.0]
+    counts = found.instances
+    assert (counts.read_by_rule, counts.read_by_asking, counts.unread) == (1, 2, 1)
+    assert len(found.tally.requested) == 3
+
+
 def test_a_confidence_of_an_answer_that_cannot_be_read_says_nothing() -> None:
     part = ConfidenceOfAnswers("stated", known={("a", 0): 0.9, ("b", 0): 0.8, ("c", 0): 0.7})
     right = {("a", 0): 1.0, ("b", 0): 0.0}
