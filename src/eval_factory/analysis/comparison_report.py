@@ -210,6 +210,10 @@ def _result(one: Comparison) -> str:
                 "p = < ", "p < "
             )
         )
+        excludes_none = found.ci_low * found.ci_high > 0
+        if excludes_none and not one.significant and one.p_holm is None:
+            is_exact = found.method == MCNEMAR
+            evidence += f": the {'exact test' if is_exact else 'test'} decides"
     power = "this sample is too small to show any difference reliably"
     if found.mde is not None:
         power = f"this sample could have shown a difference of {_amount(found.mde, one)}"

@@ -15,6 +15,7 @@ import click
 from eval_factory.cli.console import HomePath, show_table
 from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.core.foreign_text import own_lines
+from eval_factory.core.formats import first_of
 
 if TYPE_CHECKING:
     from eval_factory.data.bundle import Manifest
@@ -33,6 +34,10 @@ _TO = click.option(
 @click.group("data")
 def data() -> None:
     """Data bundles: all that runs of some tasks read, to run without a network."""
+
+
+_COLUMNS = ("task", "state", "size", "needs", "where")
+MAX_NEEDS = 2  # files and data sets of a task that its line names; --json has all
 
 
 @data.command("ls")
@@ -55,9 +60,10 @@ def list_data(folder: Path | None, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(records, indent=2))
     elif not sys.stdout.isatty():
+        click.echo("\t".join(_COLUMNS))
         for one in records:
             size = "-" if one["size"] is None else str(one["size"])
-            needs = ",".join(one["needs"]) or "-"
+            needs = first_of(one["needs"], MAX_NEEDS) or "-"
             click.echo("\t".join((one["task"], one["state"], size, needs, one["where"])))
     else:
         from rich.filesize import decimal
@@ -67,8 +73,9 @@ def list_data(folder: Path | None, as_json: bool) -> None:
         rows = []
         for one in records:
             size = "" if one["size"] is None else decimal(one["size"])
-            rows.append((one["task"], one["state"], size, "\n".join(one["needs"]), one["where"]))
-        show_table(("task", "state", "size", "needs", "where"), rows)
+            needs = first_of(one["needs"], MAX_NEEDS)
+            rows.append((one["task"], one["state"], size, needs, one["where"]))
+        show_table(_COLUMNS, rows)
 
 
 def _record(

@@ -31,6 +31,7 @@ from eval_factory.core.errors import (
     EvalFactoryError,
     InterruptedRunError,
     PrerequisiteError,
+    did_you_mean,
 )
 from eval_factory.core.foreign_text import own_lines
 from eval_factory.core.this_process import forget_interrupts, interrupt_on_signals
@@ -85,6 +86,18 @@ class _LazyCommands(click.Group):
                 command: click.Command = getattr(imported, function)
                 return command
         return super().get_command(ctx, cmd_name)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Raises UsageError: there is no such command, and which may be meant."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            known = self.list_commands(ctx)
+            begun = [name for name in known if name.startswith(f"{args[0]}_")]
+            hint = f", did you mean {begun[0]!r}?" if begun else did_you_mean(args[0], known)
+            raise click.UsageError(f"No such command {args[0]!r}{hint}", ctx) from error
 
 
 @click.group(

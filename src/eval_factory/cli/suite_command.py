@@ -303,6 +303,15 @@ def import_config(file: Path, output: Path | None, force: bool) -> None:
     screen.write(own_lines(f"{output}: written; next: eval-factory {command} {options}\n"))
 
 
+MAX_NEEDED = 60  # characters of what a leaderboard needs, on its line; --json has all
+
+
+def _short(needed: str) -> str:
+    if len(needed) > MAX_NEEDED:
+        return needed[: MAX_NEEDED - 3] + "..."
+    return needed or "-"
+
+
 def listing(stream: TextIO, *, as_json: bool) -> None:
     """On a terminal a line for each fact; elsewhere a line each, with tabs between the same
     facts.
@@ -324,6 +333,8 @@ def listing(stream: TextIO, *, as_json: bool) -> None:
         ]
         stream.write(json.dumps(records, indent=2) + "\n")
         return
+    if not stream.isatty():
+        stream.write("name\twhat it is\trun entries\tschema\tinstances\tneeds\n")
     for row in rows:
         files = (row.conf, row.schema_file, f"{row.max_eval_instances}")
         if stream.isatty():
@@ -331,7 +342,7 @@ def listing(stream: TextIO, *, as_json: bool) -> None:
             stream.write("\n  ".join((row.name, *about)) + "\n")
         else:
             stream.write(
-                "\t".join((row.name, row.description, *files, "; ".join(row.needed()) or "-"))
+                "\t".join((row.name, row.description, *files, _short("; ".join(row.needed()))))
                 + "\n"
             )
 

@@ -175,6 +175,14 @@ _without_key = _refused(
     "holds what looks like a key (it is not shown); a batch script is no place for one",
 )
 ScriptLine = Annotated[OneLineText, _without_key]
+
+
+def _number_as_text(value: Any) -> Any:
+    """`mem: 500` is what Slurm has as 500, in its own unit."""
+    is_number = isinstance(value, int) and not isinstance(value, bool)
+    return str(value) if is_number else value
+
+
 _Word = Annotated[
     OneLineText,
     _like(
@@ -207,7 +215,7 @@ class SlurmSection(StrictModel):
     qos: _Word | None = None
     time: _Word | None = None
     cpus: Annotated[Positive, Field(le=4096)] | None = None
-    mem: _Word | None = None
+    mem: Annotated[_Word, BeforeValidator(_number_as_text)] | None = None
     gpus: _Word | None = None
     extra: list[Annotated[ScriptLine, AfterValidator(_option)]] | None = None
     prologue: list[ScriptLine] | None = None

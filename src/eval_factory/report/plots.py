@@ -195,6 +195,7 @@ def dot_plot(
     scale: tuple[float, float] | None = None,
     overall: float | None = None,
     elsewhere: int = 0,
+    differs_from: str = "the rest of the instances",
 ) -> Drawing:
     """Groups below each other, the highest value first, each with its instances and interval; of
     many the largest.
@@ -202,6 +203,7 @@ def dot_plot(
     Args:
         overall: the score of all instances: a dashed line.
         elsewhere: how many instances are in none of these groups.
+        differs_from: what a diamond's row is shown to differ from.
     """
     shown = sorted(rows, key=lambda row: -(row.count or 0))[:MAX_GROUPS]
     shown.sort(key=lambda row: (-row.value, row.label))
@@ -225,7 +227,7 @@ def dot_plot(
     words += [f"{row.label} ({row.count} instances): {row.text(axis)}" for row in shown]
     foot = []
     if any(row.stands_out for row in shown):
-        foot.append("diamond: differs from the rest of the instances (p < 0.05, Holm)")
+        foot.append(f"diamond: differs from {differs_from} (p < 0.05, Holm)")
     if hidden := len(rows) - len(shown):
         foot.append(
             f"{formats.counted(hidden, 'smaller group')} {'is' if hidden == 1 else 'are'} not shown"
@@ -558,6 +560,7 @@ def _plot_of_other_words(result: TaskResult) -> Drawing | None:
         f"{result.task}: what other words change",
         rows,
         axis_label=f"difference of {result.main_metric}, after less before",
+        differs_from="the unchanged question",
         scale=(min(ends), max(ends) or 0.01),
     )
 

@@ -157,7 +157,7 @@ def _run(request: Request, env: Mapping[str, str]) -> Iterator[Finding]:
         return
     plan = plans[0]
     yield _tried("packages", lambda: look_for_prerequisites(plan))
-    yield _tried("data", lambda: _data(plan, env))
+    yield _data(plan, env)
     found = _tried("keys", lambda: "\n".join(credentials_report(plan, env).lines) or "none needed")
     yield found
     if not found.works:
@@ -180,13 +180,29 @@ def _run(request: Request, env: Mapping[str, str]) -> Iterator[Finding]:
             yield Finding(about, warning is None, redactor.text(warning or text))
 
 
-def _data(plan: Plan, env: Mapping[str, str]) -> str:
-    bundle = find_bundle(plan, env)
-    return (
-        "as a run needs them, or downloaded by it"
-        if bundle is None
-        else f"the bundle {bundle.root}"
-    )
+def _data(plan: Plan, env: Mapping[str, str]) -> Finding:
+    """Where the task's data are, or come from."""
+    try:
+        bundle = find_bundle(plan, env)
+    except (EvalFactoryError, OSError) as error:
+        return Finding("data", False, str(error))
+    if bundle is not None:
+        return Finding("data", True, f"the bundle {bundle.root}")
+    source = plan.evaluation.task.about.source
+    own = plan.evaluation.run.config.params.extra.data_path
+    if own is not None or plan.evaluation.benchmark is not None:
+        return Finding("data", True, "your own files")
+    if not source.startswith(("Hugging Face", "GitHub")):
+        return Finding("data", True, "as a run needs them")
+    elsewhere = f"eval-factory data pull {plan.task_name} --to bundle"
+    try:
+        _hub(env)
+    except ConnectionError:
+        text = f"not downloaded; the hub cannot be reached\nwith a network: {elsewhere}"
+        return Finding("data", None, text)
+    if env.get("HF_HUB_OFFLINE"):
+        return Finding("data", None, f"not downloaded, and HF_HUB_OFFLINE is set\n{elsewhere}")
+    return Finding("data", True, f"not downloaded: a run takes them from {source}")
 
 
 def _tried(about: str, look: Callable[[], str | None], *, needed: bool = True) -> Finding:

@@ -339,3 +339,11 @@ def test_the_document_has_everything() -> None:
     }
     assert comparison_document(THREE)["accepted"] == [{"name": "data", "message": "x_y"}]
     json.dumps(comparison_document(THREE), allow_nan=False)
+
+
+def test_an_interval_without_zero_beside_a_test_that_shows_nothing_is_explained() -> None:
+    """The interval 1.0 to 7.4 has no zero in it; the test's p is above 0.05."""
+    first = told({"p_value": 0.052})[0]
+    says(first, "no difference", "the exact test decides")
+    assert "decides" not in told()[0]
+    assert "decides" not in told({"ci_low": -0.01, "p_value": 0.2})[0]

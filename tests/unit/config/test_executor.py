@@ -3,9 +3,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from builders import MINIMAL
 from eval_factory.config.evaluation import Evaluation, Request, build_evaluation
+from eval_factory.config.suite_model import SlurmSection
 from eval_factory.core.errors import ConfigError
 from eval_factory.plan.run_plan import make_plan
 from eval_factory.tasks.framework import load_framework
@@ -158,3 +160,11 @@ def test_what_slurm_takes_is_taken_and_makes_no_other_run(said: dict[str, Any]) 
     )
     assert there.slurm["big"] == {**NOTHING_SAID, "cpus": 4, **said}
     assert [cell.document for cell in there.cells] == [cell.document for cell in suite().cells]
+
+
+def test_memory_may_be_a_number() -> None:
+    """A time may not: YAML 1.1 reads 1:30:00 as 5400."""
+    section = SlurmSection.model_validate({"mem": 500})
+    assert section.mem == "500"
+    with pytest.raises(ValidationError):
+        SlurmSection.model_validate({"mem": True})
