@@ -27,6 +27,7 @@ from eval_factory.core.annotations import (
 from eval_factory.core.errors import ConfigError
 from eval_factory.core.foreign_text import one_line, printable
 from eval_factory.core.table_files import file_of_table, table_rows
+from eval_factory.core.tables import no_formula
 
 _LEAST = 2  # answers of each stratum, if it has so many
 # of codes: no spreadsheet takes them for a number, a date or a word
@@ -218,12 +219,11 @@ BOM = "\ufeff"  # Excel reads UTF-8 with it, and the system's encoding without
 _MAX_CELL = 30_000  # characters: Excel takes 32,767
 _CUT = " [cut: the HTML form has all of it]"
 _BREAKS = re.compile(r"\s*(?:\r\n|[\r\n\v\f\u0085\u2028\u2029])\s*")
-_FORMULA = re.compile(r"(^|;)([\s\"']*)(?=[=+\-@\uff1d\uff0b\uff0d\uff20|%])")
 
 
 def sheet_cell(text: str) -> str:
     """A text that a spreadsheet shows and does not run, on one line."""
-    safe = _FORMULA.sub(r"\1'\2", printable(_BREAKS.sub(" \u23ce ", text).replace("\t", " ")))
+    safe = no_formula(printable(_BREAKS.sub(" \u23ce ", text).replace("\t", " ")))
     return safe if len(safe) <= _MAX_CELL else safe[:_MAX_CELL] + _CUT
 
 

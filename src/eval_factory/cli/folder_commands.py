@@ -440,11 +440,14 @@ def inspect(folders: tuple[Path, ...], output: Path, with_texts: bool) -> None:
 @click.option("-o", "--output", type=HomePath(), required=True, help="The file.")
 def parquet(folder: Path, output: Path) -> None:
     """The instances of a result as a Parquet file, a row each, with prompts and answers."""
-    from eval_factory.report.exports import write_parquet
+    from eval_factory.report.exports import stored_reasons, write_parquet
     from eval_factory.report.reader import load_result, one_run
 
-    rows = write_parquet(load_result(one_run(folder, "export parquet")), output)
+    stored = load_result(one_run(folder, "export parquet"))
+    rows = write_parquet(stored, output)
     click.echo(f"{output}: {rows} rows")
+    if reasons := stored_reasons(stored):
+        click.echo(f"NOT REPORTABLE: {reasons}")
 
 
 @export.command("wandb")

@@ -20,7 +20,10 @@ from typing import Any
 from eval_factory.core.foreign_text import one_line, printable
 
 MAX_CELL = 2_000  # characters of a foreign text that are shown
-FORMULA_SIGNS = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+_FORMULA = re.compile(r"(^|;)([\s\"']*)(?=[=+\-@\uff1d\uff0b\uff0d\uff20|%])")
+"""The beginning of a cell that a spreadsheet would run; a semicolon begins one too where it
+separates cells.
+"""
 """What a spreadsheet takes for the beginning of a formula, the full-width forms among them
 (https://owasp.org/www-community/attacks/CSV_Injection)."""
 
@@ -205,8 +208,12 @@ def _csv_value(value: Any) -> Any:
         return "true" if value else "false"
     if not isinstance(value, str):
         return value
-    shown = printable(value)
-    return f"'{shown}" if shown.startswith(FORMULA_SIGNS) else shown
+    return no_formula(printable(value))
+
+
+def no_formula(text: str) -> str:
+    """The text with an apostrophe before what a spreadsheet would run; any other as it is."""
+    return _FORMULA.sub(r"\1'\2", text)
 
 
 _TEX = {

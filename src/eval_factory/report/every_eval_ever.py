@@ -204,11 +204,41 @@ def aggregate(stored: StoredResult, publisher: Publisher, *, now: float) -> dict
             "name": model_id,
             "id": f"{developer}/{model}",
             "developer": developer,
-            **({} if asked is None else {"inference_platform": asked.host}),
+            **({} if asked is None else _platform(asked.host)),
             "additional_details": {"deployment_type": "unknown", "model_availability": "unknown"},
         },
         "evaluation_results": results,
     }
+
+
+_PUBLIC_PLATFORMS = (
+    "anthropic.com",
+    "cerebras.ai",
+    "cohere.com",
+    "deepinfra.com",
+    "deepseek.com",
+    "fireworks.ai",
+    "generativelanguage.googleapis.com",
+    "groq.com",
+    "huggingface.co",
+    "integrate.api.nvidia.com",
+    "mistral.ai",
+    "openai.com",
+    "openrouter.ai",
+    "perplexity.ai",
+    "together.ai",
+    "together.xyz",
+    "x.ai",
+)
+"""Hosts whose names say nothing about who asks. Any other may be a name inside of a hospital."""
+
+
+def _platform(host: str) -> dict[str, str]:
+    """The field of the endpoint's host, where it is a public platform's."""
+    name = host.lower().partition(":")[0]
+    if any(name == known or name.endswith(f".{known}") for known in _PUBLIC_PLATFORMS):
+        return {"inference_platform": host}
+    return {}
 
 
 def _score(stored: StoredResult, name: str, score: Score) -> dict[str, Any]:

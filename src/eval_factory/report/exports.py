@@ -22,7 +22,7 @@ from eval_factory.core import formats
 from eval_factory.core.errors import ConfigError, NotReportableError, PrerequisiteError
 from eval_factory.core.nouns import MODEL_ROLE, RunStatus
 from eval_factory.core.results import InstanceRecord, Spent
-from eval_factory.core.rundir import RunDir
+from eval_factory.core.rundir import PRIVATE, RunDir
 from eval_factory.core.safe_files import atomic_file, write_atomic
 from eval_factory.report.documents import without_nulls
 from eval_factory.report.papers import OWN_FILES, PARTS_OF_DATA
@@ -360,7 +360,7 @@ def write_wandb_run(run: TrackedRun, project: str, folder: Path) -> str:
 
 def write_parquet(stored: StoredResult, path: Path) -> int:
     """The instances, a row each, as `instances_frame`; what is no text or number is JSON. How
-    many there are.
+    many there are. The frame's attributes say whether the score may be reported.
     """
     columns, rows = instance_table(stored.result)
     as_json = [name for name, kind in columns.items() if kind == ANY]
@@ -371,8 +371,12 @@ def write_parquet(stored: StoredResult, path: Path) -> int:
             if row[name] is not None
         }
     table = frame({name: TEXT if kind == ANY else kind for name, kind in columns.items()}, rows)
+    table.attrs = {
+        "eval_factory_reportable": stored.result.reportable,
+        "eval_factory_not_reportable": stored_reasons(stored),
+    }
     try:
-        with atomic_file(path) as file:
+        with atomic_file(path, mode=PRIVATE) as file:
             table.to_parquet(file.buffer, index=False)
     except ImportError as error:
         raise PrerequisiteError(f"Parquet needs pyarrow ({error})\n  pip install pyarrow") from None

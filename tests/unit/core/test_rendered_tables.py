@@ -228,5 +228,19 @@ def test_no_text_leaves_its_cell_and_numbers_stay_numbers() -> None:
     text = tables.csv_text(
         [{"name": hostile, "value": -0.5, "none": None, "yes": True, "no": False}]
     )
-    assert read(text)[1] == ['a","=1+1\\n=2;=3', "-0.5", "", "true", "false"]
+    assert read(text)[1] == ['a","=1+1\\n=2;\'=3', "-0.5", "", "true", "false"]
     assert text.splitlines()[1] == '"a"",""=1+1\\n=2;=3",-0.5,"","true","false"'
+
+
+@pytest.mark.parametrize("text", ["=1+1", " =1+1", "|cmd", "%x", '"=1', "x; @y", "\uff1d1"])
+def test_a_cell_of_csv_is_no_formula(text: str) -> None:
+    made = tables.csv_text([{"name": text}])
+    for delimiter in (",", ";"):
+        rows = csv.reader(io.StringIO(made), delimiter=delimiter)
+        for cell in (cell for row in rows for cell in row):
+            assert cell.lstrip(" \"'")[:1] not in tuple("=+-@|%\uff1d") or cell.startswith("'")
+
+
+@pytest.mark.parametrize("text", ["a - b", "50 %", "a | b", "x=1", "it's", "a@b.org", ""])
+def test_a_text_that_begins_no_cell_is_as_it_was(text: str) -> None:
+    assert tables.csv_text([{"name": text, "value": -0.5}]).splitlines()[1] == f'"{text}",-0.5'

@@ -148,9 +148,32 @@ def test_what_the_record_says_of_the_run() -> None:
         "name": "org/model",
         "id": "org/model",
         "developer": "org",
-        "inference_platform": "host.example",
         "additional_details": {"deployment_type": "unknown", "model_availability": "unknown"},
     }
+
+
+@pytest.mark.parametrize(
+    ("host", "is_named"),
+    [
+        ("api.openai.com", True),
+        ("openrouter.ai:443", True),
+        ("llm-3.ward.hospital.internal:8000", False),
+        ("10.1.2.3:8000", False),
+        ("gpu07", False),
+        ("models.hospital.org", False),
+        ("notopenai.com", False),
+        ("our-openai.openai.azure.com", False),
+        ("openai.com.hospital.org", False),
+    ],
+)
+def test_only_a_public_platform_is_named(host: str, is_named: bool) -> None:
+    stored = stored_of("pubmed_qa")
+    provenance = stored.result.provenance
+    asked = {role: replace(one, host=host) for role, one in provenance.endpoints.items()}
+    result = replace(stored.result, provenance=replace(provenance, endpoints=asked))
+    record = record_of(replace(stored, result=result))
+    assert ("inference_platform" in record["model_info"]) == is_named
+    assert (host in json.dumps(record)) == is_named
 
 
 def test_a_score_with_all_that_is_known_of_it() -> None:

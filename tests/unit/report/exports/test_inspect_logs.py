@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from eval_factory.cli.main import cli
 from eval_factory.core.nouns import RunStatus
-from eval_factory.report.exports import NOT_PUBLIC, inspect_log, write_inspect_log
+from eval_factory.report.exports import NOT_PUBLIC, inspect_log, write_inspect_log, write_parquet
 from eval_factory.report.reader import StoredResult
 from unit.report.exports.test_stored_facts import (
     ANSWER,
@@ -135,3 +135,14 @@ def test_the_commands(tmp_path: Path) -> None:
     assert frame["exact_match"].sum() == 2
     assert json.loads(frame["references"][0])[0]["text"] == REFERENCE
     assert [path.name for path in target.parent.iterdir()] == ["instances.parquet"]
+    assert target.stat().st_mode & 0o777 == 0o600
+    assert frame.attrs["eval_factory_reportable"] is True
+
+
+def test_parquet_says_what_may_not_be_reported(tmp_path: Path) -> None:
+    pandas = pytest.importorskip("pandas", reason="needs pandas")
+    target = tmp_path / "instances.parquet"
+    write_parquet(not_reportable(stored_of("pubmed_qa")), target)
+    attributes = pandas.read_parquet(target).attrs
+    assert attributes["eval_factory_reportable"] is False
+    assert "4 of 4 instances" in attributes["eval_factory_not_reportable"]
