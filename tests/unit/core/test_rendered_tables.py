@@ -229,7 +229,7 @@ def test_no_text_leaves_its_cell_and_numbers_stay_numbers() -> None:
         [{"name": hostile, "value": -0.5, "none": None, "yes": True, "no": False}]
     )
     assert read(text)[1] == ['a","=1+1\\n=2;\'=3', "-0.5", "", "true", "false"]
-    assert text.splitlines()[1] == '"a"",""=1+1\\n=2;=3",-0.5,"","true","false"'
+    assert text.splitlines()[1] == '"a"",""=1+1\\n=2;\'=3",-0.5,"","true","false"'
 
 
 @pytest.mark.parametrize("text", ["=1+1", " =1+1", "|cmd", "%x", '"=1', "x; @y", "\uff1d1"])
