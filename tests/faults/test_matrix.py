@@ -120,14 +120,29 @@ def test_what_no_retry_mends_is_not_paid_again_and_again(tmp_path: Path) -> None
             assert ("asked for 2 times at most" in str(line["error"])) is malformed
 
 
-def test_an_answer_that_comes_twice_answers_one_question(tmp_path: Path) -> None:
-    with FaultEndpoint([Fault("twice", FOR_EVER)], BODY_CANARY) as endpoint:
+@pytest.mark.parametrize("kind", ["twice", "twice with another id"])
+def test_an_answer_that_comes_twice_answers_one_question(kind: str, tmp_path: Path) -> None:
+    with FaultEndpoint([Fault(kind, FOR_EVER)], BODY_CANARY) as endpoint:
         endpoint.good = lambda prompt: str(zlib.crc32(prompt.encode()))
         endpoint.delay_s = 0.01
         outcome = run(tmp_path / "out", endpoint, parallelism=2, max_retries=0)
         for prompt, line in lines(outcome):
             assert line["completion"] == endpoint.good(prompt), outcome.stderr
-        assert outcome.document()["usage"]["requests"] == sum(endpoint.seen.values()) > INSTANCES
+        assert outcome.document()["usage"]["requests"] == sum(endpoint.seen.values()) >= INSTANCES
+
+
+def test_answers_that_were_shifted_unseen_are_asked_for_once_more(tmp_path: Path) -> None:
+    """One answer comes twice with a fresh id; then each is the answer to the question before."""
+    faults: list[Fault | None] = [None] * 5
+    with FaultEndpoint([*faults, Fault("twice with another id"), *faults], BODY_CANARY) as endpoint:
+        endpoint.good = lambda prompt: str(zlib.crc32(prompt.encode()))
+        endpoint.delay_s = 0.05
+        outcome = run(tmp_path / "out", endpoint, parallelism=2, max_retries=0)
+        for prompt, line in lines(outcome):
+            assert line["completion"] == endpoint.good(prompt), outcome.stderr
+        assert "more answers than" in outcome.stderr
+        assert max(endpoint.seen.values()) == 2
+        assert sum(endpoint.seen.values()) > INSTANCES
 
 
 REFUSED = [Fault(status, FOR_EVER) for status in (202, 400, 403, 404, 413, 422, 501)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import threading
 import time
@@ -49,6 +50,7 @@ class FaultEndpoint(Loopback):
         self._inside = self._answered = 0
         self._order: dict[str, int] = {}
         self._lock = threading.Lock()
+        self.names = itertools.count()
         self.dead = False
         super().__init__(_handler(self))
 
@@ -214,6 +216,7 @@ def _handler(endpoint: FaultEndpoint) -> type[Handler]:
                 "two lengths": b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\nContent-Length: 8\r\n\r\n",
                 "no http": b"SSH-2.0-OpenSSH_9.6\r\n",
                 "twice": sized,
+                "twice with another id": sized,
                 "closes": b"",
                 "hangs": b"",
             }
@@ -230,6 +233,10 @@ def _handler(endpoint: FaultEndpoint) -> type[Handler]:
                 self.wfile.write(written[kind])
             if kind == "twice":
                 threading.Timer(0.01, self.again, [sized]).start()
+            if kind == "twice with another id":
+                name = f"chatcmpl-{next(endpoint.names):08x}"
+                second = sized.replace(self.name.encode(), name.encode())
+                threading.Timer(0.005, self.again, [second]).start()
             if kind == "hangs":
                 time.sleep(STOP_HANGING_S)
             self.close_connection |= kind in (

@@ -28,7 +28,14 @@ CONNECT_TIMEOUT_S = 10.0
 # a host's next address is tried beside the one before after so long (RFC 8305)
 OTHER_ADDRESS_S = 0.25
 MAX_ANSWERS = 100  # of one connection: no more are shifted by an answer that nobody asked for
+LINGER_S = 1.0  # a connection that is given up is looked at for so long
+MIN_SETTLING_S = 0.02
+MAX_SETTLING_S = 2.0
 PROXY_LOGIN = 407
+SURPLUS = (
+    "the endpoint gave more answers than it was asked for: those that may be another question's "
+    "are asked for again, each request on a connection of its own"
+)
 NOT_IN_TIME = "no connection in time"
 PERHAPS_TLS = "if TLS is spoken there, the address has to begin with https://"
 PROXY_FAILED = "the proxy refused or could not be reached"
@@ -71,6 +78,19 @@ def _address(parts: Url) -> tuple[str, str, int]:
     return scheme, (parts.host or "").strip("[]"), parts.port or _PORTS[scheme]
 
 
+class _Surplus:
+    """Whether an endpoint gave more answers than it was asked for; it is told once."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
+        self.was_seen = False
+
+    def seen(self) -> None:
+        if not self.was_seen:
+            self.was_seen = True
+            self._say(SURPLUS)
+
+
 class Transport:
     """Asks one host, over as many connections as requests go on at once."""
 
@@ -97,6 +117,18 @@ class Transport:
         """
         self._context: ssl.SSLContext | None = None
         self._has_answered = False
+        self._surplus = _Surplus(say)
+        self._slowest_s = 0.0
+
+    @property
+    def settling_s(self) -> float:
+        """Seconds in which an answer that is still due shows that a connection gave one too many.
+
+        0 where no connection gave a second answer.
+        """
+        if not any(wire.answers > 1 for wire in list(self._idle)):
+            return 0.0
+        return min(MAX_SETTLING_S, MIN_SETTLING_S + 1.5 * self._slowest_s)
 
     def post(
         self, url: str, body: Mapping[str, Any], headers: Mapping[str, str] | None = None
@@ -125,6 +157,7 @@ class Transport:
     async def _attempt(self, request: bytes, question: bytes) -> Reply:
         wire: Wire | None = None
         hold = Hold()
+        began = asyncio.get_running_loop().time()
 
         def late() -> TransportError:
             silent = wire is None or not wire.has_begun
@@ -132,7 +165,7 @@ class Transport:
 
         try:
             with _Deadline(self.timeout_s, late):
-                wire = self._usable() or await self._connected()
+                wire = await self._usable() or await self._connected()
                 await wire.exchange(request, hold)
                 body = await wire.body(hold)
                 if question and wire.status < 300 and self._is_stray(wire, question, body):
@@ -141,7 +174,9 @@ class Transport:
                         "an answer came that was given before, to another question", stray=True
                     )
                 self._has_answered = True
-                return Reply(wire.status, wire.headers(), body, hold)
+                took_s = asyncio.get_running_loop().time() - began
+                self._slowest_s = max(self._slowest_s, took_s)
+                return Reply(wire.status, wire.headers(), body, hold, wire.doubt)
         except _LoginWantedError:
             return Reply(PROXY_LOGIN, {}, b"")
         except BaseException as error:
@@ -151,10 +186,8 @@ class Transport:
                 raise TransportError(f"{CUT}; {PERHAPS_TLS}", silent=True) from None
             raise
         finally:
-            if wire is not None and wire.is_open and wire.answers < MAX_ANSWERS:
-                self._idle.append(wire)
-            elif wire is not None:
-                wire.close()
+            if wire is not None:
+                self._put_away(wire)
 
     def _is_stray(self, wire: Wire, question: bytes, answer: bytes) -> bool:
         """Whether this was the answer to an earlier question on its connection, as far as the
@@ -178,7 +211,7 @@ class Transport:
             self._suspected.add(name)
         return is_known
 
-    def _usable(self) -> Wire | None:
+    async def _usable(self) -> Wire | None:
         """A connection that may be asked: the one that answered last, so that others are closed
         in time.
         """
@@ -186,11 +219,26 @@ class Transport:
             wire = self._idle.pop()
             if wire.is_usable():
                 return wire
+            if wire.is_open:  # something came unasked: the wire reads what it is, and says so
+                await asyncio.sleep(0)
+                await asyncio.sleep(0)
             wire.close()
         return None
 
+    def _put_away(self, wire: Wire) -> None:
+        """After an attempt. An endpoint that answers more than it is asked gets a connection for
+        each request: the first answer of a connection is that of its question.
+        """
+        if not wire.is_open:
+            wire.close()
+        elif self._surplus.was_seen or wire.answers >= MAX_ANSWERS:
+            asyncio.get_running_loop().call_later(LINGER_S, wire.close)
+        else:
+            self._idle.append(wire)
+
     async def _connected(self) -> Wire:
         wire = Wire()
+        wire.on_surplus = self._surplus.seen
         with _Deadline(
             min(CONNECT_TIMEOUT_S, self.timeout_s),
             lambda: TransportError(NOT_IN_TIME, unreachable=True),

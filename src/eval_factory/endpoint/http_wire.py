@@ -12,7 +12,8 @@ import contextlib
 import io
 import os
 import ssl
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, ClassVar
@@ -51,6 +52,8 @@ _LENIENT = {
     "lenient_chunked_length": True,
     "lenient_optional_cr_before_lf": True,  # lines of a header that end in a bare LF
 }
+_ANSWER = b"HTTP/1."
+_NO_ANSWERS = (b"0 408", b"1 408")
 _LENGTHS = {b"content-length", b"transfer-encoding"}
 _TLS_RECORDS = (
     b"\x15\x03",
@@ -115,6 +118,40 @@ class Hold:
     __del__ = end
 
 
+class Doubt:
+    """Whether an answer may be another question's, which may turn out after it was read.
+
+    A second answer to one question shifts all that follow on its connection. So the first answer
+    of a connection is verified, and the later ones are doubted once the connection brings more
+    than was asked.
+    """
+
+    def __init__(self) -> None:
+        self._is_raised = False
+        self._callbacks: list[Callable[[], None]] = []
+        self._lock = threading.Lock()
+
+    @property
+    def is_raised(self) -> bool:
+        return self._is_raised
+
+    def then(self, callback: Callable[[], None]) -> None:
+        """Call it, once, as soon as the answer is doubted."""
+        with self._lock:
+            if not self._is_raised:
+                self._callbacks.append(callback)
+                return
+        callback()
+
+    def raise_it(self) -> None:
+        with self._lock:
+            self._is_raised = True
+            callbacks = self._callbacks
+            self._callbacks = []
+        for callback in callbacks:
+            callback()
+
+
 @dataclass(frozen=True)
 class Reply:
     """A whole HTTP answer."""
@@ -123,6 +160,7 @@ class Reply:
     headers: Mapping[str, str]  # names in small letters; of lines with the same name the last
     data: bytes
     hold: Hold = field(default_factory=Hold, compare=False)
+    doubt: Doubt = field(default_factory=Doubt, compare=False)
 
 
 class Wire(asyncio.Protocol):
@@ -133,6 +171,11 @@ class Wire(asyncio.Protocol):
         self.answers = 0
         self.questions: dict[int, int] = {}
         """Hash of an answer's id -> that of its question."""
+        self.doubt = Doubt()
+        """That of the last answer."""
+        self.on_surplus: Callable[[], None] = lambda: None
+        """Is called when more came than was asked for."""
+        self._doubts = list[Doubt]()
         self.has_begun = False
         """Whether the status of an answer came."""
         self._transport: Any = None
@@ -153,6 +196,8 @@ class Wire(asyncio.Protocol):
         self._is_tunnel = tunnel
         self._has_head = self._is_whole = self._may_be_large = self.has_begun = False
         self._error: TransportError | None = None
+        self.doubt = Doubt()
+        self._ends_in_surplus = False
         self._parser = httptools.HttpResponseParser(self)
         self._parser.set_dangerous_leniencies(**_LENIENT)
         self._came = loop.create_future()
@@ -169,6 +214,10 @@ class Wire(asyncio.Protocol):
             if self._error is not None:
                 raise self._error
             self.answers += 1
+            if self.answers > 1:
+                self._doubts.append(self.doubt)
+            if self._ends_in_surplus:
+                self._has_surplus(_ANSWER)
         finally:
             self.has_begun = bool(self._parser.get_status_code())
             self._came = self._error = None
@@ -236,6 +285,7 @@ class Wire(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if self._came is None or self._is_over:  # nothing was asked that this would answer
+            self._has_surplus(data)
             self.close()
             return
         self.size += len(data)
@@ -246,6 +296,8 @@ class Wire(asyncio.Protocol):
         except httptools.HttpParserError as error:
             if self._is_whole:
                 self.is_open = False
+                parts = data.count(_ANSWER)
+                self._ends_in_surplus = parts > (1 if data.startswith(_ANSWER) else 0)
             elif self._parser.get_status_code():
                 said = one_line(f"the answer is not valid HTTP: {error.__context__ or error}")
                 self._fail(MalformedAnswerError(said))
@@ -315,6 +367,20 @@ class Wire(asyncio.Protocol):
         self._is_whole = self._has_head
         if not self._parser.should_keep_alive() or self._names >= _LENGTHS:
             self.is_open = False
+
+    def _has_surplus(self, data: bytes) -> None:
+        """More came than was asked for: each answer since the first may be another question's.
+
+        What is no answer says nothing of the others: a proxy sends 408 when nothing is asked for
+        long.
+        """
+        if not data.startswith(_ANSWER) or data[len(_ANSWER) :].startswith(_NO_ANSWERS):
+            return
+        doubts = self._doubts
+        self._doubts = []
+        for doubt in doubts:
+            doubt.raise_it()
+        self.on_surplus()
 
     @property
     def _is_over(self) -> bool:

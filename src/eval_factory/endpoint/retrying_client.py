@@ -35,6 +35,7 @@ from eval_factory.endpoint.connections import PROXY_LOGIN, Transport
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
 from eval_factory.endpoint.http_wire import (
     MAX_MALFORMED,
+    Doubt,
     MalformedAnswerError,
     Reply,
     TransportError,
@@ -145,6 +146,7 @@ NVCF_FIRST_PAUSE_S = 0.25
 NVCF_MAX_PAUSE_S = 5.0
 NVCF_STATUS_URL_VARIABLE = "NVCF_STATUS_URL"
 NVCF_STATUS_URL = "https://api.nvcf.nvidia.com/v2/nvcf/pexec/status"
+DOUBTED = "its connection brought more answers than were asked for"
 IN_A_200 = " (in an answer with status 200)"
 HELD_BACK = (
     "HTTP 202: the answer is to come later; only that of a cloud function is fetched (use_nvcf)"
@@ -161,6 +163,7 @@ class Answered:
     latency_s: float
     changes: Changes
     server: str  # the URL of the server that answered, as the configuration has it
+    doubt: Doubt  # whether it is the answer to another question
 
 
 class _Tries:
@@ -292,6 +295,11 @@ class RetryingClient:
             self.stop(unusable)
             raise
 
+    @property
+    def settling_s(self) -> float:
+        """Seconds after the last answer in which it may turn out that answers are doubted."""
+        return max(server.transport.settling_s for server in self._servers.all)
+
     def stop(self, unusable: EndpointUnusable) -> None:
         """Send nothing more, and wait for nothing; what was sent is waited for."""
         with self._lock:
@@ -317,9 +325,10 @@ class RetryingClient:
                     known = {name: new for name, new in list(self._changes.items()) if name in body}
                     changes = {**known, **own_changes}
                     sent = openai_api.changed(body, changes) if changes else body
-                    answer = self._usable(
-                        self._send(sent, turn.server, may_renew=not has_renewed), sent, turn
-                    )
+                    reply = self._send(sent, turn.server, may_renew=not has_renewed)
+                    doubt = reply.doubt
+                    answer = self._usable(reply, sent, turn)
+                    del reply
             except (_AskAgain, EndpointUnusable) as refused:
                 if refused.status is not None:  # it was sent
                     said = RequestFailed(f"HTTP {refused.status}", refused.status)
@@ -346,7 +355,8 @@ class RetryingClient:
                 self._changes.update(own_changes)
                 self._servers.answered(turn.server)
                 self._first.answered()
-                return Answered(answer, attempt, started, latency, changes, turn.server.name)
+                name = turn.server.name
+                return Answered(answer, attempt, started, latency, changes, name, doubt)
             # Past `except`: an error, and what is raised or waits while it is handled, holds the
             # answer that it is of.
             if outage:
@@ -447,6 +457,8 @@ class RetryingClient:
 
     def _usable(self, reply: Reply, sent: Mapping[str, Any], turn: Turn) -> openai_api.Completion:
         try:
+            if reply.doubt.is_raised:
+                raise TransportError(DOUBTED, stray=True)
             return self._completion(reply, sent, turn)
         finally:
             reply.hold.end()

@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -182,13 +182,21 @@ class Endpoint:
         self._session.count(self._role, failed=True)
         return failure(message)
 
+    @property
+    def settling_s(self) -> float:
+        return self._client.settling_s
+
+    def archive(self, key: str, reason: str) -> None:
+        """The stored answer under a key counts no more."""
+        if self._cache.holds(key):
+            self._cache.archive_answer(key, self._now(key, "unusable", reason))
+
     def forget(self, request: Request, reason: str) -> None:
         """The answer could not be used: it is archived, and the same request is asked again in
         the next run.
         """
         for asked in self._variants_of(self._keyed(request)):
-            if self._cache.holds(asked.key):
-                self._cache.archive_answer(asked.key, self._now(asked.key, "unusable", reason))
+            self.archive(asked.key, reason)
 
     def note_unscorable(self, request: Request, reason: str) -> None:
         """The answer came, and HELM cannot score it: it stays cached, and is not asked for
@@ -371,6 +379,7 @@ class Endpoint:
                 "extra.max_model_mismatch: 1 says that they are the same"
             )
         self._cache.save(answer, attempt, changed, answered.server if self._has_several else None)
+        answered.doubt.then(partial(self._session.doubt, self._role, asked.key))
         self._session.spending.answered(self._role, asked.body, completion)
         with self._lock:
             if changes and changes not in self._variants:

@@ -20,6 +20,7 @@ import re
 import sqlite3
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
@@ -45,6 +46,7 @@ from eval_factory.core.helm_run_settings import HelmRunSettings
 from eval_factory.core.results import MODEL_ROLE
 from eval_factory.core.secrets import Redactor
 from eval_factory.endpoint import media
+from eval_factory.endpoint.retrying_client import DOUBTED
 from eval_factory.helm import names
 from eval_factory.helm.trivial_answers import PADDED_ANSWER, PADDED_QUESTIONS
 from eval_factory.helm_plugin import network_guard
@@ -92,11 +94,17 @@ class EvalRunner(Runner):  # type: ignore[misc]
         self._annotated: ScenarioState | None = None
         asking = AskingWhatFollows(self.executor, Path(self.output_path))
         self.executor: Any = _Reporting(
-            asking, self._before_asking, lambda _state: self._after_asking()
+            asking,
+            self._before_asking,
+            lambda _state: self._after_asking(),
+            lambda: self._asks_again(of_model=True),
         )
         self._judging = self.annotator_executor
         self.annotator_executor: Any = _Reporting(
-            self.annotator_executor, self._before_judging, self._after_judging
+            self.annotator_executor,
+            self._before_judging,
+            self._after_judging,
+            lambda: self._asks_again(of_model=False),
         )
 
     def _get_run_path(self, run_spec: RunSpec) -> str:
@@ -141,6 +149,7 @@ class EvalRunner(Runner):  # type: ignore[misc]
                 self._blocked_before = len(self._guard.blocked) if self._guard else 0
                 import_what_it_uses(run_spec)
                 self.run_one(run_spec)
+                self._stop_where_answers_are_doubted()
                 path = Path(self._get_run_path(run_spec)).relative_to(Path(self.output_path))
                 self._session.events.emit(logs.RUN_DONE, run=run_spec.name, path=path.as_posix())
             except Exception as error:  # HELM may raise anything; whatever it is, the run failed
@@ -148,6 +157,16 @@ class EvalRunner(Runner):  # type: ignore[misc]
                 sys.exit(1)
             finally:
                 self._session.report_limit()
+
+    def _stop_where_answers_are_doubted(self) -> None:
+        """Raises PrerequisiteError: it turned out too late for this run."""
+        count = self._session.archive_doubted(of_model=True)
+        count += self._session.archive_doubted(of_model=False)
+        if count:
+            raise PrerequisiteError(
+                f"{count} answers may be another question's: {DOUBTED}\n"
+                "  the same command asks for them again"
+            )
 
     def those_that_can_run(self, run_specs: list[RunSpec]) -> list[RunSpec]:
         """One at most, before anything is asked: a folder holds one run, and an endpoint gives
@@ -225,6 +244,18 @@ class EvalRunner(Runner):  # type: ignore[misc]
                 f"offline: its data were to be downloaded from {blocked[0]}"
             )
 
+    def _asks_again(self, *, of_model: bool) -> bool:
+        """Whether answers are doubted, and so are asked for once more."""
+        clients = self._session.clients.items()
+        waits = [known.settling_s for role, known in clients if (role == MODEL_ROLE) is of_model]
+        time.sleep(max(waits, default=0.0))
+        count = self._session.archive_doubted(of_model=of_model)
+        if count:
+            role = MODEL_ROLE if of_model else "judges"
+            message = f"{count} answers are asked for again: {DOUBTED}"
+            self._session.events.emit(logs.WARNING, role=role, message=message)
+        return count > 0
+
     def _after_asking(self) -> None:
         self._session.report(MODEL_ROLE, final=True)
         if missing := len(self._session.not_stored):  # before a judge is paid
@@ -293,8 +324,10 @@ def import_what_it_uses(run_spec: RunSpec) -> None:
 class _Reporting:
     """An executor of HELM's with reports before and after."""
 
-    def __init__(self, inner: Any, before: Any, after: Any) -> None:
+    def __init__(self, inner: Any, before: Any, after: Any, asks_again: Callable[[], bool]) -> None:
+        """`asks_again`: whether answers turned out to be none since they came."""
         self._inner = inner
+        self._asks_again = asks_again
         self._before = before
         self._after = after
         # HELM gives its metrics, which compute, as many threads as this says; requests are sent as
@@ -305,6 +338,9 @@ class _Reporting:
     def execute(self, scenario_state: ScenarioState) -> ScenarioState:
         self._before(scenario_state)
         state = self._inner.execute(scenario_state)
+        if self._asks_again():
+            # All others are answered from the cache. What is asked now has connections of its own.
+            state = self._inner.execute(scenario_state)
         if state is not scenario_state:
             # HELM's `run_one` keeps the requests as they were before they were answered, and looks
             # at them no more.

@@ -27,6 +27,7 @@ from eval_factory.core.budget import (
 )
 from eval_factory.core.helm_run_settings import HelmRunSettings
 from eval_factory.core.logs import LIMIT_REACHED, EventWriter
+from eval_factory.core.nouns import MODEL_ROLE
 from eval_factory.core.rundir import RunDir
 from eval_factory.core.safe_files import write_atomic
 from eval_factory.core.secrets import Redactor
@@ -34,6 +35,7 @@ from eval_factory.endpoint.limits import prompt_size
 from eval_factory.endpoint.openai_api import Completion
 from eval_factory.endpoint.paid_answers import limit_cost, limit_tokens, spent_so_far, write_prices
 from eval_factory.endpoint.response_cache import ResponseCache
+from eval_factory.endpoint.retrying_client import DOUBTED
 from eval_factory.endpoint.shared_limits import SharedLimits
 from eval_factory.helm.judge_output import jury_form_in
 from eval_factory.tasks.jury_form import HELMS_FORM, JuryForm
@@ -137,6 +139,8 @@ class Session:
     asks_model: bool = True
     not_stored: set[str] = field(default_factory=set)
     """Where the model is not asked: keys of requests that it was never asked."""
+    doubted: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    """Role -> keys of stored answers that may be another question's."""
     limit_reached: str | None = None  # the name of the run's limit at which nothing more is asked
 
     def expect(self, role: str, more: int) -> None:
@@ -163,6 +167,22 @@ class Session:
             if tokens[1] is not None:
                 counters.completion_tokens += tokens[1]
         self.report(role)
+
+    def doubt(self, role: str, key: str) -> None:
+        with self.lock:
+            self.doubted[role].add(key)
+
+    def archive_doubted(self, *, of_model: bool) -> int:
+        """Archive the answers that may be another question's, so that they are asked for again.
+
+        `of_model`: the model's, else the judges'. Returns how many there are.
+        """
+        with self.lock:
+            roles = [role for role in self.doubted if (role == MODEL_ROLE) is of_model]
+            found = [(role, key) for role in roles for key in sorted(self.doubted.pop(role))]
+        for role, key in found:
+            self.clients[role].archive(key, DOUBTED)
+        return len(found)
 
     def refused(self, limit: str) -> None:
         """A request was not sent, for this limit is reached: no other is."""

@@ -55,6 +55,7 @@ def bare(kind: type[runner.EvalRunner], tmp_path: Path) -> tuple[Any, Told]:
     made.output_path = str(tmp_path)
     made.runs_path = str(tmp_path / "runs")
     made._session = SimpleNamespace(
+        archive_doubted=lambda *, of_model: 0,
         events=told,
         redactor=Redactor([KEY]),
         report=lambda *_, **__: None,
@@ -110,7 +111,8 @@ def executed(before: Any, after: Any) -> Any:
     """What our executor makes of a state where HELM's makes `after` of it."""
     spec = ExecutionSpec(url=None, auth=Authentication(""), local_path="x", parallelism=64)
     inner = SimpleNamespace(execute=lambda _state: after, execution_spec=spec)
-    return runner._Reporting(inner, lambda _state: None, lambda _state: None).execute(before)
+    reporting = runner._Reporting(inner, lambda _state: None, lambda _state: None, lambda: False)
+    return reporting.execute(before)
 
 
 def test_requests_are_let_go_when_they_are_answered() -> None:

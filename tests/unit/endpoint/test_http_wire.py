@@ -10,7 +10,7 @@ import urllib3
 
 from eval_factory.endpoint import http_wire
 from eval_factory.endpoint.connections import Transport
-from eval_factory.endpoint.http_wire import TransportError
+from eval_factory.endpoint.http_wire import Doubt, TransportError
 from token_answers import forget_proxies_and_certificates
 from unit.endpoint.test_connections import Scripted
 
@@ -278,3 +278,14 @@ def test_an_answer_has_a_largest_size(
         f"{http_wire._TOO_LARGE}; {http_wire.PAID_AGAIN}" if more else (200, b"a" * size)
     )
     assert connections == 1 + ends
+
+
+def test_doubt_is_told_once_whether_it_comes_before_or_after() -> None:
+    told = list[str]()
+    doubt = Doubt()
+    doubt.then(lambda: told.append("before"))
+    assert (told, doubt.is_raised) == ([], False)
+    doubt.raise_it()
+    doubt.raise_it()
+    doubt.then(lambda: told.append("after"))
+    assert (told, doubt.is_raised) == (["before", "after"], True)
