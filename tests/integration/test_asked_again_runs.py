@@ -20,6 +20,7 @@ from eval_factory.tasks.asked_again import (
     NEUTRAL,
     WITH_AUTHORITY,
 )
+from facts import says
 from program_runs import CANARY, Outcome, Run, more_data
 from scripted_endpoint import ScriptedEndpoint
 
@@ -160,13 +161,10 @@ def test_what_the_endpoint_does_is_found(table: Path, run_program: Run, tmp_path
     )
 
     text = " ".join(outcome.stdout.split())
-    assert (
-        "of 21 questions that it got right, 6 were lost (and 3 of 9 others won) after 2 doubts"
-        in text
-    )
-    assert "21 of 30 answers stood through all doubts" in text
+    says(text, "21 questions", "6 were lost", "3 of 9 others", "2 doubts")
+    says(text, "21 of 30 answers", "through all doubts")
     report = (outcome.output_dir / "report.md").read_text("utf-8")
-    assert "21 of 30 answers stood through all doubts" in report
+    says(report, "21 of 30 answers", "through all doubts")
     for file in outcome.output_dir.rglob("*"):
         assert file.is_dir() or CANARY.encode() not in file.read_bytes(), file
 
@@ -246,7 +244,7 @@ def test_the_probability_of_an_answer_is_that_of_its_tokens(table: Path, run_pro
         "unread": QUESTIONS,
         "unread_answers": 0,
     }
-    assert "30 answers without a readable confidence" in " ".join(mute.stdout.split())
+    says(mute.stdout, "30 answers", "readable confidence")
 
 
 def test_an_endpoint_for_completions_gets_all_in_one_prompt(run_program: Run) -> None:
@@ -326,11 +324,9 @@ def test_other_words_lose_what_the_endpoint_loses_by_them(table: Path, run_progr
     assert found["worried"]["change"]["difference"] == 0.0, (
         "it adds a sentence, and leaves the question's own"
     )
-    assert "nobody has checked that other words leave the right answers" in " ".join(
-        outcome.stdout.split()
-    )
+    says(outcome.stdout, "nobody has checked", "other words")
     page = (outcome.output_dir / "report.html").read_text("utf-8")
-    assert "What was lost with typos, side by side (10)" in page
+    says(page, "lost with typos", "(10)")
 
 
 @pytest.mark.medical_data
@@ -433,4 +429,4 @@ def test_answer_and_confidence_may_come_in_one(table: Path, run_program: Run) ->
         for line in (outcome.output_dir / "results.jsonl").read_text("utf-8").splitlines()
     ]
     assert {line["completion"] for line in lines} == {"A", "B"}
-    assert "the score, are not the benchmark's own" in " ".join(outcome.stdout.split())
+    says(outcome.stdout, "not the benchmark's own")

@@ -15,6 +15,7 @@ import pytest
 
 from eval_factory import __version__
 from eval_factory.tasks.framework import load_framework
+from facts import each_says, says
 from program_runs import program, program_each, program_environment
 
 
@@ -87,7 +88,7 @@ def test_a_key_given_as_a_flag_or_interpolated_is_not_printed(tmp_path: Path) ->
     )
     assert (flag.returncode, interpolated.returncode) == (2, 2)
     assert KEY not in flag.stdout + flag.stderr + interpolated.stdout + interpolated.stderr
-    assert "NAME of an environment variable" in interpolated.stderr
+    says(interpolated.stderr, "NAME", "environment variable")
 
 
 def test_messages_name_the_current_folder_whole_and_no_password(tmp_path: Path) -> None:
@@ -104,7 +105,7 @@ def test_messages_name_the_current_folder_whole_and_no_password(tmp_path: Path) 
         MYSQL_PWD=password,
     )
     assert there.returncode == 2
-    assert f"{folder}/no-such-[API_KEY_REDACTED].yml: there is no such file" in there.stderr
+    says(there.stderr, f"{folder}/no-such-[API_KEY_REDACTED].yml", "no such file")
 
 
 def test_a_home_folder_is_meant_wherever_a_path_is_given(tmp_path: Path) -> None:
@@ -143,9 +144,10 @@ def test_a_home_folder_is_meant_wherever_a_path_is_given(tmp_path: Path) -> None
     )
     assert f"--output-path {home}/board/helm" in board.stdout
     (home / "data").mkdir()
-    assert (
-        f"{home}/data: is no data bundle"
-        in program("data", "verify", "~/data", cwd=here, HOME=str(home)).stderr
+    says(
+        program("data", "verify", "~/data", cwd=here, HOME=str(home)).stderr,
+        f"{home}/data",
+        "no data bundle",
     )
     nobody = program(
         "run_eval",
@@ -154,7 +156,7 @@ def test_a_home_folder_is_meant_wherever_a_path_is_given(tmp_path: Path) -> None
         HOME=str(home),
     )
     assert nobody.returncode == 2
-    assert "there is no user 'no-such-user'" in nobody.stderr
+    says(nobody.stderr, "no user 'no-such-user'")
     assert list(here.iterdir()) == []
 
 
@@ -172,13 +174,16 @@ def test_a_dry_run_says_which_data_are_not_there(tmp_path: Path) -> None:
     ended = program_each(*runs, cwd=tmp_path)
     for task, dry, real in zip(tasks, ended[::2], ended[1::2], strict=True):
         assert dry.returncode == 0
-        assert (
-            "warning: a run would stop: config.params.extra.data_path: /path/to/data_path"
-            in dry.stderr
+        says(
+            dry.stderr,
+            "warning: ",
+            "would stop",
+            "config.params.extra.data_path: ",
+            "/path/to/data_path",
         )
         assert f"{task} needs:" in dry.stderr
         assert real.returncode == 3
-        assert "/path/to/data_path: there is no such" in real.stderr
+        says(real.stderr, "/path/to/data_path: ", "no such")
 
 
 def test_a_terminal_gets_a_table() -> None:
@@ -323,7 +328,8 @@ def test_a_python_without_eval_factory_is_told_which_one_to_take(root: Path) -> 
         check=False,
     )
     assert finished.returncode == 3
-    assert finished.stderr.splitlines() == [
-        f"{script.name}: click is not installed for {sys.executable}",
-        "  run it with the Python of the environment that has eval-factory, such as .venv/bin/python",
-    ]
+    each_says(
+        finished.stderr.splitlines(),
+        [f"{script.name}: click", "not installed", sys.executable],
+        [".venv/bin/python"],
+    )

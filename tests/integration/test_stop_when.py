@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from eval_factory.demo.example import write_example
+from facts import says
 from program_runs import Outcome, Run, program
 from rubric_endpoint import RubricEndpoint, said
 from scripted_endpoint import ScriptedEndpoint
@@ -109,17 +110,12 @@ def test_it_ends_at_the_look_whose_interval_is_narrow_enough(ask: Ask) -> None:
     assert (stats["ci_low"], stats["ci_high"]) == (last["ci_low"], last["ci_high"])
     first = found["looks"][0]
     assert (first["ci_high"] - first["ci_low"]) / 2 > 0.1 >= (last["ci_high"] - last["ci_low"]) / 2
-    assert any(
-        "of a sample: 100 of 400 instances, drawn at random with seed 3" in one
-        for one in notes_of(outcome)
-    )
+    says(notes_of(outcome), "100 of 400 instances", "at random", "seed 3")
     assert not [one for one in notes_of(outcome) if "another version of them" in one]
     shown = " ".join((outcome.stderr + outcome.stdout).split())
-    assert "look 1: 50 of 400 instances, exact_match 0." in shown
-    assert "half_width 0.1 does not hold: 100 are asked next" in shown
-    assert (
-        "100 of 400 instances asked in 2 looks: half_width 0.1 holds; about 300 requests (" in shown
-    )
+    says(shown, "look 1: 50 of", "400 instances", "exact_match")
+    says(shown, "half_width 0.1", "does not hold", "100 are asked next")
+    says(shown, "100 of 400 instances", "2 looks", "half_width 0.1 holds", "about 300 requests")
     assert outcome.document()["provenance"]["seeds"]["sample"] == 3
     verified = program("verify", str(outcome.output_dir))
     assert verified.returncode == 0, verified.stdout + verified.stderr
@@ -142,10 +138,7 @@ def test_a_rule_that_never_holds_asks_all_and_says_so(ask: Ask) -> None:
         0,
         None,
     )
-    assert any(
-        "never held: all 200 instances that may be asked were asked" in note
-        for note in notes_of(outcome)
-    )
+    says(notes_of(outcome), "never held", "all 200 instances")
 
 
 def test_a_killed_run_goes_on_and_asks_nothing_twice(ask: Ask, tmp_path: Path) -> None:
@@ -193,10 +186,7 @@ def test_it_ends_once_the_difference_to_another_run_is_shown(
             endpoint.url, stop_when={"differs_from": str(other.output_dir)}, to="second"
         )
         assert (differing.returncode, len(endpoint.requests)) == (2, 100)
-        assert (
-            "of 50 instances 50 are in both runs, 50 of them asked in other words"
-            in differing.stderr
-        )
+        says(differing.stderr, "50 instances", "50 are in both", "in other words")
         (other.output_dir / "evaluation_config.yaml").rename(tmp_path / "away")
         refused = ask(endpoint.url, stop_when={"differs_from": str(other.output_dir)}, to="third")
         assert (refused.returncode, len(endpoint.requests)) == (2, 100)
@@ -238,8 +228,5 @@ def test_judges_are_asked_about_the_answers_of_the_looks_alone(
 def test_a_dry_run_shows_the_looks(ask: Ask) -> None:
     looked = ask(NOWHERE, "--dry_run", stop_when={"half_width": 0.05})
     assert looked.returncode == 0, looked.stderr
-    assert (
-        "stop_when half_width 0.05: 50, 100, 200, 400 instances at most, in the order of seed 0"
-        in looked.stdout
-    )
+    says(looked.stdout, "stop_when half_width 0.05", "50, 100, 200, 400", "seed 0")
     assert "--max-eval-instances 50 " in looked.stdout

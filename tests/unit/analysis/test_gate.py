@@ -25,6 +25,7 @@ from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.core.results import Score, Stats
 from eval_factory.core.rundir import RunDir
 from eval_factory.report.reader import load_result
+from facts import naming, says
 from stored_results import PROVENANCE, instance, result, right_or_wrong, written
 
 
@@ -72,7 +73,7 @@ def test_a_drop_is_held_by_the_paired_interval(
     assert check.ci_low is not None
     assert check.ci_high is not None
     assert check.ci_low < (won - lost) / 200 < check.ci_high
-    assert ("such a sample shows differences of" in check.message) is (outcome == "inconclusive")
+    assert ("shows differences of" in check.message) is (outcome == "inconclusive")
 
 
 @pytest.mark.parametrize(
@@ -130,10 +131,8 @@ def test_the_baselines_own_answers_pass_every_limit_of_a_drop(tmp_path: Path, va
         {"max_relative_drop": 0.01},
     ):
         (check,) = only(held(tmp_path, {"pubmed_qa": limits}, *sides)).checks
-        assert (
-            check.outcome,
-            "on 30 pairs: the baseline's own answers, not worse" in check.message,
-        ) == ("pass", True)
+        assert check.outcome == "pass"
+        says(check.message, "30 pairs", "baseline's own answers", "not worse")
 
 
 @pytest.mark.parametrize("changed", ["answers", "model"])
@@ -254,9 +253,7 @@ def test_no_least_score_is_held_of_a_metric_where_lower_is_better(
     }
     whole, group = only(held(tmp_path, {"pubmed_qa": limits}, [folder])).checks
     assert (whole.outcome, group.outcome) == (outcome, outcome)
-    assert whole.message.startswith("lower is better: a least score says nothing") is (
-        outcome == "fail"
-    )
+    assert ("a least score says" in whole.message) is (outcome == "fail")
 
 
 def test_a_metrics_own_direction_decides_what_a_drop_is(tmp_path: Path) -> None:
@@ -320,7 +317,7 @@ def test_a_candidate_that_is_its_own_baseline_is_a_mistake(tmp_path: Path) -> No
     new, old = pairs(tmp_path, 20, 0, 0)
     (tmp_path / "link").symlink_to(new[0])
     with pytest.raises(
-        ConfigError, match="is candidate and baseline of pubmed_qa; give the baseline's own folder"
+        ConfigError, match=naming("candidate and baseline", "pubmed_qa", "own folder")
     ):
         held(tmp_path, {"pubmed_qa": {"max_drop": 0.5}}, new, [tmp_path / "link"])
     assert held(tmp_path, {"pubmed_qa": {"max_drop": 0.5}}, new, old).outcome == "pass"
@@ -383,23 +380,19 @@ def test_a_missing_candidate_or_baseline_fails(tmp_path: Path) -> None:
     other = [right_or_wrong(tmp_path / "other", "1111", task="medec")]
     limits = {"max_drop": 0.5, "on_inconclusive": "pass"}
     found = held(tmp_path, {"pubmed_qa": limits}, new, other)
-    assert (found.outcome, only(found).checks[0].message) == (
-        "fail",
-        "no baseline has a result of it",
-    )
+    assert found.outcome == "fail"
+    says(only(found).checks[0].message, "no baseline")
     found = held(tmp_path, {"pubmed_qa": limits}, other, old)
-    assert (found.outcome, only(found).checks[0].message) == (
-        "fail",
-        "no candidate has a result of it",
-    )
+    assert found.outcome == "fail"
+    says(only(found).checks[0].message, "no candidate")
     assert found.not_in_policy == ("medec",)
 
 
 def test_no_baseline_for_a_drop_and_two_results_of_one_task_are_mistakes(tmp_path: Path) -> None:
     new, old = pairs(tmp_path, 20, 0, 0)
-    with pytest.raises(ConfigError, match="limits a drop, which needs --baseline DIR"):
+    with pytest.raises(ConfigError, match=naming("a drop", "--baseline DIR")):
         held(tmp_path, {"pubmed_qa": {"max_drop": 0.5}}, new)
-    with pytest.raises(ConfigError, match="two candidates are of pubmed_qa"):
+    with pytest.raises(ConfigError, match=naming("two candidates", "pubmed_qa")):
         held(tmp_path, {"pubmed_qa": {"min": 0.5}}, [*new, *old])
     assert held(tmp_path, {"pubmed_qa": {"min": 0.1}}, [*new, *new]).outcome == "inconclusive"
 

@@ -19,6 +19,7 @@ from eval_factory.config.suite_layers import (
 )
 from eval_factory.config.suite_model import SuiteSection
 from eval_factory.tasks.framework import load_framework
+from facts import each_says, says
 from suites import ENDPOINT, section
 
 
@@ -150,7 +151,7 @@ def test_paths_become_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     (said,) = problems(
         {"targets": [{"name": "a", "params": {"extra": {"benchmark": "nowhere.yml"}}}]}
     )
-    assert said.startswith("a.yml: suite.targets[0].params.extra.benchmark: there is no file ")
+    says(said, "a.yml: suite.targets[0].params.extra.benchmark", "no file")
 
 
 def test_entries_of_one_name_are_merged_and_new_ones_put_behind() -> None:
@@ -240,28 +241,32 @@ def test_unknown_keys_have_a_hint_at_every_depth() -> None:
         "exclude": [{"evaluation": "x", "targt": "y"}],
         "jugdes": [],
     }
-    assert of_shape(**wrong, variants=[{"name": "a", "zzz": 1}]) == [
-        "unknown key suite.evaluations[0].parms, did you mean 'params'?",
-        "unknown key suite.variants[0].zzz; known here: name, params",
-        "unknown key suite.exclude[0].targt, did you mean 'target'?",
-        "unknown key suite.jugdes, did you mean 'judges'?",
-    ]
-    assert of_values(judges=[{"name": "gpt", "model": "x"}]) == [
-        "suite.judges[0].model_id: is missing",
-        "unknown key suite.judges[0].model, did you mean 'model_id'?",
-    ]
-    assert of_endpoint(adapter_config={"use_nvfc": True}) == [
-        "unknown key suite.targets[0].api_endpoint.adapter_config.use_nvfc, did you mean 'use_nvcf'?"
-    ]
+    each_says(
+        of_shape(**wrong, variants=[{"name": "a", "zzz": 1}]),
+        ["suite.evaluations[0].parms", "'params'?"],
+        ["suite.variants[0].zzz", "known here: name, params"],
+        ["suite.exclude[0].targt", "'target'?"],
+        ["suite.jugdes", "'judges'?"],
+    )
+    each_says(
+        of_values(judges=[{"name": "gpt", "model": "x"}]),
+        ["suite.judges[0].model_id: is missing"],
+        ["suite.judges[0].model", "'model_id'?"],
+    )
+    each_says(
+        of_endpoint(adapter_config={"use_nvfc": True}),
+        ["suite.targets[0].api_endpoint.adapter_config.use_nvfc", "'use_nvcf'?"],
+    )
 
 
 def test_wrong_values_say_what_is_expected() -> None:
     assert of_shape(targets=[{"api_endpoint": {}}]) == ["suite.targets[0].name: is missing"]
-    assert of_shape(max_processes="two", params=[1]) == [
-        "suite.params: must be a valid dictionary, got a list",
-        "suite.max_processes: must be a whole number, got 'two'",
-    ]
-    assert of_shape(include=[{}]) == ["suite.include[0]: needs `evaluation`, `target` or `variant`"]
+    each_says(
+        of_shape(max_processes="two", params=[1]),
+        ["suite.params: ", "a list"],
+        ["suite.max_processes: ", "a whole number", "'two'"],
+    )
+    each_says(of_shape(include=[{}]), ["suite.include[0]: ", "`evaluation`, `target` or `variant`"])
 
 
 def test_parameters_are_checked_wherever_they_stand() -> None:
@@ -272,12 +277,13 @@ def test_parameters_are_checked_wherever_they_stand() -> None:
         variants=[{"name": "v", "params": {"extra": {"on_failure": "stop"}}}],
         targets=[{"name": "a", "params": {"temperature": -1}}],
     )
-    assert found == [
-        "unknown key suite.params.paralelism, did you mean 'parallelism'?",
-        "unknown key suite.evaluations[1].params.paralelism, did you mean 'parallelism'?",
-        "suite.targets[0].params.temperature: must be greater than or equal to 0, got -1",
-        "suite.variants[0].params.extra.on_failure: must be 'exclude' or 'zero', got 'stop'",
-    ]
+    each_says(
+        found,
+        ["suite.params.paralelism", "'parallelism'?"],
+        ["suite.evaluations[1].params.paralelism", "'parallelism'?"],
+        ["suite.targets[0].params.temperature: ", "equal to 0", "-1"],
+        ["suite.variants[0].params.extra.on_failure: ", "'exclude' or 'zero'", "'stop'"],
+    )
 
 
 def test_a_null_is_a_default_and_no_mistake() -> None:

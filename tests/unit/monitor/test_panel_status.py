@@ -8,6 +8,7 @@ import pytest
 
 from eval_factory.monitor.ledger import History
 from eval_factory.monitor.report import assumed_lines, power_lines, status_lines
+from facts import says
 from invented_ledger import HEAD, Invented, limit, rich
 
 
@@ -29,9 +30,9 @@ def with_power(needed: int | None, repeats: int = 5, **of_limit: Any) -> str:
 
 def test_what_is_found_and_how_many_runs_it_takes() -> None:
     said = with_power(5)
-    assert "notes: 6.8 % of its answers flip between two runs" in said
-    assert "10.0 points in 98 % (after 5 looks), 5.0 points in 10 %" in said
-    assert "the 5 runs of the baseline are enough: 5 are needed" in said
+    says(said, "notes: 6.8 %", "flip")
+    says(said, "10.0 points in 98", "after 5 looks", "5.0 points in 10")
+    says(said, "5 runs", "baseline are enough", "5 are needed")
     assert "left out" not in said
 
 
@@ -43,14 +44,12 @@ def test_a_baseline_that_is_too_short_is_said_with_what_to_do() -> None:
 
 def test_a_panel_that_is_too_small_is_said() -> None:
     said = with_power(None)
-    assert "notes (10.0 points): take a larger `size`" in said
+    says(said, "notes (10.0 points)", "a larger `size`")
     assert "are enough" not in said
 
 
 def test_instances_that_are_left_out_are_counted() -> None:
-    assert "left out, for a run of the baseline has no value of them: 3 of notes" in with_power(
-        5, left_out=3
-    )
+    says(with_power(5, left_out=3), "left out", "3 of notes")
 
 
 @pytest.mark.parametrize(
@@ -74,8 +73,5 @@ def test_without_a_baseline_there_is_nothing_to_say() -> None:
 
 def test_what_is_assumed_is_said_to_be() -> None:
     lines = list(assumed_lines({0.1: [{"drop": 0.1, "share": 1.0, "weeks": 1}]}))
-    assert "80 % right answers assumed" in lines[0]
-    assert (
-        lines[1]
-        == "#   where 10 % of the answers flip between two runs: 10.0 points in 100 % (after 1 look)"
-    )
+    says(lines[0], "80 % right answers", "assumed")
+    says(lines[1], "10 %", "flip", "10.0 points in 100", "after 1 look")

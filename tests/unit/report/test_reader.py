@@ -33,6 +33,7 @@ from eval_factory.report.reader import (
     run_folders,
 )
 from eval_factory.report.write import write_reports
+from facts import naming, says
 from stored_results import right_or_wrong, written
 from suite_folders import SAME, suite_folder
 from unit.report.test_summary import spent
@@ -230,9 +231,7 @@ def test_a_version_that_is_not_known_is_said(version: object, folder: Path) -> N
     document = yaml.safe_load(file.read_text())
     document["schema_version"] = version
     file.write_text(yaml.safe_dump(document))
-    with pytest.raises(
-        PrerequisiteError, match="is no result of this version: schema_version: 2 was expected"
-    ):
+    with pytest.raises(PrerequisiteError, match=naming("no result of this", "schema_version: 2")):
         load_result(folder)
 
 
@@ -242,15 +241,13 @@ def test_what_is_no_result_is_named(folder: Path, tmp_path: Path) -> None:
     document["validity"]["coverage"] = "all"
     file.write_text(yaml.safe_dump(document))
     with pytest.raises(
-        PrerequisiteError, match=r"is no result of this version: validity\.coverage: 'all' is not"
+        PrerequisiteError, match=naming("no result of this", "validity.coverage: 'all'")
     ):
         load_result(folder)
     file.write_text("{")
     with pytest.raises(PrerequisiteError, match="cannot be read"):
         load_result(folder)
-    with pytest.raises(
-        PrerequisiteError, match="there is no result; it is written when a run ends"
-    ):
+    with pytest.raises(PrerequisiteError, match=naming("no result", "a run ends")):
         load_result(tmp_path)
 
 
@@ -308,7 +305,7 @@ def test_a_suite_whose_table_is_not_there_yet_is_what_has_a_result(suite: Path) 
     for name in VALUES:
         (suite / name / "evaluation_config.yaml").unlink()
     with pytest.raises(
-        PrerequisiteError, match="none of whose runs has a result; 'eval-factory suite status"
+        PrerequisiteError, match=naming("has a result", "eval-factory suite status")
     ):
         run_folders([suite])
 
@@ -337,10 +334,10 @@ def test_runs_of_one_benchmark_are_compared_and_of_several_one_is_to_be_chosen(
 ) -> None:
     with pytest.raises(ConfigError) as caught:
         compared_runs([suite])
-    assert f"for qa alone: eval-factory compare {suite}/small/qa {suite}/large/qa" in str(
-        caught.value
+    says(
+        str(caught.value), f"eval-factory compare {suite}/small/qa {suite}/large/qa", "for qa alone"
     )
-    assert "suite_results.md has those of each" in str(caught.value)
+    says(str(caught.value), "suite_results.md")
     one = suite_folder(tmp_path / "one", {"a/qa": SAME, "b/qa": SAME})
     assert named(one, compared_runs([one])) == ["a/qa", "b/qa"]
     given = [suite / "small" / "qa", suite / "small" / "calc"]

@@ -15,6 +15,7 @@ from eval_factory.core.rundir import RunDir
 from eval_factory.helm.names import RUN_RECORD_FILE
 from eval_factory.helm.output import AdapterSpec
 from eval_factory.scoring.comparability import ComparedRun, comparability_of
+from facts import says
 
 MODEL = "target.api_endpoint.model_id"
 EXTRA = "config.params.extra"
@@ -79,9 +80,9 @@ def deviations(*args: Any, **changes: Any) -> list[Deviation]:
 def test_another_number_of_tokens(sent: list[dict[str, Any]], here: str | int) -> None:
     assert told() == Comparability(medhelm_settings=True)
     (found,) = deviations(None, *sent)
-    assert found == Deviation(
-        "max_tokens", 1, here, f"answers are cut off at another length; {GRANTED_MORE}"
-    )
+    assert found == Deviation("max_tokens", 1, here, found.effect)
+    says(found.effect, "cut off", "another length")
+    assert GRANTED_MORE in found.effect
 
 
 def test_tokens_may_be_sent_under_another_name() -> None:
@@ -119,7 +120,7 @@ def test_sampling(field: str, value: float, there: float, effect: str) -> None:
     left_out = {name: given for name, given in PLAIN.items() if name != field}
     (found,) = deviations(None, left_out)
     assert (found.setting, found.leaderboard, found.here) == (field, there, "not sent")
-    assert found.effect == "the model's own default was used"
+    says(found.effect, "model's own default")
     assert [one.here for one in deviations(None, PLAIN, {**PLAIN, field: value})] == [
         f"{PLAIN[field]}, {value}"
     ]
@@ -304,9 +305,7 @@ def test_a_sample_of_another_draw(limit: int, asked: int, settings: list[str]) -
         effect = "other instances are asked than HELM draws"
         assert found["sample_seed"] == Deviation("sample_seed", "HELM's draw", 0, effect)
     if asked > 1000:
-        assert (
-            "set limit_samples to 1000, leave sample_seed out, and" in found["limit_samples"].effect
-        )
+        says(found["limit_samples"].effect, "limit_samples to 1000", "sample_seed out")
     elif "limit_samples" in settings:
         assert found["limit_samples"].effect == "999 were asked", "no part of the leaderboard's"
 
@@ -316,9 +315,9 @@ def test_named_instances_are_no_sample() -> None:
     sampled = [
         one for one in deviations(flags, asked=2) if one.setting in ("instances", "limit_samples")
     ]
-    assert sampled == [
-        Deviation("instances", "HELM's draw", "2 by name", "they are no sample of the benchmark")
-    ]
+    (drawn,) = sampled
+    assert drawn == Deviation("instances", "HELM's draw", "2 by name", drawn.effect)
+    says(drawn.effect, "no sample")
 
 
 def test_a_run_that_was_stopped_has_another_sample(tmp_path: Path) -> None:
@@ -359,7 +358,7 @@ def test_equality_is_never_claimed_of_data_at_their_newest(
     tokens = {**PLAIN, "max_tokens": 10}
     (found,) = deviations({"config.type": "medcalc_bench"}, tokens, dataset_revisions=revisions)
     assert (found.setting, found.leaderboard, found.here) == ("data revision", "unknown", here)
-    assert "nobody wrote down which one the leaderboard read" in found.effect
+    says(found.effect, "nobody wrote down")
 
 
 def test_files_that_are_not_the_pinned_ones() -> None:
@@ -367,9 +366,8 @@ def test_files_that_are_not_the_pinned_ones() -> None:
     pinned = "8b3276be8942ebbd77f3ddcda12c1749bf0e490045a736fd8438ee40cf37a41d"
     assert deviations(dataset_files={name: pinned}) == []
     (found,) = deviations(dataset_files={name: "f" * 64})
-    assert found == Deviation(
-        f"data: {name}", pinned, "f" * 64, "other questions or answers may have been asked"
-    )
+    assert found == Deviation(f"data: {name}", pinned, "f" * 64, found.effect)
+    says(found.effect, "other questions")
 
 
 def test_a_data_set_at_another_revision(tmp_path: Path) -> None:
@@ -440,10 +438,12 @@ def test_another_jury(
     ("field", "there"), [("temperature", 0.0), ("top_p", 1.0), ("max_tokens", 4096)]
 )
 def test_judges_that_were_asked_otherwise(field: str, there: float) -> None:
-    assert judged(sampling={**JUDGE, field: 0.5}) == [
-        Deviation(f"judge {role}: {field}", there, 0.5, "its ratings may be others")
-        for role in JURY
-    ]
+    deviations = judged(sampling={**JUDGE, field: 0.5})
+    names = [f"judge {role}: {field}" for role in JURY]
+    assert [deviation.setting for deviation in deviations] == names
+    for deviation in deviations:
+        assert (deviation.leaderboard, deviation.here) == (there, 0.5)
+        says(deviation.effect, "its ratings")
 
 
 def test_rows_that_helm_takes_for_one_are_said_and_no_deviation() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from eval_factory.tasks.jury_form import HELMS_FORM, JuryForm, jury_form_of
+from facts import says
 
 CRITERIA = [{"name": "right", "description": "it is true"}, {"name": "kind"}]
 TEN = jury_form_of({"name": "jury_score", "scale": {"min": 0, "max": 10}, "criteria": CRITERIA})
@@ -73,8 +74,8 @@ def test_the_rating_that_a_judge_gave(form: JuryForm, score: Any, value: int | N
 
 
 def test_how_ratings_are_named() -> None:
-    assert HELMS_FORM.wanted == "a whole number from 1 to 5"
-    assert TEN.wanted == "a whole number from 0 to 10"
+    says(HELMS_FORM.wanted, "whole number", "from 1 to 5")
+    says(TEN.wanted, "whole number", "from 0 to 10")
     assert WORDS.wanted == 'one of "poor", "fair", "good"'
     assert HELMS_FORM.spellings(5) == {"5", "5.0", "five"}
     assert TEN.spellings(0) == {"0", "0.0", "zero"}

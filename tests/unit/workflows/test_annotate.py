@@ -37,6 +37,7 @@ from eval_factory.workflows.evaluate import as_it_stands, collect_and_report, fi
 from eval_factory.workflows.recollect import last_state
 from eval_factory.workflows.resume import DataRead
 from eval_factory.workflows.verify import verify
+from facts import naming, says
 from finished_folder import finished_folder
 from rated_folder import ANSWERS, exported, filled_in, folder_to_rate, is_right, people_say
 
@@ -154,16 +155,10 @@ def test_nothing_is_imported_where_a_row_is_wrong(folder: RunDir, tmp_path: Path
     with pytest.raises(ConfigError) as error:
         import_sheets(folder.root, files)
     assert len(error.value.problems) == 41
-    assert (
-        error.value.problems[0]
-        == f"{files[1]}: row 2, column rating: 'perhaps' is not on the scale: yes, no"
-    )
-    assert (
-        error.value.problems[-1]
-        == "nothing was imported: correct these rows, and import all files again"
-    )
+    says(error.value.problems[0], f"{files[1]}: row 2", "column rating", "'perhaps'", "yes, no")
+    says(error.value.problems[-1], "nothing was imported")
     assert contents(folder) == before
-    with pytest.raises(ConfigError, match="no row has a rating, so there is nothing to import"):
+    with pytest.raises(ConfigError, match=naming("no row", "rating")):
         import_sheets(folder.root, [filled_in(made, "1", lambda _one, _number: "")])
     assert contents(folder) == before
 
@@ -205,7 +200,7 @@ def test_a_second_sample_leaves_out_what_is_rated(folder: RunDir, tmp_path: Path
     corrected = both.clinicians.corrected
     assert corrected is not None
     assert corrected.value == pytest.approx(36 / 60)
-    with pytest.raises(ConfigError, match="every answer of this result is rated"):
+    with pytest.raises(ConfigError, match=naming("is rated")):
         exported(folder, tmp_path / "third")
 
 
@@ -278,9 +273,7 @@ def row_of(correlation: float, *widths: float) -> list[str]:
 
 def test_a_table_of_correlations() -> None:
     lines = plan_lines(KNOWN, None)
-    assert (
-        lines[0] == "jury: 1000 answers, mean 3, standard deviation 1 (from this metric's scores)"
-    )
+    says(lines[0], "jury: 1000 answers", "mean 3", "standard deviation 1")
     assert lines[2].split()[-8:] == ["+/-", "0.4", "+/-", "0.2", "+/-", "0.12", "all", "rated"]
     assert len({len(line) for line in lines[2:8]}) == 1
     for line, correlation in zip(lines[3:8], (0.0, 0.3, 0.5, 0.7, 0.9), strict=True):
@@ -351,10 +344,8 @@ def test_what_the_answers_share_and_what_a_rubric_can_take_away(folder: RunDir) 
     )
     assert (found.expected.design_effect, found.expected.sharing) == (effect, ANSWERS)
     assert (found.expected.scale, found.span) == ((-0.5, 1.0), 1.0)
-    with pytest.raises(
-        ConfigError, match="exact_match has one value and no scale: nothing can be planned"
-    ):
+    with pytest.raises(ConfigError, match=naming("exact_match", "one value", "no scale")):
         known(metrics={"exact_match": 1.0})
     for width in (0.0, -1.0, math.nan):
-        with pytest.raises(ConfigError, match=r"--half_width .*: give a number above 0"):
+        with pytest.raises(ConfigError, match=naming("--half_width", "above 0")):
             plan_of(folder.root, width)

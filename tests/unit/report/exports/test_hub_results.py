@@ -13,6 +13,7 @@ from huggingface_hub._eval_results import parse_eval_result_entries
 from eval_factory.core.errors import ConfigError, NotReportableError
 from eval_factory.report.exports import hub_entry
 from eval_factory.report.reader import StoredResult
+from facts import naming, says
 from unit.report.exports.test_stored_facts import not_reportable, stored_of, with_scores
 
 
@@ -38,17 +39,15 @@ def test_the_hubs_library_reads_the_entry() -> None:
     assert (found.dataset_id, found.task_id, found.value) == ("dvilares/head_qa", "a_task", 0.5)
     assert found.dataset_revision == "6be594abd481701ec132165d8f74e1a4cc4d06b8"
     assert found.notes is not None
-    assert found.notes.startswith("exact_match by HELM 0.5.16, run by eval-factory ")
-    assert (
-        "; 95 % interval 0.15 to 0.85; 4 instances scored (the benchmark has 2675)" in found.notes
-    )
+    says(found.notes, "exact_match", "HELM 0.5.16", "eval-factory")
+    says(found.notes, "95 % interval", "0.15 to 0.85", "4 instances scored", "2675")
     assert "NOT REPORTABLE" not in found.notes
 
 
 def test_what_was_chosen_of_the_data_is_noted_and_no_interval_that_is_not_there() -> None:
     found = parsed(stored_of("head_qa", extra={"language": "es", "category": "nursery"}))
     assert found.notes is not None
-    assert found.notes.endswith("; language: es; category: nursery")
+    says(found.notes, "language: es", "category: nursery")
     edition = read_at(
         stored_of("medcalc_bench", extra={"version": "v1.0"}),
         **{"ncbi/MedCalc-Bench-v1.0": "a" * 40},
@@ -63,10 +62,8 @@ def test_what_was_chosen_of_the_data_is_noted_and_no_interval_that_is_not_there(
 def test_the_revision_is_the_one_that_was_read_and_no_other_is_claimed() -> None:
     """The pinned one says what a run was told to read; offline it may have read what was there."""
     unknown = parsed(stored_of("head_qa"))
-    assert (
-        unknown.dataset_revision,
-        "; at an unknown revision of the data" in str(unknown.notes),
-    ) == (None, True)
+    assert unknown.dataset_revision is None
+    says(str(unknown.notes), "unknown revision")
     other = parsed(read_at(stored_of("head_qa"), **{"dvilares/head_qa": "b" * 40}))
     assert (other.dataset_revision, "revision" in str(other.notes)) == ("b" * 40, False)
 
@@ -93,12 +90,12 @@ def test_other_than_public_data_sets_of_the_hub_are_refused(
 def test_a_score_that_may_not_be_reported_needs_leave_and_says_so() -> None:
     stored = not_reportable(stored_of("head_qa"), "too few answers")
     with pytest.raises(
-        NotReportableError, match=r"too few answers; 4 of 4 .*\n.*--allow_not_reportable"
+        NotReportableError, match=naming("too few answers", "4 of 4", "--allow_not_reportable")
     ):
         hub_entry(stored, task_id="x", allow_not_reportable=False)
     notes = parsed(stored, allow=True).notes
     assert notes is not None
-    assert notes.endswith("; NOT REPORTABLE: too few answers; 4 of 4 instances have a score")
+    says(notes, "NOT REPORTABLE: ", "too few answers", "4 of 4 instances")
 
 
 def test_without_a_main_score_or_a_model_there_is_no_entry() -> None:

@@ -19,6 +19,7 @@ from eval_factory.tasks.message_files import (
     read_conversations,
 )
 from eval_factory.tasks.rubric_case import RUBRIC_RUN_SPEC
+from facts import each_says, says
 
 SECRET = "Mrs Example, 12 High Street"
 TURNS = [
@@ -102,12 +103,8 @@ def test_a_benchmark_of_them(tmp_path: Path) -> None:
         False,
     )
     assert set(found.sha256) == {"bench.yaml", "rows.jsonl"}
-    assert found.notes[0] == (
-        "1 of 2 lines of rows.jsonl ask the same as an earlier one (first: line 2 as 1): counted each time"
-    )
-    assert found.notes[1].startswith(
-        "1 of 2 lines of rows.jsonl (first: line 2): HELM's quasi metrics"
-    )
+    says(found.notes[0], "1 of 2 lines", "rows.jsonl", "line 2 as 1")
+    says(found.notes[1], "1 of 2 lines", "rows.jsonl (first: line", "quasi metrics")
     task = evaluation(
         {"config.type": "custom", "config.params.extra.benchmark": str(found.path)}
     ).task
@@ -128,9 +125,10 @@ def test_a_jury_needs_no_right_answers(tmp_path: Path) -> None:
         False,
         (),
     )
-    assert problems(tmp_path, {"messages": TURNS}, metrics=[JURY]) == [
-        "judge.txt: holds {GOLD_RESPONSE}, but the data have no column correct_answer"
-    ]
+    each_says(
+        problems(tmp_path, {"messages": TURNS}, metrics=[JURY]),
+        ["judge.txt: ", "{GOLD_RESPONSE}", "no column correct_answer"],
+    )
 
 
 MISSING = "rows.jsonl: line 2: {}: is missing, and 1 other lines have one; all have it or none has"
@@ -192,20 +190,22 @@ def test_a_right_answer_is_one_of_the_options(tmp_path: Path) -> None:
     for line, problem in zip((2, 3, 4), problems(tmp_path, *rows), strict=True):
         assert problem.startswith(f"rows.jsonl: line {line}: {said}")
     (problem,) = problems(tmp_path, {**ROW, "correct_answer": "b", "incorrect_answers": ["A", "C"]})
-    assert problem.startswith("rows.jsonl: line 1: correct_answer: is no letter; write the letter")
+    says(problem, "rows.jsonl: line 1", "correct_answer: ", "write the letter")
     assert loaded(tmp_path, choice("C"), metrics=[JURY]).instances == 1
 
 
 def test_mistakes_that_are_no_lines_own(tmp_path: Path) -> None:
     found = problems(tmp_path, *["{"] * 13)
-    assert (len(found), found[-1]) == (11, "rows.jsonl: 3 more mistakes in its lines")
-    assert problems(tmp_path, ROW, prompt_file="prompt.txt") == [
-        "bench.yaml: prompt_file: leave it out; the messages of rows.jsonl are what is sent"
-    ]
+    assert len(found) == 11
+    says(found[-1], "rows.jsonl: 3 more")
+    each_says(
+        problems(tmp_path, ROW, prompt_file="prompt.txt"),
+        ["bench.yaml: prompt_file: ", "leave it out", "rows.jsonl"],
+    )
     (said,) = problems(
         tmp_path, {**ROW, "incorrect_answers": ["A"]}, ROW, metrics=[{"name": "rouge_l"}]
     )
-    assert said.startswith("rows.jsonl: HELM's rouge_l counts an incorrect answer as right")
+    says(said, "rows.jsonl: ", "rouge_l", "an incorrect answer")
 
 
 @pytest.mark.parametrize(
