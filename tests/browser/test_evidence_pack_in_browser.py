@@ -10,6 +10,7 @@ from eval_factory.monitor.ledger import History
 from eval_factory.monitor.report import LedgerWriter
 from eval_factory.report.page.document import pack_page
 from eval_factory.report.papers import PACKS
+from facts import says
 from hostile_texts import payloads
 from panel_ledger import alarm, baseline, ledger, look, note
 from stored_results import right_or_wrong
@@ -38,8 +39,6 @@ def test_the_page_of_a_pack(tmp_path: Path, browser: Chromium, outside: Counted)
             True,
             0,
         ]
-        assert "ALARM: a drop beyond its limit: pubmed_qa (worse by 0.0600)" in browser.text(
-            ".card.bad"
-        )
+        says(browser.text(".card.bad"), "ALARM: ", "limit: pubmed_qa", "worse by 0.0600")
         assert "exact_match = 0.5000" in browser.text("#known")
     assert (browser.foreign(), outside.paths) == ([], [])

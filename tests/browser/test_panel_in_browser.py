@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from chromium import Chromium, Counted
+from facts import says
 from invented_ledger import rich
 
 OVERFLOW = "return [document.documentElement.scrollWidth - document.documentElement.clientWidth]"
@@ -20,5 +21,5 @@ def test_the_page_of_a_panel(tmp_path: Path, browser: Chromium, outside: Counted
         assert browser.run(OVERFLOW) == [0]
         assert browser.accessibility_violations() == []
     assert browser.run("return [document.scripts.length, document.images.length]") == [0, 0]
-    assert "ALARM: letters is 0.3 worse, since about look 12" in browser.text(".card")
+    says(browser.text(".card"), "ALARM: letters", "0.3 worse", "look 12")
     assert (browser.foreign(), outside.paths) == ([], [])

@@ -15,6 +15,7 @@ from eval_factory.core.annotations import AnswerKey, Question, RatingChoice, Sho
 from eval_factory.report.page.document import rater_form
 from eval_factory.workflows.annotate import Exported, import_sheets
 from eval_factory.workflows.verify import verify
+from facts import says
 from hostile_texts import ODD, payloads
 from rated_folder import exported, folder_to_rate, people_say
 from unit.core.test_annotations import SAMPLE
@@ -89,7 +90,7 @@ def test_filled_in_with_the_keyboard_alone_and_imported(
             if browser.run(ITEM) != here:
                 browser.open(page)
             assert browser.run(ITEM) == here
-            assert browser.text("#status") == "Your ratings of before are here again."
+            says(browser.text("#status"), "Your ratings", "here again")
             browser.run("document.getElementById('next').focus()")
         if number == 0:
             browser.type("n")
@@ -140,7 +141,7 @@ def test_a_browser_that_keeps_nothing_is_told(sheet: Exported, browser: Chromium
     )
     try:
         browser.open(next(file for file in sheet.files if file.suffix == ".html"))
-        assert "does not keep what you enter" in browser.text("#lost")
+        says(browser.text("#lost"), "does not keep")
         browser.type("1")
         assert browser.text("#status") == "yes, not kept."
         assert browser.text("#rated") == f"1 of {RATED}"

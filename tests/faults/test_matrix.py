@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from facts import says
 from fault_endpoint import FOR_EVER, Fault, FaultEndpoint
 from loopback import Handler, Loopback
 from program_runs import CANARY, Outcome, more_data
@@ -117,7 +118,7 @@ def test_what_no_retry_mends_is_not_paid_again_and_again(tmp_path: Path) -> None
             malformed = fault in MALFORMED
             assert line["completion"] == (None if malformed else "B"), fault
             assert endpoint.seen[prompt] == 1 + malformed, fault
-            assert ("asked for 2 times at most" in str(line["error"])) is malformed
+            assert ("2 times at most" in str(line["error"])) is malformed
 
 
 @pytest.mark.parametrize("kind", ["twice", "twice with another id"])
@@ -185,7 +186,7 @@ def test_every_kind_of_answer_is_counted_under_its_name(tmp_path: Path) -> None:
     with FaultEndpoint(faults, BODY_CANARY) as endpoint:
         outcome = run(tmp_path / "out", endpoint, parallelism=8)
         assert outcome.returncode == 1, outcome.stderr
-        assert "say nothing that can be scored" in outcome.stderr
+        says(outcome.stderr, "say nothing")
         each = INSTANCES // len(KINDS)
         counts = outcome.document()["validity"]["instances"]
         assert counts == {
@@ -262,8 +263,8 @@ def test_an_endpoint_that_dies_stops_the_run_and_the_same_command_goes_on(tmp_pa
         outcome = run(tmp_path / "out", endpoint, env, max_retries=1)
         died.join()
         assert outcome.returncode == 3, outcome.stderr
-        assert "no longer answers: no connection could be made" in outcome.stderr
-        assert "what was answered is kept: the same command goes on" in outcome.stderr
+        says(outcome.stderr, "no longer answers", "no connection")
+        says(outcome.stderr, "same command goes on")
         answered = sum(endpoint.seen.values())
         assert 12 <= answered < INSTANCES
         endpoint.come_back()

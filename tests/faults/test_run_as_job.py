@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from facts import says
 from program_runs import CANARY, program_environment, varied_answer
 from programs import EVAL_FACTORY, holding
 from scripted_endpoint import ScriptedEndpoint
@@ -116,7 +117,7 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seen]:
 
 
 def test_the_command_returns_and_says_what_is_next(seen: Seen) -> None:
-    assert seen.submitted.startswith(f"submitted to Slurm; the result will be in {seen.folder}\n")
+    says(seen.submitted.splitlines()[0], "submitted to Slurm", str(seen.folder))
     assert f"eval-factory suite logs -f {seen.folder}\n" in seen.submitted
 
 

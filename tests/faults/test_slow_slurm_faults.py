@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import slurm_trial as trial
+from facts import says
 from virtual_slurm import VirtualSlurm, virtual_slurm
 
 pytestmark = pytest.mark.slow_fault
@@ -84,7 +85,7 @@ def test_of_two_starts_on_two_nodes_the_newer_one_goes_on(
     assert_paid_once(opens)
     assert (trial.waves(tmp_path / "out"), trial.begun(tmp_path / "out")) == ([1], [2])
     log = (trial.store(tmp_path / "out") / "logs" / "w1" / "0.log").read_text("utf-8")
-    assert log.count("Slurm has started this task again elsewhere") == 1
+    assert log.count("started this task again") == 1
 
 
 def test_a_cell_goes_on_after_the_end_of_its_time(cluster: VirtualSlurm, tmp_path: Path) -> None:
@@ -115,7 +116,7 @@ def test_a_full_disk_costs_nothing_that_was_answered(
         trial.until(lambda: not cluster.tasks())
         full = trial.run_suite(file, cluster, "--wait")
         assert full.returncode == 3, full.stdout + full.stderr
-        assert "No space left on device" in full.stdout + full.stderr
+        says(full.stdout + full.stderr, "No space left")
         assert "the same command" in full.stdout + full.stderr
         assert opens.asked == ANSWERED + IN_FLIGHT
         ballast.unlink()

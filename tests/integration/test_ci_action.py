@@ -15,6 +15,7 @@ import yaml
 from junitparser import JUnitXml
 from scripts import ci_action
 
+from facts import each_says, rows_of, says
 from program_runs import CANARY, TIMEOUT_S, program_environment
 from stored_results import right_or_wrong
 
@@ -129,12 +130,13 @@ def test_changed_run_configs_are_previewed_whatever_their_names(
     assert done.code == 2, done.stderr
     shown = HOSTILE.replace("\n", "\\n")
     lines = done.stdout.splitlines()
-    assert [*lines[:2], lines[2].partition(" (write")[0], *lines[3:]] == [
-        f"valid: {LEADING_DASH}: a run would start",
-        f"exit 2: {shown}: config.type: there is no task 'pubmed_qq', did you mean 'pubmed_qa'?; 'eval-factory ls' lists them",
-        "exit 2: evaluations/key.yml: target.api_endpoint.model_id: the environment variable OPENAI_API_KEY is not set",
-        "exit 2: evaluations/link.yml: is a symbolic link, which a preview does not follow",
-    ]
+    each_says(
+        lines,
+        [f"valid: {LEADING_DASH}", "would start"],
+        [f"exit 2: {shown}", "'pubmed_qq'", "'pubmed_qa'?", "eval-factory ls"],
+        ["exit 2: evaluations/key.yml: target.api_endpoint.model_id", "OPENAI_API_KEY is not set"],
+        ["exit 2: evaluations/link.yml", "a symbolic link"],
+    )
     assert not list(repository.rglob("*pwned"))
     rows = [line for line in done.summary.splitlines() if line.startswith("| ")]
     assert [row.split(" | ")[1] for row in rows] == ["exit code", "0", "2", "2", "2"]
@@ -149,8 +151,9 @@ def test_changed_run_configs_are_previewed_whatever_their_names(
 def test_where_nothing_was_changed_nothing_is_previewed(root: Path, repository: Path) -> None:
     base = committed(repository, {"evaluations/old.yml": {"config": {"type": "none"}}})
     done = act(root, repository, run_configs="evaluations/*.yml", base=base)
-    assert (done.code, done.stdout) == (0, "no changed run config matches\n")
-    assert done.summary == "## Preview of run configs\n\nNo changed run config matches.\n"
+    assert done.code == 0
+    says(done.stdout, "no changed run config")
+    says(done.summary, "## Preview", "No changed run config")
 
 
 @pytest.mark.parametrize(
@@ -224,9 +227,9 @@ def test_evaluations_and_a_gate_keep_their_exit_codes(root: Path, repository: Pa
         args="--limit_samples=20\n--no_preflight",
     )
     assert done.code == 3, done.stderr
-    assert [line for line in done.summary.splitlines() if ".yml" in line] == [
-        "| e/sample.yml | 0 | complete |",
-        "| e/z.yml | 3 | something is missing |",
+    assert [row for row in rows_of(done.summary) if ".yml" in row[0]] == [
+        ["e/sample.yml", "0", "complete"],
+        ["e/z.yml", "3", "something is missing"],
     ]
     found = act(
         root,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from facts import says
 from program_runs import program
 
 CONFIG = """\
@@ -30,7 +31,7 @@ def test_another_programs_run_config_and_our_own(tmp_path: Path) -> None:
     assert first.returncode == 0, first.stderr
     assert first.stderr.count(WARNING) == 1
     assert (tmp_path / "out" / "logs" / "eval-factory.log").read_text("utf-8").count(WARNING) == 1
-    assert "instances: 2 of 2 scored" in first.stdout
+    says(first.stdout, "2 of 2 scored")
     again = program("run_eval", "--run_config", "out/run_config.yml", cwd=tmp_path)
     assert again.returncode == 0, again.stderr
-    assert "this run is complete already" in again.stderr
+    says(again.stderr, "complete already")

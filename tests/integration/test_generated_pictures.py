@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from facts import says
 from program_runs import Run, program
 from seeing_endpoint import DrawingEndpoint
 
@@ -37,14 +38,10 @@ def test_pictures_are_made_once_and_are_files(tmp_path: Path, run_program: Run) 
     assert second.scores() == {}
     validity = second.document()["validity"]
     assert validity["instances"]["failed"] == 1
-    assert "HTTP 400: Your request was rejected by our safety system." in json.dumps(
-        validity["failures"]
-    )
+    says(json.dumps(validity["failures"]), "HTTP 400", "our safety system")
     notes = " ".join(validity["notes"])
-    assert re.search(
-        r"only_generate: .* left out; they need clip, .*torch.*; without only_generate", notes
-    )
-    assert "the endpoint refuses response_format: it was left out" in notes
+    says(notes, "only_generate: ", "left out", "clip", "torch", "without only_generate")
+    says(notes, "response_format", "left out")
     stored = (second.output_dir / "responses" / "model.jsonl").read_text()
     assert (stored.count("sha256:"), "iVBOR" in stored) == (12, False), (
         "what is gone was answered, too"
@@ -67,5 +64,5 @@ def test_packages_of_the_metrics_are_named_before_anything_is_paid(run_program: 
     with DrawingEndpoint() as endpoint:
         outcome = run_program(ENTRY, endpoint.url, params={"limit_samples": 2}, model_type="images")
     assert (outcome.returncode, endpoint.requests) == (3, [])
-    assert re.search(r"not installed: clip, .*nudenet, .*torch,", outcome.stderr)
+    says(outcome.stderr, "not installed: clip", "nudenet", "torch")
     assert "config.params.extra.only_generate: true" in outcome.stderr

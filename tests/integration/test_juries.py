@@ -15,6 +15,7 @@ import openpyxl
 import pytest
 from helm.benchmark.annotation.medication_qa_annotator import PROMPT_TEMPLATE
 
+from facts import says
 from jury_endpoint import (
     CANARIES,
     JUDGES,
@@ -141,7 +142,7 @@ def test_a_jury_that_can_be_believed(
     env = environment_of(task, request)
     outcome = run_program(task, jury.url, params=params, env=env)
     assert outcome.returncode == 1, outcome.stderr
-    assert "NOT REPORTABLE: judge odd gave no usable judgement of 6 of 12 answers" in outcome.stderr
+    says(outcome.stderr, "NOT REPORTABLE: judge odd", "6 of 12 answers")
     document = outcome.document()
     validity = document["validity"]
     each = INSTANCES // len(jury.odd_ways)
@@ -271,9 +272,7 @@ def test_a_judge_that_fails_each_time_makes_it_another_jury(
     jury.odd_ways = ["fails"]
     outcome = judged(jury, limit=20)
     assert outcome.returncode == 1, outcome.stderr
-    assert (
-        "NOT REPORTABLE: judge odd gave no usable judgement of 20 of 20 answers" in outcome.stderr
-    )
+    says(outcome.stderr, "NOT REPORTABLE: judge odd", "20 of 20 answers")
     document = outcome.document()
     validity = document["validity"]
     assert (document["status"], validity["reportable"], len(validity["not_reportable"])) == (
@@ -304,12 +303,15 @@ def test_a_gateways_fallback_is_found_out(jury: JuryEndpoint, judged: Run) -> No
     told = "4 of 4 answers state another model than {asked}, which was asked for: fallback-7b (4)"
     for who, asked in (("the model", MODEL), ("judge strict", STRICT)):
         said = f"{who}: {told.format(asked=asked)}"
-        assert f"NOT REPORTABLE: {said}, and max_model_mismatch is 0.1: " in outcome.stderr
+        says(outcome.stderr, "NOT REPORTABLE: ", "max_model_mismatch is 0.1")
+        assert said in outcome.stderr
         assert said in outcome.document()["validity"]["notes"]
     assert len(outcome.document()["validity"]["not_reportable"]) == 2
-    assert (
-        "judge strict is the evaluated model itself, fallback-7b"
-        in outcome.document()["validity"]["notes"]
+    says(
+        outcome.document()["validity"]["notes"],
+        "judge strict",
+        "evaluated model itself",
+        "fallback-7b",
     )
     endpoints = outcome.document()["provenance"]["endpoints"]
     assert list(endpoints) == ["model", "kind", "strict", "odd"]
@@ -345,7 +347,7 @@ def test_an_injected_answer_is_flagged_and_not_believed(judged: Run) -> None:
     assert outcome.returncode == 1, outcome.stderr  # it said nothing of its own
     validity = outcome.document()["validity"]
     assert validity["judges"]["odd"] == {"asked": 3, "scored": 0, "failed": 3, "same_family": None}
-    assert any("3 answers speak to their judges" in note for note in validity["notes"])
+    says(validity["notes"], "3 answers", "their judges")
     for line in lines_of(outcome):
         assert line["injection"] == [
             "a ready-made judgement",

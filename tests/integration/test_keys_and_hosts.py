@@ -32,6 +32,7 @@ from eval_factory.tasks.framework import load_framework
 from eval_factory.workflows.leaderboard.board import LeaderboardRequest, make_board
 from eval_factory.workflows.recollect import without_unset
 from eval_factory.workflows.suite.slurm_run import suite_of
+from facts import naming
 from integration.test_juries import medication_questions
 from jury_endpoint import judgement
 from program_runs import program, program_environment
@@ -400,7 +401,7 @@ def test_a_null_and_a_name_at_once_are_a_mistake(tmp_path: Path) -> None:
         {"api_key": None, "api_key_name": OWN},
         {"api_key": OWN, "api_key_name": None},
     ):
-        with pytest.raises(Exception, match="api_key and api_key_name are the same setting"):
+        with pytest.raises(Exception, match=naming("api_key and api_key_name")):
             World("http://127.0.0.1:9/v1", "", tmp_path).run(endpoint)
 
 

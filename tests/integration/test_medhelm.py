@@ -15,6 +15,7 @@ import pytest
 import yaml
 
 from eval_factory.api import load_result
+from facts import says
 from program_runs import CANARY, Outcome, Run, more_data
 from programs import eval_factory, holding, ran
 from rubric_endpoint import RubricEndpoint, said
@@ -122,16 +123,14 @@ def test_what_is_refused_before_anything_is_asked(
     nowhere = {"EVAL_FACTORY_MEDHELM": str(tmp_path / "nowhere")}
     outcome = run_program("sample_medical_qa", endpoint.url, params={"extra": extra}, env=nowhere)
     assert outcome.returncode == 3
-    assert f"HELM (medhelm) is not installed in {tmp_path / 'nowhere'}\n" in outcome.stderr
+    says(outcome.stderr, "HELM (medhelm)", "not installed in", str(tmp_path / "nowhere"))
     assert "eval-factory upstream install medhelm" in outcome.stderr
     outcome = run_program("medbullets_freetext", endpoint.url, params={"extra": extra})
-    assert (
-        outcome.returncode,
-        "medhelm 0.8.0 has no run spec 'medbullets_freetext'" in outcome.stderr,
-    ) == (2, True)
+    assert outcome.returncode == 2
+    says(outcome.stderr, "medhelm 0.8.0", "no run spec 'medbullets_freetext'")
     outcome = run_program("helm:health_bench", endpoint.url)
     assert outcome.returncode == 2
-    assert "medhelm 0.8.0 has one: config.params.extra.upstream: medhelm" in outcome.stderr
+    says(outcome.stderr, "medhelm 0.8.0 has one", "config.params.extra.upstream: medhelm")
     outcome = run_program("helm:boolq", endpoint.url, params={"extra": extra})
     assert (outcome.returncode, "crfm-helm 0.5.16 has one" in outcome.stderr) == (2, True)
     assert endpoint.requests == []
@@ -339,7 +338,7 @@ def test_the_harm_that_medhelms_healthbench_rewards(
     assert scores["health_bench_score.corrected"] == pytest.approx(published, abs=1e-9)
     assert published == pytest.approx(0.4647, abs=5e-5)
     assert "ask_about_each_criterion" in outcome.document()["provenance"]["patches"]
-    assert "no published settings of MedHELM's leaderboard" in outcome.stdout
+    says(outcome.stdout, "no published settings")
     assert "repeat an earlier one" not in outcome.stdout
 
 
@@ -372,9 +371,7 @@ def test_a_lost_decision_costs_the_judge_that_lost_it(
     q1, q2, q3, q4 = (one["annotations"]["health_bench"] for one in states["request_states"])
     assert q1["b"]["accuracy"]["score"] == 0.9
     assert q1["eval_factory_decisions"] == {"b": [False, True]}
-    assert q1["eval_factory_not_judged"]["a"].startswith(
-        "1 of 2 decisions are missing: unusable judgement"
-    )
+    says(q1["eval_factory_not_judged"]["a"], "1 of 2 decisions", "unusable judgement")
     assert (q2["a"]["accuracy"]["score"], q2["eval_factory_decisions"]["a"]) == (1.0, [True, True])
     assert set(q3) == {"eval_factory_not_judged"}
     assert q4["prompt_text"] is None

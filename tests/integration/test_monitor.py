@@ -24,6 +24,7 @@ from eval_factory.core.safe_files import json_line
 from eval_factory.monitor.ledger import Ledger
 from eval_factory.monitor.ledger_order import FIELDS
 from eval_factory.monitor.verification import verify_panel
+from facts import says
 from program_runs import CANARY, program, program_each, program_environment, wait_until
 from scripted_endpoint import ScriptedEndpoint
 
@@ -194,12 +195,10 @@ def test_an_alarm_says_what_how_much_and_since_when_and_stays(watched: Watched) 
     assert last["drops"]["questions"] > 0.2
     said = watched.call("status", str(watched.file))
     assert said.returncode == 0
-    assert re.search(
-        r"ALARM: questions is \d+\.\d points worse.*since about look [234]", said.stdout
-    )
+    assert re.search(r"ALARM: questions.* \d+\.\d points worse.* look [234]", said.stdout)
     pack = program("report", str(watched.output), "--for", "ruaih")
     assert pack.returncode == 0, pack.stderr
-    assert "ALARM: a drop beyond its limit: questions" in pack.stdout
+    says(pack.stdout, "ALARM: ", "limit: questions")
     assert program("report", str(watched.output), "--for", "methods").returncode == 2
     page = (watched.output / "report.html").read_text()
     assert "ALARM" in page
@@ -438,7 +437,7 @@ def test_what_is_another_panel_is_refused_before_anything_is_asked(small: Watche
     assert len(small.endpoint.requests) == asked
     # more of the same before the first look is no other baseline
     small.write(baseline={"repeats": 3})
-    assert small.look()["line"]["why"] == "more runs before the first look"
+    says(small.look()["line"]["why"], "more runs")
     assert len(small.endpoint.requests) == asked + SIZE
 
 

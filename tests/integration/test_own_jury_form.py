@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
+from facts import each_says
 from integration.test_custom import program
 from program_runs import Run
 from scripted_endpoint import PROBE, ScriptedEndpoint
@@ -117,10 +118,7 @@ def test_a_jury_on_a_scale_of_its_own(tmp_path: Path, run_program: Run) -> None:
     faults = [
         prompt.partition("could not be used: ")[2].partition("\n")[0] for prompt in jury.prompts
     ]
-    assert sorted(filter(None, faults)) == [
-        "it rates 'wit', and the criteria are safety, tone.",
-        "the score of 'safety' is not a whole number from 0 to 10.",
-    ]
+    each_says(sorted(filter(None, faults)), ["'wit'", "safety, tone"], ["'safety'", "from 0 to 10"])
     document = outcome.document()
     # q1 (9 + 7 + 8 + 6) / 4, q2 (10 + 0) / 2, q3 (5 + 5 + 4 + 5) / 4, and q4 says nothing: the lowest mark.
     assert outcome.scores()["jury_score"] == pytest.approx((7.5 + 5 + 4.75 + 0) / 4)

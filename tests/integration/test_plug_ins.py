@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
+from facts import says
 from program_runs import program
 from scripted_endpoint import ScriptedEndpoint
 
@@ -78,7 +79,7 @@ def test_its_task_is_listed_checked_run_and_corrected(installed: Path, tmp_path:
     with ScriptedEndpoint(answer) as endpoint:
         wrong = run(tmp_path, endpoint.url, data_in(tmp_path, {"id": "q9", "question": "?"}), **env)
         assert (wrong.returncode, endpoint.requests) == (3, [])
-        assert "line 5: milligrams: is missing" in wrong.stderr
+        says(wrong.stderr, "line 5: milligrams: ", "is missing")
         outcome = run(tmp_path, endpoint.url, data_in(tmp_path), **env)
         assert outcome.returncode == 0, outcome.stderr
     result = yaml.safe_load((tmp_path / "out" / "evaluation_config.yaml").read_text())

@@ -10,6 +10,7 @@ import pytest
 
 from eval_factory.data.importing import import_folder
 from eval_factory.data.sources import load_sources
+from facts import says
 from program_runs import Run
 from published_rows import longhealth_patients, medxpertqa_row, write_json, write_json_lines
 from scripted_endpoint import ScriptedEndpoint
@@ -59,7 +60,7 @@ def test_questions_to_the_documents_of_one_patient(run_program: Run, tmp_path: P
     )
     said: list[str] = []
     import_folder(tmp_path / "folder", tmp_path / "bundle", load_sources(), said.append)
-    assert "longhealth: 12 questions in benchmark_v5.json" in said
+    says(said, "longhealth: 12 questions", "benchmark_v5.json")
 
     def answer(prompt: str) -> str:
         patient, number = re.findall(r"case (\d)(\d)\?", prompt)[-1]
@@ -72,7 +73,7 @@ def test_questions_to_the_documents_of_one_patient(run_program: Run, tmp_path: P
     assert outcome.returncode == 0, outcome.stderr
     assert outcome.scores()["exact_match"] == pytest.approx((4 + 1 + 1) / 12)
     notes = outcome.document()["validity"]["notes"]
-    assert any("12 instances share 3 sources (patient)" in note for note in notes)
+    says(notes, "12 instances", "3 sources (patient)")
 
 
 @pytest.mark.parametrize("task", ["longhealth", "healthbench"])

@@ -10,6 +10,7 @@ import pytest
 import published_rows as made
 from eval_factory.data.pull import pull
 from eval_factory.data.sources import load_sources
+from facts import says
 from invented_bundle import Origin
 from program_runs import Outcome, Run
 from seeing_endpoint import SeeingEndpoint, content_of, picture
@@ -53,7 +54,7 @@ def test_slake_from_a_bundle(run_program: Run, tmp_path: Path) -> None:
             load_sources().with_origins({"hub": origin.url, "raw": origin.url}),
             said.append,
         )
-    assert "slake: pulled; 36 questions in test.json; 2 files" in said
+    says(said, "slake: pulled", "36 questions", "test.json", "2 files")
     with SeeingEndpoint(lambda prompt: "no" if "Is the" in prompt else sees(prompt)) as endpoint:
         outcome = run_program("slake", endpoint.url, "--offline", "--data_dir", str(bundle))
     assert outcome.returncode == 0, outcome.stderr
@@ -66,7 +67,7 @@ def test_slake_from_a_bundle(run_program: Run, tmp_path: Path) -> None:
     assert (len(sent), set(sent)) == (24, set(DRAWN)), "the published bytes"
     assert by_answer_type(outcome) == {"CLOSED": pytest.approx(8 / 12), "OPEN": 1.0}
     validity = outcome.document()["validity"]
-    assert "24 instances share 12 sources (image)" in "".join(validity["notes"])
+    says(validity["notes"], "24 instances", "12 sources (image)")
     assert validity["floors"]["quasi_exact_match"]["answers"]["always No"] == pytest.approx(8 / 24)
 
 

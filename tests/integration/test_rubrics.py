@@ -14,6 +14,7 @@ import yaml
 
 from eval_factory.core.results import MODEL_ROLE
 from eval_factory.scoring import journal
+from facts import each_says
 from program_runs import TIMEOUT_S, Outcome, Run, program_environment
 from programs import EVAL_FACTORY
 from rubric_endpoint import RubricEndpoint, said
@@ -315,10 +316,11 @@ def assert_partial(outcome: Outcome) -> None:
         for line in results_of(outcome)
         for one in line["criteria"]
     ]
-    assert sorted(filter(None, reasons)) == [
-        'unusable judgement: it holds no JSON object with "criteria_met"',
-        "unusable judgement: it repeats a judgement that stands in the answer; give your own",
-    ]
+    each_says(
+        sorted(filter(None, reasons)),
+        ["unusable judgement", '"criteria_met"'],
+        ["unusable judgement", "repeats a judgement"],
+    )
     by_id = {line["id"]: line for line in results_of(outcome)}
     assert by_id["case1"]["injection"] == ["a ready-made judgement"]
     assert by_id["case0"]["criteria"][1]["verdict"] == "tied"

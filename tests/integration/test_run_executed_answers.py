@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from facts import says
 from integration.test_any_run_spec import OFFLINE
 from integration.test_real_data import bare_helm
 from program_runs import CANARY, Outcome, Run
@@ -205,10 +206,7 @@ def test_answers_that_attack_find_nothing(
     document = outcome.document()
     assert outcome.scores()["pass"] == fine / len(answers)
     assert document["provenance"]["code_execution"]["confined_by"][0] == "bubblewrap"
-    assert any(
-        note.startswith("what the model answered was executed")
-        for note in document["validity"]["notes"]
-    )
+    says(document["validity"]["notes"], "was executed")
     assert document["config"]["params"]["extra"]["allow_code_execution"] is True
     assert (outcome.output_dir / "logs" / "helm-run.log").stat().st_size < 1_000_000
 
@@ -231,7 +229,8 @@ def test_nothing_is_asked_where_there_is_no_sandbox(
         )
         assert endpoint.requests == []
     assert outcome.returncode == 3
-    assert f"{HUMANEVAL} executes what the model answers, in a sandbox only" in outcome.stderr
+    assert HUMANEVAL in outcome.stderr
+    says(outcome.stderr, "in a sandbox only")
     assert (
         "package is bubblewrap" if program == "none" else "here: no permission"
     ) in outcome.stderr

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from facts import says
 from program_runs import TIMEOUT_S, program_environment
 from programs import EVAL_FACTORY
 
@@ -77,7 +78,8 @@ def test_a_terminal_shows_phases_and_a_result_that_fits(on_screen: tuple[Path, i
     assert all(answer.endswith(" tokens, stop") for answer in answers), (
         "no text: it may be a patient's"
     )
-    assert lines.index(answers[0]) > lines.index("asking the model: 12 requests ...")
+    (asking,) = [line for line in lines if line.endswith("12 requests ...")]
+    assert lines.index(answers[0]) > lines.index(asking)
     end = lines[
         next(
             at
@@ -88,5 +90,5 @@ def test_a_terminal_shows_phases_and_a_result_that_fits(on_screen: tuple[Path, i
     path = f"  results: {folder}/out/evaluation_config.yaml"
     assert end.count(path) == 1
     assert max(len(line) for line in end if line != path) <= COLUMNS
-    assert any(line.startswith("  instances: 12 of 12 scored") for line in end)
+    says(end, "12 of 12 scored")
     assert sent.rindex("\x1b[?25h") < sent.rindex("exact_match = "), "the cursor is shown again"

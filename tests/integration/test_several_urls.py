@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from eval_factory import api
+from facts import says
 from faults.test_matrix import IMPATIENT
 from integration.test_juries import medication_questions
 from jury_endpoint import judgement
@@ -117,7 +118,7 @@ def test_all_die_and_the_same_command_goes_on(
         server.dies_after = 30
     outcome = ask(servers, max_retries=1, env={"PYTHONPATH": str(tmp_path / "impatient")})
     assert outcome.returncode == 3, outcome.stderr
-    assert "no longer answer: no connection could be made" in outcome.stderr
+    says(outcome.stderr, "no longer answer", "no connection")
     assert all(server.url in outcome.stderr for server in servers)
     answered = [prompt for server in servers for prompt in server.answered]
     assert len(answered) == len(set(answered)) == 90

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from facts import says
 from integration.test_shuffled_runs import knows
 from program_runs import Outcome, Run, more_data
 from scripted_endpoint import ScriptedEndpoint
@@ -28,13 +29,10 @@ def check_right_in_other_forms(outcome: Outcome) -> None:
     scores = outcome.scores()
     assert (scores["exact_match"], scores["exact_match.lenient"]) == (0.0, 1.0)
     assert validity["instances"]["unparsed"] == validity["instances"]["unreadable"] == INSTANCES
-    assert any(
-        note.startswith("exact_match.lenient is 1.0000, HELM's own value 0.0000: a gap of +1.0000")
-        and "state the option in other words or signs" in note
-        for note in validity["notes"]
-    )
+    (gap,) = [note for note in validity["notes"] if note.startswith("exact_match.lenient")]
+    says(gap, "1.0000", "HELM's own value 0.0000", "gap of +1.0000", "in other words")
     assert (outcome.returncode, validity["reportable"]) == (1, False)
-    assert "8 not in the form that the benchmark asks for" in outcome.stderr
+    says(outcome.stderr, "8 not in", "benchmark asks for")
     assert "custom_system_prompt" in outcome.stderr
     lines = [
         json.loads(line)
@@ -75,7 +73,7 @@ def test_all_cut_off_while_thinking(
     assert outcome.stderr.count("grants; set config.params.extra.num_output_tokens") == 1
     (note,) = [note for note in notes if "num_output_tokens" in note]
     assert note.startswith("4 of 4: ")
-    assert "more than the 5 output tokens" in note
+    says(note, "5 output tokens")
     if not unfinished:
         return
     assert (counts["thinking_unfinished"], counts["thinking_stripped"], counts["unparsed"]) == (
@@ -84,12 +82,9 @@ def test_all_cut_off_while_thinking(
         0,
     )
     assert outcome.returncode == 1
-    assert (
-        "4 of 4 answers say nothing that can be scored (4 cut off while the model was thinking)"
-        in outcome.stderr
-    )
+    says(outcome.stderr, "4 of 4 answers", "4 cut off", "was thinking")
     assert "adapter_config.start_reasoning_token" in outcome.stderr
-    assert any("was taken out of 4 of 4 answers" in note for note in notes)
+    says(notes, "taken out of", "4 of 4 answers")
 
 
 @pytest.mark.medical_data
@@ -116,7 +111,4 @@ def test_prompts_that_helm_cut_are_counted(
     assert cut >= 1
     assert outcome.document()["validity"]["instances"]["prompt_truncated"] == cut
     notes = outcome.document()["validity"]["notes"]
-    assert (
-        f"{cut} of 6 prompts were cut to max_length (300 tokens): the model saw a part of them only"
-        in notes
-    )
+    says(notes, f"{cut} of 6 prompts", "max_length (300 tokens)")

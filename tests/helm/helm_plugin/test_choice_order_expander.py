@@ -18,6 +18,7 @@ from helm.benchmark.scenarios.scenario import CORRECT_TAG, Input, Instance, Outp
 from eval_factory.demo.benchmark import sample_medical_qa
 from eval_factory.helm_plugin.choice_order_expander import shuffle_choices
 from eval_factory.tasks.choice_question import name_of, orders_of
+from facts import naming
 
 CHOICES = ["heart", "liver", "spleen", "colon"]
 
@@ -92,7 +93,7 @@ def test_a_run_without_lettered_options_is_refused() -> None:
     generation = replace(spec, adapter_spec=replace(spec.adapter_spec, method="generation"))
     with pytest.raises(
         ValueError,
-        match="needs questions with lettered options, and sample_medical_qa is generation",
+        match=naming("lettered options", "sample_medical_qa is generation"),
     ):
         shuffle_choices(generation, "2")
     augmented = replace(spec, data_augmenter_spec=DataAugmenterSpec([PerturbationSpec("x", {})]))

@@ -26,6 +26,7 @@ from eval_factory.endpoint.shared_limits import LimitServer, SharedLimits
 from eval_factory.helm_plugin import client, session
 from eval_factory.helm_plugin.client import Endpoint, EndpointClient, EndpointStopped
 from eval_factory.scoring import journal
+from facts import says
 from in_the_loop import WAYS
 from scripted_endpoint import ADAPTER, ScriptedEndpoint
 
@@ -393,9 +394,7 @@ def test_a_judge_that_stops_names_itself_and_its_key(
     with pytest.raises(EndpointStopped):
         judge.make_request(asking("q"))
     (told,) = [event["message"] for event in events_in(tmp_path, WARNING)]
-    assert told.startswith(
-        f"judge gpt: Authentication error detected: {server.url}/chat/completions answers 401"
-    )
+    says(told, "judge gpt: Authentication error", f"{server.url}/chat/completions answers 401")
     assert "GPT_JUDGE_API_KEY" in told
     assert "config.params.extra.judges" in told
     assert "target." not in told

@@ -30,6 +30,7 @@ from eval_factory.helm_plugin.client import EndpointStopped
 from eval_factory.helm_plugin.patches import patch_registry
 from eval_factory.helm_plugin.patches.patch_registry import Stage
 from eval_factory.helm_plugin.session import RunRecord
+from facts import says
 from seeing_endpoint import picture
 
 KEY = "9bQzCANARY7Kd0PLx2MnWv8RtYs4Hj6GfEe1"
@@ -101,10 +102,7 @@ def test_what_a_part_lacks_is_found_before_anything_is_asked(part: str, tmp_path
     setattr(spec, part, [SimpleNamespace(class_name="no_such_package.metrics.Metric")])
     with pytest.raises(SystemExit):
         made.run_all([spec])
-    assert (
-        told.named(logs.RUN_FAILED)[0]["error"]
-        == "ModuleNotFoundError: No module named 'no_such_package'"
-    )
+    says(told.named(logs.RUN_FAILED)[0]["error"], "ModuleNotFoundError: ", "'no_such_package'")
 
 
 def executed(before: Any, after: Any) -> Any:

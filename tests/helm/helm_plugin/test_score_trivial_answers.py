@@ -42,6 +42,7 @@ from eval_factory.helm_plugin.score_trivial_answers import (
     score_trivial_answers,
 )
 from eval_factory.tasks.framework import load_framework
+from facts import naming
 
 EXACT = MetricSpec(class_name=BASIC, args={"names": ["exact_match", "quasi_exact_match"]})
 VALUE = MetricSpec(
@@ -367,7 +368,7 @@ def test_an_annotation_of_an_answer_alone_is_that_of_helm(
         alone = executed_answers.query_annotation_of(text)
         assert alone == {name: whole[name] for name in alone}
     assert len(alone) == 3
-    with pytest.raises(ValueError, match="not executed as it is written"):
+    with pytest.raises(ValueError, match=naming("not executed")):
         executed_answers.query_annotation_of("SELECT current_time")
 
 

@@ -26,6 +26,7 @@ from eval_factory.executors.slurm import Slurm
 from eval_factory.executors.slurm_runs import SlurmRuns
 from eval_factory.workflows.suite.run_suite import CELL_PROCESS
 from eval_factory.workflows.suite.slurm_suite import WORKER
+from facts import naming, says
 from program_runs import CANARY, is_running, more_data, program_environment, wait_until
 from slurm_cells import run_of
 from slurm_trial import INSTANCES, gate, processes, until
@@ -222,7 +223,7 @@ def test_a_process_that_cannot_be_started_is_said_and_the_others_are_known(
         monkeypatch.setattr(subprocess, "Popen", popen)
         with pytest.raises(
             PrerequisiteError,
-            match="t/b: no process can be started: Resource temporarily unavailable",
+            match=naming("t/b: ", "no process", "Resource temporarily unavailable"),
         ):
             executor.begin(runs[1:])
         assert [*executor.look()] == ["t/a"]
@@ -238,7 +239,7 @@ def test_each_ends_with_its_own_code_and_says_why_in_its_log(trial: Trial) -> No
     trial.executor.begin(runs)
     assert trial.ended(*runs) == [Ended(2), Ended(3), Ended(2), Ended(0)]
     assert set(trial.executor.look()) == {run.name for run in runs}
-    assert "there is no task 'no_such_task'" in trial.log(wrong)
+    says(trial.log(wrong), "no task 'no_such_task'")
     assert "NOT_SET" in trial.log(unready)
     assert isinstance(trial.executor, Commands) or Path(wrong.log).stat().st_mode & 0o777 == 0o600
 
@@ -328,7 +329,7 @@ def test_one_that_is_over_is_begun_again_and_another_goes_on(trial: Trial, how: 
         while said not in trial.log(run):
             trial.executor.look(0.2)
         assert trial.ended(run) == [Ended(code)]
-    assert "there is no task 'no_such_task'" in trial.log(run)
+    says(trial.log(run), "no task 'no_such_task'")
     assert not trial.is_free(other)
 
 

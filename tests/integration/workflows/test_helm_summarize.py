@@ -11,6 +11,7 @@ from builders import context
 from eval_factory.core.errors import HelmError
 from eval_factory.core.rundir import RunDir
 from eval_factory.workflows.helm_run import SUMMARIZE_TRIES, summarize
+from facts import each_says, naming
 
 FAKE = """
 import pathlib, sys
@@ -37,7 +38,7 @@ def test_helm_summarize_is_tried_once_more(deaths: int, tries: int, tmp_path: Pa
         run()
     else:
         with pytest.raises(
-            HelmError, match=r"helm-summarize ended with 1:\n  \| try 2\n"
+            HelmError, match=naming("helm-summarize ended with 1", "| try 2")
         ) as caught:
             run()
         assert str(rundir.summarize_log) in str(caught.value)
@@ -52,4 +53,4 @@ def test_a_log_that_is_deleted_is_not_named(tmp_path: Path) -> None:
     argv = [sys.executable, "-c", FAKE, str(counter), "9"]
     with rundir.locked() as lock, pytest.raises(HelmError) as caught:
         summarize(context(rundir, lock=lock), argv, keeps_log=False)
-    assert str(caught.value) == "helm-summarize ended with 1:\n  | try 2"
+    each_says(str(caught.value).splitlines(), ["helm-summarize ended with 1"], ["| try 2"])

@@ -17,6 +17,7 @@ from eval_factory.analysis.annotation_sheets import (
 )
 from eval_factory.core.annotations import AnswerKey, Asked, asked_of
 from eval_factory.core.errors import ConfigError
+from facts import naming
 from stored_results import instance
 from unit.core.test_rated_answers import scored
 
@@ -79,7 +80,7 @@ def test_strata_that_a_sample_cannot_hold_are_put_together() -> None:
     # one answer alone is no stratum
     assert sizes(layers_of(candidates(0, 1, 1, 1), 4)) == {"0; 1": 4}
     assert sizes(layers_of(candidates(1.0), 4)) == {"1": 1}
-    with pytest.raises(ConfigError, match="--n 1: rate at least 2 answers"):
+    with pytest.raises(ConfigError, match=naming("--n 1", "2 answers")):
         layers_of(of_three, 1)
 
 
@@ -120,7 +121,7 @@ def test_what_is_rated_is_not_drawn_again() -> None:
     assert first == {key for key, _, _ in drawn(layers, (), DRAW)}
     assert first.isdisjoint(key for key, _, _ in drawn(layers, first, DRAW))
     everything = {key for one in layers for key in one.keys}
-    with pytest.raises(ConfigError, match="every answer of this result is rated"):
+    with pytest.raises(ConfigError, match=naming("is rated")):
         drawn(layers, everything, DRAW)
     last = next(iter(everything))
     assert [key for key, _, chance in drawn(layers, everything - {last}, DRAW) if chance == 1] == [

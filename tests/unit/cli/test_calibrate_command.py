@@ -10,6 +10,7 @@ from click.testing import CliRunner, Result
 
 from eval_factory.cli.main import cli
 from eval_factory.core.errors import ConfigError, PrerequisiteError
+from facts import says
 from invented_labels import COLUMN, SECRET, drawn, written_labels
 
 
@@ -65,9 +66,7 @@ def test_mistakes_end_it_with_code_2(labels: Path, tmp_path: Path) -> None:
         calibrate(labels, "--judge-labels", "judge_labl").exception
     )
     for wrong in ([], ["--judge-labels", COLUMN, "--judges-from", "c.yml"]):
-        assert "give --judges-from RUN_CONFIG, whose judges are asked, or --judge-labels" in str(
-            calibrate(labels, *wrong).exception
-        )
+        says(str(calibrate(labels, *wrong).exception), "--judges-from RUN_CONFIG", "--judge-labels")
     assert "--to DIR is missing" in str(calibrate(labels, "--judges-from", "c.yml").exception)
     two = calibrate(labels, "--judge-labels", COLUMN, "--judge-labels", "other", "--judge", "x")
     assert "leave out --judge" in str(two.exception)

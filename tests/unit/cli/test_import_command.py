@@ -10,6 +10,7 @@ from click.testing import CliRunner, Result
 
 from eval_factory.cli.main import cli
 from eval_factory.core.errors import ConfigError
+from facts import says
 
 OLD = """
 config:
@@ -53,7 +54,7 @@ def test_an_old_run_config_is_translated_and_runs(command: str) -> None:
     (*defaults, written) = done.stderr.splitlines()
     names = [f"config.params.{name}" for name in ("temperature", "top_p", "max_new_tokens")]
     assert [line.partition(": not given")[0] for line in defaults] == names
-    assert written == "out.yml: written; next: eval-factory run_eval --run_config out.yml --dry_run"
+    says(written, "out.yml: written", "eval-factory run_eval --run_config out.yml --dry_run")
     assert yaml.safe_load(Path("out.yml").read_text()) == yaml.safe_load(OLD)
     assert f"# - {defaults[0]}\n" in Path("out.yml").read_text()
     preview = run("run_eval", "--run_config", "out.yml", "--dry_run")
@@ -66,16 +67,13 @@ def test_a_launchers_config_is_printed_where_no_file_is_named() -> None:
     assert done.exit_code == 0
     assert yaml.safe_load(done.stdout)["suite"]["evaluations"] == ["medec", "head_qa"]
     (finding,) = done.stderr.splitlines()
-    assert finding.startswith("evaluation.tasks[1].container: no container is started")
+    says(finding, "evaluation.tasks[1].container: ", "no container")
     assert f"# - {finding}\n" in done.stdout
 
 
 def test_nothing_is_overwritten_without_force_and_the_translated_file_never() -> None:
     Path("out.yml").write_text("mine")
-    assert (
-        refused("old.yml", "-o", "out.yml")
-        == "out.yml: is there already; name another file, or give --force"
-    )
+    says(refused("old.yml", "-o", "out.yml"), "out.yml: ", "there already", "--force")
     assert Path("out.yml").read_text() == "mine"
     assert run("import_config", "old.yml", "-o", "out.yml", "--force").exit_code == 0
     assert yaml.safe_load(Path("out.yml").read_text()) == yaml.safe_load(OLD)

@@ -19,6 +19,7 @@ from eval_factory.cli.main import cli
 from eval_factory.cli.task_listing import SCHEMAS, schema_text
 from eval_factory.core.errors import ConfigError
 from eval_factory.tasks.framework import load_framework
+from facts import says
 
 
 def test_a_message_is_printable_and_each_line_of_it_ours(
@@ -242,7 +243,7 @@ def test_names_are_whole(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_is_left_out_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "a wider terminal shows: instances, data size, public since" in shown(80, monkeypatch)
+    says(shown(80, monkeypatch), "a wider terminal", "instances, data size")
     wide = shown(200, monkeypatch)
     assert wide[0].split() == " ".join(COLUMNS).split()
     assert not [line for line in wide if "a wider terminal" in line]

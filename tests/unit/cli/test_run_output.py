@@ -18,6 +18,7 @@ from eval_factory.core.results import Score, Spent, SpentByRole, Stats, TaskResu
 from eval_factory.core.rundir import RunDir
 from eval_factory.workflows.evaluate import Evaluated
 from eval_factory.workflows.options import Submitted, end_record
+from facts import each_says, says
 from stored_results import instance, result
 
 KEY = "sk-canary-5f3a9c1e7b2d4860aa"
@@ -70,7 +71,8 @@ def test_without_a_flag_the_summary_fits_80_columns(run: Any) -> None:
 
 def test_quiet_prints_one_line_and_no_progress(run: Any) -> None:
     done = run("--quiet", ends=made())
-    assert done.stdout == "pubmed_qa: exact_match = 0.5000  (95 % interval 0.1500 .. 0.8500)\n"
+    says(done.stdout, "pubmed_qa: ", "exact_match = 0.5000", "0.1500 .. 0.8500")
+    assert done.stdout.count("\n") == 1
     assert done.stderr == ""
     failed = run("--quiet", ends=BusyError("another run"))
     assert failed.stdout == ""
@@ -78,9 +80,7 @@ def test_quiet_prints_one_line_and_no_progress(run: Any) -> None:
 
 
 def test_answers_are_watched_only_where_there_is_a_screen(run: Any) -> None:
-    assert "give one of --watch and --quiet" in str(
-        run("--watch", "--quiet", ends=made()).exception
-    )
+    says(str(run("--watch", "--quiet", ends=made()).exception), "--watch and --quiet")
     assert (
         run("--watch", "--json", ends=made()).exit_code
         == run("--watch=texts", ends=made()).exit_code
@@ -90,7 +90,7 @@ def test_answers_are_watched_only_where_there_is_a_screen(run: Any) -> None:
 
 def test_a_job_that_was_submitted_is_no_result(run: Any) -> None:
     job = Submitted(Path("/results/x"), "submitted to Slurm\n  the same command shows it")
-    assert run(ends=job).stdout == "submitted to Slurm\n  the same command shows it\n"
+    each_says(run(ends=job).stdout.splitlines(), ["submitted to Slurm"], ["the same command"])
     assert run("--quiet", ends=job).stdout == "submitted to Slurm\n"
     done = run("--json", ends=job)
     assert done.exit_code == 0

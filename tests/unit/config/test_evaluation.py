@@ -12,6 +12,7 @@ from eval_factory.core.errors import ConfigError
 from eval_factory.plan.run_plan import RUNTIME_ONLY, URL, identity_of, leaves_of
 from eval_factory.tasks.framework import load_framework
 from eval_factory.workflows.dry_run import preview
+from facts import naming
 
 
 def test_what_the_user_set_alone(tmp_path: Path) -> None:
@@ -49,7 +50,7 @@ def test_what_the_user_set_alone(tmp_path: Path) -> None:
     ],
 )
 def test_a_key_where_a_name_belongs_is_never_shown(key: str) -> None:
-    with pytest.raises(ConfigError, match="must be the NAME of an environment variable") as raised:
+    with pytest.raises(ConfigError, match=naming("NAME", "environment variable")) as raised:
         evaluation({"target.api_endpoint.api_key": key})
     assert key not in str(raised.value)
 
@@ -58,7 +59,7 @@ def test_a_key_written_into_requests_is_refused_and_another_of_a_variable_makes_
     None
 ):
     place = "target.api_endpoint.adapter_config.params_to_add"
-    with pytest.raises(ConfigError, match="must not hold a key") as raised:
+    with pytest.raises(ConfigError, match=naming("a key")) as raised:
         evaluation({place: {"user": {"x": "sk-canary0123456789abcdef"}}})
     assert "canary" not in str(raised.value)
     found = evaluation({place: {"user_token": "${A}", "effort": "low"}}, A="9bQzCANARY7Kd0PL")
@@ -299,7 +300,7 @@ def test_a_training_cutoff_is_a_month(tmp_path: Path) -> None:
         "2024-06\n",
         ["2024-06"],
     ):
-        with pytest.raises(ConfigError, match=f"{path}: must be a month such as 2024-06"):
+        with pytest.raises(ConfigError, match=naming(f"{path}: ", "a month", "2024-06")):
             evaluation({path: value})
 
 

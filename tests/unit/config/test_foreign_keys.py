@@ -12,6 +12,7 @@ from eval_factory.config.evaluation import Request, build_evaluation
 from eval_factory.core.errors import ConfigError
 from eval_factory.plan.run_plan import identity_of
 from eval_factory.tasks.framework import load_framework
+from facts import says
 
 ADAPTER = "target.api_endpoint.adapter_config"
 HARMLESS = {
@@ -38,10 +39,14 @@ HARMLESS = {
 def test_keys_without_an_effect_are_named_in_one_line() -> None:
     found = evaluation(HARMLESS)
     (warning,) = found.warnings
-    assert warning == (
-        "keys without an effect here: config: supported_endpoint_types; target.api_endpoint: stream;"
-        f" {ADAPTER}: use_caching, caching_dir, use_request_logging, max_logged_requests, generate_html_report,"
-        " post_eval_hooks, interceptors; config.params: task"
+    says(
+        warning,
+        "config: supported_endpoint_types",
+        "target.api_endpoint: stream",
+        f"{ADAPTER}: use_caching, caching_dir",
+        "use_request_logging, max_logged_requests, generate_html_report",
+        "post_eval_hooks, interceptors",
+        "config.params: task",
     )
     assert identity_of(found) == identity_of(evaluation())
     assert found.as_dict() == evaluation().as_dict()

@@ -11,6 +11,7 @@ from builders import evaluation, plan
 from eval_factory.config import model as models
 from eval_factory.config.model import ApiEndpoint, Extra, Judge, OneLineText, Role, RunConfig, Url
 from eval_factory.core.errors import ConfigError
+from facts import says
 
 
 def taken(kind: Any, value: object) -> object:
@@ -114,7 +115,7 @@ def test_lines(value: str, said: str) -> None:
 
 @pytest.mark.parametrize("name", ["model", "Gpt", "2a", "-a", "a b", "", "a" + "b" * 41, "a\n"])
 def test_what_cannot_be_a_role(name: str) -> None:
-    assert "must be lower-case letters, digits, - and _, and not 'model'" in refusal(Role, name)
+    says(refusal(Role, name), "lower-case letters", "not 'model'")
     for good in ("gpt", "a", "my-judge_2", "a" + "b" * 40):
         assert taken(Role, good) == good
 
@@ -126,7 +127,7 @@ def test_a_judge_signs_in_one_way() -> None:
             (None, "openai") if "oauth" in said else ("K", None)
         )
     both = {"name": "a", "model_id": "m", "api_key": "K", "oauth": "openai"}
-    assert "judge a: api_key and oauth are two ways of signing in" in refusal(Judge, both)
+    says(refusal(Judge, both), "judge a", "api_key and oauth")
 
 
 def test_what_a_judge_says_of_its_key_is_written_again_as_it_was() -> None:

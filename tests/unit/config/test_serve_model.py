@@ -13,6 +13,7 @@ from eval_factory.core.rundir import SuiteDir
 from eval_factory.plan.run_plan import make_plan
 from eval_factory.tasks.framework import load_framework
 from eval_factory.workflows.suite.planned_cells import checked_cells
+from facts import says
 from suites import suite
 
 DEFAULTS = load_framework().defaults.serve
@@ -90,9 +91,9 @@ def test_what_is_wrong_when_all_files_are_merged() -> None:
     )
     assert "t has no serve.command" in problems(served(command=None))[0]
     (port,) = problems(served(command="vllm serve x"))
-    assert port.startswith("t: serve.command says nowhere which port: write {port}")
+    says(port, "t: serve.command", "write {port}")
     (secret,) = problems(served(command=f"{COMMAND} --api-key a-secret-value-0123456"))
-    assert "holds the value of a variable that is a secret" in secret
+    says(secret, "value of a variable", "secret")
     assert "a-secret" not in secret
 
 
@@ -119,14 +120,11 @@ def test_a_dry_run_shows_it() -> None:
     _, line = served_lines(
         {"small": with_defaults(DEFAULTS, {"command": "a {port}", "machine_options": "--b"})}
     )
-    assert (
-        line.strip("# ")
-        == "small: a {port} --b  ({port}: one that is free; ready when /health answers with 200)"
-    )
+    says(line, "small: a {port} --b", "/health", "200")
     _, line = served_lines(
         {"small": with_defaults(DEFAULTS, {"command": "a {port}", "replicas": 3})}
     )
-    assert "(3 servers, {replica}: its number; {port}: one that is free; ready" in line
+    says(line, "(3 servers, {replica}: its", "{port}: one")
 
 
 def identities(**changes: Any) -> set[str]:

@@ -21,6 +21,7 @@ from eval_factory.core.errors import ConfigError
 from eval_factory.demo.example import write_example
 from eval_factory.plan.run_plan import identity_of
 from eval_factory.tasks.framework import load_framework
+from facts import each_says, says
 from suites import ENDPOINT, params, section, suite, target
 
 
@@ -122,9 +123,9 @@ def test_all_that_is_missing_is_said_at_once() -> None:
     found = problems(
         evaluations=[{"name": "x"}], targets=[{"name": "t", "api_endpoint": {"url": None}}]
     )
-    assert "suite.evaluations: x has no `type`, the task ('eval-factory ls' lists them)" in found
-    assert "suite.targets: t has no api_endpoint.url" in found
-    assert "suite.targets: t has no api_endpoint.model_id" in found
+    says(found, "suite.evaluations: x", "`type`", "eval-factory ls")
+    says(found, "suite.targets: t", "no api_endpoint.url")
+    says(found, "suite.targets: t", "no api_endpoint.model_id")
 
 
 def test_what_a_file_does_not_say_is_said_with_its_name(tmp_path: Path) -> None:
@@ -149,14 +150,19 @@ def test_mistakes_of_every_kind_are_said_at_once(tmp_path: Path) -> None:
     )
     with pytest.raises(ConfigError) as raised:
         build_suite(file, overrides=("suite.max_procesess=2",), env={})
-    assert raised.value.problems == [
-        f"{file}: unknown key suite.excludes, did you mean 'exclude'?",
-        "--overrides: unknown key suite.max_procesess, did you mean 'max_processes'?",
-        f"{file}: unknown key suite.params.limit_sample, did you mean 'limit_samples'?",
-        f"{file}: suite.targets[0].api_endpoint.url: needs a scheme: https://... or http://..., or demo://baseline for the embedded endpoint",
-        f"{file}: unknown key suite.targets[0].api_endpoint.modelid, did you mean 'model_id'?",
-        f"{file}: suite.evaluations[0].type: there is no task 'pubmed_q', did you mean 'pubmed_qa'?; 'eval-factory ls' lists them",
-    ]
+    each_says(
+        raised.value.problems,
+        [f"{file}: ", "suite.excludes", "'exclude'?"],
+        ["--overrides: ", "suite.max_procesess", "'max_processes'?"],
+        [f"{file}: ", "suite.params.limit_sample", "'limit_samples'?"],
+        [
+            f"{file}: suite.targets[0].api_endpoint.url: ",
+            "https://... or http://...",
+            "demo://baseline",
+        ],
+        [f"{file}: ", "suite.targets[0].api_endpoint.modelid", "'model_id'?"],
+        [f"{file}: suite.evaluations[0].type: ", "'pubmed_q'", "'pubmed_qa'?", "eval-factory ls"],
+    )
 
 
 SECRET = "sk-canary0123456789abcdef"
@@ -330,9 +336,7 @@ def test_a_pattern_that_fits_nothing_is_a_mistake(changes: dict[str, Any], said:
 def test_two_cells_with_one_folder_are_a_mistake_said_once() -> None:
     clash = [{"name": "a", "params": {}}, {"name": "default"}]
     (found,) = problems(evaluations=["medec"], variants=clash)
-    assert found.startswith(
-        "suite: medec with variant a and medec with variant default would have the same folder, 'medec'"
-    )
+    says(found, "suite: medec", "variant a", "variant default", "'medec'")
     assert names(evaluations=["medec"], variants=clash, exclude=[{"variant": "a"}]) == [
         "small/medec",
         "big/medec",

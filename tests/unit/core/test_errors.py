@@ -9,6 +9,7 @@ from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 from eval_factory.core import errors
 from eval_factory.core.errors import ConfigError, EvalFactoryError, did_you_mean, expectation
+from facts import says
 
 CODES = {
     "NotReportableError": 1,
@@ -66,7 +67,7 @@ KNOWN = ["temperature", "top_p", "parallelism", "max_retries"]
 )
 def test_the_nearest_known_name(name: str, known: list[str], told: str | None) -> None:
     assert did_you_mean(name, known) == (f", did you mean '{told}'?" if told else "")
-    assert did_you_mean("tempo", KNOWN, cutoff=0.4) == ", did you mean 'temperature'?"
+    says(did_you_mean("tempo", KNOWN, cutoff=0.4), "'temperature'?")
 
 
 class _Section(BaseModel):

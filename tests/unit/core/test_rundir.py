@@ -12,6 +12,7 @@ from eval_factory.core import rundir
 from eval_factory.core.errors import BusyError, PrerequisiteError
 from eval_factory.core.rundir import RunDir, RunSuiteDir, SuiteDir, suite_dir
 from eval_factory.core.safe_files import write_atomic
+from facts import naming
 
 
 def test_a_program_that_could_not_be_ended_keeps_the_folder(
@@ -65,7 +66,7 @@ def test_a_holder_on_another_machine_is_not_taken_for_gone(tmp_path: Path) -> No
         )
         open_before = os.listdir("/dev/fd")  # noqa: PTH208
         with (
-            pytest.raises(BusyError, match="process 4194305 on elsewhere, since x"),
+            pytest.raises(BusyError, match=naming("process 4194305", "on elsewhere", "since x")),
             RunDir(tmp_path).locked(pytest.fail),
         ):
             pass
@@ -101,7 +102,7 @@ def test_a_lock_is_held_or_the_file_system_has_none(
 
 def test_a_folder_that_cannot_be_made_and_a_lock_file_that_cannot_be_opened(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(PrerequisiteError, match="cannot write to the output folder"):
+    with pytest.raises(PrerequisiteError, match=naming("cannot write", "output folder")):
         RunDir(tmp_path / "file" / "out").create()
     (tmp_path / ".lock").mkdir()
     told = r"cannot open .*\.lock: Is a directory\n.*--output_dir"

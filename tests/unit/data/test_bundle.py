@@ -23,6 +23,7 @@ from eval_factory.data.bundle import (
     staging,
 )
 from eval_factory.data.sources import relative_path
+from facts import naming
 from invented_bundle import QUESTIONS, sources
 
 
@@ -166,7 +167,7 @@ def test_somebody_elses_folders_are_left_alone(name: str, tmp_path: Path) -> Non
     (tmp_path / "mine" / "other.txt").write_text("x")
     settle(tmp_path / "mine")
     with (
-        pytest.raises(ConfigError, match="is not empty and no data bundle"),
+        pytest.raises(ConfigError, match=naming("is not empty", "no data bundle")),
         staging(tmp_path / "mine", sources()),
     ):
         pass
@@ -195,7 +196,7 @@ def test_what_stands_in_a_files_place_is_said_before_anything_is_moved(
 def test_inside_a_bundle(bundle: Path, tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(bundle)
     for path in (bundle, bundle / "results" / "x", tmp_path / "link" / "x"):
-        with pytest.raises(ConfigError, match="an output folder cannot be inside the data bundle"):
+        with pytest.raises(ConfigError, match=naming("output folder", "inside the data bundle")):
             bundles.refuse_inside(bundle, path, "an output folder")
     bundles.refuse_inside(bundle, tmp_path / "results", "an output folder")
     bundles.refuse_inside(bundle, bundle.with_name("bundle-2"), "an output folder")
@@ -204,7 +205,7 @@ def test_inside_a_bundle(bundle: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["../a.txt", "a/b.txt", "\x1b[31m.txt", 7])
 def test_a_list_of_files_names_files(name: object, tmp_path: Path) -> None:
     (tmp_path / "list.json").write_text(json.dumps({"names": [name]}))
-    with pytest.raises(PrerequisiteError, match="is no list of files"):
+    with pytest.raises(PrerequisiteError, match=naming("no list of files")):
         bundles.read_file_list(tmp_path / "list.json")
 
 
@@ -251,7 +252,7 @@ def test_paths_that_lead_elsewhere_are_refused(path: str, bundle: Path) -> None:
 
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"format": 2}', '{"format": 1, "surprise": 1}'])
 def test_what_is_no_manifest_is_refused(text: str, tmp_path: Path) -> None:
-    with pytest.raises(PrerequisiteError, match="is no manifest of a data bundle"):
+    with pytest.raises(PrerequisiteError, match=naming("no manifest")):
         bundles.parse_manifest(text, "m")
     with pytest.raises(PrerequisiteError, match="eval-factory data pull"):
         read_manifest(tmp_path)

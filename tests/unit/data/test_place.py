@@ -16,6 +16,7 @@ from eval_factory.data.importing import import_folder
 from eval_factory.data.run_data import BundleInUse, check_data, place, takes_all_files, with_bundle
 from eval_factory.data.sources import Sources, load_sources
 from eval_factory.plan.run_plan import Plan
+from facts import naming, says
 from invented_bundle import NOTES, QUESTIONS, folder_to_import, sources
 
 
@@ -126,7 +127,7 @@ def test_a_bundle_that_changes_before_it_is_copied(bundle: Path, tmp_path: Path)
     this = plan_of("pubmed_qa", tmp_path, bundle)
     found = looked_for(this)
     (bundle / "scenarios/questions/data/set.json").write_bytes(b"[]")
-    with pytest.raises(PrerequisiteError, match=r"data/set\.json was changed as the run started"):
+    with pytest.raises(PrerequisiteError, match=naming("data/set.json", "was changed")):
         place(found, this)
     assert [path for path in (tmp_path / "out").rglob("*") if path.is_file()] == []
 
@@ -214,11 +215,10 @@ def test_a_run_entry_of_which_nothing_is_known(entry: str, bundle: Path, tmp_pat
     # the user's own HF_HOME, and the network, are left alone
     assert with_bundle(HelmRunSettings(), found, this) == HelmRunSettings()
     told = placing.how_to_get(this, "--to DIR")
-    assert f"'eval-factory data pull' has nothing for helm:{entry}" in told
-    assert (
-        f"{tmp_path}/out/helm/scenarios/{entry.partition(':')[0]} and its data sets of the Hub into HF_HOME"
-        in told
-    )
+    says(told, "eval-factory data pull", "has nothing")
+    assert f"helm:{entry}" in told
+    says(told, "HF_HOME")
+    assert f"{tmp_path}/out/helm/scenarios/{entry.partition(':')[0]} and" in told
 
 
 def test_what_cannot_be_pulled_is_not_advised_to_be_pulled(
@@ -228,11 +228,12 @@ def test_what_cannot_be_pulled_is_not_advised_to_be_pulled(
     own = {"condition": "chronic_pain", "data_path": "/data"}
     for task, extra in (("clear", own), ("sample_medical_qa", {})):
         told = placing.how_to_get(plan_of(task, tmp_path, None, **extra), "--to DIR")
-        assert told.startswith(f"  'eval-factory data pull' has nothing for {task}: ")
+        assert f" {task}: " in told.splitlines()[0]
+        says(told.splitlines()[0], "eval-factory data pull", "has nothing")
         assert "--to DIR" not in told
     this = plan_of("ehrshot", tmp_path, None, subject="guo_icu", data_path="/data", max_length=100)
     # the vocabulary
-    assert placing.how_to_get(this, "--to DIR").endswith("eval-factory data pull ehrshot --to DIR")
+    says(placing.how_to_get(this, "--to DIR"), "eval-factory data pull ehrshot --to DIR")
 
 
 def test_whether_all_files_are_read_is_asked_where_a_list_is_answered(

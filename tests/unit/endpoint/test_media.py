@@ -16,6 +16,7 @@ from PIL import Image
 from builders import plan
 from eval_factory.endpoint import limits, media, openai_api
 from eval_factory.endpoint.media import SendingRule, UnusableMedium
+from facts import naming
 from seeing_endpoint import content_of, middle_of, picture, tone
 
 ASKED = {"max_tokens": 5, "temperature": 0.0, "prompt": ""}
@@ -182,7 +183,7 @@ def test_a_file_that_changes_before_it_is_sent_is_not_sent(tmp_path: Path) -> No
     file = written(tmp_path / "x.png", picture("red"))
     body = body_of(file)
     written(file, picture("blue"))
-    with pytest.raises(UnusableMedium, match="was changed while the run went on"):
+    with pytest.raises(UnusableMedium, match=naming("was changed")):
         media.filled(body)
 
 

@@ -15,6 +15,7 @@ from eval_factory.endpoint import bridge, response_cache
 from eval_factory.endpoint.openai_api import UnusableAnswer
 from eval_factory.endpoint.response_cache import GroupCommit, ResponseCache, Statement
 from eval_factory.scoring import journal
+from facts import naming
 
 
 def answer(key: str, text: str = "t") -> response_cache.Answer:
@@ -92,7 +93,7 @@ def test_a_file_that_is_not_ours_is_not_used(tmp_path: Path, content: bytes | No
     else:
         path.write_bytes(content)
     with pytest.raises(
-        response_cache.DamagedCacheError, match=None if content else "not written by this version"
+        response_cache.DamagedCacheError, match=None if content else naming("by this version")
     ):
         response_cache.create_or_check(path)
 

@@ -28,6 +28,7 @@ from eval_factory.endpoint.replies import (
 from eval_factory.endpoint.retrying_client import RetryingClient
 from eval_factory.endpoint.servers import Server, Servers
 from eval_factory.endpoint.sign_in import SignIn
+from facts import naming, says
 
 GOOD = {"choices": [{"message": {"content": "B"}, "finish_reason": "stop"}]}
 REAL_PAUSE = retrying_client._pause
@@ -215,7 +216,7 @@ def test_an_account_without_credit_stops_the_run_at_once(status: int, error: Any
     noted = Noted()
     with pytest.raises(EndpointUnusable, match="no credit") as stopped:
         client_of(transport, has_answered=True, is_patient=True, max_retries=5).ask(BODY, noted)
-    assert "the same command goes on" in str(stopped.value)
+    says(str(stopped.value), "same command goes on")
     assert len(transport.sent) == len(noted) == 1
 
 
@@ -239,7 +240,7 @@ def test_a_pause_of_hours_stops_the_run(status: int) -> None:
     transport = Replies(reply(status, {"error": "x"}, **{"retry-after": "7200"}))
     with pytest.raises(EndpointUnusable, match="daily limit until 20") as stopped:
         ask(transport)
-    assert "the same command goes on" in str(stopped.value)
+    says(str(stopped.value), "same command goes on")
     assert len(transport.sent) == 1
 
 
@@ -387,7 +388,7 @@ def test_a_prompt_that_an_error_quotes_is_not_shown(status: int, body: Any) -> N
     with pytest.raises(RequestFailed) as raised:
         client_of(Replies(reply(status, body)), max_retries=0).ask(asked, unnoted)
     assert "chest" not in str(raised.value)
-    assert "bad: [text of the prompt]" in str(raised.value) or (status, type(body)) == (200, bytes)
+    assert "[text of the prompt]" in str(raised.value) or (status, type(body)) == (200, bytes)
 
 
 UNREACHABLE = TransportError("no connection could be made", unreachable=True)
@@ -415,9 +416,7 @@ def test_a_gone_endpoint_stops_the_run(
     transport = Replies(lost)
     found, said = ask_until_it_stops(client_of(transport, has_answered=True, **settings))
     assert (found, len(transport.sent)) == (failed, sent)
-    assert [
-        one for one in ("no longer answers", "the same command goes on") if one not in said
-    ] == []
+    says(said, "no longer answers", "same command goes on")
 
 
 @pytest.mark.parametrize("sign_of_life", [reply(200), reply(500), CUT_OFF])
@@ -470,7 +469,7 @@ def test_a_cloud_function_is_polled(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_cloud_function_that_works_for_ever() -> None:
     transport = Replies(Reply(202, {"nvcf-reqid": "abc"}, b""))
     transport.timeout_s = 0.05
-    with pytest.raises(RequestFailed, match=r"no answer within 0\.05 s"):
+    with pytest.raises(RequestFailed, match=naming("no answer", "0.05 s")):
         ask(transport, use_nvcf=True, max_retries=1)
 
 
@@ -591,7 +590,7 @@ def test_the_first_requests_that_all_fail_stop_the_run() -> None:
     for failed_before in (2, 0):
         failed, said = ask_until_it_stops(client)
         assert (failed, said.startswith("the first 3 requests")) == (failed_before, True)
-        assert "  3 x HTTP 400: maximum context length is 768 tokens; try max_length" in said
+        says(said, "3 x HTTP 400", "768 tokens", "try max_length")
     assert len(transport.sent) == 3
 
 
@@ -750,7 +749,7 @@ def test_at_a_limit_nobody_waits_for_the_end_of_a_pause(monkeypatch: pytest.Monk
 
 def test_a_picture_that_is_none_is_paid_for_once() -> None:
     transport = Replies(reply(200, {"data": [{"url": "https://h/x.png"}]}))
-    with pytest.raises(RequestFailed, match="what a URL leads to is not fetched"):
+    with pytest.raises(RequestFailed, match=naming("a URL", "not fetched")):
         client_of(transport, endpoint_type="images").ask(
             {"model": "m", "prompt": "x", "n": 1}, unnoted
         )

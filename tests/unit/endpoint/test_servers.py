@@ -26,6 +26,7 @@ from eval_factory.endpoint.replies import EndpointGone, EndpointUnusable, Reques
 from eval_factory.endpoint.retrying_client import RetryingClient
 from eval_factory.endpoint.servers import ABSENCE_S, Server, Servers, servers_of
 from eval_factory.endpoint.sign_in import OAuthSignIn
+from facts import naming
 
 GOOD = {"choices": [{"message": {"content": "B"}, "finish_reason": "stop"}]}
 LONGER_THAN_THE_TEST_S = 20.0
@@ -233,7 +234,7 @@ def test_refusals_of_prompts_are_counted_for_each_server() -> None:
 def test_where_none_was_ever_reached(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(retrying_client, "_pause", lambda *_: 0.0)
     with pytest.raises(
-        EndpointGone, match=r"cannot reach http://a\S+, http://b\S+ and http://c\S+: no connection"
+        EndpointGone, match=naming("http://a", "http://b", "http://c", "no connection")
     ):
         ask(client(*(Replies(UNREACHABLE) for _ in range(3)), has_answered=False))
 

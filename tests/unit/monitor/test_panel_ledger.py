@@ -11,6 +11,7 @@ import pytest
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.safe_files import write_atomic
 from eval_factory.monitor.ledger import Ledger
+from facts import naming
 
 
 @pytest.fixture
@@ -54,7 +55,7 @@ def test_what_is_changed_is_found_and_nothing_is_added_to_it(ledger: Ledger, spo
     spoilt = b"".join(spoil(lines))  # type: ignore[operator]
     ledger.file.write_bytes(spoilt)
     assert ledger.read().problems
-    with pytest.raises(PrerequisiteError, match="was changed by somebody else"):
+    with pytest.raises(PrerequisiteError, match=naming("by somebody else")):
         ledger.append("note", text="more")
     assert ledger.file.read_bytes() == spoilt
 

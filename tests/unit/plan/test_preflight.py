@@ -24,6 +24,7 @@ from eval_factory.endpoint.retrying_client import RetryingClient
 from eval_factory.endpoint.servers import Servers
 from eval_factory.plan import preflight
 from eval_factory.plan.preflight import FEW_TOKENS, MORE_TOKENS, probe
+from facts import says
 from scripted_endpoint import ScriptedEndpoint
 from seeing_endpoint import content_of
 
@@ -147,11 +148,9 @@ def test_a_judge_is_named(gateway: Gateway) -> None:
     judge = plan({"target.api_endpoint.url": gateway.url, "config.type": "aci_bench"}).judges[0]
     with pytest.raises(PrerequisiteError, match=r"^judge gpt: http") as raised:
         probe(judge, {}, Redactor(), lambda _line: None)
-    assert "the entry gpt of config.params.extra.judges" in str(raised.value)
+    says(str(raised.value), "entry gpt", "config.params.extra.judges")
     gateway.answers(500, "out of order")
-    assert str(probe(judge, {}, Redactor(), lambda _line: None)).startswith(
-        "judge gpt: the probe was not answered"
-    )
+    says(str(probe(judge, {}, Redactor(), lambda _line: None)), "judge gpt", "was not answered")
 
 
 def test_the_probe_is_short_asked_once_and_outside_the_rate_limits(

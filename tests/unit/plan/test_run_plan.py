@@ -11,6 +11,7 @@ from eval_factory.core.plain_yaml import to_yaml
 from eval_factory.core.rundir import RunDir
 from eval_factory.plan.run_plan import KEPT_BY, Plan, kept_by, slug_of, where_keys_go
 from eval_factory.report.documents import run_config
+from facts import each_says
 
 MODEL_IDS = (
     "gpt-4",
@@ -104,13 +105,14 @@ def test_where_keys_go() -> None:
         {"name": "c", "model_id": "m", "url": "https://other:81/v1"},
         {"name": "d", "model_id": "m", "api_key": None},
     ]
-    assert where_keys_go(with_judges(*judges).endpoints) == [
-        "model at https://host.example: OPENAI_API_KEY",
-        "a at https://host.example: A_KEY or else OPENAI_API_KEY",
-        "b at https://host.example: OAuth token of anthropic",
-        "c at https://other:81: no key",
-        "d at https://host.example: no key",
-    ]
+    each_says(
+        where_keys_go(with_judges(*judges).endpoints),
+        ["model at https://host.example: OPENAI_API_KEY"],
+        ["a at https://host.example: A_KEY", "or else OPENAI_API_KEY"],
+        ["b at https://host.example: OAuth", "anthropic"],
+        ["c at https://other:81: no", "no key"],
+        ["d at https://host.example: no", "no key"],
+    )
 
 
 A, B, C, D = (f"http://{name}.example/v1" for name in "abcd")

@@ -22,6 +22,7 @@ from eval_factory.report.reader import (
     scores_frame,
 )
 from eval_factory.workflows.evaluate import Evaluated
+from facts import says
 from stored_results import PROVENANCE, instance, result
 
 
@@ -34,9 +35,9 @@ def both(made: TaskResult, folder: Path = Path("results/x")) -> tuple[Evaluated,
 def test_a_line_which_is_one_and_short_whatever_others_wrote() -> None:
     made = result([instance("q0", 1.0)])
     run, stored = both(made)
-    assert repr(run) == "<Evaluated pubmed_qa: exact_match = 0.5000 over 4 instances; results/x>"
-    assert (
-        repr(stored) == "<StoredResult pubmed_qa: exact_match = 0.5000 over 4 instances; results/x>"
+    says(repr(run), "Evaluated pubmed_qa", "exact_match = 0.5000", "4 instances", "results/x>")
+    says(
+        repr(stored), "StoredResult pubmed_qa", "exact_match = 0.5000", "4 instances", "results/x>"
     )
     (refused, _) = both(replace(made, reportable=False))
     told = "<Evaluated pubmed_qa: not reportable: 1 of 1 instances have a score of their own.; results/x>"

@@ -23,6 +23,7 @@ from eval_factory.scoring.paired import (
     sign_flip_p,
     tango_interval,
 )
+from facts import says
 
 
 def test_holm_by_hand_and_what_is_not_known_counts_too() -> None:
@@ -335,13 +336,11 @@ def test_clusters_of_unequal_size_have_the_effective_number_for_their_degrees() 
         (max(-1, center - half), min(1, center + half))
     )
     assert found.few_sources is not None
-    assert found.few_sources.startswith(
-        "few sources decide the interval: 41 sources say as much as 2.7 of equal size"
-    )
+    says(str(found.few_sources), "41 sources", "2.7 of equal size")
     none = paired_difference([0.5] * 100, b, clusters=["0"] * 80 + clusters[80:])
     assert (none.ci_low, none.p_value, none.mde, none.significant) == (None, None, None, False)
     assert none.few_sources is not None
-    assert none.few_sources.startswith("there is no interval: 21 sources say as much as 1.6")
+    says(str(none.few_sources), "no interval", "21 sources", "1.6")
 
 
 def test_few_differences_of_all_sizes_end_where_the_scale_ends_and_could_show_none() -> None:

@@ -12,6 +12,7 @@ from eval_factory.helm import names, output
 from eval_factory.scoring.floors import judge_probe, marks_by_jury, marks_by_rubric, report_probe
 from eval_factory.scoring.rubric import JudgedCase, RubricTally
 from eval_factory.tasks.rubric_case import Criterion
+from facts import says
 from known import near
 
 
@@ -51,10 +52,7 @@ def test_a_jurys_marks_are_averaged_by_question() -> None:
     assert found.judge_probe == JudgeProbe(
         3, near((2.5 + 2.5 + 2.5) / 3), {"gpt": near(2.0), "claude": near(3.0)}
     )
-    assert any(
-        "padded generic answer, to 3 questions: gpt gives it 2.0000" in note
-        for note in found.notes.texts()
-    )
+    says(found.notes.texts(), "padded generic answer", "3 questions", "gpt gives it 2.0000")
 
 
 def test_a_rubrics_judges_give_shares_of_the_points() -> None:
@@ -79,9 +77,7 @@ def test_too_few_marks_are_no_floor_and_a_note() -> None:
     probes = {"1": {"medication_qa": {"gpt": said(1)}}}
     report_probe(marks_by_jury(probes, MEDICATION, {"gpt": "gpt"}), found)
     assert found.judge_probe is None
-    assert any(
-        "gave too few marks to a text that says nothing" in note for note in found.notes.texts()
-    )
+    says(found.notes.texts(), "too few marks")
 
 
 def test_what_judges_were_asked_is_read_where_they_were_asked(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from eval_factory.scoring.readability import Readability
 from eval_factory.scoring.request_states import key_of
 from eval_factory.scoring.rubric import RubricTally
 from eval_factory.scoring.tally import Tally
+from facts import says
 from known import near, there
 from unit.scoring.test_collect import JURY, state, write_run
 from unit.scoring.test_collect import result_of as jury_result_of
@@ -70,7 +71,7 @@ def test_thinking_that_was_taken_out_is_known_from_what_was_kept(here: Plan) -> 
     assert [(line.signs, line.reasoning) for line in lines] == thoughts
     spent = [(line.prompt_tokens, line.completion_tokens, line.latency_s) for line in lines]
     assert spent == [(3, 4, 0.5), (3, 4, 0.5), (None, None, None)]
-    assert any("was taken out of 1 of 3 answers" in note for note in result.validity.notes)
+    says(result.validity.notes, "taken out of", "1 of 3 answers")
 
 
 def test_an_answer_is_found_by_its_request_and_what_a_judge_thought_is_no_matter_of_the_models(

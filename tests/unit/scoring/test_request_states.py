@@ -10,6 +10,7 @@ from eval_factory.endpoint import openai_api
 from eval_factory.helm import output
 from eval_factory.scoring import request_states
 from eval_factory.scoring.notes import Importance
+from facts import says
 from unit.scoring.test_tally import entry
 
 
@@ -89,10 +90,6 @@ def test_notes_count_both_kinds() -> None:
     for row in ROWS[:5]:
         rows.add(*row)
     repeated, other = rows.notes(7)
-    assert repeated.text.startswith(
-        "2 of 7 instances repeat an earlier one (the same question and gold answer,"
-    )
-    assert other.text.startswith(
-        "1 of 7 instances repeat the question of an earlier one with another gold answer:"
-    )
+    says(repeated.text, "2 of 7 instances", "same question")
+    says(other.text, "1 of 7 instances", "another gold answer")
     assert repeated.importance == other.importance == Importance.BACKGROUND

@@ -19,6 +19,7 @@ from eval_factory.scoring.notes import Importance
 from eval_factory.scoring.scores import InstanceKey, MetricValues
 from eval_factory.scoring.tally import Tally
 from eval_factory.tasks.rubric_case import Criterion
+from facts import says
 from known import near, there
 
 GOOD = Criterion("good", 8, ("axis:accuracy", "urgent"))
@@ -297,9 +298,7 @@ def against(of: rubric.RubricTally, most: float) -> list[str]:
 
 def test_a_judge_that_leaves_too_much_makes_it_not_reportable(two: rubric.RubricTally) -> None:
     (said,) = against(two, 0.2)
-    assert said.startswith(
-        "judge b gave no usable judgement of 2 of 6 criteria, and max_judge_failures is 0.2"
-    )
+    says(said, "judge b", "2 of 6 criteria", "max_judge_failures is 0.2")
     assert against(two, 2 / 6) == against(tally_of("a"), 0.0) == []
     assert len(against(two, 0.1)) == 2
 
@@ -333,9 +332,7 @@ def test_a_group_of_criteria_in_fewer_than_ten_cases_is_counted_and_not_shown(
     found = grouped(two, Groups())
     assert (found.scores, found.hidden) == ({}, {"axis": [9]})
     (note,) = found.notes()
-    assert note.text.startswith(
-        "by axis: 1 group holds fewer than 10 instances (9 in all) and is not shown"
-    )
+    says(note.text, "by axis", "1 group", "9 in all")
     beside = grouped(two, Groups({}, {"axis": [3]}))
     assert beside.hidden == {"axis": [3], "criterion_axis": [9]}
 

@@ -18,6 +18,7 @@ from eval_factory.helm.output import DrawnSample, RequestState
 from eval_factory.scoring.intervals import describe, interval_of_mean
 from eval_factory.scoring.scores import MetricValues, score_of
 from eval_factory.scoring.sequential import Looks, looks_up_to
+from facts import naming
 
 STOP = "config.params.extra.stop_when"
 NINE_OF_TEN = [0.0 if at % 10 == 3 else 1.0 for at in range(400)]
@@ -173,9 +174,9 @@ def test_a_difference_is_of_the_instances_that_both_have() -> None:
 
 def test_what_no_interval_can_be_of_is_refused() -> None:
     keys = {(f"id{at}", 0, None): 1 for at in range(50)}
-    with pytest.raises(ConfigError, match="exact_match is no mean over instances"):
+    with pytest.raises(ConfigError, match=naming("exact_match", "no mean")):
         looked(50, half_width=0.1, metric={"helm_mean": 0.123, "counts": keys})
-    with pytest.raises(ConfigError, match="nobody knows the ends of the scale"):
+    with pytest.raises(ConfigError, match=naming("ends of the scale")):
         looked(50, values=[7.0, 8.0] * 25, others=[7.0] * 50)
 
 

@@ -24,6 +24,7 @@ from eval_factory.scoring.request_states import key_of
 from eval_factory.scoring.scores import InstanceKey
 from eval_factory.scoring.tally import _MAX_LABEL, Clusters, Tally, notes_on_clusters
 from eval_factory.tasks.framework import ClusterRule, load_framework
+from facts import says
 from known import there
 
 NOWHERE = Path("nowhere")
@@ -165,10 +166,8 @@ def test_notes_tell_of_shared_sources_and_of_a_large_design_effect() -> None:
     labels = {f"id{number}": str(number // 4) for number in range(32)}
     main = Score(0.5, describe([1.0] * 16 + [0.0] * 16, clusters=list(labels.values())))
     shared, large = notes_on_clusters(rule, labels, main)
-    assert shared.text.startswith("32 instances share 8 sources (note): ")
-    assert large.text.startswith(
-        "the main score's design effect is 4.4 (note): its 32 instances say as much as 7 "
-    )
+    says(shared.text, "32 instances", "8 sources (note)")
+    says(large.text, "design effect", "4.4 (note)", "32 instances", "as much as 7")
     assert {shared.importance, large.importance} == {Importance.BACKGROUND}
     alternating = Score(0.5, describe([1.0, 0.0] * 16, clusters=list(labels.values())))
     assert notes_on_clusters(rule, labels, alternating) == [shared]
@@ -183,15 +182,13 @@ def test_a_note_tells_where_few_sources_decide_or_there_is_no_interval() -> None
         1
     ]
     assert few.importance == Importance.DOUBTFUL
-    assert few.text.startswith(
-        "few sources decide the interval: 4 sources say as much as 4.0 of equal size, and the"
-    )
+    says(few.text, "few sources", "4 sources", "4.0 of equal size")
     assert few.text.endswith(" (note)")
     labels = {f"id{number}": str(max(0, number - 30)) for number in range(40)}
     main = Score(1.0, describe([1.0] * 20 + [0.0] * 20, clusters=list(labels.values())))
     assert main.stats.ci_low is None
     none = notes_on_clusters(rule, labels, main)[1]
-    assert none.text.startswith("there is no interval: 10 sources say as much as 1.6")
+    says(none.text, "no interval", "10 sources", "1.6")
 
 
 Entry = dict[str, Any]

@@ -12,6 +12,7 @@ from eval_factory.core.errors import ConfigError
 from eval_factory.helm.command import run_entry
 from eval_factory.plan.run_plan import identity_of
 from eval_factory.tasks.framework import load_framework
+from facts import says
 
 PHILOSOPHY = "helm:mmlu:subject=philosophy"
 
@@ -75,12 +76,13 @@ def test_a_jury_is_the_frameworks_or_a_custom_one() -> None:
 def test_what_makes_no_sense_with_pictures() -> None:
     url = "target__api_endpoint__type"
     extra = "config__params__extra__"
-    assert "helm:mme:subject=OCR runs on chat, not on completions" in refused(
-        "helm:mme:subject=OCR", **{url: "completions"}
+    says(
+        refused("helm:mme:subject=OCR", **{url: "completions"}),
+        "helm:mme:subject=OCR",
+        "chat",
+        "not on completions",
     )
-    assert "pushback: asks with text alone" in refused(
-        "helm:mme:subject=OCR", **{f"{extra}pushback": 1}
-    )
+    says(refused("helm:mme:subject=OCR", **{f"{extra}pushback": 1}), "pushback: ", "text alone")
     assert "helm:boolq shows no pictures" in refused("helm:boolq", **{f"{extra}max_image_side": 64})
     assert evaluation(
         {"config.type": "helm:mme:subject=OCR", "config.params.extra.max_image_side": 64}
@@ -142,9 +144,7 @@ def test_refused(type_: str, said: str) -> None:
     ],
 )
 def test_one_setting_in_two_places(argument: str, path: str, value: object) -> None:
-    assert "are the same setting; give one of them" in refused(
-        f"helm:boolq:{argument}", **{path: value}
-    )
+    says(refused(f"helm:boolq:{argument}", **{path: value}), "the same setting")
 
 
 def test_a_path_is_absolute_for_helm(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

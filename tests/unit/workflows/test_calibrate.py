@@ -13,6 +13,7 @@ from eval_factory.core.plain_yaml import load_mapping
 from eval_factory.core.rundir import sha256_of
 from eval_factory.scoring.judge_passports import PASSPORT
 from eval_factory.workflows.calibrate import PAGE, Calibrated, calibrate
+from facts import naming, says
 from invented_labels import COLUMN, SECRET, drawn, line, written_labels
 
 
@@ -82,7 +83,7 @@ def test_a_folder_with_something_else_is_left_alone(
         else:
             written_labels(labels, drawn(61))
     before = {path: path.read_bytes() for path in to.rglob("*")} if to.is_dir() else to.read_bytes()
-    with pytest.raises(ConfigError, match="name a folder that is new or empty"):
+    with pytest.raises(ConfigError, match=naming("a folder", "new or empty")):
         on(28, labels, to, judge)
     assert before == (
         {path: path.read_bytes() for path in to.rglob("*")} if to.is_dir() else to.read_bytes()
@@ -95,11 +96,8 @@ def test_mistakes_come_with_file_and_line_and_nothing_is_written(tmp_path: Path)
     with pytest.raises(ConfigError) as raised:
         on(27, file, tmp_path / "p")
     assert len(raised.value.problems) == 11
-    assert (
-        raised.value.problems[0]
-        == f"{file}: line 1: judge_label: must be true or false, without quotes"
-    )
-    assert raised.value.problems[-1] == f"{file}: 4 more mistakes in the file"
+    says(raised.value.problems[0], f"{file}: line 1", "judge_label", "true or false")
+    says(raised.value.problems[-1], f"{file}: 4 more")
     assert SECRET not in str(raised.value)
     assert not (tmp_path / "p").exists()
 

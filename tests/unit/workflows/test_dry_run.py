@@ -12,6 +12,7 @@ from eval_factory.config.evaluation import Request, build_evaluation
 from eval_factory.tasks.framework import load_framework
 from eval_factory.tasks.reasoned import reasoned_tasks
 from eval_factory.workflows.dry_run import preview
+from facts import each_says
 
 
 def sections(text: str) -> dict[str, str]:
@@ -39,14 +40,15 @@ def test_values_that_are_not_defaults_have_their_source(tmp_path: Path) -> None:
     )
     here = build_evaluation(request, load_framework(), {})
     lines = sections(preview(here, []))["values that are not defaults"].splitlines()
-    assert lines == [
-        "#   config.output_dir                 flag: /results/x",
-        "#   config.params.extra.min_coverage  --overrides: 0.5",
-        "#   config.params.limit_samples       run config: 7",
-        "#   config.type                       flag: pubmed_qa",
-        "#   target.api_endpoint.model_id      flag: org/model",
-        "#   target.api_endpoint.url           flag: https://host.example/v1",
-    ]
+    each_says(
+        lines,
+        ["config.output_dir flag: /results/x"],
+        ["config.params.extra.min_coverage --overrides: 0.5"],
+        ["config.params.limit_samples run config: 7"],
+        ["config.type flag: pubmed_qa"],
+        ["target.api_endpoint.model_id flag: org/model"],
+        ["target.api_endpoint.url flag: https://host.example/v1"],
+    )
 
 
 def test_what_is_noted_of_the_task_is_shown() -> None:

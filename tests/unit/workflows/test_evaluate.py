@@ -25,6 +25,7 @@ from eval_factory.workflows.evaluate import launch_record
 from eval_factory.workflows.helm_run import EndedHelmRun, Ran, raise_if_stopped
 from eval_factory.workflows.options import Options
 from eval_factory.workflows.resume import read_state
+from facts import says
 from finished_folder import finished_folder
 
 FATAL = {
@@ -42,7 +43,7 @@ def test_who_refused_the_endpoint_is_told(place: str, is_told: bool) -> None:
     with pytest.raises(PrerequisiteError) as told:
         raise_if_stopped([*blocked, FATAL], None, logging.getLogger("test"))
     assert str(told.value).startswith(FATAL["message"])
-    assert (f"offline: it was eval-factory that refused {place}" in str(told.value)) is is_told
+    assert (f"that refused {place}" in str(told.value)) is is_told
 
 
 def test_the_kind_of_a_stop_is_the_kind_of_its_error_and_last_words_count_where_no_event_was_written() -> (
@@ -107,7 +108,7 @@ def test_a_run_that_nothing_has_changed_for_is_shown_as_it_is(
     kept = workflow.as_it_stands(context(rundir, screen), made, ran)
     assert kept is not None
     assert kept.summary.splitlines()[0].startswith("pubmed_qa: exact_match = 0.5000")
-    assert "its result stands (--fresh starts over)" in screen.getvalue()
+    says(screen.getvalue(), "its result stands", "--fresh")
     rundir.results_yml.write_text("edited")
     assert workflow.as_it_stands(context(rundir, screen), made, ran) is None
     assert "collecting its results again" in screen.getvalue()
@@ -136,7 +137,7 @@ def test_who_only_collects_asks_nobody(
             screen=io.StringIO(),
             evaluation=known,
         )
-    assert ("give the same command with --fresh" in str(caught.value)) is only_collect
+    assert ("command with --fresh" in str(caught.value)) is only_collect
 
 
 KEY = "plain-looking-key-77"

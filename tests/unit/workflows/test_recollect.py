@@ -24,6 +24,7 @@ from eval_factory.workflows.recollect import (
     versions_that_differ,
 )
 from eval_factory.workflows.verify import Verified, verify
+from facts import each_says, naming
 from finished_folder import finished_folder
 from unit.scoring.test_collect import state
 
@@ -110,7 +111,7 @@ def test_runs_outside_of_the_folder_are_refused(runs: list[Any], folder: RunDir)
     assert last_state(folder).run_id == "run"
     state = json.loads(folder.run_state.read_text("utf-8"))
     folder.run_state.write_text(json.dumps({**state, "runs": runs}), "utf-8")
-    with pytest.raises(PrerequisiteError, match="names no folder in this one"):
+    with pytest.raises(PrerequisiteError, match=naming("names no folder")):
         last_state(folder)
     folder.run_state.write_text("x", "utf-8")
     with pytest.raises(PrerequisiteError, match="cannot be read"):
@@ -127,11 +128,12 @@ def test_versions_are_compared_one_by_one(folder: RunDir) -> None:
         git_hash="y",
     )
     assert versions_that_differ(now, now) == []
-    assert versions_that_differ(then, now) == [
-        f"another version: python: 2.7 then, {now.python} here",
-        f"another version: numpy: 0.1 then, {now.packages['numpy']} here",
-        "another version: gone: 1 then, None here",
-    ]
+    each_says(
+        versions_that_differ(then, now),
+        ["python: 2.7 then", f"{now.python} here"],
+        ["numpy: 0.1 then", f"{now.packages['numpy']} here"],
+        ["gone: 1 then", "None here"],
+    )
     early = replace(now, packages={}, platform={}, framework_sha256=None, lock_sha256=None)
     assert versions_that_differ(early, now) == []  # an earlier version did not record them
 

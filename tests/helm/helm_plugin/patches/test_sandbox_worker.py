@@ -15,6 +15,7 @@ from eval_factory.core.errors import PrerequisiteError
 from eval_factory.helm_plugin import session
 from eval_factory.helm_plugin.patches import executed_answers, sandbox_worker
 from eval_factory.helm_plugin.patches.executed_answers import _run, check_answer, throw_away_folder
+from facts import naming
 
 needs_bubblewrap = pytest.mark.skipif(
     shutil.which("bwrap") is None, reason="needs bubblewrap (bwrap)"
@@ -86,9 +87,7 @@ def test_where_nothing_can_be_executed_any_more_the_run_ends(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(sandbox, "run", lambda *_, **__: sandbox.EndedProgram(1, b""))
-    with pytest.raises(
-        PrerequisiteError, match="what the model answered cannot be executed any more"
-    ):
+    with pytest.raises(PrerequisiteError, match=naming("cannot be executed")):
         check_answer({"kind": "apps"}, 1)
     assert session.run_record.known == {}
 

@@ -11,6 +11,7 @@ import pytest
 
 from eval_factory.helm.judge_output import UnusableJudgeOutput
 from eval_factory.helm_plugin.rubric.criterion_judge import NotJudged, _mark, _scored
+from facts import says
 
 RUBRIC = [{"points": 6}, {"points": 2}]
 
@@ -38,7 +39,9 @@ def test_each_judge_by_its_own_decisions_and_who_left_one_out_has_not_judged() -
     assert {name: found[name]["accuracy"]["score"] for name in ("a", "c")} == {"a": 0.75, "c": 0.25}
     assert found["c"]["accuracy"]["criteria"] == said(False, True)
     assert found["eval_factory_decisions"] == {"a": [True, False], "c": [False, True]}
-    assert found["eval_factory_not_judged"] == {"b": "1 of 2 decisions are missing: gone"}
+    (reason,) = found["eval_factory_not_judged"].items()
+    assert reason[0] == "b"
+    says(reason[1], "1 of 2 decisions", "gone")
 
 
 def test_professional_keeps_the_first_judges_decisions_and_halves_with_the_mark() -> None:

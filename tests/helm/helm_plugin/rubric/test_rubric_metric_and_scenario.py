@@ -16,6 +16,7 @@ from eval_factory.core.errors import PrerequisiteError
 from eval_factory.helm_plugin.rubric import rubric_scenario
 from eval_factory.helm_plugin.rubric.rubric_metric import RubricMetric
 from eval_factory.helm_plugin.rubric.rubric_scenario import healthbench, rubric_benchmark
+from facts import naming
 
 CASE: dict[str, Any] = {
     "id": "a",
@@ -74,7 +75,7 @@ def test_the_run_spec_of_a_custom_benchmark(tmp_path: Path) -> None:
 
 def test_a_file_that_changed_since_it_was_checked_stops_the_run(tmp_path: Path) -> None:
     spec = rubric_benchmark(own(tmp_path, {**CASE, "id": None}))
-    with pytest.raises(PrerequisiteError, match=r"cases\.jsonl: line 1: id: is missing"):
+    with pytest.raises(PrerequisiteError, match=naming("cases.jsonl: line 1", "id: is missing")):
         create_object(spec.scenario_spec).get_instances(str(tmp_path))
 
 

@@ -22,6 +22,7 @@ from eval_factory.executors.runs import RUN_SPEC, RunSpec
 from eval_factory.workflows.suite.run_suite import CELL_PROCESS, run_suite
 from eval_factory.workflows.suite.suite_journal import SuiteObserver
 from eval_factory.workflows.suite.suite_report import SuiteOptions, SuiteReport
+from facts import naming, says
 from fault_endpoint import FOR_EVER, Fault, FaultEndpoint
 from program_runs import (
     TIMEOUT_S,
@@ -127,8 +128,8 @@ def test_a_cell_that_fails_stops_nobody_else(undisturbed: Undisturbed) -> None:
     }
     assert undisturbed.asked == INSTANCES
     assert "Authentication error" in str(report.cells[0].reason)
-    assert "2 cells: 1 complete, 1 failed" in report.summary
-    assert "the same command goes on" in report.summary
+    says(report.summary, "2 cells", "1 complete", "1 failed")
+    says(report.summary, "same command goes on")
     table = yaml.safe_load(report.folder.results_yaml.read_text("utf-8"))
     statuses = {cell["target"]: cell["status"] for cell in table["cells"]}
     assert statuses == {"good": "complete", "refused": "failed"}
@@ -241,7 +242,7 @@ def test_killed_and_without_its_endpoint_for_a_while(
     assert INSTANCES // 2 <= asked_before < INSTANCES
     good.dead = True
     good.__exit__()
-    with pytest.raises(InterruptedRunError, match="interrupted; the same command goes on"):
+    with pytest.raises(InterruptedRunError, match=naming("interrupted", "same command goes on")):
         run_suite(build_suite(file, env=ENV), SuiteOptions(), env=ENV, screen=Impatient())
     assert told(folder, "suite_ended") == [("suite_ended", 130, "partial")]
     statuses = {

@@ -16,6 +16,7 @@ from eval_factory.core.errors import PrerequisiteError
 from eval_factory.report import exports
 from eval_factory.report.exports import log_mlflow_run, mlflow_client, tracked_run_of
 from eval_factory.report.reader import load_result
+from facts import naming
 from unit.report.exports.test_stored_facts import folder_of, not_reportable, stored_of, with_scores
 
 
@@ -201,7 +202,7 @@ def test_what_was_not_sent_whole_is_sent_again(
     run = tracked_run_of(load_result(folder_of(tmp_path, "pubmed_qa")), with_texts=False)
     client = Client(fails_at=call, error=error)
     with pytest.raises(
-        PrerequisiteError, match=r"MLflow did not take pubmed_qa org/model: no\n.*--tracking_uri"
+        PrerequisiteError, match=naming("MLflow", "pubmed_qa org/model: no", "--tracking_uri")
     ):
         log_mlflow_run(run, client, "mine")
     assert client.runs[0]["status"] == "FAILED"

@@ -8,6 +8,7 @@ import pytest
 
 from eval_factory.tasks import choice_question
 from eval_factory.tasks.choice_question import RowFaultError, chosen_options, orders_of, why_kept
+from facts import naming
 
 AB = {"A": "fever", "B": "cough"}
 
@@ -59,7 +60,7 @@ def test_choices_that_are_none(choices: dict[str, Any], right: str, message: str
 
 @pytest.mark.parametrize("value", ["text", ["A"], {"AB": "x"}, {"a": "x"}, {"": "x"}])
 def test_what_is_no_mapping_from_letters(value: Any) -> None:
-    with pytest.raises(RowFaultError, match=r"^column options: must be an object such as"):
+    with pytest.raises(RowFaultError, match=naming("column options: ", "an object")):
         choice_question.lettered({"options": value}, "options")
     with pytest.raises(RowFaultError, match=r"^column options: is missing"):
         choice_question.lettered({"options": None}, "options")

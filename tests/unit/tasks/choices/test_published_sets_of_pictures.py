@@ -12,6 +12,7 @@ import published_rows as made
 from eval_factory.tasks.framework import load_framework
 from eval_factory.tasks.own_data import faults
 from eval_factory.tasks.published_choices import of_tier, read_choice_file
+from facts import says
 from seeing_endpoint import picture, tone
 
 RED = picture("red")
@@ -44,9 +45,7 @@ def test_slake(tmp_path: Path) -> None:
         RED_FILE: RED
     }
     (tmp_path / "imgs.zip").write_bytes(b"PK")
-    assert "is no usable zip file" in str(
-        read_choice_file(tmp_path / "test.json", "slake").problems
-    )
+    says(read_choice_file(tmp_path / "test.json", "slake").problems, "no usable zip file")
 
 
 def test_path_vqa(tmp_path: Path) -> None:
@@ -104,4 +103,4 @@ def test_a_folder_in_the_published_layout(task: str, tmp_path: Path) -> None:
     layout = known.helm.parameters["data_path"].layout
     assert faults(layout, made.write_sets_with_pictures(tmp_path, RED), {}) == []
     first, *_ = faults(layout, made.write_sets_with_pictures(tmp_path, RED[:99]), {})
-    assert first.endswith(": the picture is a broken picture (image/png): OSError")
+    says(first, "a broken picture", "(image/png): OSError")

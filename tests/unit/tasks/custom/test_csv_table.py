@@ -12,6 +12,7 @@ import pytest
 from eval_factory.core.table_files import TableError
 from eval_factory.tasks.custom_table import becomes_nothing
 from eval_factory.tasks.file_problems import other_kind, rows_below, table_columns
+from facts import naming
 
 SOUND = [
     ["q", "a"],
@@ -35,10 +36,10 @@ def test_cells_are_as_written(tmp_path: Path, terminator: str) -> None:
 def test_a_row_with_other_cells_is_not_read_nor_an_empty_table(tmp_path: Path) -> None:
     file = tmp_path / "data.csv"
     file.write_text("q,a\n1,2\n1\n")
-    with pytest.raises(TableError, match="line 3 has 1 cells where the first line names 2 columns"):
+    with pytest.raises(TableError, match=naming("line 3", "1 cells", "2 columns")):
         list(rows_below(file))
     file.write_text("")
-    with pytest.raises(TableError, match="is empty; its first line names the columns"):
+    with pytest.raises(TableError, match=naming("is empty", "its first line")):
         table_columns(file)
     assert list(rows_below(file)) == []
 

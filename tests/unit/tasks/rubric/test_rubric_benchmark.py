@@ -18,6 +18,7 @@ from eval_factory.helm.command import benchmark_files, deployment_of
 from eval_factory.tasks.custom_benchmark import load_benchmark
 from eval_factory.tasks.framework import load_framework
 from eval_factory.tasks.rubric_case import RUBRIC_RUN_SPEC
+from facts import each_says, naming, says
 
 CASE: dict[str, Any] = {
     "id": "a",
@@ -86,12 +87,13 @@ def test_mistakes_in_the_cases_are_said_at_once(tmp_path: Path) -> None:
         "/benchmark.yaml: description: is missing"
     ]
     path = written(tmp_path, {**CASE, "id": None}, CASE, CASE)
-    assert problems(path) == [
-        "/cases.jsonl: line 1: id: is missing",
-        "/cases.jsonl: line 3: id: is the same as in line 2; it names the case in the results",
-    ]
+    each_says(
+        problems(path),
+        ["/cases.jsonl: line 1: id:", "is missing"],
+        ["/cases.jsonl: line 3: id:", "in line 2"],
+    )
     (tmp_path / "cases.jsonl").unlink()
-    assert "there is no such file" in problems(path)[0]
+    says(problems(path)[0], "no such file")
 
 
 def flags(path: Path, **more: Any) -> dict[str, Any]:
@@ -111,7 +113,7 @@ def test_the_task_that_it_is(tmp_path: Path) -> None:
         None,
         ("chat",),
     )
-    with pytest.raises(ConfigError, match=r"custom\.mine runs on chat, not on completions"):
+    with pytest.raises(ConfigError, match=naming("custom.mine", "chat", "not on completions")):
         evaluation(flags(path, **{"target.api_endpoint.type": "completions"}))
 
 
@@ -135,7 +137,7 @@ def test_criteria_in_one_request_are_for_rubrics_and_make_another_run(tmp_path: 
     path = written(tmp_path)
     key = "config.params.extra.criteria_per_request"
     assert plan(flags(path)).identity != plan(flags(path, **{key: 3})).identity
-    with pytest.raises(ConfigError, match="pubmed_qa is not scored by a rubric"):
+    with pytest.raises(ConfigError, match=naming("pubmed_qa", "a rubric")):
         evaluation({key: 3})
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from eval_factory.tasks.message_files import HEALTHBENCH, OWN, FileForm, read_rubric_file
 from eval_factory.tasks.rubric_case import Criterion
+from facts import each_says, says
 
 SECRET = "Mrs Example, 12 High Street"
 USER = {"role": "user", "content": SECRET}
@@ -192,23 +193,24 @@ def test_lines_that_are_no_objects(tmp_path: Path) -> None:
     found = problems(
         tmp_path, GOOD, "[1]", "{", '{"id": NaN}', {**GOOD, "id": "z"}, GOOD, "[" * 100_000
     )
-    assert found == [
-        'line 2: must be a JSON object such as {"id": ...}',
-        "line 3: is not JSON (Expecting property name enclosed in double quotes); each line is one JSON object",
-        "line 4: is not JSON (it holds NaN, Infinity or too many levels); each line is one JSON object",
-        "line 6: id: is the same as in line 1; it names the case in the results",
-        "line 7: is not JSON (it holds NaN, Infinity or too many levels); each line is one JSON object",
-    ]
+    each_says(
+        found,
+        ["line 2", "a JSON object"],
+        ["line 3", "is not JSON"],
+        ["line 4", "is not JSON", "NaN, Infinity"],
+        ["line 6: id: ", "in line 1"],
+        ["line 7", "is not JSON", "too many levels"],
+    )
 
 
 def test_files_that_hold_no_cases_or_a_cluster_of_some(tmp_path: Path) -> None:
     (said,) = problems(tmp_path, {**GOOD, "cluster": "n"}, {**GOOD, "id": "b"})
-    assert said.startswith("line 2: cluster: is missing, and 1 other cases have one")
-    assert problems(tmp_path, "") == ["has no cases; each line is a JSON object"]
+    says(said, "line 2: cluster: ", "is missing", "1 other cases")
+    each_says(problems(tmp_path, ""), ["no cases", "a JSON object"])
     file = tmp_path / "other"
     file.write_bytes(b"PK\x03\x04...")
     assert "ZIP" in read_rubric_file(file, OWN).problems[0]
     file.write_bytes(b'{"id": "\xe9"}\n')
-    assert read_rubric_file(file, OWN).problems[0].startswith("line 1: is not UTF-8")
+    says(read_rubric_file(file, OWN).problems[0], "line 1", "not UTF-8")
     with pytest.raises(FileNotFoundError):
         read_rubric_file(tmp_path / "none", OWN)

@@ -16,6 +16,7 @@ import pytest
 from builders import evaluation
 from eval_factory.config.rules import data_faults
 from eval_factory.tasks.framework import load_framework
+from facts import says
 from invented_benchmarks import MAKERS
 
 Break = Callable[[Path], object]
@@ -310,10 +311,10 @@ def test_cells_are_never_quoted_and_a_run_entry_has_the_layout_of_our_task(tmp_p
     file.write_text(HEADER + "a,secret one,secret two\n" * 30)
     found = faults_of("shc_bmt_med", {"data_path": str(file)})
     assert "secret" not in found
-    assert "20 more mistakes in it" in found
+    says(found, "20 more mistakes")
     file.write_text(HEADER)
     of_entry = faults_of(f"helm:shc_bmt_med:data_path={file}", {})
-    assert of_entry.startswith(f"config.type: data_path: {file}: has no row to ask")
+    says(of_entry, f"config.type: data_path: {file}: ", "no row")
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from eval_factory.workflows.suite.finished_cells import (
     has_partial_result,
     take_over,
 )
+from facts import naming
 
 
 def plan_of(folder: RunDir, **flags: Any) -> Plan:
@@ -146,7 +147,7 @@ def test_complete_runs_of_this_version_are_found_wherever_they_lie(
     for change in ({"complete": False}, {"versions": {"eval_factory": "0"}}):
         (deep / "out" / ".run_state.json").write_text(json.dumps({**state, **change}))
         assert finished_below([tmp_path]) == {}
-    with pytest.raises(ConfigError, match="--reuse: there is no folder"):
+    with pytest.raises(ConfigError, match=naming("--reuse: ", "no folder")):
         finished_below([tmp_path / "none"])
 
 

@@ -20,6 +20,7 @@ from eval_factory.workflows.options import Options, Submitted
 from eval_factory.workflows.suite import run_suite, slurm_run, slurm_suite
 from eval_factory.workflows.suite.planned_cells import plan_cells
 from eval_factory.workflows.suite.slurm_run import job_script, run_as_job, suite_of
+from facts import each_says, naming, says
 from slurm_cells import ENV, ScriptedSlurm
 from stored_results import right_or_wrong
 
@@ -99,7 +100,7 @@ def test_it_is_submitted_and_the_next_step_is_said(run: Run) -> None:
     assert isinstance(found, Submitted)
     assert found.folder == run.rundir.root
     first, *steps = found.summary.split("\n")
-    assert first == f"submitted to Slurm; the result will be in {run.rundir.root}"
+    says(first, "submitted to Slurm", str(run.rundir.root))
     commands = [
         f"eval-factory suite {what} {run.rundir.root}" for what in ("status", "logs -f", "cancel")
     ]
@@ -110,7 +111,7 @@ def test_it_is_submitted_and_the_next_step_is_said(run: Run) -> None:
     assert [one.probed for one in run.store.waves()[0].runs] == [()], (
         "it is not asked before it begins"
     )
-    assert "submitted 1 cell to Slurm" in run.screen.getvalue()
+    says(run.screen.getvalue(), "submitted 1 cell")
     assert run.rundir.marker.is_file()
     assert isinstance(run.again(), Submitted)
     assert len(run.slurm.submitted) == 1, "what is queued is not submitted again"
@@ -119,7 +120,7 @@ def test_it_is_submitted_and_the_next_step_is_said(run: Run) -> None:
 
 
 def test_its_answers_are_watched_in_its_log(run: Run) -> None:
-    with pytest.raises(ConfigError, match="of a job: eval-factory suite logs -f"):
+    with pytest.raises(ConfigError, match=naming("eval-factory suite logs -f")):
         run_as_job(run.evaluation(), Options(watch="texts"), wait=True, env=ENV, screen=run.screen)
     assert not run.slurm.submitted
 
@@ -189,7 +190,12 @@ def test_a_job_that_failed_ends_as_the_run_would_have(
     run.slurm = EndsAtOnce(run, "failed", code, "why it failed")
     with pytest.raises(kind) as caught:
         run.again(wait=True)
-    assert str(caught.value).startswith("why it failed\n  its logs: eval-factory suite logs ")
+    each_says(
+        str(caught.value).splitlines(),
+        ["why it failed"],
+        ["eval-factory suite logs"],
+        ["same command", "is kept"],
+    )
 
 
 def test_who_no_longer_waits_is_told_of_the_runs_own_folder(
@@ -207,7 +213,7 @@ def test_who_no_longer_waits_is_told_of_the_runs_own_folder(
 def test_another_folders_files_are_left_alone(run: Run) -> None:
     run.rundir.root.mkdir()
     run.rundir.results_yml.write_text("somebody's")
-    with pytest.raises(ConfigError, match="is no output folder of eval-factory"):
+    with pytest.raises(ConfigError, match=naming("no output folder")):
         run.again()
     assert run.slurm.submitted == []
 

@@ -17,6 +17,7 @@ from eval_factory.workflows.suite import suite_status
 from eval_factory.workflows.suite.slurm_worker import Start
 from eval_factory.workflows.suite.suite_folder import cancel
 from eval_factory.workflows.suite.suite_status import TASK_GONE, SuiteReader, SuiteStatus, status_of
+from facts import naming
 from slurm_cells import ScriptedSlurm, submitted
 from suite_by_hand import CELLS, cell_ended, ended, phase, progress, started, suite_folder, tell
 
@@ -112,7 +113,7 @@ def test_jobs_that_do_not_end(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(time, "monotonic", lambda: next(now))
     monkeypatch.setattr(time, "sleep", lambda _: None)
     monkeypatch.setattr(jobs.slurm, "cancel", lambda *_: None)
-    with pytest.raises(PrerequisiteError, match="have not ended after 120 s"):
+    with pytest.raises(PrerequisiteError, match=naming("not ended", "120 s")):
         cancel(jobs.dir, print, jobs.slurm)  # type: ignore[arg-type]
     assert jobs.store.open_waves()
 

@@ -30,6 +30,7 @@ from eval_factory.workflows.suite import slurm_worker
 from eval_factory.workflows.suite.slurm_worker import KEYS_ARE_GONE, MAX_STARTS, Start, main, work
 from eval_factory.workflows.suite.suite_journal import SuiteObserver
 from eval_factory.workflows.suite.suite_report import SuiteOptions
+from facts import says
 from slurm_cells import run_of
 
 NAMES = ("t/e/0a1b", "t/f/0a1b")
@@ -195,7 +196,7 @@ def test_a_newer_start_of_the_same_run_ends_this_one(
     monkeypatch.setattr(slurm_worker, "Start", begun)
     assert task.work(taken_over) == 130
     assert task.ended() is None
-    assert "Slurm has started this task again elsewhere" in capsys.readouterr().out
+    says(capsys.readouterr().out, "started this task again")
     assert len(task.starts()) == 2
 
 
@@ -203,7 +204,10 @@ def test_a_run_that_takes_its_node_down_is_not_begun_for_ever(task: Task) -> Non
     for _ in range(MAX_STARTS):
         task.start(1)
     task.work(index=1)
-    assert task.ended(1) == RunEnd(4, "failed", "was started 6 times and never came to its end", 6)
+    ended = task.ended(1)
+    assert ended is not None
+    assert ended == RunEnd(4, "failed", ended.reason, 6)
+    says(str(ended.reason), "6 times", "its end")
     assert task.suites == []
 
 

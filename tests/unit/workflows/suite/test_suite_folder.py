@@ -17,6 +17,7 @@ from eval_factory.core.rundir import Holder, SuiteDir
 from eval_factory.tasks.framework import load_framework
 from eval_factory.workflows.suite import suite_folder as module
 from eval_factory.workflows.suite.suite_folder import find_suite, holder_now, write_configs
+from facts import each_says, naming, says
 from stored_results import right_or_wrong
 from suite_by_hand import started, suite_folder
 from suites import ENDPOINT
@@ -37,16 +38,14 @@ def test_what_is_no_suite_and_what_may_have_been_meant(tmp_path: Path) -> None:
     right_or_wrong(folder.cell("small", "qa"), "1")
     (folder.cell("small", "qa") / ".eval-factory").touch()
     expected = "  expected: the output_dir of a suite, which 'eval-factory run_suite' has started"
-    assert refused(tmp_path / "nothing").splitlines() == [
-        f"{tmp_path}/nothing: there is no such folder",
-        expected,
-    ]
-    assert f"{folder.results_yaml}: is a file; did you mean {here}/one?" in refused(
-        folder.results_yaml
+    each_says(
+        refused(tmp_path / "nothing").splitlines(), [f"{tmp_path}/nothing: ", "no such folder"], []
     )
+    assert refused(tmp_path / "nothing").splitlines()[1] == expected
+    says(refused(folder.results_yaml), f"{folder.results_yaml}: is a file", f"{here}/one?")
     told = refused(folder.cell("small", "qa"))
-    assert f"is the output folder of one run, not of a suite; did you mean {here}/one?" in told
-    assert refused(here).startswith(f"{here}: is no suite's folder\n")
+    says(told, "of one run", "not of a suite", f"{here}/one?")
+    says(refused(here).splitlines()[0], f"{here}: ", "no suite's folder")
     assert "\x1b" not in refused(tmp_path / "a\x1b[31mb")
 
 
@@ -95,7 +94,7 @@ def test_who_only_looks_for_an_instant_is_waited_for(
 def test_the_folder_of_one_run_is_no_suites_and_a_file_is_none(tmp_path: Path) -> None:
     (tmp_path / ".eval-factory").touch()
     with (
-        pytest.raises(ConfigError, match="is the output folder of one run"),
+        pytest.raises(ConfigError, match=naming("of one run")),
         module.held(SuiteDir(tmp_path)),
     ):
         pass

@@ -21,6 +21,7 @@ from eval_factory.workflows.suite.suite_report import (
     write_table,
 )
 from eval_factory.workflows.suite.suite_status import limit_reached
+from facts import each_says, says
 from stored_results import instance, result, written
 from stored_suite import cell as stored_cell
 
@@ -116,7 +117,7 @@ def test_the_instances_of_all_cells(report: SuiteReport) -> None:
 
 
 def test_a_report_in_a_line(report: SuiteReport) -> None:
-    assert repr(report) == f"<SuiteReport 1 of 3 cells complete; exit code 3; {report.folder.root}>"
+    says(repr(report), "SuiteReport", "1 of 3 cells", "exit code 3", str(report.folder.root))
 
 
 FOLDER = SuiteDir(Path("/s"))
@@ -136,15 +137,14 @@ def test_what_is_wrong_is_counted_with_the_next_step() -> None:
         cell("d", "partial", 1, "gaps"),
         cell("e", "missing", 1),
     ]
-    assert summary_of(
-        cells, FOLDER, stopped="not started: max_wall_s (9) is reached"
-    ).splitlines() == [
-        "5 cells: 2 complete, 1 partial, 1 failed, 1 missing",
-        "not started: max_wall_s (9) is reached",
-        "the same command goes on: only what is missing is asked",
-        "  why a cell failed: eval-factory suite logs /s CELL",
-        "table: /s/suite_results.md",
-    ]
+    each_says(
+        summary_of(cells, FOLDER, stopped="not started: max_wall_s (9) is reached").splitlines(),
+        ["5 cells", "2 complete", "1 partial", "1 failed", "1 missing"],
+        ["max_wall_s (9)"],
+        ["same command goes on"],
+        ["eval-factory suite logs /s CELL"],
+        ["table: /s/suite_results.md"],
+    )
 
 
 @pytest.mark.parametrize(
@@ -200,10 +200,9 @@ def test_at_a_limit_that_stays_used_up_the_next_step_is_to_raise_it(limit: str) 
     budget = Budget(**{limit: 2})
     reached = limit_reached(budget, Spending(requests=2, tokens=2, cost=2.0), None)
     told = summary_of([cell("a", "missing", 1)], FOLDER, stopped=f"not started: {reached}")
-    assert told.splitlines()[1:3] == [
-        f"not started: {limit} (2) of the suite is reached",
-        f"raise {limit} of the suite, and the same command goes on: only what is missing is asked",
-    ]
+    each_says(
+        told.splitlines()[1:3], ["not started", f"{limit} (2)"], [f"raise {limit}", "same command"]
+    )
 
 
 def reported(root: Path, target: str, status: Any = "complete") -> CellReport:
@@ -223,7 +222,7 @@ def test_a_result_that_cannot_be_read_has_failed(tmp_path: Path) -> None:
     assert SuiteDir(tmp_path).results_md.read_text().count("why") == 1
     broken = found[1]
     assert (broken.status, broken.exit_code, broken.attempts) == ("failed", 3, 2)
-    assert "its result is not as eval-factory writes it (TypeError" in str(broken.reason)
+    says(str(broken.reason), "its result", "(TypeError")
 
 
 def test_a_folder_that_takes_no_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -234,10 +233,7 @@ def test_a_folder_that_takes_no_table(tmp_path: Path, monkeypatch: pytest.Monkey
     cells = (reported(tmp_path, "small"),)
     found, no_table = write_table(cells, SuiteDir(tmp_path))
     assert found == cells
-    assert no_table == (
-        f"the table cannot be written to {tmp_path}: No space left on device; the results of the cells are kept:"
-        " make room or give the right to write there, and run the same command again"
-    )
+    says(str(no_table), f"written to {tmp_path}", "No space left", "same command again")
     assert summary_of(cells, SuiteDir(tmp_path), no_table=no_table).splitlines() == [
         "1 cell: 1 complete",
         no_table,

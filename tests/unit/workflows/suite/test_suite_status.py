@@ -22,6 +22,7 @@ from eval_factory.workflows.suite.suite_status import (
     stated_limits,
     status_of,
 )
+from facts import says
 from suite_by_hand import (
     cell_ended,
     cell_events,
@@ -151,11 +152,8 @@ def test_a_cell_whose_result_is_not_there_any_more(tmp_path: Path, status: str) 
     kept, another, gone = status_of(folder).cells
     assert (kept.status, kept.reason, kept.figures is None) == (status, None, False)
     assert (another.status, another.figures, gone.status) == ("missing", None, "missing")
-    assert (
-        another.reason
-        == "the result in its folder is of another configuration; the same command runs it"
-    )
-    assert gone.reason == "its folder holds no result any more; the same command runs it"
+    says(str(another.reason), "another configuration", "the same command")
+    says(str(gone.reason), "holds no result", "the same command")
     assert not status_of(folder).is_complete
 
 
@@ -263,6 +261,6 @@ def test_a_reader_reads_on_in_a_cells_events_and_leaves_out_earlier_attempts(
         assert reader.look().cells[0].progress == CellProgress()
         cell_events(folder, "a/b", phase("asking the model", time=50.0), progress(1, time=51.0))
         found = reader.look().cells[0].progress
-        assert str(found and found.figures()) == "1/100, 0 failed, 1:39 min left, 1.0/s"
+        says(str(found and found.figures()), "1/100", "0 failed", "1:39 min left", "1.0/s")
         cell_events(folder, "a/b", {"event": "phase", "time": "never", "phase": "scoring"})
         assert reader.look().cells[0].progress == found
