@@ -457,6 +457,7 @@ def test_a_change_is_told_by_group_from_ten_questions_on() -> None:
 def test_what_a_reader_has_to_know_is_noted() -> None:
     both: Asked = {"": ["A", "B"], "repeat_2": ["A", "A"], "perturb_typos": ["A", "A"]}
     ours = completed(both, repeats=2, perturb=["typos"]).notes.texts()
+    assert ours
     assert all("temperature 0" in note for note in ours)
     others = completed(
         both, task="helm:mmlu:subject=anatomy", repeats=2, perturb=["typos"]
