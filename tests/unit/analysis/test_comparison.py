@@ -23,6 +23,7 @@ from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.core.results import InstanceRecord
 from eval_factory.report.reader import load_result
 from eval_factory.scoring.paired import equivalence, non_inferiority, paired_difference
+from facts import says
 from stored_results import PROVENANCE, instance, result, right_or_wrong, written
 
 
@@ -189,8 +190,9 @@ def test_main_metrics_that_differ_are_a_reason(tmp_path: Path) -> None:
     rows = [instance("q0", 1.0)]
     a = written(tmp_path / "a", result(rows))
     b = written(tmp_path / "b", result(rows, ["f1", "exact_match"]))
-    said = "B's main metric is f1, A's is exact_match; name one with --metric"
-    assert compare([a, b]).reasons == (Reason("metric", said),)
+    (reason,) = compare([a, b]).reasons
+    assert reason == Reason("metric", reason.message)
+    says(reason.message, "B's main metric", "f1", "A's is exact_match", "--metric")
     assert only([a, b], metric="exact_match").paired.n == 1
 
 
@@ -275,8 +277,8 @@ def test_pairs_that_cannot_be_compared_keep_no_others_from_it(tmp_path: Path) ->
         ("x", "z", None),
         ("y", "z", None),
     ]
-    said = "x and z were scored with different lists of known defects: errata 3 and 9"
-    assert [reason.message for reason in others[0].reasons] == [said]
+    (reason,) = others[0].reasons
+    says(reason.message, "x and z", "known defects", "errata 3 and 9")
 
 
 def test_p_values_of_pairs_are_corrected_for_those_that_were_compared(tmp_path: Path) -> None:

@@ -73,8 +73,9 @@ def test_markdown_keeps_its_columns_whatever_the_words() -> None:
     cells = rows_of(lines[6])[0]
     assert cells[:4] == ["pubmed_qa", "critical, exact_match", "min", "PASS"]
     says(cells[4], "0.7", "at least 0.6")
-    row = "| pubmed_qa | critical, exact_match | max_drop `[topic=a¦b]` | FAIL | -0.2 on 40 `¦` `pairs\\x00` |"
-    assert lines[7] == row
+    cells = rows_of(lines[7])[0]
+    assert cells[1:4] == ["critical, exact_match", "max_drop `[topic=a¦b]`", "FAIL"]
+    says(cells[4], "-0.2", "40 `¦` `pairs\\x00`")
     says(lines[-1].lower(), "not in the policy", "sample")
     assert f"SHA-256 `{'ab' * 32}`" in lines[2]
 

@@ -202,8 +202,9 @@ def test_a_value_that_is_not_reportable_is_shown_and_wins_nothing(tmp_path: Path
     assert (results.cells[2].value, results.cells[2].reportable) == (0.75, False)
     each_says(results.cells[2].not_reportable, ["40.0 %", "unreadable"])
     assert [one.win_rate for one in results.win_rates] == [1, 0, None]
-    why = "its value is not reportable: 40.0 % of the answers are unreadable"
-    assert results.left_out == (LeftOut("x", "c", why),)
+    (left,) = results.left_out
+    assert left == LeftOut("x", "c", left.reason)
+    says(left.reason, "not reportable", "40.0 %", "unreadable")
     (benchmark,) = results.benchmarks
     assert [pair.comparison is None for pair in benchmark.pairs] == [False, True, True]
     assert [one.model.label for one in benchmark.ranks] == ["a", "b"]
@@ -239,8 +240,9 @@ def test_a_benchmark_whose_results_cannot_be_compared_is_left_out_with_the_reaso
     given.append(cell(tmp_path, "c", "y", WELL, provenance=replace(PROVENANCE, errata_version=9)))
     results = suite_results(given)
     assert [one.win_rate for one in results.win_rates] == [1, 0, None]
-    why = "its results cannot be compared: a and c were scored with different lists of known defects: errata 3 and 9"
-    assert results.left_out == (LeftOut("y", None, why),)
+    (left,) = results.left_out
+    assert left == LeftOut("y", None, left.reason)
+    says(left.reason, "a and c", "known defects", "errata 3 and 9")
     pairs = results.benchmarks[1].pairs
     assert [[reason.name for reason in pair.reasons] for pair in pairs] == [
         [],

@@ -136,8 +136,8 @@ def test_a_line_of_figures_now_and_then(tmp_path: Path) -> None:
         clock.now = 1020.0
         screen.tick()
         screen.tick()
-    figures = "  0/4 cells ended, 1 running: 10/100 requests, 0 failed"
-    assert stream.getvalue().splitlines()[2:] == [figures]
+    (figures,) = stream.getvalue().splitlines()[2:]
+    says(figures, "0/4 cells ended", "1 running", "10/100 requests", "0 failed")
 
 
 def test_a_terminal_shows_a_table_and_leaves_none_behind(tmp_path: Path) -> None:
@@ -355,9 +355,9 @@ def test_a_watcher_has_lines(
         for event in (cell_started("a/b"), paused("host", "c/d"))
     ]
     watch(SuiteReader(folder), out, as_json=False, sleep=steps(*tells, nothing, stack.close))
-    going = "  0/2 cells ended, 1 running"
     shown = out.getvalue().splitlines()[:4]
-    assert shown[:3] == [going] * 3
+    says(shown[0], "0/2 cells ended", "1 running")
+    assert shown[:3] == [shown[0]] * 3
     says(shown[3], f"{tmp_path}: not running", "stopped")
 
 
@@ -457,10 +457,21 @@ def test_lines_about_all(running: SuiteStatus) -> None:
     says(suite_screen.spent_line(running), "0 requests", "0 tokens")
     asked = [replace(cell, spent=Spending(20, 800, 0.125)) for cell in running.cells[:2]]
     status = replace(running, cells=tuple(asked), limits={"max_cost": 5, "max_requests": 100})
-    told = "asked so far: 40 requests, 1.6k tokens, 0.25 USD; limits: max_cost 5, max_requests 100"
-    assert suite_screen.spent_line(status) == told
-    going = "1/4 cells ended, 2 running: 40/200 requests, 1 failed"
-    assert suite_screen.going_line(running) == going
+    says(
+        suite_screen.spent_line(status),
+        "40 requests",
+        "1.6k tokens",
+        "0.25 USD",
+        "max_cost 5",
+        "max_requests 100",
+    )
+    says(
+        suite_screen.going_line(running),
+        "1/4 cells ended",
+        "2 running",
+        "40/200 requests",
+        "1 failed",
+    )
     who = f"process {os.getpid()} on {socket.gethostname()}"
     assert (
         suite_screen.state_line(running, 137.0)

@@ -123,5 +123,5 @@ def test_a_written_run_config_can_be_run_again() -> None:
         "command": command,
         "config.params.task": "pubmed_qa",
     }
-    told = "keys without an effect here: pkg_name, command, framework_name; config.params: task"
-    assert evaluation(own).warnings == (told,)
+    (told,) = evaluation(own).warnings
+    says(told, "pkg_name, command, framework_name", "config.params: task")

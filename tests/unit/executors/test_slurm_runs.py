@@ -27,7 +27,7 @@ from eval_factory.executors.slurm_runs import (
     refuse_run_in_slurm,
     script_of,
 )
-from facts import naming
+from facts import naming, says
 from slurm_cells import RESOURCES, ScriptedSlurm, run_of, submitted
 
 A, B, C = (run_of(name) for name in ("t/a/0", "t/b/0", "t/c/0"))
@@ -185,8 +185,8 @@ def test_where_slurm_does_not_take_it_it_is_said_and_tried_again(runs: Runs) -> 
     runs.scripted.refuses = True
     runs.queue(runs.one)
     runs.clean_up()
-    later = "are deleted by its last task, or by the next command: sbatch does not take it"
-    assert runs.said == [f"the keys of {runs.one.job_name} {later}"]
+    (message,) = runs.said
+    says(message, f"keys of {runs.one.job_name}", "next command", "sbatch")
     runs.scripted.refuses = False
     runs.clean_up()
     assert len(runs.scripted.clean_ups) == 1

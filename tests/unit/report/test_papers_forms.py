@@ -280,8 +280,7 @@ def test_what_a_run_does_not_have_is_not_told() -> None:
         scores={},
         validity=replace(made.validity, floors={}),
     )
-    said = "The last run took 1.0 s; 1 run made the result. 7 requests were sent, 2 answers came from a cache."
-    assert told("12", bare) == said
+    says(told("12", bare), "took 1.0 s", "1 run", "7 requests", "2 answers", "a cache")
     assert told("7e", bare) == ""
     assert told("16d", bare) == ""
     own = told("14e", bare, {"params": {"extra": {"data_path": "x"}}})

@@ -63,8 +63,7 @@ def test_a_score_is_said_in_its_unit(score: Score, told: str) -> None:
 
 def test_an_interval_has_both_ends_or_is_none() -> None:
     assert sentences.interval_text(SHARE) == "30.0 % to 70.0 %"
-    told = "With 95 % confidence the score on all such questions is between 30.0 % and 70.0 %."
-    assert sentences.how_sure(made()) == told
+    says(sentences.how_sure(made()), "95 %", "between 30.0 %", "and 70.0 %")
     without = replace(SHARE, stats=replace(STATS, ci_low=None))
     assert sentences.interval_text(without) == ""
     says(sentences.how_sure(made(without)), "too few instances")
@@ -105,8 +104,13 @@ def test_what_was_asked_is_counted(changes: dict[str, Any], told: str) -> None:
 
 
 def test_what_the_score_counts() -> None:
-    told = "exact_match, over 40 instances (it is a share: 0 is the worst, 1 the best; higher is better)."
-    assert sentences.meaning(made()) == told
+    says(
+        sentences.meaning(made()),
+        "exact_match",
+        "40 instances",
+        "0 is the worst",
+        "higher is better",
+    )
     unknown = replace(SHARE, unit=None, higher_is_better=None)
     assert sentences.meaning(made(unknown)) == "exact_match, over 40 instances."
     assert sentences.meaning(made(replace(SHARE, unit=None, higher_is_better=False))).endswith(
@@ -123,8 +127,7 @@ def test_missing_scores_are_a_reason_where_no_other_is_stated() -> None:
     stated: dict[str, Any] = {"reportable": False, "not_reportable": ("x",)}
     assert sentences.missing_scores(made(**stated)) == ""
     gaps = made(**stated, instances=Instances(4, 3, 1, 0, 0, 0), something_to_ask=True)
-    told = "3 of 4 instances have a score of their own. The same command asks for what is missing."
-    assert sentences.missing_scores(gaps) == told
+    says(str(sentences.missing_scores(gaps)), "3 of 4 instances", "same command")
 
 
 def test_troubles_are_counted_with_what_shows_them() -> None:
@@ -245,8 +248,7 @@ def test_what_people_say_in_lines() -> None:
     few = replace(
         FOUND, corrected=None, too_few=results.TooFewRated(9, 30), rated=9, raters=1, agreement=None
     )
-    told = "no score corrected by clinicians: 30 rated answers are needed; 9 of 200 answers rated by 1 rater"
-    assert sentences.clinician_headline(few) == told
+    says(sentences.clinician_headline(few), "30 rated answers", "9 of 200 answers", "1 rater")
     assert len(list(sentences.clinician_lines(few))) == 3
     says(sentences.clinician_headline(replace(few, too_few=None)), "9 of 200 answers", "1 rater")
     little = {"a": results.JudgeAgreement(0), "b": results.JudgeAgreement(3, bias=-0.5)}

@@ -250,8 +250,9 @@ def test_a_scenario_that_limits_records_itself() -> None:
 def test_trials() -> None:
     three = {f"{EXTRA}.num_train_trials": 3}
     adapter = {"num_train_trials": 3, "max_train_instances": 5}
-    effect = "each instance is asked with other examples, too"
-    assert deviations(three, adapter=adapter) == [Deviation("num_train_trials", 1, 3, effect)]
+    (examples,) = deviations(three, adapter=adapter)
+    assert examples == Deviation("num_train_trials", 1, 3, examples.effect)
+    says(examples.effect, "other examples")
     remark = (
         "num_train_trials: 3 has no effect: the prompts hold no examples, so HELM makes one trial"
     )

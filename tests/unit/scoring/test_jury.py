@@ -14,6 +14,7 @@ from eval_factory.scoring.agreement import Ratings
 from eval_factory.scoring.model_families import family_of
 from eval_factory.scoring.scores import InstanceKey, MetricValues
 from eval_factory.tasks.jury_form import JuryForm
+from facts import says
 from known import near, there
 
 
@@ -263,11 +264,8 @@ def agreement(alpha: float | None, *said: dict[str, int | tuple[int, ...]]) -> l
 def test_judges_that_agree_beyond_belief_are_told() -> None:
     """Over twenty answers that two or more rated, whatever one of them rated alone."""
     both: list[dict[str, int | tuple[int, ...]]] = [{"a": 3, "b": 3}] * 20
-    told = (
-        "the judges agree more than different models do (Krippendorff's alpha 0.981 over 20 answers):"
-        " does one model, or a cache, answer for several of them?"
-    )
-    assert agreement(0.981, *both) == [told]
+    (told,) = agreement(0.981, *both)
+    says(told, "Krippendorff's alpha 0.981", "20 answers", "one model", "a cache")
     assert (
         agreement(0.98, *both)
         == agreement(None, *both)

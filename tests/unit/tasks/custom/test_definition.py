@@ -153,8 +153,8 @@ def test_an_empty_question_is_a_mistake_and_an_empty_context_is_none(
     if said is None:
         assert load_benchmark(write(tmp_path, prompt=prompt, data=data)).instances == 2
         return
-    told = f"D/data.csv: row 2 (line 3), {said}: is empty, so nothing would be asked"
-    assert told in problems(tmp_path, prompt=prompt, data=data)
+    says(problems(tmp_path, prompt=prompt, data=data), "D/data.csv: row 2", "(line 3)", "is empty")
+    assert said in problems(tmp_path, prompt=prompt, data=data)
 
 
 IN_THE_YAML: list[tuple[Any, str]] = [
@@ -469,8 +469,11 @@ def test_gold_for_the_judges_needs_right_answers(tmp_path: Path) -> None:
     assert (
         load_benchmark(write(tmp_path, JURY, data="question\nOne?\n", judge=judge)).instances == 1
     )
-    gold = "holds {GOLD_RESPONSE}, but the data have no column correct_answer"
-    assert gold in problems(tmp_path, JURY, data="question\nOne?\n")
+    says(
+        problems(tmp_path, JURY, data="question\nOne?\n"),
+        "{GOLD_RESPONSE}",
+        "no column correct_answer",
+    )
     wrong = problems(tmp_path, JURY, data="question,incorrect_answers\nOne?,[]\n", judge=judge)
     says(wrong, "no column correct_answer", "incorrect_answers")
 

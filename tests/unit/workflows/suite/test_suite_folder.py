@@ -37,11 +37,11 @@ def test_what_is_no_suite_and_what_may_have_been_meant(tmp_path: Path) -> None:
     (here / "none").mkdir()
     right_or_wrong(folder.cell("small", "qa"), "1")
     (folder.cell("small", "qa") / ".eval-factory").touch()
-    expected = "  expected: the output_dir of a suite, which 'eval-factory run_suite' has started"
+    expected = refused(tmp_path / "nothing").splitlines()[1]
     each_says(
         refused(tmp_path / "nothing").splitlines(), [f"{tmp_path}/nothing: ", "no such folder"], []
     )
-    assert refused(tmp_path / "nothing").splitlines()[1] == expected
+    says(expected, "output_dir", "eval-factory run_suite")
     says(refused(folder.results_yaml), f"{folder.results_yaml}: is a file", f"{here}/one?")
     told = refused(folder.cell("small", "qa"))
     says(told, "of one run", "not of a suite", f"{here}/one?")
