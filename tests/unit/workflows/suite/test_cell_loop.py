@@ -489,8 +489,9 @@ def failed(code: int, error_type: str = "X", error: str = "it failed\n  more") -
 
 
 def test_a_complete_result_is_the_end_whether_it_is_reportable_or_not() -> None:
-    assert after((0, {"status": "complete"})) == Outcome(NextAction.REST, RunStatus.COMPLETE)
-    chance = after((1, {"status": "complete", "not_reportable": CHANCE}))
+    fine = after((0, {"status": "complete", "exit_code": 0}))
+    assert fine == Outcome(NextAction.REST, RunStatus.COMPLETE)
+    chance = after((1, {"status": "complete", "exit_code": 1, "not_reportable": CHANCE}))
     assert chance == Outcome(NextAction.REST, RunStatus.COMPLETE, chance.reason, 1)
     says(str(chance.reason), "NOT REPORTABLE: ", "better than chance")
 
