@@ -16,6 +16,7 @@ MAP = "README.md"
 NAVIGATION: dict[str, dict[str, str]] = {
     "Tutorial": {
         "tutorial.md": "half an hour, step by step",
+        "next-steps.md": "a command for each thing that people do then",
     },
     "How to begin": {
         "install.md": "without torch, without a network",

@@ -5,17 +5,14 @@ that it is up to date.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from eval_factory.tasks.errata import Erratum, load_errata
-from eval_factory.tasks.framework import Framework, Task, load_framework
+from eval_factory.tasks.framework import Task, load_framework
 from eval_factory.tasks.own_data import described_layout
 
 ROOT = Path(__file__).resolve().parents[1]
-README = ROOT / "README.md"
-BLOCK = re.compile(r"(<!-- tasks -->\n).*(<!-- /tasks -->)", re.DOTALL)
 GENERATED = "<!-- Written by scripts/update_readme.py; changes are lost. -->\n"
 MANY = 3
 """Run specs, up to which each erratum names its own."""
@@ -27,20 +24,6 @@ KINDS: Mapping[str, Callable[[Task], bool]] = {
     "your own copy (gated)": lambda task: task.about.access == "gated",
     "your own data (private)": lambda task: task.about.access == "private",
 }
-
-
-def task_table(framework: Framework) -> str:
-    """Markdown: the names by kind."""
-    rows = ["| kind | tasks |", "|---|---|"]
-    for kind, belongs in KINDS.items():
-        names = ", ".join(f"`{task.name}`" for task in framework.evaluations if belongs(task))
-        rows.append(f"| {kind} | {names} |")
-    return "\n".join(rows) + "\n"
-
-
-def with_table(readme: str) -> str:
-    """The README with its table replaced."""
-    return BLOCK.sub(lambda match: match[1] + task_table(load_framework()) + match[2], readme)
 
 
 def tasks_page() -> str:
@@ -159,6 +142,5 @@ PAGES = {"docs/tasks.md": tasks_page, "docs/errata.md": errata_page}
 
 
 if __name__ == "__main__":
-    README.write_text(with_table(README.read_text("utf-8")), encoding="utf-8")
     for name, page in PAGES.items():
         (ROOT / name).write_text(page(), encoding="utf-8")

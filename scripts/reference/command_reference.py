@@ -13,10 +13,16 @@ from eval_factory.cli.run_command import FLAGS
 INTRODUCTION = """\
 `eval-factory COMMAND --help` says the same. An option that does the same in `run_eval` is described
 there. [Exit codes](#exit-codes) stand at the end."""
+EXPERIMENTAL = frozenset(
+    {"calibrate", "export", "import", "import_config", "leaderboard", "monitor", "upstream"}
+)
+"""Commands whose options and output may change in a minor version; all others are stable."""
 MANY = 3
 """Flags of keys of a run config, from which on a link stands for what each does."""
 REFERRED_TO = "run_eval"
 """The command whose options others have too."""
+STABLE_LABEL = "*Stable*: a minor version keeps its options, and says so before one goes."
+EXPERIMENTAL_LABEL = "*Experimental*: a minor version may change its options and its output."
 CODES = {
     0: (
         "complete; also a demo (`demo://baseline`), though none of its scores may be reported",
@@ -87,6 +93,8 @@ def _section(context: click.Context, described: Collection[str]) -> list[str]:
         "",
         " ".join((command.help or "").split()),
     ]
+    if context.parent is not None and context.parent.parent is None:
+        lines += ["", EXPERIMENTAL_LABEL if context.info_name in EXPERIMENTAL else STABLE_LABEL]
     rows = _rows(context)
     of_keys = [row for row in rows if row.split("`")[1].removeprefix("--") in FLAGS]
     keys = [row for row in of_keys if context.info_name == REFERRED_TO or row in described]
