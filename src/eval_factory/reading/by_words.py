@@ -51,9 +51,13 @@ def concluded(clause: Clause) -> Iterator[Statement]:
 
 
 def preferred(clause: Clause) -> Iterator[Statement]:
-    """ "The most likely diagnosis is B", "this points to B", "B is the most likely finding"."""
+    """ "The most likely diagnosis is B", "this points to B"."""
     yield from _objects(clause, cues.PREFERRED, Strength.PREFERRED)
     yield from _objects(clause, cues.POINTS_TO, Strength.PREFERRED)
+
+
+def called_preferred(clause: Clause) -> Iterator[Statement]:
+    """ "B is the most likely finding."."""
     yield from _subjects(clause, cues.CALLED_PREFERRED, Strength.PREFERRED)
 
 

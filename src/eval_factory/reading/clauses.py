@@ -11,8 +11,11 @@ from eval_factory.reading.mention import Mention
 from eval_factory.reading.phrases import any_of, compiled
 
 _BREAK = re.compile(
-    r"[.!?]+['\")\]]*(?=\s+[^a-z\s]|\s*$)|[。！？]|\n|; "  # noqa: RUF001
-    r"|, (?=(?:but|so|therefore|thus|hence|making|whereas)\b)| (?=but (?:the|i|it|my|in|[a-z]\b))"
+    r"[.!?;,\n\u3002\uff01\uff1f](?:"
+    r"(?<=[.!?])[.!?]*['\")\]]*(?=\s+[^a-z\s]|\s*\Z)"  # the end of a sentence
+    r"|(?<=[\n\u3002\uff01\uff1f])"
+    r"|(?<=;)(?= )"
+    r"|(?<=,)(?= (?:but|so|therefore|thus|hence|making|whereas)\b))"
 )
 _ABBREVIATION = re.compile(
     r"(?<!\w)(?:e\.?g|i\.?e|vs|dr|approx|no|ca|cf|st|etc|al|fig)$", re.IGNORECASE
@@ -86,11 +89,13 @@ class Document:
     lines: tuple[Line, ...]  # without empty ones
     clauses: tuple[Clause, ...]  # those that mention an option
     mentions: tuple[Mention, ...]
+    bounds: tuple[int, ...]  # where clauses begin, those without an option too
 
 
 def read_document(text: str, mentions: Sequence[Mention]) -> Document:
     lines = tuple(_lines(text, mentions))
-    return Document(text, lines, tuple(_clauses(text, mentions)), tuple(mentions))
+    bounds = tuple(_bounds(text, mentions))
+    return Document(text, lines, tuple(_clauses(text, mentions, bounds)), tuple(mentions), bounds)
 
 
 def _lines(text: str, mentions: Sequence[Mention]) -> Iterator[Line]:
@@ -116,9 +121,9 @@ def _lines(text: str, mentions: Sequence[Mention]) -> Iterator[Line]:
         start = end + 1
 
 
-def _clauses(text: str, mentions: Sequence[Mention]) -> Iterator[Clause]:
+def _clauses(text: str, mentions: Sequence[Mention], bounds: Sequence[int]) -> Iterator[Clause]:
     number = 0
-    for start, end in pairwise(_bounds(text, mentions)):
+    for start, end in pairwise(bounds):
         here = []
         while number < len(mentions) and mentions[number].start < end:
             here.append(mentions[number])

@@ -49,7 +49,8 @@ _MARKUP = re.compile(
 _FULL_WIDTH = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)}
 _DOUBLE_QUOTES = dict.fromkeys((0x201C, 0x201D, 0x201E, 0xAB, 0xBB), '"')
 _SINGLE_QUOTES = dict.fromkeys((0x2018, 0x2019, 0xB4), "'")
-_SIGNS: dict[int, int | str] = {**_FULL_WIDTH, **_DOUBLE_QUOTES, **_SINGLE_QUOTES}
+_DASHES = dict.fromkeys((0x2010, 0x2011, 0x2013, 0x2014, 0x2212), "-")
+_SIGNS: dict[int, int | str] = {**_FULL_WIDTH, **_DOUBLE_QUOTES, **_SINGLE_QUOTES, **_DASHES}
 _ABBREVIATIONS = re.compile(r"(?<!\w)([ie])\. ?([eg])\.")
 """Their letters are no labels: "i.e.", "e.g."."""
 _BLANKS = re.compile(r"[^\S\n]+")

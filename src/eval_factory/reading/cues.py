@@ -26,6 +26,8 @@ PREFERRED = compiled(
 )
 POINTS_TO = compiled(rf"(?<!\w){any_of('points_to')}{OBJECT}")
 CHOSEN = compiled(rf"{WORD_BEGIN}{any_of('choose')}{OBJECT}")
+ANY = compiled(rf"{WORD_BEGIN}{any_of('answer', 'choose', 'points_to', 'preferred')}")
+"""One of the words that the cues above begin with: most clauses have none."""
 THEREFORE = compiled(rf"\W*(?:and )?{any_of('therefore')}{WORD_END}")
 THEREFORE_ALONE = compiled(rf"{THEREFORE.pattern}{_FILLER}")
 THEREFORE_IS = compiled(rf"{THEREFORE.pattern}.*?\w.*? (?:is|are|would be){_FILLER}")
@@ -55,9 +57,9 @@ _REASON = compiled(rf"['\")\]]*,? {any_of('reason')}{WORD_END}")
 _AFTER_LABEL = compiled(
     rf"['\")\]]*,? (?:{any_of('reason', 'after_label')}|{_VERB} {any_of('is_right')}){WORD_END}"
 )
-_LABEL_ENDS = re.compile(rf"['\")\]]*\s*(?:$|[.!;:,(\n。、{UNSPACED}\u2013\u2014-])")
+_LABEL_ENDS = re.compile(rf"['\")\]]*\s*(?:$|[.!;:,(\n。、{UNSPACED}-])")
 _TEXT_ENDS = re.compile(r"['\")\]]*\s*(?:$|[.!;(\n。])")
-_COMMON_TEXT_ENDS = re.compile(r"['\")\]]*\s*(?:$|[.!;:,(\n。\u2013-])")
+_COMMON_TEXT_ENDS = re.compile(r"['\")\]]*\s*(?:$|[.!;:,(\n。-])")
 
 
 def is_doubted(before: str) -> bool:

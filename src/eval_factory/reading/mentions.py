@@ -12,7 +12,7 @@ from eval_factory.reading.option_texts import mentions_by_text, option_texts
 from eval_factory.reading.phrases import any_of, compiled
 from eval_factory.reading.words import words_of
 
-_BETWEEN = re.compile(r"[\s.,:;)\]'\"(\u2013\u2014-]{1,5}(?:ie +)?")
+_BETWEEN = re.compile(r"[\s.,:;)\]'\"(-]{1,5}(?:ie +)?")
 _OR = r"(?:,? ?(?:or|which is|that is|ie,?) )?"
 _TO_LABEL = compiled(rf"['\",.]{{0,3}}\s?{_OR}[(\[]?(?:{any_of('option')}[ :]{{1,2}})?['\"(]?")
 _HEADING_SIGNS = {".", ")", ":", "]"}

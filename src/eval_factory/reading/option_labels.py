@@ -12,6 +12,7 @@ from eval_factory.reading.words import Word
 
 MAX_LABEL = 2
 """Characters of a label; a longer one ("yes") is read as a text."""
+MAX_SUFFIXED = MAX_LABEL + 3  # characters of a label with a suffix
 
 _OPTION_BEFORE = compiled(rf"(?<!\w){any_of('option')}(?: is)?[ :]{{1,2}}['\"(\[]{{0,2}}$")
 _BEFORE = 24  # characters that are looked at for such a word
@@ -35,18 +36,22 @@ def mentions_by_label(
     """Mentions by label; `taken` are the numbers of words that an option's text holds."""
     labels = {label.lower(): label for label in options if len(label) <= MAX_LABEL}
     for number, word in enumerate(words):
-        end = word.end
-        label = labels.get(word.text)
-        if label is None and "'" in text[word.start + 1 : word.start + MAX_LABEL + 1]:
-            # Turkish "B'dir": "is B"
+        if word.text in labels:
+            end = word.end
+        elif len(word.text) <= MAX_SUFFIXED and "'" in text[word.start : word.end]:
             end = text.index("'", word.start)
-            label = labels.get(text[word.start : end].lower())
-            if not _SUFFIX.fullmatch(text, end, word.end):
-                continue
-        if label is None or number in taken:
+        else:
+            continue
+        label = labels.get(text[word.start : end].lower())
+        if label is None or number in taken or not _is_whole(text, end, word.end):
             continue
         if _is_label(text, word.start, end, label, options[label]):
             yield _mention(text, word.start, end, label)
+
+
+def _is_whole(text: str, end: int, word_end: int) -> bool:
+    """Whether a label is all of its word, but for a suffix: Turkish "B'dir" is "is B"."""
+    return end == word_end or _SUFFIX.fullmatch(text, end, word_end) is not None
 
 
 def _is_label(text: str, start: int, end: int, label: str, option_text: str) -> bool:

@@ -54,15 +54,14 @@ def mentions_by_text(
     words: Sequence[Word], texts: Sequence[OptionText]
 ) -> tuple[list[Mention], set[int]]:
     """Mentions by text, and the numbers of the words that they hold."""
-    places: dict[str, list[int]] = {}
+    places: dict[str, list[int]] = {option.words[0]: [] for option in texts}
     for number, word in enumerate(words):
-        places.setdefault(word.text, []).append(number)
+        if word.text in places:
+            places[word.text].append(number)
     taken: set[int] = set()
     found = []
     for option in texts:
-        starts = [
-            place for place in places.get(option.words[0], ()) if _is_at(words, place, option)
-        ]
+        starts = [place for place in places[option.words[0]] if _is_at(words, place, option)]
         if not starts:
             starts = list(_misspelt_at(words, option))
         for first in starts:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from eval_factory.reading.clauses import read_document
+from eval_factory.reading.clauses import Document, read_document
 from eval_factory.reading.cleaning import answering_part, before_next_question, plain_text
 from eval_factory.reading.json_fields import answer_fields
 from eval_factory.reading.mentions import find_mentions
@@ -21,8 +21,8 @@ VERSION = 2
 
 _HEADING = compiled(rf"^((?:\w+ ){{0,2}}{any_of('answer')}) ?:?\n(?=.)")
 _HEADINGS = re.compile(_HEADING.pattern, re.IGNORECASE | re.MULTILINE)
-_RETRACTION = compiled(rf"(?:^|[.!?,\n] ?)\W{{0,5}}{any_of('retraction')}(?!\w)")
-_CORRECTION = compiled(rf"(?:^|[.!?\n] ?)\W{{0,5}}{any_of('correction')}(?!\w)")
+_RETRACTION = compiled(rf"\W{{0,5}}{any_of('retraction')}(?!\w)")
+_CORRECTION = compiled(rf"\W{{0,5}}{any_of('correction')}(?!\w)")
 
 
 class Kind(Enum):
@@ -73,10 +73,10 @@ def read_answer(answer: str, options: Mapping[str, str]) -> Reading:
 def _read(text: str, options: Mapping[str, str]) -> Reading:
     plain = _HEADINGS.sub(r"\1: ", before_next_question(plain_text(text)))
     mentions = find_mentions(plain, options)
-    statements: list[Statement] = []
+    reading = NOTHING
     if mentions:
-        statements.extend(statements_in(read_document(plain, mentions)))
-    reading = weigh(without_corrected(statements, plain))
+        document = read_document(plain, mentions)
+        reading = weigh(without_corrected(list(statements_in(document)), document))
     if reading == NOTHING:
         label = affirmed_or_denied(plain, options)
         if label is not None:
@@ -100,15 +100,15 @@ def weigh(statements: Sequence[Statement]) -> Reading:
     return Reading(Kind.STATED, label)
 
 
-def without_corrected(statements: list[Statement], text: str) -> list[Statement]:
+def without_corrected(statements: list[Statement], document: Document) -> list[Statement]:
     """Statements without those that the text takes back: "... is A. Wait, that is wrong. ..."."""
     if not statements:
         return statements
-    taken_back = 0
-    for retraction in _RETRACTION.finditer(text):
-        taken_back = retraction.start()
     last = max(statement.start for statement in statements)
-    for correction in _CORRECTION.finditer(text):
-        if correction.start() <= last:
-            taken_back = max(taken_back, correction.start())
+    taken_back = 0
+    for bound in document.bounds:
+        is_retracted = _RETRACTION.match(document.text, bound)
+        is_corrected = bound <= last and _CORRECTION.match(document.text, bound)
+        if is_retracted or is_corrected:
+            taken_back = bound
     return [statement for statement in statements if statement.start >= taken_back]

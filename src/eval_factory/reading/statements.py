@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from eval_factory.reading import by_place, by_words
+from eval_factory.reading import by_place, by_words, cues
 from eval_factory.reading.clauses import Document
 from eval_factory.reading.statement import Statement
 
@@ -16,13 +16,17 @@ BY_PLACE = (
     by_place.last_sentence,
     by_place.named_before_the_others,
 )
-BY_WORDS = (
+BY_OBJECT = (
     by_words.said_to_be_the_answer,
     by_words.chosen,
+    by_words.preferred,
+)
+"""Kinds where the option follows a cue."""
+BY_WORDS = (
     by_words.called_the_answer,
+    by_words.called_preferred,
     by_words.made_right,
     by_words.concluded,
-    by_words.preferred,
     by_words.concluded_in_a_sentence,
 )
 MAX_ITEMS = 2
@@ -36,6 +40,9 @@ def statements_in(document: Document) -> Iterator[Statement]:
     for clause in document.clauses:
         if clause.is_question():
             continue
+        if cues.ANY.search(clause.text, clause.start, clause.end):
+            for object_kind in BY_OBJECT:
+                yield from object_kind(clause)
         for word_kind in BY_WORDS:
             yield from word_kind(clause)
         for statement in by_words.called_right(clause):

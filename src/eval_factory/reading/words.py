@@ -9,11 +9,14 @@ from eval_factory.reading.phrases import UNSPACED
 from eval_factory.reading.spelling import american
 
 _LETTER = rf"[^\W\d_{UNSPACED}]"
+# a word, a number, or a sign that tells texts apart: "<5%" is not ">5%"
 _WORD = re.compile(
     rf"{_LETTER}+(?:'{_LETTER}+)*"
     rf"|\d+(?:[.,]\d+)*|[{UNSPACED}]|[<>=\u2264\u2265\u00b1+%\u00b0]|(?<!\w)-(?=\d)"
 )
-"""A word, a number, or a sign that tells texts apart: "<5%" is not ">5%"."""
+_ASCII_WORD = re.compile(
+    r"[a-z]+(?:'[a-z]+)*|\d+(?:[.,]\d+)*|[<>=+%]|(?<!\w)-(?=\d)", re.ASCII
+)  # the same, and much quicker
 
 
 class Word(NamedTuple):
@@ -28,7 +31,8 @@ def words_of(text: str) -> list[Word]:
     lower = _lower(text)
     is_british = "ae" in lower or "oe" in lower
     has_apostrophes = "'" in lower
-    for match in _WORD.finditer(lower):
+    pattern = _ASCII_WORD if lower.isascii() else _WORD
+    for match in pattern.finditer(lower):
         word = match[0]
         if has_apostrophes:
             word = word.replace("'", "")
