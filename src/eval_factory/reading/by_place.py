@@ -8,7 +8,7 @@ from itertools import chain
 from eval_factory.reading import cues
 from eval_factory.reading.clauses import Document, Group
 from eval_factory.reading.mention import Form
-from eval_factory.reading.phrases import WORD_END, any_of, compiled
+from eval_factory.reading.phrases import UNSPACED, WORD_END, any_of, compiled
 from eval_factory.reading.statement import Statement, Strength, statement_of
 
 _LEAD_IN = rf"(?:{any_of('lead_in')}{WORD_END}\W{{1,3}})?"
@@ -17,6 +17,7 @@ _OPTION = rf"(?P<option>(?:the )?{any_of('option')}\W{{1,3}})?"
 _OPENS = compiled(rf"\W{{0,20}}{_NUMBER}{_LEAD_IN}{_OPTION}\W{{0,3}}")
 _STOPS = compiled(r"['\")\]]*\s*(?:$|[.:\n])")
 _IS_NOT_A = compiled(r"\W*\w+ not (?!correct|right|the)")
+_GOES_ON_UNSPACED = compiled(rf" ?[{UNSPACED}]")  # a particle, or another word
 _ONLY_OPTIONS = compiled(rf"(?:\W|(?:{any_of('joiner')}|options?|choices?|both|either){WORD_END})*")
 _OTHERS = compiled(rf"(?:^|(?<=\n)|(?<=[.!?] ))\W{{0,5}}{any_of('the_others')}{WORD_END}")
 
@@ -43,6 +44,8 @@ def opening(document: Document) -> Iterator[Statement]:
         return
     after = document.text[group.end : group.end + 200]
     if cues.is_called_wrong(after) and not _IS_NOT_A.match(after):
+        return
+    if _GOES_ON_UNSPACED.match(after):
         return
     # "Option B, ..., could be considered" opens a discussion; "Option B." is an answer
     is_discussed = opens["option"] is not None and not _STOPS.match(after)

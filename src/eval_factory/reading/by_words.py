@@ -13,6 +13,7 @@ from eval_factory.reading.statement import Statement, Strength, statement_of
 def said_to_be_the_answer(clause: Clause) -> Iterator[Statement]:
     """ "The correct answer to this question is B." """
     yield from _objects(clause, cues.SAID, Strength.STATED)
+    yield from _objects(clause, cues.SAID_DIRECTLY, Strength.STATED)
 
 
 def chosen(clause: Clause) -> Iterator[Statement]:
@@ -82,7 +83,9 @@ def _objects(clause: Clause, cue: re.Pattern[str], strength: Strength) -> Iterat
         if cues.is_doubted(before + clause.text[match.start() : match.start("fill")]):
             continue
         group = _object_at(clause, match)
-        if group is not None and not cues.is_supposed(clause):
+        if group is None or cues.is_denied_behind(clause.after(group)):
+            continue
+        if not cues.is_supposed(clause):
             yield statement_of(group, strength)
 
 

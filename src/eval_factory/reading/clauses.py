@@ -22,7 +22,7 @@ _ABBREVIATION = re.compile(
 )
 _ITEM = compiled(rf"\W{{0,3}}({any_of('option')} )?\W{{0,3}}$")
 _JOINED = compiled(
-    rf"[.)\]'\"]{{0,2}}(?:[,;/&+]|,? {any_of('joiner')}(?!\w)|(?= ))"
+    rf"[.)\]'\"]{{0,2}}(?:[,;/&+]|,? {any_of('joiner')}(?!\w)|{any_of('joiner_unspaced')}|(?= ))"
     rf" ?(?:{any_of('joiner')} )?(?:{any_of('option')} )?['\"(\[]{{0,2}}"
 )
 

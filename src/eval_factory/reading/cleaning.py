@@ -6,6 +6,7 @@ Nothing is read out of thinking: what a model considers there is no answer.
 from __future__ import annotations
 
 import re
+import unicodedata
 
 from eval_factory.reading.phrases import any_of
 
@@ -80,7 +81,9 @@ def _without_boxes(turn: str) -> str:
 
 def plain_text(text: str) -> str:
     """Text without Markdown, LaTeX and full-width signs, one blank between words."""
-    plain = _MARKUP.sub("", text.translate(_SIGNS))
+    if not text.isascii():
+        text = unicodedata.normalize("NFC", text).translate(_SIGNS)
+    plain = _MARKUP.sub("", text)
     plain = _ABBREVIATIONS.sub(r"\1\2", plain)
     plain = _BLANKS.sub(" ", plain)
     return _LINE_BREAKS.sub("\n", plain).strip()

@@ -12,7 +12,7 @@ _FILLER = rf"(?:\W|{any_of('filler')}{WORD_END})*"
 OBJECT = rf"(?P<fill>{_FILLER})"
 """What may stand between a cue and its option: "the answer is clearly the option (B"."""
 
-_IS = rf"{any_of('is')}(?:{WORD_END}|(?<=[:=是为は]))"
+_IS = rf"(?:{WORD_BEGIN}{any_of('is')}{WORD_END}|{any_of('is_sign')})"
 _VERB = r"(?:is|are|was|were|would be|remains|ist|es|est|é|seems to be|appears to be)"
 _ADVERB = r"(?:(?:clearly|therefore|thus|indeed|definitely|likely|probably|also|hence|in fact) )?"
 _APPOSITION = r"(?:\W*['\"(][^'\"()]{1,120}['\")]|[^,.;()]{1,80},)?"
@@ -20,13 +20,16 @@ _APPOSITION = r"(?:\W*['\"(][^'\"()]{1,120}['\")]|[^,.;()]{1,80},)?"
 
 # Before an option
 SAID = compiled(rf"{WORD_BEGIN}{any_of('answer')}(?:,? [\w'()-]+){{0,7}}? ?{_IS}{OBJECT}")
+SAID_DIRECTLY = compiled(rf"{WORD_BEGIN}{any_of('answer_directly')}{OBJECT}")
 _TO_BE = rf"(?<= )(?:is|are|would be|should be|was|will be){WORD_END}"
 PREFERRED = compiled(
     rf"(?<!less )(?<!least )(?<!\w){any_of('preferred')} [^;:]{{0,160}}?{_TO_BE}{OBJECT}"
 )
 POINTS_TO = compiled(rf"(?<!\w){any_of('points_to')}{OBJECT}")
 CHOSEN = compiled(rf"{WORD_BEGIN}{any_of('choose')}{OBJECT}")
-ANY = compiled(rf"{WORD_BEGIN}{any_of('answer', 'choose', 'points_to', 'preferred')}")
+ANY = compiled(
+    rf"{WORD_BEGIN}{any_of('answer', 'answer_directly', 'choose', 'points_to', 'preferred')}"
+)
 """One of the words that the cues above begin with: most clauses have none."""
 THEREFORE = compiled(rf"\W*(?:and )?{any_of('therefore')}{WORD_END}")
 THEREFORE_ALONE = compiled(rf"{THEREFORE.pattern}{_FILLER}")
@@ -53,6 +56,7 @@ _NOT_ASKED_FOR = re.compile(r"(?:that|which|who) (?:is|are|does|do|has) not")
 _CONCESSION = compiled(rf"\W*(?:(?:and|but|or) )?{any_of('concession')}{WORD_END}")
 _CONDITION = compiled(rf"(?<!\w){any_of('condition')}{WORD_END}")
 
+_DENIED_BEHIND = compiled(rf"[^.\n]{{0,4}}{any_of('denied_behind')}")
 _REASON = compiled(rf"['\")\]]*,? {any_of('reason')}{WORD_END}")
 _AFTER_LABEL = compiled(
     rf"['\")\]]*,? (?:{any_of('reason', 'after_label')}|{_VERB} {any_of('is_right')}){WORD_END}"
@@ -65,6 +69,11 @@ _COMMON_TEXT_ENDS = re.compile(r"['\")\]]*\s*(?:$|[.!;:,(\n。-])")
 def is_doubted(before: str) -> bool:
     """Whether words deny what follows: "it is unlikely that", but not "the one that is not"."""
     return _DOUBT.search(_NOT_ASKED_FOR.sub("", before)) is not None
+
+
+def is_denied_behind(after: str) -> bool:
+    """Whether a language denies behind the option, as Japanese does."""
+    return _DENIED_BEHIND.match(after) is not None
 
 
 def is_supposed(clause: Clause) -> bool:

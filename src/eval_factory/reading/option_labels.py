@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from eval_factory.reading import phrases
 from eval_factory.reading.mention import Form, Mention
@@ -46,7 +47,8 @@ def mentions_by_label(
         if label is None or number in taken or not _is_whole(text, end, word.end):
             continue
         if _is_label(text, word.start, end, label, options[label]):
-            yield _mention(text, word.start, end, label)
+            # a suffix is part of the mention
+            yield replace(_mention(text, word.start, end, label), end=word.end)
 
 
 def _is_whole(text: str, end: int, word_end: int) -> bool:
