@@ -409,6 +409,13 @@ def _rows_of(file: Path) -> Iterator[_Row]:
     for line, cells in table_rows(file):
         if not header:
             header = [name.strip().lower() for name in cells]
+            twice = [name for name in header if name and header.count(name) > 1]
+            if twice:
+                columns = [str(at) for at, name in enumerate(header, 1) if name == twice[0]]
+                raise ValueError(
+                    f"row {line}: columns {' and '.join(columns)} have one name, "
+                    f"{_quoted(twice[0])}: leave one of them out"
+                )
             missing = [name for name in _NEEDED if name not in header]
             if missing:
                 raise ValueError(f"row {line}: there is no column {', '.join(missing)}")

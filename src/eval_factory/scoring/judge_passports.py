@@ -7,10 +7,13 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from eval_factory.core import safe_files
 from eval_factory.core.errors import ConfigError, PrerequisiteError
+from eval_factory.core.foreign_text import one_line
 from eval_factory.core.plain_yaml import YamlError, load_mapping
 from eval_factory.core.results import PASSPORT_FILE
 from eval_factory.core.rundir import sha256_of
@@ -20,6 +23,7 @@ from eval_factory.tasks.message_files import LabelledPairs
 
 PASSPORT = PASSPORT_FILE
 KEY = "config.params.extra.judge_passport"
+_Length = Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
 
 
 @dataclass(frozen=True)
@@ -96,6 +100,50 @@ def check_passport(plan: Plan) -> None:
         passport_of(plan, Path(str(plan.evaluation.run.config.params.extra.judge_passport)))
 
 
+class _AskedPart(BaseModel):
+    judge_sha256: Annotated[str, Field(pattern=r"[0-9a-f]{64}")]
+    model: Annotated[str, Field(min_length=1)]
+
+
+class _Passport(BaseModel):
+    """What a run reads of a passport."""
+
+    model_config = ConfigDict(strict=True)
+
+    schema_version: Literal[1]
+    judge: Annotated[str, Field(min_length=1)]
+    date: str
+    asked: _AskedPart | None
+    categories: dict[str, Any]
+    pairs: Annotated[list[str], Field(min_length=1)]
+    says_met: Annotated[float, Field(ge=0.0, le=1.0)]
+    usual_lengths: Annotated[list[_Length], Field(min_length=2, max_length=2)] | None
+
+    @field_validator("schema_version", mode="before")
+    @classmethod
+    def _is_number(cls, value: object) -> object:
+        """Raises ValueError: it is true, which equals 1."""
+        if isinstance(value, bool):
+            raise ValueError("must be a number")
+        return value
+
+    def labelled_pairs(self) -> list[LabelledPairs]:
+        """Raises ValueError: a line is none that `calibrate` writes."""
+        categories = list(self.categories)
+        pairs = []
+        seen = set()
+        for line in self.pairs:
+            conversation, category, *counts = map(int, line.split())
+            both, judge, physician, none = counts
+            key = (conversation, category)
+            if min(conversation, category, *counts) < 0 or not any(counts) or key in seen:
+                raise ValueError(f"the pairs {line[:60]!r} are none")
+            seen.add(key)
+            name = categories[category - 1] if category else None
+            pairs.append(LabelledPairs(conversation, name, (both, judge, physician, none)))
+        return pairs
+
+
 def passport_of(plan: Plan, folder: Path) -> StoredPassport:
     """The passport in a folder. Raises ConfigError: it is of no judge of the run's, or of nobody
     who was asked.
@@ -105,18 +153,19 @@ def passport_of(plan: Plan, folder: Path) -> StoredPassport:
     document = load_mapping(file, "a judge's passport", inside=folder)
     extra = plan.evaluation.run.config.params.extra
     try:
-        asked = document["asked"]
+        read = _Passport.model_validate(document)
+        asked = read.asked
         if asked is None:
             own = "its decisions were in the labels, so nobody knows how it was asked"
             raise ConfigError(
-                f"{problem}: {document['judge']} was not asked: {own}; "
+                f"{problem}: {one_line(read.judge)} was not asked: {own}; "
                 "'calibrate --judges-from' asks it"
             )
         hashes = {
             judge_sha256(judge, extra.criteria_per_request or 1): judge.role
             for judge in plan.judges
         }
-        known = hashes.get(asked["judge_sha256"])
+        known = hashes.get(asked.judge_sha256)
         if known is None:
             settings = (
                 "model, temperature, top_p, max_tokens, criteria_per_request, judges_see_images"
@@ -124,23 +173,17 @@ def passport_of(plan: Plan, folder: Path) -> StoredPassport:
             made_of = f"{settings} or this program's prompt differ"
             judges = ", ".join(f"{judge.role} ({judge.model_id})" for judge in plan.judges)
             raise ConfigError(
-                f"{problem}: is of another judge ({asked['model']}) than this run asks, "
+                f"{problem}: is of another judge ({one_line(asked.model)}) than this run asks, "
                 f"{judges}: {made_of}"
             )
-        categories = list(document["categories"])
-        pairs = []
-        for line in document["pairs"]:
-            conversation, category, both, judge, physician, none = map(int, line.split())
-            name = categories[category - 1] if category else None
-            pairs.append(LabelledPairs(conversation, name, (both, judge, physician, none)))
-        lengths = document["usual_lengths"]
+        lengths = read.usual_lengths
         return StoredPassport(
             known,
-            str(document["date"]),
+            read.date,
             sha256_of(file),
-            pairs,
-            float(document["says_met"]),
-            None if lengths is None else (float(lengths[0]), float(lengths[1])),
+            read.labelled_pairs(),
+            read.says_met,
+            None if lengths is None else (lengths[0], lengths[1]),
         )
     except (LookupError, TypeError, ValueError, AttributeError, YamlError):
         raise ConfigError(

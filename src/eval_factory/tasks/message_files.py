@@ -329,12 +329,28 @@ def _case_problems(row: Mapping[str, Any], form: FileForm) -> Iterator[str]:
             yield f"{SAMPLE}: must be a whole number"
 
 
+class RepeatedKeyError(ValueError):
+    """An object of JSON has a key twice. Its text is the key."""
+
+
+def _object_of(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found:
+            raise RepeatedKeyError(one_line(name))
+        found[name] = value
+    return found
+
+
 def object_in(line: str, first_key: str) -> dict[str, Any] | str:
     """The JSON object that a line is, or what is wrong with it; `first_key` shows what one looks
     like.
     """
     try:
-        row = json.loads(line, parse_constant=int)  # which refuses NaN and Infinity
+        # `int` refuses NaN and Infinity
+        row = json.loads(line, parse_constant=int, object_pairs_hook=_object_of)
+    except RepeatedKeyError as error:
+        return f"an object has the key {error} twice"
     except (ValueError, RecursionError) as error:
         reason = (
             error.msg
@@ -452,6 +468,7 @@ def _tag_problems(where: str, value: Any) -> Iterator[str]:
 # whom the texts are stored.
 
 FEWEST_ITEMS = 10  # of a category or another part, for a figure
+ITEM = "item_id"
 LABELS = "binary_labels"
 PHYSICIANS = "anonymized_physician_ids"
 CATEGORY = "category"
@@ -512,9 +529,14 @@ def read_labels(file: Path, column: str | None) -> ReadFile[LabelledItem]:
         elif not isinstance(row[column], bool):
             yield f"{one_line(column)}: {_NO_BOOLEAN}"
 
-    found = read_rows(
-        file, "", "prompt", ("labels", "line"), problems_of, lambda row: _item(row, column)
-    )
+    answered: list[Hashable] = []
+
+    def item_of(row: Mapping[str, Any]) -> LabelledItem:
+        answered.append(_answered_in(row))
+        return _item(row, column)
+
+    found = read_rows(file, "", "prompt", ("labels", "line"), problems_of, item_of)
+    found.problems += _contradictions(answered, found)
     others = "lines have one; all have it or none has"
     found.all_or_none(CATEGORY, [one.category for one in found.rows], others)
     found.all_or_none(LANGUAGE, [one.language for one in found.rows], others)
@@ -524,6 +546,33 @@ def read_labels(file: Path, column: str | None) -> ReadFile[LabelledItem]:
             "their agreement is what a judge is held against"
         )
     return found
+
+
+def _answered_in(row: Mapping[str, Any]) -> Hashable:
+    """The item that a line is about, by its ids; None where it has none that tell."""
+    if row.get(ITEM) is not None:
+        return json.dumps([row[ITEM]])
+    ids = [row.get(name) for name in ("completion_id", "rubric")]
+    return None if None in ids else json.dumps([*ids, row.get(CATEGORY)], sort_keys=True)
+
+
+def _contradictions(answered: Sequence[Hashable], found: ReadFile[LabelledItem]) -> Iterator[str]:
+    """Lines of one item in which somebody decides otherwise than before."""
+    decided: dict[tuple[Hashable, str | None], tuple[float, int]] = {}
+    for about, item, line in zip(answered, found.rows, found.lines, strict=True):
+        if about is None:
+            continue
+        decisions: list[tuple[str | None, float]] = [(None, item.judged)]
+        decisions += zip(item.physicians, item.labels, strict=True)
+        for who, decision in decisions:
+            before, first = decided.setdefault((about, who), (decision, line))
+            if before != decision:
+                name = "the judge" if who is None else "a physician"
+                yield (
+                    f"line {line}: {name} decides otherwise than in line {first}, "
+                    "about the item of the same id; leave one of them out"
+                )
+                break
 
 
 def _problems(row: Mapping[str, Any]) -> Iterator[str]:

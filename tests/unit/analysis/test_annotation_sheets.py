@@ -206,6 +206,17 @@ def test_everything_that_is_wrong_is_listed(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize("name", ["rating", "Rating ", "comment"])
+def test_two_columns_of_one_name(name: str, tmp_path: Path) -> None:
+    """Which of them is the rating nobody knows."""
+    head = HEAD.rstrip("\n") + f",{name}\n"
+    found = returned(tmp_path, head + "sheet,1,qrstv,1,2,,4\n")
+    (fault,) = found.faults
+    assert "row 1: columns" in fault
+    assert name.strip().lower() in fault
+    assert found.ratings == []
+
+
 def test_a_sheet_is_a_regular_file_that_is_not_too_large(tmp_path: Path) -> None:
     none, large, pipe = (tmp_path / f"{name}.csv" for name in ("none", "large", "pipe"))
     with large.open("wb") as file:

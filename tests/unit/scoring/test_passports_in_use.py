@@ -45,6 +45,7 @@ def planned(folder: Path, **judge: Any) -> Plan:
 def written(folder: Path, of: Plan, **changes: Any) -> Path:
     asked = {"judge_sha256": judge_sha256(of.judges[0], 1), "model": "judge/one"}
     document = {
+        "schema_version": 1,
         "judge": "gpt-somewhere",
         "date": "2026-11-27",
         "asked": asked,
@@ -104,13 +105,27 @@ def test_a_judge_is_model_sampling_prompt_and_criteria_at_once_not_where_it_is(
     ("changes", "message"),
     [
         (
-            {"asked": {"judge_sha256": "ab", "model": "judge/nine"}},
+            {"asked": {"judge_sha256": "ab" * 32, "model": "judge/nine"}},
             "is of another judge (judge/nine) than this run asks, gpt",
         ),
         ({"asked": None}, "gpt-somewhere was not asked: its decisions were in the labels"),
         ({"pairs": ["0 1 2"]}, "is not as 'calibrate' writes it"),
         ({"pairs": ["0 9 1 2 3 4"]}, "is not as 'calibrate' writes it"),
         ({"pairs": 7}, "is not as 'calibrate' writes it"),
+        ({"pairs": ["0 -1 1 2 3 4"]}, "is not as 'calibrate' writes it"),
+        ({"pairs": ["0 1 -1 2 3 4"]}, "is not as 'calibrate' writes it"),
+        ({"pairs": ["0 1 0 0 0 0"]}, "is not as 'calibrate' writes it"),
+        ({"pairs": ["0 1 1 2 3 4", "0 1 4 3 2 1"]}, "is not as 'calibrate' writes it"),
+        ({"pairs": []}, "is not as 'calibrate' writes it"),
+        ({"schema_version": 2}, "is not as 'calibrate' writes it"),
+        ({"schema_version": True}, "is not as 'calibrate' writes it"),
+        ({"judge": ["gpt"]}, "is not as 'calibrate' writes it"),
+        ({"judge": ""}, "is not as 'calibrate' writes it"),
+        ({"asked": {"judge_sha256": "ab"}}, "is not as 'calibrate' writes it"),
+        ({"asked": "gpt"}, "is not as 'calibrate' writes it"),
+        ({"asked": {"judge_sha256": "ab" * 32, "model": 7}}, "is not as 'calibrate' writes it"),
+        ({"says_met": 1.5}, "is not as 'calibrate' writes it"),
+        ({"usual_lengths": [-1, 2]}, "is not as 'calibrate' writes it"),
         ({"usual_lengths": ["x"]}, "is not as 'calibrate' writes it"),
     ],
 )

@@ -145,3 +145,23 @@ def test_what_a_judge_is_asked_about(tmp_path: Path) -> None:
         assert not any(SECRET in problem for problem in told)
     mixed = [line(1, language="de"), line(2)]
     each_says(problems(tmp_path, *mixed), ["line 2: language: ", "is missing", "1 other lines"])
+
+
+@pytest.mark.parametrize("ids", [{"item_id": "i1"}, {"completion_id": "c1"}])
+def test_lines_of_one_id_that_contradict_each_other(ids: dict[str, str], tmp_path: Path) -> None:
+    first = line(3, [True, False], **ids)
+    assert problems(tmp_path, first, line(3, [True, False], **ids)) == []
+    assert problems(tmp_path, first, line(3, [True, True])) == []
+    for other in (line(3, [True, True], **ids), line(3, [True, False], False, **ids)):
+        (problem,) = problems(tmp_path, first, other)
+        assert problem.startswith("line 2: ")
+        assert "line 1" in problem
+
+
+def test_a_key_that_an_object_has_twice(tmp_path: Path) -> None:
+    file = written_labels(tmp_path / "labels.jsonl", [line(3), line(4)])
+    text = file.read_text().replace(f'"{COLUMN}": true', f'"{COLUMN}": true, "{COLUMN}": false', 1)
+    file.write_text(text)
+    (problem,) = read_labels(file, COLUMN).problems
+    assert problem.startswith("line 1: ")
+    assert COLUMN in problem
