@@ -123,6 +123,22 @@ def quickstart(session: nox.Session) -> None:
 
 
 @nox.session
+def real_model(session: nox.Session) -> None:
+    """A small real model on this machine, asked in every way, and as a judge: what must hold of
+    any model. `nox -s real_model -- 10` asks ten questions. Not in CI: it downloads the model.
+    """
+    questions = session.posargs[0] if session.posargs else "40"
+    with tempfile.TemporaryDirectory() as folder:
+        steps = (
+            "make_dev_venv",
+            "trap 'scripts/real_model.sh down' EXIT",
+            "scripts/real_model.sh up 8950",
+            ".venv/bin/python scripts/real_model_check.py http://127.0.0.1:8950/v1",
+        )
+        bash(session, "; ".join(steps), folder, "--questions", questions)
+
+
+@nox.session
 def validity(session: nox.Session) -> None:
     """A quarter of an hour: docs/validity.md anew, on the real data that `-- --scenarios FOLDER`
     names.
