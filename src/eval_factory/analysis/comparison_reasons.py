@@ -185,6 +185,22 @@ def reasons_against(a: Side, b: Side) -> Iterator[Reason]:
         yield Reason("prompts", f"{both} were asked in different words: {prompts}")
     if files := _other_data(record, others):
         yield Reason("data", f"{both} were made with different data: {files}")
+    yield from _other_rules(a, b)
+    yield from _other_judging(a, b)
+    handled = [side.stored.extra.get("on_failure", "exclude") for side in (a, b)]
+    if handled[0] != handled[1]:
+        yield Reason(
+            "settings",
+            f"{both} count failed instances differently: on_failure {' and '.join(handled)}",
+        )
+    yield from _other_instances(a, b)
+
+
+def _other_rules(a: Side, b: Side) -> Iterator[Reason]:
+    """Yield a reason for each rule of scoring that differs: errata, the reader, HELM."""
+    both = f"{a.label} and {b.label}"
+    record = a.stored.result.provenance
+    others = b.stored.result.provenance
     if record.errata_version != others.errata_version:
         versions = f"errata {record.errata_version} and {others.errata_version}"
         yield Reason(
@@ -196,6 +212,13 @@ def reasons_against(a: Side, b: Side) -> Iterator[Reason]:
             "helm",
             f"{both} were scored by different versions of HELM: {record.helm} and {others.helm}",
         )
+
+
+def _other_judging(a: Side, b: Side) -> Iterator[Reason]:
+    """Yield a reason for each difference of judges, what they saw and what corrected them."""
+    both = f"{a.label} and {b.label}"
+    record = a.stored.result.provenance
+    others = b.stored.result.provenance
     if judges := _other_judges(record, others):
         yield Reason(
             "judges", f"{both} were rated by different judges, or with different prompts: {judges}"
@@ -213,13 +236,6 @@ def reasons_against(a: Side, b: Side) -> Iterator[Reason]:
     )
     if (a.values.metric or "").endswith(JUDGE_CORRECTED) and not same_passport:
         yield Reason("judges", f"{both} were corrected with different passports of their judge")
-    handled = [side.stored.extra.get("on_failure", "exclude") for side in (a, b)]
-    if handled[0] != handled[1]:
-        yield Reason(
-            "settings",
-            f"{both} count failed instances differently: on_failure {' and '.join(handled)}",
-        )
-    yield from _other_instances(a, b)
 
 
 def _other_instances(a: Side, b: Side) -> Iterator[Reason]:

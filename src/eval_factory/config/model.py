@@ -428,6 +428,7 @@ class Extra(StrictModel):
     shuffle_choices: Annotated[int, Field(strict=True, ge=2, le=MAX_ORDERS)] | None
     repeats: Annotated[int, Field(strict=True, ge=2, le=MAX_REPEATS)] | None
     perturb: Annotated[list[str], Field(min_length=1), _different()] | None
+    perturb_unchecked: Annotated[bool, Field(strict=True)]
     pushback: Annotated[int, Field(strict=True, ge=1, le=MAX_TURNS)] | None
     confidence: Literal["stated", "stated_only", "logprobs"] | None
     allow_abstain: Annotated[bool, Field(strict=True)]

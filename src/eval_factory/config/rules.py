@@ -147,11 +147,18 @@ def cannot_be_asked_again(task: Task, extra: Extra, endpoint: ApiEndpoint) -> It
                 f"by themselves; {_LEAVE_OUT}"
             )
     yield from _wrong_confidence(task, extra, endpoint, given.keys() - {"confidence"})
+    yield from _wrong_perturbations(task, extra)
+
+
+def _wrong_perturbations(task: Task, extra: Extra) -> Iterator[str]:
+    """Yield what is wrong with the families of `perturb`."""
     if extra.perturb is None:
         return
-    from eval_factory.tasks.perturbations import FAMILIES, not_offered  # few runs have one
+    # imported here: few runs have one
+    from eval_factory.tasks.perturbations import CHECKED_FAMILIES, FAMILIES, not_offered
 
     refused: dict[str, list[str]] = defaultdict(list)
+    unchecked: list[str] = []
     for name in extra.perturb:
         if name not in FAMILIES:
             near = did_you_mean(name, list(FAMILIES)) or f"; there are {', '.join(FAMILIES)}"
@@ -160,6 +167,14 @@ def cannot_be_asked_again(task: Task, extra: Extra, endpoint: ApiEndpoint) -> It
             refused[why].append(name)
         elif task.helm.media and name in ("gender", "race"):
             refused["its pictures may show the patient"].append(name)
+        elif FAMILIES[name].unchecked and not extra.perturb_unchecked:
+            unchecked.append(name)
+    if unchecked:
+        yield (
+            f"{_EXTRA}.perturb: {', '.join(unchecked)}: a clinician has to read the changed "
+            f"questions; {_EXTRA}.perturb_unchecked: true allows them "
+            f"(checked: {', '.join(CHECKED_FAMILIES)})"
+        )
     for why, names in refused.items():
         yield (
             f"{_EXTRA}.perturb: {', '.join(names)} may change the right answers of {task.name} "

@@ -49,6 +49,7 @@ RUNTIME_ONLY = frozenset(
     | _paths("config.params", "parallelism", "max_retries", "request_timeout")
     | _paths(
         "config.params.extra",
+        "perturb_unchecked",  # it allows families, and changes no question
         "judge_passport",  # which one it is, its digest among those of the data says
         "data_dir",  # which bundle it was, .run_state.json remembers
         "allow_code_execution",  # without it there is no run to compare with

@@ -75,6 +75,7 @@ from eval_factory.tasks.choice_question import (
     refers_to_others,
     why_kept,
 )
+from eval_factory.tasks.perturbations import FAMILIES
 
 WITH_ASKED = ".with_asked"
 AS_IT_IS = ""  # the name of a question's first asking
@@ -396,6 +397,18 @@ class Askings:
                 Importance.DOUBTFUL,
                 f"{why}: the prompts, and so the score, are not the benchmark's own",
             )
+        for family in self._changed_nothing(extra.perturb or ()):
+            draft.notes.add(
+                Importance.BACKGROUND,
+                f"perturb: {family} changed no question: it needs {FAMILIES[family].needs}",
+            )
+        read_first = [name for name in extra.perturb or () if FAMILIES[name].unchecked]
+        if read_first:
+            draft.notes.add(
+                Importance.DOUBTFUL,
+                f"perturb: a clinician has to read the questions that {', '.join(read_first)} "
+                "changed: their right answers may be others",
+            )
         if extra.perturb and (helm.any_run_spec or self.plan.evaluation.benchmark is not None):
             why = (
                 "nobody has checked that other words leave the right answers of this benchmark "
@@ -404,6 +417,11 @@ class Askings:
             draft.notes.add(
                 Importance.DOUBTFUL, f"{why}: `perturb` is checked for the tasks of eval-factory"
             )
+
+    def _changed_nothing(self, families: Sequence[str]) -> list[str]:
+        """Return the families of other words in which no question was asked."""
+        asked = {metric.perturbation for metric in self.metrics}
+        return [family for family in families if f"{PERTURB}{family}" not in asked]
 
     def lead(self, draft: Draft) -> None:
         """The mean over repeats is the main score: groups are made of it, and it is what is

@@ -75,11 +75,33 @@ def guarded(asked: Asked, words: Iterable[str]) -> bool:
 @lru_cache(maxsize=16)
 def _guard(words: tuple[str, ...]) -> re.Pattern[str]:
     parts = []
-    for one in words:
-        start = re.escape(one.rstrip("$"))
-        start = f"(?i:{start})" if one.islower() else start
-        parts.append(rf"{start}s?(?!\w)" if one.endswith("$") else start)
+    for word in words:
+        for spelling in _spellings(word):
+            start = re.escape(spelling.rstrip("$"))
+            if word.islower():
+                start = f"(?i:{start})"
+            if word.endswith("$"):
+                start = rf"{start}s?(?!\w)"
+            parts.append(start)
     return re.compile(rf"(?<!\w)(?:{'|'.join(parts)})")
+
+
+_LOST_LETTERS = "rt"
+"""Published rows of MedMCQA lack these two letters in many words: "aboion", "hypeension"."""
+_SHORTEST_SPELLING = 5
+
+
+def _spellings(word: str) -> list[str]:
+    """Return a guard's word as it is, and as data that lost letters have it.
+
+    What is left of a short word would stand at the start of too many others.
+    """
+    damaged = word.replace(_LOST_LETTERS, "")
+    if damaged == word:
+        return [word]
+    if len(damaged.rstrip("$")) < _SHORTEST_SPELLING and not damaged.endswith("$"):
+        damaged += "$"
+    return [word, damaged]
 
 
 def in_case_of(old: str, new: str) -> str:

@@ -155,11 +155,18 @@ def _synonyms(asked: Asked) -> str | None:
 
 
 def _dialect(asked: Asked) -> str:
+    """British spellings become American; a text without any becomes British.
+
+    Asked in this order, for "oedema" holds "edema".
+    """
     tables = [data().spelling[where] for where in ("anywhere", "start", "whole")]
-    american = _respelled(asked.head, *tables)
+    to_american = [{new: old for old, new in table.items()} for table in tables]
+    for word in data().spelling["american"]:
+        to_american[0][word] = word
+    american = _respelled(asked.head, *to_american)
     if american != asked.head:
         return american
-    return _respelled(asked.head, *({new: old for old, new in table.items()} for table in tables))
+    return _respelled(asked.head, *tables)
 
 
 def _respelled(
@@ -269,9 +276,18 @@ def _first_person(asked: Asked) -> str | None:
     return _with_first(asked.head, asked.chance.choice(data().voices))
 
 
+_FROM_SOMEWHERE = re.compile(
+    r"\b(?:from|to|in|of|near|visit\w*|native)\s+(?:the\s+|rural\s+|northern\s+|southern\s+)?"
+    r"[A-Z][a-z]{3,}"
+)
+"""Somebody from Nepal, or a traveller to Kenya: a place says something of descent, too."""
+
+
 def _race(asked: Asked) -> str | None:
     found = _patient(asked.head)
     if found is None or guarded(asked, data().ancestry_words):
+        return None
+    if _FROM_SOMEWHERE.search(asked.all):
         return None
     return _about_patient(
         asked.head, found[1], f"The patient is {asked.chance.choice(data().races)}."
@@ -312,16 +328,27 @@ def _sex_of(text: str) -> Literal["female", "male", "either"]:
     return "female" if female == {True} else "male"
 
 
+_CHILD = re.compile(r"\b(?:boy|girl)\b", re.IGNORECASE)
+_GROWN_UP = re.compile(r"\b(?:m[ae]n|wom[ae]n|lady|gentleman)\b", re.IGNORECASE)
+_GROWN_UP_FROM = 18
+_CHILD_UP_TO = 12
+
+
+def _tells_of_two(text: str, years: int) -> bool:
+    """Return whether the words for the patient do not fit the age: a man of 24 and a boy."""
+    if years >= _GROWN_UP_FROM:
+        return _CHILD.search(text) is not None
+    return years <= _CHILD_UP_TO and _GROWN_UP.search(text) is not None
+
+
 def _gender(asked: Asked) -> str | None:
+    patient = _patient(asked.head)
+    if patient is None or _tells_of_two(asked.all, patient[0]):
+        return None
     sex = _sex_of(asked.all)
     found = list(_GENDERED.finditer(asked.head))
     is_elsewhere = _GENDERED.search(f"{asked.tail}\n{asked.beside}")
-    if (
-        _patient(asked.head) is None
-        or sex == "either"
-        or is_elsewhere
-        or guarded(asked, data().sex_words)
-    ):
+    if sex == "either" or is_elsewhere or guarded(asked, data().sex_words):
         return None
     changes = []
     for one in found:
@@ -445,6 +472,8 @@ def _in_other_units(asked: Asked) -> str | None:
     A unit that stands without a value, or in what is asked with the text, may be what is asked for.
     """
     values = list(_VALUE.finditer(asked.head))
+    if any(_belongs_to_more(asked.head, value) for value in values):
+        return None
     units = len(list(_ANY_UNIT.finditer(asked.head)))
     is_elsewhere = _ANY_UNIT.search(f"{asked.tail}\n{asked.beside}")
     unsure = units != len(values) or is_elsewhere or _OTHERWISE.search(asked.head)
@@ -466,6 +495,26 @@ def _in_other_units(asked: Asked) -> str | None:
             return None
         changes += [(*found.span(), new)] if new else []
     return put(asked.head, changes)
+
+
+_OTHER_END = re.compile(
+    r"\d\s*(?:,|/|;|or|and|to|through|up to|[-\u2013])\s*(?:(?:more|less|greater|higher|lower|than|at|"
+    r"least|most|above|below|over|under|between|[<>\u2264\u2265])\s*)*\Z",
+    re.IGNORECASE,
+)
+_GOES_ON = re.compile(
+    r"\s*(?:[-\u2013/]|to|or|and|through)\s*\d+(?:\.\d+)?(?!\s*[%\w])", re.IGNORECASE
+)
+
+
+def _belongs_to_more(text: str, value: re.Match[str]) -> bool:
+    """Return whether a number without a unit beside it shares the unit of this value.
+
+    To convert one of "70, 100 and 130 mg/dL", or one end of a range, would change what is said.
+    """
+    if _OTHER_END.search(text[max(0, value.start() - 60) : value.start()]):
+        return True
+    return _GOES_ON.match(text, value.end()) is not None
 
 
 def _stated_twice(text: str, values: list[re.Match[str]]) -> list[re.Match[str]]:
@@ -556,9 +605,14 @@ def _converted(number: str, analyte: Analyte, unit: str, other: str) -> str:
 
 @dataclass(frozen=True)
 class Family:
+    """One way to word a question differently."""
+
     about: str  # what is changed, as a clause
     why_safe: str  # why the right answer stays
+    needs: str  # what a question has to hold, so that the family applies
     change: Callable[[Asked], str | None]
+    # whether a clinician has to read the changed questions: its guards do not hold everywhere
+    unchecked: bool = False
 
 
 _NOT_ASKED = "the ingredient is the same, and the names are not what is asked for"
@@ -566,52 +620,100 @@ _ADDED = (
     "only for one patient whose age is stated; "
     "nothing in the text or its choices may depend on it (word lists)"
 )
+_ONE_PATIENT = "one patient, whose age is stated, and nothing that may depend on the change"
 FAMILIES: Mapping[str, Family] = {
     "typos": Family(
         "one word in twenty has a typing error",
         "ordinary words alone, still to be recognized",
+        "an ordinary word of five letters or more",
         _typos,
     ),
     "case": Family(
-        "all is in lower case", "units, symbols, abbreviations and negations stay as written", _case
+        "all is in lower case",
+        "units, symbols, abbreviations and negations stay as written",
+        "a capital letter",
+        _case,
     ),
     "spaces": Family(
-        "there are extra blanks between words", "no word, number or line is changed", _spaces
+        "there are extra blanks between words",
+        "no word, number or line is changed",
+        "two words",
+        _spaces,
     ),
     "synonyms": Family(
         "plain words are replaced by others",
         "the pairs mean the same wherever they stand",
+        "a word of the list of pairs",
         _synonyms,
     ),
     "dialect": Family(
-        "American spelling is made British, or British American", "no word is exchanged", _dialect
+        "American spelling is made British, or British American",
+        "no word is exchanged",
+        "a word that the two spell differently",
+        _dialect,
+        unchecked=True,
     ),
-    "gender": Family("the patient's sex is swapped, with all words for it", _ADDED, _gender),
-    "race": Family("a sentence names the patient's race", _ADDED, _race),
-    "person_name": Family("the patient gets a name, or another one", _ADDED, _person_name),
+    "gender": Family(
+        "the patient's sex is swapped, with all words for it",
+        _ADDED,
+        _ONE_PATIENT,
+        _gender,
+        unchecked=True,
+    ),
+    "race": Family(
+        "a sentence names the patient's race", _ADDED, _ONE_PATIENT, _race, unchecked=True
+    ),
+    "person_name": Family(
+        "the patient gets a name, or another one",
+        _ADDED,
+        _ONE_PATIENT,
+        _person_name,
+        unchecked=True,
+    ),
     "brand_names": Family(
-        "generic names of drugs are replaced by brands", _NOT_ASKED, _brand_names
+        "generic names of drugs are replaced by brands",
+        _NOT_ASKED,
+        "a drug of the list by its generic name",
+        _brand_names,
+        unchecked=True,
     ),
     "generic_names": Family(
-        "brands of drugs are replaced by generic names", _NOT_ASKED, _generic_names
+        "brands of drugs are replaced by generic names",
+        _NOT_ASKED,
+        "a drug of the list by its brand",
+        _generic_names,
+        unchecked=True,
     ),
     "units": Family(
         "laboratory values are in other units",
         "each is converted, and rounds back the same",
+        "laboratory values of known analytes, each with its unit",
         _in_other_units,
     ),
     "distractor": Family(
         "a sentence about the surroundings is added",
         "it holds no finding, number or negation",
+        "a text in English",
         _distractor,
     ),
     "first_person": Family(
         "the patient asks, in a sentence before the case",
         "the case stays word for word",
+        "one grown-up patient who can speak, whose age is stated",
         _first_person,
     ),
     "worried": Family(
-        "a worried sentence comes first", "it tells a feeling and nothing of the case", _worried
+        "a worried sentence comes first",
+        "it tells a feeling and nothing of the case",
+        "a text in English",
+        _worried,
     ),
-    "demographics": Family("residence and occupation are added", _ADDED, _demographics),
+    "demographics": Family(
+        "residence and occupation are added",
+        _ADDED,
+        _ONE_PATIENT,
+        _demographics,
+        unchecked=True,
+    ),
 }
+CHECKED_FAMILIES = tuple(name for name, family in FAMILIES.items() if not family.unchecked)

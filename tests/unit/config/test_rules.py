@@ -443,12 +443,19 @@ def test_conversations_have_no_place_for_stated_only(tmp_path: Path) -> None:
             ["gender", "race", "typos"],
             r"perturb: gender, race may change the right answers of pubmed_qa",
         ),
+        ("perturb", ["dialect", "typos"], r"perturb: dialect: .*perturb_unchecked"),
         ("cost_of_wrong", -1, "cost_of_wrong"),
     ],
 )
 def test_a_slip_in_what_is_asked_again(key: str, value: Any, says: str) -> None:
     with pytest.raises(ConfigError, match=says):
         evaluation({"config.type": "pubmed_qa", f"{EXTRA}.{key}": value})
+
+
+def test_families_that_a_clinician_has_to_read_are_allowed_by_name() -> None:
+    allowed = {f"{EXTRA}.perturb": ["dialect"], f"{EXTRA}.perturb_unchecked": True}
+    made = evaluation({"config.type": "pubmed_qa", **allowed})
+    assert made.run.config.params.extra.perturb == ["dialect"]
 
 
 def test_two_ways_of_changing_questions_exclude_each_other() -> None:

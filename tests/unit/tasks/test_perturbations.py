@@ -10,7 +10,12 @@ from hypothesis import strategies as st
 
 from eval_factory.tasks.framework import load_framework
 from eval_factory.tasks.perturbation_words import data
-from eval_factory.tasks.perturbations import FAMILIES, not_offered, perturbed
+from eval_factory.tasks.perturbations import (
+    CHECKED_FAMILIES,
+    FAMILIES,
+    not_offered,
+    perturbed,
+)
 
 NAMES = [
     "typos",
@@ -516,3 +521,50 @@ def test_what_is_not_ours_is_the_users_to_vouch_for() -> None:
     assert not_offered("gender", "my_benchmark") is None
     assert "error" in (not_offered("typos", "medec") or "")
     assert "convers" in (not_offered("units", "medcalc_bench") or "")
+
+
+@pytest.mark.parametrize(
+    ("family", "text", "beside"),
+    [
+        ("gender", "A 24-year-old woman has had two aboions. She is well. What is next?", ""),
+        ("gender", "A 24-year-old man is seen with a boy who coughs. What is next?", ""),
+        ("gender", "A 4-year-old boy has a long face. He is well. What is it?", "fragile X"),
+        ("race", "A 30-year-old man from Nepal has a cough. What is the cause?", ""),
+        ("race", "A 30-year-old man with hypeension has a cough. What is the cause?", ""),
+        ("units", "A patient has a glucose of 70, 100 and 131 mg/dL. What is the cause?", ""),
+        ("units", "A patient has a glucose below 70 or above 181 mg/dL. What is it?", ""),
+        ("units", "A patient has a glucose of 111 mg/dL to 131. What is the cause?", ""),
+    ],
+)
+def test_what_a_guard_has_to_see_is_left(family: str, text: str, beside: str) -> None:
+    for number in range(5):
+        assert perturbed(family, text, f"id{number}", beside) is None
+
+
+@pytest.mark.parametrize(
+    ("family", "text", "word"),
+    [
+        ("gender", "A 44-year-old man has a cough. He is well. What is the cause?", "woman"),
+        ("race", "A 30-year-old man has a cough. What is the cause?", "patient is"),
+        ("units", "A patient has a glucose of 131 mg/dL. What is the cause?", "mmol/L"),
+        ("units", "A patient has a glucose of 111 to 131 mg/dL. What is the cause?", "mmol/L"),
+        ("dialect", "The angioedema came after two maneuvers.", "angio-oedema"),
+        ("dialect", "The angioedema came after two maneuvers.", "manoeuvres"),
+        ("dialect", "The angio-oedema came after two manoeuvres.", "angioedema"),
+    ],
+)
+def test_what_no_guard_sees_is_changed(family: str, text: str, word: str) -> None:
+    assert word in str(perturbed(family, text, "id"))
+
+
+def test_families_that_a_clinician_has_to_read_are_named() -> None:
+    assert set(FAMILIES) - set(CHECKED_FAMILIES) == {
+        "gender",
+        "race",
+        "person_name",
+        "demographics",
+        "dialect",
+        "brand_names",
+        "generic_names",
+    }
+    assert all(family.needs for family in FAMILIES.values())
