@@ -28,9 +28,9 @@ def errors(**changes: Any) -> list[str]:
 
 
 def mappings(schema: Any) -> Iterator[dict[str, Any]]:
-    """The schemas of mappings, but for those under `definitions`."""
+    """The schemas of mappings with known keys, but for those under `definitions`."""
     if isinstance(schema, dict):
-        if schema.get("type") == "object":
+        if schema.get("type") == "object" and "properties" in schema:
             yield schema
         for key, inner in schema.items():
             if key != "definitions":
