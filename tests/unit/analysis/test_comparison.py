@@ -23,7 +23,7 @@ from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.core.results import InstanceRecord
 from eval_factory.report.reader import load_result
 from eval_factory.scoring.paired import equivalence, non_inferiority, paired_difference
-from facts import says
+from facts import each_says, says
 from stored_results import PROVENANCE, instance, result, right_or_wrong, written
 
 
@@ -235,12 +235,12 @@ def test_three_folders_are_corrected_and_ranked(tmp_path: Path) -> None:
 def test_what_cannot_be_asked_is_refused_at_once(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as wrong:
         compare([tmp_path], margin=0.0, allow=["metric", "prompts", "nonsense"])
-    assert wrong.value.problems == [
-        "compare: give two folders or more",
-        "compare: --margin 0.0 is not above 0",
-        "compare: --allow metric, nonsense: there is no such reason;"  # noqa: ISC004
-        " reasons: coverage, data, errata, helm, instances, judges, prompts, program, reader, reportable, settings, task, upstream",
-    ]
+    each_says(
+        wrong.value.problems,
+        ["compare: ", "two folders"],
+        ["compare: --margin 0.0"],
+        ["compare: --allow metric", "nonsense: ", "coverage, data, errata, helm"],
+    )
     with pytest.raises(ConfigError, match="nan"):
         compare([tmp_path, tmp_path], margin=float("nan"))
     with pytest.raises(PrerequisiteError, match="there is no result"):

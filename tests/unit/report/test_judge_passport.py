@@ -218,7 +218,7 @@ def test_categories_in_the_verdict() -> None:
 def test_the_screen() -> None:
     lines = passport_text(passport(categories=CATEGORIES)).splitlines()
     says(lines[0], "judge invented", "60 items", "122 labels", "9 physicians", "40 conversations")
-    assert lines[2] == "figure          judge with physicians  physicians with each other"
+    says(lines[2], "figure", "judge with physicians", "with each other")
     says(lines[3], "macro F1 0.700 (0.650", "to 0.750) 0.700 (0.650")
     assert lines[7] == "specificity                     0.400                       0.400"
     says(lines[8], "bias, points +0.0", "-2.0 to +2.0")

@@ -311,10 +311,8 @@ def test_a_judge_may_fail_as_often_as_the_limit_says() -> None:
         "idle": JudgeCounts(0, 0, 0),
     }
     more, gone = jury.judges_that_failed(counts, 0.1)
-    assert more.startswith(
-        "judge more gave no usable judgement of 2 of 19 answers, and max_judge_failures is 0.1\n"
-    )
-    assert gone.startswith("judge gone gave no usable judgement of 20 of 20 answers")
+    says(more, "judge more", "2 of 19 answers", "max_judge_failures is 0.1")
+    says(gone, "judge gone", "20 of 20 answers")
     assert "extra.judges" in gone
     assert (len(jury.judges_that_failed(counts, 0)), jury.judges_that_failed(counts, 1)) == (3, ())
 

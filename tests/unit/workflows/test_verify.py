@@ -15,7 +15,7 @@ from eval_factory.scoring.methods import STATISTICS_VERSION, is_computed_otherwi
 from eval_factory.tasks.errata import load_errata
 from eval_factory.workflows import verify as module
 from eval_factory.workflows.verify import Finding, Verified, is_of_errata, origin_of_field, verify
-from facts import says
+from facts import each_says, says
 from finished_folder import RUN
 
 
@@ -163,9 +163,9 @@ def test_a_file_that_differs_from_its_checksums_is_named(folder: RunDir) -> None
 
 def test_files_that_were_added(folder: RunDir) -> None:
     (folder.root / RUN / "display_requests.json").write_text("[]", "utf-8")
-    assert verify(folder.root) == Verified(
-        folder.root, (), (f"{RUN}/display_requests.json was added after the run",)
-    )
+    added = verify(folder.root)
+    assert added == Verified(folder.root, (), added.notes)
+    each_says(added.notes, [f"{RUN}/display_requests.json", "added after"])
     (folder.responses / "gpt.jsonl").write_text("{}\n", "utf-8")
     assert set(verify(folder.root).findings) == {
         Finding("responses/gpt.jsonl", "", "is not in SHA256SUMS"),
@@ -340,6 +340,7 @@ def test_a_foreign_file_is_a_finding_and_nothing_more_is_read(kind: str, folder:
     else:
         folder.results_jsonl.symlink_to("/etc/passwd")
     said = "is no regular file" if kind == "fifo" else f"leads out of the folder {folder.root}"
-    assert verify(folder.root) == Verified(
-        folder.root, (Finding("results.jsonl", "", f"{said}: it was not read"),)
-    )
+    (finding,) = verify(folder.root).findings
+    assert finding.file == "results.jsonl"
+    says(finding.message, "was not read")
+    assert said in finding.message
