@@ -43,6 +43,7 @@ class SignedEndpoint(ScriptedEndpoint):
             )
         )
         self.signed: dict[str, set[str]] = {}
+        self.wants_tokens = False
 
     def reply(
         self, path: str, headers: dict[str, str], body: dict[str, Any]
@@ -52,6 +53,8 @@ class SignedEndpoint(ScriptedEndpoint):
             self.signed.setdefault(MODELS.get(body["model"], body["model"]), set()).add(
                 authorization.removeprefix("Bearer ")
             )
+        if self.wants_tokens and not authorization.startswith("Bearer token-canary"):
+            return 401, {"error": {"message": "no such key"}}
         return super().reply(path, headers, body)
 
 
@@ -159,11 +162,22 @@ def test_keys_as_the_readme_shows_them(
             )
         else:
             assert f"{OWN[judge]} is not set, setting to OPENAI_API_KEY" in log
-    if "OPENAI_CLIENT_ID" in env:
-        assert (
-            "OPENAI_CLIENT_ID is set, but nothing in the configuration says `oauth: openai`" in log
-        )
     assert not world.tokens.given
+
+
+@pytest.mark.parametrize("key", [{}, {"OPENAI_API_KEY": MAIN}], ids=["no key", "a refused key"])
+def test_four_variables_sign_in_where_a_key_is_refused(key: dict[str, str], world: World) -> None:
+    world.signed.wants_tokens = True
+    outcome = world.run(
+        config(world.signed.url), {"OPENAI_TOKEN_URL": world.tokens.url, **CLIENT, **key}
+    )
+    assert outcome.returncode == 0, outcome.stderr
+    (token,) = world.tokens.given
+    signed = {role: sent & {token} for role, sent in world.signed.signed.items()}
+    assert signed == {role: {token} for role in (MODEL, "gpt", "llama", "claude")}
+    log = log_of(outcome)
+    assert "Authentication error detected" in log
+    assert "Creating new openai OAuth token" in log
 
 
 @pytest.mark.medical_data

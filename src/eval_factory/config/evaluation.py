@@ -142,7 +142,7 @@ class Evaluation:
                 extra.claude_judge_api_key,
             ]
         names += [judge.api_key for judge in extra.judges or []]
-        for service in self.oauth_services():
+        for service in self._known_services():
             names += [variable_of(service, name) for name in OAUTH_SECRETS]
         return [name for name in dict.fromkeys(names) if name]
 
@@ -150,8 +150,12 @@ class Evaluation:
         """Names of the environment variables that say where the tokens of this run come from;
         they are no secrets.
         """
-        pairs = product(self.oauth_services(), OAUTH_SETTINGS)
+        pairs = product(self._known_services(), OAUTH_SETTINGS)
         return [variable_of(service, name) for service, name in pairs]
+
+    def _known_services(self) -> list[str]:
+        """Those that the configuration names, and those that may sign in where a key is refused."""
+        return list(dict.fromkeys((*self.oauth_services(), *self.framework.oauth)))
 
     def oauth_services(self) -> list[str]:
         judges = self.run.config.params.extra.judges or []

@@ -115,6 +115,7 @@ class LimitReached(EndpointUnusable):
 
 
 SHOWN_CAUSES = 3
+_CLIENT_ID = "_CLIENT_ID"
 MAX_SHOWN_PAUSE_S = 366 * 86400.0
 
 
@@ -125,12 +126,14 @@ class StopMessages:
     settings: EndpointSettings
     url: str  # the address that is asked, redacted
     key_name: str | None  # the variable whose key is sent
+    client_of: str | None = None  # a service whose client credentials the environment has
 
     @classmethod
     def of(cls, settings: EndpointSettings, url: str, env: Mapping[str, str]) -> StopMessages:
-        return cls(
-            settings, url, next((name for name in settings.key_names if secret_in(env, name)), None)
-        )
+        key_name = next((name for name in settings.key_names if secret_in(env, name)), None)
+        clients = sorted(name for name in env if name.endswith(_CLIENT_ID) and env[name])
+        service = clients[0].removesuffix(_CLIENT_ID).lower() if clients else None
+        return cls(settings, url, key_name, service)
 
     def of_all(self, urls: Sequence[str]) -> StopMessages:
         """About all servers of the endpoint."""
@@ -158,7 +161,7 @@ class StopMessages:
             advice = hint_for(error, self.settings.role)
             return self.of_role(f"{self.url} answers {status}{_it_says(said)}\n  {advice}")
         asked = f"Authentication error detected: {self.url} answers {status}{_it_says(said)}"
-        return self.of_role(f"{asked}\n  {self._key_advice()}")
+        return self.of_role(f"{asked}\n  {self._key_advice()}{self._oauth_advice()}")
 
     def refused_probe(self, status: int, said: str) -> str:
         """The remedy is that of the run's own failures, where the table has one."""
@@ -238,6 +241,15 @@ class StopMessages:
         return (
             f"{_listed(names)} of this judge ({own}; without one, it is asked at the target's url)"
         )
+
+    def _oauth_advice(self) -> str:
+        """Where client credentials are set: what signs in with them."""
+        if self.client_of is None or self.settings.oauth is not None:
+            return ""
+        where = "target.api_endpoint.oauth"
+        if self.settings.role != MODEL_ROLE:
+            where = f"oauth in the entry {self.settings.role} of config.params.extra.judges"
+        return f"\n  {where}: {self.client_of} signs in with the client credentials that are set"
 
     def _key_advice(self) -> str:
         if self.settings.oauth is not None:

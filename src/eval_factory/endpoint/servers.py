@@ -19,7 +19,7 @@ from typing import Any
 from eval_factory.core.secrets import Redactor, filled
 from eval_factory.core.urls import reached, request_url
 from eval_factory.endpoint.connections import Transport
-from eval_factory.endpoint.endpoint_settings import EndpointSettings, limit_names
+from eval_factory.endpoint.endpoint_settings import EndpointSettings, OAuthSettings, limit_names
 from eval_factory.endpoint.limits import Admission, LocalAdmission, Ticket
 from eval_factory.endpoint.replies import StopMessages
 from eval_factory.endpoint.sign_in import SignIn, sign_in
@@ -187,7 +187,7 @@ class Servers:
             one.stop()
 
 
-def servers_of(
+def servers_of(  # noqa: PLR0913 - of an endpoint, and of what it shares with others
     settings: EndpointSettings,
     *,
     env: Mapping[str, str],
@@ -196,6 +196,7 @@ def servers_of(
     served_url: str | None = None,
     shared: Callable[[str], Admission | None] = lambda _: None,
     has_answered: bool = False,
+    services: Sequence[OAuthSettings] = (),
 ) -> Servers:
     """The servers that the settings name, each with limits of its own. `has_answered` is that of
     `Server`.
@@ -203,13 +204,14 @@ def servers_of(
     Args:
         say: gets messages of how a sign-in goes, and of what is odd about answers.
         served_url: the base URL where it is another one than the settings'.
+        services: those whose client credentials the environment has.
         shared: the name of limits (`limit_names`) -> these limits, as several runs have them
         together.
 
     Raises PrerequisiteError: a variable that the settings name is not there, or holds what cannot
     be sent.
     """
-    signed = sign_in(settings, env=env, redactor=redactor, say=say)
+    signed = sign_in(settings, env=env, redactor=redactor, say=say, services=services)
     bases = []
     for configured in settings.urls:
         reached_at = reached(filled(configured, env), env) if served_url is None else (served_url,)

@@ -16,7 +16,7 @@ import os
 import stat
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,7 @@ from eval_factory.core.urls import origin_of
 from eval_factory.endpoint import bridge
 from eval_factory.endpoint.endpoint_settings import EndpointSettings, OAuthSettings
 from eval_factory.endpoint.proxies import certificates, certificates_hint, proxy_for
+from eval_factory.endpoint.registrable_domain import is_of_one_owner
 
 RENEW_BEFORE_S = 60.0
 MAX_PART_OF_LIFETIME = 0.25
@@ -319,6 +320,47 @@ class OAuthSignIn(SignIn):
         )
 
 
+class KeyThenTokens(SignIn):
+    """A key, or none, until the endpoint refuses it with a 401; then tokens of a service of the
+    same owner.
+    """
+
+    def __init__(self, key: str | None, tokens: OAuthSignIn, say: Callable[[str], None]) -> None:
+        super().__init__(key)
+        self._tokens = tokens
+        self._say = say
+        self._takes_tokens = False
+
+    def header(self) -> str | None:
+        return self._tokens.header() if self._takes_tokens else super().header()
+
+    def renew(self, refused: str | None) -> bool:
+        if self._takes_tokens:
+            return self._tokens.renew(refused)
+        self._takes_tokens = True
+        self._say(
+            f"Authentication error detected: signing in with {self._tokens.service} OAuth tokens"
+        )
+        return self._tokens.header() != refused
+
+
+def fallback_service(
+    settings: EndpointSettings, services: Sequence[OAuthSettings]
+) -> OAuthSettings | None:
+    """The service whose tokens an endpoint gets that refuses its key: one of the same owner as
+    all its hosts.
+
+    None where the configuration says that no key is sent, or names a service itself.
+    """
+    if settings.oauth is not None or not settings.key_names:
+        return None
+    for service in services:
+        url = service.token_url
+        if url and all(is_of_one_owner(known, url) for known in settings.urls):
+            return service
+    return None
+
+
 def _reason_of(error: BaseException) -> BaseException:
     """The innermost reason: requests and urllib3 wrap it in what repeats the address."""
     inner = getattr(error, "reason", None) or next(iter(error.args), None)
@@ -331,13 +373,19 @@ def sign_in(
     env: Mapping[str, str],
     redactor: Redactor,
     say: Callable[[str], None],
+    services: Sequence[OAuthSettings] = (),
 ) -> SignIn:
-    """How requests are signed. Raises PrerequisiteError: one of the variables holds what cannot
-    be sent.
+    """How requests are signed. `services`: those whose client credentials the environment has.
+
+    Raises PrerequisiteError: one of the variables holds what cannot be sent.
     """
     if settings.oauth is not None:
         return OAuthSignIn(settings.oauth, env=env, redactor=redactor, say=say)
     key = next((value for name in settings.key_names if (value := secret_in(env, name))), None)
     if key:
         redactor.learn(key)
-    return SignIn(key)
+    service = fallback_service(settings, services)
+    if service is None:
+        return SignIn(key)
+    tokens = OAuthSignIn(service, env=env, redactor=redactor, say=say)
+    return KeyThenTokens(key, tokens, say)

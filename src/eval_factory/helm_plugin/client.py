@@ -49,6 +49,7 @@ from eval_factory.endpoint.retrying_client import Answered, RetryingClient
 from eval_factory.endpoint.servers import servers_of
 from eval_factory.helm_plugin import network_guard
 from eval_factory.helm_plugin.session import Session, judged_pictures, raised_at, session_for
+from eval_factory.tasks.oauth_services import services_in
 
 SAY_BUSY_EVERY_S = 10.0
 MAX_MODEL = 120  # characters of a model's name that a warning shows
@@ -143,6 +144,7 @@ class Endpoint:
             shared=lambda name: None if session.limits is None else session.limits.admission(name),
             has_answered=settings.role
             in (HelmRunSettings.from_environment(os.environ).probed or ()),
+            services=services_in(os.environ),
         )
         first = 0 if answered else settings.stop_after_failures
         self._client = RetryingClient(settings, servers, first=first, budget=session.spending)

@@ -22,7 +22,9 @@ from eval_factory.core.secrets import (
 )
 from eval_factory.core.urls import origin_of
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
+from eval_factory.endpoint.sign_in import fallback_service
 from eval_factory.plan.run_plan import Plan
+from eval_factory.tasks.oauth_services import services_in
 
 CREDENTIALS_FILES = ("credentials.conf", "prod_env/credentials.conf")
 """HELM's own credentials, looked for in the current folder when no variable is set."""
@@ -61,17 +63,29 @@ def credentials_report(plan: Plan, env: Mapping[str, str]) -> CredentialsReport:
     required = {name for path, name in named.items() if sources.get(path) is not Source.FRAMEWORK}
     required |= {judge.api_key for judge in extra.judges or []}
     report = credentials_of(plan.endpoints, env, required={name for name in required if name})
-    # a token is never taken where the configuration names a key
-    used = plan.evaluation.oauth_services()
-    report.warnings += [
-        f"{variable_of(service, 'CLIENT_ID')} "
-        f"is set, but nothing in the configuration says `oauth: {service}`:"
-        f" keys are used, no OAuth token; target.api_endpoint.oauth={service} signs in with tokens"
-        for service in framework.oauth
-        if service not in used and env.get(variable_of(service, "CLIENT_ID"))
-    ]
+    report.warnings += _unused_services(plan, env)
     report.lines += report.warnings
     return report
+
+
+def _unused_services(plan: Plan, env: Mapping[str, str]) -> Iterator[str]:
+    """Services that are set in the environment, and sign in to none of the endpoints."""
+    used = set(plan.evaluation.oauth_services())
+    services = services_in(env)
+    for endpoint in plan.endpoints:
+        fallback = fallback_service(endpoint, services)
+        if fallback is not None:
+            used.add(fallback.service)
+    owners = ["target.api_endpoint.oauth"]
+    owners += [f"oauth in the entry {judge.role} of extra.judges" for judge in plan.judges]
+    for service in plan.evaluation.framework.oauth:
+        name = variable_of(service, "CLIENT_ID")
+        if service not in used and env.get(name):
+            yield (
+                f"{name} is set, but no endpoint is at the token URL's host or domain, and nothing "
+                f"in the configuration says `oauth: {service}`: keys are used, no OAuth token; "
+                f"{' and '.join(owners)} ({service}) sign in with tokens"
+            )
 
 
 def credentials_of(
@@ -85,6 +99,7 @@ def credentials_of(
     """
     endpoints = list(endpoints)
     report = CredentialsReport()
+    services = services_in(env)
     settings, values = _variables_of(endpoints, env)
     report.found = {
         name: value or "" for name, value in values.items() if value != env.get(name, value)
@@ -112,6 +127,10 @@ def credentials_of(
             report.found[first] = key
             report.lines.append(f"{first} is not set, setting to the key of {origin}")
             report.lines.append(_used(origin, endpoint.role, key))
+        elif (service := fallback_service(endpoint, services)) is not None:
+            report.lines.append(
+                f"{first} is not set: {service.service} OAuth tokens sign in {endpoint.role}"
+            )
         elif set(required) & set(endpoint.key_names):
             missing.append(endpoint)
         else:

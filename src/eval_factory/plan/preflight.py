@@ -5,7 +5,7 @@ model known.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -30,6 +30,7 @@ from eval_factory.endpoint.replies import (
 from eval_factory.endpoint.retrying_client import RETRIED_STATUSES, RetryingClient
 from eval_factory.endpoint.servers import Server, Servers, servers_of
 from eval_factory.plan.run_plan import EndpointPlan
+from eval_factory.tasks.oauth_services import services_in
 
 _TIMEOUT_S = 10.0
 FEW_TOKENS = 1
@@ -80,7 +81,14 @@ def probe(
         requests_per_minute=None,
         tokens_per_minute=None,
     )
-    servers = servers_of(settings, env=env, redactor=redactor, say=say, shared=lambda _: admission)
+    servers = servers_of(
+        settings,
+        env=env,
+        redactor=redactor,
+        say=say,
+        shared=lambda _: admission,
+        services=services_in(env),
+    )
 
     def answer(server: Server) -> str | PrerequisiteError | None:
         server.is_patient = False
@@ -93,13 +101,20 @@ def probe(
         return warning
 
     answers = map_at_once(answer, servers.all, len(servers.all))
+    return _warning_in(answers)
+
+
+def _warning_in(answers: Sequence[str | PrerequisiteError | None]) -> str | None:
+    """The warning that the servers' answers make together. Raises PrerequisiteError: none of them
+    can be asked, or one refuses.
+    """
     errors = [error for error in answers if isinstance(error, PrerequisiteError)]
-    if len(servers.all) == 1 and errors:
+    if len(answers) == 1 and errors:
         raise errors[0]
     refused = [error for error in errors if isinstance(error, EndpointRefusedError)]
-    if refused or len(errors) == len(servers.all):
+    if refused or len(errors) == len(answers):
         hint = ""
-        if len(errors) < len(servers.all):
+        if len(errors) < len(answers):
             hint = (
                 "\n  the other servers answer: without this URL in the list, "
                 "the run goes on with them and what they answered"

@@ -56,7 +56,7 @@ def bare(kind: type[runner.EvalRunner], tmp_path: Path) -> tuple[Any, Told]:
     made.output_path = str(tmp_path)
     made.runs_path = str(tmp_path / "runs")
     made._session = SimpleNamespace(
-        archive_doubted=lambda *, of_model: 0,
+        archive_doubted=lambda **_: 0,
         events=told,
         redactor=Redactor([KEY]),
         report=lambda *_, **__: None,

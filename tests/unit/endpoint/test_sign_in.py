@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from builders import endpoint_settings
 from eval_factory.core.secrets import REDACTED, Redactor
 from eval_factory.endpoint import sign_in
 from eval_factory.endpoint.bridge import map_at_once
@@ -329,3 +330,44 @@ def test_a_token_that_says_no_lifetime(tokens: TokenEndpoint, tmp_path: Path) ->
     signed_in(tokens, tmp_path).header()
     kept = json.loads(file_of(tokens, tmp_path).read_text())
     assert kept["expires_at"] - time.time() <= sign_in.LIFETIME_UNKNOWN_S
+
+
+def fallback(tokens: TokenEndpoint, url: str, said: list[str], **settings: Any) -> sign_in.SignIn:
+    service = OAuthSettings("openai", tokens.url, None)
+    return sign_in.sign_in(
+        endpoint_settings(url=url, key_names=("MY_KEY",), **settings),
+        env={**environment(tokens.url), "MY_KEY": "a-plain-key-0123456789"},
+        redactor=Redactor(),
+        say=said.append,
+        services=[service],
+    )
+
+
+def test_a_key_is_used_until_the_endpoint_refuses_it(
+    tokens: TokenEndpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sign_in, "cache_folder", lambda _env: tmp_path)
+    said = list[str]()
+    signed = fallback(tokens, "http://127.0.0.1:1/v1", said)
+    key = signed.header()
+    assert (key, tokens.given) == ("Bearer a-plain-key-0123456789", [])
+    assert signed.renew(key)
+    assert signed.header() == f"Bearer {tokens.given[0]}"
+    assert any("Authentication error detected" in line for line in said)
+    assert signed.renew(signed.header()), "a token that is refused is renewed"
+    assert len(tokens.given) == 2
+
+
+@pytest.mark.parametrize(
+    ("url", "settings"),
+    [
+        ("https://api.elsewhere.example/v1", {}),
+        ("http://127.0.0.1:1/v1", {"servers": ("http://127.0.0.1:1/v1", "http://other/v1")}),
+    ],
+)
+def test_a_token_goes_to_no_other_host(
+    url: str, settings: dict[str, Any], tokens: TokenEndpoint
+) -> None:
+    signed = fallback(tokens, url, [], **settings)
+    assert not signed.renew(signed.header())
+    assert tokens.asked == 0

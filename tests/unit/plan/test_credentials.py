@@ -187,5 +187,19 @@ def test_client_credentials_that_nobody_uses_are_a_warning() -> None:
     report = credentials_report(plan(), {**MAIN, **CLIENT})
     (warning,) = report.warnings
     says(warning, "OPENAI_CLIENT_ID is set", "`oauth: openai`")
-    assert ("target.api_endpoint.oauth=openai" in warning, warning in report.lines) == (True, True)
+    says(warning, "target.api_endpoint.oauth")
+    assert warning in report.lines
+
+
+def test_a_host_of_the_services_owner_needs_no_key() -> None:
+    here = plan({"target.api_endpoint.url": "https://integrate.api.nvidia.com/v1"})
+    report = credentials_report(here, CLIENT)
+    assert report.warnings == []
+    assert any("openai OAuth tokens sign in model" in line for line in report.lines)
+
+
+def test_a_jury_elsewhere_is_named_beside_the_model() -> None:
+    here = plan({"config.type": "aci_bench"})
+    (warning,) = credentials_report(here, {**MAIN, **CLIENT}).warnings
+    says(warning, *(f"the entry {judge.role}" for judge in here.judges))
     assert credentials_report(plan(OAUTH), {**MAIN, **CLIENT}).warnings == []

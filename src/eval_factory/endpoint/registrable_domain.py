@@ -1,0 +1,74 @@
+"""Whether two hosts are of one owner, as far as their names tell: the same host, or the same
+registrable domain.
+
+Suffixes under which anybody may register are those of publicsuffix.org that endpoints are seen
+under; of a country's second level (`co.uk`) any short label counts as one.
+"""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import urlsplit
+
+_SHARED = frozenset(
+    {
+        "amazonaws.com",
+        "appspot.com",
+        "azure.com",
+        "azurewebsites.net",
+        "cloudfront.net",
+        "cloudfunctions.net",
+        "fly.dev",
+        "github.io",
+        "gitlab.io",
+        "googleapis.com",
+        "herokuapp.com",
+        "hf.space",
+        "huggingface.cloud",
+        "modal.run",
+        "netlify.app",
+        "ngrok-free.app",
+        "ngrok.app",
+        "ngrok.io",
+        "onrender.com",
+        "pages.dev",
+        "proxy.runpod.net",
+        "railway.app",
+        "run.app",
+        "runpod.net",
+        "trycloudflare.com",
+        "vercel.app",
+        "windows.net",
+        "workers.dev",
+    }
+)
+"""Under these, each customer has a name of its own: only the same host is of one owner."""
+_LONGEST_SECOND_LEVEL = 4  # co, com, org, gov, ac, asso
+
+
+def host_of(url: str) -> str:
+    return (urlsplit(url).hostname or "").rstrip(".").lower()
+
+
+def registrable_domain(host: str) -> str | None:
+    """None where the host has none: an address, a bare name, or a suffix that many share."""
+    labels = host.split(".")
+    if len(labels) < 2 or re.fullmatch(r"[\d.]+", host) or ":" in host:
+        return None
+    if any(".".join(labels[-count:]) in _SHARED for count in (2, 3)):
+        return None
+    is_country = len(labels[-1]) == 2 and len(labels[-2]) <= _LONGEST_SECOND_LEVEL
+    if not is_country:
+        return ".".join(labels[-2:])
+    return ".".join(labels[-3:]) if len(labels) > 2 else None
+
+
+def is_of_one_owner(url: str, other_url: str) -> bool:
+    host = host_of(url)
+    other_host = host_of(other_url)
+    if not host or not other_host:
+        return False
+    if host == other_host:
+        return True
+    domain = registrable_domain(host)
+    return domain is not None and domain == registrable_domain(other_host)

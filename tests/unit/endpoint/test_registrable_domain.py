@@ -1,0 +1,35 @@
+"""Which hosts are of one owner: a token goes nowhere else."""
+
+from __future__ import annotations
+
+import pytest
+
+from eval_factory.endpoint.registrable_domain import is_of_one_owner
+
+TOKENS = "https://prod.api.nvidia.com/oauth/token"
+
+
+@pytest.mark.parametrize(
+    ("url", "token_url", "same"),
+    [
+        ("https://integrate.api.nvidia.com/v1", TOKENS, True),
+        ("https://nvidia.com/v1", TOKENS, True),
+        ("http://127.0.0.1:8000/v1", "http://127.0.0.1:9000/token", True),
+        ("http://gateway/v1", "http://gateway/token", True),
+        ("https://api.hospital.co.uk/v1", "https://login.hospital.co.uk/t", True),
+        ("https://api.openai.com/v1", TOKENS, False),
+        ("https://evil-nvidia.com/v1", TOKENS, False),
+        ("https://nvidia.com.evil.example/v1", TOKENS, False),
+        ("https://a.co.uk/v1", "https://b.co.uk/t", False),
+        ("https://a.herokuapp.com/v1", "https://b.herokuapp.com/t", False),
+        ("https://a.eu.azurewebsites.net/v1", "https://b.azurewebsites.net/t", False),
+        ("http://127.0.0.1/v1", "http://127.0.0.2/t", False),
+        ("http://10.0.0.1/v1", "http://11.0.0.1/t", False),
+        ("http://[::1]/v1", "http://[::2]/t", False),
+        ("http://gateway/v1", "http://tokens/t", False),
+        ("", TOKENS, False),
+    ],
+)
+def test_hosts_of_one_owner(url: str, token_url: str, same: bool) -> None:
+    assert is_of_one_owner(url, token_url) is same
+    assert is_of_one_owner(token_url, url) is same
