@@ -128,3 +128,53 @@ def test_a_broken_package_is_named_with_what_to_do(text: str, said: str, tmp_pat
     assert outcome.returncode == 2
     assert said in outcome.stderr
     assert "pip uninstall broken" in outcome.stderr
+
+
+def exporting(folder: Path, code: str, points: str) -> Path:
+    """A package that adds exports."""
+    folder.mkdir(exist_ok=True)
+    (folder / "exporting.py").write_text(code)
+    about = folder / "exporting-1.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: exporting\nVersion: 1\n")
+    (about / "entry_points.txt").write_text(points)
+    return folder
+
+
+EXPORTS = "[eval_factory.exports]\nodd = exporting:odd\n"
+ENDS = "import sys\nsys.exit(0)\n"
+
+
+@pytest.mark.parametrize(
+    ("code", "points", "is_command"),
+    [
+        ("odd = 7\n", EXPORTS, True),
+        ("def odd(): pass\n", EXPORTS, True),
+        (ENDS, EXPORTS, True),
+        ("", "[eval_factory.exports]\nodd = ???\n", True),
+        ("", "[eval_factory.exports]\nno equals sign\n", False),
+    ],
+)
+def test_a_broken_export_is_named_and_all_else_goes_on(
+    code: str, points: str, is_command: bool, tmp_path: Path
+) -> None:
+    path = str(exporting(tmp_path / "packages", code, points))
+    listed = program("export", "--help", PYTHONPATH=path)
+    assert listed.returncode == 0, listed.stderr
+    assert "parquet" in listed.stdout
+    assert program("ls", PYTHONPATH=path).returncode == 0
+    used = program("export", "odd", "x", "--option", PYTHONPATH=path)
+    assert used.returncode == 2
+    if is_command:
+        assert "exporting" in used.stderr
+        assert "pip uninstall exporting" in used.stderr
+    else:
+        assert "exporting" in listed.stderr
+
+
+def test_a_package_of_tasks_that_ends_the_program_is_named(tmp_path: Path) -> None:
+    folder = broken(tmp_path, "evaluations: []")
+    (folder / "broken" / "__init__.py").write_text(ENDS)
+    outcome = program("ls", PYTHONPATH=str(folder))
+    assert outcome.returncode == 2
+    assert "pip uninstall broken" in outcome.stderr

@@ -12,7 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,9 +20,10 @@ import click
 
 from eval_factory.cli.console import HomePath, lasting
 from eval_factory.core.errors import ConfigError, NotReportableError
-from eval_factory.core.foreign_text import own_lines, printable
+from eval_factory.core.foreign_text import one_line, own_lines, printable
 from eval_factory.core.formats import counted
 from eval_factory.core.this_process import not_to_be_hung_up
+from eval_factory.tasks.framework import added_points
 
 if TYPE_CHECKING:
     from eval_factory.api import StoredResult, Verified
@@ -333,19 +334,45 @@ class _WithOthers(click.Group):
     """
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted({*super().list_commands(ctx), *entry_points(group=EXPORTS).names})
+        added = [point.name for point in added_points(EXPORTS)]
+        return sorted({*super().list_commands(ctx), *added})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         own = super().get_command(ctx, cmd_name)
-        for point in () if own else entry_points(group=EXPORTS, name=cmd_name):
-            try:
-                added: click.Command = point.load()
-            except Exception as error:  # whatever another package raises
-                raise ConfigError(
-                    f"export {cmd_name}: {point.value} cannot be imported: {error}"
-                ) from error
+        if own is not None:
+            return own
+        for point in added_points(EXPORTS):
+            if point.name == cmd_name:
+                return _added_export(point)
+        return None
+
+
+def _added_export(point: EntryPoint) -> click.Command:
+    """The command of another package; one that only says what is wrong where there is none, so
+    that the others can be listed and used.
+    """
+    package = point.dist.name if point.dist is not None else point.value
+    try:
+        added = point.load()
+    except (Exception, SystemExit) as error:  # whatever another package raises
+        problem = f"{point.value} cannot be imported: {type(error).__name__}: {error}"
+    else:
+        if isinstance(added, click.Command):
             return added
-        return own
+        problem = f"{point.value} is no command of click"
+    text = f"export {point.name}: of the package {package}: {one_line(problem)}"
+
+    def refuse(**_: object) -> None:
+        raise ConfigError(f"{text}\n  correct it, or take it out: pip uninstall {package}")
+
+    return click.Command(
+        point.name,
+        callback=refuse,
+        params=[click.Argument(["words"], nargs=-1, type=click.UNPROCESSED)],
+        context_settings={"ignore_unknown_options": True},
+        help=f"Cannot be used: {one_line(problem)}",
+        short_help="(cannot be used)",
+    )
 
 
 @click.group("export", cls=_WithOthers)

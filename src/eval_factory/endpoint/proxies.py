@@ -6,10 +6,12 @@ from __future__ import annotations
 
 import os
 import ssl
+from collections.abc import Mapping
 from urllib.parse import urlsplit
 
 from certifi import where
 from requests.utils import get_environ_proxies, prepend_scheme_if_needed, select_proxy
+from urllib3.exceptions import LocationValueError
 
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.helm_run_settings import HelmRunSettings
@@ -40,28 +42,61 @@ def proxy_variable(url: str) -> str:
 def proxy_from_environment(url: str) -> str | None:
     """By requests' rules; what has no scheme is an HTTP proxy.
 
-    Raises PrerequisiteError: it is another kind of proxy.
+    Raises PrerequisiteError: it is another kind of proxy, or its address cannot be parsed.
     """
     if is_at_a_server(url, os.environ):
         return None
     named: str | None = select_proxy(url, get_environ_proxies(url))
     if not named:
         return None
-    proxy = str(prepend_scheme_if_needed(named, "http"))  # type: ignore[no-untyped-call]
+    names = [
+        name
+        for name, value in os.environ.items()
+        if value == named and name.lower().endswith("_proxy")
+    ]
+    who = " and ".join(names) or "the proxy"
+    proxy = parsed_proxy(named, who)
     scheme = urlsplit(proxy).scheme
     if scheme not in ("http", "https"):
-        names = [
-            name
-            for name, value in os.environ.items()
-            if value == named and name.lower().endswith("_proxy")
-        ]
         raise PrerequisiteError(
-            f"{' and '.join(names) or 'the proxy'}: "
+            f"{who}: "
             f"a proxy of the kind {scheme}:// is not known, only http:// and"
             f" https:// are\n  name another one, or unset it; NO_PROXY={urlsplit(url).hostname} "
             "goes past it"
         )
     return proxy
+
+
+def parsed_proxy(named: str, variable: str) -> str:
+    """The address of a proxy; what has no scheme is an HTTP proxy.
+
+    Raises PrerequisiteError: it is no address. The value is not shown: it may hold a password.
+    """
+    try:
+        proxy = str(prepend_scheme_if_needed(named, "http"))  # type: ignore[no-untyped-call]
+        parts = urlsplit(proxy)
+        is_address = bool(parts.hostname) and parts.port != 0
+    except (ValueError, TypeError, LocationValueError):
+        is_address = False
+    if not is_address or any(letter.isspace() for letter in named):
+        raise PrerequisiteError(
+            f"{variable}: is no address of a proxy, such as http://proxy.example:3128\n"
+            "  correct it, or unset it"
+        )
+    return proxy
+
+
+def proxy_problems(env: Mapping[str, str]) -> list[str]:
+    """What is wrong with the variables that name proxies."""
+    problems = []
+    for name in sorted(env):
+        if not name.lower().endswith("_proxy") or name.lower() == "no_proxy" or not env[name]:
+            continue
+        try:
+            parsed_proxy(env[name], name)
+        except PrerequisiteError as error:
+            problems.append(str(error))
+    return problems
 
 
 def certificates() -> tuple[str, str]:

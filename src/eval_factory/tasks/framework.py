@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from importlib import metadata, resources
@@ -48,6 +49,30 @@ class PlugIn:
         )
 
 
+def added_points(group: str) -> Sequence[metadata.EntryPoint]:
+    """What the packages of this environment add to a group. One whose list of entry points cannot
+    be read is named on standard error, and left out.
+    """
+    try:
+        return tuple(metadata.entry_points(group=group))
+    except Exception:  # whatever a garbled file of any package makes of it
+        return tuple(_readable_points(group))
+
+
+def _readable_points(group: str) -> Iterator[metadata.EntryPoint]:
+    for package in metadata.distributions():
+        try:
+            points = tuple(package.entry_points)
+        except Exception as error:
+            name = package.metadata["Name"]
+            sys.stderr.write(
+                f"warning: the package {name} has an entry_points.txt that cannot be read "
+                f"({type(error).__name__}): what it adds is left out; install it again\n"
+            )
+            continue
+        yield from (point for point in points if point.group == group)
+
+
 @lru_cache(maxsize=1)
 def plug_ins() -> tuple[PlugIn, ...]:
     """Those of this environment, by the names of their packages. Raises ConfigError: one cannot
@@ -55,7 +80,7 @@ def plug_ins() -> tuple[PlugIn, ...]:
     """
     found = []
     for point in sorted(
-        metadata.entry_points(group=_GROUP), key=lambda point: str(point.dist and point.dist.name)
+        added_points(_GROUP), key=lambda point: str(point.dist and point.dist.name)
     ):
         package = point.dist.name if point.dist is not None else point.value
         try:
@@ -63,7 +88,8 @@ def plug_ins() -> tuple[PlugIn, ...]:
                 (resources.files(point.module) / _PLUG_IN_FILE).read_text(encoding="utf-8")
             )
             unknown = sorted(set(document) - _PLUG_IN_KEYS)
-        except Exception as error:  # whatever its module raises when it is imported
+        # whatever its module raises when it is imported
+        except (Exception, SystemExit) as error:
             raise PlugIn(package, {}).refused(f"{type(error).__name__}: {error}") from error
         plug_in = PlugIn(package, document)
         if unknown:

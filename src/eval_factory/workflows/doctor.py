@@ -105,9 +105,12 @@ def _network(env: Mapping[str, str]) -> Iterator[Finding]:
         for name in sorted(env)
         if name.lower().endswith("_proxy") and env[name]
     ]
-    yield Finding(
-        "proxies", None, redactor.text(", ".join(named)) or "none named in the environment"
-    )
+    if problems := proxies.proxy_problems(env):
+        yield Finding("proxies", False, "\n".join(problems))
+    else:
+        yield Finding(
+            "proxies", None, redactor.text(", ".join(named)) or "none named in the environment"
+        )
 
     def certificates() -> str:
         proxies.tls_context()

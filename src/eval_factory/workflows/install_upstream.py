@@ -4,7 +4,10 @@ at all.
 
 from __future__ import annotations
 
+import glob
+import os
 import shlex
+import shutil
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -15,7 +18,7 @@ from typing import TextIO
 
 from eval_factory.core.errors import ConfigError, PrerequisiteError, did_you_mean
 from eval_factory.core.helm_run_settings import MEDHELM_HOME
-from eval_factory.core.rundir import PRIVATE_FOLDER
+from eval_factory.core.rundir import PRIVATE_FOLDER, is_running
 from eval_factory.executors.process import child_environment, run_captured
 from eval_factory.helm.environments import environment_of, home_of, how_to_install
 from eval_factory.tasks.upstreams import HELM, UPSTREAMS, Upstream
@@ -90,7 +93,9 @@ def install(
     home.parent.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
     screen.write(f"installing {upstream} and what it needs, some 760 MB, into {home} ...\n")
     screen.flush()
-    with tempfile.TemporaryDirectory(prefix=f".{home.name}.", dir=home.parent) as name:
+    _remove_leftovers(home)
+    prefix = f"{_beginning(home)}{os.getpid()}."
+    with tempfile.TemporaryDirectory(prefix=prefix, dir=home.parent) as name:
         made = Path(name) / home.name
         _run([sys.executable, "-m", "venv", str(made)], env)
         if wheels is None:
@@ -101,8 +106,39 @@ def install(
                 ["install", "--no-compile", "--no-index", "--find-links", str(wheels.absolute())],
                 env,
             )
+        _name_place(made, home)
         made.replace(home)
     return home
+
+
+def _remove_leftovers(home: Path) -> None:
+    """Delete what an installation that was killed has left beside the environment."""
+    for left in home.parent.glob(f"{glob.escape(_beginning(home))}*"):
+        maker = left.name.removeprefix(_beginning(home)).partition(".")[0]
+        if left.is_dir() and not left.is_symlink() and not _is_at_work(maker):
+            shutil.rmtree(left)
+
+
+def _beginning(home: Path) -> str:
+    return f".{home.name}."
+
+
+def _is_at_work(maker: str) -> bool:
+    """Whether the process of this number runs; a name of an earlier version has no number."""
+    return maker.isascii() and maker.isdigit() and is_running(int(maker))
+
+
+def _name_place(made: Path, home: Path) -> None:
+    """Programs begin with the path of their Python: it is to be that of the place to which the
+    environment is moved.
+    """
+    before = os.fsencode(made)
+    for file in [made / "pyvenv.cfg", *(made / "bin").iterdir()]:
+        if file.is_symlink() or not file.is_file():
+            continue
+        content = file.read_bytes()
+        if before in content and b"\0" not in content:
+            file.write_bytes(content.replace(before, os.fsencode(home)))
 
 
 def download(upstream: Upstream, wheels: Path, *, env: Mapping[str, str], screen: TextIO) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ from click.testing import CliRunner
 from eval_factory.cli.data import list_upstreams
 from eval_factory.config.evaluation import Request, build_evaluation
 from eval_factory.core.errors import ConfigError, PrerequisiteError
+from eval_factory.core.rundir import is_running
 from eval_factory.helm import environments
 from eval_factory.helm.environments import environment_of, home_of
 from eval_factory.plan.run_plan import make_plan
@@ -158,6 +161,39 @@ def test_what_is_not_installed_over(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["older", "taken", "there"], (
         "whole, or not at all"
     )
+
+
+def test_what_a_killed_installation_left_goes_and_programs_begin_with_their_python(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import sys
+
+    home = tmp_path / "medhelm"
+    gone = subprocess_number()
+    for name in (f".medhelm.{gone}.abc", ".medhelm.older_one"):
+        (tmp_path / name / "medhelm").mkdir(parents=True)
+    at_work = tmp_path / f".medhelm.{os.getpid()}.abc"
+    at_work.mkdir()
+
+    def make(argv: Sequence[str], _env: object) -> None:
+        if "venv" not in argv:
+            return
+        programs = Path(argv[-1]) / "bin"
+        programs.mkdir(parents=True)
+        (programs / "helm-run").write_text(f"#!{programs}/python\nprint(1)\n")
+        (programs / "python").write_bytes(b"\x7fELF\0" + os.fsencode(programs))
+
+    monkeypatch.setenv("EVAL_FACTORY_MEDHELM", str(home))
+    monkeypatch.setattr(install_upstream, "_run", make)
+    assert install_upstream.install(MEDHELM, wheels=None, env={}, screen=sys.stderr) == home
+    assert (home / "bin" / "helm-run").read_text() == f"#!{home}/bin/python\nprint(1)\n"
+    assert b"\x7fELF\0" in (home / "bin" / "python").read_bytes()
+    assert {path.name for path in tmp_path.iterdir()} == {"medhelm", at_work.name}
+
+
+def subprocess_number() -> int:
+    """The number of no process."""
+    return next(number for number in range(2**22 - 1, 2, -1) if not is_running(number))
 
 
 @pytest.mark.parametrize(
