@@ -168,7 +168,7 @@ def test_what_became_of_a_task_is_said_before_it_is_taken_over(jobs: Jobs) -> No
     found = jobs.look()
     assert [status for status, _ in told(found)] == ["missing", "missing", "missing", "waiting"]
     each_says(
-        [reason for _, reason in told(found)][:2],
+        [str(reason) for _, reason in told(found)][:2],
         ["job has ended", "no such model"],
         ["job has ended"],
     )
