@@ -49,6 +49,12 @@ class Panel(NamedTuple):
     """A wrong answer is one of four ratings below the best."""
     missing: float = 0.0
     tasks: int = 1
+    failing: int = 0
+    """So many units, the first ones, fail as a whole."""
+    failure: float = 0.1
+    """In so many of the runs and looks."""
+    part: float = 1.0
+    """This share of a unit's instances is wrong then."""
 
 
 def rows() -> Iterator[tuple[str, Panel]]:
@@ -80,6 +86,27 @@ def rows() -> Iterator[tuple[str, Panel]]:
     yield "5 % missing", Panel(missing=0.05)
     yield "five tasks", Panel(tasks=5)
     yield "five tasks, fives, r 30 %", Panel((5,) * 20, 0.3, correlation=0.3, tasks=5)
+    yield from failing_rows()
+
+
+def failing_rows() -> Iterator[tuple[str, Panel]]:
+    """Sources that fail as a whole, beside others that are always right where nothing is said."""
+    alone = Panel((25, *[1] * 75), 0.0, 1.0, failing=1)
+    for repeats in (5, 10, 20):
+        yield f"25 of 100 fail as a whole in 10 %, B {repeats}", alone._replace(repeats=repeats)
+    yield "25 of 100 fail as a whole in 5 %, B 10", alone._replace(failure=0.05, repeats=10)
+    yield "30 of 100 fail as a whole in 10 %, B 5", alone._replace(sizes=(30, *[1] * 70))
+    yield "45 of 150 fail as a whole in 10 %, B 5", alone._replace(sizes=(45, *[1] * 105))
+    two = Panel((25, 25, *[1] * 50), 0.095, 0.95, failing=2)
+    for repeats in (5, 10):
+        yield (
+            f"two of 25 fail as a whole in 10 %, the rest 95 % right, B {repeats}",
+            two._replace(repeats=repeats),
+        )
+    three = Panel((25, 25, 25, *[1] * 75), 0.0, 1.0, failing=3, part=0.8)
+    yield "three of 25 in 150, 80 % of each fail as a whole in 10 %, B 5", three
+    fives = Panel((25, *[5] * 15), 0.0, 1.0, failing=1, failure=0.15)
+    yield "25 fail as a whole in 15 %, beside fifteen of 5, B 5", fives
 
 
 ROWS = dict(rows())
@@ -92,6 +119,9 @@ class Answers:
         self.units = Units(np.repeat(np.arange(len(panel.sizes)), panel.sizes))
         self._rng = rng
         self._panel = panel
+        within = np.concatenate([np.arange(size) for size in panel.sizes])
+        large = np.array(panel.sizes)[self.units.of]
+        self._fails_in = (self.units.of < panel.failing) & (within < panel.part * large)
         apart = 2 * panel.accuracy * (1 - panel.accuracy) - panel.flips
         shape = (count, sum(panel.sizes))
         self._chance: Any = np.full(shape, panel.accuracy)
@@ -109,6 +139,9 @@ class Answers:
         if self._panel.correlation:
             common = self._rng.random((len(chance), len(self.units.sizes)))[:, self.units.of]
             at = np.where(self._rng.random(at.shape) < self._panel.correlation**0.5, common, at)
+        if self._panel.failing:
+            fails = self._rng.random((len(chance), len(self.units.sizes))) < self._panel.failure
+            at = np.where(fails[:, self.units.of] & self._fails_in, 1.0, at)
         if not self._panel.rated:
             return (at < chance).astype(float)
         rest = (at - chance) / np.maximum(1 - chance, 1e-12)
@@ -245,13 +278,16 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--years", type=int, default=1000)
-    years = parser.parse_args().years
+    parser.add_argument("--rows", default="", help="only rows whose name contains this text")
+    arguments = parser.parse_args()
+    years = arguments.years
     wrong = list[str]()
     print(
         "| panel | unchanged, 0 | unchanged, 2 points | down by 2 | B recommended | found | weeks |"
     )
     print("|---|---|---|---|---|---|---|")
-    for name, panel in ROWS.items():
+    chosen = {name: panel for name, panel in ROWS.items() if arguments.rows in name}
+    for name, panel in chosen.items():
         alarms = false_alarms(panel, years)
         (counts, share, weeks) = power(panel, years // 2)
         advice = ", ".join(
@@ -264,6 +300,8 @@ def main() -> int:
             wrong.append(name)
     print("\n| something changed, where nothing does | alarms |\n|---|---|")
     for name in CHANGES:
+        if name not in chosen:
+            continue
         share = changes(ROWS[name], years)
         print(f"| {name} | {100 * share:.1f} |", flush=True)
         if share > 0.05:

@@ -35,8 +35,21 @@ def test_a_baseline_that_is_taken_for_exact_gives_false_alarms(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """So the simulation would show a mistake in sigma."""
-    monkeypatch.setattr(detector, "sigma_of", lambda values, _: np.zeros(len(values)))
+    monkeypatch.setattr(detector, "sigma_of", lambda values, *_: np.zeros(len(values)))
     assert float((simulation.first_alarms(NOISY, YEARS, 0.0, 0.0) > 0).mean()) > 0.08
+
+
+ONE_FAILS = ROWS["25 of 100 fail as a whole in 10 %, B 10"]
+
+
+@pytest.mark.parametrize(("floor", "least", "most"), [(0.0, 0.1, 1.0), (0.5, 0.0, 0.05)])
+def test_a_source_that_fails_as_a_whole_is_no_alarm(
+    monkeypatch: pytest.MonkeyPatch, floor: float, least: float, most: float
+) -> None:
+    """Without the floor of each unit's variance every fifth unchanged year has an alarm."""
+    assert detector.WHOLE_UNIT == 0.5
+    monkeypatch.setattr(detector, "WHOLE_UNIT", floor)
+    assert least <= float((simulation.first_alarms(ONE_FAILS, 100, 0.0, 0.0) > 0).mean()) <= most
 
 
 @pytest.mark.simulation

@@ -33,11 +33,13 @@ from eval_factory.monitor.ledger import Line
 from eval_factory.monitor.panel import CHANGED, Limit
 from eval_factory.report.reader import StoredResult, load_result
 from eval_factory.scoring.intervals import PROPORTION
+from eval_factory.scoring.methods import STATISTICS_VERSION
 
 HARM = "harm"
 VALUES = "values.json"  # of an asking, whose hash is in the ledger: a look needs no earlier run
 SHARES = ("refused", "unreadable", "empty", "failed")  # figures that are shares of the answers
 STATED = "stated"
+WHOLE_UNIT_SINCE = 2  # version of the statistics
 _MAX_NAMED = 12
 _Fields = dict[str, Any]
 
@@ -249,16 +251,29 @@ class Rules:
     looks: int
     seed: int
     alarm_on: tuple[str, ...]
+    statistics: int = STATISTICS_VERSION
+    """The version of the statistics with which the baseline was made: its looks go on with it."""
 
     @classmethod
     def of(cls, source: Mapping[str, Any]) -> Rules:
-        """`source`: a panel's section, or the ledger's line of a baseline."""
+        """`source`: a panel's section, or the ledger's line of a baseline. A baseline that names no
+        version of the statistics has the first.
+        """
+        statistics = STATISTICS_VERSION
+        if "repeats" in source:
+            statistics = source.get("statistics", 1)
         return cls(
             float(source["alpha"]),
             source["looks"],
             source["seed"],
             tuple(sorted(source["alarm_on"])),
+            statistics,
         )
+
+    @property
+    def whole_unit(self) -> float | None:
+        """The detector's least variance of a unit; the first version had none."""
+        return 0.0 if self.statistics < WHOLE_UNIT_SINCE else None
 
     @property
     def harm_alpha(self) -> float:
@@ -300,6 +315,7 @@ class _Stream:
             units=np.array([units[source] for source in sources]),
             max_drop=limit.max_drop / self.scale.width,
             looks=rules.looks,
+            whole_unit=rules.whole_unit,
         )
         self.detector = EDetector(self.baseline)
         self.change = ChangeDetector(
@@ -388,7 +404,10 @@ class Course:
             if name != STATED
         }
         stated = sorted(self._stated_models())
-        return {"limits": limits, "watched": {**shares, STATED: stated}}
+        line: _Fields = {"limits": limits, "watched": {**shares, STATED: stated}}
+        if self.rules.statistics > 1:  # the first version was not written down
+            line["statistics"] = self.rules.statistics
+        return line
 
     def _stated_models(self) -> set[str]:
         """The models that the baseline's answers state."""

@@ -46,6 +46,10 @@ def loop_sigma(runs: Sequence[Sequence[float]], units: Sequence[int]) -> float:
     totals = [[sum(group) for group in groups(run, units)] for run in runs]
     sizes = [len(group) for group in groups(units, units)]
     squares = [statistics.variance(each) for each in zip(*totals, strict=True)]
+    squares = [
+        max(square, size**2 / repeats / 2) if size > 1 else square
+        for square, size in zip(squares, sizes, strict=True)
+    ]
     if count**2 / sum(size**2 for size in sizes) < 6 or max(sizes) > 0.3 * count:
         squares = [
             max(square, size**2 / repeats) for square, size in zip(squares, sizes, strict=True)
@@ -139,7 +143,8 @@ def test_few_units_and_large_ones_may_do_what_no_run_showed(
     sigma = Baseline(runs, units, 0, 1).sigma
     assert sigma == pytest.approx(loop_sigma(runs.tolist(), units.tolist()), rel=1e-12)
     half = len(units) / len(sizes) / 2
-    assert (4 * (len(units) * sigma) ** 2 > (half + sum(size**2 for size in sizes) / 4)) == few
+    complete = half + sum(size**2 for size in sizes) / 4
+    assert (4 * (len(units) * sigma) ** 2 > complete) == few
 
 
 def test_sigma_of_runs_without_a_difference_is_not_0() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -176,3 +177,14 @@ def test_the_same_looks_give_the_same_figures() -> None:
     second = course()
     for number in range(1, 6):
         assert first.look(number, asked(0.7)) == second.look(number, asked(0.7))
+
+
+def test_a_baseline_of_before_goes_on_with_its_own_test() -> None:
+    """Its ledger names no version of the statistics, and its sigma has no least variance of units."""
+    line: dict[str, Any] = {"alpha": 0.05, "looks": 5, "seed": 0, "alarm_on": [], "repeats": []}
+    of_sources = [replace(asked(0.8), clusters={"a": {key: key[:4] for key in KEYS}})] * 3
+    before = Course(Rules.of(line), [limit("a")], of_sources).of_baseline()
+    now = Course(Rules.of({**line, "statistics": 2}), [limit("a")], of_sources).of_baseline()
+    assert "statistics" not in before
+    assert now["statistics"] == 2
+    assert before["limits"][0]["sigma"] < now["limits"][0]["sigma"] / 2

@@ -17,6 +17,7 @@ from eval_factory.monitor.detector import (
     assumed,
     hardest,
     needed_repeats,
+    sigma_of,
     what_it_finds,
 )
 
@@ -114,7 +115,8 @@ def test_small_units_have_as_much_in_common_as_sigma_says() -> None:
     vary = answers.units.totals(runs).var(axis=1, ddof=1).sum(axis=-1).mean()
     own = runs.var(axis=1, ddof=1).sum(axis=-1).mean()
     measured = like.values.var(axis=0, ddof=1).sum()
-    apart = (4 * (40 * like.sigma) ** 2 - 2.5 - measured) / (measured + 0.5)
+    sigma = sigma_of(like.values, Units(like.units), 0.0)
+    apart = (4 * (40 * sigma) ** 2 - 2.5 - measured) / (measured + 0.5)
     assert vary / own - 1 == pytest.approx(apart, rel=0.05)
 
 
@@ -123,7 +125,7 @@ def test_units_have_as_much_in_common_as_sigma_says(together: float) -> None:
     like = right_and_wrong(0.3, np.repeat(np.arange(60), 5), 10, together)
     runs, answers = drawn(like)
     vary = answers.units.totals(runs).var(axis=1, ddof=1).sum(axis=-1).mean()
-    measured = 10 * (300 * like.sigma) ** 2 - 2.5
+    measured = 10 * (300 * sigma_of(like.values, Units(like.units), 0.0)) ** 2 - 2.5
     assert vary == pytest.approx(measured, rel=0.1)
     alone = Answers(Baseline(like.values, np.arange(300), 0.02, 52), 300, np.random.default_rng(1))
     runs = np.stack([alone.draw() for _ in range(6)], axis=1)
