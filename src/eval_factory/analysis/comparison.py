@@ -20,6 +20,7 @@ from eval_factory.report.reader import COUNT, FLAG, NUMBER, TEXT, StoredResult, 
 from eval_factory.scoring import paired
 from eval_factory.scoring.intervals import PROPORTION, holm, lower_end
 from eval_factory.scoring.paired import ALPHA, PairedDifference
+from eval_factory.tasks.rubric_case import JUDGE_CORRECTED
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -428,6 +429,8 @@ def _compared(
         greatest = sum(value_b(key, high) - value_a(key, low) for key in shared)
         bounds = least / len(shared), greatest / len(shared)
     found = difference_of(a.values, b.values, keys, scale)
+    if name.endswith(JUDGE_CORRECTED):
+        found = paired.with_labels_uncertainty(found, _uncertainty_of_labels(a, b))
     higher = score.higher_is_better is not False
     changes = list(zip(keys, values_a, values_b, strict=True))
     above = tuple(key for key, before, after in changes if after > before)
@@ -454,6 +457,18 @@ def _compared(
         else paired.non_inferiority(found, margin, higher_is_better=higher),
         equivalence=None if margin is None else paired.equivalence(found, margin),
     )
+
+
+def _uncertainty_of_labels(a: Side, b: Side) -> float:
+    """The greater relative standard error of what the two corrected scores were divided by."""
+    found = [0.0]
+    for side in (a, b):
+        rubric = side.stored.result.validity.rubric
+        correction = None if rubric is None else rubric.correction
+        if correction is not None and correction.youden_stderr is not None:
+            youden = correction.sensitivity + correction.specificity - 1
+            found.append(correction.youden_stderr / youden)
+    return max(found)
 
 
 def difference_of(

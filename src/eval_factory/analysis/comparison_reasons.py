@@ -22,6 +22,7 @@ from eval_factory.core.results import (
 from eval_factory.report.reader import StoredResult
 from eval_factory.tasks.rubric_case import JUDGE_CORRECTED
 
+CORRECTED_BY_TRUTH_SINCE = 2  # version of the statistics
 Key = str  # the id of an instance; split and perturbation are those of the score
 
 
@@ -236,6 +237,13 @@ def _other_judging(a: Side, b: Side) -> Iterator[Reason]:
     )
     if (a.values.metric or "").endswith(JUDGE_CORRECTED) and not same_passport:
         yield Reason("judges", f"{both} were corrected with different passports of their judge")
+    corrected_otherwise = {
+        version < CORRECTED_BY_TRUTH_SINCE
+        for version in (record.statistics_version, others.statistics_version)
+    }
+    if (a.values.metric or "").endswith(JUDGE_CORRECTED) and len(corrected_otherwise) > 1:
+        why = "physicians' labels in one, the truth behind them in the other; rescore the older one"
+        yield Reason("judges", f"{both} were corrected to two different things: {why}")
 
 
 def _other_instances(a: Side, b: Side) -> Iterator[Reason]:

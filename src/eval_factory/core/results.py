@@ -172,6 +172,8 @@ class JudgeCorrection:
     passport_date: str
     passport_sha256: str
     categories: Mapping[str, CorrectedPart]
+    # the labels' uncertainty of sensitivity + specificity - 1; None where the truth is not known
+    youden_stderr: float | None = None
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from eval_factory.scoring.judge_calibration import (
     Part,
     Steadiness,
 )
-from eval_factory.scoring.judge_passports import AskedJudge, pairs_as_lines
+from eval_factory.scoring.judge_passports import AskedJudge, items_as_lines, pairs_as_lines
 from eval_factory.tasks.message_files import FEWEST_ITEMS
 
 MARGIN = 0.05  # of macro F1, and of the bias, in shares: what is smaller does not matter
@@ -246,7 +246,7 @@ def passport_document(passport: JudgePassport, date: str) -> dict[str, Any]:
     lengths = passport.found.usual_lengths
     difference = "kappa_difference" if passport.found.marks else "f1_macro_difference"
     return {
-        "schema_version": 1,
+        "schema_version": 2,
         "judge": passport.judge,
         "judge_labels": passport.column or None,
         "date": date,
@@ -277,6 +277,7 @@ def passport_document(passport: JudgePassport, date: str) -> dict[str, Any]:
         "says_met": found["says_met"],
         "usual_lengths": None if lengths is None else list(lengths),
         "pairs": pairs_as_lines(passport.found.pairs, list(found["categories"])),
+        "items": items_as_lines(passport.found.kinds, list(found["categories"])),
     }
 
 

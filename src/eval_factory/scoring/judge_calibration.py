@@ -23,7 +23,12 @@ from numpy.typing import NDArray
 from eval_factory.core.nouns import Word
 from eval_factory.scoring import intervals
 from eval_factory.scoring.agreement import nearest_rating
-from eval_factory.tasks.message_files import FEWEST_ITEMS, LabelledItem, LabelledPairs
+from eval_factory.tasks.message_files import (
+    FEWEST_ITEMS,
+    LabelledItem,
+    LabelledItems,
+    LabelledPairs,
+)
 
 FEWEST_POOLED = 3  # categories, to know how far they are apart
 PSEUDO_CLUSTERS = 0.75
@@ -116,6 +121,8 @@ class Calibration:
     """With each physician, the one with most labels first."""
     # decisions of the judge and of physicians, as a score's correction needs them
     pairs: Sequence[LabelledPairs] = ()
+    # the same by item, from which the mistakes of physicians are told apart
+    kinds: Sequence[LabelledItems] = ()
     # between which nine of ten answers are, in characters
     usual_lengths: tuple[float, float] | None = None
     says_met: float = 0.0  # the judge, as a share of the items
@@ -149,6 +156,7 @@ def calibration_of(
         majority=_with_majority(items),
         by_physician=_with_each(items),
         pairs=_labelled_pairs(items),
+        kinds=_kinds(items),
         usual_lengths=None if ends is None else (ends[0], ends[-1]),
         says_met=statistics.fmean(item.judged for item in items),
     )
@@ -197,6 +205,17 @@ def _labelled_pairs(items: Sequence[LabelledItem]) -> list[LabelledPairs]:
         LabelledPairs(numbers[name], category, tuple(found[kind] for kind in kinds))  # type: ignore[arg-type]
         for (name, category), found in counts.items()
     ]
+
+
+def _kinds(items: Sequence[LabelledItem]) -> list[LabelledItems]:
+    """Conversations have the numbers that they have in `_labelled_pairs`."""
+    numbers: dict[str, int] = {}
+    counts = Counter[tuple[int, str | None, bool, int, int]]()
+    for item in items:
+        number = numbers.setdefault(item.conversation, len(numbers))
+        met = sum(bool(label) for label in item.labels)
+        counts[number, item.category, bool(item.judged), len(item.labels), met] += 1
+    return [LabelledItems(*kind, items=count) for kind, count in counts.items()]
 
 
 def steadiness_of(items: Sequence[LabelledItem], changed: Sequence[tuple[int, bool]]) -> Steadiness:

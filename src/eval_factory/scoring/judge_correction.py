@@ -29,17 +29,28 @@ from eval_factory.core.results import CorrectedPart, JudgeCorrection
 from eval_factory.plan.run_plan import Plan
 from eval_factory.scoring import intervals
 from eval_factory.scoring.draft import Draft
+from eval_factory.scoring.intervals import PROPORTION
 from eval_factory.scoring.judge_passports import StoredPassport, passport_of
+from eval_factory.scoring.latent_class import (
+    PSEUDO_ITEMS,
+    SEED,
+    JudgeRates,
+    expanded_ends,
+    judge_rates,
+)
 from eval_factory.scoring.notes import Importance
 from eval_factory.scoring.rubric import JudgedCase, RubricTally
 from eval_factory.scoring.scores import InstanceKey, MetricValues
-from eval_factory.tasks.message_files import FEWEST_ITEMS, LabelledPairs
+from eval_factory.tasks.message_files import FEWEST_ITEMS, LabelledItems, LabelledPairs
 from eval_factory.tasks.rubric_case import JUDGE_CORRECTED, positive_points
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 METHOD = "rogan-gladen-fieller"
+BY_TRUTH = "latent-class-bootstrap"
+LEAST_YOUDEN = 0.05
+UNSURE = "its labels are too few, its 'met' and 'not met' say too little, or it errs otherwise here"
 RATE_APART = 0.2
 FEW_MATCHED = 0.5
 """Of the judge's share of `met` in labels and run; the share of points whose category is
@@ -49,6 +60,14 @@ PSEUDO_CLUSTERS = 0.5
 """Of each kind of pair; `judge_calibration` needs 0.75. benchmarks/judge_coverage.py prints what
 intervals cover.
 """
+
+
+@dataclass(frozen=True)
+class Labels:
+    """What a passport says of its labels."""
+
+    pairs: Sequence[LabelledPairs]
+    items: Sequence[LabelledItems] = ()
 
 
 @dataclass(frozen=True)
@@ -70,6 +89,8 @@ class CorrectedByLabels:
     ci_high: float
     sensitivity: float
     specificity: float
+    method: str = METHOD
+    youden_stderr: float | None = None  # of sensitivity + specificity - 1, by the labels
 
     def of_case(self, given: float, possible: float) -> float:
         """The mean over the cases is the value before it was clipped to what a mean can be."""
@@ -96,6 +117,120 @@ def weights_of(
     for name in shared:
         weights[name] += points_in[name] / points / (pairs_in[name] / total)
     return weights, matched
+
+
+@dataclass(frozen=True)
+class NotCorrected:
+    reason: str
+
+
+def corrected_score(
+    cases: JudgedCases,
+    labels: Labels,
+    weights: Mapping[str | None, float],
+    votes: Sequence[tuple[float, Hashable]],
+) -> CorrectedByLabels | NotCorrected:
+    """The score by the truth behind the labels; without several labels an item by the labels.
+
+    The labels of one physician an item do not say how often physicians err, and a correction by
+    them holds only where as many criteria are met as among the labels. `votes`: of each criterion
+    of the run that the judge decided 1 (met) or 0, and its source.
+    """
+    rates = judge_rates(labels.items, weights)
+    if rates is not None:
+        return _corrected_by_truth(cases, rates)
+    if rates_differ(votes, labels.pairs):
+        return NotCorrected(
+            "too few items have the labels of two physicians, and the judge's share of 'met' is "
+            "another one here than among the labels"
+        )
+    found = corrected_by_labels(cases, labels.pairs, weights)
+    if found is None:
+        return NotCorrected(UNSURE)
+    return found
+
+
+def rates_differ(votes: Sequence[tuple[float, Hashable]], pairs: Sequence[LabelledPairs]) -> bool:
+    """The judge's share of `met` in the run differs from that among the labels beyond the
+    uncertainty of both, or one of them has no uncertainty.
+    """
+    by_label = []
+    for each in pairs:
+        both, judge, physician, none = each.counts
+        by_label += [(1.0, each.conversation)] * (both + judge)
+        by_label += [(0.0, each.conversation)] * (physician + none)
+    shares = []
+    variance = 0.0
+    degrees = []
+    for side in (votes, by_label):
+        values = [value for value, _ in side]
+        clusters = [cluster for _, cluster in side]
+        if len(values) < 2 or intervals.effective_clusters(clusters) < intervals.LEAST_SOURCES:
+            return True
+        size = intervals.mean_end_weight(clusters)
+        variance += intervals.mean_and_variance(values, clusters, PROPORTION, size)[1]
+        shares.append(statistics.fmean(values))
+        degrees.append(intervals.effective_clusters(clusters) - 1)
+    half = intervals.t_quantile(min(degrees)) * math.sqrt(variance)
+    return abs(shares[0] - shares[1]) > half
+
+
+def _corrected_by_truth(cases: JudgedCases, rates: JudgeRates) -> CorrectedByLabels | NotCorrected:
+    """By the judge's figures against the truth, with a bootstrap of run and labels together."""
+    import numpy as np
+
+    units = min(rates.units, intervals.effective_clusters(cases.clusters))
+    if units < intervals.LEAST_SOURCES:
+        return NotCorrected("the run has too few sources")
+    youdens = rates.resampled.sum(axis=1) - 1
+    youden = rates.sensitivity + rates.specificity - 1
+    if youden <= LEAST_YOUDEN or expanded_ends(youdens, rates.units)[0] <= LEAST_YOUDEN:
+        return NotCorrected("its 'met' and 'not met' say too little")
+    given, possible = _resampled_means(cases, len(youdens))
+    spare = (1 - rates.resampled[:, 1]) * possible
+    scores = (given - spare) / np.maximum(youdens, LEAST_YOUDEN)
+    low, high = expanded_ends(scores, units)
+    if low > 1 or high < cases.lowest:
+        return NotCorrected("it errs otherwise here than among the labels")
+    mean = _corrected(
+        statistics.fmean(cases.given),
+        statistics.fmean(cases.possible),
+        rates.sensitivity,
+        rates.specificity,
+    )
+    value = min(1.0, max(cases.lowest, mean))
+    return CorrectedByLabels(
+        value=value,
+        ci_low=max(cases.lowest, min(low, value)),
+        ci_high=min(1.0, max(high, value)),
+        sensitivity=rates.sensitivity,
+        specificity=rates.specificity,
+        method=BY_TRUTH,
+        youden_stderr=float(youdens.std(ddof=1)),
+    )
+
+
+def _resampled_means(cases: JudgedCases, resamples: int) -> tuple[NDArray[Any], NDArray[Any]]:
+    """The means of what the judge gave, and of what there was to have, of resampled sources.
+
+    A pseudo-source of random weight stands at each end of the scale, as nearly equal cases say
+    little of the rest; the mean stays where it is.
+    """
+    import numpy as np
+
+    sums: dict[Hashable, NDArray[Any]] = defaultdict(lambda: np.zeros(3))
+    for given, possible, cluster in zip(cases.given, cases.possible, cases.clusters, strict=True):
+        sums[cluster] += (given, possible, 1.0)
+    tables = np.array(list(sums.values()))
+    rng = np.random.default_rng(SEED)
+    sources = len(tables)
+    drawn = rng.multinomial(sources, np.full(sources, 1 / sources), size=resamples) @ tables
+    size = intervals.mean_end_weight(cases.clusters)
+    ends = rng.gamma(PSEUDO_ITEMS, size=(resamples, 2)) * size
+    total = drawn[:, 2] + ends.sum(axis=1)
+    possible = drawn[:, 1] / drawn[:, 2]
+    given = (drawn[:, 0] + ends[:, 0] * cases.lowest + ends[:, 1]) / total
+    return given - given.mean() + statistics.fmean(cases.given), possible
 
 
 def corrected_by_labels(
@@ -190,6 +325,7 @@ class RubricCorrection:
     passport: StoredPassport
     rubric: RubricTally
     found: CorrectedByLabels | None = None
+    why_absent: str = UNSURE
     matched: float = 0.0  # the share of the points whose criterion's category has labels
 
     @classmethod
@@ -219,12 +355,28 @@ class RubricCorrection:
         clusters = [draft.tally.clusters.get(key[0], key[0]) for key in cases]
         lowest = statistics.fmean(self.rubric.cases[key].lowest() for key in cases)
         of_all = JudgedCases(given, possible, clusters, lowest)
-        self.found = corrected_by_labels(of_all, self.passport.pairs, weights)
+        labels = Labels(self.passport.pairs, self.passport.items)
+        found = corrected_score(of_all, labels, weights, self._votes(draft))
+        if isinstance(found, NotCorrected):
+            self.why_absent = found.reason
+        else:
+            self.found = found
         if self.found is not None:
             values = {key: self.found.of_case(*each) for key, each in cases.items()}
             draft.metrics.append(
                 MetricValues(self.label, self.label, None, values=values, split=metric.split)
             )
+
+    def _votes(self, draft: Draft) -> list[tuple[float, Hashable]]:
+        """What the judge decided of each criterion, and the source of its case."""
+        found: list[tuple[float, Hashable]] = []
+        for key, case in self.rubric.cases.items():
+            source = draft.tally.clusters.get(key[0], key[0])
+            for vote in case.votes or ():
+                met = vote.get(self.passport.judge)
+                if met is not None:
+                    found.append((float(met), source))
+        return found
 
     def _cases(
         self, metric: MetricValues, *, failed_as_zero: bool
@@ -260,7 +412,7 @@ class RubricCorrection:
             ends: dict[str, Any] = {
                 "ci_low": found.ci_low,
                 "ci_high": found.ci_high,
-                "ci_method": METHOD,
+                "ci_method": found.method,
             }
             stats = replace(score.stats, mean=found.value, stderr=None, **ends)
             draft.scores[self.label] = replace(
@@ -282,14 +434,16 @@ class RubricCorrection:
     def _notes(self) -> Iterator[str]:
         judge = self.passport.judge
         passport = self.passport
-        if self.found is None:
-            why = (
-                "its labels are too few, its 'met' and 'not met' say too little, "
-                "or it errs otherwise here"
+        if passport.bias is not None and passport.bias[1] <= 0 <= passport.bias[2]:
+            ends = " to ".join(formats.points(end, sign="+") for end in passport.bias[1:])
+            yield (
+                f"{self.label}: a bias of judge {judge} is not shown ({ends} points): its own "
+                "score may need no correction"
             )
+        if self.found is None:
             yield (
                 f"{self.label}: absent, the passport of judge {judge} cannot correct its score: "
-                f"{why}"
+                f"{self.why_absent}"
             )
             return
         labels = formats.counted(sum(sum(one.counts) for one in passport.pairs), "label")
@@ -333,7 +487,8 @@ class RubricCorrection:
             value=found.value,
             ci_low=found.ci_low,
             ci_high=found.ci_high,
-            ci_method=METHOD,
+            ci_method=found.method,
+            youden_stderr=found.youden_stderr,
             sensitivity=found.sensitivity,
             specificity=found.specificity,
             labels=sum(sum(one.counts) for one in self.passport.pairs),
@@ -359,12 +514,12 @@ class RubricCorrection:
             if len(values) < FEWEST_ITEMS or sum(sum(one.counts) for one in pairs) < FEWEST_ITEMS:
                 continue
             given, clusters = zip(*values, strict=True)
-            found = corrected_by_labels(
-                JudgedCases(given, [1.0] * len(given), clusters, lowest=0.0), pairs, {}
-            )
-            ends = (
-                (None, None, None) if found is None else (found.value, found.ci_low, found.ci_high)
-            )
+            items = [each for each in self.passport.items if each.category == name]
+            cases = JudgedCases(given, [1.0] * len(given), clusters, lowest=0.0)
+            found = corrected_score(cases, Labels(pairs, items), {}, values)
+            ends: tuple[float | None, float | None, float | None] = (None, None, None)
+            if isinstance(found, CorrectedByLabels):
+                ends = (found.value, found.ci_low, found.ci_high)
             yield one_line(name), CorrectedPart(len(given), statistics.fmean(given), *ends)
 
     def _decided(self, case: JudgedCase, category: str) -> Sequence[bool]:

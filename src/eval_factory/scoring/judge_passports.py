@@ -19,7 +19,7 @@ from eval_factory.core.results import PASSPORT_FILE
 from eval_factory.core.rundir import sha256_of
 from eval_factory.helm.criteria import criterion_template
 from eval_factory.plan.run_plan import EndpointPlan, Plan
-from eval_factory.tasks.message_files import LabelledPairs
+from eval_factory.tasks.message_files import LabelledItems, LabelledPairs
 
 PASSPORT = PASSPORT_FILE
 KEY = "config.params.extra.judge_passport"
@@ -53,6 +53,8 @@ class StoredPassport:
     pairs: Sequence[LabelledPairs]
     says_met: float
     usual_lengths: tuple[float, float] | None
+    items: Sequence[LabelledItems] = ()  # a passport of the first version has none
+    bias: tuple[float, float, float] | None = None  # and its interval; None: not known
 
 
 def judge_sha256(judge: EndpointPlan, criteria_per_request: int) -> str:
@@ -105,17 +107,33 @@ class _AskedPart(BaseModel):
     model: Annotated[str, Field(min_length=1)]
 
 
+class _Figure(BaseModel):
+    value: float | None
+    ci_low: float | None
+    ci_high: float | None
+
+
+class _JudgeFigures(BaseModel):
+    bias: _Figure | None = None
+
+
+class _Figures(BaseModel):
+    judge: _JudgeFigures | None = None
+
+
 class _Passport(BaseModel):
     """What a run reads of a passport."""
 
     model_config = ConfigDict(strict=True)
 
-    schema_version: Literal[1]
+    schema_version: Literal[1, 2]
     judge: Annotated[str, Field(min_length=1)]
     date: str
     asked: _AskedPart | None
     categories: dict[str, Any]
     pairs: Annotated[list[str], Field(min_length=1)]
+    items: list[str] = []  # a passport of the first version has none
+    figures: _Figures = _Figures()
     says_met: Annotated[float, Field(ge=0.0, le=1.0)]
     usual_lengths: Annotated[list[_Length], Field(min_length=2, max_length=2)] | None
 
@@ -142,6 +160,28 @@ class _Passport(BaseModel):
             name = categories[category - 1] if category else None
             pairs.append(LabelledPairs(conversation, name, (both, judge, physician, none)))
         return pairs
+
+    def labelled_items(self) -> list[LabelledItems]:
+        """Raises ValueError: a line is none that `calibrate` writes."""
+        categories = list(self.categories)
+        found = []
+        for line in self.items:
+            conversation, category, judged, labels, met, items = map(int, line.split())
+            impossible = labels < 1 or items < 1 or not 0 <= met <= labels or judged not in (0, 1)
+            if min(conversation, category) < 0 or impossible:
+                raise ValueError(f"the items {line[:60]!r} are none")
+            name = categories[category - 1] if category else None
+            found.append(LabelledItems(conversation, name, bool(judged), labels, met, items))
+        return found
+
+    def bias(self) -> tuple[float, float, float] | None:
+        """The judge's bias, and both ends of its interval."""
+        figure = None if self.figures.judge is None else self.figures.judge.bias
+        if figure is None or figure.value is None:
+            return None
+        if figure.ci_low is None or figure.ci_high is None:
+            return None
+        return figure.value, figure.ci_low, figure.ci_high
 
 
 def passport_of(plan: Plan, folder: Path) -> StoredPassport:
@@ -184,11 +224,26 @@ def passport_of(plan: Plan, folder: Path) -> StoredPassport:
             read.labelled_pairs(),
             read.says_met,
             None if lengths is None else (lengths[0], lengths[1]),
+            read.labelled_items(),
+            read.bias(),
         )
     except (LookupError, TypeError, ValueError, AttributeError, YamlError):
         raise ConfigError(
             f"{problem}: {PASSPORT} is not as 'calibrate' writes it: make it again"
         ) from None
+
+
+def items_as_lines(items: Sequence[LabelledItems], categories: Sequence[str]) -> list[str]:
+    """A line each: number of the conversation, of its category from 1 (0: none), whether the
+    judge says met, labels of an item, how many of these say met, items.
+    """
+    number: dict[str | None, int] = {None: 0}
+    number |= {name: at for at, name in enumerate(categories, start=1)}
+    lines = []
+    for each in items:
+        said = (int(each.judged), each.labels, each.met, each.items)
+        lines.append(" ".join(map(str, (each.conversation, number[each.category], *said))))
+    return lines
 
 
 def pairs_as_lines(pairs: Sequence[LabelledPairs], categories: Sequence[str]) -> list[str]:

@@ -18,6 +18,11 @@ class ChangedMethod:
 
 
 CHANGED_METHODS = (
+    ChangedMethod(
+        2,
+        "scores corrected by a judge's passport (by the truth behind its labels)",
+        (".judge_corrected", "rubric.correction"),
+    ),
     ChangedMethod(2, "p values of groups (by permutation)", (".p_value", ".p_holm")),
 )
 ALWAYS_ANOTHER = ("provenance.statistics_version", "validity.notes")

@@ -508,6 +508,18 @@ class LabelledPairs:
     counts: tuple[int, int, int, int]  # both say met, only the judge, only the physician, none
 
 
+@dataclass(frozen=True)
+class LabelledItems:
+    """Items of one conversation in one category about which the same was said."""
+
+    conversation: Hashable
+    category: str | None
+    judged: bool  # the judge says met
+    labels: int  # of an item
+    met: int  # of these labels
+    items: int
+
+
 def read_labels(file: Path, column: str | None) -> ReadFile[LabelledItem]:
     """Every item and every mistake.
 

@@ -268,6 +268,18 @@ def test_a_judges_passport_is_no_data_and_another_one_makes_another_corrected_sc
     )
 
 
+def test_scores_corrected_by_labels_and_by_the_truth_are_not_compared() -> None:
+    metric = "rubric_score.judge_corrected"
+    sides = []
+    for name, version in (("A", 1), ("B", 2), ("C", 2)):
+        of_version = side(name, **provenance(statistics_version=version))
+        sides.append(replace(of_version, values=replace(of_version.values, metric=metric)))
+    found = list(reasons_against(*sides[:2]))
+    assert [reason.name for reason in found] == ["judges"]
+    assert "rescore" in found[0].message
+    assert not list(reasons_against(*sides[1:]))
+
+
 def test_the_lowest_score_of_a_case_is_that_of_the_judges_score_alone() -> None:
     criteria = ({"criterion": "x", "points": 2}, {"criterion": "y", "points": -1})
     record = replace(instance("a", 1.0), criteria=criteria)

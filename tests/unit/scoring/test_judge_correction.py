@@ -4,16 +4,25 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
+import disagreeing_physicians
 import numpy as np
 import pytest
 from judge_coverage import TO_CORRECT, coverage_of_correction
 from scipy import stats
 
 from eval_factory.scoring import judge_correction
-from eval_factory.scoring.judge_correction import JudgedCases, corrected_by_labels, weights_of
-from eval_factory.tasks.message_files import LabelledPairs
+from eval_factory.scoring.judge_correction import (
+    CorrectedByLabels,
+    JudgedCases,
+    corrected_by_labels,
+    corrected_score,
+    weights_of,
+)
+from eval_factory.scoring.latent_class import FEWEST_DOUBLE, judge_rates
+from eval_factory.tasks.message_files import LabelledItems, LabelledPairs
 from known import near, there
 
 EIGHT_OF_TEN = (8, 1, 2, 9)
@@ -216,3 +225,25 @@ def test_a_lenient_judges_score_is_wrong_and_the_interval_holds_the_true_one() -
 @pytest.mark.parametrize("name", TO_CORRECT)
 def test_intervals_hold_the_true_score(name: str) -> None:
     assert coverage_of_correction(name, 1_000)[0] > 0.93
+
+
+def test_physicians_who_disagree_do_not_move_the_score() -> None:
+    """Labels of which 70 % are met and each physician flips 15 %; half is met in the run."""
+    chance = np.random.default_rng(5)
+    row = disagreeing_physicians.Row(0.15, 1000, 0.5)
+    labels, cases, votes = disagreeing_physicians.sample(chance, row)
+    found = corrected_score(cases, labels, {}, votes)
+    assert isinstance(found, CorrectedByLabels)
+    assert abs(found.value - 0.5) < 0.06
+    assert found.ci_low < 0.5 < found.ci_high
+    assert (found.sensitivity, found.specificity) == near((0.9, 0.9), abs=0.05)
+    by_labels = corrected_by_labels(cases, labels.pairs, {})
+    assert by_labels is not None
+    assert by_labels.value < 0.4
+
+
+def test_too_few_double_labels_tell_no_truth() -> None:
+    items = [LabelledItems(at, None, True, 2, 2, 1) for at in range(FEWEST_DOUBLE)]
+    assert judge_rates(items[1:], {}) is None
+    assert judge_rates(items, {}) is not None
+    assert judge_rates([replace(one, conversation=0) for one in items], {}) is None

@@ -22,8 +22,10 @@ from eval_factory.scoring.paired import (
     paired_difference,
     sign_flip_p,
     tango_interval,
+    with_labels_uncertainty,
 )
 from facts import says
+from known import ends, near
 
 
 def test_holm_by_hand_and_what_is_not_known_counts_too() -> None:
@@ -479,3 +481,14 @@ def test_the_interval_of_clustered_flips_covers() -> None:
         draws.append(([0.0] * 256, [float(flip) for flip in flips]))
     assert covered(draws, 0.1, clusters=clusters) >= 0.93
     assert covered(draws, 0.1) < 0.8  # as if the instances were independent
+
+
+def test_labels_make_the_interval_of_a_corrected_difference_wider() -> None:
+    """A difference of 0.2 whose divisor has a relative error of a tenth."""
+    found = paired_difference([0.0] * 50 + [1.0] * 50, [0.0] * 30 + [1.0] * 70)
+    wider = with_labels_uncertainty(found, 0.1)
+    low, high = ends(found)
+    expected = 0.2 - math.hypot(0.2 - low, 1.959964 * 0.02)
+    assert ends(wider) == (near(expected, rel=1e-6), near(0.2 + math.hypot(high - 0.2, 0.0391993)))
+    assert wider.p_value == found.p_value
+    assert with_labels_uncertainty(found, 0.0) == found

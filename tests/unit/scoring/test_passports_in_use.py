@@ -15,12 +15,13 @@ from eval_factory.plan.run_plan import Plan
 from eval_factory.scoring.judge_passports import (
     PASSPORT,
     check_passport,
+    items_as_lines,
     judge_sha256,
     pairs_as_lines,
     passport_of,
     prompt_hashes,
 )
-from eval_factory.tasks.message_files import LabelledPairs
+from eval_factory.tasks.message_files import LabelledItems, LabelledPairs
 from facts import naming
 
 PAIRS = [
@@ -67,6 +68,14 @@ def test_what_was_written_is_read_again(tmp_path: Path) -> None:
         (10, 99.5),
     )
     assert list(found.pairs) == PAIRS
+    assert (found.items, found.bias) == ([], None), "a passport of the first version"
+    items = [LabelledItems(0, "b", True, 2, 1, 3), LabelledItems(1, None, False, 3, 0, 1)]
+    newer = {
+        "items": items_as_lines(items, ["a", "b"]),
+        "figures": {"judge": {"bias": {"value": 0.01, "ci_low": -0.02, "ci_high": 0.03}}},
+    }
+    found = passport_of(planned(tmp_path), written(tmp_path, planned(tmp_path), **newer))
+    assert (found.items, found.bias) == (items, (0.01, -0.02, 0.03))
     assert (
         passport_of(
             planned(tmp_path), written(tmp_path, planned(tmp_path), usual_lengths=None)
@@ -111,6 +120,7 @@ def test_a_judge_is_model_sampling_prompt_and_criteria_at_once_not_where_it_is(
         ({"asked": None}, "gpt-somewhere was not asked: its decisions were in the labels"),
         ({"pairs": ["0 1 2"]}, "is not as 'calibrate' writes it"),
         ({"pairs": ["0 9 1 2 3 4"]}, "is not as 'calibrate' writes it"),
+        ({"items": ["0 1 1 2"]}, "is not as 'calibrate' writes it"),
         ({"pairs": 7}, "is not as 'calibrate' writes it"),
         ({"pairs": ["0 -1 1 2 3 4"]}, "is not as 'calibrate' writes it"),
         ({"pairs": ["0 1 -1 2 3 4"]}, "is not as 'calibrate' writes it"),

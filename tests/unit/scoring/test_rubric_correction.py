@@ -12,14 +12,20 @@ from eval_factory.scoring.judge_correction import RubricCorrection
 from eval_factory.scoring.judge_passports import StoredPassport
 from eval_factory.scoring.rubric import JudgedCase, RubricTally
 from eval_factory.scoring.scores import MetricValues, score_of
-from eval_factory.tasks.message_files import LabelledPairs
+from eval_factory.tasks.message_files import LabelledItems, LabelledPairs
 from eval_factory.tasks.rubric_case import Criterion
 from facts import says
 from known import near, there
 
 PAIRS = [LabelledPairs(at, "tells" if at % 2 else None, (6, 2, 0, 2)) for at in range(60)]
 """Sensitivity 1, specificity a half."""
-PASSPORT = StoredPassport("kind", "2026-11-27", "ab", PAIRS, 0.8, (100.0, 200.0))
+ITEMS = [
+    LabelledItems(one.conversation, one.category, judged, 2, met, count)
+    for one in PAIRS
+    for judged, met, count in ((True, 2, 6), (True, 0, 2), (False, 0, 2))
+]
+"""The same of two physicians who always agree."""
+PASSPORT = StoredPassport("kind", "2026-11-27", "ab", PAIRS, 0.8, (100.0, 200.0), ITEMS)
 LABEL = "rubric_score.judge_corrected"
 
 
@@ -60,14 +66,15 @@ def corrected(
 def test_the_score_is_that_of_the_formula_case_by_case() -> None:
     _, found = corrected(tally())
     # given 0.8; to have 0.75; (0.8 - 0.5 * 0.75) / 0.5
-    assert found.scores[LABEL].value == near(0.85)
+    assert found.scores[LABEL].value == near(0.85, rel=0.01)
     values = next(one for one in found.metrics if one.label == LABEL).values
-    assert values["c0", 0, None] == near((1 - 0.375) / 0.5)
-    assert values["c99", 0, None] == near((0 - 0.375) / 0.5)
+    assert values["c0", 0, None] == near((1 - 0.375) / 0.5, rel=0.01)
+    assert values["c99", 0, None] == near((0 - 0.375) / 0.5, rel=0.01)
     stats = found.scores[LABEL].stats
     assert there(stats.ci_low) < 0.85 < there(stats.ci_high) <= 1
-    assert (stats.ci_method, stats.stderr, stats.count) == ("rogan-gladen-fieller", None, 100)
-    assert found.scores[LABEL].scale == (near((-0.25 - 0.375) / 0.5), near((1 - 0.375) / 0.5))
+    assert (stats.ci_method, stats.stderr, stats.count) == ("latent-class-bootstrap", None, 100)
+    low, high = there(found.scores[LABEL].scale)
+    assert (low, high) == near(((-0.25 - 0.375) / 0.5, (1 - 0.375) / 0.5), rel=0.01)
 
 
 def test_the_report_has_the_judges_own_score_and_the_categories_that_labels_and_run_share() -> None:
@@ -76,16 +83,16 @@ def test_the_report_has_the_judges_own_score_and_the_categories_that_labels_and_
     assert (correction.judge, correction.judge_score, correction.value) == (
         "kind",
         near(0.8),
-        near(0.85),
+        near(0.85, rel=0.01),
     )
     assert (correction.sensitivity, correction.specificity, correction.labels) == (
-        1.0,
-        near(0.5),
+        near(1.0, rel=0.01),
+        near(0.5, rel=0.01),
         600,
     )
     assert correction.matched_points == near(0.8)
     (part,) = correction.categories.values()
-    assert (part.criteria, part.judge, part.value) == (100, near(0.8), near(0.6))
+    assert (part.criteria, part.judge, part.value) == (100, near(0.8), near(0.6, rel=0.02))
     assert there(part.ci_low) < 0.6 < there(part.ci_high)
 
 
@@ -148,7 +155,8 @@ def test_what_is_not_alike_is_said(
 
 
 def test_labels_that_cannot_tell_give_no_score_and_a_note() -> None:
-    useless = replace(PASSPORT, pairs=[LabelledPairs(at, None, (5, 5, 0, 0)) for at in range(30)])
+    pairs = [LabelledPairs(at, None, (5, 5, 0, 0)) for at in range(30)]
+    useless = replace(PASSPORT, pairs=pairs, items=())
     part, found = corrected(tally(), useless)
     assert (part.found, LABEL in found.scores, there(found.rubric).correction) == (
         None,
@@ -157,3 +165,23 @@ def test_labels_that_cannot_tell_give_no_score_and_a_note() -> None:
     )
     (absent,) = [note for note in found.notes.texts() if note.startswith(f"{LABEL}: absent")]
     says(absent, "passport", "judge kind")
+
+
+def test_labels_of_one_physician_correct_no_run_in_which_other_shares_are_met() -> None:
+    """The judge says met of 80 % of the labelled items, and of 40 % of the run's criteria."""
+    one_each = replace(PASSPORT, items=[replace(one, labels=1, met=one.met // 2) for one in ITEMS])
+    part, found = corrected(tally(), one_each)
+    assert part.found is None
+    (note,) = [note for note in found.notes.texts() if LABEL in note]
+    assert "two physicians" in note
+    pairs = [LabelledPairs(at, None, (3, 1, 0, 6)) for at in range(60)]
+    _, found = corrected(tally(), replace(one_each, pairs=pairs))
+    assert found.scores[LABEL].stats.ci_method == "rogan-gladen-fieller"
+
+
+def test_a_judge_whose_bias_is_not_shown_is_named_first() -> None:
+    _, found = corrected(tally(), replace(PASSPORT, bias=(0.01, -0.02, 0.04)))
+    notes = [note for note in found.notes.texts() if LABEL in note]
+    assert "-2.0 to +4.0" in notes[0]
+    _, found = corrected(tally(), replace(PASSPORT, bias=(0.03, 0.02, 0.04)))
+    assert not any("+2.0 to +4.0" in note for note in found.notes.texts())
