@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """How often a corrected score holds the truth where physicians disagree: docs/trust-a-judge.md.
 
-    python benchmarks/disagreeing_physicians.py [--samples 2000] [--seed 7] [--resamples 1000] [--rows TEXT]
+    python benchmarks/disagreeing_physicians.py [--samples 2000] [--resamples 1000] [--rows TEXT]
 
 Judge's sensitivity and specificity 0.9; 100 cases of 10 criteria in the run, whose shares of met
 are beta-distributed; two physicians an item, each of whom says the other thing in so many items;
