@@ -127,7 +127,7 @@ def test_a_judge_is_model_sampling_prompt_and_criteria_at_once_not_where_it_is(
         ({"pairs": ["0 1 0 0 0 0"]}, "is not as 'calibrate' writes it"),
         ({"pairs": ["0 1 1 2 3 4", "0 1 4 3 2 1"]}, "is not as 'calibrate' writes it"),
         ({"pairs": []}, "is not as 'calibrate' writes it"),
-        ({"schema_version": 2}, "is not as 'calibrate' writes it"),
+        ({"schema_version": 3}, "is not as 'calibrate' writes it"),
         ({"schema_version": True}, "is not as 'calibrate' writes it"),
         ({"judge": ["gpt"]}, "is not as 'calibrate' writes it"),
         ({"judge": ""}, "is not as 'calibrate' writes it"),
