@@ -133,10 +133,12 @@ def verdict_of_suite(results: SuiteResults) -> tuple[str, str, list[str]]:
         lines.append(
             f"{counted(unread, 'answer')} could not be read: no score counts them as right."
         )
-    if known and set(known) == {Verdict.DEMO}:
+    measured = [verdict for verdict in known if verdict is not Verdict.DEMO]
+    worst = Verdict.CHANCE
+    if measured:
+        worst = max(measured, key=list(Verdict).index)
+    elif known:
         worst = Verdict.DEMO
-    else:
-        worst = max(known, key=list(Verdict).index, default=Verdict.CHANCE)
     if results.status != RunStatus.COMPLETE and worst.value.colour == "good":
         worst = Verdict.CHANCE
     return worst.value.colour, worst.value.mark, lines

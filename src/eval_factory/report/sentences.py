@@ -38,6 +38,9 @@ for paper, too.
 
 
 def capitalized(line: str) -> str:
+    """With a capital, unless the line begins with an identifier."""
+    if "_" in line.partition(" ")[0]:
+        return line
     return line[:1].upper() + line[1:]
 
 

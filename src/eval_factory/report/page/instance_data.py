@@ -325,8 +325,8 @@ class InstanceBlocks:
 
     blocks: tuple[Markup, ...]
     numbers: InstanceNumbers
-    counts: Mapping[str, int]  # flag -> instances
-    total: int
+    counts: Mapping[str, int]  # flag -> questions
+    total: int  # questions; an asking in another form is none of its own
     middle: float | None
     """What is below it (above it, where lower is better) counts as low; None where values are
     right or wrong.
@@ -382,7 +382,8 @@ class InstancePacker:
                 else:
                     is_low = value > middle if lower_is_better else value < middle
                 row["flags"].append("wrong" if is_low else "right")
-        counts = {flag: sum(flag in row["flags"] for row in self._rows) for flag in _FLAGS}
+        questions = self._questions()
+        counts = {flag: sum(flag in row["flags"] for row in questions) for flag in _FLAGS}
         most = self._lost.most()
         blocks = (
             compressed_block(self.run, "index", self._index(middle, most)),
@@ -390,7 +391,20 @@ class InstancePacker:
             *self._of_media,
         )
         lost = tuple(most.values())
-        return InstanceBlocks(blocks, self._numbers, counts, len(self._rows), middle, lost)
+        return InstanceBlocks(blocks, self._numbers, counts, len(questions), middle, lost)
+
+    def _questions(self) -> list[dict[str, Any]]:
+        """The rows that the table lists: a question that was asked in other forms too is one."""
+        plain = {
+            (row["id"], row["trial"], row["split"])
+            for row in self._rows
+            if row["perturbation"] is None
+        }
+        return [
+            row
+            for row in self._rows
+            if row["perturbation"] is None or (row["id"], row["trial"], row["split"]) not in plain
+        ]
 
     def _pack(self) -> None:
         """What all prompts of the first chunk begin with (the examples) is not what a table

@@ -54,6 +54,7 @@
   const letter = (at) => LETTERS[at % 26] + (at >= 26 ? String(Math.floor(at / 26) + 1) : "");
   const state = { flags: new Set(), groups: new Map(), lost: null, words: "", order: "asked", limit: PAGE_OF_ROWS, open: null };
   let all = [];      // an entry for each instance: the rows of it in all runs
+  let questions = [];  // those of them that are a line: each with its askings
   let found = [];    // those that the filters leave, in order
   let searched = 0;  // chunks whose texts are known already
   let chunks = 0;
@@ -70,6 +71,20 @@
       const values = entry.rows.filter((row) => row && row.value !== null).map((row) => row.value);
       entry.flipped = values.length > 1 && values.some((value) => value !== values[0]);
     }
+    groupAskings();
+  }
+
+  // A question that was asked again, or in other words, is one line: its askings are listed where it is opened.
+  function groupAskings() {
+    const plain = new Map();
+    const of = ({ first }) => JSON.stringify([first.id, first.trial, first.split]);
+    for (const entry of all) if (!entry.first.perturbation) plain.set(of(entry), entry);
+    for (const entry of all) {
+      entry.askings = [];
+      entry.question = entry.first.perturbation ? plain.get(of(entry)) || entry : entry;
+    }
+    for (const entry of all) if (entry.question !== entry) entry.question.askings.push(entry);
+    questions = all.filter((entry) => entry.question === entry);
   }
 
   const hasFlag = (entry, flag) =>
@@ -82,7 +97,7 @@
     }
     if (state.lost !== null && !entry.rows.some((row, at) => row && row.lost.some((place) => nameOfLost(runs[at], place) === state.lost))) return false;
     const said = (row) => row && (row.id.toLowerCase().includes(state.words) || (row.text !== null && row.text.includes(state.words)));
-    return !state.words || entry.rows.some(said);
+    return !state.words || [entry, ...entry.askings].some((one) => one.rows.some(said));
   }
 
   // A tag, or the words of a criterion, which two results number in different ways.
@@ -103,7 +118,7 @@
   };
 
   function filter() {
-    found = all.filter(matches);
+    found = questions.filter(matches);
     const compare = ORDERS[state.order][1];
     if (compare) found.sort(compare);
     state.limit = PAGE_OF_ROWS;
@@ -125,7 +140,7 @@
 
   function verdict(run, row) {
     if (!row) return element("span", { class: "preview" }, "not asked");
-    if (row.value === null) return element("span", { class: "sign failed" }, row.flags.includes("failed") ? "\u2715 failed" : "none");
+    if (row.value === null) return element("span", { class: row.flags.includes("failed") ? "sign failed" : "preview" }, row.flags.includes("failed") ? "\u2715 failed" : "not scored");
     if (run.head.middle !== null) return element("span", { class: "sign" }, number(row.value));
     const right = row.flags.includes("right");
     return element("span", { class: "sign " + (right ? "right" : "wrong") }, (right ? "\u2713 right" : "\u2715 wrong"));
@@ -169,12 +184,13 @@
 
   function showStatus() {
     const reading = state.words && hasTexts() && searched < chunks ? " (still reading texts: " + Math.floor(100 * searched / chunks) + " %)" : "";
-    byId("status").textContent = counted(found.length) + " of " + counted(all.length) + (all.length === 1 ? " instance" : " instances") + reading;
+    byId("status").textContent = counted(found.length) + " of " + counted(questions.length)
+      + (questions.length < all.length ? " questions" : questions.length === 1 ? " instance" : " instances") + reading;
   }
 
   function markCurrent() {
     for (const row of byId("rows").children) {
-      const current = state.open !== null && row.dataset.key === state.open.key;
+      const current = state.open !== null && row.dataset.key === state.open.question.key;
       row.classList.toggle("current", current);
       if (current) row.setAttribute("aria-current", "true"); else row.removeAttribute("aria-current");
     }
@@ -186,7 +202,7 @@
     const judged = runs[0].head.middle === null;
     const flags = [...(runs.length > 1 ? ["flipped"] : []), ...runs[0].head.flags];
     for (const flag of flags) {
-      const count = all.filter((entry) => hasFlag(entry, flag)).length;
+      const count = questions.filter((entry) => hasFlag(entry, flag)).length;
       if (!count) continue;
       const low = flag === "wrong" && !judged, notLow = flag === "right" && !judged;
       const name = low || notLow ? LABELS[flag][1] + " score (" + (low ? "" : "not ") + "worse than " + number(runs[0].head.middle) + ")" : LABELS[flag][0];
@@ -312,7 +328,7 @@
 
   function closeDetail() {
     if (state.open === null) return;
-    const { key } = state.open;
+    const { key } = state.open.question;
     hideDetail();
     history.replaceState(null, "", "#instances");
     const row = [...byId("rows").children].find((one) => one.dataset.key === key);
@@ -343,13 +359,13 @@
 
   function move(step) {
     if (!found.length) return;
-    const at = state.open === null ? -1 : found.indexOf(state.open);
+    const at = state.open === null ? -1 : found.indexOf(state.open.question);
     const next = at < 0 ? 0 : Math.min(found.length - 1, Math.max(0, at + step));
     openEntry(found[next]);
   }
 
   function contentsOf(entry, details) {
-    const at = found.indexOf(entry);
+    const at = found.indexOf(entry.question);
     const title = element("h3", { id: "detail-title" }, "Instance ", inline(nameOfRow(entry.first)));
     const buttons = element("span", {},
       element("button", { type: "button", onclick: () => move(-1) }, "Previous"), " ",
@@ -358,7 +374,19 @@
     const place = element("span", { class: "hint" }, at < 0 ? "" : counted(at + 1) + " of " + counted(found.length));
     const bar = element("div", { class: "bar" }, title, place, buttons);
     const first = details.find(Boolean) || {};
-    return [bar, ...askedParts(first), ...answers(entry, details)];
+    return [bar, ...askedParts(first), ...answers(entry, details), ...askingsOf(entry)];
+  }
+
+  function askingsOf(entry) {
+    const { question } = entry;
+    if (!question.askings.length) return [];
+    const lines = [question, ...question.askings].map((one) => {
+      const name = one === question ? "as it is" : one.first.perturbation;
+      const open = element("button", { type: "button", onclick: () => openEntry(one) }, inline(name));
+      return element("li", one === entry ? { "aria-current": "true" } : {}, open, " ",
+        ...one.rows.map((row, at) => verdict(runs[at], row)), " ", inline(hasTexts() ? one.first.answer : ""));
+    });
+    return [heading("Asked " + counted(lines.length) + " times"), element("ul", { class: "askings" }, ...lines)];
   }
 
   const heading = (text) => element("h4", {}, text);
