@@ -24,6 +24,7 @@ from urllib3.util.wait import wait_for_read
 
 from eval_factory.core.foreign_text import one_line
 from eval_factory.endpoint import bridge
+from eval_factory.endpoint.odd_headers import MAX_HEAD, end_of_head, readable_head
 from eval_factory.endpoint.proxies import certificates_hint
 
 READ_SIZE = 1 << 16
@@ -198,8 +199,9 @@ class Wire(asyncio.Protocol):
         self._error: TransportError | None = None
         self.doubt = Doubt()
         self._ends_in_surplus = False
-        self._parser = httptools.HttpResponseParser(self)
-        self._parser.set_dangerous_leniencies(**_LENIENT)
+        self._head = b""
+        self._head_is_odd = False
+        self._parser = self._new_parser()
         self._came = loop.create_future()
         try:
             self._transport.write(request)
@@ -289,22 +291,11 @@ class Wire(asyncio.Protocol):
             self.close()
             return
         self.size += len(data)
-        try:
-            self._parser.feed_data(data)
-        except httptools.HttpParserUpgrade:
-            self._fail(MalformedAnswerError("the answer changes to another protocol"))
-        except httptools.HttpParserError as error:
-            if self._is_whole:
-                self.is_open = False
-                parts = data.count(_ANSWER)
-                self._ends_in_surplus = parts > (1 if data.startswith(_ANSWER) else 0)
-            elif self._parser.get_status_code():
-                said = one_line(f"the answer is not valid HTTP: {error.__context__ or error}")
-                self._fail(MalformedAnswerError(said))
-            elif data.startswith(_TLS_RECORDS):
-                self._fail(TransportError(WANTS_TLS, unreachable=True))
-            else:
-                self._fail(MalformedAnswerError("what came is no HTTP", silent=True))
+        if not self._has_head:
+            self._head += data
+            if self._head_is_odd:
+                data = self._corrected()
+        self._feed(data)
         if self.size > MAX_BODY:
             self._fail(MalformedAnswerError(_TOO_LARGE))
         if self._is_over:
@@ -312,6 +303,53 @@ class Wire(asyncio.Protocol):
         elif self.size > FREE_BODY and not self._may_be_large:
             self._transport.pause_reading()
             self._tell()
+
+    def _feed(self, data: bytes) -> None:
+        if not data:
+            return
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            self._fail(MalformedAnswerError("the answer changes to another protocol"))
+        except httptools.HttpParserError as error:
+            is_final = self._parser.get_status_code() >= 200
+            if is_final and not self._has_head and not self._head_is_odd:
+                self._head_is_odd = True
+                self._feed(self._corrected())
+            else:
+                self._refuse(data, error)
+
+    def _corrected(self) -> bytes:
+        """What came, with a head that the parser reads; nothing as long as the head is not
+        complete.
+        """
+        end = end_of_head(self._head)
+        if end is None:
+            if len(self._head) > MAX_HEAD:
+                self._fail(MalformedAnswerError("the head of the answer does not end"))
+            return b""
+        self.lines.clear()
+        self._parser = self._new_parser()
+        return readable_head(self._head[:end]) + self._head[end:]
+
+    def _new_parser(self) -> Any:
+        parser = httptools.HttpResponseParser(self)
+        parser.set_dangerous_leniencies(**_LENIENT)
+        return parser
+
+    def _refuse(self, data: bytes, error: Exception) -> None:
+        """What came is no part of the answer that was asked for."""
+        if self._is_whole:
+            self.is_open = False
+            parts = data.count(_ANSWER)
+            self._ends_in_surplus = parts > (1 if data.startswith(_ANSWER) else 0)
+        elif self._parser.get_status_code():
+            said = one_line(f"the answer is not valid HTTP: {error.__context__ or error}")
+            self._fail(MalformedAnswerError(said))
+        elif data.startswith(_TLS_RECORDS):
+            self._fail(TransportError(WANTS_TLS, unreachable=True))
+        else:
+            self._fail(MalformedAnswerError("what came is no HTTP", silent=True))
 
     def eof_received(self) -> None:
         """An answer that says nowhere how long it is ends with its connection; llhttp does not
