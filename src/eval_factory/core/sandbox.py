@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -73,6 +73,7 @@ _FIRST_ARGUMENT_AT = 16
 _X32 = 0x40000000
 _CLONE_THREAD = 0x00010000
 _CLONE_NEWUSER = 0x10000000
+_FAMILIES = (1, 2, 10, 16)  # of sockets that are allowed: Unix, IPv4, IPv6, netlink
 _EVERYWHERE = {"io_uring_setup": 425, "clone3": 435, "memfd_secret": 447}
 _CALLS = {
     "x86_64": (
@@ -81,6 +82,8 @@ _CALLS = {
             "shmget": 29,
             "msgget": 68,
             "semget": 64,
+            "mq_open": 240,
+            "socket": 41,
             "memfd_create": 319,
             "add_key": 248,
             "request_key": 249,
@@ -101,6 +104,8 @@ _CALLS = {
             "shmget": 194,
             "msgget": 186,
             "semget": 190,
+            "mq_open": 180,
+            "socket": 198,
             "memfd_create": 279,
             "add_key": 217,
             "request_key": 218,
@@ -268,11 +273,14 @@ def _owned_by_program(folder: Path) -> Iterator[None]:
 
 
 def _give(folder: Path, owner: int) -> None:
-    """A folder and all in it; a link is given, and what it leads to is left alone."""
+    """A folder and all in it; a link is given, and what it leads to is left alone. What lies too
+    deep for a path stays as it is.
+    """
     os.chown(folder, owner, 0)
     for parent, folders, files in os.walk(folder):
         for name in (*folders, *files):
-            os.chown(Path(parent, name), owner, 0, follow_symlinks=False)
+            with suppress(OSError):
+                os.chown(Path(parent, name), owner, 0, follow_symlinks=False)
 
 
 def _proc() -> list[str]:
@@ -388,6 +396,7 @@ def refused_calls(*, processes: bool) -> bytes:
         (_RETURN, 0, 0, _ERROR | _ENOSYS),
     ]
     clone = numbers.pop("clone", 0)
+    lines += _socket_rules(numbers.pop("socket", 0), refuse)
     for name, number in numbers.items():
         if not processes or name not in ("fork", "vfork"):
             lines += [(_EQUAL, 0, 1, number), refuse]
@@ -395,6 +404,19 @@ def refused_calls(*, processes: bool) -> bytes:
     of_clone += [] if processes else [(_HAS_BIT, 1, 0, _CLONE_THREAD), refuse]
     lines += [(_EQUAL, 0, len(of_clone), clone), *of_clone, (_RETURN, 0, 0, _ALLOW)]
     return b"".join(struct.pack("HBBI", *line) for line in lines)
+
+
+def _socket_rules(
+    number: int, refuse: tuple[int, int, int, int]
+) -> list[tuple[int, int, int, int]]:
+    """The rules for the family of a socket: no network namespace holds that to the host of a
+    virtual machine (vsock), for one. The call's number is loaded before and after.
+    """
+    rules = [(_LOAD, 0, 0, _FIRST_ARGUMENT_AT)]
+    for at, family in enumerate(_FAMILIES):
+        rules.append((_EQUAL, len(_FAMILIES) - at, 0, family))
+    rules += [refuse, (_LOAD, 0, 0, _NUMBER_AT)]
+    return [(_EQUAL, 0, len(rules), number), *rules]
 
 
 def without_secrets(folder: Path) -> dict[str, str]:

@@ -158,6 +158,34 @@ def test_the_kernels_keys_are_not_read(key: int, tmp_path: Path) -> None:
     assert outside(program) == "done"
 
 
+HOST_OF_THE_MACHINE = "import socket\nsocket.socket(40, socket.SOCK_STREAM)\nprint('done')"
+QUEUE_OF_MESSAGES = (
+    "import ctypes, os\nnumber = 240 if os.uname().machine == 'x86_64' else 180\n"
+    "found = ctypes.CDLL(None).syscall(number, b'queue', 66, 0o600, None)\n"
+    "print('done' if found >= 0 else '')"
+)
+SOCKETS = (
+    "import socket\nfor family in (socket.AF_UNIX, socket.AF_INET, socket.AF_INET6):\n"
+    "    socket.socket(family).close()\nsocket.socketpair()\nprint('done')"
+)
+
+
+@pytest.mark.parametrize("processes", [False, True])
+def test_sockets_that_no_namespace_holds(processes: bool, tmp_path: Path) -> None:
+    """Those to the host of a virtual machine; queues of messages are memory of no process."""
+    assert inside(HOST_OF_THE_MACHINE, tmp_path, processes=processes) != "done"
+    assert inside(QUEUE_OF_MESSAGES, tmp_path, processes=processes) != "done"
+    assert inside(SOCKETS, tmp_path, processes=processes) == "done"
+
+
+DEEP = "import os\nfor _ in range({levels}):\n    os.mkdir('d' * 200)\n    os.chdir('d' * 200)\n"
+
+
+def test_folders_too_deep_for_a_path_end_nothing_but_the_program(tmp_path: Path) -> None:
+    assert inside(DEEP.format(levels=25) + "print('done')", tmp_path) == "done"
+    shutil.rmtree(tmp_path)
+
+
 @pytest.mark.parametrize(
     "attack",
     [

@@ -3,6 +3,7 @@ tests/integration/core/test_sandbox.py."""
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 from pathlib import Path
@@ -136,4 +137,17 @@ def test_a_home_is_not_readable_because_it_is_on_the_import_path(
 def test_the_folder_is_thrown_away() -> None:
     with throw_away_folder() as folder:
         (folder / "file").touch()
+    assert not folder.exists()
+
+
+def test_a_folder_of_folders_is_deleted_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with throw_away_folder() as folder:
+        os.chdir(folder)
+        for _ in range(3000):
+            Path("d").mkdir()
+            os.chdir("d")
+        os.chdir(tmp_path)
     assert not folder.exists()
