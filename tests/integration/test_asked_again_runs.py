@@ -324,7 +324,8 @@ def test_other_words_lose_what_the_endpoint_loses_by_them(table: Path, run_progr
     assert found["worried"]["change"]["difference"] == 0.0, (
         "it adds a sentence, and leaves the question's own"
     )
-    says(outcome.stdout, "nobody has checked", "other words")
+    notes = " ".join(outcome.document()["validity"]["notes"])
+    says(notes, "nobody has checked", "other words")
     page = (outcome.output_dir / "report.html").read_text("utf-8")
     says(page, "lost with typos", "(10)")
 
@@ -429,4 +430,4 @@ def test_answer_and_confidence_may_come_in_one(table: Path, run_program: Run) ->
         for line in (outcome.output_dir / "results.jsonl").read_text("utf-8").splitlines()
     ]
     assert {line["completion"] for line in lines} == {"A", "B"}
-    says(outcome.stdout, "not the benchmark's own")
+    says(" ".join(outcome.document()["validity"]["notes"]), "not the benchmark's own")

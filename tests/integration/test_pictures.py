@@ -306,8 +306,8 @@ def test_a_score_that_needs_no_pictures_is_told_from_one_that_does(
         guesses = run_program(ENTRY, endpoint.url, "--fresh", env=env, params=params)
     found = guesses.document()["validity"]["asked_again"]["blind"]
     assert (found["blank"]["difference"], found["other"]["difference"]) == (0.0, 0.0)
-    text = " ".join(guesses.stdout.split())
-    says(text, "grey picture", "not shown", "worse")
+    notes = " ".join(guesses.document()["validity"]["notes"])
+    says(notes, "grey picture", "not shown", "worse")
 
 
 def test_what_shows_no_pictures_has_no_blind_control(run_program: Run) -> None:

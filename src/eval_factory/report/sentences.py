@@ -442,8 +442,8 @@ def asked_again_lines(found: AskedAgain | None, most: int | None = None) -> Iter
         yield f"other words of {counted(len(families) - most, 'more kind')} cost less: report.html"
     if few := [name for name, words in every if words.change.questions < MIN_QUESTIONS]:
         yield (
-            f"too few questions have other words of the kinds {', '.join(sorted(few))} "
-            "to say anything"
+            f"too few questions have readable answers to other words of the kinds "
+            f"{', '.join(sorted(few))} to say anything"
         )
     for with_, change in found.blind.items():
         how = f"with {BLIND_WITH[with_]} in place of its own"

@@ -24,8 +24,11 @@ ASKED_AGAIN_IF = (
     "ask_unread",
 )
 """Keys of params.extra by which questions are asked again; null or false where they are not."""
-LOSE_ANSWERS = ("perturb", "pushback", "blind_control", "options_only", "none_of_the_others")
-"""Those of them that may lose a right answer: beside what they lose stands what chance loses."""
+LOSE_ANSWERS = ("perturb", "pushback", "options_only", "none_of_the_others")
+"""Those of them that may lose a right answer: beside what they lose stands what chance loses.
+
+Not `blind_control`, whose answers have no more room than the benchmark grants.
+"""
 NEED_SHORT_ANSWERS = ("pushback", "confidence", "allow_abstain", "ask_unread")
 
 MAX_REPEATS = 100
@@ -71,17 +74,17 @@ _SURE = r"(?:not\s+(?:\w+\s+)?(?:sure|certain)|unsure|uncertain)"
 _NOT_KNOWN = r"(?:can.?t|cannot|can\s+not|could\s+not)\s+be\s+(?:determined|known|said)"
 _NOT_TO_KNOW = (
     r"(?:i|we)\s+(?:really\s+|just\s+)?(?:do\s+not|don.?t)\s+know",  # I do not know
-    r"(?:do\s+not|don.?t)\s+know",  # Don't know
     rf"i\s*(?:.m|\s+am)\s+(?:really\s+)?{_SURE}",  # I'm not sure
     rf"(?:(?:it|this|that|the\s+answer)\s+)?{_NOT_KNOWN}",  # It cannot be determined
     r"i\s+(?:can.?t|cannot|can\s+not)\s+(?:say|tell|determine)",  # I cannot say
 )
-_BARE_WORDS = r"unknown|unsure|not\s+sure|no\s+idea"  # "Unknown primary tumor" is an answer
-_BEGINS_NOT_TO_KNOW = re.compile(
-    rf"\W*(?:(?:{'|'.join(_NOT_TO_KNOW)})\b|(?:{_BARE_WORDS})\W*$)", re.IGNORECASE
-)
+_ANY_OF_THEM = "|".join(_NOT_TO_KNOW)
+_FIRST_WORDS = rf"^\W*(?:{_ANY_OF_THEM}|(?:do\s+not|don.?t)\s+know)\b"
+# "Unknown primary tumor" is an answer
+_ALONE = r"^\W*(?:unknown|unsure|not\s+sure|no\s+idea)\W*$"
+_BEGINS_NOT_TO_KNOW = re.compile(rf"{_FIRST_WORDS}|{_ALONE}", re.IGNORECASE)
 _SAYS_NOT_TO_KNOW = re.compile(
-    rf"(?:^|[\s\"'(*:.])(?:{'|'.join(_NOT_TO_KNOW)})\b|^\W*(?:{_BARE_WORDS})\W*$", re.IGNORECASE
+    rf"{_FIRST_WORDS}|{_ALONE}|[\s(*:.](?:{_ANY_OF_THEM})\b", re.IGNORECASE
 )
 _LABEL_FIRST = re.compile(r"\W*([A-Za-z])(?:[.):]|\s*$)")
 
@@ -248,7 +251,7 @@ def is_not_to_know(option: str) -> bool:
 
 def says_not_to_know(answer: str, labels: Collection[str] = ()) -> bool:
     """Whether an answer that states no option says so in plain words: "E. I do not know", where no
-    option is E.
+    option is E. Words in quotation marks within an answer are an echo of the question.
     """
     first = _LABEL_FIRST.match(answer)
     is_of_an_option = first is not None and first[1].upper() in labels
@@ -298,6 +301,8 @@ def confidence_in(reply: str, *, shares: bool = False) -> float | None:
     """
     found = set()
     rest = reply
+    if says_not_to_know(reply):  # "I'm not sure of the number, but I give a 100 % answer"
+        return None
     for form in CONFIDENCE_FORMS:
         for match in form.pattern.finditer(rest):
             found.add(form.read(match, shares=shares))

@@ -65,6 +65,7 @@ def test_no_doubt_holds_an_answer() -> None:
         ("between 80 and 90", None),
         ("850", None),
         ("-", None),
+        ("I'm not sure of the number, so 100%", None),
     ],
 )
 def test_one_number_is_a_confidence_and_nothing_else_is(reply: str, found: float | None) -> None:
@@ -112,6 +113,7 @@ def test_an_answer_ends_where_its_confidence_begins(
         ("It cannot be determined from this", True, True),
         ("Cannot be determined", True, True),
         ("E. I do not know", False, True),
+        ('A right one scores 1, and "I do not know" scores 0.', False, False),
         ("B. I do not know", False, False),
         ("Unknown primary tumor", False, False),
         ("A", False, False),
