@@ -117,3 +117,25 @@ def test_the_policy_that_the_page_shows_is_sound_and_its_table_has_every_key(
         for name in re.findall(r"`(\w+)`", row)
     }
     assert named == set(BenchmarkLimits.model_fields)
+
+
+def test_the_projects_own_workflow_runs_all_checks_and_the_action(root: Path) -> None:
+    workflow = yaml.safe_load((root / ".github" / "workflows" / "ci.yml").read_text("utf-8"))
+    assert workflow["permissions"] == {"contents": "read"}
+    pythons = workflow["jobs"]["all"]["strategy"]["matrix"]["python"]
+    assert pythons == ["3.10", "3.11", "3.12"]
+    steps = [step for job in workflow["jobs"].values() for step in job["steps"]]
+    assert [step["run"] for step in steps if "run" in step] == ["bash .ci/run"]
+    used = [step["uses"] for step in steps if "uses" in step]
+    assert used[-1] == "./"
+    assert all(PINNED.fullmatch(one) for one in used if one != "./")
+
+
+def test_the_template_of_a_wrong_score_asks_for_the_result_and_its_verification(
+    root: Path,
+) -> None:
+    folder = root / ".github" / "ISSUE_TEMPLATE"
+    template = yaml.safe_load((folder / "wrong-score.yml").read_text("utf-8"))
+    asked = {field["id"]: field for field in template["body"] if "id" in field}
+    assert set(asked) == {"run-config", "result", "expected", "verify"}
+    assert all(field["validations"]["required"] for field in asked.values())
