@@ -14,6 +14,7 @@ from itertools import product
 from pathlib import Path
 
 from eval_factory.analysis import suite_words as words
+from eval_factory.analysis.suite_files import suite_page
 from eval_factory.analysis.suite_results import FinishedCell, SuiteResults, suite_results
 from eval_factory.core import formats
 from eval_factory.core.errors import ConfigError
@@ -77,6 +78,14 @@ def written_for(purpose: str, folders: Sequence[Path], *, as_page: bool = False)
     if purpose == "methods":
         return papers.methods_of(several)
     return papers.tripod_of(several, several.named(code))
+
+
+def page_of_suite(folder: Path, beside: Path) -> str:
+    """The page of a suite's table, to be written into the folder `beside`: its links lead from
+    there. Raises PrerequisiteError: a result cannot be read.
+    """
+    results = suite_results(_cells([folder], run_folders([folder])))
+    return suite_page(results, beside)
 
 
 def _pack(name: str, folders: Sequence[Path], runs: Sequence[Path]) -> papers.Pack:

@@ -247,7 +247,7 @@ def report(
     FDA (pccp), or of the EU AI Act (ai-act), and what only people can answer.
     """
     from eval_factory.core.safe_files import write_atomic
-    from eval_factory.report.reader import run_folders
+    from eval_factory.report.reader import is_suite_folder, run_folders
 
     if purpose is not None:
         as_page = output is not None and output.suffix.lower() in (".html", ".htm")
@@ -264,7 +264,12 @@ def report(
         if output is None:
             return
     runs = run_folders(folders)
-    if len(runs) > 1:
+    if output is not None and len(folders) == 1 and is_suite_folder(folders[0]):
+        from eval_factory.analysis.paper import page_of_suite
+
+        page = output
+        text = page_of_suite(folders[0], output.absolute().parent)
+    elif len(runs) > 1:
         page, text = _page_of_several(folders, output, with_texts=not no_text)
     else:
         page, text = _page_of_one(runs[0], output, with_texts=not no_text)

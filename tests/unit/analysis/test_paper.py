@@ -11,15 +11,19 @@ from click.testing import CliRunner
 
 from eval_factory.analysis.gate import load_policy, lock
 from eval_factory.analysis.paper import evidence_of_panel, written_for
+from eval_factory.analysis.suite_files import write_suite_results
+from eval_factory.analysis.suite_results import suite_results
 from eval_factory.cli.main import cli
 from eval_factory.cli.result_commands import _PURPOSES
 from eval_factory.core.errors import ConfigError
+from eval_factory.core.rundir import SuiteDir
 from eval_factory.monitor.ledger import History
 from eval_factory.monitor.report import LedgerWriter
 from eval_factory.report.papers import PACKS, pack_markdown
 from facts import naming, rows_of, says
 from panel_ledger import alarm, baseline, ledger, look
 from stored_results import right_or_wrong
+from stored_suite import cells
 from suite_folders import BETTER, SAME, scored, suite_folder
 
 SEVERAL = [name for name in _PURPOSES if name != "model-card"]
@@ -130,6 +134,18 @@ def test_runs_beside_each_other_are_told_of_as_a_suite_is(purpose: str, tmp_path
     if purpose != "methods":  # which names nobody where the two are alike
         shown = str(folders[0]).replace("_", "\\_" if purpose == "latex" else "_")
         assert shown in text, "of one model, the folders tell them apart"
+
+
+def test_a_suites_page_leads_to_its_runs_from_where_it_is_written(tmp_path: Path) -> None:
+    suite = tmp_path / "results" / "mine"
+    given = cells(suite, {"x": {"a": "1110", "b": "1000"}, "y": {"a": "1110", "b": "1000"}})
+    write_suite_results(suite_results(given), SuiteDir(suite))
+    page = tmp_path / "pages" / "suite.html"
+    finished = CliRunner().invoke(
+        cli, ["report", str(suite), "-o", str(page)], standalone_mode=False
+    )
+    assert finished.exception is None
+    assert 'href="../results/mine/a/x/report.html"' in page.read_text("utf-8")
 
 
 def test_a_card_is_about_one_run(suite: Path, tmp_path: Path) -> None:
