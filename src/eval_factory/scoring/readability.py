@@ -86,7 +86,7 @@ class AnswerForm:
         alone = answer.strip()
         if not labels or alone in labels:
             return alone if labels else None
-        return stated_option(answer, self.options(state))
+        return stated_option(part_read(answer), self.options(state))
 
     def rated(self, state: output.RequestState, answer: str) -> tuple[str, bool] | None:
         """What the answer states, and whether that is right; None where it states nothing."""
@@ -98,6 +98,16 @@ class AnswerForm:
         return chosen is not None and chosen.strip() in {
             text.strip() for text in right_answers(state)
         }
+
+
+def part_read(answer: str) -> str:
+    """The answer where it is not very long, else its beginning and its end: to look for an option
+    takes 20 s a megabyte.
+    """
+    if len(answer) <= MAX_READ:
+        return answer
+    half = MAX_READ // 2
+    return f"{answer[:half]}\n\n{answer[-half:]}"
 
 
 def window_is_full(state: output.RequestState, stored: CachedAnswer) -> bool:
@@ -222,6 +232,7 @@ _FORMS = {
 
 
 _NEARLY_ALL = 0.9  # of the tokens that were granted
+MAX_READ = 20_000  # characters of an answer in which an option is looked for
 MAX_IDENTICAL = 0.1
 _ENOUGH_TO_TELL = 20
 """Share of the answers that may be equal without a note, and answers from which on a share says

@@ -20,6 +20,7 @@ from eval_factory.scoring.readability import (
     Readability,
     answer_form_of,
     nothing_is_right,
+    part_read,
 )
 from eval_factory.scoring.scores import InstanceKey, MetricValues
 from eval_factory.tasks.framework import HelmEntry, load_framework
@@ -516,3 +517,12 @@ def test_an_empty_answer_has_a_kind_by_its_finish_reason(
     result = {"success": True, "completions": [completion]}
     readability.add(KEY, state("yes", result=result))
     assert readability.unreadable_kinds() == {kind: 1}
+
+
+def test_of_a_very_long_answer_the_beginning_and_the_end_are_read() -> None:
+    middle = "word " * 1_000_000
+    assert part_read("B") == "B"
+    read_of_it = part_read(f"B. cough {middle} The answer is B")
+    assert len(read_of_it) < 21_000
+    assert read_of_it.startswith("B. cough")
+    assert read_of_it.endswith("The answer is B")
