@@ -475,7 +475,9 @@ def _options_only(found: OptionsOnly) -> str:
     verdict = "they are not shown to say more than guessing does"
     if right.ci_low is not None and right.ci_high is not None:
         interval = f" (95 % interval {_percent(right.ci_low)} .. {_percent(right.ci_high)})"
-        if right.ci_low > found.guess:
+        if right.count < MIN_QUESTIONS:
+            verdict = "too few questions to say whether the choices give answers away"
+        elif right.ci_low > found.guess:
             verdict = "the choices alone give answers away"
     shown = f"{_percent(right.value)} of {counted(right.count, 'question')} are right{interval}"
     guess = f"guessing gets {_percent(found.guess)}"
@@ -525,6 +527,9 @@ def _lost(change: Change) -> str:
     """`of 40 questions that it got right, 12 were lost` and what was won."""
     right = change.right_to_wrong
     wrong = change.wrong_to_right
+    if right is None and wrong is not None:
+        asked = counted(wrong.count, "question")
+        return f"none of {asked} was right before, and {_number(wrong)} were won"
     if right is None:
         return "the score changed"
     number = _number(right)

@@ -185,6 +185,7 @@ class Askings:
     def report_reading(self, draft: Draft) -> None:
         if self.reading:
             draft.instances = replace(draft.instances, **self.reading)
+        if self.letters:
             asked = f"{len(self.letters)} answers that no rule reads were asked about"
             read = f"{self.reading['read_by_asking']} name an option then"
             draft.notes.add(

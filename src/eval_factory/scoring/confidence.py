@@ -102,9 +102,9 @@ class ConfidenceOfAnswers:
             Answer(sure[unit], right[unit], source) for unit, source in zip(units, own, strict=True)
         ]
         groups = groups_of(sample)
-        error = Share(
-            math.sqrt(max(0.0, squared_error(groups))), len(sample), *interval_of_error(groups)
-        )
+        gap = math.sqrt(max(0.0, squared_error(groups)))
+        low, high = interval_of_error(groups)
+        error = Share(gap, len(sample), min(low, gap), max(high, gap))
         reliability, resolution, uncertainty = brier_parts(groups)
         areas = _resampled_areas(sample)
         return Confidence(

@@ -144,6 +144,12 @@ _NOT_BEFORE = r"(?<![\d.,])"
 _NOT_AFTER = r"(?![.,]?\d)"
 CONFIDENCE_FORMS = (
     ConfidenceForm(
+        {"1. None": None, "2) B": None},  # the number of a list's entry
+        re.compile(r"^\s*\d[.)]\s+(?=[^\W\d])"),
+        1.0,
+        is_read=False,
+    ),
+    ConfidenceForm(
         {"-5": None, "80 - 90": None, "80-90": None, "\u22125": None},
         re.compile(rf"(?:{_DIGITS}\s*{_MINUS}\s*|{_MINUS}){_DIGITS}{_NOT_AFTER}(?:\s*%)?"),
         1.0,

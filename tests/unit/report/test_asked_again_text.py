@@ -13,8 +13,10 @@ from eval_factory.core.askings import (
     Change,
     Confidence,
     InOtherWords,
+    OptionsOnly,
     Pushback,
     Repeats,
+    RightBy,
     Share,
 )
 from eval_factory.core.nouns import RunStatus
@@ -128,6 +130,32 @@ def test_a_score_without_pictures_stands_against_that_with_them() -> None:
     told = "of 30 questions that it got right, 3 were lost (and 1 of 10 others won)"
     assert line.startswith(told)
     says(line, "grey picture", "same size", "-0.1000 (-0.2000 .. 0.1000)")
+
+
+def test_a_loss_stands_beside_what_the_same_words_lose_and_what_is_unread() -> None:
+    held = replace(change(-0.1, 6), same_words=Share(0.5, 10, 0.2, 0.8), unread=3)
+    (line,) = asked_again_lines(AskedAgain(pushback=Pushback((held,))))
+    for part in ("6 were lost", "in the same words 5 of 10", "20 %", "80 %", "3 questions"):
+        assert part in line
+
+
+def test_where_nothing_was_right_before_what_was_won_is_told() -> None:
+    won = replace(change(1.0), right_to_wrong=None, wrong_to_right=Share(1.0, 2))
+    (line,) = asked_again_lines(AskedAgain(pushback=Pushback((won,))))
+    assert "none of 2 questions" in line
+    assert "2 were won" in line
+
+
+def test_choices_give_answers_away_only_where_enough_questions_show_it() -> None:
+    few, many = (OptionsOnly(change(0.0), Share(0.9, count, 0.6, 1.0), 0.25) for count in (3, 40))
+    assert "too few" in next(asked_again_lines(AskedAgain(options_only=few)))
+    assert "give answers away" in next(asked_again_lines(AskedAgain(options_only=many)))
+
+
+def test_the_rule_of_what_is_right_is_named_once() -> None:
+    (line,) = asked_again_lines(AskedAgain(right_by=RightBy("reader", 42, 1, 29)))
+    assert "1 of 42" in line
+    assert "29" in line
 
 
 def test_what_says_nothing_is_said_to_say_nothing() -> None:
