@@ -43,6 +43,7 @@ def test_each_value_that_is_no_part_of_a_runs_identity_chooses_whether_a_result_
         f"config.params.extra.{name}"
         for name in (
             "stop_after_failures",
+            "perturb_unchecked",
             "max_cost",
             "max_requests",
             "max_tokens_total",
