@@ -133,10 +133,11 @@ def test_changed_run_configs_are_previewed_whatever_their_names(
     each_says(
         lines,
         [f"valid: {LEADING_DASH}", "would start"],
-        [f"exit 2: {shown}", "'pubmed_qq'", "'pubmed_qa'?", "eval-factory ls"],
+        ["'pubmed_qq'", "'pubmed_qa'?", "eval-factory ls"],
         ["exit 2: evaluations/key.yml: target.api_endpoint.model_id", "OPENAI_API_KEY is not set"],
         ["exit 2: evaluations/link.yml", "a symbolic link"],
     )
+    assert lines[1].startswith(f"exit 2: {shown}: ")
     assert not list(repository.rglob("*pwned"))
     rows = [line for line in done.summary.splitlines() if line.startswith("| ")]
     assert [row.split(" | ")[1] for row in rows] == ["exit code", "0", "2", "2", "2"]
