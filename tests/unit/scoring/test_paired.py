@@ -492,3 +492,28 @@ def test_labels_make_the_interval_of_a_corrected_difference_wider() -> None:
     assert ends(wider) == (near(expected, rel=1e-6), near(0.2 + math.hypot(high - 0.2, 0.0391993)))
     assert wider.p_value == found.p_value
     assert with_labels_uncertainty(found, 0.0) == found
+
+
+def test_few_sources_show_what_their_test_shows() -> None:
+    """Twenty sources of twenty, right in 50 and in 65 %: the interval is the test turned round."""
+    chance = np.random.default_rng(2)
+    before = (chance.random(400) < 0.5).astype(float).tolist()
+    after = (chance.random(400) < 0.65).astype(float).tolist()
+    sources = [str(number // 20) for number in range(400)]
+    found = paired_difference(before, after, clusters=sources)
+    low, high = ends(found)
+    assert found.significant
+    assert high - low < 0.2
+    for shift, rejected in ((low - 1e-6, True), (low + 1e-6, False), (high - 1e-6, False)):
+        moved = [
+            sum(after[at] - before[at] - shift for at in range(20 * source, 20 * source + 20))
+            for source in range(20)
+        ]
+        assert (sign_flip_p(moved) < 0.05) == rejected
+
+
+def test_fewer_than_six_unequal_sources_have_the_wide_interval() -> None:
+    same = [1.0] * 40
+    sources = [str(number // 2) for number in range(40)]
+    low, high = ends(paired_difference(same, same, clusters=sources))
+    assert low < -0.1 < 0.1 < high
