@@ -155,7 +155,10 @@ class Evaluation:
 
     def _known_services(self) -> list[str]:
         """Those that the configuration names, and those that may sign in where a key is refused."""
-        return list(dict.fromkeys((*self.oauth_services(), *self.framework.oauth)))
+        named = self.oauth_services()
+        if self.run.target.api_endpoint.api_key is None:
+            return named
+        return list(dict.fromkeys((*named, *self.framework.oauth)))
 
     def oauth_services(self) -> list[str]:
         judges = self.run.config.params.extra.judges or []

@@ -100,7 +100,10 @@ def test_it_sees_the_keys_of_its_configuration_and_no_others_and_offline_no_prox
     assert seen["MY_KEY"] == "the-key-itself-1"
     assert seen["HF_TOKEN"] == "hub-token-1"
     assert "SECRET_OF_OTHERS" not in seen
-    assert "OPENAI_TOKEN_URL" not in seen
+    assert seen["OPENAI_TOKEN_URL"] == "https://tokens.example", "where the key is refused"
+    keyless = FakeExecutor()
+    run(here, keyless, of=with_key(**{"target.api_endpoint.api_key": None}))
+    assert "OPENAI_TOKEN_URL" not in keyless.specs[0].env
     run(here, executor, of=with_key(**{"target.api_endpoint.oauth": "openai"}))
     assert executor.specs[1].env["OPENAI_TOKEN_URL"] == "https://tokens.example"
     run(here, executor, HelmRunSettings(allowed=()))
