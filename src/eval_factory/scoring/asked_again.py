@@ -775,6 +775,17 @@ class ChoiceOrderCheck:
                     found[unit][order] = text
         return found
 
+    def _unread_in_some_order(self, units: Sequence[Unit]) -> set[Unit]:
+        """Questions with an answer that no rule reads: nobody knows whether it is right."""
+        found = set[Unit]()
+        if self.right is None or not self.right.by_reader:
+            return found
+        for unit in units:
+            names = [None, *(name_of(order) for order in range(2, self.wanted + 1))]
+            if any(self.right.is_unread((*unit, name)) for name in names):
+                found.add(unit)
+        return found
+
     def _by_the_rule(self, values: Mapping[InstanceKey, float]) -> dict[InstanceKey, float]:
         if self.right is None or not self.right.by_reader:
             return dict(values)
@@ -789,6 +800,7 @@ class ChoiceOrderCheck:
         moved = [unit for unit, count in self.orders.items() if count > 1]
         asked = self._answers()
         answered = {unit: asked[unit] for unit in moved if len(asked[unit]) > 1}
+        unread = self._unread_in_some_order(moved)
         changed = {
             unit: float(len(set(by_order.values())) > 1) for unit, by_order in answered.items()
         }
@@ -824,7 +836,7 @@ class ChoiceOrderCheck:
                 {
                     unit: float(worst[unit] >= 1.0)
                     for unit in moved
-                    if unit in worst and unit not in lost
+                    if unit in worst and unit not in lost and unit not in unread
                 }
             ),
             letters=dict(sorted(self.letters.items())),

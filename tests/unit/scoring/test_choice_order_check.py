@@ -12,6 +12,8 @@ from eval_factory.core.results import ALL_ORDERS
 from eval_factory.helm import output
 from eval_factory.scoring.asked_again import NO_OPTION, ChoiceOrderCheck
 from eval_factory.scoring.draft import Draft
+from eval_factory.scoring.readability import AnswerForm
+from eval_factory.scoring.right_answers import RightAnswers
 from eval_factory.scoring.scores import InstanceKey, MetricValues
 from eval_factory.tasks.choice_question import name_of
 from known import ends, near, there
@@ -182,3 +184,26 @@ def test_without_any_answer_there_is_no_score(tmp_path: Path) -> None:
         == completed(check, None).scores
         == {}
     )
+
+
+def test_an_order_whose_answer_cannot_be_read_is_neither_right_nor_changed(tmp_path: Path) -> None:
+    letters = AnswerForm(
+        "the letter of an option alone",
+        lambda one, answer: answer.strip() in (one.output_mapping or {}),
+        lambda one: one.output_mapping or {},
+    )
+    check = check_of(tmp_path, metric({"a": 0.0, "b": 0.0}, order=2))
+    check.right = RightAnswers(letters, None)
+    for one in (
+        state("a", "A. heart"),
+        state("a", "Let me think", 2),
+        state("b", "A. heart"),
+        state("b", "It is B.", 2),
+    ):
+        check.right.add(*one)
+        check.add(*one)
+    found = there(check.report(metric({"a": 0.0, "b": 0.0}), set()))
+    changed = there(found.changed)
+    right = there(found.right_in_all)
+    assert (changed.value, changed.count) == (0.0, 1)
+    assert right.count == 1
