@@ -92,4 +92,5 @@ def _add(choices: dict[int, dict[str, Any]], part: Mapping[str, Any]) -> None:
     message = choice.setdefault("message", {"role": "assistant", "content": ""})
     for name in _TEXTS:
         if isinstance(said.get(name), str):
-            message[name] = (message.get(name) or "") + said[name]
+            before = message.get(name) or ""
+            message[name] = before + said[name]
