@@ -1,0 +1,197 @@
+#!/usr/bin/env python3
+"""Checks how densely the code is packed; `nox -s lint` runs it. `--lower` lowers the limits.
+
+Three things are nowhere: packed assignments, nested expressions and arithmetic with truth values.
+Of three more each package of `src` has at most its rate in `scripts/form_limits.json`, or the goal.
+The rates may only fall.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import json
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+LIMITS = ROOT / "scripts" / "form_limits.json"
+FOLDERS = ("src", "tests", "scripts", "benchmarks", "docs")
+PACKAGES = ROOT / "src" / "eval_factory"
+
+GOALS = {"conditionals": 15.0, "comprehensions": 25.0, "vague_names": 5.0}
+"""What is counted -> a rate that every package may have: per 1,000 lines of code; of names, per
+1,000 names.
+"""
+VAGUE = frozenset(
+    (
+        *("one", "found", "other", "others", "each", "said", "asked", "some", "most", "least"),
+        *("known", "own", "again", "both", "ends", "what", "where", "how", "which", "more"),
+    )
+)
+"""Names that do not say what the value is."""
+
+COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+ARITHMETIC = (ast.Add, ast.Sub, ast.Mult)
+
+
+@dataclass
+class Form:
+    """The findings and counts of some files."""
+
+    findings: list[str] = field(default_factory=list)
+    counts: Counter[str] = field(default_factory=Counter)
+
+    def rates(self) -> dict[str, float]:
+        """Per 1,000 lines, or names, rounded to one decimal."""
+        lines = self.counts["lines"] or 1
+        names = self.counts["names"] or 1
+        return {
+            "conditionals": round(1000 * self.counts["conditionals"] / lines, 1),
+            "comprehensions": round(1000 * self.counts["comprehensions"] / lines, 1),
+            "vague_names": round(1000 * self.counts["vague_names"] / names, 1),
+        }
+
+
+def is_packed(node: ast.AST) -> bool:
+    """`a, b = x, y`; a swap, `a, b = b, a`, is none."""
+    if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Tuple):
+        return False
+    target = node.targets[0]
+    if not isinstance(target, ast.Tuple):
+        return False
+    targets = {ast.unparse(part) for part in target.elts}
+    return targets != {ast.unparse(part) for part in node.value.elts}
+
+
+def is_nested(node: ast.AST) -> bool:
+    """A conditional expression that holds another; a comprehension of two loops or conditions."""
+    if isinstance(node, ast.IfExp):
+        conditionals = [inner for inner in ast.walk(node) if isinstance(inner, ast.IfExp)]
+        return len(conditionals) > 1
+    if isinstance(node, COMPREHENSIONS):
+        return len(node.generators) > 1 or len(node.generators[0].ifs) > 1
+    return False
+
+
+def is_truth_value(node: ast.AST) -> bool:
+    if isinstance(node, ast.UnaryOp):
+        return isinstance(node.op, ast.Not)
+    return isinstance(node, (ast.Compare, ast.BoolOp))
+
+
+def is_boolean_arithmetic(node: ast.AST) -> bool:
+    """`count -= not counts`, `"s" * (count != 1)`, `total += tokens or 0`."""
+    if isinstance(node, ast.AugAssign) and isinstance(node.op, ARITHMETIC):
+        return is_truth_value(node.value)
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ARITHMETIC):
+        return is_truth_value(node.left) or is_truth_value(node.right)
+    return False
+
+
+NOWHERE = {
+    "several values in one assignment": is_packed,
+    "a conditional expression in another, or a comprehension of two loops or conditions": is_nested,
+    "arithmetic with a truth value": is_boolean_arithmetic,
+}
+"""What a finding says -> whether a node is one."""
+
+
+def names_in(tree: ast.AST) -> Iterator[str]:
+    """Names of variables and arguments; `other` of `__eq__` and the like is a convention."""
+    conventional: set[ast.arg] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef) and node.name.startswith("__"):
+            conventional.update(node.args.args)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.arg) and node not in conventional:
+            yield node.arg
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
+
+
+def form_of(files: Iterable[Path]) -> Form:
+    form = Form()
+    for file in files:
+        text = file.read_text(encoding="utf-8")
+        add(form, text, file.relative_to(ROOT).as_posix())
+    return form
+
+
+def add(form: Form, text: str, file: str) -> None:
+    """Add the findings and counts of a file's text; `file` is its name in findings."""
+    for line in text.splitlines():
+        if line.strip() and not line.lstrip().startswith("#"):
+            form.counts["lines"] += 1
+    tree = ast.parse(text)
+    for node in ast.walk(tree):
+        for about, is_one in NOWHERE.items():
+            if is_one(node):
+                form.findings.append(f"{file}:{getattr(node, 'lineno', 0)}: {about}")
+        if isinstance(node, ast.IfExp):
+            form.counts["conditionals"] += 1
+        if isinstance(node, COMPREHENSIONS):
+            form.counts["comprehensions"] += 1
+    for name in names_in(tree):
+        form.counts["names"] += 1
+        if name in VAGUE:
+            form.counts["vague_names"] += 1
+
+
+def packages() -> dict[str, Form]:
+    """Package of `src` -> its form; modules beside the packages are `eval_factory`."""
+    forms = {"eval_factory": form_of(sorted(PACKAGES.glob("*.py")))}
+    for folder in sorted(PACKAGES.iterdir()):
+        files = sorted(folder.rglob("*.py"))
+        if files:
+            forms[folder.name] = form_of(files)
+    return forms
+
+
+Limits = Mapping[str, Mapping[str, float]]
+
+
+def too_dense(rates: Limits, limits: Limits) -> Iterator[str]:
+    """A line for each rate of a package that is above its limit and above the goal."""
+    for package, by_name in rates.items():
+        for name, rate in by_name.items():
+            limit = max(GOALS[name], limits.get(package, {}).get(name, 0.0))
+            if rate > limit:
+                yield f"{package}: {rate} {name} per 1,000, at most {limit}"
+
+
+def lowered(rates: Limits, limits: Limits) -> dict[str, dict[str, float]]:
+    """The limits with each rate that has fallen; of a package without limits the goals hold."""
+    lower: dict[str, dict[str, float]] = {}
+    for package, by_name in rates.items():
+        before = limits.get(package, GOALS)
+        lower[package] = {}
+        for name, rate in by_name.items():
+            lower[package][name] = max(GOALS[name], min(rate, before[name]))
+    return lower
+
+
+def main() -> int:
+    """Returns 1 where something is found."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--lower", action="store_true", help="write the rates that have fallen")
+    lower = parser.parse_args().lower
+    problems: list[str] = []
+    for folder in FOLDERS:
+        problems += form_of(sorted((ROOT / folder).rglob("*.py"))).findings
+    rates = {package: form.rates() for package, form in packages().items()}
+    limits = json.loads(LIMITS.read_text(encoding="utf-8"))
+    problems += too_dense(rates, limits)
+    if lower:
+        text = json.dumps(lowered(rates, limits), indent=2) + "\n"
+        LIMITS.write_text(text, encoding="utf-8")
+    for problem in problems:
+        print(problem)
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
