@@ -45,11 +45,12 @@ def bash(session: nox.Session, command: str, *arguments: str, **env: str) -> Non
 
 @nox.session
 def lint(session: nox.Session) -> None:
-    """ruff's rules and layout; the hooks are valid."""
+    """ruff's rules and layout; how densely the code is packed; the hooks are valid."""
     bash(session, "make_lint_venv")
     for command in (
         ["ruff", "check", "."],
         ["ruff", "format", "--check", "."],
+        ["python", "scripts/check_form.py"],
         ["pre-commit", "validate-config"],
     ):
         session.run(LINT_TOOLS + command[0], *command[1:], external=True)

@@ -48,7 +48,7 @@ def graded(
 
 def mean_of_marks(chance: Chance, count: int) -> Side:
     """The mean of three marks, each of which is 4 in one of fifty."""
-    return (5 - (chance.random((count, 3)) < 0.02)).mean(axis=1), None
+    return np.where(chance.random((count, 3)) < 0.02, 4, 5).mean(axis=1), None
 
 
 def normal(chance: Chance, count: int, mean: float = 0.0, deviation: float = 1.0) -> Side:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -78,7 +79,9 @@ def test_exit_codes_are_the_programs(root: Path) -> None:
     assert set(EXIT_CODES) == {0, *(kind.exit_code for kind in kinds)}
     table = (root / "docs" / "ci.md").read_text("utf-8").partition("\n## ")[0]
     rows = re.findall(r"^\| ([\d, ]+) \|", table, re.M)
-    assert {int(code) for row in rows for code in row.split(",")} == set(EXIT_CODES)
+    assert {int(code) for code in chain.from_iterable(row.split(",") for row in rows)} == set(
+        EXIT_CODES
+    )
 
 
 def test_the_workflow_for_github_pins_actions_and_gives_known_inputs(
@@ -111,11 +114,11 @@ def test_the_policy_that_the_page_shows_is_sound_and_its_table_has_every_key(
     schema = json.loads((root / "docs" / "schemas" / "gate_policy.schema.json").read_text("utf-8"))
     assert list(Draft7Validator(schema).iter_errors(policy)) == []
     table = page.read_text("utf-8").partition("| key |")[2].partition("\n\n")[0]
-    named = {
-        name
-        for row in re.findall(r"^\| (`.*?) \|", table, re.M)
-        for name in re.findall(r"`(\w+)`", row)
-    }
+    named = set(
+        chain.from_iterable(
+            re.findall(r"`(\w+)`", row) for row in re.findall(r"^\| (`.*?) \|", table, re.M)
+        )
+    )
     assert named == set(BenchmarkLimits.model_fields)
 
 

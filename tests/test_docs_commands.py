@@ -7,6 +7,7 @@ import re
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -159,7 +160,7 @@ def parsed(words: tuple[str, ...]) -> tuple[str, click.Context]:
 
 
 def our_commands(page: Path) -> list[Step]:
-    return [step for block in blocks(page, "bash") for step in steps(block)]
+    return list(chain.from_iterable(steps(block) for block in blocks(page, "bash")))
 
 
 def assert_known(step: Step) -> None:
@@ -291,13 +292,12 @@ def not_there(context: click.Context) -> bool:
 
 
 def yaml_blocks() -> list[tuple[str, str]]:
-    inside = [(name, block) for name in NAMES for block in blocks(ROOT / name, "ya?ml")]
-    written = [
-        (name, step)
-        for name in NAMES
-        for step in our_commands(ROOT / name)
-        if (step.writes or "").endswith("ml")
-    ]
+    inside = []
+    written = []
+    for name in NAMES:
+        inside += [(name, block) for block in blocks(ROOT / name, "ya?ml")]
+        steps_of_page = our_commands(ROOT / name)
+        written += [(name, step) for step in steps_of_page if (step.writes or "").endswith("ml")]
     return [
         *(pair for pair in inside if "apiVersion:" not in pair[1]),  # Kubernetes' own
         *((name, step.text) for name, step in written),

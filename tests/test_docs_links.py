@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -78,7 +79,7 @@ def test_links_lead_somewhere_and_named_files_are_there(name: str) -> None:
 
 def test_every_page_has_its_place_in_the_navigation() -> None:
     """A new page is added to scripts/docs_navigation.py; docs/README.md, which lists all, is made of it."""
-    placed = [name for pages in docs_navigation.NAVIGATION.values() for name in pages]
+    placed = list(chain.from_iterable(docs_navigation.NAVIGATION.values()))
     assert len(placed) == len(set(placed))
     there = {
         path.relative_to(ROOT / "docs").as_posix()
@@ -86,7 +87,7 @@ def test_every_page_has_its_place_in_the_navigation() -> None:
         if path.is_relative_to(ROOT / "docs")
     }
     assert there - {docs_navigation.MAP} <= set(placed)
-    shown = {name for pages in docs_navigation.places().values() for name in pages}
+    shown = set(chain.from_iterable(docs_navigation.places().values()))
     assert shown == there - {docs_navigation.MAP}
 
 
@@ -94,13 +95,8 @@ def test_the_sites_navigation_has_every_page_once(tmp_path: Path) -> None:
     made = settings(tmp_path)["nav"]
     assert isinstance(made, list)
     assert made[0] == {"Start": "README.md"}
-    files = [
-        file
-        for section in made[1:]
-        for pages in section.values()
-        for page in pages
-        for file in page.values()
-    ]
-    assert sorted(files) == sorted(
-        name for pages in docs_navigation.places().values() for name in pages
-    )
+    files: list[str] = []
+    for section in made[1:]:
+        for page in chain.from_iterable(section.values()):
+            files += page.values()
+    assert sorted(files) == sorted(chain.from_iterable(docs_navigation.places().values()))

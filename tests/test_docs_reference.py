@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -69,7 +70,9 @@ def test_every_variable_that_the_source_reads_is_there(root: Path) -> None:
         "OPENBLAS_NUM_THREADS",
     }
     texts = [file.read_text("utf-8") for file in (root / "src").rglob("*.py")]
-    read = {name for text in texts for name in re.findall(r'"([A-Z][A-Z0-9]*_[A-Z0-9_]+)"', text)}
+    read = set(
+        chain.from_iterable(re.findall(r'"([A-Z][A-Z0-9]*_[A-Z0-9_]+)"', text) for text in texts)
+    )
     assert "HF_HOME" in read
     shown = set(re.findall(r"`([A-Z][A-Z0-9_]+)`", page("environment.md")))
     assert read - others - shown == set()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from importlib import metadata
+from itertools import chain
 from pathlib import Path
 
 from packaging.markers import Marker
@@ -45,9 +46,11 @@ def locked(lock: Path) -> Iterator[tuple[str, str | None]]:
 
 def statement_of(package: metadata.PackageMetadata) -> str:
     """All that the metadata say of the licence: expression, text, classifiers."""
-    found = [
-        text for field in ("License-Expression", "License") for text in package.get_all(field) or []
-    ]
+    found = list(
+        chain.from_iterable(
+            package.get_all(field) or [] for field in ("License-Expression", "License")
+        )
+    )
     classifiers = [
         text for text in package.get_all("Classifier") or [] if text.startswith("License ::")
     ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -43,8 +44,10 @@ def name_of(path: Path) -> str:
     return path.relative_to(FOLDER).as_posix()
 
 
-VALID = [path for folder in READERS for path in sorted(folder.glob("*.yml"))]
-INVALID = [path for folder in READERS for path in sorted((folder / "invalid").glob("*.yml"))]
+VALID = list(chain.from_iterable(sorted(folder.glob("*.yml")) for folder in READERS))
+INVALID = list(
+    chain.from_iterable(sorted((folder / "invalid").glob("*.yml")) for folder in READERS)
+)
 of_valid = pytest.mark.parametrize("path", VALID, ids=name_of)
 of_invalid = pytest.mark.parametrize("path", INVALID, ids=name_of)
 

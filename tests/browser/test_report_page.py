@@ -26,31 +26,32 @@ PATIENT = "Mrs Miller, 84"
 
 def records(right_every: int, count: int) -> list[results.InstanceRecord]:
     """Every third is right, every twentieth failed; each with all that there may be."""
-    return [
-        instance(f"q{number}", None, prompt=f"{PATIENT}: question {number}")
-        if number % 20 == 19
-        else instance(
-            f"q{number}",
-            float(number % right_every == 0),
-            prompt=f"{PATIENT}: question {number}",
-            completion=f"{PATIENT} answers {number}",
-            references=({"text": f"{PATIENT} reference {number}", "tags": ["correct"]},),
-            reasoning=f"{PATIENT} thought {number}",
-            turns=(
-                {"role": "system", "content": f"{PATIENT} system"},
-                {"role": "user", "content": f"{PATIENT}: question {number}"},
-            ),
-            categories={"ward": ("surgery", "medicine")[number % 2]},
-            judges={"one": 2.0, "two": 4.0 + number % 2},
-            judgements={
-                "one": {"accuracy": {"score": 2, "explanation": f"{PATIENT} words of one"}},
-                "two": {"error": "none"},
-            },
-            signs=("unparsed",) if number % 50 == 1 else (),
-            latency_s=0.1 + number / 100,
-        )
-        for number in range(count)
-    ]
+    return [record(number, right_every) for number in range(count)]
+
+
+def record(number: int, right_every: int) -> results.InstanceRecord:
+    if number % 20 == 19:
+        return instance(f"q{number}", None, prompt=f"{PATIENT}: question {number}")
+    return instance(
+        f"q{number}",
+        float(number % right_every == 0),
+        prompt=f"{PATIENT}: question {number}",
+        completion=f"{PATIENT} answers {number}",
+        references=({"text": f"{PATIENT} reference {number}", "tags": ["correct"]},),
+        reasoning=f"{PATIENT} thought {number}",
+        turns=(
+            {"role": "system", "content": f"{PATIENT} system"},
+            {"role": "user", "content": f"{PATIENT}: question {number}"},
+        ),
+        categories={"ward": ("surgery", "medicine")[number % 2]},
+        judges={"one": 2.0, "two": 4.0 + number % 2},
+        judgements={
+            "one": {"accuracy": {"score": 2, "explanation": f"{PATIENT} words of one"}},
+            "two": {"error": "none"},
+        },
+        signs=("unparsed",) if number % 50 == 1 else (),
+        latency_s=0.1 + number / 100,
+    )
 
 
 def whole_result(right_every: int = 3, count: int = FEW) -> results.TaskResult:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 from chromium import Chromium, Counted
@@ -32,10 +33,12 @@ def test_a_wide_table_scrolls_in_a_box_and_names_are_text(
             answers,
             provenance=replace(PROVENANCE, target=one),
         )
-        for number, one in enumerate(list(hostile.values())[:7])
-        for target, answers in (
-            ("small", "1" * 9 + "0"),
-            ("a_model_with_a_longer_name", "0" * 9 + "1"),
+        for (number, one), (target, answers) in product(
+            enumerate(list(hostile.values())[:7]),
+            (
+                ("small", "1" * 9 + "0"),
+                ("a_model_with_a_longer_name", "0" * 9 + "1"),
+            ),
         )
     ]
     found += [

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -292,13 +293,8 @@ def test_unusual_overrides(override: str) -> None:
 def test_unusual_paths(task: str, name: str | None, path: str) -> None:
     Path("y.yml").touch()
     Path("loop").symlink_to("loop")
-    extra = (
-        {"condition": "homelessness"}
-        if task == "clear"
-        else {"subject": "lab_anemia"}
-        if task == "ehrshot"
-        else {}
-    )
+    needed = {"clear": {"condition": "homelessness"}, "ehrshot": {"subject": "lab_anemia"}}
+    extra = needed.get(task, {})
     document = {
         "config": {
             "type": task.format(path),
@@ -429,7 +425,7 @@ overrides = arguments_ | st.builds("{}={}".format, st.sampled_from(PATHS), dumpe
 @fuzz(150)
 @given(st.lists(overrides, min_size=1, max_size=3))
 def test_any_overrides(texts: list[str]) -> None:
-    dry_run(yaml.safe_dump(VALID), *(part for text in texts for part in ("--overrides", text)))
+    dry_run(yaml.safe_dump(VALID), *(chain.from_iterable(("--overrides", text) for text in texts)))
 
 
 FLAGS = [

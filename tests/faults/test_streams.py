@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import shlex
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -35,8 +36,7 @@ def shell(command: str, folder: Path, **env: str) -> Finished:
     [
         *(
             (arguments, to, code)
-            for arguments in LOOKING
-            for to, code in (("| true", 0), (">/dev/full", 3))
+            for arguments, (to, code) in product(LOOKING, (("| true", 0), (">/dev/full", 3)))
         ),
         ("ls --all", "| head -1", 0),
         ("ls", ">&-", 0),

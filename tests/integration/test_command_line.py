@@ -9,6 +9,7 @@ import pty
 import shlex
 import subprocess
 import sys
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -168,8 +169,7 @@ def test_a_dry_run_says_which_data_are_not_there(tmp_path: Path) -> None:
         (tmp_path / f"{task}.yml").write_text(listed.stdout)
     runs = [
         ["run_eval", "--run_config", f"{task}.yml", *more]
-        for task in tasks
-        for more in (["--dry_run"], [])
+        for task, more in product(tasks, (["--dry_run"], []))
     ]
     ended = program_each(*runs, cwd=tmp_path)
     for task, dry, real in zip(tasks, ended[::2], ended[1::2], strict=True):

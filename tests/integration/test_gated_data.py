@@ -23,15 +23,11 @@ def ehrshot(folder: Path, name: str, label: bool, events: int = 2) -> dict[str, 
     """Patients of one label whose codes say whose they are; every other one has `events` events."""
     shutil.rmtree(folder, ignore_errors=True)
     extra = MAKERS["ehrshot"](folder, folder).extra
-    rows = [
-        {
-            "subject_id": n,
-            "time": datetime(2020, 1, 1) + timedelta(minutes=k),
-            "code": f"{name} {n} {k}",
-        }
-        for n in range(PATIENTS)
-        for k in range(events if n % 2 else 2)
-    ]
+    rows = []
+    for n in range(PATIENTS):
+        for k in range(events if n % 2 else 2):
+            time = datetime(2020, 1, 1) + timedelta(minutes=k)
+            rows.append({"subject_id": n, "time": time, "code": f"{name} {n} {k}"})
     pd.DataFrame(rows).to_parquet(folder / "data" / "data.parquet")
     file = folder / "labels" / "guo_icu" / "labels.parquet"
     pd.read_parquet(file).assign(boolean_value=label).to_parquet(file)

@@ -389,11 +389,12 @@ def test_a_jurys_marks_on_a_scale_are_held_against_who_rated_them(
             "medication_qa", jury.url, params=params, env={**CANARIES, "HF_HUB_OFFLINE": "1"}
         )
     assert outcome.returncode == 0, outcome.stderr
-    rated(
-        tmp_path / "out",
-        tmp_path / "sheets",
-        lambda rater, item: str(1 + int(4 * chance(item)) + (rater == "2")),
-    )
+
+    def rating(rater: str, item: str) -> str:
+        lowest = 2 if rater == "2" else 1
+        return str(lowest + int(4 * chance(item)))
+
+    rated(tmp_path / "out", tmp_path / "sheets", rating)
     made = program(
         "calibrate",
         str(tmp_path / "out"),

@@ -11,6 +11,7 @@ import shlex
 import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain, product
 from pathlib import Path
 from typing import Any
 
@@ -141,7 +142,9 @@ class World:
         found = build_suite(
             self.file({"suite": {"output_dir": str(self.folder / "s"), **document}}), env=KEYS
         )
-        return [one for cell in found.cells for one in self.of(Request(document=cell.document))]
+        return list(
+            chain.from_iterable(self.of(Request(document=cell.document)) for cell in found.cells)
+        )
 
     def target(self, **endpoint: Any) -> dict[str, Any]:
         return {"name": "own", "api_endpoint": {"url": self.a, "model_id": "m", **endpoint}}
@@ -175,7 +178,9 @@ class World:
         }
         evaluation = build_evaluation(Request(document=document), load_framework(), KEYS)
         suite = suite_of(evaluation, make_plan(evaluation), KEYS)
-        return [one for cell in suite.cells for one in self.of(Request(document=cell.document))]
+        return list(
+            chain.from_iterable(self.of(Request(document=cell.document)) for cell in suite.cells)
+        )
 
     def leaderboard(self, **endpoint: Any) -> list[EndpointSettings]:
         conf = self.folder / "own.conf"
@@ -183,9 +188,11 @@ class World:
         config = {"target": {"api_endpoint": {"url": self.a, "model_id": "m", **endpoint}}}
         request = LeaderboardRequest("medhelm_public", {}, run_config=self.file(config), conf=conf)
         board = make_board(request, KEYS, io.StringIO())
-        return [
-            one for cell in board.cells for one in self.of(Request(document=cell.cell.document))
-        ]
+        return list(
+            chain.from_iterable(
+                self.of(Request(document=cell.cell.document)) for cell in board.cells
+            )
+        )
 
     def imported(self, **endpoint: Any) -> list[EndpointSettings]:
         told = {"url": f"{self.a}/chat/completions", "model_id": "m", "type": "chat", **endpoint}
@@ -389,8 +396,7 @@ def test_a_key_goes_to_the_host_that_it_is_named_for(
     assert (a.keys, b.keys) == (at_a, at_b)
     named = {
         name
-        for line in where_keys_go(endpoints)
-        for name in VARIABLES
+        for line, name in product(where_keys_go(endpoints), VARIABLES)
         if name in line.split(": ")[1].split()
     }
     assert named >= (a.keys | b.keys) - {NONE}

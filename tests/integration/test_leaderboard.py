@@ -10,6 +10,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable
 from importlib.util import find_spec
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +76,7 @@ def command(
     file.write_text(conf.replace("QUESTIONS", str(questions)), encoding="utf-8")
     if not questions.exists():
         questions.write_text("\n".join(json.dumps(question(number)) for number in range(INSTANCES)))
-    named = [part for model in models for part in ("--model", model)]
+    named = list(chain.from_iterable(("--model", model) for model in models))
     return [
         sys.executable,
         "-m",
@@ -219,7 +220,10 @@ def test_helms_tables_and_their_pages(lead: Lead, tmp_path: Path) -> None:
     assert [row[1]["value"] for row in table["rows"]] == [1.0, 1.0]
     assert any(table["rows"] for table in loaded(groups / "mm_star_knowledge.json"))
     links = [
-        link["href"] for table in loaded(groups / "mme.json") for link in table.get("links", [])
+        link["href"]
+        for link in chain.from_iterable(
+            table.get("links", []) for table in loaded(groups / "mme.json")
+        )
     ]
     assert links
     assert all(Path(link).is_file() for link in links if link.startswith("/"))

@@ -8,6 +8,7 @@ import re
 import sys
 import sysconfig
 from collections.abc import Callable
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -244,7 +245,10 @@ def test_the_patches_do_there_what_they_do_in_helm(
 ) -> None:
     """Each that is for medhelm finds its targets, in the files that it was checked with; and does its work."""
     ignored = [
-        f"--ignore={path}" for name in OF_HELM_ALONE for path in (root / FOLDER).rglob(f"{name}.py")
+        f"--ignore={path}"
+        for path in chain.from_iterable(
+            (root / FOLDER).rglob(f"{name}.py") for name in OF_HELM_ALONE
+        )
     ]
     python = str(Path(medhelm["EVAL_FACTORY_MEDHELM"]) / "bin" / "python")
     argv = [
@@ -312,13 +316,11 @@ def test_the_harm_that_medhelms_healthbench_rewards(
         for one in map(json.loads, (data / "answers_50.jsonl").read_text("utf-8").splitlines())
     }
     answers = {json.dumps(case["prompt"]): graded[case["prompt_id"]]["answer"] for case in cases}
-    met = {
-        (graded[case["prompt_id"]]["answer"], str(one)): is_met
-        for case in cases
-        for one, is_met in zip(
-            case["rubrics"], graded[case["prompt_id"]]["criteria_met"], strict=True
-        )
-    }
+    met = {}
+    for case in cases:
+        grades = graded[case["prompt_id"]]
+        for criterion, is_met in zip(case["rubrics"], grades["criteria_met"], strict=True):
+            met[grades["answer"], str(criterion)] = is_met
 
     def judge(_model: str, conversation: str, criterion: str) -> str:
         return said(

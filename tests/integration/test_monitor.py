@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -226,28 +226,21 @@ def _rechained(lines: list[dict[str, Any]], folder: Path) -> None:
 
 
 def _leaves(tree: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    items = (
-        tree.items()
-        if isinstance(tree, dict)
-        else enumerate(tree)
-        if isinstance(tree, list)
-        else None
-    )
-    if items is None:
-        yield path
+    if isinstance(tree, dict):
+        items: Iterable[tuple[Any, Any]] = tree.items()
+    elif isinstance(tree, list):
+        items = enumerate(tree)
     else:
-        for key, value in items:
-            yield from _leaves(value, (*path, key))
+        yield path
+        return
+    for key, value in items:
+        yield from _leaves(value, (*path, key))
 
 
 def _changed(value: Any) -> Any:
-    return (
-        (not value)
-        if isinstance(value, bool)
-        else value + 1
-        if isinstance(value, (int, float))
-        else f"{value}x"
-    )
+    if isinstance(value, bool):
+        return not value
+    return value + 1 if isinstance(value, (int, float)) else f"{value}x"
 
 
 def test_each_change_to_the_ledger_is_found(watched: Watched, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import threading
 from collections.abc import Sequence
 from contextlib import closing
 from importlib.util import find_spec
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -209,8 +210,7 @@ def test_a_killed_run_goes_on_and_old_pictures_meet_no_new_questions(
         assert "save_pictures_at_once" in resumed.document()["provenance"]["patches"]
         pictures = [
             content_of(part)
-            for parts in endpoint.parts
-            for part in parts
+            for part in chain.from_iterable(endpoint.parts)
             if part["type"] == "image_url"
         ]
         assert len(set(pictures)) == count
@@ -251,18 +251,18 @@ def test_a_package_for_the_metrics_is_named_before_anything_is_asked(run_program
 )
 def test_vqa_rad(medical_data: Path, tmp_path: Path, run_program: Run) -> None:
     """Gold answers are in small letters; questions about one picture are not independent, nor do they repeat each other."""
-    rows = [
-        {"image": picture(colour, word=f"{n}"), "question": question, "answer": answer}
-        for n, colour in enumerate(("red", "blue", "green"))
-        for question, answer in (
-            ("Which colour is it?", colour),
-            ("Is it red?", "yes" if colour == "red" else "no"),
-        )
-    ]
+    rows = []
+    for n, colour in enumerate(("red", "blue", "green")):
+        image = picture(colour, word=f"{n}")
+        is_red = "yes" if colour == "red" else "no"
+        rows.append({"image": image, "question": "Which colour is it?", "answer": colour})
+        rows.append({"image": image, "question": "Is it red?", "answer": is_red})
 
     def answer(prompt: str) -> str:
         colour = prompt.partition("[")[2].partition("]")[0].capitalize()
-        return colour if "Which" in prompt else "Yes" if colour == "Red" else "No"
+        if "Which" in prompt:
+            return colour
+        return "Yes" if colour == "Red" else "No"
 
     env = prepare(tmp_path / "hf", "flaviagiammarino/vqa-rad", {"train": rows[:1], "test": rows})
     with SeeingEndpoint(answer) as endpoint:

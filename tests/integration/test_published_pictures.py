@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import chain, product
 from pathlib import Path
 
 import pytest
@@ -25,7 +26,9 @@ DRAWN = [
 
 def sees(prompt: str) -> str:
     colour = prompt.partition("[")[2].partition("]")[0]
-    return f"{colour}." if "hich colour" in prompt else "yes" if colour == "red" else "no"
+    if "hich colour" in prompt:
+        return f"{colour}."
+    return "yes" if colour == "red" else "no"
 
 
 def by_answer_type(outcome: Outcome) -> dict[str, float]:
@@ -39,7 +42,7 @@ def by_answer_type(outcome: Outcome) -> dict[str, float]:
 
 def test_slake_from_a_bundle(run_program: Run, tmp_path: Path) -> None:
     """Pulled and run offline. Closed and open questions apart; Chinese ones are not asked."""
-    rows = [row for n, colour in enumerate(COLOURS) for row in made.slake_rows(n, colour)]
+    rows = list(chain.from_iterable(made.slake_rows(n, colour) for n, colour in enumerate(COLOURS)))
     images = made.write_zip(
         tmp_path / "imgs.zip", {f"imgs/xmlab{n}/source.jpg": one for n, one in enumerate(DRAWN)}
     )
@@ -60,8 +63,7 @@ def test_slake_from_a_bundle(run_program: Run, tmp_path: Path) -> None:
     assert outcome.returncode == 0, outcome.stderr
     sent = [
         content_of(part)
-        for parts in endpoint.parts
-        for part in parts
+        for part in chain.from_iterable(endpoint.parts)
         if part["type"] == "image_url"
     ]
     assert (len(sent), set(sent)) == (24, set(DRAWN)), "the published bytes"
@@ -74,7 +76,11 @@ def test_slake_from_a_bundle(run_program: Run, tmp_path: Path) -> None:
 def test_path_vqa_from_a_folder(run_program: Run, tmp_path: Path) -> None:
     """In several files; the same questions with other pictures show that the pictures are needed."""
     for part in (0, 1):
-        rows = [row for n in range(part, 12, 2) for row in made.path_vqa_rows(COLOURS[n], DRAWN[n])]
+        rows = list(
+            chain.from_iterable(
+                made.path_vqa_rows(COLOURS[n], DRAWN[n]) for n in range(part, 12, 2)
+            )
+        )
         made.write_parquet(tmp_path / f"own/data/test-0000{part}-of-00002.parquet", rows)
     params = {"extra": {"data_path": str(tmp_path / "own"), "blind_control": True}}
     with SeeingEndpoint(sees) as endpoint:
@@ -86,7 +92,9 @@ def test_path_vqa_from_a_folder(run_program: Run, tmp_path: Path) -> None:
         json.loads(line)["id"]
         for line in (outcome.output_dir / "results.jsonl").read_text("utf-8").splitlines()
     }
-    assert ids == {f"test-0000{part}-of-00002-row-{row}" for part in (0, 1) for row in range(1, 13)}
+    assert ids == {
+        f"test-0000{part}-of-00002-row-{row}" for part, row in product((0, 1), range(1, 13))
+    }
 
 
 def test_medxpertqa_with_pictures_from_a_folder(run_program: Run, tmp_path: Path) -> None:

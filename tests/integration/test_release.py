@@ -99,12 +99,10 @@ def test_the_image_is_made_by_the_scripts_that_make_venv_from_files_that_are_eno
 ) -> None:
     """No second recipe: pip is called by scripts/venv.sh alone, which every test's environment is made with."""
     steps = instructions(root)
-    called = {
-        name
-        for word, rest in steps
-        for name in re.findall(r"\b(?:install|make)_\w+", rest)
-        if word == "RUN"
-    }
+    called: set[str] = set()
+    for word, rest in steps:
+        if word == "RUN":
+            called.update(re.findall(r"\b(?:install|make)_\w+", rest))
     assert called == {"install_lock", "install_project"} <= functions_of_venv_sh()
     assert not [
         rest for word, rest in steps if word == "RUN" and re.search(r"\b(pip|apt-get|curl)\b", rest)

@@ -6,6 +6,7 @@ import json
 import subprocess
 import threading
 import time
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -64,11 +65,10 @@ def test_healthbench_is_scored_as_published(medical_data: Path, run_program: Run
             "healthbench", endpoint.url, params={"extra": extra, "parallelism": 16}
         )
         assert outcome.returncode == 0, outcome.stderr
-        different = {
-            (case["prompt_id"], one["criterion"], one["points"])
-            for case in cases
-            for one in case["rubrics"]
-        }
+        different = set()
+        for case in cases:
+            for rubric in case["rubrics"]:
+                different.add((case["prompt_id"], rubric["criterion"], rubric["points"]))
         assert endpoint.judged == len(different), "each is asked apart, and once"
         assert len(endpoint.conversations) == len(cases)
         assert max(endpoint.asked.values()) == 1
@@ -86,8 +86,13 @@ def test_healthbench_is_scored_as_published(medical_data: Path, run_program: Run
     groups = document["results"]["groups"]["healthbench"]["groups"]
     assert {"accuracy", "completeness"} <= set(groups["axis"]["groups"])
     assert "theme" in groups
-    shown = [of["metrics"] for by in groups.values() for of in by["groups"].values()]
-    counts = [score["stats"]["count"] for of in shown for score in of["score"]["scores"].values()]
+    shown = [
+        of["metrics"] for of in chain.from_iterable(by["groups"].values() for by in groups.values())
+    ]
+    counts = [
+        score["stats"]["count"]
+        for score in chain.from_iterable(of["score"]["scores"].values() for of in shown)
+    ]
     assert min(counts) >= 10, "docs/rubrics.md: fewer than ten are not shown"
     assert document["provenance"]["dataset_files"]["data_path"]
     canary = cases[0]["canary"]
@@ -313,8 +318,7 @@ def assert_partial(outcome: Outcome) -> None:
     assert document["validity"]["judgements"] == {"due": 36, "given": 34}
     reasons = [
         one["judges"]["odd"].get("error")
-        for line in results_of(outcome)
-        for one in line["criteria"]
+        for one in chain.from_iterable(line["criteria"] for line in results_of(outcome))
     ]
     each_says(
         sorted(filter(None, reasons)),

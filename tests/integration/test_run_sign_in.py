@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -258,8 +259,7 @@ def oauth_environment(world: World) -> dict[str, str]:
     told = {"CLIENT_ID": CLIENT_ID, "CLIENT_SECRET": CLIENT_SECRET, "TOKEN_URL": world.tokens.url}
     return env | {
         f"{service}_{name}": value
-        for service in ("OPENAI", "ANTHROPIC")
-        for name, value in told.items()
+        for service, (name, value) in product(("OPENAI", "ANTHROPIC"), told.items())
     }
 
 

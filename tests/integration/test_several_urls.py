@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +60,7 @@ def ask(run_program: Run, tmp_path: Path) -> Ask:
 
 
 def asked(servers: Sequence[ModelServer]) -> Counter[str]:
-    return Counter(prompt for server in servers for prompt in server.prompts)
+    return Counter(chain.from_iterable(server.prompts for server in servers))
 
 
 def endpoint_of(outcome: Outcome, role: str = "model") -> dict[str, Any]:
@@ -120,13 +121,13 @@ def test_all_die_and_the_same_command_goes_on(
     assert outcome.returncode == 3, outcome.stderr
     says(outcome.stderr, "no longer answer", "no connection")
     assert all(server.url in outcome.stderr for server in servers)
-    answered = [prompt for server in servers for prompt in server.answered]
+    answered = list(chain.from_iterable(server.answered for server in servers))
     assert len(answered) == len(set(answered)) == 90
     for server in servers:
         server.come_back()
     again = ask(servers, max_retries=1)
     assert again.returncode == 0, again.stderr
-    answered = [prompt for server in servers for prompt in server.answered]
+    answered = list(chain.from_iterable(server.answered for server in servers))
     assert len(answered) == len(set(answered)) == QUESTIONS
 
 

@@ -34,7 +34,7 @@ def gold(number: int) -> str:
 
 def nine_of_ten(prompt: str) -> str:
     number = number_in(prompt)
-    return gold(number + (number % 10 == 3))
+    return gold(number + 1 if number % 10 == 3 else number)
 
 
 def always_a(_prompt: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -55,5 +56,8 @@ def test_it_prints_what_the_tutorial_shows(said: str, root: Path) -> None:
     followed = [line for line in shown if line != VERIFIED]
     assert len(followed) == len(shown) - 1 > 12
     printed = " ".join(said.split())
-    parts = [" ".join(part.split()) for line in followed for part in line.split("...")]
+    parts = [
+        " ".join(part.split())
+        for part in chain.from_iterable(line.split("...") for line in followed)
+    ]
     assert [part for part in parts if part not in printed] == []

@@ -171,11 +171,12 @@ class Chromium:
         found = self.driver.execute_async_script(
             "const done = arguments[0]; axe.run(document).then(done, error => done({violations: [{id: String(error), nodes: []}]}))"
         )
-        return [
-            f"{violation['id']}: {node['target']}: {node['failureSummary']}"
-            for violation in found["violations"]
-            for node in violation["nodes"] or [{"target": "", "failureSummary": ""}]
-        ]
+        violations = []
+        for violation in found["violations"]:
+            for node in violation["nodes"] or [{"target": "", "failureSummary": ""}]:
+                where = f"{violation['id']}: {node['target']}"
+                violations.append(f"{where}: {node['failureSummary']}")
+        return violations
 
     def _cdp(self, command: str, **parameters: Any) -> Mapping[str, Any]:
         answer: Mapping[str, Any] = self.driver.execute_cdp_cmd(command, parameters)

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -105,8 +106,7 @@ def ehrshot(folder: Path, _scenarios: Path) -> Invented:
         (folder / name).mkdir(parents=True)
     events = [
         {"subject_id": n, "time": datetime(2020, 1, day), "code": f"case {n} {day}"}
-        for n in CASES
-        for day in (1, 2)
+        for n, day in product(CASES, (1, 2))
     ]
     pd.DataFrame(events).to_parquet(folder / "data" / "data.parquet")
     splits = pd.DataFrame([{"subject_id": n, "split": "held_out"} for n in CASES])

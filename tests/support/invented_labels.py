@@ -53,7 +53,8 @@ def drawn(
         def says(right: tuple[float, float], truth: bool = truth) -> bool:
             return bool((rng.random() < right[0]) if truth else (rng.random() >= right[1]))
 
-        labels = [says(physician) for _ in range(2 + (number % 5 == 0))]
+        physicians = 3 if number % 5 == 0 else 2
+        labels = [says(physician) for _ in range(physicians)]
         category = categories[number % len(categories)]
         found.append(
             line(number, labels, says(judge), category=category, completion="y" * (1 + number * 7))

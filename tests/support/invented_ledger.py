@@ -199,10 +199,10 @@ def rich() -> Invented:
             if week == 12
             else None
         )
-        changed = {
-            name: {"e": 0.5 + 4.0**worse * (name == "letters"), "since": 13 if worse else None}
-            for name in names
-        }
+        since = 13 if worse else None
+        changed = {name: {"e": 0.5, "since": since} for name in names}
+        if "letters" in changed:
+            changed["letters"]["e"] = 0.5 + 4.0**worse
         made.look(
             dict(zip(names, zip(scores, es, strict=True), strict=True)),
             since=12 if worse else None,

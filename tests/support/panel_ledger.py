@@ -46,7 +46,8 @@ def ledger(*kinds: Mapping[str, Any]) -> list[Line]:
     epochs = 0
     lines: list[Line] = []
     for number, line in enumerate(kinds, 1):
-        epochs += line["kind"] == "baseline"
+        if line["kind"] == "baseline":
+            epochs += 1
         before = None if number == 1 else f"{number - 1:064x}"
         at = f"2026-11-{number:02}T16:00:00Z"
         lines.append(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from itertools import product
 from pathlib import Path
 
 import preloaded
@@ -53,4 +54,8 @@ def run_eval(folder: Path, url: str, *arguments: str, task: str = "sample_medica
 def holding(folder: Path, *secrets: str) -> list[tuple[str, Path]]:
     """What stands in which file."""
     files = [(path, path.read_bytes()) for path in folder.rglob("*") if path.is_file()]
-    return [(secret, path) for path, data in files for secret in secrets if secret.encode() in data]
+    return [
+        (secret, path)
+        for (path, data), secret in product(files, secrets)
+        if secret.encode() in data
+    ]

@@ -60,7 +60,8 @@ class ModelServer(ScriptedEndpoint):
                 if self.dead:
                     self.lost.append(prompt)
                     raise ConnectionAbortedError
-                self.refused += status != 200
+                if status != 200:
+                    self.refused += 1
                 if status == 200 and prompt != PROBE:
                     self.answered.append(prompt)
             return status, {**answer, **({"model": self.model} if self.model else {})}

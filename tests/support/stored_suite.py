@@ -51,8 +51,8 @@ def share(values: str, **changes: Any) -> Score:
 
 
 def cells(root: Path, values: Values) -> list[FinishedCell]:
-    return [
-        cell(root, target, evaluation, answers)
-        for evaluation, of_target in values.items()
-        for target, answers in of_target.items()
-    ]
+    cells = []
+    for evaluation, by_target in values.items():
+        for target, answers in by_target.items():
+            cells.append(cell(root, target, evaluation, answers))
+    return cells

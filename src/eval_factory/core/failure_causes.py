@@ -113,7 +113,9 @@ def _remedies() -> list[dict[str, Any]]:
 def hint_for(error: str, role: str) -> str | None:
     """What to do about an error; None where nothing is known to help."""
     remedy = _remedy_for(error)
-    return None if remedy is None else remedy.get("model" if role == MODEL_ROLE else "judge")
+    if remedy is None:
+        return None
+    return remedy.get("model" if role == MODEL_ROLE else "judge")
 
 
 def lasts(error: str) -> bool:

@@ -96,7 +96,9 @@ def _folder_problems(folder: Path, history: History) -> Iterator[str]:
             yield f"looks/{look.name}: no line of the ledger says that it was started"
         elif (look / VALUES).exists() and look.name not in ended:
             yield f"looks/{look.name}: was measured, and no line of the ledger tells of it"
-    repeats = [part for line in history.of_kind(BASELINE) for part in line.get("repeats", ())]
+    repeats = list(
+        chain.from_iterable(line.get("repeats", ()) for line in history.of_kind(BASELINE))
+    )
     named = {part.get("folder") for part in repeats}
     for values in sorted(folder.glob(f"baseline/*/*/{VALUES}")):
         name = values.parent.relative_to(folder).as_posix()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib import resources
+from itertools import chain
 from typing import Any
 
 from helm.benchmark.augmentations.perturbation_description import PERTURBATION_WORST
@@ -73,7 +74,7 @@ def test_the_rows_are_helms_with_their_metrics_and_directions() -> None:
         main: list[tuple[str, str | None]] = [("${main_name}", name)]
         assert helms == ([(metric, None) for metric in metrics] or main)
     lower = {metric["name"] for metric in classic["metrics"] if metric.get("lower_is_better")}
-    assert lower.issuperset(metric for metrics in GROUPS.values() for metric in metrics)
+    assert lower.issuperset(chain.from_iterable(GROUPS.values()))
     assert f".{PERTURBATION_WORST}" == _WORST, "a perturbed score is the worst one"
 
 

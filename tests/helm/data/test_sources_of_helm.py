@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -175,7 +176,7 @@ def test_the_perturbations_are_those_that_helm_downloads_something_for() -> None
     table = load_sources()
     found: dict[str, set[str]] = {name: set() for name in table.perturbations}
     for augmentation, variants in expander.PERTURBATION_SPECS_DICT.items():
-        for spec in (spec for specs in variants.values() for spec in specs):
+        for spec in chain.from_iterable(variants.values()):
             name = (
                 spec.class_name.split(".")[-2]
                 .removesuffix("_perturbation")

@@ -70,9 +70,10 @@ def test_the_run_specs_with_a_jury() -> None:
 def test_each_jurys_prompt_is_its_annotators() -> None:
     tasks = [task.helm for task in load_framework().evaluations if task.helm.judges]
     specs = load_index().run_specs
-    wanted = {
-        name for helm in tasks if helm.run_spec in specs for name in specs[helm.run_spec].annotators
-    }
+    wanted: set[str] = set()
+    for helm in tasks:
+        if helm.run_spec in specs:
+            wanted.update(specs[helm.run_spec].annotators)
     for module in pkgutil.iter_modules(annotation.__path__):
         if module.name.endswith("_annotator") and _holds(module.name, wanted):
             importlib.import_module(f"{annotation.__name__}.{module.name}")

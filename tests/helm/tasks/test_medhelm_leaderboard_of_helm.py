@@ -73,7 +73,9 @@ def test_helm_draws_a_sample_with_this_seed() -> None:
 
 def test_limits_below_gold_answers_are_told_and_are_helms() -> None:
     limit = r"longer than the (\d+) tokens that HELM grants an answer"
-    notes = [(task, note) for task in load_framework().evaluations for note in task.about.notes]
+    notes = []
+    for task in load_framework().evaluations:
+        notes += [(task, note) for note in task.about.notes]
     found = [(task.name, task.helm.run_spec, re.search(limit, note)) for task, note in notes]
     told = {name: (run_spec, int(match[1])) for name, run_spec, match in found if match}
     assert told.keys() == {"mtsamples_replicate", "mtsamples_procedures", "aci_bench", "medi_qa"}

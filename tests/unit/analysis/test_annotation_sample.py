@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import chain
 
 import pytest
 
@@ -56,11 +57,11 @@ def test_groups_part_the_scores_and_rare_ones_are_others() -> None:
         candidates(0, 0, 1, 1, 1, group="a") + candidates(0, 0, 0, 1, 1, group="b"), 10
     )
     assert sizes(found) == {"0, a": 2, "0, b": 3, "1, a": 3, "1, b": 2}
-    many = [
-        one
-        for group in "abcdefgh"
-        for one in candidates(*[1.0] * (20 - ord(group) % 32), group=group)
-    ]
+    many = list(
+        chain.from_iterable(
+            candidates(*[1.0] * (20 - ord(group) % 32), group=group) for group in "abcdefgh"
+        )
+    )
     assert list(sizes(layers_of(many, 100))) == [
         "1, a",
         "1, b",
@@ -120,7 +121,7 @@ def test_what_is_rated_is_not_drawn_again() -> None:
     first = {key for key, _, _ in drawn(layers, (), DRAW)}
     assert first == {key for key, _, _ in drawn(layers, (), DRAW)}
     assert first.isdisjoint(key for key, _, _ in drawn(layers, first, DRAW))
-    everything = {key for one in layers for key in one.keys}
+    everything = set(chain.from_iterable(one.keys for one in layers))
     with pytest.raises(ConfigError, match=naming("is rated")):
         drawn(layers, everything, DRAW)
     last = next(iter(everything))

@@ -7,6 +7,7 @@ import io
 import os
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -72,8 +73,7 @@ def test_no_cell_begins_as_a_formula_however_it_is_read(delimiter: str) -> None:
         )
         assert not [
             one
-            for row in rows
-            for one in row
+            for one in chain.from_iterable(rows)
             if one.lstrip(" \"'\t")[:1] in tuple(FORMULAS) and one[0] != "'"
         ]
 

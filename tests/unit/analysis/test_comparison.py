@@ -24,6 +24,7 @@ from eval_factory.core.results import InstanceRecord
 from eval_factory.report.reader import load_result
 from eval_factory.scoring.paired import equivalence, non_inferiority, paired_difference
 from facts import each_says, says
+from known import there
 from stored_results import PROVENANCE, instance, result, right_or_wrong, written
 
 
@@ -225,8 +226,8 @@ def test_three_folders_are_corrected_and_ranked(tmp_path: Path) -> None:
     ]
     a_b, a_c, b_c = compared.comparisons
     assert a_c.paired.p_value == a_c.p_holm == 0.125
-    assert a_b.p_holm == pytest.approx(2 * (a_b.paired.p_value or 0))
-    assert b_c.p_holm == pytest.approx(3 * (b_c.paired.p_value or 0))
+    assert a_b.p_holm == pytest.approx(2 * there(a_b.paired.p_value))
+    assert b_c.p_holm == pytest.approx(3 * there(b_c.paired.p_value))
     assert [one.significant for one in compared.comparisons] == [True, False, True]
     ranks = [(one.model.label, one.best, one.worst) for one in compared.ranks]
     assert ranks == [("A", 2, 3), ("B", 1, 1), ("C", 2, 3)]
@@ -292,7 +293,6 @@ def test_p_values_of_pairs_are_corrected_for_those_that_were_compared(tmp_path: 
     twice = corrected([*pairs, replace(pairs[0], comparison=None), *pairs])
     assert twice[3].comparison is None
     assert twice[0].comparison is not None
-    assert twice[0].comparison.p_holm == pytest.approx(
-        6 * (alone.comparisons[0].paired.p_value or 0)
-    )
+    p_value = there(alone.comparisons[0].paired.p_value)
+    assert twice[0].comparison.p_holm == pytest.approx(6 * p_value)
     assert compare_pairs([]) == ()

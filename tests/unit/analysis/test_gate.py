@@ -409,11 +409,11 @@ def test_a_result_that_was_moved_aside_is_no_candidate(tmp_path: Path) -> None:
 
 
 def grouped(folder: Path, values: Mapping[str, str]) -> Path:
-    records = [
-        instance(f"{topic}{number}", float(value), categories={"topic": topic})
-        for topic, answers in values.items()
-        for number, value in enumerate(answers)
-    ]
+    records = []
+    for topic, answers in values.items():
+        for number, value in enumerate(answers):
+            categories = {"topic": topic}
+            records.append(instance(f"{topic}{number}", float(value), categories=categories))
     score = Score(0.5, Stats(9, 0.5, None, None, 0.4, 0.6, None), "exact_match", "test", None)
     groups = {"topic": {topic: {"exact_match": score} for topic in values}}
     return written(folder, result(records, groups=groups))

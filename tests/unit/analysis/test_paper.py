@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import datetime, timezone
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -59,7 +60,10 @@ def test_a_suites_methods_say_once_what_holds_for_all_and_whose_the_rest_is(suit
     says(body, "compared in pairs")
     says(body, "large_1 on law", "the endpoint is gone")
     cited = [
-        int(one) for found in re.findall(r"\[(\d+(?:, \d+)*)\]", body) for one in found.split(", ")
+        int(one)
+        for one in chain.from_iterable(
+            found.split(", ") for found in re.findall(r"\[(\d+(?:, \d+)*)\]", body)
+        )
     ]
     assert list(dict.fromkeys(cited)) == list(range(1, len(references.splitlines()) + 1))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -188,8 +189,7 @@ def test_variants_of_a_task_count_once_where_benchmarks_are_the_sample(
     """The leads are too small to be shown in any of them."""
     found = [
         cell(tmp_path, target, f"e{number}", answers, task=f"t{min(number, tasks - 1)}")
-        for number in range(7)
-        for target, answers in (("a", "1111"), ("b", "1110"))
+        for number, (target, answers) in product(range(7), (("a", "1111"), ("b", "1110")))
     ]
     assert [(one.best_rank, one.worst_rank) for one in suite_results(found).win_rates] == ranks
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import product
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -76,8 +77,7 @@ def test_the_plots_of_one_result(tmp_path: Path) -> None:
     told = report(folder, "--plots", tmp_path / "plots")
     names = [
         f"{name}.{kind}"
-        for name in ("score", "distribution", "latency", "validity")
-        for kind in ("svg", "png")
+        for name, kind in product(("score", "distribution", "latency", "validity"), ("svg", "png"))
     ]
     assert told.splitlines() == [str(tmp_path / "plots" / name) for name in names]
     root = ElementTree.parse(tmp_path / "plots" / "score.svg").getroot()  # noqa: S314 - our own

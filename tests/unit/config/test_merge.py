@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import copy
+from itertools import chain
 from typing import Any
 
 import pytest
@@ -176,9 +177,7 @@ def _containers(tree: Any) -> dict[int, Any]:
     if not isinstance(tree, (dict, list)):
         return {}
     inner = tree.values() if isinstance(tree, dict) else tree
-    return {id(tree): tree} | {
-        number: found for item in inner for number, found in _containers(item).items()
-    }
+    return {id(tree): tree} | dict(chain.from_iterable(_containers(item).items() for item in inner))
 
 
 @given(_TREES, _TREES, _TREES)

@@ -59,7 +59,8 @@ def test_each_evaluation_of_each_target_is_a_run_config() -> None:
 def test_limits_are_the_users_and_a_null_leaves_the_default() -> None:
     usual = suite()
     defaults = load_framework().defaults.suite
-    assert (usual.budget, usual.max_processes) == (Budget(), min(2 * (os.cpu_count() or 1), 8))
+    cores = os.cpu_count() or 1
+    assert (usual.budget, usual.max_processes) == (Budget(), min(2 * cores, 8))
     assert (
         (usual.max_attempts, usual.max_outage_s)
         == (defaults["max_attempts"], defaults["max_outage_s"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 from typing import Any
 
 import pytest
@@ -51,11 +52,11 @@ def test_every_key_of_every_model_is_there_with_its_description() -> None:
         "CellPattern",
     )
     assert all(set(getattr(suite_model, model).model_fields) in found for model in models)
-    described = [
-        field
-        for one in mappings(SCHEMA["properties"]["suite"])
-        for field in one["properties"].values()
-    ]
+    described = list(
+        chain.from_iterable(
+            one["properties"].values() for one in mappings(SCHEMA["properties"]["suite"])
+        )
+    )
     assert all(field["description"].endswith(".") for field in described)
 
 
@@ -151,7 +152,7 @@ NO_FOLDERS = ("", " ", ".a", "-a", "a b", "a/b", "..", "ä", "A" * (_MAX_NAME_LE
         {"judges": [{"name": "gpt"}]},
         *({"evaluations": [{"type": "medec", "name": name}]} for name in NO_FOLDERS),
         *({"targets": [target(name)]} for name in (*NO_FOLDERS, ".suite", "suite_results")),
-        *({key: value} for key, wrong in LIMITS.items() for value in wrong),
+        *chain.from_iterable([{key: value} for value in LIMITS[key]] for key in LIMITS),
     ],
     ids=str,
 )

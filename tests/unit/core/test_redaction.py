@@ -5,6 +5,7 @@ import html
 import json
 import re
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from urllib.parse import quote, quote_plus
 
@@ -265,7 +266,10 @@ def test_several_spread_keys_are_found_and_words_of_one_of_few_letters_left_alon
 
 ODD_LETTERS = 'sk/Can\u00e9"\\ry\u2028+5f&3a9c1e7b\n%d48'
 HIDDEN = [
-    *(change(key) for change in (*ENCODINGS.values(), *SPREAD.values()) for key in (KEY, ODD_KEY)),
+    *(
+        change(key)
+        for change, key in product((*ENCODINGS.values(), *SPREAD.values()), (KEY, ODD_KEY))
+    ),
     ODD_LETTERS,
     json.dumps(ODD_LETTERS),
     "sk-0123456789abcdef",

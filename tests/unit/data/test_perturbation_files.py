@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -33,7 +34,7 @@ CONTENTS = {".json": b"{}", ".txt": b"brad,first_name,gender,male\n", ".zip": pu
 def mirror(origin: Origin) -> Sources:
     """The real table, from a server that has invented files in their place."""
     table = load_sources().model_copy(update={"nltk": {}})
-    of_perturbations = (file for one in table.perturbations.values() for file in one.files)
+    of_perturbations = chain.from_iterable(one.files for one in table.perturbations.values())
     for file in (*table.tasks["med_dialog_icliniq"].files, *of_perturbations):
         origin.files[urlsplit(table.url(file.url)).path] = CONTENTS[Path(file.path).suffix]
     return table.with_origins(dict.fromkeys(table.origins, origin.url))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from itertools import chain
 
 from eval_factory.data.sources import load_sources
 from eval_factory.tasks.framework import load_framework
@@ -64,11 +65,12 @@ def test_every_variant_is_a_value_that_the_task_takes() -> None:
 def test_every_data_set_of_the_hub_is_pinned() -> None:
     """But version 1.1 of MedCalc-Bench, HealthQA-BR and VQA-RAD, of which nothing on the Hub is known."""
     tasks = load_sources().tasks.values()
-    datasets = [
-        hub
-        for task in tasks
-        for hub in (*task.hub, *(one for variant in task.variants for one in variant.hub))
-    ]
+    datasets = list(
+        chain.from_iterable(
+            (*task.hub, *(chain.from_iterable(variant.hub for variant in task.variants)))
+            for task in tasks
+        )
+    )
     assert len(datasets) > len(tasks) / 10
     assert {hub.id for hub in datasets if hub.revision is None} == {
         "ncbi/MedCalc-Bench-v1.1",

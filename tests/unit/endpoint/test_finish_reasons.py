@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import Any
 
 import pytest
@@ -26,7 +27,7 @@ def test_each_row_has_a_kind_and_a_source(row: dict[str, Any]) -> None:
 
 
 def test_no_word_stands_in_two_rows() -> None:
-    words = [reason for row in ROWS for reason in row["reasons"]]
+    words = list(chain.from_iterable(row["reasons"] for row in ROWS))
     assert len(words) == len(set(words))
 
 

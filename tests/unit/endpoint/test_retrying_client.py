@@ -62,8 +62,9 @@ class Replies(Transport):
 
 def reply(status: int, body: Any = None, **headers: str) -> Reply:
     """Bytes are the whole body as they are."""
-    data = body if isinstance(body, bytes) else json.dumps(GOOD if body is None else body).encode()
-    return Reply(status, headers, data)
+    if isinstance(body, bytes):
+        return Reply(status, headers, body)
+    return Reply(status, headers, json.dumps(GOOD if body is None else body).encode())
 
 
 def client_of(

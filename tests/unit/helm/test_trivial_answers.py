@@ -93,7 +93,8 @@ def test_of_two_classes_a_length_between_them(
     # a right and a wrong answer in turn: halves by position would hold one class each
     for number in range(40):
         right = "yes" if number % 2 else "no"
-        words = "x" * (20 + 10 * ((right == "no") is longer_is_wrong) + number % 5)
+        is_longer = (right == "no") is longer_is_wrong
+        words = "x" * ((30 if is_longer else 20) + number % 5)
         text = (
             f"{'k' * (number * 37 % 400)}\n\nAnswer: {words}\n"
             if in_last_paragraph
@@ -130,7 +131,9 @@ def test_no_length_is_fitted_to_other_than_two_classes_that_repeat() -> None:
 
 def test_what_is_usual_for_a_source_is_what_the_other_half_of_its_questions_say() -> None:
     of = {"bmi": ["22"] * 5 + ["30"], "gcs": ["15"] * 5 + ["3"], "alone": ["7"], None: ["22"]}
-    numbered = [(source, *one) for source, texts in of.items() for one in enumerate(texts)]
+    numbered = []
+    for source, texts in of.items():
+        numbered += [(source, number, text) for number, text in enumerate(texts)]
     questions = [
         AskedQuestion(f"{source}{number}", (text,), {}, source=source)
         for source, number, text in numbered

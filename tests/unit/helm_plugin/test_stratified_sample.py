@@ -36,7 +36,7 @@ def instance(
 
 
 def questions() -> list[Instance]:
-    topics = [topic for topic, size in SIZES.items() for _ in range(size)]
+    topics = list(Counter(SIZES).elements())
     return [instance(number, topic=topic, row=str(number)) for number, topic in enumerate(topics)]
 
 

@@ -22,7 +22,8 @@ def sound() -> Lines:
     look = 0
     for number, kind in enumerate(KINDS, start=1):
         line: dict[str, Any] = dict.fromkeys(FIELDS[kind], "x")
-        look += kind == "begun"
+        if kind == "begun":
+            look += 1
         line |= {"number": number, "kind": kind, "epoch": 1, "panel": "ab"}
         line["at"] = f"2025-01-{number:02}T06:00:00Z"
         if "look" in line:

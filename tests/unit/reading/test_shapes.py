@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import product
 
 from eval_factory.reading import stated_option
 
@@ -244,7 +245,7 @@ def written(shape: str, label: str) -> str:
 
 
 def test_the_option_that_an_answer_states_right_or_wrong() -> None:
-    expected = {(shape, label): label for shape in STATED for label in NEXT}
+    expected = {(shape, label): label for shape, label in product(STATED, NEXT)}
     assert {one: stated_option(written(*one), OPTIONS) for one in expected} == expected
 
 
@@ -260,7 +261,7 @@ def test_labels_are_read_where_the_texts_are_not_known() -> None:
         for shape in STATED
         if not {"{t}", "{T}"} & set(re.findall("{.}", shape.replace(". {t}", "")))
     ]
-    expected = {(shape, label): label for shape in enough for label in NEXT}
+    expected = {(shape, label): label for shape, label in product(enough, NEXT)}
     assert {
         one: stated_option(written(*one), dict.fromkeys(OPTIONS, "")) for one in expected
     } == expected

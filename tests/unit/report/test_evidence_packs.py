@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain, product
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +47,7 @@ from finished_folder import finished_folder
 from panel_ledger import LIMIT, alarm, baseline, change, ledger, look, note
 from unit.core.test_rendered_tables import MARKDOWN
 
-ANNEX = [f"Annex IV, {point}({letter})" for point in (1, 2) for letter in "abcdefgh"]
+ANNEX = [f"Annex IV, {point}({letter})" for point, letter in product((1, 2), "abcdefgh")]
 NUMBERS = {
     "ruaih": [str(number) for number in range(1, 8)],
     "pccp": ["VI", *(f"VII ({number})" for number in range(1, 5)), "VII (traceability)", "VIII"],
@@ -83,7 +84,7 @@ def pack(
 def told(made: Pack) -> str:
     """All that is claimed; no sentence has a hole where a value is missing."""
     said = "\n".join(
-        [*made.of, *made.warnings, *(sentence for item in made.items for sentence in item.known)]
+        [*made.of, *made.warnings, *(chain.from_iterable(item.known for item in made.items))]
     )
     assert re.findall(r".*(?:\(\)|None|  | [.,:;]|,\.|;\.).*", said.replace(" .. ", " to ")) == []
     return said
@@ -426,8 +427,9 @@ def test_every_item_is_there_once(made: Callable[[], TaskResult], name: str) -> 
     assert known.count("*Only people can answer: ") == len(headings)
     cited = {
         int(one)
-        for found in re.findall(r"\(ref\. (\d+(?:, \d+)*)\)", known)
-        for one in found.split(", ")
+        for one in chain.from_iterable(
+            found.split(", ") for found in re.findall(r"\(ref\. (\d+(?:, \d+)*)\)", known)
+        )
     }
     listed = [
         int(number)
@@ -802,7 +804,7 @@ def test_hostile_names_make_nothing_of_a_pack(name: str) -> None:
     assert text.replace("\n", "").isprintable()
     tokens = MARKDOWN.parse(text)
     assert "html_block" not in {token.type for token in tokens}
-    children = [child for token in tokens for child in token.children or []]
+    children = list(chain.from_iterable(token.children or [] for token in tokens))
     kinds = {"text", "code_inline", "em_open", "em_close", "strong_open", "strong_close"}
     assert {child.type for child in children} == kinds
     assert "@someone" not in "".join(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import chain
 
 from described_runs import ODD, hostile, of_a_jury, plain
 from eval_factory.core.results import Instances, TaskResult
@@ -121,7 +122,7 @@ def test_hostile_names_and_notes_make_nothing() -> None:
     told = markdown_report(hostile())
     assert told.replace("\n", "").isprintable()
     tokens = MARKDOWN.parse(told)
-    children = [child for token in tokens for child in token.children or []]
+    children = list(chain.from_iterable(token.children or [] for token in tokens))
     assert {child.type for child in children} == {
         "text",
         "code_inline",

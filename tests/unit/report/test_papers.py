@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 import pytest
@@ -371,7 +372,7 @@ def test_a_source_keeps_its_number_and_each_form_of_interval_has_one() -> None:
     assert [one[:12] for one in cite.listed()] == ["E. B. Wilson", "B. Efron, Be"]
     with pytest.raises(KeyError):
         cite("nobody")
-    assert {name for one in forms()["intervals"].values() for name in one["sources"]} <= set(
+    assert set(chain.from_iterable(one["sources"] for one in forms()["intervals"].values())) <= set(
         forms()["sources"]
     )
 
@@ -437,7 +438,10 @@ def test_every_number_in_brackets_is_a_reference_and_each_is_cited(
 ) -> None:
     text, _, references = methods_text(made(), CONFIG, TARGET).rpartition("References")
     cited = {
-        int(one) for found in re.findall(r"\[(\d+(?:, \d+)*)\]", text) for one in found.split(", ")
+        int(one)
+        for one in chain.from_iterable(
+            found.split(", ") for found in re.findall(r"\[(\d+(?:, \d+)*)\]", text)
+        )
     }
     assert cited == set(range(1, len(references.strip().splitlines()) + 1))
 

@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 from xml.etree import ElementTree as ET
 
@@ -212,8 +213,9 @@ def test_every_source_that_is_cited_is_listed(made: Callable[[], TaskResult]) ->
     text, _, references = tripod_llm(made(), CONFIG, TARGET).rpartition("## References")
     cited = {
         int(one)
-        for found in re.findall(r"\(ref\. (\d+(?:, \d+)*)\)", text)
-        for one in found.split(", ")
+        for one in chain.from_iterable(
+            found.split(", ") for found in re.findall(r"\(ref\. (\d+(?:, \d+)*)\)", text)
+        )
     }
     assert cited == {int(number) for number in re.findall(r"^(\d+)\. ", references, re.MULTILINE)}
 
@@ -223,7 +225,7 @@ def test_hostile_names_make_nothing_of_the_checklist() -> None:
     assert text.replace("\n", "").isprintable()
     tokens = MARKDOWN.parse(text)
     assert "html_block" not in {token.type for token in tokens}
-    children = [child for token in tokens for child in token.children or []]
+    children = list(chain.from_iterable(token.children or [] for token in tokens))
     assert {child.type for child in children} == {
         "text",
         "softbreak",
@@ -307,8 +309,9 @@ def test_the_items_are_those_of_the_table_and_each_that_is_filled_says_what_it_d
     None
 ):
     items = forms()["tripod_llm"]
-    assert list(items) == [
-        f"{number}{letter}" for number in range(1, 20) for letter in LETTERS.get(number, [""])
-    ]
+    expected: list[str] = []
+    for number in range(1, 20):
+        expected += [f"{number}{letter}" for letter in LETTERS.get(number, [""])]
+    assert list(items) == expected
     assert len({one["topic"] for one in items.values()}) == len(items)
     assert all(one["unknown"] for one in items.values() if "known" in one)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import chain
 
 import krippendorff
 from hypothesis import given
@@ -41,7 +42,7 @@ def tables(draw: st.DrawFn) -> Table:
 def test_it_is_the_packages_on_any_table_and_none_where_it_is_not_defined(table: Table) -> None:
     rated = [unit for unit in units_of(table) if len(unit) > 1]
     alpha = agreement.ordinal_alpha(units_of(table))
-    if len({rating for unit in rated for rating in unit}) < 2:
+    if len(set(chain.from_iterable(rated))) < 2:
         assert alpha is None
     else:
         assert alpha == near(by_the_package(table), rel=1e-9, abs=1e-9)

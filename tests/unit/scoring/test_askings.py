@@ -37,7 +37,7 @@ def state(
             "input": {"text": "?"},
             "perturbation": {"name": name} if name else None,
             "references": [
-                {"output": {"text": text}, "tags": ["correct"] * (label == "A")}
+                {"output": {"text": text}, "tags": ["correct"] if label == "A" else []}
                 for label, text in options.items()
             ],
         },
@@ -445,7 +445,9 @@ def test_a_confidence_of_an_answer_that_cannot_be_read_says_nothing() -> None:
 
 def test_a_change_is_told_by_group_from_ten_questions_on() -> None:
     many: Asked = {"": ["A"] * 25, "perturb_typos": [*["B"] * 6, *["A"] * 19]}
-    wards = {f"q{n}": "heart" if n < 12 else "lung" if n < 22 else "skin" for n in range(25)}
+    wards = {f"q{n}": "skin" for n in range(25)}
+    wards |= {f"q{n}": "lung" for n in range(22)}
+    wards |= {f"q{n}": "heart" for n in range(12)}
     found = completed(many, groups=wards, perturb=["typos"]).asked_again
     assert found is not None
     (of_wards,) = found.in_other_words["typos"].groups.values()

@@ -98,12 +98,13 @@ def rated(
     sample: Sample, rater: str, says: Callable[[int, int], float | None], sheet: str = "sheet"
 ) -> list[Rating]:
     """`says(place of the answer, number of the question from 0)`."""
-    return [
-        Rating(sheet, one.code, number + 1, rater, value)
-        for place, one in enumerate(sample.answers)
-        for number in range(len(one.questions))
-        if (value := says(place, number)) is not None
-    ]
+    ratings = []
+    for place, answer in enumerate(sample.answers):
+        for number in range(len(answer.questions)):
+            value = says(place, number)
+            if value is not None:
+                ratings.append(Rating(sheet, answer.code, number + 1, rater, value))
+    return ratings
 
 
 def stricter(place: int, _number: int = 0) -> float:
@@ -300,7 +301,7 @@ def test_points_of_a_rubric_may_be_lost_and_the_score_is_clipped() -> None:
     def case(number: int) -> InstanceRecord:
         met = {"judges": {"one": {"criteria_met": True}}}
         harm = {"judges": {"one": {"criteria_met": number % 3 == 0}}}
-        value = 1.0 - 2.0 * (number % 3 == 0)
+        value = -1.0 if number % 3 == 0 else 1.0
         record = of_rubric(
             f"q{number}",
             value,

@@ -6,6 +6,7 @@ import json
 import math
 import random
 import statistics
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -51,7 +52,7 @@ def test_the_squared_error_is_that_of_pairs_in_a_group() -> None:
     """The mean over pairs of different answers of the product of their gaps: what J. Broecker's estimate is."""
     for group in groups_of(drawn(120, 0.2)):
         gaps = [one.sure - one.right for one in group]
-        pairs = [a * b for i, a in enumerate(gaps) for j, b in enumerate(gaps) if i != j]
+        pairs = [a * b for (i, a), (j, b) in product(enumerate(gaps), enumerate(gaps)) if i != j]
         assert squared_error([group]) == pytest.approx(statistics.fmean(pairs))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 from unittest.mock import patch
 
@@ -261,11 +262,11 @@ def test_two_groups_are_one_test() -> None:
     values = {key(number): float(number < 12) for number in range(24)}
     members = {"ward": {"a": keys(0, 10), "b": keys(10, 24)}}
     found = scores_by_group(context(values), members, set(), failed_as_zero=False).scores["ward"]
-    (tested,) = {
-        p
-        for scores in found.values()
-        for p in (scores["m"].stats.p_value, scores["m"].stats.p_holm)
-    }
+    (tested,) = set(
+        chain.from_iterable(
+            (scores["m"].stats.p_value, scores["m"].stats.p_holm) for scores in found.values()
+        )
+    )
     assert tested == near(stats.fisher_exact([[10, 0], [2, 12]]).pvalue)
 
 

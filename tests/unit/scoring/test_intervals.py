@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -382,8 +383,8 @@ def test_it_is_scipys_with_a_fixed_seed() -> None:
 
 def test_clusters_are_drawn_whole() -> None:
     repeated = (
-        [value for value in SUMS for _ in range(3)],
-        [count for count in COUNTS for _ in range(3)],
+        [value for value, _ in product(SUMS, range(3))],
+        [count for count, _ in product(COUNTS, range(3))],
     )
     labels = [number // 3 for number in range(24)]
     clustered = bca_of_ratio(*repeated, labels)

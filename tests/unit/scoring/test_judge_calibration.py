@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
-from itertools import permutations
+from itertools import chain, permutations, product, repeat
 from pathlib import Path
 
 import numpy as np
@@ -73,7 +73,7 @@ def test_the_figures_of_the_published_items(medical_data: Path) -> None:
 @given(some.lists(some.integers(0, 9), min_size=4, max_size=4).filter(lambda one: sum(one) > 0))
 def test_agreement_is_that_of_other_libraries(counts: list[int]) -> None:
     kinds = [(1, 1), (1, 0), (0, 1), (0, 0)]
-    pairs = [kind for kind, times in zip(kinds, counts, strict=True) for _ in range(times)]
+    pairs = list(chain.from_iterable(map(repeat, kinds, counts)))
     one, other = zip(*pairs, strict=True)
     f1, kappa, ac1 = map(float, agreement_of(np.array(counts, float)))
     assert ac1 == pytest.approx(gwet_ac1(pairs, 2))
@@ -102,8 +102,10 @@ ITEMS = [
 
 def test_pairs_of_the_judge_and_ordered_pairs_of_physicians() -> None:
     judge, physicians = judge_and_physicians(calibration_of(ITEMS).total)
-    pairs = [(one.judged, label) for one in ITEMS for label in one.labels]
-    ordered = [both for one in ITEMS for both in permutations(one.labels, 2)]
+    pairs = []
+    for item in ITEMS:
+        pairs += [(item.judged, label) for label in item.labels]
+    ordered = list(chain.from_iterable(permutations(one.labels, 2) for one in ITEMS))
     for found, expected in ((judge, pairs), (physicians, ordered)):
         said, label = zip(*expected, strict=True)
         assert found["f1_macro"].value == pytest.approx(f1_score(label, said, average="macro"))
@@ -146,7 +148,7 @@ def test_labels_of_one_conversation_are_not_independent() -> None:
     for figure in ("f1_macro", "kappa", "ac1", "sensitivity", "specificity", "bias"):
         alone, often = (
             getattr(calibration_of(items).total.judge, figure)
-            for items in (single, [one for one in single for _ in range(8)])
+            for items in (single, [one for one, _ in product(single, range(8))])
         )
         assert often.value == pytest.approx(alone.value)
         assert 0.8 < (often.ci_high - often.ci_low) / (alone.ci_high - alone.ci_low) < 1.5
@@ -189,7 +191,8 @@ def test_the_difference_leaves_out_both_tables_of_a_conversation() -> None:
     ]
     kinds = ((1, 1), (1, 0), (0, 1), (0, 0))
     rows = [
-        [sum(both == kind for both in side) for side in sides for kind in kinds] for sides in pairs
+        [sum(both == kind for both in side) for side, kind in product(sides, kinds)]
+        for sides in pairs
     ]
     table = np.vstack([np.array(rows, float), np.diag([2.25] * 4 + [4.5] * 4)])
     left_out = table.sum(axis=0) - table

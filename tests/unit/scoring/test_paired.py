@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -306,7 +307,7 @@ def test_equal_differences_have_a_width_where_the_scale_is_known() -> None:
 def test_a_value_at_an_end_weighs_as_much_as_a_cluster(rest: float) -> None:
     """40 clusters of (1/2, 1/2, 1/2, rest) halved, every second one negative: their mean is 0."""
     weight = 4
-    differences = [sign * value / 2 for sign in (1, -1) * 20 for value in (0.5, 0.5, 0.5, rest)]
+    differences = [sign * value / 2 for sign, value in product((1, -1) * 20, (0.5, 0.5, 0.5, rest))]
     clusters = [str(number // 4) for number in range(160)]
     found = paired_difference(
         [0.45] * 160, [0.45 + value for value in differences], clusters=clusters, scale=(-1, 2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -104,7 +105,7 @@ def test_a_judge_is_model_sampling_prompt_and_criteria_at_once_not_where_it_is(
         )
     ]
     others.append(replace(own, sees_images=True))
-    hashes = {judge_sha256(judge, at_once) for judge in (own, *others) for at_once in (1, 5)}
+    hashes = {judge_sha256(judge, at_once) for judge, at_once in product((own, *others), (1, 5))}
     assert len(hashes) == 12
     assert (len(prompt_hashes(1)), len(prompt_hashes(5))) == (1, 2)
     assert prompt_hashes(1) < prompt_hashes(5)

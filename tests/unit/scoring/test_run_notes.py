@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Collection
 from contextlib import closing
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +53,9 @@ def _other_data(found: int, known: int) -> list[tuple[Importance, str]]:
 
 def asked(count: int) -> Tally:
     """Each of them in two trials."""
-    return Tally(requested={key(number, trial) for number in range(count) for trial in range(2)})
+    return Tally(
+        requested={key(number, trial) for number, trial in product(range(count), range(2))}
+    )
 
 
 WHOLE = 1000

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -227,7 +228,9 @@ def test_trials_of_an_instance_are_one_value_of_the_sample_and_the_mean_is_of_tr
 
     A trial that lost instances weighs as much as a whole one, as in HELM.
     """
-    values = {key(number, trial): float(number == 0) for number in range(3) for trial in range(2)}
+    values = {
+        key(number, trial): float(number == 0) for number, trial in product(range(3), range(2))
+    }
     score = there(score_of(context(values), set(), failed_as_zero=False))
     assert (score.value, score.stats.count) == (near(1 / 3), 3)
     assert helm_mean({key(0, 0): 1.0, key(1, 0): 1.0, key(2, 0): 1.0, key(0, 1): 0.0}) == 0.5

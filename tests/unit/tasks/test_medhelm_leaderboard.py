@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import chain
+
 from eval_factory.data.sources import load_sources
 from eval_factory.scoring.comparability import load_medhelm_leaderboard
 from eval_factory.tasks.framework import load_framework
@@ -46,7 +48,7 @@ def test_its_arguments_are_what_the_tasks_take() -> None:
     for run_spec, entry in load_medhelm_leaderboard().run_specs.items():
         for name, values in entry.arguments.items():
             rules = [task.helm.parameters[name] for task in tasks if task.helm.run_spec == run_spec]
-            taken = {value for rule in rules for value in (*rule.allowed, rule.fixed)}
+            taken = set(chain.from_iterable((*rule.allowed, rule.fixed) for rule in rules))
             assert set(values) <= taken, run_spec
         takes_length = "max_length" in load_index().run_specs[run_spec].parameters
         assert (entry.max_length is not None) is takes_length

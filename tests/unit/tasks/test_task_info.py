@@ -54,9 +54,8 @@ def test_a_record_says_what_the_framework_says(given: Task) -> None:
         "answers_public",
     ):
         assert getattr(found, name) == getattr(about, name), name
-    assert found.scoring == (
-        "either" if given.name == "custom" else "jury" if helm.judges else "rule"
-    )
+    scoring = "jury" if helm.judges else "rule"
+    assert found.scoring == ("either" if given.name == "custom" else scoring)
     assert list(found.parameters) == list(helm.parameters)
     for name, rule in helm.parameters.items():
         told = found.parameters[name]

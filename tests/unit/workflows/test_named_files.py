@@ -164,9 +164,9 @@ CONVERSATIONS = {
     "metrics": [{"name": "exact_match"}],
 }
 RUBRIC = {"kind": "rubric", "name": "mine", "description": "d", "dataset_file": "cases.jsonl"}
-CASES = [
-    (document, key) for document in (TABLE, CONVERSATIONS, RUBRIC) for key in files_of(document)
-]
+CASES: list[tuple[Any, Any]] = []
+for _document in (TABLE, CONVERSATIONS, RUBRIC):
+    CASES += [(_document, key) for key in files_of(_document)]
 
 
 @pytest.mark.usefixtures("_no_waiting")

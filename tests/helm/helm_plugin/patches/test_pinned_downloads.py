@@ -163,7 +163,8 @@ def test_the_pinned_revision_is_read_and_the_newest_where_it_cannot_be_any_more(
     tmp_path: Path, origin: Origin
 ) -> None:
     """By the real `datasets` package; any other failure is not answered by reading something else."""
-    there, gone, script, refused = names = ("org/There", "org/Gone", "org/Script", "org/Refused")
+    names = ("org/There", "org/Gone", "org/Script", "org/Refused")
+    there, gone, script, refused = names
     for name in names:
         serve(origin, name, newest=name != there)
     for path in (f"/api/datasets/{gone}/revision/{GONE}", f"/datasets/{gone}/resolve/{GONE}"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -81,8 +82,7 @@ def state_of(instances: list[Instance], method: str = "generation") -> ScenarioS
             num_train_instances=0,
             prompt_truncated=False,
         )
-        for trial in range(TRIALS)
-        for instance in instances
+        for trial, instance in product(range(TRIALS), instances)
     ]
     return ScenarioState(AdapterSpec(method=method, num_train_trials=TRIALS), states)
 

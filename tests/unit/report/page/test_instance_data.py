@@ -8,6 +8,7 @@ import json
 import random
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import pytest
@@ -243,8 +244,7 @@ def test_ten_thousand_instances_take_less_than_twelve_megabytes() -> None:
     """2.7 kB each, of words that differ from one to the next as those of abstracts do."""
     words = [
         f"{stem}{end}"
-        for stem in STEMS
-        for end in ("", "s", "ed", "ing", "al", "ity", "ation", "ally")
+        for stem, end in product(STEMS, ("", "s", "ed", "ing", "al", "ity", "ation", "ally"))
     ]
     drawn = random.Random(1)  # noqa: S311 - of words
     total = 0
@@ -470,7 +470,7 @@ def test_the_list_is_bounded_and_ties_are_in_order() -> None:
         points.add(many)
     labels = [one.label for one in points.most().values()]
     assert labels == [
-        f"{what}{n:03}" for what in ("axis:", "text ") for n in range(instance_data.MAX_LOST)
+        f"{what}{n:03}" for what, n in product(("axis:", "text "), range(instance_data.MAX_LOST))
     ]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 import sys
+from itertools import product
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -178,8 +179,7 @@ def box_of(picture: Any, colour: Colour) -> list[float]:
     pixels = picture.load()
     found = [
         (x, y)
-        for x in range(picture.width)
-        for y in range(picture.height)
+        for x, y in product(range(picture.width), range(picture.height))
         if pixels[x, y] == (red, green, blue)
     ]
     columns = [x for x, _ in found]
@@ -234,7 +234,7 @@ def test_png_and_svg_agree() -> None:
     root = ElementTree.fromstring(svg(drawing, standalone=True))  # noqa: S314 - our own
     box = box_of(image(drawing), "data")
     blue = [element for element in root.iter() if element.get("stroke") == drawings.COLOURS["data"]]
-    ends = [float(element.get(name) or "nan") for element in blue for name in ("x1", "x2")]
+    ends = [float(element.get(name) or "nan") for element, name in product(blue, ("x1", "x2"))]
     assert [box[0], box[2]] == pytest.approx([min(ends), max(ends)], abs=2)
     assert image(drawing).size == (2000, -(-int(root.get("height") or "0") * 300 // 96))
 

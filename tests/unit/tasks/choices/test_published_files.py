@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import chain, product
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,7 @@ from published_rows import (
 
 
 def test_each_form_is_published_somewhere() -> None:
-    files = [file for task in load_sources().tasks.values() for file in task.files]
+    files = list(chain.from_iterable(task.files for task in load_sources().tasks.values()))
     assert {file.form for file in files} - {None} == set(FORMS)
 
 
@@ -86,7 +87,9 @@ def test_patients_and_their_questions(tmp_path: Path) -> None:
     found = read_choice_file(
         write_json(tmp_path / "a.json", longhealth_patients(2, 3)), "longhealth"
     )
-    assert [one.id for one in found.rows] == [f"patient_0{p}-{n}" for p in (1, 2) for n in range(3)]
+    assert [one.id for one in found.rows] == [
+        f"patient_0{p}-{n}" for p, n in product((1, 2), range(3))
+    ]
     assert {one.cluster for one in found.rows} == {
         ("patient", "patient_01"),
         ("patient", "patient_02"),

@@ -6,6 +6,7 @@ import io
 import json
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -87,8 +88,7 @@ def test_each_entry_is_a_cell_of_each_model(tmp_path: Path) -> None:
     assert made.models == {slug_of("org/a"): "org/a", "b": "b"}
     names = [
         f"{target}/{task}"
-        for task in ("pubmed_qa", "mmlu-subject-anatomy")
-        for target in made.models
+        for task, target in product(("pubmed_qa", "mmlu-subject-anatomy"), made.models)
     ]
     assert [one.cell.name for one in made.cells] == names
     assert {one.plan.model.model_id for one in made.cells if one.plan} == {"org/a", "b"}

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from itertools import chain, product
 from pathlib import Path
 from typing import Any
 
@@ -130,7 +131,7 @@ def test_a_key_that_cannot_be_read_is_wrong(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "credentials.conf").write_bytes(b"\xff")
-    (problem,) = {problem for one in cells() for problem in one.problems}
+    (problem,) = set(chain.from_iterable(one.problems for one in cells()))
     assert problem == "credentials.conf: cannot be read"
 
 
@@ -170,7 +171,7 @@ def test_a_secret_in_an_address_is_written_as_its_name() -> None:
     refuse_unready(checked_cells(right, HELD))
 
 
-EVERY = [Cell(one, other, {}, Path(one, other)) for other in "xyz" for one in "abcdef"]
+EVERY = [Cell(one, other, {}, Path(one, other)) for other, one in product("xyz", "abcdef")]
 
 
 @pytest.mark.parametrize(

@@ -80,9 +80,10 @@ class Invocation:
         """The task of this cell comes to its end."""
         usual = {"status": status, "exit_code": 0, "reason": None, "attempts": 1, **changes}
         name = self.keys[number]
-        wave, run = [
-            (wave, run) for wave in self.store.waves() for run in wave.runs if run.name == name
-        ][-1]
+        runs = []
+        for wave in self.store.waves():
+            runs += [(wave, run) for run in wave.runs if run.name == name]
+        wave, run = runs[-1]
         self.store.record_end(wave, run, RunEnd(**usual))
         if status in ("complete", "partial"):
             rundir = self.rundir(number)

@@ -49,7 +49,8 @@ def report(tmp_path: Path) -> SuiteReport:
     )
     complete = RunStatus.COMPLETE
     failed = RunStatus.FAILED
-    (a, b) = (tmp_path / "a", tmp_path / "b")
+    a = tmp_path / "a"
+    b = tmp_path / "b"
     cells = (
         CellReport("small", "pubmed_qa", complete, written(a, whole), exit_code=0, collected=True),
         CellReport(
