@@ -151,7 +151,8 @@ class Tally:
     def add(self, found: object, truth: float) -> None:
         if isinstance(found, CorrectedByLabels):
             self.given += 1
-            self.held += found.ci_low <= truth <= found.ci_high
+            if found.ci_low <= truth <= found.ci_high:
+                self.held += 1
             self.apart += found.value - truth
             self.width += found.ci_high - found.ci_low
 

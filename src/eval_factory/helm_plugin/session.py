@@ -179,7 +179,9 @@ class Session:
         """
         with self.lock:
             roles = [role for role in self.doubted if (role == MODEL_ROLE) is of_model]
-            found = [(role, key) for role in roles for key in sorted(self.doubted.pop(role))]
+            found: list[tuple[str, str]] = []
+            for role in roles:
+                found += [(role, key) for key in sorted(self.doubted.pop(role))]
         for role, key in found:
             self.clients[role].archive(key, DOUBTED)
         return len(found)

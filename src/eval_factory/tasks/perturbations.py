@@ -498,8 +498,8 @@ def _in_other_units(asked: Asked) -> str | None:
 
 
 _OTHER_END = re.compile(
-    r"\d\s*(?:,|/|;|or|and|to|through|up to|[-\u2013])\s*(?:(?:more|less|greater|higher|lower|than|at|"
-    r"least|most|above|below|over|under|between|[<>\u2264\u2265])\s*)*\Z",
+    r"\d\s*(?:,|/|;|or|and|to|through|up to|[-\u2013])\s*"
+    r"(?:(?:more|less|greater|higher|lower|than|at|least|most|above|below|over|under|between|[<>\u2264\u2265])\s*)*\Z",
     re.IGNORECASE,
 )
 _GOES_ON = re.compile(

@@ -263,7 +263,7 @@ def test_a_judges_passport_is_no_data_and_another_one_makes_another_corrected_sc
     ]
     assert found[0] == []
     each_says(
-        [text for texts in found[1:] for text in texts],
+        list(chain.from_iterable(texts for texts in found[1:])),
         ["A and C", "different passports"],
         ["A and D", "different passports"],
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import re
+from itertools import chain
 
 import pytest
 from markdown_it import MarkdownIt
@@ -237,7 +238,7 @@ def test_a_cell_of_csv_is_no_formula(text: str) -> None:
     made = tables.csv_text([{"name": text}])
     for delimiter in (",", ";"):
         rows = csv.reader(io.StringIO(made), delimiter=delimiter)
-        for cell in (cell for row in rows for cell in row):
+        for cell in chain.from_iterable(row for row in rows):
             assert cell.lstrip(" \"'")[:1] not in tuple("=+-@|%\uff1d") or cell.startswith("'")
 
 

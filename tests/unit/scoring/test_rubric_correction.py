@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 
 import pytest
 
@@ -21,8 +22,7 @@ PAIRS = [LabelledPairs(at, "tells" if at % 2 else None, (6, 2, 0, 2)) for at in 
 """Sensitivity 1, specificity a half."""
 ITEMS = [
     LabelledItems(one.conversation, one.category, judged, 2, met, count)
-    for one in PAIRS
-    for judged, met, count in ((True, 2, 6), (True, 0, 2), (False, 0, 2))
+    for one, (judged, met, count) in product(PAIRS, ((True, 2, 6), (True, 0, 2), (False, 0, 2)))
 ]
 """The same of two physicians who always agree."""
 PASSPORT = StoredPassport("kind", "2026-11-27", "ab", PAIRS, 0.8, (100.0, 200.0), ITEMS)
