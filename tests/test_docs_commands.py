@@ -51,6 +51,7 @@ NOT_RUN = {
     "rescore",
     "export",
     "view",  # whole runs
+    "import",  # results of other programs
     "report",
     "suite",
     "annotate",  # files that no page makes
