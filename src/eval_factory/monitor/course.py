@@ -7,7 +7,7 @@ from __future__ import annotations
 import hashlib
 import math
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from itertools import chain
 from pathlib import Path
@@ -78,11 +78,16 @@ class Asked:
     scales: Mapping[str, Scaled]
 
 
-def measure(folder: Path, limits: Sequence[Limit]) -> Asked:
-    """Read the runs in the folder of an asking's target. Raises PrerequisiteError: a run has no
-    result; ConfigError: a limit's metric or group is not there, or has no scale with two ends.
+Load = Callable[[Path | str], StoredResult]
+
+
+def measure(folder: Path, limits: Sequence[Limit], load: Load = load_result) -> Asked:
+    """Read the runs in the folder of an asking's target; `load` reads a run's result.
+
+    Raises PrerequisiteError: a run has no result; ConfigError: a limit's metric or group is not
+    there, or has no scale with two ends.
     """
-    stored = {name: load_result(folder / name) for name in tasks_of(limits)}
+    stored = {name: load(folder / name) for name in tasks_of(limits)}
     records = {name: list(one.result.instances) for name, one in stored.items()}
     found = {}
     problems = []
@@ -230,14 +235,16 @@ def runs_of(folder: Path, panel_folder: Path, limits: Sequence[Limit]) -> list[d
     ]
 
 
-def differences(before: Path, after: Path, limits: Sequence[Limit]) -> Iterator[str]:
+def differences(
+    before: Path, after: Path, limits: Sequence[Limit], load: Load = load_result
+) -> Iterator[str]:
     """Why the answers of a look may not be held against the baseline: other prompts, data, judges,
     versions of HELM. `before`, `after`: the folders of the target in the two askings.
     """
     for task in tasks_of(limits):
         sides = []
         for label, folder in (("the baseline", before), ("the look", after)):
-            stored = load_result(folder / task)
+            stored = load(folder / task)
             score = stored.result.scores[stored.result.main_metric]
             sides.append(Side(label, stored, values_of(stored.result.instances, score)))
         yield from (f"{task}: {reason.message}" for reason in reasons_against(*sides))
@@ -487,13 +494,31 @@ class Course:
         return None
 
 
-def course_of(baseline: Line, folder: Path, looks: Sequence[Line] = ()) -> Course:
-    """Of what was measured: as it stands after these looks."""
-    repeats = [read_values(folder / one["folder"], one["values"]) for one in baseline["repeats"]]
-    course = Course(Rules.of(baseline), limits_of(baseline), repeats)
+def course_of(
+    baseline: Line, folder: Path, looks: Sequence[Line] = (), load: Load = load_result
+) -> Course:
+    """What was measured, as it stands after these looks. `load`: what reads the runs' results where
+    another rule read their answers than reads them now; else the values are those of their files.
+    """
+    limits = limits_of(baseline)
+
+    def asked(part: Line) -> Asked:
+        if load is load_result:
+            return read_values(folder / part["folder"], part["values"])
+        return measure((folder / part["runs"][0]["folder"]).parent, limits, load)
+
+    course = Course(Rules.of(baseline), limits, [asked(repeat) for repeat in baseline["repeats"]])
     for line in looks:
-        course.look(line["look"], read_values(folder / line["folder"], line["values"]))
+        course.look(line["look"], asked(line))
     return course
+
+
+def run_folders_of(folder: Path, lines: Sequence[Line]) -> list[Path]:
+    """The folders of all runs of a baseline and of looks."""
+    folders: list[Path] = []
+    for part in chain.from_iterable(line.get("repeats", [line]) for line in lines):
+        folders.extend(folder / run["folder"] for run in part["runs"])
+    return folders
 
 
 def limits_of(baseline: Line) -> list[Limit]:

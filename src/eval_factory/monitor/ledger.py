@@ -31,6 +31,8 @@ LOOK = "look"
 NOT_MADE = "not_made"
 NOTE = "note"
 CHANGE = "change"
+READER = "reader"
+"""Key of a baseline and a look: which version of the rule read the answers; without it, 1."""
 Line = Mapping[str, Any]
 
 

@@ -17,6 +17,7 @@ from eval_factory.monitor.ledger import (
     LOOK,
     NOT_MADE,
     NOTE,
+    READER,
     Line,
 )
 
@@ -54,7 +55,7 @@ def order_problems(lines: Sequence[Line]) -> Iterator[str]:
         if fields is None:
             yield f"{where}: is of no known kind, {str(line.get('kind'))[:40]}"
             continue
-        if fields != line.keys():
+        if fields != line.keys() - {READER}:  # which lines of earlier versions do not have
             names = ", ".join(sorted(fields ^ line.keys()))
             yield f"{where}: is no {line['kind']}: {names} are missing, or too many"
             continue

@@ -32,6 +32,7 @@ from eval_factory.monitor.course import (
     differences,
     measure,
     power_of,
+    run_folders_of,
     runs_of,
     write_values,
 )
@@ -42,6 +43,7 @@ from eval_factory.monitor.ledger import (
     LOOK,
     NOT_MADE,
     NOTE,
+    READER,
     History,
     Ledger,
     Line,
@@ -57,6 +59,8 @@ from eval_factory.monitor.report import (
     power_lines,
     watched_lines,
 )
+from eval_factory.reading import VERSION
+from eval_factory.workflows.read_again import read_by_one_rule
 from eval_factory.workflows.suite.run_suite import run_suite
 from eval_factory.workflows.suite.suite_journal import SuiteObserver
 from eval_factory.workflows.suite.suite_report import SuiteOptions, SuiteReport
@@ -214,6 +218,7 @@ def _make_baseline(
             for folder, one in zip(folders, repeats, strict=True)
         ],
         **course.of_baseline(),
+        **{READER: VERSION},
         power=power_of(course),
     )
     lines = [f"baseline made: {counted(len(repeats), 'run')}", *power_lines(line), next_step]
@@ -258,8 +263,8 @@ def _make_look(
     how.say(f"look {number}: {len(looks) + 1} of {baseline['looks']}")
     if (unfinished := _unfinished([_ask_suite(panel.suite(folder), how)], panel)) is not None:
         return unfinished
-    before = panel.folder / baseline["repeats"][0]["folder"] / panel.target_name
-    if other := list(differences(before, of_target, limits)):
+    course, other = _so_far(panel, baseline, looks, of_target)
+    if course is None:
         _not_made(ledger, begun, "; ".join(other))
         write_page(ledger, how.say)
         no_evidence = f"look {number} is no evidence: it cannot be held against the baseline"
@@ -273,7 +278,8 @@ def _make_look(
         folder=folder.relative_to(panel.folder).as_posix(),
         values=write_values(folder, asked),
         runs=runs_of(of_target, panel.folder, limits),
-        **course_of(baseline, panel.folder, looks).look(number, asked),
+        **course.look(number, asked),
+        **{READER: VERSION},
     )
     first = f"look {number} ({line['evidence']} of {baseline['looks']}): "
     lines = [
@@ -287,6 +293,20 @@ def _make_look(
     done = f"what is done about it: {note}; it stays an alarm until --new_baseline"
     alarm = f"{first}ALARM: {alarm_words(baseline, line['alarm'])}"
     return _reported(ledger, how, Outcome.ALARM, line, [alarm, *lines, done])
+
+
+def _so_far(
+    panel: Panel, baseline: Line, looks: Sequence[Line], of_target: Path
+) -> tuple[Course | None, list[str]]:
+    """The baseline and the looks so far, read by the rule that read the new look; None with the
+    reasons where the look may not be held against them.
+    """
+    before = panel.folder / baseline["repeats"][0]["folder"] / panel.target_name
+    with read_by_one_rule(run_folders_of(panel.folder, [baseline, *looks]), VERSION) as load:
+        other = list(differences(before, of_target, panel.limits, load))
+        if other:
+            return None, other
+        return course_of(baseline, panel.folder, looks, load), []
 
 
 def _not_made(ledger: Ledger, begun: Line, reason: str) -> None:

@@ -17,11 +17,13 @@ from eval_factory.core.safe_files import json_line
 from eval_factory.monitor import detector
 from eval_factory.monitor.course import (
     VALUES,
+    Course,
     course_of,
     limits_of,
     measure,
     power_of,
     read_values,
+    run_folders_of,
 )
 from eval_factory.monitor.ledger import (
     BASELINE,
@@ -29,14 +31,17 @@ from eval_factory.monitor.ledger import (
     CHANGE,
     LOOK,
     NOT_MADE,
+    READER,
     History,
     Ledger,
     Line,
 )
 from eval_factory.monitor.ledger_order import CLOCKS_DIFFER, order_problems, time_of
 from eval_factory.monitor.panel import Limit, digest_of
+from eval_factory.reading import VERSION
 from eval_factory.report.checksums import ChecksumsError, read_checksums
 from eval_factory.report.reader import StoredResult, load_result
+from eval_factory.workflows.read_again import read_by_one_rule
 
 _SHARES_DIFFER = 0.02  # of simulated years, at most, between two processors
 _WEEKS_DIFFER = 1
@@ -195,7 +200,11 @@ def _figures(folder: Path, baseline: Line, history: History) -> Iterator[str]:
         baseline["power"], json.loads(json_line(power_of(course_of(baseline, folder))))
     ):
         yield "power: is not what the runs say that the panel finds"
+    reader = line_reader(baseline)
     for evidence, line in enumerate(made[1:], start=1):
+        if line_reader(line) != reader:
+            reader = line_reader(line)
+            course = _read_again(baseline, folder, made[1:evidence])
         asked = read_values(folder / line["folder"], line["values"])
         # as a line of the ledger has it
         looked = json.loads(json_line(course.look(line["look"], asked)))
@@ -203,6 +212,17 @@ def _figures(folder: Path, baseline: Line, history: History) -> Iterator[str]:
         yield from (
             f"look {line['look']} (line {line['number']}): {text}" for text in _other(line, again)
         )
+
+
+def line_reader(line: Line) -> int:
+    """The version of the rule that read the answers when a line was written."""
+    return int(line.get(READER, 1))
+
+
+def _read_again(baseline: Line, folder: Path, looks: Sequence[Line]) -> Course:
+    """What was measured before a look that another rule read, read by that rule."""
+    with read_by_one_rule(run_folders_of(folder, [baseline, *looks]), VERSION) as load:
+        return course_of(baseline, folder, looks, load)
 
 
 def _other(line: Line, again: Line) -> Iterator[str]:

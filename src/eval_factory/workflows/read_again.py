@@ -21,12 +21,14 @@ Load = Callable[[Path | str], StoredResult]
 
 
 @contextmanager
-def read_by_one_rule(folders: Sequence[Path | str]) -> Iterator[Load]:
+def read_by_one_rule(folders: Sequence[Path | str], beside: int | None = None) -> Iterator[Load]:
     """What loads the results of these folders: as they are stored where one rule read them all.
+
+    `beside`: the version that read another result, which these are held against.
 
     A result whose answers are not there any more is loaded as it is stored; who compares refuses.
     """
-    versions = set()
+    versions = set() if beside is None else {beside}
     for folder in folders:
         # a folder without a result is reported by who loads it
         with suppress(EvalFactoryError):

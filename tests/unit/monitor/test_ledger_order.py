@@ -46,6 +46,13 @@ def test_a_sound_ledger() -> None:
     assert problems(sound()) == []
 
 
+def test_a_line_may_name_the_rule_that_read_its_answers() -> None:
+    lines = sound()
+    lines[0]["reader"] = 1
+    lines[2]["reader"] = 2
+    assert problems(lines) == []
+
+
 def as_note(lines: Lines) -> None:
     lines[2]["kind"] = "note"
 

@@ -40,3 +40,9 @@ def test_results_of_one_rule_are_loaded_as_they_are_stored(folder: RunDir, tmp_p
     old = of_an_older_reader(folder, tmp_path / "old")
     with read_by_one_rule([old, tmp_path / "nothing"]) as load:
         assert load is load_result
+
+
+def test_what_a_new_result_is_held_against_is_read_again(folder: RunDir, tmp_path: Path) -> None:
+    old = of_an_older_reader(folder, tmp_path / "old")
+    with read_by_one_rule([old], VERSION) as load:
+        assert load(old).result.provenance.reader_version == VERSION
