@@ -206,7 +206,6 @@ def _make_baseline(
         fixed=fixed,
         why=why or ("more runs before the first look" if is_longer else "first baseline"),
         target={"name": panel.target_name, "model": panel.model},
-        **asdict(rules),
         harm_alpha=rules.harm_alpha,
         policy_sha256=None if section.change is None else load_policy(panel.policy).sha256,
         repeats=[
@@ -217,7 +216,7 @@ def _make_baseline(
             }
             for folder, one in zip(folders, repeats, strict=True)
         ],
-        **course.of_baseline(),
+        **{**asdict(rules), **course.of_baseline()},
         **{READER: VERSION},
         power=power_of(course),
     )
