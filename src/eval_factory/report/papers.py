@@ -311,6 +311,7 @@ _ENVIRONMENT.filters |= {
     "rough": formats.short,
     "beside_chance": words.beside_chance,
     "chance_may_explain": words.chance_may_explain,
+    "agreement": words.agreement_text,
     "clinician_lines": words.clinician_lines,
     "asked_again_lines": lambda found: [*map(words.capitalized, words.asked_again_lines(found))],
     "prose": lambda sentences: " ".join(map(prose, sentences)),
@@ -360,12 +361,17 @@ def tripod_of(run: Writer, of: str) -> str:
         if "known" not in item:
             left.append([number, item["topic"]])
             continue
-        sentences = (run.of_each if item.get("is_list") else run.said)(
-            item["known"]
-        ) + run.of_comparison(number)
-        filled.append(
-            {"number": number, "is_list": False, "other": None, **item, "sentences": sentences}
-        )
+        say = run.of_each if item.get("is_list") else run.said
+        sentences = [*say(item["known"]), *run.of_comparison(number)]
+        unknown = item["unknown"]
+        if "unknown_of_compared" in item and run.of_comparison("17"):
+            unknown = item["unknown_of_compared"]
+        shown = {
+            "number": number,
+            "sentences": sentences,
+            "unknown": run.said("\n".join(unknown)),
+        }
+        filled.append({"is_list": False, "other": None, **item, **shown})
     table = "\n".join(markdown(Table(["item", "topic"], left)))
     values = {
         "of": of,
@@ -483,6 +489,22 @@ class Item:
 
 
 @dataclass(frozen=True)
+class Area:
+    """A part of another document about the same, and the items that belong to it."""
+
+    name: str
+    items: Sequence[Item]
+
+    @property
+    def known(self) -> str:
+        """How much the items say."""
+        sentences = list(chain.from_iterable(item.known for item in self.items))
+        if not sentences:
+            return "nothing: it is left to people"
+        return counted(len(sentences), "sentence")
+
+
+@dataclass(frozen=True)
 class Pack:
     title: str
     of: Sequence[str]  # what is described
@@ -490,6 +512,7 @@ class Pack:
     warnings: Sequence[str]
     items: Sequence[Item]
     references: Sequence[str]
+    areas: Sequence[Area] = ()
 
 
 def pack_of(
@@ -514,7 +537,10 @@ def pack_of(
             known += [*run.said(item.get("known", "")), *run.of_each(item.get("measured", ""))]
             known += run.of_comparison(item.get("comparison", ""))
         items.append(Item(number, item["topic"], item["people"], list(dict.fromkeys(known))))
-    return Pack(form["title"], of, about, warnings, items, cite.listed())
+    areas = []
+    for area, numbers in form.get("areas", {}).items():
+        areas.append(Area(area, [item for item in items if item.number in numbers]))
+    return Pack(form["title"], of, about, warnings, items, cite.listed(), areas)
 
 
 def pack_markdown(pack: Pack) -> str:
@@ -522,4 +548,9 @@ def pack_markdown(pack: Pack) -> str:
         [item.number, item.topic, "; ".join(item.people)] for item in pack.items if not item.known
     ]
     left = "\n".join(markdown(Table(["item", "topic", "only people can answer"], rows)))
-    return template_of(texts()["document"]).render(pack=pack, left=left)
+    by_area = []
+    for area in pack.areas:
+        elements = "; ".join(f"{item.number}: {item.topic}" for item in area.items)
+        by_area.append([area.name, elements, area.known])
+    areas = "\n".join(markdown(Table(["area", "elements", "what is known"], by_area)))
+    return template_of(texts()["document"]).render(pack=pack, left=left, areas=areas)

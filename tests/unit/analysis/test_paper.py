@@ -94,7 +94,11 @@ def test_a_suites_checklist_has_each_runs_scores_and_the_comparisons(suite: Path
         "1 to 2",
     )
     says(text.partition("### 5e")[2].partition("###")[0], "large_1 on law")
-    assert "compared in pairs" in text.partition("### 7e")[2].partition("###")[0]
+    compared = text.partition("### 7e")[2].partition("###")[0]
+    says(compared, "compared in pairs", "comparisons with people")
+    assert "comparisons with other models" not in compared
+    alone = written_for("tripod-llm", [suite / "small" / "qa"])
+    says(alone.partition("### 7e")[2].partition("###")[0], "comparisons with other models")
 
 
 def test_tables_have_intervals_and_ranks(suite: Path) -> None:

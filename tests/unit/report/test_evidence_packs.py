@@ -543,6 +543,27 @@ def test_each_fact_stands_under_the_items_that_ask_for_it(name: str) -> None:
     assert kinds.keys() == words.keys()
 
 
+AREAS = {
+    "Governance": ["1"],
+    "Data management": ["2", "3"],
+    "Risk and bias": ["6"],
+    "Monitoring, evaluation and validation": ["4", "5"],
+    "Transparency, education and training": ["2", "7"],
+}
+
+
+def test_ruaih_is_told_by_the_certifications_areas_as_well() -> None:
+    made = pack("ruaih", full())
+    assert {area.name: [item.number for item in area.items] for area in made.areas} == AREAS
+    for text in (pack_markdown(made), pack_page(made)):
+        by_area = text.partition("By the areas of the certification")[2]
+        positions = [by_area.index(name) for name in AREAS]
+        assert positions == sorted(positions)
+        says(by_area, "left to people")
+    assert pack("pccp", full()).areas == []
+    assert "certification" not in pack_markdown(pack("pccp", full()))
+
+
 def of_panel(*kinds: Mapping[str, Any], **other: Any) -> str:
     return all_told(None, ledger(*kinds), **other)
 

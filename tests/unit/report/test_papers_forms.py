@@ -15,9 +15,16 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from described_runs import CONFIG, TARGET, hostile, of_a_jury, plain
-from eval_factory.core.results import TaskResult
+from eval_factory.core.results import (
+    Agreement,
+    Clinicians,
+    CorrectedScore,
+    JudgeAgreement,
+    TaskResult,
+    TooFewRated,
+)
 from eval_factory.report.papers import CHAI as NAMESPACE
-from eval_factory.report.papers import Described, forms, model_card, tripod_llm
+from eval_factory.report.papers import Described, forms, methods_text, model_card, tripod_llm
 from facts import says
 from unit.core.test_rendered_tables import MARKDOWN
 
@@ -221,7 +228,7 @@ def test_every_source_that_is_cited_is_listed(made: Callable[[], TaskResult]) ->
 
 
 def test_hostile_names_make_nothing_of_the_checklist() -> None:
-    text = tripod_llm(hostile(), CONFIG, TARGET)
+    text = tripod_llm(rated(hostile()), CONFIG, TARGET)
     assert text.replace("\n", "").isprintable()
     tokens = MARKDOWN.parse(text)
     assert "html_block" not in {token.type for token in tokens}
@@ -290,6 +297,42 @@ def test_what_a_run_does_not_have_is_not_told() -> None:
     custom = told("5d", replace(bare, task="custom.x"), {"params": {"extra": {"benchmark": "x"}}})
     says(custom, "SHA-256", "all prompts")
     says(answers_of(bare, {}, {})["7c"][1], "API", "OpenAI-compatible endpoint")
+
+
+def rated(made: TaskResult) -> TaskResult:
+    """A result after `annotate import`."""
+    corrected = CorrectedScore("score", 3.9, 3.1, 4.6, "ppi++-stratified", 0.5, 4.25)
+    judges = {"kind": JudgeAgreement(2, 0.61)}
+    agreement = Agreement(2, 0.55)
+    return replace(
+        made, clinicians=Clinicians(2, 3, 2, 4, corrected, agreement=agreement, judges=judges)
+    )
+
+
+def part(text: str, item: str) -> str:
+    return text.partition(f"\n### {item} ")[2].partition("\n### ")[0]
+
+
+@pytest.mark.parametrize("made", [plain, of_a_jury])
+def test_papers_tell_of_the_people_who_rated_answers(made: Callable[[], TaskResult]) -> None:
+    before = tripod_llm(made(), CONFIG, TARGET)
+    after = tripod_llm(rated(made()), CONFIG, TARGET)
+    for item in ("7d", "8b", "8c", "17"):
+        assert "2 raters" not in part(before, item)
+        says(part(after, item), "2 raters")
+    says(part(before, "7d"), "people who assessed answers")
+    assert "people who assessed answers" not in after
+    says(part(after, "7b"), "alpha 0.55", "kind", "alpha 0.61")
+    says(
+        methods_text(rated(made()), CONFIG, TARGET),
+        "4 ratings",
+        "2 of 3 answers",
+        "3.9000",
+        "PPI++",
+    )
+    says(text(rated(made()), 0, "ValidationProcessAndJustification"), "2 raters")
+    few = replace(rated(made()), clinicians=Clinicians(2, 3, 1, 2, too_few=TooFewRated(2, 20)))
+    says(part(tripod_llm(few, CONFIG, TARGET), "7d"), "1 rater", "20 rated answers")
 
 
 LETTERS = {
