@@ -192,6 +192,8 @@ class RubricReport:
     """
     # where the run has a judge's passport that can correct its score
     correction: JudgeCorrection | None = None
+    constant: tuple[str, ...] = ()
+    """Judges that decided enough criteria, and all of them in the same way."""
 
 
 SCHEMA_VERSION = 2
@@ -300,6 +302,10 @@ class RankCorrelation:
     count: int
 
 
+SHOWN_BELOW = 0.05
+"""A p value up to this one shows that judges agree more than by chance."""
+
+
 @dataclass(frozen=True)
 class JuryReport:
     """What a jury's ratings say of the jury. None: not defined for these ratings."""
@@ -317,6 +323,17 @@ class JuryReport:
     """Judge -> how far its marks follow the length of the answers; empty in a result that did
     not look at it.
     """
+    # of judges who agree by chance alone; None of one judge, and of earlier versions
+    agreement_p: float | None = None
+
+    @property
+    def is_shown_to_agree(self) -> bool | None:
+        """The judges agree more than by chance; None where nobody knows."""
+        if self.agreement_p is not None:
+            return self.agreement_p <= SHOWN_BELOW
+        if self.krippendorff_alpha is not None and self.krippendorff_alpha <= 0:
+            return False
+        return None
 
 
 ALL_ORDERS = ".all_orders"  # ends the name of a score over all orders of each question's choices

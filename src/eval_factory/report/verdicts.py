@@ -29,7 +29,16 @@ class Verdict(Enum):
         "warn", "!", "chance may explain it", "May be reported, but chance may explain it"
     )
     JURY = Look(
-        "warn", "!", "judges agree by chance", "May be reported, but its judges agree by chance"
+        "warn",
+        "!",
+        "judges not shown to agree",
+        "May be reported, but its judges may agree by chance",
+    )
+    CONSTANT = Look(
+        "warn",
+        "!",
+        "a judge says the same of all",
+        "May be reported, but a judge decides every criterion in the same way",
     )
     BELOW = Look(
         "bad",
@@ -43,7 +52,7 @@ class Verdict(Enum):
     @property
     def is_doubt(self) -> bool:
         """Whether the score may be reported, and something speaks against it."""
-        return self in (Verdict.CHANCE, Verdict.JURY, Verdict.BELOW)
+        return self in (Verdict.CHANCE, Verdict.JURY, Verdict.CONSTANT, Verdict.BELOW)
 
 
 def verdict_of(result: TaskResult) -> Verdict:
@@ -64,8 +73,10 @@ def doubts_of(result: TaskResult) -> Iterator[Verdict]:
             yield Verdict.BELOW
         elif not is_shown_above(score, floor):
             yield Verdict.CHANCE
-    if agrees_by_chance(result):
+    if may_agree_by_chance(result):
         yield Verdict.JURY
+    if result.validity.rubric is not None and result.validity.rubric.constant:
+        yield Verdict.CONSTANT
 
 
 def is_no_better(score: Score, floor: Floor) -> bool:
@@ -84,11 +95,10 @@ def is_shown_above(score: Score, floor: Floor) -> bool:
     return end is not None and end > floor.value
 
 
-def agrees_by_chance(result: TaskResult) -> bool:
-    """Whether the judges agree no better than chance (Krippendorff's alpha is 0 or less)."""
+def may_agree_by_chance(result: TaskResult) -> bool:
+    """The judges are not shown to agree more than by chance."""
     jury = result.validity.jury
-    alpha = None if jury is None else jury.krippendorff_alpha
-    return alpha is not None and alpha <= 0
+    return jury is not None and jury.is_shown_to_agree is False
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from fractions import Fraction
 from itertools import chain, combinations
 
 from eval_factory.core.results import Agreement, JuryReport, RankCorrelation
+from eval_factory.scoring.chance_agreement import chance_p
 from eval_factory.scoring.scores import InstanceKey
 from eval_factory.tasks.jury_form import HELMS_FORM, JuryForm
 
@@ -283,6 +284,7 @@ class Ratings:
             length_correlation={
                 judge: length_correlation(self._marks_and_lengths(judge)) for judge in judges
             },
+            agreement_p=None if self.form.shares else chance_p(self.by_judge),
         )
 
     def _marks_and_lengths(self, judge: str) -> list[tuple[float, int]]:

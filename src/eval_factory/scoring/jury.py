@@ -44,7 +44,7 @@ from eval_factory.scoring.tally import Tally
 
 # Krippendorff's alpha, and answers that two judges or more rated
 BEYOND_BELIEF = 0.98
-_ENOUGH_TO_TELL = 20
+ENOUGH_TO_TELL = 20
 
 FOLLOWS_LENGTH = 0.5
 """A rank correlation of mark and length: better answers are often somewhat longer, and seldom so
@@ -228,12 +228,19 @@ def notes_on_agreement(report: JuryReport, ratings: Ratings) -> Iterator[Note]:
     alpha = report.krippendorff_alpha
     judges_of = Counter(chain.from_iterable(ratings.by_judge.values()))
     several = sum(count > 1 for count in judges_of.values())
-    if alpha is not None and alpha > BEYOND_BELIEF and several >= _ENOUGH_TO_TELL:
+    if alpha is not None and alpha > BEYOND_BELIEF and several >= ENOUGH_TO_TELL:
         coefficient = f"Krippendorff's alpha {formats.coefficient(alpha)} over {several} answers"
         agree = f"the judges agree more than different models do ({coefficient})"
         yield Note(
             Importance.DOUBTFUL, f"{agree}: does one model, or a cache, answer for several of them?"
         )
+    if report.is_shown_to_agree is False:
+        coefficient = formats.coefficient(alpha, missing="not defined")
+        chance = f"their marks may agree by chance (Krippendorff's alpha {coefficient}"
+        if report.agreement_p is not None:
+            chance += f", p {formats.p_value(report.agreement_p)}"
+        advice = "look at `judges` in results.jsonl; judge more answers, or name other judges"
+        yield Note(Importance.DOUBTFUL, f"the judges are not shown to agree: {chance}); {advice}")
     yield from notes_on_length(report.length_correlation)
 
 
@@ -242,7 +249,7 @@ def notes_on_length(correlations: Mapping[str, RankCorrelation | None]) -> Itera
     for judge, found in correlations.items():
         if (
             found is None
-            or found.count < _ENOUGH_TO_TELL
+            or found.count < ENOUGH_TO_TELL
             or max(found.ci_low, -found.ci_high) <= FOLLOWS_LENGTH
         ):
             continue

@@ -27,7 +27,7 @@ from eval_factory.scoring.agreement import length_correlation, ordinal_alpha, we
 from eval_factory.scoring.draft import Draft
 from eval_factory.scoring.groups import SMALLEST_GROUP, Groups
 from eval_factory.scoring.intervals import Ends
-from eval_factory.scoring.jury import judges_that_failed, notes_on_length
+from eval_factory.scoring.jury import ENOUGH_TO_TELL, judges_that_failed, notes_on_length
 from eval_factory.scoring.model_families import same_family
 from eval_factory.scoring.notes import Importance, Note
 from eval_factory.scoring.request_states import has_failed, text_of
@@ -189,7 +189,14 @@ def report_of(cases: Cases, judges: Sequence[str]) -> RubricReport:
         agreement=dict(_agreements(votes, judges)),
         krippendorff_alpha=ordinal_alpha([[int(one) for one in met] for met in decided]),
         unanimous=sum(len(set(met)) == 1 for met in several) / len(several) if several else None,
+        constant=tuple(judge for judge in judges if _is_constant(counts[judge])),
     )
+
+
+def _is_constant(votes: RubricVotes) -> bool:
+    """The judge decided enough criteria to tell, and all of them in the same way."""
+    decided = votes.met + votes.not_met
+    return decided >= ENOUGH_TO_TELL and decided in (votes.met, votes.not_met)
 
 
 def _counted(shares: Sequence[float | None], score: float | None = None) -> RubricVotes:
@@ -359,7 +366,14 @@ class RubricTally:
         draft.groups = Groups(scores, hidden)
 
     def notes(self, scores: Mapping[str, Score]) -> Iterator[Note]:
-        found = report_of(self.cases, self.judges).criteria
+        report = report_of(self.cases, self.judges)
+        found = report.criteria
+        for judge in report.constant:
+            votes = report.judges[judge]
+            decision = "met" if votes.met else "not met"
+            same = f"judge {judge} calls all {votes.met + votes.not_met} criteria {decision}"
+            advice = "its decisions tell no answers apart: read some, or name another judge"
+            yield Note(Importance.DOUBTFUL, f"{same}; {advice}")
         if found.unjudged:
             without = sum(
                 case.votes is not None and case.score() is None for case in self.cases.values()

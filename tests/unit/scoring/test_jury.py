@@ -266,7 +266,7 @@ def agreement(alpha: float | None, *said: dict[str, int | tuple[int, ...]]) -> l
 
 def test_judges_that_agree_beyond_belief_are_told() -> None:
     """Over twenty answers that two or more rated, whatever one of them rated alone."""
-    both: list[dict[str, int | tuple[int, ...]]] = [{"a": 3, "b": 3}] * 20
+    both: list[dict[str, int | tuple[int, ...]]] = [{"a": 3, "b": 3}, {"a": 4, "b": 4}] * 10
     (told,) = agreement(0.981, *both)
     says(told, "Krippendorff's alpha 0.981", "20 answers", "one model", "a cache")
     assert (
@@ -355,3 +355,22 @@ def test_what_judges_rated_of_another_split_does_not_count() -> None:
 def test_where_all_or_nothing_is_whole_there_is_no_such_score() -> None:
     for said in (judged({"a": 5, "b": 3}, None), judged({"a": 5}, {"b": 3}, None)):
         assert jury.score_of_all_judges(metric(said), said, ("a", "b")) is None
+
+
+def test_judges_who_are_not_shown_to_agree_are_told() -> None:
+    by_chance: list[dict[str, int | tuple[int, ...]]] = [
+        {"a": 1 + number % 5, "b": 1 + (number // 5) % 5} for number in range(25)
+    ]
+    alike: list[dict[str, int | tuple[int, ...]]] = [
+        {"a": 1 + number % 5, "b": 1 + min(4, number % 5 + number % 2)} for number in range(25)
+    ]
+    chance_report = judged(*by_chance).report()
+    assert (chance_report.is_shown_to_agree, judged(*alike).report().is_shown_to_agree) == (
+        False,
+        True,
+    )
+    (told,) = agreement(0.1, *by_chance)
+    says(told, "alpha 0.100", "results.jsonl")
+    assert agreement(0.1, *alike) == []
+    earlier = replace(chance_report, agreement_p=None, krippendorff_alpha=0.0)
+    assert earlier.is_shown_to_agree is False

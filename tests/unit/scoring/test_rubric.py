@@ -351,3 +351,13 @@ def test_the_line_of_a_case(two: rubric.RubricTally) -> None:
     assert other["verdict"] == "unjudged"
     assert [two.scores_by_judge(key(name)) for name in "yx"] == [{"a": 1.0, "b": 0.0}, {}]
     assert rubric.report_of(two.cases, two.judges).criteria.unjudged == 1
+
+
+def test_a_judge_that_says_the_same_of_twenty_criteria_is_named() -> None:
+    votes = [{"a": True, "b": number % 2 == 0, "c": None} for number in range(20)]
+    cases = {key("x"): rubric.JudgedCase((GOOD,) * 20, tuple(votes))}
+    assert rubric.report_of(cases, ("a", "b", "c")).constant == ("a",)
+    few = {key("x"): rubric.JudgedCase((GOOD,) * 19, tuple(votes[:19]))}
+    assert rubric.report_of(few, ("a", "b", "c")).constant == ()
+    told = rubric.RubricTally("rubric_score", ("a", "b"), {}, cases)
+    says(next(told.notes({})).text, "judge a", "20 criteria met")
