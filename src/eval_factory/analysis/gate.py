@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from itertools import chain
@@ -23,7 +23,7 @@ from eval_factory.core import formats
 from eval_factory.core.errors import ConfigError, did_you_mean, expectation
 from eval_factory.core.nouns import Evidence, Verdict
 from eval_factory.core.plain_yaml import load_mapping
-from eval_factory.core.results import Provenance, Score
+from eval_factory.core.results import InstanceRecord, Provenance, Score, Validity
 from eval_factory.core.safe_files import parse_json, write_atomic
 from eval_factory.core.strict_model import DescribedModel, StrictModel, plain_schema
 from eval_factory.report.reader import StoredResult, load_result, run_folders
@@ -50,6 +50,13 @@ class Limits(DescribedModel):
     """It is worse than the baseline's by at most this share of the baseline's. Needs a baseline."""
     relative_guard_below: Annotated[float, Field(strict=True)] | None = None
     """`max_relative_drop` counts only where the baseline's score is below this."""
+    min_coverage: Annotated[float, Field(gt=0, le=1, strict=True)] | None = None
+    """At least this share of the instances, or of the judgements of all of them, has a score."""
+
+    @property
+    def has_limit(self) -> bool:
+        limits = (self.min, self.max_drop, self.max_relative_drop, self.min_coverage)
+        return any(limit is not None for limit in limits)
 
     @property
     def limits_a_drop(self) -> bool:
@@ -69,6 +76,12 @@ class Defaults(Limits):
     """Which way the metric is better; the metric's own if not given."""
     on_inconclusive: OnInconclusive | None = None
     """What it counts as where the sample is too small to say; the policy's if not given."""
+    min_judge_agreement: Annotated[float, Field(le=1, strict=True)] | None = None
+    """Krippendorff's alpha of the judges is at least so much, and more than chance."""
+
+    @property
+    def has_limit(self) -> bool:
+        return super().has_limit or self.min_judge_agreement is not None
 
 
 class BenchmarkLimits(Defaults):
@@ -149,9 +162,10 @@ def _problems(one: BenchmarkPolicy) -> Iterator[str]:
     for field, by_value in one.groups.items():
         every |= {f"{where}.groups.{field}.{value}": limits for value, limits in by_value.items()}
     for at, limits in every.items():
-        if limits.min is None and not limits.limits_a_drop and not (limits is one and one.groups):
+        if not limits.has_limit and not (limits is one and one.groups):
             it = "it (or defaults)" if limits is one else "it"
-            yield f"{at}: sets no limit; give {it} min, max_drop or max_relative_drop"
+            limit_names = "min, max_drop, max_relative_drop or min_coverage"
+            yield f"{at}: sets no limit; give {it} {limit_names}"
     if one.direction == "lower_is_better":
         kept = [at for at, limits in every.items() if limits.min is not None]
         yield from (f"{at}.min: cannot be kept where lower is better" for at in kept)
@@ -232,8 +246,7 @@ _OF_EVIDENCE = {
 class Check:
     """One limit of one score."""
 
-    # `min`, `max_drop`, `max_relative_drop`; `result` where there is nothing to hold a limit
-    # against
+    # the limit's key in the policy; `result` where there is nothing to hold a limit against
     limit: str
     outcome: Verdict
     message: str
@@ -398,6 +411,10 @@ def _checks(
         return
     if policy.min is not None:
         yield _least(score, policy.min, policy.direction)
+    if policy.min_coverage is not None:
+        yield _covered(new.result.validity.coverage, policy.min_coverage)
+    if policy.min_judge_agreement is not None:
+        yield _judges_agree(new.result.validity, policy.min_judge_agreement)
     change = None
     if policy.needs_baseline:
         if old is None:
@@ -430,6 +447,34 @@ def _checks(
         change = _Change(old, comparison, higher, unchanged)
         yield from change.drops(comparison.paired, policy)
     yield from _of_groups(policy, metric, new, change)
+
+
+def _covered(coverage: float, least: float, group: str | None = None) -> Check:
+    outcome = Verdict.PASS if coverage >= least else Verdict.FAIL
+    message = f"coverage is {formats.short(coverage)}; at least {least:g} is asked"
+    return Check("min_coverage", outcome, message, group, least, coverage)
+
+
+def _judges_agree(validity: Validity, least: float) -> Check:
+    """Judges that are not shown to agree fail, whatever their alpha is; so does a judge of a
+    rubric that says the same of every criterion.
+    """
+    alpha = None
+    weakness = ""
+    if validity.jury is not None:
+        alpha = validity.jury.krippendorff_alpha
+        if validity.jury.is_shown_to_agree is False:
+            weakness = "; the judges are not shown to agree more than by chance"
+    elif validity.rubric is not None:
+        alpha = validity.rubric.krippendorff_alpha
+        if validity.rubric.constant:
+            weakness = f"; {', '.join(validity.rubric.constant)} says the same of every criterion"
+    if alpha is None:
+        message = f"the agreement of judges is not defined; at least {least:g} is asked{weakness}"
+        return Check("min_judge_agreement", Verdict.FAIL, message)
+    outcome = Verdict.PASS if alpha >= least and not weakness else Verdict.FAIL
+    message = f"Krippendorff's alpha is {formats.coefficient(alpha)}; at least {least:g} is asked"
+    return Check("min_judge_agreement", outcome, message + weakness, None, least, alpha)
 
 
 def _nothing(why: str, group: str | None = None) -> Check:
@@ -557,6 +602,9 @@ def _of_groups(
                 continue
             if limits.min is not None:
                 yield _least(score, limits.min, policy.direction, group)
+            if limits.min_coverage is not None:
+                coverage = _coverage_of_group(new, score, (field, value))
+                yield _covered(coverage, limits.min_coverage, group)
             if change is not None and limits.limits_a_drop:
                 found = difference_in_group(change.old, new, change.comparison, (field, value))
                 if found is None:
@@ -565,6 +613,41 @@ def _of_groups(
                     )
                 else:
                     yield from change.drops(found, limits, group)
+
+
+def _coverage_of_group(stored: StoredResult, score: Score, group: tuple[str, str]) -> float:
+    """The share of the group's answers, or of their judgements, that the score is made of."""
+    field, value = group
+    judges = len(stored.result.validity.judges)
+    is_judged = stored.result.validity.judgements is not None and judges > 0
+    due = 0
+    given = 0
+    for record in stored.result.instances:
+        if record.group(field) != value or not score.is_over(record):
+            continue
+        if not is_judged:
+            due += 1
+            if record.error is None and not record.unjudged:
+                given += 1
+        elif record.criteria:
+            due += judges * len(record.criteria)
+            given += sum(map(_decisions, record.criteria))
+        elif record.judges or not _is_silent(record):
+            due += judges
+            given += len(record.judges)
+    if not due:
+        return 0.0
+    return given / due
+
+
+def _decisions(criterion: Mapping[str, Any]) -> int:
+    """How many judges decided it."""
+    return sum("criteria_met" in words for words in criterion["judges"].values())
+
+
+def _is_silent(record: InstanceRecord) -> bool:
+    """The answer has nothing in it: no judge is asked about it."""
+    return record.completion is not None and not record.completion.strip()
 
 
 def difference_in_group(

@@ -242,6 +242,15 @@ def commitment(salt: bytes, identity: str) -> str:
     return hashlib.sha256(salt + identity.encode("utf-8")).hexdigest()
 
 
+_CLAIMED = {
+    "max_drop": "drop of {of} from the baseline",
+    "max_relative_drop": "drop of {of} from the baseline",
+    "min_coverage": "coverage of {of}",
+    "min_judge_agreement": "Krippendorff's alpha of the judges of {of}",
+}
+"""Limit -> what a claim is about; the score itself of any other."""
+
+
 def _claims(metric: str, checks: Sequence[Check]) -> Iterator[dict[str, Any]]:
     """Of limits that were held against a number. What is inconclusive was not passed: it was not
     shown.
@@ -249,10 +258,10 @@ def _claims(metric: str, checks: Sequence[Check]) -> Iterator[dict[str, Any]]:
     for check in checks:
         if check.allowed is None:
             continue
-        is_drop = check.limit != "min"
+        is_drop = check.limit in ("max_drop", "max_relative_drop")
         of = f"{metric}[{check.group}]" if check.group else metric
         yield {
-            "metric": f"drop of {of} from the baseline" if is_drop else of,
+            "metric": _CLAIMED.get(check.limit, "{of}").format(of=of),
             "comparator": "<=" if is_drop else ">=",
             "threshold": format(Decimal(repr(check.allowed)), "f"),
             "passed": check.outcome == Verdict.PASS,

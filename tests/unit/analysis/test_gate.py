@@ -22,7 +22,15 @@ from eval_factory.analysis.gate import (
     load_policy,
 )
 from eval_factory.core.errors import ConfigError, PrerequisiteError
-from eval_factory.core.results import Score, Stats
+from eval_factory.core.results import (
+    JudgeCounts,
+    Judgements,
+    JuryReport,
+    RubricReport,
+    RubricVotes,
+    Score,
+    Stats,
+)
 from eval_factory.core.rundir import RunDir
 from eval_factory.report.reader import load_result
 from facts import naming, says
@@ -482,3 +490,68 @@ def test_only_the_groups_instances_are_paired(
     found = difference_in_group(a, b, comparison, group)
     assert (found.n if found else 0) == n
     assert (found and found.difference) == (difference and pytest.approx(difference))
+
+
+@pytest.mark.parametrize(
+    ("least", "outcomes"),
+    [(0.75, ["pass", "pass", "pass"]), (0.9, ["fail", "pass", "fail"])],
+)
+def test_coverage_is_held_of_all_and_of_groups(
+    tmp_path: Path, least: float, outcomes: list[str]
+) -> None:
+    """Of topic b 16 of 20 answers came."""
+    folder = grouped(tmp_path / "new", {"a": "1" * 20, "b": "1" * 20})
+    made = load_result(folder).result
+    records = list(made.instances)
+    for at in range(20, 24):
+        records[at] = replace(records[at], error="HTTP 500", metrics={}, completion=None)
+    counts = replace(made.validity.instances, requested=40, scored=32)
+    validity = replace(made.validity, instances=counts)
+    new = written(tmp_path / "gaps", replace(made, instances=records, validity=validity))
+    limits = {"min_coverage": least}
+    policy = {"pubmed_qa": {**limits, "groups": {"topic": {"*": limits}}}}
+    checks = only(held(tmp_path, policy, [new])).checks
+    assert [check.observed for check in checks] == [0.8, 1.0, 0.8]
+    assert [check.outcome for check in checks] == outcomes
+    assert {check.limit for check in checks} == {"min_coverage"}
+
+
+@pytest.mark.parametrize(
+    ("jury", "rubric", "outcome"),
+    [
+        (JuryReport({}, 0.7, {}, {}, agreement_p=0.001), None, "pass"),
+        (JuryReport({}, 0.7, {}, {}, agreement_p=0.2), None, "fail"),
+        (JuryReport({}, 0.5, {}, {}, agreement_p=0.001), None, "fail"),
+        (JuryReport({}, None, {}, {}), None, "fail"),
+        (None, RubricReport(RubricVotes(9, 9, 0, 0), {}, {}, 0.7), "pass"),
+        (None, RubricReport(RubricVotes(9, 9, 0, 0), {}, {}, 0.7, constant=("gpt",)), "fail"),
+        (None, None, "fail"),
+    ],
+)
+def test_the_agreement_of_judges_is_held(
+    tmp_path: Path, jury: JuryReport | None, rubric: RubricReport | None, outcome: str
+) -> None:
+    made = result([instance("q0", 1.0)])
+    validity = replace(made.validity, jury=jury, rubric=rubric)
+    new = written(tmp_path / "new", replace(made, validity=validity))
+    policy = {"pubmed_qa": {"min_judge_agreement": 0.6}}
+    (check,) = only(held(tmp_path, policy, [new])).checks
+    assert (check.limit, check.outcome) == ("min_judge_agreement", outcome)
+
+
+def test_coverage_of_a_judged_group_is_of_its_judgements(tmp_path: Path) -> None:
+    """Two judges: one mark of four is missing, and an empty answer needs none."""
+    of_heart: dict[str, Any] = {"categories": {"topic": "heart"}}
+    records = [
+        instance("q0", 4.0, judges={"a": 4.0, "b": 4.0}, **of_heart),
+        instance("q1", 4.0, judges={"a": 4.0}, **of_heart),
+        instance("q2", 1.0, **{**of_heart, "completion": " "}),
+    ]
+    score = Score(0.5, Stats(9, 0.5, None, None, 0.4, 0.6, None), "exact_match", "test", None)
+    made = result(records, groups={"topic": {"heart": {"exact_match": score}}})
+    judges = {"a": JudgeCounts(2, 2, 0), "b": JudgeCounts(2, 1, 1)}
+    validity = replace(made.validity, judges=judges, judgements=Judgements(4, 3))
+    new = written(tmp_path / "new", replace(made, validity=validity))
+    policy = {"pubmed_qa": {"groups": {"topic": {"heart": {"min_coverage": 0.8}}}}}
+    (check,) = only(held(tmp_path, policy, [new])).checks
+    assert (check.observed, check.outcome) == (0.75, "fail")

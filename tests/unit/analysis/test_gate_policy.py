@@ -140,7 +140,7 @@ def test_a_limited_drop_needs_a_baseline(tmp_path: Path, limits: str, needs: boo
         ),
         (
             "version: 1\nbenchmarks: {a: {groups: {f: {v: {tier: critical}}}}}",
-            "unknown key benchmarks.a.groups.f.v.tier; known here: max_drop, max_relative_drop, min",
+            "unknown key benchmarks.a.groups.f.v.tier; known here: max_drop, max_relative_drop, min, min_coverage",
         ),
         (
             "version: 1\nbenchmarks: {a: {min: 0.5, direction: lower_is_better}}",
@@ -152,7 +152,7 @@ def test_a_limited_drop_needs_a_baseline(tmp_path: Path, limits: str, needs: boo
         ),
         (
             "version: 1\nbenchmarks: {a: {groups: {groups: {v: {mtric: x}}}}}",
-            "unknown key benchmarks.a.groups.groups.v.mtric; known here: max_drop, max_relative_drop, min",
+            "unknown key benchmarks.a.groups.groups.v.mtric; known here: max_drop, max_relative_drop, min, min_coverage",
         ),
         ("version: 1\nbenchmarks:\n\ta: {min: 1}", "line 3, column 1: found character '\\t'"),
         ("version: 1\nbenchmarks: {a: {min: .nan}}", "benchmarks.a.min: must be a finite number"),
