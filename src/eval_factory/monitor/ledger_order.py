@@ -41,6 +41,10 @@ FIELDS = {
 """Kind of a line -> its fields."""
 
 
+_NEWER = {READER, "statistics"}
+"""Fields that lines of earlier versions do not have."""
+
+
 def time_of(text: object) -> datetime:
     """Raises ValueError: it is no time as the ledger has it."""
     return datetime.strptime(str(text), UTC_FORMAT).replace(tzinfo=timezone.utc)
@@ -55,8 +59,9 @@ def order_problems(lines: Sequence[Line]) -> Iterator[str]:
         if fields is None:
             yield f"{where}: is of no known kind, {str(line.get('kind'))[:40]}"
             continue
-        if fields != line.keys() - {READER}:  # which lines of earlier versions do not have
-            names = ", ".join(sorted(fields ^ line.keys()))
+        found = line.keys() - _NEWER
+        if fields != found:
+            names = ", ".join(sorted(fields ^ found))
             yield f"{where}: is no {line['kind']}: {names} are missing, or too many"
             continue
         for problem in order.follow(line):
