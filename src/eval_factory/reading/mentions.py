@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from eval_factory.reading.mention import Form, Mention
 from eval_factory.reading.option_labels import mentions_by_label
-from eval_factory.reading.option_texts import mentions_by_text, option_texts
+from eval_factory.reading.option_texts import cut_text, mentions_by_text, option_texts
 from eval_factory.reading.phrases import any_of, compiled
 from eval_factory.reading.words import words_of
 
@@ -21,7 +21,11 @@ _HEADING_SIGNS = {".", ")", ":", "]"}
 def find_mentions(text: str, options: Mapping[str, str]) -> list[Mention]:
     """All mentions in order of their places."""
     words = words_of(text)
-    by_text, taken = mentions_by_text(words, option_texts(tuple(options.items())))
+    texts = option_texts(tuple(options.items()))
+    by_text, taken = mentions_by_text(words, texts)
+    cut = cut_text(words, texts)
+    if cut is not None and not by_text:
+        by_text.append(cut)
     by_label = mentions_by_label(text, words, taken, options)
     return _joined(text, sorted([*by_label, *by_text], key=lambda mention: mention.start))
 

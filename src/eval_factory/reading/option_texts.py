@@ -72,6 +72,24 @@ def mentions_by_text(
     return found, taken
 
 
+MIN_CUT_WORDS = 2
+"""Words of an option's text that have to be there, where a limit of tokens cut the rest off."""
+
+
+def cut_text(words: Sequence[Word], texts: Sequence[OptionText]) -> Mention | None:
+    """ "C. Calcium channel": one word, then the beginning of one option's text and no more."""
+    rest = tuple(word.text for word in words[1:])
+    if len(rest) < MIN_CUT_WORDS:
+        return None
+    begun = []
+    for option in texts:
+        if len(option.words) > len(rest) and option.words[: len(rest)] == rest:
+            begun.append(option)
+    if len(begun) != 1:
+        return None
+    return _mention(words, range(1, len(words)), begun[0])
+
+
 def _mention(words: Sequence[Word], numbers: range, option: OptionText) -> Mention:
     start = words[numbers[0]].start
     end = words[numbers[-1]].end

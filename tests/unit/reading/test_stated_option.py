@@ -232,3 +232,24 @@ def test_a_reading_says_why_there_is_no_option() -> None:
 
 def test_without_options_nothing_is_stated() -> None:
     assert stated_option("B", {}) is None
+
+
+@pytest.mark.parametrize(
+    ("answer", "label"),
+    [
+        ("C. Calcium channel", None),
+        ("D. Calcium channel", "D"),
+        ("C. Calcium", "C"),
+        ("C. ACE inhibitors", "C"),
+    ],
+)
+def test_a_label_before_the_cut_text_of_another_option_is_unread(
+    answer: str, label: str | None
+) -> None:
+    options = {
+        "A": "Beta blockers",
+        "B": "Diuretics",
+        "C": "ACE inhibitors",
+        "D": "Calcium channel blockers with nitrates",
+    }
+    assert stated_option(answer, options) == label
