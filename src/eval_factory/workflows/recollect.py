@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -28,6 +28,7 @@ from eval_factory.core.secrets import Redactor, variables_in
 from eval_factory.demo.example import packaged_data
 from eval_factory.endpoint.response_cache import read_origin, write_origin
 from eval_factory.helm import names, output
+from eval_factory.helm.environments import environment_of
 from eval_factory.helm.judge_output import jury_form_in
 from eval_factory.plan.run_plan import KEPT_BY, SENDS_METADATA, Plan, make_plan
 from eval_factory.report.checksums import leads_inside
@@ -200,7 +201,7 @@ def _collected(
     import jsonschema  # imported here, as all that takes long
 
     from eval_factory.scoring.collect import collect
-    from eval_factory.scoring.provenance import run_files
+    from eval_factory.scoring.provenance import installed_packages, run_files
 
     shadow = plan.rundir
     runs = [shadow.root / one for one in state.runs]
@@ -216,7 +217,8 @@ def _collected(
         data_bundle=state.data_bundle,
         remembered=remembered,
     )
-    notes = versions_that_differ(before, result.provenance)
+    here = installed_packages(environment_of(plan.upstream))
+    notes = versions_that_differ(before, result.provenance, _listed_packages(rundir), here)
     if remembered.unread:
         notes.append(
             f"{remembered.unread} data files are not here, or are kept outside of the folder:"
@@ -273,9 +275,14 @@ def values_at(part: Any, full: Any) -> Any:
     return {name: values_at(part[name], full[name]) for name in part if name in full}
 
 
-def versions_that_differ(stored: Provenance, made: Provenance) -> list[str]:
+def versions_that_differ(
+    stored: Provenance, made: Provenance, listed: str = "", here: str = ""
+) -> list[str]:
     """A line for each field of the program and the machine that is another now; not of what was
     not recorded then.
+
+    `listed`: packages.txt of the run; `here`: the same of what is installed now. A package that
+    came beside those of the run is no difference.
     """
     lines = []
     for name in OF_THE_PROGRAM:
@@ -283,12 +290,40 @@ def versions_that_differ(stored: Provenance, made: Provenance) -> list[str]:
         now = getattr(made, name)
         if then == now or then is None:
             continue
+        if name == "lock_sha256" and listed:
+            lines += _other_packages(listed, here, {*stored.packages, *made.packages})
+            continue
         if isinstance(then, Mapping) and isinstance(now, Mapping):
             other = [one for one in then if then[one] != now.get(one)]
             lines += [f"{one}: {then.get(one)} then, {now.get(one)} here" for one in other]
         else:
             lines.append(f"{name}: {then} then, {now} here")
     return [f"another version: {line}" for line in lines]
+
+
+def _other_packages(listed: str, here: str, told: Collection[str]) -> list[str]:
+    """A line that counts and names the packages that are of another version, or gone. `told`: the
+    names of those that have a line each.
+    """
+    installed = set(here.splitlines())
+    names_of_others = []
+    for line in listed.splitlines():
+        name = line.partition("==")[0]
+        if line not in installed and name not in told:
+            names_of_others.append(name)
+    if not names_of_others:
+        return []
+    named = formats.first_of(names_of_others, 5)
+    count = formats.counted(len(names_of_others), "package")
+    return [f"packages.txt: {count} not installed here in that version: {one_line(named)}"]
+
+
+def _listed_packages(rundir: RunDir) -> str:
+    """The packages of the run; nothing where the list is gone or cannot be read."""
+    try:
+        return rundir.packages.read_text(encoding="utf-8")
+    except (OSError, ValueError):
+        return ""
 
 
 @dataclass(frozen=True)
@@ -378,12 +413,12 @@ def without_unset(tree: Any) -> Any:
 
 def differences_now(plan: Plan, then: Provenance, rundir: RunDir) -> Iterator[str]:
     """A line for each version and each file of data that is another on this machine, now."""
-    from eval_factory.scoring.provenance import (
-        provenance_of,
-    )  # imported here, as `recollected` does
+    # imported here, as `recollected` does
+    from eval_factory.scoring.provenance import installed_packages, provenance_of
 
     here = provenance_of(plan, "", then.prompts_sha256, then.git_hash, then.data_bundle)
-    yield from versions_that_differ(then, here)
+    installed = installed_packages(environment_of(plan.upstream))
+    yield from versions_that_differ(then, here, _listed_packages(rundir), installed)
     if then.errata_version != here.errata_version:
         yield (
             f"errata: version {then.errata_version} then, {here.errata_version} here: "

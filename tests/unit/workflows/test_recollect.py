@@ -137,6 +137,16 @@ def test_versions_are_compared_one_by_one(folder: RunDir) -> None:
     assert versions_that_differ(early, now) == []  # an earlier version did not record them
 
 
+def test_a_package_that_was_installed_beside_is_no_difference(folder: RunDir) -> None:
+    now = load_result(folder.root).result.provenance
+    then = replace(now, lock_sha256="0" * 64)
+    listed = "a==1\nb==2\nnumpy==3\n"
+    assert versions_that_differ(then, now, listed, f"{listed}z==1\n") == []
+    (line,) = versions_that_differ(then, now, listed, "a==1\nb==3\nnumpy==4\n")
+    says(line, "packages.txt", "1 package", "version: b")
+    says(versions_that_differ(then, now)[0], "lock_sha256", "0" * 64)
+
+
 def test_sources_that_are_in_the_data_are_remembered_where_these_are_gone(tmp_path: Path) -> None:
     """ehr_sql: the templates of its questions; and that its database has no rows."""
     data = tmp_path / "out" / "helm" / "scenarios" / "ehr_sql"
