@@ -19,7 +19,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from eval_factory.scoring.judge_calibration import Calibration, Figure, agreement_of, calibration_of
-from eval_factory.scoring.judge_correction import JudgedCases, corrected_by_labels, weights_of
+from eval_factory.scoring.judge_correction import (
+    JudgedCases,
+    NotCorrected,
+    corrected_by_labels,
+    weights_of,
+)
 from eval_factory.tasks.message_files import LabelledItem, LabelledPairs
 
 Right = tuple[float, float]
@@ -292,7 +297,9 @@ def corrected(rng: np.random.Generator, one: Labelled) -> tuple[float, float, fl
     weights = weights_of(pairs, of_run)[0] if one.by_category else {}
     cases = JudgedCases(given.tolist(), possible.tolist(), source[: one.cases].tolist(), -below_0)
     found = corrected_by_labels(cases, labels, weights)
-    return (np.nan, np.nan, below_0) if found is None else (found.ci_low, found.ci_high, below_0)
+    if isinstance(found, NotCorrected):
+        return np.nan, np.nan, below_0
+    return found.ci_low, found.ci_high, below_0
 
 
 def coverage_of_correction(situation: str, samples: int) -> tuple[float, float, float]:

@@ -50,7 +50,11 @@ if TYPE_CHECKING:
 METHOD = "rogan-gladen-fieller"
 BY_TRUTH = "latent-class-bootstrap"
 LEAST_YOUDEN = 0.05
-UNSURE = "its labels are too few, its 'met' and 'not met' say too little, or it errs otherwise here"
+FEW_CASES = "it decided fewer than two cases of this run"
+FEW_LABELS = "its labels are too few"
+FEW_SOURCES = "the run has too few sources"
+SAYS_LITTLE = "its 'met' and 'not met' say too little"
+ERRS_OTHERWISE = "it errs otherwise here than among the labels"
 RATE_APART = 0.2
 FEW_MATCHED = 0.5
 """Of the judge's share of `met` in labels and run; the share of points whose category is
@@ -144,10 +148,7 @@ def corrected_score(
             "too few items have the labels of two physicians, and the judge's share of 'met' is "
             "another one here than among the labels"
         )
-    found = corrected_by_labels(cases, labels.pairs, weights)
-    if found is None:
-        return NotCorrected(UNSURE)
-    return found
+    return corrected_by_labels(cases, labels.pairs, weights)
 
 
 def rates_differ(votes: Sequence[tuple[float, Hashable]], pairs: Sequence[LabelledPairs]) -> bool:
@@ -181,17 +182,17 @@ def _corrected_by_truth(cases: JudgedCases, rates: JudgeRates) -> CorrectedByLab
 
     units = min(rates.units, intervals.effective_clusters(cases.clusters))
     if units < intervals.LEAST_SOURCES:
-        return NotCorrected("the run has too few sources")
+        return NotCorrected(FEW_SOURCES)
     youdens = rates.resampled.sum(axis=1) - 1
     youden = rates.sensitivity + rates.specificity - 1
     if youden <= LEAST_YOUDEN or expanded_ends(youdens, rates.units)[0] <= LEAST_YOUDEN:
-        return NotCorrected("its 'met' and 'not met' say too little")
+        return NotCorrected(SAYS_LITTLE)
     given, possible = _resampled_means(cases, len(youdens))
     spare = (1 - rates.resampled[:, 1]) * possible
     scores = (given - spare) / np.maximum(youdens, LEAST_YOUDEN)
     low, high = expanded_ends(scores, units)
     if low > 1 or high < cases.lowest:
-        return NotCorrected("it errs otherwise here than among the labels")
+        return NotCorrected(ERRS_OTHERWISE)
     mean = _corrected(
         statistics.fmean(cases.given),
         statistics.fmean(cases.possible),
@@ -235,9 +236,9 @@ def _resampled_means(cases: JudgedCases, resamples: int) -> tuple[NDArray[Any], 
 
 def corrected_by_labels(
     cases: JudgedCases, labels: Sequence[LabelledPairs], weights: Mapping[str | None, float]
-) -> CorrectedByLabels | None:
-    """None where the labels cannot tell: there are too few, the judge's `met` and `not met` say too
-    little, or it says `met` more or less often than its sensitivity and specificity allow.
+) -> CorrectedByLabels | NotCorrected:
+    """Not corrected where the labels cannot tell: there are too few, the judge's `met` and
+    `not met` say too little, or it says `met` more or less often than its sensitivity and specificity allow.
     `weights`: of a pair of labels, by category; 1 where that is not named.
     """
     import numpy as np  # imported here, as everywhere: `ls` needs none of it
@@ -248,12 +249,14 @@ def corrected_by_labels(
             one.counts, float
         )
     tables = np.array([table for table in by_conversation.values() if table.any()])
-    if not len(tables) or intervals.effective_clusters(cases.clusters) < intervals.LEAST_SOURCES:
-        return None
+    if not len(tables):
+        return NotCorrected(FEW_LABELS)
+    if intervals.effective_clusters(cases.clusters) < intervals.LEAST_SOURCES:
+        return NotCorrected(FEW_SOURCES)
     pairs = tables.sum(axis=1)
     units = float(pairs.sum() ** 2 / (pairs**2).sum())
     if units < intervals.FEWEST:
-        return None
+        return NotCorrected(FEW_LABELS)
     sensitivity, specificity = map(float, _rates(tables.sum(axis=0)))
     # the jackknife of conversations, with a pseudo-cluster of each kind of pair: a rare mistake may
     # be in no label
@@ -264,10 +267,10 @@ def corrected_by_labels(
     variances = (len(rows) - 1) / len(rows) * apart.T @ apart
     ends = _interval(cases, _rates(rows.sum(axis=0)), variances, units)
     if ends is None or not sensitivity + specificity > 1:  # also where one is nan
-        return None
+        return NotCorrected(SAYS_LITTLE)
     # the judge of the run cannot be the one of the labels
     if ends[0] > 1 or ends[1] < cases.lowest:
-        return None
+        return NotCorrected(ERRS_OTHERWISE)
     mean = _corrected(
         statistics.fmean(cases.given), statistics.fmean(cases.possible), sensitivity, specificity
     )
@@ -325,7 +328,7 @@ class RubricCorrection:
     passport: StoredPassport
     rubric: RubricTally
     found: CorrectedByLabels | None = None
-    why_absent: str = UNSURE
+    why_absent: str = FEW_CASES
     matched: float = 0.0  # the share of the points whose criterion's category has labels
 
     @classmethod

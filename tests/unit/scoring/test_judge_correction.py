@@ -17,13 +17,15 @@ from eval_factory.scoring import judge_correction
 from eval_factory.scoring.judge_correction import (
     CorrectedByLabels,
     JudgedCases,
+    NotCorrected,
     corrected_by_labels,
     corrected_score,
     weights_of,
 )
 from eval_factory.scoring.latent_class import FEWEST_DOUBLE, judge_rates
 from eval_factory.tasks.message_files import LabelledItems, LabelledPairs
-from known import near, there
+from facts import says
+from known import near
 
 EIGHT_OF_TEN = (8, 1, 2, 9)
 """A judge of sensitivity 0.8 and specificity 0.9."""
@@ -35,6 +37,11 @@ def judged(
     return JudgedCases(given, possible or [1.0] * len(given), clusters or range(len(given)), lowest)
 
 
+def fixed(found: CorrectedByLabels | NotCorrected) -> CorrectedByLabels:
+    assert isinstance(found, CorrectedByLabels)
+    return found
+
+
 def labelled(
     *tables: tuple[int, int, int, int], category: str | None = None
 ) -> list[LabelledPairs]:
@@ -44,7 +51,7 @@ def labelled(
 
 def test_one_criterion_a_case_has_rogan_and_gladens_share() -> None:
     """(0.52 + 0.9 - 1) / (0.8 + 0.9 - 1)."""
-    found = there(
+    found = fixed(
         corrected_by_labels(judged([1.0] * 52 + [0.0] * 48), labelled(*[EIGHT_OF_TEN] * 20), {})
     )
     assert (found.value, found.sensitivity, found.specificity) == (near(0.6), near(0.8), near(0.9))
@@ -53,7 +60,7 @@ def test_one_criterion_a_case_has_rogan_and_gladens_share() -> None:
 def test_points_below_0_lessen_what_the_judge_gives_for_nothing() -> None:
     """(0.5 - 0.1 * 0.8) / 0.7, where all criteria together give 0.8: it is the mean of the corrected cases."""
     cases = judged([0.2, 0.8] * 30, [0.7, 0.9] * 30, lowest=-0.2)
-    found = there(corrected_by_labels(cases, labelled(*[EIGHT_OF_TEN] * 20), {}))
+    found = fixed(corrected_by_labels(cases, labelled(*[EIGHT_OF_TEN] * 20), {}))
     assert (found.value, found.of_case(0.2, 0.7)) == (near(0.6), near(0.13 / 0.7))
     both = zip(cases.given, cases.possible, strict=True)
     assert statistics.fmean(found.of_case(*case) for case in both) == near(found.value)
@@ -117,14 +124,14 @@ def test_an_interval_holds_every_score_that_a_test_does_not_reject(
     )
     tables = rng.multinomial(3 * np.resize(sizes, 9000 // cases), (0.5, 0.04, 0.04, 0.42)).tolist()
     run = judged(given.tolist(), possible.tolist(), source.tolist(), float(possible.mean()) - 1)
-    found = there(corrected_by_labels(run, labelled(*tables), {}))
+    found = fixed(corrected_by_labels(run, labelled(*tables), {}))
     assert (found.ci_low, found.ci_high) == near(by_grid(run, tables), abs=2e-6)
     assert run.lowest < found.ci_low < found.value < found.ci_high < 1
 
 
 def test_a_judge_without_mistakes_leaves_the_score_and_its_cases() -> None:
     cases = judged([0.2, 0.9, -0.1] * 20, [1.0, 0.9, 0.5] * 20, lowest=-0.2)
-    found = there(corrected_by_labels(cases, labelled(*[(2, 0, 0, 2)] * 40), {}))
+    found = fixed(corrected_by_labels(cases, labelled(*[(2, 0, 0, 2)] * 40), {}))
     assert (found.value, statistics.fmean(cases.given), found.of_case(-0.1, 0.5)) == (
         near(1 / 3),
         near(1 / 3),
@@ -134,32 +141,48 @@ def test_a_judge_without_mistakes_leaves_the_score_and_its_cases() -> None:
 
 USUAL = judged([0.4, 0.6] * 30)
 NO_MISTAKES = labelled(*[(8, 0, 0, 8)] * 300)
-NOT_KNOWN: dict[str, tuple[JudgedCases, list[LabelledPairs]]] = {
-    "no labels": (USUAL, []),
-    "empty labels": (USUAL, labelled(*[(0, 0, 0, 0)] * 30)),
-    "met of everything": (USUAL, labelled(*[(3, 1, 0, 0)] * 50)),
-    "nothing that is not met": (USUAL, labelled(*[(5, 0, 1, 0)] * 50)),
-    "by chance": (USUAL, labelled(*[(3, 3, 2, 2)] * 90)),
-    "hardly better than chance": (USUAL, labelled(*[(4, 3, 2, 2)] * 8)),
-    "worse than chance": (USUAL, labelled(*[(1, 9, 9, 1)] * 50)),
-    "one source": (judged([0.4, 0.6] * 30, clusters=["a"] * 60), NO_MISTAKES),
-    "nearly two sources": (judged([0.4, 0.6] * 30, clusters=["a"] * 33 + ["b"] * 27), NO_MISTAKES),
+LABELS = "labels are too few"
+LITTLE = "say too little"
+SOURCES = "too few sources"
+OTHERWISE = "errs otherwise"
+ONE_SOURCE = judged([0.4, 0.6] * 30, clusters=["a"] * 60)
+NEARLY_TWO = judged([0.4, 0.6] * 30, clusters=["a"] * 33 + ["b"] * 27)
+NOT_KNOWN: dict[str, tuple[JudgedCases, list[LabelledPairs], str]] = {
+    "no labels": (USUAL, [], LABELS),
+    "empty labels": (USUAL, labelled(*[(0, 0, 0, 0)] * 30), LABELS),
+    "four conversations": (USUAL, labelled(*[EIGHT_OF_TEN] * 4), LABELS),
+    "met of everything": (USUAL, labelled(*[(3, 1, 0, 0)] * 50), LITTLE),
+    "nothing that is not met": (USUAL, labelled(*[(5, 0, 1, 0)] * 50), LITTLE),
+    "by chance": (USUAL, labelled(*[(3, 3, 2, 2)] * 90), LITTLE),
+    "hardly better than chance": (USUAL, labelled(*[(4, 3, 2, 2)] * 8), LITTLE),
+    "worse than chance": (USUAL, labelled(*[(1, 9, 9, 1)] * 50), LITTLE),
+    "less than it gives for nothing": (
+        judged([0.0] * 60),
+        labelled(*[(90, 40, 10, 60)] * 100),
+        OTHERWISE,
+    ),
+    "one source": (ONE_SOURCE, NO_MISTAKES, SOURCES),
+    "nearly two sources": (NEARLY_TWO, NO_MISTAKES, SOURCES),
 }
 
 
 @pytest.mark.parametrize("name", NOT_KNOWN)
-def test_nothing_is_said_that_cannot_be_known(name: str) -> None:
-    assert corrected_by_labels(*NOT_KNOWN[name], {}) is None
+def test_nothing_is_said_that_cannot_be_known_but_why(name: str) -> None:
+    cases, labels, reason = NOT_KNOWN[name]
+    found = corrected_by_labels(cases, labels, {})
+    assert isinstance(found, NotCorrected)
+    says(found.reason, reason)
 
 
 def test_two_sources_and_five_conversations_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of five, pseudo-clusters as large as they are would leave no interval."""
-    there(corrected_by_labels(judged([0.4, 0.6] * 30, clusters=["a", "b"] * 30), NO_MISTAKES, {}))
+    fixed(corrected_by_labels(judged([0.4, 0.6] * 30, clusters=["a", "b"] * 30), NO_MISTAKES, {}))
     monkeypatch.setattr(judge_correction, "PSEUDO_CLUSTERS", 0.01)
     four, five = (
         corrected_by_labels(USUAL, labelled(*[EIGHT_OF_TEN] * count), {}) for count in (4, 5)
     )
-    assert (four is None, five is None) == (True, False)
+    assert isinstance(four, NotCorrected)
+    assert isinstance(five, CorrectedByLabels)
 
 
 @pytest.mark.parametrize("given", [-0.3, -0.1, 0.0, 0.1, 0.12, 0.78, 0.8, 0.82, 0.9, 1.0])
@@ -167,8 +190,10 @@ def test_value_and_interval_stay_in_the_scale(given: float) -> None:
     found = corrected_by_labels(
         judged([given] * 60, lowest=-0.3), labelled(*[EIGHT_OF_TEN] * 20), {}
     )
-    assert found is None or -0.3 <= found.ci_low <= found.value <= found.ci_high <= 1
-    assert not -0.1 < given < 0.8 or there(found).value == near((given - 0.1) / 0.7), (
+    assert (
+        isinstance(found, NotCorrected) or -0.3 <= found.ci_low <= found.value <= found.ci_high <= 1
+    )
+    assert not -0.1 < given < 0.8 or fixed(found).value == near((given - 0.1) / 0.7), (
         "it is not clipped"
     )
 
@@ -185,7 +210,7 @@ def test_labels_of_a_conversation_are_one_and_count_as_their_category_does() -> 
     found = corrected_by_labels(
         USUAL, [*parts, LabelledPairs("c", "none", one)], {"a": 2, "b": 3, "none": 0}
     )
-    assert there(found) == corrected_by_labels(USUAL, whole, {})
+    assert fixed(found) == corrected_by_labels(USUAL, whole, {})
 
 
 def test_labels_get_the_mix_of_the_run() -> None:
@@ -215,7 +240,7 @@ def test_a_lenient_judges_score_is_wrong_and_the_interval_holds_the_true_one() -
     held = wrong = 0
     for _ in range(200):
         cases = judged((rng.binomial(6, 0.735, 150) / 6).tolist())
-        found = there(
+        found = fixed(
             corrected_by_labels(cases, labelled(*rng.multinomial(2, chances, 120).tolist()), {})
         )
         if found.ci_low <= 0.5 <= found.ci_high:
@@ -242,7 +267,7 @@ def test_physicians_who_disagree_do_not_move_the_score() -> None:
     assert found.ci_low < 0.5 < found.ci_high
     assert (found.sensitivity, found.specificity) == near((0.9, 0.9), abs=0.05)
     by_labels = corrected_by_labels(cases, labels.pairs, {})
-    assert by_labels is not None
+    assert isinstance(by_labels, CorrectedByLabels)
     assert by_labels.value < 0.4
 
 
