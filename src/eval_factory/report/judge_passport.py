@@ -292,11 +292,20 @@ def figures_table(part: Part, majority: Part | None = None) -> Table:
             [*row[:2], _figure(majority.judge, key), row[2]]
             for row, key in zip(rows, NAMES, strict=True)
         ]
-    return Table(head, rows, len(head) - 1)
+    return Table(head, _with_figures(rows, 1), len(head) - 1)
+
+
+def _with_figures(rows: Sequence[list[str]], begin: int) -> list[list[str]]:
+    """The rows that have a figure in a column from `begin` on."""
+    filled = []
+    for row in rows:
+        if any(cell != "-" for cell in row[begin:]):
+            filled.append(row)
+    return filled
 
 
 def parts_table(parts: Mapping[str, Part], name: str) -> Table:
-    """A row a category or a third of the lengths; `-` where there is no figure."""
+    """A row a category or a third of the lengths that has a figure."""
     head = [name, "items", "labels", "judge: macro F1", "physicians: macro F1", NAMES["bias"]]
     rows = []
     for each, part in parts.items():
@@ -307,7 +316,7 @@ def parts_table(parts: Mapping[str, Part], name: str) -> Table:
     if all(part.physicians is None for part in parts.values()):
         head = [*head[:4], head[5]]
         rows = [[*row[:4], row[5]] for row in rows]
-    return Table(head, rows, len(head) - 1)
+    return Table(head, _with_figures(rows, 3), len(head) - 1)
 
 
 def steadiness_table(found: Mapping[Change, Steadiness]) -> Table:
@@ -375,7 +384,7 @@ def passport_page(passport: JudgePassport, date: str) -> str:
     found = passport.found
     pooled = (
         "A category with few items is drawn towards the others. "
-        f"One with fewer than {FEWEST_ITEMS} has no figure."
+        f"One with fewer than {FEWEST_ITEMS} has no figure and no row."
     )
     most = (
         f"Those with most labels, {FEWEST_ITEMS} at least. "

@@ -238,7 +238,8 @@ def corrected_by_labels(
     cases: JudgedCases, labels: Sequence[LabelledPairs], weights: Mapping[str | None, float]
 ) -> CorrectedByLabels | NotCorrected:
     """Not corrected where the labels cannot tell: there are too few, the judge's `met` and
-    `not met` say too little, or it says `met` more or less often than its sensitivity and specificity allow.
+    `not met` say too little, or it says `met` more or less often than its sensitivity and
+    specificity allow.
     `weights`: of a pair of labels, by category; 1 where that is not named.
     """
     import numpy as np  # imported here, as everywhere: `ls` needs none of it

@@ -9,6 +9,8 @@ import pytest
 from eval_factory.report.judge_passport import (
     JudgePassport,
     calibration_document,
+    figures_table,
+    parts_table,
     passport_document,
     passport_page,
     passport_text,
@@ -23,6 +25,7 @@ from eval_factory.scoring.judge_calibration import (
 )
 from facts import each_says, says
 
+NOTHING = Figure(None)
 SURE = Figure(0.5, 0.4, 0.6)
 FAIR = Figure(0.0, -0.02, 0.02)
 NEAR = Figure(0.01, -0.02, 0.04)
@@ -257,7 +260,8 @@ def test_the_document() -> None:
 
 
 def test_the_page_needs_no_network_and_takes_names_for_text() -> None:
-    found = replace(passport(categories=CATEGORIES), judge="<script>alert(1)</script>")
+    categories = {"<b>rare</b>": CATEGORIES["fair"]}
+    found = replace(passport(categories=categories), judge="<script>alert(1)</script>")
     lengths = {"up to 10": Part(20, 40, figures(), figures())}
     found = replace(found, found=replace(found.found, lengths=lengths))
     text = passport_page(found, "2026-11-27")
@@ -274,3 +278,12 @@ def test_the_page_needs_no_network_and_takes_names_for_text() -> None:
     ):
         assert part in text
     assert 'id="categories"' not in passport_page(passport(), "2026-11-27")
+
+
+def test_rows_without_a_figure_are_left_out() -> None:
+    lenient = Figures(Figure(0.7), NOTHING, NOTHING, NOTHING, NOTHING, FAIR)
+    table = figures_table(Part(9, 9, lenient, None))
+    assert [row[0] for row in table.rows] == ["macro F1", "bias, points"]
+    parts = {"small": Part(3, 6, None, None), "large": Part(30, 60, figures(), figures())}
+    assert [row[0] for row in parts_table(parts, "category").rows] == ["large"]
+    assert parts_table({"small": Part(3, 6, None, None)}, "category").rows == []
