@@ -388,6 +388,21 @@ def is_suite_folder(folder: Path) -> bool:
     return not _is_run(folder) and (suite.config.exists() or suite.results_yaml.exists())
 
 
+_OWN_BENCHMARK = "benchmark.yaml"  # in `model_configs`, as helm-run reads it
+
+
+def own_description(folder: Path) -> str:
+    """The description of a benchmark of the user's, in one line; empty where there is none."""
+    file = RunDir(folder).model_configs / _OWN_BENCHMARK
+    try:
+        document = parse_own(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError, YamlError):
+        return ""
+    if not isinstance(document, Mapping):
+        return ""
+    return one_line(str(document.get("description") or ""), 1000)
+
+
 def run_folders(folders: Iterable[Path | str]) -> list[Path]:
     """The output folders of runs that these folders stand for, each once, a suite's in the order of
     its table.

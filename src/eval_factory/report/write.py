@@ -18,7 +18,7 @@ from eval_factory.report import documents
 from eval_factory.report.page.document import ShownResult, page
 from eval_factory.report.page.instance_data import InstancePacker
 from eval_factory.report.papers import methods_text
-from eval_factory.report.reader import result_in
+from eval_factory.report.reader import own_description, result_in
 from eval_factory.report.sentences import LostAnswers
 from eval_factory.report.summary import markdown_report
 
@@ -73,7 +73,8 @@ def write_reports(
             write_atomic(rundir.responses_of(role), lines, mode=PRIVATE)
         stored = result_in(document, ())  # the page says what the folder says, digit by digit
         methods = methods_text(stored, safe["config"], safe["target"])
-        shown = ShownResult(stored, command, packed.finish(), methods, lost=lost)
+        about = redactor.text(own_description(folder))
+        shown = ShownResult(stored, command, packed.finish(), methods, lost=lost, about=about)
         write_atomic(rundir.report_html, page([shown], redactor.text), mode=PRIVATE)
         write_atomic(rundir.report_md, redactor.text(markdown_report(result)))
         results = documents.results_yml(result, safe, command)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import sqlite3
 from contextlib import closing
@@ -11,10 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from markupsafe import escape
 
 from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.core.rundir import RunDir
 from eval_factory.demo.example import write_example
+from eval_factory.report.page.document import result_page
 from eval_factory.report.reader import load_result
 from eval_factory.workflows.recollect import (
     last_state,
@@ -65,6 +68,16 @@ def test_every_file_is_made_again_byte_for_byte_and_then_gone(folder: RunDir) ->
     (no_events,) = found.notes
     assert found.findings == ()
     says(no_events, "logs/events.jsonl is not", "not looked up")
+
+
+def test_the_page_of_an_own_benchmark_has_its_description(custom: tuple[RunDir, Path]) -> None:
+    folder, own = custom
+    (stated,) = re.findall(r"^description: (.*)$", (own / "benchmark.yaml").read_text(), re.M)
+    page = folder.report_html.read_text("utf-8")
+    assert escape(stated.rstrip(".")) in page
+    assert result_page(load_result(folder.root)) == page
+    (folder.model_configs / "benchmark.yaml").write_text("- no mapping\n", "utf-8")
+    assert escape(stated.rstrip(".")) not in result_page(load_result(folder.root))
 
 
 def test_a_secret_stays_the_name_of_its_variable(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ from eval_factory.report.page.instance_data import (
     media_columns,
 )
 from eval_factory.report.plots import plots_of
-from eval_factory.report.reader import StoredResult
+from eval_factory.report.reader import StoredResult, own_description
 from eval_factory.report.sentences import LostAnswers
 
 _STYLE = "\0style\0"
@@ -51,6 +51,7 @@ class ShownResult:
     methods: str = ""  # text for the methods section of a paper
     label: str = ""  # a, B ... where there are several results
     lost: LostAnswers | None = None  # None: the page shows no texts
+    about: str = ""  # the benchmark's own description, of a benchmark of the user's
 
     @cached_property
     def plots(self) -> dict[str, Markup]:
@@ -230,7 +231,13 @@ def shown_of(
         methods = papers.methods_text(result, one.config, one.target)
         found.append(
             ShownResult(
-                result, one.command, packer.finish(), methods, label, lost if with_texts else None
+                result,
+                one.command,
+                packer.finish(),
+                methods,
+                label,
+                lost if with_texts else None,
+                own_description(one.folder),
             )
         )
     return found
