@@ -41,6 +41,8 @@ _TURN_BEGINS = re.compile(
 )
 _NEXT_QUESTION = re.compile(rf"^{any_of('next_question')} *:", re.IGNORECASE | re.MULTILINE)
 
+_LATEX_BOX = re.compile(r"\\boxed\{((?:[^{}]|\{[^{}]*\})*)\}")
+"""A box with its content, which ends at its brace: in "\\boxed{7} of 9" the answer is 7."""
 _BOX = re.compile(r"<\|begin_of_box\|>|\\boxed(?=\{)|<(?:final[ _])?answer>", re.IGNORECASE)
 _MARKUP = re.compile(
     r"^[ \t]*```\w*|^[ \t]*(?:[#>]+|[-•*])[ \t]+|^[ \t]*#+|[*_$`{}]|</?[a-z]{1,10}>"
@@ -76,7 +78,8 @@ def answering_part(answer: str) -> str:
 
 def _without_boxes(turn: str) -> str:
     """A turn without its template's marks; what stands in a box is said to be the answer."""
-    return _TURN_BEGINS.sub(" ", _BOX.sub("\nAnswer: ", turn))
+    boxed = _LATEX_BOX.sub(r"\nAnswer: \1\n", turn)
+    return _TURN_BEGINS.sub(" ", _BOX.sub("\nAnswer: ", boxed))
 
 
 def plain_text(text: str) -> str:
