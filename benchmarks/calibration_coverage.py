@@ -42,6 +42,24 @@ def any_confidence(gap: float) -> Drawn:
     return draw
 
 
+def rarely_too_sure(chance: random.Random, _common: float) -> tuple[float, float]:
+    """A tenth says 0.99 and is right in half."""
+    if chance.random() < 0.1:
+        return 0.99, 0.5
+    sure = chance.choice((0.6, 0.7, 0.8, 0.9))
+    return sure, sure
+
+
+def alike(chance: random.Random, common: float) -> tuple[float, float]:
+    """Answers of a source are right together in half of the cases (ICC 0.5), too sure by 0.2."""
+    sure = chance.choice(FIVE)
+    right = sure - 0.2
+    # the source is right where its number is below the quantile
+    if chance.random() < math.sqrt(0.5):
+        return sure, float(statistics.NormalDist().cdf(common) < right)
+    return sure, right
+
+
 SITUATIONS: dict[str, tuple[Drawn, float, Sequence[int]]] = {
     "calibrated": (too_sure(0.0), 0.0, [1] * 200),
     "calibrated, any confidence": (any_confidence(0.0), 0.0, [1] * 500),
@@ -53,6 +71,8 @@ SITUATIONS: dict[str, tuple[Drawn, float, Sequence[int]]] = {
     "at the ceiling, 1,000 answers": (lambda _chance, _common: (0.95, 0.999), 0.049, [1] * 1000),
     "sources of four": (too_sure(0.2, 0.1), 0.2, [4] * 50),
     "sources of unequal size": (too_sure(0.2, 0.1), 0.2, UNEQUAL),
+    "a rare level is too sure": (rarely_too_sure, math.sqrt(0.1) * 0.49, [1] * 200),
+    "sources of five, right together": (alike, 0.2, [5] * 30),
     "calibrated, sources of unequal size": (too_sure(0.0, 0.05, (0.6, 0.7, 0.8)), 0.0, UNEQUAL),
 }
 """How answers are drawn, the true error, the sizes of the sources."""

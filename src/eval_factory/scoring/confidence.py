@@ -11,7 +11,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from eval_factory.core.askings import Confidence, ConfidenceBin, Share
 from eval_factory.helm import names, output
@@ -32,6 +32,9 @@ from eval_factory.scoring.intervals import (
 from eval_factory.scoring.request_states import text_of
 from eval_factory.tasks.asked_again import LOGPROBS, STATED, STATED_ONLY, confidence_in
 
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
 Unit = tuple[str, int]  # a question in one trial
 # of each question what it shares with others; None: nothing
 Sources = Callable[[Sequence[Unit]], "list[str] | None"]
@@ -42,6 +45,8 @@ probability.
 
 GROUPS = 10
 LEAST_IN_GROUP = 5
+MOST_LEVELS = 20
+"""Of so many stated levels or fewer each is a group: a rare one is not hidden in its neighbour."""
 RESAMPLES = 1_000
 MANY = 10_000  # answers from which on a tenth of the resamples is enough
 POINTS = 10  # of the curve: a tenth of the questions, two tenths, ...
@@ -163,18 +168,24 @@ Sample = Sequence[Answer]
 
 
 def groups_of(sample: Sample) -> list[list[Answer]]:
-    """At most ten of equally many answers, by confidence; of equal confidence all are in one.
-    Five each at least.
+    """By confidence: a group for each level where few levels are stated; otherwise at most ten of
+    equally many answers. Equal confidences are in one group. Five each at least.
     """
     ordered = sorted(sample, key=lambda one: one.sure)
-    number = max(1, min(GROUPS, len(ordered) // LEAST_IN_GROUP))
-    cuts = sorted({ordered[len(ordered) * cut // number].sure for cut in range(1, number)})
+    levels = sorted({one.sure for one in ordered})
+    if len(levels) <= min(MOST_LEVELS, len(ordered) // LEAST_IN_GROUP):
+        cuts = levels[1:]
+    else:
+        number = max(1, min(GROUPS, len(ordered) // LEAST_IN_GROUP))
+        cuts = sorted({ordered[len(ordered) * cut // number].sure for cut in range(1, number)})
     ends = [bisect_left(ordered, cut, key=lambda one: one.sure) for cut in cuts]
     groups: list[list[Answer]] = []
     for first, last in zip([0, *ends], [*ends, len(ordered)], strict=True):
-        if groups and 0 < last - first < LEAST_IN_GROUP:
+        if first == last:
+            continue
+        if groups and min(last - first, len(groups[-1])) < LEAST_IN_GROUP:
             groups[-1] += ordered[first:last]
-        elif last > first:
+        else:
             groups.append(list(ordered[first:last]))
     return groups
 
@@ -216,28 +227,24 @@ def interval_of_error(groups: Sequence[Sample], draws: int = RESAMPLES) -> tuple
     one is no rarity.
 
     Gaps are taken for normal with the observed variances, and the true ones for proportional to the
-    observed ones. The statistic grows with the factor, so both ends are found by halving.
+    observed ones. Where groups share sources, their gaps err together. The statistic grows with the
+    factor, so both ends are found by halving.
     """
+    import numpy as np  # imported here: it takes long, and `ls` needs none of it
+
     total = sum(map(len, groups))
     gaps = [_gap(group) for group in groups]
-    weights = [len(group) / total for group in groups]
+    weights = np.array([len(group) / total for group in groups])
+    means = np.array([one.mean for one in gaps])
+    plausible = np.array([one.plausible for one in gaps])
     observed = squared_error(groups)
-    size = math.sqrt(sum(w * one.mean**2 for w, one in zip(weights, gaps, strict=True))) or 1.0
-    chance = random.Random(0)  # noqa: S311 - no secret
-    noise = [[chance.gauss(0.0, math.sqrt(one.plausible)) for one in gaps] for _ in range(draws)]
-    parts = list(zip(weights, gaps, strict=True))
+    size = math.sqrt(float(weights @ means**2)) or 1.0
+    noise = _noise(groups, gaps, draws)
 
     def share_above(error: float) -> float:
         """Of samples whose estimate is above the observed one, where the true error is this."""
-        above = 0
-        for shifts in noise:
-            estimate = sum(
-                weight * ((gap.mean * error / size + shift) ** 2 - gap.plausible)
-                for (weight, gap), shift in zip(parts, shifts, strict=True)
-            )
-            if estimate >= observed:
-                above += 1
-        return above / draws
+        estimates = ((means * error / size + noise) ** 2 - plausible) @ weights
+        return float((estimates >= observed).mean())
 
     def end(share: float) -> float:
         low = 0.0
@@ -248,6 +255,32 @@ def interval_of_error(groups: Sequence[Sample], draws: int = RESAMPLES) -> tuple
         return low
 
     return end(0.025), end(0.975)
+
+
+def _noise(groups: Sequence[Sample], gaps: Sequence[_Gap], draws: int) -> NDArray[Any]:
+    """What chance adds to each group's gap: a row a draw, with the plausible variances.
+
+    Each source has one normal number a draw, which moves all groups that it has answers in (a
+    multiplier bootstrap of the linearised means).
+    """
+    import numpy as np
+
+    spread = np.sqrt([one.plausible for one in gaps])
+    chance = np.random.default_rng(0)
+    sources: dict[Hashable, int] = {}
+    for one in chain.from_iterable(groups):
+        sources.setdefault(one.source, len(sources))
+    if len(sources) == sum(map(len, groups)):
+        return np.asarray(chance.normal(0.0, spread, (draws, len(groups))))
+    moves = np.zeros((len(sources), len(groups)))
+    for column, (group, gap) in enumerate(zip(groups, gaps, strict=True)):
+        for one in group:
+            moves[sources[one.source], column] += one.sure - one.right - gap.mean
+    sizes = np.sqrt((moves**2).sum(axis=0))
+    alone = sizes == 0
+    noise = chance.normal(0.0, 1.0, (draws, len(sources))) @ (moves / np.where(alone, 1.0, sizes))
+    noise[:, alone] = chance.normal(0.0, 1.0, (draws, int(alone.sum())))
+    return np.asarray(noise * spread)
 
 
 def brier_parts(groups: Sequence[Sample]) -> tuple[float, float, float]:

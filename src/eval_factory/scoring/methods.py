@@ -23,6 +23,19 @@ CHANGED_METHODS = (
         "scores corrected by a judge's passport (by the truth behind its labels)",
         (".judge_corrected", "rubric.correction"),
     ),
+    ChangedMethod(
+        2,
+        "calibration (each stated level is a group; groups err together where sources are shared)",
+        (
+            "confidence.calibration_error",
+            "confidence.bins",
+            "confidence.reliability",
+            "confidence.resolution",
+        ),
+    ),
+    ChangedMethod(
+        2, "judges that agree by chance, or are constant", ("jury.agreement_p", "rubric.constant")
+    ),
     ChangedMethod(2, "p values of groups (by permutation)", (".p_value", ".p_holm")),
 )
 ALWAYS_ANOTHER = ("provenance.statistics_version", "validity.notes")

@@ -221,3 +221,26 @@ def test_log_probabilities_are_those_of_the_label_or_of_the_whole_answer() -> No
     part.add(("b", 0), state_of("not a label"), "")
     assert list(part.known.values()) == pytest.approx([math.exp(-0.5)] * 2)
     assert ConfidenceOfAnswers.of(plan(), lambda _state: ()) is None
+
+
+def test_a_rare_level_is_a_group_of_its_own() -> None:
+    stated = [(0.7, 1.0)] * 92 + [(0.9, 1.0)] * 90 + [(0.99, 0.0)] * 18
+    assert [len(group) for group in groups_of(answers(*stated))] == [92, 90, 18]
+    assert [len(group) for group in groups_of(answers(*stated[:-14]))] == [92, 94]
+    first_rare = [(0.1, 1.0)] * 2 + [(0.7, 1.0)] * 30
+    assert [len(group) for group in groups_of(answers(*first_rare))] == [32]
+
+
+def test_levels_of_shared_sources_err_together() -> None:
+    """Each source is right or wrong as one, at each of five levels."""
+    pairs = []
+    for number in range(150):
+        sure = (0.6, 0.7, 0.8, 0.9, 0.95)[number % 5]
+        pairs.append((sure, float(number // 5 % 3 != 0)))
+    alone = answers(*pairs)
+    shared = [one._replace(source=number // 5) for number, one in enumerate(alone)]
+    widths = []
+    for sample in (alone, shared):
+        low, high = interval_of_error(groups_of(sample))
+        widths.append(high - low)
+    assert widths[1] > 1.3 * widths[0]

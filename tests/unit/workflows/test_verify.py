@@ -259,6 +259,9 @@ def test_what_was_computed_otherwise_is_named_and_not_compared(folder: RunDir) -
     assert is_computed_otherwise(f"{group}.stats.p_holm", 1)
     assert not is_computed_otherwise(f"{group}.stats.p_holm", STATISTICS_VERSION)
     assert not is_computed_otherwise(f"{group}.value", 1)
+    assert is_computed_otherwise("validity.jury.agreement_p", 1)
+    assert is_computed_otherwise("validity.asked_again.confidence.calibration_error.value", 1)
+    assert not is_computed_otherwise("validity.asked_again.confidence.brier.value", 1)
 
 
 def test_what_an_older_rule_read_is_intact_and_said_to_be_so(folder: RunDir) -> None:
