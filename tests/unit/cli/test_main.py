@@ -51,7 +51,7 @@ def test_a_long_message_on_a_terminal(
         "one line in a log"
     )
     monkeypatch.setattr("eval_factory.cli.console.Lasting.isatty", lambda _: True)
-    monkeypatch.setattr("shutil.get_terminal_size", lambda _: os.terminal_size((40, 24)))
+    monkeypatch.setattr("shutil.get_terminal_size", lambda *_, **__: os.terminal_size((40, 24)))
     main._say(message)
     lines = capsys.readouterr().err.splitlines()
     assert lines[:2] == [
