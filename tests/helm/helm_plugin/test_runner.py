@@ -247,7 +247,9 @@ def test_pictures_are_measured_as_they_will_be_sent(
 def test_how_many_are_asked_is_known_before(tmp_path: Path) -> None:
     made, told = runner_of(tmp_path, {})
     made._session.expect = lambda _role, count: told.emit("expected", count=count)
-    one = SimpleNamespace(instance=SimpleNamespace(extra_data=None), request=request())
+    one = SimpleNamespace(
+        instance=SimpleNamespace(extra_data=None, perturbation=None), request=request()
+    )
     made._before_asking(SimpleNamespace(request_states=[one]))
     assert [event["event"] for event in told.events] == ["expected", logs.PHASE]
 

@@ -332,7 +332,7 @@ def test_a_group_of_criteria_in_fewer_than_ten_cases_is_counted_and_not_shown(
     found = grouped(two, Groups())
     assert (found.scores, found.hidden) == ({}, {"axis": [9]})
     (note,) = found.notes()
-    says(note.text, "by axis", "1 group", "9 in all")
+    says(note.text, "too few", "by axis")
     beside = grouped(two, Groups({}, {"axis": [3]}))
     assert beside.hidden == {"axis": [3], "criterion_axis": [9]}
 

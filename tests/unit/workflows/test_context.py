@@ -170,7 +170,7 @@ def test_starting_over_keeps_data_and_what_was_moved_away(tmp_path: Path) -> Non
     files = {
         path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*") if path.is_file()
     }
-    assert files == {*kept, ".eval-factory"}
+    assert files == {*kept, ".eval-factory", ".gitignore"}
 
 
 def test_what_a_killed_run_left_goes_and_nothing_else(
@@ -205,5 +205,5 @@ def test_what_a_killed_run_left_goes_and_nothing_else(
     files = {
         path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*") if path.is_file()
     }
-    assert files == {*kept, ".eval-factory", "elsewhere/mine.tmp"}
+    assert files == {".gitignore", *kept, ".eval-factory", "elsewhere/mine.tmp"}
     each_says(caplog.messages, [f"{len(unfinished)} files", "killed run", "deleted"])
