@@ -25,6 +25,7 @@ from eval_factory.plan.run_plan import Plan
 from eval_factory.scoring.stated_models import same_model
 from eval_factory.tasks.framework import DATA_PATH
 from eval_factory.tasks.reasoned import LETTER, REASONED
+from eval_factory.tasks.upstreams import HELM
 
 _UNKNOWN = "unknown"
 NOT_SENT = "not sent"
@@ -92,6 +93,12 @@ def comparability_of(facts: ComparedRun) -> Comparability:
         what = f"{what} with {not_run}"
     if entry is None:
         reason = f"{what} is not on MedHELM's leaderboard ({upstream})"
+        return Comparability(None, reason, upstream=upstream)
+    if facts.plan.upstream != HELM:
+        reason = (
+            f"what MedHELM's leaderboard ran with {upstream} is unknown: "
+            f"its settings are written down for {HELM} alone"
+        )
         return Comparability(None, reason, upstream=upstream)
     deviations = (
         *_of_sampling(facts, board, entry),

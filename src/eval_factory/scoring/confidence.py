@@ -237,9 +237,12 @@ def interval_of_error(groups: Sequence[Sample], draws: int = RESAMPLES) -> tuple
     weights = np.array([len(group) / total for group in groups])
     means = np.array([one.mean for one in gaps])
     plausible = np.array([one.plausible for one in gaps])
+    # of few answers the variances are uncertain themselves
+    few = t_quantile(max(1, total - len(groups))) / t_quantile(math.inf)
+    plausible *= few**2
     observed = squared_error(groups)
     size = math.sqrt(float(weights @ means**2)) or 1.0
-    noise = _noise(groups, gaps, draws)
+    noise = _noise(groups, gaps, draws) * few
 
     def share_above(error: float) -> float:
         """Of samples whose estimate is above the observed one, where the true error is this."""

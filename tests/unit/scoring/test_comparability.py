@@ -520,3 +520,9 @@ def test_an_entry_may_differ_from_all_others() -> None:
     }
     (found,) = [one for one in deviations(case, asked=101) if one.setting == "limit_samples"]
     assert found.leaderboard == 100
+
+
+def test_of_another_upstream_the_leaderboards_settings_are_unknown() -> None:
+    found = told({f"{EXTRA}.upstream": "medhelm"})
+    assert (found.medhelm_settings, found.deviations) == (None, ())
+    says(str(found.reason), "medhelm 0.8.0", "unknown", "crfm-helm 0.5.16")
