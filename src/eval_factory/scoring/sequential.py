@@ -29,6 +29,21 @@ def looks_up_to(first: int, most: int) -> tuple[int, ...]:
     return (first, *looks_up_to(2 * first, most)) if first < most else (most,)
 
 
+def bias_of_stopping(stop: StopWhen) -> str | None:
+    """A run that stops because its score is good stops rather where chance made it good; None of a
+    rule that looks at the width alone.
+    """
+    if stop.beats_floor:
+        size = "2 to 5 points of a model that is 3 to 10 above its floor, simulated"
+        shown = f"the score where the run stopped is too good in the mean ({size})"
+    elif stop.differs_from is not None:
+        shown = "the difference where the run stopped is too large in the mean"
+    else:
+        return None
+    advice = "report the interval, which holds, or ask all instances"
+    return f"stop_when: {stop.text}: {shown}; {advice}"
+
+
 @dataclass(frozen=True)
 class Looks:
     """At the instances of one run, which stand in the order in which they were drawn."""
@@ -98,6 +113,8 @@ class Looks:
         if asked < self.drawn.of:
             how = f"{asked} of {self.drawn.of} instances, drawn at random with seed {stop.seed}"
             draft.notes.add(Importance.DOUBTFUL, f"of a sample: {how} (stop_when)")
+        if stopped and (bias := bias_of_stopping(stop)) is not None:
+            draft.notes.add(Importance.DOUBTFUL, bias)
         if asked == self.most:
             when = "held only when" if holds else "never held:"
             text = (

@@ -17,8 +17,8 @@ from eval_factory.core.results import Floor, Spent, SpentByRole, StoppedEarly, U
 from eval_factory.helm.output import DrawnSample, RequestState
 from eval_factory.scoring.intervals import describe, interval_of_mean
 from eval_factory.scoring.scores import MetricValues, score_of
-from eval_factory.scoring.sequential import Looks, looks_up_to
-from facts import naming
+from eval_factory.scoring.sequential import Looks, bias_of_stopping, looks_up_to
+from facts import naming, says
 
 STOP = "config.params.extra.stop_when"
 NINE_OF_TEN = [0.0 if at % 10 == 3 else 1.0 for at in range(400)]
@@ -195,3 +195,21 @@ def test_what_is_saved(unpriced: int, cost: float | None) -> None:
     usage = Usage(this_run, all_runs, 2, 1.0)
     found = looked(100, half_width=0.1, usage=usage)
     assert (found.saved_requests, found.saved_cost) == (600, cost)
+
+
+@pytest.mark.parametrize(
+    ("rule", "facts"),
+    [
+        ({"beats_floor": True}, ["score", "2 to 5 points", "interval"]),
+        ({"differs_from": "/other"}, ["difference", "interval"]),
+        ({"half_width": 0.06}, []),
+    ],
+)
+def test_a_score_that_stopped_a_run_is_said_to_be_too_good(
+    rule: dict[str, Any], facts: list[str]
+) -> None:
+    stop = plan({f"{STOP}.{name}": value for name, value in rule.items()}).evaluation.stop_when
+    assert stop is not None
+    told = bias_of_stopping(stop)
+    assert (told is None) is (not facts)
+    says(told or "", *facts)

@@ -1,0 +1,56 @@
+#!/usr/bin/env python3
+"""How far the score at which `stop_when: beats_floor` stops is above the true one:
+docs/statistics.md, A run that stops early.
+
+    python benchmarks/stop_when_bias.py [--samples 20000]
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import beta
+
+from eval_factory.scoring.sequential import looks_up_to
+
+FLOOR = 0.55
+MOST = 1_000
+TRUTHS = (0.58, 0.60, 0.62, 0.65, 0.70, 0.80)
+
+
+def stopped_scores(truth: float, samples: int) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return the score where each run ends, and which of them stopped before all were asked."""
+    looks = looks_up_to(50, MOST)
+    each_side = 0.05 / len(looks) / 2
+    right = (np.random.default_rng(3).random((samples, MOST)) < truth).cumsum(axis=1)
+    scores = right[:, -1] / MOST
+    stopped = np.zeros(samples, dtype=bool)
+    for size in looks[:-1]:
+        counts = right[:, size - 1]
+        low = beta.ppf(each_side, counts, size - counts + 1)  # Clopper and Pearson's
+        stops = ~stopped & (low > FLOOR)
+        scores[stops] = counts[stops] / size
+        stopped |= stops
+    return scores, stopped
+
+
+def main() -> None:
+    """Print a row for each true score."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--samples", type=int, default=20_000)
+    samples = parser.parse_args().samples
+    for truth in TRUTHS:
+        scores, stopped = stopped_scores(truth, samples)
+        of_all = 100 * (scores.mean() - truth)
+        of_stopped = 100 * (scores[stopped].mean() - truth)
+        print(
+            f"floor {FLOOR}, true {truth:.2f}: stopped early {stopped.mean():6.1%}, "
+            f"too high by {of_stopped:.1f} points; of all runs {of_all:.1f}"
+        )
+
+
+if __name__ == "__main__":
+    main()
