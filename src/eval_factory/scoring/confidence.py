@@ -243,10 +243,13 @@ def interval_of_error(groups: Sequence[Sample], draws: int = RESAMPLES) -> tuple
     observed = squared_error(groups)
     size = math.sqrt(float(weights @ means**2)) or 1.0
     noise = _noise(groups, gaps, draws) * few
+    # another sample has other numbers of answers at each level
+    drawn = np.random.default_rng(1).multinomial(total, weights, draws) / total
 
     def share_above(error: float) -> float:
         """Of samples whose estimate is above the observed one, where the true error is this."""
-        estimates = ((means * error / size + noise) ** 2 - plausible) @ weights
+        squares = (means * error / size + noise) ** 2 - plausible
+        estimates = (squares * drawn).sum(axis=1)
         return float((estimates >= observed).mean())
 
     def end(share: float) -> float:
