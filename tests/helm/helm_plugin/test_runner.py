@@ -191,7 +191,8 @@ def request(prompt: str = "", **fields: Any) -> Request:
 def asking(asked: Request) -> Any:
     """As much of HELM's request state as is looked at."""
     return SimpleNamespace(
-        request=asked, instance=SimpleNamespace(input=SimpleNamespace(multimedia_content=None))
+        request=asked,
+        instance=SimpleNamespace(input=SimpleNamespace(multimedia_content=None), perturbation=None),
     )
 
 
