@@ -114,7 +114,7 @@ def refusals_of(result: TaskResult) -> list[Refusal]:
     """Each reason of a result with its first advice; none of a demo, which has its own card."""
     refusals = []
     for text in result.validity.not_reportable:
-        reason, *advice = (line.strip() for line in text.split("\n"))
+        reason, *advice = map(str.strip, text.split("\n"))
         if reason == DEMO:
             continue
         first = advice[0] if advice else ""

@@ -35,7 +35,10 @@ def chance_p(marks: Mapping[str, MarksOfJudge]) -> float | None:
     judges = sorted(judge for judge, given in marks.items() if given)
     if len(judges) < 2:
         return None
-    answers = sorted({answer for judge in judges for answer in marks[judge]}, key=repr)
+    rated: set[Hashable] = set()
+    for judge in judges:
+        rated.update(marks[judge])
+    answers = sorted(rated, key=repr)
     tables, values = _tables({judge: marks[judge] for judge in judges}, answers)
     differences = _ordinal_differences(tables, values)
     observed = _mean_difference(tables, differences)
