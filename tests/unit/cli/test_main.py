@@ -119,7 +119,7 @@ def test_every_command_is_in_the_help_and_one_that_is_nearly_one_is_named() -> N
     assert all(name in told for name in ("run_eval", "ls", "verify", "leaderboard"))
     wrong = CliRunner().invoke(cli, ["verifi"])
     assert wrong.exit_code == 2
-    assert "Did you mean 'verify'?" in wrong.output
+    assert "did you mean 'verify'?" in wrong.output
 
 
 FLAGS = {
@@ -217,7 +217,7 @@ class Terminal(io.StringIO):
 def test_a_terminal_is_as_wide_as_it_is_up_to_80(
     real: int, used: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("shutil.get_terminal_size", lambda _: os.terminal_size((real, 24)))
+    monkeypatch.setattr("shutil.get_terminal_size", lambda *_, **__: os.terminal_size((real, 24)))
     assert columns(Terminal()) == used
     assert columns(io.StringIO()) == 80
 
