@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-import preloaded
+import program_runs
 from program_runs import CANARY, TIMEOUT_S, Outcome, Run, program_environment, varied_answer
 from scripted_endpoint import ScriptedEndpoint
 
@@ -45,9 +45,9 @@ def run_program(tmp_path: Path) -> Run:
         }
         file = tmp_path / (re.sub(r"\W", "_", task)[:60] + ".yml")
         file.write_text(yaml.safe_dump(config), encoding="utf-8")
-        argv = [*preloaded.PROGRAM, "run_eval", "--run_config", str(file), *arguments]
+        argv = [*program_runs.PROGRAM, "run_eval", "--run_config", str(file), *arguments]
         seen = program_environment(**{"TEST_MODEL_KEY": CANARY, **(env or {})})
-        finished = preloaded.run(argv, cwd=tmp_path, env=seen, timeout=TIMEOUT_S)
+        finished = program_runs.run(argv, cwd=tmp_path, env=seen)
         return Outcome(finished.returncode, finished.stdout, finished.stderr, folder)
 
     return run

@@ -6,8 +6,9 @@ import hashlib
 import os
 import re
 import subprocess
+import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,7 @@ from typing import Any
 import pytest
 import yaml
 
-import preloaded
-
+PROGRAM = (sys.executable, "-m", "eval_factory")
 TIMEOUT_S = 240
 CANARY = "sk-canary-5f3a9c1e7b2d4860aa"
 
@@ -48,14 +48,33 @@ class Outcome:
 
 
 def program_environment(**extra: str) -> dict[str, str]:
-    return {**preloaded.shell_environment(), **extra}
+    """What a program of the tests gets to see of theirs."""
+    names = [name for name in ("PATH", "HOME", "LANG", "TMPDIR") if name in os.environ]
+    return {**{name: os.environ[name] for name in names}, **extra}
+
+
+def run(
+    argv: Sequence[str], *, cwd: Path | None, env: Mapping[str, str]
+) -> subprocess.CompletedProcess[str]:
+    """Run a program as a shell starts it, to its end, and capture its text."""
+    return subprocess.run(
+        argv,
+        cwd=cwd,
+        env=dict(env),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        errors="backslashreplace",
+        timeout=TIMEOUT_S,
+        check=False,
+    )
 
 
 def program(
     *arguments: str, cwd: Path | None = None, before: Sequence[str] = (), **env: str
 ) -> subprocess.CompletedProcess[str]:
-    argv = [*before, *preloaded.PROGRAM, *arguments]
-    return preloaded.run(argv, cwd=cwd, env=program_environment(**env), timeout=TIMEOUT_S)
+    argv = [*before, *PROGRAM, *arguments]
+    return run(argv, cwd=cwd, env=program_environment(**env))
 
 
 def is_running(pid: int) -> bool:

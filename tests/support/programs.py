@@ -8,8 +8,7 @@ from collections.abc import Mapping, Sequence
 from itertools import product
 from pathlib import Path
 
-import preloaded
-from program_runs import TIMEOUT_S, Outcome, program_environment
+from program_runs import Outcome, program_environment, run
 
 EVAL_FACTORY = (sys.executable, "-m", "eval_factory")
 Finished = subprocess.CompletedProcess[str]
@@ -19,9 +18,7 @@ def ran(
     argv: Sequence[str], cwd: Path | None = None, env: Mapping[str, str] | None = None, **more: str
 ) -> Finished:
     """With no variables but these."""
-    return preloaded.run(
-        argv, cwd=cwd, env=program_environment(**(env or {}), **more), timeout=TIMEOUT_S
-    )
+    return run(argv, cwd=cwd, env=program_environment(**(env or {}), **more))
 
 
 def eval_factory(
