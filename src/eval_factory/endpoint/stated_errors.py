@@ -21,14 +21,14 @@ _DIGITS = re.compile(r"\d{1,9}\Z")
 NO_CREDIT = 402
 _CREDIT_STATUSES = frozenset({403, 429})
 """Statuses that may mean that the account has no credit, by their words."""
-_KINDS = re.compile(r'"(?:code|type)"\s*:\s*"([\w. -]{1,60})"')
+_KINDS = re.compile(r'"(?:code|type|status)"\s*:\s*"([\w. -]{1,60})"')
 
 
 @dataclass(frozen=True)
 class _Row:
     status: int
     words: re.Pattern[str]
-    unless: str | None
+    unless: re.Pattern[str] | None
 
 
 @cache
@@ -36,7 +36,8 @@ def _rows() -> tuple[_Row, ...]:
     rows = []
     for row in packaged("endpoint/stated_errors.yml"):
         words = re.compile("|".join(row["says"]))
-        rows.append(_Row(row["status"], words, row.get("unless")))
+        unless = re.compile(row["unless"]) if "unless" in row else None
+        rows.append(_Row(row["status"], words, unless))
     return tuple(rows)
 
 
@@ -63,7 +64,8 @@ def status_of(code: int | None, said: str) -> int | None:
         return code
     text = said.lower()
     for row in _rows():
-        if row.words.search(text) and (row.unless is None or row.unless not in text):
+        is_other = row.unless is not None and row.unless.search(text)
+        if row.words.search(text) and not is_other:
             return row.status
     return None
 
