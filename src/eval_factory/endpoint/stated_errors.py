@@ -18,6 +18,8 @@ _AROUND = ("error", "base_resp", "header")
 _DIGITS = re.compile(r"\d{1,9}\Z")
 
 
+NOTHING = r"(?!)"
+"""A pattern that no text has."""
 NO_CREDIT = 402
 _CREDIT_STATUSES = frozenset({403, 429})
 """Statuses that may mean that the account has no credit, by their words."""
@@ -28,7 +30,7 @@ _KINDS = re.compile(r'"(?:code|type|status)"\s*:\s*"([\w. -]{1,60})"')
 class _Row:
     status: int
     words: re.Pattern[str]
-    unless: re.Pattern[str] | None
+    unless: re.Pattern[str]
 
 
 @cache
@@ -36,8 +38,7 @@ def _rows() -> tuple[_Row, ...]:
     rows = []
     for row in packaged("endpoint/stated_errors.yml"):
         words = re.compile("|".join(row["says"]))
-        unless = re.compile(row["unless"]) if "unless" in row else None
-        rows.append(_Row(row["status"], words, unless))
+        rows.append(_Row(row["status"], words, re.compile(row.get("unless", NOTHING))))
     return tuple(rows)
 
 
@@ -64,8 +65,7 @@ def status_of(code: int | None, said: str) -> int | None:
         return code
     text = said.lower()
     for row in _rows():
-        is_other = row.unless is not None and row.unless.search(text)
-        if row.words.search(text) and not is_other:
+        if row.words.search(text) and not row.unless.search(text):
             return row.status
     return None
 

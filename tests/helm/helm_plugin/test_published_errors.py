@@ -157,7 +157,7 @@ def quota(delay: str) -> list[Any]:
     [
         (429, quota("17s"), {}, 17.0),
         (429, quota("17.416738s"), {}, 17.416738),
-        (429, quota("3600s"), {}, 120.0),
+        (429, quota("500s"), {}, 120.0),
         (429, quota("17s"), {"Retry-After": "9"}, 9.0),
         (429, quota("soon"), {}, None),
         (503, gemini("The model is overloaded.", 503, "UNAVAILABLE"), {}, None),
