@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -92,7 +93,7 @@ def test_what_no_try_resolves_costs_that_judges_rating_only(tmp_path: Path) -> N
         assert outcome.scores()["medication_qa_accuracy"] == 4.0
         assert {failure["role"] for failure in validity["failures"]} == {"bad"}
         assert sum(failure["count"] for failure in validity["failures"]) == len(LOST)
-        causes = {failure["cause"].partition(":")[0] for failure in validity["failures"]}
+        causes = {re.split("[:;]", failure["cause"])[0] for failure in validity["failures"]}
         assert causes >= {"HTTP 400", "HTTP 413", "HTTP 422", "HTTP 500", "the answer is not JSON"}
         says(outcome.stdout, "judge bad", "1 x HTTP 413")
         roles = outcome.document()["usage"]["this_run"]["roles"]

@@ -32,7 +32,7 @@ def check_right_in_other_forms(outcome: Outcome) -> None:
     (gap,) = [note for note in validity["notes"] if note.startswith("exact_match.lenient")]
     says(gap, "1.0000", "HELM's own value 0.0000", "gap of +1.0000", "in other words")
     assert (outcome.returncode, validity["reportable"]) == (1, False)
-    says(outcome.stderr, "8 not in", "benchmark asks for")
+    says(outcome.stderr, "8 of 8", "benchmark asks for")
     assert "custom_system_prompt" in outcome.stderr
     lines = [
         json.loads(line)
@@ -67,7 +67,7 @@ def test_all_cut_off_while_thinking(
 ) -> None:
     message, unfinished = case
     choice = {"index": 0, "message": message, "finish_reason": "length"}
-    endpoint.body = {"choices": [choice], "usage": {"prompt_tokens": 9, "completion_tokens": 1}}
+    endpoint.body = {"choices": [choice], "usage": {"prompt_tokens": 60, "completion_tokens": 1}}
     outcome = run_program(SAMPLE, endpoint.url, params={"limit_samples": 4})
     counts, notes = (outcome.document()["validity"][name] for name in ("instances", "notes"))
     assert outcome.stderr.count("grants; set config.params.extra.num_output_tokens") == 1

@@ -11,6 +11,8 @@ from typing import Any
 
 CONTENT_TYPE = "text/event-stream"
 DONE = "[DONE]"
+LOOKED_AT = 1_024
+"""Bytes of a body that tell whether it is a stream."""
 _BEGINS = (b"data:", b"event:", b"id:", b"retry:", b": ")
 _TEXTS = ("content", "reasoning_content", "reasoning", "refusal")
 _ONCE = ("id", "created", "model", "usage", "system_fingerprint")
@@ -23,7 +25,7 @@ class StreamCutError(ValueError):
 def is_stream(content_type: str, data: bytes) -> bool:
     if content_type.partition(";")[0].strip().lower() == CONTENT_TYPE:
         return True
-    return data.lstrip()[:16].startswith(_BEGINS)
+    return data[:LOOKED_AT].lstrip().startswith(_BEGINS)
 
 
 def _events(text: str) -> Iterator[str]:

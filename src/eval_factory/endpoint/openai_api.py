@@ -298,10 +298,12 @@ def parse_answer(data: bytes, content_type: str = "") -> Any:
         if is_plain and not re.search(r"\\u[dD][89a-fA-F]", text):
             return answer
         return _plain(answer)
-    except event_stream.StreamCutError as error:
-        raise UnusableAnswer(STREAM_CUT) from error
-    except (ValueError, RecursionError) as error:
-        raise UnusableAnswer("the answer is not JSON") from error
+    except event_stream.StreamCutError:
+        failure = STREAM_CUT
+    except (ValueError, RecursionError):
+        failure = "the answer is not JSON"
+    # raised here: an exception's context would hold a large answer's text
+    raise UnusableAnswer(failure)
 
 
 def _text_of(data: bytes) -> str:

@@ -8,7 +8,10 @@ under; of a country's second level (`co.uk`) any short label counts as one.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from urllib.parse import urlsplit
+
+from eval_factory.endpoint.endpoint_settings import EndpointSettings, OAuthSettings
 
 _SHARED = frozenset(
     {
@@ -72,3 +75,20 @@ def is_of_one_owner(url: str, other_url: str) -> bool:
         return True
     domain = registrable_domain(host)
     return domain is not None and domain == registrable_domain(other_host)
+
+
+def fallback_service(
+    settings: EndpointSettings, services: Sequence[OAuthSettings]
+) -> OAuthSettings | None:
+    """The service whose tokens an endpoint gets that refuses its key: one of the same owner as
+    all its hosts.
+
+    None where the configuration says that no key is sent, or names a service itself.
+    """
+    if settings.oauth is not None or not settings.key_names:
+        return None
+    for service in services:
+        url = service.token_url
+        if url and all(is_of_one_owner(known, url) for known in settings.urls):
+            return service
+    return None

@@ -34,7 +34,7 @@ from eval_factory.core.urls import origin_of
 from eval_factory.endpoint import bridge
 from eval_factory.endpoint.endpoint_settings import EndpointSettings, OAuthSettings
 from eval_factory.endpoint.proxies import certificates, certificates_hint, proxy_for
-from eval_factory.endpoint.registrable_domain import is_of_one_owner
+from eval_factory.endpoint.registrable_domain import fallback_service
 
 RENEW_BEFORE_S = 60.0
 MAX_PART_OF_LIFETIME = 0.25
@@ -342,23 +342,6 @@ class KeyThenTokens(SignIn):
             f"Authentication error detected: signing in with {self._tokens.service} OAuth tokens"
         )
         return self._tokens.header() != refused
-
-
-def fallback_service(
-    settings: EndpointSettings, services: Sequence[OAuthSettings]
-) -> OAuthSettings | None:
-    """The service whose tokens an endpoint gets that refuses its key: one of the same owner as
-    all its hosts.
-
-    None where the configuration says that no key is sent, or names a service itself.
-    """
-    if settings.oauth is not None or not settings.key_names:
-        return None
-    for service in services:
-        url = service.token_url
-        if url and all(is_of_one_owner(known, url) for known in settings.urls):
-            return service
-    return None
 
 
 def _reason_of(error: BaseException) -> BaseException:

@@ -22,7 +22,7 @@ from eval_factory.core.secrets import (
 )
 from eval_factory.core.urls import origin_of
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
-from eval_factory.endpoint.sign_in import fallback_service
+from eval_factory.endpoint.registrable_domain import fallback_service
 from eval_factory.plan.run_plan import Plan
 from eval_factory.tasks.oauth_services import services_in
 
