@@ -16,7 +16,7 @@ from random import Random
 import pytest
 
 from eval_factory.endpoint import retrying_client
-from eval_factory.endpoint.connections import MAX_ANSWERS, NOT_UNIQUE
+from eval_factory.endpoint.connections import MAX_ANSWERS, NOT_UNIQUE, SURPLUS
 from eval_factory.endpoint.http_wire import LARGE_AT_ONCE, MAX_BODY
 from eval_factory.endpoint.replies import RequestFailed
 from facts import says
@@ -172,7 +172,7 @@ def test_no_answer_is_taken_for_that_to_another_question(give: Give, way: str) -
     assert endpoint.requests < QUESTIONS * 1.2, (
         "a question is asked again where its answer was not one only"
     )
-    assert asker.said == []
+    assert set(asker.said) <= {SURPLUS}
 
 
 @pytest.mark.parametrize("named", [True, False], ids=["ids", "no ids"])

@@ -30,7 +30,7 @@ from rated_folder import exported, filled_in
 PLACES = int(os.environ.get("EVAL_FACTORY_FUZZ_FACTOR", "1"))
 """Digits that are changed in each file."""
 
-UNCHECKED = (".eval-factory", ".lock", "SHA256SUMS", "logs/", ".suite/")
+UNCHECKED = (".eval-factory", ".gitignore", ".lock", "SHA256SUMS", "logs/", ".suite/")
 """The marker, the lock, what is made of the other files, and what later commands go on writing."""
 VALUES = {
     "suite_config.yml": ("temperature: 0.5", "temperature: 0.7"),

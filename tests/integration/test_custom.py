@@ -132,7 +132,6 @@ def test_a_dry_run_notes_what_the_run_notes(example: Path, run_program: Run) -> 
     says(repeated, "1 of 2 instances", "repeat the question", "another gold answer")
     assert outcome.scores()["quasi_prefix_exact_match"] == 0.5, "that is why"
     assert f"\n# notes\n#   {same}\n#   {quasi}\n\n# keys\n" in looked.stdout
-    assert f"note: {quasi} " in " ".join(outcome.stdout.split()) + " "
 
 
 def test_the_jury_example_runs_at_once_and_judges_without_right_answers(

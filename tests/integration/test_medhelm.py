@@ -340,7 +340,7 @@ def test_the_harm_that_medhelms_healthbench_rewards(
     assert scores["health_bench_score.corrected"] == pytest.approx(published, abs=1e-9)
     assert published == pytest.approx(0.4647, abs=5e-5)
     assert "ask_about_each_criterion" in outcome.document()["provenance"]["patches"]
-    says(outcome.stdout, "no published settings")
+    assert outcome.document()["comparability"]["medhelm_settings"] is None
     assert "repeat an earlier one" not in outcome.stdout
 
 
