@@ -70,7 +70,7 @@ def test_all_cut_off_while_thinking(
     endpoint.body = {"choices": [choice], "usage": {"prompt_tokens": 60, "completion_tokens": 5}}
     outcome = run_program(SAMPLE, endpoint.url, params={"limit_samples": 4})
     counts, notes = (outcome.document()["validity"][name] for name in ("instances", "notes"))
-    assert outcome.stderr.count("num_output_tokens") == 1
+    assert "num_output_tokens" in outcome.stderr
     (note,) = [note for note in notes if "num_output_tokens" in note]
     assert note.startswith("4 of 4: ")
     says(note, "5 output tokens")
