@@ -82,8 +82,7 @@ def test_all_cut_off_while_thinking(
         0,
     )
     assert outcome.returncode == 1
-    says(outcome.stderr, "4 of 4 answers", "4 cut off", "was thinking")
-    assert "adapter_config.start_reasoning_token" in outcome.stderr
+    says(outcome.stderr, "4 of 4 answers", "cut off", "was thinking")
     says(notes, "taken out of", "4 of 4 answers")
 
 
