@@ -10,6 +10,9 @@ import unicodedata
 
 from eval_factory.reading.phrases import any_of
 
+MAX_MARKS = 30
+"""Marks on one letter that are kept, as in Unicode's stream-safe text (UAX #15)."""
+
 _TAGS = "think|seed:think|thinking|thought|reasoning|scratchpad"
 _BEGINS = (
     "<unused94>",  # MedGemma
@@ -85,11 +88,28 @@ def _without_boxes(turn: str) -> str:
 def plain_text(text: str) -> str:
     """Text without Markdown, LaTeX and full-width signs, one blank between words."""
     if not text.isascii():
-        text = unicodedata.normalize("NFC", text).translate(_SIGNS)
+        text = unicodedata.normalize("NFC", _with_bounded_marks(text)).translate(_SIGNS)
     plain = _MARKUP.sub("", text)
     plain = _ABBREVIATIONS.sub(r"\1\2", plain)
     plain = _BLANKS.sub(" ", plain)
     return _LINE_BREAKS.sub("\n", plain).strip()
+
+
+def _with_bounded_marks(text: str) -> str:
+    """Text with at most `MAX_MARKS` combining marks in a row.
+
+    Normalising sorts the marks of each letter, and takes the square of their number.
+    """
+    kept = []
+    marks = 0
+    for letter in text:
+        if unicodedata.combining(letter):
+            marks += 1
+        else:
+            marks = 0
+        if marks <= MAX_MARKS:
+            kept.append(letter)
+    return "".join(kept)
 
 
 def before_next_question(text: str) -> str:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import unicodedata
+
 import pytest
 
 from eval_factory.reading import stated_option
+from eval_factory.reading.cleaning import MAX_MARKS, plain_text
 
 OPTIONS = {"A": "fever", "B": "cough", "C": "rash"}
 
@@ -43,3 +46,13 @@ def test_what_stands_behind_thinking_and_within_marks_is_read(answer: str) -> No
 @pytest.mark.parametrize("answer", UNREAD)
 def test_nothing_is_read_out_of_thinking_or_marks(answer: str) -> None:
     assert stated_option(answer, OPTIONS) is None
+
+
+def test_a_letter_keeps_thirty_marks() -> None:
+    """Normalising takes the square of the marks in a row: a hostile answer would cost minutes."""
+    tower = "C" + "\u0316\u0301" * 1_000
+    assert len(plain_text(tower)) <= 1 + MAX_MARKS
+    assert plain_text("C" + "\u0316\u0301" * 15) == unicodedata.normalize(
+        "NFC", "C" + "\u0316\u0301" * 15
+    )
+    assert stated_option(f"Answer: B {tower}", {"A": "one", "B": "two"}) == "B"
