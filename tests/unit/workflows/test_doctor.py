@@ -1,0 +1,72 @@
+"""What `doctor` says of the data of the run that is meant."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eval_factory.config.evaluation import Request
+from eval_factory.demo.example import write_example
+from eval_factory.workflows import doctor
+from facts import says
+
+
+def finding(monkeypatch: pytest.MonkeyPatch, env: dict[str, str], **flags: Any) -> doctor.Finding:
+    """The data's line, of a run against the embedded endpoint."""
+    request = Request(
+        flags={
+            "config.type": "medec",
+            "config.output_dir": "results",
+            "target.api_endpoint.url": "demo://baseline",
+            "target.api_endpoint.model_id": "demo",
+            "target.api_endpoint.type": "chat",
+            **{name.replace("__", "."): value for name, value in flags.items()},
+        }
+    )
+    monkeypatch.setattr(doctor, "_network", lambda _env: iter(()))
+    monkeypatch.setattr(doctor.sandbox, "require", lambda _why: None)
+    (found,) = [one for one in doctor.examine(request, env) if one.about == "data"]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("env", "hub_answers", "works", "facts"),
+    [
+        ({}, True, True, ["not downloaded", "GitHub"]),
+        ({}, False, None, ["not downloaded", "hub cannot be reached", "data pull medec"]),
+        ({"HF_HUB_OFFLINE": "1"}, True, None, ["HF_HUB_OFFLINE", "data pull medec"]),
+    ],
+)
+def test_data_that_are_not_here_are_said_to_be_so(
+    env: dict[str, str],
+    hub_answers: bool,
+    works: bool | None,
+    facts: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def hub(_env: object) -> str:
+        if not hub_answers:
+            raise ConnectionError("no route")
+        return "answers"
+
+    monkeypatch.setattr(doctor, "_hub", hub)
+    found = finding(monkeypatch, env)
+    assert found.works is works
+    says(found.text, *facts)
+
+
+def test_files_of_the_user_need_no_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def hub(_env: object) -> str:
+        raise AssertionError("the hub was asked")
+
+    monkeypatch.setattr(doctor, "_hub", hub)
+    write_example(tmp_path)
+    own = {
+        "config__type": "custom",
+        "config__params__extra__benchmark": str(tmp_path / "benchmark.yaml"),
+    }
+    found = finding(monkeypatch, {}, **own)
+    assert found.works is True
+    says(found.text, "your own files")
