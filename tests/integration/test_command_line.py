@@ -200,7 +200,7 @@ def test_a_terminal_gets_a_table() -> None:
             shown += block
     os.close(terminal)
     assert finished.wait(timeout=60) == 0
-    assert b"what it measures" in shown
+    assert b"what it asks" in shown
     assert b"gpt, llama, claude" in shown
 
 

@@ -161,7 +161,7 @@ def named_if_not_written(path: Path) -> Iterator[None]:
 
 
 NUMBERS = frozenset({"instances", "data size", "size"})
-FOLDED = ("what it measures", "parameters", "needs", "where")
+FOLDED = ("what it measures", "what it asks", "parameters", "needs", "where")
 """Columns whose cells are broken into lines; all others are shown uncut, or not at all. The first
 of these in a table stays with the names.
 """

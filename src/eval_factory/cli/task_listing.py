@@ -326,7 +326,7 @@ def _size(megabytes: float | None) -> str:
 
 TASK_COLUMNS = (
     "task",
-    "what it measures",
+    "what it asks",
     "access",
     "judges",
     "instances",
@@ -348,7 +348,7 @@ def task_rows(tasks: Iterable[Task]) -> list[tuple[str, ...]]:
     return [
         (
             task.name,
-            task.description,
+            task.asks or task.description,
             task.about.access,
             _joined(task.helm.judges),
             formats.count(task.about.instances),

@@ -352,6 +352,7 @@ class Task(_Part):
     defaults: dict[str, Any]
     helm: HelmEntry
     about: About
+    asks: str = ""  # the description in six words
     plug_in: PlugIn | None = None  # the package that adds it; never in framework.yml
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,16 @@ def ls(*arguments: str) -> str:
     result = CliRunner().invoke(cli, ["ls", *arguments], catch_exceptions=False)
     assert result.exit_code == 0, result.output
     return result.output
+
+
+def test_a_list_says_in_six_words_what_each_task_asks() -> None:
+    tasks = load_framework().evaluations
+    for task, row in zip(tasks, task_listing.task_rows(tasks), strict=True):
+        assert row[1] == task.asks
+        assert 2 <= len(task.asks.split()) <= 6, task.name
+    of_a_package = replace(tasks[0], asks="")
+    (row,) = task_listing.task_rows([of_a_package])
+    assert row[1] == of_a_package.description
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ def finding(monkeypatch: pytest.MonkeyPatch, env: dict[str, str], **flags: Any) 
         }
     )
     monkeypatch.setattr(doctor, "_network", lambda _env: iter(()))
-    monkeypatch.setattr(doctor.sandbox, "require", lambda _why: None)
+    monkeypatch.setattr("eval_factory.core.sandbox.require", lambda _why: None)
     (found,) = [one for one in doctor.examine(request, env) if one.about == "data"]
     return found
 
