@@ -199,7 +199,8 @@ def unpack_data(archive: Path, folder: Path, max_bytes: int | None) -> None:
 @_TO
 def import_data(folder: Path, target: Path) -> None:
     """Take a folder (scenarios/, hub/, nltk_data/, tiktoken/, perturbations/, SHA256SUMS) into a
-    bundle. Results of other programs: `eval-factory import`.
+    bundle. Results of other programs: `eval-factory import`; clinicians'
+    ratings: `annotate import`.
     """
     from eval_factory.data.importing import import_folder
     from eval_factory.data.sources import load_sources

@@ -289,7 +289,7 @@ def import_(folder: Path, sheets: tuple[Path, ...]) -> None:
 
     Nothing is imported where a row is wrong. Ratings may come in parts; a rater's sheet again
     replaces the first. The files of the result are written again, and `verify` finds them intact.
-    Results of other programs: `eval-factory import`.
+    Results of other programs: `eval-factory import`; data of a benchmark: `data import`.
     """
     from eval_factory.report.reader import one_run
     from eval_factory.report.sentences import clinician_lines

@@ -17,7 +17,9 @@ from eval_factory.importing.foreign_run import ForeignRun
 from eval_factory.importing.imported_result import result_of
 from eval_factory.report.checksums import digests_of, write_checksums
 from eval_factory.report.documents import run_config
+from eval_factory.report.reader import StoredResult
 from eval_factory.report.write import write_reports
+from eval_factory.scoring.clinicians import with_clinicians
 
 FRAMEWORK = "imported"
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
@@ -74,16 +76,20 @@ def write_import(
     options: ImportOptions,
     rundir: RunDir,
     redactor: Redactor,
+    *,
     output_dir: Path | None = None,
+    rated: RunDir | None = None,
 ) -> TaskResult:
     """Write the folder of one imported result; its checksums are written last.
 
-    `output_dir` is the folder that the documents name, if it is not this one.
+    `output_dir` is the folder that the documents name, and `rated` the one with people's ratings,
+    if they are not this one.
 
     Raises:
         SourceError: a sample is there twice, or cannot be read; nothing is written then.
     """
     result = result_of(run, redactor, options.min_coverage)
+    result = with_clinicians(result, rated or rundir)
     output_dir = output_dir or rundir.root
     config = configuration(run, options, output_dir)
     command = options.command(output_dir)
@@ -95,3 +101,14 @@ def write_import(
     write_atomic(rundir.run_config, to_yaml(document))
     write_checksums(rundir, written, digests_of(rundir, ()))
     return written
+
+
+def write_again(stored: StoredResult, rundir: RunDir) -> TaskResult:
+    """Write the reports of an imported result into another folder, from its own files and people's
+    ratings; its source is not read.
+    """
+    result = with_clinicians(stored.result, RunDir(stored.folder))
+    config = {"config": stored.config, "target": stored.target}
+    return write_reports(
+        result, rundir, config=config, command=stored.command, redactor=Redactor(), responses={}
+    )

@@ -249,8 +249,12 @@ def _write_checksums_of(
         *(path.relative_to(rundir.root).as_posix() for path in changed),
     }
     known = {name: digest for name, digest in before.items() if name not in names}
-    state = last_state(rundir)
     result = load_result(rundir.root).result
+    if then.imported is not None:
+        rundir.forget_checksums()
+        write_checksums(rundir, result, {**known, **digests_of(rundir, (), known)})
+        return
+    state = last_state(rundir)
     runs = [rundir.root / name for name in state.runs]
     digests = {**known, **digests_of(rundir, runs, known)}
     if state.inputs == state.digest_of_inputs(vars(then)):

@@ -218,7 +218,11 @@ def calibrate_run(folder: Path, judges: Sequence[str] = (), to: Path | None = No
 
 
 def _judges_of(rundir: RunDir, stored: StoredResult) -> dict[str, AskedJudge]:
-    """The judges of a rubric as they were asked; none whose prompt is not this version's."""
+    """The judges of a rubric as they were asked; none whose prompt is not this version's, or that
+    another program asked.
+    """
+    if stored.result.provenance.imported is not None:
+        return {}
     evaluation = stored_evaluation(rundir, stored)
     if not evaluation.task.helm.rubric or evaluation.task.helm.upstream is not HELM:
         return {}

@@ -163,7 +163,14 @@ def imported_again(stored: StoredResult) -> Iterator[ImportedAgain]:
     with TemporaryDirectory() as folder:
         rundir = RunDir(Path(folder))
         rundir.create()
-        write_import(run, options, rundir, Redactor(), Path(stored.config["output_dir"]))
+        write_import(
+            run,
+            options,
+            rundir,
+            Redactor(),
+            output_dir=Path(stored.config["output_dir"]),
+            rated=RunDir(stored.folder),
+        )
         yield ImportedAgain(rundir, options.source, run.files)
 
 

@@ -30,6 +30,7 @@ from eval_factory.endpoint.response_cache import read_origin, write_origin
 from eval_factory.helm import names, output
 from eval_factory.helm.environments import environment_of
 from eval_factory.helm.judge_output import jury_form_in
+from eval_factory.importing.imported_folder import write_again
 from eval_factory.plan.run_plan import KEPT_BY, SENDS_METADATA, Plan, make_plan
 from eval_factory.report.checksums import leads_inside
 from eval_factory.report.documents import run_config
@@ -80,7 +81,7 @@ def last_state(rundir: RunDir) -> LastRunState:
     if state is None and is_imported(rundir):
         raise PrerequisiteError(
             f"{rundir.root}: is an imported result; this command needs HELM's files of a run.\n"
-            "  compare, gate, report, export and verify read imported results"
+            "  compare, gate, report, annotate, export and verify read imported results"
         )
     if state is None:
         raise PrerequisiteError(
@@ -175,9 +176,14 @@ def _benchmark(rundir: RunDir, path: Path, result: TaskResult) -> Benchmark:
 @contextmanager
 def recollected(rundir: RunDir, stored: StoredResult) -> Iterator[Recollected]:
     """Collect again what HELM and the journal left, into a folder that is deleted afterwards;
-    nothing here is changed. Raises ConfigError, PrerequisiteError, HelmError: a file is missing or
-    cannot be read.
+    nothing here is changed. An imported result is made of its own files. Raises ConfigError,
+    PrerequisiteError, HelmError: a file is missing or cannot be read.
     """
+    if stored.result.provenance.imported is not None:
+        with tempfile.TemporaryDirectory(prefix="eval-factory-verify-") as name:
+            shadow = RunDir(Path(name))
+            yield Recollected(shadow, write_again(stored, shadow), ())
+        return
     state = last_state(rundir)
     evaluation = stored_evaluation(rundir, stored)
     with tempfile.TemporaryDirectory(prefix="eval-factory-verify-") as name:
