@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from eval_factory.demo.example import write_example
-from eval_factory.tasks.asked_again import (
+from eval_factory.tasks.asking_forms import (
     ANSWER_WITH_CONFIDENCE,
     ASK_CONFIDENCE,
     NEUTRAL,

@@ -40,7 +40,7 @@ from eval_factory.core.secrets import (
 )
 from eval_factory.core.strict_model import StrictModel
 from eval_factory.core.urls import SERVED_SCHEME, base_of, kind_of
-from eval_factory.tasks.asked_again import MAX_REPEATS, MAX_TURNS
+from eval_factory.tasks.asking_forms import MAX_REPEATS, MAX_TURNS
 from eval_factory.tasks.choice_question import MAX_ORDERS
 
 DEMO_SCHEME = "demo"

@@ -15,7 +15,7 @@ from typing import Any
 from eval_factory.config.merge import Source, ValueSources
 from eval_factory.config.model import ApiEndpoint, Extra, RunConfig
 from eval_factory.core.errors import did_you_mean
-from eval_factory.tasks.asked_again import (
+from eval_factory.tasks.asking_forms import (
     ASKED_AGAIN_BY,
     ASKED_AGAIN_IF,
     LOGPROBS,

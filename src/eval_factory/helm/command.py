@@ -21,7 +21,7 @@ from eval_factory.core.nouns import MODEL_ROLE
 from eval_factory.helm import names
 from eval_factory.helm.environments import environment_of
 from eval_factory.plan.run_plan import HELM_SUITE, EndpointPlan, Plan
-from eval_factory.tasks.asked_again import LOGPROBS
+from eval_factory.tasks.asking_forms import LOGPROBS
 from eval_factory.tasks.reasoned import REASONED
 from eval_factory.tasks.upstreams import HELM, Upstream
 

@@ -16,7 +16,7 @@ from helm.benchmark.adaptation.adapter_spec import (
 from helm.benchmark.run_spec import RunSpec
 from helm.benchmark.scenarios.scenario import Instance
 
-from eval_factory.helm_plugin.asked_again import (
+from eval_factory.helm_plugin.further_askings import (
     AsItIs,
     register_expander,
     same_input,

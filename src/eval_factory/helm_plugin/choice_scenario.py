@@ -22,8 +22,8 @@ from helm.benchmark.run_spec import RunSpec, run_spec_function
 from helm.benchmark.scenarios import scenario as helms
 from helm.common.media_object import MediaObject, MultimediaObject
 
-from eval_factory.helm_plugin.asked_again import register_expander
 from eval_factory.helm_plugin.conversation_scenario import downloaded, plain_adapter, refuse
+from eval_factory.helm_plugin.further_askings import register_expander
 from eval_factory.tasks.choice_question import ChoiceQuestion
 from eval_factory.tasks.published_choices import EVERY_TIER, FORMS, of_tier, read_choice_file
 

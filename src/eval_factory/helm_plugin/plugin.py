@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import eval_factory.demo.benchmark
-import eval_factory.helm_plugin.asked_again
 import eval_factory.helm_plugin.choice_order_expander
 import eval_factory.helm_plugin.choice_scenario
 import eval_factory.helm_plugin.concordance_scenario
 import eval_factory.helm_plugin.conversation_scenario
+import eval_factory.helm_plugin.further_askings
 import eval_factory.helm_plugin.rubric.rubric_scenario  # noqa: F401 - these seven register run specs and expanders
 from eval_factory.core import logs
 from eval_factory.core.errors import PrerequisiteError

@@ -50,7 +50,8 @@ from eval_factory.endpoint.retrying_client import DOUBTED
 from eval_factory.helm import names
 from eval_factory.helm.trivial_answers import PADDED_ANSWER, PADDED_QUESTIONS
 from eval_factory.helm_plugin import network_guard
-from eval_factory.helm_plugin.asked_again import (
+from eval_factory.helm_plugin.client import EndpointStopped, failure
+from eval_factory.helm_plugin.further_askings import (
     AskingWhatFollows,
     answer_in_data,
     answered,
@@ -58,7 +59,6 @@ from eval_factory.helm_plugin.asked_again import (
     sent_with_text,
     with_room,
 )
-from eval_factory.helm_plugin.client import EndpointStopped, failure
 from eval_factory.helm_plugin.patches import patch_registry, scenarios
 from eval_factory.helm_plugin.patches.patch_registry import Stage
 from eval_factory.helm_plugin.rubric.criterion_judge import requests_to_each, requests_to_judges

@@ -33,7 +33,7 @@ from eval_factory.core.errors import ConfigError
 from eval_factory.core.plain_yaml import load_mapping
 from eval_factory.core.safe_files import expanded
 from eval_factory.core.strict_model import DescribedModel, StrictModel, plain_schema
-from eval_factory.tasks.asked_again import ASKED_AGAIN_BY, ASKED_AGAIN_IF
+from eval_factory.tasks.asking_forms import ASKED_AGAIN_BY, ASKED_AGAIN_IF
 from eval_factory.tasks.framework import load_framework
 from eval_factory.workflows.suite.planned_cells import PlannedCell, plan_cells
 

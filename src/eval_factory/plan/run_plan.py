@@ -26,7 +26,7 @@ from eval_factory.core.rundir import RunDir
 from eval_factory.core.urls import base_of, origin_of
 from eval_factory.endpoint.endpoint_settings import EndpointSettings, OAuthSettings
 from eval_factory.endpoint.openai_api import CHAT, Adapter
-from eval_factory.tasks.asked_again import ASKED_AGAIN_BY, ASKED_AGAIN_IF, LOGPROBS, STATED
+from eval_factory.tasks.asking_forms import ASKED_AGAIN_BY, ASKED_AGAIN_IF, LOGPROBS, STATED
 from eval_factory.tasks.reasoned import LETTER
 from eval_factory.tasks.run_specs import IMAGES
 from eval_factory.tasks.upstreams import Upstream
@@ -148,7 +148,7 @@ class Plan:
 
     @property
     def gives_room(self) -> bool:
-        """Whether some answers may be longer than the benchmark grants (`asked_again.ROOM`)."""
+        """Whether some answers may be longer than the benchmark grants (`asking_forms.ROOM`)."""
         extra = self.evaluation.run.config.params.extra
         if extra.chance_questions is None:  # the run of an earlier version gave none
             return False

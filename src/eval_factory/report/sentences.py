@@ -24,7 +24,7 @@ from eval_factory.core.askings import (
 from eval_factory.core.formats import counted, money
 from eval_factory.core.results import InstanceRecord
 from eval_factory.report.verdicts import is_no_better, is_shown_above
-from eval_factory.tasks.asked_again import BLIND_WITH, PERTURB
+from eval_factory.tasks.asking_forms import BLIND_WITH, PERTURB
 from eval_factory.tasks.errata import CORRECTED
 from eval_factory.tasks.framework import load_framework
 from eval_factory.tasks.jury_form import HELMS_FORM

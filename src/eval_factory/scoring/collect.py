@@ -22,7 +22,7 @@ from eval_factory.helm.metric_facts import chosen_main_metric
 from eval_factory.helm.output import categories_of
 from eval_factory.plan.run_plan import Plan
 from eval_factory.scoring import journal
-from eval_factory.scoring.asked_again import Askings, ChoiceOrderCheck
+from eval_factory.scoring.changed_answers import Askings, ChoiceOrderCheck
 from eval_factory.scoring.clinicians import with_clinicians
 from eval_factory.scoring.comparability import ComparedRun, comparability_of
 from eval_factory.scoring.corrections import Corrections
@@ -79,7 +79,7 @@ from eval_factory.scoring.stated_models import (
     notes_on_models,
 )
 from eval_factory.scoring.tally import Tally, notes_on_clusters
-from eval_factory.tasks.asked_again import is_asked_again, is_in_another_form
+from eval_factory.tasks.asking_forms import is_asked_again, is_in_another_form
 from eval_factory.tasks.errata import CORRECTED
 
 Step = Callable[[Draft], None]

@@ -30,7 +30,7 @@ from eval_factory.scoring.intervals import (
     variance_of,
 )
 from eval_factory.scoring.request_states import text_of
-from eval_factory.tasks.asked_again import LOGPROBS, STATED, STATED_ONLY, confidence_in
+from eval_factory.tasks.asking_forms import LOGPROBS, STATED, STATED_ONLY, confidence_in
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -33,7 +33,7 @@ from eval_factory.plan.run_plan import Plan, may_send_files
 from eval_factory.reading import VERSION as READER_VERSION
 from eval_factory.scoring.judge_passports import PASSPORT
 from eval_factory.scoring.methods import STATISTICS_VERSION
-from eval_factory.tasks.asked_again import ROOM
+from eval_factory.tasks.asking_forms import ROOM
 from eval_factory.tasks.errata import load_errata
 from eval_factory.tasks.framework import framework_path
 

@@ -15,7 +15,7 @@ from eval_factory.helm import output
 from eval_factory.scoring.readability import AnswerForm, option_read, right_answers
 from eval_factory.scoring.request_states import has_failed, text_of
 from eval_factory.scoring.scores import InstanceKey
-from eval_factory.tasks.asked_again import ABSTAIN, is_not_to_know, says_not_to_know
+from eval_factory.tasks.asking_forms import ABSTAIN, is_not_to_know, says_not_to_know
 
 MAX_STORED = 200
 

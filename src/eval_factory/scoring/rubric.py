@@ -32,7 +32,7 @@ from eval_factory.scoring.model_families import same_family
 from eval_factory.scoring.notes import Importance, Note
 from eval_factory.scoring.request_states import has_failed, text_of
 from eval_factory.scoring.scores import InstanceKey, MetricValues, helm_mean, mean_score
-from eval_factory.tasks.asked_again import is_asked_again
+from eval_factory.tasks.asking_forms import is_asked_again
 from eval_factory.tasks.rubric_case import (
     LENGTH_ADJUSTED,
     PROFESSIONAL_METRIC,

@@ -22,7 +22,7 @@ from eval_factory.endpoint.endpoint_settings import EndpointSettings
 from eval_factory.endpoint.response_cache import Answer
 from eval_factory.scoring.notes import Importance, Note
 from eval_factory.scoring.provenance import utc_of
-from eval_factory.tasks.asked_again import ROOM, follows_an_answer
+from eval_factory.tasks.asking_forms import ROOM, follows_an_answer
 
 # of the models that one endpoint's answers state, and of the ways in which it was asked
 MAX_LISTED = 20

@@ -29,7 +29,7 @@ from eval_factory.scoring.agreement import Ratings
 from eval_factory.scoring.intervals import few_sources
 from eval_factory.scoring.notes import Importance, Note
 from eval_factory.scoring.scores import InstanceKey
-from eval_factory.tasks.asked_again import is_asked_again
+from eval_factory.tasks.asking_forms import is_asked_again
 from eval_factory.tasks.custom_table import QUASI_METRICS, becomes_nothing
 from eval_factory.tasks.framework import ClusterRule
 from eval_factory.tasks.jury_form import HELMS_FORM, SHARES_FORM

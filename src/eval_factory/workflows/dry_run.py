@@ -20,7 +20,7 @@ from eval_factory.endpoint.media_metadata import REMOVED
 from eval_factory.helm.command import command_line, model_files
 from eval_factory.helm.names import LOGGING
 from eval_factory.plan.run_plan import make_plan, may_send_files, where_keys_go
-from eval_factory.tasks.asked_again import (
+from eval_factory.tasks.asking_forms import (
     ABSTENTION,
     ANSWER_WITH_CONFIDENCE,
     ASK_CONFIDENCE,

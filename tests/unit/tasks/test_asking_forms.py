@@ -6,7 +6,7 @@ from itertools import islice
 
 import pytest
 
-from eval_factory.tasks.asked_again import (
+from eval_factory.tasks.asking_forms import (
     ASK_CONFIDENCE,
     CONFIDENCE_FORMS,
     MAX_TURNS,

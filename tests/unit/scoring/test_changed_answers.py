@@ -12,13 +12,13 @@ from eval_factory.core.results import REPEATS_MEAN
 from eval_factory.endpoint import openai_api
 from eval_factory.helm import output
 from eval_factory.helm.trivial_answers import ConfidenceReply
-from eval_factory.scoring.asked_again import Askings
+from eval_factory.scoring.changed_answers import Askings
 from eval_factory.scoring.confidence import ConfidenceOfAnswers
 from eval_factory.scoring.draft import Draft
 from eval_factory.scoring.readability import AnswerForm
 from eval_factory.scoring.right_answers import RightAnswers
 from eval_factory.scoring.scores import InstanceKey, MetricValues
-from eval_factory.tasks.asked_again import ABSTAIN
+from eval_factory.tasks.asking_forms import ABSTAIN
 from facts import each_says, says
 from known import near
 

@@ -2,7 +2,7 @@
 more metrics.
 
 `repeats=3,perturb=typos+units,pushback=2,confidence=stated,cost_of_wrong=1.0` in a run entry: each
-is an expander that adds perturbations to a run; what each is for stands in `tasks/asked_again.py`.
+is an expander that adds perturbations to a run; what each is for stands in `tasks/asking_forms.py`.
 
 What follows on an answer (a doubt, how sure the model is) is asked when that answer is there, by
 `AskingWhatFollows`, HELM's executor. All questions of one depth are asked together: first each as
@@ -42,7 +42,7 @@ from eval_factory.core.safe_files import write_atomic
 from eval_factory.endpoint.media import PLACE
 from eval_factory.helm import names
 from eval_factory.reading import stated_option
-from eval_factory.tasks import asked_again as again
+from eval_factory.tasks import asking_forms as again
 from eval_factory.tasks.choice_question import (
     NONE_OF_THE_OTHERS,
     may_lose_its_right_option,

@@ -51,7 +51,7 @@ from eval_factory.scoring.scores import (
     sources_of,
     with_missing_counted,
 )
-from eval_factory.tasks.asked_again import (
+from eval_factory.tasks.asking_forms import (
     ABSTAIN,
     ASK_LETTER,
     ASKED_AGAIN_BY,

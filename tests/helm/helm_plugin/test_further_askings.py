@@ -30,7 +30,7 @@ from helm.common.request import Request
 import eval_factory.helm_plugin.choice_order_expander
 import eval_factory.helm_plugin.choice_scenario  # noqa: F401 - registers run specs
 from eval_factory.demo.benchmark import sample_medical_qa
-from eval_factory.helm_plugin.asked_again import (
+from eval_factory.helm_plugin.further_askings import (
     answered,
     asked_at_most,
     by_chance,
@@ -38,7 +38,7 @@ from eval_factory.helm_plugin.asked_again import (
     is_asked_now,
     with_room,
 )
-from eval_factory.tasks.asked_again import ABSTENTION
+from eval_factory.tasks.asking_forms import ABSTENTION
 from eval_factory.tasks.choice_question import NONE_OF_THE_OTHERS
 from eval_factory.tasks.framework import load_framework
 from eval_factory.tasks.reasoned import reasoned_tasks
