@@ -45,7 +45,9 @@ def bash(session: nox.Session, command: str, *arguments: str, **env: str) -> Non
 
 @nox.session
 def lint(session: nox.Session) -> None:
-    """ruff's rules and layout; how densely the code is packed; the hooks are valid."""
+    """ruff's rules and layout; how densely the code is packed; what is imported is declared; the
+    hooks are valid.
+    """
     bash(session, "make_lint_venv")
     for command in (
         ["ruff", "check", "."],
@@ -54,6 +56,8 @@ def lint(session: nox.Session) -> None:
         ["pre-commit", "validate-config"],
     ):
         session.run(LINT_TOOLS + command[0], *command[1:], external=True)
+    # silent: it says of each package that the name of its module is assumed
+    session.run(f"{LINT_TOOLS}deptry", "src", external=True, silent=True)
 
 
 @nox.session

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import ast
 import os
 import re
 import subprocess
 import sys
 import zipfile
-from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
@@ -106,33 +104,3 @@ def test_every_test_that_a_promise_names_is_there(root: Path) -> None:
     _, *promises = text.partition("## What is not promised")[0].split("\n- **")
     assert len(promises) > 15
     assert all("`tests/" in promise.partition("\n## ")[0] for promise in promises)
-
-
-OF_EXTRAS = {"matplotlib", "mlflow", "wandb"}
-OF_HELM = {"helm", "torch", "transformers", "medhelm"}
-
-
-def imported(root: Path) -> set[str]:
-    """The names of packages that the source imports, wherever in a file."""
-    names = set()
-    for file in (root / "src").rglob("*.py"):
-        for node in ast.walk(ast.parse(file.read_text("utf-8"))):
-            if isinstance(node, ast.Import):
-                names |= {alias.name.partition(".")[0] for alias in node.names}
-            elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
-                names.add(node.module.partition(".")[0])
-    return names - set(sys.stdlib_module_names) - {"eval_factory"}
-
-
-def test_every_package_that_is_imported_is_declared(root: Path) -> None:
-    """None comes only through HELM."""
-    text = (root / "pyproject.toml").read_text("utf-8")
-    listed = text.partition("\ndependencies = [")[2].partition("\n]")[0]
-    declared = set(re.findall(r'"([a-z0-9-]+)[\[><=~"]', listed))
-    distributions = packages_distributions()
-    missing = []
-    for name in sorted(imported(root) - OF_EXTRAS - OF_HELM):
-        known = {one.lower().replace("_", "-") for one in distributions.get(name, [name])}
-        if not known & declared:
-            missing.append(name)
-    assert missing == []

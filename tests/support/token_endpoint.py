@@ -28,6 +28,8 @@ class TokenEndpoint(Loopback):
     def __init__(self) -> None:
         self.way = "good"
         self.expires_in: Any = 3600
+        self.granted: str | None = None
+        """The scope that it says it granted."""
         self.delay_s = 0.0
         self.redirects: list[tuple[int, str]] = []
         """(status, where to) of the next answers."""
@@ -63,6 +65,8 @@ class TokenEndpoint(Loopback):
                 "token_type": "bearer",
                 "expires_in": self.expires_in,
             }
+            if self.granted is not None:
+                document["scope"] = self.granted
         return 200, json.dumps(document).encode()
 
 

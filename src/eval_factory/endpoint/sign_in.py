@@ -137,6 +137,10 @@ _TOKEN_RETRIES = Retry(
     allowed_methods=None,
     raise_on_status=False,
 )
+_TOKEN_HEADERS = {
+    "Accept": "application/json",
+    "Content-Type": "application/x-www-form-urlencoded",
+}
 
 
 class SignInError(Exception):
@@ -259,25 +263,22 @@ class OAuthSignIn(SignIn):
         """The endpoint's token, as it came, and its lifetime in seconds.
         Raises SignInError: there is none."""
         # Imported here: they take 50 ms, and most runs sign in with a key.
-        from oauthlib.oauth2 import BackendApplicationClient, OAuth2Error
-        from requests_oauthlib import OAuth2Session
+        from oauthlib.oauth2 import (
+            BackendApplicationClient,
+            InsecureTransportError,
+            OAuth2Error,
+            is_secure_transport,
+        )
 
         self._status = ""
-        proxy = proxy_for(url)
-        session = OAuth2Session(
-            client=BackendApplicationClient(client_id=self._id, scope=self._scope)
-        )
-        session.hooks["response"].append(self._look_at)
-        session.mount(url, HTTPAdapter(max_retries=_TOKEN_RETRIES))
+        client = BackendApplicationClient(client_id=self._id)
         try:
-            answer = session.fetch_token(
-                url,
-                client_id=self._id,
-                client_secret=self._secret,
-                timeout=TOKEN_TIMEOUT_S,
-                proxies={urlsplit(url).scheme: proxy} if proxy else {},
-                verify=certificates()[0],
-            )
+            if not is_secure_transport(url):
+                raise InsecureTransportError
+            # RFC 6749, section 3.3: the service may grant another scope, which the client without
+            # a scope takes
+            body = client.prepare_request_body(scope=self._scope, include_client_id=False)
+            answer = client.parse_request_body_response(self._post(url, body))
             return answer["access_token"], float(answer.get("expires_in") or LIFETIME_UNKNOWN_S)
         except requests.Timeout:
             raise self._error(f"no answer within {TOKEN_TIMEOUT_S:g} s") from None
@@ -298,6 +299,28 @@ class OAuthSignIn(SignIn):
         # expires_in may be 1e400, and the answer any JSON
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
             raise self._error("the token endpoint's answer holds no token") from None
+
+    def _post(self, url: str, body: str) -> str:
+        """The endpoint's reply to the request for a token; the secret is sent as RFC 6749,
+        section 2.3.1, prefers.
+        """
+        proxy = proxy_for(url)
+        proxies = {}
+        if proxy:
+            proxies[urlsplit(url).scheme] = proxy
+        with requests.Session() as session:
+            session.hooks["response"].append(self._look_at)
+            session.mount(url, HTTPAdapter(max_retries=_TOKEN_RETRIES))
+            reply = session.post(
+                url,
+                data=body,
+                headers=_TOKEN_HEADERS,
+                auth=(self._id or "", self._secret or ""),
+                timeout=TOKEN_TIMEOUT_S,
+                proxies=proxies,
+                verify=certificates()[0],
+            )
+        return reply.text
 
     def _look_at(self, reply: Any, **_: object) -> None:
         """Is asked before a redirect is followed: 307 and 308 would send the client's secret on

@@ -332,6 +332,13 @@ def test_a_token_that_says_no_lifetime(tokens: TokenEndpoint, tmp_path: Path) ->
     assert kept["expires_at"] - time.time() <= sign_in.LIFETIME_UNKNOWN_S
 
 
+def test_a_token_of_another_scope_is_taken(tokens: TokenEndpoint, tmp_path: Path) -> None:
+    """RFC 6749, section 3.3: the service may grant less than what a client names."""
+    tokens.granted = "another-scope"
+    assert signed_in(tokens, tmp_path).header() == f"Bearer {tokens.given[0]}"
+    assert tokens.scopes == ["azureopenai-readwrite"]
+
+
 def fallback(tokens: TokenEndpoint, url: str, said: list[str], **settings: Any) -> sign_in.SignIn:
     service = OAuthSettings("openai", tokens.url, None)
     return sign_in.sign_in(
