@@ -211,11 +211,27 @@ def request_body(
     return adapter.changed(body) if adapter else body
 
 
-def changed(body: Mapping[str, Any], changes: Mapping[str, str | None]) -> dict[str, Any]:
-    """A body with fields renamed, or left out (None), as an endpoint takes it."""
-    return {
-        new: value for name, value in body.items() if (new := changes.get(name, name)) is not None
-    }
+@dataclass(frozen=True)
+class SetTo:
+    """A change of a request: the parameter is sent with another value."""
+
+    value: float
+
+
+Change = str | SetTo | None
+"""A parameter is sent under this name, with this value, or (None) not at all."""
+
+
+def changed(body: Mapping[str, Any], changes: Mapping[str, Change]) -> dict[str, Any]:
+    """A body whose fields are renamed, set to other values or left out, as an endpoint takes it."""
+    taken: dict[str, Any] = {}
+    for name, value in body.items():
+        change = changes.get(name, name)
+        if isinstance(change, SetTo):
+            taken[name] = change.value
+        elif change is not None:
+            taken[change] = value
+    return taken
 
 
 _sorted_json = json.JSONEncoder(sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode

@@ -16,15 +16,19 @@ from typing import Any
 from eval_factory.core.foreign_text import one_line, texts_in
 from eval_factory.core.plain_yaml import packaged
 from eval_factory.endpoint import openai_api
+from eval_factory.endpoint.openai_api import Change, SetTo
 
-Changes = Mapping[
-    str, str | None
-]  # parameter of a request -> the name that it is sent under; None: it is left out
+Changes = Mapping[str, Change]  # parameter of a request -> what becomes of it
 
 STATUSES = frozenset({400, 422})
 LOOKED_AT = 4000  # characters of an error; long ones repeat the request
 _FIELD = re.compile(r'"(?:param|parameter|loc)\\?"\s*:\s*\\?(?:"([^"\\]{1,80})|\[([^\]]{1,120}))')
 """Where an error names the parameter in a field of its own."""
+_ESCAPED = re.compile(r"\\u([0-9a-f]{4})")
+_REPEATED = re.compile(r"""["']\w{1,40}\\?["']\s*:\s*(?=[\d\[-]|null|none|true|false)""")
+"""A field of the request that an error repeats: its name says nothing."""
+_BEFORE_NAME = r"""["'`“\u2018«\[(]\s*"""
+_AFTER_NAME = r"""\s*\\?["'`”\u2019»\])]"""
 
 
 @dataclass(frozen=True)
@@ -32,8 +36,13 @@ class _Table:
     """refused_parameters.yml, compiled."""
 
     names: Mapping[str, re.Pattern[str]]
+    quoted: Mapping[str, re.Pattern[str]]
     refuses: re.Pattern[str]
+    unless: re.Pattern[str]
     excludes: re.Pattern[str]
+    values: re.Pattern[str]
+    lowest: re.Pattern[str]
+    highest: re.Pattern[str]
     unnamed: tuple[tuple[re.Pattern[str], str], ...]
 
 
@@ -45,19 +54,33 @@ def _any_of(rows: list[dict[str, Any]]) -> re.Pattern[str]:
 def _table() -> _Table:
     document = packaged("endpoint/refused_parameters.yml")
     names = {}
+    quoted = {}
     for name, spellings in document["names"].items():
-        names[name] = re.compile(rf"(?<![\w-])(?:{'|'.join(spellings)})(?![\w-])")
+        spelled = f"(?:{'|'.join(spellings)})"
+        names[name] = re.compile(rf"(?<![\w-]){spelled}(?![\w-])")
+        quoted[name] = re.compile(f"{_BEFORE_NAME}{spelled}{_AFTER_NAME}")
     unnamed = tuple((_any_of([row]), row["parameter"]) for row in document["unnamed"])
-    return _Table(names, _any_of(document["words"]), _any_of(document["excludes"]), unnamed)
+    return _Table(
+        names=names,
+        quoted=quoted,
+        refuses=_any_of(document["words"]),
+        unless=_any_of(document["unless"]),
+        excludes=_any_of(document["excludes"]),
+        values=_any_of(document["values"]),
+        lowest=_any_of(document["lowest"]),
+        highest=_any_of(document["highest"]),
+        unnamed=unnamed,
+    )
 
 
-def changes_asked_for(error: str, sent: Mapping[str, Any]) -> dict[str, str | None]:
+def changes_asked_for(error: str, sent: Mapping[str, Any]) -> dict[str, Change]:
     """The change that the text of an error asks for, if any.
 
     The error may be about this one prompt all the same. What it quotes of the prompt names no
     parameter.
     """
     text = one_line(error[:LOOKED_AT], LOOKED_AT, prompt=texts_in(sent)).lower()
+    text = _ESCAPED.sub(lambda match: chr(int(match[1], 16)), text)
     if "max_completion_tokens" in text and "max_tokens" in sent:
         return {"max_tokens": "max_completion_tokens"}
     if "response_format" in text and sent.get("response_format") == openai_api.BASE64:
@@ -67,25 +90,74 @@ def changes_asked_for(error: str, sent: Mapping[str, Any]) -> dict[str, str | No
     for words, name in table.unnamed:
         if name in sent and words.search(text):
             return {name: None}
-    excludes = table.excludes.search(text)
-    if not excludes and not table.refuses.search(text):
-        return {}
     named = _named_in(text, sent)
     if not named:
         return {}
-    if excludes:  # temperature stays, top_p goes
+    if table.excludes.search(text):  # temperature stays, top_p goes
         return {named[-1]: None}
-    return {named[0]: None}
+    return {named[0]: _allowed_value(text, sent[named[0]])}
+
+
+def joined(changes: Changes, wanted: Changes) -> dict[str, Change]:
+    """The changes with those that are asked for now; what was set once and is refused again is
+    left out.
+    """
+    together = dict(changes)
+    for name, change in wanted.items():
+        if isinstance(changes.get(name), SetTo):
+            together[name] = None
+        else:
+            together[name] = change
+    return together
 
 
 def _named_in(text: str, sent: Mapping[str, Any]) -> list[str]:
-    """The optional parameters of the request that an error names; one in a field of its own is
-    the only one.
+    """The optional parameters of the request that an error names.
+
+    One in a field of its own is the only one; those in quotes count before others, which need a
+    word that refuses, or a limit.
     """
     table = _table()
     known = [name for name in table.names if name in sent]
-    fields = " ".join(one or several for one, several in _FIELD.findall(text))
+    fields = " ".join(name or names for name, names in _FIELD.findall(text))
     in_field = [name for name in known if table.names[name].search(fields)]
     if in_field:
         return in_field
-    return [name for name in known if table.names[name].search(text)]
+    if table.unless.search(text):
+        return []
+    said = _REPEATED.sub(" ", text)
+    quoted = [name for name in known if table.quoted[name].search(said)]
+    if quoted:
+        return quoted
+    refusals = (table.refuses, table.excludes, table.values, table.lowest, table.highest)
+    if not any(words.search(text) for words in refusals):
+        return []
+    return [name for name in known if table.names[name].search(said)]
+
+
+def _allowed_value(text: str, sent: Any) -> Change:
+    """The value that an error allows in place of the one that was sent, if it names one."""
+    if isinstance(sent, bool) or not isinstance(sent, (int, float)):
+        return None
+    table = _table()
+    value = _number_at(table.values, text)
+    if value is None:
+        value = sent
+        lowest = _number_at(table.lowest, text)
+        highest = _number_at(table.highest, text)
+        if lowest is not None and sent < lowest:
+            value = lowest
+        elif highest is not None and sent > highest:
+            value = highest
+    if value == sent:
+        return None
+    if value == int(value):
+        value = int(value)
+    return SetTo(value)
+
+
+def _number_at(pattern: re.Pattern[str], text: str) -> float | None:
+    match = pattern.search(text)
+    if match is None:
+        return None
+    return next(float(group) for group in match.groups() if group is not None)

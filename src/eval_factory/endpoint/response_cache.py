@@ -22,7 +22,7 @@ from eval_factory.core.nouns import MODEL_ROLE
 from eval_factory.endpoint import bridge, openai_api
 
 Statement = tuple[str, tuple[Any, ...]]  # SQL, and what its placeholders stand for
-Changed = tuple[str, Mapping[str, str | None]]
+Changed = tuple[str, Mapping[str, openai_api.Change]]
 """URL of an endpoint, and how a request to it was changed before it was answered."""
 
 
@@ -129,7 +129,7 @@ CREATE TABLE IF NOT EXISTS attempts (
 CREATE TABLE IF NOT EXISTS request_changes (  -- of requests that were refused without them
     url TEXT NOT NULL,
     model_id TEXT NOT NULL,
-    changes TEXT NOT NULL,      -- JSON: field -> its new name, or null where it was left out
+    changes TEXT NOT NULL,      -- JSON: see `_changes_as_json`
     PRIMARY KEY (url, model_id, changes)
 );
 """
@@ -271,7 +271,7 @@ class ResponseCache:
         insert = "INSERT OR REPLACE INTO responses VALUES (?, ?, ?, ?, ?, ?, ?)"
         statements = [(insert, tuple(columns.values())), self._attempt(attempt)]
         if changed is not None:
-            row = (changed[0], answer.model_id, json.dumps(dict(changed[1]), sort_keys=True))
+            row = (changed[0], answer.model_id, _changes_as_json(changed[1]))
             statements.append(("INSERT OR IGNORE INTO request_changes VALUES (?, ?, ?)", row))
         if server is not None:
             statements += [
@@ -306,6 +306,25 @@ class ResponseCache:
             self._readers.connection = _connect(self.path)
         connection: sqlite3.Connection = self._readers.connection
         return connection
+
+
+def _changes_as_json(changes: Mapping[str, openai_api.Change]) -> str:
+    """Field -> its new name, an object with its new `value`, or null where it was left out."""
+    plain: dict[str, Any] = {}
+    for name, change in changes.items():
+        plain[name] = change
+        if isinstance(change, openai_api.SetTo):
+            plain[name] = vars(change)
+    return json.dumps(plain, sort_keys=True)
+
+
+def _changes_of(text: str) -> dict[str, openai_api.Change]:
+    changes: dict[str, openai_api.Change] = {}
+    for name, plain in json.loads(text).items():
+        changes[name] = plain
+        if isinstance(plain, dict):
+            changes[name] = openai_api.SetTo(**plain)
+    return changes
 
 
 _spaced_json = json.JSONEncoder(ensure_ascii=False).encode  # made once: it takes time
@@ -353,14 +372,14 @@ def create_or_check(path: Path) -> None:
     path.chmod(0o600)
 
 
-def read_changes(path: Path, url: str, model_id: str) -> list[dict[str, str | None]]:
+def read_changes(path: Path, url: str, model_id: str) -> list[dict[str, openai_api.Change]]:
     """Each way in which requests to this endpoint and model were changed."""
     query = (
         "SELECT changes FROM request_changes WHERE url = :url AND model_id = :model_id ORDER BY "
         "rowid"
     )
     return [
-        json.loads(row["changes"]) for row in read_rows(path, query, url=url, model_id=model_id)
+        _changes_of(row["changes"]) for row in read_rows(path, query, url=url, model_id=model_id)
     ]
 
 

@@ -269,7 +269,7 @@ class RetryingClient:
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self._unusable: EndpointUnusable | None = None
-        self._changes: dict[str, str | None] = {}
+        self._changes: dict[str, openai_api.Change] = {}
         """Without which the endpoint is known to refuse a body that has these parameters."""
 
     def ask(self, body: Mapping[str, Any], note: _Note) -> Answered:
@@ -309,7 +309,7 @@ class RetryingClient:
 
     def _ask(self, body: Mapping[str, Any], note: _Note) -> Answered:
         tries: _Tries | None = None
-        own_changes: dict[str, str | None] = {}
+        own_changes: dict[str, openai_api.Change] = {}
         avoid: Server | None = None
         attempt = 1
         has_renewed = False
@@ -335,7 +335,7 @@ class RetryingClient:
                     note(attempt, AttemptState.REFUSED, said, started, time.perf_counter() - clock)
                 if isinstance(refused, EndpointUnusable):
                     raise
-                own_changes.update(refused.changes)
+                own_changes = refused_parameters.joined(own_changes, refused.changes)
                 has_renewed = has_renewed or not refused.changes
                 continue
             except TransportError as error:

@@ -339,14 +339,8 @@ class Endpoint:
         """Store an answer, with the request that was answered: with the endpoint's changes."""
         changes = answered.changes
         adjustments = []
-        for name, new in changes.items():
-            if new is None:
-                adjustments.append(
-                    f"the endpoint refuses {name}: it was left out, "
-                    "the model's own default was used"
-                )
-            else:
-                adjustments.append(f"the endpoint takes {new} in place of {name}")
+        for name, change in changes.items():
+            adjustments.append(adjustment_of(name, change))
         for adjustment in adjustments:
             self._warn_once(adjustment)
         completion = answered.completion
@@ -481,6 +475,15 @@ _REQUEST_FIELDS = (
     "presence_penalty",
     "frequency_penalty",
 )
+
+
+def adjustment_of(name: str, change: openai_api.Change) -> str:
+    """One change of the requests, as the result says it."""
+    if change is None:
+        return f"the endpoint refuses {name}: it was left out, the model's own default was used"
+    if isinstance(change, openai_api.SetTo):
+        return f"the endpoint refuses the run's {name}: {name} {change.value:g} was sent instead"
+    return f"the endpoint takes {change} in place of {name}"
 
 
 def _say(line: str) -> None:

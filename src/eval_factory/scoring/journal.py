@@ -145,7 +145,7 @@ class StoredAnswers:
 
     model: EndpointPlan
     answers: Mapping[str, CachedAnswer]
-    variants: Sequence[Mapping[str, str | None]]
+    variants: Sequence[Mapping[str, openai_api.Change]]
     """The changes with which requests were answered that the endpoint refused as they were."""
     cache_db: Path
 

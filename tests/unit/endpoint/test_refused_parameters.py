@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from eval_factory.endpoint.refused_parameters import changes_asked_for
+from eval_factory.endpoint.openai_api import SetTo
+from eval_factory.endpoint.refused_parameters import changes_asked_for, joined
 
 BODY = {"model": "m", "max_tokens": 5, "temperature": 0.0, "top_p": 1}
 CHOICE = {**BODY, "stop": ["\n"], "messages": [{"role": "user", "content": "his temperature " * 9}]}
@@ -25,7 +26,8 @@ CHOICE = {**BODY, "stop": ["\n"], "messages": [{"role": "user", "content": "his 
         ("Unsupported value: 'temperature' and 'top_p'", {"temperature": None}),
         ("`temperature` and `top_p` cannot both be specified", {"top_p": None}),
         ("Unsupported value: 'stop'", {}),
-        ("'temperature' is too high", {}),
+        ("'temperature' is too high", {"temperature": None}),
+        ("temperature is too high", {}),
         ("Unsupported: image type", {}),
         ("", {}),
     ],
@@ -46,11 +48,8 @@ def forbidden(name: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("error", "name"),
     [
-        (("litellm.UnsupportedParamsError: gpt-5 models don't support temperature=0.0. Only "
-         "temperature=1 is supported. Set litellm.drop_params = True"), "temperature"),
         (("litellm.UnsupportedParamsError: openai does not support parameters: ['stop'], for "
          "model=o4-mini."), "stop"),
-        ("invalid temperature: only 1 is allowed for this model", "temperature"),
         ("Argument not supported on this model: stop", "stop"),
         (forbidden("stop"), "stop"),
         (forbidden("top_p"), "top_p"),
@@ -65,6 +64,14 @@ def forbidden(name: str) -> dict[str, Any]:
         ("temperature is deprecated for this model", "temperature"),
         ("Provider returned error: top_p is not supported with this model", "top_p"),
         ('Invalid JSON payload received. Unknown name "stop"', "stop"),
+        ('{"message": "Bad request: json: unknown field \\"stop\\"\\n"}', "stop"),
+        ("property 'top_p' is unsupported", "top_p"),
+        ("Unrecognized request argument supplied: top_p", "top_p"),
+        ("invalid params, temperature should be in (0.0, 1.0]", "temperature"),
+        ({"error": {"code": "1210", "message": "API 调用参数有误 temperature 取值范围为 (0, 1)"}},
+         "temperature"),
+        ({"error": {"param": "stop", "message": "array too long, maximum length 4"}}, "stop"),
+        ("invalid value for top_p: 1 (must be less than 1)", "top_p"),
     ],
 )  # fmt: skip
 def test_a_parameter_is_named_in_the_words_of_servers(error: Any, name: str) -> None:
@@ -82,7 +89,43 @@ def test_a_parameter_is_named_in_the_words_of_servers(error: Any, name: str) -> 
         "maximum context length is 4096 tokens",
         "Content policy: the request must be changed",
         "Invalid 'max_output_tokens': Expected a value >= 16, but got 5 instead.",
+        "maximum context length is 4096 tokens; args: temperature=0.0, 'top_p' not supported",
+        json.dumps({**forbidden("metadata"), "body": {"temperature": 0.0, "stop": ["\n"]}}),
+        "the server was asked to stop",
     ],
 )
 def test_an_error_about_something_else_names_no_parameter(error: str) -> None:
     assert changes_asked_for(error, CHOICE) == {}
+
+
+SET_TO = [
+    ("temperature", 0.0, "Only temperature=1 is supported. Set litellm.drop_params = True", 1),
+    ("temperature", 0.0, "invalid temperature: only 0.6 is allowed for this model", 0.6),
+    ("temperature", 0.0, "'temperature': Only the default (1) value is supported.", 1),
+    ("temperature", 0.0, "`temperature` may only be set to 1 when thinking is enabled.", 1),
+    ("temperature", 0.0, "temperature is fixed at 1.0 for this model", 1),
+    ("temperature", 0.0, "temperature is out of range; supported values: 1", 1),
+    ("temperature", 0.0, "temperature should be in [0.01, 2.0)", 0.01),
+    ("temperature", 0.0, "temperature: Input should be greater than or equal to 0.01", 0.01),
+    ("temperature", 0.0, "temperature must be 0.01 or greater", 0.01),
+    ("temperature", 1.5, "temperature: ensure this value is less than or equal to 1", 1),
+    ("temperature", 1.5, "Temperature must be between 0 and 1", 1),
+    ("temperature", 0.0, "temperature 取值范围为 [0.01, 1] 参数有误", 0.01),
+    ("top_p", 0.9, "top_p must be 1 when using greedy sampling.", 1),
+]
+
+
+@pytest.mark.parametrize(("name", "sent", "text", "value"), SET_TO)
+def test_a_parameter_is_set_to_the_value_that_the_error_allows(
+    name: str, sent: float, text: str, value: float
+) -> None:
+    body = {"messages": [], name: sent}
+    assert changes_asked_for(text, body) == {name: SetTo(value)}
+    assert changes_asked_for(text, {**body, name: value}) == {name: None}
+
+
+def test_what_was_set_once_and_is_refused_again_is_left_out() -> None:
+    """Two errors that contradict each other would go on for ever."""
+    first = joined({"stop": None}, {"temperature": SetTo(1)})
+    assert first == {"stop": None, "temperature": SetTo(1)}
+    assert joined(first, {"temperature": SetTo(0.6)}) == {"stop": None, "temperature": None}

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from eval_factory.endpoint import bridge, response_cache
-from eval_factory.endpoint.openai_api import UnusableAnswer
+from eval_factory.endpoint.openai_api import SetTo, UnusableAnswer
 from eval_factory.endpoint.response_cache import GroupCommit, ResponseCache, Statement
 from eval_factory.scoring import journal
 from facts import naming
@@ -105,9 +105,11 @@ def test_how_requests_were_changed_is_kept_once_and_by_endpoint(
         kept.save(answer(key), attempt(key), ("u", {"temperature": None, "top_p": None}))
     kept.save(answer("c"), attempt("c"), ("u", {"max_tokens": "max_completion_tokens"}))
     kept.save(answer("d"), attempt("d"), ("v", {"stop": None}))
+    kept.save(answer("e"), attempt("e"), ("u", {"temperature": SetTo(1)}))
     assert response_cache.read_changes(kept.path, "u", "m") == [
         {"temperature": None, "top_p": None},
         {"max_tokens": "max_completion_tokens"},
+        {"temperature": SetTo(1)},
     ]
     assert response_cache.read_changes(kept.path, "u", "other") == []
     assert response_cache.read_changes(tmp_path / "none.db", "u", "m") == []

@@ -18,6 +18,7 @@ from eval_factory.endpoint.connections import Transport
 from eval_factory.endpoint.endpoint_settings import LimitOf
 from eval_factory.endpoint.http_wire import Reply, TransportError
 from eval_factory.endpoint.limits import LocalAdmission, Ticket
+from eval_factory.endpoint.openai_api import SetTo
 from eval_factory.endpoint.replies import (
     EndpointGone,
     EndpointUnusable,
@@ -261,13 +262,22 @@ def test_one_server_of_several_with_a_daily_limit_is_left_out() -> None:
         client.ask(BODY, unnoted)
 
 
-def test_a_refused_parameter_is_left_out_once_for_the_run() -> None:
+def test_a_refused_parameter_is_set_to_the_allowed_value_once_for_the_run() -> None:
     refusal = {"error": {"message": "invalid temperature: only 1 is allowed for this model"}}
     transport = Replies(reply(422, refusal), reply(200))
     client = client_of(transport)
     for _ in range(3):
-        assert client.ask(BODY, unnoted).changes == {"temperature": None}
-    assert ["temperature" in sent for sent in transport.sent] == [True, False, False, False]
+        assert client.ask(BODY, unnoted).changes == {"temperature": SetTo(1)}
+    assert [sent["temperature"] for sent in transport.sent] == [0.0, 1, 1, 1]
+
+
+def test_values_that_contradict_each_other_are_not_tried_for_ever() -> None:
+    only = "invalid temperature: only {} is allowed".format
+    replies = [reply(400, {"error": only(value)}) for value in (1, 0.6, 1)]
+    transport = Replies(*replies)
+    with pytest.raises(RequestFailed):
+        client_of(transport).ask(BODY, unnoted)
+    assert [sent.get("temperature") for sent in transport.sent] == [0.0, 1, None]
 
 
 @pytest.mark.parametrize("status", [202, 400, 413, 422, 501, 505])
