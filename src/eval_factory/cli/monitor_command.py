@@ -22,7 +22,7 @@ from eval_factory.core.foreign_text import own_lines
 from eval_factory.core.this_process import not_to_be_hung_up
 
 if TYPE_CHECKING:
-    from eval_factory.monitor.look import Asking, Looked
+    from eval_factory.monitor.look import RunOptions, MonitorOutcome
 
 _LOOK = "look"
 
@@ -117,14 +117,14 @@ def look(
     ctx.exit(looked.exit_code)
 
 
-def _asking(output: RunOutput, *, wait: bool, no_preflight: bool = False) -> Asking:
+def _asking(output: RunOutput, *, wait: bool, no_preflight: bool = False) -> RunOptions:
     from eval_factory.cli.suite_screen import looking_on
-    from eval_factory.monitor.look import Asking
+    from eval_factory.monitor.look import RunOptions
     from eval_factory.workflows.suite.suite_report import SuiteOptions
 
     screen = output.screen()
     shown = RunOutput(quiet=output.quiet or output.as_json)
-    return Asking(
+    return RunOptions(
         env=os.environ,
         say=lambda text: screen.write(own_lines(text) + "\n"),
         looking_on=lambda folder: looking_on(folder, shown),
@@ -132,7 +132,7 @@ def _asking(output: RunOutput, *, wait: bool, no_preflight: bool = False) -> Ask
     )
 
 
-def _show(looked: Looked, output: RunOutput) -> None:
+def _show(looked: MonitorOutcome, output: RunOutput) -> None:
     with not_to_be_hung_up():
         if output.as_json:
             record: dict[str, Any] = {

@@ -1,5 +1,5 @@
-"""What the runs of each asking of a panel say, and the looks tested in their order after the
-baseline: what the ledger says, and verifying makes again.
+"""Measure each asking of a panel from its runs, and test the looks in their order after the
+baseline. The ledger stores the outcome, and verifying computes it again.
 """
 
 from __future__ import annotations
@@ -7,6 +7,7 @@ from __future__ import annotations
 import hashlib
 import math
 import statistics
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from itertools import chain
@@ -36,7 +37,7 @@ from eval_factory.scoring.intervals import PROPORTION
 from eval_factory.scoring.methods import STATISTICS_VERSION
 
 HARM = "harm"
-VALUES = "values.json"  # of an asking, whose hash is in the ledger: a look needs no earlier run
+VALUES = "values.json"  # an asking's file; its hash is in the ledger: a look needs no earlier run
 SHARES = ("refused", "unreadable", "empty", "failed")  # figures that are shares of the answers
 STATED = "stated"
 WHOLE_UNIT_SINCE = 2  # version of the statistics
@@ -46,7 +47,7 @@ _Fields = dict[str, Any]
 
 @dataclass(frozen=True)
 class Scaled:
-    """How a limit's score becomes a value from 0 to 1."""
+    """The scale that turns a limit's score into a value from 0 to 1."""
 
     metric: str  # the score's name in the result
     low: float
@@ -55,25 +56,32 @@ class Scaled:
 
     def value(self, score: float) -> float:
         share = min(max((score - self.low) / (self.high - self.low), 0.0), 1.0)
-        return share if self.higher_is_better else 1 - share
+        if self.higher_is_better:
+            return share
+        return 1 - share
 
     def score(self, value: float) -> float:
-        return self.low + (self.high - self.low) * (value if self.higher_is_better else 1 - value)
+        share = value
+        if not self.higher_is_better:
+            share = 1 - value
+        return self.low + (self.high - self.low) * share
 
     @property
     def width(self) -> float:
-        """What 1 is in the metric's own unit."""
+        """The size of a value of 1, in the metric's own unit."""
         return self.high - self.low
 
 
 @dataclass(frozen=True)
-class Asked:
+class PanelMeasurement:
     """One asking of the panel, measured."""
 
     limits: Mapping[str, Mapping[str, float | None]]
     """Limit -> instance -> its value from 0, the worst, to 1, the best; None where it has none."""
     clusters: Mapping[str, Mapping[str, str]]
-    """Limit -> instance -> what it shares its source with, where the task declares such."""
+    """Limit -> instance -> its source, which other instances may share; only for tasks that
+    declare sources.
+    """
     watched: _Fields
     scales: Mapping[str, Scaled]
 
@@ -81,43 +89,48 @@ class Asked:
 Load = Callable[[Path | str], StoredResult]
 
 
-def measure(folder: Path, limits: Sequence[Limit], load: Load = load_result) -> Asked:
+def measure(folder: Path, limits: Sequence[Limit], load: Load = load_result) -> PanelMeasurement:
     """Read the runs in the folder of an asking's target; `load` reads a run's result.
 
-    Raises PrerequisiteError: a run has no result; ConfigError: a limit's metric or group is not
-    there, or has no scale with two ends.
+    Raises:
+        PrerequisiteError: a run has no result.
+        ConfigError: a limit's metric or group is not there, or has no scale with two ends.
     """
-    stored = {name: load(folder / name) for name in tasks_of(limits)}
-    records = {name: list(one.result.instances) for name, one in stored.items()}
-    found = {}
+    stored = {}
+    records = {}
+    for name in tasks_of(limits):
+        stored[name] = load(folder / name)
+        records[name] = list(stored[name].result.instances)
+    values = {}
+    clusters = {}
+    scales = {}
     problems = []
     for limit in limits:
         try:
-            found[limit.name] = _of_limit(limit, stored[limit.task], records[limit.task])
+            instances, scale = _of_limit(limit, stored[limit.task], records[limit.task])
         except ConfigError as error:
             problems += error.problems
+            continue
+        values[limit.name] = _scaled_values(instances, scale)
+        scales[limit.name] = scale
+        if instances.clusters:
+            clusters[limit.name] = dict(sorted(instances.clusters.items()))
     if problems:
         raise ConfigError(problems)
-    values = {
-        name: {
-            key: scale.value(of.values[key]) if key in of.values else None
-            for key in sorted(of.keys)
-        }
-        for name, (of, scale) in found.items()
-    }
-    clusters = {
-        name: dict(sorted(of.clusters.items())) for name, (of, _) in found.items() if of.clusters
-    }
-    return Asked(
-        values,
-        clusters,
-        _watched(stored, records),
-        {name: scale for name, (_, scale) in found.items()},
-    )
+    return PanelMeasurement(values, clusters, _watched(stored, records), scales)
+
+
+def _scaled_values(instances: InstanceValues, scale: Scaled) -> dict[str, float | None]:
+    values: dict[str, float | None] = {}
+    for key in sorted(instances.keys):
+        values[key] = None
+        if key in instances.values:
+            values[key] = scale.value(instances.values[key])
+    return values
 
 
 def tasks_of(limits: Sequence[Limit]) -> list[str]:
-    return list(dict.fromkeys(one.task for one in limits))
+    return list(dict.fromkeys(limit.task for limit in limits))
 
 
 def _of_limit(
@@ -130,35 +143,34 @@ def _of_limit(
         raise ConfigError(
             f"{limit.name}: there is no score {name}; there are {', '.join(result.scores)}"
         )
-    found = values_of(
-        (one for one in records if limit.field is None or one.group(limit.field) == limit.value),
-        score,
-    )
-    if not found.values:
+    group = records
+    if limit.field is not None:
+        group = [record for record in records if record.group(limit.field) == limit.value]
+    instances = values_of(group, score)
+    if not instances.values:
         raise ConfigError(
-            f"{limit.name}: no instance of the sample has a value in it; {_known(limit, records)}"
+            f"{limit.name}: no instance of the sample has a value in it; {_choices(limit, records)}"
         )
-    return found, _scale_of(limit, name, score, found)
+    return instances, _scale_of(limit, name, score, instances)
 
 
-def _known(limit: Limit, records: Sequence[InstanceRecord]) -> str:
-    """What a limit may name."""
+def _choices(limit: Limit, records: Sequence[InstanceRecord]) -> str:
+    """The fields, or the values of its field, that a limit may name."""
     if limit.field is None:
         return "its answers have none"
-    values = {one.group(limit.field) for one in records} - {None}
+    values = {record.group(limit.field) for record in records} - {None}
     if values:
-        return (
-            f"its values of {limit.field}: {formats.first_of(sorted(map(str, values)), _MAX_NAMED)}"
-        )
+        names = formats.first_of(sorted(map(str, values)), _MAX_NAMED)
+        return f"its values of {limit.field}: {names}"
     fields = sorted(set(chain.from_iterable(record.categories for record in records)))
     return f"its fields: {formats.first_of(fields, _MAX_NAMED) or 'none'}"
 
 
-def _scale_of(limit: Limit, label: str, score: Score, found: InstanceValues) -> Scaled:
+def _scale_of(limit: Limit, label: str, score: Score, instances: InstanceValues) -> Scaled:
     low, high = score.scale or PROPORTION
-    if found.lowest:  # of a rubric: each case has a least score of its own
-        low = min(low, *found.lowest.values())
-    outside = [value for value in found.values.values() if not low <= value <= high]
+    if instances.lowest:  # each case of a rubric has a lowest score of its own
+        low = min(low, *instances.lowest.values())
+    outside = [value for value in instances.values.values() if not low <= value <= high]
     if (score.scale is None and outside) or low >= high:
         raise ConfigError(
             f"{limit.name}: the score {score.metric} "
@@ -174,9 +186,14 @@ def _scale_of(limit: Limit, label: str, score: Score, found: InstanceValues) -> 
 def _watched(
     stored: Mapping[str, StoredResult], records: Mapping[str, Sequence[InstanceRecord]]
 ) -> _Fields:
-    """Of all answers of the panel together."""
-    counts = [one.result.validity.instances for one in stored.values()]
-    asked = sum(one.requested for one in counts)
+    """The watched figures, of all answers of the panel together."""
+    counts = []
+    stated: set[str] = set()
+    for asking in stored.values():
+        counts.append(asking.result.validity.instances)
+        model = asking.result.provenance.endpoints.get(MODEL_ROLE)
+        if model is not None:
+            stated.update(model.stated_models)
     lengths = []
     seconds = []
     for record in chain.from_iterable(records.values()):
@@ -184,26 +201,33 @@ def _watched(
             lengths.append(len((record.completion or "").split()))
         if record.latency_s is not None:
             seconds.append(record.latency_s)
-    models = [one.result.provenance.endpoints.get(MODEL_ROLE) for one in stored.values()]
-    figures: _Fields = {
-        name: sum(getattr(one, name) for one in counts) / asked if asked else 0.0 for name in SHARES
-    }
-    figures["length"] = statistics.fmean(lengths) if lengths else 0.0
-    figures["latency"] = statistics.median(seconds) if seconds else None
-    stated = (model.stated_models for model in models if model is not None)
-    figures[STATED] = sorted(set(chain.from_iterable(stated)))
+    total: Counter[str] = Counter()
+    for run in counts:
+        for name in ("requested", *SHARES):
+            total[name] += getattr(run, name)
+    figures: _Fields = dict.fromkeys(SHARES, 0.0)
+    if total["requested"]:
+        for name in SHARES:
+            figures[name] = total[name] / total["requested"]
+    figures["length"] = 0.0
+    if lengths:
+        figures["length"] = statistics.fmean(lengths)
+    figures["latency"] = None
+    if seconds:
+        figures["latency"] = statistics.median(seconds)
+    figures[STATED] = sorted(stated)
     return figures
 
 
-def write_values(folder: Path, asked: Asked) -> str:
-    """Into the asking's folder; returns the file's hash."""
-    text = json_line(asdict(asked)) + "\n"
+def write_values(folder: Path, measurement: PanelMeasurement) -> str:
+    """Write a measurement into the asking's folder; return the file's SHA-256."""
+    text = json_line(asdict(measurement)) + "\n"
     write_atomic(folder / VALUES, text)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def read_values(folder: Path, sha256: str) -> Asked:
-    """What was measured. Raises PrerequisiteError: it is not there, or is another file."""
+def read_values(folder: Path, sha256: str) -> PanelMeasurement:
+    """Read a measurement back. Raises PrerequisiteError: the file is missing, or was changed."""
     path = folder / VALUES
     try:
         with open_regular(path, folder) as file:
@@ -218,28 +242,35 @@ def read_values(folder: Path, sha256: str) -> Asked:
         )
     document = parse_json(content)
     scales = {name: Scaled(**scale) for name, scale in document["scales"].items()}
-    return Asked(document["limits"], document["clusters"], document["watched"], scales)
+    return PanelMeasurement(document["limits"], document["clusters"], document["watched"], scales)
 
 
 def runs_of(folder: Path, panel_folder: Path, limits: Sequence[Limit]) -> list[dict[str, str]]:
-    """As the ledger has them: of each run of a target its task, folder and the hash of its
-    checksums.
-    """
-    return [
-        {
-            "task": task,
-            "folder": (folder / task).relative_to(panel_folder).as_posix(),
-            "sha256": sha256_of(RunDir(folder / task).checksums, panel_folder),
-        }
-        for task in tasks_of(limits)
-    ]
+    """A target's runs as the ledger has them: task, folder and the hash of the checksums."""
+    runs = []
+    for task in tasks_of(limits):
+        runs.append(
+            {
+                "task": task,
+                "folder": (folder / task).relative_to(panel_folder).as_posix(),
+                "sha256": sha256_of(RunDir(folder / task).checksums, panel_folder),
+            }
+        )
+    return runs
 
 
 def differences(
     before: Path, after: Path, limits: Sequence[Limit], load: Load = load_result
 ) -> Iterator[str]:
-    """Why the answers of a look may not be held against the baseline: other prompts, data, judges,
-    versions of HELM. `before`, `after`: the folders of the target in the two askings.
+    """Yield why a look's answers may not be compared with the baseline's.
+
+    Reasons are other prompts, data, judges or versions of HELM.
+
+    Args:
+        before: The folder of the target in the baseline.
+        after: The folder of the target in the look.
+        limits: The panel's limits, which name the tasks.
+        load: Reads a run's result.
     """
     for task in tasks_of(limits):
         sides = []
@@ -247,12 +278,13 @@ def differences(
             stored = load(folder / task)
             score = stored.result.scores[stored.result.main_metric]
             sides.append(Side(label, stored, values_of(stored.result.instances, score)))
-        yield from (f"{task}: {reason.message}" for reason in reasons_against(*sides))
+        for reason in reasons_against(*sides):
+            yield f"{task}: {reason.message}"
 
 
 @dataclass(frozen=True)
 class Rules:
-    """What an alarm is, fixed with the baseline."""
+    """The rules of an alarm, fixed with the baseline."""
 
     alpha: float
     looks: int
@@ -280,19 +312,25 @@ class Rules:
     @property
     def whole_unit(self) -> float | None:
         """The detector's least variance of a unit; the first version had none."""
-        return 0.0 if self.statistics < WHOLE_UNIT_SINCE else None
+        if self.statistics < WHOLE_UNIT_SINCE:
+            return 0.0
+        return None
 
     @property
     def harm_alpha(self) -> float:
-        """All of it for drops beyond a limit, unless there is an alarm on something else too:
-        then half.
+        """The error rate of drops beyond a limit: all of `alpha`, or half of it if there is an
+        alarm on something else too.
         """
-        return self.alpha / 2 if self.alarm_on else self.alpha
+        if self.alarm_on:
+            return self.alpha / 2
+        return self.alpha
 
     @property
     def other_alpha(self) -> float:
-        """Of each name in `alarm_on`."""
-        return self.alpha / 2 / len(self.alarm_on) if self.alarm_on else self.alpha
+        """The error rate of each name in `alarm_on`."""
+        if self.alarm_on:
+            return self.alpha / 2 / len(self.alarm_on)
+        return self.alpha
 
     def seed_of(self, name: str) -> int:
         return int(hashlib.sha256(f"{self.seed} {name}".encode()).hexdigest()[:8], 16)
@@ -303,23 +341,32 @@ class _Stream:
     every baseline run.
     """
 
-    def __init__(self, limit: Limit, rules: Rules, repeats: Sequence[Asked]) -> None:
+    def __init__(self, limit: Limit, rules: Rules, repeats: Sequence[PanelMeasurement]) -> None:
         self.limit = limit
         self.scale = repeats[0].scales[limit.name]
         self.totals = list[float]()
-        runs = [one.limits[limit.name] for one in repeats]
-        asked = sorted(set().union(*runs))
-        self.keys = [key for key in asked if all(run.get(key) is not None for run in runs)]
-        self.left_out = len(asked) - len(self.keys)
+        runs = [repeat.limits[limit.name] for repeat in repeats]
+        instances = sorted(set().union(*runs))
+        self.keys = []
+        for key in instances:
+            if None not in [run.get(key) for run in runs]:
+                self.keys.append(key)
+        self.left_out = len(instances) - len(self.keys)
         if len(self.keys) < 2:
             few = f"{len(self.keys)} of its instances have a value in every run of the baseline"
             raise ConfigError(f"{limit.name}: {few}")
-        of = repeats[0].clusters.get(limit.name, {})
-        sources = [of.get(key, f"\0{key}") for key in self.keys]
-        units = {source: number for number, source in enumerate(dict.fromkeys(sources))}
+        clusters = repeats[0].clusters.get(limit.name, {})
+        unit_of_source: dict[str, int] = {}
+        units = []
+        for key in self.keys:
+            source = clusters.get(key, f"\0{key}")
+            units.append(unit_of_source.setdefault(source, len(unit_of_source)))
+        values = []
+        for run in runs:
+            values.append([run[key] for key in self.keys])
         self.baseline = Baseline(
-            values=np.array([[run[key] for key in self.keys] for run in runs], dtype=float),
-            units=np.array([units[source] for source in sources]),
+            values=np.array(values, dtype=float),
+            units=np.array(units),
             max_drop=limit.max_drop / self.scale.width,
             looks=rules.looks,
             whole_unit=rules.whole_unit,
@@ -332,211 +379,247 @@ class _Stream:
     def add(
         self, values: Mapping[str, float | None], numbers: Sequence[int]
     ) -> tuple[_Fields, _Fields]:
-        """What the ledger says of the limit, and of its change; `numbers`: of the looks, this
-        one the last.
+        """Test the next look's values.
+
+        Args:
+            values: Instance -> its value in this look.
+            numbers: The numbers of the looks so far; this look's is the last.
+
+        Returns:
+            The ledger's entries for the limit, and for its change.
         """
-        found = np.array([values.get(key) for key in self.keys], float)  # None becomes NaN
-        present = found[~np.isnan(found)]
-        total = float(present.mean()) if len(present) else None
+        answers = np.array([values.get(key) for key in self.keys], float)  # None becomes NaN
+        present = answers[~np.isnan(answers)]
+        total = None
+        score = None
+        if len(present):
+            total = float(present.mean())
+            score = self.scale.score(total)
         self.totals.append(math.nan if total is None else total)
-        e = self.detector.look(found)
+        e = self.detector.look(answers)
         changed = self.change.look(self.baseline.mean if total is None else total)
         of_limit = {
             "name": self.limit.name,
-            "value": None if total is None else self.scale.score(total),
-            "missing": len(found) - len(present),
+            "value": score,
+            "missing": len(answers) - len(present),
             "e": e,
             "since": _look(numbers, self.detector.since),
         }
         return of_limit, {"e": changed, "since": _look(numbers, self.change.since)}
 
     def drop_since(self, numbers: Sequence[int], since: int | None) -> float | None:
-        """How much worse it is from that look on, in the metric's own unit."""
-        made = zip(numbers, self.totals, strict=True)
-        later = [
-            total
-            for number, total in made
-            if since is not None and number >= since and not math.isnan(total)
-        ]
-        return (self.baseline.mean - float(np.mean(later))) * self.scale.width if later else None
+        """The drop in the metric's own unit, from look `since` on; None without such a look."""
+        if since is None:
+            return None
+        later = []
+        for number, total in zip(numbers, self.totals, strict=True):
+            if number >= since and not math.isnan(total):
+                later.append(total)
+        if not later:
+            return None
+        return (self.baseline.mean - float(np.mean(later))) * self.scale.width
 
 
 def _look(numbers: Sequence[int], nth: int | None) -> int | None:
-    return None if nth is None else numbers[nth - 1]
+    if nth is None:
+        return None
+    return numbers[nth - 1]
 
 
 class Course:
     """Raises ConfigError: a limit has too few instances, or a max_drop that is its whole scale."""
 
-    def __init__(self, rules: Rules, limits: Sequence[Limit], repeats: Sequence[Asked]) -> None:
+    def __init__(
+        self, rules: Rules, limits: Sequence[Limit], repeats: Sequence[PanelMeasurement]
+    ) -> None:
         self.rules = rules
         self.numbers: list[int] = []
-        """Of the looks that were made."""
+        """The numbers of the looks that were made."""
         self._alarm: _Fields | None = None
         self._repeats = repeats
         self.streams = [_Stream(limit, rules, repeats) for limit in limits]
-        names = [name for name in rules.alarm_on if name not in (CHANGED, STATED)]
-        self._figures = {
-            name: ChangeDetector(
-                [one.watched[name] or 0.0 for one in repeats], rules.looks, rules.seed_of(name)
-            )
-            for name in names
-        }
+        self._figures: dict[str, ChangeDetector] = {}
+        for name in rules.alarm_on:
+            if name not in (CHANGED, STATED):
+                totals = [repeat.watched[name] or 0.0 for repeat in repeats]
+                self._figures[name] = ChangeDetector(totals, rules.looks, rules.seed_of(name))
 
     def of_baseline(self) -> _Fields:
-        """What the ledger says of the baseline."""
-        limits = [
-            {
-                **asdict(one.limit),
-                "metric": one.scale.metric,
-                "scale": [one.scale.low, one.scale.high],
-                "higher_is_better": one.scale.higher_is_better,
-                "instances": len(one.keys),
-                "units": len(set(one.baseline.units.tolist())),
-                "left_out": one.left_out,
-                "baseline": one.scale.score(one.baseline.mean),
-                "sigma": one.baseline.sigma * one.scale.width,
-                "flip_rate": one.baseline.flip_rate,
-            }
-            for one in self.streams
-        ]
-        shares = {
-            name: float(
-                np.mean(
-                    [one.watched[name] for one in self._repeats if one.watched[name] is not None]
-                    or [0.0]
-                )
-            )
-            for name in self._repeats[0].watched
-            if name != STATED
+        """The ledger's entries for the baseline."""
+        watched: _Fields = {}
+        for name in self._repeats[0].watched:
+            if name != STATED:
+                watched[name] = self._mean_of(name)
+        watched[STATED] = sorted(self._stated_models())
+        line: _Fields = {
+            "limits": [_entry_of(stream) for stream in self.streams],
+            "watched": watched,
         }
-        stated = sorted(self._stated_models())
-        line: _Fields = {"limits": limits, "watched": {**shares, STATED: stated}}
         if self.rules.statistics > 1:  # the first version was not written down
             line["statistics"] = self.rules.statistics
         return line
 
+    def _mean_of(self, name: str) -> float:
+        """The mean of a watched figure over the runs of the baseline; 0 if none has it."""
+        figures = []
+        for repeat in self._repeats:
+            if repeat.watched[name] is not None:
+                figures.append(repeat.watched[name])
+        return float(np.mean(figures or [0.0]))
+
     def _stated_models(self) -> set[str]:
         """The models that the baseline's answers state."""
-        return set(chain.from_iterable(one.watched[STATED] for one in self._repeats))
+        return set(chain.from_iterable(repeat.watched[STATED] for repeat in self._repeats))
 
-    def look(self, number: int, asked: Asked) -> _Fields:
-        """Test the next look; what the ledger says of it."""
+    def look(self, number: int, measurement: PanelMeasurement) -> _Fields:
+        """Test the next look, and return the ledger's entries for it."""
         self.numbers.append(number)
-        found = [
-            one.add(asked.limits.get(one.limit.name, {}), self.numbers) for one in self.streams
-        ]
-        limits = [of_limit for of_limit, _ in found]
-        changed = {one["name"]: change for one, change in found}
+        limits = []
+        changed = {}
+        for stream in self.streams:
+            values = measurement.limits.get(stream.limit.name, {})
+            of_limit, of_change = stream.add(values, self.numbers)
+            limits.append(of_limit)
+            changed[stream.limit.name] = of_change
         # a mean of e-values is one, however limits depend on each other (V. Vovk, R. Wang, Annals
         # of Statistics 49:1736-1754, 2021): it reaches 1 / alpha at any look with a chance of alpha
         # at most, while no limit is broken
-        e = statistics.fmean(one["e"] for one in limits)
-        figures = {
-            name: {
-                "e": detector.look(asked.watched[name] or 0.0),
-                "since": _look(self.numbers, detector.since),
-            }
-            for name, detector in self._figures.items()
-        }
-        self._alarm = self._alarm or self._alarm_of(number, limits, e, changed, figures, asked)
+        e = statistics.fmean(limit["e"] for limit in limits)
+        figures = {}
+        for name, test in self._figures.items():
+            evidence = test.look(measurement.watched[name] or 0.0)
+            figures[name] = {"e": evidence, "since": _look(self.numbers, test.since)}
+        if self._alarm is None:
+            self._alarm = (
+                self._harm_alarm(number, limits, e)
+                or self._change_alarm(number, changed)
+                or self._watched_alarm(number, figures, measurement)
+            )
         if self._alarm is not None and self._alarm["what"] == HARM:
-            of = {one.limit.name: one for one in self.streams}
-            drops = {
-                name: of[name].drop_since(self.numbers, self._alarm["since"])
-                for name in self._alarm["names"]
-            }
-            self._alarm = {**self._alarm, "drops": drops}
+            self._alarm = {**self._alarm, "drops": self._drops(self._alarm)}
         return {
             "limits": limits,
             "e": e,
             "alarm": self._alarm,
             "changed": changed,
             "figures": figures,
-            "watched": asked.watched,
+            "watched": measurement.watched,
         }
 
-    def _alarm_of(
-        self,
-        number: int,
-        limits: Sequence[_Fields],
-        e: float,
-        changed: Mapping[str, _Fields],
-        figures: Mapping[str, _Fields],
-        asked: Asked,
+    def _drops(self, alarm: _Fields) -> dict[str, float | None]:
+        """Limit that the alarm names -> its drop since the alarm's first look."""
+        streams = {stream.limit.name: stream for stream in self.streams}
+        drops = {}
+        for name in alarm["names"]:
+            drops[name] = streams[name].drop_since(self.numbers, alarm["since"])
+        return drops
+
+    def _harm_alarm(self, number: int, limits: Sequence[_Fields], e: float) -> _Fields | None:
+        """The alarm of a drop beyond a limit, if this look raises one."""
+        level = 1 / self.rules.harm_alpha
+        if e < level:
+            return None
+        level = min(level, max(limit["e"] for limit in limits))
+        beyond = [limit for limit in limits if limit["e"] >= level]
+        worst = max(beyond, key=lambda limit: float(limit["e"]))
+        names = [limit["name"] for limit in beyond]
+        return {"what": HARM, "look": number, "names": names, "since": worst["since"]}
+
+    def _change_alarm(self, number: int, changed: Mapping[str, _Fields]) -> _Fields | None:
+        """The alarm of any change of a limit's score, if this look raises one."""
+        if CHANGED not in self.rules.alarm_on:
+            return None
+        level = alarm_level(len(changed), self.rules.other_alpha)
+        names = [name for name, change in changed.items() if change["e"] >= level]
+        if not names:
+            return None
+        since = changed[names[0]]["since"]
+        return {"what": CHANGED, "look": number, "names": names, "since": since}
+
+    def _watched_alarm(
+        self, number: int, figures: Mapping[str, _Fields], measurement: PanelMeasurement
     ) -> _Fields | None:
-        """Of the first look that has one."""
-        if e >= 1 / self.rules.harm_alpha:
-            least = min(1 / self.rules.harm_alpha, max(one["e"] for one in limits))
-            beyond = [one for one in limits if one["e"] >= least]
-            worst = max(beyond, key=lambda one: float(one["e"]))
-            return {
-                "what": HARM,
-                "look": number,
-                "names": [one["name"] for one in beyond],
-                "since": worst["since"],
-            }
-        if CHANGED in self.rules.alarm_on:
-            level = alarm_level(len(changed), self.rules.other_alpha)
-            if names := [name for name, one in changed.items() if one["e"] >= level]:
-                return {
-                    "what": CHANGED,
-                    "look": number,
-                    "names": names,
-                    "since": changed[names[0]]["since"],
-                }
-        for name, one in figures.items():
-            if one["e"] >= alarm_level(1, self.rules.other_alpha):
-                return {"what": name, "look": number, "names": [name], "since": one["since"]}
-        known = self._stated_models()
-        if STATED in self.rules.alarm_on and not known.issuperset(asked.watched[STATED]):
-            return {"what": STATED, "look": number, "names": [STATED], "since": number}
-        return None
+        """The alarm of a watched figure or of a model's name, if this look raises one."""
+        for name, figure in figures.items():
+            if figure["e"] >= alarm_level(1, self.rules.other_alpha):
+                return {"what": name, "look": number, "names": [name], "since": figure["since"]}
+        if STATED not in self.rules.alarm_on:
+            return None
+        if self._stated_models().issuperset(measurement.watched[STATED]):
+            return None
+        return {"what": STATED, "look": number, "names": [STATED], "since": number}
+
+
+def _entry_of(stream: _Stream) -> _Fields:
+    """The ledger's entry for a limit at the baseline."""
+    return {
+        **asdict(stream.limit),
+        "metric": stream.scale.metric,
+        "scale": [stream.scale.low, stream.scale.high],
+        "higher_is_better": stream.scale.higher_is_better,
+        "instances": len(stream.keys),
+        "units": len(set(stream.baseline.units.tolist())),
+        "left_out": stream.left_out,
+        "baseline": stream.scale.score(stream.baseline.mean),
+        "sigma": stream.baseline.sigma * stream.scale.width,
+        "flip_rate": stream.baseline.flip_rate,
+    }
 
 
 def course_of(
     baseline: Line, folder: Path, looks: Sequence[Line] = (), load: Load = load_result
 ) -> Course:
-    """What was measured, as it stands after these looks. `load`: what reads the runs' results where
-    another rule read their answers than reads them now; else the values are those of their files.
+    """The state of the test after these looks.
+
+    Args:
+        baseline: The baseline's line.
+        folder: The panel's folder.
+        looks: The lines of the looks after it.
+        load: Reads the runs' results again, if another rule read their answers than reads them
+            now; by default the values are those of the stored files.
     """
     limits = limits_of(baseline)
 
-    def asked(part: Line) -> Asked:
+    def measured(part: Line) -> PanelMeasurement:
         if load is load_result:
             return read_values(folder / part["folder"], part["values"])
         return measure((folder / part["runs"][0]["folder"]).parent, limits, load)
 
-    course = Course(Rules.of(baseline), limits, [asked(repeat) for repeat in baseline["repeats"]])
+    repeats = [measured(repeat) for repeat in baseline["repeats"]]
+    course = Course(Rules.of(baseline), limits, repeats)
     for line in looks:
-        course.look(line["look"], asked(line))
+        course.look(line["look"], measured(line))
     return course
 
 
 def run_folders_of(folder: Path, lines: Sequence[Line]) -> list[Path]:
     """The folders of all runs of a baseline and of looks."""
     folders: list[Path] = []
-    for part in chain.from_iterable(line.get("repeats", [line]) for line in lines):
-        folders.extend(folder / run["folder"] for run in part["runs"])
+    for line in lines:
+        for part in line.get("repeats", [line]):
+            for run in part["runs"]:
+                folders.append(folder / run["folder"])
     return folders
 
 
 def limits_of(baseline: Line) -> list[Limit]:
-    return [
-        Limit(**{each.name: one[each.name] for each in fields(Limit)}) for one in baseline["limits"]
-    ]
+    names = [field.name for field in fields(Limit)]
+    limits = []
+    for entry in baseline["limits"]:
+        limits.append(Limit(**{name: entry[name] for name in names}))
+    return limits
 
 
 def power_of(course: Course) -> dict[str, Any]:
-    """Of each limit what the panel finds, and how many runs its baseline needs; by simulation."""
-    baselines = [one.baseline for one in course.streams]
+    """Simulate for each limit the drops that the panel finds, and the runs its baseline needs."""
+    baselines = [stream.baseline for stream in course.streams]
     finds = detector.what_it_finds(baselines, course.rules.harm_alpha)
     needed = detector.needed_repeats(baselines, course.rules.harm_alpha)
-    return {
-        one.limit.name: {
-            "finds": [asdict(drop) for drop in each],
+    power = {}
+    for stream, drops, need in zip(course.streams, finds, needed, strict=True):
+        power[stream.limit.name] = {
+            "finds": [asdict(drop) for drop in drops],
             "needed": need.repeats,
-            "drop": need.found.drop,
+            "drop": need.finding.drop,
         }
-        for one, each, need in zip(course.streams, finds, needed, strict=True)
-    }
+    return power

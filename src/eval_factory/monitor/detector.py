@@ -1,4 +1,4 @@
-"""Whether a panel became worse than allowed, or changed at all, looked at as often as one likes.
+"""Tests whether a panel became worse than allowed, or changed at all, however often one looks.
 Pure; needs numpy.
 
 A panel is a fixed sample of instances, asked B times as a baseline and then at each look.
@@ -26,29 +26,39 @@ from numpy.typing import ArrayLike, NDArray
 from eval_factory.scoring.intervals import FEW_SOURCES, LARGE_SOURCE
 
 Array = NDArray[Any]
-BOLDNESS = np.array([0.9, 0.6, 0.35, 0.2, 0.1, 0.05])
-"""Of each bet, the share of the stake that the worst week would cost."""
-LUCK = np.arange(17) / 4  # k: by how many standard errors the baseline may be too good
-PRICES = (
-    np.exp(np.outer(LUCK, [0.75, 1.5, 2.5]) - np.square([0.75, 1.5, 2.5]) / 2).mean(axis=1) / 1.29
-)
-"""Of each k. A panel's own luck is rounded up to the next k; for luck from the normal distribution
-the price of that is 1 in the mean (luck that is not rounded would need 1.07 for 1.29). One panel of
-30,000 has more luck than 4.
-"""
+BET_FRACTIONS = np.array([0.9, 0.6, 0.35, 0.2, 0.1, 0.05])
+"""The share of the stake that the worst week would cost each bet."""
+Z_GRID = np.arange(17) / 4  # k: by how many standard errors the baseline may be too good
+TILTS = np.array([0.75, 1.5, 2.5])
+ROUNDING_LOSS = 1.29
+
+
+def mixture_weights(z: Array) -> Array:
+    """The weight of the evidence at each k of `z`.
+
+        A_k = mean over the tilts t of exp(t k - t^2 / 2) / ROUNDING_LOSS
+
+    For k from the normal distribution the mean of exp(t k - t^2 / 2) is 1. A panel's own luck is
+    rounded up to the next k, and `ROUNDING_LOSS` pays for that: luck that is not rounded would
+    need 1.07.
+    """
+    likelihood_ratios = np.exp(np.outer(z, TILTS) - np.square(TILTS) / 2)
+    return np.asarray(likelihood_ratios.mean(axis=1) / ROUNDING_LOSS)
+
+
+MIXTURE_WEIGHTS = mixture_weights(Z_GRID)
+"""The weight of each k. One panel of 30,000 has more luck than a k of 4."""
 WHOLE_UNIT = 0.5
 """The share of the variance of one other answer of a whole unit that no unit's variance is below:
 with 1 a panel of 30 units of five would find 10 points in 19 % of years instead of 99 %.
 """
 POWERS = np.array([0.1, 0.3, 0.5, 0.7, 0.9])
-MOST = 1e250  # no evidence is more: it stays finite
+MAX_E_VALUE = 1e250  # no evidence is more: it stays finite
 
 
 @dataclass(frozen=True, eq=False)
 class Baseline:
-    """What the panel answered before the first look, of one limit. Raises ValueError: it is none
-    that can be.
-    """
+    """The panel's values for one limit before the first look. Raises ValueError: a wrong value."""
 
     values: Array  # (B, n): runs, instances; from 0, the worst, to 1, the best
     units: Array  # (n,): a whole number for each instance; those of one cluster have the same
@@ -79,19 +89,19 @@ class Baseline:
 
     @property
     def flip_rate(self) -> float:
-        """Of right and wrong answers, the share that is expected to differ between two runs; of
-        other values the mean square of that difference, which is less: half the scale counts a
+        """The share of right and wrong answers expected to differ between two runs. For other
+        values it is the mean square of that difference, which is less: half the scale counts a
         quarter.
         """
         return float(2 * self.values.var(axis=0, ddof=1).mean())
 
 
 class Units:
-    """Which instances belong together."""
+    """The units of a panel: instances that belong together."""
 
     def __init__(self, labels: ArrayLike) -> None:
         self.of: Array
-        """(n,): of each instance the number of its unit, from 0."""
+        """(n,): the number of each instance's unit, from 0."""
         self.sizes: Array
         _, self.of, self.sizes = np.unique(
             np.asarray(labels), return_inverse=True, return_counts=True
@@ -133,16 +143,16 @@ def sigma_of(values: Array, units: Units, whole_unit: float | None = None) -> Ar
     if count**2 / squares.sum() < FEW_SOURCES or units.sizes.max() > LARGE_SOURCE * count:
         floor = squares
     variances = np.maximum(variances, floor / runs)
-    more = units.sizes.mean() / 2
-    variance = variances.sum(axis=-1) + more
+    prior = units.sizes.mean() / 2
+    variance = variances.sum(axis=-1) + prior
     degrees = np.maximum(
-        4.0, (runs - 1) * variance**2 / (np.square(variances).sum(axis=-1) + more**2)
+        4.0, (runs - 1) * variance**2 / (np.square(variances).sum(axis=-1) + prior**2)
     )
     degrees = np.minimum(degrees, (runs - 1) * squares.sum() ** 2 / np.square(squares).sum())
     return np.asarray(stdtrit(degrees, 0.975) / 1.96 * np.sqrt(variance / runs) / count)
 
 
-class Restarts:
+class ShiryaevRobertsWealth:
     """A stake of 1 on several bets alike. 1/looks of it is put on at each look, and what it has
     become on all later ones: a change at any look finds stake that lost nothing before (A. N.
     Shiryaev, 1963; S. W. Roberts, 1966).
@@ -158,43 +168,49 @@ class Restarts:
         return len(self._logs)
 
     def look(self, logs: Array) -> Array:
-        """What the stake is now, in the mean of the bets: (..., bets) -> (...); `logs` are of the
-        factors of this look. Raises ValueError: there were as many looks as the stake is for.
+        """Multiply by this look's factors, and return the stake in the mean of the bets.
+
+        `logs` are the logarithms of the factors: (..., bets) -> (...). Raises ValueError: there
+        were as many looks as the stake is for.
         """
         if self.seen == self.looks:
             raise ValueError(f"the baseline is for {self.looks} looks: start another one")
         self._logs.append(logs)
         with np.errstate(over="ignore"):
-            self._bet = np.minimum((self._bet + 1 / self.looks) * np.exp(logs), MOST)
+            self._bet = np.minimum((self._bet + 1 / self.looks) * np.exp(logs), MAX_E_VALUE)
         return np.asarray(self._bet.mean(axis=-1) + (self.looks - self.seen) / self.looks)
 
     def grown(self) -> Array:
-        """Of what was put on at each look, the logarithm of what it is now, in the mean of the
-        bets: (seen, ...).
+        """The logarithm of the present wealth of each look's stake, in the mean of the bets:
+        (seen, ...).
         """
         since = np.cumsum(np.array(self._logs)[::-1], axis=0)[::-1]
         top = since.max(axis=-1, keepdims=True)
         return np.asarray(np.log(np.exp(since - top).mean(axis=-1)) + top[..., 0])
 
-    def of(self, which: Array) -> Restarts:
-        """A copy, of these rows."""
-        found = Restarts(self.looks)
-        found._bet = self._bet[which] if self.seen else self._bet
-        found._logs = [one[which] for one in self._logs]
-        return found
+    def of(self, rows: Array) -> ShiryaevRobertsWealth:
+        """A copy of these rows."""
+        copy = ShiryaevRobertsWealth(self.looks)
+        copy._bet = self._bet
+        if self.seen:
+            copy._bet = self._bet[rows]
+        for log in self._logs:
+            copy._logs.append(log[rows])
+        return copy
 
 
 class EDetectors:
-    """`EDetector` of many panels of the same units, side by side: what it is made of, and what
-    simulations need.
+    """`EDetector` of many panels of the same units, side by side; simulations need many.
 
-        F   = product over units of (1 + g/L * sum over the unit of (b - x - h)),    h = max_drop +
-        k sigma L   = the greatest of the units' sums of (1 - b + h): F stays above 0
-        E_k = mean over g of the stake of `Restarts` in F,    e = min over k of E_k A_k
+        h   = max_drop + k sigma
+        L   = the greatest of the units' sums of (1 - b + h): F stays above 0
+        F   = product over units of (1 + g/L * sum over the unit of (b - x - h))
+        E_k = mean over g of the stake of `ShiryaevRobertsWealth` in F
+        e   = min over k of E_k A_k
 
-    with the mean b of an instance in the baseline, its value x, g of `BOLDNESS`, k of `LUCK` and
-    A_k of `PRICES`. The product of factors with a mean of at most 1 over independent units has an
-    expectation of at most 1.
+    with the mean b of an instance in the baseline, its value x, g of `BET_FRACTIONS`, k of `Z_GRID`
+    and A_k of `MIXTURE_WEIGHTS`. The product of factors with a mean of at most 1 over independent
+    units has an expectation of at most 1.
     """
 
     def __init__(
@@ -208,11 +224,11 @@ class EDetectors:
         """values: (panels, B, n), as `Baseline.values`."""
         self._units = units
         self._share = values.mean(axis=-2)
-        self._allowed = max_drop + LUCK * sigma_of(values, units, whole_unit)[:, None]
+        self._allowed = max_drop + Z_GRID * sigma_of(values, units, whole_unit)[:, None]
         lost = units.totals(1 - self._share)[:, None] + units.sizes * self._allowed[..., None]
         # nothing can be lost: all right, and no drop allowed
         self._scale = np.maximum(lost.max(axis=-1), 1e-9)
-        self._stakes = Restarts(looks)
+        self._stakes = ShiryaevRobertsWealth(looks)
         self._least: Array = np.zeros(len(values), int)
 
     def look(self, values: Array) -> Array:
@@ -222,50 +238,48 @@ class EDetectors:
         is no worse model.
         """
         fallen = self._units.totals(self._share - np.where(np.isnan(values), 1.0, values))
-        logs = np.empty((len(fallen), len(LUCK), len(BOLDNESS)))
+        logs = np.empty((len(fallen), len(Z_GRID), len(BET_FRACTIONS)))
         factors = np.empty(fallen.shape)
-        for k in range(len(LUCK)):
+        for k in range(len(Z_GRID)):
             gain = (fallen - self._units.sizes * self._allowed[:, k, None]) / self._scale[
                 :, k, None
             ]
-            for g, bold in enumerate(BOLDNESS.tolist()):
+            for g, bold in enumerate(BET_FRACTIONS.tolist()):
                 np.multiply(gain, bold, out=factors)
                 logs[:, k, g] = np.log1p(factors, out=factors).sum(axis=-1)
-        evidence = self._stakes.look(logs) * PRICES
+        evidence = self._stakes.look(logs) * MIXTURE_WEIGHTS
         self._least = evidence.argmin(axis=-1)
         return np.asarray(evidence.min(axis=-1))
 
     def lose(self) -> None:
-        """A look at which all that was put on so far is lost: takes no time, and is on the safe
+        """Count a look at which all stakes so far are lost. It takes no time, and is on the safe
         side.
         """
-        self._stakes.look(np.full((len(self._least), len(LUCK), len(BOLDNESS)), -np.inf))
+        self._stakes.look(np.full((len(self._least), len(Z_GRID), len(BET_FRACTIONS)), -np.inf))
 
     def since(self) -> Array:
-        """Of each panel the look whose stake has grown most, from 1; 0 where none has grown:
-        (panels,).
-        """
+        """The look, from 1, whose stake has grown most; 0 if none has grown: (panels,)."""
         if not self._stakes.seen:
             return np.zeros_like(self._least)
         return _since(self._stakes.grown()[:, np.arange(len(self._least)), self._least])
 
-    def of(self, which: Array) -> EDetectors:
+    def of(self, panels: Array) -> EDetectors:
         """A copy of these panels, which goes on by itself."""
-        found = object.__new__(EDetectors)
-        found._units = self._units
-        found._stakes = self._stakes.of(which)
-        found._least = self._least[which]
-        found._share = self._share[which]
-        found._allowed = self._allowed[which]
-        found._scale = self._scale[which]
-        return found
+        copy = object.__new__(EDetectors)
+        copy._units = self._units
+        copy._stakes = self._stakes.of(panels)
+        copy._least = self._least[panels]
+        copy._share = self._share[panels]
+        copy._allowed = self._allowed[panels]
+        copy._scale = self._scale[panels]
+        return copy
 
 
 class EDetector:
-    """The evidence that one limit of a panel is broken: `EDetectors` of one panel."""
+    """The evidence that one limit of a panel is broken: `EDetectors` of a single panel."""
 
     def __init__(self, baseline: Baseline) -> None:
-        self._one = EDetectors(
+        self._detectors = EDetectors(
             baseline.values[None],
             Units(baseline.units),
             baseline.max_drop,
@@ -277,57 +291,57 @@ class EDetector:
         """e after this look: above 0, finite; `values`: (n,), from 0 to 1, NaN where there is
         none.
         """
-        return float(self._one.look(np.round(np.asarray(values, float), 12)[None])[0])
+        return float(self._detectors.look(np.round(np.asarray(values, float), 12)[None])[0])
 
     @property
     def since(self) -> int | None:
         """The look, from 1, with which the drop most likely began; None before the first, and
         without any evidence.
         """
-        return int(self._one.since()[0]) or None
+        return int(self._detectors.since()[0]) or None
 
 
 class ChangeDetector:
-    """Whether a task's totals are still what the baseline's were: no limit, better or worse.
+    """Tests whether a task's totals changed since the baseline, for the better or the worse.
 
     A conformal test martingale (V. Vovk, Statistical Science 36:595-611, 2021). While nothing
     changes, runs of the baseline and looks could have come in any order. So the rank of a look
     among all before it, ties broken at random, is uniform and independent of the earlier ranks, and
     a bet against that is a martingale. The bets are c p^(c-1) and c (1-p)^(c-1) with c of `POWERS`,
-    in the stake of `Restarts`.
+    in the stake of `ShiryaevRobertsWealth`.
 
     One reaches 1 / alpha with a chance of at most alpha. The martingales of several tasks do not
     know each other's ranks, so their mean need not be one; Bonferroni holds (`alarm_level`).
     """
 
     def __init__(self, baseline_totals: ArrayLike, looks: int, seed: int) -> None:
-        """`baseline_totals`: (B,), of each run the total of its values or their mean. `seed`: of
-        what breaks ties.
-        """
+        """`baseline_totals`: (B,), the total or mean of each run's values. `seed` breaks ties."""
         self._known = np.asarray(baseline_totals, float)
-        self._stakes = Restarts(looks)
+        self._stakes = ShiryaevRobertsWealth(looks)
         self._random = np.random.default_rng(seed)
 
     def look(self, total: float) -> float:
-        """What the martingale is after this look: above 0, finite. Raises ValueError: a look
-        more than was said.
+        """The martingale after this look: above 0, finite. Raises ValueError: more looks than
+        configured.
         """
-        known = np.append(self._known, total)
-        ties = np.abs(known - total) < 1e-9
-        rank = ((known < total) & ~ties).sum() + self._random.uniform(1e-9, 1 - 1e-9) * ties.sum()
-        p = np.array([[rank / len(known)], [1 - rank / len(known)]])
+        earlier = np.append(self._known, total)
+        ties = np.abs(earlier - total) < 1e-9
+        rank = ((earlier < total) & ~ties).sum() + self._random.uniform(1e-9, 1 - 1e-9) * ties.sum()
+        p = np.array([[rank / len(earlier)], [1 - rank / len(earlier)]])
         value = self._stakes.look((np.log(POWERS) + (POWERS - 1) * np.log(p)).ravel())
-        self._known = known
+        self._known = earlier
         return float(value)
 
     @property
     def since(self) -> int | None:
         """As `EDetector.since`."""
-        return int(_since(self._stakes.grown())) or None if self._stakes.seen else None
+        if not self._stakes.seen:
+            return None
+        return int(_since(self._stakes.grown())) or None
 
 
 def alarm_level(count: int, alpha: float) -> float:
-    """What one of so many martingales has to reach (Bonferroni)."""
+    """The level that one of `count` martingales has to reach (Bonferroni)."""
     return count / alpha
 
 
@@ -367,34 +381,37 @@ class Found:
 @dataclass(frozen=True)
 class Needed:
     repeats: int | None  # the fewest runs in a baseline that find the drop; None: 40 are not enough
-    found: Found  # with so many, or with the most
+    finding: Found  # with so many, or with the most
 
 
 def what_it_finds(limits: Sequence[Baseline], alpha: float) -> list[list[Found]]:
-    """Of each limit what it finds of each of `DROPS`, with as many runs as its baseline has.
+    """Simulate for each limit how it finds each of `DROPS`, with its baseline's number of runs.
 
     The drop is there from look 20 of 52, and at the same part of another number of looks. One that
     is no greater than `max_drop` is none to be found.
     """
-    return [_finds(limit, len(limits) / alpha, YEARS, [0, at]) for at, limit in enumerate(limits)]
+    level = len(limits) / alpha
+    return [_finds(limit, level, YEARS, [0, index]) for index, limit in enumerate(limits)]
 
 
-def hardest(found: Sequence[Sequence[Found]]) -> list[Found]:
-    """Of each drop what the limit that finds it least often says: what a panel finds whichever
-    limit it is.
+def hardest(of_limits: Sequence[Sequence[Found]]) -> list[Found]:
+    """For each drop, the finding of the limit that finds it in the fewest years.
+
+    The panel finds such a drop whichever limit it is.
     """
-    return [
-        min(each, key=lambda one: (one.share, -(one.weeks or 0)))
-        for each in zip(*found, strict=True)
-    ]
+    hardest_found = []
+    for of_drop in zip(*of_limits, strict=True):
+        hardest_found.append(min(of_drop, key=lambda drop: (drop.share, -(drop.weeks or 0))))
+    return hardest_found
 
 
 def needed_repeats(limits: Sequence[Baseline], alpha: float, seed: int = 0) -> list[Needed]:
-    """Of each limit how many runs its baseline needs, of `REPEATS` and those that it has, to find a
-    drop of 10 points of the scale, or of 5 more than `max_drop` where that is more, in 95 % of the
-    years.
+    """Simulate for each limit how many runs its baseline needs, of `REPEATS` and those it has, to
+    find a drop of 10 points of the scale in 95 % of the years (or of `max_drop` and 5 points, if
+    that is more).
     """
-    return [_needed(limit, len(limits) / alpha, [seed, at]) for at, limit in enumerate(limits)]
+    level = len(limits) / alpha
+    return [_needed(limit, level, [seed, index]) for index, limit in enumerate(limits)]
 
 
 def assumed(
@@ -405,53 +422,54 @@ def assumed(
     alpha: float,
     accuracy: float = 0.8,
 ) -> dict[float, list[Found]]:
-    """Before anything is asked: by the share of answers that flip between two runs (`FLIP_RATES`),
-    what the hardest limit finds, of right and wrong answers. In clusters they are taken to flip
-    with a correlation of 0.3. `units`: of each limit, as `Baseline.units`; `repeats`: runs of the
-    baseline.
+    """Simulate panels of right and wrong answers before anything is asked.
+
+    Args:
+        units: The units of each limit, as `Baseline.units`. In clusters answers are taken to flip
+            with a correlation of 0.3.
+        max_drops: The max_drop of each limit.
+        repeats: Runs of the baseline.
+        looks: Looks in the panel's life.
+        alpha: The error rate of the panel.
+        accuracy: The share of right answers.
+
+    Returns:
+        The share of answers that flip between two runs (`FLIP_RATES`) -> what the hardest limit
+        finds.
     """
     from scipy.special import betaincinv  # imported here, as in `sigma_of`
 
-    pairs = list(zip(units, max_drops, strict=True))
-    found = {}
-    alike = {
-        (*sorted(Units(labels).sizes.tolist()), most): (labels, most) for labels, most in pairs
-    }
+    distinct = {}
+    for labels, max_drop in zip(units, max_drops, strict=True):
+        sizes = tuple(sorted(Units(labels).sizes.tolist()))
+        key = (*sizes, max_drop)
+        distinct[key] = (labels, max_drop)
+    by_flip_rate = {}
     for rate in FLIP_RATES:
         rng = np.random.default_rng(0)
-        each = []
-        more = rate / max(2 * accuracy * (1 - accuracy) - rate, 1e-6)
-        for labels, max_drop in alike.values():
+        of_limits = []
+        strength = rate / max(2 * accuracy * (1 - accuracy) - rate, 1e-6)
+        for labels, max_drop in distinct.values():
             parts = (np.arange(len(labels)) + 0.5) / len(labels)
-            chances = rng.permutation(betaincinv(accuracy * more, (1 - accuracy) * more, parts))
-            runs = np.stack(
-                [
-                    _together(rng, Units(labels), TOGETHER, 1)[0] >= 1 - chances
-                    for _ in range(max(REPEATS))
-                ]
+            chances = rng.permutation(
+                betaincinv(accuracy * strength, (1 - accuracy) * strength, parts)
             )
-            each.append(
-                _finds(
-                    Baseline(runs, labels, max_drop, looks),
-                    len(units) / alpha,
-                    YEARS // 2,
-                    [0],
-                    repeats,
-                )
-            )
-        found[rate] = hardest(each)
-    return found
+            runs = []
+            for _ in range(max(REPEATS)):
+                runs.append(_together(rng, Units(labels), TOGETHER, 1)[0] >= 1 - chances)
+            baseline = Baseline(np.stack(runs), labels, max_drop, looks)
+            of_limits.append(_finds(baseline, len(units) / alpha, YEARS // 2, [0], repeats))
+        by_flip_rate[rate] = hardest(of_limits)
+    return by_flip_rate
 
 
 def _smaller(limit: Baseline) -> Baseline:
-    """Of a large panel a part, in whole units: it finds less, and more would take gigabytes."""
+    """Take part of a large panel, in whole units: it finds less, but all would take gigabytes."""
     units = Units(limit.units)
-    kept = units.sizes.cumsum()[units.of] <= max(MAX_SIMULATED, int(units.sizes[0]))
-    return (
-        limit
-        if kept.all()
-        else Baseline(limit.values[:, kept], limit.units[kept], limit.max_drop, limit.looks)
-    )
+    is_taken = units.sizes.cumsum()[units.of] <= max(MAX_SIMULATED, int(units.sizes[0]))
+    if is_taken.all():
+        return limit
+    return Baseline(limit.values[:, is_taken], limit.units[is_taken], limit.max_drop, limit.looks)
 
 
 def _finds(
@@ -460,7 +478,7 @@ def _finds(
     limit = _smaller(limit)
     rng = np.random.default_rng(seed)
     weeks = _weeks_until(limit, repeats or len(limit.values), DROPS, level, years, rng)
-    return [_found(drop, each) for drop, each in zip(DROPS, weeks, strict=True)]
+    return [_found(drop, of_drop) for drop, of_drop in zip(DROPS, weeks, strict=True)]
 
 
 def _needed(limit: Baseline, level: float, seed: list[int]) -> Needed:
@@ -473,10 +491,10 @@ def _needed(limit: Baseline, level: float, seed: list[int]) -> Needed:
             weeks = np.append(
                 weeks, _weeks_until(limit, repeats, [drop], level, YEARS - FIRST, rng)[0]
             )
-        found = _found(drop, weeks)
-        if found.share >= ENOUGH:
-            return Needed(repeats, found)
-    return Needed(None, found)
+        finding = _found(drop, weeks)
+        if finding.share >= ENOUGH:
+            return Needed(repeats, finding)
+    return Needed(None, finding)
 
 
 def _found(drop: float, weeks: Array) -> Found:
@@ -493,12 +511,12 @@ def _weeks_until(
     years: int,
     rng: np.random.Generator,
 ) -> list[Array]:
-    """Of each drop, (years,): the looks from it to the alarm, inf where there is none."""
+    """The looks from each drop to the alarm, inf if there is none: (years,) for each drop."""
     answers = Answers(limit, years, rng)
     runs = np.stack([answers.draw() for _ in range(repeats)], axis=1)
     start = EDetectors(runs, answers.units, limit.max_drop, limit.looks)
     before = limit.looks * 19 // 52
-    found = list[Array]()
+    by_drop = list[Array]()
     for look in range(before):
         if look < before - RUN_IN:
             start.lose()
@@ -515,36 +533,36 @@ def _weeks_until(
             detector = detector.of(~alarm)
             if not len(still):
                 break
-        found.append(weeks)
-    return found
+        by_drop.append(weeks)
+    return by_drop
 
 
 class Answers:
-    """Of simulated panels that are like a baseline, in years side by side.
+    """Answers of simulated panels that are like a baseline, in years side by side.
 
-    What an instance answers is drawn from its own runs and, as if it had been asked M times more,
-    from those of all instances (T. S. Ferguson, Annals of Statistics 1:209-230, 1973; of right and
-    wrong answers it is the beta-binomial model): one that was right in all of five runs may still
-    be wrong in one of ten. M is such that two runs differ as often as they did. One instance more,
-    right in half of its runs, is added to the estimates: no panel never changes.
+    An instance's answer is drawn from its own runs and, as if it had been asked M times more,
+    from those of all instances (T. S. Ferguson, Annals of Statistics 1:209-230, 1973; for right and
+    wrong answers it is the beta-binomial model): an instance that was right in all of five runs may
+    still be wrong in one of ten. M is such that two runs differ as often as they did. An instance
+    that is right in half of its runs is added to the estimates: no panel never changes.
     """
 
     def __init__(self, like: Baseline, years: int, rng: np.random.Generator) -> None:
         self.units = Units(like.units)
         self._rng = rng
         runs, count = like.values.shape
-        known = np.unique(np.append(like.values, [0.0, 1.0]))
-        self._levels = known if len(known) <= LEVELS else np.linspace(0, 1, LEVELS)
+        distinct = np.unique(np.append(like.values, [0.0, 1.0]))
+        self._levels = distinct if len(distinct) <= LEVELS else np.linspace(0, 1, LEVELS)
         seen = np.abs(like.values[..., None] - self._levels).argmin(axis=-1)
         counts = (seen[..., None] == np.arange(len(self._levels))).sum(axis=0)
         pool = counts.sum(axis=0) + runs / 2 * np.isin(self._levels, [0.0, 1.0])
         pool /= pool.sum()
-        own = like.values.var(axis=0, ddof=1)
+        spread_of_instance = like.values.var(axis=0, ddof=1)
         spread = float(pool @ (self._levels - pool @ self._levels) ** 2)
-        flips = float(own.sum() + runs / (runs - 1) / 4) / (count + 1) / spread
-        more = 1 / max(1 / flips - 1, 0.001)
+        flips = float(spread_of_instance.sum() + runs / (runs - 1) / 4) / (count + 1) / spread
+        prior = 1 / max(1 / flips - 1, 0.001)
         parts = rng.standard_gamma(
-            np.broadcast_to(more * pool + counts, (years, count, len(self._levels)))
+            np.broadcast_to(prior * pool + counts, (years, count, len(self._levels)))
         )
         parts /= parts.sum(axis=-1, keepdims=True)
         self._mean = (parts @ self._levels).mean(axis=-1)
@@ -554,30 +572,34 @@ class Answers:
         # these with all in one
         # without the least variance of a whole unit, which guards a test and estimates nothing
         sigma = float(sigma_of(like.values, self.units, whole_unit=0.0))
-        apart = runs * (count * sigma) ** 2 - self.units.sizes.mean() / 2 - own.sum()
+        apart = runs * (count * sigma) ** 2 - self.units.sizes.mean() / 2 - spread_of_instance.sum()
         drawn = np.stack([self.draw() for _ in range(5)])
         alone = drawn.var(axis=0, ddof=1).sum()
         whole = (self.units.totals(drawn).var(axis=0, ddof=1).sum() - alone) / max(alone, 1e-9)
-        self._correlation = (
-            min(1.0, max(0.0, apart / (own.sum() + 0.5) / whole)) if whole > 0 else 0.0
-        )
+        self._correlation = 0.0
+        if whole > 0:
+            share = apart / (spread_of_instance.sum() + 0.5) / whole
+            self._correlation = min(1.0, max(0.0, share))
 
-    def draw(self, which: Array | None = None, drop: float = 0.0) -> Array:
-        """A look of these years: (years, n). `drop`: by how much the mean has fallen; to 0 where
-        it was less.
+    def draw(self, years: Array | None = None, drop: float = 0.0) -> Array:
+        """Draw a look: (years, n).
+
+        Args:
+            years: The years to draw; all by default.
+            drop: By how much the mean has fallen; a mean below that falls to 0.
         """
-        mean, below = (
-            (self._mean, self._below) if which is None else (self._mean[which], self._below[which])
-        )
-        at = _together(self._rng, self.units, self._correlation, len(mean))
-        found = self._levels[(at[..., None] > below).sum(axis=-1)]
+        mean = self._mean
+        below = self._below
+        if years is not None:
+            mean = mean[years]
+            below = below[years]
+        level = _together(self._rng, self.units, self._correlation, len(mean))
+        answers = self._levels[(level[..., None] > below).sum(axis=-1)]
         if drop:
-            fallen = (
-                _together(self._rng, self.units, TOGETHER, len(mean))
-                < (drop / np.maximum(mean, 1e-9))[:, None]
-            )
-            found[fallen] = 0.0
-        return np.asarray(found)
+            chance = (drop / np.maximum(mean, 1e-9))[:, None]
+            fallen = _together(self._rng, self.units, TOGETHER, len(mean)) < chance
+            answers[fallen] = 0.0
+        return np.asarray(answers)
 
 
 def _together(rng: np.random.Generator, units: Units, correlation: float, years: int) -> Array:

@@ -38,9 +38,7 @@ Line = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class History:
-    """The ledger as it stands: the baseline that holds, the looks since, what is started and has
-    not ended.
-    """
+    """The ledger as it stands: the current baseline, the looks since, a look that is under way."""
 
     lines: Sequence[Line]
     problems: Sequence[str] = ()  # what shows that it was changed; empty where nothing does
@@ -48,7 +46,7 @@ class History:
 
     @property
     def baseline(self) -> Line | None:
-        """The one that holds."""
+        """The current baseline."""
         return next((line for line in reversed(self.lines) if line["kind"] == BASELINE), None)
 
     def of_kind(self, kind: str) -> list[Line]:
@@ -56,26 +54,33 @@ class History:
 
     @property
     def epoch(self) -> int:
-        """A baseline and the looks after it; 0 before the first."""
-        return 0 if self.baseline is None else int(self.baseline["epoch"])
+        """The number of the current baseline; 0 before the first."""
+        if self.baseline is None:
+            return 0
+        return int(self.baseline["epoch"])
 
     @property
     def looks(self) -> list[Line]:
-        """Those that were made since the baseline that holds."""
+        """The looks made since the current baseline."""
         return self.looks_after(self.baseline)
 
     def looks_after(self, baseline: Line | None) -> list[Line]:
-        later = [] if baseline is None else self.lines[int(baseline["number"]) :]
-        of_it = takewhile(lambda line: line["kind"] != BASELINE, later)
-        return [line for line in of_it if line["kind"] == LOOK]
+        """The looks between a baseline and the next one."""
+        if baseline is None:
+            return []
+        later = self.lines[int(baseline["number"]) :]
+        of_baseline = takewhile(lambda line: line["kind"] != BASELINE, later)
+        return [line for line in of_baseline if line["kind"] == LOOK]
 
     @property
     def begun(self) -> Line | None:
-        """A look that has not ended."""
-        last = next(
-            (line for line in reversed(self.lines) if line["kind"] in (BEGUN, LOOK, NOT_MADE)), None
-        )
-        return last if last is not None and last["kind"] == BEGUN else None
+        """The look that has not ended."""
+        for line in reversed(self.lines):
+            if line["kind"] == BEGUN:
+                return line
+            if line["kind"] in (LOOK, NOT_MADE):
+                return None
+        return None
 
     @property
     def next_look(self) -> int:
@@ -83,7 +88,10 @@ class History:
 
     @property
     def alarm(self) -> Mapping[str, Any] | None:
-        return self.looks[-1]["alarm"] if self.looks else None
+        if not self.looks:
+            return None
+        alarm: Mapping[str, Any] | None = self.looks[-1]["alarm"]
+        return alarm
 
 
 def is_older(line: Line, hours: float) -> bool:
@@ -98,28 +106,28 @@ class Ledger:
         self.head_file = folder / "ledger.sha256"
 
     def read(self) -> History:
-        """What is there; of a line that is just being written, nothing."""
+        """Read all complete lines; a line that is being written is left out."""
         lines: list[dict[str, Any]] = []
         problems: list[str] = []
         head = NOTHING
         heads = _content(self.head_file).decode(errors="replace").split()
         *whole, torn = _content(self.file).split(b"\n")
         for number, text in enumerate(whole, start=1):
-            where = f"{self.file.name}, line {number}"
+            label = f"{self.file.name}, line {number}"
             try:
                 line = parse_json(text)
                 if not isinstance(line, dict):
                     raise ValueError
             except (ValueError, RecursionError):
-                problems.append(f"{where}: is no JSON object")
+                problems.append(f"{label}: is no JSON object")
                 line = {}
             if line.get("previous") != head:
                 problems.append(
-                    f"{where}: does not follow the line before it: "
+                    f"{label}: does not follow the line before it: "
                     "one was changed, dropped or put in"
                 )
             if line.get("number") != number:
-                problems.append(f"{where}: has the number {line.get('number')}")
+                problems.append(f"{label}: has the number {line.get('number')}")
             head = hashlib.sha256(text).hexdigest()
             lines.append(line)
         if torn and len(heads) != 2:
@@ -133,19 +141,19 @@ class Ledger:
 
     def intact(self) -> History:
         """Raises PrerequisiteError: it was changed."""
-        found = self.read()
-        if found.problems:
+        history = self.read()
+        if history.problems:
             raise PrerequisiteError(
                 f"{self.file}: was changed by somebody else, and nothing is added to it\n"
-                + "\n".join(f"  {problem}" for problem in found.problems[:5])
+                + "\n".join(f"  {problem}" for problem in history.problems[:5])
                 + f"\n  see 'eval-factory monitor verify {self.folder}'; "
                 "put the file back from a copy"
             )
-        return found
+        return history
 
     def append(self, kind: str, **fields: Any) -> Line:
-        """Write one line, after who writes one now. Raises PrerequisiteError: it was changed, or
-        cannot be written.
+        """Append one line, after waiting for another writer. Raises PrerequisiteError: the ledger
+        was changed, or cannot be written.
         """
         with self._locked(".ledger.lock"):
             before = self.intact()
@@ -170,7 +178,7 @@ class Ledger:
         return line
 
     def looking(self, say: Callable[[str], object]) -> AbstractContextManager[None]:
-        """Lock the panel for one look. Who comes second waits for the end of the first."""
+        """Lock the panel for one look. A second look waits for the end of the first."""
         waits = f"{self.folder}: another look is being made: waiting for its end"
         return self._locked(".look.lock", lambda: say(waits))
 

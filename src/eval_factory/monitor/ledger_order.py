@@ -51,25 +51,25 @@ def time_of(text: object) -> datetime:
 
 
 def order_problems(lines: Sequence[Line]) -> Iterator[str]:
-    """What shows that lines were changed, dropped or put in, by what they say of each other."""
+    """Signs that lines were changed, dropped or put in, by what the lines say of each other."""
     order = _Order()
     for line in lines:
-        where = f"line {line.get('number')}"
+        label = f"line {line.get('number')}"
         fields = FIELDS.get(str(line.get("kind")))
         if fields is None:
-            yield f"{where}: is of no known kind, {str(line.get('kind'))[:40]}"
+            yield f"{label}: is of no known kind, {str(line.get('kind'))[:40]}"
             continue
-        found = line.keys() - _NEWER
-        if fields != found:
-            names = ", ".join(sorted(fields ^ found))
-            yield f"{where}: is no {line['kind']}: {names} are missing, or too many"
+        present = line.keys() - _NEWER
+        if fields != present:
+            names = ", ".join(sorted(fields ^ present))
+            yield f"{label}: is no {line['kind']}: {names} are missing, or too many"
             continue
         for problem in order.follow(line):
-            yield f"{where}: {problem}"
+            yield f"{label}: {problem}"
 
 
 class _Order:
-    """What the lines so far allow."""
+    """The state of a ledger, which decides about the next line."""
 
     def __init__(self) -> None:
         self._baseline: Line | None = None

@@ -1,6 +1,6 @@
-"""One look at a panel: its baseline first, then the panel asked again, tested, and written into the
-ledger. And a new version of the model: may it take the place of the one that is watched? The gate's
-policy decides.
+"""One look at a panel: make its baseline first, then ask the panel again, test the answers, and
+write a line into the ledger. A change: the gate's policy decides if a new version of the model may
+replace the one that is watched.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from eval_factory.core.tables import screen
 from eval_factory.monitor import detector
 from eval_factory.monitor.course import (
     Course,
+    PanelMeasurement,
     Rules,
     course_of,
     differences,
@@ -72,7 +73,7 @@ CANDIDATE = "candidate"
 
 
 class Outcome(Word):
-    """What a look came to."""
+    """The outcome of a look."""
 
     BASELINE = "baseline"
     IN_CONTROL = "in_control"
@@ -82,20 +83,20 @@ class Outcome(Word):
 
 
 @dataclass(frozen=True)
-class Looked:
-    """What a call of `monitor` came to."""
+class MonitorOutcome:
+    """The outcome of a call of `monitor`."""
 
     outcome: str  # of `Outcome`; of a change that was decided, the gate's
     exit_code: int
     folder: Path
-    lines: Sequence[str]  # for the screen: what it came to, why, and the next step
-    line: Line | None = None  # what was written into the ledger
+    lines: Sequence[str]  # for the screen: the outcome, the reason, and the next step
+    line: Line | None = None  # the line that was written into the ledger
     head: str = ""  # the hash of the ledger's last line
 
 
 @dataclass(frozen=True)
-class Asking:
-    """How the panel is asked."""
+class RunOptions:
+    """The options of asking a panel."""
 
     env: Mapping[str, str]
     say: Callable[[str], object]
@@ -104,9 +105,8 @@ class Asking:
     options: SuiteOptions
 
 
-def look(panel: Panel, how: Asking, new_baseline: str | None = None) -> Looked:
-    """Make one look, or the baseline where there is none that holds. `new_baseline`: why another
-    one is started.
+def look(panel: Panel, options: RunOptions, new_baseline: str | None = None) -> MonitorOutcome:
+    """Make one look; or the baseline, if there is none or `new_baseline` says why to start again.
 
     Raises:
         ConfigError: the panel, or what its runs ask, is another than that of the baseline; or all
@@ -121,7 +121,7 @@ def look(panel: Panel, how: Asking, new_baseline: str | None = None) -> Looked:
             "choose another output_dir"
         )
     ledger = Ledger(panel.folder)
-    with ledger.looking(how.say):
+    with ledger.looking(options.say):
         history = ledger.intact()
         if (
             history.baseline is None
@@ -129,13 +129,13 @@ def look(panel: Panel, how: Asking, new_baseline: str | None = None) -> Looked:
             or _asks_for_more_repeats(panel, history)
         ):
             return _make_baseline(
-                panel, ledger, history, how, new_baseline, next_step=f"next: {_again(panel)}"
+                panel, ledger, history, options, new_baseline, next_step=f"next: {_again(panel)}"
             )
-        return _make_look(panel, ledger, history, history.baseline, how)
+        return _make_look(panel, ledger, history, history.baseline, options)
 
 
 def _asks_for_more_repeats(panel: Panel, history: History) -> bool:
-    """Before the first look, the baseline may be made longer."""
+    """Compare the panel's repeats with the baseline's, which may grow before the first look."""
     baseline = history.baseline
     if baseline is None or history.looks:
         return False
@@ -144,47 +144,55 @@ def _asks_for_more_repeats(panel: Panel, history: History) -> bool:
     return now["repeats"] > then["repeats"] and {**now, "repeats": 0} == {**then, "repeats": 0}
 
 
-def _ask_suite(suite: Suite, how: Asking) -> SuiteReport:
-    """The panel once more, in a folder of its own: no earlier answers are used."""
-    with how.looking_on(suite.folder) as observer:
-        return run_suite(suite, how.options, env=how.env, screen=observer)
+def _ask_suite(suite: Suite, options: RunOptions) -> SuiteReport:
+    """Ask the panel again, in a folder of its own: no earlier answers are used."""
+    with options.looking_on(suite.folder) as observer:
+        return run_suite(suite, options.options, env=options.env, screen=observer)
 
 
-def _unfinished(reports: Sequence[SuiteReport], panel: Panel) -> Looked | None:
-    """What it came to where not every run is complete and reportable."""
-    waiting = [
-        one for one in reports if any(cell.status == RunStatus.WAITING for cell in one.cells)
-    ]
-    worst = max(reports, key=lambda one: one.exit_code)
+def _unfinished(reports: Sequence[SuiteReport], panel: Panel) -> MonitorOutcome | None:
+    """The outcome if some run is not complete or not reportable."""
+    worst = max(reports, key=lambda report: report.exit_code)
     if worst.exit_code:
         first = "not made: a run is not complete, or may not be reported, and that is no evidence"
         lines = [first, *worst.summary.splitlines(), "when that is corrected: the same command"]
-        return Looked(Outcome.NOT_MADE, worst.exit_code, panel.folder, lines)
-    if waiting:
-        first = "submitted to Slurm: the same command takes over what has ended"
-        return Looked(Outcome.SUBMITTED, 0, panel.folder, [first, *waiting[0].summary.splitlines()])
+        return MonitorOutcome(Outcome.NOT_MADE, worst.exit_code, panel.folder, lines)
+    for report in reports:
+        if any(cell.status == RunStatus.WAITING for cell in report.cells):
+            first = "submitted to Slurm: the same command takes over what has ended"
+            lines = [first, *report.summary.splitlines()]
+            return MonitorOutcome(Outcome.SUBMITTED, 0, panel.folder, lines)
     return None
 
 
 def _make_baseline(
-    panel: Panel, ledger: Ledger, history: History, how: Asking, why: str | None, *, next_step: str
-) -> Looked:
-    if panel.section.change is not None:
-        load_policy(panel.policy)  # a wrong one is reported before anything is asked
+    panel: Panel,
+    ledger: Ledger,
+    history: History,
+    options: RunOptions,
+    why: str | None,
+    *,
+    next_step: str,
+) -> MonitorOutcome:
     section = panel.section
+    if section.change is not None:
+        load_policy(panel.policy)  # a wrong one is reported before anything is asked
     limits = panel.limits
+    epoch = history.epoch
     is_longer = why is None and history.baseline is not None
-    epoch = history.epoch + (0 if is_longer else 1)
+    if is_longer:
+        why = "more runs before the first look"
+    else:
+        epoch += 1
     rules = Rules.of(vars(section))
-    folders = [
-        panel.folder / "baseline" / f"{epoch}" / f"{one}"
-        for one in range(1, section.baseline.repeats + 1)
-    ]
+    folders = []
+    for number in range(1, section.baseline.repeats + 1):
+        folders.append(panel.folder / "baseline" / f"{epoch}" / f"{number}")
     of_target = [folder / panel.target_name for folder in folders]
     reports = []
     for number, folder in enumerate(folders, start=1):
-        how.say(f"baseline, run {number} of {len(folders)}")
-        reports.append(_ask_suite(panel.suite(folder), how))
+        options.say(f"baseline, run {number} of {len(folders)}")
+        reports.append(_ask_suite(panel.suite(folder), options))
         if reports[-1].exit_code:
             break
         if number == 1 and reports[-1].status == RunStatus.COMPLETE:
@@ -192,36 +200,50 @@ def _make_baseline(
             Course(rules, limits, [measure(of_target[0], limits)] * 2)
     if (unfinished := _unfinished(reports, panel)) is not None:
         return unfinished
-    repeats = [measure(folder, limits) for folder in of_target]
+    measurements = [measure(folder, limits) for folder in of_target]
     _refuse_different_runs(of_target, limits)
-    course = Course(rules, limits, repeats)
+    course = Course(rules, limits, measurements)
     fixed = panel.fixed(folders[0])
     write_atomic(panel.folder / PANEL_FILE, to_yaml({TOP: panel.whole}))
     if history.begun is not None:
         _not_made(ledger, history.begun, "another baseline was started")
+    policy_sha256 = None
+    if section.change is not None:
+        policy_sha256 = load_policy(panel.policy).sha256
     line = ledger.append(
         BASELINE,
         epoch=epoch,
         panel=digest_of(fixed),
         fixed=fixed,
-        why=why or ("more runs before the first look" if is_longer else "first baseline"),
+        why=why or "first baseline",
         target={"name": panel.target_name, "model": panel.model},
         harm_alpha=rules.harm_alpha,
-        policy_sha256=None if section.change is None else load_policy(panel.policy).sha256,
-        repeats=[
-            {
-                "folder": folder.relative_to(panel.folder).as_posix(),
-                "values": write_values(folder, one),
-                "runs": runs_of(folder / panel.target_name, panel.folder, limits),
-            }
-            for folder, one in zip(folders, repeats, strict=True)
-        ],
+        policy_sha256=policy_sha256,
+        repeats=_repeats(panel, folders, measurements),
         **{**asdict(rules), **course.of_baseline()},
         **{READER: VERSION},
         power=power_of(course),
     )
-    lines = [f"baseline made: {counted(len(repeats), 'run')}", *power_lines(line), next_step]
-    return _reported(ledger, how, Outcome.BASELINE, line, lines)
+    first = f"baseline made: {counted(len(measurements), 'run')}"
+    return _reported(
+        ledger, options, Outcome.BASELINE, line, [first, *power_lines(line), next_step]
+    )
+
+
+def _repeats(
+    panel: Panel, folders: Sequence[Path], measurements: Sequence[PanelMeasurement]
+) -> list[dict[str, Any]]:
+    """Write each run's values into its folder, and return the ledger's entries for the runs."""
+    entries = []
+    for folder, measurement in zip(folders, measurements, strict=True):
+        entries.append(
+            {
+                "folder": folder.relative_to(panel.folder).as_posix(),
+                "values": write_values(folder, measurement),
+                "runs": runs_of(folder / panel.target_name, panel.folder, panel.limits),
+            }
+        )
+    return entries
 
 
 def _refuse_different_runs(folders: Sequence[Path], limits: Sequence[Limit]) -> None:
@@ -235,14 +257,14 @@ def _refuse_different_runs(folders: Sequence[Path], limits: Sequence[Limit]) -> 
 
 
 def _make_look(
-    panel: Panel, ledger: Ledger, history: History, baseline: Line, how: Asking
-) -> Looked:
+    panel: Panel, ledger: Ledger, history: History, baseline: Line, options: RunOptions
+) -> MonitorOutcome:
     begun = history.begun
     if begun is not None and is_older(begun, float(panel.section.max_look_hours)):
         hours = f"{panel.section.max_look_hours:g} hours"
         reason = f"it was started at {begun['at']} and stopped, and did not go on within {hours}"
         _not_made(ledger, begun, reason)
-        how.say(f"look {begun['look']} counts as not made: {reason}")
+        options.say(f"look {begun['look']} counts as not made: {reason}")
         begun = None
     number = history.next_look if begun is None else int(begun["look"])
     folder = panel.folder / "looks" / f"{number:04}"
@@ -259,25 +281,25 @@ def _make_look(
     of_epoch = {"epoch": history.epoch, "panel": baseline["panel"], "look": number}
     if begun is None:
         begun = ledger.append(BEGUN, **of_epoch)
-    how.say(f"look {number}: {len(looks) + 1} of {baseline['looks']}")
-    if (unfinished := _unfinished([_ask_suite(panel.suite(folder), how)], panel)) is not None:
+    options.say(f"look {number}: {len(looks) + 1} of {baseline['looks']}")
+    if (unfinished := _unfinished([_ask_suite(panel.suite(folder), options)], panel)) is not None:
         return unfinished
-    course, other = _so_far(panel, baseline, looks, of_target)
+    course, reasons = _so_far(panel, baseline, looks, of_target)
     if course is None:
-        _not_made(ledger, begun, "; ".join(other))
-        write_page(ledger, how.say)
+        _not_made(ledger, begun, "; ".join(reasons))
+        write_page(ledger, options.say)
         no_evidence = f"look {number} is no evidence: it cannot be held against the baseline"
-        again = "put back what was changed, or start a new baseline with --new_baseline WHY"
-        raise PrerequisiteError("\n  ".join([no_evidence, *other, again]))
-    asked = measure(of_target, limits)
+        next_step = "put back what was changed, or start a new baseline with --new_baseline WHY"
+        raise PrerequisiteError("\n  ".join([no_evidence, *reasons, next_step]))
+    measurement = measure(of_target, limits)
     line = ledger.append(
         LOOK,
         **of_epoch,
         evidence=len(looks) + 1,
         folder=folder.relative_to(panel.folder).as_posix(),
-        values=write_values(folder, asked),
+        values=write_values(folder, measurement),
         runs=runs_of(of_target, panel.folder, limits),
-        **course.look(number, asked),
+        **course.look(number, measurement),
         **{READER: VERSION},
     )
     first = f"look {number} ({line['evidence']} of {baseline['looks']}): "
@@ -287,29 +309,29 @@ def _make_look(
         *watched_lines(baseline, line),
     ]
     if line["alarm"] is None:
-        return _reported(ledger, how, Outcome.IN_CONTROL, line, [f"{first}in control", *lines])
+        return _reported(ledger, options, Outcome.IN_CONTROL, line, [f"{first}in control", *lines])
     note = f"eval-factory monitor note {shlex.quote(str(panel.folder))} TEXT --by NAME"
     done = f"what is done about it: {note}; it stays an alarm until --new_baseline"
     alarm = f"{first}ALARM: {alarm_words(baseline, line['alarm'])}"
-    return _reported(ledger, how, Outcome.ALARM, line, [alarm, *lines, done])
+    return _reported(ledger, options, Outcome.ALARM, line, [alarm, *lines, done])
 
 
 def _so_far(
     panel: Panel, baseline: Line, looks: Sequence[Line], of_target: Path
 ) -> tuple[Course | None, list[str]]:
-    """The baseline and the looks so far, read by the rule that read the new look; None with the
-    reasons where the look may not be held against them.
+    """The test after the baseline and the looks so far, read by the rule that read the new look;
+    or None, and the reasons why the look may not be compared with them.
     """
     before = panel.folder / baseline["repeats"][0]["folder"] / panel.target_name
     with read_by_one_rule(run_folders_of(panel.folder, [baseline, *looks]), VERSION) as load:
-        other = list(differences(before, of_target, panel.limits, load))
-        if other:
-            return None, other
+        reasons = list(differences(before, of_target, panel.limits, load))
+        if reasons:
+            return None, reasons
         return course_of(baseline, panel.folder, looks, load), []
 
 
 def _not_made(ledger: Ledger, begun: Line, reason: str) -> None:
-    """Of the look that is started."""
+    """Write into the ledger that a look which was started was not made."""
     ledger.append(
         NOT_MADE, epoch=begun["epoch"], panel=begun["panel"], look=begun["look"], reason=reason
     )
@@ -321,19 +343,19 @@ def _refuse_another(panel: Panel, baseline: Line, folder: Path) -> None:
     then = baseline["fixed"]
     if digest_of(now) == baseline["panel"]:
         return
-    other = []
+    changes = []
     for key in then.keys() | now.keys():
-        if then.get(key) == now.get(key):
+        before = then.get(key)
+        after = now.get(key)
+        if before == after:
             continue
-        if key in ("runs", "limits"):
-            of = now.get(key) or {}
-            was = then.get(key) or {}
-            names = sorted(name for name in of.keys() | was.keys() if of.get(name) != was.get(name))
-            what = "what is asked, or of whom" if key == "runs" else "the limits"
-            other.append(f"{what}, of {', '.join(names)}")
+        if key == "runs":
+            changes.append(f"what is asked, or of whom, of {_changed_names(before, after)}")
+        elif key == "limits":
+            changes.append(f"the limits, of {_changed_names(before, after)}")
         else:
-            other.append(f"{key}: {now.get(key)} (baseline: {then.get(key)})")
-    changed = "; ".join(sorted(other))
+            changes.append(f"{key}: {after} (baseline: {before})")
+    changed = "; ".join(sorted(changes))
     raise ConfigError(
         f"{panel.file}: is another panel than that of the baseline of {baseline['at']}; changed: "
         f"{changed}\n"
@@ -343,12 +365,19 @@ def _refuse_another(panel: Panel, baseline: Line, folder: Path) -> None:
     )
 
 
+def _changed_names(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> str:
+    before = before or {}
+    after = after or {}
+    names = before.keys() | after.keys()
+    return ", ".join(sorted(name for name in names if before.get(name) != after.get(name)))
+
+
 def _reported(
-    ledger: Ledger, how: Asking, outcome: Outcome, line: Line, lines: Sequence[str]
-) -> Looked:
-    head = write_page(ledger, how.say)
+    ledger: Ledger, options: RunOptions, outcome: Outcome, line: Line, lines: Sequence[str]
+) -> MonitorOutcome:
+    head = write_page(ledger, options.say)
     shown = [*lines, f"page: {ledger.folder / PAGE}", f"ledger: line {line['number']}, {head}"]
-    return Looked(outcome, int(outcome == Outcome.ALARM), ledger.folder, shown, line, head)
+    return MonitorOutcome(outcome, int(outcome == Outcome.ALARM), ledger.folder, shown, line, head)
 
 
 def _again(panel: Panel) -> str:
@@ -356,31 +385,34 @@ def _again(panel: Panel) -> str:
 
 
 def write_page(ledger: Ledger, say: Callable[[str], object]) -> str:
-    """The page again, of the ledger as it is now; returns the hash of its last line."""
+    """Write the page of the ledger as it is now; return the hash of the ledger's last line."""
     history = ledger.read()
     try:
         write_atomic(ledger.folder / PAGE, monitor_page(ledger.folder.name, history))
     except OSError as error:  # what was found is in the ledger, and an alarm must not be lost
-        again = f"eval-factory monitor report {shlex.quote(str(ledger.folder))}"
-        say(f"the page cannot be written: {error.strerror or error}; later: {again}")
+        next_step = f"eval-factory monitor report {shlex.quote(str(ledger.folder))}"
+        say(f"the page cannot be written: {error.strerror or error}; later: {next_step}")
     return history.head
 
 
 def what_it_may_find(panel: Panel) -> list[str]:
-    """Before anything is asked."""
+    """The lines about the drops that the panel may find, before anything is asked."""
     section = panel.section
-    tasks = panel.section.tasks
     alpha = Rules.of(vars(section)).harm_alpha
-    units = [np.arange(min(task.size, detector.MAX_SIMULATED)) for task in tasks]
-    drops = [min(float(task.max_drop), 1.0) for task in tasks]
-    found = detector.assumed(units, drops, section.baseline.repeats, section.looks, alpha)
-    return list(
-        assumed_lines({rate: [asdict(one) for one in each] for rate, each in found.items()})
-    )
+    units = []
+    max_drops = []
+    for task in section.tasks:
+        units.append(np.arange(min(task.size, detector.MAX_SIMULATED)))
+        max_drops.append(min(float(task.max_drop), 1.0))
+    found = detector.assumed(units, max_drops, section.baseline.repeats, section.looks, alpha)
+    by_flip_rate = {}
+    for rate, drops in found.items():
+        by_flip_rate[rate] = [asdict(drop) for drop in drops]
+    return list(assumed_lines(by_flip_rate))
 
 
 def write_note(ledger: Ledger, text: str, by: str, say: Callable[[str], object]) -> Line:
-    """What was found about an alarm, or done about it."""
+    """Write into the ledger what was found about an alarm, or done about it."""
     history = ledger.intact()
     if history.baseline is None:
         raise ConfigError(f"{ledger.folder}: there is no baseline yet to note something about")
@@ -391,12 +423,16 @@ def write_note(ledger: Ledger, text: str, by: str, say: Callable[[str], object])
     return line
 
 
-def change(panel: Panel, new_target: Path, how: Asking) -> Looked:
-    """Both models are asked the panel side by side. Where the policy is kept, a new baseline is
-    made of the new one, which is watched from then on; where it is not, everything stays. The
-    ledger says what was decided and why. `new_target`: a file with `target`, as a run config has
-    it. Raises as `look`; also ConfigError: the panel has no plan of change, or no baseline yet; a
-    file is wrong.
+def change(panel: Panel, new_target: Path, options: RunOptions) -> MonitorOutcome:
+    """Ask both models the panel side by side, and let the policy decide.
+
+    If the policy is kept, a new baseline is made with the new model, which is watched from then
+    on; if not, everything stays. The ledger says what was decided and why. `new_target` is a file
+    with `target`, as a run config has it.
+
+    Raises:
+        ConfigError: the panel has no plan of change, or no baseline yet; a file is wrong. Else as
+            `look`.
     """
     policy = load_policy(panel.policy)
     new = panel.with_target(_target_in(new_target))
@@ -408,7 +444,7 @@ def change(panel: Panel, new_target: Path, how: Asking) -> Looked:
             f"{policy.path}: names {', '.join(sorted(unknown))}, and the panel has {names}"
         )
     ledger = Ledger(panel.folder)
-    with ledger.looking(how.say):
+    with ledger.looking(options.say):
         history = ledger.intact()
         baseline = _baseline_for(policy, panel, history)
         line = _approved_before(history, new.fixed(nowhere))
@@ -418,13 +454,12 @@ def change(panel: Panel, new_target: Path, how: Asking) -> Looked:
             _refuse_another(panel, baseline, nowhere)
             number = 1 + len(history.of_kind(CHANGE))
             folder = panel.folder / "changes" / f"{number:04}"
-            both = [
-                {**one.document["target"], "name": name}
-                for one, name in ((panel, APPROVED), (new, CANDIDATE))
+            targets = [
+                {**panel.document["target"], "name": APPROVED},
+                {**new.document["target"], "name": CANDIDATE},
             ]
-            if (
-                unfinished := _unfinished([_ask_suite(panel.suite(folder, both), how)], panel)
-            ) is not None:
+            report = _ask_suite(panel.suite(folder, targets), options)
+            if (unfinished := _unfinished([report], panel)) is not None:
                 return unfinished
             result = evaluate_policy(policy, [folder / CANDIDATE], [folder / APPROVED])
             line = ledger.append(
@@ -435,17 +470,19 @@ def change(panel: Panel, new_target: Path, how: Asking) -> Looked:
                 **_decision(panel, new, folder, result),
             )
             lines = gate_text(result).splitlines()
-            write_page(ledger, how.say)
+            write_page(ledger, options.say)
             if result.outcome != Verdict.PASS:
                 stays = f"nothing is changed: {panel.model} stays"
-                return Looked(result.outcome, result.exit_code, panel.folder, [*lines, stays], line)
+                return MonitorOutcome(
+                    result.outcome, result.exit_code, panel.folder, [*lines, stays], line
+                )
         why = f"the model was changed to {new.model}, by the plan of change"
         look_with = (
             f"look with 'eval-factory monitor {panel.folder / PANEL_FILE}', "
             "or write its target into your panel"
         )
         next_step = f"the new model is watched from now on: {look_with}"
-        made = _make_baseline(new, ledger, ledger.intact(), how, why, next_step=next_step)
+        made = _make_baseline(new, ledger, ledger.intact(), options, why, next_step=next_step)
     outcome = Verdict.PASS if made.outcome == Outcome.BASELINE else made.outcome
     return replace(made, outcome=outcome, lines=[*lines, *made.lines], line=line)
 
@@ -492,9 +529,10 @@ def _target_in(file: Path) -> dict[str, Any]:
 
 def _approved_before(history: History, fixed: Mapping[str, Any]) -> Line | None:
     """The change to this very model that was approved, and whose baseline was not completed."""
-    last = next(
-        (line for line in reversed(history.lines) if line["kind"] in (CHANGE, BASELINE)), None
-    )
-    if last is None or last["kind"] != CHANGE or last["outcome"] != Verdict.PASS:
-        return None
-    return last if last["new"]["fixed"] == fixed else None
+    for line in reversed(history.lines):
+        if line["kind"] == BASELINE:
+            return None
+        if line["kind"] == CHANGE:
+            is_approved = line["outcome"] == Verdict.PASS and line["new"]["fixed"] == fixed
+            return line if is_approved else None
+    return None

@@ -1,5 +1,4 @@
-"""A panel: a fixed sample of instances, whom it is asked of, and by how much the answers may get
-worse.
+"""A panel: a fixed sample of instances, the model that is asked, and the drops that are allowed.
 
 Each asking of the panel, for the baseline or for a look, is a suite of one target in a folder of
 its own.
@@ -60,7 +59,7 @@ class PanelTask(DescribedModel):
     type: OneLineText
     """The task; 'eval-factory ls' lists them."""
     name: FolderName | None = None
-    """What it is called here, where one task is there twice."""
+    """The task's name in the panel, needed if one task is there twice."""
     size: Positive
     """Instances: the same ones at each look."""
     max_drop: Drop
@@ -99,7 +98,7 @@ class PanelSection(DescribedModel):
     alpha: Annotated[Number, Field(gt=0, lt=0.5)] = 0.05
     """The chance of a false alarm in the panel's whole life, at most."""
     looks: Annotated[int, Field(strict=True, ge=1, le=1000)] = 52
-    """How often it is looked at in its life."""
+    """Looks in the panel's life."""
     seed: Annotated[int, Field(strict=True, ge=0)] = 0
     """Another one draws another sample."""
     baseline: BaselineSection = Field(default_factory=BaselineSection)
@@ -139,7 +138,7 @@ class PanelFile(StrictModel):
 
 
 def panel_schema() -> dict[str, Any]:
-    """What a panel's file may hold."""
+    """The JSON schema of a panel's file."""
     about = {
         "title": "eval-factory: panel of a monitor",
         "description": "A model that is asked again and again (docs/monitor.md).",
@@ -164,42 +163,43 @@ class Panel:
     file: Path
     folder: Path
     section: PanelSection
-    document: Mapping[str, Any]  # `monitor`, as given
+    document: Mapping[str, Any]  # `monitor`, as configured
     env: Mapping[str, str]
     names: Sequence[str]  # of the tasks
 
     @property
     def limits(self) -> tuple[Limit, ...]:
-        found = []
+        limits = []
         for name, task in zip(self.names, self.section.tasks, strict=True):
-            found.append(Limit(name, name, task.metric, float(task.max_drop)))
+            limits.append(Limit(name, name, task.metric, float(task.max_drop)))
             for field, by_value in task.groups.items():
                 for value, limit in by_value.items():
                     label = f"{name}, {field}={value}"
                     max_drop = float(limit.max_drop)
-                    found.append(Limit(label, name, task.metric, max_drop, field, value))
-        return tuple(found)
+                    limits.append(Limit(label, name, task.metric, max_drop, field, value))
+        return tuple(limits)
 
     def with_target(self, target: dict[str, Any]) -> Panel:
-        """The same panel, asked of another model."""
+        """The same panel with another model to ask."""
         section = self.section.model_copy(update={"target": target})
         return replace(self, section=section, document={**self.document, "target": target})
 
     @property
     def whole(self) -> dict[str, Any]:
         """`monitor`, to be run from any folder."""
-        found = {**self.document, "output_dir": str(self.folder)}
+        document = {**self.document, "output_dir": str(self.folder)}
         if self.section.params:
-            found["params"] = self._paths_from_here(found["params"])
-        found["tasks"] = [
-            {**task, "params": self._paths_from_here(task["params"])}
-            if task.get("params")
-            else task
-            for task in found["tasks"]
-        ]
+            document["params"] = self._paths_from_here(document["params"])
+        tasks = []
+        for task in document["tasks"]:
+            if task.get("params"):
+                tasks.append({**task, "params": self._paths_from_here(task["params"])})
+            else:
+                tasks.append(task)
+        document["tasks"] = tasks
         if self.section.change is not None:
-            found["change"] = {**found["change"], "policy": str(self.policy)}
-        return found
+            document["change"] = {**document["change"], "policy": str(self.policy)}
+        return document
 
     @property
     def policy(self) -> Path:
@@ -233,10 +233,10 @@ class Panel:
             {"name": self.target_name, **self.document["target"]}
         ]
         section["evaluations"] = []
-        for name, task, given in zip(
+        for name, task, entry in zip(
             self.names, self.section.tasks, self.document["tasks"], strict=True
         ):
-            params = self._paths_from_here(given.get("params") or {})
+            params = self._paths_from_here(entry.get("params") or {})
             params |= {
                 "limit_samples": task.size,
                 "extra": {**params["extra"], "sample_seed": self.section.seed},
@@ -267,17 +267,24 @@ class Panel:
             raise ConfigError([_as_here(problem) for problem in error.problems]) from None
 
     def fixed(self, folder: Path) -> dict[str, Any]:
-        """What a baseline holds for, if the panel is asked there: where anything of it is another,
-        there has to be another baseline.
+        """The values that a baseline is for, if the panel is asked in `folder`.
+
+        If any of them changes, a new baseline is needed.
         """
         section = self.section
+        limits = {}
+        for limit in self.limits:
+            limits[limit.name] = [limit.metric, limit.max_drop]
+        runs = {}
+        for run in self.planned(folder):
+            runs[run.cell.evaluation] = run.plan.identity
         return {
             "alpha": float(section.alpha),
             "looks": section.looks,
             "repeats": section.baseline.repeats,
             "alarm_on": sorted(section.alarm_on),
-            "limits": {one.name: [one.metric, one.max_drop] for one in self.limits},
-            "runs": {one.cell.evaluation: one.plan.identity for one in self.planned(folder)},
+            "limits": limits,
+            "runs": runs,
         }
 
 
@@ -286,34 +293,40 @@ def digest_of(fixed: Mapping[str, Any]) -> str:
 
 
 def load_panel(path: Path, env: Mapping[str, str], flags: Mapping[str, Any] | None = None) -> Panel:
-    """`flags`: keys of `monitor` that stand over those of the file. Raises ConfigError: with
-    every mistake.
+    """Load a panel's file.
+
+    Args:
+        path: The file.
+        env: The environment, for `${NAME}` in the file.
+        flags: Keys of `monitor` that replace those of the file.
+
+    Raises:
+        ConfigError: with every mistake.
     """
     document = load_mapping(path, "`monitor:` with `output_dir`, `tasks` and `target`")
-    problems = [
-        f"unknown key {key}; a panel has all its keys under `{TOP}:`"
-        for key in document
-        if key != TOP
-    ]
+    problems: list[str] = []
+    for key in document:
+        if key != TOP:
+            problems.append(f"unknown key {key}; a panel has all its keys under `{TOP}:`")
     tree = document.get(TOP)
     if not isinstance(tree, dict):
-        raise ConfigError(
-            [
-                f"{path}: {problem}"
-                for problem in (*problems, f"`{TOP}:` is missing, or holds no keys")
-            ]
-        )
-    given = {key: value for key, value in {**tree, **(flags or {})}.items() if value is not None}
-    tree = interpolate(given, env, TOP, problems)
+        problems.append(f"`{TOP}:` is missing, or holds no keys")
+        raise ConfigError([f"{path}: {problem}" for problem in problems])
+    configured = {}
+    for key, value in {**tree, **(flags or {})}.items():
+        if value is not None:
+            configured[key] = value
+    tree = interpolate(configured, env, TOP, problems)
     problems += problems_with(tree, TOP, PanelSection)
     if not problems:
         section = PanelSection.model_validate(tree)
-        names = [task.name or name_of_type(task.type, load_framework()) for task in section.tasks]
+        framework = load_framework()
+        names = [task.name or name_of_type(task.type, framework) for task in section.tasks]
         problems += _problems_of(section, names)
     if problems:
         raise ConfigError([f"{path}: {problem}" for problem in problems])
     try:
-        return Panel(path, _from(path, section.output_dir), section, given, env, names)
+        return Panel(path, _from(path, section.output_dir), section, configured, env, names)
     except ValueError as error:
         raise ConfigError(f"{path}: {TOP}.output_dir: {error}") from None
 
@@ -326,28 +339,27 @@ def _problems_of(section: PanelSection, names: Sequence[str]) -> Iterator[str]:
                 f"{TOP}.tasks[{number}]: there are two tasks of the name {name!r}; "
                 "give each its own `name`"
             )
-    every = {
-        TOP: section.params,
-        **{f"{TOP}.tasks[{at}]": task.params for at, task in enumerate(section.tasks)},
-    }
-    for where, params in every.items():
+    params_at = {TOP: section.params}
+    for number, task in enumerate(section.tasks):
+        params_at[f"{TOP}.tasks[{number}]"] = task.params
+    for path, params in params_at.items():
         extra = (params or {}).get("extra") or {}
         for made in _MADE_BY_US:
             if made in (params or {}) or made in extra:
                 yield (
-                    f"{where}.params: {made} is made of the panel's `size` and `seed`; leave it out"
+                    f"{path}.params: {made} is made of the panel's `size` and `seed`; leave it out"
                 )
-        for again in _ASKED_ONCE:
-            if extra.get(again):
+        for key in _ASKED_ONCE:
+            if extra.get(key):
                 yield (
-                    f"{where}.params.extra: {again} "
+                    f"{path}.params.extra: {key} "
                     "asks again within a run, and a panel by its looks; leave it out"
                 )
     yield from problems_with({"name": "model", **section.target}, f"{TOP}.target", TargetEntry)
 
 
 def _as_here(problem: str) -> str:
-    """As the panel's file calls it what a suite's calls by other names."""
+    """A suite's problem, with the key's name in a panel's file."""
     for theirs, ours in (
         ("suite.evaluations", f"{TOP}.tasks"),
         ("suite.targets[0]", f"{TOP}.target"),
@@ -356,5 +368,5 @@ def _as_here(problem: str) -> str:
     return problem.replace("suite.", f"{TOP}.")
 
 
-def _from(file: Path, given: str) -> Path:
-    return Path(os.path.abspath(file.absolute().parent / expanded(given)))
+def _from(file: Path, path: str) -> Path:
+    return Path(os.path.abspath(file.absolute().parent / expanded(path)))

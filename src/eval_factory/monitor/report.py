@@ -1,7 +1,7 @@
-"""What a panel's ledger says: on one screen, as a page, and in evidence packs.
+"""Show a panel's ledger: on one screen, as a page, and in evidence packs.
 
 The page is one offline file with the verdict, the course of each score, and what was done about
-alarms. Its plots show the baseline that holds and the looks since; earlier ones have a row each.
+alarms. Its plots show the current baseline and the looks since; earlier ones have a row each.
 """
 
 from __future__ import annotations
@@ -38,37 +38,35 @@ SHOWN_NOTES = 5
 
 
 def status_lines(name: str, history: History) -> list[str]:
-    """Of a whole panel: baseline, limits with their last look, alarm, what goes on, notes."""
+    """Describe a panel: baseline, limits with their last look, alarm, look under way, notes."""
     baseline = history.baseline
     looks = history.looks
-    lines = history.lines
     if baseline is None:
         return [f"{name}: no baseline yet"]
     runs = counted(len(baseline["repeats"]), "run")
     model = baseline["target"]["model"]
-    found = [
+    lines = [
         f"{name}: {state_of(history)}",
         f"baseline of {baseline['at']}: {runs} of {model} ({baseline['why']})",
     ]
-    found += screen(limits_table(baseline, looks))
+    lines += screen(limits_table(baseline, looks))
     if looks:
-        found += [evidence_of(baseline, looks[-1]), *watched_lines(baseline, looks[-1])]
-    if history.begun is not None:
-        found.append(
-            f"look {history.begun['look']} was started at {history.begun['at']} and has not ended"
-        )
-    changes = history.of_kind(CHANGE)
-    notes = history.of_kind(NOTE)[-SHOWN_NOTES:]
-    found += [
-        f"change {one['change']}, {one['at']}: {one['new']['model']}: {one['outcome']}"
-        for one in changes
-    ]
-    found += [f"note of {one['by']}, {one['at']}: {one['text']}" for one in notes]
-    return [*found, f"last line of the ledger: {len(lines)}, {history.head}"]
+        lines.append(evidence_of(baseline, looks[-1]))
+        lines += watched_lines(baseline, looks[-1])
+    begun = history.begun
+    if begun is not None:
+        lines.append(f"look {begun['look']} was started at {begun['at']} and has not ended")
+    for change in history.of_kind(CHANGE):
+        model = change["new"]["model"]
+        lines.append(f"change {change['change']}, {change['at']}: {model}: {change['outcome']}")
+    for note in history.of_kind(NOTE)[-SHOWN_NOTES:]:
+        lines.append(f"note of {note['by']}, {note['at']}: {note['text']}")
+    lines.append(f"last line of the ledger: {len(history.lines)}, {history.head}")
+    return lines
 
 
 def state_of(history: History) -> str:
-    """In a few words."""
+    """The panel's state in a few words."""
     baseline = history.baseline
     looks = history.looks
     if baseline is None or not looks:
@@ -83,45 +81,48 @@ def state_of(history: History) -> str:
 
 def alarm_words(baseline: Line, alarm: Line) -> str:
     """`pubmed_qa is 8.1 points worse, since about look 20 (alarm of look 23)`."""
-    since = f", since about look {alarm['since']}" if alarm["since"] is not None else ""
-    of_look = f" (alarm of look {alarm['look']})"
+    ending = f" (alarm of look {alarm['look']})"
+    if alarm["since"] is not None:
+        ending = f", since about look {alarm['since']}{ending}"
     if alarm["what"] != HARM:
-        return f"{alarm['what']}: {', '.join(alarm['names'])} changed{since}{of_look}"
-    scales = {one["name"]: one["scale"] for one in baseline["limits"]}
-    drops = [
-        f"{name} is {drop_words(scales[name], alarm['drops'][name])} worse"
-        for name in alarm["names"]
-    ]
-    return ", ".join(drops) + since + of_look
+        return f"{alarm['what']}: {', '.join(alarm['names'])} changed{ending}"
+    scales = {limit["name"]: limit["scale"] for limit in baseline["limits"]}
+    drops = []
+    for name in alarm["names"]:
+        drops.append(f"{name} is {drop_words(scales[name], alarm['drops'][name])} worse")
+    return ", ".join(drops) + ending
 
 
 def drop_words(scale: Sequence[float], drop: float | None) -> str:
-    """Of shares in points."""
+    """A drop in words; that of a share in points."""
     if drop is None:
         return "an unknown amount"
-    return (
-        f"{formats.points(drop)} points" if list(scale) == [0, 1] else formats.significant(drop, 3)
-    )
+    if list(scale) == [0, 1]:
+        return f"{formats.points(drop)} points"
+    return formats.significant(drop, 3)
 
 
 def limits_table(baseline: Line, looks: Sequence[Line]) -> Table:
-    """A row each limit: its baseline, what it may lose, the last look."""
-    last = {one["name"]: one for one in looks[-1]["limits"]} if looks else {}
+    """A row each limit: its baseline, its max_drop, the last look."""
+    last = {}
+    if looks:
+        last = {limit["name"]: limit for limit in looks[-1]["limits"]}
     rows = []
-    for one in baseline["limits"]:
-        now = last.get(one["name"])
-        size = str(one["instances"])
+    for limit in baseline["limits"]:
         cells = [
-            formats.percent(one["flip_rate"]),
-            formats.short(one["baseline"]),
-            formats.short(one["max_drop"]),
+            limit["name"],
+            str(limit["instances"]),
+            formats.percent(limit["flip_rate"]),
+            formats.short(limit["baseline"]),
+            formats.short(limit["max_drop"]),
         ]
-        cells += (
-            [formats.short(now["value"], missing="-"), formats.significant(now["e"], 3)]
-            if now
-            else ["-", "-"]
-        )
-        rows.append([one["name"], size, *cells])
+        now = last.get(limit["name"])
+        if now:
+            cells.append(formats.short(now["value"], missing="-"))
+            cells.append(formats.significant(now["e"], 3))
+        else:
+            cells += ["-", "-"]
+        rows.append(cells)
     return Table(("limit", "n", "flips", "baseline", "max_drop", "last look", "e-value"), rows, 6)
 
 
@@ -134,84 +135,91 @@ def evidence_of(baseline: Line, last: Line) -> str:
 
 
 def watched_lines(baseline: Line, last: Line) -> Iterator[str]:
-    """What is watched beside the scores, before and now, and what seems to have changed."""
+    """The watched figures, before and now, and what seems to have changed."""
     then = baseline["watched"]
     now = last["watched"]
-    shares = [
-        f"{name} {formats.percent(now[name])} (baseline {formats.percent(then[name])})"
-        for name in SHARES
-    ]
+    shares = []
+    for name in SHARES:
+        share = formats.percent(now[name])
+        shares.append(f"{name} {share} (baseline {formats.percent(then[name])})")
     yield f"of the answers: {', '.join(shares)}"
-    length, of_baseline = (formats.decimals(one["length"], 1) for one in (now, then))
-    latency, before = (formats.seconds(one["latency"], missing="-") for one in (now, then))
+    length = formats.decimals(now["length"], 1)
+    length_before = formats.decimals(then["length"], 1)
+    latency = formats.seconds(now["latency"], missing="-")
+    latency_before = formats.seconds(then["latency"], missing="-")
     yield (
-        f"mean length {length} words (baseline {of_baseline}); median latency {latency} "
-        f"(baseline {before})"
+        f"mean length {length} words (baseline {length_before}); median latency {latency} "
+        f"(baseline {latency_before})"
     )
     if now[STATED] != then[STATED]:
-        models = [", ".join(one[STATED]) or "none" for one in (now, then)]
-        yield f"THE ANSWERS NAME ANOTHER MODEL: {models[0]} (baseline {models[1]})"
+        models = ", ".join(now[STATED]) or "none"
+        models_before = ", ".join(then[STATED]) or "none"
+        yield f"THE ANSWERS NAME ANOTHER MODEL: {models} (baseline {models_before})"
     level = alarm_level(len(last["changed"]), baseline["alpha"])
-    for name, one in last["changed"].items():
-        if one["e"] >= level:
+    for name, change in last["changed"].items():
+        if change["e"] >= level:
             yield (
-                f"something changed in {name}, since about look {one['since']} "
+                f"something changed in {name}, since about look {change['since']} "
                 "(for the better or the worse)"
             )
 
 
 def power_lines(baseline: Line) -> Iterator[str]:
-    """What such a panel can find, and how many runs its baseline needs."""
-    flips = {one["name"]: one["flip_rate"] for one in baseline["limits"]}
-    has = len(baseline["repeats"])
-    most = 0
+    """Say what such a panel can find, and how many runs its baseline needs."""
+    flips = {limit["name"]: limit["flip_rate"] for limit in baseline["limits"]}
+    repeats = len(baseline["repeats"])
+    needed = 0
     lacking = []
-    for name, one in baseline["power"].items():
+    for name, power in baseline["power"].items():
         flip = formats.percent(flips[name])
-        yield f"{name}: {flip} of its answers flip between two runs; found: {_finds(one['finds'])}"
-        most = max(most, one["needed"] or 0)
-        if one["needed"] is None:
-            lacking.append(f"{name} ({formats.points(one['drop'])} points)")
-    if left_out := [
-        f"{one['left_out']} of {one['name']}" for one in baseline["limits"] if one["left_out"]
-    ]:
+        finds = _finds(power["finds"])
+        yield f"{name}: {flip} of its answers flip between two runs; found: {finds}"
+        needed = max(needed, power["needed"] or 0)
+        if power["needed"] is None:
+            lacking.append(f"{name} ({formats.points(power['drop'])} points)")
+    left_out = []
+    for limit in baseline["limits"]:
+        if limit["left_out"]:
+            left_out.append(f"{limit['left_out']} of {limit['name']}")
+    if left_out:
         yield f"left out, for a run of the baseline has no value of them: {', '.join(left_out)}"
     if lacking:
         yield (
             f"not found in 95 % of panels however long the baseline is: {', '.join(lacking)}: "
             "take a larger `size`"
         )
-    if most > has:
+    if needed > repeats:
         yield (
-            f"the baseline needs {counted(most, 'run')} "
-            f"to find 10 points in 95 % of panels, and it has {has}: set"
-            f" baseline.repeats to {most} before the first look; the runs that are there are kept"
+            f"the baseline needs {counted(needed, 'run')} "
+            f"to find 10 points in 95 % of panels, and it has {repeats}: set"
+            f" baseline.repeats to {needed} before the first look; "
+            "the runs that are there are kept"
         )
-    elif most:
-        yield f"the {counted(has, 'run')} of the baseline are enough: {most} are needed"
+    elif needed:
+        yield f"the {counted(repeats, 'run')} of the baseline are enough: {needed} are needed"
 
 
-def _finds(found: Sequence[Mapping[str, Any]]) -> str:
+def _finds(drops: Sequence[Mapping[str, Any]]) -> str:
     """`5 points in 41 % of panels, 10 points in 98 % (after 5 looks)`."""
     words = []
-    for one in found:
-        after = "" if one["weeks"] is None else f" (after {counted(one['weeks'], 'look')})"
-        words.append(
-            f"{formats.points(one['drop'])} points in {formats.percent(one['share'], 0)}{after}"
-        )
+    for drop in drops:
+        finding = f"{formats.points(drop['drop'])} points in {formats.percent(drop['share'], 0)}"
+        if drop["weeks"] is not None:
+            finding += f" (after {counted(drop['weeks'], 'look')})"
+        words.append(finding)
     return ", ".join(words)
 
 
-def assumed_lines(found: Mapping[float, Sequence[Mapping[str, Any]]]) -> Iterator[str]:
-    """Before anything is asked: what such a panel finds, by how many answers flip."""
+def assumed_lines(by_flip_rate: Mapping[float, Sequence[Mapping[str, Any]]]) -> Iterator[str]:
+    """Say what such a panel finds before anything is asked, by how many answers flip."""
     yield (
         "\n# what the panel finds by its last look, of a drop after two fifths of them; "
         "80 % right answers assumed"
     )
-    for rate, each in found.items():
+    for rate, drops in by_flip_rate.items():
         yield (
             f"#   where {formats.percent(rate, 0)} of the answers flip between two runs: "
-            f"{_finds(each)}"
+            f"{_finds(drops)}"
         )
 
 
@@ -221,15 +229,15 @@ RIGHT = 408.0
 TOP = 32.0
 LOWEST = 184.0
 BOTTOM = 202.0
-"""Of a plot: narrower than others, so that its letters are read on a phone; its edges; the
-lowest value.
+"""A plot's width, which is less than elsewhere, so that its letters are read on a phone; its edges;
+the lowest value.
 """
 FEWEST = 10
 MAX_NUMBERED = 8
 """A plot has room for so many looks at least; so many lines in it have a number at their end."""
 # e-values beyond are drawn at a plot's edge
-LEAST = 1e-3
-MOST = 1e5
+MIN_DRAWN = 1e-3
+MAX_DRAWN = 1e5
 _STYLE = """
 .plot-box { max-width: 40rem; } #evidence table { width: auto; } h3 + p { break-after: avoid; }
 @media print { details::details-content { content-visibility: visible; block-size: auto; } }
@@ -241,15 +249,18 @@ _FIGURES = {name: (name, formats.percent) for name in SHARES} | {
 
 
 def monitor_page(name: str, history: History) -> str:
-    """`name`: of the panel's folder."""
+    """The page of a panel; `name` is that of its folder."""
     from markupsafe import Markup
 
-    def markup(
-        found: Table | Drawing,
-    ) -> Markup:  # tables and SVG are ours, and escape what is in them
-        return Markup(in_html(found) if isinstance(found, Table) else svg(found))  # noqa: S704
+    def markup(content: Table | Drawing) -> Markup:
+        # tables and SVG are ours, and escape what is in them
+        if isinstance(content, Table):
+            return Markup(in_html(content))  # noqa: S704
+        return Markup(svg(content))  # noqa: S704
 
-    epoch = None if history.baseline is None else _Epoch(history, history.baseline, history.looks)
+    epoch = None
+    if history.baseline is not None:
+        epoch = _Epoch(history, history.baseline, history.looks)
     return tables_page(
         "panel.html.j2",
         _STYLE,
@@ -274,7 +285,9 @@ def monitor_page(name: str, history: History) -> str:
 
 def edge_of(limit: Line) -> float:
     """The score beyond which it is too much worse."""
-    return float(limit["baseline"] + limit["max_drop"] * (-1 if limit["higher_is_better"] else 1))
+    if limit["higher_is_better"]:
+        return float(limit["baseline"] - limit["max_drop"])
+    return float(limit["baseline"] + limit["max_drop"])
 
 
 def _named(look: Line) -> str:
@@ -286,7 +299,7 @@ def _e_value(e: float) -> str:
 
 
 def _log(e: float) -> float:
-    return math.log10(min(max(e, LEAST), MOST))
+    return math.log10(min(max(e, MIN_DRAWN), MAX_DRAWN))
 
 
 @dataclass(frozen=True)
@@ -301,10 +314,8 @@ class _Epoch:
     def numbered(self) -> list[Line]:
         """The looks that were made and those that were not, in their order."""
         later = self.history.lines[int(self.baseline["number"]) :]
-        return sorted(
-            (one for one in later if one["kind"] in (LOOK, NOT_MADE)),
-            key=lambda one: int(one["look"]),
-        )
+        looks = [line for line in later if line["kind"] in (LOOK, NOT_MADE)]
+        return sorted(looks, key=lambda look: int(look["look"]))
 
     @property
     def rules(self) -> Rules:
@@ -316,60 +327,62 @@ class _Epoch:
 
     @cached_property
     def warnings(self) -> list[str]:
-        """What is no alarm, and should be known all the same."""
-        found = list(watched_lines(self.baseline, self.looks[-1]))[2:] if self.looks else []
-        found += self.beyond_limits()
+        """Lines about what is no alarm, and should be known all the same."""
+        lines = []
+        if self.looks:
+            lines += list(watched_lines(self.baseline, self.looks[-1]))[2:]
+        lines += self.beyond_limits()
         if self.numbered and self.numbered[-1]["kind"] == NOT_MADE:
-            found.append(
-                f"look {self.numbered[-1]['look']} was not made: {self.numbered[-1]['reason']}"
-            )
-        if (begun := self.history.begun) is not None:
-            found.append(f"look {begun['look']} was started at {begun['at']} and has not ended")
+            last = self.numbered[-1]
+            lines.append(f"look {last['look']} was not made: {last['reason']}")
+        begun = self.history.begun
+        if begun is not None:
+            lines.append(f"look {begun['look']} was started at {begun['at']} and has not ended")
         if len(self.looks) >= self.baseline["looks"]:
-            found.append("all looks are made: the next one needs a new baseline")
-        return found
+            lines.append("all looks are made: the next one needs a new baseline")
+        return lines
 
     def beyond_limits(self) -> list[str]:
         """A line for each limit that the score of the last look lies beyond, alarm or not."""
-        lines = []
-        last = {one["name"]: one["value"] for one in self.looks[-1]["limits"]} if self.looks else {}
+        lines: list[str] = []
+        if not self.looks:
+            return lines
+        scores = {limit["name"]: limit["value"] for limit in self.looks[-1]["limits"]}
         for limit in self.baseline["limits"]:
-            value = last.get(limit["name"])
-            edge = edge_of(limit)
-            if value is None:
+            score = scores.get(limit["name"])
+            if score is None:
                 continue
-            is_beyond = value < edge if limit["higher_is_better"] else value > edge
-            if is_beyond:
-                side = "below" if limit["higher_is_better"] else "above"
-                lines.append(
-                    f"the last look of {limit['name']} is {side} its limit: "
-                    f"{formats.short(value)}, the limit is {formats.short(edge)}"
-                )
+            edge = edge_of(limit)
+            if limit["higher_is_better"] and score < edge:
+                side = "below"
+            elif not limit["higher_is_better"] and score > edge:
+                side = "above"
+            else:
+                continue
+            lines.append(
+                f"the last look of {limit['name']} is {side} its limit: "
+                f"{formats.short(score)}, the limit is {formats.short(edge)}"
+            )
         return lines
 
-    def found(self, name: str) -> dict[int, Line]:
-        """Look -> what it says of a limit, and of its change."""
-        found: dict[int, Line] = {}
+    def entries_of(self, name: str) -> dict[int, Line]:
+        """Look -> its entry of a limit, with the entry of its change."""
+        entries: dict[int, Line] = {}
         for look in self.looks:
             for limit in look["limits"]:
                 if limit["name"] == name:
-                    found[look["look"]] = {**limit, "change": look["changed"][name]}
-        return found
+                    entries[look["look"]] = {**limit, "change": look["changed"][name]}
+        return entries
 
     def rows_of(self, limit: Line) -> Table:
-        found = self.found(limit["name"])
+        """The table of a limit: a row each look."""
+        entries = self.entries_of(limit["name"])
         rows = []
         for look in self.numbered:
             cells = ["not made", *["-"] * 6]
-            if (one := found.get(look["look"])) is not None:
-                than = None if one["value"] is None else one["value"] - limit["baseline"]
-                cells = [
-                    formats.score(one["value"], missing="none"),
-                    formats.score(than, sign="+", missing="-"),
-                ]
-                cells.append(str(one["missing"]))
-                for of in (one, one["change"]):
-                    cells += [_e_value(of["e"]), "-" if of["since"] is None else str(of["since"])]
+            entry = entries.get(look["look"])
+            if entry is not None:
+                cells = self._cells(entry, limit["baseline"])
             rows.append([_named(look), *cells])
         head = (
             "look",
@@ -383,49 +396,69 @@ class _Epoch:
         )
         return Table(head, rows, 7)
 
+    @staticmethod
+    def _cells(entry: Line, baseline: float) -> list[str]:
+        difference = None
+        if entry["value"] is not None:
+            difference = entry["value"] - baseline
+        cells = [
+            formats.score(entry["value"], missing="none"),
+            formats.score(difference, sign="+", missing="-"),
+            str(entry["missing"]),
+        ]
+        for evidence in (entry, entry["change"]):
+            cells.append(_e_value(evidence["e"]))
+            cells.append("-" if evidence["since"] is None else str(evidence["since"]))
+        return cells
+
     @property
     def evidence(self) -> Table:
         """The mean e-value, and those of watched figures that may be an alarm."""
         names = list(self.looks[-1]["figures"])
-        every = [
-            (_named(one), one["e"], *(one["figures"][name]["e"] for name in names))
-            for one in self.looks
-        ]
-        rows = [[look, *map(_e_value, found)] for look, *found in every]
-        return Table(
-            ("look", "mean e-value", *(f"{name}: e-value" for name in names)), rows, 1 + len(names)
-        )
+        rows = []
+        for look in self.looks:
+            cells = [_named(look), _e_value(look["e"])]
+            for name in names:
+                cells.append(_e_value(look["figures"][name]["e"]))
+            rows.append(cells)
+        head = ["look", "mean e-value"]
+        for name in names:
+            head.append(f"{name}: e-value")
+        return Table(tuple(head), rows, 1 + len(names))
 
     @property
     def watched(self) -> Table:
+        """The table of the watched figures, over all answers."""
         rows = []
-        for key, (name, shown) in _FIGURES.items():
-            every = [one["watched"][key] for one in self.looks] or [None]
-            known = [one for one in every if one is not None]
-            values = (
-                self.baseline["watched"][key],
-                every[-1],
-                min(known, default=None),
-                max(known, default=None),
-            )
-            rows.append([name, *("-" if value is None else shown(value) for value in values)])
+        for key, (label, shown) in _FIGURES.items():
+            cells = [label]
+            last = None
+            present = []
+            for look in self.looks:
+                last = look["watched"][key]
+                if last is not None:
+                    present.append(last)
+            smallest = min(present, default=None)
+            largest = max(present, default=None)
+            for figure in (self.baseline["watched"][key], last, smallest, largest):
+                cells.append("-" if figure is None else shown(figure))
+            rows.append(cells)
         return Table(("of all answers", "baseline", "last look", "smallest", "largest"), rows, 4)
 
     def course(self, limit: Line) -> Drawing:
         """The score of each look, beside the baseline and the limit."""
         mean = limit["baseline"]
         edge = edge_of(limit)
-        alarm = self.history.alarm
         low = mean - 2 * limit["sigma"]
         high = mean + 2 * limit["sigma"]
-        values = {look: one["value"] for look, one in self.found(limit["name"]).items()}
-        y = axis_of([*values.values(), low, high, edge], LOWEST, TOP)
-        is_named = (
-            alarm is not None
-            and alarm["what"] in (HARM, CHANGED)
-            and limit["name"] in alarm["names"]
-        )
-        plot = _Plot(self, y, alarm if is_named else None)
+        scores = {look: entry["value"] for look, entry in self.entries_of(limit["name"]).items()}
+        y = axis_of([*scores.values(), low, high, edge], LOWEST, TOP)
+        alarm = self.history.alarm
+        if alarm is not None:
+            is_of_limit = alarm["what"] in (HARM, CHANGED) and limit["name"] in alarm["names"]
+            if not is_of_limit:
+                alarm = None
+        plot = _Plot(self, y, alarm)
         plot.shapes.append(
             drawing.rect(LEFT, y.x(high), RIGHT - LEFT, y.x(low) - y.x(high), "grid")
         )
@@ -433,42 +466,48 @@ class _Epoch:
         plot.level(mean, "ink")
         plot.level(edge, "second")
         plot.ends([(mean, "baseline"), (edge, "limit")])
-        plot.line(values, limit["metric"])
+        plot.line(scores, limit["metric"])
         return plot.drawing(f"{limit['name']}: {limit['metric']} of each look")
 
     def e_values(self) -> Drawing:
-        """Of each limit, with their mean."""
-        names = [one["name"] for one in self.baseline["limits"]]
-        alarm = self.history.alarm
+        """The e-values of each limit, with their mean."""
         level = self.alarm_at
-        each = [{look: one["e"] for look, one in self.found(name).items()} for name in names]
-        mean = {one["look"]: one["e"] for one in self.looks}
+        mean = {look["look"]: look["e"] for look in self.looks}
         values = [1.0, level, *mean.values()]
-        for by_look in each:
-            values += by_look.values()
+        by_limit: dict[str, dict[int, float]] = {}
+        for limit in self.baseline["limits"]:
+            name = limit["name"]
+            by_limit[name] = {}
+            for look, entry in self.entries_of(name).items():
+                by_limit[name][look] = entry["e"]
+            values += by_limit[name].values()
         logs = list(map(_log, values))
-        y = Axis(math.floor(min(logs)), min(math.ceil(max(logs) + 0.2), _log(MOST)), LOWEST, TOP)
-        plot = _Plot(
-            self, y, alarm if alarm is not None and alarm["what"] == HARM else None, is_log=True
-        )
-        plot.frame(
-            {10.0**power: f"{10.0**power:,.6g}" for power in range(int(y.low), int(y.high) + 1)}
-        )
+        highest = min(math.ceil(max(logs) + 0.2), _log(MAX_DRAWN))
+        y = Axis(math.floor(min(logs)), highest, LOWEST, TOP)
+        alarm = self.history.alarm
+        if alarm is not None and alarm["what"] != HARM:
+            alarm = None
+        plot = _Plot(self, y, alarm, is_log=True)
+        ticks = {}
+        for power in range(int(y.low), int(y.high) + 1):
+            ticks[10.0**power] = f"{10.0**power:,.6g}"
+        plot.frame(ticks)
         plot.level(level, "second")
         plot.shapes.append(drawing.words(LEFT + 5, plot.at(level) - 5, f"alarm at {level:g}"))
-        for name, found in zip(names, each, strict=True):
-            plot.line(found, name, "faint")
+        for name, by_look in by_limit.items():
+            plot.line(by_look, name, "faint")
         plot.line(mean, "mean e-value")
-        if 1 < len(each) <= MAX_NUMBERED:
-            plot.ends(
-                [([*found.values()][-1], str(place)) for place, found in enumerate(each, start=1)]
-            )
+        if 1 < len(by_limit) <= MAX_NUMBERED:
+            labels = []
+            for number, by_look in enumerate(by_limit.values(), start=1):
+                labels.append((list(by_look.values())[-1], str(number)))
+            plot.ends(labels)
         return plot.drawing("Evidence of a drop beyond a limit")
 
 
 @dataclass(frozen=True)
 class _Plot:
-    """What is drawn over the looks of an epoch."""
+    """A plot over the looks of an epoch."""
 
     epoch: _Epoch
     y: Axis
@@ -477,15 +516,15 @@ class _Plot:
     shapes: list[Shape] = field(default_factory=list)
 
     def x(self, look: int) -> float:
-        numbers: list[int] = [one["look"] for one in self.epoch.numbered]
-        return (
-            LEFT
-            + 14
-            + (RIGHT - LEFT - 28) * (look - numbers[0]) / max(FEWEST - 1, numbers[-1] - numbers[0])
-        )
+        first = int(self.epoch.numbered[0]["look"])
+        last = int(self.epoch.numbered[-1]["look"])
+        share = (look - first) / max(FEWEST - 1, last - first)
+        return LEFT + 14 + (RIGHT - LEFT - 28) * share
 
     def at(self, value: float) -> float:
-        return self.y.x(_log(value) if self.is_log else value)
+        if self.is_log:
+            return self.y.x(_log(value))
+        return self.y.x(value)
 
     def frame(self, ticks: Mapping[float, str]) -> None:
         for value, shown in ticks.items():
@@ -496,50 +535,51 @@ class _Plot:
         self.shapes.append(drawing.line(LEFT, BOTTOM, RIGHT, BOTTOM))
         self.shapes.append(drawing.words((LEFT + RIGHT) / 2, BOTTOM + 38, "look", "middle"))
         step = 1 + len(self.epoch.numbered) // 15
-        for one in self.epoch.numbered:
-            if one["look"] % step == 0:
+        for look in self.epoch.numbered:
+            if look["look"] % step == 0:
                 self.shapes.append(
-                    drawing.words(self.x(one["look"]), BOTTOM + 18, str(one["look"]), "middle")
+                    drawing.words(self.x(look["look"]), BOTTOM + 18, str(look["look"]), "middle")
                 )
-            if one["kind"] == NOT_MADE:
-                self._sign(one, "x", f"not made: {one['reason']}")
-        for key, name, side in (("since", "since", -4), ("look", "alarm", 4)):
-            if self.alarm is not None and self.alarm[key] is not None:
-                x = self.x(self.alarm[key])
-                self.shapes.append(drawing.line(x, TOP - 20, x, BOTTOM, "ink", dashed=side < 0))
-                self.shapes.append(
-                    drawing.words(x + side, TOP - 11, name, "end" if side < 0 else "start")
-                )
+            if look["kind"] == NOT_MADE:
+                self._sign(look, "x", f"not made: {look['reason']}")
+        if self.alarm is None:
+            return
+        if self.alarm["since"] is not None:
+            x = self.x(self.alarm["since"])
+            self.shapes.append(drawing.line(x, TOP - 20, x, BOTTOM, "ink", dashed=True))
+            self.shapes.append(drawing.words(x - 4, TOP - 11, "since", "end"))
+        if self.alarm["look"] is not None:
+            x = self.x(self.alarm["look"])
+            self.shapes.append(drawing.line(x, TOP - 20, x, BOTTOM, "ink", dashed=False))
+            self.shapes.append(drawing.words(x + 4, TOP - 11, "alarm", "start"))
 
     def level(self, value: float, colour: Colour) -> None:
         y = self.at(value)
         self.shapes.append(drawing.line(LEFT, y, RIGHT, y, colour, 1.5, dashed=colour == "second"))
 
     def line(self, values: Mapping[int, float | None], name: str, colour: Colour = "data") -> None:
-        """Broken where a look was not made, or has no value."""
-        made = {
-            look: (self.x(look), self.at(value))
-            for look, value in values.items()
-            if value is not None
-        }
+        """Draw a line, broken where a look was not made, or has no value."""
+        points = {}
+        for number, value in values.items():
+            if value is not None:
+                points[number] = (self.x(number), self.at(value))
         is_main = colour == "data"
-        for a, b in pairwise(one["look"] for one in self.epoch.numbered):
-            if a in made and b in made:
-                self.shapes.append(drawing.line(*made[a], *made[b], colour, 2 if is_main else 1))
-        for one in self.epoch.looks:
-            value = values[one["look"]]
+        numbers = [look["look"] for look in self.epoch.numbered]
+        for a, b in pairwise(numbers):
+            if a in points and b in points:
+                width = 2 if is_main else 1
+                self.shapes.append(drawing.line(*points[a], *points[b], colour, width))
+        for look in self.epoch.looks:
+            value = values[look["look"]]
             if value is None:
-                self._sign(one, "?", f"{name} none")
+                self._sign(look, "?", f"{name} none")
                 continue
-            x, y = made[one["look"]]
+            x, y = points[look["look"]]
             shown = _e_value(value) if self.is_log else formats.score(value)
-            title = one_line(f"look {_named(one)}: {name} {shown}")
-            if is_main and self.alarm is not None and one["look"] == self.alarm["look"]:
-                self.shapes.append(
-                    drawing.polygon(
-                        ((x, y - 7), (x + 7, y), (x, y + 7), (x - 7, y)), "second", title
-                    )
-                )
+            title = one_line(f"look {_named(look)}: {name} {shown}")
+            if is_main and self.alarm is not None and look["look"] == self.alarm["look"]:
+                corners = ((x, y - 7), (x + 7, y), (x, y + 7), (x - 7, y))
+                self.shapes.append(drawing.polygon(corners, "second", title))
             else:
                 self.shapes.append(drawing.circle(x, y, 4 if is_main else 2.5, colour, title))
 
@@ -550,7 +590,7 @@ class _Plot:
         )
 
     def ends(self, labels: Sequence[tuple[float, str]]) -> None:
-        """Words at the right edge, none over another."""
+        """Write words at the right edge, none over another."""
         above = math.inf
         for value, text in sorted(labels):
             above = min(above - FONT_SIZE, self.at(value))
@@ -562,8 +602,10 @@ class _Plot:
 
 
 class LedgerWriter:
-    """What a panel's ledger says in evidence packs, and its plan: `change`, what is planned, in
-    words; `policy` and `locked_at` of its gate.
+    """Answers an evidence pack's questions from a panel's ledger and its plan.
+
+    The plan has `change`, the foreseen changes in words, and the `policy` and `locked_at` of its
+    gate.
     """
 
     def __init__(self, history: History, plan: Mapping[str, Any]) -> None:
@@ -573,17 +615,14 @@ class LedgerWriter:
         self._last = looks[-1] if looks else baseline
         self._history = history
         alarms = list(self._alarms())
-        changed = {}  # the last look with evidence of any change
-        for look in looks:
-            level = alarm_level(len(look["changed"]), baseline["alpha"])
-            for name, change in look["changed"].items():
-                if change["e"] >= level:
-                    changed[name] = {**change, "look": look["look"]}
-        named, before = (
-            (line.get("watched") or {}).get("stated") for line in (self._last, baseline)
-        )
-        stated = (named, before) if looks and named != before else None
-        is_alarmed = any(one["epoch"] == epoch for one in alarms) or changed or stated
+        changed = _last_changes(baseline, looks)
+        stated = None
+        if looks:
+            now = (self._last.get("watched") or {}).get("stated")
+            before = (baseline.get("watched") or {}).get("stated")
+            if now != before:
+                stated = (now, before)
+        is_alarmed = any(alarm["epoch"] == epoch for alarm in alarms) or changed or stated
         self._values = {
             **plan,
             "lines": history.lines,
@@ -612,45 +651,58 @@ class LedgerWriter:
 
     @property
     def runs(self) -> list[str]:
-        """Folders below the panel's: of the last look, else of the baseline's last repeat."""
-        return [
-            run["folder"]
-            for run in [self._last, *self._last.get("repeats", ())][-1].get("runs", ())
-        ]
+        """Folders of runs in the panel's: those of the last look, else of the last repeat."""
+        askings = [self._last, *self._last.get("repeats", ())]
+        return [run["folder"] for run in askings[-1].get("runs", ())]
 
     def _alarms(self) -> Iterator[Line]:
-        """Each that was raised in an epoch, as its last look says it, with the notes of the
-        epoch since.
-        """
+        """Each alarm of an epoch, as its last look has it, with the epoch's notes since."""
         raised: dict[tuple[int, str], list[Line]] = {}
         for look in self._history.of_kind(LOOK):
             if look["alarm"]:
                 raised.setdefault((look["epoch"], look["alarm"]["what"]), []).append(look)
         for (epoch, _), looks in raised.items():
-            since = [
-                one for one in self._history.of_kind(NOTE) if one["number"] > looks[0]["number"]
-            ]
-            notes = [one for one in since if one["epoch"] == epoch]
+            notes = []
+            for note in self._history.of_kind(NOTE):
+                if note["number"] > looks[0]["number"] and note["epoch"] == epoch:
+                    notes.append(note)
             yield {**looks[-1]["alarm"], "epoch": epoch, "notes": notes}
 
 
+def _last_changes(baseline: Line, looks: Sequence[Line]) -> dict[str, Line]:
+    """Limit -> the last look with evidence of any change of it."""
+    changed: dict[str, Line] = {}
+    for look in looks:
+        level = alarm_level(len(look["changed"]), baseline["alpha"])
+        for name, change in look["changed"].items():
+            if change["e"] >= level:
+                changed[name] = {**change, "look": look["look"]}
+    return changed
+
+
 def evidence_for(purpose: str, folder: Path, *, as_page: bool) -> str:
-    """What a committee asks for (PACKS), answered from the ledger and the last look's runs;
-    Markdown, or a page. Raises PrerequisiteError: the ledger was changed; a run that it names has
-    no result.
+    """Answer a committee's questions (PACKS) from the ledger and the last look's runs.
+
+    Returns:
+        Markdown, or a page.
+
+    Raises:
+        PrerequisiteError: the ledger was changed; a run that it names has no result.
     """
     history = Ledger(folder).intact()
-    planned = (load_mapping(folder / PANEL_FILE, "`monitor:`").get("monitor") or {}).get(
-        "change"
-    ) or {}
+    monitor = load_mapping(folder / PANEL_FILE, "`monitor:`").get("monitor") or {}
+    planned = monitor.get("change") or {}
     plan: dict[str, Any] = {"change": planned.get("description")}
     # where it cannot be read, or is not the one of the baseline, it is not the plan
     with suppress(ConfigError):
-        policy = load_policy(Path(planned["policy"])) if planned else None
-        if policy is not None and policy.sha256 == (history.baseline or {}).get("policy_sha256"):
-            plan["policy"] = policy
+        if planned:
+            policy = load_policy(Path(planned["policy"]))
+            if policy.sha256 == (history.baseline or {}).get("policy_sha256"):
+                plan["policy"] = policy
     if "policy" in plan:
         plan["locked_at"] = plan["policy"].locked_at
     panel = LedgerWriter(history, plan)
     pack = evidence_of_panel(purpose, panel.said, [folder / run for run in panel.runs])
-    return pack_page(pack) if as_page else pack_markdown(pack)
+    if as_page:
+        return pack_page(pack)
+    return pack_markdown(pack)

@@ -1,13 +1,12 @@
-"""A panel's ledger held against the runs: the chain and order of its lines, the runs' files, and
-every figure again.
+"""Compare a panel's ledger with its runs: the chain and order of its lines, the runs' files, and
+every figure, computed again.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -48,63 +47,71 @@ _WEEKS_DIFFER = 1
 
 
 def verify_panel(folder: Path, head: str | None = None) -> list[str]:
-    """What shows that a ledger is not what its runs say: the chain of its lines, the runs' files,
-    every figure again. `head`: the hash that a look printed, of a line that has to be in it. Raises
-    PrerequisiteError: it cannot be read.
+    """Find what shows that a ledger is not what its runs say.
+
+    The chain of its lines, the runs' files and every figure are checked. `head` is the hash that a
+    look printed, of a line that has to be in the ledger. Raises PrerequisiteError: the ledger
+    cannot be read.
     """
     history = Ledger(folder).read()
-    if head is not None and head not in (
-        history.head,
-        *(line.get("previous") for line in history.lines),
-    ):
+    hashes = [line.get("previous") for line in history.lines]
+    if head is not None and head not in (history.head, *hashes):
         lost = f"ledger.jsonl: holds no line with the hash {head}: lines were changed, or dropped"
         return [*history.problems, lost]
     if history.problems:  # figures of lines that were changed say nothing
         return list(history.problems)
-    limits: list[Limit] = []
     findings = _safely(folder.name, _folder_problems(folder, history))
     findings += _safely("ledger.jsonl", order_problems(history.lines))
+    limits: list[Limit] = []
     for line in history.lines:
-        where = f"line {line['number']}"
+        label = f"line {line['number']}"
         try:
-            limits = limits_of(line) if line["kind"] == BASELINE else limits
-            findings += [f"{where}: {problem}" for problem in _of_files(folder, line, limits)]
-            findings += [f"{where}: {problem}" for problem in _of_runs(folder, line, history)]
             if line["kind"] == BASELINE:
-                findings += [f"{where}, {problem}" for problem in _figures(folder, line, history)]
+                limits = limits_of(line)
+            for problem in _of_files(folder, line, limits):
+                findings.append(f"{label}: {problem}")
+            for problem in _of_runs(folder, line, history):
+                findings.append(f"{label}: {problem}")
+            if line["kind"] == BASELINE:
+                for problem in _figures(folder, line, history):
+                    findings.append(f"{label}, {problem}")
         except EvalFactoryError as error:
-            findings += [f"{where}: {text}" for text in str(error).splitlines()]
+            for text in str(error).splitlines():
+                findings.append(f"{label}: {text}")
         except (LookupError, TypeError, ValueError, ArithmeticError) as error:
             findings.append(
-                f"{where}: is no line of this version ({type(error).__name__}: {error})"
+                f"{label}: is no line of this version ({type(error).__name__}: {error})"
             )
     return findings
 
 
-def _safely(where: str, problems: Iterator[str]) -> list[str]:
-    """The problems up to where a line cannot be understood, which is one itself."""
-    found: list[str] = []
+def _safely(label: str, problems: Iterator[str]) -> list[str]:
+    """The problems up to a line that cannot be understood, which is a problem itself."""
+    findings: list[str] = []
     try:
-        found.extend(problems)
+        findings.extend(problems)
     except (LookupError, TypeError, ValueError, ArithmeticError) as error:
-        found.append(f"{where}: a line is none of this version ({type(error).__name__}: {error})")
-    return found
+        kind = type(error).__name__
+        findings.append(f"{label}: a line is none of this version ({kind}: {error})")
+    return findings
 
 
 def _folder_problems(folder: Path, history: History) -> Iterator[str]:
     """Folders with answers that no line tells of."""
-    begun = {f"{line.get('look'):04}" for line in history.of_kind(BEGUN)}
-    ends = [*history.of_kind(LOOK), *history.of_kind(NOT_MADE)]
-    ended = {f"{line.get('look'):04}" for line in ends}
+    begun = set()
+    for line in history.of_kind(BEGUN):
+        begun.add(f"{line.get('look'):04}")
+    ended = set()
+    for line in (*history.of_kind(LOOK), *history.of_kind(NOT_MADE)):
+        ended.add(f"{line.get('look'):04}")
     for look in sorted((folder / "looks").glob("*")):
         if look.is_dir() and look.name not in begun:
             yield f"looks/{look.name}: no line of the ledger says that it was started"
         elif (look / VALUES).exists() and look.name not in ended:
             yield f"looks/{look.name}: was measured, and no line of the ledger tells of it"
-    repeats = list(
-        chain.from_iterable(line.get("repeats", ()) for line in history.of_kind(BASELINE))
-    )
-    named = {part.get("folder") for part in repeats}
+    named: set[str | None] = set()
+    for line in history.of_kind(BASELINE):
+        named.update(part.get("folder") for part in line.get("repeats", ()))
     for values in sorted(folder.glob(f"baseline/*/*/{VALUES}")):
         name = values.parent.relative_to(folder).as_posix()
         if name not in named:
@@ -127,9 +134,14 @@ def _parts_of(line: Line) -> Sequence[Line]:
     return []
 
 
+def _runs_of(parts: Iterable[Line]) -> Iterator[Line]:
+    for part in parts:
+        yield from part["runs"]
+
+
 def _of_runs(folder: Path, line: Line, history: History) -> Iterator[str]:
-    """When a line was written, and which models it names, by the results of its runs."""
-    for run in chain.from_iterable(part["runs"] for part in _parts_of(line)):
+    """Check a line's time, and the models that it names, by the results of its runs."""
+    for run in _runs_of(_parts_of(line)):
         stored = load_result(folder / run["folder"])
         ended = stored.result.provenance.ended_at
         if ended is not None and time_of(line["at"]) < time_of(ended) - CLOCKS_DIFFER:
@@ -138,18 +150,24 @@ def _of_runs(folder: Path, line: Line, history: History) -> Iterator[str]:
             yield f"{run['folder']}: is no run of {run['task']}"
         target = _target_of(line, history, Path(run["folder"]).parent.name)
         if target.get("model") != _model_of(stored):
-            asked = _model_of(stored)
-            yield f"the model is {target.get('model')}, and {run['folder']} asked {asked}"
+            model = _model_of(stored)
+            yield f"the model is {target.get('model')}, and {run['folder']} asked {model}"
 
 
 def _target_of(line: Line, history: History, name: str) -> Mapping[str, Any]:
-    """What the ledger says of the target that a run asked."""
+    """The ledger's entry for the target that a run asked."""
     if line["kind"] == CHANGE:
-        target: Mapping[str, Any] = line["new" if name == "candidate" else "old"]
+        key = "old"
+        if name == "candidate":
+            key = "new"
+        target: Mapping[str, Any] = line[key]
         return target
-    before = [one for one in history.lines[: line["number"]] if one["kind"] == BASELINE]
-    target = before[-1]["target"]
-    return target if name == target["name"] else {}
+    earlier = history.lines[: line["number"]]
+    baselines = [earlier_line for earlier_line in earlier if earlier_line["kind"] == BASELINE]
+    target = baselines[-1]["target"]
+    if name != target["name"]:
+        return {}
+    return target
 
 
 def _model_of(stored: StoredResult) -> str:
@@ -157,11 +175,9 @@ def _model_of(stored: StoredResult) -> str:
 
 
 def _of_files(folder: Path, line: Line, limits: Sequence[Limit]) -> Iterator[str]:
-    """Of every run that the line is about: its files are what its checksums say, and these what
-    the ledger says.
-    """
+    """Check the files of every run of a line by its checksums, and these by the ledger."""
     parts = _parts_of(line)
-    for run in chain.from_iterable(part["runs"] for part in parts):
+    for run in _runs_of(parts):
         rundir = RunDir(folder / run["folder"])
         try:
             if sha256_of(rundir.checksums, folder) != run["sha256"]:
@@ -174,44 +190,50 @@ def _of_files(folder: Path, line: Line, limits: Sequence[Limit]) -> Iterator[str
             yield (
                 f"{run['folder']}: cannot be read: {getattr(error, 'filename', None) or ''} {error}"
             )
-    for part in parts if line["kind"] != CHANGE else []:
+    if line["kind"] == CHANGE:
+        return
+    for part in parts:
         of_target = (folder / part["runs"][0]["folder"]).parent
         if measure(of_target, limits) != read_values(folder / part["folder"], part["values"]):
             yield f"{part['folder']}/values.json: is not what its runs say"
 
 
 def _figures(folder: Path, baseline: Line, history: History) -> Iterator[str]:
-    """Of a baseline and the looks after it, made again of what was measured."""
+    """Compute the figures of a baseline, and of the looks after it, again from the measurements."""
     course = course_of(baseline, folder)
     if digest_of(baseline["fixed"]) != baseline["panel"]:
         yield "panel: is not the hash of what is fixed"
-    made = [baseline, *history.looks_after(baseline)]
-    parts = chain.from_iterable(line.get("repeats", [line]) for line in made)
-    for run in chain.from_iterable(part["runs"] for part in parts):
-        if (
-            load_result(folder / run["folder"]).result.provenance.run_identity
-            != baseline["fixed"]["runs"][run["task"]]
-        ):
-            yield f"{run['folder']}: is a run of another configuration than the panel's"
-    rules = {key: baseline["fixed"][key] for key in ("alpha", "looks", "alarm_on")}
-    rules["harm_alpha"] = course.rules.harm_alpha
-    yield from _other(baseline, {**json.loads(json_line(course.of_baseline())), **rules})
-    if not _is_same_power(
-        baseline["power"], json.loads(json_line(power_of(course_of(baseline, folder))))
-    ):
+    looks = history.looks_after(baseline)
+    yield from _other_configurations(folder, baseline, looks)
+    figures = json.loads(json_line(course.of_baseline()))
+    for key in ("alpha", "looks", "alarm_on"):
+        figures[key] = baseline["fixed"][key]
+    figures["harm_alpha"] = course.rules.harm_alpha
+    yield from _differences(baseline, figures)
+    power = json.loads(json_line(power_of(course_of(baseline, folder))))
+    if not _is_same_power(baseline["power"], power):
         yield "power: is not what the runs say that the panel finds"
     reader = line_reader(baseline)
-    for evidence, line in enumerate(made[1:], start=1):
+    for number, line in enumerate(looks):
         if line_reader(line) != reader:
             reader = line_reader(line)
-            course = _read_again(baseline, folder, made[1:evidence])
-        asked = read_values(folder / line["folder"], line["values"])
+            course = _read_again(baseline, folder, looks[:number])
+        measurement = read_values(folder / line["folder"], line["values"])
         # as a line of the ledger has it
-        looked = json.loads(json_line(course.look(line["look"], asked)))
-        again = {**looked, "evidence": evidence, "panel": baseline["panel"]}
-        yield from (
-            f"look {line['look']} (line {line['number']}): {text}" for text in _other(line, again)
-        )
+        figures = json.loads(json_line(course.look(line["look"], measurement)))
+        figures["evidence"] = number + 1
+        figures["panel"] = baseline["panel"]
+        for text in _differences(line, figures):
+            yield f"look {line['look']} (line {line['number']}): {text}"
+
+
+def _other_configurations(folder: Path, baseline: Line, looks: Sequence[Line]) -> Iterator[str]:
+    """Runs of another configuration than the panel's."""
+    parts = [*baseline.get("repeats", [baseline]), *looks]
+    for run in _runs_of(parts):
+        identity = load_result(folder / run["folder"]).result.provenance.run_identity
+        if identity != baseline["fixed"]["runs"][run["task"]]:
+            yield f"{run['folder']}: is a run of another configuration than the panel's"
 
 
 def line_reader(line: Line) -> int:
@@ -220,44 +242,46 @@ def line_reader(line: Line) -> int:
 
 
 def _read_again(baseline: Line, folder: Path, looks: Sequence[Line]) -> Course:
-    """What was measured before a look that another rule read, read by that rule."""
+    """The test before a look that another rule read, with the answers read by that rule."""
     with read_by_one_rule(run_folders_of(folder, [baseline, *looks]), VERSION) as load:
         return course_of(baseline, folder, looks, load)
 
 
-def _other(line: Line, again: Line) -> Iterator[str]:
-    for key in again:
-        if not _same(line[key], again[key]):
+def _differences(line: Line, figures: Line) -> Iterator[str]:
+    for key in figures:
+        if not _same(line[key], figures[key]):
             yield (
                 f"{key} is {json.dumps(line[key])[:80]}, "
-                f"and the runs say {json.dumps(again[key])[:80]}"
+                f"and the runs say {json.dumps(figures[key])[:80]}"
             )
 
 
-def _same(one: Any, other: Any) -> bool:
-    """To nine digits: another processor rounds in another way."""
-    if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in one)
-    if isinstance(one, list) and isinstance(other, list):
-        return len(one) == len(other) and all(map(_same, one, other))
-    if isinstance(one, float) and isinstance(other, float):
-        if not (math.isfinite(one) and math.isfinite(other)):
+def _same(stored: Any, computed: Any) -> bool:
+    """Compare two values to nine digits: another processor rounds in another way."""
+    if isinstance(stored, dict) and isinstance(computed, dict):
+        return stored.keys() == computed.keys() and all(
+            _same(stored[key], computed[key]) for key in stored
+        )
+    if isinstance(stored, list) and isinstance(computed, list):
+        return len(stored) == len(computed) and all(map(_same, stored, computed))
+    if isinstance(stored, float) and isinstance(computed, float):
+        if not (math.isfinite(stored) and math.isfinite(computed)):
             return False
-        return abs(one - other) <= 1e-9 * max(1.0, abs(one), abs(other))
-    return bool(one == other)
+        return abs(stored - computed) <= 1e-9 * max(1.0, abs(stored), abs(computed))
+    return bool(stored == computed)
 
 
-def _is_same_power(one: Line, other: Line) -> bool:
-    """Whether two simulations say the same: another processor may count a year otherwise."""
-    if one.keys() != other.keys():
+def _is_same_power(stored: Line, computed: Line) -> bool:
+    """Compare two simulations, with tolerance: another processor may count a year otherwise."""
+    if stored.keys() != computed.keys():
         return False
-    return all(_is_same_limit(one[name], other[name]) for name in one)
+    return all(_is_same_limit(stored[name], computed[name]) for name in stored)
 
 
-def _is_same_limit(one: Line, other: Line) -> bool:
-    if one.keys() != other.keys() or len(one["finds"]) != len(other["finds"]):
+def _is_same_limit(stored: Line, computed: Line) -> bool:
+    if stored.keys() != computed.keys() or len(stored["finds"]) != len(computed["finds"]):
         return False
-    for ours, theirs in zip(one["finds"], other["finds"], strict=True):
+    for ours, theirs in zip(stored["finds"], computed["finds"], strict=True):
         if ours.keys() != theirs.keys() or not _same(ours["drop"], theirs["drop"]):
             return False
         if not abs(ours["share"] - theirs["share"]) <= _SHARES_DIFFER:
@@ -265,5 +289,9 @@ def _is_same_limit(one: Line, other: Line) -> bool:
         weeks = (ours["weeks"], theirs["weeks"])
         if weeks[0] != weeks[1] and (None in weeks or abs(weeks[0] - weeks[1]) > _WEEKS_DIFFER):
             return False
-    is_close = any(abs(find["share"] - detector.ENOUGH) <= _SHARES_DIFFER for find in one["finds"])
-    return _same(one["drop"], other["drop"]) and (is_close or one["needed"] == other["needed"])
+    is_close = any(
+        abs(find["share"] - detector.ENOUGH) <= _SHARES_DIFFER for find in stored["finds"]
+    )
+    return _same(stored["drop"], computed["drop"]) and (
+        is_close or stored["needed"] == computed["needed"]
+    )

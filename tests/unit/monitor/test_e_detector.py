@@ -13,7 +13,13 @@ import pytest
 from scipy import stats
 
 from eval_factory.monitor import detector
-from eval_factory.monitor.detector import Baseline, EDetector, EDetectors, Restarts, Units
+from eval_factory.monitor.detector import (
+    Baseline,
+    EDetector,
+    EDetectors,
+    ShiryaevRobertsWealth,
+    Units,
+)
 
 NAN = math.nan
 RUNS: list[list[float]] = [
@@ -270,10 +276,10 @@ def test_the_same_looks_give_the_same_numbers() -> None:
 
 def test_the_price_of_luck_is_1_in_the_mean() -> None:
     """Of normal luck that is rounded up to the next k; below 0 it costs what 0 does, above 4 what 4 does."""
-    ends = [-math.inf, *detector.LUCK[:-1], math.inf]
+    ends = [-math.inf, *detector.Z_GRID[:-1], math.inf]
     shares = np.diff(stats.norm.cdf(ends))
-    assert len(shares) == len(detector.PRICES) == 17
-    assert 0.99 < float(shares @ detector.PRICES) <= 1
+    assert len(shares) == len(detector.MIXTURE_WEIGHTS) == 17
+    assert 0.99 < float(shares @ detector.MIXTURE_WEIGHTS) <= 1
 
 
 @pytest.mark.parametrize("units", [[0, 1, 2, 3], [0, 0, 1, 2]])
@@ -284,7 +290,7 @@ def test_a_bet_is_not_expected_to_grow_while_the_drop_is_allowed(units: list[int
     labels = Units(units)
     sigma = Baseline(runs, np.array(units), 0.05, 52).sigma
     for k in (0, 1, 2):
-        chances = share - (0.05 + detector.LUCK[k] * sigma)
+        chances = share - (0.05 + detector.Z_GRID[k] * sigma)
         assert (chances > 0).all()
         expected = np.zeros((17, 6))
         for drawn in itertools.product((0, 1), repeat=len(labels.sizes)):
@@ -340,7 +346,7 @@ def test_a_lost_look_costs_its_stake() -> None:
 
 
 def test_a_stake_restarts_at_each_look() -> None:
-    one = Restarts(4)
+    one = ShiryaevRobertsWealth(4)
     assert one.look(np.log([3.0, 1.0])) == pytest.approx((3 / 4 + 1 / 4) / 2 + 3 / 4)
     assert one.look(np.log([2.0, 1.0])) == pytest.approx(((3 / 4 + 1 / 4) * 2 + 2 / 4) / 2 + 2 / 4)
     assert np.exp(one.grown()).tolist() == pytest.approx([(6 + 1) / 2, (2 + 1) / 2])

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from eval_factory.core.errors import ConfigError
-from eval_factory.monitor.course import Asked, Course, Rules, Scaled
+from eval_factory.monitor.course import Course, PanelMeasurement, Rules, Scaled
 from eval_factory.monitor.panel import Limit
 from facts import naming
 
@@ -37,7 +37,7 @@ def asked(
     missing: Sequence[str] = (),
     scale: Scaled = SHARE,
     **watched: Any,
-) -> Asked:
+) -> PanelMeasurement:
     """Values of each limit: a share of its instances is right, the first ones."""
     shares = right if isinstance(right, dict) else {"a": right}
     values = {
@@ -47,7 +47,7 @@ def asked(
         }
         for name, share in shares.items()
     }
-    return Asked(values, {}, {**PLAIN, **watched}, dict.fromkeys(shares, scale))
+    return PanelMeasurement(values, {}, {**PLAIN, **watched}, dict.fromkeys(shares, scale))
 
 
 def course(
@@ -127,9 +127,11 @@ def test_what_lacks_a_value_in_a_run_of_the_baseline_is_left_out() -> None:
 
 
 def test_units_are_the_sources_that_instances_share() -> None:
-    def run() -> Asked:
+    def run() -> PanelMeasurement:
         one = asked(0.8)
-        return Asked(one.limits, {"a": {key: key[:4] for key in KEYS}}, one.watched, one.scales)
+        return PanelMeasurement(
+            one.limits, {"a": {key: key[:4] for key in KEYS}}, one.watched, one.scales
+        )
 
     (said,) = Course(Rules(0.05, 5, 0, ()), [limit("a")], [run(), run()]).of_baseline()["limits"]
     assert said["units"] == 8

@@ -10,7 +10,13 @@ import pytest
 
 from eval_factory.core import results
 from eval_factory.core.errors import ConfigError, PrerequisiteError
-from eval_factory.monitor.course import Asked, differences, measure, read_values, write_values
+from eval_factory.monitor.course import (
+    PanelMeasurement,
+    differences,
+    measure,
+    read_values,
+    write_values,
+)
 from eval_factory.monitor.panel import Limit
 from stored_results import MODEL, PROVENANCE, criterion, instance, result, written
 
@@ -21,7 +27,7 @@ def limit(name: str = "task", **changes: Any) -> Limit:
     return replace(Limit(name, "task", None, 0.02), **changes)
 
 
-def asked(folder: Path, made: results.TaskResult, *limits: Limit) -> Asked:
+def asked(folder: Path, made: results.TaskResult, *limits: Limit) -> PanelMeasurement:
     written(folder / "model" / "task", made)
     return measure(folder / "model", limits or (limit(),))
 

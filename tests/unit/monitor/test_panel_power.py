@@ -223,7 +223,8 @@ def test_more_runs_are_needed_where_answers_flip() -> None:
     assert needed[0].repeats == 5
     assert needed[1].repeats in (10, 20)
     assert all(
-        one.found.share >= 0.97 and one.found.drop == 0.1 and one.found.weeks for one in needed
+        one.finding.share >= 0.97 and one.finding.drop == 0.1 and one.finding.weeks
+        for one in needed
     )
     again = [right_and_wrong(flips, np.arange(100)) for flips in (0.02, 0.3)]
     assert needed == needed_repeats(again, 0.1, seed=0)
@@ -233,7 +234,7 @@ def test_more_runs_are_needed_where_answers_flip() -> None:
 def test_a_few_units_never_suffice() -> None:
     needed = needed_repeats([right_and_wrong(0.3, np.arange(15))], 0.05)[0]
     assert needed.repeats is None
-    assert needed.found.share < 0.8
+    assert needed.finding.share < 0.8
 
 
 def test_as_many_runs_as_there_are_is_one_of_the_answers() -> None:
@@ -244,7 +245,7 @@ def test_the_drop_to_be_found_leaves_what_is_allowed_behind() -> None:
     for max_drop, drop in ((0.0, 0.1), (0.05, 0.1), (0.08, 0.13)):
         found = needed_repeats([right_and_wrong(0.02, np.arange(40), max_drop=max_drop)], 0.05)[
             0
-        ].found
+        ].finding
         assert found.drop == pytest.approx(drop)
 
 
