@@ -189,15 +189,7 @@ def _make_baseline(
     for number in range(1, section.baseline.repeats + 1):
         folders.append(panel.folder / "baseline" / f"{epoch}" / f"{number}")
     of_target = [folder / panel.target_name for folder in folders]
-    reports = []
-    for number, folder in enumerate(folders, start=1):
-        options.say(f"baseline, run {number} of {len(folders)}")
-        reports.append(_ask_suite(panel.suite(folder), options))
-        if reports[-1].exit_code:
-            break
-        if number == 1 and reports[-1].status == RunStatus.COMPLETE:
-            # a wrong limit raises here, before the rest is paid
-            Course(rules, limits, [measure(of_target[0], limits)] * 2)
+    reports = _ask_repeats(panel, folders, rules, options)
     if (unfinished := _unfinished(reports, panel)) is not None:
         return unfinished
     measurements = [measure(folder, limits) for folder in of_target]
@@ -228,6 +220,23 @@ def _make_baseline(
     return _reported(
         ledger, options, Outcome.BASELINE, line, [first, *power_lines(line), next_step]
     )
+
+
+def _ask_repeats(
+    panel: Panel, folders: Sequence[Path], rules: Rules, options: RunOptions
+) -> list[SuiteReport]:
+    """Ask the panel once for each folder; stop at the first suite that fails."""
+    reports = []
+    for number, folder in enumerate(folders, start=1):
+        options.say(f"baseline, run {number} of {len(folders)}")
+        reports.append(_ask_suite(panel.suite(folder), options))
+        if reports[-1].exit_code:
+            break
+        if number == 1 and reports[-1].status == RunStatus.COMPLETE:
+            # a wrong limit raises here, before the rest is paid
+            measurement = measure(folder / panel.target_name, panel.limits)
+            Course(rules, panel.limits, [measurement] * 2)
+    return reports
 
 
 def _repeats(
@@ -437,12 +446,7 @@ def change(panel: Panel, new_target: Path, options: RunOptions) -> MonitorOutcom
     policy = load_policy(panel.policy)
     new = panel.with_target(_target_in(new_target))
     nowhere = panel.folder / "changes" / "0"
-    planned = {run.plan.task_name for run in new.planned(nowhere)}
-    if unknown := {benchmark.task for benchmark in policy.benchmarks} - planned:
-        names = ", ".join(sorted(planned))
-        raise ConfigError(
-            f"{policy.path}: names {', '.join(sorted(unknown))}, and the panel has {names}"
-        )
+    _refuse_unknown_tasks(policy, new, nowhere)
     ledger = Ledger(panel.folder)
     with ledger.looking(options.say):
         history = ledger.intact()
@@ -485,6 +489,17 @@ def change(panel: Panel, new_target: Path, options: RunOptions) -> MonitorOutcom
         made = _make_baseline(new, ledger, ledger.intact(), options, why, next_step=next_step)
     outcome = Verdict.PASS if made.outcome == Outcome.BASELINE else made.outcome
     return replace(made, outcome=outcome, lines=[*lines, *made.lines], line=line)
+
+
+def _refuse_unknown_tasks(policy: Policy, panel: Panel, folder: Path) -> None:
+    """Raises ConfigError: the policy names a task that the panel has not."""
+    planned = {run.plan.task_name for run in panel.planned(folder)}
+    unknown = {benchmark.task for benchmark in policy.benchmarks} - planned
+    if unknown:
+        names = ", ".join(sorted(planned))
+        raise ConfigError(
+            f"{policy.path}: names {', '.join(sorted(unknown))}, and the panel has {names}"
+        )
 
 
 def _baseline_for(policy: Policy, panel: Panel, history: History) -> Line:
