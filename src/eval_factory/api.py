@@ -180,7 +180,7 @@ def _run(
     ended.
     """
     evaluation = build_evaluation(request, load_framework(), env)
-    if evaluation.executor.is_slurm:
+    if not evaluation.executor.is_local:
         from eval_factory.workflows.suite.slurm_run import run_as_job
 
         return run_as_job(evaluation, options, wait=wait, env=env, screen=screen)

@@ -19,10 +19,11 @@ from eval_factory.core.errors import (
     did_you_mean,
 )
 from eval_factory.core.foreign_text import own_lines
+from eval_factory.core.nouns import EXECUTOR_NAMES
 from eval_factory.core.this_process import not_to_be_hung_up
 
 if TYPE_CHECKING:
-    from eval_factory.monitor.look import RunOptions, MonitorOutcome
+    from eval_factory.monitor.look import MonitorOutcome, RunOptions
 
 _LOOK = "look"
 
@@ -57,7 +58,7 @@ def monitor() -> None:
 @click.argument("panel", type=HomePath(), metavar="PANEL.yml")
 @click.option(
     "--executor",
-    type=click.Choice(["local", "slurm"]),
+    type=click.Choice(EXECUTOR_NAMES),
     help="Where the runs go; local if not given.",
 )
 @click.option(

@@ -26,6 +26,7 @@ from eval_factory.cli.console import (
 )
 from eval_factory.core.errors import ConfigError, NotReportableError, PrerequisiteError
 from eval_factory.core.foreign_text import own_lines
+from eval_factory.core.nouns import EXECUTOR_NAMES
 from eval_factory.core.this_process import not_to_be_hung_up
 
 if TYPE_CHECKING:
@@ -159,7 +160,7 @@ def _value(path: str, *names: str, **how: Any) -> Callable[[Any], Any]:
 )
 @_value(
     "executor",
-    type=click.Choice(["local", "slurm"]),
+    type=click.Choice(EXECUTOR_NAMES),
     help="Where the run happens; local if not given.",
 )
 @click.option(

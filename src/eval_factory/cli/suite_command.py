@@ -17,6 +17,7 @@ from eval_factory.cli.console import HomePath, lasting, named_if_not_written
 from eval_factory.cli.run_command import RecordingCommand, RunOutput, show_dry_run
 from eval_factory.core.errors import ConfigError, NotReportableError
 from eval_factory.core.foreign_text import own_lines
+from eval_factory.core.nouns import EXECUTOR_NAMES
 from eval_factory.core.this_process import not_to_be_hung_up
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ _FLAGS = {name: f"suite.{name}" for name in _OF_SUITE} | {
 )
 @click.option(
     "--executor",
-    type=click.Choice(["local", "slurm"]),
+    type=click.Choice(EXECUTOR_NAMES),
     help="Where the cells run; local if not given.",
 )
 @click.option(

@@ -30,6 +30,7 @@ from eval_factory.config.taken_keys import (
 )
 from eval_factory.core.errors import ConfigError, did_you_mean
 from eval_factory.core.foreign_text import one_line
+from eval_factory.core.nouns import LOCAL, SLURM
 from eval_factory.core.plain_yaml import load_mapping
 from eval_factory.core.secrets import REDACTED, looks_like_key, written_keys
 from eval_factory.core.urls import PORT
@@ -43,6 +44,8 @@ _ADVICE = TABLE["advice"]
 _SAID = TABLE["said"]
 _LAUNCHER = TABLE["launcher"]
 _KNOWN = TABLE["known"]
+_OPTIONS: Mapping[str, Mapping[str, str]] = {LOCAL: {}, SLURM: TABLE["sbatch"]}
+"""Executor -> key of `execution` -> option of sbatch."""
 ENDPOINT = "target.api_endpoint"
 PARAMS = "config.params"
 EXTRA = "config.params.extra"
@@ -278,7 +281,7 @@ class _Import:
         the config is made of.
         """
         chosen = {
-            "execution": "local",
+            "execution": LOCAL,
             "deployment": "generic" if "image" in deployment else "none",
         }
         for number, entry in enumerate(entries if isinstance(entries, list) else []):
@@ -295,11 +298,11 @@ class _Import:
 
     def slurm(self, execution: Mapping[str, Any], executor: str) -> _Tree:
         """`execution` as our `executor` and `slurm`: its keys are options of sbatch."""
-        options = TABLE["sbatch"] if executor == "slurm" else {}
+        options = _OPTIONS.get(executor, {})
         self.kept("execution", execution, (*_LAUNCHER["execution"], *options))
-        if executor not in ("local", "slurm"):
+        if executor not in _OPTIONS:
             self.note("execution.type", _ADVICE["execution.*"])
-        if executor != "slurm":
+        if not options:
             return {}
         asked = {
             option: value for name, option in options.items() if (value := execution.get(name))
@@ -322,7 +325,10 @@ class _Import:
                 if value is not True:
                     flag += f'="{text}"' if " " in text else f"={text}"
                 slurm.setdefault("extra", []).append(flag)
-        return {"executor": "slurm", **({"slurm": slurm} if slurm else {})}
+        place: _Tree = {"executor": executor}
+        if slurm:
+            place["slurm"] = slurm
+        return place
 
     def server(
         self, kind: str, given: Mapping[str, Any], execution: Mapping[str, Any], place: _Tree

@@ -16,6 +16,7 @@ from typing import Any, get_args
 
 from eval_factory.config.merge import Layer, section_at, with_defaults
 from eval_factory.config.model import ExecutorName, problems_with, shown_value
+from eval_factory.core.nouns import LOCAL, SLURM
 from eval_factory.core.plain_yaml import packaged
 from eval_factory.tasks.framework import Framework, Task
 
@@ -33,7 +34,6 @@ for _place, _keys in NO_EFFECT.items():
 _PATHS += [*ONLY, INTERCEPTORS, TASK, "command", "framework_name"]
 Foreign = dict[str, Any]  # dotted path of such a key -> what the configuration says of it
 EXECUTOR = "executor"
-SLURM = "slurm"
 KEYS = (EXECUTOR, SLURM)
 
 
@@ -124,12 +124,14 @@ def warning_of(foreign: Foreign) -> str | None:
 
 @dataclass(frozen=True)
 class RunExecutor:
-    name: str = "local"
+    """The executor of a run."""
+
+    name: str = LOCAL
     slurm: Mapping[str, Any] = field(default_factory=dict)  # every key of `SlurmSection`
 
     @property
-    def is_slurm(self) -> bool:
-        return self.name == SLURM
+    def is_local(self) -> bool:
+        return self.name == LOCAL
 
 
 def take_executor(

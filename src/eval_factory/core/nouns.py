@@ -11,6 +11,12 @@ from enum import Enum
 MODEL_ROLE = "model"
 
 
+# names of executors: a run or a suite is done by one of them
+LOCAL = "local"
+SLURM = "slurm"
+EXECUTOR_NAMES = (LOCAL, SLURM)
+
+
 class Word(str, Enum):
     """A text out of a few: it compares, sorts, formats and is written as that text."""
 

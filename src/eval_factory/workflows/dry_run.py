@@ -66,7 +66,7 @@ def dry_run(
     files.pop(LOGGING, None)  # it sets how loud HELM's log is, and nothing of what is asked
     keys = where_keys_go(plan.endpoints)
     text = preview(evaluation, argv, keys, files=files, shows_nulls=options.shows_nulls)
-    if evaluation.executor.is_slurm:
+    if not evaluation.executor.is_local:
         from eval_factory.workflows.suite.slurm_run import job_script  # imports what asks endpoints
 
         text += "\n".join(job_script(evaluation, env)) + "\n"

@@ -24,7 +24,7 @@ from eval_factory.core.rundir import RunDir, SuiteDir
 from eval_factory.executors.runs import Ended, Executor, LocalRuns, Lost, RunSpec, RunState, Started
 from eval_factory.executors.slurm import Slurm
 from eval_factory.executors.slurm_runs import SlurmRuns
-from eval_factory.workflows.suite.run_suite import CELL_PROCESS
+from eval_factory.workflows.suite.local_suite import CELL_PROCESS
 from eval_factory.workflows.suite.slurm_suite import WORKER
 from facts import naming, says
 from program_runs import CANARY, is_running, more_data, program_environment, wait_until
@@ -382,7 +382,7 @@ DRIVER = """
 import os, sys
 from pathlib import Path
 from eval_factory.executors.runs import RUN_SPEC, LocalRuns, Started
-from eval_factory.workflows.suite.run_suite import CELL_PROCESS
+from eval_factory.workflows.suite.local_suite import CELL_PROCESS
 runs = LocalRuns(CELL_PROCESS, os.environ, Path(sys.argv[1]))
 runs.begin([RUN_SPEC.validate_json(sys.argv[2])])
 while True:

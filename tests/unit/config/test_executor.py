@@ -30,10 +30,10 @@ def test_the_strongest_layer_counts_key_by_key() -> None:
         "slurm": {"account": "${LAB}", "cpus": 2, "mem": "1G", "qos": None},
     }
     found = of(document, {"executor": "slurm"}, "slurm.cpus=4,slurm.qos=long").executor
-    assert found.is_slurm
+    assert not found.is_local
     assert found.slurm == {**USUAL, "account": "x1", "cpus": 4, "mem": "1G", "qos": "long"}
-    assert not of({"executor": "slurm"}, {}, "executor=local").executor.is_slurm
-    assert of({"executor": "slurm"}, {}, "executor=null").executor.is_slurm
+    assert of({"executor": "slurm"}, {}, "executor=local").executor.is_local
+    assert not of({"executor": "slurm"}, {}, "executor=null").executor.is_local
 
 
 def test_it_is_no_part_of_what_is_evaluated() -> None:

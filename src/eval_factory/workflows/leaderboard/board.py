@@ -340,7 +340,7 @@ def _suite(
     own = {name: extra.pop(name) for name in [one.name for one in fields(Budget)] if name in extra}
     params = {**params, "limit_samples": board.max_eval_instances}
     params["extra"] = {**extra, "num_train_trials": board.row.num_train_trials}
-    if evaluation.executor.is_slurm:
+    if not evaluation.executor.is_local:
         slurm = {
             name: value for name, value in evaluation.executor.slurm.items() if value is not None
         }

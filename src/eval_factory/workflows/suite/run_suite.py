@@ -2,63 +2,36 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import socket
-import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from eval_factory.config.suite import Suite
-from eval_factory.config.suite_model import (
-    LAUNCH,
-    health_url,
-    server_variables,
-    variables_of,
-    words_of,
-)
-from eval_factory.core.budget import SpendingTracker
 from eval_factory.core.errors import (
     ConfigError,
-    EndpointUnreachableError,
     InterruptedRunError,
     NotReportableError,
     PrerequisiteError,
 )
-from eval_factory.core.helm_run_settings import SharedLimitsSettings
 from eval_factory.core.nouns import RunStatus
-from eval_factory.core.results import MODEL_ROLE
-from eval_factory.core.secrets import is_place, names_a_secret
 from eval_factory.core.this_process import not_to_be_hung_up
-from eval_factory.endpoint.shared_limits import LimitServer
-from eval_factory.executors.process import ALLOWED
-from eval_factory.executors.runs import LocalRuns
-from eval_factory.executors.served import ServedModel, ServerFailedError, ServerSpec
-from eval_factory.executors.slurm import Slurm
-from eval_factory.executors.slurm_runs import refuse_cells_in_slurm
 from eval_factory.scoring.notes import failure_in
-from eval_factory.workflows.context import HUB_TOKEN
 from eval_factory.workflows.options import code_of_error
-from eval_factory.workflows.suite.cell_loop import CellLoop, Work
-from eval_factory.workflows.suite.endpoint_pauses import EndpointPauses, EndpointProbe, ProbeAnswer
+from eval_factory.workflows.suite.cell_loop import Work
 from eval_factory.workflows.suite.finished_cells import (
     finished,
     finished_below,
-    groups_that_answered,
-    is_complete_run,
     keeps_partial_result,
     source_for,
-    spent_before,
     take_over,
 )
 from eval_factory.workflows.suite.planned_cells import (
-    PlannedCell,
-    limits_of,
     plan_cells,
     redactor_of_all,
 )
-from eval_factory.workflows.suite.slurm_suite import refuse_what_slurm_cannot, run_on_slurm
+from eval_factory.workflows.suite.suite_executors import EXECUTORS
 from eval_factory.workflows.suite.suite_folder import held, write_configs
 from eval_factory.workflows.suite.suite_journal import (
     SUITE_ENDED,
@@ -75,92 +48,6 @@ from eval_factory.workflows.suite.suite_report import (
     write_table,
 )
 
-CELL_PROCESS = (sys.executable, "-m", "eval_factory.workflows.suite.cell_process")
-_OF_THE_MACHINE = ("CUDA_", "NVIDIA_", "NCCL_", "ROCR_", "HIP_", "LC_")
-"""Beginnings of variables by which a server finds GPUs."""
-_OF_THE_SERVER = (
-    "start_time_limit_s",
-    "hang_time_limit_s",
-    "stop_grace_s",
-    "max_restarts",
-    "replicas",
-)
-"""Fields of ServerSpec that are keys of `serve`."""
-
-
-def run_by_server(
-    work: Work, run: Callable[[Work, Sequence[PlannedCell], ServedModel | None], None]
-) -> None:
-    """Bring every cell that is left to its end: first those whose endpoints are there, then target
-    by target, for two servers may each need all of the machine. Raises KeyboardInterrupt: no server
-    and no cell runs any more.
-    """
-    say = work.journal.say
-    there = [planned for planned in work.left if planned.cell.target not in work.suite.serve]
-    if there:
-        run(work, there, None)
-    for target, serve in work.suite.serve.items():
-        cells = [planned for planned in work.left if planned.cell.target == target]
-        if not cells:
-            continue
-        if not work.options.fresh and all(is_complete_run(planned.plan) for planned in cells):
-            run(work, cells, None)  # they are only collected
-            continue
-        if work.stopped is not None:
-            work.leave(cells, RunStatus.MISSING, NotReportableError.exit_code, work.stopped)
-            continue
-        for name in variables_of(serve):
-            if name not in work.env:
-                say(f"warning: the server of {target}: the variable {name} (serve.env) is not set")
-        with ServedModel(
-            server_spec(work.suite, target, cells, work.env), say, work.journal.tick
-        ) as server:
-            try:
-                server.start()
-            except ServerFailedError as error:
-                say(str(error))
-                work.leave(
-                    cells,
-                    RunStatus.FAILED,
-                    error.exit_code,
-                    "not started: " + str(error).split("\n")[0],
-                )
-                continue
-            run(work, cells, server)
-
-
-def server_spec(
-    suite: Suite, target: str, cells: Sequence[PlannedCell], env: Mapping[str, str]
-) -> ServerSpec:
-    serve = suite.serve[target]
-    variables = variables_of(serve)
-    launch = tuple(serve.get(LAUNCH, ()))
-    names = {HUB_TOKEN, *filter(names_a_secret, variables)}
-    for planned in cells:
-        names.update(planned.plan.evaluation.key_names())
-    # what finds programs, files and GPUs, its job, and the variables that are named: no key of a
-    # judge or a model
-    beginnings = (*_OF_THE_MACHINE, "SLURM_") if launch else _OF_THE_MACHINE
-    open_ones = [
-        name
-        for name in env
-        if not names_a_secret(name) and (name in ALLOWED or name.startswith(beginnings))
-    ]
-    seen = {**{name: env[name] for name in open_ones}, "PYTHONUNBUFFERED": "1"}
-    return ServerSpec(
-        name=target,
-        words=words_of(serve),
-        health=health_url(serve),
-        log=suite.folder.server_log(target),
-        env={**seen, **{name: env[name] for name in variables if name in env}},
-        settings=server_variables(serve),
-        secrets=tuple(
-            sorted(env[name] for name in names if env.get(name) and not is_place(env[name]))
-        ),
-        launch=launch,
-        **{name: serve[name] for name in _OF_THE_SERVER},
-    )
-
 
 def run_suite(
     suite: Suite, options: SuiteOptions, *, env: Mapping[str, str], screen: SuiteObserver
@@ -176,8 +63,8 @@ def run_suite(
         raise ConfigError(
             "run_suite: --fresh begins from nothing and --reuse takes over: give one of them"
         )
-    if suite.executor == "slurm":
-        refuse_what_slurm_cannot(suite, env)
+    executor = EXECUTORS[suite.executor]
+    executor.refuse(suite, env)
     # before the folder is made: a suite that cannot be started leaves nothing
     cells = plan_cells(suite, env)
     known = finished_below(options.reuse)
@@ -194,13 +81,7 @@ def run_suite(
         )
         try:
             collect_finished(work, known)
-            if suite.executor == "slurm":
-                run_on_slurm(work, Slurm(env))
-            else:
-                refuse_cells_in_slurm(
-                    suite.folder, [planned.cell.name for planned in work.left], Slurm(env)
-                )
-                run_by_server(work, run_cells)
+            executor.run(work)
         except KeyboardInterrupt:
             interrupted = True
         with not_to_be_hung_up():
@@ -233,66 +114,6 @@ def collect_finished(work: Work, known: Mapping[str, tuple[Path, ...]]) -> None:
         report = replace(report, collected=True, reused_from=source)
         work.reports[planned.number] = report
         work.tell_end(report, planned)
-
-
-def run_cells(work: Work, cells: Sequence[PlannedCell], served: ServedModel | None) -> None:
-    """Cells that are left, within the limits that all of them share; `served`: the server of their
-    one model, where the suite has started it. Raises KeyboardInterrupt: after the cells that ran
-    have been ended.
-    """
-    suite = work.suite
-    say = work.journal.say
-    options = work.options
-    most, of_cells = limits_of((planned.plan.endpoints, planned.group) for planned in cells)
-    with contextlib.ExitStack() as stack:
-        runs = stack.enter_context(LocalRuns(CELL_PROCESS, work.env, suite.folder.log))
-        probe = EndpointProbe(work.env, work.redactor, say)
-        if not options.no_preflight and served is None:
-            probe.all_of(cells)
-        tracker = None
-        if suite.budget:  # of all cells, with what they have used of it in earlier invocations
-            tracker = SpendingTracker(suite.budget, spent_before(work.cells, say), began=work.began)
-        server = stack.enter_context(LimitServer(most, tracker))
-        limits = {
-            planned.number: SharedLimitsSettings(server.address, roles)
-            for planned, roles in zip(cells, of_cells, strict=True)
-        }
-
-        def ask(planned: PlannedCell) -> ProbeAnswer:
-            """Whether the endpoint of a cell's model is there; where nobody may ask so, it is
-            taken to be.
-            """
-            if served is not None:
-                return None if served.is_ready() else "the server does not answer"
-            return None if options.no_preflight else probe.model_of(planned)
-
-        pauses = EndpointPauses(ask, suite.max_outage_s)
-        stack.callback(pauses.close)
-        probed = {one.number: probe.roles_that_answered(one) for one in cells}
-        # a server is asked by each of its cells
-        if served is not None and not options.no_preflight:
-            probed = {}
-        loop = CellLoop(work, runs, pauses, probed, limits, tracker, served)
-        there_before = groups_that_answered(work.cells)
-        for planned in cells:
-            problem = probe.problem_of(planned)
-            # it asks nobody
-            if problem is None or (is_complete_run(planned.plan) and not options.fresh):
-                continue
-            role, error = problem
-            reason = str(error).split("\n")[0]
-            gone = isinstance(error, EndpointUnreachableError) and role == MODEL_ROLE
-            if gone and planned.group in there_before:
-                pauses.look_after(planned, reason)
-            else:
-                work.leave(
-                    [planned],
-                    RunStatus.FAILED,
-                    PrerequisiteError.exit_code,
-                    f"not started: {reason}",
-                )
-        loop.add(planned for planned in cells if planned.number not in work.reports)
-        loop.run()
 
 
 def _finish(work: Work, *, interrupted: bool) -> SuiteReport:

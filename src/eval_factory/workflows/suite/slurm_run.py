@@ -14,10 +14,10 @@ from typing import Any, TextIO
 from eval_factory.config.evaluation import Evaluation, Request
 from eval_factory.config.suite import Suite, build_suite
 from eval_factory.config.suite_layers import TOP, name_of_type
-from eval_factory.config.taken_keys import EXECUTOR, SLURM
+from eval_factory.config.taken_keys import EXECUTOR
 from eval_factory.core.errors import ConfigError, HelmError, NotReportableError, PrerequisiteError
 from eval_factory.core.foreign_text import own_lines
-from eval_factory.core.nouns import RunStatus
+from eval_factory.core.nouns import SLURM, RunStatus
 from eval_factory.core.plain_yaml import to_yaml
 from eval_factory.core.rundir import OF_ONE_RUN, RunSuiteDir
 from eval_factory.core.safe_files import write_atomic
@@ -31,8 +31,8 @@ from eval_factory.workflows.evaluate import Evaluated, evaluate
 from eval_factory.workflows.options import Options, Submitted
 from eval_factory.workflows.suite.planned_cells import checked_cells, planned_of
 from eval_factory.workflows.suite.run_suite import run_suite
+from eval_factory.workflows.suite.slurm_suite import script_lines
 from eval_factory.workflows.suite.suite_journal import ScreenLines
-from eval_factory.workflows.suite.suite_preview import script_lines
 from eval_factory.workflows.suite.suite_report import SuiteOptions
 
 TARGET = "model"  # what the one target of such a suite is called

@@ -9,7 +9,7 @@ import hashlib
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,6 +31,7 @@ from eval_factory.executors.slurm_runs import (
     arrays,
     cell_of,
     refuse_cells_in_slurm,
+    script_of,
 )
 from eval_factory.plan.credentials import CREDENTIALS_VARIABLE
 from eval_factory.workflows.context import HUB_TOKEN, start_over
@@ -207,6 +208,24 @@ def refuse_what_slurm_cannot(suite: Suite, env: Mapping[str, str]) -> None:
         )
     if problems:
         raise ConfigError(problems)
+
+
+def script_lines(
+    suite: Suite, cells: Sequence[PlannedCell], env: Mapping[str, str]
+) -> Iterator[str]:
+    """Show the batch scripts. Raises ConfigError: the suite says what jobs cannot keep."""
+    refuse_what_slurm_cannot(suite, env)
+    store = SlurmStore(suite.folder)
+    specs = specs_of(cells, suite, store, SuiteOptions())
+    yield (
+        "\n# batch scripts, of a suite that begins from nothing; "
+        "run_suite writes them and gives each to sbatch"
+    )
+    # Slurm's own default; the command asks scontrol
+    for number, array in enumerate(arrays(specs, 1000), 1):
+        names = ", ".join(cell_of(run.name) for run in array)
+        yield f"\n# {store.wave_file(number).with_suffix('.sh')}: {names}"
+        yield script_of(array, f"ef-ID-w{number}", number, store, WORKER).rstrip("\n")
 
 
 def specs_of(

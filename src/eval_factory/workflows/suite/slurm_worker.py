@@ -35,7 +35,7 @@ from eval_factory.core.errors import (
     InterruptedRunError,
     PrerequisiteError,
 )
-from eval_factory.core.nouns import RunStatus
+from eval_factory.core.nouns import LOCAL, RunStatus
 from eval_factory.core.rundir import PRIVATE, SuiteDir, suite_dir
 from eval_factory.core.this_process import interrupt_on_signals
 from eval_factory.executors.runs import RunSpec
@@ -253,7 +253,7 @@ def _suite_of(store: SlurmStore, wave: Wave, runs: Sequence[RunSpec]) -> Suite:
         max_outage_s=asks.max_outage_s,
         limit_groups={target: target},
         document={},
-        executor="local",
+        executor=LOCAL,
         slurm={},
         serve={} if asks.serve is None else {target: asks.serve},
     )

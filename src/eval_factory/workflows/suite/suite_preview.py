@@ -27,6 +27,7 @@ from eval_factory.workflows.suite.planned_cells import (
     refuse_unknown_prices,
     refuse_wrong,
 )
+from eval_factory.workflows.suite.suite_executors import EXECUTORS
 
 
 @dataclass(frozen=True)
@@ -80,8 +81,7 @@ def preview_suite(suite: Suite, *, env: Mapping[str, str], debug: bool = False) 
     refuse_unknown_prices(suite, cells)
     planned = planned_of(suite, cells)
     lines = list(_lines(suite, cells, planned, debug=debug))
-    if suite.executor == "slurm":
-        lines += script_lines(suite, planned, env)
+    lines += EXECUTORS[suite.executor].preview(suite, planned, env)
     redactor = redactor_of_all([one.plan for one in planned], env)
     text = redactor.text("\n".join(lines) + "\n")
     return DryRun(own_lines(text), tuple(missing_prerequisites(cells)))
@@ -98,9 +98,8 @@ def _lines(
         f"#   {counted(len(cells), 'cell')}: "
         f"{counted(evaluations, 'evaluation')}, {counted(targets, 'target')}"
     )
-    most = f"at most {counted(suite.max_processes, 'cell')} at once"
-    most = "as jobs of Slurm" if suite.executor == "slurm" else most
-    yield f"#   {most}, {counted(suite.max_attempts, 'attempt')} of each"
+    place = EXECUTORS[suite.executor].place(suite)
+    yield f"#   {place}, {counted(suite.max_attempts, 'attempt')} of each"
     budget = [f"{name} {value:,}" for name, value in suite.budget.stated.items()]
     yield f"#   budget of all cells: {', '.join(budget) or 'no limit'}"
     yield from served_lines(suite.serve)
@@ -176,28 +175,3 @@ def _limits(cells: Sequence[PlannedCell]) -> Iterator[str]:
             f"{number:,} {what}" for what, number in numbers.items() if number is not None
         )
         yield f"#   {name}: {stated} ({', '.join(who[name])})"
-
-
-def script_lines(
-    suite: Suite, cells: Sequence[PlannedCell], env: Mapping[str, str]
-) -> Iterator[str]:
-    """Raises ConfigError: the suite says what jobs cannot keep."""
-    # imported here: a dry run of a local suite needs none of it
-    from eval_factory.executors.slurm_runs import SlurmStore, arrays, cell_of, script_of
-    from eval_factory.workflows.suite.slurm_suite import WORKER, refuse_what_slurm_cannot, specs_of
-    from eval_factory.workflows.suite.suite_report import SuiteOptions
-
-    refuse_what_slurm_cannot(suite, env)
-    store = SlurmStore(suite.folder)
-    specs = specs_of(cells, suite, store, SuiteOptions())
-    yield (
-        "\n# batch scripts, of a suite that begins from nothing; "
-        "run_suite writes them and gives each to sbatch"
-    )
-    # Slurm's own default; the command asks scontrol
-    for number, array in enumerate(arrays(specs, 1000), 1):
-        yield (
-            f"\n# {store.wave_file(number).with_suffix('.sh')}: "
-            f"{', '.join(cell_of(run.name) for run in array)}"
-        )
-        yield script_of(array, f"ef-ID-w{number}", number, store, WORKER).rstrip("\n")

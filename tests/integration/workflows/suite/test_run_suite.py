@@ -19,7 +19,8 @@ from eval_factory.config.suite import Suite, build_suite
 from eval_factory.core.errors import ConfigError, InterruptedRunError
 from eval_factory.core.rundir import SuiteDir
 from eval_factory.executors.runs import RUN_SPEC, RunSpec
-from eval_factory.workflows.suite.run_suite import CELL_PROCESS, run_suite
+from eval_factory.workflows.suite.local_suite import CELL_PROCESS
+from eval_factory.workflows.suite.run_suite import run_suite
 from eval_factory.workflows.suite.suite_journal import SuiteObserver
 from eval_factory.workflows.suite.suite_report import SuiteOptions, SuiteReport
 from facts import naming, says

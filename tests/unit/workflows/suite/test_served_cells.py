@@ -12,8 +12,8 @@ from eval_factory.core.secrets import Redactor
 from eval_factory.executors.served import ServedModel, ServerFailedError, ServerSpec
 from eval_factory.workflows.suite import cell_loop, run_suite
 from eval_factory.workflows.suite.cell_loop import Work
+from eval_factory.workflows.suite.local_suite import run_by_server, server_spec
 from eval_factory.workflows.suite.planned_cells import PlannedCell
-from eval_factory.workflows.suite.run_suite import run_by_server, server_spec
 from eval_factory.workflows.suite.suite_journal import SuiteJournal, SuiteObserver
 from eval_factory.workflows.suite.suite_report import CellReport, SuiteOptions
 from facts import says
