@@ -10,7 +10,7 @@ import pytest
 from eval_factory.core.nouns import RunStatus
 from eval_factory.core.secrets import Redactor
 from eval_factory.executors.served import ServedModel, ServerFailedError, ServerSpec
-from eval_factory.workflows.suite import cell_loop, run_suite
+from eval_factory.workflows.suite import cell_loop, local_suite
 from eval_factory.workflows.suite.cell_loop import Work
 from eval_factory.workflows.suite.local_suite import run_by_server, server_spec
 from eval_factory.workflows.suite.planned_cells import PlannedCell
@@ -103,7 +103,7 @@ class World:
 @pytest.fixture
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     world = World(tmp_path / "s")
-    monkeypatch.setattr(run_suite, "ServedModel", lambda spec, *_: Server(world, spec))
+    monkeypatch.setattr(local_suite, "ServedModel", lambda spec, *_: Server(world, spec))
     return world
 
 
@@ -133,7 +133,7 @@ def test_nothing_is_served_for_nobody(world: World, monkeypatch: pytest.MonkeyPa
     assert world.happened == ["start c", "run c 2", "end c"]
     world.happened.clear()
     world.work.reports.clear()
-    monkeypatch.setattr(run_suite, "is_complete_run", lambda _plan: True)
+    monkeypatch.setattr(local_suite, "is_complete_run", lambda _plan: True)
     run_by_server(world.work, world.run)
     assert world.happened == ["run b 2 without", "run a 2 without", "run c 2 without"]
 

@@ -12,12 +12,13 @@ from eval_factory.config.evaluation import Evaluation, Request, build_evaluation
 from eval_factory.core import errors
 from eval_factory.core.errors import BusyError, ConfigError, InterruptedRunError
 from eval_factory.core.rundir import RunDir, RunSuiteDir
+from eval_factory.executors import slurm
 from eval_factory.executors.slurm_runs import RunEnd, SlurmStore
 from eval_factory.plan.run_plan import make_plan
 from eval_factory.tasks.framework import load_framework
 from eval_factory.workflows.evaluate import Evaluated
 from eval_factory.workflows.options import Options, Submitted
-from eval_factory.workflows.suite import run_suite, slurm_run, slurm_suite
+from eval_factory.workflows.suite import slurm_run, slurm_suite
 from eval_factory.workflows.suite.planned_cells import plan_cells
 from eval_factory.workflows.suite.slurm_run import job_script, run_as_job, suite_of
 from facts import each_says, naming, says
@@ -35,7 +36,7 @@ class Run:
         self.screen = io.StringIO()
         self.collected: list[Any] = []
         self.has = ""
-        monkeypatch.setattr(run_suite, "Slurm", lambda _: self.slurm)
+        monkeypatch.setattr(slurm, "Slurm", lambda _: self.slurm)
         monkeypatch.setattr(slurm_suite, "is_complete_run", lambda _: self.has == "complete")
         monkeypatch.setattr(slurm_suite, "keeps_partial_result", lambda _: self.has == "partial")
         monkeypatch.setattr(slurm_suite, "_POLL_S", 0.0)
