@@ -103,6 +103,8 @@ def _split_at_headings(text: str) -> Split:
 
 
 def _split(text: str, start: str, end: str, *, cut_off: bool) -> Split:
+    if start[:1] not in text and end[:1] not in text:  # by far the quickest look at a long text
+        return Split(text, None)
     before, found_end, after = text.rpartition(end)
     if found_end:
         head, found_start, thought = before.partition(start)

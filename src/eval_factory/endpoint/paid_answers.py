@@ -60,14 +60,18 @@ _ANSWERED = f"SELECT sum({_SAID} + {_THOUGHT}) FROM json_each({_CHOICES}) c WHER
 
 # An answer that turned out to be unusable was paid for too: it lies under another key
 # (`ResponseCache.archive_answer`).
-_PAID = f"""
-SELECT a.run_id, a.role, a.prompt_tokens, a.completion_tokens, {USAGE},
+_OF_ATTEMPTS = f"a.run_id, a.role, a.prompt_tokens, a.completion_tokens, {USAGE}"
+_SIZES = f"""
     CASE WHEN json_valid(r.request) THEN {_ASKED} END,
     CASE WHEN json_valid(r.response) THEN ({_ANSWERED}) END
+"""
+_PAID = """
 FROM attempts a
 LEFT JOIN responses r ON r.key IN (a.key, a.key || '#' || a.started) AND r.created = a.started
 WHERE a.outcome = 'answered' AND a.id > ? ORDER BY a.id
-"""  # noqa: S608 - of constants
+"""
+_WITH_SIZES = f"SELECT {_OF_ATTEMPTS}, {_SIZES} {_PAID}"  # noqa: S608 - of constants
+_WITHOUT_SIZES = f"SELECT {_OF_ATTEMPTS}, 0, 0 {_PAID}"  # noqa: S608 - of constants
 
 
 @dataclass(frozen=True)
@@ -76,7 +80,7 @@ class Paid:
     role: str
     tokens: tuple[int | None, int | None]  # of prompt and answer, as counted
     usage: Any  # what the answer says of it
-    sizes: tuple[int, int]  # bytes of text of prompt and answer
+    sizes: tuple[int, int]  # bytes of text of prompt and answer, where they were asked for
 
 
 def stated_cost(usage: Any) -> float | None:
@@ -163,9 +167,13 @@ def read_prices(cache_db: Path) -> dict[tuple[str, str], Price]:
     return {(run_id, role): Price.from_dict(json.loads(price)) for run_id, role, price in rows}
 
 
-def read_paid(cache_db: Path, after: int = 0) -> Iterator[Paid]:
-    """Every answer that was paid for, in the order of the journal. `after`: a line of it."""
-    for run_id, role, prompt, completion, usage, asked, said in _rows(cache_db, _PAID, after):
+def read_paid(cache_db: Path, after: int = 0, *, with_sizes: bool = False) -> Iterator[Paid]:
+    """Every answer that was paid for, in the order of the journal.
+
+    `after`: a line of it. `with_sizes`: takes each answer apart, which long ones are slow for.
+    """
+    query = _WITH_SIZES if with_sizes else _WITHOUT_SIZES
+    for run_id, role, prompt, completion, usage, asked, said in _rows(cache_db, query, after):
         stated = None if usage is None else json.loads(usage)
         yield Paid(run_id, role, (prompt, completion), stated, (asked or 0, said or 0))
 
@@ -187,7 +195,7 @@ def spent_so_far(cache_db: Path, prices: Mapping[str, Price]) -> Spending:
     then = read_prices(cache_db)
     tokens = 0
     cost = 0.0
-    for paid in read_paid(cache_db, copied):
+    for paid in read_paid(cache_db, copied, with_sizes=True):
         counted = limit_tokens(paid.tokens, paid.sizes)
         tokens += sum(counted)
         now = prices.get(paid.role)

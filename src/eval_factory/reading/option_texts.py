@@ -78,9 +78,7 @@ MIN_CUT_WORDS = 2
 
 def cut_text(words: Sequence[Word], texts: Sequence[OptionText]) -> Mention | None:
     """ "C. Calcium channel": one word, then the beginning of one option's text and no more."""
-    rest: tuple[str, ...] = ()
-    for word in words[1:]:
-        rest += (word.text,)
+    rest = tuple(word.text for word in words[1:])
     if len(rest) < MIN_CUT_WORDS:
         return None
     begun = []
