@@ -25,6 +25,7 @@ import pytest
 from eval_factory.core.errors import HelmError
 from eval_factory.core.logs import PHASE, SCORING
 from eval_factory.core.rundir import RunDir
+from eval_factory.endpoint import in_flight
 from eval_factory.scoring import journal
 from facts import says
 from integration.test_leaderboard import TWO
@@ -194,12 +195,20 @@ def check_what_was_paid(attempt: Attempt, killed: int) -> None:
     assert numbers == sorted(numbers), "two attempts asked at the same time"
 
 
+def check_what_is_counted(outcome: Outcome, endpoint: Endpoint, killed: int) -> None:
+    """Also what was on its way when a kill came, some of which had not arrived yet."""
+    counted = outcome.document()["usage"]["all_runs"]["requests"]
+    arrived = len(endpoint.arrivals)
+    assert arrived <= counted <= arrived + killed * PARALLELISM
+
+
 def check_that_nothing_is_left(rundir: RunDir) -> None:
     assert not processes_of(rundir.root)
     assert not [path for path in rundir.root.rglob("*") if path.name.endswith((".part", ".tmp"))]
     with rundir.locked(say=pytest.fail):
         pass
     assert not rundir.lock_holder.exists()
+    assert not in_flight.file_of(rundir.cache_db).exists()
 
 
 def survive(folder: Path, kills: int, random: Random, tell: list[str]) -> Outcome:
@@ -225,6 +234,8 @@ def survive(folder: Path, kills: int, random: Random, tell: list[str]) -> Outcom
     tell.append(outcome.stderr)
     assert outcome.returncode == 0, outcome.stderr
     check_what_was_paid(last, struck)
+    check_what_is_counted(outcome, endpoint, struck)
+    assert endpoint.probes <= last.number, "more than one probe for each start"
     check_that_nothing_is_left(last.rundir)
     return outcome
 

@@ -76,3 +76,5 @@ class AttemptState(Word):
     FAILED = "failed"
     # sent, and sent again at once: without a field, or with a new token; or none can be answered
     REFUSED = "refused"
+    # sent, and its process ended before an answer came
+    INTERRUPTED = "interrupted"

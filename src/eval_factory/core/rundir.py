@@ -143,6 +143,10 @@ class _Below:
         return folder.root.joinpath(*self._parts)
 
 
+BESIDE_CACHE = ("-wal", "-shm", "-sent")
+"""Endings of the files beside cache.db."""
+
+
 @dataclass(frozen=True)
 class RunDir:
     """Paths under one `output_dir`. Creating it touches nothing on disk."""
@@ -201,11 +205,11 @@ class RunDir:
 
     @property
     def answers(self) -> tuple[Path, ...]:
-        """cache.db and what SQLite has beside it while it is open, or after a kill."""
-        return (
-            self.cache_db,
-            *(self.root / f"{self.cache_db.name}{suffix}" for suffix in ("-wal", "-shm")),
-        )
+        """cache.db and what lies beside it while it is open, or after a kill: files of SQLite's,
+        and the requests on their way.
+        """
+        beside = [self.root / f"{self.cache_db.name}{suffix}" for suffix in BESIDE_CACHE]
+        return (self.cache_db, *beside)
 
     @property
     def results(self) -> tuple[Path, ...]:

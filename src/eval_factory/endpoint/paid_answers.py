@@ -70,8 +70,8 @@ FROM attempts a
 LEFT JOIN responses r ON r.key IN (a.key, a.key || '#' || a.started) AND r.created = a.started
 WHERE a.outcome = 'answered' AND a.id > ? ORDER BY a.id
 """
-_WITH_SIZES = f"SELECT {_OF_ATTEMPTS}, {_SIZES} {_PAID}"  # noqa: S608 - of constants
-_WITHOUT_SIZES = f"SELECT {_OF_ATTEMPTS}, 0, 0 {_PAID}"  # noqa: S608 - of constants
+_WITH_SIZES = f"SELECT {_OF_ATTEMPTS}, {_SIZES} {_PAID}"
+_WITHOUT_SIZES = f"SELECT {_OF_ATTEMPTS}, 0, 0 {_PAID}"
 
 
 @dataclass(frozen=True)
@@ -189,7 +189,7 @@ def spent_so_far(cache_db: Path, prices: Mapping[str, Price]) -> Spending:
     copied = 0 if origin is None else origin.attempts  # of another folder's journal
     sent = (
         "SELECT count(*) FROM attempts WHERE outcome IN ('answered', 'retried', 'failed', "
-        "'refused') AND id > ?"
+        "'refused', 'interrupted') AND id > ?"
     )
     (requests,) = next(_rows(cache_db, sent, copied), (0,))
     then = read_prices(cache_db)

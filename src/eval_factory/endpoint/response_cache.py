@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from eval_factory.core.nouns import MODEL_ROLE
-from eval_factory.endpoint import bridge, openai_api
+from eval_factory.endpoint import bridge, in_flight, openai_api
+from eval_factory.endpoint.in_flight import RequestsInFlight
 
 Statement = tuple[str, tuple[Any, ...]]  # SQL, and what its placeholders stand for
 Changed = tuple[str, Mapping[str, openai_api.Change]]
@@ -117,7 +118,8 @@ CREATE TABLE IF NOT EXISTS attempts (
     key TEXT NOT NULL,
     role TEXT NOT NULL,
     attempt INTEGER NOT NULL,   -- 0: answered from the cache; 1: first try
-    -- answered, cached, retried, failed, refused; unusable, unscorable: of an old answer
+    -- answered, cached, retried, failed, refused, interrupted
+    -- unusable, unscorable: of an old answer
     outcome TEXT NOT NULL,
     status INTEGER,             -- HTTP status, where there was one
     error TEXT,                 -- of an answered attempt: how its request was changed
@@ -219,6 +221,8 @@ class ResponseCache:
         self._run_id = run_id
         self._readers = threading.local()
         create_or_check(path)
+        note_interrupted(path)
+        self.in_flight = RequestsInFlight(path, run_id)
         writer = _connect(path, check_same_thread=False)
         self._keys = {row[0] for row in writer.execute("SELECT key FROM responses")}
         self._writer = GroupCommit(writer)
@@ -370,6 +374,22 @@ def create_or_check(path: Path) -> None:
     except sqlite3.DatabaseError as error:
         raise DamagedCacheError("the file is not a database") from error
     path.chmod(0o600)
+
+
+_INTERRUPTED = """
+INSERT INTO attempts
+SELECT NULL, :run_id, :key, :role, :attempt, 'interrupted', NULL, NULL, :started, 0.0, NULL, NULL
+WHERE NOT EXISTS (SELECT 1 FROM attempts WHERE role = :role AND started = :started)
+"""
+
+
+def note_interrupted(path: Path) -> None:
+    """Note in the journal what an ended process had on its way; no other asks from there now."""
+    left = in_flight.left_behind(path)
+    if left and path.is_file():
+        with closing(_connect(path)) as connection, connection:
+            connection.executemany(_INTERRUPTED, [vars(sent) for sent in left])
+    in_flight.file_of(path).unlink(missing_ok=True)
 
 
 def read_changes(path: Path, url: str, model_id: str) -> list[dict[str, openai_api.Change]]:

@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
 from typing import Any, NoReturn
 
@@ -216,6 +217,14 @@ answer.
 """
 
 
+Sending = Callable[[int, float], None]
+"""(attempt, started): is called just before an attempt is sent."""
+
+
+def _unheeded(_attempt: int, _started: float) -> None:
+    """Nobody notes what is on its way."""
+
+
 class _AskAgain(Exception):
     """The endpoint refused the request, and may take it at once: with these changes, or with
     another token.
@@ -272,13 +281,13 @@ class RetryingClient:
         self._changes: dict[str, openai_api.Change] = {}
         """Without which the endpoint is known to refuse a body that has these parameters."""
 
-    def ask(self, body: Mapping[str, Any], note: _Note) -> Answered:
+    def ask(self, body: Mapping[str, Any], note: _Note, sending: Sending = _unheeded) -> Answered:
         """Ask until there is an answer. Raises RequestFailed: there is none; EndpointUnusable:
         to no request.
         """
         number = self._first.start()
         try:
-            return self._ask(body, note)
+            return self._ask(body, note, sending)
         except RequestFailed as failed:
             causes = self._first.failed(number, failed.cause)
             if causes is None:
@@ -307,7 +316,7 @@ class RetryingClient:
         self._stop.set()
         self._servers.stop()
 
-    def _ask(self, body: Mapping[str, Any], note: _Note) -> Answered:
+    def _ask(self, body: Mapping[str, Any], note: _Note, sending: Sending) -> Answered:
         tries: _Tries | None = None
         own_changes: dict[str, openai_api.Change] = {}
         avoid: Server | None = None
@@ -325,7 +334,8 @@ class RetryingClient:
                     known = {name: new for name, new in list(self._changes.items()) if name in body}
                     changes = {**known, **own_changes}
                     sent = openai_api.changed(body, changes) if changes else body
-                    reply = self._send(sent, turn.server, may_renew=not has_renewed)
+                    about_to_send = partial(sending, attempt, started)
+                    reply = self._send(sent, turn.server, about_to_send, may_renew=not has_renewed)
                     doubt = reply.doubt
                     answer = self._usable(reply, sent, turn)
                     del reply
@@ -398,12 +408,19 @@ class RetryingClient:
             return last
         return error.silent and self._outage.nothing_received(unreachable=error.unreachable)
 
-    def _send(self, body: Mapping[str, Any], server: Server, *, may_renew: bool) -> Reply:
+    def _send(
+        self,
+        body: Mapping[str, Any],
+        server: Server,
+        about_to_send: Callable[[], None],
+        *,
+        may_renew: bool,
+    ) -> Reply:
         """Raises _AskAgain: there is another token than the one that was refused."""
         sign_in = self._servers.sign_in
         try:
             authorization = sign_in.header()
-            reply = self._signed(body, server, authorization)
+            reply = self._signed(body, server, authorization, about_to_send)
             self._outage.received()
             if reply.status == 401 and may_renew and sign_in.renew(authorization):
                 raise _AskAgain(reply.status)
@@ -415,7 +432,13 @@ class RetryingClient:
                 self._outage.received()
             raise
 
-    def _signed(self, body: Mapping[str, Any], server: Server, authorization: str | None) -> Reply:
+    def _signed(
+        self,
+        body: Mapping[str, Any],
+        server: Server,
+        authorization: str | None,
+        about_to_send: Callable[[], None],
+    ) -> Reply:
         headers = dict(self._servers.headers)
         if authorization:
             headers["Authorization"] = authorization
@@ -427,6 +450,7 @@ class RetryingClient:
         sent = _with_media(body)
         if self._budget is not None and (limit := self._budget.begin()) is not None:
             raise replies.LimitReached(limit)
+        about_to_send()
         reply = server.transport.post(server.url, sent, headers)
         return reply if self._nvcf is None else self._polled(reply, headers, self._nvcf)
 

@@ -36,6 +36,7 @@ from eval_factory.core.urls import place_of
 from eval_factory.demo.server import DemoServer
 from eval_factory.endpoint import bridge, media, openai_api
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
+from eval_factory.endpoint.in_flight import Flight
 from eval_factory.endpoint.media import PLACE, UnusableMedium
 from eval_factory.endpoint.refused_parameters import Changes
 from eval_factory.endpoint.replies import (
@@ -257,18 +258,19 @@ class Endpoint:
         with self._lock:
             if self._stopped is not None:
                 raise EndpointStopped(self._stopped)
-            others = self._in_flight.get(asked.key)
+            under_way = self._in_flight.get(asked.key)
             mine: Future[_Reply] = Future()
             self._in_flight.setdefault(asked.key, mine)
-        if others is not None:
-            reply = replace(bridge.wait_for(others), cached=True)
+        if under_way is not None:
+            reply = replace(bridge.wait_for(under_way), cached=True)
             self._cache.journal(
                 self._now(reply.key, AttemptState.CACHED, None, *reply.completion.tokens)
             )
             return reply
         try:
             cached = (self._from_cache(variant.key) for variant in self._variants_of(asked))
-            reply = next((found for found in cached if found is not None), None) or self._ask(asked)
+            stored = next((answer for answer in cached if answer is not None), None)
+            reply = stored or self._ask(asked)
             mine.set_result(reply)
             return reply
         except BaseException as error:
@@ -304,6 +306,12 @@ class Endpoint:
                 self._failures.get(asked.key, "not asked: the model's stored answers are scored")
             )
 
+        with self._cache.in_flight.flight(asked.key, self._role) as flight:
+            return self._answer_of(asked, flight)
+
+    def _answer_of(self, asked: _KeyedRequest, flight: Flight) -> _Reply:
+        """Ask the endpoint, and store what it answers."""
+
         def note(
             number: int, outcome: str, error: RequestFailed, started: float, latency: float
         ) -> None:
@@ -320,10 +328,11 @@ class Endpoint:
                     latency,
                 )
             )
+            flight.landed()
 
         try:
             body = {**asked.body, **self._secret_fields} if self._secret_fields else asked.body
-            answered = self._client.ask(body, note)
+            answered = self._client.ask(body, note, flight.sent)
         except LimitReached as reached:
             self._session.refused(str(reached))
             raise EndpointStopped(str(reached)) from reached

@@ -199,6 +199,7 @@ class StoredAnswers:
 
 
 _ENDED = (AttemptState.ANSWERED, AttemptState.RETRIED, AttemptState.FAILED)
+_SENT = (*_ENDED, AttemptState.REFUSED, AttemptState.INTERRUPTED)
 
 
 @dataclass
@@ -217,7 +218,7 @@ class _Tally:
 
     def add(self, attempt: Mapping[str, Any]) -> None:
         outcome = attempt["outcome"]
-        if outcome in (*_ENDED, AttemptState.REFUSED):
+        if outcome in _SENT:
             self.requests += 1
         if outcome == AttemptState.CACHED:
             self.cached += 1

@@ -7,9 +7,11 @@ import math
 import os
 import re
 import shlex
+import sqlite3
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -32,6 +34,7 @@ from eval_factory.core.foreign_text import printable
 from eval_factory.core.helm_run_settings import PROXY_VARIABLES, HelmRunSettings
 from eval_factory.core.results import MODEL_ROLE
 from eval_factory.endpoint.paid_answers import spent_so_far
+from eval_factory.endpoint.response_cache import note_interrupted
 from eval_factory.executors.process import ProcessSpec, child_environment, run_logged, run_shown
 from eval_factory.helm.environments import environment_of, module_named_in, not_installed
 from eval_factory.plan.prices import budget_of, prices_of
@@ -143,6 +146,9 @@ def run_helm(
             f"interrupted; what was answered is kept in {context.rundir.cache_db}\n"
             "  run the same command again to go on"
         ) from None
+    finally:
+        with suppress(sqlite3.Error):  # a full disk: the next run notes them
+            note_interrupted(context.rundir.cache_db)
     for service in evaluation.oauth_services():  # helm-run may have had new ones
         from eval_factory.endpoint.sign_in import cached_token
 
