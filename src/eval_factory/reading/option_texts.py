@@ -78,7 +78,10 @@ MIN_CUT_WORDS = 2
 
 def cut_text(words: Sequence[Word], texts: Sequence[OptionText]) -> Mention | None:
     """ "C. Calcium channel": one word, then the beginning of one option's text and no more."""
-    rest = tuple(word.text for word in words[1:])
+    spoken: list[str] = []
+    for word in words[1:]:
+        spoken.append(word.text)
+    rest = tuple(spoken)
     if len(rest) < MIN_CUT_WORDS:
         return None
     begun = []
