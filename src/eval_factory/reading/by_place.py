@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from itertools import chain
 
 from eval_factory.reading import cues
-from eval_factory.reading.clauses import Document, Group
-from eval_factory.reading.mention import Form
+from eval_factory.reading.clauses import Document, Group, Line
+from eval_factory.reading.mention import Form, Mention
 from eval_factory.reading.phrases import UNSPACED, WORD_END, any_of, compiled
 from eval_factory.reading.statement import Statement, Strength, statement_of
 
@@ -48,9 +48,16 @@ def opening(document: Document) -> Iterator[Statement]:
     if _GOES_ON_UNSPACED.match(after):
         return
     # "Option B, ..., could be considered" opens a discussion; "Option B." is an answer
-    is_discussed = opens["option"] is not None and not _STOPS.match(after)
-    if cues.ends_at(group.mentions[-1], after) and not is_discussed:
+    is_open = opens["option"] is not None or _is_text_first(document, group.first)
+    if is_open and not _STOPS.match(after):
+        return
+    if cues.ends_at(group.mentions[-1], after):
         yield statement_of(group)
+
+
+def _is_text_first(document: Document, mention: Mention) -> bool:
+    """ "Duodenal ulcer (B)": in "Duodenal ulcer (B) causes pain" it is the subject, no answer."""
+    return mention.form is Form.BOTH and not document.text.startswith(mention.label, mention.start)
 
 
 def label_alone(document: Document) -> Iterator[Statement]:
@@ -58,7 +65,8 @@ def label_alone(document: Document) -> Iterator[Statement]:
     alone = []
     for line in document.lines:
         if line.item is not None and line.is_alone and line.item.form is Form.LABEL:
-            alone.append(line.item)
+            if not _is_next_item(document, line):
+                alone.append(line.item)
     if len({mention.label for mention in alone}) == 1:
         yield statement_of(Group((alone[-1],)))
 
@@ -68,8 +76,28 @@ def last_line(document: Document) -> Iterator[Statement]:
     last = document.lines[-1]
     if last.item is None or not last.is_alone or len(document.lines) == 1:
         return
-    if document.lines[-2].item is None:
+    if document.lines[-2].item is None and not _is_next_item(document, last):
         yield statement_of(Group((last.item,)))
+
+
+def _is_next_item(document: Document, line: Line) -> bool:
+    """Whether a line at the end only begins the next item of a list: "... C) no.\n\nD)"."""
+    items = [line for line in document.lines if line.item is not None]
+    if len(items) < 2 or line != items[-1] or line != document.lines[-1]:
+        return False
+    last = _item_of(document, items[-1])
+    previous = _item_of(document, items[-2])
+    is_same_kind = last[1:] == previous[1:]
+    return is_same_kind and len(last[0]) == 1 and ord(last[0]) == ord(previous[0][:1]) + 1
+
+
+def _item_of(document: Document, line: Line) -> tuple[str, bool, str, str]:
+    """The label of a line's item, and how it is written: "Option", and the signs around it."""
+    assert line.item is not None
+    start = line.item.start
+    end = start + len(line.item.label)
+    before = document.text[line.start : start]
+    return line.item.label, line.is_named, before.strip(), document.text[end : end + 1].strip()
 
 
 def last_sentence(document: Document) -> Iterator[Statement]:

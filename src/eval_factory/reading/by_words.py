@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from eval_factory.reading import cues
 from eval_factory.reading.clauses import Clause, Group
+from eval_factory.reading.mention import Form
 from eval_factory.reading.statement import Statement, Strength, statement_of
 
 
@@ -32,22 +33,27 @@ def called_right(clause: Clause) -> Iterator[Statement]:
 
 
 def made_right(clause: Clause) -> Iterator[Statement]:
-    """ "... which makes B the correct answer." """
+    """ "... which makes B the correct answer", "this leaves B"."""
     for group in clause.groups:
         before = clause.before(group)
-        if not cues.MAKES.search(before) or not cues.THE_RIGHT.match(clause.after(group)):
+        after = clause.after(group)
+        if not cues.MAKES.search(before) or cues.is_doubted(before) or cues.is_supposed(clause):
             continue
-        if not cues.is_doubted(before) and not cues.is_supposed(clause):
+        if cues.AS_ANSWER.match(after):
             yield statement_of(group)
+        elif cues.AS_PREFERRED.match(after) or not _has_words(after):
+            yield statement_of(group, Strength.PREFERRED)
 
 
 def concluded(clause: Clause) -> Iterator[Statement]:
-    """ "Therefore, B.", "not A but B." """
+    """ "Therefore, B.", "not A but B.", "so it is B." """
     group = clause.groups[-1]
     before = clause.before(group)
     if _has_words(clause.after(group)):
         return
     if cues.THEREFORE_ALONE.fullmatch(before) or cues.NOT_BUT.fullmatch(before):
+        yield statement_of(group)
+    elif cues.IT_IS.fullmatch(before) and group.first.form is not Form.TEXT:
         yield statement_of(group)
 
 
@@ -80,7 +86,8 @@ def _objects(clause: Clause, cue: re.Pattern[str], strength: Strength) -> Iterat
     for match in cue.finditer(clause.text, clause.start, clause.end):
         # what stands before a comma is about something else
         before = clause.text[clause.start : match.start()].rpartition(",")[2]
-        if cues.is_doubted(before + clause.text[match.start() : match.start("fill")]):
+        behind = clause.text[match.end("cue") : match.start("fill")]
+        if cues.is_doubted(before) or cues.is_doubted(behind):
             continue
         group = _object_at(clause, match)
         if group is None or cues.is_denied_behind(clause.after(group)):
@@ -97,12 +104,24 @@ def _object_at(clause: Clause, match: re.Match[str]) -> Group | None:
     if not later:
         return None
     first = later[0]
-    if first.start <= match.end() and cues.ends_at(first.mentions[-1], clause.after(first)):
-        return first
+    after = clause.after(first)
+    last = first.mentions[-1]
+    if first.start <= match.end() and (cues.ends_at(last, after) or cues.is_named_behind(after)):
+        return _with_joined(clause, first, later)
     marked = [group for group in later if group.first.is_marked]
     if len(marked) == 1 and not cues.is_doubted(clause.text[match.end() : marked[0].start]):
         return marked[0]
     return None
+
+
+def _with_joined(clause: Clause, first: Group, later: Sequence[Group]) -> Group:
+    """The option, with those that join it: "C) a text of its own and D) another"."""
+    mentions = first.mentions
+    for group in later[1:]:
+        between = clause.text[mentions[-1].end : group.start]
+        if group.first.form is not Form.TEXT and cues.joins(between):
+            mentions += group.mentions
+    return Group(mentions)
 
 
 def _subjects(clause: Clause, cue: re.Pattern[str], strength: Strength) -> Iterator[Statement]:

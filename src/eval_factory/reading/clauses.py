@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from eval_factory.reading.mention import Mention
+from eval_factory.reading.mention import Form, Mention
 from eval_factory.reading.phrases import any_of, compiled
 
 _BREAK = re.compile(
@@ -15,10 +15,15 @@ _BREAK = re.compile(
     r"(?<=[.!?])[.!?]*['\")\]]*(?=\s+[^a-z\s]|\s*\Z)"  # the end of a sentence
     r"|(?<=[\n\u3002\uff01\uff1f])"
     r"|(?<=;)(?= )"
-    r"|(?<=,)(?= (?:but|so|therefore|thus|hence|making|whereas)\b))"
+    r"|(?<=,)(?= (?:but|so|therefore|thus|hence|making|whereas|no,? wait|wait|it's|it is)\b)"
+    r"|(?<=\.)\.{1,4}(?= (?:no|wait|actually|sorry)\b))"
 )
 _ABBREVIATION = re.compile(
     r"(?<!\w)(?:e\.?g|i\.?e|vs|dr|approx|no|ca|cf|st|etc|al|fig)$", re.IGNORECASE
+)
+_HEADS = compiled(
+    rf"(?:(?<!\w){any_of('is')}|^\W*(?:(?:the|my|so|final|correct|right|best) )*{any_of('answer')})"
+    r" ?:\n$"
 )
 _ITEM = compiled(rf"\W{{0,3}}({any_of('option')} )?\W{{0,3}}$")
 _JOINED = compiled(
@@ -65,6 +70,17 @@ class Clause:
     def is_question(self) -> bool:
         return self.text[self.start : self.end].rstrip().endswith("?")
 
+    def without_texts(self, start: int, end: int) -> str:
+        """A part of the text without the texts of options, whose words say nothing of them."""
+        parts = []
+        for group in self.groups:
+            for mention in group.mentions:
+                if mention.form is not Form.LABEL and start <= mention.start < end:
+                    parts.append(self.text[start : mention.start])
+                    start = mention.end
+        parts.append(self.text[start:end])
+        return " ".join(parts)
+
     def before(self, group: Group) -> str:
         return self.text[self.start : group.start]
 
@@ -94,7 +110,7 @@ class Document:
 
 def read_document(text: str, mentions: Sequence[Mention]) -> Document:
     lines = tuple(_lines(text, mentions))
-    bounds = tuple(_bounds(text, mentions))
+    bounds = tuple(_bounds(text, mentions, _headed_items(text, lines)))
     return Document(text, lines, tuple(_clauses(text, mentions, bounds)), tuple(mentions), bounds)
 
 
@@ -136,14 +152,29 @@ MAX_CLAUSE = 600
 """Characters of a clause; a longer one is cut, so that reading takes time in proportion."""
 
 
-def _bounds(text: str, mentions: Sequence[Mention]) -> list[int]:
-    """Where clauses end; a mention is never cut ("B. Duodenal ulcer")."""
+def _headed_items(text: str, lines: Sequence[Line]) -> set[int]:
+    """Where lines begin that a heading belongs to: "The answer is:\\nB. Duodenal ulcer"; no list."""
+    headed = set()
+    for number in range(1, len(lines)):
+        line = lines[number]
+        if line.item is None or not _HEADS.search(text, lines[number - 1].start, line.start):
+            continue
+        is_last = number + 1 == len(lines)
+        if is_last or lines[number + 1].item is None:
+            headed.add(line.start)
+    return headed
+
+
+def _bounds(text: str, mentions: Sequence[Mention], headed: set[int]) -> list[int]:
+    """Where clauses end; neither a mention is cut ("B. Duodenal ulcer") nor its heading."""
     bounds = [0]
     number = 0
     for point in _BREAK.finditer(text):
         while number < len(mentions) and mentions[number].end <= point.start():
             number += 1
         if number < len(mentions) and mentions[number].start <= point.start():
+            continue
+        if point.end() in headed:
             continue
         if point[0].startswith(".") and _ABBREVIATION.search(
             text, max(bounds[-1], point.start() - 8), point.start()

@@ -19,14 +19,14 @@ _APPOSITION = r"(?:\W*['\"(][^'\"()]{1,120}['\")]|[^,.;()]{1,80},)?"
 """A text that says of an option what it is: "option B, the duodenal ulcer, is"."""
 
 # Before an option
-SAID = compiled(rf"{WORD_BEGIN}{any_of('answer')}(?:,? [\w'()-]+){{0,7}}? ?{_IS}{OBJECT}")
-SAID_DIRECTLY = compiled(rf"{WORD_BEGIN}{any_of('answer_directly')}{OBJECT}")
+SAID = compiled(rf"{WORD_BEGIN}(?P<cue>{any_of('answer')})(?:,? [\w'()-]+){{0,7}}? ?{_IS}{OBJECT}")
+SAID_DIRECTLY = compiled(rf"{WORD_BEGIN}(?P<cue>{any_of('answer_directly')}){OBJECT}")
 _TO_BE = rf"(?<= )(?:is|are|would be|should be|was|will be){WORD_END}"
 PREFERRED = compiled(
-    rf"(?<!less )(?<!least )(?<!\w){any_of('preferred')} [^;:]{{0,160}}?{_TO_BE}{OBJECT}"
+    rf"(?<!less )(?<!least )(?<!\w)(?P<cue>{any_of('preferred')}) [^;:]{{0,160}}?{_TO_BE}{OBJECT}"
 )
-POINTS_TO = compiled(rf"(?<!\w){any_of('points_to')}{OBJECT}")
-CHOSEN = compiled(rf"{WORD_BEGIN}{any_of('choose')}{OBJECT}")
+POINTS_TO = compiled(rf"(?<!\w)(?P<cue>{any_of('points_to')}){OBJECT}")
+CHOSEN = compiled(rf"{WORD_BEGIN}(?P<cue>{any_of('choose')}){OBJECT}")
 ANY = compiled(
     rf"{WORD_BEGIN}{any_of('answer', 'answer_directly', 'choose', 'points_to', 'preferred')}"
 )
@@ -34,8 +34,12 @@ ANY = compiled(
 THEREFORE = compiled(rf"\W*(?:and )?{any_of('therefore')}{WORD_END}")
 THEREFORE_ALONE = compiled(rf"{THEREFORE.pattern}{_FILLER}")
 THEREFORE_IS = compiled(rf"{THEREFORE.pattern}.*?\w.*? (?:is|are|would be){_FILLER}")
+IT_IS = compiled(
+    rf"\W*(?:(?:and|but|{any_of('therefore')}),? )?"
+    rf"(?:it|this|that)(?: is|'s| must be| has to be| would be){_FILLER}"
+)
 NOT_BUT = compiled(rf".*(?<!\w)(?:not|nicht|no|non|pas)(?!\w).*?,? ?(?:but|sondern|sino){_FILLER}")
-MAKES = compiled(r"(?:makes|making|leaves|leaving) (?:\W|(?:option|choice|answer))*$")
+MAKES = compiled(rf"(?:makes|making|leaves|leaving)(?: it| us with| only)? {_FILLER}$")
 
 # Behind an option
 CALLED_ANSWER = compiled(rf"{_APPOSITION}\W*{_VERB} {_ADVERB}{any_of('is_answer')}{WORD_END}")
@@ -45,7 +49,8 @@ _CALLED_WRONG = compiled(
     rf"\W*(?:{_VERB}|would|could|seems?|can) (?:\w+ ){{0,2}}?{any_of('wrong')}{WORD_END}"
 )
 IS_UTMOST = compiled(r" (?:is|are|would be) (?:the )?(?:most|least|only|best)(?!\w)")
-THE_RIGHT = compiled(rf"\W+(?:as )?(?:the )?{any_of('is_answer', 'is_preferred')}{WORD_END}")
+AS_ANSWER = compiled(rf"\W+(?:as )?(?:the )?{any_of('is_answer')}{WORD_END}")
+AS_PREFERRED = compiled(rf"\W+(?:as )?(?:the )?{any_of('is_preferred')}{WORD_END}")
 
 _INTRODUCTION = r"(?:\W*(?:among|of|from|given|based on|in) [^,.]{0,60},)?"
 SUBJECT = compiled(rf"{_INTRODUCTION}(?:\W|(?:that|{any_of('therefore', 'filler')}){WORD_END})*")
@@ -57,13 +62,24 @@ _CONCESSION = compiled(rf"\W*(?:(?:and|but|or) )?{any_of('concession')}{WORD_END
 _CONDITION = compiled(rf"(?<!\w){any_of('condition')}{WORD_END}")
 
 _DENIED_BEHIND = compiled(rf"[^.\n]{{0,4}}{any_of('denied_behind')}")
+_JOINS = compiled(rf"(?<!\w){any_of('joiner')} \W{{0,2}}(?:{any_of('option')} )?\W{{0,2}}$")
 _REASON = compiled(rf"['\")\]]*,? {any_of('reason')}{WORD_END}")
 _AFTER_LABEL = compiled(
     rf"['\")\]]*,? (?:{any_of('reason', 'after_label')}|{_VERB} {any_of('is_right')}){WORD_END}"
 )
-_LABEL_ENDS = re.compile(rf"['\")\]]*\s*(?:$|[.!;:,(\n。、{UNSPACED}-])")
+_LABEL_ENDS = re.compile(rf"[)\]](?=\s)|['\")\]]*\s*(?:$|[.!;:,(\n。、{UNSPACED}-])")
 _TEXT_ENDS = re.compile(r"['\")\]]*\s*(?:$|[.!;(\n。])")
 _COMMON_TEXT_ENDS = re.compile(r"['\")\]]*\s*(?:$|[.!;:,(\n。-])")
+
+
+def is_named_behind(after: str) -> bool:
+    """Whether a name follows a label, as a text spelt in another way: "B Coxiella burnetii"."""
+    return after[:1] == " " and after[1:2].isupper()
+
+
+def joins(between: str) -> bool:
+    """Whether the words between two labels join them: "C) a text of its own, and D"."""
+    return _JOINS.search(between) is not None
 
 
 def is_doubted(before: str) -> bool:
@@ -78,9 +94,8 @@ def is_denied_behind(after: str) -> bool:
 
 def is_supposed(clause: Clause) -> bool:
     """ "Although B is the answer in children", "B would be right if"."""
-    if _CONCESSION.match(clause.text, clause.start, clause.end):
-        return True
-    return _CONDITION.search(clause.text, clause.start, clause.end) is not None
+    words = clause.without_texts(clause.start, clause.end)
+    return _CONCESSION.match(words) is not None or _CONDITION.search(words) is not None
 
 
 def is_called_wrong(after: str) -> bool:

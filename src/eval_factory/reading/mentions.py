@@ -14,7 +14,9 @@ from eval_factory.reading.words import words_of
 
 _BETWEEN = re.compile(r"[\s.,:;)\]'\"(-]{1,5}(?:ie +)?")
 _OR = r"(?:,? ?(?:or|which is|that is|ie,?) )?"
-_TO_LABEL = compiled(rf"['\",.]{{0,3}}\s?{_OR}[(\[]?(?:{any_of('option')}[ :]{{1,2}})?['\"(]?")
+_TO_LABEL = compiled(
+    rf"['\",]{{0,3}}(?: ?{_OR}[(\[]?|\. ?[(\[])(?:{any_of('option')}[ :]{{1,2}})?['\"(]?"
+)
 _HEADING_SIGNS = {".", ")", ":", "]"}
 
 

@@ -15,7 +15,7 @@ MAX_LABEL = 2
 """Characters of a label; a longer one ("yes") is read as a text."""
 MAX_SUFFIXED = MAX_LABEL + 3  # characters of a label with a suffix
 
-_OPTION_BEFORE = compiled(rf"(?<!\w){any_of('option')}(?: is)?[ :]{{1,2}}['\"(\[]{{0,2}}$")
+_OPTION_BEFORE = compiled(rf"(?<!\w){any_of('option')} ['\"(\[]{{0,2}}$")
 _BEFORE = 24  # characters that are looked at for such a word
 _SUFFIX = compiled(rf"{any_of('suffix')}(?!\w)")
 _CLOSES = re.compile(r"[).](?!\w)")
@@ -62,10 +62,17 @@ def _is_label(text: str, start: int, end: int, label: str, option_text: str) -> 
         return False
     if text[start - 1 : start] == "'" and text[start - 2 : start - 1].isalpha():
         return False
-    is_closed = _CLOSES.match(text, end) or _ENDS_TEXT.match(text, end)
-    if text[start:end] != label and not is_closed:  # "b" in place of "B"
+    if text[start:end] != label and not _is_closed(text, start, end):  # "b" in place of "B"
         return False
     return not _is_species(text, end, option_text)
+
+
+def _is_closed(text: str, start: int, end: int) -> bool:
+    """Whether a small letter stands as a label does: "b)", "it is b"; not the "a" of a cut text."""
+    if _CLOSES.match(text, end):
+        return True
+    is_article = start > 0 and text[start - 1 : end] == " a"
+    return not is_article and _ENDS_TEXT.match(text, end) is not None
 
 
 def _mention(text: str, start: int, end: int, label: str) -> Mention:

@@ -71,7 +71,7 @@ def read_answer(answer: str, options: Mapping[str, str]) -> Reading:
 
 
 def _read(text: str, options: Mapping[str, str]) -> Reading:
-    plain = _HEADINGS.sub(r"\1: ", before_next_question(plain_text(text)))
+    plain = _HEADINGS.sub(r"\1:\n", before_next_question(plain_text(text)))
     mentions = find_mentions(plain, options)
     reading = NOTHING
     if mentions:
@@ -90,7 +90,7 @@ def weigh(statements: Sequence[Statement]) -> Reading:
         return NOTHING
     strongest = max(statement.strength for statement in statements)
     decisive = [statement for statement in statements if statement.strength == strongest]
-    stated = {statement.labels for statement in decisive}
+    stated = {statement.labels for statement in without_narrowed(decisive)}
     if len(stated) > 1 or any(statement.is_conflict for statement in decisive):
         return Reading(Kind.CONFLICT)
     labels = stated.pop()
@@ -98,6 +98,18 @@ def weigh(statements: Sequence[Statement]) -> Reading:
         return Reading(Kind.SEVERAL)
     (label,) = labels
     return Reading(Kind.STATED, label)
+
+
+def without_narrowed(statements: Sequence[Statement]) -> list[Statement]:
+    """Statements without those that a later one narrows: "This leaves B and C. ... So it is C"."""
+    kept = []
+    for statement in statements:
+        for later in statements:
+            if later.start > statement.start and later.labels < statement.labels:
+                break
+        else:
+            kept.append(statement)
+    return kept
 
 
 def without_corrected(statements: list[Statement], document: Document) -> list[Statement]:
