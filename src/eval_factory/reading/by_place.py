@@ -17,7 +17,7 @@ _OPTION = rf"(?P<option>(?:the )?{any_of('option')}\W{{1,3}})?"
 _OPENS = compiled(rf"\W{{0,20}}{_NUMBER}{_LEAD_IN}{_OPTION}\W{{0,3}}")
 _STOPS = compiled(r"['\")\]]*\s*(?:$|[.:\n])")
 _IS_NOT_A = compiled(r"\W*\w+ not (?!correct|right|the)")
-_GOES_ON_UNSPACED = compiled(rf" ?[{UNSPACED}]")  # a particle, or another word
+_GOES_ON = compiled(rf" ?[{UNSPACED}]|\.\.")  # a particle, another word, a second thought
 _ONLY_OPTIONS = compiled(rf"(?:\W|(?:{any_of('joiner')}|options?|choices?|both|either){WORD_END})*")
 _OTHERS = compiled(rf"(?:^|(?<=\n)|(?<=[.!?] ))\W{{0,5}}{any_of('the_others')}{WORD_END}")
 
@@ -45,7 +45,7 @@ def opening(document: Document) -> Iterator[Statement]:
     after = document.text[group.end : group.end + 200]
     if cues.is_called_wrong(after) and not _IS_NOT_A.match(after):
         return
-    if _GOES_ON_UNSPACED.match(after):
+    if _GOES_ON.match(after):
         return
     # "Option B, ..., could be considered" opens a discussion; "Option B." is an answer
     is_open = opens["option"] is not None or _is_text_first(document, group.first)
@@ -64,9 +64,10 @@ def label_alone(document: Document) -> Iterator[Statement]:
     """ "...\\nB\\n...": a line with one label, where no other line is so."""
     alone = []
     for line in document.lines:
-        if line.item is not None and line.is_alone and line.item.form is Form.LABEL:
-            if not _is_next_item(document, line):
-                alone.append(line.item)
+        if line.item is None or line.item.form is not Form.LABEL:
+            continue
+        if line.is_alone and not _is_next_item(document, line):
+            alone.append(line.item)
     if len({mention.label for mention in alone}) == 1:
         yield statement_of(Group((alone[-1],)))
 
@@ -85,19 +86,20 @@ def _is_next_item(document: Document, line: Line) -> bool:
     items = [line for line in document.lines if line.item is not None]
     if len(items) < 2 or line != items[-1] or line != document.lines[-1]:
         return False
-    last = _item_of(document, items[-1])
-    previous = _item_of(document, items[-2])
-    is_same_kind = last[1:] == previous[1:]
-    return is_same_kind and len(last[0]) == 1 and ord(last[0]) == ord(previous[0][:1]) + 1
+    previous = items[-2]
+    if line.item is None or previous.item is None:
+        return False
+    label = line.item.label
+    if len(label) > 1 or ord(label) != ord(previous.item.label[0]) + 1:
+        return False
+    return _signs(document, line, line.item) == _signs(document, previous, previous.item)
 
 
-def _item_of(document: Document, line: Line) -> tuple[str, bool, str, str]:
-    """The label of a line's item, and how it is written: "Option", and the signs around it."""
-    assert line.item is not None
-    start = line.item.start
-    end = start + len(line.item.label)
-    before = document.text[line.start : start]
-    return line.item.label, line.is_named, before.strip(), document.text[end : end + 1].strip()
+def _signs(document: Document, line: Line, item: Mention) -> tuple[bool, str, str]:
+    """How a line's item is written: as "Option", and the signs around its label."""
+    end = item.start + len(item.label)
+    before = document.text[line.start : item.start]
+    return line.is_named, before.strip(), document.text[end : end + 1].strip()
 
 
 def last_sentence(document: Document) -> Iterator[Statement]:

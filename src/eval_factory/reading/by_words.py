@@ -35,7 +35,7 @@ def called_right(clause: Clause) -> Iterator[Statement]:
 def made_right(clause: Clause) -> Iterator[Statement]:
     """ "... which makes B the correct answer", "this leaves B"."""
     for group in clause.groups:
-        before = clause.before(group)
+        before = clause.before(group).rpartition(",")[2]
         after = clause.after(group)
         if not cues.MAKES.search(before) or cues.is_doubted(before) or cues.is_supposed(clause):
             continue
@@ -46,14 +46,21 @@ def made_right(clause: Clause) -> Iterator[Statement]:
 
 
 def concluded(clause: Clause) -> Iterator[Statement]:
-    """ "Therefore, B.", "not A but B.", "so it is B." """
+    """ "Therefore, B.", "not A but B." """
     group = clause.groups[-1]
     before = clause.before(group)
     if _has_words(clause.after(group)):
         return
     if cues.THEREFORE_ALONE.fullmatch(before) or cues.NOT_BUT.fullmatch(before):
         yield statement_of(group)
-    elif cues.IT_IS.fullmatch(before) and group.first.form is not Form.TEXT:
+
+
+def said_of_it(clause: Clause) -> Iterator[Statement]:
+    """ "So it is B.", "it must be B"; by a label: "it is duodenal ulcer" may tell of anything."""
+    group = clause.groups[-1]
+    is_label = group.first.form is not Form.TEXT
+    is_said = cues.IT_IS.fullmatch(clause.before(group)) is not None
+    if is_label and is_said and not _has_words(clause.after(group)):
         yield statement_of(group)
 
 
@@ -87,13 +94,23 @@ def _objects(clause: Clause, cue: re.Pattern[str], strength: Strength) -> Iterat
         # what stands before a comma is about something else
         before = clause.text[clause.start : match.start()].rpartition(",")[2]
         behind = clause.text[match.end("cue") : match.start("fill")]
-        if cues.is_doubted(before) or cues.is_doubted(behind):
+        if cues.is_doubted(before) or cues.is_doubted(behind) or cues.is_step_of_plan(match):
             continue
         group = _object_at(clause, match)
         if group is None or cues.is_denied_behind(clause.after(group)):
             continue
+        if group.first.is_common and _answers_own_question(clause):
+            continue
         if not cues.is_supposed(clause):
             yield statement_of(group, strength)
+
+
+def _answers_own_question(clause: Clause) -> bool:
+    """Whether a clause answers a question that the text asks itself, and goes on: "Third, is there
+    a difference? The answer is yes ...\\nFourth, ...".
+    """
+    is_after_question = clause.text[: clause.start].rstrip().endswith("?")
+    return is_after_question and "\n" in clause.text[clause.end :]
 
 
 def _object_at(clause: Clause, match: re.Match[str]) -> Group | None:

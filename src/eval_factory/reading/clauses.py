@@ -153,7 +153,7 @@ MAX_CLAUSE = 600
 
 
 def _headed_items(text: str, lines: Sequence[Line]) -> set[int]:
-    """Where lines begin that a heading belongs to: "The answer is:\\nB. Duodenal ulcer"; no list."""
+    """Where lines begin that have a heading, and are no list: "The answer is:\\nB. Ulcer"."""
     headed = set()
     for number in range(1, len(lines)):
         line = lines[number]

@@ -41,19 +41,30 @@ IT_IS = compiled(
 NOT_BUT = compiled(rf".*(?<!\w)(?:not|nicht|no|non|pas)(?!\w).*?,? ?(?:but|sondern|sino){_FILLER}")
 MAKES = compiled(rf"(?:makes|making|leaves|leaving)(?: it| us with| only)? {_FILLER}$")
 
+_STEPS = compiled(
+    r"(?<!\w)(first|initial|second|third|next|last|final)(?: \w+){0,2}"
+    r" (?:steps?|thing to do|thing you)(?!\w)"
+)
+
 # Behind an option
-CALLED_ANSWER = compiled(rf"{_APPOSITION}\W*{_VERB} {_ADVERB}{any_of('is_answer')}{WORD_END}")
+_ELSEWHERE = r"(?! (?:in|for|if|when|only|to)(?! (?:this|the (?:question|patient|case|above))))"
+CALLED_ANSWER = compiled(
+    rf"{_APPOSITION}\W*{_VERB} {_ADVERB}{any_of('is_answer')}{WORD_END}{_ELSEWHERE}"
+)
 CALLED_RIGHT = compiled(rf"{_APPOSITION}\W*{_VERB} {_ADVERB}{any_of('is_right')}{WORD_END}")
 CALLED_PREFERRED = compiled(rf"\W*(?:{_VERB} )?{_ADVERB}{any_of('is_preferred')}{WORD_END}")
 _CALLED_WRONG = compiled(
     rf"\W*(?:{_VERB}|would|could|seems?|can) (?:\w+ ){{0,2}}?{any_of('wrong')}{WORD_END}"
 )
 IS_UTMOST = compiled(r" (?:is|are|would be) (?:the )?(?:most|least|only|best)(?!\w)")
-AS_ANSWER = compiled(rf"\W+(?:as )?(?:the )?{any_of('is_answer')}{WORD_END}")
-AS_PREFERRED = compiled(rf"\W+(?:as )?(?:the )?{any_of('is_preferred')}{WORD_END}")
+AS_ANSWER = compiled(rf"{_APPOSITION}\W+(?:as )?(?:the )?{any_of('is_answer')}{WORD_END}")
+AS_PREFERRED = compiled(rf"{_APPOSITION}\W+(?:as )?(?:the )?{any_of('is_preferred')}{WORD_END}")
 
 _INTRODUCTION = r"(?:\W*(?:among|of|from|given|based on|in) [^,.]{0,60},)?"
-SUBJECT = compiled(rf"{_INTRODUCTION}(?:\W|(?:that|{any_of('therefore', 'filler')}){WORD_END})*")
+_OPINION = r"(?:that|but|and|however|i (?:now )?(?:believe|think))"
+SUBJECT = compiled(
+    rf"{_INTRODUCTION}(?:\W|(?:{_OPINION}|{any_of('therefore', 'filler')}){WORD_END})*"
+)
 """What may stand before an option that is a sentence's subject: "Of these, option"."""
 
 _DOUBT = compiled(rf"(?<!\w){any_of('doubt')}{WORD_END}|n't{WORD_END}")
@@ -80,6 +91,13 @@ def is_named_behind(after: str) -> bool:
 def joins(between: str) -> bool:
     """Whether the words between two labels join them: "C) a text of its own, and D"."""
     return _JOINS.search(between) is not None
+
+
+def is_step_of_plan(match: re.Match[str]) -> bool:
+    """Whether a cue names a step, and the text another one: "First ... The next step is B"."""
+    if not _STEPS.search(match["cue"]):
+        return False
+    return len(set(_STEPS.findall(match.string))) > 1
 
 
 def is_doubted(before: str) -> bool:

@@ -45,12 +45,23 @@ def _values_in(text: str) -> list[str] | None:
         return None
 
 
+def _inner_values(value: dict[str, Any]) -> list[str]:
+    """Answers in objects of an object that has none of its own: {"final": {"answer": "B"}}."""
+    found: list[str] = []
+    for inner in value.values():
+        if isinstance(inner, dict):
+            found.extend(_values(inner, is_answer=False))
+    return found
+
+
 def _values(value: Any, *, is_answer: bool) -> list[str]:
     if isinstance(value, dict):
         named: list[str] = []
         for key, inner in value.items():
             if _ANSWER_KEY.fullmatch(str(key)):
                 named.extend(_values(inner, is_answer=True))
+        if not named and not is_answer:
+            named = _inner_values(value)
         if named or not is_answer:
             return named
         return [" ".join(_values(list(value.values()), is_answer=True))]

@@ -14,7 +14,7 @@ from eval_factory.reading.mentions import find_mentions
 from eval_factory.reading.phrases import any_of, compiled
 from eval_factory.reading.statement import Statement
 from eval_factory.reading.statements import statements_in
-from eval_factory.reading.yes_or_no import affirmed_or_denied
+from eval_factory.reading.yes_or_no import affirmed
 
 VERSION = 2
 """Version of the rule: 1 was the rule until 2026-11; results of two versions are not compared."""
@@ -78,7 +78,7 @@ def _read(text: str, options: Mapping[str, str]) -> Reading:
         document = read_document(plain, mentions)
         reading = weigh(without_corrected(list(statements_in(document)), document))
     if reading == NOTHING:
-        label = affirmed_or_denied(plain, options)
+        label = affirmed(plain, options)
         if label is not None:
             return Reading(Kind.STATED, label)
     return reading

@@ -27,6 +27,7 @@ BY_WORDS = (
     by_words.called_preferred,
     by_words.made_right,
     by_words.concluded,
+    by_words.said_of_it,
     by_words.concluded_in_a_sentence,
 )
 MAX_ITEMS = 2
