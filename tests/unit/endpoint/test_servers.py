@@ -136,6 +136,18 @@ def test_a_pause_that_was_asked_for_is_kept_whatever_else_is_answered(clock: Clo
     assert "a" in chosen(found, 6)
 
 
+def test_a_later_failure_does_not_shorten_a_pause(clock: Clock) -> None:
+    found = three()
+    a = found.all[0]
+    found.failed(a, 30.0)
+    for pause in (2.0, None):
+        found.failed(a, pause)
+        clock.now += 10.0
+        assert "a" not in chosen(found, 6)
+    clock.now += 10.1
+    assert "a" in chosen(found, 6)
+
+
 def test_where_all_failed_all_are_asked(clock: Clock) -> None:
     found = three()
     assert [found.failed(server, None) for server in found.all] == [True, True, False]

@@ -190,3 +190,20 @@ def test_a_baseline_of_before_goes_on_with_its_own_test() -> None:
     assert "statistics" not in before
     assert now["statistics"] == 2
     assert before["limits"][0]["sigma"] < now["limits"][0]["sigma"] / 2
+
+
+def test_the_evidence_of_a_panel_is_the_mean_of_its_limits() -> None:
+    found = course(limit("a"), limit("b"), limit("c"))
+    for number in (1, 2):
+        look = found.look(number, asked({"a": 0.5, "b": 0.8, "c": 0.8}))
+    each = {one["name"]: one["e"] for one in look["limits"]}
+    assert each["a"] > 10 * each["b"]
+    assert look["e"] == pytest.approx(sum(each.values()) / 3)
+
+
+def test_a_drop_that_is_allowed_is_a_share_of_the_scale() -> None:
+    """Two points of the scale from 0 to 1 are 0.08 of that from 1 to 5."""
+    shares = course(limit("a", 0.02)).look(1, asked(0.7))
+    marks = course(limit("a", 0.08), scale=MARKS).look(1, asked(0.7, scale=MARKS))
+    assert marks["limits"][0]["e"] == pytest.approx(shares["limits"][0]["e"])
+    assert course(limit("a", 0.08)).look(1, asked(0.7))["e"] < shares["e"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import threading
 from pathlib import Path
@@ -9,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from eval_factory.core.errors import PrerequisiteError
-from eval_factory.core.safe_files import write_atomic
+from eval_factory.core.safe_files import json_line, write_atomic
 from eval_factory.monitor.ledger import Ledger
-from facts import naming
+from facts import naming, says
 
 
 @pytest.fixture
@@ -121,3 +122,13 @@ def test_a_line_that_leads_out_of_the_folder_is_not_read(ledger: Ledger, tmp_pat
     ledger.file.symlink_to(other)
     with pytest.raises(PrerequisiteError, match="leads out"):
         ledger.read()
+
+
+def test_a_line_with_another_number_is_found_though_the_chain_is_whole(ledger: Ledger) -> None:
+    lines = ledger.file.read_bytes().splitlines(keepends=True)
+    last = {**json.loads(lines[-1]), "number": 9}
+    text = json_line(last).encode()
+    ledger.file.write_bytes(b"".join(lines[:-1]) + text + b"\n")
+    ledger.head_file.write_text(hashlib.sha256(text).hexdigest() + "\n")
+    (problem,) = ledger.read().problems
+    says(problem, "line 5", "9")

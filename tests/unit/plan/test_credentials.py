@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from builders import evaluation, plan
+from builders import endpoint_settings, evaluation, plan
 from eval_factory.core.errors import ConfigError, PrerequisiteError
-from eval_factory.plan.credentials import credentials_report
+from eval_factory.plan.credentials import credentials_of, credentials_report
 from eval_factory.plan.run_plan import make_plan
 from facts import naming, says
 
@@ -203,3 +203,16 @@ def test_a_jury_elsewhere_is_named_beside_the_model() -> None:
     (warning,) = credentials_report(here, {**MAIN, **CLIENT}).warnings
     says(warning, *(f"the entry {judge.role}" for judge in here.judges))
     assert credentials_report(plan(OAUTH), {**MAIN, **CLIENT}).warnings == []
+
+
+def test_a_judge_of_which_one_server_is_elsewhere_gets_no_general_key(kept: Kept) -> None:
+    kept(CREDENTIALS)
+    model = endpoint_settings(url="https://here/v1", key_names=("MODEL_KEY",))
+    for servers, has_key in (
+        (("https://here/v1", "https://here/v2"), True),
+        (("https://here/v1", "https://other/v1"), False),
+    ):
+        judge = endpoint_settings(role="judge", servers=servers, key_names=("JUDGE_KEY",))
+        keys = credentials_of([model, judge], {}, required=()).found
+        assert "MODEL_KEY" in keys
+        assert ("JUDGE_KEY" in keys) is has_key
