@@ -24,7 +24,7 @@ from eval_factory.core.tables import Table, prose, screen
 from eval_factory.core.tables import markdown as in_markdown
 from eval_factory.report.reader import StoredResult, load_result
 from eval_factory.scoring.intervals import PROPORTION
-from eval_factory.scoring.paired import MCNEMAR
+from eval_factory.scoring.paired import ALPHA, MCNEMAR, PairedDifference
 
 if TYPE_CHECKING:
     from eval_factory.report.drawing import Drawing
@@ -210,14 +210,26 @@ def _result(one: Comparison) -> str:
                 "p = < ", "p < "
             )
         )
-        excludes_none = found.ci_low * found.ci_high > 0
-        if excludes_none and not one.significant and one.p_holm is None:
-            is_exact = found.method == MCNEMAR
-            evidence += f": the {'exact test' if is_exact else 'test'} decides"
+        evidence += _deciding(found)
     power = "this sample is too small to show any difference reliably"
     if found.mde is not None:
         power = f"this sample could have shown a difference of {_amount(found.mde, one)}"
     return f"{text} ({evidence}); {power}"
+
+
+def _deciding(found: PairedDifference) -> str:
+    """Which of test and interval decides, where one of them alone excludes no difference."""
+    if found.p_value is None or found.ci_low is None or found.ci_high is None:
+        return ""
+    excludes_none = found.ci_low * found.ci_high > 0
+    rejects = found.p_value < ALPHA
+    if excludes_none == rejects:
+        return ""
+    if rejects:
+        return ": the interval decides"
+    if found.method == MCNEMAR:
+        return ": the exact test decides"
+    return ": the test decides"
 
 
 def _number(value: float | None, one: Comparison) -> str:

@@ -28,7 +28,7 @@ from eval_factory.analysis.comparison_report import (
 )
 from eval_factory.core.nouns import Evidence
 from eval_factory.core.results import InstanceRecord
-from eval_factory.scoring.paired import CLUSTERED_PAIRED_T, MCNEMAR, PairedDifference
+from eval_factory.scoring.paired import CLUSTERED_PAIRED_T, MCNEMAR, SIGN_FLIP, PairedDifference
 from facts import rows_of, says
 from stored_results import instance, result, right_or_wrong, written
 
@@ -348,3 +348,5 @@ def test_an_interval_without_zero_beside_a_test_that_shows_nothing_is_explained(
     says(first, "no difference", "the exact test decides")
     assert "decides" not in told()[0]
     assert "decides" not in told({"ci_low": -0.01, "p_value": 0.2})[0]
+    says(told({"ci_low": -0.01, "p_value": 0.04})[0], "no difference", "the interval decides")
+    says(told({"p_value": 0.052, "method": SIGN_FLIP})[0], "no difference", "the test decides")
