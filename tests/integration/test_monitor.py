@@ -291,6 +291,31 @@ def test_each_change_to_the_ledger_is_found(watched: Watched, tmp_path: Path) ->
         (folder / "ledger.sha256").write_bytes(head)
 
 
+def test_a_panel_of_before_is_verified_without_what_is_simulated_otherwise(
+    watched: Watched, tmp_path: Path
+) -> None:
+    folder = shutil.copytree(watched.output, tmp_path / "panel")
+    records = [json.loads(line) for line in (folder / "ledger.jsonl").read_text().splitlines()]
+    (baseline,) = [line for line in records if line["kind"] == "baseline"]
+    for limit in baseline["power"].values():
+        limit["finds"][1]["share"] -= 0.3
+    _rechained(records, folder)
+    (finding,) = verify_panel(folder)
+    assert "power" in finding
+    baseline["figures_version"] = 1
+    for look in records:
+        if look["kind"] != "look":
+            continue
+        del look["differ"]
+        dated = [*look["limits"], *look["changed"].values(), *look["figures"].values()]
+        for figure in [*dated, look["alarm"] or {}]:
+            figure.pop("since_range", None)
+    _rechained(records, folder)
+    said = watched.call("verify", str(folder))
+    assert said.returncode == 0, said.stdout
+    says(said.stdout, "intact", f"line {baseline['number']}: not compared", "power")
+
+
 def test_a_changed_run_is_found(watched: Watched, tmp_path: Path) -> None:
     folder = shutil.copytree(watched.output, tmp_path / "panel")
     changed = folder / "looks" / "0002" / "model" / "questions" / "results.jsonl"

@@ -198,7 +198,7 @@ def verify(ctx: click.Context, panel: Path, head: str | None) -> None:
     Exit code: 0 intact, 1 changed.
     """
     from eval_factory.monitor.ledger import LOOK, Ledger
-    from eval_factory.monitor.verification import verify_panel
+    from eval_factory.monitor.verification import computed_otherwise, verify_panel
 
     folder = _folder_of(panel)
     findings = verify_panel(folder, head)
@@ -209,6 +209,8 @@ def verify(ctx: click.Context, panel: Path, head: str | None) -> None:
         else f"intact: {len(history.lines)} lines, {len(history.of_kind(LOOK))} looks"
     )
     lines = [f"{folder}: {intact}", *(f"  {finding}" for finding in findings)]
+    if not history.problems:
+        lines += [f"  {text}" for text in computed_otherwise(history)]
     _print([*lines, f"last line of the ledger: {history.head}"])
     ctx.exit(NotReportableError.exit_code if findings else 0)
 

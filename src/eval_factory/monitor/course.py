@@ -9,7 +9,7 @@ import math
 import statistics
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -41,6 +41,10 @@ VALUES = "values.json"  # an asking's file; its hash is in the ledger: a look ne
 SHARES = ("refused", "unreadable", "empty", "failed")  # figures that are shares of the answers
 STATED = "stated"
 WHOLE_UNIT_SINCE = 2  # version of the statistics
+FIGURES_VERSION = 2
+"""Of what a panel's ledger holds: the first had no range of looks, no answers that differ, and
+another simulation of what a panel finds.
+"""
 _MAX_NAMED = 12
 _Fields = dict[str, Any]
 
@@ -84,6 +88,8 @@ class PanelMeasurement:
     """
     watched: _Fields
     scales: Mapping[str, Scaled]
+    answers: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Task -> instance -> a hash of its answers."""
 
 
 Load = Callable[[Path | str], StoredResult]
@@ -117,7 +123,10 @@ def measure(folder: Path, limits: Sequence[Limit], load: Load = load_result) -> 
             clusters[limit.name] = dict(sorted(instances.clusters.items()))
     if problems:
         raise ConfigError(problems)
-    return PanelMeasurement(values, clusters, _watched(stored, records), scales)
+    answers = {}
+    for task, of_task in records.items():
+        answers[task] = _answers_of(of_task)
+    return PanelMeasurement(values, clusters, _watched(stored, records), scales, answers)
 
 
 def _scaled_values(instances: InstanceValues, scale: Scaled) -> dict[str, float | None]:
@@ -127,6 +136,23 @@ def _scaled_values(instances: InstanceValues, scale: Scaled) -> dict[str, float 
         if key in instances.values:
             values[key] = scale.value(instances.values[key])
     return values
+
+
+def _answers_of(records: Sequence[InstanceRecord]) -> dict[str, str]:
+    """A hash of the text of each instance's answers; without those that did not come."""
+    texts: dict[str, list[str]] = {}
+    failed = set()
+    for record in records:
+        if record.error is not None or record.completion is None:
+            failed.add(record.id)
+        else:
+            texts.setdefault(record.id, []).append(record.completion)
+    found = {}
+    for key, each in sorted(texts.items()):
+        if key not in failed:
+            text = "\0".join(each).encode("utf-8", "surrogatepass")
+            found[key] = hashlib.sha256(text).hexdigest()[:16]
+    return found
 
 
 def tasks_of(limits: Sequence[Limit]) -> list[str]:
@@ -242,7 +268,13 @@ def read_values(folder: Path, sha256: str) -> PanelMeasurement:
         )
     document = parse_json(content)
     scales = {name: Scaled(**scale) for name, scale in document["scales"].items()}
-    return PanelMeasurement(document["limits"], document["clusters"], document["watched"], scales)
+    return PanelMeasurement(
+        document["limits"],
+        document["clusters"],
+        document["watched"],
+        scales,
+        document.get("answers", {}),
+    )
 
 
 def runs_of(folder: Path, panel_folder: Path, limits: Sequence[Limit]) -> list[dict[str, str]]:
@@ -292,6 +324,8 @@ class Rules:
     alarm_on: tuple[str, ...]
     statistics: int = STATISTICS_VERSION
     """The version of the statistics with which the baseline was made: its looks go on with it."""
+    figures_version: int = FIGURES_VERSION
+    """Of the ledger's lines since that baseline."""
 
     @classmethod
     def of(cls, source: Mapping[str, Any]) -> Rules:
@@ -299,14 +333,17 @@ class Rules:
         version of the statistics has the first.
         """
         statistics = STATISTICS_VERSION
+        figures_version = FIGURES_VERSION
         if "repeats" in source:
             statistics = source.get("statistics", 1)
+            figures_version = source.get("figures_version", 1)
         return cls(
             float(source["alpha"]),
             source["looks"],
             source["seed"],
             tuple(sorted(source["alarm_on"])),
             statistics,
+            figures_version,
         )
 
     @property
@@ -343,6 +380,7 @@ class _Stream:
 
     def __init__(self, limit: Limit, rules: Rules, repeats: Sequence[PanelMeasurement]) -> None:
         self.limit = limit
+        self._rules = rules
         self.scale = repeats[0].scales[limit.name]
         self.totals = list[float]()
         runs = [repeat.limits[limit.name] for repeat in repeats]
@@ -403,9 +441,14 @@ class _Stream:
             "value": score,
             "missing": len(answers) - len(present),
             "e": e,
-            "since": _look(numbers, self.detector.since),
+            **self._dates(self.detector, numbers),
         }
-        return of_limit, {"e": changed, "since": _look(numbers, self.change.since)}
+        return of_limit, {"e": changed, **self._dates(self.change, numbers)}
+
+    def _dates(
+        self, detector: EDetector | ChangeDetector, numbers: Sequence[int]
+    ) -> dict[str, Any]:
+        return dates_of(detector, numbers, self._rules)
 
     def drop_since(self, numbers: Sequence[int], since: int | None) -> float | None:
         """The drop in the metric's own unit, from look `since` on; None without such a look."""
@@ -424,6 +467,20 @@ def _look(numbers: Sequence[int], nth: int | None) -> int | None:
     if nth is None:
         return None
     return numbers[nth - 1]
+
+
+DATES = ("since", "since_range")
+
+
+def dates_of(
+    detector: EDetector | ChangeDetector, numbers: Sequence[int], rules: Rules
+) -> dict[str, Any]:
+    """The look with which a change most likely began, and the looks between which it did."""
+    found: dict[str, Any] = {"since": _look(numbers, detector.since)}
+    if rules.figures_version > 1:
+        ends = detector.since_range
+        found["since_range"] = None if ends is None else [numbers[end - 1] for end in ends]
+    return found
 
 
 class Course:
@@ -488,7 +545,7 @@ class Course:
         figures = {}
         for name, test in self._figures.items():
             evidence = test.look(measurement.watched[name] or 0.0)
-            figures[name] = {"e": evidence, "since": _look(self.numbers, test.since)}
+            figures[name] = {"e": evidence, **dates_of(test, self.numbers, self.rules)}
         if self._alarm is None:
             self._alarm = (
                 self._harm_alarm(number, limits, e)
@@ -497,7 +554,7 @@ class Course:
             )
         if self._alarm is not None and self._alarm["what"] == HARM:
             self._alarm = {**self._alarm, "drops": self._drops(self._alarm)}
-        return {
+        line = {
             "limits": limits,
             "e": e,
             "alarm": self._alarm,
@@ -505,6 +562,21 @@ class Course:
             "figures": figures,
             "watched": measurement.watched,
         }
+        if self.rules.figures_version > 1:
+            line["differ"] = self._differing(measurement)
+        return line
+
+    def _differing(self, measurement: PanelMeasurement) -> dict[str, int]:
+        """How many answers are others than those of the baseline's first run, of those of both."""
+        first = self._repeats[0].answers
+        found = {"answers": 0, "of": 0}
+        for task, answers in measurement.answers.items():
+            known = first.get(task, {})
+            for key in answers.keys() & known.keys():
+                found["of"] += 1
+                if answers[key] != known[key]:
+                    found["answers"] += 1
+        return found
 
     def _drops(self, alarm: _Fields) -> dict[str, float | None]:
         """Limit that the alarm names -> its drop since the alarm's first look."""
@@ -523,7 +595,7 @@ class Course:
         beyond = [limit for limit in limits if limit["e"] >= level]
         worst = max(beyond, key=lambda limit: float(limit["e"]))
         names = [limit["name"] for limit in beyond]
-        return {"what": HARM, "look": number, "names": names, "since": worst["since"]}
+        return {"what": HARM, "look": number, "names": names, **_dates_in(worst)}
 
     def _change_alarm(self, number: int, changed: Mapping[str, _Fields]) -> _Fields | None:
         """The alarm of any change of a limit's score, if this look raises one."""
@@ -533,8 +605,7 @@ class Course:
         names = [name for name, change in changed.items() if change["e"] >= level]
         if not names:
             return None
-        since = changed[names[0]]["since"]
-        return {"what": CHANGED, "look": number, "names": names, "since": since}
+        return {"what": CHANGED, "look": number, "names": names, **_dates_in(changed[names[0]])}
 
     def _watched_alarm(
         self, number: int, figures: Mapping[str, _Fields], measurement: PanelMeasurement
@@ -542,7 +613,7 @@ class Course:
         """The alarm of a watched figure or of a model's name, if this look raises one."""
         for name, figure in figures.items():
             if figure["e"] >= alarm_level(1, self.rules.other_alpha):
-                return {"what": name, "look": number, "names": [name], "since": figure["since"]}
+                return {"what": name, "look": number, "names": [name], **_dates_in(figure)}
         if STATED not in self.rules.alarm_on:
             return None
         if self._stated_models().issuperset(measurement.watched[STATED]):
@@ -564,6 +635,10 @@ def _entry_of(stream: _Stream) -> _Fields:
         "sigma": stream.baseline.sigma * stream.scale.width,
         "flip_rate": stream.baseline.flip_rate,
     }
+
+
+def _dates_in(found: _Fields) -> _Fields:
+    return {name: found[name] for name in DATES if name in found}
 
 
 def course_of(

@@ -41,7 +41,7 @@ FIELDS = {
 """Kind of a line -> its fields."""
 
 
-_NEWER = {READER, "statistics"}
+_NEWER = {READER, "statistics", "figures_version", "differ"}
 """Fields that lines of earlier versions do not have."""
 
 

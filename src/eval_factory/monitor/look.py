@@ -54,11 +54,10 @@ from eval_factory.monitor.panel import PANEL_FILE, TOP, Limit, Panel, digest_of
 from eval_factory.monitor.report import (
     alarm_words,
     assumed_lines,
-    evidence_of,
     limits_table,
+    look_lines,
     monitor_page,
     power_lines,
-    watched_lines,
 )
 from eval_factory.reading import VERSION
 from eval_factory.workflows.read_again import read_by_one_rule
@@ -314,8 +313,7 @@ def _make_look(
     first = f"look {number} ({line['evidence']} of {baseline['looks']}): "
     lines = [
         *screen(limits_table(baseline, [line])),
-        evidence_of(baseline, line),
-        *watched_lines(baseline, line),
+        *look_lines(baseline, line),
     ]
     if line["alarm"] is None:
         return _reported(ledger, options, Outcome.IN_CONTROL, line, [f"{first}in control", *lines])

@@ -25,7 +25,7 @@ from eval_factory.core.plain_yaml import load_mapping
 from eval_factory.core.tables import Table, screen
 from eval_factory.core.tables import html as in_html
 from eval_factory.monitor.course import HARM, SHARES, STATED, Rules
-from eval_factory.monitor.detector import alarm_level
+from eval_factory.monitor.detector import REPEATS, alarm_level
 from eval_factory.monitor.ledger import CHANGE, LOOK, NOT_MADE, NOTE, History, Ledger, Line
 from eval_factory.monitor.panel import CHANGED, PANEL_FILE
 from eval_factory.report import drawing
@@ -51,8 +51,7 @@ def status_lines(name: str, history: History) -> list[str]:
     ]
     lines += screen(limits_table(baseline, looks))
     if looks:
-        lines.append(evidence_of(baseline, looks[-1]))
-        lines += watched_lines(baseline, looks[-1])
+        lines += look_lines(baseline, looks[-1])
     begun = history.begun
     if begun is not None:
         lines.append(f"look {begun['look']} was started at {begun['at']} and has not ended")
@@ -83,7 +82,7 @@ def alarm_words(baseline: Line, alarm: Line) -> str:
     """`pubmed_qa is 8.1 points worse, since about look 20 (alarm of look 23)`."""
     ending = f" (alarm of look {alarm['look']})"
     if alarm["since"] is not None:
-        ending = f", since about look {alarm['since']}{ending}"
+        ending = f", {since_words(alarm)}{ending}"
     if alarm["what"] != HARM:
         return f"{alarm['what']}: {', '.join(alarm['names'])} changed{ending}"
     scales = {limit["name"]: limit["scale"] for limit in baseline["limits"]}
@@ -91,6 +90,14 @@ def alarm_words(baseline: Line, alarm: Line) -> str:
     for name in alarm["names"]:
         drops.append(f"{name} is {drop_words(scales[name], alarm['drops'][name])} worse")
     return ", ".join(drops) + ending
+
+
+def since_words(alarm: Line) -> str:
+    """`since a look from 17 to 26, most likely 20`."""
+    first, last = alarm.get("since_range") or (alarm["since"], alarm["since"])
+    if first == last:
+        return f"since about look {alarm['since']}"
+    return f"since a look from {first} to {last}, most likely {alarm['since']}"
 
 
 def drop_words(scale: Sequence[float], drop: float | None) -> str:
@@ -129,9 +136,29 @@ def limits_table(baseline: Line, looks: Sequence[Line]) -> Table:
 def evidence_of(baseline: Line, last: Line) -> str:
     needed = 1 / baseline["harm_alpha"]
     return (
-        f"evidence of a drop beyond a limit: {formats.significant(last['e'], 3)}; "
-        f"an alarm at {needed:g}"
+        f"evidence of a drop beyond a limit: {formats.significant(last['e'], 3)} "
+        f"of the {needed:g} that an alarm takes"
     )
+
+
+def differing_words(last: Line) -> str | None:
+    """How many answers are others than the baseline's; None of lines that do not say it."""
+    differ = last.get("differ")
+    if not differ or not differ["of"]:
+        return None
+    return (
+        f"answers in other words than in the baseline's first run: {differ['answers']} "
+        f"of {differ['of']}"
+    )
+
+
+def look_lines(baseline: Line, last: Line) -> Iterator[str]:
+    """The evidence after a look, the answers that differ, and what is watched."""
+    yield evidence_of(baseline, last)
+    differing = differing_words(last)
+    if differing is not None:
+        yield differing
+    yield from watched_lines(baseline, last)
 
 
 def watched_lines(baseline: Line, last: Line) -> Iterator[str]:
@@ -159,8 +186,7 @@ def watched_lines(baseline: Line, last: Line) -> Iterator[str]:
     for name, change in last["changed"].items():
         if change["e"] >= level:
             yield (
-                f"something changed in {name}, since about look {change['since']} "
-                "(for the better or the worse)"
+                f"something changed in {name}, {since_words(change)} (for the better or the worse)"
             )
 
 
@@ -185,8 +211,8 @@ def power_lines(baseline: Line) -> Iterator[str]:
         yield f"left out, for a run of the baseline has no value of them: {', '.join(left_out)}"
     if lacking:
         yield (
-            f"not found in 95 % of panels however long the baseline is: {', '.join(lacking)}: "
-            "take a larger `size`"
+            f"not found in 95 % of panels by a baseline of {max(REPEATS)} runs: "
+            f"{', '.join(lacking)}: take a larger `size`"
         )
     if needed > repeats:
         yield (
@@ -278,6 +304,7 @@ def monitor_page(name: str, history: History) -> str:
         state_of=state_of,
         alarm_words=alarm_words,
         evidence_of=evidence_of,
+        differing_words=differing_words,
         limits_table=limits_table,
         power_lines=power_lines,
     )

@@ -207,3 +207,47 @@ def test_a_drop_that_is_allowed_is_a_share_of_the_scale() -> None:
     marks = course(limit("a", 0.08), scale=MARKS).look(1, asked(0.7, scale=MARKS))
     assert marks["limits"][0]["e"] == pytest.approx(shares["limits"][0]["e"])
     assert course(limit("a", 0.08)).look(1, asked(0.7))["e"] < shares["e"]
+
+
+def test_an_alarm_says_between_which_looks_the_drop_began() -> None:
+    found = course(looks=40)
+    for number in range(1, 20):
+        found.look(number, asked(0.8 - 0.0125 * (number % 2)))
+    alarms = [found.look(number, asked(0.725))["alarm"] for number in range(20, 41)]
+    alarm = next(one for one in alarms if one is not None)
+    first, last = alarm["since_range"]
+    assert first <= 20 <= last <= alarm["look"]
+    assert first <= alarm["since"] <= last
+    assert last - first < 15
+    assert alarms[-1]["since_range"] == [first, last]
+
+
+def test_looks_that_were_not_made_are_no_part_of_a_range() -> None:
+    found = course()
+    for number in (2, 4, 5):
+        found.look(number, asked(0.8))
+    look = found.look(7, asked(0.2))
+    first, last = look["alarm"]["since_range"]
+    assert first in (2, 4, 5, 7)
+    assert last == 7
+    assert look["limits"][0]["since_range"] == [first, last]
+
+
+def test_answers_that_are_others_than_in_the_first_run_are_counted() -> None:
+    def run(*texts: str) -> PanelMeasurement:
+        hashes = {key: text for key, text in zip(KEYS, texts, strict=False) if text}
+        return replace(asked(0.8), answers={"a": hashes})
+
+    found = Course(Rules(0.05, 5, 0, ()), [limit("a")], [run("x", "y", "z"), run("u", "v", "w")])
+    look = found.look(1, run("x", "v", "w", "u"))
+    assert look["differ"] == {"answers": 2, "of": 3}
+    assert found.look(2, run("x", "", "z"))["differ"] == {"answers": 0, "of": 2}
+
+
+def test_a_ledger_of_before_goes_on_with_its_own_figures() -> None:
+    line: dict[str, Any] = {"alpha": 0.05, "looks": 5, "seed": 0, "alarm_on": [], "repeats": []}
+    before = Course(Rules.of(line), [limit("a")], [asked(0.8)] * 2).look(1, asked(0.2))
+    now = Course(Rules.of({**line, "figures_version": 2}), [limit("a")], [asked(0.8)] * 2)
+    assert "differ" not in before
+    assert "since_range" not in before["limits"][0] | before["alarm"]
+    assert now.look(1, asked(0.2)).keys() - before.keys() == {"differ"}

@@ -64,6 +64,19 @@ def test_each_instance_has_its_value_and_what_failed_has_none(tmp_path: Path) ->
     }
 
 
+def test_each_answer_has_a_hash_of_its_text(tmp_path: Path) -> None:
+    records = [instance("a", 1.0), instance("b", 1.0), instance("c", 1.0), instance("d", None)]
+    records[0] = replace(records[0], completion="B")
+    records[1] = replace(records[1], completion="B")
+    records[2] = replace(records[2], completion="B.")
+    found = asked(tmp_path, result(records))
+    answers = found.answers["task"]
+    assert answers.keys() == {"a", "b", "c"}
+    assert answers["a"] == answers["b"] != answers["c"]
+    digest = write_values(tmp_path, found)
+    assert read_values(tmp_path, digest).answers == found.answers
+
+
 def test_a_group_is_its_members(tmp_path: Path) -> None:
     found = asked(tmp_path, made(), limit("g", field="topic", value="heart"))
     assert found.limits == {"g": {"a": 1.0, "b": 0.0}}

@@ -128,7 +128,7 @@ def test_an_alarm_comes_first_with_its_limit_its_drop_and_when_it_began() -> Non
         "at 2027-01-08T06:00:00Z",
         "new baseline",
         "64",
-        "alarm at 20",
+        "of the 20",
     )
     assert "Look 1 was" not in words
     assert state_of(History(made.lines)) in words
@@ -138,7 +138,7 @@ def test_in_control() -> None:
     made = one_limit(0.83, 0.82)
     grade, words = card(made.page())
     assert grade == "good"
-    says(words, "✓ In control", "2 of 52 looks", "2027-01-06T06:00:00Z", "0.5", "alarm at 20")
+    says(words, "✓ In control", "2 of 52 looks", "2027-01-06T06:00:00Z", "0.5", "of the 20")
     assert evidence_of(made.lines[0], made.lines[-1]) in words.replace("Evidence", "evidence")
 
 

@@ -266,3 +266,40 @@ def test_a_table_before_anything_is_paid() -> None:
     assert better[0.3][1].share > table[0.3][1].share
     clustered = assumed([np.repeat(np.arange(8), 5)] * 2, [0.02, 0.02], 5, 52, 0.05)
     assert clustered[0.1][1].share < table[0.1][1].share
+
+
+@pytest.mark.parametrize("repeats", [3, 5, 8])
+def test_the_runs_that_a_baseline_has_are_kept(
+    monkeypatch: pytest.MonkeyPatch, repeats: int
+) -> None:
+    """Of simulated baselines they are the first; only those that it would get are drawn."""
+    like = right_and_wrong(0.25, np.arange(40))
+    baselines = []
+
+    class Spy(detector.EDetectors):
+        def __init__(self, values: Any, *of_panel: Any) -> None:
+            baselines.append(values)
+            super().__init__(values, *of_panel)
+
+    monkeypatch.setattr(detector, "EDetectors", Spy)
+    runs = detector._Runs(repeats, min(repeats, 5))
+    detector._weeks_until(like, runs, [0.1], 20, 3, np.random.default_rng(0))
+    (simulated,) = baselines
+    assert simulated.shape == (3, repeats, 40)
+    for year in simulated:
+        assert (year[:5] == like.values[:repeats]).all()
+    assert (simulated[0, 5:] == simulated[1, 5:]).all() == (repeats < 6)
+
+
+def test_a_source_that_failed_once_needs_more_runs() -> None:
+    """A quarter of the panel: five runs without a failure ask for ten; one failure in ten for more."""
+    units = np.array([0] * 25 + list(range(1, 76)))
+    steady = np.ones((10, 100))
+    failed = steady.copy()
+    failed[7, :25] = 0
+    shown = {}
+    for name, values in (("none", steady), ("one", failed)):
+        limit = Baseline(values, units, 0.02, 52)
+        shown[name] = needed_repeats([limit], 0.05)[0].repeats
+    assert shown["none"] == 10
+    assert shown["one"] in (20, 40, 80)

@@ -75,3 +75,13 @@ def test_what_is_assumed_is_said_to_be() -> None:
     lines = list(assumed_lines({0.1: [{"drop": 0.1, "share": 1.0, "weeks": 1}]}))
     says(lines[0], "80 % right answers", "assumed")
     says(lines[1], "10 %", "flip", "10.0 points in 100", "after 1 look")
+
+
+def test_a_look_says_the_range_the_evidence_and_what_differs() -> None:
+    made = Invented()
+    made.baseline([limit()])
+    dates = {"since": 20, "since_range": [17, 23]}
+    alarm = {"what": "harm", "names": ["notes"], "drops": {"notes": 0.13}, **dates}
+    made.look({"notes": (0.7, 25.0)}, alarm=alarm, differ={"answers": 31, "of": 98})
+    for shown in ("\n".join(status_lines("clinic", made.history)), made.page()):
+        says(shown, "from 17 to 23", "most likely 20", "of the 20", "31 of 98")
