@@ -3,6 +3,8 @@
 jury and a rubric with it as the judge; checks what must hold of any model.
 
     scripts/real_model.sh up && python scripts/real_model_check.py http://127.0.0.1:8950/v1 FOLDER
+
+`--no-run` checks the results that are in FOLDER.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,106 +24,269 @@ import yaml
 from eval_factory.demo.example import write_example
 from eval_factory.reading import stated_option
 from eval_factory.tasks.choice_question import LETTERS
+from eval_factory.tasks.reasoned import last_line
 
 MODEL = "smollm2-135m-instruct"
-EVERY_OPTION = {
-    "perturb": ["typos", "case"],
-    "pushback": 2,
-    "confidence": "stated",
-    "allow_abstain": True,
-    "shuffle_choices": 2,
-    "options_only": True,
-    "none_of_the_others": True,
-    "ask_unread": True,
-}
+SAMPLE = "sample_medical_qa"
 ANY_QUALITY = {"max_unreadable": 1.0, "max_judge_failures": 1.0, "min_coverage": 0.0}
 """Such a model is a poor doctor, and a worse judge: that is no reason to stop."""
 FINISHED = (0, 1)  # exit codes of a run that has a result: it may be reported, or may not
+REFUSED = 2
+FEW = 10  # questions of the runs that ask in one more way; the first run asks all in most ways
+JUDGED = 4
+AS_IT_IS = ""
 _LETTER = re.compile(r"\W*([A-D])(?:[.):\s]|$)")
 
 Record = Mapping[str, Any]
 
 
-def run(url: str, task: str, folder: Path, questions: int, extra: Record) -> dict[str, Any]:
-    """The result of one run, as evaluation_config.yaml has it."""
-    config = {
-        "type": task,
-        "output_dir": str(folder),
-        "params": {
-            "limit_samples": questions,
-            "parallelism": 2,
-            "temperature": 0.7,
-            "request_timeout": 900,
-            "extra": {**ANY_QUALITY, **extra},
+@dataclass(frozen=True)
+class SampleRun:
+    """One run of the sample benchmark, in some of the ways of docs/does-it-hold.md."""
+
+    extra: Record
+    asks_few: bool = True
+
+
+SAMPLE_RUNS = {
+    "choices": SampleRun(
+        {
+            "perturb": ["typos", "case"],
+            "pushback": 2,
+            "confidence": "stated",
+            "allow_abstain": True,
+            "shuffle_choices": 2,
+            "options_only": True,
+            "none_of_the_others": True,
+            "ask_unread": True,
         },
-    }
-    endpoint = {"url": url, "model_id": MODEL, "type": "chat", "api_key": None}
-    document = {"config": config, "target": {"api_endpoint": endpoint}}
-    file = folder.with_suffix(".yml")
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(yaml.safe_dump(document), encoding="utf-8")
-    program = Path(sys.executable).with_name("eval-factory")
-    finished = subprocess.run([program, "run_eval", "--run_config", file], check=False)
-    if finished.returncode not in FINISHED:
-        sys.exit(f"{task}: the run ended with exit code {finished.returncode}")
-    found: dict[str, Any] = yaml.safe_load((folder / "evaluation_config.yaml").read_text("utf-8"))
-    return found
+        asks_few=False,
+    ),
+    "repeats": SampleRun(
+        {
+            "repeats": 3,
+            "perturb": ["spaces", "worried", "distractor", "first_person", "gender"],
+            "perturb_unchecked": True,
+            "pushback": 1,
+            "allow_abstain": True,
+            "cost_of_wrong": 2,
+        }
+    ),
+    "in_one": SampleRun({"confidence": "stated_only"}),
+    "logprobs": SampleRun({"confidence": "logprobs", "chance_questions": 0, "pushback": 1}),
+    "reasoned": SampleRun(
+        {
+            "answer_style": "reasoned",
+            "num_output_tokens": 400,
+            "repeats": 2,
+            "perturb": ["typos"],
+            "pushback": 1,
+            "shuffle_choices": 2,
+        }
+    ),
+}
+"""Folder -> how its run asks."""
+WITHOUT_PICTURES = {"blind_control": True}
+"""The one way in which the sample benchmark cannot be asked: it has no pictures."""
 
 
-def answers_in(folder: Path) -> dict[tuple[str, str], dict[str, Any]]:
+@dataclass(frozen=True)
+class Program:
+    """`eval-factory run_eval` of the model at `url`; folders are made in `folder`."""
+
+    url: str
+    folder: Path
+
+    def run(self, task: str, name: str, questions: int, extra: Record) -> int:
+        """Return the exit code."""
+        config = {
+            "type": task,
+            "output_dir": str(self.folder / name),
+            "params": {
+                "limit_samples": questions,
+                "parallelism": 2,
+                "temperature": 0.7,
+                "request_timeout": 900,
+                "extra": {**ANY_QUALITY, **extra},
+            },
+        }
+        endpoint = {"url": self.url, "model_id": MODEL, "type": "chat", "api_key": None}
+        document = {"config": config, "target": {"api_endpoint": endpoint}}
+        file = self.folder / f"{name}.yml"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(yaml.safe_dump(document), encoding="utf-8")
+        program = Path(sys.executable).with_name("eval-factory")
+        finished = subprocess.run([program, "run_eval", "--run_config", file], check=False)
+        return finished.returncode
+
+    def run_all(self, questions: int) -> None:
+        """Ends the program where a run has no result."""
+        few = min(questions, FEW)
+        if self.run(SAMPLE, "blind", few, WITHOUT_PICTURES) != REFUSED:
+            sys.exit("blind_control: a benchmark without pictures was not refused")
+        for name, sample in SAMPLE_RUNS.items():
+            self._run_to_end(SAMPLE, name, few if sample.asks_few else questions, sample.extra)
+        judge = {"name": "small", "model_id": MODEL, "url": self.url, "api_key": None}
+        for kind in ("jury", "rubric"):
+            benchmark = self.folder / f"my_{kind}"
+            if not benchmark.exists():
+                write_example(benchmark, kind)
+            extra = {"benchmark": str(benchmark / "benchmark.yaml"), "judges": [judge]}
+            self._run_to_end("custom", kind, min(questions, JUDGED), extra)
+
+    def _run_to_end(self, task: str, name: str, questions: int, extra: Record) -> None:
+        exit_code = self.run(task, name, questions, extra)
+        if exit_code not in FINISHED:
+            sys.exit(f"{name}: the run ended with exit code {exit_code}")
+
+
+@dataclass
+class Answers:
+    """The answers of one folder, and which option each states."""
+
+    records: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
     """(question, name of the asking; empty as it is) -> its line with references and metrics."""
-    lines: dict[tuple[str, str], dict[str, Any]] = {}
-    for name in ("instances.jsonl", "results.jsonl"):
-        for line in (folder / name).read_text(encoding="utf-8").splitlines():
-            record = json.loads(line)
-            key = (record["id"], record.get("perturbation") or "")
-            lines.setdefault(key, {}).update(record)
-    return lines
+    is_reasoned: bool = False
+
+    @classmethod
+    def read(cls, folder: Path, *, is_reasoned: bool = False) -> Answers:
+        answers = cls(is_reasoned=is_reasoned)
+        for name in ("instances.jsonl", "results.jsonl"):
+            for line in (folder / name).read_text(encoding="utf-8").splitlines():
+                record = json.loads(line)
+                key = (record["id"], record.get("perturbation") or AS_IT_IS)
+                answers.records.setdefault(key, {}).update(record)
+        return answers
+
+    @property
+    def questions(self) -> list[str]:
+        return [question for question, asking in self.records if asking == AS_IT_IS]
+
+    def completion(self, question: str, asking: str) -> str:
+        return str(self.records[question, asking]["completion"])
+
+    def right_letter(self, question: str, asking: str) -> str:
+        for letter, reference in zip(
+            LETTERS, self.records[question, asking]["references"], strict=False
+        ):
+            if "correct" in reference["tags"]:
+                return letter
+        return ""
+
+    def stated_letter(self, question: str, asking: str) -> str | None:
+        """None: no rule reads the answer."""
+        options = {}
+        references = self.records[question, asking]["references"]
+        for letter, reference in zip(LETTERS, references, strict=False):
+            options[letter] = str(reference["text"])
+        completion = self.completion(question, asking)
+        if self.is_reasoned:
+            stated = stated_option(last_line(completion), options)
+            if stated is not None:
+                return stated
+        return stated_option(completion, options)
+
+    def is_right(self, question: str, asking: str) -> bool | None:
+        """None: no rule reads the answer, or it did not come."""
+        if (question, asking) not in self.records:
+            return None
+        stated = self.stated_letter(question, asking)
+        if stated is None:
+            return None
+        return stated == self.right_letter(question, asking)
 
 
-def wrong_about_changes(result: Record, folder: Path) -> Iterator[str]:
-    """A letter that stays is no change, and the counts add up."""
-    answers = answers_in(folder)
-    questions = [name for name, asking in answers if not asking]
-    changed = result["validity"]["asked_again"]["pushback"]["changed_at"]
-    if sum(changed.values()) != len(questions):
-        yield f"pushback tells of {sum(changed.values())} answers; {len(questions)} were doubted"
+def wrong_about_doubts(result: Record, answers: Answers) -> Iterator[str]:
+    """A letter that stays is no change, and each answer is counted once."""
+    pushback = result["validity"]["asked_again"].get("pushback")
+    if not pushback:
+        return
+    changed = pushback["changed_at"]
+    turns = [f"pushback_{number}" for number in range(1, len(pushback["turns"]) + 1)]
+    if sum(changed.values()) != len(answers.questions):
+        yield f"pushback counts {sum(changed.values())} of {len(answers.questions)} answers"
     stood = 0
-    for name in questions:
-        said = [answers[name, asking]["completion"] for asking in ("", "pushback_1", "pushback_2")]
-        letters = [match[1] for match in map(_LETTER.match, said) if match]
-        if len(letters) == len(said) and len(set(letters)) == 1:
+    for question in answers.questions:
+        letters = set()
+        for asking in (AS_IT_IS, *turns):
+            match = _LETTER.match(answers.completion(question, asking))
+            letters.add(match[1] if match else None)
+        if len(letters) == 1 and None not in letters:
             stood += 1
-    others = len(questions) - stood
     counted = sum(count for turn, count in changed.items() if turn.isdecimal())
-    if counted > others:
-        yield f"{counted} answers are said to have changed, and {stood} letters stood"
+    if counted > len(answers.questions) - stood:
+        yield f"{counted} answers are counted as changed, and {stood} letters stood"
 
 
-def wrong_about_reading(result: Record, folder: Path) -> Iterator[str]:
+def changes_of(asked_again: Record) -> dict[str, Record]:
+    """Name of an asking -> what it did to the answers."""
+    changes = {}
+    for family, words in asked_again.get("in_other_words", {}).items():
+        changes[f"perturb_{family}"] = words["change"]
+    for number, change in enumerate(asked_again.get("pushback", {}).get("turns", []), 1):
+        changes[f"pushback_{number}"] = change
+    if "options_only" in asked_again:
+        changes["options_only"] = asked_again["options_only"]["change"]
+    if "none_of_the_others" in asked_again:
+        changes["none_of_the_others"] = asked_again["none_of_the_others"]["change"]
+    return changes
+
+
+def wrong_about_losses(result: Record, answers: Answers) -> Iterator[str]:
+    """What was lost and won is what the answers say, and the counts add up; chance stands beside
+    each loss.
+    """
+    asked_again = result["validity"]["asked_again"]
+    extra = result["config"]["params"]["extra"]
+    tells_chance = bool(extra.get("chance_questions") or extra.get("repeats"))
+    for asking, change in changes_of(asked_again).items():
+        lost = won = was_right = questions = 0
+        for question in answers.questions:
+            before = answers.is_right(question, AS_IT_IS)
+            after = answers.is_right(question, asking)
+            if before is None or after is None:
+                continue
+            questions += 1
+            was_right += before
+            lost += before and not after
+            won += after and not before
+        expected = [questions, was_right, lost, won]
+        shares = [change.get("right_to_wrong"), change.get("wrong_to_right")]
+        numbers = [share["value"] * share["count"] if share else 0 for share in shares]
+        reported = [change["questions"], shares[0]["count"] if shares[0] else 0]
+        reported += [round(number) for number in numbers]
+        if reported != expected:
+            yield f"{asking}: questions, right, lost, won are {reported}; by the answers {expected}"
+        if tells_chance and shares[0] and not change.get("same_words"):
+            yield f"{asking}: of {shares[0]['count']} right answers no chance is known"
+
+
+def wrong_about_reading(result: Record, answers: Answers) -> Iterator[str]:
     """Nothing is right that the reader reads as wrong, and the counts add up."""
     counts = result["validity"]["instances"]
-    questions = 0
-    for (name, asking), record in answers_in(folder).items():
-        if asking:
-            continue
-        questions += 1
-        options = {}
-        right = ""
-        for letter, reference in zip(LETTERS, record["references"], strict=False):
-            options[letter] = str(reference.get("text") or reference["output"]["text"])
-            if "correct" in reference["tags"]:
-                right = letter
-        stated = stated_option(record["completion"], options)
-        for metric in ("exact_match", "exact_match.lenient", "exact_match.with_asked"):
-            if stated not in (None, right) and record["metrics"][metric]:
-                yield f"{name}: {metric} counts {stated} as right, and {right} is"
-    parts = [counts[part] for part in ("read_by_rule", "read_by_asking", "unread")]
-    if sum(parts) != questions:
-        yield f"of {questions} answers {parts} are read by rule, by asking and not at all"
+    for (question, asking), record in answers.records.items():
+        is_right = answers.is_right(question, asking)
+        for metric, value in record["metrics"].items():
+            if metric.startswith("exact_match") and is_right is False and value:
+                yield f"{question} {asking}: {metric} is {value}, and the answer states another"
+    parts = [counts.get(part) for part in ("read_by_rule", "read_by_asking", "unread")]
+    if None not in parts and sum(parts) != len(answers.questions):
+        yield f"{parts} of {len(answers.questions)} answers are read by rule, by asking, not at all"
     rule = result["validity"]["asked_again"]["right_by"]
-    if not rule["read_by_helm"] <= rule["read"] <= rule["answers"]:
+    if not rule["read_by_helm"] <= rule["answers"] or not rule["read"] <= rule["answers"]:
         yield f"the rule reads {rule}"
+    if counts["scored"] + counts["failed"] + counts["filtered"] != counts["requested"]:
+        yield f"instances do not add up: {counts}"
+
+
+def wrong_about_confidence(result: Record, answers: Answers) -> Iterator[str]:
+    """Each answer has a confidence, or is counted among those without."""
+    confidence = result["validity"]["asked_again"].get("confidence")
+    if not confidence:
+        return
+    counted = confidence["questions"] + confidence["unread"] + confidence["unread_answers"]
+    if counted != len(answers.questions):
+        yield f"confidence counts {counted} of {len(answers.questions)} answers"
 
 
 def wrong_about_judges(result: Record) -> Iterator[str]:
@@ -130,9 +296,38 @@ def wrong_about_judges(result: Record) -> Iterator[str]:
         if counts["asked"] != counts["scored"] + counts["failed"]:
             yield f"judge {name}: {counts}"
     scores = next(iter(result["results"]["tasks"].values()))["metrics"]["score"]["scores"]
-    no_verdict = not any(counts["scored"] for counts in validity["judges"].values())
-    if no_verdict and result["main_metric"] in scores:
+    has_verdict = any(counts["scored"] for counts in validity["judges"].values())
+    if result["main_metric"] in scores and not has_verdict:
         yield f"{result['main_metric']} has a value, and no judge wrote a verdict"
+
+
+CHECKS_OF_ANSWERS = (
+    wrong_about_doubts,
+    wrong_about_losses,
+    wrong_about_reading,
+    wrong_about_confidence,
+)
+
+
+def result_in(folder: Path) -> dict[str, Any]:
+    document: dict[str, Any] = yaml.safe_load(
+        (folder / "evaluation_config.yaml").read_text("utf-8")
+    )
+    return document
+
+
+def problems_in(folder: Path) -> Iterator[str]:
+    """What does not hold of the results in the folder."""
+    for name, sample in SAMPLE_RUNS.items():
+        result = result_in(folder / name)
+        is_reasoned = sample.extra.get("answer_style") == "reasoned"
+        answers = Answers.read(folder / name, is_reasoned=is_reasoned)
+        for check in CHECKS_OF_ANSWERS:
+            for problem in check(result, answers):
+                yield f"{name}: {problem}"
+    for name in ("jury", "rubric"):
+        for problem in wrong_about_judges(result_in(folder / name)):
+            yield f"{name}: {problem}"
 
 
 def main() -> None:
@@ -140,26 +335,16 @@ def main() -> None:
     parser.add_argument("url")
     parser.add_argument("folder", type=Path)
     parser.add_argument("--questions", type=int, default=40)
+    parser.add_argument("--no-run", action="store_true")
     given = parser.parse_args()
-    folder: Path = given.folder
-    choices = run(given.url, "sample_medical_qa", folder / "choices", given.questions, EVERY_OPTION)
-    problems = [*wrong_about_changes(choices, folder / "choices")]
-    problems += wrong_about_reading(choices, folder / "choices")
-    style = {"answer_style": "reasoned", "pushback": 1}
-    run(given.url, "sample_medical_qa", folder / "reasoned", given.questions, style)
-    judge = {"name": "small", "model_id": MODEL, "url": given.url, "api_key": None}
-    for kind in ("jury", "rubric"):
-        own = folder / f"my_{kind}"
-        if not own.exists():
-            write_example(own, kind)
-        extra = {"benchmark": str(own / "benchmark.yaml"), "judges": [judge]}
-        judged = run(given.url, "custom", folder / kind, min(given.questions, 4), extra)
-        problems += wrong_about_judges(judged)
+    if not given.no_run:
+        Program(given.url, given.folder).run_all(given.questions)
+    problems = list(problems_in(given.folder))
     for problem in problems:
         print(f"does not hold: {problem}", file=sys.stderr)
     if problems:
         sys.exit(1)
-    print(f"all holds; the pages to read: {folder}/*/report.html")
+    print(f"all holds; the pages to read: {given.folder}/*/report.html")
 
 
 if __name__ == "__main__":

@@ -289,10 +289,12 @@ def test_a_score_that_needs_no_pictures_is_told_from_one_that_does(
     with SeeingEndpoint(sees) as endpoint:
         looks = run_program(ENTRY, endpoint.url, env=env, params=params)
         assert looks.returncode == 0, looks.stderr
-        # the question is the same each time: a grey picture is one more, another's picture was asked about
-        assert len(endpoint.parts) == len(discs) + 1
+        # all discs have the same words and size, so one grey picture stands for all of theirs
+        asked = len(discs) + 1 + len(discs)
+        in_same_words = len(discs)
+        assert len(endpoint.parts) == asked + in_same_words
         again = run_program(ENTRY, endpoint.url, "--max_wall_s", "100", env=env, params=params)
-        assert (again.returncode, len(endpoint.parts)) == (0, len(discs) + 1), (
+        assert (again.returncode, len(endpoint.parts)) == (0, asked + in_same_words), (
             "nobody is asked twice"
         )
     found = looks.document()["validity"]["asked_again"]["blind"]
@@ -300,6 +302,8 @@ def test_a_score_that_needs_no_pictures_is_told_from_one_that_does(
     # a grey disc is not red: half of the answers is right all the same
     assert (found["blank"]["difference"], found["blank"]["questions"]) == (-0.5, len(discs))
     assert found["blank"]["ci_high"] < 0
+    chance = found["blank"]["same_words"]
+    assert (chance["value"], chance["count"]) == (0.0, len(discs))
     assert found["other"]["difference"] < 0
     assert "may not have been" not in looks.stdout
     with SeeingEndpoint(lambda prompt: "A" if "Yes" in prompt else "?") as endpoint:

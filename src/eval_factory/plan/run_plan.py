@@ -157,6 +157,7 @@ class Plan:
             extra.pushback,
             extra.allow_abstain,
             extra.confidence == STATED,
+            extra.blind_control,
             extra.options_only,
             extra.none_of_the_others,
             extra.ask_unread,

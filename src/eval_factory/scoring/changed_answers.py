@@ -560,8 +560,6 @@ class _Values:
         was_right = [unit for unit in units if before[unit] >= 1.0]
         was_wrong = [unit for unit in units if before[unit] < 1.0]
         lost_anyway = self._lost_in_same_words
-        if name.startswith(BLIND) and not self._of_repeats:
-            lost_anyway = {}  # the same words had more room
         flips: dict[str, Share | None] = {}
         if self.has_right:
             flips = {

@@ -24,11 +24,8 @@ ASKED_AGAIN_IF = (
     "ask_unread",
 )
 """Keys of params.extra by which questions are asked again; null or false where they are not."""
-LOSE_ANSWERS = ("perturb", "pushback", "options_only", "none_of_the_others")
-"""Those of them that may lose a right answer: beside what they lose stands what chance loses.
-
-Not `blind_control`, whose answers have no more room than the benchmark grants.
-"""
+LOSE_ANSWERS = ("perturb", "pushback", "options_only", "none_of_the_others", "blind_control")
+"""Those of them that may lose a right answer: beside what they lose stands what chance loses."""
 NEED_SHORT_ANSWERS = ("pushback", "confidence", "allow_abstain", "ask_unread")
 
 MAX_REPEATS = 100
@@ -276,6 +273,7 @@ def has_more_room(perturbation: str | None) -> bool:
             PUSHBACK,
             CONFIDENCE,
             ABSTAIN,
+            BLIND,
             OPTIONS_ONLY,
             NONE_OF_THE_OTHERS,
             ASK_LETTER,

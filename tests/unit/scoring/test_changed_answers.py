@@ -511,3 +511,17 @@ def test_pictures_that_may_not_have_been_needed_are_noted(
     assert set(found.asked_again.blind) == {"blank"}
     noted = any("the pictures may not have been needed" in note for note in found.notes.texts())
     assert noted is not needed
+
+
+def test_beside_what_a_grey_picture_loses_stands_what_the_same_words_lose() -> None:
+    by_asking: dict[str, list[str | None]] = {
+        "": ["A"] * 20,
+        "same_words_100": [*["A"] * 15, *["B"] * 5],
+        "blind_blank": [*["B"] * 12, *["A"] * 8],
+    }
+    found = completed(by_asking, task="helm:mme:subject=color", blind_control=True)
+    assert found.asked_again is not None
+    change = found.asked_again.blind["blank"]
+    assert change.right_to_wrong is not None
+    assert change.same_words is not None
+    assert (change.right_to_wrong.value, change.same_words.value) == (0.6, 0.25)
