@@ -98,7 +98,8 @@ def values_of(
 LENIENT = ".lenient"
 READ_METRICS = (".lenient", ".corrected", ".reasoned", ".with_asked")
 """Parts of the names of metrics whose values the reader gives."""
-NEVER_ACCEPTED = frozenset({"answer_style", "metric", "no_pairs"})
+ANSWER_STYLE = "answer_style"  # the name of the reason that two results were asked in two ways
+NEVER_ACCEPTED = frozenset({ANSWER_STYLE, "metric", "no_pairs"})
 ACCEPTED_REASONS = (
     "coverage",
     "data",
@@ -144,7 +145,7 @@ def two_ways_of_asking(
     two = other.extra.get("answer_style", "letter")
     if one != two:
         yield Reason(
-            "answer_style",
+            ANSWER_STYLE,
             f"{label} and {other_label} were asked in two ways (answer_style: {one} and {two}): "
             "their scores measure different things",
         )

@@ -12,7 +12,7 @@ from statistics import fmean
 
 from eval_factory.analysis import comparison
 from eval_factory.analysis.comparison import Comparison, Pair, Ranked
-from eval_factory.analysis.comparison_reasons import Side, values_of
+from eval_factory.analysis.comparison_reasons import ANSWER_STYLE, Side, values_of
 from eval_factory.analysis.win_rates import (
     ALPHA_OF_EACH,
     GROUPS,
@@ -125,6 +125,16 @@ class ComparedBenchmark:
     ranks: tuple[Ranked, ...]  # of the models that could be compared with another
 
     @property
+    def is_asked_in_two_ways(self) -> bool:
+        """Whether some models gave a letter and others reasoned: their scores measure different
+        things.
+        """
+        for pair in self.pairs:
+            if any(reason.name == ANSWER_STYLE for reason in pair.reasons):
+                return True
+        return False
+
+    @property
     def comparisons(self) -> list[Comparison]:
         return [pair.comparison for pair in self.pairs if pair.comparison is not None]
 
@@ -208,7 +218,7 @@ def suite_results(cells: Iterable[FinishedCell]) -> SuiteResults:
         cells=tuple(results),
         win_rates=win_rates(targets, columns, tested=True),
         left_out=tuple(left_out),
-        group_win_rates=dict(_group_win_rates(targets, results)),
+        group_win_rates=dict(_group_win_rates(targets, results, benchmarks)),
         benchmarks=tuple(benchmarks),
         missing=tuple(missing),
     )
@@ -391,16 +401,26 @@ def _against(benchmark: ComparedBenchmark, entering: Mapping[str, CellResult]) -
 
 
 def _group_win_rates(
-    targets: Sequence[str], results: Sequence[CellResult]
+    targets: Sequence[str],
+    results: Sequence[CellResult],
+    benchmarks: Sequence[ComparedBenchmark],
 ) -> Iterator[tuple[str, tuple[WinRate, ...]]]:
     """Of each group that a run computed. A column is a score of a benchmark, as in HELM's
-    tables.
+    tables. A benchmark that was asked in two ways has none.
     """
+    in_two_ways = set()
+    for benchmark in benchmarks:
+        if benchmark.is_asked_in_two_ways:
+            in_two_ways.add(benchmark.evaluation)
+    entering = []
+    for cell in results:
+        if cell.enters_win_rates and cell.evaluation not in in_two_ways:
+            entering.append(cell)
     for group in GROUPS:
         columns: dict[tuple[str, str], Column] = {}
-        for cell in results:
+        for cell in entering:
             for score in cell.group_scores:
-                if score.group == group and cell.enters_win_rates:
+                if score.group == group:
                     key = (cell.evaluation, score.label)
                     known = columns.get(key, Column(" ".join(key), {}, score.lower_is_better))
                     columns[key] = replace(known, values={**known.values, cell.target: score.value})

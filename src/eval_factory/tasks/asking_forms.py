@@ -69,16 +69,25 @@ MAX_TURNS = len(NEUTRAL) + len(WITH_AUTHORITY)
 ABSTENTION = "I do not know"
 _SURE = r"(?:not\s+(?:\w+\s+)?(?:sure|certain)|unsure|uncertain)"
 _NOT_KNOWN = r"(?:can.?t|cannot|can\s+not|could\s+not)\s+be\s+(?:determined|known|said)"
+_UNABLE = r"(?:unable|not\s+able)\s+to\s+(?:determine|say|tell|know|answer)"
 _NOT_TO_KNOW = (
     r"(?:i|we)\s+(?:really\s+|just\s+)?(?:do\s+not|don.?t)\s+know",  # I do not know
     rf"i\s*(?:.m|\s+am)\s+(?:really\s+)?{_SURE}",  # I'm not sure
     rf"(?:(?:it|this|that|the\s+answer)\s+)?{_NOT_KNOWN}",  # It cannot be determined
     r"i\s+(?:can.?t|cannot|can\s+not)\s+(?:say|tell|determine)",  # I cannot say
+    r"i\s+(?:really\s+)?have\s+no\s+(?:idea|clue)",
+    rf"i(?:.m|\s+am)\s+{_UNABLE}",
+    r"(?:it.?s\s+|it\s+is\s+)?impossible\s+to\s+(?:determine|say|tell|know)",
+    r"(?:there\s+is\s+)?(?:not\s+enough|insufficient)\s+information",
+    r"i\s+(?:do\s+not|don.?t)\s+have\s+(?:enough|sufficient)\s+information",
+    r"i(?:\s+would|.d)\s+(?:rather|prefer)\s+not\s+(?:to\s+)?(?:guess|answer|say)",
+    r"i\s+(?:will\s+|would\s+|must\s+|choose\s+to\s+|prefer\s+to\s+)?abstain",
+    r"ich\s+wei(?:\u00df|ss)\s+(?:es\s+)?nicht|je\s+ne\s+sais\s+pas|no\s+(?:lo\s+)?s\u00e9|n\u00e3o\s+sei",
 )
 _ANY_OF_THEM = "|".join(_NOT_TO_KNOW)
-_FIRST_WORDS = rf"^\W*(?:{_ANY_OF_THEM}|(?:do\s+not|don.?t)\s+know)\b"
+_FIRST_WORDS = rf"^\W*(?:{_ANY_OF_THEM}|{_UNABLE}|(?:do\s+not|don.?t)\s+know)\b"
 # "Unknown primary tumor" is an answer
-_ALONE = r"^\W*(?:unknown|unsure|not\s+sure|no\s+idea)\W*$"
+_ALONE = r"^\W*(?:unknown|unsure|not\s+sure|no\s+idea|no\s+clue|abstain|n/a)\W*$"
 _BEGINS_NOT_TO_KNOW = re.compile(rf"{_FIRST_WORDS}|{_ALONE}", re.IGNORECASE)
 _SAYS_NOT_TO_KNOW = re.compile(
     rf"{_FIRST_WORDS}|{_ALONE}|[\s(*:.](?:{_ANY_OF_THEM})\b", re.IGNORECASE

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -23,7 +24,7 @@ from eval_factory.core.nouns import RunStatus
 from eval_factory.core.results import Floor, Spent, SpentByRole, Usage
 from eval_factory.report.verdicts import Verdict
 from facts import each_says, says
-from stored_results import PROVENANCE, instance
+from stored_results import CONFIG, PROVENANCE, instance, written
 from stored_suite import cell, cells, made, share
 
 
@@ -305,10 +306,13 @@ def test_values_that_no_test_is_known_for_win_all_the_same(tmp_path: Path) -> No
     assert (results.left_out, results.benchmarks[0].ranks) == ((), ())
 
 
-def with_robustness(root: Path, target: str, value: float, **changes: Any) -> FinishedCell:
+def worst_of_robustness(value: float) -> dict[str, Any]:
     worst = share(SAME, value=value, perturbation="robustness.worst")
-    scores = {"exact_match": share(SAME), "exact_match@test+robustness.worst": worst}
-    return cell(root, target, "x", SAME, scores=scores, **changes)
+    return {"exact_match": share(SAME), "exact_match@test+robustness.worst": worst}
+
+
+def with_robustness(root: Path, target: str, value: float, **changes: Any) -> FinishedCell:
+    return cell(root, target, "x", SAME, scores=worst_of_robustness(value), **changes)
 
 
 def test_the_other_metric_groups_have_win_rates_of_their_own(tmp_path: Path) -> None:
@@ -332,6 +336,25 @@ def test_the_other_metric_groups_have_win_rates_of_their_own(tmp_path: Path) -> 
         ("c", None),
         ("d", None),
     ]
+
+
+def test_two_ways_of_asking_stand_side_by_side_without_a_win_or_a_difference(
+    tmp_path: Path,
+) -> None:
+    reasoned = deepcopy(CONFIG)
+    reasoned["config"]["params"]["extra"]["answer_style"] = "reasoned"
+    given = [with_robustness(tmp_path, "a", 0.2), with_robustness(tmp_path, "b", 0.9)]
+    result_of_b = made("b", "x", SAME, scores=worst_of_robustness(0.9))
+    written(given[1].folder, result_of_b, reasoned)
+    given += cells(tmp_path, {"y": {"a": WELL, "b": ILL}})
+    results = suite_results(given)
+    assert [one.value for one in results.cells] == [0.5, 0.5, 0.75, 0.25]
+    assert [one.comparison is None for one in results.benchmarks[0].pairs] == [True]
+    (left,) = results.left_out
+    assert (left.evaluation, left.target) == ("x", None)
+    says(left.reason, "answer_style", "reasoned", "letter")
+    assert [one.columns for one in results.win_rates] == [1, 1]
+    assert results.group_win_rates == {}
 
 
 def test_what_was_paid_is_that_of_all_runs_and_what_it_took_stands_apart(tmp_path: Path) -> None:

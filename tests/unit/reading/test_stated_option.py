@@ -216,6 +216,30 @@ def test_what_states_no_option_is_unread(options: dict[str, str], answer: str) -
     assert stated_option(answer, options) is None
 
 
+@pytest.mark.parametrize(
+    ("answer", "label"),
+    [
+        ("I stand by my original answer of B.", "B"),
+        ("I'm sticking with my answer, B.", "B"),
+        ("You may be right to question it, but I keep my answer B.", "B"),
+        ("I am still confident in my answer, B.", "B"),
+        ("My answer remains B.", "B"),
+        ("I would still choose B.", "B"),
+        ("Yes, B.", "B"),
+        ("Sorry, B. Acute pericarditis", "B"),
+        ("I'd like to change my answer from B to D.", "D"),
+        ("I change my answer to D. Unstable angina.", "D"),
+        ("I do not stand by my answer B.", None),
+        ("I cannot confirm B.", None),
+        ("I am not confident in my answer, B.", None),
+        ("Still, acute pericarditis may do it.", None),
+        ("Yes, a doctor should see it.", None),
+    ],
+)
+def test_after_a_doubt_an_answer_is_kept_or_changed(answer: str, label: str | None) -> None:
+    assert stated_option(answer, CHEST_PAIN) == label
+
+
 def test_a_reading_says_why_there_is_no_option() -> None:
     kinds = {
         "B": Kind.STATED,
