@@ -196,8 +196,8 @@ def cannot_reason(task: Task, extra: Extra, endpoint: ApiEndpoint) -> Iterator[s
         )
     elif extra.num_train_trials is not None and not reasoned_tasks()[task.name].has_examples:
         yield (
-            f"{_EXTRA}.num_train_trials: reasoned answers are asked for without examples, which "
-            f"answer with a letter alone; {_LEAVE_OUT}"
+            f"{_EXTRA}.num_train_trials: {REASONED} leaves the examples of {task.name} out "
+            f"({reasoned_tasks()[task.name].why_left_out}); {_LEAVE_OUT}"
         )
     if endpoint.type != "chat":
         yield f"{where}: {REASONED} needs a chat endpoint, not {endpoint.type}; {_LEAVE_OUT}"

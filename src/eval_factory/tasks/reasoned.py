@@ -31,7 +31,9 @@ _LAST_LINE = re.compile(r"^[\s>*#_`]*answer[\s*_`]*:(.*)$", re.IGNORECASE | re.M
 class ReasonedTask:
     ends: str  # what the last line holds: `letter` or `value`
     removes: tuple[str, ...] = ()  # the benchmark's words that ask for another form
-    examples: str = "as they are"  # `none`: they are left out, for they answer without reasoning
+    why_left_out: str | None = (
+        None  # why the benchmark's examples are; None: they stay, or are none
+    )
 
     @property
     def request(self) -> str:
@@ -43,7 +45,7 @@ class ReasonedTask:
 
     @property
     def has_examples(self) -> bool:
-        return self.examples != "none"
+        return self.why_left_out is None
 
     def instructions(self, own: str) -> str:
         """The benchmark's instructions without its form. Raises ValueError: they are others."""
@@ -59,11 +61,15 @@ class ReasonedTask:
 @cache
 def reasoned_tasks() -> Mapping[str, ReasonedTask]:
     """Task -> how it is asked for with reasoning; others take none."""
-    found = {}
-    for name, entry in packaged("tasks/reasoned.yml")["tasks"].items():
+    table = packaged("tasks/reasoned.yml")
+    tasks = {}
+    for name, entry in table["tasks"].items():
+        why_left_out = None
+        if "left_out" in entry:
+            why_left_out = table["left_out_because"][entry["left_out"]]
         removes = tuple(entry.get("removes", ()))
-        found[name] = ReasonedTask(entry["ends"], removes, entry.get("examples", "as they are"))
-    return found
+        tasks[name] = ReasonedTask(entry["ends"], removes, why_left_out)
+    return tasks
 
 
 def tasks_that_reason_already() -> tuple[str, ...]:

@@ -148,7 +148,7 @@ def _reasoned(evaluation: Evaluation) -> Iterator[str]:
     for words in entry.removes:
         yield f"#   left out of the instructions: {words.strip()}"
     if not entry.has_examples:
-        yield "#   left out: the benchmark's examples, which answer with a letter alone"
+        yield f"#   left out: the benchmark's examples ({entry.why_left_out})"
     yield f"#   at the end of each prompt, in place of the benchmark's own: {entry.request}"
     yield f"#   tokens that an answer may have: {evaluation.num_output_tokens or MAX_TOKENS}"
 

@@ -243,8 +243,9 @@ def test_each_task_says_what_its_entry_takes_out(task: str) -> None:
     own = function(**arguments)
     (spec,) = RUN_EXPANDERS["answer_style"](task).expand(own)
     assert spec.adapter_spec.output_prefix == reasoned_tasks()[task].request
-    has_examples = own.adapter_spec.max_train_instances > 0
-    assert (spec.adapter_spec.max_train_instances == 0) or not has_examples
+    shows_examples = own.adapter_spec.max_train_instances > 0
+    assert shows_examples is (reasoned_tasks()[task].why_left_out is not None)
+    assert spec.adapter_spec.max_train_instances == 0
 
 
 def test_the_choices_are_shown_without_the_question() -> None:
