@@ -23,7 +23,7 @@ from eval_factory.helm.criteria import criterion_template, prompt_of_jury
 from eval_factory.tasks import run_entry
 from eval_factory.tasks.errata import load_errata
 from eval_factory.tasks.framework import Framework, Task, file_layout, load_framework
-from eval_factory.tasks.reasoned import reasoned_tasks
+from eval_factory.tasks.reasoned import reasoned_tasks, tasks_that_reason_already
 from eval_factory.tasks.run_specs import (
     CODE_EXECUTION_FLAG,
     IMAGES,
@@ -261,7 +261,7 @@ def _facts(record: Record) -> list[str]:
         "data size": _size(record.get("size_mb")),
         "public since": published,
         "tried by us on": record.get("tried"),
-        "reasoned answers": _yes_or_no(record.get("reasoned")),
+        "reasoned answers": _reasoned_answers(record),
         "other words": _joined(record["perturb"] or ["none"]) if "perturb" in record else "",
         "tags": _joined(record.get("tags")),
         "run spec": record.get("run_spec"),
@@ -271,11 +271,15 @@ def _facts(record: Record) -> list[str]:
     return [f"{name + ':':<18} {value}" for name, value in facts.items() if value]
 
 
-def _yes_or_no(value: bool | None) -> str:
-    """Empty where it is not known."""
-    if value is None:
+def _reasoned_answers(record: Record) -> str:
+    """Whether a task takes `answer_style: reasoned`; empty where that is not known."""
+    if "reasoned" not in record:
         return ""
-    return "yes (answer_style: reasoned)" if value else "no"
+    if record["reasoned"]:
+        return "yes (answer_style: reasoned)"
+    if record["name"] in tasks_that_reason_already():
+        return "no (its prompts ask for reasoning already)"
+    return "no"
 
 
 def _parameter_lines(record: Record) -> Iterable[str]:

@@ -277,3 +277,13 @@ def test_which_other_words_are_offered_for_a_task() -> None:
     assert "units" in offered
     assert "gender" not in offered
     assert "# other words:       none" in ls("medec").splitlines()
+
+
+@pytest.mark.parametrize(
+    ("task", "reasoned"),
+    [("head_qa", "answer_style: reasoned"), ("mmlu_pro_health", "already"), ("medec", "no")],
+)
+def test_a_task_says_whether_it_takes_reasoned_answers(task: str, reasoned: str) -> None:
+    (line,) = [line for line in ls(task).splitlines() if line.startswith("# reasoned answers:")]
+    assert reasoned in line
+    assert ("yes" in line) is (task == "head_qa")
