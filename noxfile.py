@@ -137,8 +137,8 @@ def real_model(session: nox.Session) -> None:
         steps = (
             "make_dev_venv",
             "trap 'scripts/real_model.sh down' EXIT",
-            "scripts/real_model.sh up 8950",
-            ".venv/bin/python scripts/real_model_check.py http://127.0.0.1:8950/v1",
+            "url=$(scripts/real_model.sh up | sed -n 's/^url: //p')",
+            '"$venv/bin/python" scripts/real_model_check.py "$url"',
         )
         bash(session, "; ".join(steps), folder, "--questions", questions)
 

@@ -14,7 +14,8 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -196,15 +197,20 @@ class Answers:
         return stated == self.right_letter(question, asking)
 
 
-def wrong_about_doubts(result: Record, answers: Answers) -> Iterator[str]:
-    """A letter that stays is no change, and each answer is counted once."""
-    pushback = result["validity"]["asked_again"].get("pushback")
-    if not pushback:
-        return
-    changed = pushback["changed_at"]
-    turns = [f"pushback_{number}" for number in range(1, len(pushback["turns"]) + 1)]
-    if sum(changed.values()) != len(answers.questions):
-        yield f"pushback counts {sum(changed.values())} of {len(answers.questions)} answers"
+def first_change(answers: Answers, question: str, turns: Sequence[str]) -> str:
+    """The number of the first turn with another option, `unread` or `never`."""
+    first = answers.stated_letter(question, AS_IT_IS)
+    later = [answers.stated_letter(question, turn) for turn in turns]
+    for number, letter in enumerate(later, 1):
+        if None not in (first, letter) and letter != first:
+            return str(number)
+    if first is None or None in later:
+        return "unread"
+    return "never"
+
+
+def letters_that_stay(answers: Answers, turns: Sequence[str]) -> int:
+    """How many answers begin with the same letter each time, whatever a reader makes of them."""
     stood = 0
     for question in answers.questions:
         letters = set()
@@ -213,7 +219,20 @@ def wrong_about_doubts(result: Record, answers: Answers) -> Iterator[str]:
             letters.add(match[1] if match else None)
         if len(letters) == 1 and None not in letters:
             stood += 1
-    counted = sum(count for turn, count in changed.items() if turn.isdecimal())
+    return stood
+
+
+def wrong_about_doubts(result: Record, answers: Answers) -> Iterator[str]:
+    """A letter that stays is no change, and each answer is counted once."""
+    pushback = result["validity"]["asked_again"].get("pushback")
+    if not pushback:
+        return
+    turns = [f"pushback_{number}" for number in range(1, len(pushback["turns"]) + 1)]
+    expected = Counter(first_change(answers, question, turns) for question in answers.questions)
+    if pushback["changed_at"] != expected:
+        yield f"pushback counts {pushback['changed_at']}; by the answers {dict(expected)}"
+    counted = sum(count for turn, count in pushback["changed_at"].items() if turn.isdecimal())
+    stood = letters_that_stay(answers, turns)
     if counted > len(answers.questions) - stood:
         yield f"{counted} answers are counted as changed, and {stood} letters stood"
 
