@@ -251,33 +251,57 @@ def changes_of(asked_again: Record) -> dict[str, Record]:
     return changes
 
 
-def wrong_about_losses(result: Record, answers: Answers) -> Iterator[str]:
-    """What was lost and won is what the answers say, and the counts add up; chance stands beside
-    each loss.
-    """
-    asked_again = result["validity"]["asked_again"]
-    extra = result["config"]["params"]["extra"]
-    tells_chance = bool(extra.get("chance_questions") or extra.get("repeats"))
-    for asking, change in changes_of(asked_again).items():
-        lost = won = was_right = questions = 0
+@dataclass
+class Moves:
+    """How many questions have a readable answer before and then, and what became of them."""
+
+    questions: int = 0
+    was_right: int = 0
+    lost: int = 0
+    won: int = 0
+
+    @classmethod
+    def by_answers(cls, answers: Answers, asking: str) -> Moves:
+        moves = cls()
         for question in answers.questions:
             before = answers.is_right(question, AS_IT_IS)
             after = answers.is_right(question, asking)
             if before is None or after is None:
                 continue
-            questions += 1
-            was_right += before
-            lost += before and not after
-            won += after and not before
-        expected = [questions, was_right, lost, won]
-        shares = [change.get("right_to_wrong"), change.get("wrong_to_right")]
-        numbers = [share["value"] * share["count"] if share else 0 for share in shares]
-        reported = [change["questions"], shares[0]["count"] if shares[0] else 0]
-        reported += [round(number) for number in numbers]
+            moves.questions += 1
+            if before:
+                moves.was_right += 1
+            if before and not after:
+                moves.lost += 1
+            if after and not before:
+                moves.won += 1
+        return moves
+
+    @classmethod
+    def reported(cls, change: Record) -> Moves:
+        moves = cls(change["questions"])
+        right_to_wrong = change.get("right_to_wrong")
+        if right_to_wrong:
+            moves.was_right = right_to_wrong["count"]
+            moves.lost = round(right_to_wrong["value"] * right_to_wrong["count"])
+        wrong_to_right = change.get("wrong_to_right")
+        if wrong_to_right:
+            moves.won = round(wrong_to_right["value"] * wrong_to_right["count"])
+        return moves
+
+
+def wrong_about_losses(result: Record, answers: Answers) -> Iterator[str]:
+    """What was lost and won is what the answers say, and chance stands beside each loss."""
+    asked_again = result["validity"]["asked_again"]
+    extra = result["config"]["params"]["extra"]
+    tells_chance = bool(extra.get("chance_questions") or extra.get("repeats"))
+    for asking, change in changes_of(asked_again).items():
+        reported = Moves.reported(change)
+        expected = Moves.by_answers(answers, asking)
         if reported != expected:
-            yield f"{asking}: questions, right, lost, won are {reported}; by the answers {expected}"
-        if tells_chance and shares[0] and not change.get("same_words"):
-            yield f"{asking}: of {shares[0]['count']} right answers no chance is known"
+            yield f"{asking}: {reported}; by the answers {expected}"
+        if tells_chance and reported.was_right and not change.get("same_words"):
+            yield f"{asking}: no chance is known of {reported.was_right} right answers"
 
 
 def wrong_about_reading(result: Record, answers: Answers) -> Iterator[str]:

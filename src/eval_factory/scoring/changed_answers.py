@@ -351,9 +351,12 @@ class Askings:
         return InOtherWords(change, found.not_asked(NONE_OF_THE_OTHERS))
 
     def blind(self, found: _Values, draft: Draft) -> dict[str, Change]:
-        changes = {with_: found.change(BLIND + with_) for with_ in BLIND_WITH}
-        known = {with_: change for with_, change in changes.items() if change is not None}
-        for with_, change in known.items():
+        changes = {}
+        for with_ in BLIND_WITH:
+            change = found.change(BLIND + with_)
+            if change is None:
+                continue
+            changes[with_] = change
             if change.ci_high is None or change.ci_high >= 0:
                 no_worse = (
                     f"with {BLIND_WITH[with_]} in place of its own the score is not shown "
@@ -362,7 +365,7 @@ class Askings:
                 draft.notes.add(
                     Importance.DOUBTFUL, f"{no_worse}: the pictures may not have been needed"
                 )
-        return known
+        return changes
 
     def abstention(self, found: _Values, cost: float) -> Abstention:
         before = found.of(AS_IT_IS)
