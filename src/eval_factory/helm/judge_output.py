@@ -199,7 +199,7 @@ class UnusableJudgeOutput(Exception):
     """The judge's output holds no ratings; the message is for the judge."""
 
 
-def says_nothing(answer: str) -> bool:
+def is_blank_answer(answer: str) -> bool:
     """Whether an answer has nothing in it: it gets the lowest rating, and no judge is asked.
 
     Saying nothing must not pay: HELM gives such an instance the default score of its jury metric.

@@ -86,18 +86,18 @@ def _instance(question: ChoiceQuestion, of_file: str, pictures: Path) -> helms.I
         )
         for number, text in enumerate(question.choices)
     ]
-    asked = helms.Input(text=question.question)
+    question_input = helms.Input(text=question.question)
     if question.pictures:
-        files = [pictures / name for name in question.pictures]
+        files = [pictures / file_name for file_name in question.pictures]
         shown = [
             MediaObject(content_type=f"image/{file.suffix[1:]}", location=str(file))
             for file in files
         ]
         text = MediaObject(content_type="text/plain", text=question.question)
-        asked = helms.Input(multimedia_content=MultimediaObject([*shown, text]))
+        question_input = helms.Input(multimedia_content=MultimediaObject([*shown, text]))
     name = f"{of_file}{question.id}"
     extra = question.extra_data()
-    return helms.Instance(asked, references, helms.TEST_SPLIT, id=name, extra_data=extra)
+    return helms.Instance(question_input, references, helms.TEST_SPLIT, id=name, extra_data=extra)
 
 
 def _scenario(

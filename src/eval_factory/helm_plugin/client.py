@@ -159,12 +159,12 @@ class Endpoint:
     def make_request(self, request: Request) -> RequestResult:
         """Answer one HELM request from the cache or the endpoint."""
         try:
-            asked = self._keyed(request)
+            keyed = self._keyed(request)
         except UnusableMedium as error:  # nothing is asked, so the journal has nothing
             self._session.count(self._role, failed=True)
             return failure(str(error))
         try:
-            reply = self._once(asked)
+            reply = self._once(keyed)
             result = self._result(request, reply)
         except EndpointStopped:
             raise
@@ -178,7 +178,7 @@ class Endpoint:
         except Exception as error:
             message = f"unexpected {type(error).__name__} in {raised_at(error)}"  # a defect of ours
             self._events.emit(logs.WARNING, role=self._role, message=f"a request failed: {message}")
-            self._cache.journal(self._now(asked.key, AttemptState.FAILED, message, number=1))
+            self._cache.journal(self._now(keyed.key, AttemptState.FAILED, message, number=1))
         else:
             self._session.count(self._role, cached=reply.cached, tokens=reply.completion.tokens)
             return result
@@ -198,8 +198,8 @@ class Endpoint:
         """The answer could not be used: it is archived, and the same request is asked again in
         the next run.
         """
-        for asked in self._variants_of(self._keyed(request)):
-            self.archive(asked.key, reason)
+        for keyed in self._variants_of(self._keyed(request)):
+            self.archive(keyed.key, reason)
 
     def note_unscorable(self, request: Request, reason: str) -> None:
         """The answer came, and HELM cannot score it: it stays cached, and is not asked for
@@ -235,7 +235,7 @@ class Endpoint:
                 "this benchmark shows pictures or plays sounds, "
                 "which takes target.api_endpoint.type: chat"
             )
-        fields["multimodal_prompt"] = {"media_objects": [one.to_dict() for one in shown]}
+        fields["multimodal_prompt"] = {"media_objects": [medium.to_dict() for medium in shown]}
         return _KeyedRequest(
             self._settings, bridge.run_in_thread(self._settings.body_of, fields), request.random
         )

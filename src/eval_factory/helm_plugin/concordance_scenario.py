@@ -60,16 +60,18 @@ class ConcordanceScenario(Scenario):  # type: ignore[misc]
     def get_instances(self, output_path: str) -> list[Instance]:  # noqa: ARG002 - HELM's interface
         read = read_concordance_file(self._file)
         refuse(self._file, read.problems)
-        return [
-            Instance(
-                input=Input(text=prompt_of(case)),
-                references=right_replies(case.best),
-                split=TEST_SPLIT,
-                id=case.id,
-                extra_data={EXPERTS: list(case.chosen)},
+        instances = []
+        for case in read.rows:
+            instances.append(
+                Instance(
+                    input=Input(text=prompt_of(case)),
+                    references=right_replies(case.best),
+                    split=TEST_SPLIT,
+                    id=case.id,
+                    extra_data={EXPERTS: list(case.chosen)},
+                )
             )
-            for case in read.rows
-        ]
+        return instances
 
 
 class ConcordanceMetric(Metric):  # type: ignore[misc]
@@ -77,8 +79,8 @@ class ConcordanceMetric(Metric):  # type: ignore[misc]
 
     def evaluate_generation(self, _adapter: Any, state: RequestState, *_: Any) -> list[Stat]:
         answer = state.result.completions[0].text if state.result else ""
-        found = credit((state.instance.extra_data or {})[EXPERTS], answer)
-        values = zip(METRICS, (found, float(found > 0)), strict=True)
+        earned = credit((state.instance.extra_data or {})[EXPERTS], answer)
+        values = zip(METRICS, (earned, float(earned > 0)), strict=True)
         return [Stat(MetricName(name)).add(value) for name, value in values]
 
 

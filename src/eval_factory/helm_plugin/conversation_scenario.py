@@ -48,16 +48,14 @@ def plain_adapter(method: str, max_tokens: int) -> AdapterSpec:
 
 def input_of(messages: Sequence[Mapping[str, str]]) -> helms.Input:
     """The turns, and one text of them for what reads no turns."""
-    return helms.Input(text=conversation_text(messages), messages=[dict(one) for one in messages])
+    return helms.Input(text=conversation_text(messages), messages=[dict(turn) for turn in messages])
 
 
 def right_replies(answer: str | None) -> list[helms.Reference]:
     """Empty where nothing is known to be right."""
-    return (
-        []
-        if answer is None
-        else [helms.Reference(helms.Output(text=answer), tags=[helms.CORRECT_TAG])]
-    )
+    if answer is None:
+        return []
+    return [helms.Reference(helms.Output(text=answer), tags=[helms.CORRECT_TAG])]
 
 
 def refuse(file: Path, problems: Sequence[str]) -> None:
@@ -74,10 +72,10 @@ def downloaded(output_path: str, task: str, part: str = "") -> list[Path]:
         part: which of them, where the table of sources tells them apart (`when`).
     """
     table = packaged("data/sources.yml")
-    wanted = [one for one in table["tasks"][task]["files"] if one.get("when", part) == part]
-    files = {
-        Path(output_path) / one["path"]: one["url"].format_map(table["origins"]) for one in wanted
-    }
+    wanted = [entry for entry in table["tasks"][task]["files"] if entry.get("when", part) == part]
+    files = {}
+    for entry in wanted:
+        files[Path(output_path) / entry["path"]] = entry["url"].format_map(table["origins"])
     for file, url in files.items():
         file.parent.mkdir(parents=True, exist_ok=True)
         general.ensure_file_downloaded(source_url=url, target_path=str(file))
@@ -90,11 +88,13 @@ def folder_of_names(output_path: str) -> Path | None:
     as HELM has it.
     """
     file = RunDir(Path(output_path).absolute().parents[2]).model_configs / names.BENCHMARK
-    own = parse_own(file.read_text(encoding="utf-8")) if file.is_file() else {}
-    return Path(own["pictures_beside"]).parent if "pictures_beside" in own else None
+    document = parse_own(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    return Path(document["pictures_beside"]).parent if "pictures_beside" in document else None
 
 
-def with_pictures(asked: helms.Input, pictures: Sequence[str], output_path: str) -> helms.Input:
+def with_pictures(
+    question_input: helms.Input, pictures: Sequence[str], output_path: str
+) -> helms.Input:
     """With copies, so that the folder can be moved, under names of their content: their own may
     be a patient's.
     """
@@ -107,7 +107,9 @@ def with_pictures(asked: helms.Input, pictures: Sequence[str], output_path: str)
             copy.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(file, copy)
         copies.append(MediaObject(content_type=str(facts.content_type), location=str(copy)))
-    return replace(asked, multimedia_content=MultimediaObject(copies)) if copies else asked
+    if not copies:
+        return question_input
+    return replace(question_input, multimedia_content=MultimediaObject(copies))
 
 
 class ConversationScenario(helms.Scenario):  # type: ignore[misc]
@@ -126,14 +128,16 @@ class ConversationScenario(helms.Scenario):  # type: ignore[misc]
         refuse(self._file, read.problems)
         instances = []
         for row in read.rows:
-            asked = with_pictures(input_of(row.messages), row.pictures, output_path)
+            question_input = with_pictures(input_of(row.messages), row.pictures, output_path)
             wrong = [
                 helms.Reference(helms.Output(text=answer), tags=[]) for answer in row.incorrect
             ]
             references = [*right_replies(row.correct), *wrong]
             extra = dict(row.others) or None
             instances.append(
-                helms.Instance(asked, references, helms.TEST_SPLIT, id=row.id, extra_data=extra)
+                helms.Instance(
+                    question_input, references, helms.TEST_SPLIT, id=row.id, extra_data=extra
+                )
             )
         return instances
 
@@ -143,15 +147,19 @@ def conversations(config_path: str) -> RunSpec:
     """A custom benchmark of conversations: the file that eval-factory wrote says what it is."""
     from helm.benchmark.run_specs.medhelm.benchmark_config import get_benchmark_config_from_path
 
-    own = get_benchmark_config_from_path(config_path)
-    scenario = {"name": own.name, "description": own.description, "dataset_file": own.dataset_file}
+    document = get_benchmark_config_from_path(config_path)
+    scenario = {
+        "name": document.name,
+        "description": document.description,
+        "dataset_file": document.dataset_file,
+    }
     return RunSpec(
-        name=own.name,
+        name=document.name,
         scenario_spec=helms.ScenarioSpec(
             class_name=f"{__name__}.{ConversationScenario.__name__}", args=scenario
         ),
-        adapter_spec=plain_adapter(ADAPT_CHAT, own.max_tokens),
-        annotators=own.get_annotator_specs(),
-        metric_specs=own.get_metric_specs(),
-        groups=[own.name],
+        adapter_spec=plain_adapter(ADAPT_CHAT, document.max_tokens),
+        annotators=document.get_annotator_specs(),
+        metric_specs=document.get_metric_specs(),
+        groups=[document.name],
     )

@@ -18,7 +18,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from hashlib import sha256
-from itertools import chain, cycle
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -59,8 +59,8 @@ class SameInput(Input):  # type: ignore[misc]
 
 
 def same_input(instance: Instance) -> SameInput:
-    asked = instance.input
-    return SameInput(asked.text, asked.multimedia_content, asked.messages)
+    original = instance.input
+    return SameInput(original.text, original.multimedia_content, original.messages)
 
 
 def with_more_askings(run_spec: RunSpec, specs: Sequence[PerturbationSpec]) -> RunSpec:
@@ -110,11 +110,9 @@ class WithOtherWords(AsItIs):
         changed = _with_text(
             instance.input, lambda text: perturbed(self._family, text, str(instance.id), choices)
         )
-        return (
-            instance
-            if changed is None
-            else replace(instance, input=changed, perturbation=self.description)
-        )
+        if changed is None:
+            return instance
+        return replace(instance, input=changed, perturbation=self.description)
 
 
 class MayAbstain(AsItIs):
@@ -126,10 +124,13 @@ class MayAbstain(AsItIs):
         self._has_options = has_options
 
     def apply(self, instance: Instance, seed: int | None = None) -> Instance:  # noqa: ARG002
-        asked = _with_text(instance.input, lambda text: f"{text.rstrip()}\n{self._said}")
-        more = [Reference(Output(text=again.ABSTENTION), tags=[])] if self._has_options else []
-        references = [*instance.references, *more]
-        return replace(instance, input=asked, references=references, perturbation=self.description)
+        changed = _with_text(instance.input, lambda text: f"{text.rstrip()}\n{self._said}")
+        references = list(instance.references)
+        if self._has_options:
+            references.append(Reference(Output(text=again.ABSTENTION), tags=[]))
+        return replace(
+            instance, input=changed, references=references, perturbation=self.description
+        )
 
 
 class OptionsOnly(AsItIs):
@@ -168,22 +169,24 @@ class NoneOfTheOthers(AsItIs):
         )
 
 
-def _with_text(asked: Input, change: Callable[[str], str | None]) -> Input | None:
+def _with_text(original: Input, change: Callable[[str], str | None]) -> Input | None:
     """The input with its text changed, of a conversation the last turn's; None where the change
     leaves it alone.
 
     Some scenarios have inputs of a kind of their own, which cannot be made of a text: this is a
     plain one.
     """
-    if not asked.messages:
-        text = change(asked.text)
-        return None if text is None else Input(text, asked.multimedia_content)
-    *earlier, last = asked.messages
+    if not original.messages:
+        text = change(original.text)
+        if text is None:
+            return None
+        return Input(text, original.multimedia_content)
+    *earlier, last = original.messages
     text = change(str(last["content"]))
     turns = [*earlier, {**last, "content": text}]
-    return (
-        None if text is None else Input(messages=turns, multimedia_content=asked.multimedia_content)
-    )
+    if text is None:
+        return None
+    return Input(messages=turns, multimedia_content=original.multimedia_content)
 
 
 def spec_of(kind: type, **args: Any) -> PerturbationSpec:
@@ -228,25 +231,27 @@ def register_expander(option: str, expand: Callable[[RunSpec, str], RunSpec]) ->
 
 
 def _with_more_metrics(run_spec: RunSpec, value: str) -> RunSpec:
-    """`more_metrics=rouge_l+f1_score`: what HELM computes of any answer, beside a run's own
-    metrics.
+    """`more_metrics=rouge_l+f1_score`: HELM's metrics of any answer, beside a run's own metrics.
 
-    Without those that the run has: a score comes once.
+    Metrics that the run has already are left out: a score comes once.
     """
     # f1_score of what names no option is an error of HELM's
     if "multiple_choice" in run_spec.adapter_spec.method:
         raise ValueError(f"extra.metrics: {run_spec.name} has options")
-    own = run_spec.metric_specs
-    known = set(chain.from_iterable(spec.args.get("names", ()) for spec in own))
-    known |= {"rouge_l" for one in own if one.class_name.endswith(".SummarizationMetric")}
-    new = [name for name in value.split("+") if name not in known]
-    return replace(
-        run_spec, metric_specs=[*own, *(get_basic_generation_metric_specs(new) if new else ())]
-    )
+    metrics = list(run_spec.metric_specs)
+    present = set()
+    for metric in metrics:
+        present.update(metric.args.get("names", ()))
+        if metric.class_name.endswith(".SummarizationMetric"):
+            present.add("rouge_l")
+    new = [name for name in value.split("+") if name not in present]
+    if new:
+        metrics += get_basic_generation_metric_specs(new)
+    return replace(run_spec, metric_specs=metrics)
 
 
-def _asked_for_confidence(run_spec: RunSpec, how: str) -> RunSpec:
-    if how == again.STATED_ONLY:
+def _asked_for_confidence(run_spec: RunSpec, form: str) -> RunSpec:
+    if form == again.STATED_ONLY:
         return replace(run_spec, adapter_spec=_with_confidence(run_spec.adapter_spec))
     return with_more_askings(run_spec, [spec_of(AsItIs, name=again.CONFIDENCE)])
 
@@ -262,14 +267,14 @@ def _reasoned(run_spec: RunSpec, task: str) -> RunSpec:
     instructions are others than those that were looked at.
     """
     entry = reasoned_tasks()[task]
-    own = run_spec.adapter_spec
+    before = run_spec.adapter_spec
     adapter = replace(
-        own,
-        instructions=entry.instructions(own.instructions),
+        before,
+        instructions=entry.instructions(before.instructions),
         output_prefix=entry.request,
         max_tokens=MAX_TOKENS,
         stop_sequences=[],
-        max_train_instances=own.max_train_instances if entry.has_examples else 0,
+        max_train_instances=before.max_train_instances if entry.has_examples else 0,
     )
     return replace(run_spec, adapter_spec=adapter)
 
@@ -295,7 +300,7 @@ _register_askings("ask_unread", lambda *_: [spec_of(AsItIs, name=again.ASK_LETTE
 _register_askings("chance_questions", lambda _, n: [spec_of(AsItIs, name=f"{again.SAME_WORDS}{n}")])
 _register_askings(
     "blind_control",
-    lambda *_: [spec_of(AsItIs, name=again.BLIND + one) for one in again.BLIND_WITH],
+    lambda *_: [spec_of(AsItIs, name=again.BLIND + kind) for kind in again.BLIND_WITH],
 )
 
 
@@ -307,8 +312,8 @@ _Key = tuple[str, int, str]
 
 
 def answer_in_data(state: RequestState) -> str | None:
-    found: str | None = (state.instance.extra_data or {}).get(ANSWER)
-    return found
+    answer: str | None = (state.instance.extra_data or {}).get(ANSWER)
+    return answer
 
 
 def answered(text: str) -> RequestResult:
@@ -329,55 +334,72 @@ class AskingWhatFollows:
         self._output_path = output_path
 
     def execute(self, scenario_state: ScenarioState) -> ScenarioState:
-        there = [(one, answer_in_data(one)) for one in scenario_state.request_states]
-        done = [replace(one, result=answered(text)) for one, text in there if text is not None]
-        if len(done) == len(there):
-            return replace(scenario_state, request_states=done)
+        from_data = []
+        for state in scenario_state.request_states:
+            answer = answer_in_data(state)
+            if answer is not None:
+                from_data.append(replace(state, result=answered(answer)))
+        if len(from_data) == len(scenario_state.request_states):
+            return replace(scenario_state, request_states=from_data)
         if any(state.instance.input.multimedia_content for state in scenario_state.request_states):
             states = [sent_with_text(state) for state in scenario_state.request_states]
             scenario_state = replace(scenario_state, request_states=states)
         if again.ANSWER_WITH_CONFIDENCE in scenario_state.adapter_spec.instructions:
-            state = self._inner.execute(scenario_state)
+            executed = self._inner.execute(scenario_state)
             file = self._output_path / names.CONFIDENCE_FILE
-            write_replies(file, state.request_states, lambda text: again.parted(text)[1])
-            return replace(
-                state, request_states=[with_answer_alone(one) for one in state.request_states]
-            )
+            write_replies(file, executed.request_states, lambda text: again.parted(text)[1])
+            alone = [with_answer_alone(state) for state in executed.request_states]
+            return replace(executed, request_states=alone)
         if not any(again.is_asked_again(_name(state)) for state in scenario_state.request_states):
             return self._inner.execute(scenario_state)
+        by_key = self._by_key(scenario_state)
+        in_order = []
+        for state in scenario_state.request_states:
+            if _key(state) in by_key:
+                in_order.append(by_key[_key(state)])
+        for name, name_of_file in FILES_OF_REPLIES.items():
+            if any(_name(state) == name for state in scenario_state.request_states):
+                replies = [state for state in in_order if _name(state) == name]
+                write_replies(self._output_path / name_of_file, replies)
+        scored = [state for state in in_order if _name(state) not in FILES_OF_REPLIES]
+        return replace(scenario_state, request_states=scored)
+
+    def _by_key(self, scenario_state: ScenarioState) -> dict[_Key, RequestState]:
+        """Ask all questions, depth by depth; return those that were asked, with their answers."""
         by_depth: dict[int, list[RequestState]] = defaultdict(list)
         for state in scenario_state.request_states:
             by_depth[_depth(state)].append(state)
         blindfold = Blindfold(scenario_state.request_states, self._output_path)
         by_key = dict[_Key, RequestState]()
         for depth, states in sorted(by_depth.items()):
+            to_ask = []
             if depth:
-                right_ones = by_chance(states, by_key)
-                follow = [one for one in states if is_asked_now(one, by_key)]
-                asked = [following(one, by_key) for one in follow]
-                asked += [with_room(_repeated(one)) for one in right_ones]
+                right_answers = by_chance(states, by_key)
+                for state in states:
+                    if is_asked_now(state, by_key):
+                        to_ask.append(following(state, by_key))
+                for state in right_answers:
+                    to_ask.append(with_room(_repeated(state)))
             else:
-                asked = [blindfold.on(_repeated(with_room(one))) for one in states]
-            by_key.update((_key(one), one) for one in self._answered(scenario_state, asked))
-        keys = map(_key, scenario_state.request_states)
-        in_order = [by_key[key] for key in keys if key in by_key]
-        for name, name_of_file in FILES_OF_REPLIES.items():
-            if any(_name(one) == name for one in scenario_state.request_states):
-                replies = [one for one in in_order if _name(one) == name]
-                write_replies(self._output_path / name_of_file, replies)
-        scored = [one for one in in_order if _name(one) not in FILES_OF_REPLIES]
-        return replace(scenario_state, request_states=scored)
+                for state in states:
+                    to_ask.append(blindfold.on(_repeated(with_room(state))))
+            for state in self._answered(scenario_state, to_ask):
+                by_key[_key(state)] = state
+        return by_key
 
     def _answered(
         self, scenario_state: ScenarioState, states: list[RequestState]
     ) -> Iterator[RequestState]:
-        """Those that have a result already are not asked."""
-        yield from (one for one in states if one.result is not None)
-        to_ask = [one for one in states if one.result is None]
+        """Ask the questions that have no result yet; yield all with their results."""
+        to_ask = []
+        for state in states:
+            if state.result is None:
+                to_ask.append(state)
+            else:
+                yield state
         if to_ask:
-            yield from self._inner.execute(
-                replace(scenario_state, request_states=to_ask)
-            ).request_states
+            executed = self._inner.execute(replace(scenario_state, request_states=to_ask))
+            yield from executed.request_states
 
 
 FILES_OF_REPLIES = {
@@ -393,29 +415,34 @@ def sent_with_text(state: RequestState) -> RequestState:
     """
     pictures = state.instance.input.multimedia_content
     request = state.request
-    text = "".join((request.prompt, *(one["content"] for one in request.messages or ())))
+    text = "".join((request.prompt, *(message["content"] for message in request.messages or ())))
     is_ready = pictures is None or request.multimodal_prompt is not None or PLACE not in text
-    return (
-        state if is_ready else replace(state, request=replace(request, multimodal_prompt=pictures))
-    )
+    if is_ready:
+        return state
+    return replace(state, request=replace(request, multimodal_prompt=pictures))
 
 
 def write_replies(
     file: Path, states: Iterable[RequestState], reply_in: Callable[[str], str | None] = str
 ) -> None:
-    """A reply (what `reply_in` finds in an answer) is null where there is none; `error` says why,
-    where one may come.
+    """Write the replies of these questions.
+
+    A reply (what `reply_in` finds in an answer) is null if there is none; `error` says why, if a
+    reply may still come.
     """
     lines = []
-    for one in states:
-        answer = one.result.completions[0].text if one.result and one.result.success else None
-        said = None if answer is None else reply_in(answer)
-        error = one.result.error if one.result and not one.result.success else None
+    for state in states:
+        reply = None
+        error = None
+        if state.result and state.result.success:
+            reply = reply_in(state.result.completions[0].text)
+        elif state.result:
+            error = state.result.error
         lines.append(
             {
-                "instance": one.instance.id,
-                "trial": one.train_trial_index,
-                "reply": said,
+                "instance": state.instance.id,
+                "trial": state.train_trial_index,
+                "reply": reply,
                 "error": error,
             }
         )
@@ -425,13 +452,18 @@ def write_replies(
 def with_answer_alone(state: RequestState) -> RequestState:
     if state.result is None or not state.result.success:
         return state
-    alone = [replace(one, text=again.parted(one.text)[0]) for one in state.result.completions]
+    alone = [
+        replace(completion, text=again.parted(completion.text)[0])
+        for completion in state.result.completions
+    ]
     return replace(state, result=replace(state.result, completions=alone))
 
 
 def _name(state: RequestState) -> str:
     """The name of the asking; empty where the question is asked as it is."""
-    return state.instance.perturbation.name if state.instance.perturbation else ""
+    if not state.instance.perturbation:
+        return ""
+    return str(state.instance.perturbation.name)
 
 
 def _key(state: RequestState) -> _Key:
@@ -450,11 +482,16 @@ def _tells_chance(state: RequestState) -> bool:
 
 def asked_at_most(states: Sequence[RequestState]) -> list[RequestState]:
     """Without those questions that are more than are asked in the same words again."""
-    same_words = [one for one in states if _tells_chance(one)]
+    same_words = []
+    rest = []
+    for state in states:
+        if _tells_chance(state):
+            same_words.append(state)
+        else:
+            rest.append(state)
     if not same_words:
-        return list(states)
-    others = [one for one in states if not _tells_chance(one)]
-    return others + same_words[: again.limit_of_chance(_name(same_words[0]))]
+        return rest
+    return rest + same_words[: again.limit_of_chance(_name(same_words[0]))]
 
 
 def by_chance(
@@ -464,17 +501,19 @@ def by_chance(
 
     Where it cannot be told which answers are right before HELM scores them, any that came.
     """
-    known: list[tuple[bool, bytes, RequestState]] = []
+    candidates: list[tuple[bool, bytes, RequestState]] = []
     for state in filter(_tells_chance, states):
         instance, trial, _ = _key(state)
         first = done[instance, trial, ""]
         right = is_right(first)
         if first.result is not None and first.result.success and right is not False:
             digest = sha256(f"chance of {instance} {trial}".encode()).digest()
-            known.append((right is None, digest, state))
-    known.sort(key=lambda one: one[:2])
-    limit = again.limit_of_chance(_name(known[0][2])) if known else 0
-    return [state for _, _, state in known[:limit]]
+            candidates.append((right is None, digest, state))
+    candidates.sort(key=lambda candidate: candidate[:2])
+    limit = 0
+    if candidates:
+        limit = again.limit_of_chance(_name(candidates[0][2]))
+    return [state for _, _, state in candidates[:limit]]
 
 
 def is_right(state: RequestState) -> bool | None:
@@ -482,14 +521,23 @@ def is_right(state: RequestState) -> bool | None:
     if state.result is None or not state.result.success:
         return False
     label = option_stated(state)
-    answer = state.result.completions[0].text.strip() if label is None else label
-    right = {one.output.text.strip() for one in state.instance.references if one.is_correct}
+    answer = state.result.completions[0].text.strip()
+    if label is not None:
+        answer = label
+    right = set()
+    for reference in state.instance.references:
+        if reference.is_correct:
+            right.add(reference.output.text.strip())
     options = state.output_mapping or {}
     if options:
-        return options[answer].strip() in right if answer in options else None
+        if answer in options:
+            return options[answer].strip() in right
+        return None
     if len(answer) == 1 and all(len(text) == 1 for text in right):
         return answer in right
-    return True if answer in right else None
+    if answer in right:
+        return True
+    return None
 
 
 def _repeated(state: RequestState) -> RequestState:
@@ -520,12 +568,14 @@ def is_asked_now(state: RequestState, done: Mapping[_Key, RequestState]) -> bool
 
 def option_stated(state: RequestState) -> str | None:
     """The label of the option that the answer states, as the collector reads it."""
-    answer = state.result.completions[0].text.strip()
+    answer: str = state.result.completions[0].text.strip()
     options = state.output_mapping or options_shown(state.instance.input.text)
     if not options:
-        labels = [one.output.text.strip() for one in state.instance.references]
+        labels = [reference.output.text.strip() for reference in state.instance.references]
         options = dict.fromkeys(labels, "")
-    return answer if answer in options else stated_option(answer, options)
+    if answer in options:
+        return answer
+    return stated_option(answer, options)
 
 
 def following(state: RequestState, done: Mapping[_Key, RequestState]) -> RequestState:
@@ -535,16 +585,16 @@ def following(state: RequestState, done: Mapping[_Key, RequestState]) -> Request
     before = done[instance, trial, f"{again.PUSHBACK}{turn - 1}" if turn > 1 else ""]
     if before.result is None or not before.result.success:
         return replace(state, result=before.result)
-    said = before.result.completions[0].text
-    asked = before.request
+    answer = before.result.completions[0].text
+    request_before = before.request
     new = again.pushback_text(instance, turn) if turn else _TEXTS[_name(state)]
-    earlier = asked.messages or [{"role": "user", "content": asked.prompt}]
+    earlier = request_before.messages or [{"role": "user", "content": request_before.prompt}]
     turns = [
-        {"role": "assistant", "content": said.strip() or NO_ANSWER},
+        {"role": "assistant", "content": answer.strip() or NO_ANSWER},
         {"role": "user", "content": new},
     ]
-    text = f"{asked.prompt}{said}\n\n{new}\n"  # what an endpoint for completions gets
-    request = replace(asked, messages=[*earlier, *turns], prompt=text, stop_sequences=[])
+    text = f"{request_before.prompt}{answer}\n\n{new}\n"  # what an endpoint for completions gets
+    request = replace(request_before, messages=[*earlier, *turns], prompt=text, stop_sequences=[])
     return with_room(replace(state, request=request))
 
 
@@ -564,23 +614,26 @@ class Blindfold:
     """
 
     def __init__(self, states: Sequence[RequestState], output_path: Path) -> None:
-        """`states`: of all questions; the pictures of those that are asked as they are change
+        """`states` are all questions; the pictures of those that are asked as they are change
         places.
         """
         self._folder = output_path / names.SCENARIOS_FOLDER / "blind_control"
-        plain = (
-            [one for one in states if one.instance.perturbation is None]
-            if any(map(_is_blind, states))
-            else []
+        pictures_of = {}
+        if any(map(_is_blind, states)):
+            for state in states:
+                if state.instance.perturbation is None:
+                    pictures_of[str(state.instance.id)] = _pictures(state)
+        contents = {name: _contents(pictures) for name, pictures in pictures_of.items()}
+        drawn = sorted(
+            filter(pictures_of.get, pictures_of), key=lambda name: sha256(name.encode()).digest()
         )
-        own = {str(one.instance.id): _pictures(one) for one in plain}
-        contents = {name: _contents(pictures) for name, pictures in own.items()}
-        drawn = sorted(filter(own.get, own), key=lambda name: sha256(name.encode()).digest())
         self._others: dict[str, list[MediaObject]] = {}
-        for at, name in enumerate(drawn):
-            following = (drawn[(at + step) % len(drawn)] for step in range(1, len(drawn)))
-            others = (own[one] for one in following if contents[one].isdisjoint(contents[name]))
-            self._others[name] = next(others, [])
+        for index, name in enumerate(drawn):
+            self._others[name] = []
+            for candidate in (*drawn[index + 1 :], *drawn[:index]):
+                if contents[candidate].isdisjoint(contents[name]):
+                    self._others[name] = pictures_of[candidate]
+                    break
 
     def on(self, state: RequestState) -> RequestState:
         """The request with other pictures; as it is where it has none, or no question has
@@ -589,7 +642,7 @@ class Blindfold:
         prompt = state.request.multimodal_prompt
         if not _is_blind(state) or prompt is None:
             return state
-        others = cycle(self._others.get(str(state.instance.id), ()))
+        replacements = cycle(self._others.get(str(state.instance.id), ()))
         is_blank = _name(state) == again.BLIND + again.BLANK
         changed = []
         for medium in prompt.media_objects:
@@ -598,7 +651,7 @@ class Blindfold:
             elif is_blank:
                 changed.append(self._blank(medium))
             else:
-                changed.append(next(others, medium))
+                changed.append(next(replacements, medium))
         return replace(
             state, request=replace(state.request, multimodal_prompt=MultimediaObject(changed))
         )
@@ -624,14 +677,20 @@ def _is_blind(state: RequestState) -> bool:
 
 def _pictures(state: RequestState) -> list[MediaObject]:
     prompt = state.request.multimodal_prompt
-    return [one for one in prompt.media_objects if _is_picture(one)] if prompt else []
+    if not prompt:
+        return []
+    return [medium for medium in prompt.media_objects if _is_picture(medium)]
 
 
-def _is_picture(one: MediaObject) -> bool:
-    return bool(one.is_type("image") and one.location)
+def _is_picture(medium: MediaObject) -> bool:
+    return bool(medium.is_type("image") and medium.location)
 
 
 def _contents(pictures: Sequence[MediaObject]) -> set[bytes]:
     """Questions may share a picture, under another name too."""
-    files = [Path(str(one.location)) for one in pictures]
-    return {sha256(file.read_bytes()).digest() for file in files if file.is_file()}
+    contents = set()
+    for picture in pictures:
+        file = Path(str(picture.location))
+        if file.is_file():
+            contents.add(sha256(file.read_bytes()).digest())
+    return contents

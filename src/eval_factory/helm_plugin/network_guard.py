@@ -112,8 +112,7 @@ class NetworkGuard:
 
     def _check_family(self, family: int) -> None:
         if family not in _FAMILIES:
-            name = next((known.name for known in socket.AddressFamily if known == family), family)
-            self._refuse(f"a socket of the family {name}")
+            self._refuse(f"a socket of the family {_family_name(family)}")
 
     def _refuse(self, host: str, port: int | None = None) -> None:
         wanted = _shown(host, port)
@@ -139,6 +138,13 @@ def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 _guard: NetworkGuard | None = None
 
 
+def _family_name(family: int) -> str:
+    try:
+        return socket.AddressFamily(family).name
+    except ValueError:
+        return str(family)
+
+
 def guard() -> NetworkGuard | None:
     """The guard of this process, if it is offline."""
     return _guard
@@ -156,16 +162,16 @@ def take_settings_and_guard() -> None:
     if settings.allowed is None or _guard is not None:
         return
     _guard = NetworkGuard(settings.allowed)
-    known = _guard
+    guarded = _guard
     look_up = socket.getaddrinfo
 
     def getaddrinfo(host: Any, *args: Any, **kwargs: Any) -> Any:
         """A connection names an address: what an allowed name stands for is noted as it is
         looked up.
         """
-        found = look_up(host, *args, **kwargs)
-        known.learn(host_of(host), (str(entry[4][0]) for entry in found))
-        return found
+        entries = look_up(host, *args, **kwargs)
+        guarded.learn(host_of(host), (str(entry[4][0]) for entry in entries))
+        return entries
 
     socket.getaddrinfo = getaddrinfo
     sys.addaudithook(_guard.audit)

@@ -25,7 +25,7 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
-from itertools import chain, product
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -227,12 +227,14 @@ class EvalRunner(Runner):  # type: ignore[misc]
                 "HELM's scenario found no instances in its data: is the path to them right?"
             )
         file = Path(self.output_path).absolute() / names.RUN_RECORD_FILE
-        scenarios.refuse_old_media(file, media_files(one.request for one in state.request_states))
+        scenarios.refuse_old_media(
+            file, media_files(state.request for state in state.request_states)
+        )
         run_record.note(datasets=scenarios.loaded_datasets())
         run_record.write_to(file)
-        asked = sum(answer_in_data(one) is None for one in asked_at_most(state.request_states))
-        self._session.expect(MODEL_ROLE, asked)
-        self._session.events.emit(logs.PHASE, phase=logs.ASKING, total=asked)
+        total = sum(answer_in_data(state) is None for state in asked_at_most(state.request_states))
+        self._session.expect(MODEL_ROLE, total)
+        self._session.events.emit(logs.PHASE, phase=logs.ASKING, total=total)
 
     def _stop_where_data_were_refused(self) -> None:
         """Some scenarios go on without a file that they could not download: with fewer
@@ -247,7 +249,10 @@ class EvalRunner(Runner):  # type: ignore[misc]
     def _asks_again(self, *, of_model: bool) -> bool:
         """Whether answers are doubted, and so are asked for once more."""
         clients = self._session.clients.items()
-        waits = [known.settling_s for role, known in clients if (role == MODEL_ROLE) is of_model]
+        waits = []
+        for role, client in clients:
+            if (role == MODEL_ROLE) is of_model:
+                waits.append(client.settling_s)
         time.sleep(max(waits, default=0.0))
         count = self._session.archive_doubted(of_model=of_model)
         if count:
@@ -259,12 +264,12 @@ class EvalRunner(Runner):  # type: ignore[misc]
     def _after_asking(self) -> None:
         self._session.report(MODEL_ROLE, final=True)
         if missing := len(self._session.not_stored):  # before a judge is paid
-            which = (
+            problem = (
                 f"{missing} of {self._session.counters[MODEL_ROLE].total} "
                 "answers of the model are not stored"
             )
             raise PrerequisiteError(
-                f"{which}: this change asks the model something else; run_eval asks it"
+                f"{problem}: this change asks the model something else; run_eval asks it"
             )
         patch_registry.apply_patches(Stage.SCORING)
         run_record.note(patches=patch_registry.applied())
@@ -287,13 +292,15 @@ class EvalRunner(Runner):  # type: ignore[misc]
         """What the judges say of an answer that says nothing, to a few questions; no failure of
         it is the run's.
         """
-        plain = [one for one in state.request_states if one.instance.perturbation is None]
+        plain = [state for state in state.request_states if state.instance.perturbation is None]
         drawn = sorted(
-            plain, key=lambda one: hashlib.sha256(str(one.instance.id).encode()).digest()
+            plain, key=lambda state: hashlib.sha256(str(state.instance.id).encode()).digest()
         )[:PADDED_QUESTIONS]
-        asked = [replace(one, annotations=None, result=answered(PADDED_ANSWER)) for one in drawn]
+        probes = []
+        for probe in drawn:
+            probes.append(replace(probe, annotations=None, result=answered(PADDED_ANSWER)))
         try:
-            found = self._judging.execute(replace(state, request_states=asked))
+            judged = self._judging.execute(replace(state, request_states=probes))
         except Exception as error:  # a limit is reached, or an annotator raises what it likes
             reason = safe_message(error, self._session.redactor)
             message = f"what judges say of an answer that says nothing is not known: {reason}"
@@ -301,7 +308,7 @@ class EvalRunner(Runner):  # type: ignore[misc]
             return
         run_record.note(
             judge_probe={
-                str(one.instance.id): one.annotations or {} for one in found.request_states
+                str(state.instance.id): state.annotations or {} for state in judged.request_states
             }
         )
 
@@ -379,7 +386,10 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def _cause_of_kind(error: BaseException, kind: type[BaseException]) -> BaseException | None:
-    return next((cause for cause in _causes(error) if isinstance(cause, kind)), None)
+    for cause in _causes(error):
+        if isinstance(cause, kind):
+            return cause
+    return None
 
 
 class _Measured(Exception):
@@ -398,7 +408,7 @@ class MeasuringRunner(EvalRunner):
         if not state.request_states:
             raise NoInstancesError("HELM's scenario found no instances in its data")
         states = map(with_room, asked_at_most(state.request_states))
-        requests = [sent_with_text(one).request for one in states]
+        requests = [sent_with_text(state).request for state in states]
         files = media_files(requests)
         side = None
         if files:
@@ -417,16 +427,24 @@ class MeasuringRunner(EvalRunner):
 
 
 def media_files(requests: Iterable[Request]) -> list[Path]:
-    """Of pictures and sounds."""
-    prompts = [one.multimodal_prompt for one in requests if one.multimodal_prompt]
-    media = chain.from_iterable(prompt.media_objects for prompt in prompts)
-    return [Path(medium.location).absolute() for medium in media if medium.location]
+    """The files of pictures and sounds."""
+    files = []
+    for request in requests:
+        if request.multimodal_prompt:
+            for medium in request.multimodal_prompt.media_objects:
+                if medium.location:
+                    files.append(Path(medium.location).absolute())
+    return files
 
 
 def prompt_bytes(request: Any) -> int:
-    """Bytes of what a model is sent to read."""
-    shown = request.prompt or (request.multimodal_prompt.text if request.multimodal_prompt else "")
-    texts = [str(turn.get("content", "")) for turn in request.messages or []] or [shown]
+    """Bytes of the text that a model is sent."""
+    texts = [str(turn.get("content", "")) for turn in request.messages or []]
+    if not texts:
+        shown = request.prompt
+        if not shown and request.multimodal_prompt:
+            shown = request.multimodal_prompt.text
+        texts = [shown or ""]
     return sum(len(text.encode("utf-8", "replace")) for text in texts)
 
 
@@ -476,10 +494,10 @@ class Unscorable:
         """
         with self._lock:
             self._state = state
-            for number, asked in enumerate(state.request_states):
-                reason = self._reasons.get(_key_of(asked))
+            for number, request_state in enumerate(state.request_states):
+                reason = self._reasons.get(_key_of(request_state))
                 if reason is not None:
-                    state.request_states[number] = without_answer(asked, reason)
+                    state.request_states[number] = without_answer(request_state, reason)
 
     def process(self, annotators: list[Any], state: RequestState) -> RequestState:
         """Replaces HELM's annotation of one answer. A judge's failure is none of the answer's."""
@@ -514,14 +532,17 @@ class Unscorable:
             self._reasons.setdefault(key, reason)
             states = self._state.request_states if self._state else []
             # so far, or they may yet be
-            scored = [asked for asked in states if asked.result and asked.result.success]
-            others = sum(_key_of(asked) not in self._reasons for asked in scored)
+            scored = 0
+            for other_state in states:
+                has_answer = other_state.result and other_state.result.success
+                if has_answer and _key_of(other_state) not in self._reasons:
+                    scored += 1
             unscorable = len(self._reasons)
-            if not others or unscorable > max(1, (unscorable + others) // _ONE_IN):
+            if not scored or unscorable > max(1, (unscorable + scored) // _ONE_IN):
                 raise error
-            for number, asked in enumerate(states):
-                if new and _key_of(asked) == key:
-                    states[number] = without_answer(asked, reason)
+            for number, request_state in enumerate(states):
+                if new and _key_of(request_state) == key:
+                    states[number] = without_answer(request_state, reason)
         if new:
             self._report(state, reason)
         return without_answer(state, reason)

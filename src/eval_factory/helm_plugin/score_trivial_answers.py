@@ -1,5 +1,5 @@
-"""What trivial answers score on the questions of a run, by HELM's own metrics, after the run's
-scores are written.
+"""Scores trivial answers to the questions of a run, by HELM's own metrics, after the run's scores
+are written.
 
 No request is sent: only metrics are computed that look at one answer and its references, of those
 that are known to ask nobody, load no model and execute nothing. Juries and annotators are never
@@ -59,13 +59,13 @@ def score_trivial_answers(
 ) -> None:
     """Writes the file that `helm/trivial_answers.py` reads, of the floors or of what went wrong."""
     try:
-        made = _scored(run_spec, state, service)
+        scores = _scored(run_spec, state, service)
     except (
         Exception
     ) as error:  # floors are worth no failed run, whatever HELM's metrics make of these answers
-        made = trivial.TrivialScores(error=f"{type(error).__name__} in {raised_at(error)}")
+        scores = trivial.TrivialScores(error=f"{type(error).__name__} in {raised_at(error)}")
     with suppress(OSError):  # no file: no floors
-        replace(made, run=run_spec.name).write(helm_dir)
+        replace(scores, run=run_spec.name).write(helm_dir)
 
 
 def _is_scored(spec: MetricSpec) -> bool:
@@ -75,60 +75,74 @@ def _is_scored(spec: MetricSpec) -> bool:
 
 
 def _measures_overlap(spec: MetricSpec) -> bool:
-    return spec.class_name == SUMMARIES or any(
-        facts_of(name) is OVERLAP for name in spec.args.get("names", [])
-    )
+    if spec.class_name == SUMMARIES:
+        return True
+    return any(facts_of(name) is OVERLAP for name in spec.args.get("names", []))
 
 
-def _question_of(one: RequestState, sources: ClusterRule) -> trivial.AskedQuestion:
-    content = one.instance.input.multimedia_content
-    shown = [part.to_dict() for part in content.media_objects] if content else ()
-    text = str(one.instance.input.text) or media.as_text(shown)
-    source = sources.found_in(text, one.instance.extra_data or {})
+def _question_of(state: RequestState, sources: ClusterRule) -> trivial.AskedQuestion:
+    content = state.instance.input.multimedia_content
+    media_objects = content.media_objects if content else []
+    shown = [part.to_dict() for part in media_objects]
+    text = str(state.instance.input.text) or media.as_text(shown)
+    source = sources.found_in(text, state.instance.extra_data or {})
     return trivial.AskedQuestion(
-        str(one.instance.id), _right(one), one.output_mapping or {}, text, source
+        str(state.instance.id), _right(state), state.output_mapping or {}, text, source
     )
 
 
 def _scored(run_spec: RunSpec, state: ScenarioState, service: Any) -> trivial.TrivialScores:
     specs = list(filter(_is_scored, run_spec.metric_specs))
-    asked = _asked(state.request_states)
-    if not specs or not asked:
+    states = _asked(state.request_states)
+    if not specs or not states:
         return trivial.TrivialScores()
-    # How the source is found that questions share: as framework.yml says, else by a field of a
-    # custom benchmark.
-    name = run_spec.name.partition(":")[0]
-    known = load_framework().evaluations
-    declared = (
-        task.helm.cluster
-        for task in known
-        if task.helm.run_spec == name and task.helm.cluster is not None
+    sources = _sources_of(run_spec.name.partition(":")[0])
+    forms = [_FORMS[spec.class_name] for spec in specs if spec.class_name in _FORMS]
+    strategies = trivial.strategies(
+        [_question_of(asked_state, sources) for asked_state in states],
+        next(iter(forms), None),
+        by=sources.what,
+        overlap=any(map(_measures_overlap, specs)),
     )
-    sources = next(declared, ClusterRule(what=CLUSTER, field=CLUSTER))
-    form = next((_FORMS[spec.class_name] for spec in specs if spec.class_name in _FORMS), None)
-    questions = [_question_of(one, sources) for one in asked]
-    found = trivial.strategies(
-        questions, form, by=sources.what, overlap=any(map(_measures_overlap, specs))
-    )
-    metrics = [
-        _Overlap() if spec.class_name == SUMMARIES else create_metric(spec) for spec in specs
-    ]
+    metrics = []
+    for spec in specs:
+        if spec.class_name == SUMMARIES:
+            metrics.append(_Overlap())
+        else:
+            metrics.append(create_metric(spec))
     executes = any(spec.class_name == SQL for spec in specs)
-    scorer = _Scorer(metrics, run_spec.adapter_spec, service, asked, executes=executes)
+    scorer = _Scorer(metrics, run_spec.adapter_spec, service, states, executes=executes)
+    questions = []
+    for asked_state in states:
+        instance = asked_state.instance
+        questions.append((str(instance.id), asked_state.train_trial_index, instance.split))
     return trivial.TrivialScores(
         lower_is_better=sorted(chain.from_iterable(map(_lower_is_better, metrics))),
-        questions=[
-            (str(one.instance.id), one.train_trial_index, one.instance.split) for one in asked
-        ],
-        strategies=[scorer.score(strategy) for strategy in found],
+        questions=questions,
+        strategies=[scorer.score(strategy) for strategy in strategies],
     )
+
+
+def _sources_of(run_spec: str) -> ClusterRule:
+    """The rule that finds the source which questions share.
+
+    It is framework.yml's, or a field of a custom benchmark.
+    """
+    for task in load_framework().evaluations:
+        if task.helm.run_spec == run_spec and task.helm.cluster is not None:
+            return task.helm.cluster
+    return ClusterRule(what=CLUSTER, field=CLUSTER)
 
 
 def _lower_is_better(metric: Any) -> set[str]:
+    names_of_scores = set()
     try:
-        return {one.name for one in metric.get_metadata() if one.lower_is_better}
+        for entry in metric.get_metadata():
+            if entry.lower_is_better:
+                names_of_scores.add(entry.name)
     except (NotImplementedError, AttributeError):  # it says nothing of itself, as ours do
         return set()
+    return names_of_scores
 
 
 class _Overlap:
@@ -143,12 +157,15 @@ class _Overlap:
         self._scorers = {name: get_rouge_function(kind) for name, kind in ROUGE.items()}
 
     def evaluate_generation(self, _adapter: Any, state: RequestState, *_: Any) -> list[Stat]:
-        answer = _without_braces(state.result.completions[0].text.strip() if state.result else "")
-        texts = [_without_braces(one.output.text) for one in state.instance.references]
-        return [
-            Stat(MetricName(name)).add(max(float(scorer(text, answer)) for text in texts))
-            for name, scorer in self._scorers.items()
-        ]
+        answer = ""
+        if state.result:
+            answer = _without_braces(state.result.completions[0].text.strip())
+        texts = [_without_braces(reference.output.text) for reference in state.instance.references]
+        stats = []
+        for name, scorer in self._scorers.items():
+            best = max(float(scorer(text, answer)) for text in texts)
+            stats.append(Stat(MetricName(name)).add(best))
+        return stats
 
 
 def _without_braces(text: str) -> str:
@@ -159,7 +176,7 @@ def _asked(states: Sequence[RequestState]) -> list[RequestState]:
     """One request for each instance: of one trial, not perturbed, for text, not for an option or
     the prompt alone.
     """
-    found: dict[str, RequestState] = {}
+    by_instance: dict[str, RequestState] = {}
     for state in states:
         plain = (
             state.reference_index is None
@@ -167,22 +184,27 @@ def _asked(states: Sequence[RequestState]) -> list[RequestState]:
             and state.request.max_tokens != 0
         )
         if plain and state.instance.references:
-            found.setdefault(str(state.instance.id), state)
-    return list(found.values())
+            by_instance.setdefault(str(state.instance.id), state)
+    return list(by_instance.values())
 
 
 def _right(state: RequestState) -> tuple[str, ...]:
-    return tuple(one.output.text for one in state.instance.references if CORRECT_TAG in one.tags)
+    return tuple(
+        reference.output.text
+        for reference in state.instance.references
+        if CORRECT_TAG in reference.tags
+    )
 
 
-def _expected(each: Sequence[dict[str, float]]) -> dict[str, float]:
-    """Where the answer is any of several, as likely one as another: the mean of what all of them
-    have.
-    """
-    if len(each) == 1:
-        return each[0]
-    shared = [name for name in each[0] if all(name in row for row in each)]
-    return {name: sum(row[name] for row in each) / len(each) for name in shared}
+def _expected(rows: Sequence[dict[str, float]]) -> dict[str, float]:
+    """The mean of each value that all rows have: the answer is any of several, equally likely."""
+    if len(rows) == 1:
+        return rows[0]
+    expected = {}
+    for name in rows[0]:
+        if all(name in row for row in rows):
+            expected[name] = sum(row[name] for row in rows) / len(rows)
+    return expected
 
 
 class _Scorer:
@@ -193,11 +215,11 @@ class _Scorer:
         metrics: Sequence[Any],
         adapter: AdapterSpec,
         service: Any,
-        asked: Sequence[RequestState],
+        states: Sequence[RequestState],
         *,
         executes: bool,
     ) -> None:
-        """`executes`: whether an annotator executes the answer, and a metric reads what it says."""
+        """`executes`: an annotator executes the answer, and a metric reads what it says."""
         from helm.benchmark.metrics import (
             basic_metrics,
         )  # imported here: it takes a while, and is not always needed
@@ -205,7 +227,7 @@ class _Scorer:
         self._metrics = metrics
         self._adapter = adapter
         self._service = service
-        self._asked = asked
+        self._states = states
         self._basic = basic_metrics
         self._executes = executes
         self._all_basic = all(
@@ -218,16 +240,16 @@ class _Scorer:
         annotation = None
         if self._executes and constant is not None:
             annotation = executed_answers.query_annotation_of(constant)
-        rows = [
-            _expected([self._row(number, answer, annotation) for answer in likely])
-            for number, likely in enumerate(strategy.answers)
-        ]
-        measured = dict.fromkeys(chain.from_iterable({id(row): row for row in rows}.values()))
-        columns = {name: [row.get(name) for row in rows] for name in measured}
-        one_each = all(len(likely) == 1 for likely in strategy.answers)
-        answers = (
-            [likely[0] for likely in strategy.answers] if one_each and constant is None else None
-        )
+        rows = []
+        names_of_scores: dict[str, None] = {}
+        for number, likely in enumerate(strategy.answers):
+            row = _expected([self._row(number, answer, annotation) for answer in likely])
+            rows.append(row)
+            names_of_scores.update(dict.fromkeys(row))
+        columns = {name: [row.get(name) for row in rows] for name in names_of_scores}
+        answers = None
+        if constant is None and all(len(likely) == 1 for likely in strategy.answers):
+            answers = [likely[0] for likely in strategy.answers]
         return trivial.StrategyScores(
             name=strategy.name,
             answer=constant,
@@ -237,20 +259,19 @@ class _Scorer:
         )
 
     def _row(self, number: int, answer: str, annotation: dict[str, Any] | None) -> dict[str, float]:
-        asked = self._asked[number]
-        key = self._what_counts(asked, answer) if self._all_basic else (number, answer)
+        state = self._states[number]
+        key: Any = (number, answer)
+        if self._all_basic:
+            key = self._what_counts(state, answer)
         if key not in self._known:
             completions = [GeneratedOutput(answer, 0.0, [])]
             result = RequestResult(success=True, embedding=[], completions=completions, cached=True)
-            state = replace(asked, result=result)
+            answered = replace(state, result=result)
             if annotation is not None:
-                of_model = asked.annotations or {}
-                changed = {
-                    **of_model,
-                    "ehr_sql": trivial.with_answer(of_model.get("ehr_sql", {}), annotation),
-                }
-                state = replace(state, annotations=changed)
-            self._known[key] = self._values(state)
+                of_model = state.annotations or {}
+                of_sql = trivial.with_answer(of_model.get("ehr_sql", {}), annotation)
+                answered = replace(answered, annotations={**of_model, "ehr_sql": of_sql})
+            self._known[key] = self._values(answered)
         return self._known[key]
 
     def _what_counts(self, state: RequestState, answer: str) -> Any:
@@ -258,8 +279,9 @@ class _Scorer:
         options = state.output_mapping
         if options is None:
             return _right(state), None, answer
-        is_nothing = not self._adapter.output_mapping_pattern and answer.strip() not in options
-        return _right(state), tuple(options.items()), "" if is_nothing else answer
+        if not self._adapter.output_mapping_pattern and answer.strip() not in options:
+            answer = ""
+        return _right(state), tuple(options.items()), answer
 
     def _values(self, state: RequestState) -> dict[str, float]:
         stats: list[Stat] = []
@@ -272,8 +294,8 @@ class _Scorer:
                 )
             else:
                 stats += metric.evaluate_generation(self._adapter, state, self._service, "")
-        return {
-            stat.name.name: float(stat.mean)
-            for stat in stats
-            if stat.mean is not None and is_score(stat.name.name)
-        }
+        values = {}
+        for stat in stats:
+            if stat.mean is not None and is_score(stat.name.name):
+                values[stat.name.name] = float(stat.mean)
+        return values

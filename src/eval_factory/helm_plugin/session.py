@@ -143,10 +143,10 @@ class Session:
     """Role -> keys of stored answers that may be another question's."""
     limit_reached: str | None = None  # the name of the run's limit at which nothing more is asked
 
-    def expect(self, role: str, more: int) -> None:
+    def expect(self, role: str, count: int) -> None:
         """So many requests more."""
         with self.lock:
-            self.counters[role].total += more
+            self.counters[role].total += count
 
     def count(
         self,
@@ -179,12 +179,12 @@ class Session:
         """
         with self.lock:
             roles = [role for role in self.doubted if (role == MODEL_ROLE) is of_model]
-            found: list[tuple[str, str]] = []
+            archived: list[tuple[str, str]] = []
             for role in roles:
-                found += [(role, key) for key in sorted(self.doubted.pop(role))]
-        for role, key in found:
+                archived += [(role, key) for key in sorted(self.doubted.pop(role))]
+        for role, key in archived:
             self.clients[role].archive(key, DOUBTED)
-        return len(found)
+        return len(archived)
 
     def refused(self, limit: str) -> None:
         """A request was not sent, for this limit is reached: no other is."""
@@ -202,9 +202,9 @@ class Session:
     def report_limit(self) -> None:
         """At the end of a run: that a limit stopped requests, and how far each role came."""
         if self.limit_reached is not None:
-            answered = {
-                role: counters.done - counters.failed for role, counters in self.counters.items()
-            }
+            answered = {}
+            for role, counters in self.counters.items():
+                answered[role] = counters.done - counters.failed
             countable = self.spending.is_countable
             self.events.emit(
                 LIMIT_REACHED, limit=self.limit_reached, countable=countable, answered=answered
@@ -234,7 +234,9 @@ def session_for(root: Path) -> Session:
             limits = None if settings.limits is None else SharedLimits(settings.limits)
             of_suite = None if limits is None else limits.budget
             trackers = [
-                one for one in (tracker_of(settings, rundir.cache_db), of_suite) if one is not None
+                tracker
+                for tracker in (tracker_of(settings, rundir.cache_db), of_suite)
+                if tracker is not None
             ]
             tracker = SpendingTrackers(trackers) if trackers else None
             spending = RunSpending(settings, rundir.cache_db, this_run, tracker)
@@ -282,7 +284,9 @@ def judged_pictures() -> list[MediaObject]:
     """
     state = _judged.get()
     content = None if state is None else state.instance.input.multimedia_content
-    return [one for one in content.media_objects if one.is_type("image")] if content else []
+    if not content:
+        return []
+    return [medium for medium in content.media_objects if medium.is_type("image")]
 
 
 class RunRecord:
@@ -303,10 +307,10 @@ class RunRecord:
             self._file = file
             self._write()
 
-    def note(self, **known: Any) -> None:
+    def note(self, **entries: Any) -> None:
         """`known`: fields of `helm.output.RunRecord`."""
         with self._lock:
-            self.known |= known
+            self.known |= entries
             self._write()
 
     def note_prompt(self, annotator: str, template: str) -> None:

@@ -33,42 +33,50 @@ def draw_with_a_seed(downsample: _Downsample) -> _Downsample:
         from helm.benchmark.scenarios.scenario import TRAIN_SPLIT
         from helm.common.hierarchical_logger import hlog
 
-        there = [one for one in instances if one.split in eval_splits]
+        candidates = [instance for instance in instances if instance.split in eval_splits]
         settings = HelmRunSettings.from_environment(os.environ).sample
         if settings is not None and settings.ids:
-            sample = named(there, settings.ids)
-            how = "as extra.instances names them"
+            sample = named(candidates, settings.ids)
+            manner = "as extra.instances names them"
         elif settings is not None and settings.in_one_order:
-            sample = in_one_order(there, settings.seed)[:max_eval_instances]
-            how = f"drawn with seed {settings.seed}"
-            run_record.note(drawn_sample={"asked": len(sample), "of": len(there)})
-        elif settings is None or len(there) <= max_eval_instances:
+            sample = in_one_order(candidates, settings.seed)[:max_eval_instances]
+            manner = f"drawn with seed {settings.seed}"
+            run_record.note(drawn_sample={"asked": len(sample), "of": len(candidates)})
+        elif settings is None or len(candidates) <= max_eval_instances:
             return downsample(instances, max_eval_instances, eval_splits)
         else:
-            sample = stratified_sample(there, max_eval_instances, settings)
-            by = stratifying_field(there, settings.source)
-            how = f"drawn with seed {settings.seed}" + (f" in proportion to {by}" if by else "")
-        hlog(f"{len(instances)} instances, {len(sample)}/{len(there)} eval instances, {how}")
-        return [one for one in instances if one.split == TRAIN_SPLIT] + sample
+            sample = stratified_sample(candidates, max_eval_instances, settings)
+            by = stratifying_field(candidates, settings.source)
+            manner = f"drawn with seed {settings.seed}" + (f" in proportion to {by}" if by else "")
+        hlog(
+            f"{len(instances)} instances, {len(sample)}/{len(candidates)} eval instances, {manner}"
+        )
+        return [instance for instance in instances if instance.split == TRAIN_SPLIT] + sample
 
     return drawn
 
 
 def named(instances: Sequence[Any], ids: Sequence[str]) -> list[Any]:
     """Those of these ids, in the data's order. Raises PrerequisiteError: there is no such one."""
-    known = {str(one.id): one for one in instances}
-    missing = [name for name in ids if name not in known]
+    by_id = {str(instance.id): instance for instance in instances}
+    missing = [name for name in ids if name not in by_id]
     if missing:
-        there = f"the data have {first_of(list(known), SHOWN)}"
+        hint = f"the data have {first_of(list(by_id), SHOWN)}"
         raise PrerequisiteError(
-            f"extra.instances: no instance is called {first_of(missing, SHOWN)}; {there}"
+            f"extra.instances: no instance is called {first_of(missing, SHOWN)}; {hint}"
         )
-    return [one for name, one in known.items() if name in set(ids)]
+    named_instances = []
+    for name, instance in by_id.items():
+        if name in set(ids):
+            named_instances.append(instance)
+    return named_instances
 
 
 def in_one_order(instances: Sequence[Any], seed: int) -> list[Any]:
     """All, by their ranks; rows of one text have one rank: then the id decides."""
-    return sorted(instances, key=lambda one: (_rank(seed, _text_of(one)), str(one.id)))
+    return sorted(
+        instances, key=lambda instance: (_rank(seed, _text_of(instance)), str(instance.id))
+    )
 
 
 def stratified_sample(instances: Sequence[Any], size: int, settings: SampleSettings) -> list[Any]:
@@ -76,34 +84,36 @@ def stratified_sample(instances: Sequence[Any], size: int, settings: SampleSetti
     field = stratifying_field(instances, settings.source)
     ranked = in_one_order(instances, settings.seed)
     strata: dict[str, list[int]] = defaultdict(list)
-    for at, one in enumerate(ranked):
-        strata[groups_of(one, settings.source).get(field, "") if field else ""].append(at)
-    shares = shares_of(
-        {value: len(places) for value, places in strata.items()}, size, settings.seed
-    )
+    for rank, instance in enumerate(ranked):
+        value = ""
+        if field:
+            value = groups_of(instance, settings.source).get(field, "")
+        strata[value].append(rank)
+    sizes = {value: len(ranks) for value, ranks in strata.items()}
+    shares = shares_of(sizes, size, settings.seed)
     drawn: list[int] = []
-    for value, places in strata.items():
-        drawn += places[: shares[value]]
-    return [ranked[at] for at in sorted(drawn)]
+    for value, ranks in strata.items():
+        drawn += ranks[: shares[value]]
+    return [ranked[rank] for rank in sorted(drawn)]
 
 
 def stratifying_field(instances: Sequence[Any], source: str | None) -> str | None:
     """The sub-split, else the first field by name that has few values; None where there is none."""
     values: dict[str, set[str]] = defaultdict(set)
-    for one in instances:
-        for name, value in groups_of(one, source).items():
+    for instance in instances:
+        for name, value in groups_of(instance, source).items():
             values[name].add(value)
-    few = [name for name, found in values.items() if are_few(len(found), len(instances))]
+    few = [name for name, present in values.items() if are_few(len(present), len(instances))]
     return min(few, key=lambda name: (name != SUB_SPLIT, name), default=None)
 
 
 def shares_of(sizes: Mapping[str, int], size: int, seed: int) -> dict[str, int]:
-    """Stratum -> how many of it are drawn: proportional by largest remainders, and one at least
-    where `size` allows.
+    """Stratum -> the number of instances to draw: proportional by largest remainders, and at least
+    one if `size` allows.
 
     Of equal remainders the seed decides: it is not always the same stratum that goes without.
     """
-    ones: set[str] = set()
+    shares: dict[str, int] = {}
     rest = dict(sizes)
     left = size
     while size >= len(sizes):
@@ -111,23 +121,23 @@ def shares_of(sizes: Mapping[str, int], size: int, seed: int) -> dict[str, int]:
         small = {name for name, count in rest.items() if count * left < total}
         if not small:
             break
-        ones |= small
-        rest = {name: count for name, count in rest.items() if name not in small}
-        left = left - len(small)
+        for name in small:
+            shares[name] = 1
+            del rest[name]
+        left -= len(small)
     total = sum(rest.values())
-    parts = {name: divmod(count * left, total) for name, count in rest.items()}
-    more = left - sum(whole for whole, _ in parts.values())
-    by_remainder = sorted(parts, key=lambda name: (-parts[name][1], _rank(seed, name)))
-    shares = dict.fromkeys(ones, 1)
-    for name, (count, _) in parts.items():
-        shares[name] = count
-    for name in by_remainder[:more]:
+    remainders = {}
+    for name, count in rest.items():
+        shares[name], remainders[name] = divmod(count * left, total)
+    missing = left - sum(shares[name] for name in rest)
+    by_remainder = sorted(remainders, key=lambda name: (-remainders[name], _rank(seed, name)))
+    for name in by_remainder[:missing]:
         shares[name] += 1
     return shares
 
 
-def _rank(seed: int, what: object) -> bytes:
-    return hashlib.sha256(json.dumps([seed, what]).encode()).digest()
+def _rank(seed: int, subject: object) -> bytes:
+    return hashlib.sha256(json.dumps([seed, subject]).encode()).digest()
 
 
 def _text_of(instance: Any) -> list[Any]:
@@ -136,7 +146,7 @@ def _text_of(instance: Any) -> list[Any]:
     """
     answers = sorted(reference.output.text for reference in instance.references)
     content = getattr(instance.input, "multimedia_content", None)
-    shown = (
-        [one.text or Path(one.location).name for one in content.media_objects] if content else []
-    )
+    shown = []
+    if content:
+        shown = [medium.text or Path(medium.location).name for medium in content.media_objects]
     return [instance.input.text, getattr(instance.input, "messages", None), answers, *shown]

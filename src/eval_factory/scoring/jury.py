@@ -24,7 +24,7 @@ from eval_factory.core.results import (
 )
 from eval_factory.helm import output
 from eval_factory.helm.command import roles_by_deployment
-from eval_factory.helm.judge_output import injection_signs, says_nothing
+from eval_factory.helm.judge_output import injection_signs, is_blank_answer
 from eval_factory.plan.run_plan import Plan
 from eval_factory.scoring.agreement import Ratings
 from eval_factory.scoring.draft import Draft
@@ -77,7 +77,7 @@ class Jury:
         tally = self._tally
         text = text_of(state)
         rated = False
-        empty = says_nothing(text)
+        empty = is_blank_answer(text)
         tally.injected += bool(injection_signs(text))
         tally.ratings.lengths[key] = len(text)
         for judge, name in self.names.items():

@@ -17,9 +17,9 @@ from eval_factory.helm.judge_output import (
     MAX_FIELDS_PERMUTED,
     UnusableJudgeOutput,
     injection_signs,
+    is_blank_answer,
     jury_form_in,
     parse_judge_output,
-    says_nothing,
 )
 from eval_factory.tasks.jury_form import HELMS_FORM, JuryForm, jury_form_of
 from facts import naming
@@ -635,7 +635,12 @@ def test_any_text_is_a_judgement_or_is_unusable(text: str, judged: str) -> None:
 
 
 def test_an_answer_with_nothing_in_it_is_rated_without_a_judge() -> None:
-    assert list(map(says_nothing, ("", " \n\t\u00a0", "0", " no "))) == [True, True, False, False]
+    assert list(map(is_blank_answer, ("", " \n\t\u00a0", "0", " no "))) == [
+        True,
+        True,
+        False,
+        False,
+    ]
     assert HELMS_FORM.scale == (1.0, 5.0)
 
 

@@ -141,14 +141,17 @@ def _allowed(*, processes: bool = False) -> sandbox.Allowed:
 
 
 def _import_path() -> list[str]:
-    """Absolute, because the worker has another working directory; without folders that hold more
-    than packages.
+    """The folders of Python's import path, without folders that hold more than packages.
+
+    They are absolute, because the worker has another working directory.
     """
     home = Path.home()
-    paths = [Path(path).absolute() for path in sys.path if path]
-    return [
-        str(path) for path in paths if path.exists() and path != home and path not in home.parents
-    ]
+    folders = []
+    for entry in sys.path:
+        path = Path(entry).absolute()
+        if entry and path.exists() and path != home and path not in home.parents:
+            folders.append(str(path))
+    return folders
 
 
 def confine_python() -> None:
@@ -171,13 +174,13 @@ def check_correctness(
         "completion": completion,
         "timeout": timeout,
     }
-    found = check_answer(question, timeout + 2)
-    if isinstance(found, dict) and found.keys() >= {"passed", "result"}:
-        passed = bool(found["passed"])
-        result = str(found["result"])
+    outcome = check_answer(question, timeout + 2)
+    if isinstance(outcome, dict) and outcome.keys() >= {"passed", "result"}:
+        passed = bool(outcome["passed"])
+        result = str(outcome["result"])
     else:
         passed = False
-        result = "timed out" if found == TIMED_OUT else "the process that executed it ended"
+        result = "timed out" if outcome == TIMED_OUT else "the process that executed it ended"
     return {
         "task_id": problem["task_id"],
         "passed": passed,
@@ -203,14 +206,14 @@ class AppsProcess:
             "timeout": self._timeout,
             "seconds": APPS_LIMIT_S,
         }
-        found = check_answer(question, APPS_LIMIT_S)
+        results = check_answer(question, APPS_LIMIT_S)
         # The answer can write anything instead of results: HELM's metric must not fail on it.
         if (
-            isinstance(found, list)
-            and found
-            and all(isinstance(result, bool | int) for result in found)
+            isinstance(results, list)
+            and results
+            and all(isinstance(result, bool | int) for result in results)
         ):
-            self._results.append(found)
+            self._results.append(results)
 
     def join(self, timeout: float | None = None) -> None:
         """`start` has waited."""
@@ -432,7 +435,7 @@ def as_evaluated(query: str) -> str:
     """
     query = _CURRENT_TIME.sub(CURRENT_TIME, query).replace("%j", "%J")
     return _BOUND.sub(
-        lambda found: str(NORMAL_RANGES[found[1].lower()][found[2].lower() == "upper"]), query
+        lambda bound: str(NORMAL_RANGES[bound[1].lower()][bound[2].lower() == "upper"]), query
     )
 
 
@@ -449,23 +452,23 @@ def execute_ehr_sql_read_only(_self: Any, request_state: Any) -> dict[str, Any]:
     gold = request_state.instance.references[0].output.text.strip()
     rows, _ = _rows_of(database, _ANYWHERE.sub(CURRENT_TIME, gold) if is_medhelm else gold)
     predicted = _query_in(request_state.result.completions[0].text if request_state.result else "")
-    found, error = _predicted_rows(database, predicted)
+    rows_found, error = _predicted_rows(database, predicted)
     # What HELM takes for the gold result where the gold query gives no row.
     stated = (request_state.instance.extra_data or {}).get("value", {})
     annotation: dict[str, Any] = {
-        "predicted_result": found or [],
+        "predicted_result": rows_found or [],
         "ground_truth_result": rows or ([] if is_medhelm else list(stated.values())),
         "query_error": error,
         "ground_truth_rows": rows,
-        "query_written": bool(predicted) and (found is not None or error is not None),
+        "query_written": bool(predicted) and (rows_found is not None or error is not None),
     }
     changed_gold = as_evaluated(gold)
     changed = as_evaluated(predicted)
     if (changed_gold, changed) != (gold, predicted):
-        found, error = _predicted_rows(database, changed)
+        rows_found, error = _predicted_rows(database, changed)
         rows, _ = _rows_of(database, changed_gold)
         annotation["as_evaluated"] = {
-            "predicted_result": found or [],
+            "predicted_result": rows_found or [],
             "query_error": error,
             "ground_truth_rows": rows,
         }
@@ -483,11 +486,11 @@ def query_annotation_of(text: str) -> dict[str, Any]:
     predicted = _query_in(text)
     if as_evaluated(predicted) != predicted:
         raise ValueError("the answer is not executed as it is written")
-    found, error = _predicted_rows(_ehr_sql_database(), predicted)
+    rows_found, error = _predicted_rows(_ehr_sql_database(), predicted)
     return {
-        "predicted_result": found or [],
+        "predicted_result": rows_found or [],
         "query_error": error,
-        "query_written": bool(predicted) and (found is not None or error is not None),
+        "query_written": bool(predicted) and (rows_found is not None or error is not None),
     }
 
 
@@ -595,8 +598,8 @@ def _rows(database: Path, query: str, *, of_model: bool) -> tuple[Rows, str | No
     """
     seconds = QUERY_LIMIT_S if of_model else GOLD_LIMIT_S
     try:
-        found = execute(closed(database), query, seconds, _MAX_RESULT)
-        return found or [], None
+        outcome = execute(closed(database), query, seconds, _MAX_RESULT)
+        return outcome or [], None
     except QueryFailed as failed:
         if isinstance(failed, EndedByLimit) and not of_model:
             raise RuntimeError(

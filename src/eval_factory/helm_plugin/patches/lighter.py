@@ -86,9 +86,9 @@ def fragments(summary: Sequence[str], source: Sequence[str]) -> Iterator[int]:
         longest = searched = 0
         for at in positions.get(summary[start], ()):
             if at >= searched:
-                most = min(len(summary) - start, len(source) - at)
+                longest = min(len(summary) - start, len(source) - at)
                 length = next(
-                    (n for n in range(most) if summary[start + n] != source[at + n]), most
+                    (n for n in range(longest) if summary[start + n] != source[at + n]), longest
                 )
                 longest = max(longest, length)
                 searched = at + length
@@ -269,15 +269,15 @@ def import_only_the_run_specs_that_are_asked(
     """
     from helm.benchmark import run_spec
 
-    asked = asked_run_specs(sys.argv)
+    run_specs = asked_run_specs(sys.argv)
     index = load_index(UPSTREAMS[installed_upstream().name]).run_specs
 
     def discover() -> None:
-        known = run_spec._REGISTERED_RUN_SPEC_FUNCTIONS
-        for name in sorted(asked - known.keys()):
+        registered = run_spec._REGISTERED_RUN_SPEC_FUNCTIONS
+        for name in sorted(run_specs - registered.keys()):
             if name in index:
                 importlib.import_module(f"helm.benchmark.run_specs.{index[name].module}")
-        if not asked or not asked <= known.keys():
+        if not run_specs or not run_specs <= registered.keys():
             discover_all()
 
     return discover

@@ -164,7 +164,7 @@ def apply_patches(stage: Stage, patches: tuple[Patch, ...] = PATCHES) -> None:
             as published.
     """
     helm = installed_upstream()
-    asked = names.asked_run_specs(sys.argv)
+    run_specs = names.asked_run_specs(sys.argv)
     without = set(os.environ.get(WITHOUT, "").split(","))
     chosen = [
         patch
@@ -172,12 +172,12 @@ def apply_patches(stage: Stage, patches: tuple[Patch, ...] = PATCHES) -> None:
         if helm.name in patch.upstreams and not (patch.only_speed and without & {"all", patch.name})
     ]
     if stage is Stage.START:  # whatever is to be replaced later: before anything is asked
-        _refuse_another_helm(helm, [patch for patch in chosen if patch.is_for(asked)])
+        _refuse_another_helm(helm, [patch for patch in chosen if patch.is_for(run_specs)])
     for patch in chosen:
         if (
             patch.stage is stage
             and patch not in _applied
-            and patch.is_asked_for(asked, os.environ)
+            and patch.is_asked_for(run_specs, os.environ)
             and patch.apply()
         ):
             _applied.append(patch)
@@ -191,11 +191,11 @@ def _refuse_another_helm(helm: Upstream, patches: Iterable[Patch]) -> None:
     targets = chain.from_iterable(patch.helm_targets for patch in patches)
     modules = {target.partition(":")[0] for target in targets}
     if changed := sorted(module for module in modules if not is_as_checked(module, helm)):
-        what = (
+        reason = (
             f"{', '.join(changed)} differ from {helm} "
             "as it was published, and this run replaces parts of them"
         )
-        raise PrerequisiteError(f"HELM cannot be patched: {what}. Nothing was asked")
+        raise PrerequisiteError(f"HELM cannot be patched: {reason}. Nothing was asked")
 
 
 def is_as_checked(module: str, helm: Upstream) -> bool:

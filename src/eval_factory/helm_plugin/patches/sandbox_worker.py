@@ -85,22 +85,22 @@ def end_after(seconds: float) -> None:
     timer.start()
 
 
-def limit(what: int, most: int) -> None:
+def limit(kind: int, maximum: int) -> None:
     """Never above what holds already."""
-    hard = resource.getrlimit(what)[1]
-    least = most if hard == resource.RLIM_INFINITY else min(most, hard)
-    resource.setrlimit(what, (least, least))
+    hard = resource.getrlimit(kind)[1]
+    granted = maximum if hard == resource.RLIM_INFINITY else min(maximum, hard)
+    resource.setrlimit(kind, (granted, granted))
 
 
 def main() -> None:
     settings = json.loads(sys.argv[1])
-    for what, most in (
+    for kind, maximum in (
         (resource.RLIMIT_CORE, 0),
         (resource.RLIMIT_FSIZE, FILE_SIZE),
         (resource.RLIMIT_NOFILE, OPEN_FILES),
         (resource.RLIMIT_AS, MEMORY),
     ):
-        limit(what, most)
+        limit(kind, maximum)
     if settings["argv"]:
         limit(resource.RLIMIT_CPU, int(settings["seconds"]) + 2)
         # Where helm-run is killed just while the sandbox is being made, nobody else would end the

@@ -99,8 +99,10 @@ def refuse_old_media(file: Path, shown: Iterable[Path]) -> None:
     `file`: what the run before wrote down of itself. Raises DataInTheWayError.
     """
     record = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
-    before = {(one["id"], one["config"]): one["revision"] for one in record.get("datasets", ())}
-    if all(before.get(key, one["revision"]) == one["revision"] for key, one in _loaded.items()):
+    before = {
+        (entry["id"], entry["config"]): entry["revision"] for entry in record.get("datasets", ())
+    }
+    if all(before.get(key, now["revision"]) == now["revision"] for key, now in _loaded.items()):
         return
     for old in shown:  # not the time of its last change, which an archive sets
         if old.is_relative_to(file.parent) and old.stat().st_ctime < _BEGAN:
@@ -155,11 +157,11 @@ def name_failed_downloads(download: Callable[..., Any]) -> Callable[..., Any]:
             # Of wget or gdown HELM says so, as a bare Exception.
             if not isinstance(error, OSError) and "Failed with exit code" not in str(error):
                 raise
-            how = "unpack it yourself as" if unpack else "put it yourself at"
+            step = "unpack it yourself as" if unpack else "put it yourself at"
             reason = str(error) if type(error) is Exception else f"{type(error).__name__}: {error}"
             raise DownloadError(
                 f"{source_url} could not be downloaded ({reason}); "
-                f"to do without the network, {how} {target_path}"
+                f"to do without the network, {step} {target_path}"
             ) from None
 
     return download_or_say
@@ -203,13 +205,11 @@ def supply_medbullets_freetext_scenario() -> bool:
 
         def process_csv(self, csv_path: str, split: str) -> list[Instance]:
             with Path(csv_path).open(encoding="utf-8", newline="") as file:
-                rows = [
-                    row
-                    for row in csv.DictReader(file)
-                    if row.get("question") and row.get("answer_idx")
-                ]
-            found = []
+                rows = list(csv.DictReader(file))
+            instances = []
             for row in rows:
+                if not row.get("question") or not row.get("answer_idx"):
+                    continue
                 option = row.get(f"op{row['answer_idx'].lower()}") or row.get("answer") or ""
                 explanation = (
                     (row.get("explanation") or "").partition("Incorrect Answers:")[0].strip()
@@ -217,10 +217,10 @@ def supply_medbullets_freetext_scenario() -> bool:
                 right = Reference(
                     Output(text=f"{option.strip()}. {explanation}".strip()), tags=[CORRECT_TAG]
                 )
-                found.append(
+                instances.append(
                     Instance(input=Input(text=row["question"]), references=[right], split=split)
                 )
-            return found
+            return instances
 
     medbullets_scenario.MedBulletsFreeTextScenario = MedBulletsFreeTextScenario
     return True
@@ -254,12 +254,10 @@ def read_false_as_false() -> None:
     made = run_spec._REGISTERED_RUN_SPEC_FUNCTIONS["sct_bench"]
 
     def with_truth(**given: Any) -> Any:
-        return made(
-            **{
-                name: str(value).lower() not in ("false", "0", "none", "")
-                for name, value in given.items()
-            }
-        )
+        options = {}
+        for name, value in given.items():
+            options[name] = str(value).lower() not in ("false", "0", "none", "")
+        return made(**options)
 
     run_spec._REGISTERED_RUN_SPEC_FUNCTIONS["sct_bench"] = with_truth
 
@@ -376,14 +374,20 @@ def _instances_of_table(self: Any, output_path: str) -> list[Any]:
             answers["incorrect_answers"] = json.loads(answers["incorrect_answers"])
         if has_pictures:
             text, pictures = filled(template, row)
-            asked = with_pictures(Input(text=text), [row[name] for name in pictures], output_path)
+            question_input = with_pictures(
+                Input(text=text), [row[name] for name in pictures], output_path
+            )
         else:
-            asked = Input(text=self.populate_template(template, {**row, **answers}, fields))
-        others = {name: cell for name, cell in row.items() if name not in left_out}
+            question_input = Input(
+                text=self.populate_template(template, {**row, **answers}, fields)
+            )
+        further_cells = {name: cell for name, cell in row.items() if name not in left_out}
         references = self.get_references(answers)
         name = row[_ID] if named else None
         instances.append(
-            Instance(asked, references, TEST_SPLIT, id=name, extra_data=others or None)
+            Instance(
+                question_input, references, TEST_SPLIT, id=name, extra_data=further_cells or None
+            )
         )
     return instances
 
@@ -416,12 +420,12 @@ def known_names(scenario: str, folder: Path) -> list[str] | None:
     """
     lists = HelmRunSettings.from_environment(os.environ).file_lists
     if lists is not None and (path := Path(lists) / f"{scenario}.json").is_file():
-        found = [str(name) for name in json.loads(path.read_text(encoding="utf-8"))["names"]]
+        names = [str(name) for name in json.loads(path.read_text(encoding="utf-8"))["names"]]
     elif network_guard.guard() is not None:
-        found = sorted((path.name for path in folder.glob("*.txt")), key=os.fsencode)
+        names = sorted((path.name for path in folder.glob("*.txt")), key=os.fsencode)
     else:
         return None
-    return found if os.environ.get(ALL_FILES) == "1" else found[:LISTED_BY_GITHUB]
+    return names if os.environ.get(ALL_FILES) == "1" else names[:LISTED_BY_GITHUB]
 
 
 def list_files_without_github() -> None:
@@ -434,9 +438,9 @@ def list_files_without_github() -> None:
 
 def _of_known_names(get_instances: _GetInstances) -> _GetInstances:
     def get_instances_of_known(self: Any, output_path: str) -> list[Any]:
-        found = known_names(self.name, Path(output_path))
-        if found is not None:
-            self.fetch_file_list = lambda: found
+        patients = known_names(self.name, Path(output_path))
+        if patients is not None:
+            self.fetch_file_list = lambda: patients
         return get_instances(self, output_path)
 
     return get_instances_of_known

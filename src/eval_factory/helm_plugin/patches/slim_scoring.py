@@ -46,7 +46,8 @@ def pack_statistics() -> None:
 
     def without_nans(records: list[Any]) -> list[Any]:  # what is packed is a number
         return [
-            one if isinstance(one.stats, PackedStats) else helms_own([one])[0] for one in records
+            record if isinstance(record.stats, PackedStats) else helms_own([record])[0]
+            for record in records
         ]
 
     runner.remove_per_instance_stats_nans = without_nans
@@ -112,10 +113,10 @@ def _process(self: Any, generation_states: list[Any]) -> Sequence[Any]:
     if len(generation_states) == 0:
         return []
     state = metric.singleton(generation_states)
-    found = self.metric.evaluate_generation(
+    stats_found = self.metric.evaluate_generation(
         self.adapter_spec, state, self.metric_service, self.eval_cache_path
     )
-    stats = list(found)
+    stats = list(stats_found)
     context = MetricContext.from_instance(state.instance)
     return packed(stats, context) or [metric.add_context(stat, context) for stat in stats]
 
@@ -126,7 +127,9 @@ def _evaluating(helms_own: Callable[..., Any]) -> Callable[..., Any]:
     ) -> Any:
         spec = scenario_state.adapter_spec
         instances = scenario_state.instances
-        if spec.method == ADAPT_LANGUAGE_MODELING or any(one.id is None for one in instances):
+        if spec.method == ADAPT_LANGUAGE_MODELING or any(
+            instance.id is None for instance in instances
+        ):
             # it says why not
             return helms_own(self, scenario_state, metric_service, eval_cache_path, parallelism)
         processor = metric.Processor(
@@ -140,30 +143,32 @@ def _evaluating(helms_own: Callable[..., Any]) -> Callable[..., Any]:
         for trial in range(spec.num_train_trials):
             computed: list[Any] = []
             for first in range(0, len(instances), TOGETHER):
-                some = instances[first : first + TOGETHER]
-                asked = [scenario_state.get_request_states(trial, one, None) for one in some]
-                computed += metric.parallel_map(processor.process, asked, parallelism=parallelism)
-            found = dict(zip(instances, computed, strict=True))
-            for stat in _totals(self, found).values():
+                part = instances[first : first + TOGETHER]
+                states = [
+                    scenario_state.get_request_states(trial, instance, None) for instance in part
+                ]
+                computed += metric.parallel_map(processor.process, states, parallelism=parallelism)
+            stats_by_instance = dict(zip(instances, computed, strict=True))
+            for stat in _totals(self, stats_by_instance).values():
                 merge_stat(of_all, stat.take_mean())
-            per_instance.extend(
-                metric.PerInstanceStats(instance.id, instance.perturbation, trial, stats)
-                for instance, stats in found.items()
-                if len(stats) > 0
-            )
+            for instance, stats in stats_by_instance.items():
+                if len(stats) > 0:
+                    per_instance.append(
+                        metric.PerInstanceStats(instance.id, instance.perturbation, trial, stats)
+                    )
         return metric.MetricResult(list(of_all.values()), per_instance)
 
     return evaluate
 
 
-def _totals(computing: Any, found: Mapping[Any, Sequence[Any]]) -> dict[Any, Any]:
+def _totals(computing: Any, stats_by_instance: Mapping[Any, Sequence[Any]]) -> dict[Any, Any]:
     """One trial's statistics by name: HELM's steps in HELM's order."""
-    totals = _merged(found.values())
+    totals = _merged(stats_by_instance.values())
     by_name = defaultdict[Any, dict[Any, Any]](dict)
     by_instance = defaultdict[Any, dict[Any, Any]](dict)
     for name, stat in totals.items():
         by_name[MetricContext.from_metric_name(name)][name] = stat
-    for instance, stats in found.items():
+    for instance, stats in stats_by_instance.items():
         if len(stats) > 0:
             by_instance[MetricContext.from_instance(instance)][instance] = stats
     for derive, grouped in (
@@ -173,15 +178,15 @@ def _totals(computing: Any, found: Mapping[Any, Sequence[Any]]) -> dict[Any, Any
         for context, of_context in grouped.items():
             for stat in derive(of_context):
                 merge_stat(totals, metric.add_context(stat, context))
-    for stat in metric.compute_worst_case_metrics(found):
+    for stat in metric.compute_worst_case_metrics(stats_by_instance):
         merge_stat(totals, stat)
     return totals
 
 
-def _merged(found: Iterable[Sequence[Any]]) -> dict[Any, Any]:
+def _merged(rows: Iterable[Sequence[Any]]) -> dict[Any, Any]:
     """HELM's `merge_stat` of all statistics; of packed ones without an object for each."""
     totals: dict[Any, Any] = {}
-    for stats in found:
+    for stats in rows:
         if isinstance(stats, PackedStats):
             for name, value in zip(stats.names, stats.values, strict=True):
                 if name not in totals:
@@ -281,7 +286,10 @@ def _text(value: Any, newline: str) -> str:
     if isinstance(value, PackedStats):
         of_each = zip(value.names, value.values, strict=True)
         return _enclosed(
-            "[", [_text_of_stat(name, one, repr(one), inner) for name, one in of_each], "]", newline
+            "[",
+            [_text_of_stat(name, stat, repr(stat), inner) for name, stat in of_each],
+            "]",
+            newline,
         )
     if isinstance(value, list | tuple):
         return _enclosed("[", [_text(entry, inner) for entry in value], "]", newline)

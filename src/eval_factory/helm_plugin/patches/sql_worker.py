@@ -115,9 +115,11 @@ def limit_process() -> None:
         _limit(resource.RLIMIT_AS, PROCESS_MEMORY)
 
 
-def _limit(what: int, most: int) -> None:
-    hard = resource.getrlimit(what)[1]
-    resource.setrlimit(what, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
+def _limit(kind: int, maximum: int) -> None:
+    hard = resource.getrlimit(kind)[1]
+    resource.setrlimit(
+        kind, (maximum if hard == resource.RLIM_INFINITY else min(maximum, hard), hard)
+    )
 
 
 def _serve(questions: TextIO, answers: TextIO) -> None:

@@ -1,8 +1,8 @@
-"""Judges: those of HELM's juries, those of a rubric, who are asked about each criterion of each
-answer apart, and those of medhelm's HealthBench.
+"""Asks judges: HELM's juries, a rubric's judges about each criterion of each answer, and those of
+medhelm's HealthBench.
 
-All are asked side by side, through our client; a rubric's thousands of questions as many at once as
-each judge may be asked. Of HELM's juries, and of medhelm's annotators, one method is replaced:
+All judges are asked side by side, through our client; each gets as many of a rubric's questions at
+once as its limit allows. One method of HELM's juries, and of medhelm's annotators, is replaced:
 prompts, criteria, formula and the form of the annotations stay theirs.
 """
 
@@ -28,9 +28,9 @@ from eval_factory.helm import criteria as rubric
 from eval_factory.helm import names
 from eval_factory.helm.judge_output import (
     UnusableJudgeOutput,
+    is_blank_answer,
     own_judgement,
     parse_judge_output,
-    says_nothing,
 )
 from eval_factory.helm_plugin.session import current_session, judging, run_record
 from eval_factory.tasks.rubric_case import RUBRICS, SAMPLE, Criterion
@@ -82,10 +82,10 @@ def judgement(
         max_tokens=_MAX_TOKENS,
         random=None if sample is None else str(sample),
     )
-    asked: list[Request] = []
+    requests: list[Request] = []
     reason = ""
     for number in range(2):
-        asked.append(request)
+        requests.append(request)
         if number > 0 and role is not None:
             current_session().expect(role, 1)
         try:
@@ -96,7 +96,7 @@ def judgement(
             return NotJudged(one_line(str(error)))
         if not result.success or not result.completions:
             if role is not None and result.error == FILTERED_MESSAGE:
-                # Of the model it would be an answer; a judge has decided nothing.
+                # a filtered answer of the model counts; a filtered judge has decided nothing
                 current_session().clients[role].forget(request, FILTERED_MESSAGE)
             return NotJudged(result.error or "it gave no answer")
         try:
@@ -109,7 +109,7 @@ def judgement(
     client = current_session().clients[
         role or get_model_deployment(deployment).client_spec.args["role"]
     ]
-    for request in asked:
+    for request in requests:
         client.forget(request, reason)
     return NotJudged(f"unusable judgement: {reason}")
 
@@ -121,13 +121,15 @@ _OF_NO_ANSWER = {
 
 
 def _answer_in(state: RequestState) -> str:
-    return state.result.completions[0].text if state.result and state.result.completions else ""
+    if not state.result or not state.result.completions:
+        return ""
+    return str(state.result.completions[0].text)
 
 
 def ask_judges_in_parallel(self: Any, request_state: RequestState) -> dict[str, Any]:
     """HELM's annotations of one answer: the prompt, and each judge's ratings where it gave them."""
     answer = _answer_in(request_state)
-    if says_nothing(answer):
+    if is_blank_answer(answer):
         return dict(_OF_NO_ANSWER)
     prompt = self._interpolate_prompt(request_state)
     form = current_session().jury_form
@@ -143,14 +145,17 @@ def ask_judges_in_parallel(self: Any, request_state: RequestState) -> dict[str, 
             judge.model_name, judge.model_deployment, prompt, self._auto_client.make_request, read
         )
 
-    outcomes = dict(zip(judges, map_at_once(rated_by, list(judges), len(judges)), strict=True))
-    rated = {
-        name: ratings for name, ratings in outcomes.items() if not isinstance(ratings, NotJudged)
-    }
-    missing = {
-        name: str(reason) for name, reason in outcomes.items() if isinstance(reason, NotJudged)
-    }
-    return {"prompt_text": prompt, **rated, **({names.NOT_JUDGED: missing} if missing else {})}
+    annotation: dict[str, Any] = {"prompt_text": prompt}
+    missing: dict[str, str] = {}
+    outcomes = map_at_once(rated_by, list(judges), len(judges))
+    for name, outcome in zip(judges, outcomes, strict=True):
+        if isinstance(outcome, NotJudged):
+            missing[name] = str(outcome)
+        else:
+            annotation[name] = outcome
+    if missing:
+        annotation[names.NOT_JUDGED] = missing
+    return annotation
 
 
 @dataclass(frozen=True)
@@ -163,15 +168,16 @@ class _Judge:
 
 @dataclass(frozen=True)
 class _Question:
-    """Some criteria of one answer: those that are asked in one request."""
+    """Some criteria of one answer, which are asked in one request."""
 
     state: RequestState
+    answer: int  # the number of the answer
+    first: int  # the number of the first criterion in the answer's rubric
     criteria: list[Criterion]
-    decided: list[dict[str, _Decision]]  # of each criterion, by judge
 
 
 class CriterionAnnotator(Annotator):  # type: ignore[misc]
-    """What the judges decide about each criterion of each answer."""
+    """Has the judges decide about each criterion of each answer."""
 
     name = rubric.ANNOTATION
     use_global_metric = True  # makes HELM hand over all answers at once
@@ -181,101 +187,111 @@ class CriterionAnnotator(Annotator):  # type: ignore[misc]
     ) -> None:
         """`judges`: name -> deployment."""
         self._ask: _Ask = auto_client.make_request
-        clients = {name: get_model_deployment(one).client_spec.args for name, one in judges.items()}
-        self._judges = [
-            _Judge(name, judges[name], args["role"], args["parallelism"])
-            for name, args in clients.items()
-        ]
+        self._judges = []
+        for name, deployment in judges.items():
+            args = get_model_deployment(deployment).client_spec.args
+            self._judges.append(_Judge(name, deployment, args["role"], args["parallelism"]))
         self._at_once = criteria_per_request
 
     def annotate(self, request_state: RequestState) -> dict[str, Any]:
-        """Of one answer; HELM itself asks for all."""
-        found: dict[str, Any] = self.annotate_all([request_state])[0][rubric.ANNOTATION]
-        return found
+        """Annotate one answer; HELM itself hands over all."""
+        annotation: dict[str, Any] = self.annotate_all([request_state])[0][rubric.ANNOTATION]
+        return annotation
 
     def annotate_all(self, request_states: list[RequestState]) -> list[dict[str, Any]]:
-        """Of each answer its annotations. An answer that did not come is not judged.
+        """Return the annotations of each answer. An answer that did not come is not judged.
 
         Raises:
             Exception: a limit of the run is reached, so that nothing more is asked.
         """
         for size in {1, self._at_once}:
             run_record.note_prompt(rubric.ANNOTATION, rubric.criterion_template(alone=size == 1))
-        of_answers: list[list[dict[str, _Decision]]] = []
+        decided: list[list[dict[str, _Decision]]] = []
         questions: list[_Question] = []
-        for state in request_states:
+        for number, state in enumerate(request_states):
             criteria = rubric_criteria(state)
-            # in the judges' order, whichever answers first: the same answers give the same files
-            names = [judge.name for judge in self._judges] if is_answered(state) else []
-            decided: list[dict[str, _Decision]] = [{name: {} for name in names} for _ in criteria]
-            of_answers.append(decided)
-            for first in range(0, len(criteria) if names else 0, self._at_once):
-                some = slice(first, first + self._at_once)
-                questions.append(_Question(state, criteria[some], decided[some]))
+            decided.append([{} for _ in criteria])
+            if self._judges and is_answered(state):
+                for first in range(0, len(criteria), self._at_once):
+                    part = criteria[first : first + self._at_once]
+                    questions.append(_Question(state, number, first, part))
         for judge in self._judges:
             current_session().expect(judge.role, len(questions))
 
-        def judge_all(judge: _Judge) -> None:
-            map_at_once(
-                lambda question: _decide(judge, question, self._ask), questions, judge.parallelism
+        def decisions_of(judge: _Judge) -> list[list[_Decision]]:
+            return list(
+                map_at_once(
+                    lambda question: _decisions(judge, question, self._ask),
+                    questions,
+                    judge.parallelism,
+                )
             )
 
-        map_at_once(judge_all, self._judges, len(self._judges))
-        return [{rubric.ANNOTATION: rubric.annotation_of(decided)} for decided in of_answers]
+        by_judge = map_at_once(decisions_of, self._judges, len(self._judges))
+        # in the judges' order, whichever answers first: the same answers give the same files
+        for judge, by_question in zip(self._judges, by_judge, strict=True):
+            for question, decisions in zip(questions, by_question, strict=True):
+                for number, decision in enumerate(decisions, start=question.first):
+                    decided[question.answer][number][judge.name] = decision
+        return [{rubric.ANNOTATION: rubric.annotation_of(criteria)} for criteria in decided]
 
 
 def rubric_criteria(state: RequestState) -> list[Criterion]:
-    return [Criterion.from_dict(one) for one in (state.instance.extra_data or {})[RUBRICS]]
+    return [Criterion.from_dict(entry) for entry in (state.instance.extra_data or {})[RUBRICS]]
 
 
 def is_answered(state: RequestState) -> bool:
-    """What a content filter took away is an answer with nothing in it."""
+    """An answer that a content filter took away counts as an answer with nothing in it."""
     result = state.result
     return result is not None and (result.success or result.error == FILTERED_MESSAGE)
 
 
-def _decide(judge: _Judge, question: _Question, ask: _Ask) -> None:
-    """Put one judge's decisions, or why there are none, where the question says."""
+def _decisions(judge: _Judge, question: _Question, ask: _Ask) -> list[_Decision]:
+    """One judge's decisions about the question's criteria, or why there are none."""
     state = question.state
     count = len(question.criteria)
     answer = _answer_in(question.state)
-    reference = next((one.output.text for one in state.instance.references), None)
+    reference = next((reference.output.text for reference in state.instance.references), None)
     prompt = rubric.criterion_prompt(
         state.instance.input.messages or [], answer, question.criteria, reference
     )
 
     def read(text: str) -> list[dict[str, Any]]:
-        return [one.as_dict() for one in rubric.parse_decisions(text, count, answer)]
+        return [decision.as_dict() for decision in rubric.parse_decisions(text, count, answer)]
 
     sample = (state.instance.extra_data or {}).get(SAMPLE)
     with judging(state):  # HELM hands over all answers at once
-        found = judgement(judge.deployment, judge.deployment, prompt, ask, read, judge.role, sample)
-    for number, by_judge in enumerate(question.decided):
-        by_judge[judge.name] = (
-            {rubric.ERROR: str(found)} if isinstance(found, NotJudged) else found[number]
+        outcome = judgement(
+            judge.deployment, judge.deployment, prompt, ask, read, judge.role, sample
         )
+    if isinstance(outcome, NotJudged):
+        return [{rubric.ERROR: str(outcome)} for _ in question.criteria]
+    return outcome
 
 
 def requests_to_judges(state: ScenarioState) -> int:
-    """Of all judges together, about the answers that came; questions that are asked again are
-    not counted.
+    """Count the requests to all judges together, about the answers that came; questions that are
+    asked again are not counted.
     """
-    answered = [one for one in state.request_states if is_answered(one)]
-    # An annotator that names no judges (`judges` of a rubric, `annotator_models` of a jury) asks
-    # once, if at all.
-    return sum(
-        len(spec.args.get("judges") or spec.args.get("annotator_models") or [spec])
-        * _each(spec, answered)
-        for spec in state.annotator_specs or ()
-    )
+    answered = [
+        request_state for request_state in state.request_states if is_answered(request_state)
+    ]
+    total = 0
+    for spec in state.annotator_specs or ():
+        # an annotator that names no judges (`judges` of a rubric, `annotator_models` of a jury)
+        # asks once, if at all
+        judges = spec.args.get("judges") or spec.args.get("annotator_models") or [spec]
+        total += len(judges) * _each(spec, answered)
+    return total
 
 
 def requests_to_each(state: ScenarioState) -> int:
-    """Of a rubric: how many one judge will get if all answers come; 0 where there is no rubric."""
-    rubrics = [
-        one for one in state.annotator_specs or () if one.class_name == names.RUBRIC_ANNOTATOR_CLASS
-    ]
-    return sum(_each(spec, state.request_states) for spec in rubrics)
+    """Count a rubric's requests to one judge, if all answers come; 0 if there is no rubric."""
+    total = 0
+    for spec in state.annotator_specs or ():
+        if spec.class_name == names.RUBRIC_ANNOTATOR_CLASS:
+            total += _each(spec, state.request_states)
+    return total
 
 
 def _each(spec: Any, states: Sequence[RequestState]) -> int:
@@ -290,9 +306,10 @@ def _each(spec: Any, states: Sequence[RequestState]) -> int:
         return count
     if spec.class_name != names.RUBRIC_ANNOTATOR_CLASS:
         return len(states)
-    return sum(
-        ceil(len(rubric_criteria(one)) / spec.args["criteria_per_request"]) for one in states
-    )
+    total = 0
+    for state in states:
+        total += ceil(len(rubric_criteria(state)) / spec.args["criteria_per_request"])
+    return total
 
 
 def ask_about_each_criterion_and_the_physicians_answer(
@@ -316,7 +333,7 @@ def ask_about_each_criterion(
     from helm.benchmark.annotation import health_bench_annotator as helms
 
     answer = _answer_in(state)
-    if says_nothing(answer):
+    if is_blank_answer(answer):
         return dict(_OF_NO_ANSWER)
     extra: Mapping[str, Any] = state.instance.extra_data or {}
     turns = [*(state.instance.input.messages or []), {"content": answer, "role": "assistant"}]
@@ -335,11 +352,9 @@ def ask_about_each_criterion(
         judge = self._annotator_models[name]
 
         def read(text: str) -> _Decision:
-            return (
-                _mark(text)
-                if prompt in marks
-                else rubric.parse_decisions(text, 1, answer)[0].as_dict()
-            )
+            if prompt in marks:
+                return _mark(text)
+            return rubric.parse_decisions(text, 1, answer)[0].as_dict()
 
         return judgement(
             judge.model_name, judge.model_deployment, prompt, self._auto_client.make_request, read
@@ -367,20 +382,25 @@ def _scored(
     has_mark: bool,
     professional: bool,
 ) -> dict[str, Any]:
-    """As medhelm writes them down; beside that each judge's decisions in the rubric's order, and
-    who did not judge.
+    """The annotation as medhelm writes it; beside it each judge's decisions in the rubric's order,
+    and the judges that did not judge.
     """
     annotation: dict[str, Any] = {}
     decided: dict[str, list[bool]] = {}
     missing: dict[str, str] = {}
     so_far: list[_Decision] = []
-    for name, said in outcomes.items():
-        failed = [one for one in said if isinstance(one, NotJudged)]
-        own = [one for one in said if not isinstance(one, NotJudged)]
+    for name, decisions in outcomes.items():
+        failed: list[NotJudged] = []
+        judged: list[_Decision] = []
+        for decision in decisions:
+            if isinstance(decision, NotJudged):
+                failed.append(decision)
+            else:
+                judged.append(decision)
         if failed:
-            missing[name] = f"{len(failed)} of {len(said)} decisions are missing: {failed[0]}"
+            missing[name] = f"{len(failed)} of {len(decisions)} decisions are missing: {failed[0]}"
             continue
-        so_far = [*so_far, *own] if professional else own
+        so_far = [*so_far, *judged] if professional else judged
         score = score_of(list(rubrics), so_far)
         if score is None:
             missing[name] = (
@@ -388,29 +408,32 @@ def _scored(
             )
             continue
         if has_mark:
-            score = (score + own[-1]["criteria_met"] / 10) / 2
+            score = (score + judged[-1]["criteria_met"] / 10) / 2
         annotation[name] = {"accuracy": {"score": score, "criteria": so_far}}
-        decided[name] = [one["criteria_met"] for one in own[: len(rubrics)]]
-    beside = {names.DECISIONS: decided, names.NOT_JUDGED: missing}
-    return annotation | {name: found for name, found in beside.items() if found}
+        decided[name] = [decision["criteria_met"] for decision in judged[: len(rubrics)]]
+    if decided:
+        annotation[names.DECISIONS] = decided
+    if missing:
+        annotation[names.NOT_JUDGED] = missing
+    return annotation
 
 
 def _mark(text: str) -> _Decision:
-    """Of the comparison with the physician's answer. Raises UnusableJudgeOutput: it is no whole
-    number from 1 to 10.
+    """The mark of the comparison with the physician's answer. Raises UnusableJudgeOutput: it is no
+    whole number from 1 to 10.
     """
 
-    def read(found: dict[str, Any]) -> _Decision:
-        if type(found["criteria_met"]) is not int or not 1 <= found["criteria_met"] <= 10:
+    def read(decision: dict[str, Any]) -> _Decision:
+        if type(decision["criteria_met"]) is not int or not 1 <= decision["criteria_met"] <= 10:
             raise UnusableJudgeOutput('"criteria_met" is no whole number from 1 to 10')
-        return found
+        return decision
 
     return own_judgement(
         text,
-        holds=lambda found: "criteria_met" in found,
+        holds=lambda record: "criteria_met" in record,
         wanted='"criteria_met"',
         stands=lambda _found: False,
         judged_is="answer",
         read=read,
-        verdict=lambda found: found["criteria_met"],
+        verdict=lambda record: record["criteria_met"],
     )

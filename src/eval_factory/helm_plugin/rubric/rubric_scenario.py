@@ -117,11 +117,16 @@ def _read(path: str) -> Any:
 @run_spec_function(RUBRIC_RUN_SPEC)  # type: ignore[untyped-decorator]
 def rubric_benchmark(config_path: str, criteria_per_request: int = 1) -> RunSpec:
     """A custom rubric benchmark: the file that eval-factory wrote says what it is."""
-    own = _read(config_path)
-    scenario = _scenario(own["name"], own["description"], OWN, own["dataset_file"])
-    max_tokens = own.get("max_tokens", _MAX_TOKENS)
+    config = _read(config_path)
+    scenario = _scenario(config["name"], config["description"], OWN, config["dataset_file"])
+    max_tokens = config.get("max_tokens", _MAX_TOKENS)
     return _run_spec(
-        own["name"], scenario, own["metric"], own["judges"], criteria_per_request, max_tokens
+        config["name"],
+        scenario,
+        config["metric"],
+        config["judges"],
+        criteria_per_request,
+        max_tokens,
     )
 
 
