@@ -73,9 +73,9 @@ def deployment_of(endpoint: EndpointPlan) -> str:
     """The role is part of a judge's name: one model may be evaluated and judge, with two keys."""
     if endpoint.helm_name is not None:
         return endpoint.helm_name
-    slug = (
-        endpoint.slug if endpoint.role == MODEL_ROLE else f"judge-{endpoint.role}-{endpoint.slug}"
-    )
+    slug = f"judge-{endpoint.role}-{endpoint.slug}"
+    if endpoint.role == MODEL_ROLE:
+        slug = endpoint.slug
     return names.deployment_name(slug)
 
 
@@ -86,22 +86,26 @@ def roles_by_deployment(endpoints: Iterable[EndpointPlan]) -> dict[str, str]:
 
 def model_metadata(endpoints: tuple[EndpointPlan, ...]) -> str:
     """model_metadata.yaml."""
-    models = [
-        names.model_entry(deployment_of(one), one.model_id, f"{one.model_id} ({one.role})")
-        for one in endpoints
-    ]
+    models = []
+    for endpoint in endpoints:
+        models.append(
+            names.model_entry(
+                deployment_of(endpoint), endpoint.model_id, f"{endpoint.model_id} ({endpoint.role})"
+            )
+        )
     return _dump({"models": models})
 
 
 def _named(judges: tuple[EndpointPlan, ...]) -> list[dict[str, str]]:
-    return [
-        {"name": one.role, "model": deployment_of(one), "model_deployment": deployment_of(one)}
-        for one in judges
-    ]
+    entries = []
+    for judge in judges:
+        deployment = deployment_of(judge)
+        entries.append({"name": judge.role, "model": deployment, "model_deployment": deployment})
+    return entries
 
 
 def benchmark_files(
-    own: Benchmark, judges: tuple[EndpointPlan, ...], folder: Path
+    benchmark: Benchmark, judges: tuple[EndpointPlan, ...], folder: Path
 ) -> dict[str, str]:
     """benchmark.yaml, and the judges' prompt beside it where its scale or criteria are filled in.
 
@@ -114,40 +118,61 @@ def benchmark_files(
     from eval_factory.tasks.custom_benchmark import JURY  # for a custom benchmark alone
 
     files: dict[str, str] = {}
-    prompt = own.judge_prompt_file
-    if prompt is not None and own.jury_form.places:
+    prompt = benchmark.judge_prompt_file
+    if prompt is not None and benchmark.jury_form.places:
         text = safe_files.read_text(prompt)
-        filled = own.jury_form.filled(text)
+        filled = benchmark.jury_form.filled(text)
         if filled != text:
             prompt = folder / names.JUDGE_PROMPT
             files[names.JUDGE_PROMPT] = filled
-    asked = [deployment_of(judge) for judge in judges]
-    jury = {
-        "name": JURY,
-        "prompt_file": str(prompt),
-        "judges": [{"name": name, "model_name": name} for name in asked],
-        **own.jury_form.as_dict(),
+    # keys without a value are left out; these are the order of the file
+    document: dict[str, Any] = {
+        "name": benchmark.name,
+        "description": benchmark.description,
+        "prompt_file": None,
+        "dataset_file": str(benchmark.dataset_file),
+        "metric": None,
+        "max_tokens": benchmark.max_tokens,
+        "has_clusters": benchmark.has_clusters or None,
+        "pictures_beside": None,
+        "has_answers": benchmark.has_answers or None,
+        "instances": benchmark.instances,
+        "notes": list(benchmark.notes),
+        "judges": None,
+        "metrics": None,
     }
-    metrics = None
-    if not own.is_rubric:
-        metrics = [jury if name == JURY else {"name": name} for name in own.metrics]
-    document = {
-        "name": own.name,
-        "description": own.description,
-        "prompt_file": None if own.is_rubric else str(own.prompt_file),
-        "dataset_file": str(own.dataset_file),
-        "metric": own.main_metric if own.is_rubric else None,
-        "max_tokens": own.max_tokens,
-        "has_clusters": own.has_clusters or None,
-        "pictures_beside": str(own.path) if own.rows_with_pictures else None,
-        "has_answers": own.has_answers or None,
-        "instances": own.instances,
-        "notes": list(own.notes),
-        "judges": _named(judges) if own.is_rubric else None,
-        "metrics": metrics,
-    }
+    if benchmark.rows_with_pictures:
+        document["pictures_beside"] = str(benchmark.path)
+    if benchmark.is_rubric:
+        document["metric"] = benchmark.main_metric
+        document["judges"] = _named(judges)
+    else:
+        document["prompt_file"] = str(benchmark.prompt_file)
+        document["metrics"] = []
+        for name in benchmark.metrics:
+            metric = {"name": name}
+            if name == JURY:
+                metric = _jury_metric(benchmark, prompt, judges)
+            document["metrics"].append(metric)
     stated = {name: value for name, value in document.items() if value is not None}
     return {names.BENCHMARK: _dump(stated), **files}
+
+
+def _jury_metric(
+    benchmark: Benchmark, prompt: Path | None, judges: tuple[EndpointPlan, ...]
+) -> dict[str, Any]:
+    from eval_factory.tasks.custom_benchmark import JURY
+
+    entries = []
+    for judge in judges:
+        deployment = deployment_of(judge)
+        entries.append({"name": deployment, "model_name": deployment})
+    return {
+        "name": JURY,
+        "prompt_file": str(prompt),
+        "judges": entries,
+        **benchmark.jury_form.as_dict(),
+    }
 
 
 def quiet_logging() -> str:
@@ -203,10 +228,10 @@ def run_entry(plan: Plan) -> str:
     params = plan.evaluation.run.config.params
     chosen = {
         "criteria_per_request": params.extra.criteria_per_request,
-        "more_metrics": "+".join(params.extra.metrics) if params.extra.metrics else None,
+        "more_metrics": "+".join(params.extra.metrics or ()) or None,
         "shuffle_choices": params.extra.shuffle_choices,
         "repeats": params.extra.repeats,
-        "perturb": "+".join(params.extra.perturb) if params.extra.perturb else None,
+        "perturb": "+".join(params.extra.perturb or ()) or None,
         "pushback": params.extra.pushback,
         "blind_control": params.extra.blind_control or None,
         "options_only": params.extra.options_only or None,
@@ -232,7 +257,13 @@ def command_line(plan: Plan, *, debug: bool = False, at_most: int | None = None)
     The template is rendered once, every value quoted, and split as a shell would: what a value
     holds can neither become a second argument nor be evaluated.
     """
+    log_config = None
+    if not debug:
+        log_config = str(plan.rundir.model_configs / names.LOGGING)
+    plug_ins = [names.PLUGIN_MODULE]
     plug_in = plan.evaluation.task.plug_in
+    if plug_in and plug_in.helm_plugin:
+        plug_ins.append(plug_in.helm_plugin)
     values = {
         "helm_run": helm_program("helm-run", plan.upstream),
         "run_entry": run_entry(plan),
@@ -242,13 +273,8 @@ def command_line(plan: Plan, *, debug: bool = False, at_most: int | None = None)
         or names.NO_LIMIT,
         "helm_dir": str(plan.rundir.helm),
         "model_configs_dir": str(plan.rundir.model_configs),
-        "log_config": None if debug else str(plan.rundir.model_configs / names.LOGGING),
-        "plugin": Program(
-            [
-                names.PLUGIN_MODULE,
-                *([plug_in.helm_plugin] if plug_in and plug_in.helm_plugin else []),
-            ]
-        ),
+        "log_config": log_config,
+        "plugin": Program(plug_ins),
         "runner_class": names.RUNNER_CLASS,
         **plan.evaluation.as_dict(),
     }
@@ -264,4 +290,6 @@ def _template(text: str) -> Template:
 
 
 def _quoted(value: object) -> str:
-    return shlex.join(value) if isinstance(value, Program) else shlex.quote(str(value))
+    if isinstance(value, Program):
+        return shlex.join(value)
+    return shlex.quote(str(value))

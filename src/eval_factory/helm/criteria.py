@@ -90,42 +90,60 @@ def criterion_prompt(
     reference: str | None = None,
 ) -> str:
     """The prompt about one criterion, or about several at once."""
-    turns = [*messages, {"role": "assistant", "content": answer}]
+    turns = []
+    for turn in (*messages, {"role": "assistant", "content": answer}):
+        turns.append(f"{turn['role']}: {turn['content']}")
     alone = len(criteria) == 1
-    items = [f"[{one.points:g}] {one.text}" for one in criteria]
-    if not alone:
-        items = [f"{number}. {item}" for number, item in enumerate(items, start=1)]
-    values = {
-        "conversation": "\n\n".join(f"{turn['role']}: {turn['content']}" for turn in turns),
-        "reference": "" if reference is None else _filled(_REFERENCE, {"reference": reference}),
-        "criteria": "\n".join(items),
-    }
+    items = []
+    for number, criterion in enumerate(criteria, start=1):
+        item = f"[{criterion.points:g}] {criterion.text}"
+        items.append(item if alone else f"{number}. {item}")
+    values = {"conversation": "\n\n".join(turns), "reference": "", "criteria": "\n".join(items)}
+    if reference is not None:
+        values["reference"] = _filled(_REFERENCE, {"reference": reference})
     return _filled(criterion_template(alone=alone), values)
 
 
 def criterion_template(*, alone: bool) -> str:
-    """The prompt with conversation, reference and criteria in braces; `alone`: each criterion is
-    asked apart.
+    """The prompt with conversation, reference and criteria in braces.
+
+    `alone`: each criterion is asked in a request of its own.
     """
-    words = {
-        "what": "a criterion" if alone else "numbered criteria",
-        "tag": "criterion" if alone else "criteria",
-        "each": "the criterion" if alone else "each of the criteria, independently of the others",
-        "one": "A criterion",
-        "form": _ONE_FORM if alone else _SEVERAL_FORM,
-    }
-    return _filled(_TASK, words)
+    if alone:
+        return _filled(_TASK, _WORDS_OF_ONE)
+    return _filled(_TASK, _WORDS_OF_SEVERAL)
+
+
+_WORDS_OF_ONE = {
+    "what": "a criterion",
+    "tag": "criterion",
+    "each": "the criterion",
+    "one": "A criterion",
+    "form": _ONE_FORM,
+}
+_WORDS_OF_SEVERAL = {
+    "what": "numbered criteria",
+    "tag": "criteria",
+    "each": "each of the criteria, independently of the others",
+    "one": "A criterion",
+    "form": _SEVERAL_FORM,
+}
 
 
 def _filled(text: str, values: Mapping[str, str]) -> str:
     """Each name in braces replaced, from left to right: what a value holds is never looked at."""
-    return re.sub(rf"{{({'|'.join(values)})}}", lambda found: values[found[1]], text)
+    return re.sub(rf"{{({'|'.join(values)})}}", lambda match: values[match[1]], text)
 
 
 def prompt_of_jury(annotators: Sequence[str], folder: Path | None = None) -> str | None:
-    """The template of HELM's annotator classes of these names, with HELM's places in braces; None
-    where none of them is a jury, or HELM is not here. `folder`: of the annotators, if not of the
-    installed HELM.
+    """The template of HELM's annotator classes of these names, with HELM's placeholders in braces.
+
+    Args:
+        annotators: Names of classes.
+        folder: The folder of the annotators, if it is not that of the installed HELM.
+
+    Returns:
+        None if none of the classes is a jury, or HELM is not here.
     """
     folder = folder or environment_of(HELM).helms("benchmark", "annotation")
     if folder is None or not annotators:
@@ -136,13 +154,20 @@ def prompt_of_jury(annotators: Sequence[str], folder: Path | None = None) -> str
     for file in sorted(folder.glob("*_annotator.py")):
         source = file.read_text(encoding="utf-8")
         if defined.search(source):
-            for node in ast.parse(source).body:
-                if isinstance(node, ast.Assign) and "PROMPT_TEMPLATE" in map(
-                    ast.unparse, node.targets
-                ):
-                    value = node.value.value if isinstance(node.value, ast.Constant) else None
-                    return value if isinstance(value, str) else None
-            return None
+            return _template_in(source)
+    return None
+
+
+def _template_in(source: str) -> str | None:
+    """The text that a module assigns to PROMPT_TEMPLATE."""
+    for node in ast.parse(source).body:
+        if not isinstance(node, ast.Assign):
+            continue
+        if "PROMPT_TEMPLATE" not in map(ast.unparse, node.targets):
+            continue
+        if isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            return node.value.value
+        return None
     return None
 
 
@@ -170,7 +195,7 @@ _SQUEEZED_DECISION = re.compile(r"criteriamet(?:true|false|yes)")
 
 @dataclass(frozen=True)
 class Decision:
-    """Whether a criterion is met, and why, in a judge's words."""
+    """A judge's decision about a criterion, with the judge's explanation."""
 
     met: bool
     explanation: str
@@ -185,69 +210,86 @@ def parse_decisions(text: str, count: int, judged: str) -> list[Decision]:
     Raises:
         UnusableJudgeOutput: there are none, or it is not clear which they are.
     """
-    key = _MET if count == 1 else JUDGEMENTS
     squeezes = judge_output.squeezed_readings(judged)
 
-    def stands(found: Mapping[str, Any]) -> bool:
-        """A decision with its explanation, in any layout, escape or disguise, whatever stands
-        between the two.
+    def stands(record: Mapping[str, Any]) -> bool:
+        """Find a decision with its explanation in the answer, in any layout, escape or disguise,
+        whatever stands between the two.
         """
-        listed = [found] if count == 1 else found[JUDGEMENTS]
-        for one in listed if isinstance(listed, list) else ():
-            if isinstance(one, Mapping):
-                met = one.get(_MET)
-                explanation = one.get(EXPLANATION)
-                parts = [f"{_MET} {str(met).lower() if isinstance(met, bool) else met}"]
-                if isinstance(explanation, str):
-                    parts.append(f"{EXPLANATION} {explanation}")
-                parts = [squeezed(judge_output.undisguised(part)) for part in parts]
-                if any(all(part in squeeze for part in parts) for squeeze in squeezes):
-                    return True
+        records: Any = [record]
+        if count > 1:
+            records = record[JUDGEMENTS]
+        if not isinstance(records, list):
+            return False
+        for decision in records:
+            if isinstance(decision, Mapping) and _stands_in(decision, squeezes):
+                return True
         return False
 
+    def read(record: Mapping[str, Any]) -> list[Decision]:
+        if count == 1:
+            return [_decision(record)]
+        return _numbered(record[JUDGEMENTS], count)
+
+    key = _MET if count == 1 else JUDGEMENTS
     return judge_output.own_judgement(
         text,
-        holds=lambda found: key in found,
+        holds=lambda record: key in record,
         wanted=f'"{key}"',
         stands=stands,
         judged_is="answer",
-        read=lambda found: (
-            [_decision(found)] if count == 1 else _numbered(found[JUDGEMENTS], count)
-        ),
-        verdict=lambda decisions: tuple(one.met for one in decisions),
+        read=read,
+        verdict=lambda decisions: tuple(decision.met for decision in decisions),
     )
 
 
+def _stands_in(decision: Mapping[str, Any], squeezes: Sequence[str]) -> bool:
+    met = decision.get(_MET)
+    if isinstance(met, bool):
+        met = str(met).lower()
+    explanation = decision.get(EXPLANATION)
+    parts = [squeezed(judge_output.undisguised(f"{_MET} {met}"))]
+    if isinstance(explanation, str):
+        parts.append(squeezed(judge_output.undisguised(f"{EXPLANATION} {explanation}")))
+    return any(all(part in squeeze for part in parts) for squeeze in squeezes)
+
+
 def decision_signs(answer: str) -> list[str]:
-    """How an answer speaks to its judges, if it does; a decision of theirs that it holds is a
-    ready-made one.
+    """The signs that an answer speaks to its judges; a decision of theirs in it is a ready-made
+    judgement.
     """
-    found = set(judge_output.injection_signs(answer))
+    signs = set(judge_output.injection_signs(answer))
     for reading in judge_output.readings(answer):
         if _SQUEEZED_DECISION.search(squeezed(reading)):
-            found.add(READY_MADE)
-        found |= {sign for sign, pattern in _SIGNS.items() if pattern.search(reading)}
-    return [sign for sign in (READY_MADE, *_SIGNS) if sign in found]
+            signs.add(READY_MADE)
+        for sign, pattern in _SIGNS.items():
+            if pattern.search(reading):
+                signs.add(sign)
+    return [sign for sign in (READY_MADE, *_SIGNS) if sign in signs]
 
 
-def _numbered(listed: Any, count: int) -> list[Decision]:
-    if not isinstance(listed, list) or not all(isinstance(one, Mapping) for one in listed):
+def _numbered(records: Any, count: int) -> list[Decision]:
+    is_list = isinstance(records, list)
+    if not is_list or not all(isinstance(record, Mapping) for record in records):
         raise UnusableJudgeOutput(f'"{JUDGEMENTS}" is no list of JSON objects')
-    by_number = {one[_NUMBER]: one for one in listed if type(one.get(_NUMBER)) is int}
-    wanted = range(1, count + 1)
-    missing = [str(number) for number in wanted if number not in by_number]
+    by_number = {}
+    for record in records:
+        if type(record.get(_NUMBER)) is int:
+            by_number[record[_NUMBER]] = record
+    numbers = range(1, count + 1)
+    missing = [str(number) for number in numbers if number not in by_number]
     if missing:
         raise UnusableJudgeOutput(f"criterion {', '.join(missing)} has no judgement")
-    if len(listed) != count:
+    if len(records) != count:
         raise UnusableJudgeOutput(
-            f"it holds {len(listed)} judgements of {count} criteria; give one for each"
+            f"it holds {len(records)} judgements of {count} criteria; give one for each"
         )
-    return [_decision(by_number[number]) for number in wanted]
+    return [_decision(by_number[number]) for number in numbers]
 
 
-def _decision(found: Mapping[str, Any]) -> Decision:
-    met = found.get(_MET)
-    explanation = found.get(EXPLANATION)
+def _decision(record: Mapping[str, Any]) -> Decision:
+    met = record.get(_MET)
+    explanation = record.get(EXPLANATION)
     if not isinstance(met, bool):
         raise UnusableJudgeOutput(f'"{_MET}" is not true or false')
     # "..." is the form itself, given back
@@ -265,32 +307,40 @@ def annotation_of(decided: Sequence[Mapping[str, Mapping[str, Any]]]) -> dict[st
 
 
 def said_of(annotations: Mapping[str, Any] | None, count: int) -> list[dict[str, dict[str, Any]]]:
-    """Of each of `count` criteria what each judge decided; nothing where the answer was not
+    """The decisions of each judge about each of `count` criteria; empty if the answer was not
     judged.
     """
-    found = ((annotations or {}).get(ANNOTATION) or {}).get(_CRITERIA)
-    if not isinstance(found, list) or len(found) != count:
-        return [{} for _ in range(count)]
-    return [dict(one) if isinstance(one, Mapping) else {} for one in found]
+    criteria = ((annotations or {}).get(ANNOTATION) or {}).get(_CRITERIA)
+    if not isinstance(criteria, list) or len(criteria) != count:
+        criteria = [None] * count
+    decisions = []
+    for by_judge in criteria:
+        decisions.append(dict(by_judge) if isinstance(by_judge, Mapping) else {})
+    return decisions
 
 
 def decisions_of(
     annotations: Mapping[str, Any] | None, judges: Iterable[str], count: int
 ) -> list[dict[str, bool | None]]:
-    """Of each criterion each judge's decision; None where it gave none."""
+    """For each criterion each judge's decision; None if the judge gave none."""
     judges = tuple(judges)
-    return [
-        {judge: _met(said.get(judge)) for judge in judges} for said in said_of(annotations, count)
-    ]
+    decisions = []
+    for by_judge in said_of(annotations, count):
+        decisions.append({judge: _met(by_judge.get(judge)) for judge in judges})
+    return decisions
 
 
 def _met(decision: Any) -> bool | None:
-    met = decision.get(_MET) if isinstance(decision, Mapping) else None
+    if not isinstance(decision, Mapping):
+        return None
+    met = decision.get(_MET)
     return met if isinstance(met, bool) else None
 
 
 def error_of(decided: Mapping[str, Mapping[str, Any]], judge: str) -> str | None:
-    """Why a judge gave no decision, where that was written down."""
-    found = decided.get(judge)
-    reason = found.get(ERROR) if isinstance(found, Mapping) else None
+    """The reason why a judge gave no decision, if it was written down."""
+    decision = decided.get(judge)
+    if not isinstance(decision, Mapping):
+        return None
+    reason = decision.get(ERROR)
     return reason if isinstance(reason, str) else None

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from importlib import metadata, util
-from importlib.machinery import PathFinder
+from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 
 from eval_factory.core.errors import PrerequisiteError
@@ -27,7 +27,7 @@ STARTER = Path(__file__).resolve().parents[1] / "helm_plugin" / "start_in_enviro
 
 @dataclass(frozen=True)
 class Environment:
-    """Where one upstream is."""
+    """The environment of one upstream."""
 
     upstream: Upstream
     python: str  # the interpreter that runs it
@@ -35,51 +35,50 @@ class Environment:
     search: tuple[str, ...] | None = None
 
     def version_of(self, package: str) -> str | None:
-        """None: it is not installed there."""
-        found = next(iter(self.distributions(package)), None)
-        return None if found is None else found.version
+        """The installed version of a package; None if it is not installed there."""
+        for distribution in self.distributions(package):
+            return distribution.version
+        return None
 
     def distributions(self, package: str | None = None) -> Iterable[metadata.Distribution]:
         """All that are installed there, or those of a name."""
-        return metadata.distributions(
-            name=package, path=list(sys.path if self.search is None else self.search)
-        )
+        search = self.search
+        if search is None:
+            search = tuple(sys.path)
+        return metadata.distributions(name=package, path=list(search))
 
     def has_module(self, name: str) -> bool:
-        """Whether it can be imported there. `name`: of a module that is in no package."""
-        found = (
-            util.find_spec(name)
-            if self.search is None
-            else PathFinder.find_spec(name, list(self.search))
-        )
-        return found is not None
+        """Look for a module that is in no package, without importing it."""
+        return self._spec_of(name) is not None
+
+    def _spec_of(self, name: str) -> ModuleSpec | None:
+        if self.search is None:
+            return util.find_spec(name)
+        return PathFinder.find_spec(name, list(self.search))
 
     def helms(self, *parts: str) -> Path | None:
-        """A file or folder of the installed HELM, which is not imported; None where it has no
-        such.
-        """
-        spec = (
-            util.find_spec("helm")
-            if self.search is None
-            else PathFinder.find_spec("helm", list(self.search))
-        )
-        paths = (
-            [Path(folder).joinpath(*parts) for folder in (spec.submodule_search_locations or ())]
-            if spec
-            else []
-        )
-        return next((path for path in paths if path.exists()), None)
+        """A file or folder of the installed HELM, which is not imported; None if it has no such."""
+        spec = self._spec_of("helm")
+        if spec is None:
+            return None
+        for folder in spec.submodule_search_locations or ():
+            path = Path(folder).joinpath(*parts)
+            if path.exists():
+                return path
+        return None
 
     def program(self, module: str, script: str) -> list[str]:
-        """What a command line of one of HELM's programs begins with: never another one on PATH."""
+        """The beginning of a command line of one of HELM's programs: never another one on PATH."""
         if self.search is not None:
             return [self.python, str(STARTER), module]
         beside = Path(self.python).parent / script
-        return [str(beside)] if beside.is_file() else [self.python, "-m", module]
+        if beside.is_file():
+            return [str(beside)]
+        return [self.python, "-m", module]
 
 
 def environment_of(upstream: Upstream) -> Environment:
-    """Of one that may not be installed: it then has no version."""
+    """The environment of an upstream; one that is not installed has no version."""
     if upstream is HELM:
         return Environment(HELM, sys.executable)
     home = home_of(upstream)
@@ -100,17 +99,18 @@ def home_of(upstream: Upstream) -> Path:
 
 
 def installed_upstream() -> Upstream:
-    """The one whose HELM this very process imports, in the version that is there: inside helm-run,
-    that which is run.
+    """The upstream whose HELM this very process imports, in the installed version: inside helm-run,
+    the one that is run.
 
     Raises:
         PrerequisiteError: neither is installed here.
     """
     for folder in sys.path:  # the first is what is imported, where both can be found
-        for one in UPSTREAMS.values():
-            version = Environment(one, sys.executable, (folder,)).version_of(one.package)
+        for upstream in UPSTREAMS.values():
+            environment = Environment(upstream, sys.executable, (folder,))
+            version = environment.version_of(upstream.package)
             if version is not None:
-                return replace(one, version=version)
+                return replace(upstream, version=version)
     raise PrerequisiteError(
         f"HELM ({HELM.package} or {MEDHELM.package}) is not installed in {sys.prefix}"
     )
@@ -137,13 +137,16 @@ def look_for_packages(
             f"  {how_to_install(upstream)}\n"
             "  nothing was asked"
         )
-    missing = [] if only_generate else missing_for(run_spec, environment)
+    if only_generate:
+        return
+    missing = missing_for(run_spec, environment)
     if missing:
-        hint = (
-            "\n  or make the pictures now, and score them where these are: "
-            "config.params.extra.only_generate: true"
-        )
-        hint = hint if load_index(upstream).run_specs[run_spec].makes_images else ""
+        hint = ""
+        if load_index(upstream).run_specs[run_spec].makes_images:
+            hint = (
+                "\n  or make the pictures now, and score them where these are: "
+                "config.params.extra.only_generate: true"
+            )
         raise PrerequisiteError(
             f"{not_installed(task, missing, environment)}{hint}\n  nothing was asked"
         )
@@ -155,11 +158,9 @@ def look_for_helm(upstream: Upstream) -> Environment:
     """
     environment = environment_of(upstream)
     if environment.version_of(upstream.package) is None:
-        place = (
-            f"the environment of eval-factory, {sys.prefix}"
-            if upstream is HELM
-            else str(home_of(upstream))
-        )
+        place = str(home_of(upstream))
+        if upstream is HELM:
+            place = f"the environment of eval-factory, {sys.prefix}"
         raise PrerequisiteError(
             f"HELM ({upstream.package}) is not installed in {place}\n  {how_to_install(upstream)}"
         )
@@ -178,27 +179,30 @@ def how_to_install(upstream: Upstream) -> str:
 
 def missing_for(run_spec: str, environment: Environment) -> list[str]:
     """Modules that a run spec imports in any case and that cannot be found there."""
-    known = load_index(environment.upstream).run_specs.get(run_spec)
-    return [
-        module for module in (known.packages if known else ()) if not environment.has_module(module)
-    ]
+    entry = load_index(environment.upstream).run_specs.get(run_spec)
+    if entry is None:
+        return []
+    return [module for module in entry.packages if not environment.has_module(module)]
 
 
 def not_installed(task: str, modules: Iterable[str], environment: Environment) -> str:
-    """That modules are missing, and the command that installs them."""
+    """A message that modules are missing, with the command that installs them."""
     modules = list(modules)
-    known = load_index(environment.upstream).packages
-    named, are = ("a package", "is") if len(modules) == 1 else ("packages", "are")
-    command = install_command((known.get(module, module) for module in modules), environment.python)
-    unknown = [module for module in modules if module not in known]
-    hint = (
-        f"\n  if no package is called {' or '.join(unknown)}, "
-        "look for the one that holds this module"
+    packages = load_index(environment.upstream).packages
+    command = install_command(
+        (packages.get(module, module) for module in modules), environment.python
     )
-    message = (
-        f"HELM needs {named} for {task} that {are} not installed: {', '.join(modules)}\n  {command}"
-    )
-    return message + hint if unknown else message
+    subject = f"packages for {task} that are"
+    if len(modules) == 1:
+        subject = f"a package for {task} that is"
+    message = f"HELM needs {subject} not installed: {', '.join(modules)}\n  {command}"
+    unknown = [module for module in modules if module not in packages]
+    if unknown:
+        message += (
+            f"\n  if no package is called {' or '.join(unknown)}, "
+            "look for the one that holds this module"
+        )
+    return message
 
 
 def install_command(requirements: Iterable[str], python: str) -> str:
@@ -218,5 +222,10 @@ _MODULE = re.compile(
 
 def module_named_in(message: str) -> str | None:
     """The module that an exception says is missing, by its first name."""
-    found = _MODULE.search(message)
-    return next((name for name in found.groups() if name), "").partition(".")[0] if found else None
+    match = _MODULE.search(message)
+    if match is None:
+        return None
+    for name in match.groups():
+        if name:
+            return str(name).partition(".")[0]
+    return ""

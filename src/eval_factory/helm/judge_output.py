@@ -17,7 +17,7 @@ import json
 import re
 import unicodedata
 from collections.abc import Callable, Collection, Iterator, Mapping
-from itertools import chain, permutations, product
+from itertools import permutations, product
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import unquote
@@ -123,15 +123,18 @@ def readings(text: str) -> Iterator[str]:
     if plain != text:
         yield plain
     # Base64 is read token by token and, where it goes over several lines, as one.
-    tokens = [
-        token.rstrip("=").replace("-", "+").replace("_", "/") for token in _BASE64.findall(plain)
-    ]
-    found = [_decoded(token) for token in tokens]
-    if len(tokens) > 1 and "" in found:
-        found.append(_decoded("".join(tokens)))
-    digits = (re.sub("[ :]", "", token) for token in _HEX.findall(plain))
-    in_hex = "".join(_as_text(bytes.fromhex(token)) for token in digits)
-    for hidden in ("".join(found), in_hex):
+    tokens = []
+    decoded = []
+    for token in _BASE64.findall(plain):
+        token = token.rstrip("=").replace("-", "+").replace("_", "/")
+        tokens.append(token)
+        decoded.append(_decoded(token))
+    if len(tokens) > 1 and "" in decoded:
+        decoded.append(_decoded("".join(tokens)))
+    in_hex = []
+    for token in _HEX.findall(plain):
+        in_hex.append(_as_text(bytes.fromhex(re.sub("[ :]", "", token))))
+    for hidden in ("".join(decoded), "".join(in_hex)):
         if hidden:
             yield undisguised(hidden)
 
@@ -210,55 +213,63 @@ def is_blank_answer(answer: str) -> bool:
 def parse_judge_output(
     text: str, criteria: Criteria, judged: str, form: JuryForm = HELMS_FORM
 ) -> dict[str, Any]:
-    """The judge's own ratings of an answer (`judged`): criterion -> rating, as the judge wrote it;
-    of a label its value.
+    """The judge's own ratings of an answer (`judged`).
+
+    Returns:
+        Criterion -> rating, as the judge wrote it; for a label its value.
 
     Raises:
         UnusableJudgeOutput: there are none, or it is not clear which they are.
     """
     squeezes = squeezed_readings(judged)
 
-    def stands(found: Mapping[str, Any]) -> bool:
-        forms = (
-            _forms_of(name, found[name], fields, form)
-            for name, fields in criteria.items()
-            if name in found
-        )
-        pairs = product(chain.from_iterable(forms), squeezes)
-        return any(written in squeeze for written, squeeze in pairs)
-
-    def read(found: dict[str, Any]) -> dict[str, Any]:
-        if form.criteria and (unknown := [name for name in found if name not in criteria]):
-            raise UnusableJudgeOutput(
-                f"it rates {unknown[0]!r}, and the criteria are {', '.join(criteria)}"
-            )
+    def stands(record: Mapping[str, Any]) -> bool:
         for name, fields in criteria.items():
-            rating = found.get(name)
-            if not isinstance(rating, Mapping):
-                raise UnusableJudgeOutput(f"the criterion {name!r} is missing or no object")
-            for field in fields:
-                if field not in rating:
-                    raise UnusableJudgeOutput(f"{name!r} has no {field!r}")
-            if "score" in fields and form.value_of(rating["score"]) is None:
-                raise UnusableJudgeOutput(f"the score of {name!r} is not {form.wanted}")
-        return found
+            if name in record:
+                pairs = product(_forms_of(name, record[name], fields, form), squeezes)
+                if any(written in squeeze for written, squeeze in pairs):
+                    return True
+        return False
+
+    def read(record: dict[str, Any]) -> dict[str, Any]:
+        _refuse_unusable(record, criteria, form)
+        return record
 
     ratings = own_judgement(
         text,
-        holds=lambda found: bool(criteria.keys() & found.keys()),
+        holds=lambda record: bool(criteria.keys() & record.keys()),
         wanted="the criteria " + ", ".join(criteria),
         stands=stands,
         judged_is="response",
         read=read,
-        verdict=lambda found: json.dumps({name: found[name]["score"] for name in criteria}),
+        verdict=lambda record: json.dumps({name: record[name]["score"] for name in criteria}),
     )
     # HELM's mean takes everything else that stands there
-    own = {name: ratings[name] for name in criteria}
+    rated = {name: ratings[name] for name in criteria}
     if not form.labels:  # the judge's own spelling of a number stays
-        return own
-    return {
-        name: {**rating, "score": form.value_of(rating["score"])} for name, rating in own.items()
-    }
+        return rated
+    labelled = {}
+    for name, rating in rated.items():
+        labelled[name] = {**rating, "score": form.value_of(rating["score"])}
+    return labelled
+
+
+def _refuse_unusable(record: Mapping[str, Any], criteria: Criteria, form: JuryForm) -> None:
+    """Raises UnusableJudgeOutput: a rating is missing, unknown or not of the form."""
+    for name in record:
+        if form.criteria and name not in criteria:
+            raise UnusableJudgeOutput(
+                f"it rates {name!r}, and the criteria are {', '.join(criteria)}"
+            )
+    for name, fields in criteria.items():
+        rating = record.get(name)
+        if not isinstance(rating, Mapping):
+            raise UnusableJudgeOutput(f"the criterion {name!r} is missing or no object")
+        for field in fields:
+            if field not in rating:
+                raise UnusableJudgeOutput(f"{name!r} has no {field!r}")
+        if "score" in fields and form.value_of(rating["score"]) is None:
+            raise UnusableJudgeOutput(f"the score of {name!r} is not {form.wanted}")
 
 
 def own_judgement(
@@ -288,17 +299,17 @@ def own_judgement(
     reasons: list[str] = []
     usable: dict[object, _Judgement] = {}
     try:
-        objects = [found for found in json_objects(text) if holds(found)]
+        objects = [record for record in json_objects(text) if holds(record)]
         if not objects:
             raise UnusableJudgeOutput(f"it holds no JSON object with {wanted}")
-        own = [found for found in objects if not stands(found)]
-        if not own:
+        own_records = [record for record in objects if not stands(record)]
+        if not own_records:
             raise UnusableJudgeOutput(
                 f"it repeats a judgement that stands in the {judged_is}; give your own"
             )
-        for found in own:
+        for record in own_records:
             try:
-                judgement = read(found)
+                judgement = read(record)
             except UnusableJudgeOutput as error:
                 reasons.append(str(error))
             else:
@@ -325,16 +336,16 @@ def json_objects(text: str) -> Iterator[dict[str, Any]]:
         if at < 0:
             return
         try:
-            found, end = _DECODER.raw_decode(text, at)
+            record, end = _DECODER.raw_decode(text, at)
         except (ValueError, RecursionError):
             try:
-                found = json.loads(text[at:].rstrip().removesuffix("```").rstrip() + "}")
+                record = json.loads(text[at:].rstrip().removesuffix("```").rstrip() + "}")
                 end = len(text)
             except (ValueError, RecursionError):
-                found = None
+                record = None
                 end = at + 1
-        if isinstance(found, dict):
-            yield found
+        if isinstance(record, dict):
+            yield record
         at = text.find("{", end)
     raise UnusableJudgeOutput(
         f"it holds more than {MAX_BRACES} opening braces that begin no JSON object"
@@ -459,12 +470,14 @@ def injection_signs(answer: str) -> list[str]:
     """How an answer speaks to its judges, if it does. A sign is a reason to look at it, not a
     proof.
     """
-    found = set()
+    signs = set()
     for reading in readings(answer):
-        found |= {name for name, pattern in _SIGN_PATTERNS.items() if pattern.search(reading)}
+        for name, pattern in _SIGN_PATTERNS.items():
+            if pattern.search(reading):
+                signs.add(name)
         if _SQUEEZED_RATING.search(squeezed(reading)):
-            found.add("a ready-made judgement")
-    return [name for name in _SIGNS if name in found]
+            signs.add("a ready-made judgement")
+    return [name for name in _SIGNS if name in signs]
 
 
 def jury_form_in(model_configs: Path) -> JuryForm:

@@ -135,10 +135,10 @@ def facts_of(name: str, scale: tuple[float, float] | None = None) -> MetricFacts
         name: without split and perturbation; with what is ours behind it, or not.
         scale: of this run's values where that is known. A jury's tells a jury of whatever name.
     """
-    known = _FACTS.get(re.sub(_OURS, "", name))
-    if known is None and scale == HELMS_FORM.scale:
+    facts = _FACTS.get(re.sub(_OURS, "", name))
+    if facts is None and scale == HELMS_FORM.scale:
         return _RATING
-    return known or MetricFacts()
+    return facts or MetricFacts()
 
 
 BOOKKEEPING_PREFIXES = (

@@ -137,10 +137,10 @@ def asked_run_specs(argv: list[str]) -> set[str]:
             entries.add(argument.partition(":")[0])
         elif option in ("--conf-paths", "-c"):
             try:
-                found = conf_entries(Path(argument).read_text(encoding="utf-8"))
+                records = conf_entries(Path(argument).read_text(encoding="utf-8"))
             except (OSError, ValueError):
                 return set()
-            entries |= {entry["description"].partition(":")[0] for entry in found}
+            entries |= {entry["description"].partition(":")[0] for entry in records}
     return entries
 
 

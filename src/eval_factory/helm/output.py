@@ -215,12 +215,12 @@ class HelmRun:
         )
 
     def main_split(self, preferred: str | None = None) -> str | None:
-        """The preferred split where the run has it; else `test`, else `valid`, else the first
-        there is.
-        """
+        """The preferred split if the run has it; else `test`, else `valid`, else the first."""
         splits = {stat.name.split for stat in self.stats if stat.name.split}
-        by_weight = (preferred, "test", "valid", "train", *sorted(splits))
-        return next((split for split in by_weight if split in splits), None)
+        for split in (preferred, "test", "valid", "train", *sorted(splits)):
+            if split in splits:
+                return split
+        return None
 
     @property
     def scenario_name(self) -> str | None:
@@ -233,7 +233,8 @@ class HelmRun:
         if not self._kept:
             helm_dir = self.folder.parents[2]
             entries = (
-                _with_media(one, helm_dir) for one in _entries(path, RequestState, "request_states")
+                _with_media(state, helm_dir)
+                for state in _entries(path, RequestState, "request_states")
             )
             if not path.is_file() or path.stat().st_size > SMALL:
                 return entries
@@ -271,24 +272,30 @@ def read_record(path: Path, shape: type[_Read]) -> _Read:
 def _with_media(state: RequestState, helm_dir: Path) -> RequestState:
     """Pictures and sounds where they are now, and an instance's text with a line for each."""
     prompt = state.request.get(MULTIMODAL_PROMPT)
-    asked = state.instance.input
+    instance_input = state.instance.input
     if prompt:
         request = {**state.request, MULTIMODAL_PROMPT: _located(prompt, helm_dir)}
         state = state.model_copy(update={"request": request})
-    if asked.multimedia_content and (not asked.text or media.PLACE in asked.text):
-        objects = _located(asked.multimedia_content, helm_dir)[MEDIA_OBJECTS]
-        text = media.as_text(media.placed(asked.text, objects))
+    if instance_input.multimedia_content and (
+        not instance_input.text or media.PLACE in instance_input.text
+    ):
+        objects = _located(instance_input.multimedia_content, helm_dir)[MEDIA_OBJECTS]
+        text = media.as_text(media.placed(instance_input.text, objects))
         instance = state.instance.model_copy(
-            update={"input": asked.model_copy(update={"text": text})}
+            update={"input": instance_input.model_copy(update={"text": text})}
         )
         state = state.model_copy(update={"instance": instance})
-    made = [one.multimodal_content for one in (state.result.completions if state.result else ())]
+    made = [
+        completion.multimodal_content
+        for completion in (state.result.completions if state.result else ())
+    ]
     if state.result and any(made):  # all completions in one text: a picture has none of its own
-        located = [
-            _located(one, helm_dir, names.MADE_PICTURES_FOLDER)[MEDIA_OBJECTS]
-            for one in made
-            if one
-        ]
+        located = []
+        for content in made:
+            if content:
+                located.append(
+                    _located(content, helm_dir, names.MADE_PICTURES_FOLDER)[MEDIA_OBJECTS]
+                )
         shown = _Completion(text=media.as_text(chain.from_iterable(located)).strip())
         state = state.model_copy(
             update={"result": state.result.model_copy(update={"completions": [shown]})}
@@ -308,10 +315,13 @@ def _located(
         file = (root / location.rpartition(f"/{folder}/")[2]).resolve()
         return str(file if file.is_relative_to(root) else root / "elsewhere")
 
-    objects = [
-        {**one, "location": here(str(one["location"]))} if one.get("location") else one
-        for one in content[MEDIA_OBJECTS]
-    ]
+    objects = []
+    for medium in content[MEDIA_OBJECTS]:
+        objects.append(
+            {**medium, "location": here(str(medium["location"]))}
+            if medium.get("location")
+            else medium
+        )
     return {MEDIA_OBJECTS: objects}
 
 
@@ -373,7 +383,9 @@ def score_label(name: MetricName, main_split: str | None) -> str:
     """
     suffix = perturbation_label(name)
     if suffix is None:
-        return name.name if name.split == main_split else f"{name.name}@{name.split}"
+        if name.split == main_split:
+            return name.name
+        return f"{name.name}@{name.split}"
     return f"{name.name}@{name.split}+{suffix}"
 
 
@@ -394,14 +406,18 @@ def scenario_folder(helm_dir: Path, scenario: str) -> Path:
 
 def scenario_files(helm_dir: Path, scenario: str) -> list[Path]:
     """The data files that a scenario read."""
-    found = scenario_folder(helm_dir, scenario).rglob("*")
-    return sorted(path for path in found if path.is_file() and path.suffix != ".lock")
+    files = scenario_folder(helm_dir, scenario).rglob("*")
+    data_files = []
+    for path in files:
+        if path.is_file() and path.suffix != ".lock":
+            data_files.append(path)
+    return sorted(data_files)
 
 
 def reason_of(annotations: Mapping[str, Any] | None, jury: JuryNames, judge: str) -> str | None:
     """Why a judge gave no judgement of one answer, where that was written down."""
-    found = (annotations or {}).get(jury.annotation, {}).get(names.NOT_JUDGED)
-    reason = found.get(judge) if isinstance(found, Mapping) else None
+    reasons = (annotations or {}).get(jury.annotation, {}).get(names.NOT_JUDGED)
+    reason = reasons.get(judge) if isinstance(reasons, Mapping) else None
     return reason if isinstance(reason, str) else None
 
 
@@ -411,11 +427,13 @@ def judgement_of(
     """Criterion -> a judge's mark and words of one answer, as it gave them; `error`, where it
     gave none.
     """
-    found = (annotations or {}).get(jury.annotation, {}).get(judge)
-    if isinstance(found, Mapping) and found:
-        return dict(found)
+    judgement = (annotations or {}).get(jury.annotation, {}).get(judge)
+    if isinstance(judgement, Mapping) and judgement:
+        return dict(judgement)
     reason = reason_of(annotations, jury, judge)
-    return {} if reason is None else {"error": reason}
+    if reason is None:
+        return {}
+    return {"error": reason}
 
 
 def ratings_of(
@@ -424,33 +442,31 @@ def ratings_of(
     """Criterion -> a judge's rating of one answer, as HELM reads it: a whole number, or a share;
     empty where none.
     """
-    found = (annotations or {}).get(jury.annotation, {}).get(judge)
-    if not isinstance(found, Mapping):
+    ratings = (annotations or {}).get(jury.annotation, {}).get(judge)
+    if not isinstance(ratings, Mapping):
         return {}
     read = float if jury.annotation in names.SHARE_JURIES else int
-    return {criterion: read(rating["score"]) for criterion, rating in found.items()}
+    return {criterion: read(rating["score"]) for criterion, rating in ratings.items()}
 
 
 def categories_of(instance: Any) -> dict[str, Any]:
     """Short texts and numbers that a scenario keeps beside an instance."""
-    return {
-        name: value
-        for name, value in (instance.extra_data or {}).items()
-        if name not in (ANSWER, SAMPLE)
-        and (
-            isinstance(value, (bool, int, float))
-            or (isinstance(value, str) and len(value) <= MAX_CATEGORY)
-        )
-    }
+    categories = {}
+    for name, value in (instance.extra_data or {}).items():
+        is_short = isinstance(value, str) and len(value) <= MAX_CATEGORY
+        if name not in (ANSWER, SAMPLE) and (is_short or isinstance(value, (bool, int, float))):
+            categories[name] = value
+    return categories
 
 
 def groups_of(instance: Any, source: str | None = None) -> dict[str, str]:
     """Field -> the instance's value, of those that may sort instances into groups; `source`
     names another's origin.
     """
-    fields = {
-        name: value for name, value in categories_of(instance).items() if isinstance(value, str)
-    }
+    fields = {}
+    for name, value in categories_of(instance).items():
+        if isinstance(value, str):
+            fields[name] = value
     if instance.sub_split:
         fields[SUB_SPLIT] = instance.sub_split
     fields.pop(source or "", None)
@@ -509,4 +525,6 @@ class RunRecord(HelmRecord):
 def read_run_record(helm_dir: Path) -> RunRecord:
     """Empty where no helm-run has written one yet. Raises HelmError."""
     file = helm_dir / names.RUN_RECORD_FILE
-    return read_record(file, RunRecord) if file.is_file() else RunRecord()
+    if file.is_file():
+        return read_record(file, RunRecord)
+    return RunRecord()

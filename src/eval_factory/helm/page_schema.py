@@ -53,36 +53,56 @@ def plain_name(name: str, longest: int = _MAX_NAME) -> str:
 
 
 def page_schema(runs: Sequence[PageRun], helms: Mapping[str, Any]) -> dict[str, Any]:
-    """The document for `--schema-path`. `helms`: HELM's schema for MedHELM; empty where the
+    """The document for `--schema-path`. `helms` is HELM's schema for MedHELM; empty if the
     installed HELM has none.
     """
-    known = {
-        group["name"]: group for group in helms.get("run_groups", ()) if not group.get("subgroups")
-    }
-    used = known.keys() & set(chain.from_iterable(run.groups for run in runs))
-    own: dict[str, PageRun] = {}
-    for run in (run for run in runs if run.groups and not used & set(run.groups)):
-        group = run.groups[-1]
-        before = own[group].metrics if group in own else ()
-        own[group] = replace(run, metrics=tuple(dict.fromkeys([*before, *run.metrics])))
-    helms_groups = _with_members(helms.get("run_groups", ()), used)
+    groups = set()
+    for group in helms.get("run_groups", ()):
+        if not group.get("subgroups"):
+            groups.add(group["name"])
+    used = groups & set(chain.from_iterable(run.groups for run in runs))
+    by_group = _runs_by_group(runs, used)
     metrics = _metrics(runs, helms.get("metrics", ()))
-    # Without the short names that several columns of a table would have: HELM calls exact and
-    # quasi-exact match EM.
-    shown_together = set(chain.from_iterable(run.metrics for run in own.values()))
-    short = Counter(
-        metric.get("short_display_name") for metric in metrics if metric["name"] in shown_together
-    )
-    for metric in metrics:
-        if short[metric.get("short_display_name")] > 1:
-            metric.pop("short_display_name", None)
-    metric_groups, run_groups = _groups_of(own) if own else ([], [])
+    _drop_repeated_names(metrics, by_group.values())
+    metric_groups: list[dict[str, Any]] = []
+    run_groups: list[dict[str, Any]] = []
+    if by_group:
+        metric_groups, run_groups = _groups_of(by_group)
     return {
         "metrics": metrics,
         "perturbations": list(helms.get("perturbations", ())),
         "metric_groups": [*helms.get("metric_groups", ()), *metric_groups],
-        "run_groups": [*helms_groups, *run_groups],
+        "run_groups": [*_with_members(helms.get("run_groups", ()), used), *run_groups],
     }
+
+
+def _runs_by_group(runs: Sequence[PageRun], used: set[str]) -> dict[str, PageRun]:
+    """Group of our own -> its run, with the metrics of all its runs."""
+    by_group: dict[str, PageRun] = {}
+    for run in runs:
+        if not run.groups or used & set(run.groups):
+            continue
+        group = run.groups[-1]
+        metrics = dict.fromkeys(run.metrics)
+        if group in by_group:
+            metrics = dict.fromkeys([*by_group[group].metrics, *run.metrics])
+        by_group[group] = replace(run, metrics=tuple(metrics))
+    return by_group
+
+
+def _drop_repeated_names(metrics: Sequence[dict[str, Any]], runs: Iterable[PageRun]) -> None:
+    """Drop short names that several columns of a table would have.
+
+    HELM calls both exact and quasi-exact match EM.
+    """
+    shown_together = set(chain.from_iterable(run.metrics for run in runs))
+    short: Counter[Any] = Counter()
+    for metric in metrics:
+        if metric["name"] in shown_together:
+            short[metric.get("short_display_name")] += 1
+    for metric in metrics:
+        if short[metric.get("short_display_name")] > 1:
+            metric.pop("short_display_name", None)
 
 
 def page_models(display_names: Mapping[str, str]) -> dict[str, Any]:
@@ -93,37 +113,36 @@ def page_models(display_names: Mapping[str, str]) -> dict[str, Any]:
 def _with_members(groups: Iterable[Mapping[str, Any]], used: set[str]) -> list[dict[str, Any]]:
     """Groups that were run, and groups of groups with what is left of them; the order stays."""
     groups = list(groups)
-    kept = set(used)
+    names = set(used)
     for _ in groups:  # a group of groups may stand before its members, or behind them
-        kept |= {group["name"] for group in groups if kept & set(group.get("subgroups") or ())}
-    return [
-        {
-            **group,
-            **{
-                key: [name for name in names if name in kept]
-                for key, names in group.items()
-                if key == "subgroups"
-            },
-        }
-        for group in groups
-        if group["name"] in kept
-    ]
+        names |= {group["name"] for group in groups if names & set(group.get("subgroups") or ())}
+    left = []
+    for group in groups:
+        if group["name"] in names:
+            members = dict(group)
+            if "subgroups" in group:
+                members["subgroups"] = [name for name in group["subgroups"] if name in names]
+            left.append(members)
+    return left
 
 
 def _metrics(runs: Sequence[PageRun], defined: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """HELM's definitions, and one for each other metric of these runs."""
-    found = {metric["name"]: dict(metric) for metric in defined}
-    for name in chain.from_iterable(run.metrics for run in runs):
-        if name not in found:
-            words = name.replace("_", " ")
-            found[name] = {"name": name, "display_name": words[:1].upper() + words[1:]}
-            better = facts_of(name).higher_is_better
-            if better is not None:
-                found[name]["lower_is_better"] = not better
-    return list(found.values())
+    by_name = {metric["name"]: dict(metric) for metric in defined}
+    for run in runs:
+        for name in run.metrics:
+            if name not in by_name:
+                words = name.replace("_", " ")
+                by_name[name] = {"name": name, "display_name": words[:1].upper() + words[1:]}
+                better = facts_of(name).higher_is_better
+                if better is not None:
+                    by_name[name]["lower_is_better"] = not better
+    return list(by_name.values())
 
 
-def _groups_of(own: Mapping[str, PageRun]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+def _groups_of(
+    by_group: Mapping[str, PageRun],
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """(the main metric side by side, and for each group a table of all its metrics; the groups).
     Without win rates.
 
@@ -132,33 +151,35 @@ def _groups_of(own: Mapping[str, PageRun]) -> tuple[list[dict[str, Any]], list[d
     shown: dict[str, tuple[str, tuple[str, ...]]] = {_MAIN: ("Main metric", ("${main_name}",))}
     shown |= {
         f"{ALL_OF}{group}": (f"All metrics of {run.task}", run.metrics)
-        for group, run in own.items()
+        for group, run in by_group.items()
     }
-    tables = [
-        {
-            "name": name,
-            "display_name": title,
-            "aggregation_strategies": [],
-            "metrics": [{"name": metric, "split": "${main_split}"} for metric in metrics],
-        }
-        for name, (title, metrics) in shown.items()
-    ]
-    single = [
-        {
-            "name": group,
-            "display_name": run.task,
-            "description": f"{run.task}: its scores as HELM computes them",
-            "metric_groups": [_MAIN, f"{ALL_OF}{group}"],
-            "environment": {"main_name": run.main_metric, "main_split": run.main_split},
-            "category": "Evaluations",
-        }
-        for group, run in own.items()
-    ]
+    tables = []
+    for name, (title, metrics) in shown.items():
+        tables.append(
+            {
+                "name": name,
+                "display_name": title,
+                "aggregation_strategies": [],
+                "metrics": [{"name": metric, "split": "${main_split}"} for metric in metrics],
+            }
+        )
+    single = []
+    for group, run in by_group.items():
+        single.append(
+            {
+                "name": group,
+                "display_name": run.task,
+                "description": f"{run.task}: its scores as HELM computes them",
+                "metric_groups": [_MAIN, f"{ALL_OF}{group}"],
+                "environment": {"main_name": run.main_metric, "main_split": run.main_split},
+                "category": "Evaluations",
+            }
+        )
     together = {
         "name": _OTHERS,
         "display_name": "Evaluations",
         "description": "What was run, and is no part of MedHELM's leaderboard",
         "category": "Evaluations",
-        "subgroups": list(own),
+        "subgroups": list(by_group),
     }
     return tables, [together, *single]

@@ -80,11 +80,9 @@ class Strategy:
     @property
     def constant(self) -> str | None:
         """The answer, where it is the same to every question."""
-        return (
-            self.answers[0][0]
-            if len(set(self.answers)) == 1 and len(self.answers[0]) == 1
-            else None
-        )
+        if len(set(self.answers)) == 1 and len(self.answers[0]) == 1:
+            return self.answers[0][0]
+        return None
 
 
 def strategies(
@@ -94,38 +92,36 @@ def strategies(
     by: str = "source",
     overlap: bool = False,
 ) -> list[Strategy]:
-    """All for these questions, those that matter most first.
+    """All strategies for these questions, those that matter most first.
 
     Args:
+        questions: The questions of the run.
         form: `answer_form` of the task.
-        by: what the questions' sources are, in a word.
-        overlap: whether a metric compares the words of the answer with those of a reference.
+        by: A word for the questions' sources.
+        overlap: True if a metric compares the words of the answer with those of a reference.
     """
     if not questions:
         return []
     labels = _labels(questions, form)
-    suited = (*labels, *SUITED.get(form or "", ()))
-    same = {EMPTY_NAME: "", REFUSAL_NAME: REFUSAL} | {
-        f"always {answer}": answer for answer in suited
-    }
-    found = {name: (answer,) * len(questions) for name, answer in same.items()}
+    fixed = {EMPTY_NAME: "", REFUSAL_NAME: REFUSAL}
+    for answer in (*labels, *SUITED.get(form or "", ())):
+        fixed[f"always {answer}"] = answer
+    by_name = {name: (answer,) * len(questions) for name, answer in fixed.items()}
     if form != "sql":  # each answer is executed there; the most frequent gold query is none at all
-        found |= dict(_that_look_at_the_data(questions, by))
+        by_name |= dict(_that_look_at_the_data(questions, by))
     if overlap and not labels:
         # Complete sentences, up to as many words as half of the references have.
-        enough = statistics.median([len(text.split()) for text in _right(questions)] or [0])
-        found[LEAD_NAME] = tuple(_lead(question.text, enough) for question in questions)
-    first = [name for name in (LEAD_NAME, EMPTY_NAME, REFUSAL_NAME, MAJORITY_NAME) if name in found]
-    made = [
-        Strategy(name, tuple((answer,) for answer in found[name]))
-        for name in dict.fromkeys([*first, *found])
-    ]
+        words = [len(text.split()) for text in _right(questions)]
+        enough = statistics.median(words or [0])
+        by_name[LEAD_NAME] = tuple(_lead(question.text, enough) for question in questions)
+    first = (LEAD_NAME, EMPTY_NAME, REFUSAL_NAME, MAJORITY_NAME)
+    made = []
+    for name in dict.fromkeys([*first, *by_name]):
+        if name in by_name:
+            made.append(Strategy(name, tuple((answer,) for answer in by_name[name])))
     if labels:
-        made.append(
-            Strategy(
-                RANDOM_NAME, tuple(tuple(question.options or labels) for question in questions)
-            )
-        )
+        choices = tuple(tuple(question.options or labels) for question in questions)
+        made.append(Strategy(RANDOM_NAME, choices))
     return made
 
 
@@ -146,19 +142,18 @@ def _that_look_at_the_data(
     offered = {tuple(sorted(question.options.values())) for question in questions}
     # else one option is the longest of every question
     if len(offered) > 1 and min(map(len, offered)) > 1:
-        longest = tuple(
-            max(one.options, key=lambda label: len(one.options[label])) for one in questions
-        )
-        shortest = tuple(
-            min(one.options, key=lambda label: len(one.options[label])) for one in questions
-        )
-        yield from (("longest option", longest), (SHORTEST_NAME, shortest))
+        longest = []
+        shortest = []
+        for question in questions:
+            lengths = {label: len(option) for label, option in question.options.items()}
+            longest.append(max(lengths, key=lengths.__getitem__))
+            shortest.append(min(lengths, key=lengths.__getitem__))
+        yield "longest option", tuple(longest)
+        yield SHORTEST_NAME, tuple(shortest)
     classes = Counter(_right(questions))
-    if (
-        len(classes) == 2
-        and min(classes.values()) >= _REPEATED
-        and all(len(one.right) == 1 for one in questions)
-    ):
+    if len(classes) != 2 or min(classes.values()) < _REPEATED:
+        return
+    if all(len(question.right) == 1 for question in questions):
         yield LENGTH_NAME, tuple(answer or "" for answer in _cross_fitted(questions, _by_length))
 
 
@@ -168,19 +163,20 @@ _Answering = Callable[[AskedQuestion], str | None]  # None: it has no answer to 
 def _cross_fitted(
     questions: Sequence[AskedQuestion], fit: Callable[[Sequence[AskedQuestion]], _Answering]
 ) -> list[str | None]:
-    """The questions of each half answered by what was fitted on the other half.
+    """The questions of each half, answered by what was fitted on the other half.
 
-    Which half a question is in goes by the hash of its id. Its position would be a trap: data sets
-    put a right and a wrong answer in turn.
+    The hash of a question's id decides about its half. Its position would be a trap: data sets put
+    a right and a wrong answer in turn.
     """
     order = sorted(
-        range(len(questions)), key=lambda at: hashlib.sha256(questions[at].id.encode()).digest()
+        range(len(questions)),
+        key=lambda number: hashlib.sha256(questions[number].id.encode()).digest(),
     )
     answers: list[str | None] = [None] * len(questions)
     for answered, fitted in ((order[::2], order[1::2]), (order[1::2], order[::2])):
-        answer = fit([questions[at] for at in fitted])
-        for at in answered:
-            answers[at] = answer(questions[at])
+        answer = fit([questions[number] for number in fitted])
+        for number in answered:
+            answers[number] = answer(questions[number])
     return answers
 
 
@@ -188,30 +184,37 @@ def _majority_by_source(
     questions: Sequence[AskedQuestion], otherwise: Sequence[str]
 ) -> tuple[str, ...] | None:
     """The right answer that most questions of the same source have, in the other half of them, or
-    `otherwise`; None where no two questions share a source.
+    `otherwise`; None if no two questions share a source.
     """
     sources: dict[str, list[int]] = defaultdict(list)
-    for at, question in enumerate(questions):
+    for number, question in enumerate(questions):
         if question.source is not None:
-            sources[question.source].append(at)
-    shared = [numbers for numbers in sources.values() if len(numbers) > 1]
-    answers = list(otherwise)
+            sources[question.source].append(number)
 
     def most_usual(fitted: Sequence[AskedQuestion]) -> _Answering:
         usual = Counter(_right(fitted)).most_common(1)
-        return lambda question: _answer_of(question, usual[0][0]) if usual else None
+        if not usual:
+            return lambda _question: None
+        return lambda question: _answer_of(question, usual[0][0])
 
-    for numbers in shared:
-        for at, answer in zip(
-            numbers, _cross_fitted([questions[at] for at in numbers], most_usual), strict=True
-        ):
-            answers[at] = answers[at] if answer is None else answer
-    return tuple(answers) if shared else None
+    is_shared = False
+    answers = list(otherwise)
+    for numbers in sources.values():
+        if len(numbers) < 2:
+            continue
+        is_shared = True
+        fitted = _cross_fitted([questions[number] for number in numbers], most_usual)
+        for number, answer in zip(numbers, fitted, strict=True):
+            if answer is not None:
+                answers[number] = answer
+    if not is_shared:
+        return None
+    return tuple(answers)
 
 
 def _by_length(fitted: Sequence[AskedQuestion]) -> _Answering:
-    """One class up to a length and the other beyond it: the cut that is right most often for
-    these questions.
+    """Answer one class up to a length and the other beyond it, with the cut that is right most
+    often for these questions.
     """
     classes = sorted({question.right[0] for question in fitted})
     first = classes[0]
@@ -222,9 +225,13 @@ def _by_length(fitted: Sequence[AskedQuestion]) -> _Answering:
             rules.append((hits_first, number, cut, first, last))
             rules.append((hits_last, number, cut, last, first))
     _, number, cut, shorter, longer = max(rules)
-    return lambda question: _answer_of(
-        question, shorter if _MEASURES[number](question.text) <= cut else longer
-    )
+
+    def answer(question: AskedQuestion) -> str | None:
+        if _MEASURES[number](question.text) <= cut:
+            return _answer_of(question, shorter)
+        return _answer_of(question, longer)
+
+    return answer
 
 
 _MEASURES: tuple[Callable[[str], int], ...] = (
@@ -253,7 +260,9 @@ def _cuts(
 
 
 def _answer_of(question: AskedQuestion, text: str) -> str | None:
-    return _label_of(question, text) if question.options else text
+    if not question.options:
+        return text
+    return _label_of(question, text)
 
 
 def _lead(text: str, enough: float) -> str:
@@ -278,47 +287,52 @@ def _labels(questions: Sequence[AskedQuestion], form: str | None) -> list[str]:
     right = {text.strip() for text in _right(questions)}
     short = all(0 < len(text) <= MAX_LABEL_LENGTH for text in right)
     few = 0 < len(right) <= min(MAX_LABELS, len(questions) // 2)
-    return sorted(right) if short and few else []
+    if short and few:
+        return sorted(right)
+    return []
 
 
 def _majority(questions: Sequence[AskedQuestion]) -> tuple[str, ...] | None:
-    """The right answer that most questions have; None where none is that of two.
+    """The right answer that most questions have; None if no two questions share one.
 
-    Of options it is the text that counts, wherever it stands among them, where at least every
-    second question offers it (yes, no, maybe); else the letter that is right most often.
+    Of options it is the text that counts, at any place among them, if at least every second
+    question offers it (yes, no, maybe); else the letter that is right most often.
     """
     texts = Counter(_right(questions))
     text, times = texts.most_common(1)[0] if texts else ("", 0)
     if not any(question.options for question in questions):
-        return (text,) * len(questions) if times >= _REPEATED else None
+        if times < _REPEATED:
+            return None
+        return (text,) * len(questions)
     letters: Counter[str] = Counter()
     for question in questions:
         for label, option in question.options.items():
             if option in question.right:
                 letters[label] += 1
     letter = letters.most_common(1)[0][0] if letters else ""
-    found = [_label_of(question, text) for question in questions]
-    if times < _REPEATED or found.count(None) * 2 > len(found):
+    labels = [_label_of(question, text) for question in questions]
+    if times < _REPEATED or labels.count(None) * 2 > len(labels):
         return (letter,) * len(questions)
-    return tuple(letter if label is None else label for label in found)
+    return tuple(letter if label is None else label for label in labels)
 
 
 def _label_of(question: AskedQuestion, text: str) -> str | None:
-    return next((label for label, option in question.options.items() if option == text), None)
+    for label, option in question.options.items():
+        if option == text:
+            return label
+    return None
 
 
 def with_answer(annotation: Mapping[str, Any], of_answer: Mapping[str, Any]) -> dict[str, Any]:
-    """An annotation of the model's answer -> that of another answer, which is executed as it is
-    written.
+    """The annotation of the model's answer, changed to that of another answer, which is executed
+    as it is written.
     """
     made = {**annotation, **of_answer}
-    evaluated = annotation.get("as_evaluated")
-    if evaluated is not None:
-        executed = ("predicted_result", "query_error")
-        made["as_evaluated"] = {
-            **evaluated,
-            **{key: of_answer[key] for key in of_answer if key in executed},
-        }
+    if annotation.get("as_evaluated") is not None:
+        made["as_evaluated"] = dict(annotation["as_evaluated"])
+        for key in ("predicted_result", "query_error"):
+            if key in of_answer:
+                made["as_evaluated"][key] = of_answer[key]
     return made
 
 
@@ -339,7 +353,16 @@ class StrategyScores:
 
     def answer_to(self, number: int) -> str | None:
         """None: any answer, each as likely as the others."""
-        return self.answers[number] if self.answers is not None else self.answer
+        if self.answers is not None:
+            return self.answers[number]
+        return self.answer
+
+
+def _whole(value: float | None) -> float | None:
+    """A whole number without a fraction: there are dozens of columns of 0 and 1."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    return value
 
 
 @dataclass(frozen=True)
@@ -356,19 +379,14 @@ class TrivialScores:
     def write(self, helm_dir: Path) -> None:
         """Raises OSError."""
         strategies = []
-        for one in self.strategies:  # whole numbers without a fraction: there are dozens of columns
-            columns = {
-                name: [
-                    int(value) if isinstance(value, float) and value.is_integer() else value
-                    for value in column
-                ]
-                for name, column in one.values.items()
-            }
-            given = {name: value for name, value in vars(one).items() if value is not None}
-            strategies.append(given | {"values": columns})
-        document = {name: value for name, value in vars(self).items() if value} | {
-            "strategies": strategies
-        }
+        for strategy in self.strategies:
+            columns = {}
+            for name, column in strategy.values.items():
+                columns[name] = [_whole(value) for value in column]
+            stated = {name: value for name, value in vars(strategy).items() if value is not None}
+            strategies.append(stated | {"values": columns})
+        document = {name: value for name, value in vars(self).items() if value}
+        document["strategies"] = strategies
         write_atomic(helm_dir / names.TRIVIAL_SCORES_FILE, json.dumps(document) + "\n")
 
 
@@ -416,9 +434,11 @@ def read_replies(file: Path) -> dict[tuple[str, int], ConfidenceReply]:
     """(instance, trial) -> the reply to a further turn; empty where there is no file."""
     try:
         lines = json.loads(file.read_text(encoding="utf-8"))
-        return {
-            (str(one["instance"]), int(one["trial"])): ConfidenceReply(one["reply"], one["error"])
-            for one in lines
-        }
+        replies = {}
+        for line in lines:
+            replies[(str(line["instance"]), int(line["trial"]))] = ConfidenceReply(
+                line["reply"], line["error"]
+            )
+        return replies
     except (OSError, ValueError, TypeError, KeyError):
         return {}
