@@ -86,10 +86,10 @@ def fragments(summary: Sequence[str], source: Sequence[str]) -> Iterator[int]:
         longest = searched = 0
         for at in positions.get(summary[start], ()):
             if at >= searched:
-                longest = min(len(summary) - start, len(source) - at)
-                length = next(
-                    (n for n in range(longest) if summary[start + n] != source[at + n]), longest
-                )
+                limit = min(len(summary) - start, len(source) - at)
+                length = 0
+                while length < limit and summary[start + length] == source[at + length]:
+                    length += 1
                 longest = max(longest, length)
                 searched = at + length
         if longest:
