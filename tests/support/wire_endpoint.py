@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from random import Random
-from typing import Any, TypeVar
+from typing import Any
 
 from typing_extensions import Self
 
@@ -18,10 +18,8 @@ from builders import endpoint_settings
 from eval_factory.core.secrets import Redactor
 from eval_factory.endpoint.bridge import map_at_once
 from eval_factory.endpoint.replies import RequestFailed
-from eval_factory.endpoint.retrying_client import DOUBTED, RetryingClient
+from eval_factory.endpoint.retrying_client import RetryingClient
 from eval_factory.endpoint.servers import servers_of
-
-_Answer = TypeVar("_Answer")
 
 AT_ONCE = 8
 Send = Callable[[bytes], None]
@@ -181,22 +179,7 @@ class Asker:
         self.notes.append(f"{outcome}: {error}")
 
     def ask_all(self, numbers: list[int], way: str) -> list[str]:
-        return self._all(self.ask, numbers, way)
-
-    def ask_all_undoubted(self, numbers: list[int], way: str) -> list[str | None]:
-        """The same; None where both answers to a question are doubted, which costs the question."""
-        return self._all(self._undoubted, numbers, way)
-
-    def _undoubted(self, number: int) -> str | None:
-        try:
-            return self.ask(number)
-        except RequestFailed as error:
-            if DOUBTED not in str(error):
-                raise
-            return None
-
-    def _all(self, ask: Callable[[int], _Answer], numbers: list[int], way: str) -> list[_Answer]:
         if way == "loop":
-            return map_at_once(ask, numbers, self.at_once)
+            return map_at_once(self.ask, numbers, self.at_once)
         with ThreadPoolExecutor(self.at_once) as threads:
-            return list(threads.map(ask, numbers))
+            return list(threads.map(self.ask, numbers))

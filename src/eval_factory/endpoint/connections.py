@@ -136,7 +136,15 @@ class Transport:
         """POST a JSON body. Raises TransportError: within the attempt's time no complete answer
         came.
         """
-        return self._ask("POST", url, json_text(body).encode("utf-8", "surrogatepass"), headers)
+        data = json_text(body).encode("utf-8", "surrogatepass")
+        return self._ask("POST", url, data, headers)
+
+    def post_alone(
+        self, url: str, body: Mapping[str, Any], headers: Mapping[str, str] | None = None
+    ) -> Reply:
+        """The same on a new connection, whose first answer is that of its question."""
+        data = json_text(body).encode("utf-8", "surrogatepass")
+        return self._ask("POST", url, data, headers, is_alone=True)
 
     def get(self, url: str, headers: Mapping[str, str] | None = None) -> Reply:
         return self._ask("GET", url, b"", headers)
@@ -147,14 +155,22 @@ class Transport:
             for wire in self._idle:
                 bridge.the_loop().call_soon_threadsafe(wire.close)
 
-    def _ask(self, method: str, url: str, data: bytes, headers: Mapping[str, str] | None) -> Reply:
+    def _ask(
+        self,
+        method: str,
+        url: str,
+        data: bytes,
+        headers: Mapping[str, str] | None,
+        *,
+        is_alone: bool = False,
+    ) -> Reply:
         by_proxy = self._proxy is not None and self._scheme == "http"
         fields = (*(headers or {}).items(), *(_proxy_fields(self._proxy) if by_proxy else ()))
         head = _head(method, _parsed(url), by_proxy, fields)
         length = b"Content-Length: %d\r\n\r\n" % len(data) if method == "POST" else b"\r\n"
-        return bridge.wait_for(self._attempt(head + length + data, data))
+        return bridge.wait_for(self._attempt(head + length + data, data, is_alone=is_alone))
 
-    async def _attempt(self, request: bytes, question: bytes) -> Reply:
+    async def _attempt(self, request: bytes, question: bytes, *, is_alone: bool) -> Reply:
         wire: Wire | None = None
         hold = Hold()
         began = asyncio.get_running_loop().time()
@@ -165,7 +181,8 @@ class Transport:
 
         try:
             with _Deadline(self.timeout_s, late):
-                wire = await self._usable() or await self._connected()
+                wire = None if is_alone else await self._usable()
+                wire = wire or await self._connected()
                 await wire.exchange(request, hold)
                 body = await wire.body(hold)
                 if question and wire.status < 300 and self._is_stray(wire, question, body):
@@ -217,7 +234,7 @@ class Transport:
         """
         while self._idle:
             wire = self._idle.pop()
-            if wire.is_usable():
+            if wire.is_usable() and not self._surplus.was_seen:
                 return wire
             if wire.is_open:  # something came unasked: the wire reads what it is, and says so
                 await asyncio.sleep(0)

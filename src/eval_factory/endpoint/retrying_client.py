@@ -123,7 +123,10 @@ RETRIED_STATUSES = frozenset({408, 409, 425, 429, *range(500, 600)}) - {501, 505
 stay as they are.
 """
 MAX_STRAYS = 1
-"""An answer that is doubted is asked for once more, on another connection."""
+"""An answer that is doubted is asked for once more, on a new connection.
+
+The first answer of a connection is that of its question, so the second is not doubted.
+"""
 STOPPING_STATUSES = frozenset({401, 403, 404})
 OF_A_PROMPT = frozenset({403, 404})
 """Moderation and gateways say these of single prompts; before any answer, they speak of the key
@@ -177,7 +180,7 @@ class _Tries:
         self._waits = retries.new(total=None, backoff_max=10.0)
         self._silent_since: float | None = None
         self._limited_since: float | None = None
-        self._malformed = self._strays = self.moves = 0
+        self._malformed = self.strays = self.moves = 0
 
     def pause_after(
         self, error: TransportError, server: Server, *, was_there: bool
@@ -192,8 +195,8 @@ class _Tries:
         """
         now = time.monotonic()
         if error.stray:
-            self._strays += 1
-            return 0.0 if self._strays <= MAX_STRAYS else None
+            self.strays += 1
+            return 0.0 if self.strays <= MAX_STRAYS else None
         self._malformed += isinstance(error, MalformedAnswerError)
         if self._malformed >= MAX_MALFORMED:
             return None
@@ -209,6 +212,15 @@ class _Tries:
         except MaxRetryError:
             return None
         return _pause(self._retries, error.headers) * (SILENCE_FACTOR if error.silent else 1)
+
+
+@dataclass(frozen=True)
+class _Manner:
+    """How one attempt is sent."""
+
+    about_to_send: Callable[[], None]
+    may_renew: bool  # whether a refused token may be renewed
+    is_alone: bool  # whether it has a connection of its own
 
 
 _Note = Callable[[int, str, RequestFailed, float, float], None]
@@ -334,8 +346,12 @@ class RetryingClient:
                     known = {name: new for name, new in list(self._changes.items()) if name in body}
                     changes = {**known, **own_changes}
                     sent = openai_api.changed(body, changes) if changes else body
-                    about_to_send = partial(sending, attempt, started)
-                    reply = self._send(sent, turn.server, about_to_send, may_renew=not has_renewed)
+                    manner = _Manner(
+                        partial(sending, attempt, started),
+                        may_renew=not has_renewed,
+                        is_alone=tries is not None and tries.strays > 0,
+                    )
+                    reply = self._send(sent, turn.server, manner)
                     doubt = reply.doubt
                     answer = self._usable(reply, sent, turn)
                     del reply
@@ -408,21 +424,14 @@ class RetryingClient:
             return last
         return error.silent and self._outage.nothing_received(unreachable=error.unreachable)
 
-    def _send(
-        self,
-        body: Mapping[str, Any],
-        server: Server,
-        about_to_send: Callable[[], None],
-        *,
-        may_renew: bool,
-    ) -> Reply:
+    def _send(self, body: Mapping[str, Any], server: Server, manner: _Manner) -> Reply:
         """Raises _AskAgain: there is another token than the one that was refused."""
         sign_in = self._servers.sign_in
         try:
             authorization = sign_in.header()
-            reply = self._signed(body, server, authorization, about_to_send)
+            reply = self._signed(body, server, authorization, manner)
             self._outage.received()
-            if reply.status == 401 and may_renew and sign_in.renew(authorization):
+            if reply.status == 401 and manner.may_renew and sign_in.renew(authorization):
                 raise _AskAgain(reply.status)
             return reply
         except SignInError as error:
@@ -433,11 +442,7 @@ class RetryingClient:
             raise
 
     def _signed(
-        self,
-        body: Mapping[str, Any],
-        server: Server,
-        authorization: str | None,
-        about_to_send: Callable[[], None],
+        self, body: Mapping[str, Any], server: Server, authorization: str | None, manner: _Manner
     ) -> Reply:
         headers = dict(self._servers.headers)
         if authorization:
@@ -450,8 +455,9 @@ class RetryingClient:
         sent = _with_media(body)
         if self._budget is not None and (limit := self._budget.begin()) is not None:
             raise replies.LimitReached(limit)
-        about_to_send()
-        reply = server.transport.post(server.url, sent, headers)
+        post = server.transport.post_alone if manner.is_alone else server.transport.post
+        manner.about_to_send()
+        reply = post(server.url, sent, headers)
         return reply if self._nvcf is None else self._polled(reply, headers, self._nvcf)
 
     def _polled(self, reply: Reply, headers: Mapping[str, str], transport: Transport) -> Reply:

@@ -21,6 +21,7 @@ from eval_factory.core.results import MODEL_ROLE, InstanceRecord, Score
 from eval_factory.core.safe_files import atomic_file, json_line, write_atomic
 from eval_factory.report import exports
 from eval_factory.report.documents import without_nulls
+from eval_factory.report.inner_hosts import is_public_platform
 from eval_factory.report.reader import StoredResult
 
 _SCHEMA_VERSION = "0.3.0"
@@ -211,32 +212,9 @@ def aggregate(stored: StoredResult, publisher: Publisher, *, now: float) -> dict
     }
 
 
-_PUBLIC_PLATFORMS = (
-    "anthropic.com",
-    "cerebras.ai",
-    "cohere.com",
-    "deepinfra.com",
-    "deepseek.com",
-    "fireworks.ai",
-    "generativelanguage.googleapis.com",
-    "groq.com",
-    "huggingface.co",
-    "integrate.api.nvidia.com",
-    "mistral.ai",
-    "openai.com",
-    "openrouter.ai",
-    "perplexity.ai",
-    "together.ai",
-    "together.xyz",
-    "x.ai",
-)
-"""Hosts whose names say nothing about who asks. Any other may be a name inside of a hospital."""
-
-
 def _platform(host: str) -> dict[str, str]:
     """The field of the endpoint's host, where it is a public platform's."""
-    name = host.lower().partition(":")[0]
-    if any(name == known or name.endswith(f".{known}") for known in _PUBLIC_PLATFORMS):
+    if is_public_platform(host):
         return {"inference_platform": host}
     return {}
 

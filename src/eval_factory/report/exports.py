@@ -25,6 +25,12 @@ from eval_factory.core.results import InstanceRecord, Spent
 from eval_factory.core.rundir import PRIVATE, RunDir
 from eval_factory.core.safe_files import atomic_file, write_atomic
 from eval_factory.report.documents import without_nulls
+from eval_factory.report.inner_hosts import (
+    files_without_hosts,
+    inner_hosts,
+    is_public_platform,
+    without_hosts,
+)
 from eval_factory.report.papers import OWN_FILES, PARTS_OF_DATA
 from eval_factory.report.reader import ANY, TEXT, StoredResult, frame, instance_table
 from eval_factory.tasks.framework import Task, load_framework
@@ -214,6 +220,8 @@ class TrackedRun:
     params: Mapping[str, str]
     metrics: Mapping[str, float]
     artifacts: tuple[Path, ...]
+    inner_hosts: tuple[str, ...]
+    """They are in none of the texts, and are taken out of the artifacts."""
 
 
 def tracked_run_of(stored: StoredResult, *, with_texts: bool) -> TrackedRun:
@@ -224,11 +232,10 @@ def tracked_run_of(stored: StoredResult, *, with_texts: bool) -> TrackedRun:
     result = stored.result
     provenance = stored.result.provenance
     asked = provenance.endpoints.get(MODEL_ROLE)
-    params = {
-        "task": result.task,
-        "model": model,
-        **({} if asked is None else {"endpoint": asked.host}),
-    }
+    hosts = inner_hosts(stored)
+    params = {"task": result.task, "model": model}
+    if asked is not None and is_public_platform(asked.host):
+        params["endpoint"] = asked.host
     params |= _flat(stored.config.get("params") or {}, "params")
     tags = {
         RESULT_TAG: result_digest(stored),
@@ -245,7 +252,8 @@ def tracked_run_of(stored: StoredResult, *, with_texts: bool) -> TrackedRun:
         "eval_factory.reportable": "true" if result.reportable else "false",
     }
     if reason := stored_reasons(stored):
-        tags["eval_factory.not_reportable"] = reason[:MAX_TAG]
+        tags["eval_factory.not_reportable"] = without_hosts(reason, hosts)[:MAX_TAG]
+    shown = {name: without_hosts(value, hosts)[:_MAX_VALUE] for name, value in params.items()}
     rundir = RunDir(stored.folder)
     wanted = [rundir.evaluation_config, rundir.report_md]
     if with_texts or texts_may_leave(stored):  # prompts and answers are in these
@@ -253,9 +261,10 @@ def tracked_run_of(stored: StoredResult, *, with_texts: bool) -> TrackedRun:
     return TrackedRun(
         name=f"{result.task} {model}",
         tags=tags,
-        params={name: value[:_MAX_VALUE] for name, value in params.items()},
+        params=shown,
         metrics=_tracked_metrics(stored),
         artifacts=tuple(path for path in wanted if path.is_file()),
+        inner_hosts=hosts,
     )
 
 
@@ -307,8 +316,9 @@ def log_mlflow_run(run: TrackedRun, client: Any, experiment: str) -> tuple[str, 
                 client.log_param(run_id, name, value)
             for name, number in run.metrics.items():
                 client.log_metric(run_id, name, number)
-            for path in run.artifacts:
-                client.log_artifact(run_id, str(path))
+            with files_without_hosts(run.artifacts, run.inner_hosts) as files:
+                for path in files:
+                    client.log_artifact(run_id, str(path))
             status = "FINISHED"
         finally:
             client.set_terminated(run_id, status=status)
@@ -350,11 +360,12 @@ def write_wandb_run(run: TrackedRun, project: str, folder: Path) -> str:
         settings=settings,
     )
     started.summary.update(dict(run.metrics))
-    files = wandb.Artifact("result", type="evaluation")
-    for path in run.artifacts:
-        files.add_file(str(path), name=path.name)
-    started.log_artifact(files)
-    started.finish()
+    artifact = wandb.Artifact("result", type="evaluation")
+    with files_without_hosts(run.artifacts, run.inner_hosts) as files:
+        for path in files:
+            artifact.add_file(str(path), name=path.name)
+        started.log_artifact(artifact)
+        started.finish()
     return str(Path(started.dir).parent)
 
 

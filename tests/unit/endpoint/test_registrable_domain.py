@@ -23,6 +23,8 @@ TOKENS = "https://prod.api.nvidia.com/oauth/token"
         ("https://a.co.uk/v1", "https://b.co.uk/t", False),
         ("https://a.herokuapp.com/v1", "https://b.herokuapp.com/t", False),
         ("https://a.eu.azurewebsites.net/v1", "https://b.azurewebsites.net/t", False),
+        ("https://a.1.azurecontainerapps.io/v1", "https://b.azurecontainerapps.io/t", False),
+        ("https://model.tail1.ts.net/v1", "https://login.tail2.ts.net/t", False),
         ("http://127.0.0.1/v1", "http://127.0.0.2/t", False),
         ("http://10.0.0.1/v1", "http://11.0.0.1/t", False),
         ("http://[::1]/v1", "http://[::2]/t", False),

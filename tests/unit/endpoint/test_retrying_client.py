@@ -50,6 +50,8 @@ class Replies(Transport):
     ) -> Reply:
         return self._next(dict(body))
 
+    post_alone = post
+
     def get(self, url: str, headers: Mapping[str, str] | None = None) -> Reply:
         return self._next({"GET": url})
 
@@ -187,6 +189,23 @@ def test_an_answer_to_another_question_is_asked_for_once_more() -> None:
     with pytest.raises(RequestFailed, match="doubted"):
         ask(transport, max_retries=5)
     assert len(transport.sent) == 2
+
+
+def test_an_answer_that_is_doubted_is_asked_for_on_a_new_connection() -> None:
+    """There it is the first, which is never doubted: a doubt costs no question."""
+
+    class Shared(Replies):
+        def post(self, *_: Any, **__: Any) -> Reply:
+            raise TransportError("of another question", stray=True)
+
+        def post_alone(
+            self, url: str, body: Mapping[str, Any], headers: Mapping[str, str] | None = None
+        ) -> Reply:
+            return self._next(dict(body))
+
+    transport = Shared(reply(200))
+    answered, outcomes = ask(transport, max_retries=0)
+    assert (answered.attempt, len(transport.sent), len(outcomes)) == (2, 1, 1)
 
 
 def test_an_address_without_v1_that_says_so_in_a_200_stops_at_once() -> None:

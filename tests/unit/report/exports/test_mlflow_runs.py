@@ -15,6 +15,7 @@ import pytest
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.report import exports
 from eval_factory.report.exports import log_mlflow_run, mlflow_client, tracked_run_of
+from eval_factory.report.inner_hosts import files_without_hosts, inner_hosts
 from eval_factory.report.reader import load_result
 from facts import naming
 from unit.report.exports.test_stored_facts import folder_of, not_reportable, stored_of, with_scores
@@ -106,7 +107,6 @@ def test_what_a_run_says_and_whether_it_may_be_reported() -> None:
     told = {
         "task": "pubmed_qa",
         "model": "org/model",
-        "endpoint": "host.example",
         "params.parallelism": "4",
     }
     assert run.params.items() >= {**told, "params.extra.subject": "s" * 500}.items()
@@ -177,6 +177,8 @@ def test_the_same_result_is_sent_once(tmp_path: Path) -> None:
     assert log_mlflow_run(run, client, "mine") == ("0", False)
     assert log_mlflow_run(run, client, "mine") == ("0", True)
     (sent,) = client.runs
+    names = [Path(file).name for (file,) in sent.pop("log_artifact")]
+    assert names == [path.name for path in run.artifacts]
     assert sent == {
         "experiment": "of mine",
         "status": "FINISHED",
@@ -184,7 +186,6 @@ def test_the_same_result_is_sent_once(tmp_path: Path) -> None:
         "name": run.name,
         "log_param": list(run.params.items()),
         "log_metric": list(run.metrics.items()),
-        "log_artifact": [(str(path),) for path in run.artifacts],
     }
     assert log_mlflow_run(run, client, "other") == ("1", False)
     stored = stored_of("pubmed_qa")
@@ -240,3 +241,32 @@ def test_an_address_not_known(
     monkeypatch.setattr(mlflow, "MlflowClient", client)
     with pytest.raises(PrerequisiteError, match="--tracking_uri odd://x: unknown scheme\n"):
         mlflow_client("odd://x")
+
+
+def test_no_inner_host_leaves_in_parameters_or_files(tmp_path: Path) -> None:
+    """Neither the model's nor a judge's: not in the configuration, nor in the pages."""
+    folder = folder_of(tmp_path, "pubmed_qa")
+    stored = load_result(folder)
+    hosts = {"llm-3.ward.hospital.internal", "gpu07", "10.1.2.3"}
+    judges = [
+        {"name": "a", "url": "https://gpu07:8000/v1"},
+        {"name": "b", "url": "http://10.1.2.3"},
+    ]
+    target = {"api_endpoint": {"url": "https://LLM-3.ward.hospital.internal:8443/v1"}}
+    named = replace(stored, config={"params": {"extra": {"judges": judges}}}, target=target)
+    page = folder / "report.md"
+    page.write_text("asked llm-3.ward.hospital.internal:8443; gpu07 is a word, http://gpu07/v1\n")
+    run = tracked_run_of(named, with_texts=True)
+    assert set(run.inner_hosts) >= hosts
+    assert not any(host in str(run.params) for host in hosts)
+    with files_without_hosts(run.artifacts, run.inner_hosts) as files:
+        texts = {file.name: file.read_text() for file in files}
+    assert list(texts) == [path.name for path in run.artifacts]
+    assert texts["report.md"] == "asked inner-host:8443; gpu07 is a word, http://inner-host/v1\n"
+
+
+@pytest.mark.parametrize("host", ["api.openai.com", "127.0.0.1:8000", "localhost:80"])
+def test_a_public_platform_and_this_machine_are_no_inner_hosts(host: str) -> None:
+    target = {"api_endpoint": {"url": f"http://{host}/v1"}}
+    stored = replace(stored_of("pubmed_qa"), target=target)
+    assert host.partition(":")[0] not in inner_hosts(stored)
