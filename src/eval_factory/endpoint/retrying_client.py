@@ -341,10 +341,7 @@ class RetryingClient:
                 with self._servers.turn(body, avoid) as turn:
                     self._raise_if_stopped()
                     clock = time.perf_counter()
-                    # Only an answer shows that a change was needed, and until then no other request
-                    # is sent with it: an error may speak of a parameter because its prompt does.
-                    known = {name: new for name, new in list(self._changes.items()) if name in body}
-                    changes = {**known, **own_changes}
+                    changes = {**self._known_changes(body), **own_changes}
                     sent = openai_api.changed(body, changes) if changes else body
                     manner = _Manner(
                         partial(sending, attempt, started),
@@ -391,6 +388,14 @@ class RetryingClient:
                 raise failed
             attempt += 1
             bridge.pause(self._stop, pause)
+
+    def _known_changes(self, body: Mapping[str, Any]) -> dict[str, openai_api.Change]:
+        """Those of the body's parameters that an answer showed to be needed.
+
+        Until then no other request is sent with a change: an error may speak of a parameter because
+        its prompt does.
+        """
+        return {name: new for name, new in list(self._changes.items()) if name in body}
 
     def _gone(self, failed: RequestFailed) -> replies.EndpointGone:
         if self._servers.has_answered:
