@@ -141,7 +141,10 @@ def summary_of(
     """
     counts = Counter(cell.status for cell in cells)
     collected = sum(cell.collected for cell in cells)
+    refused = [cell for cell in cells if cell.status == RunStatus.COMPLETE and cell.reason]
     parts = [f"{counts[status]} {status}" for status in RunStatus if counts[status]]
+    if refused:
+        parts[0] += f", of which {len(refused)} not reportable"
     before = f" ({collected} finished before)" if collected else ""
     lines = [f"{formats.counted(len(cells), 'cell')}: {', '.join(parts)}{before}"]
     # where all are complete, the last request that a limit allows was the last of all

@@ -140,7 +140,7 @@ def test_what_is_wrong_is_counted_with_the_next_step() -> None:
     ]
     each_says(
         summary_of(cells, FOLDER, stopped="not started: max_wall_s (9) is reached").splitlines(),
-        ["5 cells", "2 complete", "1 partial", "1 failed", "1 missing"],
+        ["5 cells", "2 complete", "1 not reportable", "1 partial", "1 failed", "1 missing"],
         ["max_wall_s (9)"],
         ["same command goes on"],
         ["eval-factory suite logs /s CELL"],
