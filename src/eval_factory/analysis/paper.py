@@ -26,7 +26,13 @@ from eval_factory.core.rundir import SuiteDir
 from eval_factory.core.tables import Table, code, latex, markdown
 from eval_factory.report import papers
 from eval_factory.report.page.document import pack_page
-from eval_factory.report.reader import is_suite_folder, load_result, one_run, run_folders
+from eval_factory.report.reader import (
+    StoredResult,
+    is_suite_folder,
+    load_result,
+    one_run,
+    run_folders,
+)
 
 _OF_ONE_RUN = {
     "tripod-llm": papers.tripod_llm,
@@ -74,9 +80,9 @@ def written_for(purpose: str, folders: Sequence[Path], *, as_page: bool = False)
         ]
         return "\n\n".join(parts) + "\n"
     cite = papers.Citations() if purpose == "methods" else papers.Citations("(ref. {})")
-    several = _Several(results, cite)
     if purpose == "methods":
-        return papers.methods_of(several)
+        return papers.methods_of(_Several(results, cite, papers.described_beside_table))
+    several = _Several(results, cite, papers.described_in_full, in_table=False)
     return papers.tripod_of(several, several.named(code))
 
 
@@ -142,6 +148,9 @@ class _Several:
 
     results: SuiteResults
     cite: papers.Citations
+    describe: Callable[[StoredResult, papers.Citations], papers.Described] = papers.described
+    in_table: bool = True
+    """The runs' times and hashes stand in a table beside the text."""
 
     def named(self, show: Callable[[str], str] = str) -> str:
         """What was run, in a sentence."""
@@ -156,10 +165,16 @@ class _Several:
         found = {}
         for cell in self.results.cells:
             if cell.task is not None:
-                found[cell.target, cell.evaluation] = papers.described(
+                found[cell.target, cell.evaluation] = self.describe(
                     load_result(cell.folder), self.cite
                 )
         return found
+
+    def runs_table(self) -> Table:
+        rows = []
+        for names, run in self.runs.items():
+            rows.append([*names, *papers.record_row(run.result)])
+        return Table(papers.RECORD_COLUMNS, rows)
 
     def said(self, template: str) -> list[str]:
         """The sentences of a template, each once: first those of all runs, then others behind

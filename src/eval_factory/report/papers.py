@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, lru_cache
 from itertools import chain
 from typing import Any, Protocol
@@ -75,9 +75,12 @@ class Writer(Protocol):
 
     @property
     def cite(self) -> Citations: ...
+    @property
+    def in_table(self) -> bool: ...
     def said(self, template: str) -> list[str]: ...
     def of_each(self, template: str) -> list[str]: ...
     def of_comparison(self, item: str) -> list[str]: ...
+    def runs_table(self) -> Table: ...
 
 
 @dataclass(frozen=True)
@@ -92,13 +95,16 @@ class Described:
     sentences: Mapping[str, str] = field(default_factory=lambda: forms()["sentences"])
     # what SHA256SUMS lists, where it matters
     files: Mapping[str, str] = field(default_factory=dict)
+    in_table: bool = False
+    """The run's times and hashes stand in a table beside the text (`record_row`)."""
 
     @cached_property
     def _values(self) -> dict[str, Any]:
         """What templates are filled with, the `facts` of papers.yml among it."""
         known = _facts(self.result, self.config, self.target)
         facts = vars(template_of(forms()["facts"]).make_module(known))
-        return {**known, **facts, "cite": self.cite, "say": self.say, "files": self.files}
+        own = {"cite": self.cite, "say": self.say, "files": self.files, "in_table": self.in_table}
+        return {**known, **facts, **own}
 
     def said(self, template: str) -> list[str]:
         return rendered(template, self._values)
@@ -111,6 +117,63 @@ class Described:
 
     def of_comparison(self, _item: str) -> list[str]:
         return []
+
+    def runs_table(self) -> Table:
+        names = [one_line(self.result.provenance.target), one_line(self.result.task)]
+        return Table(RECORD_COLUMNS, [[*names, *record_row(self.result)]])
+
+
+RECORD_COLUMNS = [
+    "model",
+    "benchmark",
+    "requests",
+    "scored",
+    "failed",
+    "best score without a model",
+    "run",
+    "first answer (UTC)",
+    "last answer (UTC)",
+    "revision or SHA-256 of the data",
+    "SHA-256 of the prompts",
+    "SHA-256 of the judges' prompts",
+]
+
+
+NOT_RECORDED = "-"
+
+
+def record_row(result: TaskResult) -> list[str]:
+    """A run's counts, identity, times and hashes: the columns after the names."""
+    record = result.provenance
+    counts = result.validity.instances
+    best = None
+    floor = result.validity.floors.get(result.main_metric)
+    if floor is not None:
+        best = formats.score(floor.value)
+    model = record.endpoints.get(MODEL_ROLE)
+    first = None
+    last = None
+    if model is not None:
+        first = model.first_answer
+        last = model.last_answer
+    data = [*record.dataset_revisions.values(), *record.dataset_files.values()]
+    prompts: list[str] = []
+    for role, judge in record.endpoints.items():
+        if role != MODEL_ROLE:
+            prompts.extend(judge.prompt_sha256 or ())
+    cells = [
+        f"{counts.requested:,}",
+        f"{counts.scored:,}",
+        f"{counts.failed:,}",
+        best,
+        record.run_identity,
+        first or record.started_at,
+        last or record.ended_at,
+        ", ".join(dict.fromkeys(data)),
+        record.prompts_sha256,
+        ", ".join(dict.fromkeys(prompts)),
+    ]
+    return [one_line(cell) if cell else NOT_RECORDED for cell in cells]
 
 
 def rendered(template: str, values: Mapping[str, Any]) -> list[str]:
@@ -333,12 +396,11 @@ def methods_of(run: Writer) -> str:
     ]
     paragraphs += [run.of_comparison(item) for item in ("7e", "5e")]
     references = [f"[{number}] {source}" for number, source in enumerate(run.cite.listed(), 1)]
-    return (
-        "\n\n".join(
-            [*(" ".join(one) for one in paragraphs if one), "\n".join(["References", *references])]
-        )
-        + "\n"
-    )
+    parts = [" ".join(sentences) for sentences in paragraphs if sentences]
+    parts.append("\n".join(["References", *references]))
+    if run.in_table:
+        parts.append("\n".join(["Runs", "", *markdown(run.runs_table())]))
+    return "\n\n".join(parts) + "\n"
 
 
 def tripod_llm(result: TaskResult, config: Mapping[str, Any], target: Mapping[str, Any]) -> str:
@@ -473,11 +535,24 @@ def citations() -> Citations:
     return Citations("(ref. {})", {**forms()["sources"], **texts()["sources"]})
 
 
+def described_beside_table(stored: StoredResult, cite: Citations) -> Described:
+    """A run of several in one methods text, whose counts, times and hashes are in a table."""
+    sentences = {**forms()["sentences"], **forms()["sentences_beside_table"]}
+    return Described(stored.result, stored.config, stored.target, cite, sentences, in_table=True)
+
+
+def described_in_full(stored: StoredResult, cite: Citations) -> Described:
+    """A run with its times and hashes in the text."""
+    return replace(described(stored, cite), in_table=False)
+
+
 def described(stored: StoredResult, cite: Citations) -> Described:
-    """A run that says the sentences of packs, too."""
+    """A run of a pack, whose times and hashes are in the appendix."""
     sentences = {**forms()["sentences"], **texts()["sentences"]}
     files = listed_checksums(RunDir(stored.folder))
-    return Described(stored.result, stored.config, stored.target, cite, sentences, files)
+    return Described(
+        stored.result, stored.config, stored.target, cite, sentences, files, in_table=True
+    )
 
 
 @dataclass(frozen=True)
@@ -513,6 +588,8 @@ class Pack:
     items: Sequence[Item]
     references: Sequence[str]
     areas: Sequence[Area] = ()
+    runs: Table | None = None
+    """The appendix: identity, times and hashes of each run; None: of a panel without runs."""
 
 
 def pack_of(
@@ -540,7 +617,8 @@ def pack_of(
     areas = []
     for area, numbers in form.get("areas", {}).items():
         areas.append(Area(area, [item for item in items if item.number in numbers]))
-    return Pack(form["title"], of, about, warnings, items, cite.listed(), areas)
+    runs = run.runs_table() if run is not None else None
+    return Pack(form["title"], of, about, warnings, items, cite.listed(), areas, runs)
 
 
 def pack_markdown(pack: Pack) -> str:
@@ -553,4 +631,5 @@ def pack_markdown(pack: Pack) -> str:
         elements = "; ".join(f"{item.number}: {item.topic}" for item in area.items)
         by_area.append([area.name, elements, area.known])
     areas = "\n".join(markdown(Table(["area", "elements", "what is known"], by_area)))
-    return template_of(texts()["document"]).render(pack=pack, left=left, areas=areas)
+    runs = "\n".join(markdown(pack.runs)) if pack.runs is not None else ""
+    return template_of(texts()["document"]).render(pack=pack, left=left, areas=areas, runs=runs)

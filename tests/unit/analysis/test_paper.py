@@ -54,7 +54,8 @@ def test_it_goes_to_standard_output_or_to_a_file(purpose: str, tmp_path: Path) -
 
 def test_a_suites_methods_say_once_what_holds_for_all_and_whose_the_rest_is(suite: Path) -> None:
     text = written_for("methods", [suite])
-    body, _, references = text.partition("\n\nReferences\n")
+    body, _, rest = text.partition("\n\nReferences\n")
+    references, _, _ = rest.partition("\n\n")
     assert body.count("main metric was exact_match") == 1
     assert "The models were compared" not in body
     says(body, "compared in pairs")
@@ -71,8 +72,9 @@ def test_a_suites_methods_say_once_what_holds_for_all_and_whose_the_rest_is(suit
 def test_what_holds_for_some_runs_is_behind_their_names(tmp_path: Path) -> None:
     values = {"a/qa": SAME, "b/qa": SAME, "a/calc": SAME + "1", "b/calc": SAME + "1"}
     text = written_for("methods", [suite_folder(tmp_path / "s", values)])
-    says(text, "On qa: 20 of", "20 requested instances")
-    says(text, "On calc: 21 of", "21 requested instances")
+    runs = rows_of(text.partition("\n\nRuns\n\n")[2])
+    assert ["b", "qa", "20", "20", "0"] in [row[:5] for row in runs]
+    assert ["b", "calc", "21", "21", "0"] in [row[:5] for row in runs]
 
 
 def test_a_suites_checklist_has_each_runs_scores_and_the_comparisons(suite: Path) -> None:
@@ -241,3 +243,25 @@ def test_a_panels_pack_says_what_its_ledger_the_looks_runs_and_the_gates_policy_
     says(bare, "the baseline's last")
     assert "The gate's policy" not in bare
     assert "exact_match =" not in bare
+
+
+def test_a_suites_times_and_hashes_stand_in_one_table_beside_the_text(suite: Path) -> None:
+    text = written_for("methods", [suite])
+    body, _, table = text.partition("\n\nRuns\n\n")
+    runs = rows_of(table)[1:]
+    assert [row[:2] for row in runs if row[0] in ("small", "large_1")] == [
+        ["small", "qa"],
+        ["large_1", "qa"],
+        ["small", "calc"],
+        ["large_1", "calc"],
+    ]
+    assert "SHA-256" not in body
+    assert "(UTC)" not in body
+
+
+def test_a_pack_has_the_runs_in_an_appendix(suite: Path) -> None:
+    alone = written_for("ai-act", [suite / "small" / "qa"])
+    assert rows_of(alone.partition("## Appendix")[2])[-1][1] == "pubmed_qa"
+    body, _, appendix = written_for("ai-act", [suite]).partition("## Appendix")
+    assert len([row for row in rows_of(appendix) if row[1] in ("qa", "calc")]) == 4
+    assert "of all prompts" not in body
