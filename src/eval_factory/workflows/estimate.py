@@ -46,6 +46,7 @@ from eval_factory.helm.trivial_answers import PADDED_QUESTIONS
 from eval_factory.plan.prices import budget_of, prices_of, unknown_price
 from eval_factory.plan.run_plan import EndpointPlan, Plan, make_plan
 from eval_factory.report.reader import load_result
+from eval_factory.tasks.typical_tokens import typical_requests
 from eval_factory.workflows.context import RunContext, redactor_of
 from eval_factory.workflows.helm_run import run_helm
 from eval_factory.workflows.prepare import data_settings, find_bundle, place_data
@@ -208,6 +209,7 @@ def estimate(
     *,
     look_at_data: bool = True,
     look: Look | None = None,
+    quick: bool = False,
 ) -> Estimate:
     """Of a run of this evaluation. No endpoint is asked, and nothing is downloaded.
 
@@ -215,29 +217,26 @@ def estimate(
         look_at_data: make the requests, without sending any, where it is not known how many and how
             long they are: it takes seconds, and the data have to be here.
         look: what does so in place of `prompt_sizes`.
+        quick: make no requests of a task whose typical sizes are known.
     """
     plan = make_plan(evaluation)
-    try:  # another task's prompts are longer or shorter
-        document = parse_own(plan.rundir.run_config.read_text(encoding="utf-8"))
-        is_of_task = document["config"]["type"] == evaluation.run.config.type
-    except (OSError, ValueError, KeyError, TypeError):
-        is_of_task = False
-    cache_db = plan.rundir.cache_db if is_of_task else plan.rundir.root / "none"
+    cache_db = _answers_of_task(plan)
     figures = {one.role: kept_figures(cache_db, one.role, one.model_id) for one in plan.endpoints}
-    try:  # how many requests the result of this very run in the output folder is made of
-        result = load_result(plan.rundir.root).result
-        is_same = result.provenance.run_identity == plan.identity
-        before = result.validity.instances.requested if is_same else None
-    except PrerequisiteError:
-        before = None
+    before = _requests_before(plan)
     helm = evaluation.task.helm
     extra = evaluation.run.config.params.extra
     # results tell criteria, not requests
     grouped = helm.rubric and (extra.criteria_per_request or 1) > 1
     unasked = MODEL_ROLE in figures and figures[MODEL_ROLE].prompt_tokens is None
     unknown = before is None or unasked or grouped
-    sizes = (look or prompt_sizes)(plan, env) if unknown and look_at_data else None
-    requests, source = _requests(plan, before, sizes)
+    typical = typical_sizes(plan) if unknown else None
+    measured = None
+    if unknown and look_at_data and not (quick and typical):
+        measured = (look or prompt_sizes)(plan, env)
+    sizes = measured
+    if typical and (measured is None or measured.requests is None):
+        sizes = typical
+    requests, source = _requests(plan, before, measured)
     of_judges = _of_judges(plan, before, sizes, requests, source)
     if extra.probe_judges and of_judges[0] and requests:
         more = of_judges[0] * min(PADDED_QUESTIONS, requests) // requests
@@ -259,6 +258,29 @@ def estimate(
     kept = sum(one.answers for one in figures.values())
     at_most = evaluation.stop_when is not None
     return Estimate(plan.task_name, tuple(roles), kept, budget_of(plan), at_most)
+
+
+def _answers_of_task(plan: Plan) -> Path:
+    """The cache of the output folder, or a path without a file: another task's prompts are longer
+    or shorter.
+    """
+    try:
+        document = parse_own(plan.rundir.run_config.read_text(encoding="utf-8"))
+        is_of_task = document["config"]["type"] == plan.evaluation.run.config.type
+    except (OSError, ValueError, KeyError, TypeError):
+        is_of_task = False
+    return plan.rundir.cache_db if is_of_task else plan.rundir.root / "none"
+
+
+def _requests_before(plan: Plan) -> int | None:
+    """How many requests the result of this very run in the output folder is made of."""
+    try:
+        result = load_result(plan.rundir.root).result
+    except PrerequisiteError:
+        return None
+    if result.provenance.run_identity != plan.identity:
+        return None
+    return result.validity.instances.requested
 
 
 def _requests(plan: Plan, before: int | None, sizes: PromptSizes | None) -> tuple[int | None, str]:
@@ -293,7 +315,10 @@ def _of_judges(
         return requests, f"{source}; a judge is asked once for each answer, {_AGAIN}"
     by_criterion = f"a judge is asked about each criterion of each answer, {_AGAIN}"
     if sizes is not None and sizes.requests is not None:
-        return sizes.judge_requests, f"criteria counted in the data; {by_criterion}"
+        counted = (
+            "as many criteria as is typical" if sizes.typical else "criteria counted in the data"
+        )
+        return sizes.judge_requests, f"{counted}; {by_criterion}"
     if (
         before is not None
         and (plan.evaluation.run.config.params.extra.criteria_per_request or 1) == 1
@@ -320,8 +345,11 @@ def _tokens(
     if sizes is None or sizes.requests is None:
         return None, None, RUN_FIRST if sizes is None else f"{RUN_FIRST} ({sizes.reason})"
     prompt_tokens = sizes.prompt_bytes / BYTES_PER_TOKEN
+    prompts = "prompts in the data"
+    if sizes.typical:
+        prompts = f"prompts of typical length ({sizes.typical})"
     source = (
-        f"prompts in the data, {BYTES_PER_TOKEN} bytes a token; "
+        f"{prompts}, {BYTES_PER_TOKEN} bytes a token; "
         "answers at most, as many tokens as they may have"
     )
     if sizes.media_tokens is not None:
@@ -427,6 +455,29 @@ class PromptSizes:
     # to each judge of a rubric, which is asked by criterion; 0 where there is none
     judge_requests: int = 0
     media_tokens: int | None = None  # of pictures and sounds, roughly; None: there are none
+    typical: str = ""
+    """The source of sizes that are typical of the task; "": the requests were measured."""
+
+
+def typical_sizes(plan: Plan) -> PromptSizes | None:
+    """Of a public task that reads its own data; None: nobody knows them."""
+    typical = typical_requests().get(plan.task_name)
+    count, _ = _requests(plan, None, None)
+    params = plan.evaluation.run.config.params
+    if typical is None or count is None or params.extra.data_path is not None:
+        return None
+    answer_tokens = plan.evaluation.num_output_tokens or typical.answer_tokens
+    media_tokens = None
+    if typical.media_tokens:
+        media_tokens = count * typical.media_tokens
+    return PromptSizes(
+        requests=count,
+        prompt_bytes=count * typical.prompt_bytes,
+        most_tokens=count * answer_tokens,
+        judge_requests=round(count * typical.judge_requests),
+        media_tokens=media_tokens,
+        typical=typical.source,
+    )
 
 
 def prompt_sizes(plan: Plan, env: Mapping[str, str]) -> PromptSizes:

@@ -19,6 +19,8 @@ from eval_factory.endpoint.response_cache import Answer, Attempt, ResponseCache
 from eval_factory.plan import prices
 from eval_factory.plan.run_plan import leaves_of
 from eval_factory.report.reader import load_result
+from eval_factory.tasks.framework import load_framework
+from eval_factory.tasks.typical_tokens import TypicalRequest, typical_requests
 from eval_factory.workflows import estimate as module
 from eval_factory.workflows.estimate import (
     RUN_FIRST,
@@ -39,6 +41,7 @@ def no_library(monkeypatch: pytest.MonkeyPatch) -> None:
         return Price(1.0, 10.0, source="genai-prices 7") if model_id == "org/model" else None
 
     monkeypatch.setattr(prices, "library_price", price)
+    monkeypatch.setattr(module, "typical_requests", dict)
 
 
 @pytest.fixture
@@ -346,3 +349,47 @@ def test_a_bundle_that_is_not_there_is_a_reason(tmp_path: Path) -> None:
     assert "no bundle" in found.reason
     assert "\n" not in found.reason
     assert not (tmp_path / "out").exists()
+
+
+def test_typical_sizes_serve_where_no_data_are_here(
+    tmp_path: Path, sizes: list[PromptSizes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    typical = TypicalRequest(prompt_bytes=400, answer_tokens=7, source="its paper")
+    monkeypatch.setattr(module, "typical_requests", lambda: {"pubmed_qa": typical})
+    sizes.append(PromptSizes(None, reason="not here"))
+    (model,) = of(tmp_path, config__params__limit_samples=20).roles
+    assert (model.requests, model.prompt_tokens, model.completion_tokens) == (20, 2000.0, 140.0)
+    says(model.sources["tokens"], "typical", "its paper")
+    assert model.cost == pytest.approx((2000 * 1 + 140 * 10) / 1e6)
+
+
+def test_a_quick_estimate_makes_no_requests_of_a_task_whose_typical_sizes_are_known(
+    tmp_path: Path, sizes: list[PromptSizes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    typical = TypicalRequest(prompt_bytes=400, answer_tokens=7, source="its paper")
+    monkeypatch.setattr(module, "typical_requests", lambda: {"pubmed_qa": typical})
+    one = evaluation({"config.output_dir": str(tmp_path), "config.params.limit_samples": 20})
+    assert estimate(one, {}, quick=True).tokens == 2140.0
+    assert sizes == []
+
+
+def test_the_answers_room_that_a_user_gives_replaces_the_typical_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    typical = TypicalRequest(prompt_bytes=400, answer_tokens=7, source="its paper")
+    monkeypatch.setattr(module, "typical_requests", lambda: {"pubmed_qa": typical})
+    (model,) = of(
+        tmp_path, look=False, config__params__limit_samples=20, config__params__max_new_tokens=50
+    ).roles
+    assert model.completion_tokens == 1000.0
+
+
+def test_every_typical_size_belongs_to_a_public_task_and_names_its_source() -> None:
+    public = {one.name for one in load_framework().evaluations if one.about.access == "public"}
+    typical = typical_requests()
+    assert set(typical) <= public
+    assert len(typical) > 25
+    for name, request in typical.items():
+        assert request.prompt_bytes > 20, name
+        assert request.answer_tokens >= 1, name
+        assert request.source.startswith(("measured on", "made of")), name

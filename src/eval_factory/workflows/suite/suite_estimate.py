@@ -123,8 +123,9 @@ class SuiteEstimate(Total):
 def estimate_suite(
     suite: Suite, env: Mapping[str, str], say: Callable[[str], object]
 ) -> SuiteEstimate:
-    """Cell by cell; `say` learns which is looked at, and what a run would miss. No endpoint is
-    asked, nothing is downloaded, and no key is needed. Raises ConfigError: a cell is wrong.
+    """Cell by cell, with typical sizes where they are known; `say` learns which cell is looked at,
+    and what a run would miss. No endpoint is asked, nothing is downloaded, and no key is needed.
+    Raises ConfigError: a cell is wrong.
     """
     cells = checked_cells(suite, env)
     refuse_wrong(cells)
@@ -134,6 +135,6 @@ def estimate_suite(
     look = SharedSizes()
     for one in planned_of(suite, cells):
         say(f"looking at {one.cell.name} ...")
-        own = estimate(one.plan.evaluation, env, look=look)
+        own = estimate(one.plan.evaluation, env, look=look, quick=True)
         found.append(CellEstimate(one.cell.name, one.group, own))
     return SuiteEstimate(tuple(found), suite.budget)
