@@ -12,7 +12,7 @@ from pathlib import Path
 
 import nox
 
-VERSIONS = ("3.10", "3.11", "3.12")
+VERSIONS = ("3.10", "3.11", "3.12", "3.13")
 LINT_TOOLS = ".venv-lint/bin/"
 TESTS = {
     "unit": "tests/unit",

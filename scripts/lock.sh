@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes the lock files anew: exact versions with hashes, one for all of Python 3.10 to 3.12, no address of any index.
+# Makes the lock files anew: exact versions with hashes, one for all of Python 3.10 to 3.13, no address of any index.
 # Versions stay as they are where they still fit; `--upgrade`, or `--upgrade-package NAME`, takes newer ones. Needs `uv`.
 set -euo pipefail
 cd "$(dirname "$0")/.."

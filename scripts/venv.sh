@@ -1,6 +1,6 @@
 # Sourced by the other scripts: makes .venv from requirements.lock, and for the tests from requirements-dev.lock too, when
 # it is missing or a lock has changed.
-# PYTHON chooses the interpreter; any of 3.10, 3.11 and 3.12 will do. EVAL_FACTORY_VENV chooses another folder than .venv.
+# PYTHON chooses the interpreter; any of 3.10 to 3.13 will do. EVAL_FACTORY_VENV chooses another folder than .venv.
 
 venv=${EVAL_FACTORY_VENV:-.venv}
 
@@ -9,13 +9,13 @@ venv=${EVAL_FACTORY_VENV:-.venv}
 unset PYTHONDONTWRITEBYTECODE
 
 find_python() {
-  for candidate in ${PYTHON:-} python3.11 python3.12 python3.10 python3 python; do
-    if "$candidate" -c 'import sys, venv; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 12))' 2>/dev/null; then
+  for candidate in ${PYTHON:-} python3.11 python3.12 python3.13 python3.10 python3 python; do
+    if "$candidate" -c 'import sys, venv; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null; then
       echo "$candidate"
       return
     fi
   done
-  echo "needs Python 3.10, 3.11 or 3.12 with the venv module; set PYTHON to one" >&2
+  echo "needs Python 3.10 to 3.13 with the venv module; set PYTHON to one" >&2
   return 3
 }
 

@@ -126,7 +126,7 @@ def test_the_projects_own_workflow_runs_all_checks_and_the_action(root: Path) ->
     workflow = yaml.safe_load((root / ".github" / "workflows" / "ci.yml").read_text("utf-8"))
     assert workflow["permissions"] == {"contents": "read"}
     pythons = workflow["jobs"]["all"]["strategy"]["matrix"]["python"]
-    assert pythons == ["3.10", "3.11", "3.12"]
+    assert pythons == ["3.10", "3.11", "3.12", "3.13"]
     steps = list(chain.from_iterable(job["steps"] for job in workflow["jobs"].values()))
     assert [step["run"] for step in steps if "run" in step] == ["bash .ci/run"]
     used = [step["uses"] for step in steps if "uses" in step]

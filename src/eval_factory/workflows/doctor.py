@@ -30,6 +30,7 @@ from eval_factory.workflows.prepare import find_bundle
 
 # a run of the largest text benchmarks writes less; pictures and data bundles need more
 LEAST_FREE_GB = 5.0
+KNOWN_PYTHONS = ("3.10", "3.11", "3.12", "3.13")
 HUB_LIMIT_S = 5.0
 
 
@@ -47,9 +48,10 @@ def examine(request: Request, env: Mapping[str, str]) -> Iterator[Finding]:
     run config the machine alone.
     """
     python = f"{platform.python_version()} on {platform.system()} {platform.machine()}"
-    known = [f"3.{minor}" for minor in (10, 11, 12)]
-    fits = f"{sys.version_info.major}.{sys.version_info.minor}" in known
-    yield Finding("Python", fits, python if fits else f"{python}\nneeds {', '.join(known)}")
+    fits = f"{sys.version_info.major}.{sys.version_info.minor}" in KNOWN_PYTHONS
+    if not fits:
+        python += f"\nneeds {', '.join(KNOWN_PYTHONS)}"
+    yield Finding("Python", fits, python)
     yield from _upstreams()
     yield Finding("disk", *_disk(Path.cwd()))
     yield _tried(

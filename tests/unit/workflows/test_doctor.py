@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -70,3 +71,18 @@ def test_files_of_the_user_need_no_hub(tmp_path: Path, monkeypatch: pytest.Monke
     found = finding(monkeypatch, {}, **own)
     assert found.works is True
     says(found.text, "your own files")
+
+
+def test_doctor_knows_the_versions_of_python_that_the_package_names(root: Path) -> None:
+    """Metadata, the checks' sessions and the workflow name them, too."""
+    listed = re.findall(
+        r"Programming Language :: Python :: (3\.\d+)", (root / "pyproject.toml").read_text("utf-8")
+    )
+    assert list(doctor.KNOWN_PYTHONS) == listed
+    assert re.findall(r'"(3\.\d+)"', (root / "noxfile.py").read_text("utf-8"))[: len(listed)] == (
+        listed
+    )
+    minor = int(listed[-1].partition(".")[2])
+    assert f'requires-python = ">={listed[0]},<3.{minor + 1}"' in (
+        (root / "pyproject.toml").read_text("utf-8")
+    )
