@@ -9,6 +9,7 @@ made
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import tarfile
@@ -39,7 +40,8 @@ def metadata_problems(text: bytes) -> list[str]:
         return [f"metadata: {error}" for error in group.exceptions]
     if metadata.description_content_type != "text/markdown" or not metadata.description:
         return ["metadata: no description in Markdown"]
-    return []
+    links = re.findall(r"\]\((?!\w+:|#)[^)\s]+\)", metadata.description)
+    return [f"metadata: a link that leads nowhere on an index: {link}" for link in links]
 
 
 def content_problems(names: set[str], expected: set[str]) -> list[str]:

@@ -10,6 +10,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from scripts.readme_hook import for_an_index
 from scripts.update_readme import PAGES
 
 
@@ -20,6 +21,17 @@ def test_the_readme_is_short_in_both_directions(root: Path) -> None:
     first_screen = lines[: lines.index("## A first real run")]
     assert len(first_screen) <= 40
     assert sum("eval-factory " in line for line in first_screen if not line.startswith(" ")) >= 2
+
+
+def test_on_an_index_every_link_of_the_readme_leads_to_the_published_repository(root: Path) -> None:
+    text = (root / "README.md").read_text("utf-8")
+    published = for_an_index(text, "https://host.example/project", "1.2")
+    paths = re.findall(r"\]\(https://host\.example/project/(?:blob|raw)/v1\.2/([^)#]+)", published)
+    assert "docs/tutorial.md" in paths
+    assert [path for path in paths if not (root / path).exists()] == []
+    assert "![" in published
+    for address in ("https://host.example/project", ""):
+        assert re.findall(r"\]\((?!https?:)", for_an_index(text, address, "1.2")) == []
 
 
 @pytest.mark.parametrize("name", PAGES)
