@@ -251,3 +251,29 @@ def test_a_ledger_of_before_goes_on_with_its_own_figures() -> None:
     assert "differ" not in before
     assert "since_range" not in before["limits"][0] | before["alarm"]
     assert now.look(1, asked(0.2)).keys() - before.keys() == {"differ"}
+
+
+def test_every_limit_that_is_broken_is_named() -> None:
+    found = course(limit("a"), limit("b"), limit("c"))
+    alarms = []
+    for number in range(1, 6):
+        look = found.look(number, asked({"a": 0.3, "b": 0.4, "c": 0.8}))
+        alarms.append(look["alarm"])
+    first = next(alarm for alarm in alarms if alarm is not None)
+    assert first["names"] == ["a", "b"]
+
+
+def test_a_drop_is_said_in_the_metrics_unit() -> None:
+    found = course(limit("a", 0.08), scale=MARKS)
+    alarms = [found.look(number, asked(0.4, scale=MARKS))["alarm"] for number in (1, 2, 3)]
+    assert alarms[-1]["drops"] == {"a": pytest.approx(4 * 0.4)}
+
+
+def test_of_several_limits_a_change_takes_more_evidence() -> None:
+    """Half of alpha is for changes: of one limit an alarm takes 40, of two 80."""
+    found = course(limit("a"), limit("b"), alarm_on=["changed"])
+    dates = {"since": 3, "since_range": [2, 4]}
+    steady = {"e": 1.0, "since": None, "since_range": None}
+    assert found._change_alarm(5, {"a": {"e": 79.0, **dates}, "b": steady}) is None
+    alarm = found._change_alarm(5, {"a": {"e": 81.0, **dates}, "b": steady})
+    assert alarm == {"what": "changed", "look": 5, "names": ["a"], **dates}

@@ -17,12 +17,14 @@ from eval_factory.scoring import judge_correction
 from eval_factory.scoring.judge_correction import (
     CorrectedByLabels,
     JudgedCases,
+    Labels,
     NotCorrected,
     corrected_by_labels,
     corrected_score,
+    rates_differ,
     weights_of,
 )
-from eval_factory.scoring.latent_class import FEWEST_DOUBLE, judge_rates
+from eval_factory.scoring.latent_class import FEWEST_DOUBLE, expanded_ends, judge_rates
 from eval_factory.tasks.message_files import LabelledItems, LabelledPairs
 from facts import says
 from known import near
@@ -276,3 +278,77 @@ def test_too_few_double_labels_tell_no_truth() -> None:
     assert judge_rates(items[1:], {}) is None
     assert judge_rates(items, {}) is not None
     assert judge_rates([replace(one, conversation=0) for one in items], {}) is None
+
+
+def double_labelled(count: int, right: int, wrong: int) -> list[LabelledItems]:
+    """Conversations of items that two physicians agree on; the judge is right and wrong as often
+    of what is met as of what is not."""
+    found = []
+    for at in range(count):
+        for met in (0, 2):
+            found.append(LabelledItems(at, None, met == 2, 2, met, right))
+            found.append(LabelledItems(at, None, met == 0, 2, met, wrong))
+    return found
+
+
+def by_truth(cases: JudgedCases, items: list[LabelledItems]) -> CorrectedByLabels | NotCorrected:
+    return corrected_score(cases, Labels([], items), {}, [])
+
+
+def test_a_judge_whose_labels_allow_chance_corrects_nothing() -> None:
+    """Six of ten right, in each conversation eight or four: many are enough, few are not."""
+    good, bad = double_labelled(200, 8, 2), double_labelled(200, 4, 6)
+    mixed = [one if one.conversation % 2 else other for one, other in zip(good, bad, strict=True)]
+    many = by_truth(USUAL, mixed)
+    assert isinstance(many, CorrectedByLabels)
+    few = by_truth(USUAL, [item for item in mixed if item.conversation < 8])
+    assert isinstance(few, NotCorrected)
+    says(few.reason, LITTLE)
+
+
+@pytest.mark.parametrize("given", [0.0, 1.0])
+def test_equal_cases_leave_a_score_uncertain(given: float) -> None:
+    """A pseudo-source at each end of the scale says that the next case may be another."""
+    means, _ = judge_correction._resampled_means(judged([given] * 30), 200)
+    assert means.mean() == near(given)
+    assert means.std() > 0.005
+
+
+@pytest.mark.parametrize("given", [0.0, 1.0])
+def test_a_score_beyond_the_scale_is_of_a_judge_who_errs_otherwise(given: float) -> None:
+    found = by_truth(judged([given] * 60), double_labelled(60, 7, 3))
+    assert isinstance(found, NotCorrected)
+    says(found.reason, OTHERWISE)
+
+
+def test_the_levels_are_those_of_the_fewer_sources_of_run_and_labels(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    units = []
+
+    def spy(values: Any, of_units: float) -> Any:
+        units.append(of_units)
+        return expanded_ends(values, of_units)
+
+    monkeypatch.setattr(judge_correction, "expanded_ends", spy)
+    items = double_labelled(60, 9, 1)
+    by_truth(judged([0.4, 0.6] * 30, clusters=[at // 6 for at in range(60)]), items)
+    by_truth(judged([0.4, 0.6] * 300), items)
+    assert units == [near(60), near(10), near(60), near(60)]
+
+
+def test_shares_of_few_sources_are_not_shown_to_be_alike() -> None:
+    pairs = labelled(*[(5, 0, 0, 5)] * 40)
+    votes = [(float(at % 2), at // 2) for at in range(400)]
+    assert not rates_differ(votes, pairs)
+    assert rates_differ([(vote, 0) for vote, _ in votes], pairs)
+    assert rates_differ(votes, labelled(*[(200, 0, 0, 200)]))
+    assert rates_differ(votes[:1], pairs)
+
+
+def test_the_side_with_fewer_sources_decides_how_far_shares_may_lie_apart() -> None:
+    """Four conversations, of which 40, 50, 50 and 60 % are met, allow what forty do not."""
+    tables = [(8, 0, 0, 12), (10, 0, 0, 10), (10, 0, 0, 10), (12, 0, 0, 8)]
+    votes = [(float(at % 3 == 0), at) for at in range(900)]
+    assert rates_differ(votes, labelled(*tables * 10))
+    assert not rates_differ(votes, labelled(*tables))
