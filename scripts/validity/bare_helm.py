@@ -12,6 +12,7 @@ import subprocess
 import sysconfig
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import yaml
@@ -84,9 +85,11 @@ class BareHelm:
         *,
         limit: int | None,
         upstream: Upstream = HELM,
+        arguments: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
     ) -> None:
         """
         Args:
+            arguments: task -> more arguments of its run spec.
             runs: task -> kinds of answers; the first one's answers need no knowledge of the
                 questions.
         """
@@ -96,6 +99,7 @@ class BareHelm:
         self._runs = runs
         self._limit = limit
         self._upstream = upstream
+        self._arguments = arguments
 
     @property
     def scenarios(self) -> Path:
@@ -201,6 +205,7 @@ class BareHelm:
             for kind in kinds:
                 arguments = {
                     **(helm.fixed or {}),
+                    **self._arguments.get(name, {}),
                     **jury,
                     **room,
                     "model": _model(f"{name}/{kind}"),

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import yaml
@@ -64,7 +65,7 @@ class RunFailed(Exception):
     """A run left no result."""
 
 
-def run_ours(
+def run_ours(  # noqa: PLR0913 - what a run of eval-factory is made of
     folder: Path,
     task: Task,
     kind: str,
@@ -73,17 +74,23 @@ def run_ours(
     limit: int | None,
     threads: int,
     env: Mapping[str, str],
+    extra: Mapping[str, Any] = MappingProxyType({}),
 ) -> Result:
     """
     Args:
         folder: where the output folder goes, with the task's data in it if it needs any.
+        extra: more of `params.extra`.
 
     Raises:
         RunFailed: with what the program said.
     """
-    extra: dict[str, Any] = {"max_unreadable": 1.0, "upstream": task.helm.upstream.name}
+    settings: dict[str, Any] = {
+        "max_unreadable": 1.0,
+        "upstream": task.helm.upstream.name,
+        **extra,
+    }
     if task.helm.judges:
-        extra["judges"] = [{"name": name, "model_id": name, "api_key": KEY} for name in JUDGES]
+        settings["judges"] = [{"name": name, "model_id": name, "api_key": KEY} for name in JUDGES]
     endpoint = {"url": url, "model_id": f"{task.name}/{kind}", "type": "chat", "api_key": KEY}
     config = {
         "config": {
@@ -93,7 +100,7 @@ def run_ours(
                 "limit_samples": limit,
                 "parallelism": threads,
                 "max_new_tokens": room_for_gold(task),
-                "extra": extra,
+                "extra": settings,
             },
         },
         "target": {"api_endpoint": endpoint},

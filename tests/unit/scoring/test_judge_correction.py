@@ -283,7 +283,7 @@ def test_too_few_double_labels_tell_no_truth() -> None:
 def double_labelled(count: int, right: int, wrong: int) -> list[LabelledItems]:
     """Conversations of items that two physicians agree on; the judge is right and wrong as often
     of what is met as of what is not."""
-    found = []
+    found: list[LabelledItems] = []
     for at in range(count):
         for met in (0, 2):
             found.append(LabelledItems(at, None, met == 2, 2, met, right))
@@ -297,11 +297,13 @@ def by_truth(cases: JudgedCases, items: list[LabelledItems]) -> CorrectedByLabel
 
 def test_a_judge_whose_labels_allow_chance_corrects_nothing() -> None:
     """Six of ten right, in each conversation eight or four: many are enough, few are not."""
-    good, bad = double_labelled(200, 8, 2), double_labelled(200, 4, 6)
-    mixed = [one if one.conversation % 2 else other for one, other in zip(good, bad, strict=True)]
+    mixed = []
+    for number in range(200):
+        items = double_labelled(1, 4 + 4 * (number % 2), 6 - 4 * (number % 2))
+        mixed += [replace(item, conversation=number) for item in items]
     many = by_truth(USUAL, mixed)
     assert isinstance(many, CorrectedByLabels)
-    few = by_truth(USUAL, [item for item in mixed if item.conversation < 8])
+    few = by_truth(USUAL, mixed[: 8 * len(items)])
     assert isinstance(few, NotCorrected)
     says(few.reason, LITTLE)
 
