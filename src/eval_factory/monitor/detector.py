@@ -438,9 +438,9 @@ def hardest(of_limits: Sequence[Sequence[Found]]) -> list[Found]:
 
 
 def needed_repeats(limits: Sequence[Baseline], alpha: float, seed: int = 0) -> list[Needed]:
-    """Simulate for each limit how many runs its baseline needs, of `REPEATS` and those it has, to
-    find a drop of 10 points of the scale in 95 % of the years (or of `max_drop` and 5 points, if
-    that is more).
+    """Simulate for each limit how many runs its baseline needs, those it has or more (`REPEATS`),
+    to find a drop of 10 points of the scale in 95 % of the years (or of `max_drop` and 5 points,
+    if that is more).
 
     A longer baseline may need more runs than five runs showed: a source that can fail as a whole
     may not have failed in them. So this is asked again of each longer baseline.
@@ -526,9 +526,10 @@ def _finds(
 def _needed(limit: Baseline, level: float, seed: list[int]) -> Needed:
     limit = _smaller(limit)
     drop = max(0.1, limit.max_drop + 0.05)
-    for repeats in sorted({*REPEATS, len(limit.values)}):
+    has = len(limit.values)
+    for repeats in (has, *(count for count in REPEATS if count > has)):
         rng = np.random.default_rng([*seed, repeats])
-        runs = _Runs(repeats, min(repeats, len(limit.values)))
+        runs = _Runs(repeats, kept=has)
         weeks = _weeks_until(limit, runs, [drop], level, FIRST, rng)[0]
         if np.isfinite(weeks).mean() >= 0.8:
             later = _weeks_until(limit, runs, [drop], level, YEARS - FIRST, rng)[0]

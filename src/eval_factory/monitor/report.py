@@ -222,7 +222,7 @@ def power_lines(baseline: Line) -> Iterator[str]:
             "the runs that are there are kept"
         )
     elif needed:
-        yield f"the {counted(repeats, 'run')} of the baseline are enough: {needed} are needed"
+        yield f"the {counted(repeats, 'run')} of the baseline are enough"
 
 
 def _finds(drops: Sequence[Mapping[str, Any]]) -> str:
