@@ -128,6 +128,7 @@ class ConfidenceForm:
     whole: float | None  # what certainty is in this form; None: the second number says it
     is_share: bool = False  # read only where a share from 0 to 1 was asked for
     is_read: bool = True
+    is_ignored: bool = False  # its numbers say nothing of how sure one is
 
     def read(self, match: re.Match[str], *, shares: bool) -> float | None:
         """None: the form says nothing that is certain."""
@@ -148,12 +149,41 @@ _DIGITS = r"(\d+(?:[.,]\d+)?)"
 _MINUS = r"[-\u2212\u2013]"
 _NOT_BEFORE = r"(?<![\d.,])"
 _NOT_AFTER = r"(?![.,]?\d)"
+_NUMBERED = "type|grade|stage|step|phase|option|question|item|reason|point|case|vitamin"
+_BEHIND_CONFIDENCE = (
+    "per|percent|out|of|sure|certain|confident|likely|probable|certainty|confidence|likelihood|"
+    "probability|is|was|would|as|because|since|on|for|in|with|and|or|but|to|that|which|i|it|my|the|"
+    "this|points?"
+)
+"""Words that may stand behind a number that says how sure one is."""
+_NOT_BEFORE_AMOUNT = r"(?<![\d.,/])"
 CONFIDENCE_FORMS = (
     ConfidenceForm(
-        {"1. None": None, "2) B": None},  # the number of a list's entry
-        re.compile(r"^\s*\d[.)]\s+(?=[^\W\d])"),
+        {"1. None": None, "2) B": None, "1. 1. B": None},  # the number of a list's entry
+        re.compile(r"^\s*(?:\d[.)]\s+)+(?=[^\W\d])", re.MULTILINE),
         1.0,
-        is_read=False,
+        is_ignored=True,
+    ),
+    ConfidenceForm(
+        {"80 on a scale from 0 to 100": 0.8, "85 (of 0-100)": 0.85},  # the scale itself
+        re.compile(r"(?:from|of|between)\s+0\s*%?\s*(?:to|and|[-\u2013])\s*100\s*%?"),
+        1.0,
+        is_ignored=True,
+    ),
+    ConfidenceForm(
+        {"type 1 diabetes": None, "vitamin B12": None, "question 5: 85": 0.85},  # part of a name
+        re.compile(rf"\b(?:(?:{_NUMBERED})\s+|[^\W\d_]+-?)\d+\b", re.IGNORECASE),
+        1.0,
+        is_ignored=True,
+    ),
+    ConfidenceForm(
+        {"exactly 100 words": None, "3 options": None, "60 mg": None},  # an amount of something
+        re.compile(
+            rf"{_NOT_BEFORE_AMOUNT}\d+(?:[.,]\d+)?[ \t]+(?!(?:{_BEHIND_CONFIDENCE})\b)[^\W\d_]+",
+            re.IGNORECASE,
+        ),
+        1.0,
+        is_ignored=True,
     ),
     ConfidenceForm(
         {"-5": None, "80 - 90": None, "80-90": None, "\u22125": None},
@@ -317,7 +347,8 @@ def confidence_in(reply: str, *, shares: bool = False) -> float | None:
     if says_not_to_know(reply):  # "I'm not sure of the number, but I give a 100 % answer"
         return None
     for form in CONFIDENCE_FORMS:
-        for match in form.pattern.finditer(rest):
-            found.add(form.read(match, shares=shares))
+        if not form.is_ignored:
+            for match in form.pattern.finditer(rest):
+                found.add(form.read(match, shares=shares))
         rest = form.pattern.sub(" ", rest)
     return found.pop() if len(found) == 1 else None
