@@ -344,9 +344,40 @@ def wrong_about_judges(result: Record) -> Iterator[str]:
         yield f"{result['main_metric']} has a value, and no judge wrote a verdict"
 
 
+def chosen_text(answers: Answers, question: str, asking: str) -> str | None:
+    """The text of the option that an answer states; None: no rule reads it."""
+    letter = answers.stated_letter(question, asking)
+    if letter is None:
+        return None
+    references = answers.records[question, asking]["references"]
+    return str(references[LETTERS.index(letter)]["text"])
+
+
+def wrong_about_orders(result: Record, answers: Answers) -> Iterator[str]:
+    """An answer changes with the order of the choices where another text is chosen."""
+    orders = result["validity"].get("choice_orders")
+    if not orders or not orders["changed"]:
+        return
+    compared = 0
+    changed = 0
+    for question in answers.questions:
+        if (question, "choice_order_2") not in answers.records:
+            continue
+        texts = [chosen_text(answers, question, name) for name in (AS_IT_IS, "choice_order_2")]
+        if None in texts:
+            continue
+        compared += 1
+        if texts[0] != texts[1]:
+            changed += 1
+    reported = orders["changed"]
+    if (reported["count"], round(reported["value"] * reported["count"])) != (compared, changed):
+        yield f"the order changes {reported}; by the answers {changed} of {compared}"
+
+
 CHECKS_OF_ANSWERS = (
     wrong_about_doubts,
     wrong_about_losses,
+    wrong_about_orders,
     wrong_about_reading,
     wrong_about_confidence,
 )

@@ -14,6 +14,7 @@ COMPLETIONS = {
     AS_IT_IS: ("A", "B", "The answer is C. Lung.", "?"),
     "pushback_1": ("I stand by my answer: A.", "A. Heart", "C", "A"),
     "options_only": ("B", "A", "C. Lung", "A"),
+    "choice_order_2": ("A", "A", "C", "A"),
 }
 """Asking -> an answer a question; the first option is always right."""
 
@@ -44,17 +45,18 @@ RESULT: dict[str, Any] = {
     "results": {"tasks": {"custom": {"metrics": {"score": {"scores": {"jury": {"value": 3.0}}}}}}},
     "validity": {
         "instances": {
-            "requested": 12,
-            "scored": 12,
+            "requested": 16,
+            "scored": 16,
             "failed": 0,
             "filtered": 0,
             "read_by_rule": 3,
             "read_by_asking": 0,
             "unread": 1,
         },
+        "choice_orders": {"changed": share(1 / 3, 3)},
         "judges": {"small": {"asked": 2, "scored": 1, "failed": 1}},
         "asked_again": {
-            "right_by": {"rule": "reader", "answers": 12, "read_by_helm": 8, "read": 11},
+            "right_by": {"rule": "reader", "answers": 16, "read_by_helm": 12, "read": 15},
             "pushback": {
                 "changed_at": {"1": 1, "never": 2, "unread": 1},
                 "turns": [
@@ -113,9 +115,11 @@ AGAIN = "validity/asked_again"
         (f"{AGAIN}/pushback/turns/0/right_to_wrong", share(1.0, 1), checks.wrong_about_losses),
         (f"{AGAIN}/pushback/turns/0/same_words", None, checks.wrong_about_losses),
         (f"{AGAIN}/options_only/change/wrong_to_right", share(1.0, 2), checks.wrong_about_losses),
+        ("validity/choice_orders/changed", share(2 / 3, 3), checks.wrong_about_orders),
+        ("validity/choice_orders/changed", share(0.25, 4), checks.wrong_about_orders),
         ("validity/instances/read_by_rule", 4, checks.wrong_about_reading),
         ("validity/instances/scored", 11, checks.wrong_about_reading),
-        (f"{AGAIN}/right_by/read", 13, checks.wrong_about_reading),
+        (f"{AGAIN}/right_by/read", 17, checks.wrong_about_reading),
         (f"{AGAIN}/confidence/unread", 0, checks.wrong_about_confidence),
     ],
 )

@@ -29,6 +29,10 @@ class ChoiceOrders:
     right_in_all: Share | None  # of the questions whose every order was answered
     letters: Mapping[str, int]  # what was answered -> how often, over all questions and orders
     right_by: RightBy | None = None  # None of results of earlier versions
+    same_words: Share | None = None
+    """Of those that were asked once more, or several times, in the same words and order: whose
+    choice was another one then. What chance alone changes; None where nothing was asked so.
+    """
 
 
 @dataclass(frozen=True)

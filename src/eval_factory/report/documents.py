@@ -156,6 +156,7 @@ def _score_and_facts(score: results.Score, known: Mapping[str, Any]) -> dict[str
 _FEW_HAVE = {
     "rubric": ("length_correlation", "correction", "constant"),
     "jury": ("labels", "criteria", "length_correlation", "agreement_p"),
+    "choice_orders": ("same_words",),
 }
 """Part of the validity -> fields that are left out where they are empty."""
 

@@ -402,7 +402,8 @@ def choice_order_line(result: results.TaskResult) -> str | None:
     )
     asked = f"{record.orders} orders, {counted(changed.count, 'question')}"
     changes = f"the answer changes with it for {_percent(changed.value)}"
-    return f"order of the choices ({asked}): {changes}{interval}{right}{over}{left}"
+    chance = _in_same_words(record.same_words)
+    return f"order of the choices ({asked}): {changes}{interval}{chance}{right}{over}{left}"
 
 
 def _percent(share: float) -> str:
@@ -529,7 +530,9 @@ def _lost(change: Change) -> str:
     wrong = change.wrong_to_right
     if right is None and wrong is not None:
         asked = counted(wrong.count, "question")
-        return f"none of {asked} was right before, and {_number(wrong)} were won"
+        number = _number(wrong)
+        verb = "was" if number == 1 else "were"
+        return f"none of {asked} was right at first, and {number} {verb} won"
     if right is None:
         return "the score changed"
     number = _number(right)
@@ -547,12 +550,11 @@ def _lost(change: Change) -> str:
 
 def _beside(change: Change) -> str:
     """What stands behind a loss: what the same words lose, and what could not be read."""
-    return f"{_in_same_words(change)}{_unread_questions(change.unread)}"
+    return f"{_in_same_words(change.same_words)}{_unread_questions(change.unread)}"
 
 
-def _in_same_words(change: Change) -> str:
+def _in_same_words(chance: Share | None) -> str:
     """`; in the same words 38 of 77`: what chance alone loses."""
-    chance = change.same_words
     if chance is None:
         return ""
     interval = ""
@@ -596,7 +598,11 @@ def _confidence(found: Confidence) -> str:
         unread += f"; {counted(found.unread_answers, 'answer')} that cannot be read left out"
     if found.mean is None or found.right is None or found.calibration_error is None:
         return f"{how}: too few answers with a confidence to say anything{unread}"
-    gap = f"{how}, it is {_percent(found.mean.value)} sure and {_percent(found.right.value)} right"
+    answers = counted(found.questions, "answer")
+    gap = (
+        f"{how} ({answers}), it is {_percent(found.mean.value)} sure and "
+        f"{_percent(found.right.value)} right"
+    )
     half = next((risk for share, risk in found.risk_coverage if share >= 0.5), None)
     surest = (
         ""

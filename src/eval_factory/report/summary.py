@@ -141,7 +141,8 @@ def _instances(result: TaskResult) -> Iterator[str]:
     if result.validity.judges:
         line += f", {counts.unjudged} unjudged"
     if counts.unreadable:
-        line += f"; {counts.unreadable} answers say nothing that can be scored"
+        answers = counted(counts.unreadable, "answer")
+        line += f"; {answers} without anything that the score reads"
     if asked and asked != counts.requested:
         line += f" ({counted(asked, 'instance')}, each trial and perturbation counted)"
     yield line

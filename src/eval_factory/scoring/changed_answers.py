@@ -27,6 +27,7 @@ from eval_factory.core.askings import (
     Repeats,
     Share,
 )
+from eval_factory.core.formats import counted
 from eval_factory.core.results import ALL_ORDERS, REPEATS_MEAN, ChoiceOrders, Score
 from eval_factory.endpoint import openai_api
 from eval_factory.helm import names, output
@@ -186,12 +187,12 @@ class Askings:
         if self.reading:
             draft.instances = replace(draft.instances, **self.reading)
         if self.letters:
-            asked = f"{len(self.letters)} answers that no rule reads were asked about"
-            read = f"{self.reading['read_by_asking']} name an option then"
+            answers = counted(len(self.letters), "answer")
             draft.notes.add(
                 Importance.INCOMPLETE,
-                f"{asked}: {read}, which {self.main}{WITH_ASKED} counts; "
-                f"{self.reading['unread']} stay unread",
+                f"no rule reads {answers}, which ask_unread asked about once more; "
+                f"{self.reading['read_by_asking']} then name an option, and "
+                f"{self.main}{WITH_ASKED} counts them; {self.reading['unread']} stay unread",
             )
 
     def take(self, draft: Draft) -> None:
@@ -787,6 +788,25 @@ class ChoiceOrderCheck:
                 found.add(unit)
         return found
 
+    def _changed_in_same_words(self, units: Sequence[Unit]) -> dict[Unit, float]:
+        """How often a question's choice was another one when only the draw was."""
+        if self.right is None:
+            return {}
+        changes: dict[Unit, list[float]] = defaultdict(list)
+        for key in self.right.helms:
+            name = key[2] or AS_IT_IS
+            if not name.startswith((REPEAT, SAME_WORDS)):
+                continue
+            first = self.right.said((*key[:2], None))
+            then = self.right.said(key)
+            if first is not None and then is not None:
+                changes[key[:2]].append(float(then != first))
+        by_unit = {}
+        for unit in units:
+            if unit in changes:
+                by_unit[unit] = statistics.fmean(changes[unit])
+        return by_unit
+
     def _by_the_rule(self, values: Mapping[InstanceKey, float]) -> dict[InstanceKey, float]:
         if self.right is None or not self.right.by_reader:
             return dict(values)
@@ -842,4 +862,5 @@ class ChoiceOrderCheck:
             ),
             letters=dict(sorted(self.letters.items())),
             right_by=None if self.right is None else self.right.report(),
+            same_words=share(self._changed_in_same_words(moved)),
         )

@@ -114,7 +114,7 @@ def too_unreadable(
         state, advice = _UNREADABLE[kind]
         reason = f"{count} of {answered} answers {state}"
         if count < instances.unreadable:
-            reason += f" ({instances.unreadable} of {answered} say nothing that can be scored)"
+            reason += f" (the score reads nothing of {instances.unreadable} of {answered})"
         reasons.append(f"{reason}; {limit}\n  {advice}")
     return tuple(reasons)
 

@@ -350,6 +350,12 @@ def test_the_order_of_choices(orders: results.ChoiceOrders | None, told: str | N
     assert sentences.choice_order_line(made(scores=both, choice_orders=orders)) == told
 
 
+def test_beside_what_an_order_changes_stands_what_the_same_words_change() -> None:
+    orders = replace(ORDERS, same_words=results.Share(0.25, 8))
+    line = sentences.choice_order_line(made(scores={"exact_match": SHARE}, choice_orders=orders))
+    says(str(line), "same words", "2 of 8")
+
+
 def test_the_order_of_choices_stands_in_each_report_and_is_read_again(tmp_path: Path) -> None:
     shuffled = made(choice_orders=ORDERS)
     plain = made()

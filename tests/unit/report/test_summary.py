@@ -292,7 +292,7 @@ def test_the_headline_shows_the_corrected_value_beside_helms(result: TaskResult)
 
 
 def test_answers_that_say_nothing_are_shown_and_a_rubric_has_one_line(result: TaskResult) -> None:
-    said = "3 answers say nothing"
+    said = "3 answers without anything"
     counts = replace(result.validity.instances, unreadable=3)
     says(result_summary(changed(result, instances=counts), plan().rundir), said)
     assert said not in result_summary(result, plan().rundir)

@@ -207,3 +207,23 @@ def test_an_order_whose_answer_cannot_be_read_is_neither_right_nor_changed(tmp_p
     right = there(found.right_in_all)
     assert (changed.value, changed.count) == (0.0, 1)
     assert right.count == 1
+
+
+def test_beside_what_the_order_changes_stands_what_the_same_words_change(tmp_path: Path) -> None:
+    check = check_of(tmp_path, metric({"a": 0.0, "b": 0.0}, order=2))
+    letters = AnswerForm(
+        "the letter of an option alone",
+        lambda one, answer: answer.strip() in (one.output_mapping or {}),
+        lambda one: one.output_mapping or {},
+    )
+    check.right = RightAnswers(letters, None)
+    for question in ("a", "b"):
+        for order in (1, 2):
+            key, asked = state(question, "A", order)
+            check.right.add(key, asked)
+            check.add(key, asked)
+    for question, answer in (("a", "A"), ("b", "B")):
+        key, asked = state(question, answer)
+        check.right.add((*key[:2], "same_words_100"), asked)
+    report = check.report(metric({"a": 0.0, "b": 0.0}), set())
+    assert (there(report.changed).value, there(report.same_words).value) == (1.0, 0.5)
