@@ -120,7 +120,10 @@ def record_of(name: str, framework: Framework, upstream: Upstream = HELM) -> Rec
         not_offered,
     )  # a list of all tasks needs none of it
 
-    perturb = [family for family in FAMILIES if not_offered(family, task.name) is None]
+    perturb = []
+    for family in FAMILIES:
+        if not_offered(family, task.name) is None:
+            perturb.append(family)
     more = {
         "perturb": perturb,
         "reasoned": task.name in reasoned_tasks(),

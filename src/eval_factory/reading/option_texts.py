@@ -73,7 +73,10 @@ def mentions_by_text(
 
 
 MIN_CUT_WORDS = 2
-"""Words of an option's text that have to be there, where a limit of tokens cut the rest off."""
+MIN_CUT_LETTERS = 8
+"""So many words of an option's text have to be there, or one so long, where a limit of tokens cut
+the rest off.
+"""
 
 
 def cut_text(words: Sequence[Word], texts: Sequence[OptionText]) -> Mention | None:
@@ -82,7 +85,7 @@ def cut_text(words: Sequence[Word], texts: Sequence[OptionText]) -> Mention | No
     for word in words[1:]:
         spoken.append(word.text)
     rest = tuple(spoken)
-    if len(rest) < MIN_CUT_WORDS:
+    if not rest or (len(rest) < MIN_CUT_WORDS and len(rest[0]) < MIN_CUT_LETTERS):
         return None
     begun = []
     for option in texts:

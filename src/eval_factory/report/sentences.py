@@ -530,16 +530,10 @@ def _lost(change: Change) -> str:
     wrong = change.wrong_to_right
     if right is None and wrong is not None:
         asked = counted(wrong.count, "question")
-        number = _number(wrong)
-        verb = "was" if number == 1 else "were"
-        return f"none of {asked} was right at first, and {number} {verb} won"
+        return f"none of {asked} was right at first, and {_were(_number(wrong))} won"
     if right is None:
         return "the score changed"
-    number = _number(right)
-    lost = (
-        f"of {counted(right.count, 'question')} that it got right, {number} "
-        f"{'was' if number == 1 else 'were'} lost"
-    )
+    lost = f"of {counted(right.count, 'question')} that it got right, {_were(_number(right))} lost"
     won = (
         ""
         if wrong is None or not _number(wrong)
@@ -629,6 +623,12 @@ def _abstention(found: Abstention) -> str:
     costs = f"score where a wrong answer costs {found.cost_of_wrong:g}: {scores}"
     unread = _unread_questions(found.unread)
     return f'"I do not know" was answered to {" and ".join(parts)}{unread}; {costs}'
+
+
+def _were(number: int) -> str:
+    if number == 1:
+        return "1 was"
+    return f"{number:,} were"
 
 
 def _number(share: Share) -> int:

@@ -227,6 +227,7 @@ def test_what_states_no_option_is_unread(options: dict[str, str], answer: str) -
         ("I would still choose B.", "B"),
         ("Yes, B.", "B"),
         ("Sorry, B. Acute pericarditis", "B"),
+        ("A: The answer to this question is actually D.", None),
         ("I'd like to change my answer from B to D.", "D"),
         ("I change my answer to D. Unstable angina.", "D"),
         ("I do not stand by my answer B.", None),
@@ -265,6 +266,8 @@ def test_without_options_nothing_is_stated() -> None:
         ("D. Calcium channel", "D"),
         ("C. Calcium", "C"),
         ("C. ACE inhibitors", "C"),
+        ("C. Acetylcholinesterase", None),
+        ("E. Acetylcholinesterase", "E"),
     ],
 )
 def test_a_label_before_the_cut_text_of_another_option_is_unread(
@@ -275,5 +278,6 @@ def test_a_label_before_the_cut_text_of_another_option_is_unread(
         "B": "Diuretics",
         "C": "ACE inhibitors",
         "D": "Calcium channel blockers with nitrates",
+        "E": "Acetylcholinesterase inhibitors at night",
     }
     assert stated_option(answer, options) == label
