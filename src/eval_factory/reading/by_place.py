@@ -19,7 +19,7 @@ _STOPS = compiled(r"['\")\]]*\s*(?:$|[.:\n])")
 _IS_NOT_A = compiled(r"\W*\w+ not (?!correct|right|the)")
 _GOES_ON = compiled(rf" ?[{UNSPACED}]|\.\.")  # a particle, another word, a second thought
 _ONLY_OPTIONS = compiled(rf"(?:\W|(?:{any_of('joiner')}|options?|choices?|both|either){WORD_END})*")
-_OTHERS = compiled(rf"(?:^|(?<=\n)|(?<=[.!?] ))\W{{0,5}}{any_of('the_others')}{WORD_END}")
+_OTHERS = compiled(rf"\W{{0,5}}{any_of('the_others')}{WORD_END}")
 
 
 def whole_text(document: Document) -> Iterator[Statement]:
@@ -57,7 +57,9 @@ def opening(document: Document) -> Iterator[Statement]:
 
 def _is_text_first(document: Document, mention: Mention) -> bool:
     """ "Duodenal ulcer (B)": in "Duodenal ulcer (B) causes pain" it is the subject, no answer."""
-    return mention.form is Form.BOTH and not document.text.startswith(mention.label, mention.start)
+    return mention.form is Form.BOTH and not document.text.startswith(
+        mention.label.lower(), mention.start
+    )
 
 
 def label_alone(document: Document) -> Iterator[Statement]:
@@ -83,11 +85,13 @@ def last_line(document: Document) -> Iterator[Statement]:
 
 def _is_next_item(document: Document, line: Line) -> bool:
     """Whether a line at the end only begins the next item of a list: "... C) no.\n\nD)"."""
-    items = [line for line in document.lines if line.item is not None]
-    if len(items) < 2 or line != items[-1] or line != document.lines[-1]:
+    if line.item is None or line is not document.lines[-1]:
         return False
-    previous = items[-2]
-    if line.item is None or previous.item is None:
+    previous = line
+    for previous in reversed(document.lines[:-1]):
+        if previous.item is not None:
+            break
+    if previous.item is None or previous is line:
         return False
     label = line.item.label
     if len(label) > 1 or ord(label) != ord(previous.item.label[0]) + 1:
@@ -116,21 +120,29 @@ def last_sentence(document: Document) -> Iterator[Statement]:
 
 def named_before_the_others(document: Document) -> Iterator[Statement]:
     """ "... with fewer attacks (option C).\\n\\nThe other options ...": C alone before them."""
-    others = _OTHERS.search(document.text)
-    if others is None:
+    start = _start_of_others(document)
+    if start is None:
         return
     groups = []
     for clause in document.clauses:
         for group in clause.groups:
-            if group.start >= others.start():
+            if group.start >= start:
                 continue
             if cues.is_doubted(clause.before(group).rpartition(",")[2]):
                 return
             if group.first.is_marked:
                 groups.append(group)
     named = set(chain.from_iterable(group.labels for group in groups))
-    if len(named) == 1 and not named & _items_from(document, others.start()):
+    if len(named) == 1 and not named & _items_from(document, start):
         yield statement_of(groups[-1], Strength.PREFERRED)
+
+
+def _start_of_others(document: Document) -> int | None:
+    """Where the first sentence begins that is about the other options."""
+    for bound in document.bounds:
+        if _OTHERS.match(document.text, bound):
+            return bound
+    return None
 
 
 def _items_from(document: Document, start: int) -> set[str]:

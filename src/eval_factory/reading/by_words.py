@@ -123,7 +123,7 @@ def _object_at(clause: Clause, match: re.Match[str]) -> Group | None:
     first = later[0]
     after = clause.after(first)
     last = first.mentions[-1]
-    if first.start <= match.end() and (cues.ends_at(last, after) or cues.is_named_behind(after)):
+    if first.start <= match.end() and (cues.ends_at(last, after) or last.is_before_name):
         return _with_joined(clause, first, later)
     marked = [group for group in later if group.first.is_marked]
     if len(marked) == 1 and not cues.is_doubted(clause.text[match.end() : marked[0].start]):

@@ -9,6 +9,7 @@ from itertools import pairwise
 
 from eval_factory.reading.mention import Form, Mention
 from eval_factory.reading.phrases import any_of, compiled
+from eval_factory.reading.words import in_lower_case
 
 _BREAK = re.compile(
     r"[.!?;,\n\u3002\uff01\uff1f](?:"
@@ -101,16 +102,17 @@ class Line:
 
 @dataclass(frozen=True)
 class Document:
-    text: str
+    text: str  # in lower case
     lines: tuple[Line, ...]  # without empty ones
     clauses: tuple[Clause, ...]  # those that mention an option
     mentions: tuple[Mention, ...]
     bounds: tuple[int, ...]  # where clauses begin, those without an option too
 
 
-def read_document(text: str, mentions: Sequence[Mention]) -> Document:
+def read_document(original: str, mentions: Sequence[Mention]) -> Document:
+    text = in_lower_case(original)
     lines = tuple(_lines(text, mentions))
-    bounds = tuple(_bounds(text, mentions, _headed_items(text, lines)))
+    bounds = tuple(_bounds(original, mentions, _headed_items(text, lines)))
     return Document(text, lines, tuple(_clauses(text, mentions, bounds)), tuple(mentions), bounds)
 
 

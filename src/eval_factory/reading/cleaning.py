@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Iterable
 
 from eval_factory.reading.phrases import any_of
 
@@ -47,11 +48,13 @@ _NEXT_QUESTION = re.compile(rf"^{any_of('next_question')} *:", re.IGNORECASE | r
 _LATEX_BOX = re.compile(r"\\boxed\{((?:[^{}]|\{[^{}]*\})*)\}")
 """A box with its content, which ends at its brace: in "\\boxed{7} of 9" the answer is 7."""
 _BOX = re.compile(r"<\|begin_of_box\|>|\\boxed(?=\{)|<(?:final[ _])?answer>", re.IGNORECASE)
-_MARKUP = re.compile(
-    r"^[ \t]*```\w*|^[ \t]*(?:[#>]+|[-•*])[ \t]+|^[ \t]*#+|[*_$`{}]|</?[a-z]{1,10}>"
-    r"|\\(?:textbf|text|mathrm|mathbf)|\\[()\[\]]",
-    re.MULTILINE,
-)
+_SIGNS_OF_TEMPLATES = ("<", "[", "◁", "#", "\\boxed")
+"""One of them is in every mark of thinking, of a template, and in every box."""
+
+_LINE_MARK = re.compile(r"```\w*|(?:[#>]+|[-•*])[ \t]+|#+")
+_SIGNS_OF_LINES = frozenset("`#>-•*")
+_INLINE_MARK = re.compile(r"[*_$`{}]|</?[a-z]{1,10}>|\\(?:textbf|text|mathrm|mathbf)|\\[()\[\]]")
+_SIGNS_OF_MARKS = ("*", "_", "$", "`", "{", "}", "<", "\\")
 _FULL_WIDTH = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)}
 _DOUBLE_QUOTES = dict.fromkeys((0x201C, 0x201D, 0x201E, 0xAB, 0xBB), '"')
 _SINGLE_QUOTES = dict.fromkeys((0x2018, 0x2019, 0xB4), "'")
@@ -59,12 +62,17 @@ _DASHES = dict.fromkeys((0x2010, 0x2011, 0x2013, 0x2014, 0x2212), "-")
 _SIGNS: dict[int, int | str] = {**_FULL_WIDTH, **_DOUBLE_QUOTES, **_SINGLE_QUOTES, **_DASHES}
 _ABBREVIATIONS = re.compile(r"(?<!\w)([ie])\. ?([eg])\.")
 """Their letters are no labels: "i.e.", "e.g."."""
-_BLANKS = re.compile(r"[^\S\n]+")
-_LINE_BREAKS = re.compile(r"\s*\n\s*")
+_SIGNS_OF_ABBREVIATIONS = (".g.", ". g.", ".e.", ". e.")
+_MAY_COMBINE = re.compile(
+    r"[^\x00-\u02ff\u2000-\u20cf\u2100-\u22ff\u4e00-\u9fff\uac00-\ud7af\uff00-\uffef]"
+)
+"""What is not of a block that has no combining mark."""
 
 
 def answering_part(answer: str) -> str:
     """The text after thinking, up to the end of the model's turn; empty while it still thinks."""
+    if not _has_any(answer, _SIGNS_OF_TEMPLATES):
+        return answer
     text = answer
     ends = [match.end() for match in _THINKING_ENDS.finditer(answer)]
     if ends:
@@ -89,10 +97,25 @@ def plain_text(text: str) -> str:
     """Text without Markdown, LaTeX and full-width signs, one blank between words."""
     if not text.isascii():
         text = unicodedata.normalize("NFC", _with_bounded_marks(text)).translate(_SIGNS)
-    plain = _MARKUP.sub("", text)
-    plain = _ABBREVIATIONS.sub(r"\1\2", plain)
-    plain = _BLANKS.sub(" ", plain)
-    return _LINE_BREAKS.sub("\n", plain).strip()
+    lines = []
+    for line in text.split("\n"):
+        words = line.strip()
+        if words and words[0] in _SIGNS_OF_LINES:
+            mark = _LINE_MARK.match(words)
+            if mark is not None:
+                words = words[mark.end() :]
+        lines.append(words)
+    plain = "\n".join(lines)
+    if _has_any(plain, _SIGNS_OF_MARKS):
+        plain = _INLINE_MARK.sub("", plain)
+    if _has_any(plain, _SIGNS_OF_ABBREVIATIONS):
+        plain = _ABBREVIATIONS.sub(r"\1\2", plain)
+    spaced = [" ".join(line.split()) for line in plain.split("\n")]
+    return "\n".join(line for line in spaced if line)
+
+
+def _has_any(text: str, signs: Iterable[str]) -> bool:
+    return any(sign in text for sign in signs)
 
 
 def _with_bounded_marks(text: str) -> str:
@@ -100,6 +123,8 @@ def _with_bounded_marks(text: str) -> str:
 
     Normalising sorts the marks of each letter, and takes the square of their number.
     """
+    if not _MAY_COMBINE.search(text):
+        return text
     kept = []
     marks = 0
     for letter in text:

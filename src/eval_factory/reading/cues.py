@@ -83,11 +83,6 @@ _TEXT_ENDS = re.compile(r"['\")\]]*\s*(?:$|[.!;(\n。])")
 _COMMON_TEXT_ENDS = re.compile(r"['\")\]]*\s*(?:$|[.!;:,(\n。-])")
 
 
-def is_named_behind(after: str) -> bool:
-    """Whether a name follows a label, as a text spelt in another way: "B Coxiella burnetii"."""
-    return after[:1] == " " and after[1:2].isupper()
-
-
 def joins(between: str) -> bool:
     """Whether the words between two labels join them: "C) a text of its own, and D"."""
     return _JOINS.search(between) is not None

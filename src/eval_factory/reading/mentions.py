@@ -9,12 +9,12 @@ from dataclasses import replace
 from eval_factory.reading.mention import Form, Mention
 from eval_factory.reading.option_labels import mentions_by_label
 from eval_factory.reading.option_texts import cut_text, mentions_by_text, option_texts
-from eval_factory.reading.phrases import any_of, compiled
-from eval_factory.reading.words import words_of
+from eval_factory.reading.phrases import any_of, compiled_for_any_case
+from eval_factory.reading.words import in_lower_case, words_of
 
 _BETWEEN = re.compile(r"[\s.,:;)\]'\"(-]{1,5}(?:ie +)?")
 _OR = r"(?:,? ?(?:or|which is|that is|ie,?) )?"
-_TO_LABEL = compiled(
+_TO_LABEL = compiled_for_any_case(
     rf"['\",]{{0,3}}(?: ?{_OR}[(\[]?|\. ?[(\[])(?:{any_of('option')}[ :]{{1,2}})?['\"(]?"
 )
 _HEADING_SIGNS = {".", ")", ":", "]"}
@@ -22,7 +22,7 @@ _HEADING_SIGNS = {".", ")", ":", "]"}
 
 def find_mentions(text: str, options: Mapping[str, str]) -> list[Mention]:
     """All mentions in order of their places."""
-    words = words_of(text)
+    words = words_of(in_lower_case(text))
     texts = option_texts(tuple(options.items()))
     by_text, taken = mentions_by_text(words, texts)
     cut = cut_text(words, texts)

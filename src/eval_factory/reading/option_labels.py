@@ -3,28 +3,27 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
 
 from eval_factory.reading import phrases
 from eval_factory.reading.mention import Form, Mention
-from eval_factory.reading.phrases import any_of, compiled
-from eval_factory.reading.words import Word
+from eval_factory.reading.phrases import any_of, compiled_for_any_case
+from eval_factory.reading.words import Words
 
 MAX_LABEL = 2
 """Characters of a label; a longer one ("yes") is read as a text."""
 MAX_SUFFIXED = MAX_LABEL + 3  # characters of a label with a suffix
 
-_OPTION_BEFORE = compiled(rf"(?<!\w){any_of('option')} ['\"(\[]{{0,2}}$")
+_OPTION_BEFORE = compiled_for_any_case(rf"(?<!\w){any_of('option')} ['\"(\[]{{0,2}}\Z")
 _BEFORE = 24  # characters that are looked at for such a word
-_SUFFIX = compiled(rf"{any_of('suffix')}(?!\w)")
+_SUFFIX = compiled_for_any_case(rf"{any_of('suffix')}(?!\w)")
 _CLOSES = re.compile(r"[).](?!\w)")
 _ENDS_TEXT = re.compile(r"[.)\]'\"\s]{0,5}\Z")
 _IN_A_WORD = re.compile(r"-\S|[/.](?![A-Z])\w|'\w")
 """What makes a part of a word of the letter before it: "D-dimer", "e.g", "I'm"."""
 _NEXT_WORD = re.compile(r" ([^\W\d_]+)")
 _STEP = re.compile(r"[.)]? [^\W\d_]")
-_NO_NOUN = compiled(rf",? {any_of('reason', 'after_label', 'joiner', 'verb')}(?!\w)")
+_NO_NOUN = compiled_for_any_case(rf",? {any_of('reason', 'after_label', 'joiner', 'verb')}(?!\w)")
 _SPECIES = frozenset(phrases.words("species"))
 _LATIN_WORD = re.compile(r"\. ([a-z]+)")
 _OPENS = {"(", "[", "'", '"'}
@@ -32,23 +31,27 @@ _CLOSING = {")", "]", "'", '"', ":"}
 
 
 def mentions_by_label(
-    text: str, words: Sequence[Word], taken: set[int], options: Mapping[str, str]
+    text: str, words: Words, taken: set[int], options: Mapping[str, str]
 ) -> Iterator[Mention]:
     """Mentions by label; `taken` are the numbers of words that an option's text holds."""
     labels = {label.lower(): label for label in options if len(label) <= MAX_LABEL}
-    for number, word in enumerate(words):
-        if word.text in labels:
-            end = word.end
-        elif len(word.text) <= MAX_SUFFIXED and "'" in text[word.start : word.end]:
-            end = text.index("'", word.start)
+    has_suffixes = "'" in text
+    for number, word in enumerate(words.texts):
+        is_possible = word in labels or (has_suffixes and len(word) <= MAX_SUFFIXED)
+        if not is_possible or number in taken:
+            continue
+        start, word_end = words.spans[number]
+        if word in labels:
+            end = word_end
+        elif "'" in text[start:word_end]:
+            end = text.index("'", start)
         else:
             continue
-        label = labels.get(text[word.start : end].lower())
-        if label is None or number in taken or not _is_whole(text, end, word.end):
+        label = labels.get(text[start:end].lower())
+        if label is None or not _is_whole(text, end, word_end):
             continue
-        if _is_label(text, word.start, end, label, options[label]):
-            # a suffix is part of the mention
-            yield replace(_mention(text, word.start, end, label), end=word.end)
+        if _is_label(text, start, end, label, options[label]):
+            yield _mention(text, start, end, word_end, label)
 
 
 def _is_whole(text: str, end: int, word_end: int) -> bool:
@@ -75,12 +78,22 @@ def _is_closed(text: str, start: int, end: int) -> bool:
     return not is_article and _ENDS_TEXT.match(text, end) is not None
 
 
-def _mention(text: str, start: int, end: int, label: str) -> Mention:
+def _mention(text: str, start: int, end: int, word_end: int, label: str) -> Mention:
+    """A mention up to the end of its word: a suffix is part of it."""
     is_enclosed = text[start - 1 : start] in _OPENS and text[end : end + 1] in _CLOSING
     is_named = _OPTION_BEFORE.search(text, max(0, start - _BEFORE), start) is not None
     is_marked = is_enclosed or is_named
     is_word = not is_marked and _is_word(text, end, label)
-    return Mention(label, start, end, Form.LABEL, is_marked=is_marked, is_word=is_word)
+    is_before_name = text[end : end + 1] == " " and text[end + 1 : end + 2].isupper()
+    return Mention(
+        label,
+        start,
+        word_end,
+        Form.LABEL,
+        is_marked=is_marked,
+        is_word=is_word,
+        is_before_name=is_before_name,
+    )
 
 
 def _is_word(text: str, end: int, label: str) -> bool:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 from eval_factory.reading import phrases
 from eval_factory.reading.cleaning import plain_text
 from eval_factory.reading.mention import Form, Mention
-from eval_factory.reading.spelling import is_same_word
-from eval_factory.reading.words import Word, words_of
+from eval_factory.reading.spelling import MIN_LENGTH, is_same_word
+from eval_factory.reading.words import Words, in_lower_case, words_of
 
 _LIST_MARK = re.compile(r"\(?(\w)[).]\s+")
 _COMMON = frozenset(phrases.words("common_texts"))
@@ -32,7 +32,7 @@ def option_texts(options: tuple[tuple[str, str], ...]) -> tuple[OptionText, ...]
     labels = {label.casefold() for label, _ in options if len(label) == 1}
     texts = []
     for label, text in options:
-        words = tuple(word.text for word in words_of(_without_mark(label, text)))
+        words = words_of(in_lower_case(_without_mark(label, text))).texts
         is_short = len(words) == 1
         if words and not (is_short and words[0] in labels):
             texts.append(OptionText(label, words, is_short and words[0] in _COMMON))
@@ -50,20 +50,19 @@ def _without_mark(label: str, text: str) -> str:
     return plain
 
 
-def mentions_by_text(
-    words: Sequence[Word], texts: Sequence[OptionText]
-) -> tuple[list[Mention], set[int]]:
+def mentions_by_text(words: Words, texts: Sequence[OptionText]) -> tuple[list[Mention], set[int]]:
     """Mentions by text, and the numbers of the words that they hold."""
     places: dict[str, list[int]] = {option.words[0]: [] for option in texts}
-    for number, word in enumerate(words):
-        if word.text in places:
-            places[word.text].append(number)
+    for number, word in enumerate(words.texts):
+        if word in places:
+            places[word].append(number)
     taken: set[int] = set()
     found = []
+    by_initial = _by_initial(words)
     for option in texts:
-        starts = [place for place in places[option.words[0]] if _is_at(words, place, option)]
+        starts = _places_of(words, places[option.words[0]], option)
         if not starts:
-            starts = list(_misspelt_at(words, option))
+            starts = _places_of_misspelt(words, by_initial, option)
         for first in starts:
             numbers = range(first, first + len(option.words))
             if taken.isdisjoint(numbers):
@@ -79,47 +78,68 @@ the rest off.
 """
 
 
-def cut_text(words: Sequence[Word], texts: Sequence[OptionText]) -> Mention | None:
+def cut_text(words: Words, texts: Sequence[OptionText]) -> Mention | None:
     """ "C. Calcium channel": one word, then the beginning of one option's text and no more."""
-    spoken: list[str] = []
-    for word in words[1:]:
-        spoken.append(word.text)
-    rest = tuple(spoken)
-    if not rest or (len(rest) < MIN_CUT_WORDS and len(rest[0]) < MIN_CUT_LETTERS):
+    length = len(words.texts) - 1
+    if length < 1 or (length < MIN_CUT_WORDS and len(words.texts[1]) < MIN_CUT_LETTERS):
         return None
     begun = []
     for option in texts:
-        if len(option.words) > len(rest) and option.words[: len(rest)] == rest:
+        if len(option.words) > length and option.words[:length] == words.texts[1:]:
             begun.append(option)
     if len(begun) != 1:
         return None
-    return _mention(words, range(1, len(words)), begun[0])
+    return _mention(words, range(1, length + 1), begun[0])
 
 
-def _mention(words: Sequence[Word], numbers: range, option: OptionText) -> Mention:
-    start = words[numbers[0]].start
-    end = words[numbers[-1]].end
+def _mention(words: Words, numbers: range, option: OptionText) -> Mention:
+    start = words.spans[numbers[0]][0]
+    end = words.spans[numbers[-1]][1]
     return Mention(option.label, start, end, Form.TEXT, is_common=option.is_common)
 
 
-def _is_at(words: Sequence[Word], first: int, option: OptionText) -> bool:
-    if first + len(option.words) > len(words):
-        return False
-    for number, expected in enumerate(option.words, first):
-        if words[number].text != expected:
-            return False
-    return True
+def _places_of(words: Words, possible: Sequence[int], option: OptionText) -> list[int]:
+    """Numbers of the first words of each place where an option's text stands."""
+    length = len(option.words)
+    return [place for place in possible if words.texts[place : place + length] == option.words]
 
 
-def _misspelt_at(words: Sequence[Word], option: OptionText) -> Iterator[int]:
+def _by_initial(words: Words) -> dict[str, set[str]]:
+    """The text's words by their first letter."""
+    by_initial: dict[str, set[str]] = {}
+    for word in set(words.texts):
+        by_initial.setdefault(word[:1], set()).add(word)
+    return by_initial
+
+
+def _places_of_misspelt(
+    words: Words, by_initial: Mapping[str, set[str]], option: OptionText
+) -> list[int]:
     """Numbers of the first words where the text stands with a word spelt in another way."""
-    initial = option.words[0][0]
-    for first in range(len(words) - len(option.words) + 1):
-        if words[first].text[0] != initial:
+    spellings = _spellings(by_initial, option)
+    if spellings is None:
+        return []
+    found = []
+    for first in range(len(words.texts) - len(option.words) + 1):
+        if words.texts[first] not in spellings[0]:
             continue
-        for number, expected in enumerate(option.words, first):
-            word = words[number].text
-            if word != expected and not is_same_word(word, expected):
+        for number, same in enumerate(spellings, first):
+            if words.texts[number] not in same:
                 break
         else:
-            yield first
+            found.append(first)
+    return found
+
+
+def _spellings(by_initial: Mapping[str, set[str]], option: OptionText) -> list[set[str]] | None:
+    """For each word of an option the text's words that are the same; None where one has none."""
+    spellings = []
+    for expected in option.words:
+        possible = by_initial.get(expected[:1], set())
+        same = possible & {expected}
+        if len(expected) >= MIN_LENGTH:
+            same.update(word for word in possible if is_same_word(word, expected))
+        if not same:
+            return None
+        spellings.append(same)
+    return spellings

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -11,7 +10,7 @@ from eval_factory.reading.clauses import Document, read_document
 from eval_factory.reading.cleaning import answering_part, before_next_question, plain_text
 from eval_factory.reading.json_fields import answer_fields
 from eval_factory.reading.mentions import find_mentions
-from eval_factory.reading.phrases import any_of, compiled
+from eval_factory.reading.phrases import any_of, compiled, compiled_for_any_case
 from eval_factory.reading.statement import Statement
 from eval_factory.reading.statements import statements_in
 from eval_factory.reading.yes_or_no import affirmed
@@ -19,8 +18,7 @@ from eval_factory.reading.yes_or_no import affirmed
 VERSION = 2
 """Version of the rule: 1 was the rule until 2026-11; results of two versions are not compared."""
 
-_HEADING = compiled(rf"^((?:\w+ ){{0,2}}{any_of('answer')}) ?:?\n(?=.)")
-_HEADINGS = re.compile(_HEADING.pattern, re.IGNORECASE | re.MULTILINE)
+_HEADING = compiled_for_any_case(rf"^((?:\w+ ){{0,2}}{any_of('answer')}) ?:?\n(?=.)")
 _RETRACTION = compiled(rf"\W{{0,5}}{any_of('retraction')}(?!\w)")
 _CORRECTION = compiled(rf"\W{{0,5}}{any_of('correction')}(?!\w)")
 
@@ -71,7 +69,7 @@ def read_answer(answer: str, options: Mapping[str, str]) -> Reading:
 
 
 def _read(text: str, options: Mapping[str, str]) -> Reading:
-    plain = _HEADINGS.sub(r"\1:\n", before_next_question(plain_text(text)))
+    plain = _HEADING.sub(r"\1:\n", before_next_question(plain_text(text)))
     mentions = find_mentions(plain, options)
     reading = NOTHING
     if mentions:

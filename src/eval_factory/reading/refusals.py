@@ -27,5 +27,5 @@ _REFUSAL = compiled(_pattern())
 
 def is_refusal(answer: str) -> bool:
     """Whether an answer begins by declining, and says no more."""
-    text = answer.strip().strip("\"'*").replace("\N{RIGHT SINGLE QUOTATION MARK}", "'")
+    text = answer.strip().lower().strip("\"'*").replace("\N{RIGHT SINGLE QUOTATION MARK}", "'")
     return len(text) <= MAX_REFUSAL and _REFUSAL.match(text) is not None

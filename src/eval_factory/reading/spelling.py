@@ -12,9 +12,10 @@ MIN_LENGTH = 7
 
 def is_same_word(word: str, right: str) -> bool:
     """Whether a word is another one with a letter more or less."""
-    if abs(len(word) - len(right)) != 1 or word[0] != right[0]:
+    length = len(word)
+    if abs(length - len(right)) != 1 or length < MIN_LENGTH or word[0] != right[0]:
         return False
-    if min(len(word), len(right)) < MIN_LENGTH or not (word.isalpha() and right.isalpha()):
+    if len(right) < MIN_LENGTH or not (word.isalpha() and right.isalpha()):
         return False
     return has_letter_left_out(word, right) or has_letter_left_out(right, word)
 

@@ -7,6 +7,7 @@ import re
 from eval_factory.reading.cleaning import answering_part, plain_text
 from eval_factory.reading.cues import SAID
 from eval_factory.reading.json_fields import answer_fields
+from eval_factory.reading.words import in_lower_case
 
 _NEAR_NUMBER = re.compile(r"[^\d\n]{0,30}\d")
 
@@ -21,7 +22,7 @@ def stated_value(answer: str) -> str:
     if fields:
         text = "\n".join(fields)
     plain = plain_text(text).replace("\N{MINUS SIGN}", "-")
-    for match in reversed(list(SAID.finditer(plain))):
+    for match in reversed(list(SAID.finditer(in_lower_case(plain)))):
         if _NEAR_NUMBER.match(plain, match.start("fill")):
             return plain[match.start("fill") :].lstrip(" :=").strip()
     return plain

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
 
 from eval_factory.reading.phrases import UNSPACED
 from eval_factory.reading.spelling import american
@@ -11,38 +13,47 @@ from eval_factory.reading.spelling import american
 _LETTER = rf"[^\W\d_{UNSPACED}]"
 # a word, a number, or a sign that tells texts apart: "<5%" is not ">5%"
 _WORD = re.compile(
-    rf"{_LETTER}+(?:'{_LETTER}+)*"
-    rf"|\d+(?:[.,]\d+)*|[{UNSPACED}]|[<>=\u2264\u2265\u00b1+%\u00b0]|(?<!\w)-(?=\d)"
+    rf"({_LETTER}+(?:'{_LETTER}+)*"
+    rf"|\d+(?:[.,]\d+)*|[{UNSPACED}]|[<>=\u2264\u2265\u00b1+%\u00b0]|(?<!\w)-(?=\d))"
 )
 _ASCII_WORD = re.compile(
-    r"[a-z]+(?:'[a-z]+)*|\d+(?:[.,]\d+)*|[<>=+%]|(?<!\w)-(?=\d)", re.ASCII
+    r"([a-z]+(?:'[a-z]+)*|\d+(?:[.,]\d+)*|[<>=+%]|(?<!\w)-(?=\d))", re.ASCII
 )  # the same, and much quicker
 
 
-class Word(NamedTuple):
-    text: str
-    start: int
-    end: int
+@dataclass(frozen=True)
+class Words:
+    """The words of a text, without apostrophes and in American spelling, and their places."""
+
+    texts: tuple[str, ...]
+    spans: tuple[tuple[int, int], ...]
 
 
-def words_of(text: str) -> list[Word]:
-    """The words in lower case, without apostrophes, and in American spelling."""
-    found = []
-    lower = _lower(text)
-    is_british = "ae" in lower or "oe" in lower
-    has_apostrophes = "'" in lower
-    pattern = _ASCII_WORD if lower.isascii() else _WORD
-    for match in pattern.finditer(lower):
-        word = match[0]
-        if has_apostrophes:
-            word = word.replace("'", "")
-        if is_british:
-            word = american(word)
-        found.append(Word(word, match.start(), match.end()))
-    return found
+def words_of(lower: str) -> Words:
+    """The words of a text in lower case."""
+    pattern = _WORD
+    if lower.isascii():
+        pattern = _ASCII_WORD
+    pieces = pattern.split(lower)  # what stands between words, and words, by turns
+    ends = list(accumulate(map(len, pieces)))
+    texts = pieces[1::2]
+    spelt = _spelt(texts)
+    if spelt:
+        texts = [spelt.get(word, word) for word in texts]
+    return Words(tuple(texts), tuple(zip(ends[0::2], ends[1::2], strict=False)))
 
 
-def _lower(text: str) -> str:
+def _spelt(texts: Sequence[str]) -> dict[str, str]:
+    """The words that are spelt in another way -> how they are compared."""
+    spelt = {}
+    for word in set(texts):
+        plain = american(word.replace("'", ""))
+        if plain != word:
+            spelt[word] = plain
+    return spelt
+
+
+def in_lower_case(text: str) -> str:
     """The text in lower case, each letter in its place."""
     lower = text.lower()
     if len(lower) == len(text):
@@ -50,5 +61,7 @@ def _lower(text: str) -> str:
     letters = []
     for letter in text:
         small = letter.lower()
-        letters.append(small if len(small) == 1 else letter)
+        if len(small) > 1:
+            small = letter
+        letters.append(small)
     return "".join(letters)

@@ -22,7 +22,7 @@ def affirmed(text: str, options: Mapping[str, str]) -> str | None:
     labels = {option.strip().casefold(): label for label, option in options.items()}
     if not {"yes", "no"} <= labels.keys():
         return None
-    last = _SENTENCE_END.split(text)[-1]
+    last = _SENTENCE_END.split(text)[-1].lower()
     if not _CONCLUDES.match(last) or not _AFFIRMS.search(last) or _LIMITS.search(last):
         return None
     return labels["yes"]
