@@ -49,6 +49,7 @@ def opening(document: Document) -> Iterator[Statement]:
         return
     # "Option B, ..., could be considered" opens a discussion; "Option B." is an answer
     is_open = opens["option"] is not None or _is_text_first(document, group.first)
+    is_open = is_open or len(group.labels) > 1  # "A, B and C are right" is no answer
     if is_open and not _STOPS.match(after):
         return
     if cues.ends_at(group.mentions[-1], after):

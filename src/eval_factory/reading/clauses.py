@@ -16,9 +16,15 @@ _BREAK = re.compile(
     r"(?<=[.!?])[.!?]*['\")\]]*(?=\s+[^a-z\s]|\s*\Z)"  # the end of a sentence
     r"|(?<=[\n\u3002\uff01\uff1f])"
     r"|(?<=;)(?= )"
-    r"|(?<=,)(?= (?:but|so|therefore|thus|hence|making|whereas|no,? wait|wait|it's|it is)\b)"
+    r"|(?<=,)(?= )"
     r"|(?<=\.)\.{1,4}(?= (?:no|wait|actually|sorry)\b))"
 )
+_GOES_ON = compiled(
+    r" (?:but|so|therefore|thus|hence|making|whereas"
+    r"|(?:or )?rather|no,|no wait|wait|it's|it is)(?!\w)"
+)
+"""What begins another clause behind a comma."""
+_CONCEDES = compiled(rf"\W*(?:(?:and|but|or) )?{any_of('concession')}(?!\w)")
 _ABBREVIATION = re.compile(
     r"(?<!\w)(?:e\.?g|i\.?e|vs|dr|approx|no|ca|cf|st|etc|al|fig)$", re.IGNORECASE
 )
@@ -112,7 +118,7 @@ class Document:
 def read_document(original: str, mentions: Sequence[Mention]) -> Document:
     text = in_lower_case(original)
     lines = tuple(_lines(text, mentions))
-    bounds = tuple(_bounds(original, mentions, _headed_items(text, lines)))
+    bounds = tuple(_bounds(original, text, mentions, _headed_items(text, lines)))
     return Document(text, lines, tuple(_clauses(text, mentions, bounds)), tuple(mentions), bounds)
 
 
@@ -150,6 +156,14 @@ def _clauses(text: str, mentions: Sequence[Mention], bounds: Sequence[int]) -> I
             yield Clause(text, start, end, tuple(_groups(text, here)))
 
 
+def _ends_clause(text: str, end: int, start: int, earlier: Sequence[Mention]) -> bool:
+    """Whether a comma ends a clause: "it is rare, so B", "While A is rare, B is not"."""
+    if _GOES_ON.match(text, end):
+        return True
+    is_in_list = len(earlier) > 0 and earlier[-1].end == end - 1
+    return not is_in_list and _CONCEDES.match(text, start) is not None
+
+
 MAX_CLAUSE = 600
 """Characters of a clause; a longer one is cut, so that reading takes time in proportion."""
 
@@ -167,16 +181,18 @@ def _headed_items(text: str, lines: Sequence[Line]) -> set[int]:
     return headed
 
 
-def _bounds(text: str, mentions: Sequence[Mention], headed: set[int]) -> list[int]:
+def _bounds(original: str, text: str, mentions: Sequence[Mention], headed: set[int]) -> list[int]:
     """Where clauses end; neither a mention is cut ("B. Duodenal ulcer") nor its heading."""
     bounds = [0]
     number = 0
-    for point in _BREAK.finditer(text):
+    for point in _BREAK.finditer(original):
         while number < len(mentions) and mentions[number].end <= point.start():
             number += 1
         if number < len(mentions) and mentions[number].start <= point.start():
             continue
         if point.end() in headed:
+            continue
+        if point[0] == "," and not _ends_clause(text, point.end(), bounds[-1], mentions[:number]):
             continue
         if point[0].startswith(".") and _ABBREVIATION.search(
             text, max(bounds[-1], point.start() - 8), point.start()

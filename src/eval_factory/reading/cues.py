@@ -13,7 +13,10 @@ OBJECT = rf"(?P<fill>{_FILLER})"
 """What may stand between a cue and its option: "the answer is clearly the option (B"."""
 
 _IS = rf"(?:{WORD_BEGIN}{any_of('is')}{WORD_END}|{any_of('is_sign')})"
-_VERB = r"(?:is|are|was|were|would be|remains|ist|es|est|é|seems to be|appears to be)"
+_VERB = (
+    r"(?:is|are|was|were|would be|remains|ist|es|est|é"
+    r"|(?:seems|appears)(?: to be)?|looks(?: like)?)"
+)
 _ADVERB = r"(?:(?:clearly|therefore|thus|indeed|definitely|likely|probably|also|hence|in fact) )?"
 _APPOSITION = r"(?:\W*['\"(][^'\"()]{1,120}['\")]|[^,.;()]{1,80},)?"
 """A text that says of an option what it is: "option B, the duodenal ulcer, is"."""
@@ -61,7 +64,7 @@ AS_ANSWER = compiled(rf"{_APPOSITION}\W+(?:as )?(?:the )?{any_of('is_answer')}{W
 AS_PREFERRED = compiled(rf"{_APPOSITION}\W+(?:as )?(?:the )?{any_of('is_preferred')}{WORD_END}")
 
 _INTRODUCTION = r"(?:\W*(?:among|of|from|given|based on|in) [^,.]{0,60},)?"
-_OPINION = r"(?:that|but|and|however|i (?:now )?(?:believe|think))"
+_OPINION = r"(?:that|only|but|and|however|i (?:now )?(?:believe|think))"
 SUBJECT = compiled(
     rf"{_INTRODUCTION}(?:\W|(?:{_OPINION}|{any_of('therefore', 'filler')}){WORD_END})*"
 )
@@ -69,7 +72,7 @@ SUBJECT = compiled(
 
 _DOUBT = compiled(rf"(?<!\w){any_of('doubt')}{WORD_END}|n't{WORD_END}")
 _NOT_ASKED_FOR = re.compile(r"(?:that|which|who) (?:is|are|does|do|has) not")
-_CONCESSION = compiled(rf"\W*(?:(?:and|but|or) )?{any_of('concession')}{WORD_END}")
+_CONCESSION = compiled(rf"\W*(?:(?:and|but|or) )?{any_of('concession', 'supposition')}{WORD_END}")
 _CONDITION = compiled(rf"(?<!\w){any_of('condition')}{WORD_END}")
 
 _DENIED_BEHIND = compiled(rf"[^.\n]{{0,4}}{any_of('denied_behind')}")

@@ -14,6 +14,7 @@ _CUT_OFF = re.compile(
     rf"[\"']({_KEY}{_NAME}{_END})[\"']\s*:\s*(?:\"((?:[^\"\\]|\\.)*)\"|'([^'\n]*)'|([-+]?\d[\d.]*|null))",
     re.IGNORECASE,
 )
+_DECODER = json.JSONDecoder(strict=False)
 _OBJECT = re.compile(r"\{\s*(?:[\"'{]|$)")
 
 
@@ -25,7 +26,7 @@ def answer_fields(text: str) -> list[str] | None:
     begin = _OBJECT.search(text)
     if begin is None:
         return None
-    values = _values_in(text[begin.start() :])
+    values = _values_in(text, begin.start())
     if values is not None and (values or not text[: begin.start()].strip()):
         return values
     matches = _CUT_OFF.findall(text)
@@ -36,13 +37,22 @@ def answer_fields(text: str) -> list[str] | None:
     return None
 
 
-def _values_in(text: str) -> list[str] | None:
-    """The fields of the object that the text begins with; None where it is not complete."""
-    try:
-        parsed, _ = json.JSONDecoder(strict=False).raw_decode(text)
-        return _values(parsed, is_answer=False)
-    except (ValueError, RecursionError):
+def _values_in(text: str, start: int) -> list[str] | None:
+    """The fields of the objects from this place on; None where the first is not complete."""
+    values: list[str] = []
+    begin = _OBJECT.search(text, start)
+    is_first = True
+    while begin is not None:
+        try:
+            parsed, end = _DECODER.raw_decode(text, begin.start())
+        except (ValueError, RecursionError):
+            break
+        values.extend(_values(parsed, is_answer=False))
+        is_first = False
+        begin = _OBJECT.search(text, end)
+    if is_first:
         return None
+    return values
 
 
 def _inner_values(value: dict[str, Any]) -> list[str]:

@@ -12,7 +12,7 @@ from eval_factory.reading.option_texts import cut_text, mentions_by_text, option
 from eval_factory.reading.phrases import any_of, compiled_for_any_case
 from eval_factory.reading.words import in_lower_case, words_of
 
-_BETWEEN = re.compile(r"[\s.,:;)\]'\"(-]{1,5}(?:ie +)?")
+_BETWEEN = re.compile(r"[\s.,:;)\]'\"(/-]{1,5}(?:ie +)?")
 _OR = r"(?:,? ?(?:or|which is|that is|ie,?) )?"
 _TO_LABEL = compiled_for_any_case(
     rf"['\",]{{0,3}}(?: ?{_OR}[(\[]?|\. ?[(\[])(?:{any_of('option')}[ :]{{1,2}})?['\"(]?"

@@ -75,6 +75,8 @@ def _is_closed(text: str, start: int, end: int) -> bool:
     if _CLOSES.match(text, end):
         return True
     is_article = start > 0 and text[start - 1 : end] == " a"
+    if is_article and _OPTION_BEFORE.search(text, max(0, start - _BEFORE), start):
+        is_article = False
     return not is_article and _ENDS_TEXT.match(text, end) is not None
 
 

@@ -115,10 +115,13 @@ def without_corrected(statements: list[Statement], document: Document) -> list[S
     if not statements:
         return statements
     last = max(statement.start for statement in statements)
+    beginnings = {clause.start for clause in document.clauses}
     taken_back = 0
     for bound in document.bounds:
-        is_retracted = _RETRACTION.match(document.text, bound)
-        is_corrected = bound <= last and _CORRECTION.match(document.text, bound)
-        if is_retracted or is_corrected:
+        if _RETRACTION.match(document.text, bound):
+            taken_back = bound
+        # "B, or rather A" takes B back, and "The answer is B. Actually, it is rare" does not
+        is_followed = bound <= last or bound in beginnings
+        if is_followed and _CORRECTION.match(document.text, bound):
             taken_back = bound
     return [statement for statement in statements if statement.start >= taken_back]

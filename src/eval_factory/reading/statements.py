@@ -47,5 +47,6 @@ def statements_in(document: Document) -> Iterator[Statement]:
         for word_kind in BY_WORDS:
             yield from word_kind(clause)
         for statement in by_words.called_right(clause):
-            if len(items) <= MAX_ITEMS or not statement.labels <= items:
+            is_one_of_many = len(items) > MAX_ITEMS and statement.labels <= items
+            if len(statement.labels) == 1 and not is_one_of_many:
                 yield statement

@@ -61,6 +61,19 @@ STATED = [
     ({"A": "4", "B": "15", "C": "20"}, "The sum is 5 + 10 = 15. Answer: B", "B"),
     (ANEMIA, '{"steps": "Ferritin is low.", "final": {"answer": "A"}}', "A"),
     (YES_NO_MAYBE, "Therefore, the drug is indeed safer.", "A"),
+    # what is conceded before a comma
+    (ANEMIA, "Although A is the commonest, B is the best answer here.", "B"),
+    (ANEMIA, "While iron deficiency (A) is common, the diagnosis is B.", "B"),
+    (ANEMIA, "Both A and D are possible, but A is preferred.", "A"),
+    (STEPS, "The test of choice is a CT scan (option A).", "A"),
+    (STEPS, "I recommend B.", "B"),
+    (STEPS, "I'm going with B.", "B"),
+    (STEPS, "The only option that fits is B.", "B"),
+    (STEPS, "Only B is correct.", "B"),
+    (STEPS, "B fits best.", "B"),
+    (STEPS, "B looks correct.", "B"),
+    (ANEMIA | {"D": "All of the above"}, "A, B and C are correct. The answer is D.", "D"),
+    (YES_NO_MAYBE, "In short: no.", "B"),
 ]
 UNREAD = [
     # what begins with a label is a sentence
@@ -87,6 +100,9 @@ UNREAD = [
     # an answer that is taken back
     (ANEMIA, "The answer is A, no wait, there is more."),
     (ANEMIA, "A... actually there is more."),
+    (ANEMIA, "The answer is B... no, A."),
+    (ANEMIA, "The answer is B, or rather A."),
+    (ANEMIA, '{"choice": "A"}\n{"choice": "B"}'),
     # questions that a text asks itself
     (YES_NO_MAYBE, "Third, is there a difference? The answer is yes.\nFourth, it may not matter."),
     # what only the meaning tells

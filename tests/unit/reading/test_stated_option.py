@@ -123,6 +123,7 @@ STATED = [
     (TRUE_FALSE, "False, because the virus is DNA.", "B"),
     (TRUE_FALSE, "It is true that fever occurs, but the statement is false.", "B"),
     (DRUGS, "None of the above", "D"),
+    (DRUGS, "A, B and C, so E.", "E"),
     (DRUGS, "The correct answer is E. All of the above.", "E"),
     (
         DRUGS,
@@ -198,7 +199,6 @@ UNREAD = [
     (DRUGS, "Cefotaxim"),
     (DRUGS, "The answer is none of these."),
     (DRUGS, "All of the above are beta-lactams except vancomycin."),
-    (DRUGS, "A, B and C, so E."),
     (
         DRUGS,
         "Vancomycin (C) is used for MRSA. Cefazolin (A) is the drug of choice for prophylaxis.",
