@@ -41,9 +41,12 @@ _TEXT_FIELDS = (
     "Error",
     "Message",
     "title",
+    "fault",
+    "faultstring",
+    "errorMessage",
 )
 """Names that servers give to an error's text, and to the objects around it: OpenAI's, FastAPI's,
-Qianfan's, MiniMax's, iFlytek's, Tencent's and Volcengine's among them.
+Qianfan's, MiniMax's, iFlytek's, Tencent's, Volcengine's, Apigee's and AWS Lambda's among them.
 """
 _MESSAGE_FIELDS = (*_TEXT_FIELDS, "code", "type")
 

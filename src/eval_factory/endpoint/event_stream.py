@@ -44,6 +44,14 @@ def _events(text: str) -> Iterator[str]:
         yield "\n".join(lines)
 
 
+def _without_comments(text: str) -> str:
+    """The text after the comments before it, by which a gateway keeps a connection alive."""
+    rest = text.lstrip()
+    while rest.startswith(":"):
+        rest = rest.partition("\n")[2].lstrip()
+    return rest
+
+
 def answer_in(text: str, parse: Callable[[str], Any]) -> dict[str, Any]:
     """The answer that the chunks of a stream make together.
 
@@ -52,6 +60,9 @@ def answer_in(text: str, parse: Callable[[str], Any]) -> dict[str, Any]:
     answer: dict[str, Any] = {}
     choices: dict[int, dict[str, Any]] = {}
     is_over = False
+    whole = _without_comments(text)
+    if whole.startswith("{"):
+        return dict(parse(whole))
     for event in _events(text):
         if event.strip() == DONE:
             is_over = True
@@ -61,6 +72,8 @@ def answer_in(text: str, parse: Callable[[str], Any]) -> dict[str, Any]:
             continue
         if chunk.get("error"):
             return dict(chunk)
+        if "choices" not in chunk and chunk.get("message"):
+            return {"error": dict(chunk)}
         for name in _ONCE:
             if chunk.get(name) is not None:
                 answer[name] = chunk[name]

@@ -5,6 +5,7 @@ The table is finish_reasons.yml, with the source of each word.
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from typing import Any
 
@@ -16,6 +17,8 @@ FILTERED = "content_filter"
 REFUSAL = "refusal"
 TOOL_CALLS = "tool_calls"
 INTERRUPTED = "interrupted"
+_PREFIX = "finish_reason_"
+"""Google's enumeration as gRPC spells it: FINISH_REASON_MAX_TOKENS."""
 KINDS = (STOP, LENGTH, FILTERED, REFUSAL, TOOL_CALLS, INTERRUPTED)
 
 
@@ -34,4 +37,5 @@ def kind_of(reason: Any) -> str | None:
     if not isinstance(reason, str):
         return None
     word, _, _ = reason.partition(":")
-    return _kinds().get(word.strip().lower())
+    plain = re.sub(r"[\s-]+", "_", word.strip().lower())
+    return _kinds().get(plain.removeprefix(_PREFIX))

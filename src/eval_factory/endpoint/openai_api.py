@@ -405,6 +405,20 @@ class Choice:
     tokens: tuple[tuple[str, float], ...]
 
 
+_ENVELOPES = ("data", "result", "response", "output")
+
+
+def unwrapped(answer: Any) -> Any:
+    """The answer inside the envelope that some gateways put around it; else the answer itself."""
+    if not isinstance(answer, dict) or "choices" in answer:
+        return answer
+    for name in _ENVELOPES:
+        inner = answer.get(name)
+        if isinstance(inner, dict) and isinstance(inner.get("choices"), list):
+            return inner
+    return answer
+
+
 def read_answer(answer: Any, endpoint_type: str) -> tuple[Choice, ...]:
     """The choices in an answer. Raises UnusableAnswer: there are none, or the answer is an error
     in disguise.

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -34,10 +35,32 @@ long to wait.
 """
 
 
+_RESET_AT = re.compile(rb'"X-RateLimit-Reset"\s*:\s*"?(\d{13})\b')
+"""Milliseconds since the epoch, in the metadata of OpenRouter's errors."""
+_AGAIN_IN = re.compile(rb"try again in (?:(\d{1,3})h)?(?:(\d{1,4})m)?(?:(\d{1,6})(?:\.\d+)?s)?\b")
+"""In the text of Groq's and OpenAI's errors: 14m24.5s."""
+
+
 def headers_of(reply: Reply) -> Mapping[str, str]:
     """Of an error, with the pause that its body asks for; a header of the same name counts more."""
-    asked = _RETRY_DELAY.search(reply.data[:MAX_ERROR])
-    return {"retry-after": asked[1].decode(), **reply.headers} if asked else reply.headers
+    pause = _pause_in(reply.data[:MAX_ERROR])
+    if pause is None:
+        return reply.headers
+    return {"retry-after": pause, **reply.headers}
+
+
+def _pause_in(body: bytes) -> str | None:
+    asked = _RETRY_DELAY.search(body)
+    if asked is not None:
+        return asked[1].decode()
+    reset = _RESET_AT.search(body)
+    if reset is not None:
+        return str(max(1, round(int(reset[1]) / 1000 - time.time())))
+    again = _AGAIN_IN.search(body)
+    if again is None or not any(again.groups()):
+        return None
+    hours, minutes, seconds = (int(part or 0) for part in again.groups())
+    return str(max(1, hours * 3600 + minutes * 60 + seconds))
 
 
 class ReplyReader:
@@ -53,7 +76,7 @@ class ReplyReader:
             # An endpoint may echo what it was asked with; a key is stored in no file. Nothing else
             # is changed: what looks like a key may be the model's answer.
             content_type = reply.headers.get("content-type", "")
-            parsed = openai_api.parse_answer(reply.data, content_type)
+            parsed = openai_api.unwrapped(openai_api.parse_answer(reply.data, content_type))
             answer = self._redactor.tree(parsed, known_only=True)
             if self._type != openai_api.IMAGES:
                 return openai_api.completion_of(answer, self._type)

@@ -64,3 +64,16 @@ def test_a_stream_with_an_error_is_the_error() -> None:
     with pytest.raises(openai_api.StatedError) as caught:
         read(chunk("B") + 'data: {"error": {"message": "overloaded", "code": 503}}\n\n')
     assert caught.value.status == 503
+
+
+def test_an_event_that_is_an_error_alone_is_one() -> None:
+    with pytest.raises(openai_api.StatedError) as caught:
+        read('event: error\ndata: {"message": "server overloaded"}\n\n')
+    assert caught.value.status == 503
+
+
+def test_an_answer_behind_comments_is_no_stream() -> None:
+    """A gateway keeps the connection alive with comments until the answer is there."""
+    message = {"role": "assistant", "content": "B"}
+    answer = json.dumps({"choices": [{"message": message, "finish_reason": "stop"}]})
+    assert read(": PROCESSING\n\n: PROCESSING\n\n" + answer).choices[0].text == "B"

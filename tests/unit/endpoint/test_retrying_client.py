@@ -804,3 +804,37 @@ def test_headers_of_ones_own_are_sent_beside_the_key() -> None:
     made.all[0].transport = Recording(reply(200))
     RetryingClient(settings, made).ask(BODY, unnoted)
     assert sent == [{"dataClassification": "confidential", "X-B": "secret-b"}]
+
+
+@pytest.mark.parametrize("name", ["data", "result", "response", "output"])
+def test_an_answer_in_an_envelope_is_read(name: str) -> None:
+    transport = Replies(reply(200, {"code": 0, "msg": "ok", name: GOOD}))
+    assert client_of(transport).ask(BODY, never_noted).completion.choices[0].text == "B"
+
+
+DAY_LIMITS = [
+    {"error": {"metadata": {"headers": {"X-RateLimit-Reset": "9999999999000"}}}},
+    {"error": {"message": "Limit 100000, Used 99998. Please try again in 14m24.5s."}},
+    {"error": {"message": "tokens per day. Please try again in 2h1m3s."}},
+]
+
+
+@pytest.mark.parametrize("body", DAY_LIMITS)
+def test_a_limit_a_day_that_only_the_body_tells_stops_the_run(body: Any) -> None:
+    transport = Replies(reply(429, body))
+    with pytest.raises(EndpointUnusable, match="daily limit"):
+        client_of(transport, has_answered=True).ask(BODY, unnoted)
+    assert len(transport.sent) == 1
+
+
+def test_a_short_pause_in_the_body_is_no_limit_a_day() -> None:
+    error = {"error": {"message": "Rate limit reached. Please try again in 6ms or 1.2s."}}
+    assert ask(Replies(reply(429, error), reply(200)))[0].attempt == 2
+
+
+@pytest.mark.parametrize("status", [400, 403, 429])
+def test_credit_that_is_gone_stops_the_run_whatever_the_status(status: int) -> None:
+    transport = Replies(reply(status, {"error": {"message": "Your credit balance is too low"}}))
+    with pytest.raises(EndpointUnusable, match="no credit"):
+        client_of(transport, has_answered=True).ask(BODY, unnoted)
+    assert len(transport.sent) == 1

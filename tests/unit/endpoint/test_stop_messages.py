@@ -107,8 +107,8 @@ def test_what_to_do_where_nothing_was_answered() -> None:
     assert "--overrides config.params.extra.stop_after_failures=0" in told
     rare = StopMessages.of(endpoint_settings(), URL, {}).none_answered(9, "aaabbccde")
     each_says(rare.splitlines()[1:5], ["3 x a"], ["2 x b"], ["2 x c"], ["2 x something else"])
-    refused = StopMessages.of(endpoint_settings(), URL, {}).refused_probe(400, "Invalid model name")
-    says(refused, "HTTP 400", "Invalid model name")
+    refused = StopMessages.of(endpoint_settings(), URL, {}).refused_probe(400, "Odd request")
+    says(refused, "HTTP 400", "Odd request")
     says(refused, "target.api_endpoint: model_id", "url", "api_key")
     assert "--no_preflight" in refused
 

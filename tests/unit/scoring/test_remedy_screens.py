@@ -1,0 +1,105 @@
+"""What a user reads for each cause and finish reason, as recorded in tests/golden/remedies.txt.
+
+EVAL_FACTORY_UPDATE_GOLDEN=1 records it anew.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from builders import endpoint_settings
+from eval_factory.core.failure_causes import hint_for, lasts
+from eval_factory.core.nouns import MODEL_ROLE
+from eval_factory.core.plain_yaml import packaged
+from eval_factory.core.results import Instances
+from eval_factory.endpoint.openai_api import cut_off_advice
+from eval_factory.endpoint.replies import StopMessages
+from eval_factory.scoring import notes
+
+GOLDEN = Path(__file__).resolve().parents[2] / "golden" / "remedies.txt"
+URL = "https://gateway.example/v1/chat/completions"
+ERRORS = (
+    "unusable judgement: it holds no JSON object",
+    "HTTP 429: insufficient_quota",
+    "HTTP 400: Your credit balance is too low; go to Plans & Billing",
+    "HTTP 403: error code: 1010",
+    "HTTP 403: Just a moment...",
+    "HTTP 403: Access Denied You don't have permission to access on this server",
+    "HTTP 403: Country, region, or territory not supported",
+    "HTTP 400: This model only support stream mode",
+    "HTTP 400: parameter.enable_thinking must be set to false",
+    "HTTP 400: Conversation roles must alternate user/assistant",
+    "HTTP 400: Developer instruction is not enabled for this model",
+    "HTTP 429 (rate limit): slow down",
+    "HTTP 400: Invalid 'max_output_tokens': Expected a value >= 16, but got 5 instead.",
+    "HTTP 400: maximum context length is 8192 tokens",
+    "HTTP 413: Payload Too Large",
+    "HTTP 400: filtered due to the content management policy",
+    "HTTP 400: Content Exists Risk",
+    "no whole answer within 120 s",
+    "HTTP 400: Unsupported value: 'seed'",
+    "HTTP 401: no such key",
+    "HTTP 404: no such model",
+    "HTTP 405: Method Not Allowed",
+    "HTTP 400: The provided model identifier is invalid",
+    "the answer is not JSON",
+    "the answer holds no choices",
+    "the server interrupted its answer (finish_reason abort)",
+    "the connection was closed before the whole answer came",
+    "HTTP 503 (in an answer with status 200): the answer holds no choices: no healthy upstream",
+    "HTTP 500: boom",
+)
+KINDS = (
+    notes.UNPARSED,
+    notes.UNFINISHED,
+    notes.CUT_OFF,
+    notes.FULL_WINDOW,
+    notes.IN_REASONING,
+    notes.ENDED,
+)
+TEN = Instances(requested=10, scored=10, failed=0, empty=0, truncated=0, filtered=0)
+
+
+def of_errors() -> Iterator[str]:
+    for error in ERRORS:
+        yield f"{error}"
+        yield f"  model: {hint_for(error, MODEL_ROLE)}"
+        yield f"  judge: {hint_for(error, 'gpt')}"
+        yield f"  the same command would fail again: {lasts(error)}"
+
+
+def of_answers() -> Iterator[str]:
+    for kind in KINDS:
+        (screen,) = notes.too_unreadable(replace(TEN, unreadable=4), 0.1, {kind: 4})
+        yield f"{kind}: {screen}"
+    yield f"length: {cut_off_advice(5, 5)}"
+    yield f"length, window full: {cut_off_advice(4096, 900)}"
+
+
+def of_stops() -> Iterator[str]:
+    model = StopMessages.of(endpoint_settings(key_names=("MY_KEY",)), URL, {"MY_KEY": "x"})
+    for status in (401, 403, 404):
+        yield model.refused(status, "no")
+    yield model.refused(403, "error code: 1010")
+    yield model.refused_probe(400, "roles must alternate")
+    yield model.no_credit(402, "Insufficient Balance")
+    limit = model.daily_limit(429, "tokens per day", 7200.0)
+    yield re.sub(r"until .*", "until DATE", limit, count=1)
+    yield model.none_answered(2, ["HTTP 400: odd"] * 2)
+
+
+def test_each_cause_has_the_screen_that_is_recorded() -> None:
+    text = "\n".join([*of_errors(), "", *of_answers(), "", *of_stops(), ""])
+    if os.environ.get("EVAL_FACTORY_UPDATE_GOLDEN"):
+        GOLDEN.write_text(text, encoding="utf-8")
+    assert GOLDEN.read_text("utf-8") == text
+
+
+def test_each_row_of_the_table_is_on_a_screen() -> None:
+    shown = {hint_for(error, "gpt") for error in ERRORS}
+    for row in packaged("core/failure_remedies.yml"):
+        assert row["judge"] in shown, row["judge"]
