@@ -17,6 +17,7 @@ from eval_factory.core.errors import ConfigError
 from eval_factory.core.foreign_text import one_line
 from eval_factory.core.nouns import Evidence
 from eval_factory.report.reader import COUNT, FLAG, NUMBER, TEXT, StoredResult, frame, load_result
+from eval_factory.report.verdicts import Verdict, verdict_of
 from eval_factory.scoring import paired
 from eval_factory.scoring.intervals import PROPORTION, holm, lower_end
 from eval_factory.scoring.paired import ALPHA, PairedDifference
@@ -49,6 +50,14 @@ class Model:
     label: str  # a, B, C ..., as messages call it
     folder: Path
     name: str  # the evaluated model, as it was asked for
+    verdict: Verdict = Verdict.GOOD  # on its main score
+
+    @property
+    def title(self) -> str:
+        """The model, with what speaks against its main score."""
+        if self.verdict is Verdict.GOOD:
+            return self.name
+        return f"{self.name}: {self.verdict.value.title}"
 
 
 @dataclass(frozen=True)
@@ -235,7 +244,7 @@ def compare(
         raise ConfigError(problems)
     stored = [load(folder) for folder in folders]
     labels = _labels()
-    models = tuple(Model(next(labels), one.folder, one.result.provenance.target) for one in stored)
+    models = tuple(_model(next(labels), one) for one in stored)
     names = _compared_scores(stored, metric)
     name = names[0]
     lacking = tuple(_lacking(models, stored, names, is_main=metric is None))
@@ -260,14 +269,16 @@ def compare(
     return Compared(models, (), tuple(found), comparisons, ranks, _pairing_texts(sides))
 
 
+def _model(label: str, stored: StoredResult) -> Model:
+    result = stored.result
+    return Model(label, stored.folder, result.provenance.target, verdict_of(result))
+
+
 def compare_pairs(sides: Sequence[Side]) -> tuple[Pair, ...]:
     """Results with a main score, by it, each with each: those that cannot be compared keep no
     others from it.
     """
-    models = [
-        Model(side.label, side.stored.folder, side.stored.result.provenance.target)
-        for side in sides
-    ]
+    models = [_model(side.label, side.stored) for side in sides]
     pairs = []
     for (a, model_a), (b, model_b) in combinations(zip(sides, models, strict=True), 2):
         both = (model_a, model_b)

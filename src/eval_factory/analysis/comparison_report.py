@@ -91,7 +91,7 @@ def comparison_document(compared: Compared, texts: Texts | None = None) -> dict[
 def comparison_text(compared: Compared, texts: Texts | None = None) -> str:
     """For a screen of 80 columns; ends with a line break."""
     lines = [
-        f"{model.label}  {one_line(model.name)}  ({model.folder})" for model in compared.models
+        f"{model.label}  {one_line(model.title)}  ({model.folder})" for model in compared.models
     ]
     if not compared.comparable:
         lines += ["", "These results cannot be compared:"]
@@ -251,7 +251,7 @@ def _p_values(one: Comparison) -> list[str]:
 
 def comparison_markdown(compared: Compared) -> str:
     """A table with a row a pair, for an issue or a job's summary."""
-    models = [[model.label, model.name, str(model.folder)] for model in compared.models]
+    models = [[model.label, model.title, str(model.folder)] for model in compared.models]
     lines = [*in_markdown(Table(["", "model", "folder"], models)), ""]
     if not compared.comparable:
         lines += ["These results cannot be compared:", ""]

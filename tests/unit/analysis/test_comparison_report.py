@@ -28,6 +28,7 @@ from eval_factory.analysis.comparison_report import (
 )
 from eval_factory.core.nouns import Evidence
 from eval_factory.core.results import InstanceRecord
+from eval_factory.report.verdicts import Verdict
 from eval_factory.scoring.paired import CLUSTERED_PAIRED_T, MCNEMAR, SIGN_FLIP, PairedDifference
 from facts import rows_of, says
 from stored_results import instance, result, right_or_wrong, written
@@ -63,6 +64,17 @@ def test_each_trial_and_this_score_alone(tmp_path: Path) -> None:
     ]
     answers = {"A": "first", "A (trial 1)": "", "B": "first", "B (trial 1)": ""}
     assert said == {"prompt": said["prompt"], "references": said["references"], **answers}
+
+
+def test_a_model_whose_score_measures_nothing_is_marked_beside_its_name() -> None:
+    demo = replace(A, verdict=Verdict.DEMO)
+    below = replace(B, verdict=Verdict.BELOW)
+    compared = Compared((demo, below, C), (), (), (), ())
+    first, second, third, *_ = comparison_text(compared).splitlines()
+    says(first, "org/a", "Demo: not a measurement")
+    says(second, "org/b", "takes no model")
+    assert third == "C  org/c  (results/c)"
+    says(comparison_markdown(compared), "Demo: not a measurement")
 
 
 A, B, C = (
