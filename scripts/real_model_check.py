@@ -35,6 +35,7 @@ FINISHED = (0, 1)  # exit codes of a run that has a result: it may be reported, 
 REFUSED = 2
 FEW = 10  # questions of the runs that ask in one more way; the first run asks all in most ways
 JUDGED = 4
+TOKENS_OF_JUDGE = 120  # such a judge often goes on until its tokens are used up
 AS_IT_IS = ""
 _LETTER = re.compile(r"\W*([A-D])(?:[.):\s]|$)")
 
@@ -127,7 +128,13 @@ class Program:
             sys.exit("blind_control: a benchmark without pictures was not refused")
         for name, sample in SAMPLE_RUNS.items():
             self._run_to_end(SAMPLE, name, few if sample.asks_few else questions, sample.extra)
-        judge = {"name": "small", "model_id": MODEL, "url": self.url, "api_key": None}
+        judge = {
+            "name": "small",
+            "model_id": MODEL,
+            "url": self.url,
+            "api_key": None,
+            "max_tokens": TOKENS_OF_JUDGE,
+        }
         for kind in ("jury", "rubric"):
             benchmark = self.folder / f"my_{kind}"
             if not benchmark.exists():

@@ -196,7 +196,12 @@ def _facts(
     stamp = result.comparability
     record = result.provenance
     params: Mapping[str, Any] = config.get("params") or {}
-    extra = {"benchmark": None, "on_failure": None, **(params.get("extra") or {})}
+    extra = {
+        "benchmark": None,
+        "on_failure": None,
+        "answer_style": None,
+        **(params.get("extra") or {}),
+    }
     endpoint = target.get("api_endpoint") or {}
     odd = {
         "were empty": "empty",

@@ -178,6 +178,8 @@ def test_sampling_is_what_was_sent() -> None:
     two = with_provenance(endpoints={"model": replace(model, sampling=({"a": 1}, {"a": 2}))})
     says(text(say.sampling(two)), "a = 1", "most", "2 combinations")
     assert list(say.sampling(with_provenance(endpoints={}))) == []
+    roomy = text(say.sampling(with_provenance(asked_again_tokens=256)))
+    says(roomy, "other words", "further turn", "256 tokens")
     thought = with_validity(plain(), instances=Instances(2, 2, 0, 0, 0, 0, thinking_stripped=5))
     says(text(say.sampling(facts(thought))), "5 answers", "reasoning was removed")
 
@@ -192,6 +194,9 @@ def test_prompts() -> None:
     assert "system prompt" not in text(say.prompts(facts(target={})))
     custom = text(say.prompts(facts(plain(task="custom.x"), extra(benchmark="b"))))
     says(custom, "template of the authors", "No system")
+    assert "reasoning" not in told
+    reasoned = text(say.prompts(facts(config=extra(answer_style="reasoned"))))
+    says(reasoned, "HELM 0.5.16", "reasoning", "last line")
     for count, words in ((1, "1 prompt was cut"), (2, "2 prompts were cut")):
         cut = with_validity(plain(), instances=Instances(2, 2, 0, 0, 0, 0, prompt_truncated=count))
         assert words in text(say.prompts(facts(cut)))

@@ -391,7 +391,7 @@ def test_what_went_wrong_leads_to_the_instances(result: TaskResult) -> None:
     instances = replace(result.validity.instances, failed=1234)
     text = html(changed(result, instances=instances))
     says(text, 'data-filter="failed"><b>1,234</b>')
-    says(text, 'data-filter="wrong">Only the 2 wrong')
+    says(text, 'data-filter="wrong">Only the 2')
     says(html(result), "Nothing: every question")
 
 
