@@ -36,7 +36,7 @@ from eval_factory.core.errors import (
 )
 from eval_factory.core.this_process import interruptible
 from eval_factory.tasks.framework import load_framework
-from eval_factory.workflows.options import DryRun, Options, Submitted
+from eval_factory.workflows.options import BatchChoice, DryRun, Options, Submitted
 
 if TYPE_CHECKING:
     from eval_factory.analysis.comparison import Compared
@@ -68,6 +68,7 @@ part of its time.
 """
 
 __all__ = [
+    "BatchChoice",
     "BusyError",
     "Calibrated",
     "CellReport",
@@ -93,6 +94,7 @@ __all__ = [
     "TaskInfo",
     "Verified",
     "calibrate",
+    "cancel_batches",
     "compare",
     "dry_run",
     "estimate",
@@ -189,6 +191,26 @@ def _run(
 
     refuse_run_in_slurm(evaluation.output_dir, env)
     return run(request, options, env=env, screen=screen, evaluation=evaluation)
+
+
+def cancel_batches(
+    run_config: Path | str | Mapping[str, Any] | None = None,
+    *,
+    output_dir: Path | str | None = None,
+    flags: Mapping[str, Any] | None = None,
+    overrides: Iterable[str] = (),
+    env: Mapping[str, str] | None = None,
+    screen: TextIO | None = None,
+) -> list[str]:
+    """Cancel the batches of a run that are open. Arguments as of `evaluate`.
+
+    Returns:
+        A line for each; what they answered until then is paid, and kept by the next run.
+    """
+    from eval_factory.workflows.batches import cancel
+
+    request = arguments_of(run_config, output_dir, flags, overrides)
+    return cancel(request, env=_env(env), screen=screen or io.StringIO())
 
 
 def run_suite(

@@ -69,6 +69,17 @@ class RunOutput:
             text = job.summary.split("\n")[0] if self.quiet else job.summary
             self.stdout.write(own_lines(text) + "\n")
 
+    def finished(self, run: Evaluated | Submitted) -> None:
+        """Raises NotReportableError: its score may not be reported."""
+        from eval_factory.workflows.options import Submitted
+
+        if isinstance(run, Submitted):
+            self.submitted(run)
+            return
+        self.ended(run)
+        if run.failure is not None:
+            raise NotReportableError(run.failure)
+
     @contextmanager
     def failures_reported(self) -> Iterator[None]:
         """What ends the run, as a record too; it is raised all the same."""
@@ -207,6 +218,13 @@ def _value(path: str, *names: str, **how: Any) -> Callable[[Any], Any]:
     help="Forget the answers that an earlier run kept in the output folder.",
 )
 @click.option(
+    "--resend",
+    is_flag=True,
+    help="Send a batch again of which nobody knows whether it was sent; it may be paid twice.",
+)
+@click.option("--batch_id", help="The provider's id of a batch whose id nobody heard.")
+@click.option("--cancel_batches", is_flag=True, help="Cancel the batches of this run, and end.")
+@click.option(
     "--no_preflight",
     is_flag=True,
     help="Do not ask the endpoint one cheap question before the run.",
@@ -253,6 +271,7 @@ def run_eval(
             debug=values["debug"] or ctx.obj["debug"],
             no_preflight=values["no_preflight"],
             watch=values["watch"],
+            batch_choice=api.BatchChoice(values["resend"], values["batch_id"]),
             on_launch=(lambda record: write_record(output.stdout, record)) if as_json else None,
         )
         how: dict[str, Any] = {
@@ -269,6 +288,10 @@ def run_eval(
             )
         if not values["dry_run"] and (values["shows_nulls"] or values["diff"]):
             raise ConfigError("run_eval: --all and --diff belong to --dry_run")
+        if values["cancel_batches"]:
+            lines = api.cancel_batches(run_config, flags=flags, overrides=overrides)
+            output.stdout.write(own_lines("\n".join(lines)) + "\n")
+            return
         if values["dry_run"]:
             how["options"] = replace(
                 options, shows_nulls=values["shows_nulls"], diff=values["diff"]
@@ -279,13 +302,7 @@ def run_eval(
             found = api.estimate(run_config, flags=flags, overrides=overrides)
             click.echo(json.dumps(found.as_dict()) if as_json else found.to_text())
             return
-        evaluated = (api.evaluate if values["wait"] else api.submit)(run_config, **how)
-        if isinstance(evaluated, api.Submitted):
-            output.submitted(evaluated)
-            return
-        output.ended(evaluated)
-        if evaluated.failure is not None:
-            raise NotReportableError(evaluated.failure)
+        output.finished((api.evaluate if values["wait"] else api.submit)(run_config, **how))
 
 
 def show_dry_run(found: DryRun, screen: TextIO) -> None:

@@ -26,9 +26,16 @@ from eval_factory.config.load import (
 )
 from eval_factory.config.merge import Layer, Source, ValueSources, leaves, merge, put, section_at
 from eval_factory.config.model import RunConfig, StopWhen, known_keys, unknown_key, wrong_value
-from eval_factory.config.rules import BENCHMARK_KEY, real_names, with_extra, with_task_rules
+from eval_factory.config.rules import (
+    BENCHMARK_KEY,
+    cannot_go_by_batch,
+    real_names,
+    with_extra,
+    with_task_rules,
+)
 from eval_factory.config.taken_keys import RunExecutor
 from eval_factory.core.errors import ConfigError
+from eval_factory.core.nouns import LOCAL
 from eval_factory.core.plain_yaml import not_writable
 from eval_factory.core.secrets import REDACTED, looks_like_key, variable_of, variables_in
 from eval_factory.tasks.framework import ClusterRule, Framework, Task
@@ -231,6 +238,7 @@ def build_evaluation(
                 run, benchmark = _with_benchmark(run, sources, request, problems)
             task = task if benchmark is None else _task_of(benchmark, task)
         run = with_task_rules(run, task, problems)
+        problems += cannot_go_by_batch(run, in_job=executor.name != LOCAL)
     if problems or run is None or task is None:
         raise ConfigError(list(dict.fromkeys(problems)))
     sources = real_names(task, sources)

@@ -263,6 +263,10 @@ def _named(field: str) -> str:
     return Redactor().text(repr(field))
 
 
+ByBatch = Annotated[bool, Field(strict=True)] | Literal["fallback"]
+"""Whether requests go by batch; `fallback`: what a batch left is asked one by one."""
+
+
 class Judge(StrictModel):
     """One of `config.params.extra.judges`. What is not given is the target's, or what HELM
     prescribes for judges.
@@ -283,6 +287,7 @@ class Judge(StrictModel):
     requests_per_minute: Positive | None = None
     tokens_per_minute: Positive | None = None
     headers: Headers = {}
+    batch: ByBatch = False
 
     @property
     def sends_no_key(self) -> bool:
@@ -299,8 +304,9 @@ class Judge(StrictModel):
         judge: dict[str, Any] = written(self)
         if not judge.get("api_key") and not self.sends_no_key:
             judge.pop("api_key", None)
-        if not judge.get("headers"):
-            judge.pop("headers", None)
+        for name in ("headers", "batch"):
+            if not judge.get(name):
+                judge.pop(name, None)
         return judge
 
     @model_validator(mode="after")
@@ -341,6 +347,7 @@ class TokenPrice(StrictModel):
     input_per_million: Amount
     output_per_million: Amount
     cached_input_per_million: Amount | None = None
+    batch_discount: Annotated[Number, Field(ge=0.0, lt=1.0)] | None = None
 
 
 PriceTable = Annotated[list[TokenPrice], Field(min_length=1)]
@@ -488,6 +495,7 @@ class ApiEndpoint(StrictModel):
     requests_per_minute: Positive | None
     tokens_per_minute: Positive | None
     headers: Headers
+    batch: ByBatch
     training_cutoff: Month | None
     adapter_config: AdapterConfig
 

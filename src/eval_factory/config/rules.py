@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from eval_factory.config.merge import Source, ValueSources
-from eval_factory.config.model import ApiEndpoint, Extra, RunConfig
+from eval_factory.config.model import ApiEndpoint, Extra, RunConfig, urls_in
 from eval_factory.core.errors import did_you_mean
 from eval_factory.tasks.asking_forms import (
     ASKED_AGAIN_BY,
@@ -336,6 +336,43 @@ def _wrong_with_endpoint(run: RunConfig, task: Task) -> Iterator[str]:
             "config.params: max_new_tokens and extra.num_output_tokens are the same setting "
             f"and differ ({tokens[0]} and {tokens[1]}); give one of them"
         )
+
+
+WAITS_IN_JOB = (
+    "a job would hold its node and only wait for batches, up to a day; leave out executor, or batch"
+)
+
+
+def cannot_go_by_batch(run: RunConfig, *, in_job: bool) -> Iterator[str]:
+    """What does not go with `batch`.
+
+    Args:
+        run: the merged run config.
+        in_job: whether the run is a job on another machine.
+    """
+    endpoint = run.target.api_endpoint
+    target = "target.api_endpoint"
+    if endpoint.batch:
+        yield from _no_batches_at(f"{target}.batch", endpoint.urls)
+        if endpoint.type == IMAGES:
+            yield f"{target}.batch: pictures are not made by batch; {_LEAVE_OUT}"
+        if endpoint.adapter_config.use_nvcf:
+            yield f"{target}.batch: a cloud function (use_nvcf) has no batches; {_LEAVE_OUT}"
+    waits = bool(endpoint.batch)
+    for judge in run.config.params.extra.judges or []:
+        if judge.batch:
+            waits = True
+            urls = urls_in(judge.url) or endpoint.urls
+            yield from _no_batches_at(f"{_EXTRA}.judges.{judge.name}.batch", urls)
+    if in_job and waits:
+        yield f"executor: {WAITS_IN_JOB}"
+
+
+def _no_batches_at(where: str, urls: Sequence[str]) -> Iterator[str]:
+    if len(urls) > 1:
+        yield f"{where}: a batch goes to one URL, and {len(urls)} are named; {_LEAVE_OUT}"
+    if urls[0].startswith(("demo:", "served:")):
+        yield f"{where}: {urls[0]} has no batches; {_LEAVE_OUT}"
 
 
 def _wrong_with_judges(task: Task, extra: Extra) -> Iterator[str]:

@@ -18,12 +18,12 @@ from eval_factory.config import suite_layers
 from eval_factory.config.evaluation import Request, task_named
 from eval_factory.config.merge import leaves, with_defaults
 from eval_factory.config.model import DEMO_URLS, UNKNOWN_KEY, problems_with, urls_in
-from eval_factory.config.rules import BENCHMARK_KEY, prescribed_roles
+from eval_factory.config.rules import BENCHMARK_KEY, WAITS_IN_JOB, prescribed_roles
 from eval_factory.config.suite_layers import HANDED, TOP, name_with_variant, over
 from eval_factory.config.suite_model import SuiteSection, problems_of_serve, served_target
 from eval_factory.core.budget import Budget
 from eval_factory.core.errors import ConfigError, did_you_mean
-from eval_factory.core.nouns import OfCell
+from eval_factory.core.nouns import LOCAL, OfCell
 from eval_factory.core.rundir import SuiteDir, suite_dir
 from eval_factory.core.urls import base_of
 from eval_factory.tasks.custom_benchmark import load_benchmark
@@ -245,6 +245,7 @@ def build_suite(
     if problems:
         raise ConfigError(problems)
     problems += _missing(section, env)
+    problems += _waits_in_job(section, framework)
     left = []
     # the URLs of what is served are the cells'; the suite's own file does not say them
     if not problems:
@@ -283,6 +284,27 @@ def _missing(section: Mapping[str, Any], env: Mapping[str, str]) -> Iterator[str
             yield from problems_of_serve(target, f"{TOP}.targets: {target['name']}", env)
 
 
+def _waits_in_job(section: Mapping[str, Any], framework: Framework) -> Iterator[str]:
+    executor = section.get("executor") or framework.defaults.suite["executor"]
+    if executor == LOCAL:
+        return
+    for target in section.get("targets") or []:
+        if (target.get("api_endpoint") or {}).get("batch"):
+            yield f"{TOP}.targets: {target['name']}: {WAITS_IN_JOB}"
+
+
+def goes_by_batch(document: Mapping[str, Any]) -> bool:
+    """Whether the target of a run config, or a judge of it, is asked by batch."""
+    endpoints = [document["target"]["api_endpoint"]]
+    extra = document["config"]["params"].get("extra") or {}
+    endpoints.extend(extra.get("judges") or [])
+    return any(endpoint.get("batch") for endpoint in endpoints)
+
+
+MAX_WAITING = 32
+"""Processes that wait for batches side by side; each takes about 100 MB."""
+
+
 def _suite(section: dict[str, Any], left: Sequence[Combination], framework: Framework) -> Suite:
     folder = suite_dir(Path(section["output_dir"]))
     cells = []
@@ -307,6 +329,9 @@ def _suite(section: dict[str, Any], left: Sequence[Combination], framework: Fram
     # While some ask, which costs little, others load data and score; each takes about 130 MB.
     cores = os.cpu_count() or 1
     usual_processes = min(2 * cores, 8)
+    if any(goes_by_batch(cell.document) for cell in cells):
+        # One that waits for a batch takes no core, and keeps no other from being sent.
+        usual_processes = max(usual_processes, min(len(cells), MAX_WAITING))
     return Suite(
         folder=folder,
         cells=tuple(cells),

@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, astuple, dataclass, replace
+from dataclasses import asdict, astuple, dataclass, fields, replace
 from typing import Any, Protocol
 
 MAX_COST = "max_cost"
@@ -175,6 +175,15 @@ class Rates:
     cached_input_per_million: float | None = None
 
 
+def _scaled_rates(rates: Rates, factor: float) -> dict[str, Any]:
+    scaled = {}
+    for column in fields(Rates):
+        rate = getattr(rates, column.name)
+        if rate is not None:
+            scaled[column.name] = rate * factor
+    return scaled
+
+
 @dataclass(frozen=True)
 class LongPrompts(Rates):
     """Other rates, for all tokens of a request whose prompt is long."""
@@ -201,6 +210,13 @@ class Price(Rates):
             of_cached = rates.input_per_million
         fresh = (prompt - cached) * rates.input_per_million
         return (fresh + cached * of_cached + completion * rates.output_per_million) / 1_000_000
+
+    def scaled(self, factor: float) -> Price:
+        """The price with all its rates times a factor."""
+        longer = []
+        for rates in self.long_prompts:
+            longer.append(replace(rates, **_scaled_rates(rates, factor)))
+        return replace(self, **_scaled_rates(self, factor), long_prompts=tuple(longer))
 
     def as_written(self) -> dict[str, Any]:
         """Without what is not there: for a reader."""

@@ -94,6 +94,7 @@ class HelmRunSettings:
     budget: Budget = field(default_factory=Budget)  # what the run may ask and cost
     # role -> what its tokens cost, where that is known
     prices: Mapping[str, Price] = field(default_factory=dict)
+    asks_rest_of_batches: bool = False  # one by one, what a batch brought no answer to
     libraries: Mapping[str, str] = field(default_factory=dict)
     """Variables that tell libraries where data are (HF_HOME ...)."""
 

@@ -33,6 +33,7 @@ WARNING = "warning"
 MEASURED = "measured"  # the requests of a run were made to be counted; none was sent
 # nothing more was asked: the run's own limit of cost, requests, tokens or time
 LIMIT_REACHED = "limit_reached"
+BATCHES_AWAITED = "batches_awaited"  # requests wait for a batch, and the run for them
 BLOCKED = "blocked"  # offline, something wanted a host that is not an endpoint's
 
 # the phases of a run

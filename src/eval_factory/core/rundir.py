@@ -169,6 +169,8 @@ class RunDir:
     attestation = _Below("attestation.intoto.json")
     responses = _Below("responses")
     cache_db = _Below("cache.db")
+    # the batches that were sent, and what came of them; only where requests go by batch
+    batches = _Below("batches.db")
     # what people rated, and which answers their sheets are about
     annotations = _Below("annotations")
     ratings = _Below("annotations", "ratings.jsonl")

@@ -13,6 +13,9 @@ from typing import Any
 from eval_factory.core.secrets import filled, variables_in
 from eval_factory.endpoint import media, openai_api
 
+BATCH_OR_SINGLE = "fallback"
+_RARE = ("servers", "headers", "max_image_side", "keeps_metadata", "sees_images", "batch")
+
 
 @dataclass(frozen=True)
 class OAuthSettings:
@@ -69,6 +72,8 @@ class EndpointSettings:
     keeps_metadata: bool = False  # whether EXIF, comments and tags of files are sent too
     # of a judge: whether it is shown the pictures of the question whose answer it judges
     sees_images: bool = False
+    batch: bool | str = False
+    """Whether requests go by batch; `BATCH_OR_SINGLE`: what a batch left is asked one by one."""
 
     @property
     def is_demo(self) -> bool:
@@ -92,12 +97,17 @@ class EndpointSettings:
         """Variables whose values the URL and the requests are to hold, and no file."""
         return variables_in([self.urls, self.adapter.params_to_add, self.headers])
 
+    @property
+    def secret_field_names(self) -> list[str]:
+        """Fields of each request whose values no file may hold."""
+        return [name for name, value in self.adapter.params_to_add.items() if variables_in(value)]
+
     def secret_fields(self, env: Mapping[str, str]) -> dict[str, Any]:
         """Of every request: they are sent, and stored nowhere. Raises PrerequisiteError: one is
         not set.
         """
         added = self.adapter.params_to_add
-        return {name: filled(value, env) for name, value in added.items() if variables_in(value)}
+        return {name: filled(added[name], env) for name in self.secret_field_names}
 
     def body_of(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """The JSON body for a request, as it is stored: without values of `secret_variables`, media
@@ -132,7 +142,7 @@ class EndpointSettings:
         args = {known.name: getattr(self, known.name) for known in fields(EndpointSettings)}
         args["headers"] = dict(self.headers)
         # what most endpoints do not have
-        for name in ("servers", "headers", "max_image_side", "keeps_metadata", "sees_images"):
+        for name in _RARE:
             if not args[name]:
                 del args[name]
         records = (OAuthSettings, openai_api.Adapter)

@@ -32,6 +32,7 @@ from eval_factory.endpoint import (
     replies,
     stated_errors,
 )
+from eval_factory.endpoint.batched_requests import BatchedRequest
 from eval_factory.endpoint.connections import PROXY_LOGIN, Transport
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
 from eval_factory.endpoint.http_wire import (
@@ -221,6 +222,7 @@ class _Manner:
     about_to_send: Callable[[], None]
     may_renew: bool  # whether a refused token may be renewed
     is_alone: bool  # whether it has a connection of its own
+    batched: BatchedRequest | None  # has the replies of a request that goes by batch
 
 
 _Note = Callable[[int, str, RequestFailed, float, float], None]
@@ -293,13 +295,29 @@ class RetryingClient:
         self._changes: dict[str, openai_api.Change] = {}
         """Without which the endpoint is known to refuse a body that has these parameters."""
 
-    def ask(self, body: Mapping[str, Any], note: _Note, sending: Sending = _unheeded) -> Answered:
-        """Ask until there is an answer. Raises RequestFailed: there is none; EndpointUnusable:
-        to no request.
+    def ask(
+        self,
+        body: Mapping[str, Any],
+        note: _Note,
+        sending: Sending = _unheeded,
+        batched: BatchedRequest | None = None,
+    ) -> Answered:
+        """Ask until there is an answer.
+
+        Args:
+            body: of the request.
+            note: is told of each attempt without an answer.
+            sending: is told of each attempt before it is sent.
+            batched: has the replies of a request that goes by batch.
+
+        Raises:
+            RequestFailed: there is none.
+            EndpointUnusable: there will be none to any request.
+            WaitsForBatch: no batch brought it yet.
         """
         number = self._first.start()
         try:
-            return self._ask(body, note, sending)
+            return self._ask(body, note, sending, batched)
         except RequestFailed as failed:
             causes = self._first.failed(number, failed.cause)
             if causes is None:
@@ -328,7 +346,9 @@ class RetryingClient:
         self._stop.set()
         self._servers.stop()
 
-    def _ask(self, body: Mapping[str, Any], note: _Note, sending: Sending) -> Answered:
+    def _ask(
+        self, body: Mapping[str, Any], note: _Note, sending: Sending, batched: BatchedRequest | None
+    ) -> Answered:
         tries: _Tries | None = None
         own_changes: dict[str, openai_api.Change] = {}
         avoid: Server | None = None
@@ -343,11 +363,9 @@ class RetryingClient:
                     clock = time.perf_counter()
                     changes = {**self._known_changes(body), **own_changes}
                     sent = openai_api.changed(body, changes) if changes else body
-                    manner = _Manner(
-                        partial(sending, attempt, started),
-                        may_renew=not has_renewed,
-                        is_alone=tries is not None and tries.strays > 0,
-                    )
+                    is_alone = tries is not None and tries.strays > 0
+                    about_to_send = partial(sending, attempt, started)
+                    manner = _Manner(about_to_send, not has_renewed, is_alone, batched)
                     reply = self._send(sent, turn.server, manner)
                     doubt = reply.doubt
                     answer = self._usable(reply, sent, turn)
@@ -378,16 +396,15 @@ class RetryingClient:
                 self._changes.update(own_changes)
                 self._servers.answered(turn.server)
                 self._first.answered()
-                name = turn.server.name
-                return Answered(answer, attempt, started, latency, changes, name, doubt)
+                server = turn.server.name
+                return Answered(answer, attempt, started, latency, changes, server, doubt)
             # Past `except`: an error, and what is raised or waits while it is handled, holds the
             # answer that it is of.
-            if outage:
-                raise self._gone(failed)
-            if pause is None:
-                raise failed
+            if outage or pause is None:
+                raise self._gone(failed) if outage else failed
             attempt += 1
-            bridge.pause(self._stop, pause)
+            if batched is None or not batched.is_replayed:
+                bridge.pause(self._stop, pause)
 
     def _known_changes(self, body: Mapping[str, Any]) -> dict[str, openai_api.Change]:
         """Those of the body's parameters that an answer showed to be needed.
@@ -431,6 +448,9 @@ class RetryingClient:
 
     def _send(self, body: Mapping[str, Any], server: Server, manner: _Manner) -> Reply:
         """Raises _AskAgain: there is another token than the one that was refused."""
+        by_batch = None if manner.batched is None else manner.batched.reply(body)
+        if by_batch is not None:
+            return by_batch
         sign_in = self._servers.sign_in
         try:
             authorization = sign_in.header()

@@ -13,7 +13,7 @@ import sqlite3
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from functools import cache, partial
@@ -35,7 +35,8 @@ from eval_factory.core.secrets import secret_in
 from eval_factory.core.urls import place_of
 from eval_factory.demo.server import DemoServer
 from eval_factory.endpoint import bridge, media, openai_api
-from eval_factory.endpoint.endpoint_settings import EndpointSettings
+from eval_factory.endpoint.batched_requests import BatchedRole, WaitsForBatch
+from eval_factory.endpoint.endpoint_settings import BATCH_OR_SINGLE, EndpointSettings
 from eval_factory.endpoint.in_flight import Flight
 from eval_factory.endpoint.media import PLACE, UnusableMedium
 from eval_factory.endpoint.refused_parameters import Changes
@@ -82,6 +83,11 @@ class _KeyedRequest:
         self.key = settings.key_of(body, random)
         self._settings = settings
         self._random = random
+
+    @property
+    def random(self) -> str | None:
+        """What tells equal requests apart that are asked on purpose."""
+        return self._random
 
     def with_changes(self, changes: Changes) -> _KeyedRequest:
         """The request as an endpoint takes it that refuses it as it is: what is cached is the
@@ -148,7 +154,12 @@ class Endpoint:
             services=services_in(os.environ),
         )
         first = 0 if answered else settings.stop_after_failures
-        self._client = RetryingClient(settings, servers, first=first, budget=session.spending)
+        self._batch = self._batched_role()
+        budget = session.spending
+        if self._batch is not None:
+            for server in servers.all:
+                server.is_patient = False
+        self._client = RetryingClient(settings, servers, first=first, budget=budget)
         self._has_several = len(servers.all) > 1
         self._lock = threading.Lock()
         self._in_flight: dict[str, Future[_Reply]] = {}
@@ -168,6 +179,8 @@ class Endpoint:
             result = self._result(request, reply)
         except EndpointStopped:
             raise
+        except WaitsForBatch:
+            return failure("it waits for a batch")
         except RequestFailed as error:
             message = str(error)
         except sqlite3.Error as error:
@@ -184,6 +197,21 @@ class Endpoint:
             return result
         self._session.count(self._role, failed=True)
         return failure(message)
+
+    def _batched_role(self) -> BatchedRole | None:
+        """None: each request is sent by itself."""
+        settings = self._settings
+        if not settings.batch or not self._is_asked:
+            return None
+        asks_rest = (
+            settings.batch == BATCH_OR_SINGLE
+            and HelmRunSettings.from_environment(os.environ).asks_rest_of_batches
+        )
+
+        def wait(key: str, line: Mapping[str, Any]) -> None:
+            self._session.wait_for_batch({"key": key, "role": self._role, **line})
+
+        return BatchedRole(settings, self._session.batches, wait, asks_rest=asks_rest)
 
     @property
     def settling_s(self) -> float:
@@ -311,10 +339,13 @@ class Endpoint:
 
     def _answer_of(self, asked: _KeyedRequest, flight: Flight) -> _Reply:
         """Ask the endpoint, and store what it answers."""
+        batched = None if self._batch is None else self._batch.request(asked.random)
 
         def note(
             number: int, outcome: str, error: RequestFailed, started: float, latency: float
         ) -> None:
+            if batched is not None and not batched.consume():
+                return
             self._say_busy(error)
             self._cache.journal(
                 Attempt(
@@ -332,7 +363,7 @@ class Endpoint:
 
         try:
             body = {**asked.body, **self._secret_fields} if self._secret_fields else asked.body
-            answered = self._client.ask(body, note, flight.sent)
+            answered = self._client.ask(body, note, flight.sent, batched)
         except LimitReached as reached:
             self._session.refused(str(reached))
             raise EndpointStopped(str(reached)) from reached
@@ -340,7 +371,11 @@ class Endpoint:
             self._stop(str(error), _KINDS.get(type(error)))
         if answered.changes:
             asked = asked.with_changes(answered.changes)
+        if batched is not None and batched.waited_s is not None:
+            answered = replace(answered, latency_s=batched.waited_s)
         self._keep(asked, answered)
+        if batched is not None:
+            batched.consume()
         completion = answered.completion
         return _Reply(asked.key, completion, answered.latency_s, answered.started, cached=False)
 

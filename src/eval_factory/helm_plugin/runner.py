@@ -63,7 +63,14 @@ from eval_factory.helm_plugin.patches import patch_registry, scenarios
 from eval_factory.helm_plugin.patches.patch_registry import Stage
 from eval_factory.helm_plugin.rubric.criterion_judge import requests_to_each, requests_to_judges
 from eval_factory.helm_plugin.score_trivial_answers import score_trivial_answers
-from eval_factory.helm_plugin.session import judging, raised_at, run_record, session_for
+from eval_factory.helm_plugin.session import (
+    BatchesAwaited,
+    Session,
+    judging,
+    raised_at,
+    run_record,
+    session_for,
+)
 
 _METHODS_WITH_LOG_PROBABILITIES = (
     "language_modeling",
@@ -92,16 +99,17 @@ class EvalRunner(Runner):  # type: ignore[misc]
             self._guard.report = lambda place: self._session.events.emit(logs.BLOCKED, place=place)
         self._blocked_before = 0
         self._annotated: ScenarioState | None = None
-        asking = AskingWhatFollows(self.executor, Path(self.output_path))
+        executor = _StopsForBatches(self.executor, self._session)
+        asking = AskingWhatFollows(executor, Path(self.output_path))
         self.executor: Any = _Reporting(
             asking,
             self._before_asking,
             lambda _state: self._after_asking(),
             lambda: self._asks_again(of_model=True),
         )
-        self._judging = self.annotator_executor
+        self._judging = _StopsForBatches(self.annotator_executor, self._session)
         self.annotator_executor: Any = _Reporting(
-            self.annotator_executor,
+            self._judging,
             self._before_judging,
             self._after_judging,
             lambda: self._asks_again(of_model=False),
@@ -152,6 +160,10 @@ class EvalRunner(Runner):  # type: ignore[misc]
                 self._stop_where_answers_are_doubted()
                 path = Path(self._get_run_path(run_spec)).relative_to(Path(self.output_path))
                 self._session.events.emit(logs.RUN_DONE, run=run_spec.name, path=path.as_posix())
+            except BatchesAwaited as awaited:
+                self._session.events.emit(
+                    logs.BATCHES_AWAITED, run=run_spec.name, message=str(awaited)
+                )
             except Exception as error:  # HELM may raise anything; whatever it is, the run failed
                 self._report_failure(run_spec, error)
                 sys.exit(1)
@@ -301,6 +313,8 @@ class EvalRunner(Runner):  # type: ignore[misc]
             probes.append(replace(probe, annotations=None, result=answered(PADDED_ANSWER)))
         try:
             judged = self._judging.execute(replace(state, request_states=probes))
+        except BatchesAwaited:
+            raise
         except Exception as error:  # a limit is reached, or an annotator raises what it likes
             reason = safe_message(error, self._session.redactor)
             message = f"what judges say of an answer that says nothing is not known: {reason}"
@@ -326,6 +340,23 @@ def import_what_it_uses(run_spec: RunSpec) -> None:
     for part in (run_spec.scenario_spec, *run_spec.metric_specs, *(run_spec.annotators or ())):
         get_class_by_name(part.class_name)
     patch_registry.apply_patches(Stage.IMPORTED)
+
+
+class _StopsForBatches:
+    """An executor of HELM's that ends the run where requests wait for a batch: what follows on
+    their answers cannot be asked yet.
+    """
+
+    def __init__(self, inner: Any, session: Session) -> None:
+        self._inner = inner
+        self._session = session
+        self.execution_spec = inner.execution_spec
+
+    def execute(self, scenario_state: ScenarioState) -> ScenarioState:
+        """Raises BatchesAwaited."""
+        state = self._inner.execute(scenario_state)
+        self._session.stop_for_batches()
+        return state
 
 
 class _Reporting:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +32,7 @@ from eval_factory.core.nouns import MODEL_ROLE
 from eval_factory.core.rundir import RunDir
 from eval_factory.core.safe_files import write_atomic
 from eval_factory.core.secrets import Redactor
+from eval_factory.endpoint.batch_ledger import BatchLedger
 from eval_factory.endpoint.limits import prompt_size
 from eval_factory.endpoint.openai_api import Completion
 from eval_factory.endpoint.paid_answers import limit_cost, limit_tokens, spent_so_far, write_prices
@@ -122,6 +124,10 @@ class Counters:
     completion_tokens: int = 0
 
 
+class BatchesAwaited(Exception):
+    """The run goes on when a batch has brought what its requests wait for."""
+
+
 @dataclass
 class Session:
     """One per output folder and process."""
@@ -141,6 +147,8 @@ class Session:
     """Where the model is not asked: keys of requests that it was never asked."""
     doubted: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     """Role -> keys of stored answers that may be another question's."""
+    waiting: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Key of each request that waits for a batch -> its line of the ledger."""
     limit_reached: str | None = None  # the name of the run's limit at which nothing more is asked
 
     def expect(self, role: str, count: int) -> None:
@@ -185,6 +193,24 @@ class Session:
         for role, key in archived:
             self.clients[role].archive(key, DOUBTED)
         return len(archived)
+
+    @cached_property
+    def batches(self) -> BatchLedger:
+        """The ledger of this folder, made where a role goes by batch."""
+        return BatchLedger(RunDir(self.cache.path.parent).batches)
+
+    def wait_for_batch(self, line: dict[str, Any]) -> None:
+        """Note a request that waits for a batch."""
+        with self.lock:
+            self.waiting[line["key"]] = line
+
+    def stop_for_batches(self) -> None:
+        """Hand over what waits. Raises BatchesAwaited: something does."""
+        with self.lock:
+            lines = list(self.waiting.values())
+        if lines:
+            self.batches.want(lines)
+            raise BatchesAwaited(f"{len(lines)} requests wait for a batch")
 
     def refused(self, limit: str) -> None:
         """A request was not sent, for this limit is reached: no other is."""

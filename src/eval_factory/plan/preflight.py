@@ -29,6 +29,7 @@ from eval_factory.endpoint.replies import (
 )
 from eval_factory.endpoint.retrying_client import RETRIED_STATUSES, RetryingClient
 from eval_factory.endpoint.servers import Server, Servers, servers_of
+from eval_factory.plan.batch_endpoints import check_batches
 from eval_factory.plan.run_plan import EndpointPlan
 from eval_factory.tasks.oauth_services import services_in
 
@@ -71,6 +72,9 @@ def probe(
     request: with any 4xx that another try cannot change. Of several servers, one that cannot be
     reached is a warning as long as another answers.
     """
+    if endpoint.batch:
+        check_batches(endpoint, env, redactor, say)
+        return None
     if endpoint.endpoint_type == IMAGES:  # a picture takes long and is paid for
         return None
     settings = replace(

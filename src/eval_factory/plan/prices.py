@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from decimal import Decimal
 from itertools import chain
@@ -17,7 +17,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from eval_factory.config.model import DEMO_URLS
-from eval_factory.core.budget import BY_LIBRARY, Budget, LongPrompts, Price, Rates
+from eval_factory.core.budget import BY_LIBRARY, BY_TABLE, Budget, LongPrompts, Price, Rates
 from eval_factory.core.errors import ConfigError
 from eval_factory.plan.run_plan import EndpointPlan, Plan
 
@@ -28,6 +28,8 @@ _RATES = {
     "cached_input_per_million": "cache_read_mtok",
 }
 """Our names -> the library's."""
+BY_BATCH = ", by batch"
+"""The end of the source of a batch's price."""
 FREE = Price(0.0, 0.0, source="embedded")  # the embedded endpoint is on this machine
 
 
@@ -44,30 +46,39 @@ def budget_of(plan: Plan) -> Budget:
     return Budget(extra.max_cost, extra.max_requests, extra.max_tokens_total, extra.max_wall_s)
 
 
-def table_prices(plan: Plan) -> dict[str, Price]:
+def table_prices(plan: Plan, *, by_batch: bool = True) -> dict[str, Price]:
     """Role -> what the user's own table says: it was written for these very models, and goes
     before all but answers.
     """
-    table = {
-        price.model_id: Price(
-            price.input_per_million, price.output_per_million, price.cached_input_per_million
-        )
-        for price in plan.evaluation.run.config.params.extra.prices or []
-    }
-    return {one.role: table[one.model_id] for one in plan.endpoints if one.model_id in table}
+    rows = plan.evaluation.run.config.params.extra.prices or []
+    table = {row.model_id: row for row in rows}
+    prices = {}
+    for endpoint in plan.endpoints:
+        row = table.get(endpoint.model_id)
+        if row is None:
+            continue
+        price = Price(row.input_per_million, row.output_per_million, row.cached_input_per_million)
+        if endpoint.batch and by_batch and row.batch_discount is not None:
+            price = replace(price.scaled(1 - row.batch_discount), source=f"{BY_TABLE}{BY_BATCH}")
+        prices[endpoint.role] = price
+    return prices
 
 
-def prices_of(plan: Plan) -> Prices:
-    """The user's table, else the library's prices of this day."""
+def prices_of(plan: Plan, *, by_batch: bool = True) -> Prices:
+    """The user's table, else the library's prices of this day.
+
+    `by_batch`: whether endpoints whose requests go by batch have the price of a batch.
+    """
     now = datetime.now(timezone.utc)
-    known = table_prices(plan)
+    known = table_prices(plan, by_batch=by_batch)
     unknown = {}
     for endpoint in plan.endpoints:
-        price = known.get(endpoint.role) or (
-            FREE
-            if endpoint.url in DEMO_URLS
-            else library_price(endpoint.url, endpoint.model_id, now)
-        )
+        price = known.get(endpoint.role)
+        if price is None and endpoint.url in DEMO_URLS:
+            price = FREE
+        if price is None:
+            is_batch = bool(endpoint.batch) and by_batch
+            price = library_price(endpoint.url, endpoint.model_id, now, by_batch=is_batch)
         if price is None:
             unknown[endpoint.role] = unknown_price(endpoint)
         else:
@@ -75,13 +86,13 @@ def prices_of(plan: Plan) -> Prices:
     return Prices(known, unknown)
 
 
-def prices_to_keep(plan: Plan) -> dict[str, Price]:
+def prices_to_keep(plan: Plan, *, by_batch: bool = True) -> dict[str, Price]:
     """For helm-run, which keeps them beside the answers, and counts by them where there is a limit.
 
     The user's own table stands in the configuration. The embedded endpoint has a price only where a
     limit needs one.
     """
-    known = prices_of(plan).known
+    known = prices_of(plan, by_batch=by_batch).known
     return {
         role: price
         for role, price in known.items()
@@ -139,9 +150,16 @@ def is_hosted(url: str) -> bool:
         return True
 
 
-def library_price(url: str, model_id: str, at: datetime) -> Price | None:
+def library_price(url: str, model_id: str, at: datetime, *, by_batch: bool = False) -> Price | None:
     """What a model costs at an endpoint; None where the library does not know this endpoint, or the
-    model there. `at`: when it is asked; some prices change with the day, or within it.
+    model there.
+
+    Args:
+        url: of the endpoint.
+        model_id: the model's id there.
+        at: when it is asked; some prices change with the day, or within it.
+        by_batch: whether it is asked by batch. Where the library knows no other price for that, it
+            is the usual one, which no batch exceeds.
     """
     if not is_hosted(url):
         return None
@@ -153,10 +171,12 @@ def library_price(url: str, model_id: str, at: datetime) -> Price | None:
             model_id,
             provider_api_url=url,
             genai_request_timestamp=at,
+            price_context={"processing": "batch"} if by_batch else None,
         )
     except LookupError:
         return None
-    return price_from(found.model_price, f"{BY_LIBRARY} {genai_prices.__version__}")
+    source = f"{BY_LIBRARY} {genai_prices.__version__}"
+    return price_from(found.model_price, f"{source}{BY_BATCH}" if by_batch else source)
 
 
 def price_from(stated: Any, source: str) -> Price | None:

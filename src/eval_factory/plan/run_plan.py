@@ -75,6 +75,7 @@ RUNTIME_ONLY = frozenset(
         "oauth",
         "requests_per_minute",
         "tokens_per_minute",
+        "batch",
         "training_cutoff",
     )
 )
@@ -82,7 +83,7 @@ RUNTIME_ONLY = frozenset(
 all others do.
 """
 JUDGE_RUNTIME_ONLY = frozenset(
-    {"api_key", "oauth", "parallelism", "requests_per_minute", "tokens_per_minute"}
+    {"api_key", "oauth", "parallelism", "requests_per_minute", "tokens_per_minute", "batch"}
 )
 """The same, of a judge."""
 
@@ -318,6 +319,7 @@ def _shared_settings(
         "max_retries": params.max_retries,
         "requests_per_minute": endpoint.requests_per_minute,
         "headers": endpoint.headers,
+        "batch": endpoint.batch,
         "tokens_per_minute": endpoint.tokens_per_minute,
         "stop_after_failures": params.extra.stop_after_failures,
     }

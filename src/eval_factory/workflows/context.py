@@ -160,5 +160,6 @@ def start_over(rundir: RunDir) -> None:
         / names.TRIVIAL_SCORES_FILE,  # no answers of the model; but nothing is taken over
         *rundir.results,
         *rundir.answers,
+        rundir.batches,
     ):
         path.unlink(missing_ok=True)

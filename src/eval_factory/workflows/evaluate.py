@@ -38,6 +38,7 @@ from eval_factory.tasks.framework import load_framework
 from eval_factory.tasks.run_specs import needs_sandbox
 from eval_factory.tasks.upstreams import Upstream
 from eval_factory.workflows import resume
+from eval_factory.workflows.batches import batches_of, refuse_to_forget_batches
 from eval_factory.workflows.context import RunContext, lock_folder, show_warnings, write_result
 from eval_factory.workflows.helm_run import (
     EndedHelmRun,
@@ -110,6 +111,8 @@ def evaluate(
     with lock_folder(asking, env, screen, debug=options.debug) as context:
         if options.on_launch is not None:
             options.on_launch(launch_record(context, plan, argv))
+        if options.fresh:
+            refuse_to_forget_batches(plan.rundir)
         read = with_other_run(plan, data_read(context, plan, bundle))
         ran = finished_before(plan, read) if not options.fresh else None
         if ran is not None and (unchanged := as_it_stands(context, plan, ran)) is not None:
@@ -163,11 +166,21 @@ def asked(
         settings = replace(settings, probed=probed)
         return json.dumps(sorted(probed))
 
+    batches = batches_of(context, plan, options.batch_choice, settings.budget)
+
     def ask(argv: Sequence[str]) -> Ran:
         nonlocal settings
-        ended = run_helm(
-            context, plan.evaluation, argv, settings, while_helm_is_imported, options.watch
-        )
+        if batches is None:
+            ended = run_helm(
+                context, plan.evaluation, argv, settings, while_helm_is_imported, options.watch
+            )
+        else:
+            ended = batches.run_helm(
+                lambda of_pass: run_helm(
+                    context, plan.evaluation, argv, of_pass, while_helm_is_imported, options.watch
+                ),
+                settings,
+            )
         # of one invocation, whatever looks it has
         if (most := settings.budget.max_wall_s) is not None:
             settings = replace(
@@ -175,6 +188,8 @@ def asked(
             )
         return checked_runs(context, plan, ended, shared=options.limits is not None)
 
+    if batches is not None:
+        batches.begin()
     if (stop := plan.evaluation.stop_when) is not None:
         return ask_in_looks(context, plan, stop, read, ask, debug=options.debug)
     return ask(argv), argv

@@ -28,6 +28,16 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
+class BatchChoice:
+    """What the user says of batches of which nobody knows whether they were sent."""
+
+    resend: bool = False
+    """They were not: their requests are sent again."""
+    batch_id: str | None = None
+    """It is this one."""
+
+
+@dataclass(frozen=True)
 class Options:
     """How to run, beside what to run."""
 
@@ -47,6 +57,7 @@ class Options:
     shows_nulls: bool = False  # of a dry run: also the values that are null
     diff: Path | Mapping[str, Any] | None = None
     """Of a dry run: the run config to show what differs from; None: all is shown."""
+    batch_choice: BatchChoice = BatchChoice()
     only_collect: bool = False  # ask nobody: collect what was run elsewhere, or end with an error
     # else its answers are in the folder, and what is not there ends the run
     asks_model: bool = True

@@ -31,7 +31,8 @@ def library(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
     """Knows one judge, at the target's host."""
     asked: list[tuple[str, str]] = []
 
-    def price(url: str, model_id: str, at: datetime) -> Price | None:
+    def price(url: str, model_id: str, at: datetime, *, by_batch: bool) -> Price | None:
+        assert not by_batch
         assert at.tzinfo is not None
         asked.append((url, model_id))
         return LIBRARY if model_id.startswith("gpt") else None

@@ -1,0 +1,280 @@
+"""OpenAI's batch API: files, batches and what came of them, at any endpoint that has it.
+
+https://platform.openai.com/docs/api-reference/batch
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+import requests
+
+from eval_factory.core.foreign_text import MAX_FOREIGN_TEXT, one_line, plain, said_in
+from eval_factory.core.secrets import Redactor
+from eval_factory.endpoint.proxies import certificates, proxy_for
+from eval_factory.endpoint.servers import Servers
+from eval_factory.endpoint.sign_in import SignInError
+
+TIMEOUT_S = 60.0
+UPLOAD_TIMEOUT_S = 600.0
+COMPLETION_WINDOW = "24h"
+PAGE = 100
+MAX_PAGES = 50
+INTENT = "eval_factory_intent"
+"""The metadata by which a batch is known again."""
+ENDS = frozenset({"completed", "failed", "expired", "cancelled"})
+"""States in which nothing more comes."""
+NO_SUCH_ADDRESS = frozenset({404, 405, 501})
+
+
+class BatchApiError(Exception):
+    """The endpoint refused, or nobody answered."""
+
+    def __init__(self, message: str, status: int | None = None) -> None:
+        """`status`: of the refusal; None: no answer came."""
+        super().__init__(message)
+        self.status = status
+
+    @property
+    def may_pass(self) -> bool:
+        """Whether a later try may be answered."""
+        return self.status is None or self.status == 429 or self.status >= 500
+
+
+@dataclass(frozen=True)
+class BatchStatus:
+    """What the endpoint says of a batch."""
+
+    id: str
+    status: str
+    total: int
+    completed: int
+    failed: int
+    output_file: str | None
+    error_file: str | None
+    expires_at: float | None
+    """Seconds since the epoch."""
+    intent: str | None
+    has_metadata: bool
+    errors: tuple[tuple[str, str], ...]
+    """(code, message) of why it failed as a whole."""
+
+    @property
+    def is_over(self) -> bool:
+        return self.status in ENDS
+
+    @classmethod
+    def read(cls, document: Any) -> BatchStatus:
+        """Raises BatchApiError: it is no batch."""
+        if not isinstance(document, Mapping) or not isinstance(document.get("id"), str):
+            raise BatchApiError("the answer is no batch")
+        counts = _mapping(document.get("request_counts"))
+        metadata = _mapping(document.get("metadata"))
+        intent = metadata.get(INTENT)
+        return cls(
+            id=document["id"],
+            status=str(document.get("status")),
+            total=_count(counts.get("total")),
+            completed=_count(counts.get("completed")),
+            failed=_count(counts.get("failed")),
+            output_file=_text(document.get("output_file_id")),
+            error_file=_text(document.get("error_file_id")),
+            expires_at=_time(document.get("expires_at")),
+            intent=_text(intent),
+            has_metadata=bool(metadata),
+            errors=tuple(_errors(document.get("errors"))),
+        )
+
+
+class BatchApi:
+    """The batches of one endpoint."""
+
+    def __init__(self, servers: Servers, base: str, redactor: Redactor) -> None:
+        """
+        Args:
+            servers: the endpoint's one server, with how it is signed in to and its headers.
+            base: the URL below which its API lies.
+            redactor: knows the keys.
+        """
+        self._servers = servers
+        self._base = base
+        self._redactor = redactor
+
+    def upload(self, name: str, data: bytes) -> str:
+        """Send a batch's file. Returns its id."""
+        document = self._json(
+            "POST",
+            "files",
+            timeout=UPLOAD_TIMEOUT_S,
+            data={"purpose": "batch"},
+            files={"file": (name, data, "application/jsonl")},
+        )
+        file_id = _mapping(document).get("id")
+        if not isinstance(file_id, str):
+            raise BatchApiError("the answer to the upload names no file")
+        return file_id
+
+    def create(self, file_id: str, address: str, intent: str) -> BatchStatus:
+        """Make a batch of a file. `address`: the path of its requests' endpoint."""
+        wanted = {
+            "input_file_id": file_id,
+            "endpoint": address,
+            "completion_window": COMPLETION_WINDOW,
+            "metadata": {INTENT: intent},
+        }
+        return BatchStatus.read(self._json("POST", "batches", json=wanted))
+
+    def status(self, batch_id: str) -> BatchStatus:
+        return BatchStatus.read(self._json("GET", f"batches/{batch_id}"))
+
+    def cancel(self, batch_id: str) -> BatchStatus:
+        return BatchStatus.read(self._json("POST", f"batches/{batch_id}/cancel"))
+
+    def listed(self) -> Iterator[BatchStatus]:
+        """The endpoint's batches, the latest first."""
+        after = None
+        for _ in range(MAX_PAGES):
+            parameters: dict[str, Any] = {"limit": PAGE}
+            if after is not None:
+                parameters["after"] = after
+            document = _mapping(self._json("GET", "batches", params=parameters))
+            page = document.get("data")
+            if not isinstance(page, list) or not page:
+                return
+            for entry in page:
+                known = BatchStatus.read(entry)
+                after = known.id
+                yield known
+            if not document.get("has_more"):
+                return
+
+    def check(self) -> None:
+        """Raises BatchApiError: the endpoint lists no batches."""
+        self._json("GET", "batches", params={"limit": 1})
+
+    def lines(self, file_id: str) -> Iterator[Mapping[str, Any]]:
+        """The lines of a result file; what is no JSON object is left out."""
+        with self._answer("GET", f"files/{file_id}/content", stream=True) as answer:
+            try:
+                for line in answer.iter_lines():
+                    try:
+                        document = json.loads(line)
+                    except (ValueError, RecursionError):
+                        continue
+                    if isinstance(document, Mapping):
+                        yield document
+            except requests.RequestException as error:
+                raise BatchApiError(self._plain(str(error))) from None
+
+    def _json(self, method: str, path: str, **more: Any) -> Any:
+        with self._answer(method, path, **more) as answer:
+            try:
+                return answer.json()
+            except ValueError:
+                raise BatchApiError(f"{self._shown(path)}: the answer is not JSON") from None
+
+    def _answer(
+        self, method: str, path: str, *, timeout: float = TIMEOUT_S, **more: Any
+    ) -> requests.Response:
+        """Raises BatchApiError: no answer came, or a refusal."""
+        url = self._url(path)
+        headers = {**self._servers.headers, "Accept-Encoding": "identity"}
+        proxy = proxy_for(url)
+        try:
+            authorization = self._servers.sign_in.header()
+            if authorization:
+                headers["Authorization"] = authorization
+            answer = requests.request(
+                method,
+                url,
+                headers=headers,
+                timeout=timeout,
+                allow_redirects=False,
+                proxies={urlsplit(url).scheme: proxy} if proxy else {},
+                verify=certificates()[0],
+                auth=_keep_headers,
+                **more,
+            )
+        except SignInError as error:
+            raise BatchApiError(str(error), 401) from None
+        except requests.RequestException as error:
+            raise BatchApiError(f"{self._shown(path)}: {self._plain(str(error))}") from None
+        if not 200 <= answer.status_code < 300:
+            with answer:
+                reason = f"HTTP {answer.status_code}: {self._error_text(answer)}"
+            raise BatchApiError(f"{self._shown(path)}: {reason}", answer.status_code)
+        return answer
+
+    def _error_text(self, answer: requests.Response) -> str:
+        try:
+            words = said_in(answer.json())
+        except (ValueError, RecursionError):
+            words = None
+        return self._plain(words or answer.text[:MAX_FOREIGN_TEXT])
+
+    def _plain(self, text: str) -> str:
+        return one_line(plain(self._redactor.text(text)), MAX_FOREIGN_TEXT)
+
+    def _url(self, path: str) -> str:
+        """The address below the base, whose query stays."""
+        parts = urlsplit(self._base)
+        return urlunsplit(parts._replace(path=f"{parts.path.rstrip('/')}/{path}"))
+
+    def _shown(self, path: str) -> str:
+        return self._redactor.text(self._url(path))
+
+
+def _keep_headers(request: requests.PreparedRequest) -> requests.PreparedRequest:
+    """In place of a password of ~/.netrc, which would replace the key."""
+    return request
+
+
+def reply_in(line: Mapping[str, Any]) -> tuple[str, int, str] | None:
+    """(key of the request, HTTP status, body) of a line of a result file; None: it holds none."""
+    key = line.get("custom_id")
+    if not isinstance(key, str):
+        return None
+    response = _mapping(line.get("response"))
+    status = response.get("status_code")
+    if isinstance(status, int) and response.get("body") is not None:
+        return key, status, json.dumps(response["body"], ensure_ascii=False)
+    error = line.get("error")
+    if error is None:
+        return None
+    return key, _status_of(error), json.dumps({"error": error}, ensure_ascii=False)
+
+
+def _status_of(error: Any) -> int:
+    """The status of an error that has none: one that another try may not meet again."""
+    code = _mapping(error).get("code")
+    if isinstance(code, int) and 400 <= code < 600:
+        return code
+    return 500
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) and value else None
+
+
+def _count(value: Any) -> int:
+    return value if type(value) is int and value >= 0 else 0
+
+
+def _time(value: Any) -> float | None:
+    is_time = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return float(value) if is_time and 0 < value < 2**40 else None
+
+
+def _errors(value: Any) -> Iterator[tuple[str, str]]:
+    entries = _mapping(value).get("data")
+    for entry in entries if isinstance(entries, list) else []:
+        error = _mapping(entry)
+        yield str(error.get("code") or ""), str(error.get("message") or "")

@@ -1,0 +1,67 @@
+"""The batch API of an endpoint of a run, and what a user reads where there is none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from eval_factory.core.errors import EndpointRefusedError, EndpointUnreachableError
+from eval_factory.core.nouns import MODEL_ROLE
+from eval_factory.core.secrets import Redactor, filled
+from eval_factory.core.urls import base_of, reached
+from eval_factory.endpoint.batch_api import NO_SUCH_ADDRESS, BatchApi, BatchApiError
+from eval_factory.endpoint.endpoint_settings import EndpointSettings
+from eval_factory.endpoint.servers import servers_of
+from eval_factory.tasks.oauth_services import services_in
+
+
+def batch_api_of(
+    endpoint: EndpointSettings,
+    env: Mapping[str, str],
+    redactor: Redactor,
+    say: Callable[[str], None],
+) -> BatchApi:
+    """
+    Args:
+        endpoint: of one URL.
+        env: has the key.
+        redactor: learns the key.
+        say: is told how a sign-in goes.
+    """
+    servers = servers_of(endpoint, env=env, redactor=redactor, say=say, services=services_in(env))
+    (address,) = reached(filled(endpoint.url, env), env)
+    return BatchApi(servers, base_of(address), redactor)
+
+
+def check_batches(
+    endpoint: EndpointSettings,
+    env: Mapping[str, str],
+    redactor: Redactor,
+    say: Callable[[str], None],
+) -> None:
+    """Ask whether an endpoint has batches, which costs nothing. Arguments as of `batch_api_of`.
+
+    Raises:
+        EndpointRefusedError: it has none, or refuses the key.
+        EndpointUnreachableError: nobody answers.
+    """
+    try:
+        batch_api_of(endpoint, env, redactor, say).check()
+    except BatchApiError as error:
+        if error.status is None:
+            raise EndpointUnreachableError(str(error)) from None
+        raise refused(endpoint.role, error) from None
+
+
+def refused(role: str, error: BatchApiError) -> EndpointRefusedError:
+    """The endpoint has no batches, or refuses the key or the request."""
+    where = "target.api_endpoint.batch"
+    if role != MODEL_ROLE:
+        where = f"batch in the entry {role} of config.params.extra.judges"
+    if error.status in NO_SUCH_ADDRESS:
+        return EndpointRefusedError(f"{error}\n  the endpoint has no batches: leave out {where}")
+    if error.status in (401, 403):
+        return EndpointRefusedError(
+            f"Authentication error detected: {error}\n  check the key, and whether it may make "
+            f"batches; or leave out {where}"
+        )
+    return EndpointRefusedError(f"{error}\n  mend what it names, or leave out {where}")

@@ -1,0 +1,548 @@
+"""Batches of a run: what waits is sent, polled, and its answers are stored; helm-run goes on then.
+
+helm-run notes the requests that wait in batches.db and ends; here they are sent. Whatever dies in
+between, the same command finds each batch again: by its id, or by our name in its metadata. Where
+that is in doubt nothing is sent again, for it may be paid already; the user decides.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import TextIO, TypeVar
+
+from eval_factory.config.evaluation import Request, build_evaluation
+from eval_factory.core.budget import Budget, Price, Spending
+from eval_factory.core.errors import (
+    ConfigError,
+    EndpointUnreachableError,
+    InterruptedRunError,
+    NotReportableError,
+    PrerequisiteError,
+)
+from eval_factory.core.helm_run_settings import HelmRunSettings
+from eval_factory.core.logs import BATCHES_AWAITED
+from eval_factory.core.rundir import RunDir
+from eval_factory.core.urls import API_PATHS
+from eval_factory.endpoint.batch_api import BatchApi, BatchApiError, BatchStatus, reply_in
+from eval_factory.endpoint.batch_ledger import (
+    Batch,
+    BatchLedger,
+    BatchState,
+    Line,
+    has_open_batches,
+    line_of_file,
+)
+from eval_factory.endpoint.endpoint_settings import BATCH_OR_SINGLE, EndpointSettings
+from eval_factory.endpoint.paid_answers import spent_so_far
+from eval_factory.plan.batch_endpoints import batch_api_of, refused
+from eval_factory.plan.prices import budget_of, prices_of, prices_to_keep
+from eval_factory.plan.run_plan import Plan, make_plan
+from eval_factory.tasks.framework import load_framework
+from eval_factory.workflows.context import RunContext, lock_folder
+from eval_factory.workflows.helm_run import EndedHelmRun
+from eval_factory.workflows.options import BatchChoice
+
+MAX_REQUESTS = 50_000
+MAX_BYTES = 200_000_000
+"""What a batch's file may hold, as OpenAI publishes it."""
+FIRST_PAUSE_S = 0.5
+MAX_PAUSE_S = 60.0
+PAUSE_FACTOR = 1.5
+SAY_EVERY_S = 600.0
+SETTLING_S = 5.0
+"""A batch that was made when its answer was lost is listed by then."""
+MAX_SILENCE_S = 6 * 3600.0
+"""For so long nobody may answer the polls: a laptop sleeps, a network is away."""
+TOO_MANY_TOKENS = "token_limit_exceeded"
+SAME_COMMAND = "the same command goes on"
+
+_T = TypeVar("_T")
+
+
+@dataclass
+class _Role:
+    """One endpoint whose requests go by batch."""
+
+    settings: EndpointSettings
+    api: BatchApi
+    address: str
+    """The path of its requests' endpoint."""
+    secret_fields: Mapping[str, object]
+    price: Price | None
+    asks_rest: bool
+    """Whether what a batch brought no answer to is sent one by one."""
+    said: dict[str, tuple[str, int, float]] = field(default_factory=dict)
+    """Intent of a batch -> its state, its completed requests, and when that was shown."""
+
+    def file_of(self, lines: Sequence[Line]) -> bytes:
+        text = "".join(
+            f"{line_of_file(line, self.address, self.secret_fields)}\n" for line in lines
+        )
+        return text.encode("utf-8", "surrogatepass")
+
+
+class Batches:
+    """All batches of one run."""
+
+    def __init__(
+        self, context: RunContext, plan: Plan, choice: BatchChoice, *, deadline: float | None = None
+    ) -> None:
+        """
+        Args:
+            context: of the output folder.
+            plan: with the endpoints.
+            choice: what the user says of batches in doubt.
+            deadline: by the monotonic clock: when max_wall_s is over.
+        """
+        self._context = context
+        self._plan = plan
+        self._choice = choice
+        self._deadline = deadline
+        self._ledger = BatchLedger(context.rundir.batches)
+        prices = prices_of(plan).known
+        self._roles = {
+            endpoint.role: _role_of(endpoint, context, prices.get(endpoint.role))
+            for endpoint in plan.endpoints
+            if endpoint.batch
+        }
+
+    def close(self) -> None:
+        self._ledger.close()
+
+    def begin(self) -> None:
+        """Take up what an earlier invocation left: batches that were sent are waited for."""
+        self._ledger.begin_invocation()
+        for batch in self._ledger.open_batches():
+            if batch.state is BatchState.CREATING:
+                self._settle(batch)
+            elif batch.state is not BatchState.SENT:
+                self._ledger.to_be_sent_again(batch.intent)
+        self._wait()
+        self._ledger.forget_waiting()
+
+    def run_helm(
+        self, run: Callable[[HelmRunSettings], EndedHelmRun], settings: HelmRunSettings
+    ) -> EndedHelmRun:
+        """Run helm-run as often as its requests wait for a batch.
+
+        Args:
+            run: runs it once, to its end.
+            settings: of each time.
+
+        Returns:
+            The last time, with the seconds of all.
+        """
+        started = time.monotonic()
+        while True:
+            ended = run(settings)
+            if not any(event["event"] == BATCHES_AWAITED for event in ended.events):
+                return replace(ended, wall_s=time.monotonic() - started)
+            takes_rest = self._takes_rest()
+            if takes_rest:
+                self._ledger.forget_waiting()
+            else:
+                self.send_and_wait()
+            prices = prices_to_keep(self._plan, by_batch=not takes_rest)
+            settings = replace(settings, prices=prices, asks_rest_of_batches=takes_rest)
+
+    def _takes_rest(self) -> bool:
+        """Whether requests wait that a batch brought no answer to, and that are to be sent one by
+        one.
+        """
+        rest = [
+            line
+            for line in self._ledger.waiting()
+            if self._roles[line.role].asks_rest and self._ledger.replies(line.key)
+        ]
+        return bool(rest)
+
+    def send_and_wait(self) -> None:
+        """Send what waits, as far as the limits allow it, and return when it has ended.
+
+        Raises:
+            NotReportableError: a limit leaves no room for any of it.
+            PrerequisiteError: the endpoint refuses it.
+            InterruptedRunError: Ctrl-C; the batches go on.
+        """
+        for role, lines in _by_role(self._affordable(self._ledger.waiting())).items():
+            for part in self._parts(self._roles[role], lines):
+                batch = self._intended(role, part)
+                self._send(batch)
+        self._wait()
+        self._ledger.forget_waiting()
+
+    def cancel(self) -> list[str]:
+        """Cancel all open batches. Returns a line for each."""
+        return [self._cancelled(batch) for batch in self._ledger.open_batches()]
+
+    def _cancelled(self, batch: Batch) -> str:
+        if batch.state is BatchState.CREATING:
+            self._settle(batch)
+            batch = self._ledger.batch(batch.intent)
+        if batch.batch_id is None:
+            self._ledger.to_be_sent_again(batch.intent)
+            return f"{self._of(batch)}: was not sent, and is forgotten"
+        try:
+            status = self._role_of_batch(batch).api.cancel(batch.batch_id)
+        except BatchApiError as error:
+            return f"{self._of(batch)}: {error}"
+        return f"{self._of(batch)}: {status.status}"
+
+    def _affordable(self, lines: Sequence[Line]) -> list[Line]:
+        """The first requests that fit into what is left of the run's limits, at their most."""
+        budget = budget_of(self._plan)
+        spent = spent_so_far(self._plan.rundir.cache_db, prices_of(self._plan).known)
+        chosen = []
+        for line in lines:
+            spent = _with_line(spent, line, self._roles[line.role].price)
+            if exceeded(budget, spent) is not None:
+                break
+            chosen.append(line)
+        if lines and not chosen:
+            limit = exceeded(budget, spent)
+            raise NotReportableError(
+                f"stopped: {len(lines)} requests wait for a batch, and the first would exceed "
+                f"{limit}: what they may take at most is reserved before they are sent\n"
+                f"  no score is written, every answer is kept; raise {limit}: {SAME_COMMAND}"
+            )
+        return chosen
+
+    def _parts(self, role: _Role, lines: Sequence[Line]) -> Iterator[list[Line]]:
+        """Parts that a batch's file may hold."""
+        part: list[Line] = []
+        size = 0
+        for line in lines:
+            bytes_of_line = len(line_of_file(line, role.address, role.secret_fields).encode()) + 1
+            if bytes_of_line > MAX_BYTES:
+                raise PrerequisiteError(
+                    f"a request of {bytes_of_line} bytes is larger than a batch's file may be "
+                    f"({MAX_BYTES}): make its pictures smaller (extra.max_image_side), or set "
+                    "batch: false"
+                )
+            if part and (len(part) >= MAX_REQUESTS or size + bytes_of_line > MAX_BYTES):
+                yield part
+                part = []
+                size = 0
+            part.append(line)
+            size += bytes_of_line
+        if part:
+            yield part
+
+    def _intended(self, role: str, lines: Sequence[Line]) -> Batch:
+        data = self._roles[role].file_of(lines)
+        return self._ledger.intend(role, lines, hashlib.sha256(data).hexdigest())
+
+    def _send(self, batch: Batch) -> None:
+        """Send a batch whose intent is written down, and nothing else."""
+        role = self._role_of_batch(batch)
+        data = role.file_of(self._ledger.lines_of(batch.intent))
+        name = f"{batch.intent}.jsonl"
+        file_id = self._tried(role, lambda: role.api.upload(name, data))
+        self._ledger.uploaded(batch.intent, file_id)
+        self._ledger.creating(batch.intent)
+        try:
+            status = role.api.create(file_id, role.address, batch.intent)
+        except BatchApiError as error:
+            if error.status is None or error.status >= 500:
+                raise EndpointUnreachableError(
+                    f"{self._of(batch)}: nobody knows whether it was made: {error}\n"
+                    f"  {SAME_COMMAND}, and looks for it first"
+                ) from None
+            self._ledger.uploaded(batch.intent, file_id)
+            raise refused(role.settings.role, error) from None
+        self._ledger.sent(batch.intent, status.id)
+        self._say(batch, status)
+
+    def _settle(self, batch: Batch) -> None:
+        """Find out about a batch that was being made when an earlier invocation died."""
+        known = self._looked_for(batch)
+        if known is None:
+            self._ledger.to_be_sent_again(batch.intent)
+        else:
+            self._ledger.sent(batch.intent, known.id)
+
+    def _looked_for(self, batch: Batch) -> BatchStatus | None:
+        """The batch of an intent whose id nobody heard; None: it was not made.
+
+        Raises:
+            PrerequisiteError: nobody can tell.
+        """
+        role = self._role_of_batch(batch)
+        if self._choice.batch_id is not None:
+            return self._tried(role, lambda: role.api.status(str(self._choice.batch_id)))
+        if self._choice.resend:
+            return None
+        has_metadata = False
+        for pause in (0.0, SETTLING_S):
+            time.sleep(pause)
+            for known in self._tried(role, lambda: list(role.api.listed())):
+                has_metadata = has_metadata or known.has_metadata
+                if known.intent == batch.intent:
+                    return known
+        if has_metadata:
+            return None
+        raise PrerequisiteError(
+            f"{self._of(batch)}: nobody knows whether the endpoint has it, for it lists no batch "
+            "with its metadata\n"
+            f"  it is named {batch.intent}, made of the file {batch.file_id}; look for it at the "
+            "provider, then give the same command with --batch_id ID, or with --resend where it "
+            "was not made"
+        )
+
+    def _wait(self) -> None:
+        """Poll all that were sent until they have ended."""
+        pause = FIRST_PAUSE_S
+        silent_since: float | None = None
+        try:
+            while batches := self._ledger.open_batches():
+                try:
+                    for batch in batches:
+                        self._go_on(batch)
+                    silent_since = None
+                except BatchApiError as error:
+                    silent_since = silent_since or time.monotonic()
+                    if time.monotonic() - silent_since > MAX_SILENCE_S:
+                        raise EndpointUnreachableError(f"{error}\n  {SAME_COMMAND}") from None
+                if self._ledger.open_batches():
+                    self._pause(pause)
+                    pause = min(MAX_PAUSE_S, pause * PAUSE_FACTOR)
+        except KeyboardInterrupt:
+            count = len(self._ledger.open_batches())
+            self._context.log.info("interrupted; %d batches go on", count)
+            raise InterruptedRunError(
+                f"interrupted; {count} batches go on at the endpoint and are paid\n"
+                f"  {SAME_COMMAND}; with --cancel_batches it ends them"
+            ) from None
+
+    def _go_on(self, batch: Batch) -> None:
+        """Poll a batch; or send one that waits for others of its role."""
+        if batch.state is BatchState.SENT:
+            self._poll(batch)
+            return
+        others = [
+            known
+            for known in self._ledger.open_batches()
+            if known.role == batch.role and known.state is BatchState.SENT
+        ]
+        if not others:
+            self._send(batch)
+
+    def _pause(self, seconds: float) -> None:
+        if self._deadline is None:
+            time.sleep(seconds)
+            return
+        left = self._deadline - time.monotonic()
+        if left <= 0:
+            count = len(self._ledger.open_batches())
+            raise NotReportableError(
+                f"stopped: max_wall_s is over, and {count} batches go on at the endpoint\n"
+                f"  no score is written yet; {SAME_COMMAND}"
+            )
+        time.sleep(min(seconds, left))
+
+    def _poll(self, batch: Batch) -> None:
+        """Look at one batch; what it brought is stored where it has ended.
+
+        Raises:
+            BatchApiError: nobody answered.
+            PrerequisiteError: the endpoint refuses, or knows the batch no more.
+        """
+        role = self._role_of_batch(batch)
+        try:
+            status = role.api.status(str(batch.batch_id))
+            self._say(batch, status)
+            if status.is_over:
+                self._store(batch, role, status)
+        except BatchApiError as error:
+            if error.may_pass:
+                raise
+            if error.status != 404:
+                raise refused(role.settings.role, error) from None
+            if not self._choice.resend:
+                raise PrerequisiteError(self._vanished(batch)) from None
+            self._ledger.to_be_sent_again(batch.intent)
+
+    def _vanished(self, batch: Batch) -> str:
+        return (
+            f"{self._of(batch)}: the endpoint knows it no more, and nobody knows what it cost\n"
+            "  give the same command with --resend: its requests are sent again, and paid again"
+        )
+
+    def _store(self, batch: Batch, role: _Role, status: BatchStatus) -> None:
+        """Store what an ended batch brought."""
+        lines = self._ledger.lines_of(batch.intent)
+        if status.status == "failed":
+            self._store_refused(batch, status, lines)
+            return
+        keys = {line.key for line in lines}
+        replies: dict[str, tuple[int, str]] = {}
+        unknown = 0
+        doubled = 0
+        for file_id in filter(None, (status.output_file, status.error_file)):
+            for document in role.api.lines(file_id):
+                reply = reply_in(document)
+                if reply is None or reply[0] not in keys:
+                    unknown += 1
+                elif reply[0] in replies:
+                    doubled += 1
+                else:
+                    replies[reply[0]] = reply[1:]
+        self._ledger.end(batch.intent, replies, f"its batch {status.status} before it was answered")
+        missing = len(keys) - len(replies)
+        self._context.say(
+            f"{self._of(batch)}: {status.status}, {len(replies)} of {len(keys)} requests came back"
+        )
+        for count, what in (
+            (missing, "are asked again"),
+            (unknown, "lines name no request of it, and are left out"),
+            (doubled, "lines name a request twice; the first counts"),
+        ):
+            if count:
+                self._context.say(f"warning: {self._of(batch)}: {count} {what}")
+
+    def _store_refused(self, batch: Batch, status: BatchStatus, lines: Sequence[Line]) -> None:
+        """A batch that the endpoint did not begin; it cost nothing.
+
+        Raises:
+            PrerequisiteError: another would fail as this one.
+        """
+        reasons = "; ".join(f"{code}: {message}" for code, message in status.errors[:3])
+        reasons = self._context.redactor.text(reasons) or "it says no reason"
+        if any(code == TOO_MANY_TOKENS for code, _ in status.errors) and len(lines) > 1:
+            self._ledger.to_be_sent_again(batch.intent, BatchState.SPLIT)
+            half = len(lines) // 2
+            self._intended(batch.role, lines[:half])
+            self._intended(batch.role, lines[half:])
+            self._context.say(f"{self._of(batch)}: {reasons}: it is sent in two parts")
+            return
+        self._ledger.to_be_sent_again(batch.intent)
+        raise PrerequisiteError(
+            f"{self._of(batch)}: the endpoint refuses it: {reasons}\n"
+            f"  nothing was paid; set batch: false, or mend what it names: {SAME_COMMAND}"
+        )
+
+    def _tried(self, role: _Role, ask: Callable[[], _T]) -> _T:
+        """Ask a few times. Raises EndpointUnreachableError, EndpointRefusedError."""
+        pause = FIRST_PAUSE_S
+        for _ in range(role.settings.max_retries):
+            try:
+                return ask()
+            except BatchApiError as error:
+                if not error.may_pass:
+                    raise refused(role.settings.role, error) from None
+            time.sleep(pause)
+            pause = min(MAX_PAUSE_S, 2 * pause)
+        try:
+            return ask()
+        except BatchApiError as error:
+            if not error.may_pass:
+                raise refused(role.settings.role, error) from None
+            raise EndpointUnreachableError(f"{error}\n  {SAME_COMMAND}") from None
+
+    def _role_of_batch(self, batch: Batch) -> _Role:
+        """Raises ConfigError: the configuration does not name its role any more."""
+        role = self._roles.get(batch.role)
+        if role is None:
+            raise ConfigError(
+                f"{self._of(batch)} is open, and {batch.role} goes by batch no more\n"
+                "  set batch: true again, or give --cancel_batches with batch: true first"
+            )
+        return role
+
+    def _of(self, batch: Batch) -> str:
+        known = f", {batch.batch_id}" if batch.batch_id else ""
+        return f"batch {batch.number} ({batch.role}{known})"
+
+    def _say(self, batch: Batch, status: BatchStatus) -> None:
+        """What the endpoint says, where it is new or the last line is long ago."""
+        role = self._role_of_batch(batch)
+        state, completed, when = role.said.get(batch.intent, ("", -1, 0.0))
+        now = time.monotonic()
+        is_new = state != status.status
+        is_due = completed != status.completed and now - when > MAX_PAUSE_S
+        if not (is_new or is_due or now - when > SAY_EVERY_S):
+            return
+        role.said[batch.intent] = (status.status, status.completed, now)
+        until = ""
+        if status.expires_at is not None and not status.is_over:
+            until = f", at the latest until {_local_time(status.expires_at)}"
+        self._context.say(
+            f"batch {batch.number} ({batch.role}): {status.status}, {status.completed:,} of "
+            f"{batch.requests:,}; sent {_local_time(batch.created)}{until}"
+        )
+
+
+def exceeded(budget: Budget, spent: Spending) -> str | None:
+    """The name of a limit that would be exceeded; None where all hold."""
+    used = spent.by_limit(0.0)
+    for name, most in budget.stated.items():
+        if used[name] > most:
+            return name
+    return None
+
+
+def batches_of(
+    context: RunContext, plan: Plan, choice: BatchChoice, budget: Budget
+) -> Batches | None:
+    """The batches of a run; None where nothing goes by batch, and none is open.
+
+    `budget`: of this invocation.
+    """
+    file = context.rundir.batches
+    if not any(endpoint.batch for endpoint in plan.endpoints) and not has_open_batches(file):
+        return None
+    deadline = None
+    if budget.max_wall_s is not None:
+        deadline = time.monotonic() + budget.max_wall_s
+    return Batches(context, plan, choice, deadline=deadline)
+
+
+def refuse_to_forget_batches(rundir: RunDir) -> None:
+    """Raises ConfigError: batches are open, whose answers will be paid."""
+    if has_open_batches(rundir.batches):
+        raise ConfigError(
+            f"--fresh: batches of {rundir.root} are open, and --fresh would forget them\n"
+            "  leave it out to take up their answers, or give --cancel_batches first"
+        )
+
+
+def _role_of(endpoint: EndpointSettings, context: RunContext, price: Price | None) -> _Role:
+    api = batch_api_of(endpoint, context.env, context.redactor, context.log.info)
+    address = "/v1" + API_PATHS[endpoint.endpoint_type]
+    asks_rest = endpoint.batch == BATCH_OR_SINGLE
+    return _Role(
+        endpoint, api, address, endpoint.secret_fields(context.env), price, asks_rest=asks_rest
+    )
+
+
+def _by_role(lines: Sequence[Line]) -> dict[str, list[Line]]:
+    by_role: dict[str, list[Line]] = {}
+    for line in lines:
+        by_role.setdefault(line.role, []).append(line)
+    return by_role
+
+
+def _with_line(spent: Spending, line: Line, price: Price | None) -> Spending:
+    """What is spent when a request took all that it may."""
+    cost = 0.0 if price is None else price.of(line.prompt_tokens, line.output_tokens)
+    tokens = line.prompt_tokens + line.output_tokens
+    return Spending(spent.requests + 1, spent.tokens + tokens, spent.cost + cost)
+
+
+def _local_time(seconds: float) -> str:
+    """`seconds`: since the epoch."""
+    return f"{datetime.fromtimestamp(seconds).astimezone():%Y-%m-%d %H:%M %Z}"
+
+
+def cancel(request: Request, *, env: Mapping[str, str], screen: TextIO) -> list[str]:
+    """Cancel the open batches of a run. Returns a line for each."""
+    evaluation = build_evaluation(request, load_framework(), env)
+    plan = make_plan(evaluation)
+    with lock_folder(plan, env, screen) as context:
+        batches = batches_of(context, plan, BatchChoice(), Budget())
+        lines = batches.cancel() if batches is not None else []
+    return lines or [f"{plan.rundir.root}: no batch is open"]
