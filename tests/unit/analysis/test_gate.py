@@ -555,3 +555,21 @@ def test_coverage_of_a_judged_group_is_of_its_judgements(tmp_path: Path) -> None
     policy = {"pubmed_qa": {"groups": {"topic": {"heart": {"min_coverage": 0.8}}}}}
     (check,) = only(held(tmp_path, policy, [new])).checks
     assert (check.observed, check.outcome) == (0.75, "fail")
+
+
+@pytest.mark.parametrize(("reader", "outcome"), [(1, "fail"), (2, "pass")])
+def test_results_that_two_rules_read_are_not_held_against_each_other(
+    tmp_path: Path, reader: int, outcome: str
+) -> None:
+    """Without the answers neither can be read again: a drop of the metric is not shown."""
+    metric = "exact_match.lenient"
+    folders = []
+    for name, version in (("new", 2), ("old", reader)):
+        records = [instance(f"q{number}", 1.0, metric) for number in range(40)]
+        provenance = replace(PROVENANCE, reader_version=version)
+        made = result(records, (metric,), provenance=provenance)
+        folders.append(written(tmp_path / name, made))
+    found = held(tmp_path, {"pubmed_qa": {"max_drop": 0.1}}, folders[:1], folders[1:])
+    (check,) = only(found).checks
+    assert (found.outcome, check.outcome) == (outcome, outcome)
+    assert ("versions 1 and 2" in check.message) is (reader == 1)

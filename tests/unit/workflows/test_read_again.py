@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from unittest.mock import patch
 
+import yaml
+
+from eval_factory import api
 from eval_factory.core.rundir import RunDir
+from eval_factory.monitor.course import measure, run_folders_of
+from eval_factory.monitor.panel import Limit
 from eval_factory.reading import VERSION
-from eval_factory.report.reader import load_result
-from eval_factory.workflows.read_again import read_by_one_rule
+from eval_factory.report.reader import StoredResult, load_result
+from eval_factory.workflows.read_again import Load, read_by_one_rule
 
 
 def of_an_older_reader(folder: RunDir, copy: Path) -> Path:
@@ -46,3 +54,44 @@ def test_what_a_new_result_is_held_against_is_read_again(folder: RunDir, tmp_pat
     old = of_an_older_reader(folder, tmp_path / "old")
     with read_by_one_rule([old], VERSION) as load:
         assert load(old).result.provenance.reader_version == VERSION
+
+
+def test_a_gate_reads_the_older_one_again(folder: RunDir, tmp_path: Path) -> None:
+    old = of_an_older_reader(folder, tmp_path / "old")
+    policy = tmp_path / "policy.yml"
+    policy.write_text(yaml.safe_dump({"version": 1, "benchmarks": {"pubmed_qa": {"max_drop": 1}}}))
+    loaded = []
+
+    @contextmanager
+    def spied(folders: Sequence[Path], beside: int | None = None) -> Iterator[Load]:
+        with read_by_one_rule(folders, beside) as load:
+
+            def spy(place: Path | str) -> StoredResult:
+                stored = load(place)
+                loaded.append(stored.result.provenance.reader_version)
+                return stored
+
+            yield spy
+
+    with patch("eval_factory.workflows.read_again.read_by_one_rule", spied):
+        found = api.gate(policy, [folder.root], [old])
+    assert found.exit_code == 0
+    assert loaded == [VERSION, VERSION]
+
+
+def test_a_look_is_held_against_a_baseline_that_is_read_again(
+    folder: RunDir, tmp_path: Path
+) -> None:
+    """The monitor's baseline was read by an older rule: its course is of this rule's values."""
+    panel = tmp_path / "panel"
+    old = of_an_older_reader(folder, panel / "baseline/1/1/model/pubmed_qa")
+    run = {"folder": "baseline/1/1/model/pubmed_qa"}
+    baseline = {"repeats": [{"folder": "baseline/1/1", "runs": [run]}]}
+    folders = run_folders_of(panel, [baseline])
+    assert folders == [old]
+    with read_by_one_rule(folders, VERSION) as load:
+        measured = measure(
+            panel / "baseline/1/1/model", [Limit("pubmed_qa", "pubmed_qa", None, 0.1)], load
+        )
+        assert load(old).result.provenance.reader_version == VERSION
+    assert len(measured.limits["pubmed_qa"]) == 4
