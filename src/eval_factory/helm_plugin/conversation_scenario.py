@@ -26,7 +26,11 @@ from eval_factory.endpoint.media import facts_of
 from eval_factory.helm import names
 from eval_factory.tasks.custom_table import picture_file
 from eval_factory.tasks.file_problems import shortened
-from eval_factory.tasks.message_files import CONVERSATION_RUN_SPEC, read_conversations
+from eval_factory.tasks.message_files import (
+    CONVERSATION_RUN_SPEC,
+    read_conversations,
+    right_letters_of,
+)
 from eval_factory.tasks.rubric_case import conversation_text
 
 
@@ -117,8 +121,15 @@ class ConversationScenario(helms.Scenario):  # type: ignore[misc]
 
     tags = ("biomedical",)
 
-    def __init__(self, name: str, description: str, dataset_file: str) -> None:
+    def __init__(
+        self,
+        name: str,
+        description: str,
+        dataset_file: str,
+        maps_right_answers: bool = False,
+    ) -> None:
         super().__init__()
+        self._maps_right_answers = maps_right_answers
         self.name = name
         self.description = description
         self._file = Path(dataset_file)
@@ -126,8 +137,12 @@ class ConversationScenario(helms.Scenario):  # type: ignore[misc]
     def get_instances(self, output_path: str) -> list[helms.Instance]:
         read = read_conversations(self._file)
         refuse(self._file, read.problems)
+        rows = read.rows
+        if self._maps_right_answers:
+            letters = right_letters_of(rows)
+            rows = [replace(row, correct=letter) for row, letter in zip(rows, letters, strict=True)]
         instances = []
-        for row in read.rows:
+        for row in rows:
             question_input = with_pictures(input_of(row.messages), row.pictures, output_path)
             wrong = [
                 helms.Reference(helms.Output(text=answer), tags=[]) for answer in row.incorrect
@@ -153,6 +168,10 @@ def conversations(config_path: str) -> RunSpec:
         "description": document.description,
         "dataset_file": document.dataset_file,
     }
+    if any(metric.name == "exact_match" for metric in document.metrics):
+        read = read_conversations(Path(document.dataset_file))
+        if not read.problems and right_letters_of(read.rows):
+            scenario["maps_right_answers"] = True
     return RunSpec(
         name=document.name,
         scenario_spec=helms.ScenarioSpec(

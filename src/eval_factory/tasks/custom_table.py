@@ -233,6 +233,13 @@ _VERDICTS = frozenset(["y", "n", "t", "f", "yes", "no", "true", "false", "maybe"
 """Answers about what a prompt lists, where none is answered by an option's letter."""
 
 
+def _is_listed_without_text(answer: str, prompt: str) -> bool:
+    """Whether the prompt lists an option, a letter, whose text is empty: "A. fever\\nB."."""
+    if answer not in LETTERS:
+        return False
+    return re.search(rf"^[ \t]*[(\[]?{answer}[.:)\]][ \t]*$", prompt, re.MULTILINE) is not None
+
+
 @dataclass
 class Instances:
     """What a file's rows, or conversations, are together: some ask the same, some are answered
@@ -288,18 +295,19 @@ class Instances:
         letters = list(shown) if shown else sorted({*incorrect, answer} & set(LETTERS))
         self._by_letter |= answer in letters
         are_letters = incorrect and set(incorrect) <= set(LETTERS)
-        if not self.is_compared or not (shown or are_letters):
+        is_empty = _is_listed_without_text(answer, prompt)
+        if not self.is_compared or not (shown or are_letters or is_empty):
             self._lists_none = True
             return
         if shown:
             self.forms.add(answer, shown)
-        if answer in letters or answer in shown.values():
+        if not is_empty and (answer in letters or answer in shown.values()):
             self._compare_texts(where, answer, shown)
             return
         listed = "no letter"
         if shown:
             listed = f"none of the options that the prompt lists ({', '.join(letters)})"
-        if re.search(rf"^[ \t]*[(\[]?{re.escape(answer)}[.:)\]][ \t]*$", prompt, re.MULTILINE):
+        if is_empty:
             listed = f"option {printable(answer)}, whose text is empty"
         is_verdict = answer.casefold() in _VERDICTS
         if is_verdict:

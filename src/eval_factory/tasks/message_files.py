@@ -23,8 +23,10 @@ from eval_factory.core.errors import did_you_mean
 from eval_factory.core.foreign_text import one_line
 from eval_factory.core.safe_files import MAX_BYTES_OF_TABLE, open_text
 from eval_factory.tasks import custom_table, rubric_case
+from eval_factory.tasks.choice_question import options_shown
 from eval_factory.tasks.custom_table import CLUSTER, CORRECT, ID, INCORRECT, PictureCheck, text_of
 from eval_factory.tasks.file_problems import Findings, ReadFile, Row, other_kind, why_unreadable
+from eval_factory.tasks.gold_forms import right_letters
 from eval_factory.tasks.rubric_case import (
     ANSWER,
     ROLES,
@@ -130,6 +132,18 @@ def read_conversations(file: Path) -> ReadFile[Conversation]:
     return found
 
 
+def right_letters_of(rows: Sequence[Conversation]) -> list[str]:
+    """The letters of the right options, where the file writes them in another form (`B. text`, 2);
+    else nothing.
+    """
+    pairs = []
+    for row in rows:
+        if row.correct is None:
+            return []
+        pairs.append((row.correct, options_shown(row.messages[-1]["content"])))
+    return right_letters(pairs)
+
+
 def fields_of(rows: Iterable[Conversation]) -> list[str]:
     """Those that all rows have, of those that mean something; of incorrect answers, some."""
     rows = list(rows)
@@ -159,9 +173,8 @@ def check_conversations(
     except OSError as error:
         found.problems.append(f"{file}: {why_unreadable(error, 'dataset_file', path)}")
         return []
-    instances = custom_table.Instances(
-        "line", quasi, [f"{file}: {problem}" for problem in read.problems]
-    )
+    problems = [f"{file}: {problem}" for problem in read.problems]
+    instances = custom_table.Instances("line", quasi, problems, can_map=True)
     for row, line in zip(read.rows, read.lines, strict=True):
         where = f"{file}: line {line}: "
         if needing is not None and row.correct is None:

@@ -81,3 +81,30 @@ def test_a_conversation_becomes_an_instance_with_its_turns(
         scenario.get_instances(str(tmp_path))
     assert input_of(tuple(TURNS)).messages[0] is not TURNS[0]
     assert input_of(tuple(TURNS[1:])).text == "A or B?"
+
+
+@pytest.mark.parametrize(
+    ("metric", "answers"), [("exact_match", ["B", "A"]), ("rouge_1", ["B. cough", "A. fever"])]
+)
+def test_right_answers_of_a_known_form_become_the_letters_of_their_options(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, metric: str, answers: list[str]
+) -> None:
+    device = SimpleNamespace(get_torch_device_name=lambda: "cpu")
+    monkeypatch.setitem(sys.modules, "helm.common.gpu_utils", device)
+    data = tmp_path / "rows.jsonl"
+    turn = {"role": "user", "content": "Which?\nA. fever\nB. cough"}
+    rows = [{"messages": [turn], "correct_answer": right} for right in ("B. cough", "A. fever")]
+    data.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    shape = {
+        "name": "mine",
+        "description": "d",
+        "prompt_file": str(data),
+        "dataset_file": str(data),
+        "max_tokens": 9,
+        "metrics": [{"name": metric}],
+    }
+    file = tmp_path / "given.yaml"
+    file.write_text(yaml.safe_dump(shape), "utf-8")
+    scenario = create_object(conversations(str(file)).scenario_spec)
+    instances = scenario.get_instances(str(tmp_path))
+    assert [instance.references[0].output.text for instance in instances] == answers

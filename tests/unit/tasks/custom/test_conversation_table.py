@@ -194,6 +194,27 @@ def test_a_right_answer_is_one_of_the_options(tmp_path: Path) -> None:
     assert loaded(tmp_path, choice("C"), metrics=[JURY]).instances == 1
 
 
+def test_right_answers_of_a_known_form_are_mapped_and_others_refused(tmp_path: Path) -> None:
+    content = "Which?\nA. fever\nB. cough"
+    turn = {"role": "user", "content": content}
+    rows = [{"messages": [turn], "correct_answer": right} for right in ("2", "1", "2")]
+    rows[1]["messages"] = [{"role": "user", "content": content + "\nC. rash"}]
+    rows[2]["messages"] = [{"role": "user", "content": content + "\nC. pain"}]
+    (note,) = loaded(tmp_path, *rows).notes
+    says(note, "rows.jsonl", "numbers from 1", "letter")
+    unknown = [{**row, "correct_answer": "x1"} for row in rows]
+    assert len(problems(tmp_path, *unknown)) == 3
+
+
+def test_a_right_option_without_text_or_with_anothers_is_named(tmp_path: Path) -> None:
+    empty = {"role": "user", "content": "Which?\nA. fever\nB.\nC. rash"}
+    (problem,) = problems(tmp_path, {"messages": [empty], "correct_answer": "B"})
+    says(problem, "line 1", "empty")
+    equal = {"role": "user", "content": "Which?\nA. fever\nB. fever"}
+    (note,) = loaded(tmp_path, {"messages": [equal], "correct_answer": "B"}).notes
+    says(note, "line 1", "A and B")
+
+
 def test_mistakes_that_are_no_lines_own(tmp_path: Path) -> None:
     found = problems(tmp_path, *["{"] * 13)
     assert len(found) == 11
