@@ -99,7 +99,9 @@ def test_a_judge_goes_by_batch_by_itself_and_what_is_left_one_by_one(
         ),
     ) as endpoint:
         endpoint.ends = ["expired"]
-        extra = {"data_path": str(file), "judges": [judge]}
+        price = {"input_per_million": 1000, "output_per_million": 1000, "batch_discount": 0.5}
+        prices = [{"model_id": "judge/one", **price}]
+        extra = {"data_path": str(file), "judges": [judge], "prices": prices}
         outcome = run_program("healthbench_professional", endpoint.url, params={"extra": extra})
         assert outcome.returncode == 0, outcome.stderr
     (batch,) = endpoint.batches.values()
@@ -107,6 +109,10 @@ def test_a_judge_goes_by_batch_by_itself_and_what_is_left_one_by_one(
     assert asked >= 2 * len(rows)
     assert endpoint.single == len(rows) + asked - asked // 2
     document = outcome.document()
+    spent = document["usage"]["all_runs"]["roles"]["gpt"]
+    usual = (spent["prompt_tokens"] + spent["completion_tokens"]) / 1000
+    assert spent["cost"]["value"] == pytest.approx(0.75 * usual), "half of it went by batch"
+    assert spent["cost"]["priced_requests"] == asked
     assert document["validity"]["coverage"] == 1.0
     assert document["validity"]["judges"]["gpt"]["failed"] == 0
 

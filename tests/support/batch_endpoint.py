@@ -44,6 +44,8 @@ class BatchEndpoint(ScriptedEndpoint):
         self.single = 0
         """Questions that were not asked by batch."""
         self.uploads = 0
+        self.call_headers: list[dict[str, str]] = []
+        """Of each call of the batch API."""
         self.polls_needed = 2
         self.ends = list[str]()
         """How the first batches end, in their order; the others are completed."""
@@ -186,6 +188,7 @@ def _handler(endpoint: BatchEndpoint) -> type[Handler]:
         def reply(self) -> None:
             body = self.body() if self.command == "POST" else b""
             if re.match(r"/v1/(files|batches)", self.path):
+                endpoint.call_headers.append(dict(self.headers))
                 self.answer(*endpoint.call(self.command, self.path, body))
                 return
             document = json.loads(body)

@@ -48,20 +48,26 @@ def budget_of(plan: Plan) -> Budget:
 
 def table_prices(plan: Plan, *, by_batch: bool = True) -> dict[str, Price]:
     """Role -> what the user's own table says: it was written for these very models, and goes
-    before all but answers.
+    before all but answers. `by_batch`: as of `prices_of`.
     """
-    rows = plan.evaluation.run.config.params.extra.prices or []
-    table = {row.model_id: row for row in rows}
     prices = {}
     for endpoint in plan.endpoints:
-        row = table.get(endpoint.model_id)
-        if row is None:
+        price = table_price(plan, endpoint, by_batch=bool(endpoint.batch) and by_batch)
+        if price is not None:
+            prices[endpoint.role] = price
+    return prices
+
+
+def table_price(plan: Plan, endpoint: EndpointPlan, *, by_batch: bool) -> Price | None:
+    """What the user's own table says of one endpoint; None where it says nothing."""
+    for row in plan.evaluation.run.config.params.extra.prices or []:
+        if row.model_id != endpoint.model_id:
             continue
         price = Price(row.input_per_million, row.output_per_million, row.cached_input_per_million)
-        if endpoint.batch and by_batch and row.batch_discount is not None:
+        if by_batch and row.batch_discount is not None:
             price = replace(price.scaled(1 - row.batch_discount), source=f"{BY_TABLE}{BY_BATCH}")
-        prices[endpoint.role] = price
-    return prices
+        return price
+    return None
 
 
 def prices_of(plan: Plan, *, by_batch: bool = True) -> Prices:

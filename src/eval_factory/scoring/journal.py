@@ -22,7 +22,7 @@ from eval_factory.endpoint.media import UnusableMedium
 from eval_factory.endpoint.paid_answers import cost_of, read_paid, read_prices
 from eval_factory.endpoint.response_cache import Answer, read_changes, read_rows
 from eval_factory.helm import output
-from eval_factory.plan.prices import hosted_roles, table_prices, unknown_price
+from eval_factory.plan.prices import BY_BATCH, hosted_roles, table_price, unknown_price
 from eval_factory.plan.run_plan import EndpointPlan, Plan
 from eval_factory.scoring.intervals import percentile
 
@@ -250,13 +250,16 @@ def usage_of(plan: Plan, run_id: str, wall_s: float) -> tuple[Usage, list[str], 
             AttemptState.CACHED,
         ):
             used.add(attempt["key"])
-    # the price of now where the user's own table has one, else that of the run that asked
-    table = table_prices(plan)
     stored = read_prices(plan.rundir.cache_db)
+    endpoints = {endpoint.role: endpoint for endpoint in plan.endpoints}
     hosted = hosted_roles(plan)
     for paid in read_paid(plan.rundir.cache_db):
         tally = tallies[paid.run_id, paid.role]
-        price = table.get(paid.role) or stored.get((paid.run_id, paid.role))
+        price = stored.get((paid.run_id, paid.role))
+        endpoint = endpoints.get(paid.role)
+        if endpoint is not None:  # the user's own table of now goes before
+            came_by_batch = price is not None and price.source.endswith(BY_BATCH)
+            price = table_price(plan, endpoint, by_batch=came_by_batch) or price
         known = cost_of(paid.usage, paid.tokens, price)
         if known is None:
             tally.unpriced += 1

@@ -23,6 +23,7 @@ from eval_factory.core.errors import (
     NotReportableError,
     PrerequisiteError,
 )
+from eval_factory.core.formats import counted
 from eval_factory.core.helm_run_settings import HelmRunSettings
 from eval_factory.core.logs import BATCHES_AWAITED
 from eval_factory.core.rundir import RunDir
@@ -312,9 +313,10 @@ class Batches:
                     pause = min(MAX_PAUSE_S, pause * PAUSE_FACTOR)
         except KeyboardInterrupt:
             count = len(self._ledger.open_batches())
-            self._context.log.info("interrupted; %d batches go on", count)
+            self._context.log.info("interrupted; open batches: %d", count)
             raise InterruptedRunError(
-                f"interrupted; {count} batches go on at the endpoint and are paid\n"
+                f"interrupted; the endpoint goes on with {counted(count, 'batch', 'batches')}, "
+                "which will be paid\n"
                 f"  {SAME_COMMAND}; with --cancel_batches it ends them"
             ) from None
 
@@ -339,7 +341,8 @@ class Batches:
         if left <= 0:
             count = len(self._ledger.open_batches())
             raise NotReportableError(
-                f"stopped: max_wall_s is over, and {count} batches go on at the endpoint\n"
+                "stopped: max_wall_s is over; the endpoint goes on with "
+                f"{counted(count, 'batch', 'batches')}\n"
                 f"  no score is written yet; {SAME_COMMAND}"
             )
         time.sleep(min(seconds, left))

@@ -181,7 +181,8 @@ def _run(request: Request, env: Mapping[str, str]) -> Iterator[Finding]:
         except EvalFactoryError as error:
             yield Finding(about, False, redactor.text(str(error)))
         else:
-            text = f"{', '.join(endpoint.urls)} answers as {endpoint.model_id}"
+            does = "takes batches" if endpoint.batch else f"answers as {endpoint.model_id}"
+            text = f"{', '.join(endpoint.urls)} {does}"
             yield Finding(about, warning is None, redactor.text(warning or text))
 
 

@@ -63,7 +63,13 @@ class Night:
 
     def __init__(self, endpoint: BatchEndpoint, folder: Path, **extra: Any) -> None:
         self.screen = io.StringIO()
-        target = {"url": endpoint.url, "model_id": "m", "api_key": "K", "batch": True}
+        target = {
+            "url": endpoint.url,
+            "model_id": "m",
+            "api_key": "K",
+            "batch": True,
+            "headers": {"Data-Class": "confidential"},
+        }
         document = {
             "config": {
                 "type": "sample_medical_qa",
@@ -143,6 +149,8 @@ def test_a_batch_brings_all_answers(night: Night, endpoint: BatchEndpoint) -> No
     night.go()
     assert night.answered == ALL
     assert Counter(endpoint.sent_lines) == Counter(ALL)
+    assert {headers["Data-Class"] for headers in endpoint.call_headers} == {"confidential"}
+    assert {headers["Authorization"] for headers in endpoint.call_headers} == {f"Bearer {KEY}"}
     (batch,) = endpoint.batches.values()
     assert [line["url"] for line in batch.lines] == ["/v1/chat/completions"] * REQUESTS
     assert KEY not in night.screen.getvalue()
