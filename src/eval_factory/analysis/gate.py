@@ -24,7 +24,7 @@ from eval_factory.core.errors import ConfigError, did_you_mean, expectation
 from eval_factory.core.nouns import Evidence, Verdict
 from eval_factory.core.plain_yaml import load_mapping
 from eval_factory.core.results import InstanceRecord, Provenance, Score, Validity
-from eval_factory.core.safe_files import parse_json, write_atomic
+from eval_factory.core.safe_files import parse_json, read_text, write_atomic
 from eval_factory.core.strict_model import DescribedModel, StrictModel, plain_schema
 from eval_factory.report.reader import StoredResult, load_result, run_folders
 from eval_factory.scoring.paired import PairedDifference, non_inferiority
@@ -195,6 +195,9 @@ def gate_policy_schema() -> dict[str, Any]:
     )
 
 
+MAX_LOCK = 1 << 16  # bytes
+
+
 def lock_path(policy: Path) -> Path:
     return policy.with_name(policy.name + ".lock")  # to be committed with it
 
@@ -214,7 +217,7 @@ def lock(policy: Policy, now: datetime) -> Path:
 def _locked_at(file: Path, sha256: str) -> datetime | None:
     path = lock_path(file)
     try:
-        record = parse_json(path.read_text(encoding="utf-8"))
+        record = parse_json(read_text(path, max_size=MAX_LOCK))
         locked = record["sha256"]
         locked_at = datetime.fromisoformat(record["locked_at"])
         if locked_at.tzinfo is None:

@@ -16,6 +16,7 @@ from pathlib import Path
 from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.core.foreign_text import printable
 from eval_factory.core.rundir import sha256_of
+from eval_factory.core.safe_files import read_text
 from eval_factory.data import bundle
 from eval_factory.data.hub import prepare_cache
 from eval_factory.data.sources import HubDataset, Sources, clashes, relative_path
@@ -154,7 +155,7 @@ def check_sums(folder: Path, names: list[str], say: _Say) -> None:
 def _read_sums(path: Path) -> dict[str, str]:
     listed: dict[str, str] = {}
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        text = read_text(path, encoding="utf-8-sig")
     except UnicodeDecodeError:
         raise PrerequisiteError(
             f"{path}: is no UTF-8 text; nothing was imported\n"

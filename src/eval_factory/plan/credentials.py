@@ -13,6 +13,7 @@ from eval_factory.config.merge import Source
 from eval_factory.config.model import Extra
 from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.core.nouns import MODEL_ROLE
+from eval_factory.core.safe_files import read_text
 from eval_factory.core.secrets import (
     checked_secret,
     ending_of,
@@ -26,6 +27,7 @@ from eval_factory.endpoint.registrable_domain import fallback_service
 from eval_factory.plan.run_plan import Plan
 from eval_factory.tasks.oauth_services import services_in
 
+MAX_CREDENTIALS = 1 << 20  # bytes
 CREDENTIALS_FILES = ("credentials.conf", "prod_env/credentials.conf")
 """HELM's own credentials, looked for in the current folder when no variable is set."""
 CREDENTIALS_VARIABLE = "HELM_CREDENTIALS"
@@ -213,7 +215,7 @@ def _helm_credentials(env: Mapping[str, str]) -> tuple[str, Any]:
             return "", {}
         try:
             origin = str(path)
-            text = path.read_text(encoding="utf-8")
+            text = read_text(path, max_size=MAX_CREDENTIALS)
         except (OSError, UnicodeDecodeError):
             raise ConfigError([f"{path}: cannot be read"]) from None
     from pyhocon import ConfigFactory  # imported here: it takes 130 ms, and is seldom needed

@@ -262,8 +262,8 @@ def _juries(
 def _read(labels: Path, column: str | None) -> tuple[str, list[LabelledItem]]:
     """The hash of the file, and its items."""
     try:
+        read = read_labels(labels, column)  # which refuses what is too large to be hashed
         digest = sha256_of(labels)
-        read = read_labels(labels, column)
     except FileNotFoundError:
         raise ConfigError(f"{labels}: there is no such file") from None
     except (OSError, ValueError) as error:  # ValueError: a NUL in its name

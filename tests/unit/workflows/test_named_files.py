@@ -14,16 +14,22 @@ import yaml
 from pydantic import AfterValidator, BaseModel
 
 from builders import MINIMAL
+from eval_factory.analysis.gate import PolicyFile, load_policy
 from eval_factory.config.evaluation import Request, build_evaluation
 from eval_factory.config.model import RunConfig
+from eval_factory.config.suite import build_suite
+from eval_factory.config.suite_model import SuiteSection
 from eval_factory.core import safe_files
-from eval_factory.core.errors import EvalFactoryError
+from eval_factory.core.errors import ConfigError, EvalFactoryError
 from eval_factory.core.safe_files import expanded
 from eval_factory.data.bundle import read_manifest
+from eval_factory.monitor.panel import PanelSection
+from eval_factory.plan import credentials
 from eval_factory.plan.run_plan import make_plan
 from eval_factory.tasks import custom_benchmark, own_data
 from eval_factory.tasks.framework import DATA_PATH, Task, load_framework
 from eval_factory.workflows.stop_when import faults_of_own_files
+from eval_factory.workflows.suite.planned_cells import plan_cells
 
 TYPES = {"benchmark": "custom", "judge_passport": "healthbench"}
 EXTRA = "config.params.extra."
@@ -198,6 +204,76 @@ def test_the_schema_of_a_custom_benchmark_names_no_other_file() -> None:
         names |= {name for name in model.model_fields if "file" in name}
     assert names == {"prompt_file", "dataset_file"}
     assert {key.rpartition(".")[2] for _, key in CASES} == names
+
+
+SUITE_KEYS = {"output_dir", "extends"}
+PANEL_KEYS = {"output_dir", "change.policy"}
+"""The folder is ours; the other is read as below."""
+
+
+def test_all_paths_of_suites_panels_and_policies_are_walked() -> None:
+    """`params` of suites and panels are those of a run config, and read as those are."""
+    assert set(path_keys(SuiteSection)) == SUITE_KEYS
+    assert set(path_keys(PanelSection)) == PANEL_KEYS
+    assert set(path_keys(PolicyFile)) == set()
+
+
+@pytest.mark.usefixtures("_no_waiting")
+@pytest.mark.parametrize("made", NO_FILES)
+def test_a_suite_that_extends_no_file(made: Callable[[Path], None], tmp_path: Path) -> None:
+    made(tmp_path / "base.yml")
+    file = tmp_path / "suite.yml"
+    file.write_text("suite: {extends: base.yml}\n")
+    with pytest.raises(ConfigError, match=r"base\.yml"):
+        build_suite(file, env={})
+
+
+@pytest.mark.usefixtures("_no_waiting")
+@pytest.mark.parametrize("made", NO_FILES)
+@pytest.mark.parametrize("key", sorted(set(KEYS) - set(NAMES_IN_FOLDERS)))
+def test_each_path_of_a_suites_params(
+    key: str, made: Callable[[Path], None], tmp_path: Path
+) -> None:
+    name = key.rpartition(".")[2]
+    made(tmp_path / "named")
+    endpoint = {"url": "http://127.0.0.1:1/v1", "model_id": "m", "type": "chat", "api_key": None}
+    section = {
+        "output_dir": str(tmp_path / "out"),
+        "evaluations": [
+            {"type": TYPES[name], "params": {"extra": {name: str(tmp_path / "named")}}}
+        ],
+        "targets": [{"name": "a", "api_endpoint": endpoint}],
+    }
+    with pytest.raises(EvalFactoryError, match="named"):
+        plan_cells(build_suite(None, document={"suite": section}, env={}), {})
+
+
+@pytest.mark.usefixtures("_no_waiting")
+@pytest.mark.parametrize("made", NO_FILES)
+@pytest.mark.parametrize("name", ["policy.yml", "policy.yml.lock"])
+def test_a_gates_policy_and_its_lock(
+    name: str, made: Callable[[Path], None], tmp_path: Path
+) -> None:
+    policy = tmp_path / "policy.yml"
+    if name != policy.name:
+        policy.write_text("version: 1\nbenchmarks: {pubmed_qa: {min: 0.5}}\n")
+    made(tmp_path / name)
+    with pytest.raises(ConfigError, match=name):
+        load_policy(policy)
+
+
+@pytest.mark.usefixtures("_no_waiting")
+@pytest.mark.parametrize("made", NO_FILES)
+def test_helms_credentials_beside_a_command(
+    made: Callable[[Path], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    made(tmp_path / "credentials.conf")
+    if (tmp_path / "credentials.conf").is_file():
+        with pytest.raises(ConfigError, match=r"credentials\.conf"):
+            credentials._helm_credentials({})
+    else:  # a FIFO or a device is no such file
+        assert credentials._helm_credentials({}) == ("", {})
 
 
 def test_a_text_has_a_limit(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from pydantic import Field
 from eval_factory.config.model import Positive, Role
 from eval_factory.core.errors import ConfigError, PrerequisiteError, did_you_mean
 from eval_factory.core.plain_yaml import packaged
+from eval_factory.core.safe_files import read_text
 from eval_factory.core.strict_model import StrictModel
 from eval_factory.data.sources import AUGMENTATION, load_sources
 from eval_factory.helm.environments import environment_of
@@ -168,9 +169,12 @@ def conf_of(
     return reply.text, address
 
 
+MAX_CONF = 4 << 20  # bytes
+
+
 def _read(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        return read_text(path, max_size=MAX_CONF)
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} cannot be read: {error}") from None
 
