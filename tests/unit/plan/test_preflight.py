@@ -152,7 +152,7 @@ def test_a_judge_is_named(gateway: Gateway) -> None:
     judge = plan({"target.api_endpoint.url": gateway.url, "config.type": "aci_bench"}).judges[0]
     with pytest.raises(PrerequisiteError, match=r"^judge gpt: http") as raised:
         probe(judge, {}, Redactor(), lambda _line: None)
-    says(str(raised.value), "entry gpt", "config.params.extra.judges")
+    says(str(raised.value), "judge's model_id", "extra.judges")
     gateway.answers(500, "out of order")
     says(str(probe(judge, {}, Redactor(), lambda _line: None)), "judge gpt", "was not answered")
 
