@@ -17,7 +17,7 @@ from pathlib import Path
 
 from eval_factory.core.annotations import (
     AnswerKey,
-    Asked,
+    RatedQuestion,
     Rating,
     RatingChoice,
     Sample,
@@ -150,7 +150,7 @@ def drawn(
 
 
 def drawn_sample(
-    asked: Asked,
+    asked: RatedQuestion,
     layers: Sequence[AnswerLayer],
     chosen: Sequence[tuple[ShownAnswer, int, float]],
     draw: Draw,

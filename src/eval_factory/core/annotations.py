@@ -227,8 +227,8 @@ class ShownAnswer:
 
 
 @dataclass(frozen=True)
-class Asked:
-    """Of one result what raters are asked."""
+class RatedQuestion:
+    """The question about a result's answers that raters are asked."""
 
     kind: str
     metric: str  # HELM's name of the main metric
@@ -342,7 +342,7 @@ class Asked:
 
 def asked_of(
     result: TaskResult, records: Sequence[InstanceRecord], kind: str | None, hidden: frozenset[str]
-) -> Asked:
+) -> RatedQuestion:
     """`records`: some of the result's, at least one with an answer. `kind` None: criteria where the
     result has such. Raises ConfigError: raters cannot be asked for what the main metric measures.
     """
@@ -384,7 +384,7 @@ def asked_of(
         raise ConfigError(
             f"{metric} has no scale with two ends, so no rating stands for a value of it"
         )
-    return Asked(
+    return RatedQuestion(
         chosen, metric, score, jury, choices, hidden, meanings, judged=has_judges(result, chosen)
     )
 

@@ -19,8 +19,8 @@ from eval_factory.core.annotations import (
     IS_CORRECT,
     Annotations,
     AnswerKey,
-    Asked,
     Question,
+    RatedQuestion,
     Sample,
     SampledAnswer,
     has_judges,
@@ -158,7 +158,7 @@ class RatedAnswer:
 
 @dataclass
 class RatedResult:
-    asked: Asked
+    asked: RatedQuestion
     sample: Sample  # the last one of those that are used: its strata hold for all
     # the main metric's, of every answer
     values: dict[AnswerKey, float] = field(default_factory=dict)
@@ -290,7 +290,8 @@ def _read(
     jury = () if result.validity.jury is None or names in ((IS_CORRECT,), (HOW_GOOD,)) else names
     judged = has_judges(result, sample.kind)
     found = RatedResult(
-        Asked(sample.kind, sample.metric, score, jury, sample.choices, judged=judged), sample
+        RatedQuestion(sample.kind, sample.metric, score, jury, sample.choices, judged=judged),
+        sample,
     )
     for record in result.instances:
         if (value := found.asked.value_of(record)) is None:

@@ -342,13 +342,13 @@ def confidence_in(reply: str, *, shares: bool = False) -> float | None:
         shares: whether the reply was asked for as a share from 0 to 1: our own texts ask for whole
             numbers from 0 to 100, where 0.9 may mean either.
     """
-    found = set()
+    answers = set()
     rest = reply
     if says_not_to_know(reply):  # "I'm not sure of the number, but I give a 100 % answer"
         return None
     for form in CONFIDENCE_FORMS:
         if not form.is_ignored:
             for match in form.pattern.finditer(rest):
-                found.add(form.read(match, shares=shares))
+                answers.add(form.read(match, shares=shares))
         rest = form.pattern.sub(" ", rest)
-    return found.pop() if len(found) == 1 else None
+    return answers.pop() if len(answers) == 1 else None

@@ -182,7 +182,7 @@ _REFERENCES = (
     rf"\bson\s+{_RIGHT_ES}[oa]s\s+{_NAMED}|\brespuestas\s+{_SEVERAL}",
     r"^\W*(?:all|none|neither|both)\W*$",
 )
-_REFERENCE = "|".join(f"(?:{one})" for one in _REFERENCES)
+_REFERENCE = "|".join(f"(?:{reference})" for reference in _REFERENCES)
 
 
 def why_kept(choices: Sequence[str]) -> str | None:
@@ -219,10 +219,10 @@ def orders_of(question: str, choices: Sequence[str], wanted: int) -> list[tuple[
     if why_kept(choices) is not None:
         return [original]
     chance = random.Random(hashlib.sha256(f"choice orders of {question}".encode()).digest())  # noqa: S311 - no secret
-    found = {original: None}
-    while len(found) < min(wanted, math.factorial(count)):
-        found[tuple(chance.sample(original, count))] = None
-    return list(found)
+    originals = {original: None}
+    while len(originals) < min(wanted, math.factorial(count)):
+        originals[tuple(chance.sample(original, count))] = None
+    return list(originals)
 
 
 def name_of(order: int) -> str:

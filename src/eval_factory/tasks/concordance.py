@@ -33,12 +33,14 @@ _MINUS_SIGNS = str.maketrans(dict.fromkeys("\u2212\u2013\ufe63\uff0d", "-"))
 def rating_in(text: str) -> int | None:
     """The rating that an answer states, in any usual form; None: it states none."""
     plain = text.translate(_MINUS_SIGNS).replace("*", "").replace("_", "").replace("`", "")
-    found = _RATING.search(plain) or _OPENING_RATING.match(plain)
+    match = _RATING.search(plain) or _OPENING_RATING.match(plain)
     try:
-        rating = None if found is None else int(found[1])
+        rating = None if match is None else int(match[1])
     except ValueError:
         return None
-    return rating if rating in RATINGS else None
+    if rating not in RATINGS:
+        return None
+    return rating
 
 
 def credit(chosen: Sequence[float], answer: str) -> float:
@@ -48,9 +50,9 @@ def credit(chosen: Sequence[float], answer: str) -> float:
         chosen: how many experts chose each of the ratings.
     """
     rating = rating_in(answer)
-    return (
-        0.0 if rating is None or max(chosen) <= 0 else chosen[RATINGS.index(rating)] / max(chosen)
-    )
+    if rating is None or max(chosen) <= 0:
+        return 0.0
+    return chosen[RATINGS.index(rating)] / max(chosen)
 
 
 @dataclass(frozen=True)
@@ -65,47 +67,52 @@ class ConcordanceCase:
     def best(self) -> str:
         """A rating that most experts chose, as the prompt asks for it."""
         rating = RATINGS[self.chosen.index(max(self.chosen))]
-        return f"{rating:+d}" if rating else "0"
+        if not rating:
+            return "0"
+        return f"{rating:+d}"
 
 
 def read_concordance_file(path: Path) -> ReadFile[ConcordanceCase]:
     """All cases, and every mistake with its row. A row in which a text is empty is no case.
     Raises OSError.
     """
-    found: ReadFile[ConcordanceCase] = ReadFile()
+    content: ReadFile[ConcordanceCase] = ReadFile()
     ids: set[str] = set()
     csv.field_size_limit(MAX_CELL_LENGTH)
     with (
-        found.reading(path, "has no case", "is no CSV", (csv.Error,)),
+        content.reading(path, "has no case", "is no CSV", (csv.Error,)),
         open_text(path, encoding="utf-8-sig", newline="") as file,
     ):
         rows = csv.DictReader(file)
         missing = [name for name in COLUMNS if name not in (rows.fieldnames or ())]
         if missing:
-            found.problems.append(f"has no column {', '.join(missing)}")
-            return found
+            content.problems.append(f"has no column {', '.join(missing)}")
+            return content
         for number, row in enumerate(rows, start=1):
             if not all((row[name] or "").strip() for name in TEXTS):
                 continue
             name = (row["question_id"] or "").strip()
-            chosen = [_number(row[str(one)]) for one in RATINGS]
-            wrong = [str(one) for one, count in zip(RATINGS, chosen, strict=True) if count is None]
+            chosen = [_number(row[str(column)]) for column in RATINGS]
+            wrong = []
+            for column, count in zip(RATINGS, chosen, strict=True):
+                if count is None:
+                    wrong.append(str(column))
             counts = tuple(count for count in chosen if count is not None)
             if wrong:
-                found.problems.append(
+                content.problems.append(
                     f"row {number}: column {wrong[0]}: must be how many experts chose it"
                 )
             elif not any(counts):
-                found.problems.append(f"row {number}: no expert chose a rating")
+                content.problems.append(f"row {number}: no expert chose a rating")
             elif not name or name in ids:
-                found.problems.append(
+                content.problems.append(
                     f"row {number}: column question_id: is empty or that of an earlier row"
                 )
             else:
                 ids.add(name)
-                stem, hypothesis, finding = (str(row[one]) for one in TEXTS)
-                found.rows.append(ConcordanceCase(name, stem, hypothesis, finding, counts))
-    return found
+                stem, hypothesis, finding = (str(row[column]) for column in TEXTS)
+                content.rows.append(ConcordanceCase(name, stem, hypothesis, finding, counts))
+    return content
 
 
 def _number(cell: str | None) -> float | None:

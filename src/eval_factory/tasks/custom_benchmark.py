@@ -114,7 +114,7 @@ class _Criterion(StrictModel):
 
 
 def _names_differ(criteria: list[_Criterion]) -> list[_Criterion]:
-    if len({one.name for one in criteria}) < len(criteria):
+    if len({criterion.name for criterion in criteria}) < len(criteria):
         raise ValueError("a name is listed twice")
     return criteria
 
@@ -206,16 +206,16 @@ def load_benchmark(path: Path) -> Benchmark:
     if "kind" in document:
         without = "a benchmark with a prompt and a table is written without it"
         raise ConfigError(f"{path}: kind: must be {RUBRIC}; {without}")
-    found = Findings()
+    findings = Findings()
     has_turns = message_files.holds_conversations(document.get("dataset_file"))
     if has_turns:
         if "prompt_file" in document:
             sent = f"the messages of {document['dataset_file']} are what is sent"
-            found.problems.append(f"{path}: prompt_file: leave it out; {sent}")
+            findings.problems.append(f"{path}: prompt_file: leave it out; {sent}")
         document = {**document, "prompt_file": document["dataset_file"]}
     file = _shape(path, document, _File)
-    _check_metrics(path, file.metrics, found)
-    jury = next((one for one in file.metrics if one.name == JURY), _Metric(name=JURY))
+    _check_metrics(path, file.metrics, findings)
+    jury = next((metric for metric in file.metrics if metric.name == JURY), _Metric(name=JURY))
     benchmark = Benchmark(
         path=path,
         name=file.name,
@@ -231,16 +231,18 @@ def load_benchmark(path: Path) -> Benchmark:
         jury_form=jury_form_of(jury.model_dump()),
     )
     pictures = PictureCheck(path.parent)
-    rows, header = (_check_conversations if has_turns else _check_table)(benchmark, pictures, found)
-    if found.problems:
-        raise ConfigError(found.problems)
+    rows, header = (_check_conversations if has_turns else _check_table)(
+        benchmark, pictures, findings
+    )
+    if findings.problems:
+        raise ConfigError(findings.problems)
     others = [benchmark.judge_prompt_file] if benchmark.judge_prompt_file else []
     sha256 = _hashes(path, benchmark.prompt_file, benchmark.dataset_file, *others)
     return replace(
         benchmark,
         instances=rows,
         sha256=sha256 | ({"(pictures)": pictures.sha256} if pictures.rows else {}),
-        notes=tuple(found.notes),
+        notes=tuple(findings.notes),
         has_clusters=custom_table.CLUSTER in header,
         rows_with_pictures=pictures.rows,
         first_with_pictures=pictures.first,
@@ -276,11 +278,11 @@ def _beside(path: Path, name: str) -> Path:
     return Path(os.path.abspath(path.parent / os.path.expanduser(name)))
 
 
-def _hashes(path: Path, *others: Path) -> dict[str, str]:
-    return {
-        Path(os.path.relpath(one, path.parent)).as_posix(): sha256_of(file_of_table(one))
-        for one in (path, *others)
-    }
+def _hashes(path: Path, *further: Path) -> dict[str, str]:
+    hashes = {}
+    for file in (path, *further):
+        hashes[Path(os.path.relpath(file, path.parent)).as_posix()] = sha256_of(file_of_table(file))
+    return hashes
 
 
 def _shape(path: Path, document: Mapping[str, Any], model: type[_Shape]) -> _Shape:
@@ -294,18 +296,22 @@ def _shape(path: Path, document: Mapping[str, Any], model: type[_Shape]) -> _Sha
 def _explained(path: Path, detail: Any, model: type[StrictModel]) -> str:
     place = detail["loc"]
     kind = detail["type"]
-    where = ".".join(str(part) for part in place if part != "[key]")
+    parts = []
+    for part in place:
+        if part != "[key]":
+            parts.append(str(part))
+    where = ".".join(parts)
     if kind == "value_error":
         return f"{path}: {where}: {detail['ctx']['error']}"
     if kind == "extra_forbidden":
         models: dict[int, type[StrictModel]] = {1: model, 3: _Metric}
-        known = sorted(models.get(len(place), _Criterion).model_fields)
-        listed = ", ".join(known)
-        whose = "a benchmark of kind rubric has" if model is _RubricFile else "known here:"
-        return (
-            f"{path}: "
-            f"unknown key {where}{did_you_mean(str(place[-1]), known) or f'; {whose} {listed}'}"
-        )
+        known_keys = sorted(models.get(len(place), _Criterion).model_fields)
+        listed = ", ".join(known_keys)
+        whose = "known here:"
+        if model is _RubricFile:
+            whose = "a benchmark of kind rubric has"
+        hint = did_you_mean(str(place[-1]), known_keys) or f"; {whose} {listed}"
+        return f"{path}: unknown key {where}{hint}"
     if kind == "string_pattern_mismatch":
         must = "must be letters, digits, - _ and . (it names folders), at most 80"
         return f"{path}: name: {must}, got {detail['input']!r}"
@@ -318,94 +324,102 @@ def _explained(path: Path, detail: Any, model: type[StrictModel]) -> str:
 
 
 def _check_table(
-    benchmark: Benchmark, pictures: PictureCheck, found: Findings
+    benchmark: Benchmark, pictures: PictureCheck, findings: Findings
 ) -> tuple[int, list[str]]:
     """Look at the files, and at what one says of another; the rows and columns of the table."""
     path = benchmark.path
     file = benchmark.dataset_file
     metrics = benchmark.metrics
-    so_far = len(found.problems)
-    columns = custom_table.columns_of_prompt(path, benchmark.prompt_file, found)
-    can_be_filled = columns is not None and len(found.problems) == so_far
-    header = custom_table.header_of(path, file, found)
+    so_far = len(findings.problems)
+    columns = custom_table.columns_of_prompt(path, benchmark.prompt_file, findings)
+    can_be_filled = columns is not None and len(findings.problems) == so_far
+    header = custom_table.header_of(path, file, findings)
     if benchmark.judge_prompt_file is not None:
-        check_judge_prompt(path, benchmark.judge_prompt_file, header, found, benchmark.jury_form)
+        check_judge_prompt(path, benchmark.judge_prompt_file, header, findings, benchmark.jury_form)
     if header is None:
         return 0, []
     custom_table.check_columns(
-        benchmark.prompt_file, file, columns, header, benchmark.needing, found
+        benchmark.prompt_file, file, columns, header, benchmark.needing, findings
     )
-    _check_incorrect_answers(file, metrics, header, found)
+    _check_incorrect_answers(file, metrics, header, findings)
     prompt = safe_files.read_text(benchmark.prompt_file) if can_be_filled else ""
-    compared = prompt if EXACT_MATCH in metrics else None
-    asked = list(dict.fromkeys([*picture_columns(header), *(columns or [])]))
-    pictures.template = prompt if set(asked) <= set(header) else ""
-    return custom_table.check_rows(file, header, asked, found, pictures, compared), header
+    compared = None
+    if EXACT_MATCH in metrics:
+        compared = prompt
+    columns_asked = list(dict.fromkeys([*picture_columns(header), *(columns or [])]))
+    pictures.template = prompt if set(columns_asked) <= set(header) else ""
+    return custom_table.check_rows(
+        file, header, columns_asked, findings, pictures, compared
+    ), header
 
 
 def _check_conversations(
-    benchmark: Benchmark, pictures: PictureCheck, found: Findings
+    benchmark: Benchmark, pictures: PictureCheck, findings: Findings
 ) -> tuple[int, list[str]]:
     path = benchmark.path
     file = benchmark.dataset_file
     metrics = benchmark.metrics
     quasi = EXACT_MATCH in metrics
     rows = message_files.check_conversations(
-        path, file, benchmark.needing, found, pictures, quasi=quasi
+        path, file, benchmark.needing, findings, pictures, quasi=quasi
     )
     header = message_files.fields_of(rows)
     if benchmark.judge_prompt_file is not None:
         check_judge_prompt(
-            path, benchmark.judge_prompt_file, header if rows else None, found, benchmark.jury_form
+            path,
+            benchmark.judge_prompt_file,
+            header if rows else None,
+            findings,
+            benchmark.jury_form,
         )
-    _check_incorrect_answers(file, metrics, header, found)
+    _check_incorrect_answers(file, metrics, header, findings)
     return len(rows), header
 
 
 def _check_incorrect_answers(
-    file: Path, metrics: Sequence[str], header: Sequence[str], found: Findings
+    file: Path, metrics: Sequence[str], header: Sequence[str], findings: Findings
 ) -> None:
     misled = next((name for name in metrics if name in TAKE_EVERY_REFERENCE), None)
     if misled and custom_table.INCORRECT in header:
-        found.problems.append(
+        findings.problems.append(
             f"{file}: HELM's {misled} counts an incorrect answer as right, like the correct one;"
             f" leave out the column {custom_table.INCORRECT} or the metric"
         )
 
 
-def _check_metrics(path: Path, metrics: Sequence[_Metric], found: Findings) -> None:
+def _check_metrics(path: Path, metrics: Sequence[_Metric], findings: Findings) -> None:
     names = [metric.name for metric in metrics]
     for number, metric in enumerate(metrics):
-        where = f"{path}: metrics.{number}"
+        label = f"{path}: metrics.{number}"
         if metric.name not in METRICS:
             hint = did_you_mean(metric.name, METRICS) or f"; there are {', '.join(METRICS)}"
-            found.problems.append(
-                f"{where}.name: HELM's configurable benchmark has no metric {metric.name!r}{hint}"
+            findings.problems.append(
+                f"{label}.name: HELM's configurable benchmark has no metric {metric.name!r}{hint}"
             )
         elif metric.name in names[:number]:
-            found.problems.append(f"{where}.name: {metric.name} is listed twice")
+            findings.problems.append(f"{label}.name: {metric.name} is listed twice")
         if metric.name == JURY and metric.prompt_file is None:
-            found.problems.append(
-                f"{where}.prompt_file: is missing; {JURY} needs the judges' prompt"
+            findings.problems.append(
+                f"{label}.prompt_file: is missing; {JURY} needs the judges' prompt"
             )
         of_jury = (metric.prompt_file, metric.judges, metric.scale, metric.criteria)
         if metric.name != JURY and any(value is not None for value in of_jury):
-            found.problems.append(
-                f"{where}: only {JURY} has prompt_file and judges, scale and criteria"
+            findings.problems.append(
+                f"{label}: only {JURY} has prompt_file and judges, scale and criteria"
             )
         if metric.name == JURY and metric.judges is not None:
-            found.notes.append(
+            findings.notes.append(
                 f"the judges that {path.name} names are not asked: "
                 "judges are those of config.params.extra.judges,"
                 " or the default jury"
             )
     if names[0] in BERTSCORES:
-        found.problems.append(
+        findings.problems.append(
             f"{path}: metrics.0.name: HELM computes {names[0]} "
             "only where torch finds a GPU, so it cannot be the main"
             " metric; put another one first"
         )
     elif set(names) & set(BERTSCORES):
-        found.notes.append(
+        findings.notes.append(
             "HELM computes BERTScore only where torch finds a GPU; elsewhere it is absent"
         )

@@ -72,14 +72,17 @@ class PictureCheck:
 
     def problems_of_cells(self, cells: Mapping[str, str]) -> Iterator[str]:
         text, columns = filled(self.template, cells) if picture_columns(cells) else ("", [])
-        return self.problems_of([(f"column {name}", cells[name]) for name in columns], text)
+        pictures_named = []
+        for name in columns:
+            pictures_named.append((f"column {name}", cells[name]))
+        return self.problems_of(pictures_named, text)
 
     def problems_of(self, named: Sequence[tuple[str, str]], text: str) -> Iterator[str]:
         """`named`: (where in a row a picture stands, what names it). `text`: what is asked."""
-        problems = ((where, self._problem_of(name)) for where, name in named)
-        yield from (
-            f"{where}: the picture {problem}" for where, problem in problems if problem is not None
-        )
+        for label, name in named:
+            problem = self._problem_of(name)
+            if problem is not None:
+                yield f"{label}: the picture {problem}"
         if named and text.count(media.PLACE) > len(named):
             yield (
                 f"{named[0][0]}: its text holds the character U+FFFC, "
@@ -87,10 +90,9 @@ class PictureCheck:
             )
         self.rows += bool(named)
         if named and self.first is None:
-            files = [
-                {"content_type": "image", "location": picture_file(self.folder, name)}
-                for _, name in named
-            ]
+            files = []
+            for _, name in named:
+                files.append({"content_type": "image", "location": picture_file(self.folder, name)})
             self.first = media.as_text(media.placed(text, files))
 
     def _problem_of(self, name: str) -> str | None:
@@ -123,10 +125,10 @@ def becomes_nothing(answer: str) -> bool:
     return not _ARTICLES.sub("", answer.lower().translate(_PUNCTUATION)).strip()
 
 
-def note_on_quasi(where: str) -> str:
+def note_on_quasi(label: str) -> str:
     exact, prefix = QUASI_METRICS
     return (
-        f"{where}: HELM's quasi metrics drop articles and punctuation, "
+        f"{label}: HELM's quasi metrics drop articles and punctuation, "
         "and nothing is left of the right answer (the"
         f" letter A is an article): {prefix} takes any answer for right there, and {exact} "
         "one such as 'the';"
@@ -140,41 +142,41 @@ INCORRECT = "incorrect_answers"
 CLUSTER = "cluster"  # the source (note, patient, article) that a row shares with others
 
 
-def header_of(path: Path, dataset_file: Path, found: file_problems.Findings) -> list[str] | None:
+def header_of(path: Path, dataset_file: Path, findings: file_problems.Findings) -> list[str] | None:
     """The names of the columns; None where the table cannot be read."""
     header = None
     try:
         problem = file_problems.table_problem(dataset_file)
         if problem is None:
             header = next((row for _, row in table_rows(dataset_file)), None)
-            found.notes += filter(None, [file_problems.read_as(dataset_file)])
+            findings.notes += filter(None, [file_problems.read_as(dataset_file)])
     except OSError as error:
         problem = file_problems.why_unreadable(error, "dataset_file", path)
     except TableError as error:
         problem = f"line {error.line}: {error}"
     if not header:
         no_rows = "has no rows; the first line names the columns"
-        found.problems.append(f"{dataset_file}: {problem or no_rows}")
+        findings.problems.append(f"{dataset_file}: {problem or no_rows}")
         return None
     for number, name in enumerate(header, start=1):
         if not name.strip():
-            found.problems.append(f"{dataset_file}: line 1: column {number} has no name")
+            findings.problems.append(f"{dataset_file}: line 1: column {number} has no name")
         elif header.index(name) != number - 1:
-            found.problems.append(f"{dataset_file}: line 1: two columns have the name {name!r}")
+            findings.problems.append(f"{dataset_file}: line 1: two columns have the name {name!r}")
     return header
 
 
 def columns_of_prompt(
-    path: Path, prompt_file: Path, found: file_problems.Findings
+    path: Path, prompt_file: Path, findings: file_problems.Findings
 ) -> list[str] | None:
     """The names in the braces of the prompt, in their order; None where the prompt cannot be
     read.
     """
-    text = file_problems.read_text(prompt_file, "prompt_file", path, found)
+    text = file_problems.read_text(prompt_file, "prompt_file", path, findings)
     if text is None:
         return None
     if not text.strip():
-        found.problems.append(f"{prompt_file}: is empty")
+        findings.problems.append(f"{prompt_file}: is empty")
         return None
     columns: list[str] = []
     try:
@@ -186,12 +188,12 @@ def columns_of_prompt(
                 continue
             shown = name + (f"!{conversion}" if conversion else "") + (f":{form}" if form else "")
             line = file_problems.line_of(text, "{" + shown)
-            found.problems.append(
+            findings.problems.append(
                 f"{prompt_file}: line {line}: {{{shown}}} is not the name of a column;"
                 " write {name} for the column name, and {{ and }} for braces that stay as they are"
             )
     except ValueError:
-        found.problems.append(
+        findings.problems.append(
             f"{prompt_file}: has an unmatched brace; "
             "write {{ and }} for braces that stay as they are"
         )
@@ -205,25 +207,25 @@ def check_columns(
     columns: Sequence[str] | None,
     header: Sequence[str],
     needing: str | None,
-    found: file_problems.Findings,
+    findings: file_problems.Findings,
 ) -> None:
     """`needing` is the metric that cannot do without right answers, if one cannot."""
     has = ", ".join(map(printable, header))
     for name in columns or []:
         if name not in header:
             hint = did_you_mean(name, header) or f"; it has {has}"
-            found.problems.append(
+            findings.problems.append(
                 f"{prompt_file}: {{{name}}} is not a column of {dataset_file}{hint}"
             )
         if name in (CORRECT, INCORRECT):
-            found.notes.append(f"the prompt holds {{{name}}}: the model is shown the answers")
+            findings.notes.append(f"the prompt holds {{{name}}}: the model is shown the answers")
     if columns is not None and not columns and not picture_columns(header):
-        found.problems.append(
+        findings.problems.append(
             f"{prompt_file}: names no column in braces, so every instance would be the same"
         )
     if CORRECT not in header and (needing or INCORRECT in header):
         hint = did_you_mean(CORRECT, header) or f"; it has {has}"
-        found.problems.append(
+        findings.problems.append(
             f"{dataset_file}: has no column {CORRECT}, which {needing or INCORRECT} needs{hint}"
         )
 
@@ -279,14 +281,14 @@ class Instances:
             return False
         return len(self._words) == self.forms.count
 
-    def add(self, number: int, asked: object, correct: str | None) -> None:
-        first = self._asked.setdefault(asked, number)
+    def add(self, number: int, question: object, correct: str | None) -> None:
+        first = self._asked.setdefault(question, number)
         if first != number:
             self._repeated.append((first, number))
         if self.is_compared and becomes_nothing(correct or "x"):
             self._nothing.append(number)
 
-    def compare(self, where: str, prompt: str, correct: str, incorrect: Sequence[str]) -> None:
+    def compare(self, label: str, prompt: str, correct: str, incorrect: Sequence[str]) -> None:
         """The right answer has to be one of the options: the prompt lists them, or their letters
         stand beside it.
         """
@@ -302,7 +304,7 @@ class Instances:
         if shown:
             self.forms.add(answer, shown)
         if not is_empty and (answer in letters or answer in shown.values()):
-            self._compare_texts(where, answer, shown)
+            self._compare_texts(label, answer, shown)
             return
         listed = "no letter"
         if shown:
@@ -314,24 +316,26 @@ class Instances:
             self._verdicts += 1
         is_letter = not is_verdict and re.fullmatch(r"\W*[A-Za-z]\W*", answer)
         problem = (
-            f"{where}{CORRECT}: is {listed}; write the letter of the right option, "
+            f"{label}{CORRECT}: is {listed}; write the letter of the right option, "
             "as it stands there"
         )
         (self.problems_of_letters if is_letter else self._words).append(problem)
 
-    def _compare_texts(self, where: str, answer: str, shown: Mapping[str, str]) -> None:
+    def _compare_texts(self, label: str, answer: str, shown: Mapping[str, str]) -> None:
         """Two options with one text, of which one is right, cannot be told apart."""
         text = shown.get(answer, answer)
-        equal = [letter for letter, other in shown.items() if other == text]
+        equal = [letter for letter, option in shown.items() if option == text]
         if len(equal) > 1:
-            self._equal.append(f"{where}{CORRECT}: options {' and '.join(equal)} have one text")
+            self._equal.append(f"{label}{CORRECT}: options {' and '.join(equal)} have one text")
 
-    def complete(self, file: Path, count: int, found: file_problems.Findings) -> None:
+    def complete(self, file: Path, count: int, findings: file_problems.Findings) -> None:
         """After all of them."""
-        form = self.forms.form() if self.can_map else None
+        form = self.forms.form()
+        if not self.can_map:
+            form = None
         problems = list(self.problems)
         if form is not None and not self._lists_none:
-            found.notes.append(
+            findings.notes.append(
                 f"the right answers ({CORRECT}) of {file.name} are {form}: "
                 "each is mapped to the letter of its option"
             )
@@ -339,31 +343,31 @@ class Instances:
             problems += self.problems_of_letters
             if self._by_letter or self._all_list_options:
                 problems += self._words
-        found.notes += self._equal[:MAX_NAMED]
+        findings.notes += self._equal[:MAX_NAMED]
         problems = file_problems.said_once(problems)
-        found.problems += file_problems.shortened(problems, f"{file}: ", f"its {self.noun}s")
+        findings.problems += file_problems.shortened(problems, f"{file}: ", f"its {self.noun}s")
         if self._repeated:
             first, second = self._repeated[0]
-            which = (
+            subject = (
                 f"{len(self._repeated)} of {count} {self.noun}s of {file.name} "
                 "ask the same as an earlier one"
             )
-            found.notes.append(
-                f"{which} (first: {self.noun} {second} as {first}): counted each time"
+            findings.notes.append(
+                f"{subject} (first: {self.noun} {second} as {first}): counted each time"
             )
         if self._nothing:
-            where = (
+            label = (
                 f"{len(self._nothing)} of {count} {self.noun}s of {file.name} (first: "
                 f"{self.noun} {self._nothing[0]})"
             )
-            found.notes.append(note_on_quasi(where))
+            findings.notes.append(note_on_quasi(label))
 
 
 def check_rows(
     file: Path,
     header: Sequence[str],
     columns: Sequence[str],
-    found: file_problems.Findings,
+    findings: file_problems.Findings,
     pictures: PictureCheck,
     prompt: str | None = None,
 ) -> int:
@@ -382,7 +386,7 @@ def check_rows(
         instances.problems.append(
             f"{file}: has no rows below its first line, which names the columns"
         )
-    instances.complete(file, count, found)
+    instances.complete(file, count, findings)
     return count
 
 

@@ -60,11 +60,10 @@ class Errata(StrictModel):
         upstream: Upstream = HELM,
     ) -> list[Erratum]:
         """Those of a run spec of an upstream; with its arguments only those that are about them."""
-        of_run_spec = [
-            one
-            for one in self.errata
-            if run_spec in one.run_specs and upstream.name in one.upstreams
-        ]
+        of_run_spec = []
+        for erratum in self.errata:
+            if run_spec in erratum.run_specs and upstream.name in erratum.upstreams:
+                of_run_spec.append(erratum)
         if arguments is None:
             return of_run_spec
         return [
@@ -77,11 +76,11 @@ class Errata(StrictModel):
 @lru_cache(maxsize=1)
 def load_errata() -> Errata:
     """Raises ConfigError: those that another package adds are wrong."""
-    own = Errata.model_validate(packaged("tasks/errata.yml"))
+    errata = Errata.model_validate(packaged("tasks/errata.yml"))
     added: list[Erratum] = []
     for plug_in in plug_ins():
         try:
             added += map(Erratum.model_validate, plug_in.document.get("errata", ()))
         except ValueError as error:
             raise plug_in.refused(f"errata: {error}") from error
-    return own.model_copy(update={"errata": (*own.errata, *added)})
+    return errata.model_copy(update={"errata": (*errata.errata, *added)})

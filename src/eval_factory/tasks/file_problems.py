@@ -43,14 +43,14 @@ _KINDS = {
 MAX_PROBLEMS_SHOWN = 10  # of one file
 
 
-def shortened(problems: Sequence[str], where: str = "", inside: str = "it") -> list[str]:
+def shortened(problems: Sequence[str], label: str = "", inside: str = "it") -> list[str]:
     """The first of them, and how many more there are: with `where` before that, such as the
     file.
     """
-    more = len(problems) - MAX_PROBLEMS_SHOWN
+    rest = len(problems) - MAX_PROBLEMS_SHOWN
     return [
         *problems[:MAX_PROBLEMS_SHOWN],
-        *([f"{where}{more} more mistakes in {inside}"] if more > 0 else []),
+        *([f"{label}{rest} more mistakes in {inside}"] if rest > 0 else []),
     ]
 
 
@@ -85,22 +85,22 @@ class ReadFile(Generic[Row]):
         if not self.rows and not self.problems:
             self.problems.append(empty)
 
-    def all_or_none(self, name: str, values: Sequence[object], others: str) -> None:
+    def all_or_none(self, name: str, values: Sequence[object], rest: str) -> None:
         """A problem where only some rows have a value: the first that has none, and how many
         `others` have one.
         """
         there = sum(value is not None for value in values)
         if 0 < there < len(values):
             line = self.lines[values.index(None)]
-            self.problems.append(f"line {line}: {name}: is missing, and {there} other {others}")
+            self.problems.append(f"line {line}: {name}: is missing, and {there} other {rest}")
 
 
-def read_text(path: Path, what: str, named_in: Path, found: Findings) -> str | None:
+def read_text(path: Path, kind: str, named_in: Path, findings: Findings) -> str | None:
     """A prompt; None, and a problem in `found`, where it cannot be read."""
     try:
         text = safe_files.read_text(path)
     except OSError as error:
-        problem = why_unreadable(error, what, named_in)
+        problem = why_unreadable(error, kind, named_in)
     except UnicodeDecodeError:
         problem = not_utf8(path)
     else:
@@ -113,7 +113,7 @@ def read_text(path: Path, what: str, named_in: Path, found: Findings) -> str | N
             )
         else:
             return text
-    found.problems.append(f"{path}: {problem}")
+    findings.problems.append(f"{path}: {problem}")
     return None
 
 
@@ -122,10 +122,10 @@ def line_of(text: str, part: str) -> int:
     return text.count("\n", 0, max(text.find(part), 0)) + 1
 
 
-def why_unreadable(error: OSError, what: str, named_in: Path) -> str:
+def why_unreadable(error: OSError, kind: str, named_in: Path) -> str:
     if isinstance(error, FileNotFoundError):
-        return f"there is no such file; {named_in} names it as {what} (relative to its own folder)"
-    return f"cannot be read: {error.strerror} ({named_in} names it as {what})"
+        return f"there is no such file; {named_in} names it as {kind} (relative to its own folder)"
+    return f"cannot be read: {error.strerror} ({named_in} names it as {kind})"
 
 
 def other_kind(path: Path) -> str | None:
@@ -196,15 +196,15 @@ MAX_ROWS_NAMED = 3
 def said_once(problems: Sequence[str]) -> list[str]:
     """Problems of rows, each said once with up to three of its rows, in the order of the first."""
     rows: dict[str, list[str]] = {}
-    said: dict[str, str] = {}
+    messages: dict[str, str] = {}
     for text in problems:
         match = _ROW.fullmatch(text)
         key = text if match is None else match["file"] + match["problem"]
-        said.setdefault(key, text)
+        messages.setdefault(key, text)
         if match is not None:
             rows.setdefault(key, []).append(match["row"])
     lines = []
-    for key, text in said.items():
+    for key, text in messages.items():
         numbers = rows.get(key, [])
         match = _ROW.fullmatch(text)
         if match is None or len(numbers) < 2:

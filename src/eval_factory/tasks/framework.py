@@ -78,7 +78,7 @@ def plug_ins() -> tuple[PlugIn, ...]:
     """Those of this environment, by the names of their packages. Raises ConfigError: one cannot
     be read.
     """
-    found = []
+    packages: list[PlugIn] = []
     for point in sorted(
         added_points(_GROUP), key=lambda point: str(point.dist and point.dist.name)
     ):
@@ -97,8 +97,8 @@ def plug_ins() -> tuple[PlugIn, ...]:
                 f"{_PLUG_IN_FILE}: {', '.join(unknown)}: no known key; known: "
                 f"{', '.join(sorted(_PLUG_IN_KEYS))}"
             )
-        found.append(plug_in)
-    return tuple(found)
+        packages.append(plug_in)
+    return tuple(packages)
 
 
 def is_code(name: str | None) -> bool:
@@ -173,7 +173,11 @@ class FileLayout(_Part):
     def given(self) -> dict[str, Any]:
         """What is not as it is without saying so."""
         usual = asdict(FileLayout())
-        return {name: value for name, value in asdict(self).items() if value != usual[name]}
+        stated = {}
+        for name, value in asdict(self).items():
+            if value != usual[name]:
+                stated[name] = value
+        return stated
 
 
 @dataclass(frozen=True)
@@ -229,9 +233,13 @@ class ClusterRule(_Part):
     def found_in(self, text: str, fields: Mapping[str, Any]) -> str | None:
         """What `field` or `text` finds in an instance; None: nothing."""
         if self.field is not None:
-            return None if fields.get(self.field) is None else str(fields[self.field])
+            if fields.get(self.field) is not None:
+                return str(fields[self.field])
+            return None
         match = re.search(self.text or "", text)
-        return None if match is None else match[1]
+        if match is not None:
+            return match[1]
+        return None
 
 
 @dataclass(frozen=True)
@@ -280,7 +288,9 @@ class HelmEntry(_Part):
         """What its prompts hold beside text."""
         if self.images:
             return IMAGES
-        return None if self.indexed is None else self.indexed.media
+        if self.indexed is not None:
+            return self.indexed.media
+        return None
 
     @property
     def makes_images(self) -> bool:
@@ -289,9 +299,11 @@ class HelmEntry(_Part):
     @property
     def fixed(self) -> dict[str, str] | None:
         """Arguments that are not the user's to choose; None where there are none."""
-        return {
-            name: rule.fixed for name, rule in self.parameters.items() if rule.fixed is not None
-        } or None
+        fixed = {}
+        for name, rule in self.parameters.items():
+            if rule.fixed is not None:
+                fixed[name] = rule.fixed
+        return fixed or None
 
 
 @dataclass(frozen=True)
@@ -324,7 +336,9 @@ class About(_Part):
         """
         # a user's benchmark may be anybody's
         is_known = self.access != "unknown" and "custom" not in self.tags
-        return self.access == "public" if is_known else None
+        if not is_known:
+            return None
+        return self.access == "public"
 
 
 @dataclass(frozen=True)
@@ -395,7 +409,9 @@ class Framework(_Part):
 def framework_path(package: Path = _PACKAGE) -> Path:
     """`framework.yml` in the wheel (beside the package's modules) or at the top of the checkout."""
     packaged = package / _FILE_NAME
-    return packaged if packaged.is_file() else _PACKAGE.parents[1] / _FILE_NAME
+    if packaged.is_file():
+        return packaged
+    return _PACKAGE.parents[1] / _FILE_NAME
 
 
 @lru_cache(maxsize=1)
@@ -405,16 +421,15 @@ def load_framework() -> Framework:
     """
     path = framework_path()
     try:
-        own = framework_of(parse_own(path.read_text(encoding="utf-8")))
+        framework_own = framework_of(parse_own(path.read_text(encoding="utf-8")))
     except _WRONG as error:
         raise ConfigError(f"{path}: cannot be read: {error}") from error
-    tasks = list(own.evaluations)
+    tasks = list(framework_own.evaluations)
     for plug_in in plug_ins():
         try:
-            added = [
-                replace(_task(task), plug_in=plug_in)
-                for task in plug_in.document.get("evaluations", ())
-            ]
+            added = []
+            for task in plug_in.document.get("evaluations", ()):
+                added.append(replace(_task(task), plug_in=plug_in))
         except _WRONG as error:
             raise plug_in.refused(f"evaluations: {error}") from error
         names = {task.name: task for task in tasks}
@@ -422,7 +437,7 @@ def load_framework() -> Framework:
             if task.name in names:
                 raise plug_in.refused(f"there is a task {task.name} already")
         tasks += added
-    return replace(own, evaluations=tuple(tasks))
+    return replace(framework_own, evaluations=tuple(tasks))
 
 
 def framework_of(record: Mapping[str, Any]) -> Framework:
@@ -449,12 +464,11 @@ def _task(record: Mapping[str, Any]) -> Task:
         helm["cluster"] = ClusterRule(**helm["cluster"])
         helm["cluster"].check()
     if "parameters" in helm:
-        helm["parameters"] = {
-            name: ScenarioParameter(
-                **{**rule, "layout": tuple(map(file_layout, rule.get("layout", ())))}
-            )
-            for name, rule in helm["parameters"].items()
-        }
+        parameters = {}
+        for name, rule in helm["parameters"].items():
+            layout = tuple(map(file_layout, rule.get("layout", ())))
+            parameters[name] = ScenarioParameter(**{**rule, "layout": layout})
+        helm["parameters"] = parameters
     return Task(
         **{**record, "helm": HelmEntry(**helm), "about": About(**_unchanging(record["about"]))}
     )
@@ -469,4 +483,6 @@ def _unchanging(value: Any) -> Any:
     """With tuples in place of lists."""
     if isinstance(value, dict):
         return {name: _unchanging(item) for name, item in value.items()}
-    return tuple(_unchanging(item) for item in value) if isinstance(value, (list, tuple)) else value
+    if not (isinstance(value, (list, tuple))):
+        return value
+    return tuple(_unchanging(item) for item in value)

@@ -36,7 +36,9 @@ def _listed(letter: str, options: Options) -> str | None:
 def _marked(answer: str, options: Options) -> str | None:
     """ "(b)" """
     match = _MARKED.fullmatch(answer)
-    return None if match is None else _listed(match[1], options)
+    if match is not None:
+        return _listed(match[1], options)
+    return None
 
 
 def _with_text(answer: str, options: Options) -> str | None:
@@ -52,14 +54,21 @@ def _with_text(answer: str, options: Options) -> str | None:
 
 def _in_other_case(answer: str, options: Options) -> str | None:
     """ "Fever" where the option is "fever" """
-    found = [letter for letter, text in options.items() if _plain(text) == _plain(answer)]
-    return found[0] if len(found) == 1 else None
+    letters = []
+    for letter, text in options.items():
+        if _plain(text) == _plain(answer):
+            letters.append(letter)
+    if len(letters) != 1:
+        return None
+    return letters[0]
 
 
 def _named(answer: str, options: Options) -> str | None:
     """ "opb", "option_b" """
     match = _NAMED.fullmatch(answer)
-    return None if match is None else _listed(match[1], options)
+    if match is not None:
+        return _listed(match[1], options)
+    return None
 
 
 def _numbered(answer: str, options: Options, first: int) -> str | None:
@@ -68,7 +77,9 @@ def _numbered(answer: str, options: Options, first: int) -> str | None:
         return None
     place = int(match[1]) - first
     letters = sorted(options)
-    return letters[place] if 0 <= place < len(letters) else None
+    if not (0 <= place < len(letters)):
+        return None
+    return letters[place]
 
 
 def _from_one(answer: str, options: Options) -> str | None:
@@ -154,4 +165,7 @@ def right_letters(pairs: Sequence[tuple[str, Options]]) -> list[str]:
     name = forms.form()
     if name is None:
         return []
-    return [str(FORMS[name](answer.strip(), options)) for answer, options in pairs]
+    letters = []
+    for answer, options in pairs:
+        letters.append(str(FORMS[name](answer.strip(), options)))
+    return letters

@@ -80,12 +80,13 @@ class JuryForm:
 
     def spellings(self, value: int) -> set[str]:
         """How a rating may be written."""
-        words = {_WORDS[value]} if 0 <= value < len(_WORDS) else set()
-        return (
-            {str(value), f"{value}.0"}
-            | words
-            | {label for label, known in self.labels.items() if known == value}
-        )
+        forms = {str(value), f"{value}.0"}
+        if 0 <= value < len(_WORDS):
+            forms.add(_WORDS[value])
+        for label, value_of_label in self.labels.items():
+            if value_of_label == value:
+                forms.add(label)
+        return forms
 
     def filled(self, prompt: str) -> str:
         """A judges' prompt with its scale and criteria; placeholders that the benchmark does not
@@ -98,29 +99,32 @@ class JuryForm:
         if self.criteria:
             # the list, the block in which HELM looks for criteria, and an example of what to
             # answer, at the end
-            listed = "\n".join(
-                f"- {name}: {text}" if text else f"- {name}" for name, text in self.criteria.items()
-            )
+            lines = []
+            for name, text in self.criteria.items():
+                lines.append(f"- {name}: {text}" if text else f"- {name}")
+            listed = "\n".join(lines)
             block = json.dumps(dict.fromkeys(self.criteria, FIELDS), ensure_ascii=False)
             middle = self.values[len(self.values) // 2]
             score = next((label for label, value in self.labels.items() if value == middle), middle)
             rating = {"score": score, "explanation": "why this score"}
             example = json.dumps(dict.fromkeys(self.criteria, rating), ensure_ascii=False)
-            asked = (
+            request = (
                 f"{listed}\n\n<rubric_criteria>\n{block}\n</rubric_criteria>\n\n"
                 "Give one JSON object with every criterion and nothing else. Output Format:\n\n"
                 f"{example}"
             )
-            prompt = prompt.replace(f"{{{CRITERIA_PLACE}}}", asked)
+            prompt = prompt.replace(f"{{{CRITERIA_PLACE}}}", request)
         return prompt
 
     @property
     def places(self) -> tuple[str, ...]:
         """The names in braces that are filled."""
-        return (
-            *([SCALE_PLACE] if self.own_scale else ()),
-            *([CRITERIA_PLACE] if self.criteria else ()),
-        )
+        places = []
+        if self.own_scale:
+            places.append(SCALE_PLACE)
+        if self.criteria:
+            places.append(CRITERIA_PLACE)
+        return tuple(places)
 
     def as_dict(self) -> dict[str, Any]:
         """As benchmark.yaml says it; empty where it says nothing."""
@@ -128,9 +132,9 @@ class JuryForm:
         if self.own_scale:
             document[SCALE] = dict(self.labels) or {MIN: self.values[0], MAX: self.values[-1]}
         if self.criteria:
-            document[CRITERIA] = [
-                {"name": name, "description": text} for name, text in self.criteria.items()
-            ]
+            document[CRITERIA] = []
+            for name, text in self.criteria.items():
+                document[CRITERIA].append({"name": name, "description": text})
         return document
 
 
@@ -144,7 +148,9 @@ def jury_form_of(metric: Mapping[str, Any]) -> JuryForm:
     """`metric`: a jury's in a benchmark.yaml that was checked."""
     scale: Mapping[str, int] | None = metric.get(SCALE)
     named: Sequence[Mapping[str, str]] = metric.get(CRITERIA) or ()
-    criteria = {one["name"]: one.get("description", "") for one in named}
+    criteria = {}
+    for criterion in named:
+        criteria[criterion["name"]] = criterion.get("description", "")
     if scale is None:
         return JuryForm(HELMS_FORM.values, criteria=criteria)
     if scale.keys() == {MIN, MAX}:
@@ -159,9 +165,9 @@ _CRITERIA = re.compile(r"<rubric_criteria>\s*(\{.*?\})\s*</rubric_criteria>", re
 
 
 def check_judge_prompt(
-    path: Path, file: Path, header: Sequence[str] | None, found: Findings, form: JuryForm
+    path: Path, file: Path, header: Sequence[str] | None, findings: Findings, form: JuryForm
 ) -> None:
-    text = read_text(file, "the judges' prompt_file", path, found)
+    text = read_text(file, "the judges' prompt_file", path, findings)
     if text is None:
         return
     names = [name for name in JUDGE_PLACES if f"{{{name}}}" in text]
@@ -171,15 +177,15 @@ def check_judge_prompt(
             names.append(name)
         elif match["escaped"] is None:
             line = text.count("\n", 0, match.start()) + 1
-            found.problems.append(f"{file}: line {line}: write $$ for a dollar sign")
+            findings.problems.append(f"{file}: line {line}: write $$ for a dollar sign")
     if "RESPONSE" not in names:
-        found.problems.append(f"{file}: must hold {{RESPONSE}}, the answer to judge")
+        findings.problems.append(f"{file}: must hold {{RESPONSE}}, the answer to judge")
     if "GOLD_RESPONSE" in names and header is not None and CORRECT not in header:
-        found.problems.append(
+        findings.problems.append(
             f"{file}: holds {{GOLD_RESPONSE}}, but the data have no column {CORRECT}"
         )
     problems = [*_not_filled(text, header or (), form), *_form_problems(text, form)]
-    found.problems += [f"{file}: {problem}" for problem in problems]
+    findings.problems += [f"{file}: {problem}" for problem in problems]
 
 
 def _not_filled(text: str, header: Sequence[str], form: JuryForm) -> Iterator[str]:

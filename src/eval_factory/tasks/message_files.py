@@ -15,7 +15,6 @@ import json
 import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
@@ -70,15 +69,15 @@ def read_rows(
         first_key: shows what a line looks like.
         nouns: what the file holds, and what a row is in the results.
     """
-    found: ReadFile[Row] = ReadFile()
+    content: ReadFile[Row] = ReadFile()
     kind = other_kind(file)
     if kind is not None:
-        found.problems.append(kind)
-        return found
+        content.problems.append(kind)
+        return content
     first: dict[str, int] = {}
     empty = f"has no {nouns[0]}; each line is a JSON object"
     with (
-        found.reading(file, empty),
+        content.reading(file, empty),
         open_text(file, encoding="utf-8-sig", max_size=MAX_BYTES_OF_TABLE) as opened,
     ):
         for number, line in enumerate(opened, start=1):
@@ -86,7 +85,7 @@ def read_rows(
                 continue
             row = object_in(line, first_key)
             if isinstance(row, str):
-                found.problems.append(f"line {number}: {row}")
+                content.problems.append(f"line {number}: {row}")
                 continue
             problems = list(problems_of(row))
             name = row.get(id_key)
@@ -95,11 +94,11 @@ def read_rows(
                     f"is the same as in line {first[name]}; it names the {nouns[1]} in the results"
                 )
                 problems.append(f"{id_key}: {same}")
-            found.problems += [f"line {number}: {problem}" for problem in problems]
+            content.problems += [f"line {number}: {problem}" for problem in problems]
             if not problems:
-                found.rows.append(row_of(row))
-                found.lines.append(number)
-    return found
+                content.rows.append(row_of(row))
+                content.lines.append(number)
+    return content
 
 
 @dataclass(frozen=True)
@@ -123,13 +122,13 @@ def holds_conversations(dataset_file: object) -> bool:
 
 def read_conversations(file: Path) -> ReadFile[Conversation]:
     """Raises OSError: it cannot be read."""
-    found = read_rows(
+    content = read_rows(
         file, ID, MESSAGES, ("conversations", "instance"), _conversation_problems, _conversation
     )
-    others = "lines have one; all have it or none has"
-    found.all_or_none(ID, [row.id for row in found.rows], others)
-    found.all_or_none(CLUSTER, [row.others.get(CLUSTER) for row in found.rows], others)
-    return found
+    rule = "lines have one; all have it or none has"
+    content.all_or_none(ID, [row.id for row in content.rows], rule)
+    content.all_or_none(CLUSTER, [row.others.get(CLUSTER) for row in content.rows], rule)
+    return content
 
 
 def right_letters_of(rows: Sequence[Conversation]) -> list[str]:
@@ -147,20 +146,25 @@ def right_letters_of(rows: Sequence[Conversation]) -> list[str]:
 def fields_of(rows: Iterable[Conversation]) -> list[str]:
     """Those that all rows have, of those that mean something; of incorrect answers, some."""
     rows = list(rows)
-    has = {
-        ID: [row.id is not None for row in rows],
-        CORRECT: [row.correct is not None for row in rows],
-        INCORRECT: [any(row.incorrect for row in rows)],
-        CLUSTER: [CLUSTER in row.others for row in rows],
-    }
-    return [name for name, there in has.items() if rows and all(there)]
+    if not rows:
+        return []
+    fields = []
+    if all(row.id is not None for row in rows):
+        fields.append(ID)
+    if all(row.correct is not None for row in rows):
+        fields.append(CORRECT)
+    if any(row.incorrect for row in rows):
+        fields.append(INCORRECT)
+    if all(CLUSTER in row.others for row in rows):
+        fields.append(CLUSTER)
+    return fields
 
 
 def check_conversations(
     path: Path,
     file: Path,
     needing: str | None,
-    found: Findings,
+    findings: Findings,
     pictures: PictureCheck,
     *,
     quasi: bool,
@@ -171,48 +175,51 @@ def check_conversations(
     try:
         read = read_conversations(file)
     except OSError as error:
-        found.problems.append(f"{file}: {why_unreadable(error, 'dataset_file', path)}")
+        findings.problems.append(f"{file}: {why_unreadable(error, 'dataset_file', path)}")
         return []
     problems = [f"{file}: {problem}" for problem in read.problems]
     instances = custom_table.Instances("line", quasi, problems, can_map=True)
     for row, line in zip(read.rows, read.lines, strict=True):
-        where = f"{file}: line {line}: "
+        label = f"{file}: line {line}: "
         if needing is not None and row.correct is None:
-            instances.problems.append(f"{where}{CORRECT}: is missing, which {needing} needs")
+            instances.problems.append(f"{label}{CORRECT}: is missing, which {needing} needs")
         named = [(f"picture {number}", name) for number, name in enumerate(row.pictures, start=1)]
         shown = pictures.problems_of(named, rubric_case.conversation_text(row.messages))
-        instances.problems += [f"{where}{problem}" for problem in shown]
+        instances.problems += [f"{label}{problem}" for problem in shown]
         if row.correct is not None:
-            instances.compare(where, row.messages[-1]["content"], row.correct, row.incorrect)
+            instances.compare(label, row.messages[-1]["content"], row.correct, row.incorrect)
         instances.add(
             line,
-            (*((one["role"], one["content"]) for one in row.messages), *row.pictures),
+            (*((message["role"], message["content"]) for message in row.messages), *row.pictures),
             row.correct,
         )
-    instances.complete(file, len(read.rows), found)
+    instances.complete(file, len(read.rows), findings)
     return read.rows
 
 
 def _conversation(row: Mapping[str, Any]) -> Conversation:
-    known = (ID, MESSAGES, CORRECT, INCORRECT)
-    others = {
-        name: str(value) for name, value in row.items() if name not in known and value is not None
-    }
+    further = {}
+    for name, value in row.items():
+        if name not in (ID, MESSAGES, CORRECT, INCORRECT) and value is not None:
+            further[name] = str(value)
     incorrect = tuple(row.get(INCORRECT) or ())
-    contents = [message["content"] for message in row[MESSAGES]]
-    parts = chain.from_iterable(content for content in contents if isinstance(content, list))
-    pictures = tuple(part["path"] for part in parts if part["type"] == "image")
+    pictures = []
+    for message in row[MESSAGES]:
+        if isinstance(message["content"], list):
+            for part in message["content"]:
+                if part["type"] == "image":
+                    pictures.append(part["path"])
     return Conversation(
-        _messages(row[MESSAGES]), row.get(ID), row.get(CORRECT), incorrect, others, pictures
+        _messages(row[MESSAGES]), row.get(ID), row.get(CORRECT), incorrect, further, tuple(pictures)
     )
 
 
 def _messages(record: Iterable[Mapping[str, Any]]) -> tuple[Mapping[str, str], ...]:
-    return tuple({"role": one["role"], "content": text_of(one["content"])} for one in record)
+    return tuple({"role": turn["role"], "content": text_of(turn["content"])} for turn in record)
 
 
 def _conversation_problems(row: Mapping[str, Any]) -> Iterator[str]:
-    yield from message_problems(MESSAGES, row.get(MESSAGES), own=True, pictures=True)
+    yield from message_problems(MESSAGES, row.get(MESSAGES), is_own=True, pictures=True)
     for name in (ID, CLUSTER):
         if row.get(name) is not None:
             yield from name_problems(name, row[name])
@@ -246,7 +253,7 @@ def read_rubric_file(path: Path, form: FileForm) -> ReadFile[RubricCase]:
     name = _ID[form]
     nouns = ("cases", "case")
     as_usual = _as_healthbench if form == PROFESSIONAL else dict
-    found = read_rows(
+    content = read_rows(
         path,
         name,
         name,
@@ -254,12 +261,19 @@ def read_rubric_file(path: Path, form: FileForm) -> ReadFile[RubricCase]:
         lambda row: _case_problems(as_usual(row), form),
         lambda row: _case(as_usual(row), form),
     )
-    others = "cases have one; a case that shares nothing gets a name of its own"
-    found.all_or_none("cluster", [case.cluster for case in found.rows], others)
-    found.all_or_none(
-        ANSWER, [case.answer for case in found.rows], "cases have one; all have it or none has"
+    rule = "cases have one; a case that shares nothing gets a name of its own"
+    content.all_or_none("cluster", [case.cluster for case in content.rows], rule)
+    content.all_or_none(
+        ANSWER, [case.answer for case in content.rows], "cases have one; all have it or none has"
     )
-    return found
+    return content
+
+
+def _plain_criterion(criterion: Any) -> Any:
+    if not isinstance(criterion, Mapping):
+        return criterion
+    text = criterion.get("criterion_text", criterion.get("criterion"))
+    return {"criterion": text, "points": criterion.get("points")}
 
 
 def _as_healthbench(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -270,20 +284,11 @@ def _as_healthbench(row: Mapping[str, Any]) -> dict[str, Any]:
     criteria = row.get("rubric_items")
     messages = conversation.get("messages") if isinstance(conversation, Mapping) else None
     if isinstance(criteria, list):
-        criteria = [
-            {
-                "criterion": one.get("criterion_text", one.get("criterion")),
-                "points": one.get("points"),
-            }
-            if isinstance(one, Mapping)
-            else one
-            for one in criteria
-        ]
-    tags = [
-        f"{name}:{row[name]}"
-        for name in ("use_case", "type", "difficulty", "specialty")
-        if row.get(name)
-    ]
+        criteria = list(map(_plain_criterion, criteria))
+    tags = []
+    for name in ("use_case", "type", "difficulty", "specialty"):
+        if row.get(name):
+            tags.append(f"{name}:{row[name]}")
     return {
         **row,
         _MESSAGES[PROFESSIONAL]: messages,
@@ -293,36 +298,42 @@ def _as_healthbench(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _case(row: Mapping[str, Any], form: FileForm) -> RubricCase:
-    own = form == OWN
+    criteria = []
+    for entry in row[_RUBRICS[form]]:
+        tags = tuple(entry.get("tags") or ())
+        criteria.append(Criterion(entry["criterion"], entry["points"], tags))
     canary = row.get("canary")
+    of_ours: Mapping[str, Any] = {}
+    if form == OWN:
+        of_ours = row
     return RubricCase(
         row[_ID[form]],
         _messages(row[_MESSAGES[form]]),
-        tuple(
-            Criterion(one["criterion"], one["points"], tuple(one.get("tags") or ()))
-            for one in row[_RUBRICS[form]]
-        ),
-        reference=row.get("reference") if own else None,
-        cluster=row.get("cluster") if own else None,
+        tuple(criteria),
+        reference=of_ours.get("reference"),
+        cluster=of_ours.get("cluster"),
         tags=tuple(row.get(_TAGS[form]) or ()),
         canary=canary if isinstance(canary, str) else None,
-        answer=row.get(ANSWER) if own else None,
-        sample=row.get(SAMPLE) if own else None,
+        answer=of_ours.get(ANSWER),
+        sample=of_ours.get(SAMPLE),
     )
 
 
 def _case_problems(row: Mapping[str, Any], form: FileForm) -> Iterator[str]:
-    own = form == OWN
+    is_own = form == OWN
     yield from name_problems(_ID[form], row.get(_ID[form]))
-    yield from message_problems(_MESSAGES[form], row.get(_MESSAGES[form]), own=own)
+    yield from message_problems(_MESSAGES[form], row.get(_MESSAGES[form]), is_own=is_own)
     name = _RUBRICS[form]
     criteria = row.get(name)
     if isinstance(criteria, list) and criteria:
         problems: list[str] = []
-        for number, one in enumerate(criteria):
-            problems += _criterion_problems(f"{name}.{number}", one, own=own)
+        for number, criterion in enumerate(criteria):
+            problems += _criterion_problems(f"{name}.{number}", criterion, is_own=is_own)
         yield from problems
-        if not problems and positive_points(Criterion("", one["points"]) for one in criteria) <= 0:
+        if (
+            not problems
+            and positive_points(Criterion("", criterion["points"]) for criterion in criteria) <= 0
+        ):
             yield f"{name}: no criterion has positive points, so no score can be computed"
     else:
         yield (
@@ -330,7 +341,7 @@ def _case_problems(row: Mapping[str, Any], form: FileForm) -> Iterator[str]:
             '5, "tags": []}]'
         )
     yield from _tag_problems(_TAGS[form], row.get(_TAGS[form]))
-    if own:
+    if is_own:
         yield from unknown_fields(row, _OWN_FIELDS)
         if row.get("reference") is not None:
             yield from text_problems("reference", row["reference"])
@@ -347,12 +358,12 @@ class RepeatedKeyError(ValueError):
 
 
 def _object_of(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    entries: dict[str, Any] = {}
     for name, value in pairs:
-        if name in found:
+        if name in entries:
             raise RepeatedKeyError(one_line(name))
-        found[name] = value
-    return found
+        entries[name] = value
+    return entries
 
 
 def object_in(line: str, first_key: str) -> dict[str, Any] | str:
@@ -374,62 +385,64 @@ def object_in(line: str, first_key: str) -> dict[str, Any] | str:
     return row if isinstance(row, dict) else f'must be a JSON object such as {{"{first_key}": ...}}'
 
 
-def unknown_fields(row: Mapping[str, Any], known: Iterable[str], where: str = "") -> Iterator[str]:
-    known = tuple(known)
+def unknown_fields(row: Mapping[str, Any], keys: Iterable[str], label: str = "") -> Iterator[str]:
+    keys = tuple(keys)
     for name in row:
-        if name not in known:
-            hint = did_you_mean(name, known) or f"; known here: {', '.join(known)}"
-            yield f"{where}{name}: is no known field{hint}"
+        if name not in keys:
+            hint = did_you_mean(name, keys) or f"; known here: {', '.join(keys)}"
+            yield f"{label}{name}: is no known field{hint}"
 
 
-def text_problems(where: str, value: Any) -> Iterator[str]:
+def text_problems(label: str, value: Any) -> Iterator[str]:
     if value is None:
-        yield f"{where}: is missing"
+        yield f"{label}: is missing"
     elif not isinstance(value, str):
-        yield f"{where}: must be text"
+        yield f"{label}: must be text"
     elif not value.strip():
-        yield f"{where}: is empty"
+        yield f"{label}: is empty"
     elif _HALF_OF_A_PAIR.search(value):
-        yield f"{where}: holds half a surrogate pair (\\ud800 to \\udfff), which is no character"
+        yield f"{label}: holds half a surrogate pair (\\ud800 to \\udfff), which is no character"
 
 
-def name_problems(where: str, value: Any) -> Iterator[str]:
-    problems = list(text_problems(where, value))
+def name_problems(label: str, value: Any) -> Iterator[str]:
+    problems = list(text_problems(label, value))
     if not problems and (len(value) > 200 or any(ord(letter) < 32 for letter in value)):
-        problems.append(f"{where}: must be one line of at most 200 characters")
+        problems.append(f"{label}: must be one line of at most 200 characters")
     yield from problems
 
 
-def message_problems(where: str, value: Any, *, own: bool, pictures: bool = False) -> Iterator[str]:
+def message_problems(
+    label: str, value: Any, *, is_own: bool, pictures: bool = False
+) -> Iterator[str]:
     """`own`: a file of the user's own, in which whatever looks like a slip is reported."""
     if not isinstance(value, list) or not value:
-        yield f'{where}: must be a list of messages such as [{{"role": "user", "content": "..."}}]'
+        yield f'{label}: must be a list of messages such as [{{"role": "user", "content": "..."}}]'
         return
     for number, message in enumerate(value):
         if not isinstance(message, dict):
-            yield f"{where}.{number}: must be an object with role and content"
+            yield f"{label}.{number}: must be an object with role and content"
             continue
-        if own:
-            yield from unknown_fields(message, ("role", "content"), f"{where}.{number}.")
+        if is_own:
+            yield from unknown_fields(message, ("role", "content"), f"{label}.{number}.")
         role = message.get("role")
         if role not in ROLES:
-            yield f"{where}.{number}.role: must be one of {', '.join(ROLES)}"
+            yield f"{label}.{number}.role: must be one of {', '.join(ROLES)}"
         elif role == SYSTEM and number > 0:
-            yield f"{where}.{number}.role: a system message can only be the first"
+            yield f"{label}.{number}.role: a system message can only be the first"
         content = message.get("content")
         if isinstance(content, list) and pictures and role == USER:
-            yield from _part_problems(f"{where}.{number}.content", content)
-        elif own or not isinstance(content, str):
-            yield from text_problems(f"{where}.{number}.content", content)
+            yield from _part_problems(f"{label}.{number}.content", content)
+        elif is_own or not isinstance(content, str):
+            yield from text_problems(f"{label}.{number}.content", content)
     last = value[-1]
     if isinstance(last, dict) and last.get("role") in ROLES and last["role"] != USER:
         yield (
-            f"{where}.{len(value) - 1}.role: the last message must be the user's: "
+            f"{label}.{len(value) - 1}.role: the last message must be the user's: "
             "it is what the model answers"
         )
 
 
-def _part_problems(where: str, parts: Sequence[Any]) -> Iterator[str]:
+def _part_problems(label: str, parts: Sequence[Any]) -> Iterator[str]:
     for number, part in enumerate(parts or [None]):
         key = (
             {"text": "text", "image": "path"}.get(str(part.get("type")))
@@ -438,41 +451,41 @@ def _part_problems(where: str, parts: Sequence[Any]) -> Iterator[str]:
         )
         if key is None or len(part) != 2:
             yield (
-                f'{where}.{number}: must be {{"type": "text", "text": "..."}} or {{"type": '
+                f'{label}.{number}: must be {{"type": "text", "text": "..."}} or {{"type": '
                 '"image", "path": "..."}'
             )
         else:
-            yield from text_problems(f"{where}.{number}.{key}", part.get(key))
+            yield from text_problems(f"{label}.{number}.{key}", part.get(key))
 
 
-def _criterion_problems(where: str, one: Any, *, own: bool) -> Iterator[str]:
-    if not isinstance(one, dict):
-        yield f"{where}: must be an object with criterion and points"
+def _criterion_problems(label: str, criterion: Any, *, is_own: bool) -> Iterator[str]:
+    if not isinstance(criterion, dict):
+        yield f"{label}: must be an object with criterion and points"
         return
-    yield from text_problems(f"{where}.criterion", one.get("criterion"))
-    points = one.get("points")
+    yield from text_problems(f"{label}.criterion", criterion.get("criterion"))
+    points = criterion.get("points")
     if points is None:
-        yield f"{where}.points: is missing"
+        yield f"{label}.points: is missing"
     elif isinstance(points, bool) or not isinstance(points, (int, float)):
         yield (
-            f"{where}.points: must be a number; "
+            f"{label}.points: must be a number; "
             "negative points are for what an answer should not do"
         )
-    elif abs(points) > MAX_POINTS or (own and points == 0):
-        yield f"{where}.points: must not be 0, nor beyond {MAX_POINTS}"
-    yield from _tag_problems(f"{where}.tags", one.get("tags"))
-    if own:
-        yield from unknown_fields(one, ("criterion", "points", "tags"), f"{where}.")
+    elif abs(points) > MAX_POINTS or (is_own and points == 0):
+        yield f"{label}.points: must not be 0, nor beyond {MAX_POINTS}"
+    yield from _tag_problems(f"{label}.tags", criterion.get("tags"))
+    if is_own:
+        yield from unknown_fields(criterion, ("criterion", "points", "tags"), f"{label}.")
 
 
-def _tag_problems(where: str, value: Any) -> Iterator[str]:
+def _tag_problems(label: str, value: Any) -> Iterator[str]:
     if value is None:
         return
     if not isinstance(value, list):
-        yield f'{where}: must be a list of texts such as ["axis:accuracy"]'
+        yield f'{label}: must be a list of texts such as ["axis:accuracy"]'
         return
     for number, tag in enumerate(value):
-        yield from name_problems(f"{where}.{number}", tag)
+        yield from name_problems(f"{label}.{number}", tag)
 
 
 # Physicians' decisions. A line is an answer and a criterion (arXiv 2505.08775, section 6; MIT):
@@ -560,17 +573,17 @@ def read_labels(file: Path, column: str | None) -> ReadFile[LabelledItem]:
         answered.append(_answered_in(row))
         return _item(row, column)
 
-    found = read_rows(file, "", "prompt", ("labels", "line"), problems_of, item_of)
-    found.problems += _contradictions(answered, found)
-    others = "lines have one; all have it or none has"
-    found.all_or_none(CATEGORY, [one.category for one in found.rows], others)
-    found.all_or_none(LANGUAGE, [one.language for one in found.rows], others)
-    if found.rows and not found.problems and all(len(item.labels) < 2 for item in found.rows):
-        found.problems.append(
+    content = read_rows(file, "", "prompt", ("labels", "line"), problems_of, item_of)
+    content.problems += _contradictions(answered, content)
+    rule = "lines have one; all have it or none has"
+    content.all_or_none(CATEGORY, [item.category for item in content.rows], rule)
+    content.all_or_none(LANGUAGE, [item.language for item in content.rows], rule)
+    if content.rows and not content.problems and all(len(item.labels) < 2 for item in content.rows):
+        content.problems.append(
             f"no line has the decisions of two physicians ({LABELS}): "
             "their agreement is what a judge is held against"
         )
-    return found
+    return content
 
 
 def _answered_in(row: Mapping[str, Any]) -> Hashable:
@@ -581,10 +594,10 @@ def _answered_in(row: Mapping[str, Any]) -> Hashable:
     return None if None in ids else json.dumps([*ids, row.get(CATEGORY)], sort_keys=True)
 
 
-def _contradictions(answered: Sequence[Hashable], found: ReadFile[LabelledItem]) -> Iterator[str]:
+def _contradictions(answered: Sequence[Hashable], content: ReadFile[LabelledItem]) -> Iterator[str]:
     """Lines of one item in which somebody decides otherwise than before."""
     decided: dict[tuple[Hashable, str | None], tuple[float, int]] = {}
-    for about, item, line in zip(answered, found.rows, found.lines, strict=True):
+    for about, item, line in zip(answered, content.rows, content.lines, strict=True):
         if about is None:
             continue
         decisions: list[tuple[str | None, float]] = [(None, item.judged)]
@@ -615,8 +628,9 @@ def _problems(row: Mapping[str, Any]) -> Iterator[str]:
     if not isinstance(labels, list) or not labels:
         yield f"{LABELS}: must be a list of physicians' decisions such as [true, false]"
     else:
-        odd = (number for number, label in enumerate(labels) if not isinstance(label, bool))
-        yield from (f"{LABELS}.{number}: {_NO_BOOLEAN}" for number in odd)
+        for number, label in enumerate(labels):
+            if not isinstance(label, bool):
+                yield f"{LABELS}.{number}: {_NO_BOOLEAN}"
     if not isinstance(physicians, list) or not physicians:
         yield f"{PHYSICIANS}: must be a list of names, one for each of {LABELS}"
         return
@@ -631,7 +645,7 @@ def _problems(row: Mapping[str, Any]) -> Iterator[str]:
 def _text_problems(row: Mapping[str, Any]) -> Iterator[str]:
     """What a judge cannot be asked without."""
     if isinstance(row.get("prompt"), list):
-        yield from message_problems("prompt", row["prompt"], own=False)
+        yield from message_problems("prompt", row["prompt"], is_own=False)
     elif not isinstance(row.get("prompt"), str):
         yield "prompt: is missing; the judge is shown the conversation"
     if row.get("completion") is None:

@@ -19,9 +19,9 @@ def services_in(env: Mapping[str, str]) -> tuple[OAuthSettings, ...]:
     if not any(name.endswith("_CLIENT_ID") for name in env):
         return ()  # framework.yml takes time
     services = []
-    for service, known in load_framework().oauth.items():
+    for service, entry in load_framework().oauth.items():
         if all(secret_in(env, variable_of(service, name)) for name in CREDENTIALS):
-            url = secret_in(env, variable_of(service, "TOKEN_URL")) or known.token_url
-            scope = secret_in(env, variable_of(service, "SCOPE")) or known.scope
+            url = secret_in(env, variable_of(service, "TOKEN_URL")) or entry.token_url
+            scope = secret_in(env, variable_of(service, "SCOPE")) or entry.scope
             services.append(OAuthSettings(service, url, scope))
     return tuple(services)

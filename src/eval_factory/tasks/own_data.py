@@ -56,21 +56,21 @@ def _kind_of(file: Path, entry: FileLayout) -> str:
 
 def content_faults(file: Path, entry: FileLayout) -> list[str]:
     """What HELM would stumble over in one file of the layout; empty where all is well."""
-    found = _content_faults(file, entry)
+    faults = _content_faults(file, entry)
     try:
         size = file.stat().st_size
         if size == 0:
             return [f"{file}: is empty"]
         if size > MAX_BYTES:
             return [f"{file}: is larger than {MAX_BYTES >> 30} GiB"]
-        shown = list(islice(found, MAX_PROBLEMS_SHOWN))
-        more = sum(1 for _ in found)
+        shown = list(islice(faults, MAX_PROBLEMS_SHOWN))
+        rest = sum(1 for _ in faults)
     except UnicodeDecodeError:
         return [f"{file}: {not_utf8(file)}"]
     except Exception as error:  # readers of six formats, each with its own errors
         return [f"{file}: cannot be read: {type(error).__name__}: {error}"]
     return [f"{file}: {fault}" for fault in shown] + (
-        [f"{file}: {more} more mistakes in it"] if more else []
+        [f"{file}: {rest} more mistakes in it"] if rest else []
     )
 
 
@@ -121,25 +121,29 @@ def _no_column(missing: Iterable[str], columns: Iterable[str]) -> str:
 
 
 def _row_faults(rows: _Rows, entry: FileLayout) -> Iterator[str]:
-    asked = 0
-    for where, row in rows:
+    rows_asked = 0
+    for label, row in rows:
         absent = [name for name in entry.columns if row.get(name) is None]
         if absent:
-            asked += 1
-            yield f"{where}: has no text in column {absent[0]}"
+            rows_asked += 1
+            yield f"{label}: has no text in column {absent[0]}"
             continue
         counted = all((row[name] or "").strip() in values for name, values in entry.counted.items())
         if not counted or not all(row[name] for name in entry.skipped_if_empty):
             continue  # HELM takes no notice of it
-        asked += 1
-        yield from (f"{where}, column {name}: is empty" for name in entry.filled if not row[name])
+        rows_asked += 1
+        yield from (f"{label}, column {name}: is empty" for name in entry.filled if not row[name])
         for name, values in entry.allowed.items():
             if row[name] not in values:
-                yield f"{where}, column {name}: must be {one_of(values)}"
-    if asked == 0:
-        which = [f"whose {name} is {one_of(values)}" for name, values in entry.counted.items()]
-        which += [f"with {', '.join(entry.skipped_if_empty)}"] if entry.skipped_if_empty else []
-        yield f"has no row to ask ({' and '.join(which)})" if which else "has no row to ask"
+                yield f"{label}, column {name}: must be {one_of(values)}"
+    if rows_asked == 0:
+        conditions = [f"whose {name} is {one_of(values)}" for name, values in entry.counted.items()]
+        if entry.skipped_if_empty:
+            conditions.append(f"with {', '.join(entry.skipped_if_empty)}")
+        if conditions:
+            yield f"has no row to ask ({' and '.join(conditions)})"
+        else:
+            yield "has no row to ask"
 
 
 def _table_of(file: Path, entry: FileLayout) -> tuple[list[str], _Rows]:
@@ -196,14 +200,13 @@ def _json_rows(file: Path, columns: Iterable[str]) -> _Rows:
                     f"line {number} is not an object such as "
                     f"{{{', '.join(f'{c!r}: ...' for c in columns)}}}"
                 )
-            cells = {
-                name: "" if name in record and record[name] is None else record.get(name)
-                for name in columns
-            }
-            yield (
-                f"line {number}",
-                {name: cell if isinstance(cell, str) else None for name, cell in cells.items()},
-            )
+            cells: dict[str, str | None] = {}
+            for name in columns:
+                cell = record.get(name)
+                if name in record and cell is None:
+                    cell = ""
+                cells[name] = cell if isinstance(cell, str) else None
+            yield f"line {number}", cells
 
 
 def _arrow_faults(file: Path, entry: FileLayout, kind: str) -> Iterator[str]:
@@ -251,14 +254,14 @@ def _xml_faults(file: Path, entry: FileLayout) -> Iterator[str]:
 
 
 def _line_faults(file: Path, entry: FileLayout) -> Iterator[str]:
-    other = file.with_name(str(entry.lines_as))
-    if not other.is_file():
+    second = file.with_name(str(entry.lines_as))
+    if not second.is_file():
         return  # which is said of itself
     pairs = 0
     counts = [0, 0]
     with (
         open_text(file) as ours,
-        open_text(other, errors="replace") as theirs,
+        open_text(second, errors="replace") as theirs,
     ):
         for pair in zip_longest(ours, theirs):
             for number, line in enumerate(pair):
@@ -268,30 +271,33 @@ def _line_faults(file: Path, entry: FileLayout) -> Iterator[str]:
                 pairs += 1
     if counts[0] != counts[1]:
         yield (
-            f"has {counts[0]} lines, {other.name} has {counts[1]}: "
+            f"has {counts[0]} lines, {second.name} has {counts[1]}: "
             "line for line they belong together"
         )
     elif not pairs:
-        yield f"has no line that is filled both here and in {other.name}"
+        yield f"has no line that is filled both here and in {second.name}"
 
 
 def described_layout(layout: Sequence[FileLayout], values: _Values) -> Iterator[str]:
-    for entry in (one.named(values) for one in layout):
-        where = (
+    for entry_layout in layout:
+        entry = entry_layout.named(values)
+        subject = (
             f"{DATA_PATH} itself is a file" if entry.file is None else f"{DATA_PATH}/{entry.file}"
         )
         kind = f" ({entry.format})" if entry.format else ""
-        asked = ", ".join(_what_is_asked_of(entry))
-        yield f"{where}{kind}{' ' if asked else ''}{asked}"
+        conditions = ", ".join(_what_is_asked_of(entry))
+        yield f"{subject}{kind}{' ' if conditions else ''}{conditions}"
 
 
 def _what_is_asked_of(entry: FileLayout) -> Iterator[str]:
-    may = {name: f"{name} ({one_of(cells)})" for name, cells in entry.allowed.items()}
+    may = {}
+    for name, cells in entry.allowed.items():
+        may[name] = f"{name} ({one_of(cells)})"
     if entry.columns:
         yield f"with the columns {', '.join(may.get(name, name) for name in entry.columns)}"
     for path, attributes in entry.elements.items():
-        each = ", ".join(f"{name}: {one_of(allowed)}" for name, allowed in attributes.items())
-        yield f"with an element {path}{f' ({each})' if each else ''}"
+        listed = ", ".join(f"{name}: {one_of(allowed)}" for name, allowed in attributes.items())
+        yield f"with an element {path}{f' ({listed})' if listed else ''}"
     if entry.lines_as:
         yield f"with as many lines as {entry.lines_as}"
     if entry.also:
@@ -302,35 +308,40 @@ def files_of(layout: Sequence[FileLayout], path: Path, values: _Values) -> dict[
     """`data_path/<name>` (or `data_path` itself) -> each file that is read, in order; what is
     not there is left out.
     """
-    found: dict[str, Path] = {}
-    for entry in (one.named(values) for one in layout):
+    files_found: dict[str, Path] = {}
+    for entry_layout in layout:
+        entry = entry_layout.named(values)
         if entry.file is None:
             files = {DATA_PATH: path}
         else:
-            files = {
-                f"{DATA_PATH}/{file.relative_to(path).as_posix()}": file
-                for file in sorted(path.glob(entry.file))
-            }
-        found.update({name: file for name, file in files.items() if file.is_file()})
-    return found
+            files = {}
+            for file in sorted(path.glob(entry.file)):
+                files[f"{DATA_PATH}/{file.relative_to(path).as_posix()}"] = file
+        for name, file in files.items():
+            if file.is_file():
+                files_found[name] = file
+    return files_found
 
 
 def faults(layout: Sequence[FileLayout], path: Path, values: _Values) -> list[str]:
-    """What of the layout is not there, or has another form; empty where all is well."""
-    found = []
-    for entry in (one.named(values) for one in layout):
+    """The parts of the layout that are missing, or have another form; empty if all is well."""
+    problems = []
+    for entry_layout in layout:
+        entry = entry_layout.named(values)
         if entry.file is None:
             if path.is_file():
-                found += content_faults(path, entry)
+                problems += content_faults(path, entry)
+            elif path.is_dir():
+                problems.append(f"{path}: is a folder, not the file")
             else:
-                fault = "is a folder, not the file" if path.is_dir() else "there is no such file"
-                found.append(f"{path}: {fault}")
+                problems.append(f"{path}: there is no such file")
+        elif path.is_file():
+            return [f"{path}: is a file, not the folder"]
         elif not path.is_dir():
-            fault = "is a file, not the folder" if path.is_file() else "there is no such folder"
-            return [f"{path}: {fault}"]
+            return [f"{path}: there is no such folder"]
         else:
-            found += _faults_of_files(path, entry)
-    return list(dict.fromkeys(found))
+            problems += _faults_of_files(path, entry)
+    return list(dict.fromkeys(problems))
 
 
 def _faults_of_files(folder: Path, entry: FileLayout) -> list[str]:
@@ -338,9 +349,10 @@ def _faults_of_files(folder: Path, entry: FileLayout) -> list[str]:
     matching = sorted(folder.glob(name))
     if not matching:
         return [f"{folder / name}: there is no such file"]
-    found = []
+    problems = []
     for file in matching:
-        found += (
-            content_faults(file, entry) if file.is_file() else [f"{file}: is a folder, not a file"]
-        )
-    return shortened(found, f"{folder / name}: ")
+        if file.is_file():
+            problems += content_faults(file, entry)
+        else:
+            problems.append(f"{file}: is a folder, not a file")
+    return shortened(problems, f"{folder / name}: ")

@@ -35,19 +35,19 @@ def data() -> SimpleNamespace:
     read = packaged("tasks/perturbations.yml")
     analytes = [
         Analyte(
-            tuple(one["names"]),
-            tuple(one["units"]),
-            Decimal(one["factor"]),
-            Decimal(one.get("offset", 0)),
-            tuple(Decimal(str(value)) for value in one.get("thresholds", ())),
+            tuple(entry["names"]),
+            tuple(entry["units"]),
+            Decimal(entry["factor"]),
+            Decimal(entry.get("offset", 0)),
+            tuple(Decimal(str(value)) for value in entry.get("thresholds", ())),
         )
-        for one in read["analytes"]
+        for entry in read["analytes"]
     ]
     return SimpleNamespace(**{**read, "analytes": analytes})
 
 
 @dataclass(frozen=True)
-class Asked:
+class PromptParts:
     # what may be changed: the text before its options and before a last line that asks for the
     # answer
     head: str
@@ -63,13 +63,13 @@ class Asked:
 @lru_cache(maxsize=16)
 def any_of(words: tuple[str, ...], cased: bool = False) -> re.Pattern[str]:
     """Finds whole words, the longest first; no part of a word with a hyphen or a slash."""
-    listed = "|".join(re.escape(one) for one in sorted(words, key=len, reverse=True))
+    listed = "|".join(re.escape(word) for word in sorted(words, key=len, reverse=True))
     return re.compile(rf"(?<![\w/-])(?:{listed})(?![\w/-])", 0 if cased else re.IGNORECASE)
 
 
-def guarded(asked: Asked, words: Iterable[str]) -> bool:
+def guarded(parts: PromptParts, words: Iterable[str]) -> bool:
     """Whether one of a guard's words stands in the text, or in what is asked with it."""
-    return _guard(tuple(words)).search(asked.all) is not None
+    return _guard(tuple(words)).search(parts.all) is not None
 
 
 @lru_cache(maxsize=16)
@@ -110,7 +110,7 @@ def in_case_of(old: str, new: str) -> str:
 
 def clashes(before: str, old: str, new: str) -> bool:
     """Whether the article in front fits the old word alone: an elevated, a raised."""
-    vowels = [one[0].lower() in "aeiou" for one in (old, new)]
+    vowels = [word[0].lower() in "aeiou" for word in (old, new)]
     return vowels[0] != vowels[1] and re.search(r"\ban?\s+\Z", before, re.IGNORECASE) is not None
 
 

@@ -13,13 +13,13 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Decimal
-from itertools import chain, pairwise
+from itertools import pairwise
 from typing import Literal
 
 from eval_factory.tasks.choice_question import options_shown
 from eval_factory.tasks.perturbation_words import (
     Analyte,
-    Asked,
+    PromptParts,
     any_of,
     clashes,
     data,
@@ -30,11 +30,14 @@ from eval_factory.tasks.perturbation_words import (
 
 
 def not_offered(family: str, task_name: str) -> str | None:
-    """Why a family is not offered for a task of framework.yml; None where it is, and for a task
-    that is not ours.
+    """The reason why a family is not offered for a task of framework.yml.
+
+    None if it is offered, or the task is not ours.
     """
-    for one in data().classes.values():
-        for refusal in one["not_offered"] if task_name in one["tasks"] else ():
+    for questions in data().classes.values():
+        if task_name not in questions["tasks"]:
+            continue
+        for refusal in questions["not_offered"]:
             if refusal["families"] == "all" or family in refusal["families"]:
                 return str(refusal["reason"])
     return None
@@ -52,15 +55,18 @@ def perturbed(family: str, text: str, instance_id: str, beside: str = "") -> str
     Raises KeyError: there is no such family.
     """
     change = FAMILIES[family].change
-    parts = _parted(text)
-    if parts is None or not _is_english(text):
+    parted = _parted(text)
+    if parted is None or not _is_english(text):
         return None
     # a text is no secret
     chance = random.Random(  # noqa: S311
         hashlib.sha256(f"perturbation {family} of {instance_id}".encode()).digest()
     )
-    head = change(Asked(*parts, beside, chance))
-    return None if head is None or head == parts[0] else head + parts[1]
+    changeable, rest = parted
+    head = change(PromptParts(changeable, rest, beside, chance))
+    if head is None or head == changeable:
+        return None
+    return head + rest
 
 
 _FIRST_OPTION = re.compile(r"(?:^[ \t]*[(\[]?A[.:)\]]|(?<=[ \t])\(?A\))[ \t]+(?=\S)", re.MULTILINE)
@@ -77,8 +83,8 @@ def _parted(text: str) -> tuple[str, str] | None:
     """
     end = len(text)
     if options_shown(text):
-        first, *others = _FIRST_OPTION.finditer(text)
-        if others:
+        first, *rest = _FIRST_OPTION.finditer(text)
+        if rest:
             return None
         end = first.start()
     last = _LAST_LINE.search(text[:end])
@@ -88,36 +94,38 @@ def _parted(text: str) -> tuple[str, str] | None:
 
 def _is_english(text: str) -> bool:
     words = re.findall(r"[^\W\d_]+", text.lower())
-    english, foreign = (
-        sum(word in few for word in words) for few in map(set, (data().english, data().foreign))
-    )
+    english_words = set(data().english)
+    foreign_words = set(data().foreign)
+    english = sum(word in english_words for word in words)
+    foreign = sum(word in foreign_words for word in words)
     return english >= foreign and (english > 0 or (len(words) < 8 and text.isascii()))
 
 
-def _typos(asked: Asked) -> str | None:
-    known = set(data().typo_words.split())
-    words = list(re.finditer(r"(?<![\w/-])[A-Za-z]{5,}(?![\w/-])", asked.head))
-    ordinary = [one for one in words if one.group() in known]
+def _typos(parts: PromptParts) -> str | None:
+    typo_words = set(data().typo_words.split())
+    words = list(re.finditer(r"(?<![\w/-])[A-Za-z]{5,}(?![\w/-])", parts.head))
+    ordinary = [word for word in words if word.group() in typo_words]
     if not ordinary:
         return None
     count = min(max(1, round(len(words) / 20)), len(ordinary))
-    chosen = asked.chance.sample(ordinary, count)
-    return put(asked.head, [(*one.span(), _mistyped(one.group(), asked.chance)) for one in chosen])
+    changes = []
+    for word in parts.chance.sample(ordinary, count):
+        changes.append((*word.span(), _mistyped(word.group(), parts.chance)))
+    return put(parts.head, changes)
 
 
 def _mistyped(word: str, chance: random.Random) -> str:
-    """With two inner letters swapped, one missing or one doubled, so that no other word comes
-    out.
-    """
+    """The word with two inner letters swapped, one missing or one doubled; never another word."""
     inner = range(1, len(word) - 1)
-    swapped = [word[:i] + word[i + 1] + word[i] + word[i + 2 :] for i in inner[:-1]]
-    made = [
-        *swapped,
-        *(word[:i] + word[i + 1 :] for i in inner),
-        *(word[:i] + word[i] + word[i:] for i in inner),
-    ]
+    forms = []
+    for i in inner[:-1]:
+        forms.append(word[:i] + word[i + 1] + word[i] + word[i + 2 :])
+    for i in inner:
+        forms.append(word[:i] + word[i + 1 :])
+    for i in inner:
+        forms.append(word[:i] + word[i] + word[i:])
     real = {word, *data().typo_words.split(), *data().never_made}
-    return chance.choice([one for one in made if one not in real])
+    return chance.choice([form for form in forms if form not in real])
 
 
 # two letters of another word are a symbol: Na, Hg, Pa
@@ -126,47 +134,58 @@ _WORD = re.compile(
 )
 
 
-def _case(asked: Asked) -> str:
+def _case(parts: PromptParts) -> str:
     negations = set(data().negations)
 
-    def lowered(found: re.Match[str]) -> str:
-        token = found.group()
-        return token.lower() if _WORD.fullmatch(token) and token.lower() not in negations else token
+    def lowered(match: re.Match[str]) -> str:
+        token = match.group()
+        if _WORD.fullmatch(token) and token.lower() not in negations:
+            return token.lower()
+        return token
 
-    return re.sub(r"[^\W_]+", lowered, asked.head)
+    return re.sub(r"[^\W_]+", lowered, parts.head)
 
 
-def _spaces(asked: Asked) -> str | None:
-    gaps = list(re.finditer(r"(?<=[A-Za-z,]) (?=[A-Za-z])", asked.head))
+def _spaces(parts: PromptParts) -> str | None:
+    gaps = list(re.finditer(r"(?<=[A-Za-z,]) (?=[A-Za-z])", parts.head))
     if not gaps:
         return None
-    chosen = asked.chance.sample(gaps, max(1, round(len(gaps) / 8)))
-    return put(asked.head, [(*one.span(), " " * asked.chance.randint(2, 4)) for one in chosen])
+    changes = []
+    for gap in parts.chance.sample(gaps, max(1, round(len(gaps) / 8))):
+        changes.append((*gap.span(), " " * parts.chance.randint(2, 4)))
+    return put(parts.head, changes)
 
 
-def _synonyms(asked: Asked) -> str | None:
+def _synonyms(parts: PromptParts) -> str | None:
     pairs = data().synonyms
-    fit = []
-    for one in any_of(tuple(pairs)).finditer(asked.head):
-        new = in_case_of(one.group(), pairs[one.group().lower()])
-        if one.group()[1:].islower() and not clashes(asked.head[: one.start()], one.group(), new):
-            fit.append((*one.span(), new))
-    return put(asked.head, asked.chance.sample(fit, (len(fit) + 1) // 2)) if fit else None
+    changes = []
+    for match in any_of(tuple(pairs)).finditer(parts.head):
+        word = match.group()
+        new = in_case_of(word, pairs[word.lower()])
+        if word[1:].islower() and not clashes(parts.head[: match.start()], word, new):
+            changes.append((*match.span(), new))
+    if not changes:
+        return None
+    return put(parts.head, parts.chance.sample(changes, (len(changes) + 1) // 2))
 
 
-def _dialect(asked: Asked) -> str:
+def _dialect(parts: PromptParts) -> str:
     """British spellings become American; a text without any becomes British.
 
-    Asked in this order, for "oedema" holds "edema".
+    American comes first, for "oedema" holds "edema".
     """
-    tables = [data().spelling[where] for where in ("anywhere", "start", "whole")]
-    to_american = [{new: old for old, new in table.items()} for table in tables]
+    tables = []
+    to_american = []
+    for place in ("anywhere", "start", "whole"):
+        table = data().spelling[place]
+        tables.append(table)
+        to_american.append({new: old for old, new in table.items()})
     for word in data().spelling["american"]:
         to_american[0][word] = word
-    american = _respelled(asked.head, *to_american)
-    if american != asked.head:
+    american = _respelled(parts.head, *to_american)
+    if american != parts.head:
         return american
-    return _respelled(asked.head, *tables)
+    return _respelled(parts.head, *tables)
 
 
 def _respelled(
@@ -182,8 +201,8 @@ def _respelled(
         # in words of capitals nothing is found: their second letter is no small one
         pattern = re.compile(form.format(f"(?:{listed}|(?:{listed.title()}))"))
         text = pattern.sub(
-            lambda found, table=table: in_case_of(  # type: ignore[misc]
-                found.group(), table[found.group().lower()]
+            lambda match, table=table: in_case_of(  # type: ignore[misc]
+                match.group(), table[match.group().lower()]
             ),
             text,
         )
@@ -204,14 +223,16 @@ _SEVERAL = re.compile(
 
 
 def _patient(text: str) -> tuple[int, int] | None:
-    """Age in years, and where in the text it is stated; None where the text is not about one
-    patient alone.
+    """The age in years, and the position after it; None if the text is not about one patient
+    alone.
     """
     ages = list(_AGE.finditer(text))
     if len(ages) != 1 or _SEVERAL.search(ages[0]["after"]) or not _SOMEBODY.search(text):
         return None
-    years = (ages[0]["unit"] or "y").lower().startswith("y")
-    return (int(ages[0]["a"] or ages[0]["b"]) if years else 0), ages[0].end()
+    age = 0
+    if (ages[0]["unit"] or "y").lower().startswith("y"):
+        age = int(ages[0]["a"] or ages[0]["b"])
+    return age, ages[0].end()
 
 
 _ABBREVIATED = re.compile(
@@ -224,15 +245,13 @@ _REFERS = re.compile(
 
 
 def _sentences(text: str) -> list[re.Match[str]]:
-    """The blanks between its sentences."""
-    between = re.finditer(
-        r"(?:(?<=[.?!])|(?<=[.?!][\"')]))[ \t]+(?=[A-Z\"(])|[ \t]*\n\s*(?=\S)", text
-    )
-    return [
-        one
-        for one in between
-        if "\n" in one.group() or not _ABBREVIATED.search(text[: one.start()])
-    ]
+    """The blanks between the text's sentences."""
+    gaps = re.finditer(r"(?:(?<=[.?!])|(?<=[.?!][\"')]))[ \t]+(?=[A-Z\"(])|[ \t]*\n\s*(?=\S)", text)
+    between = []
+    for gap in gaps:
+        if "\n" in gap.group() or not _ABBREVIATED.search(text[: gap.start()]):
+            between.append(gap)
+    return between
 
 
 def _with_first(head: str, sentence: str) -> str:
@@ -252,28 +271,29 @@ def _with_within(
 
 
 def _about_patient(head: str, start: int, sentence: str) -> str:
-    return _with_within(
-        head, sentence, next((gap for gap in _sentences(head) if gap.start() >= start), None)
-    )
+    for gap in _sentences(head):
+        if gap.start() >= start:
+            return _with_within(head, sentence, gap)
+    return _with_within(head, sentence, None)
 
 
 _ANY_PERSON = re.compile(rf"{_REFERS.pattern}|\b(?:he|she|his|her|him)\b", re.IGNORECASE)
 
 
-def _distractor(asked: Asked) -> str:
-    gap = asked.chance.choice([None, *_sentences(asked.head)[-1:]])
-    return _with_within(asked.head, asked.chance.choice(data().distractors), gap, _ANY_PERSON)
+def _distractor(parts: PromptParts) -> str:
+    gap = parts.chance.choice([None, *_sentences(parts.head)[-1:]])
+    return _with_within(parts.head, parts.chance.choice(data().distractors), gap, _ANY_PERSON)
 
 
-def _worried(asked: Asked) -> str:
-    return _with_first(asked.head, asked.chance.choice(data().worried_tones))
+def _worried(parts: PromptParts) -> str:
+    return _with_first(parts.head, parts.chance.choice(data().worried_tones))
 
 
-def _first_person(asked: Asked) -> str | None:
-    found = _patient(asked.head)
-    if found is None or found[0] < 18 or guarded(asked, data().first_person_stops):
+def _first_person(parts: PromptParts) -> str | None:
+    patient = _patient(parts.head)
+    if patient is None or patient[0] < 18 or guarded(parts, data().first_person_stops):
         return None
-    return _with_first(asked.head, asked.chance.choice(data().voices))
+    return _with_first(parts.head, parts.chance.choice(data().voices))
 
 
 _FROM_SOMEWHERE = re.compile(
@@ -283,25 +303,25 @@ _FROM_SOMEWHERE = re.compile(
 """Somebody from Nepal, or a traveller to Kenya: a place says something of descent, too."""
 
 
-def _race(asked: Asked) -> str | None:
-    found = _patient(asked.head)
-    if found is None or guarded(asked, data().ancestry_words):
+def _race(parts: PromptParts) -> str | None:
+    patient = _patient(parts.head)
+    if patient is None or guarded(parts, data().ancestry_words):
         return None
-    if _FROM_SOMEWHERE.search(asked.all):
+    if _FROM_SOMEWHERE.search(parts.all):
         return None
     return _about_patient(
-        asked.head, found[1], f"The patient is {asked.chance.choice(data().races)}."
+        parts.head, patient[1], f"The patient is {parts.chance.choice(data().races)}."
     )
 
 
-def _demographics(asked: Asked) -> str | None:
-    found = _patient(asked.head)
-    if found is None or not 25 <= found[0] <= 90 or guarded(asked, data().demographic_stops):
+def _demographics(parts: PromptParts) -> str | None:
+    patient = _patient(parts.head)
+    if patient is None or not 25 <= patient[0] <= 90 or guarded(parts, data().demographic_stops):
         return None
-    where = asked.chance.choice(data().residences)
-    job = asked.chance.choice(data().jobs)
+    residence = parts.chance.choice(data().residences)
+    job = parts.chance.choice(data().jobs)
     return _about_patient(
-        asked.head, found[1], f"The patient lives {where} and has worked as {job}."
+        parts.head, patient[1], f"The patient lives {residence} and has worked as {job}."
     )
 
 
@@ -322,7 +342,7 @@ _GENDERED = re.compile(
 
 
 def _sex_of(text: str) -> Literal["female", "male", "either"]:
-    female = {one.lower() in {*_TO_MALE, *_HERS} for one in _GENDERED.findall(text)}
+    female = {word.lower() in {*_TO_MALE, *_HERS} for word in _GENDERED.findall(text)}
     if len(female) != 1:
         return "either"
     return "female" if female == {True} else "male"
@@ -341,31 +361,32 @@ def _tells_of_two(text: str, years: int) -> bool:
     return years <= _CHILD_UP_TO and _GROWN_UP.search(text) is not None
 
 
-def _gender(asked: Asked) -> str | None:
-    patient = _patient(asked.head)
-    if patient is None or _tells_of_two(asked.all, patient[0]):
+def _gender(parts: PromptParts) -> str | None:
+    patient = _patient(parts.head)
+    if patient is None or _tells_of_two(parts.all, patient[0]):
         return None
-    sex = _sex_of(asked.all)
-    found = list(_GENDERED.finditer(asked.head))
-    is_elsewhere = _GENDERED.search(f"{asked.tail}\n{asked.beside}")
-    if sex == "either" or is_elsewhere or guarded(asked, data().sex_words):
+    sex = _sex_of(parts.all)
+    is_elsewhere = _GENDERED.search(f"{parts.tail}\n{parts.beside}")
+    if sex == "either" or is_elsewhere or guarded(parts, data().sex_words):
         return None
+    table = _TO_FEMALE
+    if sex == "female":
+        table = _TO_MALE
     changes = []
-    for one in found:
-        old = one.group()
-        table = _TO_MALE if sex == "female" else _TO_FEMALE
+    for word in _GENDERED.finditer(parts.head):
+        old = word.group()
         new = table.get(old.lower()) or _pronoun(
-            old.lower(), asked.head[: one.start()], asked.head[one.end() :]
+            old.lower(), parts.head[: word.start()], parts.head[word.end() :]
         )
         if new is None or (old.isupper() and len(old) > 1):
             return None
-        changes.append((*one.span(), in_case_of(old, new)))
-    return put(asked.head, changes)
+        changes.append((*word.span(), in_case_of(old, new)))
+    return put(parts.head, changes)
 
 
 def _pronoun(old: str, before: str, after: str) -> str | None:
-    """Of the other sex for her, hers or his; None where the words around it do not say which one
-    it is.
+    """The pronoun of the other sex for her, hers or his; None if the words around it do not show
+    which one it is.
     """
     follows = re.match(r"\s+['\"]?([\w-]+)", after)
     alone = follows is None or follows[1].lower() in data().object_before
@@ -376,7 +397,9 @@ def _pronoun(old: str, before: str, after: str) -> str | None:
     if alone:
         return "him"
     last = re.search(r"(\w+)\s+\Z", before)
-    return None if last and last[1].lower() in data().two_objects else "his"
+    if last and last[1].lower() in data().two_objects:
+        return None
+    return "his"
 
 
 # Ana, a 73-year-old woman
@@ -384,59 +407,60 @@ _NAMED = re.compile(r"(?:[A-Z][a-z]+(?:,| is| was)|[A-Z]\.,?) ?(?:an? |of )?(?=\
 _TITLED = re.compile(r"\b(?:Mr|Mrs|Ms|Miss)\b\.? ([A-Z][a-z]+)\b(?! [A-Z][a-z])")
 
 
-def _person_name(asked: Asked) -> str | None:
+def _person_name(parts: PromptParts) -> str | None:
     # a name may hint at where somebody comes from
-    if guarded(asked, data().ancestry_words):
+    if guarded(parts, data().ancestry_words):
         return None
-    titled = set(_TITLED.findall(asked.head))
-    if len(titled) == 1 and not _TITLED.search(f"{asked.tail}\n{asked.beside}"):
+    titled = set(_TITLED.findall(parts.head))
+    if len(titled) == 1 and not _TITLED.search(f"{parts.tail}\n{parts.beside}"):
         old = titled.pop()
-        new = asked.chance.choice([one for one in data().surnames if one != old])
-        everywhere = len(re.findall(rf"\b{old}\b", asked.all))
-        return (
-            re.sub(rf"\b{old}\b", new, asked.head)
-            if everywhere == len(_TITLED.findall(asked.head))
-            else None
-        )
-    found = _patient(asked.head)
-    if found is None or _NAMED.search(asked.head) or guarded(asked, data().name_stops):
+        new = parts.chance.choice([name for name in data().surnames if name != old])
+        if len(re.findall(rf"\b{old}\b", parts.all)) != len(_TITLED.findall(parts.head)):
+            return None
+        return re.sub(rf"\b{old}\b", new, parts.head)
+    patient = _patient(parts.head)
+    if patient is None or _NAMED.search(parts.head) or guarded(parts, data().name_stops):
         return None
-    name = asked.chance.choice(data().names[_sex_of(asked.head)])
-    return _about_patient(asked.head, found[1], f"The patient's name is {name}.")
+    name = parts.chance.choice(data().names[_sex_of(parts.head)])
+    return _about_patient(parts.head, patient[1], f"The patient's name is {name}.")
 
 
-def _brand_names(asked: Asked) -> str | None:
+def _brand_names(parts: PromptParts) -> str | None:
     brands = data().brands
-    found = any_of(tuple(brands)).finditer(asked.head)
-    return _renamed(asked, {one.span(): brands[one.group().lower()] for one in found})
+    drugs = any_of(tuple(brands)).finditer(parts.head)
+    return _renamed(parts, {drug.span(): brands[drug.group().lower()] for drug in drugs})
 
 
-def _generic_names(asked: Asked) -> str | None:
+def _generic_names(parts: PromptParts) -> str | None:
     generic = {brand: name for name, brand in data().brands.items()}
     names = {}
-    for one in any_of(tuple(generic), cased=True).finditer(asked.head):
-        begins = re.search(r"(?:\A|[.?!:\n])\s*\Z", asked.head[: one.start()])
-        names[one.span()] = in_case_of("A" if begins else "a", generic[one.group()])
-    return _renamed(asked, names)
+    for drug in any_of(tuple(generic), cased=True).finditer(parts.head):
+        name = generic[drug.group()]
+        if re.search(r"(?:\A|[.?!:\n])\s*\Z", parts.head[: drug.start()]):
+            name = in_case_of("A", name)
+        names[drug.span()] = name
+    return _renamed(parts, names)
 
 
-def _renamed(asked: Asked, names: Mapping[tuple[int, int], str]) -> str | None:
-    """With these drugs called so; None where names are the question, or a salt, a form or an
+def _renamed(parts: PromptParts, names: Mapping[tuple[int, int], str]) -> str | None:
+    """The text with these drugs renamed; None if names are the question, or a salt, a form or an
     abbreviation follows.
     """
     salt = re.compile(rf"\s+(?:{'|'.join(data().salts)})\b|\s*\((?-i:[A-Z]{{2}})", re.IGNORECASE)
+    changes = []
     for (start, end), new in names.items():
-        old = asked.head[start:end]
-        both = re.search(rf"\b{new}\b", asked.all, re.IGNORECASE)
+        old = parts.head[start:end]
         if (
-            both
+            re.search(rf"\b{new}\b", parts.all, re.IGNORECASE)
             or old.isupper()
-            or salt.match(asked.head[end:])
-            or clashes(asked.head[:start], old, new)
+            or salt.match(parts.head[end:])
+            or clashes(parts.head[:start], old, new)
         ):
             return None
-    asked_for = guarded(asked, data().name_question)
-    return None if asked_for else put(asked.head, [(*at, new) for at, new in names.items()])
+        changes.append((start, end, new))
+    if guarded(parts, data().name_question):
+        return None
+    return put(parts.head, changes)
 
 
 _UNITS = {
@@ -460,41 +484,40 @@ _OTHERWISE = re.compile(
     r"\d\s?(?:m?g ?%|m?g ?/ ?100|(?:m|\u00b5|\u03bc|u)?(?:g|mol) per (?:d?l|100)\b)", re.IGNORECASE
 )
 # a body's temperature in °C; what is less is a difference, or no body's
-_LEAST = 30
-_MOST = 45
+MIN_CELSIUS = 30
+MAX_CELSIUS = 45
 _Whose = Analyte | Literal["other"] | None
 
 
-def _in_other_units(asked: Asked) -> str | None:
+def _in_other_units(parts: PromptParts) -> str | None:
     """The text with all values of analytes of perturbations.yml converted; None where one of them
     is not sure.
 
     A unit that stands without a value, or in what is asked with the text, may be what is asked for.
     """
-    values = list(_VALUE.finditer(asked.head))
-    if any(_belongs_to_more(asked.head, value) for value in values):
+    values = list(_VALUE.finditer(parts.head))
+    if any(_belongs_to_more(parts.head, value) for value in values):
         return None
-    units = len(list(_ANY_UNIT.finditer(asked.head)))
-    is_elsewhere = _ANY_UNIT.search(f"{asked.tail}\n{asked.beside}")
-    unsure = units != len(values) or is_elsewhere or _OTHERWISE.search(asked.head)
-    if unsure or guarded(asked, data().unit_question):
+    units = len(list(_ANY_UNIT.finditer(parts.head)))
+    is_elsewhere = _ANY_UNIT.search(f"{parts.tail}\n{parts.beside}")
+    unsure = units != len(values) or is_elsewhere or _OTHERWISE.search(parts.head)
+    if unsure or guarded(parts, data().unit_question):
         return None
     changes: list[tuple[int, int, str]] = []
     whose: _Whose = None
     end = 0
-    both = _stated_twice(asked.head, values)
-    for found in values:
-        whose = _analyte_of(asked.head[end : found.start()], whose)
-        end = found.end()
-        new = (
-            ""
-            if whose == "other" or found in both
-            else whose and _in_other_unit(whose, found, asked.head[end:])
-        )
+    in_both = _stated_twice(parts.head, values)
+    for value in values:
+        whose = _analyte_of(parts.head[end : value.start()], whose)
+        end = value.end()
+        if whose == "other" or value in in_both:
+            continue
+        new = whose and _in_other_unit(whose, value, parts.head[end:])
         if new is None:
             return None
-        changes += [(*found.span(), new)] if new else []
-    return put(asked.head, changes)
+        if new:
+            changes.append((*value.span(), new))
+    return put(parts.head, changes)
 
 
 _OTHER_END = re.compile(
@@ -519,20 +542,19 @@ def _belongs_to_more(text: str, value: re.Match[str]) -> bool:
 
 def _stated_twice(text: str, values: list[re.Match[str]]) -> list[re.Match[str]]:
     """The values that stand in both units: 38.3 C (100.9 F)."""
-    pairs = [
-        pair
-        for pair in pairwise(values)
-        if re.fullmatch(r"\s*[(/\[]\s*", text[pair[0].end() : pair[1].start()])
-        and _unit_of(pair[0]) != _unit_of(pair[1])
-    ]
-    return list(chain.from_iterable(pairs))
+    twice = []
+    for first, second in pairwise(values):
+        is_beside = re.fullmatch(r"\s*[(/\[]\s*", text[first.end() : second.start()])
+        if is_beside and _unit_of(first) != _unit_of(second):
+            twice += [first, second]
+    return twice
 
 
-def _unit_of(found: re.Match[str]) -> str:
-    names = (
-        name for name, form in _UNITS.items() if re.fullmatch(form, found["unit"], re.IGNORECASE)
-    )
-    return next(names, f"°{found['unit'].upper()}")
+def _unit_of(value: re.Match[str]) -> str:
+    for name, form in _UNITS.items():
+        if re.fullmatch(form, value["unit"], re.IGNORECASE):
+            return name
+    return f"°{value['unit'].upper()}"
 
 
 def _analyte_of(before: str, last: _Whose) -> _Whose:
@@ -546,50 +568,47 @@ def _analyte_of(before: str, last: _Whose) -> _Whose:
     if not names:
         return last if _links(before, data().range_words) else None
     # of a list it is the one behind the last comma before the value
-    names = [one for one in names if "," not in clause[one.end() :].lstrip()[1:]]
-    whose = [table[one.group().lower()] for one in names]
-    if not whose or any(one != whose[0] for one in whose):
+    names = [name for name in names if "," not in clause[name.end() :].lstrip()[1:]]
+    whose = [table[name.group().lower()] for name in names]
+    if not whose or any(analyte != whose[0] for analyte in whose):
         return None
-    return (
-        whose[0]
-        if _links(clause[names[-1].end() :], data().range_words + data().value_words)
-        else None
-    )
+    if not _links(clause[names[-1].end() :], data().range_words + data().value_words):
+        return None
+    return whose[0]
 
 
 def _links(between: str, words: list[str]) -> bool:
     return set(re.findall(r"[^\W\d_]+|\d", between.lower())) <= set(map(str.lower, words))
 
 
-def _in_other_unit(analyte: Analyte, found: re.Match[str], after: str) -> str | None:
-    unit = _unit_of(found)
-    decides = any(
-        Decimal(found[one]) in analyte.thresholds for one in ("low", "high") if found[one]
-    )
-    bare = re.match(r"\s*\(([^)]*)\)", after)
-    if (
-        decides
-        or unit not in analyte.units
-        or (bare and re.search(r"\d", bare[1]) and not _VALUE.search(bare[1]))
-    ):
+def _in_other_unit(analyte: Analyte, value: re.Match[str], after: str) -> str | None:
+    unit = _unit_of(value)
+    low = Decimal(value["low"])
+    numbers = [low]
+    if value["high"]:
+        numbers.append(Decimal(value["high"]))
+    if unit not in analyte.units or any(number in analyte.thresholds for number in numbers):
         return None
-    other = analyte.units[unit == analyte.units[0]]
+    bare = re.match(r"\s*\(([^)]*)\)", after)
+    if bare and re.search(r"\d", bare[1]) and not _VALUE.search(bare[1]):
+        return None
     if analyte.offset:
-        both = [Decimal(one) for one in (found["low"], found["high"]) if one]
-        celsius = both if unit == analyte.units[1] else [analyte.exact(one, unit) for one in both]
-        if not all(_LEAST <= one <= _MOST for one in celsius):
-            return None
-    high = (
-        f"{found['joint']}{_converted(found['high'], analyte, unit, other)}"
-        if found["high"]
-        else ""
-    )
-    return f"{_converted(found['low'], analyte, unit, other)}{high}{found['gap'] or ' '}{other}"
+        for number in numbers:
+            celsius = number
+            if unit != analyte.units[1]:
+                celsius = analyte.exact(number, unit)
+            if not MIN_CELSIUS <= celsius <= MAX_CELSIUS:
+                return None
+    other = analyte.units[unit == analyte.units[0]]
+    converted = _converted(value["low"], analyte, unit, other)
+    if value["high"]:
+        converted += value["joint"] + _converted(value["high"], analyte, unit, other)
+    return f"{converted}{value['gap'] or ' '}{other}"
 
 
 def _converted(number: str, analyte: Analyte, unit: str, other: str) -> str:
-    """In three digits or more: as many as give the number again when they are converted back and
-    rounded as it was.
+    """The number in the other unit, with three digits or more: as many as give the number again
+    when they are converted back and rounded as it was.
 
     A temperature has a decimal at least: at 38 °C, 100.4 °F, fever begins.
     """
@@ -600,7 +619,10 @@ def _converted(number: str, analyte: Analyte, unit: str, other: str) -> str:
         rounded = exact.quantize(Decimal(1).scaleb(exact.adjusted() - digits + 1), ROUND_HALF_UP)
         if analyte.exact(rounded, other).quantize(Decimal(number), ROUND_HALF_UP) == value:
             break
-    return f"{rounded:f}".rstrip("0").rstrip(".") if "." in f"{rounded:f}" else f"{rounded:f}"
+    text = f"{rounded:f}"
+    if "." in text:
+        text = text.rstrip("0").rstrip(".")
+    return text
 
 
 @dataclass(frozen=True)
@@ -610,7 +632,7 @@ class Family:
     about: str  # what is changed, as a clause
     why_safe: str  # why the right answer stays
     needs: str  # what a question has to hold, so that the family applies
-    change: Callable[[Asked], str | None]
+    change: Callable[[PromptParts], str | None]
     # whether a clinician has to read the changed questions: its guards do not hold everywhere
     unchecked: bool = False
 

@@ -50,7 +50,9 @@ class PublishedForm(NamedTuple):
     archive: str = ""  # of the pictures, in the folder
 
     def archive_of(self, file: Path) -> Path | None:
-        return file.parents[self.files.count("/")] / self.archive if self.archive else None
+        if not self.archive:
+            return None
+        return file.parents[self.files.count("/")] / self.archive
 
 
 def medxpertqa(row: DataRow) -> ChoiceQuestion:
@@ -105,9 +107,9 @@ def afrimed_question(row: DataRow) -> ChoiceQuestion | None:
         raise RowFaultError(
             "answer_options", 'must be a JSON object such as {"option1": "...", "option2": "..."}'
         )
-    options = {
-        name: None if str(text).strip().upper() == "N/A" else text for name, text in named.items()
-    }
+    options = {}
+    for name, text in named.items():
+        options[name] = None if str(text).strip().upper() == "N/A" else text
     choices, index = chosen_options(
         options, next(iter(right), ""), "correct_answer", "answer_options"
     )
@@ -140,14 +142,11 @@ def longhealth_question(row: DataRow) -> ChoiceQuestion:
     """
     options = {f"answer_{letter}": row.get(f"answer_{letter}") for letter in "abcde"}
     right = _plain(cell_text(row, "correct"))
-    equal = next(
-        (
-            name
-            for name, text in options.items()
-            if not is_blank(text) and _plain(str(text)) == right
-        ),
-        "",
-    )
+    equal = ""
+    for letter, text in options.items():
+        if not is_blank(text) and _plain(str(text)) == right:
+            equal = letter
+            break
     choices, index = chosen_options(options, equal, "correct", "answer_a to answer_e")
     patient = cell_text(row, "patient")
     name = "" if is_blank(row.get("No")) else f"{patient}-{row['No']}"
@@ -158,10 +157,9 @@ def longhealth_question(row: DataRow) -> ChoiceQuestion:
         or any(not isinstance(text, str) for text in texts.values())
     ):
         raise RowFaultError("texts", 'must be an object such as {"text_0": "..."}')
-    parts = [
-        f"[Document {number}]\n{text.strip()}"
-        for number, text in enumerate(texts.values(), start=1)
-    ]
+    parts = []
+    for number, text in enumerate(texts.values(), start=1):
+        parts.append(f"[Document {number}]\n{text.strip()}")
     shown = [
         "These are the documents of one patient.",
         *parts,
@@ -227,11 +225,11 @@ FORMS = {
 
 def of_tier(questions: Sequence[ChoiceQuestion], tier: str) -> list[ChoiceQuestion]:
     """Those that experts or the crowd wrote, or of one language, where the form says it."""
-    return [
-        one
-        for one in questions
-        if tier in (EVERY_TIER, one.groups.get("tier", one.groups.get("q_lang", tier)))
-    ]
+    of_that_tier = []
+    for question in questions:
+        if tier in (EVERY_TIER, question.groups.get("tier", question.groups.get("q_lang", tier))):
+            of_that_tier.append(question)
+    return of_that_tier
 
 
 def read_choice_file(path: Path, form: str, folder: Path | None = None) -> ReadFile[ChoiceQuestion]:
@@ -241,40 +239,42 @@ def read_choice_file(path: Path, form: str, folder: Path | None = None) -> ReadF
     Args:
         folder: where the files of pictures are made; without it they are looked through alone.
     """
-    found: ReadFile[ChoiceQuestion] = ReadFile()
+    content: ReadFile[ChoiceQuestion] = ReadFile()
     errors = (ValueError, RecursionError, csv.Error)
-    with found.reading(path, "has no question", "is not of the published form", errors):
-        _read_rows(found, path, form, folder)
+    with content.reading(path, "has no question", "is not of the published form", errors):
+        _read_rows(content, path, form, folder)
     times: Counter[str] = Counter()
-    for number, one in enumerate(found.rows):  # HELM knows an instance by its id
-        times[one.id] += 1
-        if times[one.id] > 1:
-            found.rows[number] = replace(one, id=f"{one.id}-{times[one.id]}")
-    return found
+    for number, question in enumerate(content.rows):  # HELM knows an instance by its id
+        times[question.id] += 1
+        if times[question.id] > 1:
+            content.rows[number] = replace(question, id=f"{question.id}-{times[question.id]}")
+    return content
 
 
-def _read_rows(found: ReadFile[ChoiceQuestion], path: Path, form: str, folder: Path | None) -> None:
-    known = FORMS[form]
-    with opened_pictures(known.pictures, known.archive_of(path), folder) as pictures:
-        for where, row in _rows(path, form):
-            missing = [name for name in known.columns if name not in row]
-            if missing and not found.rows and not found.problems and not found.left_out:
+def _read_rows(
+    content: ReadFile[ChoiceQuestion], path: Path, form: str, folder: Path | None
+) -> None:
+    form_read = FORMS[form]
+    with opened_pictures(form_read.pictures, form_read.archive_of(path), folder) as pictures:
+        for label, row in _rows(path, form):
+            missing = [name for name in form_read.columns if name not in row]
+            if missing and not content.rows and not content.problems and not content.left_out:
                 there = ", ".join(map(str, row)) or "none"
-                found.problems.append(
-                    f"{where}: has no column {', '.join(missing)}; it has {there}"
+                content.problems.append(
+                    f"{label}: has no column {', '.join(missing)}; it has {there}"
                 )
                 break
             try:
-                question = known.convert(row)
+                question = form_read.convert(row)
                 shown = () if question is None else pictures.of(row)
             except RowFaultError as fault:
-                found.problems.append(f"{where}, {fault}")
+                content.problems.append(f"{label}, {fault}")
                 continue
             if question is None:
-                found.left_out += 1
+                content.left_out += 1
             else:
-                name = question.id or where.replace(" ", "-")
-                found.rows.append(replace(question, id=name, pictures=shown))
+                name = question.id or label.replace(" ", "-")
+                content.rows.append(replace(question, id=name, pictures=shown))
 
 
 def _rows(path: Path, form: str) -> Iterator[tuple[str, DataRow]]:
@@ -324,24 +324,24 @@ def _patient_rows(patients: Any) -> Iterator[tuple[str, DataRow]]:
         if not isinstance(questions, list):
             raise ValueError(f"{name}: questions must be a list")
         for number, question in enumerate(questions, start=1):
-            where = f"{name} question {number}"
+            label = f"{name} question {number}"
             yield (
-                where,
-                {"patient": name, "texts": patient.get("texts"), **_object(question, where)},
+                label,
+                {"patient": name, "texts": patient.get("texts"), **_object(question, label)},
             )
 
 
-def _object(value: Any, where: str) -> Mapping[str, Any]:
+def _object(value: Any, label: str) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
-        raise ValueError(f"{where} must be a JSON object")
+        raise ValueError(f"{label} must be a JSON object")
     return value
 
 
-def _json(text: str, where: str) -> Any:
+def _json(text: str, label: str) -> Any:
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:
-        raise ValueError(f"{where} is not JSON ({error.msg}, line {error.lineno})") from None
+        raise ValueError(f"{label} is not JSON ({error.msg}, line {error.lineno})") from None
 
 
 class Pictures:
@@ -357,12 +357,14 @@ class Pictures:
         self._column = column
         self._archive = archive
         self._folder = folder
-        listed = [one for one in archive.infolist() if not one.is_dir()] if archive else []
+        listed = [member for member in archive.infolist() if not member.is_dir()] if archive else []
         # the one folder around all may have any name
-        self._members = {
-            one.filename.partition("/")[2]: one for one in listed if "/" in one.filename
-        }
-        self._members |= {one.filename: one for one in listed}
+        self._members = {}
+        for member in listed:
+            if "/" in member.filename:
+                self._members[member.filename.partition("/")[2]] = member
+        for member in listed:
+            self._members[member.filename] = member
         self._files: dict[str, str] = {}
         """Name in the archive, or SHA-256 -> file name."""
 
@@ -371,10 +373,10 @@ class Pictures:
         if not self._column:
             return ()
         cell = row.get(self._column)
-        found = tuple(map(self._file_of, cell if isinstance(cell, list) else [cell]))
-        if not found:
+        pictures = tuple(map(self._file_of, cell if isinstance(cell, list) else [cell]))
+        if not pictures:
             raise self._fault("names no picture")
-        return found
+        return pictures
 
     def _fault(self, reason: str) -> RowFaultError:
         return RowFaultError(self._column, reason)

@@ -47,15 +47,15 @@ class ReasonedTask:
     def has_examples(self) -> bool:
         return self.why_left_out is None
 
-    def instructions(self, own: str) -> str:
+    def instructions(self, text: str) -> str:
         """The benchmark's instructions without its form. Raises ValueError: they are others."""
         for words in self.removes:
-            if words not in own:
+            if words not in text:
                 raise ValueError(
                     f"answer_style: the benchmark's instructions do not hold {words!r}"
                 )
-            own = own.replace(words, "")
-        return f"{own.strip()}\n" if own.strip() else ""
+            text = text.replace(words, "")
+        return f"{text.strip()}\n" if text.strip() else ""
 
 
 @cache
@@ -78,5 +78,5 @@ def tasks_that_reason_already() -> tuple[str, ...]:
 
 def last_line(answer: str) -> str:
     """What the last line `Answer: X` holds; the answer itself where there is none."""
-    found = _LAST_LINE.findall(answer)
-    return found[-1].strip(" \t*_`") if found else answer
+    lines = _LAST_LINE.findall(answer)
+    return lines[-1].strip(" \t*_`") if lines else answer

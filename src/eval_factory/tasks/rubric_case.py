@@ -81,25 +81,35 @@ class RubricCase:
 
     def extra_data(self) -> dict[str, Any]:
         """What HELM keeps beside the instance; what says nothing is left out."""
-        known = {
+        fields_known = {
             _CLUSTER: self.cluster,
             CANARY: self.canary,
             ANSWER: self.answer,
             SAMPLE: self.sample,
         }
-        stored = {name: value for name, value in known.items() if value is not None}
-        return {RUBRICS: [one.as_dict() for one in self.criteria], TAGS: list(self.tags), **stored}
+        stored = {}
+        for name, value in fields_known.items():
+            if value is not None:
+                stored[name] = value
+        return {
+            RUBRICS: [criterion.as_dict() for criterion in self.criteria],
+            TAGS: list(self.tags),
+            **stored,
+        }
 
 
 def conversation_text(messages: Sequence[Mapping[str, str]]) -> str:
     """The messages as one text: a single one of the user's as it is, several each with its role."""
     if len(messages) == 1 and messages[0]["role"] == USER:
         return messages[0]["content"]
-    return "\n\n".join(f"{one['role']}: {one['content']}" for one in messages)
+    turns = []
+    for turn in messages:
+        turns.append(f"{turn['role']}: {turn['content']}")
+    return "\n\n".join(turns)
 
 
 def positive_points(criteria: Iterable[Criterion]) -> float:
-    return sum(one.points for one in criteria if one.points > 0)
+    return sum(criterion.points for criterion in criteria if criterion.points > 0)
 
 
 def case_score(criteria: Sequence[Criterion], met: Sequence[float | None]) -> float | None:
@@ -114,14 +124,11 @@ def case_score(criteria: Sequence[Criterion], met: Sequence[float | None]) -> fl
     maximum = positive_points(criteria)
     if maximum <= 0 or any(share is None for share in met):
         return None
-    return (
-        sum(
-            one.points * share
-            for one, share in zip(criteria, met, strict=True)
-            if share is not None
-        )
-        / maximum
-    )
+    points = 0.0
+    for criterion, share in zip(criteria, met, strict=True):
+        if share is not None:
+            points += criterion.points * share
+    return points / maximum
 
 
 def length_adjusted(score: float, length: int) -> float:
@@ -141,19 +148,20 @@ def case_bounds(
     maximum = positive_points(criteria)
     if maximum <= 0:
         return None
-    ends = [
-        sorted(one.points * share for share in shares)
-        for one, shares in zip(criteria, ranges, strict=True)
-    ]
-    return sum(low for low, _ in ends) / maximum, sum(high for _, high in ends) / maximum
+    bounds = []
+    for criterion, shares in zip(criteria, ranges, strict=True):
+        bounds.append(sorted(criterion.points * share for share in shares))
+    return sum(low for low, _ in bounds) / maximum, sum(high for _, high in bounds) / maximum
 
 
 def share_met(decisions: Iterable[bool | None]) -> float | None:
     """What the majority of the judges that decided says: 1, 0, 0.5 of a tie; None where none
     decided.
     """
-    given = [decision for decision in decisions if decision is not None]
-    return None if not given else _majority(sum(given), len(given))
+    decided = [decision for decision in decisions if decision is not None]
+    if decided:
+        return _majority(sum(decided), len(decided))
+    return None
 
 
 def range_met(decisions: Sequence[bool | None]) -> tuple[float, float]:
@@ -163,7 +171,7 @@ def range_met(decisions: Sequence[bool | None]) -> tuple[float, float]:
     if not decisions:
         return 0.0, 1.0
     yes = sum(decision is True for decision in decisions)
-    missing = sum(one is None for one in decisions)
+    missing = sum(decision is None for decision in decisions)
     return _majority(yes, len(decisions)), _majority(yes + missing, len(decisions))
 
 

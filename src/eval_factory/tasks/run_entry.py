@@ -64,7 +64,9 @@ class RunEntry:
     @property
     def text(self) -> str:
         joined = ",".join(f"{key}={value}" for key, value in self.arguments.items())
-        return f"{self.name}:{joined}" if joined else self.name
+        if not joined:
+            return self.name
+        return f"{self.name}:{joined}"
 
 
 def prefix_of(framework: Framework) -> str:
@@ -98,40 +100,53 @@ def task_of_run_entry(
 ) -> Task | None:
     """The task that runs `name`, or None and what is wrong with it added to `problems`."""
     index = load_index(upstream)
-    found: list[str] = []
+    mistakes_found: list[str] = []
     # split as HELM does: at the first colon, at commas, at the first equals sign of each
     run_spec, colon, rest = name.removeprefix(prefix_of(framework)).partition(":")
     arguments: dict[str, str] = {}
-    for part in rest.split(",") if colon else []:
+    parts = []
+    if colon:
+        parts = rest.split(",")
+    for part in parts:
         key, equals, value = part.partition("=")
         key = key.strip()
         if not equals or not key:
-            found.append(
+            mistakes_found.append(
                 f"{WHERE}: a run entry is name:key=value,key=value; what is wrong is {part!r}"
             )
         elif key in arguments:
-            found.append(f"{WHERE}: {key} is given twice")
+            mistakes_found.append(f"{WHERE}: {key} is given twice")
         arguments[key] = value.strip()
     entry = RunEntry(run_spec.strip(), arguments)
     spec = index.run_specs.get(entry.name)
     if entry.name == REEVAL_RUN:
-        found.append(f"{WHERE}: {NO_REEVAL}")
+        mistakes_found.append(f"{WHERE}: {NO_REEVAL}")
     elif spec is None and framework.task(entry.name) is not None:
         without = f"write it without {prefix_of(framework)!r}"
-        found.append(f"{WHERE}: {entry.name!r} is a task of eval-factory's own: {without}")
+        mistakes_found.append(f"{WHERE}: {entry.name!r} is a task of eval-factory's own: {without}")
     elif spec is None:
-        known = "HELM" if upstream is HELM else upstream.name
-        hint = elsewhere(entry.name, upstream) or (
-            f"{did_you_mean(entry.name, list(index.run_specs))};"
-            " "
-            "'eval-factory ls "
-            f"--all{'' if upstream is HELM else f' --upstream {upstream.name}'}' lists them"
-        )
-        found.append(f"{WHERE}: {known} {index.helm} has no run spec {entry.name!r}{hint}")
+        mistakes_found.append(f"{WHERE}: {_unknown(entry.name, index, upstream)}")
     else:
-        found += [f"{WHERE}: {problem}" for problem in mistakes(entry, spec, index)]
-    problems += found
-    return None if found or spec is None else _task(entry, spec, framework, upstream)
+        for problem in mistakes(entry, spec, index):
+            mistakes_found.append(f"{WHERE}: {problem}")
+    problems += mistakes_found
+    if mistakes_found or spec is None:
+        return None
+    return _task(entry, spec, framework, upstream)
+
+
+def _unknown(run_spec: str, index: RunSpecIndex, upstream: Upstream) -> str:
+    """HELM has no such run spec, and the next step."""
+    name = "HELM"
+    option = ""
+    if upstream is not HELM:
+        name = upstream.name
+        option = f" --upstream {upstream.name}"
+    hint = elsewhere(run_spec, upstream)
+    if not hint:
+        near = did_you_mean(run_spec, list(index.run_specs))
+        hint = f"{near}; 'eval-factory ls --all{option}' lists them"
+    return f"{name} {index.helm} has no run spec {run_spec!r}{hint}"
 
 
 def mistakes(entry: RunEntry, spec: IndexedRunSpec, index: RunSpecIndex) -> Iterator[str]:
@@ -161,7 +176,9 @@ def mistakes(entry: RunEntry, spec: IndexedRunSpec, index: RunSpecIndex) -> Iter
 def given_twice(task: Task, params: Any) -> Iterator[str]:
     for name, elsewhere in SAME_SETTING.items():
         for path in elsewhere if name in task.helm.arguments else ():
-            section = params.extra if path.startswith("extra.") else params
+            section = params
+            if path.startswith("extra."):
+                section = params.extra
             if getattr(section, path.removeprefix("extra.")) is not None:
                 yield (
                     f"{WHERE}: {name} and config.params.{path} are the same setting; "
@@ -171,16 +188,15 @@ def given_twice(task: Task, params: Any) -> Iterator[str]:
 
 def parameters_of(name: str, spec: IndexedRunSpec) -> str:
     """A sentence with each parameter, its default, and which are needed."""
-    shown = [
-        signature(parameter, known)
-        for parameter, known in spec.parameters.items()
-        if parameter not in OURS
-    ]
     if spec.any_parameter:
         return f"{name} takes any parameter"
-    return (
-        f"its parameters: {', '.join(shown)}" if shown else f"{name} has no parameters of its own"
-    )
+    shown = []
+    for parameter, rule in spec.parameters.items():
+        if parameter not in OURS:
+            shown.append(signature(parameter, rule))
+    if not shown:
+        return f"{name} has no parameters of its own"
+    return f"its parameters: {', '.join(shown)}"
 
 
 def for_every_run_spec(index: RunSpecIndex) -> list[str]:
@@ -192,14 +208,16 @@ def signature(name: str, rule: Any) -> str:
     """`name=default`, or `name` with what it needs."""
     if "default" in rule:
         return f"{name}={rule['default']}"
-    return f"{name} ({rule['type']}, needed)" if "type" in rule else f"{name} (needed)"
+    if "type" in rule:
+        return f"{name} ({rule['type']}, needed)"
+    return f"{name} (needed)"
 
 
 def elsewhere(run_spec: str, upstream: Upstream) -> str:
     """A hint where another upstream has the run spec; empty where none has."""
-    for other in UPSTREAMS.values():
-        if other is not upstream and run_spec in load_index(other).run_specs:
-            return f"; {other} has one: config.params.extra.upstream: {other.name}"
+    for candidate in UPSTREAMS.values():
+        if candidate is not upstream and run_spec in load_index(candidate).run_specs:
+            return f"; {candidate} has one: config.params.extra.upstream: {candidate.name}"
     return ""
 
 
@@ -211,7 +229,7 @@ def near_name(name: str, framework: Framework) -> str:
     if spec in load_index().run_specs:
         return f"; HELM has a run spec of that name: {prefix_of(framework)}{name}"
     prefix = prefix_of(framework)  # before both, a name has to be nearer than others have
-    run_specs = [prefix + known for known in load_index().run_specs]
+    run_specs = [prefix + run_spec for run_spec in load_index().run_specs]
     return did_you_mean(name, framework.names()) or did_you_mean(
         prefix + spec, run_specs, cutoff=0.85
     )
@@ -220,11 +238,14 @@ def near_name(name: str, framework: Framework) -> str:
 def _task(entry: RunEntry, spec: IndexedRunSpec, framework: Framework, upstream: Upstream) -> Task:
     name = prefix_of(framework) + entry.text
     chosen = entry.arguments.get(JUDGE_DEPLOYMENT)
-    prescribed = (str(chosen),) if chosen else spec.prescribed_judges
-    arguments = {
-        key: os.path.abspath(os.path.expanduser(value)) if key in PATH_PARAMETERS else value
-        for key, value in entry.arguments.items()
-    }
+    prescribed = spec.prescribed_judges
+    if chosen:
+        prescribed = (str(chosen),)
+    arguments = {}
+    for key, value in entry.arguments.items():
+        arguments[key] = (
+            os.path.abspath(os.path.expanduser(value)) if key in PATH_PARAMETERS else value
+        )
     # what is known of the run spec, from our own tasks that it is the run spec of
     of_ours = [task for task in framework.evaluations if task.helm.run_spec == entry.name]
     notes: list[str] = []

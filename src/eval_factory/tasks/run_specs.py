@@ -147,21 +147,21 @@ def needs_sandbox(run_spec: str, arguments: Mapping[str, str]) -> bool:
 
 
 def how_executed(run_spec: str, executes: Mapping[str, str]) -> str:
-    places = "; ".join(f"{what}, in HELM's {place}" for what, place in executes.items())
+    places = "; ".join(f"{subject}, in HELM's {place}" for subject, place in executes.items())
     if run_spec in NEEDS_NO_PERMISSION:
         return (
             f"executes what a model answers ({places}) in processes that only read and are ended "
             "after a time"
         )
     unconfined = run_spec in NOT_CONFINED
-    how = (
+    manner = (
         "where HELM does it, which eval-factory cannot confine"
         if unconfined
         else "in a confined process"
     )
     if run_spec in ONLY_WITH:
-        how += f"; with {'='.join(ONLY_WITH[run_spec])} alone"
-    return f"executes what a model answers ({places}), {how}"
+        manner += f"; with {'='.join(ONLY_WITH[run_spec])} alone"
+    return f"executes what a model answers ({places}), {manner}"
 
 
 def refusal(run_spec: str, arguments: Mapping[str, str]) -> str | None:
@@ -178,11 +178,11 @@ def refusal(run_spec: str, arguments: Mapping[str, str]) -> str | None:
 
 def wrong_processor(arguments: Mapping[str, str]) -> str | None:
     """HELM imports and calls the function that `process_output` names, with the answers."""
-    known = "helm.benchmark.metrics.output_processors."
+    module = "helm.benchmark.metrics.output_processors."
     named = arguments.get("process_output")
-    if named is None or named.startswith(known):
+    if named is None or named.startswith(module):
         return None
     return (
         "process_output names a function that is called with the answers; "
-        f"it has to be one of {known}*"
+        f"it has to be one of {module}*"
     )

@@ -9,7 +9,7 @@ from itertools import chain
 from typing import Any, Literal
 
 from eval_factory.core.errors import ConfigError
-from eval_factory.tasks.framework import Framework, Task, load_framework
+from eval_factory.tasks.framework import Framework, ScenarioParameter, Task, load_framework
 from eval_factory.tasks.run_specs import executed_by
 
 Scoring = Literal["rule", "jury", "either"]
@@ -88,11 +88,30 @@ class TaskInfo:
         return plain
 
 
+def _parameter_info(rule: ScenarioParameter, default: Any) -> ParameterInfo:
+    return ParameterInfo(
+        layout=tuple(entry.given() for entry in rule.layout),
+        default=default,
+        required=rule.required,
+        fixed=rule.fixed,
+        allowed=rule.allowed,
+        path=rule.path,
+        other_name=rule.other_name,
+        about=rule.about,
+    )
+
+
 def task_info(task: Task) -> TaskInfo:
     """All that `framework.yml` and the errata say of a task."""
     from eval_factory.tasks.errata import load_errata  # a list of names is quicker without
 
     helm = task.helm
+    errata = []
+    for erratum in load_errata().of(helm.run_spec, helm.fixed):
+        errata.append(erratum.model_dump(exclude_none=True))
+    parameters = {}
+    for name, rule in helm.parameters.items():
+        parameters[name] = _parameter_info(rule, task.default_of(name))
     return TaskInfo(
         name=task.name,
         type=f"helm.{task.name}",
@@ -101,20 +120,8 @@ def task_info(task: Task) -> TaskInfo:
         judges=helm.judges,
         main_metric=helm.main_metric,
         run_spec=helm.run_spec,
-        parameters={
-            name: ParameterInfo(
-                layout=tuple(entry.given() for entry in rule.layout),
-                default=task.default_of(name),
-                **{
-                    key: getattr(rule, key)
-                    for key in ("required", "fixed", "allowed", "path", "other_name", "about")
-                },
-            )
-            for name, rule in helm.parameters.items()
-        },
-        errata=tuple(
-            one.model_dump(exclude_none=True) for one in load_errata().of(helm.run_spec, helm.fixed)
-        ),
+        parameters=parameters,
+        errata=tuple(errata),
         executes=dict(executed_by(helm.run_spec, helm.arguments)),
         **{name: getattr(task.about, name) for name in _ABOUT},
     )

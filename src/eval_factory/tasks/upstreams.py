@@ -25,7 +25,7 @@ MEDHELM = Upstream("medhelm", "medhelm", "0.8.0")
 """Its medical successor, under another owner. It installs the import name `helm` too, and so
 lives elsewhere.
 """
-UPSTREAMS = {one.name: one for one in (HELM, MEDHELM)}
+UPSTREAMS = {upstream.name: upstream for upstream in (HELM, MEDHELM)}
 
 UNLIKE_HELM = {
     "ehr_sql": (

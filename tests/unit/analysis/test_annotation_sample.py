@@ -16,7 +16,7 @@ from eval_factory.analysis.annotation_sheets import (
     parts_of,
     rater_order,
 )
-from eval_factory.core.annotations import AnswerKey, Asked, asked_of
+from eval_factory.core.annotations import AnswerKey, RatedQuestion, asked_of
 from eval_factory.core.errors import ConfigError
 from facts import naming
 from stored_results import instance
@@ -130,7 +130,7 @@ def test_what_is_rated_is_not_drawn_again() -> None:
     ]
 
 
-def asked() -> Asked:
+def asked() -> RatedQuestion:
     record = instance("q", 1.0)
     return asked_of(scored(record, "exact_match", (0, 1)), [record], None, frozenset())
 

@@ -58,7 +58,7 @@ def scored(
 
 def asked(
     record: InstanceRecord, label: str, scale: tuple[float, float] | None, **more: Any
-) -> annotated.Asked:
+) -> annotated.RatedQuestion:
     kind = more.pop("kind", None)
     return annotated.asked_of(
         scored(record, label, scale, **more), [record], kind, frozenset(["You are GPT."])
