@@ -37,7 +37,7 @@ from eval_factory.scoring.prediction_powered import (
 
 Values = npt.NDArray[np.float64]
 Chance = np.random.Generator
-Ends = tuple[float, float] | None
+Bounds = tuple[float, float] | None
 LEAST = 0.93
 
 
@@ -50,7 +50,7 @@ class Cell:
     truth: float
     draw: Callable[[Chance], Any]
     """A sample."""
-    interval: Callable[[Any], Ends]
+    interval: Callable[[Any], Bounds]
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Held:
 
 def measured(row: Cell, samples: int, seed: int) -> Held:
     chance = np.random.default_rng([seed, zlib.crc32(f"{row.row}; {row.column}".encode())])
-    known: dict[bytes, Ends] = {}
+    known: dict[bytes, Bounds] = {}
     found = []
     for _ in range(samples):
         sample = row.draw(chance)
@@ -135,7 +135,7 @@ def rated_sample(
     return found
 
 
-def of_rated(sample: Rated, *, scale: tuple[float, float], bias: bool) -> Ends:
+def of_rated(sample: Rated, *, scale: tuple[float, float], bias: bool) -> Bounds:
     strata = [
         Stratum(
             judge.tolist(),
@@ -211,7 +211,7 @@ def labels_of(sizes: list[int]) -> Values:
     return np.repeat(np.arange(len(sizes), dtype=float), sizes)
 
 
-def ends_of_mean(sample: Values, **how: Any) -> Ends:
+def ends_of_mean(sample: Values, **how: Any) -> Bounds:
     found = interval_of_mean(sample.tolist(), **how)
     return None if found.low is None or found.high is None else (found.low, found.high)
 
@@ -250,7 +250,7 @@ def paired_rows() -> Iterator[Cell]:
             keeps = in_clusters(chance, sizes, 0.7, icc)
             return np.array([right, right * keeps])
 
-        def made(sample: Values, sizes: list[int] = sizes) -> Ends:
+        def made(sample: Values, sizes: list[int] = sizes) -> Bounds:
             # these take long, and no interval follows from the first two
             with (
                 patch.object(paired, "sign_flip_p", return_value=1.0),
@@ -322,7 +322,7 @@ def rubric_rows() -> Iterator[Cell]:
             lost = (lowest < 0) & (chance.random(count) < lose)
             return np.array([np.where(lost, lowest, chance.uniform(low, high, count)), lowest])
 
-        def made(sample: Values) -> Ends:
+        def made(sample: Values) -> Bounds:
             return ends_of_mean(sample[0], scale=(0.0, 1.0), lowest=sample[1].tolist())
 
         lost = can * lose

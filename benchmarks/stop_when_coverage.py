@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from eval_factory.scoring.intervals import EACH_SIDE, interval_of_mean
+from eval_factory.scoring.intervals import TAIL_ALPHA, interval_of_mean
 from eval_factory.scoring.sequential import looks_up_to
 
 Values = npt.NDArray[np.float64]
@@ -122,7 +122,7 @@ def ends_by_betting(rows: Values, *, replaced: bool) -> Values:
     """(draws, looks, 2), of values from 0 to 1; the means that are tried stand in the middle of
     200 equal parts.
     """
-    alpha = 2 * EACH_SIDE
+    alpha = 2 * TAIL_ALPHA
     means = (np.arange(POINTS) + 0.5) / POINTS
     up, down = np.zeros((2, len(rows), POINTS))
     total = np.zeros(len(rows))
@@ -171,7 +171,7 @@ def measured(name: str, draws: int, seed: int, *, betting: bool = True) -> dict[
     orders = np.stack([chance.permutation(SIZE) for _ in range(draws)])
     rows = np.take_along_axis(rows, orders, 1)
     labels = np.repeat(np.arange(len(of.sources or [0])), of.sources or [SIZE])[orders]
-    sides = {"one look": EACH_SIDE, "ours": EACH_SIDE / len(LOOKS)}
+    sides = {"one look": TAIL_ALPHA, "ours": TAIL_ALPHA / len(LOOKS)}
     found = {
         how: held(ends_by_ours(rows, of, labels, side), of.truth) for how, side in sides.items()
     }

@@ -232,7 +232,7 @@ def call_helm_run_in_this_process() -> None:
         sys.argv = list(spec.argv)
         environment = dict(os.environ)
         told = HelmRunSettings.from_environment(spec.env)
-        probed = frozenset(json.loads(spec.once_begun() or "[]"))
+        probed = frozenset(json.loads(spec.on_started() or "[]"))
         told = replace(told, parent=None, probed=probed)
         os.environ.update({**spec.env, **told.environment()})
         session._sessions.clear()

@@ -14,7 +14,7 @@ from eval_factory.endpoint.response_cache import Answer, Attempt, ResponseCache
 from eval_factory.helm import names
 from eval_factory.plan.run_plan import make_plan
 from eval_factory.workflows.evaluate import collect_and_report
-from eval_factory.workflows.helm_run import Ran
+from eval_factory.workflows.helm_run import FinishedRun
 from eval_factory.workflows.prepare import prepare
 from eval_factory.workflows.resume import DataRead
 from unit.scoring.test_collect import FOUR, state, write_run
@@ -54,5 +54,7 @@ def finished_folder(
     events = [{"time": at, "run_id": "run", "event": "phase"} for at in (1e9, 1e9 + 30)]
     rundir.events.write_text("".join(json.dumps(event) + "\n" for event in events), "utf-8")
     with patch("eval_factory.workflows.resume.git_hash", return_value="abc123"):
-        collect_and_report(ctx, plan, argv, Ran((rundir.root / RUN,), "run", 2.5), DataRead())
+        collect_and_report(
+            ctx, plan, argv, FinishedRun((rundir.root / RUN,), "run", 2.5), DataRead()
+        )
     return rundir

@@ -22,7 +22,7 @@ from eval_factory.cli.console import HomePath, lasting
 from eval_factory.core.errors import ConfigError, NotReportableError
 from eval_factory.core.foreign_text import one_line, own_lines, printable
 from eval_factory.core.formats import counted
-from eval_factory.core.this_process import not_to_be_hung_up
+from eval_factory.core.this_process import ignore_sighup
 from eval_factory.tasks.framework import added_points
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def reproduce(folder: Path, run_it: bool, output_dir: Path | None) -> None:
         )
         return
     again = api.run_again(folder, output_dir, screen=screen)
-    with not_to_be_hung_up():
+    with ignore_sighup():
         stdout = lasting(sys.stdout)
         stdout.write(again.evaluated.summary + "\n")
         stdout.writelines(
@@ -153,7 +153,7 @@ def rescore(
     evaluated = api.rescore(
         folder, output_dir, run_config, overrides=overrides, screen=lasting(sys.stderr)
     )
-    with not_to_be_hung_up():
+    with ignore_sighup():
         lasting(sys.stdout).write(evaluated.summary + "\n")
     if evaluated.failure is not None:
         raise NotReportableError(evaluated.failure)

@@ -20,7 +20,7 @@ from eval_factory.core.errors import (
 )
 from eval_factory.core.foreign_text import own_lines
 from eval_factory.core.nouns import EXECUTOR_NAMES
-from eval_factory.core.this_process import not_to_be_hung_up
+from eval_factory.core.this_process import ignore_sighup
 
 if TYPE_CHECKING:
     from eval_factory.monitor.look import MonitorOutcome, RunOptions
@@ -119,7 +119,7 @@ def look(
 
 
 def _asking(output: RunOutput, *, wait: bool, no_preflight: bool = False) -> RunOptions:
-    from eval_factory.cli.suite_screen import looking_on
+    from eval_factory.cli.suite_screen import progress_view
     from eval_factory.monitor.look import RunOptions
     from eval_factory.workflows.suite.suite_report import SuiteOptions
 
@@ -128,13 +128,13 @@ def _asking(output: RunOutput, *, wait: bool, no_preflight: bool = False) -> Run
     return RunOptions(
         env=os.environ,
         say=lambda text: screen.write(own_lines(text) + "\n"),
-        looking_on=lambda folder: looking_on(folder, shown),
+        progress_view=lambda folder: progress_view(folder, shown),
         options=SuiteOptions(no_preflight=no_preflight, wait=wait),
     )
 
 
 def _show(looked: MonitorOutcome, output: RunOutput) -> None:
-    with not_to_be_hung_up():
+    with ignore_sighup():
         if output.as_json:
             record: dict[str, Any] = {
                 "outcome": looked.outcome,

@@ -27,7 +27,7 @@ from eval_factory.cli.console import (
 from eval_factory.core.errors import ConfigError, NotReportableError, PrerequisiteError
 from eval_factory.core.foreign_text import own_lines
 from eval_factory.core.nouns import EXECUTOR_NAMES
-from eval_factory.core.this_process import not_to_be_hung_up
+from eval_factory.core.this_process import ignore_sighup
 
 if TYPE_CHECKING:
     from eval_factory.workflows.evaluate import Evaluated
@@ -52,7 +52,7 @@ class RunOutput:
         from eval_factory.report.summary import headline
         from eval_factory.workflows.options import end_record
 
-        with not_to_be_hung_up():
+        with ignore_sighup():
             if self.as_json:
                 self._write_end(end_record(evaluated))
             elif self.quiet:

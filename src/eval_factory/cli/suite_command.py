@@ -18,7 +18,7 @@ from eval_factory.cli.run_command import RecordingCommand, RunOutput, show_dry_r
 from eval_factory.core.errors import ConfigError, NotReportableError
 from eval_factory.core.foreign_text import own_lines
 from eval_factory.core.nouns import EXECUTOR_NAMES
-from eval_factory.core.this_process import not_to_be_hung_up
+from eval_factory.core.this_process import ignore_sighup
 
 if TYPE_CHECKING:
     from eval_factory.workflows.suite.suite_report import CellReport
@@ -143,14 +143,14 @@ def run_suite(
                 json.dumps(found.as_dict()) if given["as_json"] else own_lines(found.to_text())
             )
             return
-        from eval_factory.cli.suite_screen import looking_on, show_end
+        from eval_factory.cli.suite_screen import progress_view, show_end
         from eval_factory.workflows.suite.run_suite import run_suite as run
         from eval_factory.workflows.suite.suite_report import SuiteOptions
 
         options = SuiteOptions(
             given["fresh"], debug, given["no_preflight"], given["reuse"], wait=given["wait"]
         )
-        with looking_on(suite_.folder, output) as observer:
+        with progress_view(suite_.folder, output) as observer:
             report = run(suite_, options, env=os.environ, screen=observer)
         show_end(report, output)
     ctx.exit(report.exit_code)
@@ -445,14 +445,14 @@ def run_leaderboard(
         return
     cells: tuple[CellReport, ...] = ()
     if board.suite is not None:
-        from eval_factory.cli.suite_screen import looking_on
+        from eval_factory.cli.suite_screen import progress_view
         from eval_factory.workflows.suite.run_suite import run_suite
         from eval_factory.workflows.suite.suite_report import SuiteOptions
 
         options = SuiteOptions(debug=debug, no_preflight=given["no_preflight"])
-        with looking_on(board.suite.folder, RunOutput()) as observer:
+        with progress_view(board.suite.folder, RunOutput()) as observer:
             cells = run_suite(board.suite, options, env=os.environ, screen=observer).cells
-    with not_to_be_hung_up():
+    with ignore_sighup():
         found = tables_of(board, cells, os.environ, lasting(sys.stdout))
     if found is not None:
         raise found

@@ -25,7 +25,7 @@ from eval_factory.core.foreign_text import one_line, own_lines
 from eval_factory.core.formats import counted
 from eval_factory.core.nouns import RunStatus
 from eval_factory.core.rundir import SuiteDir
-from eval_factory.core.this_process import not_to_be_hung_up
+from eval_factory.core.this_process import ignore_sighup
 from eval_factory.executors.progress import duration, short_number
 from eval_factory.workflows.suite import suite_journal as journal
 from eval_factory.workflows.suite import suite_status as view
@@ -233,7 +233,7 @@ def check_text(found: SuiteCheck) -> str:
     return own_lines("\n".join(lines))
 
 
-def looking_on(folder: SuiteDir, output: RunOutput) -> SuiteScreen:
+def progress_view(folder: SuiteDir, output: RunOutput) -> SuiteScreen:
     """The observer that was asked for."""
     return SuiteScreen(output.screen(), folder, records=output.stdout if output.as_json else None)
 
@@ -341,7 +341,7 @@ def _cut(line: str, style: str = "") -> Text:
 
 def show_end(report: SuiteReport, output: RunOutput) -> None:
     """What came of it, on standard output; why the exit code is not 0, on standard error."""
-    with not_to_be_hung_up():
+    with ignore_sighup():
         status = view.status_of(report.folder)
         if output.as_json:
             write_record(output.stdout, suite_end_record(report, status))

@@ -102,7 +102,7 @@ def _interrupt_soon() -> None:
 
 
 @contextlib.contextmanager
-def not_to_be_hung_up() -> Iterator[None]:
+def ignore_sighup() -> Iterator[None]:
     """What is nearly done is brought to its end, whether anybody still looks at it or not."""
     # a handler of a program in C that Python runs in (None) could not be put back
     if (

@@ -20,7 +20,14 @@ from urllib3.util import Url, parse_url
 
 from eval_factory import __version__
 from eval_factory.endpoint import bridge
-from eval_factory.endpoint.http_wire import CUT, Hold, Reply, TransportError, Wire, tls_failed
+from eval_factory.endpoint.http_wire import (
+    CUT,
+    LargeBodySlot,
+    Reply,
+    TransportError,
+    Wire,
+    tls_failed,
+)
 from eval_factory.endpoint.openai_api import json_text
 from eval_factory.endpoint.proxies import certificates, proxy_for, tls_context
 
@@ -172,7 +179,7 @@ class Transport:
 
     async def _attempt(self, request: bytes, question: bytes, *, is_alone: bool) -> Reply:
         wire: Wire | None = None
-        hold = Hold()
+        hold = LargeBodySlot()
         began = asyncio.get_running_loop().time()
 
         def late() -> TransportError:
@@ -289,7 +296,7 @@ class Transport:
                 "",
                 "",
             ]
-            await wire.exchange("\r\n".join(lines).encode("latin-1"), Hold(), tunnel=True)
+            await wire.exchange("\r\n".join(lines).encode("latin-1"), LargeBodySlot(), tunnel=True)
         except TransportError as error:
             raise TransportError(PROXY_FAILED, unreachable=True) from error
         if wire.status == PROXY_LOGIN:

@@ -97,7 +97,7 @@ class MalformedAnswerError(TransportError):
         super().__init__(f"{message}; {PAID_AGAIN}", silent=silent, status=status)
 
 
-class Hold:
+class LargeBodySlot:
     """The slot of a large answer among those that are in memory at once."""
 
     _slots: ClassVar[asyncio.Semaphore] = asyncio.Semaphore(LARGE_AT_ONCE)
@@ -107,14 +107,14 @@ class Hold:
 
     async def take(self) -> None:
         if not self._has_slot:
-            await Hold._slots.acquire()
+            await LargeBodySlot._slots.acquire()
             self._has_slot = True
 
     def end(self) -> None:
         """Whoever asked has read it, or it is given up."""
         if self._has_slot:
             self._has_slot = False
-            bridge.the_loop().call_soon_threadsafe(Hold._slots.release)
+            bridge.the_loop().call_soon_threadsafe(LargeBodySlot._slots.release)
 
     __del__ = end
 
@@ -160,7 +160,7 @@ class Reply:
     status: int
     headers: Mapping[str, str]  # names in small letters; of lines with the same name the last
     data: bytes
-    hold: Hold = field(default_factory=Hold, compare=False)
+    hold: LargeBodySlot = field(default_factory=LargeBodySlot, compare=False)
     doubt: Doubt = field(default_factory=Doubt, compare=False)
 
 
@@ -183,7 +183,7 @@ class Wire(asyncio.Protocol):
         self._came: asyncio.Future[None] | None = None
         """Of the request that is asked: done when its answer is complete, or none, or is large."""
 
-    async def exchange(self, request: bytes, hold: Hold, *, tunnel: bool = False) -> None:
+    async def exchange(self, request: bytes, hold: LargeBodySlot, *, tunnel: bool = False) -> None:
         """Send a request, and read its answer. `tunnel`: the answer has no body where it is good.
 
         Raises TransportError: no whole one came.
@@ -229,7 +229,7 @@ class Wire(asyncio.Protocol):
             if not self._is_whole or self._transport.get_write_buffer_size():
                 self.is_open = False
 
-    async def body(self, hold: Hold) -> bytes:
+    async def body(self, hold: LargeBodySlot) -> bytes:
         """The body without its content coding, in which far more bytes may be hidden than came."""
         parts = self._parts
         self._parts = []

@@ -239,7 +239,7 @@ def _unheeded(_attempt: int, _started: float) -> None:
     """Nobody notes what is on its way."""
 
 
-class _AskAgain(Exception):
+class _RetryWithChanges(Exception):
     """The endpoint refused the request, and may take it at once: with these changes, or with
     another token.
     """
@@ -370,7 +370,7 @@ class RetryingClient:
                     doubt = reply.doubt
                     answer = self._usable(reply, sent, turn)
                     del reply
-            except (_AskAgain, EndpointUnusable) as refused:
+            except (_RetryWithChanges, EndpointUnusable) as refused:
                 if refused.status is not None:  # it was sent
                     said = RequestFailed(f"HTTP {refused.status}", refused.status)
                     note(attempt, AttemptState.REFUSED, said, started, time.perf_counter() - clock)
@@ -447,7 +447,7 @@ class RetryingClient:
         return error.silent and self._outage.nothing_received(unreachable=error.unreachable)
 
     def _send(self, body: Mapping[str, Any], server: Server, manner: _Manner) -> Reply:
-        """Raises _AskAgain: there is another token than the one that was refused."""
+        """Raises _RetryWithChanges: there is another token than the one that was refused."""
         by_batch = None if manner.batched is None else manner.batched.reply(body)
         if by_batch is not None:
             return by_batch
@@ -457,7 +457,7 @@ class RetryingClient:
             reply = self._signed(body, server, authorization, manner)
             self._outage.received()
             if reply.status == 401 and manner.may_renew and sign_in.renew(authorization):
-                raise _AskAgain(reply.status)
+                raise _RetryWithChanges(reply.status)
             return reply
         except SignInError as error:
             raise EndpointUnusable(self._messages.of_role(str(error))) from error
@@ -558,7 +558,7 @@ class RetryingClient:
             error_text = reply.data[: refused_parameters.LOOKED_AT].decode("utf-8", "replace")
             wanted = refused_parameters.changes_asked_for(error_text, sent)
             if wanted:
-                raise _AskAgain(status, wanted)
+                raise _RetryWithChanges(status, wanted)
         messages = turn.server.messages
         headers = replies.headers_of(reply)
         self._stop_where_waiting_is_in_vain(status, text, headers, reply, turn.server)

@@ -62,7 +62,7 @@ class Server:
         self.has_answered = has_answered
         self.is_patient = True
         """Patient: a 429 costs no retry for a while."""
-        self.under_way = self.refusals = 0  # refusals without an answer between
+        self.in_flight = self.refusals = 0  # refusals without an answer between
         self.is_failing = False
         self.absent_until = 0.0
         self.paused_until = 0.0
@@ -76,7 +76,7 @@ class Server:
     def may_be_asked(self, now: float) -> bool:
         """Also by the one request that finds out whether it is back."""
         return self.is_well(now) or (
-            not self.under_way and max(self.absent_until, self.paused_until) <= now
+            not self.in_flight and max(self.absent_until, self.paused_until) <= now
         )
 
     def tolerates_limit(self, first: float) -> bool:
@@ -141,7 +141,7 @@ class Servers:
                     yield Turn(server, slot)
             finally:
                 with self._lock:
-                    server.under_way -= 1
+                    server.in_flight -= 1
 
     def _next(self, avoid: Server | None) -> Server:
         """The server with the fewest requests under way; in turn where several have as few."""
@@ -152,8 +152,8 @@ class Servers:
             ready = [server for server in self.all if server.may_be_asked(now)]
             ready = [server for server in ready if server is not avoid] or ready or list(self.all)
             order = {server: (index - turn) % number for index, server in enumerate(self.all)}
-            chosen = min(ready, key=lambda server: (server.under_way, order[server]))
-            chosen.under_way += 1
+            chosen = min(ready, key=lambda server: (server.in_flight, order[server]))
+            chosen.in_flight += 1
             return chosen
 
     def answered(self, server: Server) -> None:

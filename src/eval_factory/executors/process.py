@@ -47,7 +47,7 @@ class ProcessSpec:
     lock: Lock  # inherited: nobody else may write to the folder for as long as the program lives
     run_id: str  # of the events that it writes
     redactor: Redactor
-    once_begun: Callable[[], str | None] = lambda: None
+    on_started: Callable[[], str | None] = lambda: None
     """Called when the program has started. It gets the returned line on its standard input; what
     is raised ends it.
     """
@@ -104,7 +104,7 @@ def run_logged(spec: ProcessSpec, *, log: Path, on_tick: Callable[[], None]) -> 
         reader.start()
         try:
             spec.lock.share_with(process.pid)
-            line = spec.once_begun()
+            line = spec.on_started()
             if process.stdin is not None:  # it gets the line, and the end of its input
                 with (
                     contextlib.suppress(BrokenPipeError),
@@ -352,7 +352,7 @@ given.
 """
 
 
-def make_room(requests_at_once: int) -> None:
+def raise_fd_limit(requests_at_once: int) -> None:
     """Raise this process's limit on open files to what the run needs; helm-run inherits it.
     Raises PrerequisiteError: the system does not let it be so high."""
     needed = ALWAYS_OPEN + OPEN_PER_REQUEST * requests_at_once

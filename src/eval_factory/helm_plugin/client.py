@@ -286,11 +286,11 @@ class Endpoint:
         with self._lock:
             if self._stopped is not None:
                 raise EndpointStopped(self._stopped)
-            under_way = self._in_flight.get(asked.key)
+            in_flight = self._in_flight.get(asked.key)
             mine: Future[_Reply] = Future()
             self._in_flight.setdefault(asked.key, mine)
-        if under_way is not None:
-            reply = replace(bridge.wait_for(under_way), cached=True)
+        if in_flight is not None:
+            reply = replace(bridge.wait_for(in_flight), cached=True)
             self._cache.journal(
                 self._now(reply.key, AttemptState.CACHED, None, *reply.completion.tokens)
             )

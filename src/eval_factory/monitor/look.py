@@ -100,7 +100,7 @@ class RunOptions:
     env: Mapping[str, str]
     say: Callable[[str], object]
     # shows what a suite does
-    looking_on: Callable[[SuiteDir], AbstractContextManager[SuiteObserver]]
+    progress_view: Callable[[SuiteDir], AbstractContextManager[SuiteObserver]]
     options: SuiteOptions
 
 
@@ -145,7 +145,7 @@ def _asks_for_more_repeats(panel: Panel, history: History) -> bool:
 
 def _ask_suite(suite: Suite, options: RunOptions) -> SuiteReport:
     """Ask the panel again, in a folder of its own: no earlier answers are used."""
-    with options.looking_on(suite.folder) as observer:
+    with options.progress_view(suite.folder) as observer:
         return run_suite(suite, options.options, env=options.env, screen=observer)
 
 

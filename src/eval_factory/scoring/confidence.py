@@ -18,9 +18,9 @@ from eval_factory.helm import names, output
 from eval_factory.helm.trivial_answers import ConfidenceReply, read_replies
 from eval_factory.plan.run_plan import Plan
 from eval_factory.scoring.intervals import (
-    LEAST_SOURCES,
+    MIN_CLUSTERS,
     PROPORTION,
-    Ends,
+    Bounds,
     describe,
     effective_clusters,
     is_shared,
@@ -53,7 +53,7 @@ POINTS = 10  # of the curve: a tenth of the questions, two tenths, ...
 
 
 def share_of(
-    values: Mapping[Unit, float], sources: Sources, scale: Ends | None = PROPORTION
+    values: Mapping[Unit, float], sources: Sources, scale: Bounds | None = PROPORTION
 ) -> Share | None:
     """The mean of one value a question, with its interval over their sources; None of nothing."""
     if not values:
@@ -203,7 +203,7 @@ def _gap(group: Sample) -> _Gap:
     count = len(group)
     variance = variance_of(gaps) / count if count > 1 else 0.0
     few = 1.0
-    if is_shared(sources) and (effective := effective_clusters(sources)) >= LEAST_SOURCES:
+    if is_shared(sources) and (effective := effective_clusters(sources)) >= MIN_CLUSTERS:
         variance = mean_and_variance(gaps, sources)[1]
         few = (t_quantile(effective - 1) / t_quantile(math.inf)) ** 2
     share = (sum(one.right for one in group) + 2) / (count + 4)  # A. Agresti, B. A. Coull, 1998

@@ -18,9 +18,9 @@ from eval_factory.core import formats
 from eval_factory.core.results import Stats
 
 CONFIDENCE = 0.95
-EACH_SIDE = (1 - CONFIDENCE) / 2
-Ends = tuple[float, float]  # the least and the greatest: of a scale, or of an interval
-PROPORTION: Ends = (0.0, 1.0)
+TAIL_ALPHA = (1 - CONFIDENCE) / 2
+Bounds = tuple[float, float]  # the least and the greatest: of a scale, or of an interval
+PROPORTION: Bounds = (0.0, 1.0)
 
 
 class Interval(NamedTuple):
@@ -34,27 +34,27 @@ class Interval(NamedTuple):
 NO_INTERVAL = Interval(None, None, None)
 
 
-def t_quantile(degrees: float, each_side: float = EACH_SIDE) -> float:
+def t_quantile(degrees: float, each_side: float = TAIL_ALPHA) -> float:
     """The 0.975 quantile of Student's t distribution, or another; degrees need not be whole."""
     from scipy import special  # imported here: a score of 0/1 values needs none of it
 
     return float(special.stdtrit(degrees, 1 - each_side))
 
 
-def wilson(share: float, count: float, quantile: float | None = None) -> Ends:
+def wilson(share: float, count: float, quantile: float | None = None) -> Bounds:
     """The Wilson score interval of a proportion (E. B. Wilson, JASA 22:209-212, 1927).
 
     The count is the effective number of values where they are clustered; `quantile` takes the place
     of the normal one.
     """
-    z = statistics.NormalDist().inv_cdf(1 - EACH_SIDE) if quantile is None else quantile
+    z = statistics.NormalDist().inv_cdf(1 - TAIL_ALPHA) if quantile is None else quantile
     spread = z * z / count
     middle = (share + spread / 2) / (1 + spread)
     half = z * math.sqrt(share * (1 - share) / count + spread / (4 * count)) / (1 + spread)
     return max(0.0, middle - half), min(1.0, middle + half)
 
 
-def clopper_pearson(right: float, count: int, each_side: float) -> Ends:
+def clopper_pearson(right: float, count: int, each_side: float) -> Bounds:
     """The exact interval of a proportion (C. J. Clopper and E. S. Pearson, Biometrika 26:404-413,
     1934).
 
@@ -84,7 +84,7 @@ def effective_clusters(clusters: Sequence[Hashable]) -> float:
 def mean_and_variance(
     values: Sequence[float],
     clusters: Sequence[Hashable],
-    scale: Ends = PROPORTION,
+    scale: Bounds = PROPORTION,
     size: float = 0.0,
 ) -> tuple[float, float]:
     """The mean of clustered values, and its variance, which is robust to any dependence inside
@@ -123,7 +123,7 @@ def mean_end_weight(clusters: Sequence[Hashable]) -> float:
     return max(len(clusters) / len(set(clusters)), end_weight(clusters))
 
 
-def design_effect(values: Sequence[float], scale: Ends, clusters: Sequence[Hashable]) -> float:
+def design_effect(values: Sequence[float], scale: Bounds, clusters: Sequence[Hashable]) -> float:
     """Of clustered values on a scale, with a pseudo-cluster at each end; at least 1."""
     (low, high) = scale
     size = end_weight(clusters)
@@ -136,8 +136,8 @@ def design_effect(values: Sequence[float], scale: Ends, clusters: Sequence[Hasha
 
 
 def wilson_clustered(
-    values: Sequence[float], clusters: Sequence[Hashable], each_side: float = EACH_SIDE
-) -> Ends:
+    values: Sequence[float], clusters: Sequence[Hashable], each_side: float = TAIL_ALPHA
+) -> Bounds:
     """The Wilson interval of clustered 0/1 values, on their effective number.
 
     The effective number is count / design effect, and no more than count; t with the effective
@@ -159,10 +159,10 @@ def variance_of(values: Sequence[float]) -> float:
 
 def student_t(
     values: Sequence[float],
-    scale: Ends | None = None,
+    scale: Bounds | None = None,
     clusters: Sequence[Hashable] | None = None,
-    each_side: float = EACH_SIDE,
-) -> Ends:
+    each_side: float = TAIL_ALPHA,
+) -> Bounds:
     """Student's t interval of the mean of two values or more; on a scale with ends, with one
     pseudo-value at each.
 
@@ -199,7 +199,9 @@ def _sum_of_squares(values: Iterable[float]) -> float:
     return math.fsum(value * value for value in values)
 
 
-def of_equal_values(value: float, count: float, scale: Ends, each_side: float = EACH_SIDE) -> Ends:
+def of_equal_values(
+    value: float, count: float, scale: Bounds, each_side: float = TAIL_ALPHA
+) -> Bounds:
     """What can be said of the mean where all values are equal: how many other values there can be
     at most.
 
@@ -223,7 +225,7 @@ CLOPPER_PEARSON = "clopper-pearson"
 CLUSTERED = "-clustered"
 # ends the name of the method where the interval holds at all of so many looks together
 OF_LOOKS = "-of-{}-looks"
-LEAST_SOURCES = 2
+MIN_CLUSTERS = 2
 FEW_SOURCES = 6
 LARGE_SOURCE = 0.3
 """Effective clusters that an interval needs; below which, or with a cluster above that share,
@@ -238,7 +240,7 @@ rare and great losses are in no smaller sample.
 def describe(
     values: Sequence[float],
     mean: float | None = None,
-    scale: Ends | None = None,
+    scale: Bounds | None = None,
     clusters: Sequence[Hashable] | None = None,
     lowest: Sequence[float] | None = None,
     looks: float = 1,
@@ -264,7 +266,7 @@ def describe(
     stddev = statistics.stdev(values)
     stderr: float | None = stddev / math.sqrt(count)
     design_effect = effective_n = None
-    if clusters is not None and effective_clusters(clusters) < LEAST_SOURCES:
+    if clusters is not None and effective_clusters(clusters) < MIN_CLUSTERS:
         stderr = None
     elif clusters is not None:
         variance = mean_and_variance(values, clusters)[1]
@@ -273,7 +275,9 @@ def describe(
         if independent:  # L. Kish, Survey Sampling, 1965, section 8.2
             design_effect = variance / independent
             effective_n = count / max(1.0, design_effect)
-    low, high, method = interval_of_mean(values, center, scale, clusters, lowest, EACH_SIDE / looks)
+    low, high, method = interval_of_mean(
+        values, center, scale, clusters, lowest, TAIL_ALPHA / looks
+    )
     if looks > 1 and method is not None:
         method += OF_LOOKS.format(looks)
     return Stats(
@@ -293,10 +297,10 @@ def describe(
 def interval_of_mean(
     values: Sequence[float],
     mean: float | None = None,
-    scale: Ends | None = None,
+    scale: Bounds | None = None,
     clusters: Sequence[Hashable] | None = None,
     lowest: Sequence[float] | None = None,
-    each_side: float = EACH_SIDE,
+    each_side: float = TAIL_ALPHA,
 ) -> Interval:
     """The interval of a mean of two values or more, and the name of its method; arguments as
     `describe`'s.
@@ -307,7 +311,7 @@ def interval_of_mean(
     """
     sources = clusters if is_shared(clusters) else None
     units = len(values) if sources is None else effective_clusters(sources)
-    if units < LEAST_SOURCES:
+    if units < MIN_CLUSTERS:
         return NO_INTERVAL
     low, high = scale or PROPORTION
     if lowest is not None and min(lowest) < low:
@@ -330,7 +334,7 @@ def interval_of_mean(
         moved = 0.0
         if sources is not None:
             found = wilson_clustered(values, sources, each_side)
-        elif each_side == EACH_SIDE:
+        elif each_side == TAIL_ALPHA:
             found = wilson(center, len(values))
         else:
             method = CLOPPER_PEARSON
@@ -365,8 +369,8 @@ def few_sources(clusters: Sequence[Hashable]) -> str | None:
     as_much = (
         f"{len(sources)} sources say as much as {formats.decimals(effective, 1)} of equal size"
     )
-    if effective < LEAST_SOURCES:
-        return f"there is no interval: {as_much}, and {LEAST_SOURCES} are needed"
+    if effective < MIN_CLUSTERS:
+        return f"there is no interval: {as_much}, and {MIN_CLUSTERS} are needed"
     if effective < FEW_SOURCES or largest > LARGE_SOURCE:
         return (
             f"few sources decide the interval: {as_much}, "
@@ -417,7 +421,7 @@ def bca_of_ratio(
     instances or effective clusters, and where all resamples are equal.
     """
     clusters_of = range(len(numerators)) if clusters is None else clusters
-    sums: dict[Hashable, Ends] = defaultdict(lambda: (0.0, 0.0))
+    sums: dict[Hashable, Bounds] = defaultdict(lambda: (0.0, 0.0))
     for above, below, cluster in zip(numerators, denominators, clusters_of, strict=True):
         sums[cluster] = sums[cluster][0] + above, sums[cluster][1] + below
     if (

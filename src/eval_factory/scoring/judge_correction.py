@@ -166,7 +166,7 @@ def rates_differ(votes: Sequence[tuple[float, Hashable]], pairs: Sequence[Labell
     for side in (votes, by_label):
         values = [value for value, _ in side]
         clusters = [cluster for _, cluster in side]
-        if len(values) < 2 or intervals.effective_clusters(clusters) < intervals.LEAST_SOURCES:
+        if len(values) < 2 or intervals.effective_clusters(clusters) < intervals.MIN_CLUSTERS:
             return True
         size = intervals.mean_end_weight(clusters)
         variance += intervals.mean_and_variance(values, clusters, PROPORTION, size)[1]
@@ -181,7 +181,7 @@ def _corrected_by_truth(cases: JudgedCases, rates: JudgeRates) -> CorrectedByLab
     import numpy as np
 
     units = min(rates.units, intervals.effective_clusters(cases.clusters))
-    if units < intervals.LEAST_SOURCES:
+    if units < intervals.MIN_CLUSTERS:
         return NotCorrected(FEW_SOURCES)
     youdens = rates.resampled.sum(axis=1) - 1
     youden = rates.sensitivity + rates.specificity - 1
@@ -252,7 +252,7 @@ def corrected_by_labels(
     tables = np.array([table for table in by_conversation.values() if table.any()])
     if not len(tables):
         return NotCorrected(FEW_LABELS)
-    if intervals.effective_clusters(cases.clusters) < intervals.LEAST_SOURCES:
+    if intervals.effective_clusters(cases.clusters) < intervals.MIN_CLUSTERS:
         return NotCorrected(FEW_SOURCES)
     pairs = tables.sum(axis=1)
     units = float(pairs.sum() ** 2 / (pairs**2).sum())
@@ -296,7 +296,7 @@ def _corrected(given: float, possible: float, sensitivity: float, specificity: f
 
 def _interval(
     cases: JudgedCases, rates: NDArray[Any], variances: NDArray[Any], units: float
-) -> intervals.Ends | None:
+) -> intervals.Bounds | None:
     """Every score S with (A - sensitivity S - (1 - specificity) (B - S))^2 <= t^2 of its variance:
     between the roots of a quadratic. None where that is no interval.
     """

@@ -28,7 +28,7 @@ from eval_factory.helm.judge_output import injection_signs, is_blank_answer
 from eval_factory.plan.run_plan import Plan
 from eval_factory.scoring.agreement import Ratings
 from eval_factory.scoring.draft import Draft
-from eval_factory.scoring.intervals import Ends
+from eval_factory.scoring.intervals import Bounds
 from eval_factory.scoring.model_families import same_family
 from eval_factory.scoring.notes import Importance, Note
 from eval_factory.scoring.request_states import has_failed, text_of
@@ -196,7 +196,7 @@ def score_of_all_judges(
 
 def bounds_over_judgements(
     metric: MetricValues, ratings: Ratings, judges: Collection[str]
-) -> Ends | None:
+) -> Bounds | None:
     """The jury's score if every missing judgement were the lowest mark, and if every one were the
     highest. Judges rate the same criteria, so an instance's score is the mean of its judges' means.
     """

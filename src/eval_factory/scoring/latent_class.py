@@ -133,7 +133,7 @@ def _fitted(
     return found
 
 
-def expanded_ends(values: NDArray[Any], units: float) -> intervals.Ends:
+def expanded_ends(values: NDArray[Any], units: float) -> intervals.Bounds:
     """The percentile interval of resampled values, with the levels that Student's t needs.
 
     T. C. Hesterberg, The American Statistician 69:371-386, 2015, section 4: percentiles of few

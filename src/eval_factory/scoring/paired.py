@@ -290,7 +290,7 @@ def _of_means(
     weight = intervals.mean_end_weight(names)
     center, stderr = _mean_and_stderr(list(members.values()), scale, weight)
     freedom = intervals.effective_clusters(names) - 1
-    if stderr is None or freedom < intervals.LEAST_SOURCES - 1:
+    if stderr is None or freedom < intervals.MIN_CLUSTERS - 1:
         return {
             **dict.fromkeys(("ci_low", "ci_high", "ci90_low", "ci90_high", "p_value", "mde")),
             "method": method,

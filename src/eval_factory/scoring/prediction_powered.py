@@ -45,8 +45,8 @@ from dataclasses import dataclass, replace
 from itertools import chain
 
 from eval_factory.scoring.intervals import (
-    LEAST_SOURCES,
-    Ends,
+    MIN_CLUSTERS,
+    Bounds,
     design_effect,
     effective_clusters,
     t_quantile,
@@ -104,7 +104,7 @@ class TooFewSourcesError(ValueError):
     """
 
 
-def corrected_mean(strata: Sequence[Stratum], scale: Ends) -> Corrected:
+def corrected_mean(strata: Sequence[Stratum], scale: Bounds) -> Corrected:
     """The mean of what the people would have said of all answers, with its 95 % interval. `strata`:
     in an order in which neighbours are alike; one with fewer than two rated answers is put to a
     neighbour. `scale`: the least and the greatest score that there can be.
@@ -143,7 +143,7 @@ def corrected_mean(strata: Sequence[Stratum], scale: Ends) -> Corrected:
     return Corrected(value, *interval, math.sqrt(variance), power, rated, answers, judge_mean)
 
 
-def bias_of_judge(strata: Sequence[Stratum], scale: Ends) -> Corrected:
+def bias_of_judge(strata: Sequence[Stratum], scale: Bounds) -> Corrected:
     """The mean of what the judge says more than the people, with its 95 % interval; `scale`: of the
     people's scores.
 
@@ -174,8 +174,8 @@ def _interval(
     answers: int,
     rated_effect: float,
     sources: float,
-    scale: Ends,
-) -> Ends:
+    scale: Bounds,
+) -> Bounds:
     """As the head of this module has it. `rated_effect`: the design effect of the rated ones."""
     low, high = scale
     weight = END_WEIGHT * rated_effect
@@ -189,7 +189,7 @@ def _interval(
     return max(low, middle - half), min(high, middle + half)
 
 
-def _clustering(strata: Sequence[Stratum], scale: Ends) -> tuple[float, float, float]:
+def _clustering(strata: Sequence[Stratum], scale: Bounds) -> tuple[float, float, float]:
     """(the design effect of the people's scores, if all answers were rated; that of the rated ones;
     the effective number of sources that these come from).
 
@@ -202,8 +202,8 @@ def _clustering(strata: Sequence[Stratum], scale: Ends) -> tuple[float, float, f
     if not sources:
         return 1.0, 1.0, sum(len(one.rated) for one in strata)
     effective = effective_clusters(rated)
-    if effective < LEAST_SOURCES:
-        raise TooFewSourcesError(effective, LEAST_SOURCES)
+    if effective < MIN_CLUSTERS:
+        raise TooFewSourcesError(effective, MIN_CLUSTERS)
     pairs = chain.from_iterable(stratum.rated for stratum in strata)
     of_rated = design_effect([people for people, _ in pairs], scale, rated)
     sharing = len(sources) / effective_clusters(sources)
@@ -247,7 +247,7 @@ class Expected:
     answers: int
     mean: float  # of the people's scores, as is the standard deviation
     stddev: float
-    scale: Ends
+    scale: Bounds
     design_effect: float = 1.0  # if all answers were rated
     sharing: float = 1.0  # answers for each effective source
 
@@ -272,7 +272,7 @@ def half_width_of(rated: int, expected: Expected, correlation: float) -> float:
     # two rated answers share a source as often as any two do
     part = (rated - 1) / (expected.answers - 1)
     effective = rated / (1 + (expected.sharing - 1) * part)
-    if effective < LEAST_SOURCES:
+    if effective < MIN_CLUSTERS:
         return math.inf
     rated_effect = 1 + (expected.design_effect - 1) * part
     residual = (1 - correlation**2) * (1 / rated - 1 / expected.answers)

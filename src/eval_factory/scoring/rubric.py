@@ -26,7 +26,7 @@ from eval_factory.plan.run_plan import Plan
 from eval_factory.scoring.agreement import length_correlation, ordinal_alpha, weighted_kappa
 from eval_factory.scoring.draft import Draft
 from eval_factory.scoring.groups import SMALLEST_GROUP, Groups
-from eval_factory.scoring.intervals import Ends
+from eval_factory.scoring.intervals import Bounds
 from eval_factory.scoring.jury import ENOUGH_TO_TELL, judges_that_failed, notes_on_length
 from eval_factory.scoring.model_families import same_family
 from eval_factory.scoring.notes import Importance, Note
@@ -79,7 +79,7 @@ class JudgedCase:
         decided = [one.get(judge) for one in self.votes or [{}] * len(self.criteria)]
         return case_score(self.criteria, [None if met is None else float(met) for met in decided])
 
-    def bounds(self) -> Ends | None:
+    def bounds(self) -> Bounds | None:
         if self.votes is None:
             return case_bounds(self.criteria, [(0.0, 1.0)] * len(self.criteria))
         return case_bounds(self.criteria, [range_met(list(one.values())) for one in self.votes])
@@ -108,7 +108,7 @@ def _in_range(value: float) -> float:
     return min(1.0, max(0.0, value))
 
 
-def bounds_over_criteria(cases: Cases) -> Ends | None:
+def bounds_over_criteria(cases: Cases) -> Bounds | None:
     """The benchmark's score, clipped, if every criterion without a decision were judged against the
     answer, and if every one for it; None where no case has a score.
     """

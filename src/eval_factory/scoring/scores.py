@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from eval_factory.core.results import Score, Stats
 from eval_factory.helm import output
 from eval_factory.helm.metric_facts import facts_of, is_score
-from eval_factory.scoring.intervals import PROPORTION, Ends, bca_of_ratio, describe
+from eval_factory.scoring.intervals import PROPORTION, Bounds, bca_of_ratio, describe
 from eval_factory.tasks.errata import CORRECTED
 
 InstanceKey = tuple[str, int, str | None]  # (instance id, trial, perturbation)
@@ -33,7 +33,7 @@ class MetricValues:
     # None where HELM has no mean of all, and where these are not its own values
     helm_mean: float | None
     # the least and the greatest value that there can be, where that is known
-    scale: Ends | None = None
+    scale: Bounds | None = None
     values: dict[InstanceKey, float] = field(default_factory=dict)
     split: str | None = None
     perturbation: str | None = None
@@ -288,7 +288,7 @@ def _stats_of_a_ratio(metric: MetricValues, value: float) -> Stats:
     return replace(plain, ci_low=found.low, ci_high=found.high, ci_method=found.method)
 
 
-def bounds_of(metric: MetricValues, missing: set[InstanceKey]) -> Ends | None:
+def bounds_of(metric: MetricValues, missing: set[InstanceKey]) -> Bounds | None:
     """The value if every missing instance were wrong, and if every one were right.
 
     Only for values of a known scale, or that all lie from 0 to 1.

@@ -19,7 +19,7 @@ from eval_factory.core.safe_files import parse_json
 from eval_factory.helm import names, output
 from eval_factory.plan.run_plan import STOP_WHEN, Plan
 from eval_factory.scoring.draft import Draft
-from eval_factory.scoring.intervals import EACH_SIDE, PROPORTION
+from eval_factory.scoring.intervals import PROPORTION, TAIL_ALPHA
 from eval_factory.scoring.notes import Importance
 from eval_factory.scoring.scores import InstanceKey, helm_mean, mean_score, with_missing_counted
 
@@ -150,7 +150,7 @@ class Looks:
             return Look(size, None, None, None)
         # of another level than 95 %: as many looks more, or fewer
         found = mean_score(
-            replace(metric, looks=len(self.sizes) * 2 * EACH_SIDE / self.stop.alpha), values
+            replace(metric, looks=len(self.sizes) * 2 * TAIL_ALPHA / self.stop.alpha), values
         )
         return Look(size, found.value, found.stats.ci_low, found.stats.ci_high)
 

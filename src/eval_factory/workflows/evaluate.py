@@ -23,10 +23,10 @@ from eval_factory.core.helm_run_settings import HelmRunSettings, SharedLimitsSet
 from eval_factory.core.results import TaskResult
 from eval_factory.core.rundir import RunDir
 from eval_factory.core.safe_files import refuse_full_disk, write_atomic
-from eval_factory.core.this_process import not_to_be_hung_up
+from eval_factory.core.this_process import ignore_sighup
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
 from eval_factory.endpoint.openai_api import IMAGES
-from eval_factory.executors.process import make_room
+from eval_factory.executors.process import raise_fd_limit
 from eval_factory.helm.command import command_line
 from eval_factory.helm.environments import environment_of, look_for_packages
 from eval_factory.plan.prices import budget_of, prices_to_keep, refuse_what_cannot_be_held
@@ -42,7 +42,7 @@ from eval_factory.workflows.batches import batches_of, refuse_to_forget_batches
 from eval_factory.workflows.context import RunContext, lock_folder, show_warnings, write_result
 from eval_factory.workflows.helm_run import (
     EndedHelmRun,
-    Ran,
+    FinishedRun,
     blocked_hosts,
     raise_for_failure,
     run_helm,
@@ -130,11 +130,11 @@ def evaluate(
                     "have changed since its job ended\n"
                     "  give the same command with --fresh: it runs again"
                 )
-            make_room(plan.model.parallelism * len(plan.endpoints))
+            raise_fd_limit(plan.model.parallelism * len(plan.endpoints))
             settings = replace(settings, prices=prices_to_keep(asking))
             place_data(context, plan, bundle)
             ran, argv = asked(context, plan, argv, settings, options, read)
-        with not_to_be_hung_up():
+        with ignore_sighup():
             return collect_and_report(context, plan, argv, ran, read)
 
 
@@ -145,7 +145,7 @@ def asked(
     settings: HelmRunSettings,
     options: Options,
     read: resume.DataRead,
-) -> tuple[Ran, Sequence[str]]:
+) -> tuple[FinishedRun, Sequence[str]]:
     """By helm-run, in several looks where the configuration says so; with the arguments of the
     last one.
     """
@@ -168,7 +168,7 @@ def asked(
 
     batches = batches_of(context, plan, options.batch_choice, settings.budget)
 
-    def ask(argv: Sequence[str]) -> Ran:
+    def ask(argv: Sequence[str]) -> FinishedRun:
         nonlocal settings
         if batches is None:
             ended = run_helm(
@@ -227,15 +227,15 @@ def look_for_prerequisites(plan: Plan) -> None:
         sandbox.require(f"{plan.task_name} executes what the model answers, in a sandbox only")
 
 
-def finished_before(plan: Plan, read: resume.DataRead) -> Ran | None:
+def finished_before(plan: Plan, read: resume.DataRead) -> FinishedRun | None:
     """The complete run that this folder already holds, if it is the same."""
     state = resume.finished_run(plan, read)
     if state is None:
         return None
-    return Ran(tuple(plan.rundir.root / name for name in state.runs), state.run_id, state.wall_s)
+    return FinishedRun(tuple(plan.rundir.root / name for name in state.runs), state.run_id, state.wall_s)
 
 
-def as_it_stands(context: RunContext, plan: Plan, ran: Ran) -> Evaluated | None:
+def as_it_stands(context: RunContext, plan: Plan, ran: FinishedRun) -> Evaluated | None:
     """The result of a finished run where collecting it again would write what is there; None
     where it is to be done.
     """
@@ -299,7 +299,7 @@ def probe_all(
 
 def checked_runs(
     context: RunContext, plan: Plan, run: EndedHelmRun, *, shared: bool = False
-) -> Ran:
+) -> FinishedRun:
     """The runs of a helm-run that did what it was to do. Raises EvalFactoryError: as
     `raise_for_failure`; or it did nothing.
     """
@@ -311,7 +311,7 @@ def checked_runs(
     )
     if not folders:
         raise HelmError(f"helm-run ended without a run; its log: {plan.rundir.helm_log}")
-    return Ran(folders, run.run_id, rounded(run.wall_s, DIGITS_OF_SECONDS))
+    return FinishedRun(folders, run.run_id, rounded(run.wall_s, DIGITS_OF_SECONDS))
 
 
 def get_ready_to_collect(upstream: Upstream) -> None:
@@ -330,7 +330,7 @@ def get_ready_to_collect(upstream: Upstream) -> None:
 
 
 def collect_and_report(
-    context: RunContext, plan: Plan, argv: Sequence[str], ran: Ran, read: resume.DataRead
+    context: RunContext, plan: Plan, argv: Sequence[str], ran: FinishedRun, read: resume.DataRead
 ) -> Evaluated:
     """Collect the result and write every report of it."""
     from eval_factory.scoring.collect import collect

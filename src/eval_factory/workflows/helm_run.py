@@ -105,7 +105,7 @@ class EndedHelmRun:
 
 
 @dataclass(frozen=True)
-class Ran:
+class FinishedRun:
     """A helm-run that came to its end: now, or in an earlier run of the same identity."""
 
     folders: tuple[Path, ...]
@@ -118,10 +118,10 @@ def run_helm(
     evaluation: Evaluation,
     argv: Sequence[str],
     settings: HelmRunSettings,
-    once_begun: Callable[[], str | None] = lambda: None,
+    on_started: Callable[[], str | None] = lambda: None,
     watch: str | None = None,
 ) -> EndedHelmRun:
-    """Run helm-run to its end. `once_begun`, `watch`: as in ProcessSpec.
+    """Run helm-run to its end. `on_started`, `watch`: as in ProcessSpec.
 
     Raises:
         PrerequisiteError: the program is not there.
@@ -135,7 +135,7 @@ def run_helm(
         seen, allowed, replace(settings, run_id=run_id, parent=os.getpid()).environment()
     )
     spec = ProcessSpec(
-        argv, env, context.rundir, context.lock, run_id, context.redactor, once_begun, watch
+        argv, env, context.rundir, context.lock, run_id, context.redactor, on_started, watch
     )
     started = time.monotonic()
     try:

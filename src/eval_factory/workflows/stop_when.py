@@ -29,7 +29,7 @@ from eval_factory.plan.run_plan import STOP_WHEN, Plan
 if TYPE_CHECKING:
     from eval_factory.core.results import StoppedEarly, TaskResult
     from eval_factory.workflows.context import RunContext
-    from eval_factory.workflows.helm_run import Ran
+    from eval_factory.workflows.helm_run import FinishedRun
     from eval_factory.workflows.resume import DataRead
 
 # what only runs with a rule need is imported inside functions: a dry run is quick
@@ -68,10 +68,10 @@ def ask_in_looks(
     plan: Plan,
     stop: StopWhen,
     read: DataRead,
-    ask: Callable[[Sequence[str]], Ran],
+    ask: Callable[[Sequence[str]], FinishedRun],
     *,
     debug: bool,
-) -> tuple[Ran, Sequence[str]]:
+) -> tuple[FinishedRun, Sequence[str]]:
     """The last look, with the time of all, and the arguments of its helm-run. `ask`: runs helm-run
     with these arguments to its end.
 

@@ -297,7 +297,7 @@ def test_a_record_at_the_start_and_lines_beside_it(
     folder: SuiteDir, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = io.StringIO()
-    with suite_screen.looking_on(folder, RunOutput(as_json=True, stdout=out)) as observer:
+    with suite_screen.progress_view(folder, RunOutput(as_json=True, stdout=out)) as observer:
         observer.on_event(started(NAMES))
         observer.on_event(cell_ended(NAMES[0]))
         observer.say("a word")

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from eval_factory.core.this_process import interrupt_on_signals, not_to_be_hung_up
+from eval_factory.core.this_process import ignore_sighup, interrupt_on_signals
 
 
 @pytest.fixture(autouse=True)
@@ -21,7 +21,7 @@ def test_the_first_hangup_interrupts_and_the_second_does_not() -> None:
     """Nor does one while something is brought to its end."""
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
     interrupt_on_signals()
-    with not_to_be_hung_up():
+    with ignore_sighup():
         signal.raise_signal(signal.SIGHUP)
     with pytest.raises(KeyboardInterrupt):
         signal.raise_signal(signal.SIGHUP)
@@ -42,7 +42,7 @@ def test_another_thread_leaves_signals_alone() -> None:
     found: list[object] = []
 
     def elsewhere() -> None:
-        with not_to_be_hung_up():
+        with ignore_sighup():
             found.append(signal.getsignal(signal.SIGHUP))
 
     thread = threading.Thread(target=elsewhere)

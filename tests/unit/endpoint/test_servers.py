@@ -109,7 +109,7 @@ def test_the_fewest_under_way_and_in_turn(clock: Clock) -> None:
     with found.turn(BODY) as first, found.turn(BODY) as second:
         (third,) = set(found.all) - {first.server, second.server}
         assert chosen(found, 1) == name_of(third)
-    assert [server.under_way for server in found.all] == [0, 0, 0]
+    assert [server.in_flight for server in found.all] == [0, 0, 0]
 
 
 def test_one_that_failed_is_left_out_and_then_asked_by_one(clock: Clock) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from eval_factory.core.errors import PrerequisiteError
-from eval_factory.executors.process import make_room
+from eval_factory.executors.process import raise_fd_limit
 from facts import each_says
 
 NO_LIMIT = resource.RLIM_INFINITY
@@ -51,7 +51,7 @@ def test_the_limit_is_raised_to_what_is_needed_and_no_further(
     soft: int, hard: int, raised: bool, limit: Limit
 ) -> None:
     told = limit(soft, hard)
-    make_room(100)
+    raise_fd_limit(100)
     assert told == ([(364, hard)] if raised else [])
 
 
@@ -63,7 +63,7 @@ def test_where_there_is_no_room_it_says_what_is_needed(
 ) -> None:
     limit(soft, hard, most)
     with pytest.raises(PrerequisiteError) as told:
-        make_room(300)
+        raise_fd_limit(300)
     each_says(
         str(told.value).splitlines(),
         ["300 requests", "964 open files", f"only {soft} are"],

@@ -22,7 +22,7 @@ from eval_factory.core.errors import (
 from eval_factory.core.secrets import REDACTED, Redactor
 from eval_factory.workflows import evaluate as workflow
 from eval_factory.workflows.evaluate import launch_record
-from eval_factory.workflows.helm_run import EndedHelmRun, Ran, raise_if_stopped
+from eval_factory.workflows.helm_run import EndedHelmRun, FinishedRun, raise_if_stopped
 from eval_factory.workflows.options import Options
 from eval_factory.workflows.resume import read_state
 from facts import says
@@ -92,7 +92,9 @@ def test_a_run_took_as_long_as_its_result_will_say(tmp_path: Path) -> None:
     ran = workflow.checked_runs(
         context(made.rundir), made, EndedHelmRun("run", 18.45317671599496, 0, (), tuple(done))
     )
-    assert ran == Ran((made.rundir.helm / "runs/s/r", made.rundir.helm / "runs/s/q"), "run", 18.45)
+    assert ran == FinishedRun(
+        (made.rundir.helm / "runs/s/r", made.rundir.helm / "runs/s/q"), "run", 18.45
+    )
 
 
 def test_a_run_that_nothing_has_changed_for_is_shown_as_it_is(
@@ -104,7 +106,7 @@ def test_a_run_that_nothing_has_changed_for_is_shown_as_it_is(
     screen = io.StringIO()
     state = read_state(rundir)
     assert state is not None
-    ran = Ran((rundir.root / state.runs[0],), state.run_id, state.wall_s)
+    ran = FinishedRun((rundir.root / state.runs[0],), state.run_id, state.wall_s)
     kept = workflow.as_it_stands(context(rundir, screen), made, ran)
     assert kept is not None
     assert kept.summary.splitlines()[0].startswith("pubmed_qa: exact_match = 0.5000")
@@ -127,7 +129,7 @@ def test_who_only_collects_asks_nobody(
         raise Asks
 
     monkeypatch.setattr(workflow, "look_for_prerequisites", lambda *_: None)
-    monkeypatch.setattr(workflow, "make_room", ask)
+    monkeypatch.setattr(workflow, "raise_fd_limit", ask)
     known = plan({"config.output_dir": str(tmp_path / "out")}).evaluation
     with pytest.raises(PrerequisiteError if only_collect else Asks) as caught:
         workflow.evaluate(

@@ -207,7 +207,7 @@ def read_yaml_with_the_c_parser(_loader: type) -> type:
 
 
 @contextmanager
-def in_place_of(modules: Mapping[str, ModuleType | None]) -> Iterator[None]:
+def patched_modules(modules: Mapping[str, ModuleType | None]) -> Iterator[None]:
     """What is imported meanwhile gets these; who imports the packages later gets the packages."""
     loaded: dict[str, Any] = sys.modules
     put = {name: module for name, module in modules.items() if name not in loaded}
@@ -234,7 +234,7 @@ def import_metrics_without_what_few_runs_use() -> bool:
         importlib.import_module("calibration"), name
     )
     vars(datasets).update(load_dataset=None, DatasetDict=None)
-    with in_place_of({"calibration": calibration, "datasets": datasets}):
+    with patched_modules({"calibration": calibration, "datasets": datasets}):
         importlib.import_module("helm.benchmark.metrics.basic_metrics")
     return True
 
@@ -243,7 +243,7 @@ def download_nltk_data_only_when_needed() -> None:
     """HELM tries a download at import, in every run; few metrics cut text into words with these
     data.
     """
-    with in_place_of(OF_A_CLASSIFIER):
+    with patched_modules(OF_A_CLASSIFIER):
         import nltk
     from helm.benchmark.metrics import nltk_helper
 

@@ -19,7 +19,7 @@ from typing import Any
 from eval_factory.core.helm_run_settings import ALL_FILES, HelmRunSettings, Pins
 from eval_factory.helm_plugin import network_guard
 from eval_factory.helm_plugin.conversation_scenario import folder_of_names, with_pictures
-from eval_factory.helm_plugin.patches.lighter import in_place_of
+from eval_factory.helm_plugin.patches.lighter import patched_modules
 from eval_factory.helm_plugin.session import run_record
 from eval_factory.tasks.choice_question import options_shown
 from eval_factory.tasks.custom_table import CLUSTER, filled, picture_columns
@@ -334,7 +334,7 @@ def read_own_tables() -> None:
     """
     pandas = types.ModuleType("pandas")  # the package itself is 70 MB, with pyarrow
     vars(pandas)["Series"] = dict[str, Any]
-    with in_place_of({"pandas": pandas}):
+    with patched_modules({"pandas": pandas}):
         from helm.benchmark.scenarios.medhelm_configurable_scenario import (
             MedHELMConfigurableScenario,
         )

@@ -16,7 +16,7 @@ from eval_factory.core.errors import (
     PrerequisiteError,
 )
 from eval_factory.core.nouns import RunStatus
-from eval_factory.core.this_process import not_to_be_hung_up
+from eval_factory.core.this_process import ignore_sighup
 from eval_factory.scoring.notes import failure_in
 from eval_factory.workflows.options import code_of_error
 from eval_factory.workflows.suite.cell_loop import Work
@@ -84,7 +84,7 @@ def run_suite(
             executor.run(work)
         except KeyboardInterrupt:
             interrupted = True
-        with not_to_be_hung_up():
+        with ignore_sighup():
             report = _finish(work, interrupted=interrupted)
         if interrupted:
             raise InterruptedRunError(report.summary)
