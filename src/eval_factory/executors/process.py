@@ -253,14 +253,14 @@ def git_hash(folder: Path) -> str | None:
     seen = ("PATH", "HOME", "XDG_CONFIG_HOME", "TMPDIR", "SYSTEMROOT")
     env = {name: os.environ[name] for name in seen if name in os.environ}
     try:
-        found = run_captured(
+        done = run_captured(
             ["git", "-C", str(folder), "-c", f"safe.directory={folder}", "rev-parse", "HEAD"],
             env,
             10,
         )
     except OSError:
         return None
-    return found.stdout.strip() or None if found.returncode == 0 else None
+    return done.stdout.strip() or None if done.returncode == 0 else None
 
 
 ALLOWED = frozenset(
@@ -329,11 +329,10 @@ def child_environment(
     found too, activated or not, after the user's own.
     """
     names = set(key_names)
-    kept = {
-        name: value
-        for name, value in env.items()
-        if name in ALLOWED or name in names or name.startswith(ALLOWED_PREFIXES)
-    }
+    kept = {}
+    for name, value in env.items():
+        if name in ALLOWED or name in names or name.startswith(ALLOWED_PREFIXES):
+            kept[name] = value
     # HELM opens files in the locale's encoding, and what it reads (ours and a user's) is UTF-8.
     path = os.pathsep.join([kept.get("PATH") or os.defpath, str(Path(sys.executable).parent)])
     return {"PYTHONUTF8": "1", **kept, "PATH": path, "PYTHONUNBUFFERED": "1", **extra}

@@ -109,7 +109,9 @@ class AnswerTail:
         if row["outcome"] in (AttemptState.ANSWERED, AttemptState.FAILED):
             self._ended += 1
         if row["outcome"] != AttemptState.ANSWERED:
-            number = f"#{self._ended} " if row["outcome"] == AttemptState.FAILED else ""
+            number = ""
+            if row["outcome"] == AttemptState.FAILED:
+                number = f"#{self._ended} "
             return self._shown(
                 f"{number}{row['role']}: {row['outcome']} after {seconds}: {row['error']}"
             )
@@ -144,7 +146,9 @@ def figures_text(event: dict[str, Any], elapsed_s: float, room: float = math.inf
     """
     done = event["done"]
     total = event["total"]
-    rate = done / elapsed_s if elapsed_s > 0 else 0.0
+    rate = 0.0
+    if elapsed_s > 0:
+        rate = done / elapsed_s
     parts = [f"{done}/{total}" if total else f"{done} done"]
     if event["role"] != "model":
         parts[0] = f"{event['role']} {parts[0]}"
@@ -176,7 +180,9 @@ def short_number(count: int) -> str:
     """`812`, `5.8k`, `1.2M`."""
     if count < 1000:
         return str(count)
-    return f"{count / 1000:.1f}k" if count < 999_950 else f"{count / 1_000_000:.1f}M"
+    if count < 999_950:
+        return f"{count / 1000:.1f}k"
+    return f"{count / 1_000_000:.1f}M"
 
 
 class ProgressDisplay(AbstractContextManager["ProgressDisplay"]):

@@ -136,12 +136,16 @@ class LocalRuns(contextlib.AbstractContextManager["LocalRuns"]):
         """Whoever looks sees that a run was started, however short it was."""
         if not self._new:
             time.sleep(seconds)
-        states = {name: self._state(name, process) for name, process in self._processes.items()}
+        states = {}
+        for name, process in self._processes.items():
+            states[name] = self._state(name, process)
         self._new.clear()
         return states
 
     def _state(self, name: str, process: subprocess.Popen[bytes]) -> RunState:
-        code = None if name in self._new else process.poll()
+        code = None
+        if name not in self._new:
+            code = process.poll()
         return Started(f"process {process.pid}", process.pid) if code is None else Ended(code)
 
     def clean_up(self) -> None:

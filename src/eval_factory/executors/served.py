@@ -102,16 +102,18 @@ class _Server:
     """One of them, as its guard reports it."""
 
     def __init__(self, spec: ServerSpec, replica: int) -> None:
-        one = spec.replicas == 1
+        is_single = spec.replicas == 1
         self._spec = spec
         self._replica = replica
         self.called = (
             f"the server of {spec.name}"
-            if one
+            if is_single
             else f"the server of {spec.name} (replica {replica})"
         )
         self.log = (
-            spec.log if one else spec.log.with_name(f"{spec.log.stem}@{replica}{spec.log.suffix}")
+            spec.log
+            if is_single
+            else spec.log.with_name(f"{spec.log.stem}@{replica}{spec.log.suffix}")
         )
         self.state = _STARTING
         self.why = "does not run"
@@ -203,15 +205,15 @@ class ServedModel(AbstractContextManager["ServedModel"]):
         self._servers = [_Server(spec, number) for number in range(spec.replicas)]
 
     def __exit__(self, *_: object) -> None:
-        for one in self._servers:
-            one.close()
-        for one in self._servers:
-            one.stop()
+        for server in self._servers:
+            server.close()
+        for server in self._servers:
+            server.stop()
 
     @property
     def addresses(self) -> tuple[str, ...]:
         """Of those that are ready."""
-        return tuple(one.address for one in self._servers if one.state == _READY)
+        return tuple(server.address for server in self._servers if server.state == _READY)
 
     def is_ready(self) -> bool:
         """Whether one of them answers now. Any thread may ask."""
@@ -219,8 +221,8 @@ class ServedModel(AbstractContextManager["ServedModel"]):
 
     def start(self) -> None:
         """As `wait_until_ready`."""
-        for one in self._servers:
-            one.start()
+        for server in self._servers:
+            server.start()
         self.wait_until_ready()
 
     def wait_until_ready(self) -> None:
@@ -228,18 +230,18 @@ class ServedModel(AbstractContextManager["ServedModel"]):
         ready.
         """
         self._take_reports()
-        while any(one.state == _STARTING for one in self._servers):
+        while any(server.state == _STARTING for server in self._servers):
             self._tick()
             time.sleep(ASKED_EVERY_S)
             self._take_reports()
-        for one in self._servers:
-            if one.state == _READY and self._spec.launch and not self._answers(one.address):
-                one.stop()
-                one.state = OUT
-                one.why = (
-                    f"{one.called} is ready at {one.address}, and does not answer from here; "
+        for server in self._servers:
+            if server.state == _READY and self._spec.launch and not self._answers(server.address):
+                server.stop()
+                server.state = OUT
+                server.why = (
+                    f"{server.called} is ready at {server.address}, and does not answer from here; "
                     "have it listen on all"
-                    f" addresses of its machine (--host 0.0.0.0); its log: {one.log}"
+                    f" addresses of its machine (--host 0.0.0.0); its log: {server.log}"
                 )
         if not self.addresses:
             raise ServerFailedError(self._servers[0].why)
@@ -253,24 +255,23 @@ class ServedModel(AbstractContextManager["ServedModel"]):
         if self.addresses:
             self._report_left_out()
             return None
-        return min(self._servers, key=lambda one: one.state == OUT).why
+        return min(self._servers, key=lambda server: server.state == OUT).why
 
     def _take_reports(self) -> None:
-        for one in self._servers:
-            one.take_reports(self._say)
+        for server in self._servers:
+            server.take_reports(self._say)
 
     def _report_left_out(self) -> None:
-        for one in self._servers:
-            if one.state == OUT and not one.is_left_out:
-                one.is_left_out = True
-                self._say(
-                    f"{one.why}\n  the others go on: {len(self.addresses)} of {self._spec.replicas}"
-                )
+        for server in self._servers:
+            if server.state == OUT and not server.is_left_out:
+                server.is_left_out = True
+                left = f"{len(self.addresses)} of {self._spec.replicas}"
+                self._say(f"{server.why}\n  the others go on: {left}")
 
     def _answers(self, address: str) -> bool:
         there = urlsplit(address)
-        asked = urlsplit(self._spec.health.replace(PORT, str(there.port)))
-        return answers(asked._replace(netloc=f"{there.hostname}:{asked.port}").geturl())
+        health = urlsplit(self._spec.health.replace(PORT, str(there.port)))
+        return answers(health._replace(netloc=f"{there.hostname}:{health.port}").geturl())
 
 
 class ServerGuard:
@@ -294,11 +295,11 @@ class ServerGuard:
             if why is not None:
                 break
             _say(text=f"{self._its}: somebody else has taken port {port}; another is tried")
-        most = self._order["max_restarts"]
-        for number in range(1, most + 1):
+        max_restarts = self._order["max_restarts"]
+        for number in range(1, max_restarts + 1):
             if why is None or self._over:
                 break
-            text = f"{self._its} {why}; it is started again ({number} of {most})"
+            text = f"{self._its} {why}; it is started again ({number} of {max_restarts})"
             _say(text=text, state=_STARTING, why=why)
             why = self._served_at(port)  # whoever asks it finds it again
         if self._over:
@@ -309,7 +310,8 @@ class ServerGuard:
                 "run the same command again"
             )
         raise PrerequisiteError(
-            f"{self._its} {why}, and is not started again (serve.max_restarts: {most}); its log: "
+            f"{self._its} {why}, and is not started again "
+            f"(serve.max_restarts: {max_restarts}); its log: "
             f"{self._order['log']};"
             " what was answered is kept: correct it, then run the same command again"
         )
@@ -355,14 +357,16 @@ class ServerGuard:
             return lost
         # its last output, of this start
         lines = [line for line in tail if line.strip()][-LAST_LINES:]
-        last = "\n    ".join(["\n  its last lines:", *lines]) if lines else ""
+        last = ""
+        if lines:
+            last = "\n    ".join(["\n  its last lines:", *lines])
         raise PrerequisiteError(f"{self._its} {failed}{last}")
 
     def _started(self, port: int, token: str) -> subprocess.Popen[str]:
         words = [self._filled(word, port) for word in self._order["words"]]
-        settings = {
-            name: self._filled(value, port) for name, value in self._order["settings"].items()
-        }
+        settings = {}
+        for name, value in self._order["settings"].items():
+            settings[name] = self._filled(value, port)
         try:
             env = {**os.environ, **settings, TOKEN: token}
             process = start_in_group(words, env, stdin=subprocess.DEVNULL)
@@ -438,10 +442,10 @@ def is_free(port: int) -> bool:
     """On this machine's own address and on all of its addresses: a server may choose either."""
     try:
         for host in (_LOOPBACK, ""):
-            with socket.socket() as one:
+            with socket.socket() as listener:
                 # connections that are over do not count
-                one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                one.bind((host, port))
+                listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                listener.bind((host, port))
     except OSError:
         return False
     return True
@@ -462,7 +466,7 @@ def is_somebody_elses(port: int, token: str, proc: Path = Path("/proc")) -> bool
     ours = []
     for process in proc.glob("[0-9]*"):
         with suppress(OSError):
-            if any(str(one.readlink()) in sockets for one in (process / "fd").iterdir()):
+            if any(str(link.readlink()) in sockets for link in (process / "fd").iterdir()):
                 ours.append(
                     f"{TOKEN}={token}".encode() in (process / "environ").read_bytes().split(b"\0")
                 )
@@ -470,7 +474,9 @@ def is_somebody_elses(port: int, token: str, proc: Path = Path("/proc")) -> bool
 
 
 def _how_it_ended(code: int) -> str:
-    return f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
+    if code < 0:
+        return f"was ended by signal {-code}"
+    return f"ended with exit code {code}"
 
 
 def _say(**fields: Any) -> None:

@@ -59,16 +59,18 @@ class Slurm:
         Raises PrerequisiteError: sbatch refuses it, or does not say; it may then be queued all the
         same.
         """
-        dependency = [] if after is None else [f"--dependency=afterany:{after}"]
+        dependency = []
+        if after is not None:
+            dependency = [f"--dependency=afterany:{after}"]
         done = self._do(["sbatch", "--parsable", *dependency, str(script)])
-        found = re.fullmatch(r"(\d+)(;.*)?", (done.stdout.strip().splitlines() or [""])[-1])
-        if done.returncode or found is None:
+        match = re.fullmatch(r"(\d+)(;.*)?", (done.stdout.strip().splitlines() or [""])[-1])
+        if done.returncode or match is None:
             raise PrerequisiteError(
                 f"sbatch does not take {script}: {_said(done)}\n"
                 "  set suite.slurm right (account, partition, time, ...), "
                 "then run the same command again"
             )
-        return found[1]
+        return str(match[1])
 
     def queue(self) -> tuple[QueuedTask, ...]:
         """Every task of this user's arrays that waits or runs.
@@ -88,10 +90,10 @@ class Slurm:
                 "  run the same command again when Slurm answers"
             )
         for line in done.stdout.splitlines():
-            name, *others = line.rsplit("|", 4)
-            if len(others) != 4:
+            name, *columns = line.rsplit("|", 4)
+            if len(columns) != 4:
                 raise QueueUnknownError(f"squeue says what cannot be read: {one_line(line, 200)}")
-            job_id, index, state, reason = others
+            job_id, index, state, reason = columns
             if index.isdecimal():  # of no array: none of ours
                 tasks.append(QueuedTask(name, job_id, int(index), state, reason))
         return tuple(tasks)
@@ -110,13 +112,13 @@ class Slurm:
     def largest_array(self) -> int:
         """How many tasks an array may have. Raises PrerequisiteError: scontrol does not say."""
         done = self._do(["scontrol", "show", "config"])
-        found = re.search(r"^MaxArraySize\s*=\s*(\d+)", done.stdout, re.MULTILINE)
-        if done.returncode or found is None:
+        match = re.search(r"^MaxArraySize\s*=\s*(\d+)", done.stdout, re.MULTILINE)
+        if done.returncode or match is None:
             raise PrerequisiteError(
                 f"scontrol does not say how Slurm is set up: {_said(done)}\n"
                 "  is this a machine from which jobs are submitted?"
             )
-        return max(1, int(found[1]) - 1)
+        return max(1, int(match[1]) - 1)
 
     def _do(self, argv: Sequence[str]) -> Captured:
         try:
@@ -182,7 +184,7 @@ _OF_LARGE_JOBS = re.compile(
 
 
 def batch_script(
-    asked: Mapping[str, Any],
+    resources: Mapping[str, Any],
     argv: Sequence[str],
     *,
     name: str,
@@ -204,44 +206,53 @@ def batch_script(
     of_one = servers == 1
     options = [f"--job-name={name}", f"--array=0-{tasks - 1}%{min(at_once, tasks)}"]
     options += ["--nodes=1", "--ntasks=1"] if of_one else [f"--ntasks={servers}"]
-    options.append(f"--cpus-per-task={asked['cpus']}")
+    options.append(f"--cpus-per-task={resources['cpus']}")
     options += [
-        f"--{key}={asked[key]}"
+        f"--{key}={resources[key]}"
         for key in ("account", "partition", "qos", "time")
-        if asked[key] is not None
+        if resources[key] is not None
     ]
-    memory = asked["mem"]
+    memory = resources["mem"]
     if memory is not None and of_one:
         options.append(f"--mem={memory}")
     elif memory is not None:  # Slurm's own is of a node, which may have several servers
         number, unit = (memory[:-1], memory[-1]) if memory[-1].isalpha() else (memory, "M")
         options.append(
-            f"--mem-per-cpu={-(-int(number) * 1024 ** 'KMGT'.index(unit) // asked['cpus'])}K"
+            f"--mem-per-cpu={-(-int(number) * 1024 ** 'KMGT'.index(unit) // resources['cpus'])}K"
         )
-    if asked["gpus"] is not None:
-        options.append(f"--{'gpus' if of_one else 'gpus-per-task'}={asked['gpus']}")
+    if resources["gpus"] is not None:
+        options.append(f"--{'gpus' if of_one else 'gpus-per-task'}={resources['gpus']}")
     options += [f"--output={_file_pattern(log, '%a.log')}", "--open-mode=append", "--requeue"]
     # SIGTERM so many seconds before the end of its time, so that it ends what it started
-    options += ["--signal=B:TERM@30", "--export=NONE", *asked["extra"]]
-    command = [asked["container"]] if asked["container"] else []
-    command.append(shlex.join([asked["python"], *argv]))
-    lines = ["#!/bin/bash", *(f"#SBATCH {option}" for option in options), "", *asked["prologue"]]
+    options += ["--signal=B:TERM@30", "--export=NONE", *resources["extra"]]
+    command = []
+    if resources["container"]:
+        command = [resources["container"]]
+    command.append(shlex.join([resources["python"], *argv]))
+    lines = [
+        "#!/bin/bash",
+        *(f"#SBATCH {option}" for option in options),
+        "",
+        *resources["prologue"],
+    ]
     return "\n".join([*lines, f"exec {' '.join(command)}"]) + "\n"
 
 
-def step_words(asked: Mapping[str, Any]) -> list[str]:
+def step_words(resources: Mapping[str, Any]) -> list[str]:
     """What starts a program as a step of the job that this is in, with the resources of one of its
     servers.
 
     It shares the memory of the job on its node, and what goes into it, comes from it and ends it
     goes through srun.
     """
-    gpus = [] if asked["gpus"] is None else [f"--gpus-per-task={asked['gpus']}"]
-    cpus = f"--cpus-per-task={asked['cpus']}"
+    gpus = []
+    if resources["gpus"] is not None:
+        gpus = [f"--gpus-per-task={resources['gpus']}"]
+    cpus = f"--cpus-per-task={resources['cpus']}"
     return ["srun", "--export=ALL", "--nodes=1", "--ntasks=1", "--exact", "--mem=0", cpus, *gpus]
 
 
-def clean_up_script(job: str, log: Path, asked: Mapping[str, Any], file: Path) -> str:
+def clean_up_script(job: str, log: Path, resources: Mapping[str, Any], file: Path) -> str:
     """A small job that deletes a file when no task of the job of this name is left, however the
     tasks ended.
 
@@ -252,9 +263,9 @@ def clean_up_script(job: str, log: Path, asked: Mapping[str, Any], file: Path) -
     lines = [f"--job-name={clean_up_name(job)}", "--nodes=1", "--ntasks=1", "--cpus-per-task=1"]
     lines += ["--mem=100M", "--time=10"]
     lines += [
-        f"--{name}={asked[name]}"
+        f"--{name}={resources[name]}"
         for name in ("account", "partition", "qos")
-        if asked[name] is not None
+        if resources[name] is not None
     ]
     lines += [
         f"--output={_file_pattern(log, 'clean-up.log')}",
@@ -262,7 +273,7 @@ def clean_up_script(job: str, log: Path, asked: Mapping[str, Any], file: Path) -
         "--requeue",
         "--export=NONE",
     ]
-    lines += [option for option in asked["extra"] if not _OF_LARGE_JOBS.match(option)]
+    lines += [option for option in resources["extra"] if not _OF_LARGE_JOBS.match(option)]
     return (
         "\n".join(
             [

@@ -90,13 +90,15 @@ class SlurmAsks:
     @classmethod
     def of(cls, run: RunSpec) -> SlurmAsks:
         # a wave that another version wrote may ask for more
-        known = {one.name for one in fields(cls)}
-        return cls(**{name: value for name, value in run.asks.items() if name in known})
+        names = {field.name for field in fields(cls)}
+        return cls(**{name: value for name, value in run.asks.items() if name in names})
 
     @property
     def servers(self) -> int:
         """The resources are asked for each of them."""
-        return 1 if self.serve is None else int(self.serve["replicas"])
+        if self.serve is None:
+            return 1
+        return int(self.serve["replicas"])
 
 
 @dataclass(frozen=True)
@@ -134,14 +136,14 @@ def active(queue: Iterable[QueuedTask], waves: Iterable[Wave]) -> dict[str, Queu
     Tasks are known by the name of their job and their number, never by a job's id, which Slurm may
     use twice.
     """
-    known = {wave.job_name: wave for wave in waves}
-    found: dict[str, QueuedTask] = {}
+    by_name = {wave.job_name: wave for wave in waves}
+    tasks: dict[str, QueuedTask] = {}
     for task in queue:
-        wave = known.get(task.job_name)
+        wave = by_name.get(task.job_name)
         for run in () if wave is None else wave.of_task(task.index):
-            if run.name not in found or task.state == "RUNNING":
-                found[run.name] = task
-    return found
+            if run.name not in tasks or task.state == "RUNNING":
+                tasks[run.name] = task
+    return tasks
 
 
 def arrays(runs: Iterable[RunSpec], largest: int) -> Iterator[Sequence[RunSpec]]:
@@ -247,8 +249,8 @@ class SlurmStore:
 
     def starts_in(self, wave: Wave, run: RunSpec) -> list[Path]:
         """Oldest first."""
-        found = starts_below(self.starts(cell_of(run.name)))
-        return [path for path in found if path.name.startswith(f"w{wave.number}-")]
+        starts = starts_below(self.starts(cell_of(run.name)))
+        return [path for path in starts if path.name.startswith(f"w{wave.number}-")]
 
     def has_ended(self, start: Path) -> bool:
         """Whether its wave has recorded an end of the run, whatever the run's configuration was
@@ -371,7 +373,9 @@ class SlurmRuns:
                 states[name] = self._queued(queued[name])
             else:
                 end = self.store.ended(*latest)
-                states[name] = Lost() if end is None else Ended(end.exit_code)
+                states[name] = Lost()
+                if end is not None:
+                    states[name] = Ended(end.exit_code)
         return states
 
     def end_of(self, name: str) -> RunEnd | None:
@@ -386,9 +390,9 @@ class SlurmRuns:
             queued = active(self._slurm.queue(), waves)
             return {name: task for name, task in queued.items() if names is None or name in names}
 
-        found = left()
+        queued = left()
         jobs: dict[str, list[QueuedTask]] = {}
-        for task in found.values():
+        for task in queued.values():
             jobs.setdefault(task.job_name, []).append(task)
         if names is None and jobs:
             self.store.cancelled.touch()
@@ -448,11 +452,11 @@ class SlurmRuns:
         """
         number = wave.number
         script = self.store.wave_file(wave.number).with_suffix(".clean-up.sh")
-        asked = SlurmAsks.of(wave.runs[0]).resources
+        resources = SlurmAsks.of(wave.runs[0]).resources
         text = clean_up_script(
             wave.job_name,
             self.store.logs(number).absolute(),
-            asked,
+            resources,
             self.store.environment(number).absolute(),
         )
         write_atomic(script, text, mode=PRIVATE)
@@ -468,19 +472,19 @@ class SlurmRuns:
             self.store.wave_file(number).with_suffix(".clean-up").touch()
 
     def _queued(self, task: QueuedTask) -> RunState:
-        where = f"Slurm: {task.job_name} task {task.index}, {task.state}"
+        place = f"Slurm: {task.job_name} task {task.index}, {task.state}"
         if task.state in ("RUNNING", "COMPLETING", "CONFIGURING", "SUSPENDED"):
-            return Started(where)
+            return Started(place)
         if task.state != "PENDING":
-            return Waiting(where)
+            return Waiting(place)
         reason = reason_name(task.reason)
         if can_never_start(task.reason):
-            return Waiting(where, reason, for_ever=True)
+            return Waiting(place, reason, for_ever=True)
         # which task squeue names changes all the time
         if task.reason not in NO_REASON | self._reasons:
             self._reasons.add(task.reason)
             self._say(f"{task.job_name} waits in Slurm: {reason}")
-        return Waiting(where, "" if reason in ("", "None") else reason)
+        return Waiting(place, "" if reason in ("", "None") else reason)
 
 
 def refuse_run_in_slurm(output: Path, env: Mapping[str, str], slurm: Slurm | None = None) -> None:

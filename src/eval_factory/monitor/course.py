@@ -147,12 +147,12 @@ def _answers_of(records: Sequence[InstanceRecord]) -> dict[str, str]:
             failed.add(record.id)
         else:
             texts.setdefault(record.id, []).append(record.completion)
-    found = {}
-    for key, each in sorted(texts.items()):
+    digests = {}
+    for key, answers in sorted(texts.items()):
         if key not in failed:
-            text = "\0".join(each).encode("utf-8", "surrogatepass")
-            found[key] = hashlib.sha256(text).hexdigest()[:16]
-    return found
+            text = "\0".join(answers).encode("utf-8", "surrogatepass")
+            digests[key] = hashlib.sha256(text).hexdigest()[:16]
+    return digests
 
 
 def tasks_of(limits: Sequence[Limit]) -> list[str]:
@@ -476,11 +476,11 @@ def dates_of(
     detector: EDetector | ChangeDetector, numbers: Sequence[int], rules: Rules
 ) -> dict[str, Any]:
     """The look with which a change most likely began, and the looks between which it did."""
-    found: dict[str, Any] = {"since": _look(numbers, detector.since)}
+    dates: dict[str, Any] = {"since": _look(numbers, detector.since)}
     if rules.figures_version > 1:
-        ends = detector.since_range
-        found["since_range"] = None if ends is None else [numbers[end - 1] for end in ends]
-    return found
+        bounds = detector.since_range
+        dates["since_range"] = None if bounds is None else [numbers[end - 1] for end in bounds]
+    return dates
 
 
 class Course:
@@ -569,14 +569,14 @@ class Course:
     def _differing(self, measurement: PanelMeasurement) -> dict[str, int]:
         """How many answers are others than those of the baseline's first run, of those of both."""
         first = self._repeats[0].answers
-        found = {"answers": 0, "of": 0}
+        counts = {"answers": 0, "of": 0}
         for task, answers in measurement.answers.items():
-            known = first.get(task, {})
-            for key in answers.keys() & known.keys():
-                found["of"] += 1
-                if answers[key] != known[key]:
-                    found["answers"] += 1
-        return found
+            answers_before = first.get(task, {})
+            for key in answers.keys() & answers_before.keys():
+                counts["of"] += 1
+                if answers[key] != answers_before[key]:
+                    counts["answers"] += 1
+        return counts
 
     def _drops(self, alarm: _Fields) -> dict[str, float | None]:
         """Limit that the alarm names -> its drop since the alarm's first look."""
@@ -637,8 +637,8 @@ def _entry_of(stream: _Stream) -> _Fields:
     }
 
 
-def _dates_in(found: _Fields) -> _Fields:
-    return {name: found[name] for name in DATES if name in found}
+def _dates_in(figures: _Fields) -> _Fields:
+    return {name: figures[name] for name in DATES if name in figures}
 
 
 def course_of(

@@ -254,14 +254,14 @@ def is_simulated_otherwise(baseline: Line) -> bool:
 
 def computed_otherwise(history: History) -> list[str]:
     """The figures that an earlier version computed otherwise, which `verify_panel` leaves out."""
-    found = []
+    lines = []
     for line in history.of_kind(BASELINE):
         if is_simulated_otherwise(line):
-            found.append(
+            lines.append(
                 f"line {line['number']}: not compared: what the panel finds (power), which an "
                 "earlier version simulated otherwise"
             )
-    return found
+    return lines
 
 
 def line_reader(line: Line) -> int:

@@ -103,9 +103,10 @@ def credentials_of(
     report = CredentialsReport()
     services = services_in(env)
     settings, values = _variables_of(endpoints, env)
-    report.found = {
-        name: value or "" for name, value in values.items() if value != env.get(name, value)
-    }
+    report.found = {}
+    for variable, value in values.items():
+        if value != env.get(variable, value):
+            report.found[variable] = value or ""
     urls = (endpoint.urls for endpoint in endpoints if endpoint.role == MODEL_ROLE)
     of_the_model = set(map(origin_of, chain.from_iterable(urls)))
     missing: list[EndpointSettings] = []
@@ -123,8 +124,8 @@ def credentials_of(
             report.lines += _said_of_variable(endpoint, name, values[name] or "")
             continue
         credentials = credentials or _helm_credentials(env)
-        origin, known = credentials
-        key = checked_secret(_key_in(known, endpoint, of_the_model) or "", origin)
+        origin, identity = credentials
+        key = checked_secret(_key_in(identity, endpoint, of_the_model) or "", origin)
         if key is not None:
             report.found[first] = key
             report.lines.append(f"{first} is not set, setting to the key of {origin}")
@@ -139,12 +140,12 @@ def credentials_of(
             report.lines.append(
                 f"{first} is not set: asking {', '.join(endpoint.urls)} without a key"
             )
-    report.lines += [
-        f"{name} holds a placeholder, or too short or plain a key to be distinguished "
-        "from words: it is not redacted"
-        for name, value in {**values, **report.found}.items()
-        if value and is_placeholder(value) and name not in settings
-    ]
+    for variable, value in {**values, **report.found}.items():
+        if value and is_placeholder(value) and variable not in settings:
+            report.lines.append(
+                f"{variable} holds a placeholder, or too short or plain a key to be distinguished "
+                "from words: it is not redacted"
+            )
     if missing:
         raise PrerequisiteError("\n".join(dict.fromkeys(map(_what_to_set, missing))))
     return report
@@ -166,24 +167,22 @@ def _variables_of(
 
 
 def _what_to_set(endpoint: EndpointSettings) -> str:
-    first, *others = endpoint.key_names
+    first, *alternatives = endpoint.key_names
     if endpoint.role == MODEL_ROLE:
         return (
             f"no API key: the environment variable {first} is not set\n"
             f"  set it (export {first}=...) or name another one with --api_key_name"
         )
-    where = f"api_key in the entry {endpoint.role} of config.params.extra.judges"
-    own = f"{endpoint.role}_judge_api_key"
-    if own in Extra.model_fields:
-        where = f"config.params.extra.{own}, or as {where}"
-    neither = (
-        f"neither {first} nor the main key's {others[0]} is set"
-        if others
-        else f"{first} is not set"
-    )
+    path = f"api_key in the entry {endpoint.role} of config.params.extra.judges"
+    own_key = f"{endpoint.role}_judge_api_key"
+    if own_key in Extra.model_fields:
+        path = f"config.params.extra.{own_key}, or as {path}"
+    problem = f"{first} is not set"
+    if alternatives:
+        problem = f"neither {first} nor the main key's {alternatives[0]} is set"
     return (
-        f"no API key for judge {endpoint.role}: of its environment variables, {neither}\n"
-        f"  set it (export {first}=...), or name another one as {where}"
+        f"no API key for judge {endpoint.role}: of its environment variables, {problem}\n"
+        f"  set it (export {first}=...), or name another one as {path}"
     )
 
 

@@ -155,8 +155,8 @@ class _Probe:
             raise EndpointRefusedError(f"{refused}\n  {NEEDS_EYES}") from None
 
     def _ask(self, *, with_image: bool) -> str | None:
-        known = self.servers
-        servers = Servers([self.server], known.sign_in, self.redactor, headers=known.headers)
+        shared = self.servers
+        servers = Servers([self.server], shared.sign_in, self.redactor, headers=shared.headers)
         client = RetryingClient(self.settings, servers)
         failure: RequestFailed | None = None
         for tokens in self._limits():
@@ -173,7 +173,9 @@ class _Probe:
     @property
     def _own(self) -> int | None:
         """The tokens that the benchmark grants, where they are known."""
-        return self.endpoint.output_tokens if isinstance(self.endpoint, EndpointPlan) else None
+        if isinstance(self.endpoint, EndpointPlan):
+            return self.endpoint.output_tokens
+        return None
 
     def _limits(self) -> tuple[int, ...]:
         """The numbers of tokens to ask for, each where the one before was refused."""

@@ -76,10 +76,10 @@ def prices_of(plan: Plan, *, by_batch: bool = True) -> Prices:
     `by_batch`: whether endpoints whose requests go by batch have the price of a batch.
     """
     now = datetime.now(timezone.utc)
-    known = table_prices(plan, by_batch=by_batch)
+    prices = table_prices(plan, by_batch=by_batch)
     unknown = {}
     for endpoint in plan.endpoints:
-        price = known.get(endpoint.role)
+        price = prices.get(endpoint.role)
         if price is None and endpoint.url in DEMO_URLS:
             price = FREE
         if price is None:
@@ -88,8 +88,8 @@ def prices_of(plan: Plan, *, by_batch: bool = True) -> Prices:
         if price is None:
             unknown[endpoint.role] = unknown_price(endpoint)
         else:
-            known[endpoint.role] = price
-    return Prices(known, unknown)
+            prices[endpoint.role] = price
+    return Prices(prices, unknown)
 
 
 def prices_to_keep(plan: Plan, *, by_batch: bool = True) -> dict[str, Price]:
@@ -98,12 +98,12 @@ def prices_to_keep(plan: Plan, *, by_batch: bool = True) -> dict[str, Price]:
     The user's own table stands in the configuration. The embedded endpoint has a price only where a
     limit needs one.
     """
-    known = prices_of(plan, by_batch=by_batch).known
-    return {
-        role: price
-        for role, price in known.items()
-        if price is not FREE or budget_of(plan).max_cost is not None
-    }
+    prices = prices_of(plan, by_batch=by_batch).known
+    limited = {}
+    for role, price in prices.items():
+        if price is not FREE or budget_of(plan).max_cost is not None:
+            limited[role] = price
+    return limited
 
 
 def unknown_price(endpoint: EndpointPlan) -> str:
@@ -131,12 +131,10 @@ def refuse_what_cannot_be_held(plan: Plan) -> None:
     if budget_of(plan).max_cost is not None and (unknown := prices_of(plan).unknown):
         models = {endpoint.role: endpoint.model_id for endpoint in plan.endpoints}
         held = "config.params.extra.max_cost: cannot be held"
-        raise ConfigError(
-            [
-                f"{held}: {why} ({role})\n  {how_to_say(models[role])}"
-                for role, why in unknown.items()
-            ]
-        )
+        lines = []
+        for role, why in unknown.items():
+            lines.append(f"{held}: {why} ({role})\n  {how_to_say(models[role])}")
+        raise ConfigError(lines)
 
 
 def is_hosted(url: str) -> bool:
@@ -172,7 +170,7 @@ def library_price(url: str, model_id: str, at: datetime, *, by_batch: bool = Fal
     import genai_prices  # here: only where a price is needed
 
     try:
-        found = genai_prices.calc_price(
+        price_found = genai_prices.calc_price(
             genai_prices.Usage(input_tokens=0, output_tokens=0),
             model_id,
             provider_api_url=url,
@@ -182,7 +180,7 @@ def library_price(url: str, model_id: str, at: datetime, *, by_batch: bool = Fal
     except LookupError:
         return None
     source = f"{BY_LIBRARY} {genai_prices.__version__}"
-    return price_from(found.model_price, f"{source}{BY_BATCH}" if by_batch else source)
+    return price_from(price_found.model_price, f"{source}{BY_BATCH}" if by_batch else source)
 
 
 def price_from(stated: Any, source: str) -> Price | None:
@@ -197,11 +195,12 @@ def price_from(stated: Any, source: str) -> Price | None:
     base = _rates(stated, 0)
     if base is None:
         return None
-    longer = [(start, _rates(stated, start + 1)) for start in sorted(starts)]
-    long_prompts = tuple(
-        LongPrompts(**vars(rates), above=start) for start, rates in longer if rates is not None
-    )
-    return Price(**vars(base), source=source, long_prompts=long_prompts)
+    long_prompts = []
+    for start in sorted(starts):
+        rates_beyond = _rates(stated, start + 1)
+        if rates_beyond is not None:
+            long_prompts.append(LongPrompts(**vars(rates_beyond), above=start))
+    return Price(**vars(base), source=source, long_prompts=tuple(long_prompts))
 
 
 def _rates(stated: Any, prompt_tokens: int) -> Rates | None:
@@ -212,7 +211,9 @@ def _rates(stated: Any, prompt_tokens: int) -> Rates | None:
             # it depends on how long the prompt is: the highest tier that it is beyond holds for all
             # tokens
             beyond = [tier for tier in price.tiers if prompt_tokens > tier.start]
-            price = max(beyond, key=lambda tier: tier.start).price if beyond else price.base
+            price = price.base
+            if beyond:
+                price = max(beyond, key=lambda tier: tier.start).price
         rates[name] = None if price is None else float(price)
     if rates["input_per_million"] is None or rates["output_per_million"] is None:
         return None

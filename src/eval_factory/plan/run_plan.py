@@ -153,7 +153,7 @@ class Plan:
         extra = self.evaluation.run.config.params.extra
         if extra.chance_questions is None:  # the run of an earlier version gave none
             return False
-        asked = (
+        forms = (
             extra.perturb,
             extra.pushback,
             extra.allow_abstain,
@@ -163,7 +163,7 @@ class Plan:
             extra.none_of_the_others,
             extra.ask_unread,
         )
-        return any(asked)
+        return any(forms)
 
     @property
     def askings(self) -> int:
@@ -275,27 +275,28 @@ def jury_of(evaluation: Evaluation) -> list[Judge]:
     roles = evaluation.task.helm.judges
     if extra.judges and roles:
         return extra.judges
-    return [
-        Judge(
-            name=role,
-            model_id=defaults[role].model_id,
-            api_key=getattr(extra, defaults[role].api_key),
+    judges = []
+    for role in roles:
+        judges.append(
+            Judge(
+                name=role,
+                model_id=defaults[role].model_id,
+                api_key=getattr(extra, defaults[role].api_key),
+            )
         )
-        for role in roles
-    ]
+    return judges
 
 
 def where_keys_go(endpoints: Iterable[EndpointSettings]) -> list[str]:
     """A line for each endpoint: which variable's key is sent to which host."""
     lines = []
-    for one in endpoints:
-        sent = (
-            f"OAuth token of {one.oauth.service}"
-            if one.oauth is not None
-            else " or else ".join(one.key_names)
-        )
-        hosts = dict.fromkeys("{}://{}".format(*urlsplit(url)[:2]) for url in one.urls)
-        lines += [f"{one.role} at {host}: {sent or 'no key'}" for host in hosts]
+    for endpoint in endpoints:
+        sent = " or else ".join(endpoint.key_names) or "no key"
+        if endpoint.oauth is not None:
+            sent = f"OAuth token of {endpoint.oauth.service}"
+        hosts = dict.fromkeys("{}://{}".format(*urlsplit(url)[:2]) for url in endpoint.urls)
+        for host in hosts:
+            lines.append(f"{endpoint.role} at {host}: {sent}")
     return lines
 
 
@@ -332,16 +333,18 @@ def _prescribed_judges(
     role's name.
     """
     extra = evaluation.run.config.params.extra
-    own = {judge.name: judge for judge in extra.judges or []}
+    own_judges = {judge.name: judge for judge in extra.judges or []}
     endpoints = []
     for role, deployment in prescribed_roles(evaluation.task.helm.prescribed_judges).items():
-        known = evaluation.framework.judges.get(role)
-        key = {"api_key": getattr(extra, known.api_key)} if known else {}
+        default = evaluation.framework.judges.get(role)
         model = deployment.partition("/")[2]
-        # one of ours, by HELM's name of it
-        if known is not None and known.model_id.rpartition("/")[2] == model:
-            model = known.model_id
-        judge = own.get(role) or Judge(name=role, model_id=model, **key)
+        key = {}
+        if default is not None:
+            key["api_key"] = getattr(extra, default.api_key)
+            # one of ours, by HELM's name of it
+            if default.model_id.rpartition("/")[2] == model:
+                model = default.model_id
+        judge = own_judges.get(role) or Judge(name=role, model_id=model, **key)
         endpoints.append(
             replace(
                 _judge_endpoint(evaluation, judge, before, keeps_metadata=keeps_metadata),
@@ -377,9 +380,10 @@ def _judge_endpoint(
     adapter |= {name: defaults[name] for name in adapter if not name.endswith("_reasoning_token")}
     sees_images = params.extra.judges_see_images
     sampling = {name: getattr(judge, name) for name in ("temperature", "top_p", "max_tokens")}
-    adapter["params_to_add"] = {
-        name: value for name, value in sampling.items() if value is not None
-    }
+    adapter["params_to_add"] = {}
+    for name, value in sampling.items():
+        if value is not None:
+            adapter["params_to_add"][name] = value
     return EndpointPlan(
         **shared,
         endpoint_type=CHAT,
@@ -395,11 +399,11 @@ def _judge_endpoint(
 
 
 def oauth_of(evaluation: Evaluation, service: str) -> OAuthSettings:
-    """Where the tokens of a service come from, as far as framework.yml knows."""
-    known = evaluation.framework.oauth.get(service)
-    return OAuthSettings(
-        service, known.token_url if known else None, known.scope if known else None
-    )
+    """The source of a service's tokens, as far as framework.yml knows it."""
+    entry = evaluation.framework.oauth.get(service)
+    if entry is None:
+        return OAuthSettings(service, None, None)
+    return OAuthSettings(service, entry.token_url, entry.scope)
 
 
 def identity_of(
@@ -412,42 +416,46 @@ def identity_of(
     identity.
     """
     extra = evaluation.run.config.params.extra
-    of_no_effect = [] if evaluation.stop_when is not None else [STOP_WHEN]
-    of_no_effect += [] if extra.allow_abstain else ["config.params.extra.cost_of_wrong"]
+    of_no_effect = []
+    if evaluation.stop_when is None:
+        of_no_effect.append(STOP_WHEN)
+    if not extra.allow_abstain:
+        of_no_effect.append("config.params.extra.cost_of_wrong")
     asked_otherwise = (getattr(extra, name) for name in (*ASKED_AGAIN_BY, *ASKED_AGAIN_IF))
     if not any(asked_otherwise):
         of_no_effect.append("config.params.extra.chance_questions")
     if extra.answer_style == LETTER:
         of_no_effect.append("config.params.extra.answer_style")
-    leaves = {
-        path: value
-        for path, value in leaves_of(evaluation.as_dict())
-        if path not in RUNTIME_ONLY
-        and not path.startswith(tuple(of_no_effect))
-        and value is not None
-        and value is not False  # not `in (None, False)`: a temperature of 0 is equal to False
-    }
+    leaves = {}
+    for path, value in leaves_of(evaluation.as_dict()):
+        # not `in (None, False)`: a temperature of 0 is equal to False
+        is_set = value is not None and value is not False
+        changes_nothing = path in RUNTIME_ONLY or path.startswith(tuple(of_no_effect))
+        if is_set and not changes_nothing:
+            leaves[path] = value
     leaves[URL], _ = _named(evaluation.run.target.api_endpoint.urls, before.get(MODEL_ROLE))
     leaves["config.type"] = evaluation.task.name
     leaves["helm.arguments"] = evaluation.task.helm.arguments  # with paths made absolute
-    own = leaves.pop("config.params.extra.judges", None)
-    if own is None:
-        judges: Any = {
-            role: evaluation.framework.judges[role].model_id for role in evaluation.task.helm.judges
-        }
+    own_judges = leaves.pop("config.params.extra.judges", None)
+    judges: Any
+    if own_judges is None:
+        judges = {}
+        for role in evaluation.task.helm.judges:
+            judges[role] = evaluation.framework.judges[role].model_id
     else:
-        judges = [
-            {name: value for name, value in judge.items() if name not in JUDGE_RUNTIME_ONLY}
-            for judge in own
-        ]
-        for judge in judges:
+        judges = []
+        for own_judge in own_judges:
+            judge = dict(own_judge)
+            for name in JUDGE_RUNTIME_ONLY:
+                judge.pop(name, None)
             if judge["url"] is not None:
                 judge["url"], _ = _named(urls_in(judge["url"]), before.get(judge["name"]))
-    known: dict[str, Any] = {"values": leaves, "judges": judges}
+            judges.append(judge)
+    parts: dict[str, Any] = {"values": leaves, "judges": judges}
     if evaluation.benchmark is not None:  # by what its files hold, wherever they are
         del leaves["config.params.extra.benchmark"]
-        known["benchmark"] = dict(evaluation.benchmark.sha256)
-    text = json.dumps(known, sort_keys=True, ensure_ascii=False)
+        parts["benchmark"] = dict(evaluation.benchmark.sha256)
+    text = json.dumps(parts, sort_keys=True, ensure_ascii=False)
     return f"v{IDENTITY_VERSION}-{hashlib.sha256(text.encode()).hexdigest()[:20]}"
 
 
@@ -455,12 +463,12 @@ def leaves_of(tree: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]
     """Every value that is not a section, with its dotted path; a mapping of the user's own keys
     is one value.
     """
-    found: list[tuple[str, Any]] = []
+    leaves: list[tuple[str, Any]] = []
     for key, value in tree.items():
         path = f"{prefix}.{key}" if prefix else key
         is_section = isinstance(value, Mapping) and not key.startswith("params_to_")
-        found.extend(leaves_of(value, path) if is_section else [(path, value)])
-    return found
+        leaves.extend(leaves_of(value, path) if is_section else [(path, value)])
+    return leaves
 
 
 def slug_of(model_id: str) -> str:
@@ -497,19 +505,19 @@ def servers_before(evaluation: Evaluation, rundir: RunDir) -> dict[str, SameServ
             return {}
         document = parse_own(text)
         if KEPT_BY in document:
-            return {
-                role: SameServers(one["url"], tuple(one["servers"]))
-                for role, one in document[KEPT_BY].items()
-            }
+            servers = {}
+            for role, entry in document[KEPT_BY].items():
+                servers[role] = SameServers(entry["url"], tuple(entry["servers"]))
+            return servers
         roles = [MODEL_ROLE, *evaluation.task.helm.judges, *evaluation.task.helm.prescribed_judges]
-        asked = urls_in(document["target"]["api_endpoint"]["url"])
+        urls = urls_in(document["target"]["api_endpoint"]["url"])
         judges_before = document["config"]["params"]["extra"]["judges"] or ()
-        own = {judge["name"]: urls_in(judge.get("url")) for judge in judges_before}
-        before = {
-            **dict.fromkeys((*roles, *own), asked),
-            **{role: urls for role, urls in own.items() if urls},
-        }
-        return {role: SameServers(urls[0], urls) for role, urls in before.items()}
+        urls_of_judges = {judge["name"]: urls_in(judge.get("url")) for judge in judges_before}
+        servers = {}
+        for role in (*roles, *urls_of_judges):
+            urls_of_role = urls_of_judges.get(role) or urls
+            servers[role] = SameServers(urls_of_role[0], urls_of_role)
+        return servers
     except (OSError, UnicodeDecodeError, YamlError, LookupError, TypeError, AttributeError):
         return {}
 
@@ -551,12 +559,14 @@ def _named(urls: Sequence[str], before: SameServers | None) -> tuple[str, tuple[
 def kept_by(
     endpoints: Iterable[EndpointSettings], before: Mapping[str, SameServers]
 ) -> dict[str, Any]:
-    """The section of run_config.yml; empty where each endpoint is one server, as it always was."""
-    found = {}
-    for one in endpoints:
-        known = before.get(one.role)
-        earlier = known.servers if known is not None and known.url == one.url else ()
-        servers = list(dict.fromkeys((*earlier, *one.urls)))
-        if servers != [one.url]:
-            found[one.role] = {"url": one.url, "servers": servers}
-    return found
+    """The section of run_config.yml; empty if each endpoint is one server, as it always was."""
+    section = {}
+    for endpoint in endpoints:
+        servers = list(endpoint.urls)
+        earlier = before.get(endpoint.role)
+        if earlier is not None and earlier.url == endpoint.url:
+            servers = [*earlier.servers, *endpoint.urls]
+        servers = list(dict.fromkeys(servers))
+        if servers != [endpoint.url]:
+            section[endpoint.role] = {"url": endpoint.url, "servers": servers}
+    return section

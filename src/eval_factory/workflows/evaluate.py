@@ -232,7 +232,9 @@ def finished_before(plan: Plan, read: resume.DataRead) -> FinishedRun | None:
     state = resume.finished_run(plan, read)
     if state is None:
         return None
-    return FinishedRun(tuple(plan.rundir.root / name for name in state.runs), state.run_id, state.wall_s)
+    return FinishedRun(
+        tuple(plan.rundir.root / name for name in state.runs), state.run_id, state.wall_s
+    )
 
 
 def as_it_stands(context: RunContext, plan: Plan, ran: FinishedRun) -> Evaluated | None:
