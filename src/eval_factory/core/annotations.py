@@ -90,18 +90,18 @@ class Sample:
         """What `asdict` made of a sample. Raises KeyError, TypeError, ValueError: it is none."""
         answers = [
             {
-                **one,
-                "key": AnswerKey(*one["key"]),
-                "questions": tuple(Question(*asked) for asked in one["questions"]),
+                **entry,
+                "key": AnswerKey(*entry["key"]),
+                "questions": tuple(Question(*question) for question in entry["questions"]),
             }
-            for one in document["answers"]
+            for entry in document["answers"]
         ]
         read = {
             "raters": tuple(document["raters"]),
-            "choices": tuple(RatingChoice(*one) for one in document["choices"]),
+            "choices": tuple(RatingChoice(*entry) for entry in document["choices"]),
             "scale": None if document["scale"] is None else tuple(document["scale"]),
             "strata": tuple(document["strata"]),
-            "answers": tuple(SampledAnswer(**one) for one in answers),
+            "answers": tuple(SampledAnswer(**entry) for entry in answers),
         }
         return cls(**{**document, **read})
 
@@ -128,7 +128,7 @@ class Annotations:
     @property
     def rated_answers(self) -> frozenset[AnswerKey]:
         """Those with a rating."""
-        rated = {(one.sheet, one.code) for one in self.ratings}
+        rated = {(rating.sheet, rating.code) for rating in self.ratings}
         keys = set()
         for sample in self.samples:
             for answer in sample.answers:
@@ -142,24 +142,27 @@ class Annotations:
         """What is returned replaces what the same rater gave on the same sheet before; it is of
         one of `samples`.
         """
-        again = {(one.sheet, one.rater) for one in returned}
-        others = [one for one in self.ratings if (one.sheet, one.rater) not in again]
+        replaced = {(rating.sheet, rating.rater) for rating in returned}
+        unchanged = [
+            rating for rating in self.ratings if (rating.sheet, rating.rater) not in replaced
+        ]
         ratings = sorted(
-            [*others, *returned], key=lambda one: (one.sheet, one.rater, one.code, one.number)
+            [*unchanged, *returned],
+            key=lambda rating: (rating.sheet, rating.rater, rating.code, rating.number),
         )
-        known = {one.id: one for one in self.samples}
-        used = dict.fromkeys([*known, *(one.sheet for one in returned)])
-        return Annotations(tuple(known.get(name) or samples[name] for name in used), tuple(ratings))
+        by_id = {sample.id: sample for sample in self.samples}
+        used = dict.fromkeys([*by_id, *(rating.sheet for rating in returned)])
+        return Annotations(tuple(by_id.get(name) or samples[name] for name in used), tuple(ratings))
 
     def as_lines(self) -> list[str]:
         """The lines of ratings.jsonl, samples first, in the order in which ratings of them came."""
-        lines = [{"sample": asdict(one)} for one in self.samples]
-        for one in self.ratings:
+        lines = [{"sample": asdict(sample)} for sample in self.samples]
+        for rating in self.ratings:
             lines.append(
                 {
                     "rating": {
                         name: value
-                        for name, value in vars(one).items()
+                        for name, value in vars(rating).items()
                         if name != "comment" or value
                     }
                 }
@@ -260,9 +263,9 @@ class RatedQuestion:
             tuple(turns or [("user", record.prompt)]),
             record.completion or "",
             tuple(
-                str(one["text"])
-                for one in record.references
-                if "correct" in (one.get("tags") or ())
+                str(reference["text"])
+                for reference in record.references
+                if "correct" in (reference.get("tags") or ())
             ),
             self.questions(record),
             self.sha256_of(record),
@@ -274,14 +277,15 @@ class RatedQuestion:
         about = [
             record.prompt,
             record.completion or "",
-            [one.name for one in self.questions(record)],
+            [question.name for question in self.questions(record)],
         ]
         return hashlib.sha256(json.dumps(about).encode()).hexdigest()
 
     def questions(self, record: InstanceRecord) -> tuple[Question, ...]:
         if self.kind == CRITERIA_SHEET:
             return tuple(
-                Question(str(one["criterion"]), float(one["points"])) for one in record.criteria
+                Question(str(criterion["criterion"]), float(criterion["points"]))
+                for criterion in record.criteria
             )
         if self.jury:
             named = [(name, self.meanings.get(name)) for name in self.jury]
@@ -303,38 +307,43 @@ class RatedQuestion:
         """Judge -> number of the question, from 0 -> what it says; the metric itself where there
         is no judge.
         """
-        found: dict[str, dict[int, float]] = {}
+        by_judge: dict[str, dict[int, float]] = {}
         if self.kind == CRITERIA_SHEET:
-            for number, one in enumerate(record.criteria):
-                for judge, judgement in (one.get("judges") or {}).items():
+            for number, criterion in enumerate(record.criteria):
+                for judge, judgement in (criterion.get("judges") or {}).items():
                     met = judgement.get("criteria_met") if isinstance(judgement, Mapping) else None
                     if isinstance(met, bool):
-                        found.setdefault(judge, {})[number] = float(met)
+                        by_judge.setdefault(judge, {})[number] = float(met)
         elif self.jury:
             for judge, judgement in record.judgements.items():
-                found[judge] = {}
+                by_judge[judge] = {}
                 for number, name in enumerate(self.jury):
                     mark = judgement.get(name)
                     value = mark.get("score") if isinstance(mark, Mapping) else None
                     if isinstance(value, (int, float)) and not isinstance(value, bool):
-                        found[judge][number] = float(value)
+                        by_judge[judge][number] = float(value)
         else:
-            found = {judge: {0: score} for judge, score in self.scores_of(record).items()}
-        return found
+            by_judge = {judge: {0: score} for judge, score in self.scores_of(record).items()}
+        return by_judge
 
     def scores_of(self, record: InstanceRecord) -> Mapping[str, float]:
         """Judge -> its score of one answer; the metric itself where the result has no judges."""
         if self.judged:
             return record.judges
         value = self.value_of(record)
-        return {} if value is None else {self.metric: value}
+        if value is not None:
+            return {self.metric: value}
+        return {}
 
     def score_by(self, questions: Sequence[Question], values: Sequence[float]) -> float:
         """On the main metric's scale."""
         if self.kind == CRITERIA_SHEET:
-            total = sum(one.points for one in questions if one.points > 0)
+            total = sum(question.points for question in questions if question.points > 0)
             return (
-                sum(one.points * value for one, value in zip(questions, values, strict=True))
+                sum(
+                    question.points * value
+                    for question, value in zip(questions, values, strict=True)
+                )
                 / total
             )
         return statistics.fmean(values)

@@ -32,7 +32,7 @@ class Budget:
     @property
     def stated(self) -> dict[str, float]:
         """Name of each limit that there is -> its number."""
-        return {name: most for name, most in vars(self).items() if most is not None}
+        return {name: maximum for name, maximum in vars(self).items() if maximum is not None}
 
     def __bool__(self) -> bool:
         return bool(self.stated)
@@ -41,7 +41,7 @@ class Budget:
         """The name of a limit that is used up; None where there is something left. `used`: by
         the limits' names.
         """
-        return next((name for name, most in self.stated.items() if used[name] >= most), None)
+        return next((name for name, maximum in self.stated.items() if used[name] >= maximum), None)
 
 
 @dataclass(frozen=True)
@@ -106,8 +106,10 @@ class SpendingTracker:
     @property
     def seconds_left(self) -> float | None:
         """Of max_wall_s, 0 at the least; None where there is no such limit."""
-        most = self._budget.max_wall_s
-        return None if most is None else max(0.0, most - (self._clock() - self._began))
+        maximum = self._budget.max_wall_s
+        if maximum is None:
+            return None
+        return max(0.0, maximum - (self._clock() - self._began))
 
     def begin(self) -> str | None:
         """One more request is about to be sent: it is counted. Else the name of the limit that
@@ -203,7 +205,7 @@ class Price(Rates):
         endpoint's own cache.
         """
         longer = [rates for rates in self.long_prompts if prompt > rates.above]
-        rates: Rates = max(longer, key=lambda one: one.above, default=self)
+        rates: Rates = max(longer, key=lambda prompts: prompts.above, default=self)
         cached = min(cached, prompt)
         of_cached = rates.cached_input_per_million
         if of_cached is None:

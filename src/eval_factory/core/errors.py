@@ -75,7 +75,9 @@ def did_you_mean(name: str, known: Sequence[str], cutoff: float = 0.6) -> str:
     near = difflib.get_close_matches(name.lower(), spelled, n=5, cutoff=cutoff)
     letters = sorted(name.lower())
     nearest = next((text for text in near if sorted(text) == letters), near[0] if near else None)
-    return f", did you mean {spelled[nearest]!r}?" if nearest else ""
+    if nearest:
+        return f", did you mean {spelled[nearest]!r}?"
+    return ""
 
 
 def expectation(detail: Any) -> str:

@@ -57,8 +57,8 @@ class Causes:
         group = self._groups.setdefault((role, tuple(pieces[::2])), _Group(pieces, line))
         group.count += 1
         group.pieces = [
-            known if known == piece else VARIES
-            for known, piece in zip(group.pieces, pieces, strict=True)
+            earlier if earlier == piece else VARIES
+            for earlier, piece in zip(group.pieces, pieces, strict=True)
         ]
 
     @property
@@ -70,7 +70,7 @@ class Causes:
         """The model's before the judges', the most frequent first, equally frequent ones by
         their text.
         """
-        found = []
+        causes = []
         for role in sorted(
             {role for role, _ in self._groups}, key=lambda role: (role != MODEL_ROLE, role)
         ):
@@ -79,14 +79,14 @@ class Causes:
                 for (whose, _), group in self._groups.items()
                 if whose == role
             ]
-            groups.sort(key=lambda one: (-one[1].count, one[0]))
-            found += [
+            groups.sort(key=lambda group_of_text: (-group_of_text[1].count, group_of_text[0]))
+            causes += [
                 FailureCause(role, group.count, text[:MAX_CAUSE], hint_for(group.first, role))
                 for text, group in groups[:_MAX_CAUSES]
             ]
             if rest := sum(group.count for _, group in groups[_MAX_CAUSES:]):
-                found.append(FailureCause(role, rest, _OTHERS, None))
-        return tuple(found)
+                causes.append(FailureCause(role, rest, _OTHERS, None))
+        return tuple(causes)
 
 
 def line_of(cause: FailureCause) -> str:
@@ -98,16 +98,18 @@ def short_cause(cause: str) -> str:
     text = cause.strip()
     if text.endswith(".") and not text.endswith(VARIES):
         text = text[:-1]
-    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN].rstrip()} ..."
+    if len(text) <= _MAX_SHOWN:
+        return text
+    return f"{text[:_MAX_SHOWN].rstrip()} ..."
 
 
 @cache
 def _remedies() -> list[dict[str, Any]]:
     """failure_remedies.yml, each pattern compiled."""
-    found: list[dict[str, Any]] = packaged("core/failure_remedies.yml")
-    for one in found:
-        one["says"] = re.compile("|".join(one.get("says", [""])))
-    return found
+    remedies: list[dict[str, Any]] = packaged("core/failure_remedies.yml")
+    for remedy in remedies:
+        remedy["says"] = re.compile("|".join(remedy.get("says", [""])))
+    return remedies
 
 
 def hint_for(error: str, role: str) -> str | None:
@@ -132,10 +134,10 @@ def spares_the_key(error: str) -> bool:
 
 def _remedy_for(error: str) -> dict[str, Any] | None:
     """The first row of the table that applies."""
-    found = _STATUS_IN_ERROR.search(error)
+    status = _STATUS_IN_ERROR.search(error)
     text = error.lower()
     for remedy in _remedies():
-        if "status" in remedy and not (found and re.fullmatch(remedy["status"], found[1])):
+        if "status" in remedy and not (status and re.fullmatch(remedy["status"], status[1])):
             continue
         if "unless" in remedy and remedy["unless"] in text:
             continue

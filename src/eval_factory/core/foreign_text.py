@@ -58,7 +58,8 @@ def printable(text: str) -> str:
     if text.isprintable():
         return text
     letters = (
-        one if one.isprintable() else one.encode("unicode_escape").decode("ascii") for one in text
+        letter if letter.isprintable() else letter.encode("unicode_escape").decode("ascii")
+        for letter in text
     )
     return "".join(letters)
 
@@ -72,8 +73,8 @@ def one_line(text: str, limit: int = MAX_FOREIGN_TEXT, *, prompt: Iterable[str] 
         prompt: texts of the request that it answers; what it quotes of them is left out.
     """
     line = " ".join(text[: LOOKED_AT * limit].split())
-    for asked in prompt:
-        line = _without_quotes(line, " ".join(asked.split()))
+    for question in prompt:
+        line = _without_quotes(line, " ".join(question.split()))
     return printable(line)[:limit]
 
 
@@ -102,8 +103,11 @@ def _message(value: Any, depth: int, fields: tuple[str, ...] = _MESSAGE_FIELDS) 
     if depth == 0:
         return None
     if isinstance(value, Mapping):
-        found = (_message(value.get(name), depth - 1, fields) for name in fields)
-        return next((message for message in found if message), None)
+        for name in fields:
+            message = _message(value.get(name), depth - 1, fields)
+            if message:
+                return message
+        return None
     if isinstance(value, (list, tuple)):
         messages = [message for item in value[:3] if (message := _message(item, depth - 1, fields))]
         return "; ".join(messages) or None

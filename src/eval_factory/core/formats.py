@@ -35,7 +35,9 @@ def by_hand(value: float, exponent: int) -> float:
 
 def decimals(value: float | None, digits: int, *, sign: str = "", missing: str = "") -> str:
     """With so many digits behind the point. `sign`: "+" shows it always."""
-    return missing if value is None else f"{by_hand(value, -digits):{sign}.{digits}f}"
+    if value is None:
+        return missing
+    return f"{by_hand(value, -digits):{sign}.{digits}f}"
 
 
 def significant(value: float | None, digits: int, *, sign: str = "", missing: str = "") -> str:
@@ -67,17 +69,23 @@ def points(share: float, *, sign: str = "") -> str:
 
 def percent(share: float | None, digits: int = 1, *, missing: str = "") -> str:
     """A share of 1: 41.2 %."""
-    return missing if share is None else f"{by_hand(share, -2 - digits) * 100:.{digits}f} %"
+    if share is None:
+        return missing
+    return f"{by_hand(share, -2 - digits) * 100:.{digits}f} %"
 
 
 def coefficient(value: float | None, *, missing: str = "") -> str:
     """An agreement (alpha, kappa) or a win rate: 0.412."""
-    return missing if value is None else decimals(rounded(value), 3)
+    if value is None:
+        return missing
+    return decimals(rounded(value), 3)
 
 
 def mean_rating(value: float | None, *, missing: str = "") -> str:
     """A mean of judges' or raters' marks, or a correlation: 3.42."""
-    return missing if value is None else decimals(rounded(value), 2)
+    if value is None:
+        return missing
+    return decimals(rounded(value), 2)
 
 
 def bias(value: float) -> str:
@@ -89,15 +97,19 @@ def p_value(value: float | None, *, missing: str = "") -> str:
     """Two significant digits: 0.034, < 0.0001."""
     if value is None:
         return missing
-    return "< 0.0001" if value < 0.0001 else significant(rounded(value), 2)
+    if value < 0.0001:
+        return "< 0.0001"
+    return significant(rounded(value), 2)
 
 
-def between(low: float | None, high: float | None, how: str = " .. ", *, missing: str = "") -> str:
+def between(
+    low: float | None, high: float | None, separator: str = " .. ", *, missing: str = ""
+) -> str:
     """The interval of a score: 0.3012 .. 0.5230."""
     return (
         missing
         if low is None or high is None
-        else f"{score(rounded(low))}{how}{score(rounded(high))}"
+        else f"{score(rounded(low))}{separator}{score(rounded(high))}"
     )
 
 
@@ -109,17 +121,23 @@ def money(dollars: float) -> str:
 
 def seconds(value: float | None, *, missing: str = "") -> str:
     """A measured time of an answer, three significant digits: 0.512 s."""
-    return missing if value is None else f"{significant(value, 3)} s"
+    if value is None:
+        return missing
+    return f"{significant(value, 3)} s"
 
 
 def hours(value: float) -> str:
     """A time that is only estimated: 1.5 h, 30.0 min."""
-    return f"{decimals(value, 1)} h" if value >= 1 else f"{decimals(value * 60, 1)} min"
+    if value >= 1:
+        return f"{decimals(value, 1)} h"
+    return f"{decimals(value * 60, 1)} min"
 
 
 def megabytes(value: float) -> str:
     """1.5 MB, 1,234 MB."""
-    return f"{decimals(value, 1)} MB" if value < 10 else f"{count(by_hand(value, 0))} MB"
+    if value < 10:
+        return f"{decimals(value, 1)} MB"
+    return f"{count(by_hand(value, 0))} MB"
 
 
 def rate(per_second: float) -> str:
@@ -129,7 +147,9 @@ def rate(per_second: float) -> str:
 
 def count(number: float | None, *, missing: str = "") -> str:
     """A whole number, in groups of three digits: 12,345."""
-    return missing if number is None else f"{number:,.0f}"
+    if number is None:
+        return missing
+    return f"{number:,.0f}"
 
 
 def counted(number: int, word: str, plural: str | None = None) -> str:
@@ -137,7 +157,7 @@ def counted(number: int, word: str, plural: str | None = None) -> str:
     return f"{number:,} {word if number == 1 else plural or f'{word}s'}"
 
 
-def first_of(names: Sequence[str], most: int) -> str:
+def first_of(names: Sequence[str], limit: int) -> str:
     """The first of them, and how many more there are."""
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
+    rest = f" and {len(names) - limit} more" if len(names) > limit else ""
+    return ", ".join(names[:limit]) + rest

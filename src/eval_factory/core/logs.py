@@ -102,9 +102,11 @@ def last_message_in(returncode: int, tail: Iterable[str], run: str) -> str | Non
     it is not there.
     """
     mark = f"{_STOPS} [{run}]: "
-    found = [line.removeprefix(mark) for line in tail if line.startswith(mark)]
+    messages = [line.removeprefix(mark) for line in tail if line.startswith(mark)]
     with contextlib.suppress(ValueError):
-        return str(json.loads(found[0])) if found and returncode != 0 else None
+        if messages and returncode != 0:
+            return str(json.loads(messages[0]))
+        return None
     return None
 
 
@@ -138,7 +140,7 @@ class _RedactingFormatter(logging.Formatter):
         self._redactor = redactor
 
     def format(self, record: logging.LogRecord) -> str:
-        first, *others = own_lines(self._redactor.text(super().format(record))).split("\n")
+        first, *rest = own_lines(self._redactor.text(super().format(record))).split("\n")
         return "\n".join(
-            [first, *(line if line.startswith("  ") else f"  {line}" for line in others)]
+            [first, *(line if line.startswith("  ") else f"  {line}" for line in rest)]
         )

@@ -246,16 +246,16 @@ def is_writable(text: str) -> bool:
 
 def not_writable(tree: Any, path: str = "") -> Iterator[str]:
     """The paths of texts, and of mappings with a key, that cannot be written into a file."""
-    for where, value in _leaves(tree, path):
+    for place, value in _leaves(tree, path):
         if isinstance(value, str) and not is_writable(value):
-            yield where
+            yield place
 
 
 def not_finite(tree: Any, path: str = "") -> Iterator[str]:
     """The paths of numbers that are infinite or none."""
-    for where, value in _leaves(tree, path):
+    for place, value in _leaves(tree, path):
         if isinstance(value, float) and not math.isfinite(value):
-            yield where or "the value"
+            yield place or "the value"
 
 
 def _leaves(tree: Any, path: str) -> Iterator[tuple[str, Any]]:

@@ -285,7 +285,9 @@ class Instances:
     @property
     def coverage(self) -> float:
         """Share of the requested instances that have a score of their own."""
-        return self.scored / self.requested if self.requested else 0.0
+        if self.requested:
+            return self.scored / self.requested
+        return 0.0
 
 
 @dataclass(frozen=True)
@@ -358,7 +360,9 @@ class Judgements:
     @property
     def coverage(self) -> float:
         """Share of the judgements that were given."""
-        return self.given / self.due if self.due else 1.0
+        if self.due:
+            return self.given / self.due
+        return 1.0
 
 
 @dataclass(frozen=True)
@@ -388,7 +392,9 @@ class Floor:
 
     @property
     def named(self) -> str:
-        return f"{self.best} (assumed)" if self.assumed else self.best
+        if self.assumed:
+            return f"{self.best} (assumed)"
+        return self.best
 
 
 @dataclass(frozen=True)
@@ -429,7 +435,9 @@ class StoppedEarly:
     def rule_text(self) -> str:
         """`half_width 0.02`."""
         name, value = next(iter(self.rule.items()))
-        return name if value is True else f"{name} {value}"
+        if value is True:
+            return name
+        return f"{name} {value}"
 
 
 @dataclass(frozen=True)
@@ -461,18 +469,20 @@ class Validity:
     @property
     def coverage(self) -> float:
         """Share of the instances, or of the judgements, that the main score is made of."""
-        return self.instances.coverage if self.judgements is None else self.judgements.coverage
+        if self.judgements is None:
+            return self.instances.coverage
+        return self.judgements.coverage
 
     @property
     def short_reasons(self) -> tuple[str, ...]:
         """`not_reportable` without what to do, which stands on further lines."""
         return tuple(reason.partition("\n")[0] for reason in self.not_reportable)
 
-    def in_judges_order(self, found: Mapping[str, _T]) -> dict[str, _T]:
+    def in_judges_order(self, by_judge: Mapping[str, _T]) -> dict[str, _T]:
         """What was found of judges, in the order of `judges`; others last. Whoever answered
         first has no say in it.
         """
-        return {name: found[name] for name in (*self.judges, *found) if name in found}
+        return {name: by_judge[name] for name in (*self.judges, *by_judge) if name in by_judge}
 
 
 @dataclass(frozen=True)
@@ -550,8 +560,8 @@ class AskedEndpoint:
         """Full days between the first and the last answer; 0 where they are not known."""
         try:
             first, last = (
-                datetime.strptime(one or "", UTC_FORMAT)
-                for one in (self.first_answer, self.last_answer)
+                datetime.strptime(moment or "", UTC_FORMAT)
+                for moment in (self.first_answer, self.last_answer)
             )
         except ValueError:
             return 0
@@ -643,12 +653,16 @@ class Provenance:
     @property
     def helm_package(self) -> str:
         """The upstream by the name that it is installed by."""
-        return "crfm-helm" if self.upstream == "helm" else self.upstream
+        if self.upstream == "helm":
+            return "crfm-helm"
+        return self.upstream
 
     @property
     def helm_name(self) -> str:
         """The upstream as texts call it."""
-        return "HELM" if self.upstream == "helm" else self.upstream
+        if self.upstream == "helm":
+            return "HELM"
+        return self.upstream
 
 
 @dataclass(frozen=True)
@@ -694,17 +708,21 @@ class InstanceRecord:
 
     def group(self, field: str) -> str | None:
         """Its value of a field by which results are grouped; None where it has none."""
-        found = self.sub_split if field == "sub_split" else self.categories.get(field)
-        return None if found is None else str(found)
+        value = self.sub_split if field == "sub_split" else self.categories.get(field)
+        if value is not None:
+            return str(value)
+        return None
 
     @property
     def lowest_score(self) -> float | None:
         """Of a rubric's case, whose highest one is 1: with nothing but negative points; None
         where it has no rubric.
         """
-        points = [float(one["points"]) for one in self.criteria]
-        total = sum(one for one in points if one > 0)
-        return sum(one for one in points if one < 0) / total if total else None
+        points = [float(point["points"]) for point in self.criteria]
+        total = sum(point for point in points if point > 0)
+        if not total:
+            return None
+        return sum(point for point in points if point < 0) / total
 
 
 @dataclass(frozen=True)

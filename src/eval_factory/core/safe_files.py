@@ -39,16 +39,16 @@ def atomic_file(path: Path, *, mode: int = _PUBLIC) -> Iterator[TextIO]:
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.urandom(4).hex()}.part")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-    others = _together.get()
+    together = _together.get()
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8", newline="\n") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        if others is None:
+        if together is None:
             temporary.replace(path)
         else:
-            others.append((temporary, path))
+            together.append((temporary, path))
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
@@ -170,28 +170,30 @@ def foreign_files(folder: Path, paths: Iterable[Path]) -> Iterator[tuple[Path, s
     while left:
         path, may_lead_out = left.pop()
         try:
-            found = path.stat()
+            status = path.stat()
         except OSError:  # not there
             continue
         if may_lead_out and not Path(os.path.realpath(path)).is_relative_to(base):
             yield path, LEADS_OUT.format(folder=folder)
-        elif stat.S_ISDIR(found.st_mode):
-            if (found.st_dev, found.st_ino) not in seen:  # links may lead in a circle
-                seen.add((found.st_dev, found.st_ino))
+        elif stat.S_ISDIR(status.st_mode):
+            if (status.st_dev, status.st_ino) not in seen:  # links may lead in a circle
+                seen.add((status.st_dev, status.st_ino))
                 with os.scandir(path) as entries:
                     left += [(Path(entry.path), entry.is_symlink()) for entry in entries]
-        elif not stat.S_ISREG(found.st_mode):
+        elif not stat.S_ISREG(status.st_mode):
             yield path, NOT_REGULAR
-        elif found.st_size > (MAX_BYTES_OF_YAML if path.suffix in (".yaml", ".yml") else MAX_BYTES):
+        elif status.st_size > (
+            MAX_BYTES_OF_YAML if path.suffix in (".yaml", ".yml") else MAX_BYTES
+        ):
             yield path, _TOO_LARGE
 
 
 def refuse_foreign(folder: Path, paths: Iterable[Path]) -> None:
     """Raises PrerequisiteError: a path is one of `foreign_files`; with all of them."""
-    found = [f"{path}: {why}, so it was not read" for path, why in foreign_files(folder, paths)]
-    if found:
+    lines = [f"{path}: {why}, so it was not read" for path, why in foreign_files(folder, paths)]
+    if lines:
         raise PrerequisiteError(
-            "\n".join([*found, "  put the file itself there, or have the folder from a copy"])
+            "\n".join([*lines, "  put the file itself there, or have the folder from a copy"])
         )
 
 
@@ -250,9 +252,13 @@ def json_line(value: Any) -> str:
 
 def _readable(value: Any) -> Any:
     if isinstance(value, float):
-        return value if math.isfinite(value) else None
+        if math.isfinite(value):
+            return value
+        return None
     if isinstance(value, int):
-        return value if value.bit_length() <= MAX_INTEGER_BITS else None
+        if value.bit_length() <= MAX_INTEGER_BITS:
+            return value
+        return None
     if isinstance(value, Mapping):
         return {key: _readable(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):

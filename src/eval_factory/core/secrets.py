@@ -46,8 +46,8 @@ def _begins(literal: str) -> str:
     return rf"{literal}(?<=\b{literal})"
 
 
-def _unlike_words(characters: str, least: int) -> str:
-    return rf"(?={characters}*?{_NO_WORD}){characters}{{{least},}}"
+def _unlike_words(characters: str, minimum: int) -> str:
+    return rf"(?={characters}*?{_NO_WORD}){characters}{{{minimum},}}"
 
 
 _Shape = tuple[str, str, str | Callable[[re.Match[str]], str]]
@@ -109,14 +109,14 @@ def _in_base64(value: str) -> set[str]:
     """What of the value's base64 is the same whatever stands before and behind it, in both
     alphabets.
     """
-    found = set()
+    codes = set()
     for before in range(3):
         encoded = base64.b64encode(bytes(before) + value.encode()).decode().rstrip("=")
         # digits that hold no bit of what comes behind
         end = (before + len(value.encode())) * 8 // 6
         core = encoded[-(-before * 8 // 6) : end]
-        found |= {core, core.replace("+", "-").replace("/", "_")}
-    return found
+        codes |= {core, core.replace("+", "-").replace("/", "_")}
+    return codes
 
 
 _ESCAPE = re.compile(r"%[0-9A-Fa-f]{2}|\\[ux]|&#")
@@ -184,12 +184,12 @@ class Redactor:
 
         digits = value.encode().hex()
         plain = {value, json.dumps(value)[1:-1], html.escape(value), digits, digits.upper()}
-        known = sorted({*self._known, *plain, *_in_base64(value)}, key=len, reverse=True)
-        spread = {*map(_squeezed, known), *self._spread, _squeezed(value)[::-1]}
+        hidden = sorted({*self._known, *plain, *_in_base64(value)}, key=len, reverse=True)
+        spread = {*map(_squeezed, hidden), *self._spread, _squeezed(value)[::-1]}
         # fewer may be a text's own
         self._spread = [form for form in spread if len(form) >= SHORTEST_SECRET]
-        self._known = known
-        self._shortest = min(map(len, (known[-1], *self._spread)))
+        self._known = hidden
+        self._shortest = min(map(len, (hidden[-1], *self._spread)))
         self._escaped = {**self._escaped, value: re.compile("".join(map(_escapable, value)))}
 
     def finds(self, text: str) -> bool:
@@ -275,7 +275,9 @@ _NAME_OF_A_SECRET = re.compile(
 
 def ending_of(key: str) -> str:
     """The last four characters for a log line; none of a key shorter than twenty."""
-    return key[-4:] if len(key) >= 20 else "(too short to show)"
+    if len(key) >= 20:
+        return key[-4:]
+    return "(too short to show)"
 
 
 def is_variable_name(text: str) -> bool:
@@ -394,8 +396,8 @@ def secret_field_of(tree: Any, path: str = "") -> str | None:
     below: list[tuple[str, Any]] = []
     if isinstance(tree, Mapping):
         for key, item in tree.items():
-            own = f"{path}.{key}" if path else str(key)
-            below.append((path if str(key).lower() == "value" and path else own, item))
+            path_of_item = f"{path}.{key}" if path else str(key)
+            below.append((path if str(key).lower() == "value" and path else path_of_item, item))
     elif isinstance(tree, (list, tuple)):
         below = [(path, item) for item in tree]
     return next((found for name, item in below if (found := secret_field_of(item, name))), None)

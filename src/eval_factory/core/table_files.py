@@ -144,8 +144,8 @@ def _rows_of_workbook(file: Path, sheet: str) -> Iterator[tuple[int, list[str]]]
             _refuse_large(opened)
             book = load_workbook(opened, read_only=True, data_only=True)
             if sheet and sheet not in book.sheetnames:
-                known = ", ".join(book.sheetnames)
-                raise TableError(1, f"has no sheet {sheet!r}; its sheets are {known}")
+                sheets = ", ".join(book.sheetnames)
+                raise TableError(1, f"has no sheet {sheet!r}; its sheets are {sheets}")
             rows = (book[sheet] if sheet else book.worksheets[0]).iter_rows(values_only=True)
             width = 0
             for number, values in enumerate(rows, start=1):

@@ -121,7 +121,9 @@ def _markdown_cell(cell: TableCell, is_number: bool = False) -> str:
         return code(cell)
     text = str(cell)
     # a dash alone begins no list in a cell
-    return text if is_number or text in ("", "-") else prose(text)
+    if is_number or text in ("", "-"):
+        return text
+    return prose(text)
 
 
 _MADE_INTO = re.compile(
@@ -150,14 +152,16 @@ def prose(text: str) -> str:
     Nothing is escaped, so that what has to be redacted is still found in it.
     """
     first, *words = one_line(text, MAX_CELL).split(" ")
-    found = _LIST.fullmatch(first)
-    shown = _word(first) if found is None else f"{found[1]}\\{found[2]}"
+    marker = _LIST.fullmatch(first)
+    shown = _word(first) if marker is None else f"{marker[1]}\\{marker[2]}"
     return " ".join([shown, *map(_word, words)])
 
 
 def _word(word: str) -> str:
     # in p < 0.01 it begins nothing
-    return code(word) if word != "<" and _MADE_INTO.search(word) else word
+    if word != "<" and _MADE_INTO.search(word):
+        return code(word)
+    return word
 
 
 def html(table: Table) -> str:
@@ -171,10 +175,9 @@ def html(table: Table) -> str:
         for kind, cell in zip(kinds, table.head, strict=True)
     ]
     lines = [f"<thead><tr>{''.join(titles)}</tr></thead>", "<tbody>"]
-    for first, *others in table.rows:
+    for first, *rest in table.rows:
         cells = [
-            f"<td{kind}>{_html_cell(cell)}</td>"
-            for kind, cell in zip(kinds[1:], others, strict=True)
+            f"<td{kind}>{_html_cell(cell)}</td>" for kind, cell in zip(kinds[1:], rest, strict=True)
         ]
         lines.append(
             f'<tr><th scope="row" class="name">{_html_cell(first)}</th>{"".join(cells)}</tr>'
@@ -188,7 +191,9 @@ def _html_cell(cell: TableCell) -> str:
     text = escape(one_line(str(cell), MAX_CELL))
     if isinstance(cell, Link):
         return f'<a href="{escape(cell.href)}">{text}</a>'
-    return f"<b>{text}</b>" if isinstance(cell, Strong) else text
+    if isinstance(cell, Strong):
+        return f"<b>{text}</b>"
+    return text
 
 
 def csv_text(rows: Sequence[Mapping[str, Any]]) -> str:

@@ -94,7 +94,9 @@ def base_of(url: str) -> str:
     Capitals in a host's name say nothing; in the name of a variable (`${HOST}`) they do.
     """
     parts = urlsplit(request_url(url, "chat"))
-    host = parts.netloc if "$" in parts.netloc else parts.netloc.lower()
+    host = parts.netloc.lower()
+    if "$" in parts.netloc:
+        host = parts.netloc
     return urlunsplit(parts._replace(netloc=host, path=parts.path.removesuffix(API_PATHS["chat"])))
 
 
