@@ -21,7 +21,7 @@ PLAIN: dict[str, Any] = {
 }
 LOG = Path("/r/logs/w1")
 JOB: dict[str, Any] = {
-    "asked": PLAIN,
+    "resources": PLAIN,
     "argv": ("-m", "worker", "/r/plan.jsonl"),
     "name": "ef-0a1b-w1",
     "tasks": 3,
@@ -70,7 +70,7 @@ def test_all_that_may_be_said() -> None:
         "container": "apptainer exec image.sif",
         "prologue": ["module load python", "ulimit -n 4096"],
     }
-    job = {"tasks": 10, "at_once": 4, "asked": said, "argv": ("-m", "worker", "/r/my plan.jsonl")}
+    job = {"tasks": 10, "at_once": 4, "resources": said, "argv": ("-m", "worker", "/r/my plan.jsonl")}
     assert batch_script(**JOB | job) == GOLDEN
 
 
@@ -140,7 +140,7 @@ def test_the_job_that_cleans_up_asks_for_little_and_looks_before_it_deletes() ->
 def test_of_several_servers_each_has_the_resources() -> None:
     """Memory is said of a core: `--mem` is that of a node, which may have several servers."""
     said = {**PLAIN, "cpus": 3, "mem": "1G", "gpus": "a100:2"}
-    lines = batch_script(**JOB | {"tasks": 1, "servers": 4, "asked": said}).splitlines()
+    lines = batch_script(**JOB | {"tasks": 1, "servers": 4, "resources": said}).splitlines()
     assert lines[3:7] == [
         "#SBATCH --ntasks=4",
         "#SBATCH --cpus-per-task=3",
@@ -148,7 +148,7 @@ def test_of_several_servers_each_has_the_resources() -> None:
         "#SBATCH --gpus-per-task=a100:2",
     ]
     assert "#SBATCH --mem-per-cpu=102400K" in batch_script(
-        **JOB | {"servers": 2, "asked": {**PLAIN, "mem": "100"}}
+        **JOB | {"servers": 2, "resources": {**PLAIN, "mem": "100"}}
     )
     usual = ["srun", "--export=ALL", "--nodes=1", "--ntasks=1", "--exact", "--mem=0"]
     assert step_words(said) == [*usual, "--cpus-per-task=3", "--gpus-per-task=a100:2"]
