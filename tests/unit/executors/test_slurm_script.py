@@ -70,7 +70,12 @@ def test_all_that_may_be_said() -> None:
         "container": "apptainer exec image.sif",
         "prologue": ["module load python", "ulimit -n 4096"],
     }
-    job = {"tasks": 10, "at_once": 4, "resources": said, "argv": ("-m", "worker", "/r/my plan.jsonl")}
+    job = {
+        "tasks": 10,
+        "at_once": 4,
+        "resources": said,
+        "argv": ("-m", "worker", "/r/my plan.jsonl"),
+    }
     assert batch_script(**JOB | job) == GOLDEN
 
 
