@@ -190,6 +190,14 @@ class Cell(OfCell):
 
 
 @dataclass(frozen=True)
+class ReusedCell(OfCell):
+    """A result that is there already: nothing is run for it."""
+
+    source: Path
+    folder: Path  # in the suite's folder, where the result is copied to
+
+
+@dataclass(frozen=True)
 class Suite:
     """All cells, in the order in which they are run: evaluation by evaluation, target by target."""
 
@@ -210,6 +218,7 @@ class Suite:
     """Target whose servers are started for its cells -> every key of `ServeSection`, in a job
     with `LAUNCH`.
     """
+    reused: tuple[ReusedCell, ...] = ()
 
 
 def build_suite(
@@ -251,6 +260,7 @@ def build_suite(
     if not problems:
         targets = [served_target(one, framework.defaults.serve) for one in section["targets"]]
         left = combinations({**section, "targets": targets}, problems)
+        problems += _reused_twice(section, left)
     if problems:
         raise ConfigError([f"{path}: {problem}" if path else problem for problem in problems])
     return _suite(section, left, framework)
@@ -305,6 +315,27 @@ MAX_WAITING = 32
 """Processes that wait for batches side by side; each takes about 100 MB."""
 
 
+def _reused_twice(section: Mapping[str, Any], left: Sequence[Combination]) -> Iterator[str]:
+    """Yield a problem for each reused result whose place in the table is taken."""
+    taken = {(one.target["name"].lower(), one.name.lower()) for one in left}
+    for number, entry in enumerate(section.get("reuse") or []):
+        cell = (entry["target"].lower(), entry["evaluation"].lower())
+        if cell in taken:
+            yield (
+                f"{TOP}.reuse[{number}]: {entry['target']}/{entry['evaluation']} is there already; "
+                "give it another `evaluation`, or leave that run out with `exclude`"
+            )
+        taken.add(cell)
+
+
+def _reused(section: Mapping[str, Any], folder: SuiteDir) -> Iterator[ReusedCell]:
+    for entry in section.get("reuse") or []:
+        target = entry["target"]
+        evaluation = entry["evaluation"]
+        own = folder.cell(target, evaluation)
+        yield ReusedCell(target, evaluation, Path(entry["folder"]), own)
+
+
 def _suite(section: dict[str, Any], left: Sequence[Combination], framework: Framework) -> Suite:
     folder = suite_dir(Path(section["output_dir"]))
     cells = []
@@ -351,4 +382,5 @@ def _suite(section: dict[str, Any], left: Sequence[Combination], framework: Fram
             for target in section["targets"]
         },
         document={TOP: settings},
+        reused=tuple(_reused(section, folder)),
     )

@@ -258,6 +258,8 @@ def normal_form(layer: SuiteLayer, framework: Framework, problems: list[str]) ->
         tree["evaluations"] = list(_evaluations(tree["evaluations"], framework, found))
     if tree.get("output_dir"):
         tree["output_dir"] = os.path.abspath(os.path.expanduser(tree["output_dir"]))
+    for entry in tree.get("reuse") or []:
+        entry["folder"] = os.path.abspath(os.path.expanduser(entry["folder"]))
     for kind in NAMED:
         first: dict[str, int] = {}
         for number, entry in enumerate(tree.get(kind) or []):

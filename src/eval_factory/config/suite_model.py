@@ -291,6 +291,14 @@ class CellPattern(StrictModel):
         return self
 
 
+class ReusedEntry(StrictModel):
+    """A result that is there already, and stands in the table as one of the suite's runs."""
+
+    target: TargetName
+    evaluation: FolderName
+    folder: PathText
+
+
 _TaskAlone = BeforeValidator(lambda value: {"type": value} if isinstance(value, str) else value)
 
 
@@ -306,6 +314,7 @@ class SuiteSection(StrictModel):
     variants: list[VariantEntry] | None = None
     include: list[CellPattern] | None = None
     exclude: list[CellPattern] | None = None
+    reuse: list[ReusedEntry] | None = None
     judges: list[Any] | None = None
     prices: list[Any] | None = None
     executor: ExecutorName | None = None

@@ -150,6 +150,8 @@ class Work:
     redactor: Redactor
     began: float = field(default_factory=time.monotonic)
     reports: dict[int, CellReport] = field(default_factory=dict)
+    # of results that the suite's file names
+    reused: list[CellReport] = field(default_factory=list)
     stopped: str | None = None  # why cells are not started any more
 
     @property
@@ -173,9 +175,9 @@ class Work:
         )
         if not again:
             self.reports[planned.number] = report
-        self.tell_end(report, planned, again=again)
+        self.tell_end(report, planned.plan.identity, again=again)
 
-    def tell_end(self, report: CellReport, planned: PlannedCell, *, again: bool = False) -> None:
+    def tell_end(self, report: CellReport, identity: str | None, *, again: bool = False) -> None:
         reported = {
             "attempt": report.attempts,
             "exit_code": report.exit_code,
@@ -192,7 +194,7 @@ class Work:
             **cell_fields(report),
             **reported,
             reused_from=source,
-            identity=planned.plan.identity,
+            identity=identity,
         )
 
     def leave(

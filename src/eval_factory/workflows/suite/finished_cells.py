@@ -148,13 +148,12 @@ def source_for(plan: Plan, known: Mapping[str, tuple[Path, ...]]) -> Path | None
     return next(others, None)
 
 
-def take_over(source: Path, plan: Plan, suite: SuiteDir) -> bool:
-    """Copy the folder to the cell's path; what stood there is archived under the suite's own files.
-    False: somebody is working in one of the two. Raises PrerequisiteError: it cannot be read, or
-    written.
+def take_over(source: Path, target: Path, suite: SuiteDir) -> bool:
+    """Copy the folder to `target`, the cell's path; what stood there is archived under the suite's
+    own files. False: somebody is working in one of the two. Raises PrerequisiteError: it cannot be
+    read, or written.
     """
     there = RunDir(source)
-    target = plan.rundir.root
     copy = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}.part")
     # byte for byte, cache.db with its write-ahead log: a killed run has not put the two together;
     # SQLite's third file is an index of the second, and is made again

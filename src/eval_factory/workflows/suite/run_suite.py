@@ -31,6 +31,7 @@ from eval_factory.workflows.suite.planned_cells import (
     plan_cells,
     redactor_of_all,
 )
+from eval_factory.workflows.suite.reused_results import refuse_unreadable, take_reused
 from eval_factory.workflows.suite.suite_executors import EXECUTORS
 from eval_factory.workflows.suite.suite_folder import held, write_configs
 from eval_factory.workflows.suite.suite_journal import (
@@ -67,6 +68,7 @@ def run_suite(
     executor.refuse(suite, env)
     # before the folder is made: a suite that cannot be started leaves nothing
     cells = plan_cells(suite, env)
+    refuse_unreadable(suite)
     known = finished_below(options.reuse)
     with held(suite.folder):
         write_configs(suite)
@@ -74,12 +76,14 @@ def run_suite(
         work = Work(
             suite, options, env, SuiteJournal(suite.folder, redactor, screen), cells, redactor
         )
-        names = [cell_fields(planned.cell) for planned in cells]
+        every = [*[planned.cell for planned in cells], *suite.reused]
+        names = [cell_fields(cell) for cell in every]
         interrupted = False
         work.journal.tell(
             SUITE_STARTED, pid=os.getpid(), host=socket.gethostname(), cells=names, total=len(names)
         )
         try:
+            work.reused += take_reused(work)
             collect_finished(work, known)
             executor.run(work)
         except KeyboardInterrupt:
@@ -99,7 +103,7 @@ def collect_finished(work: Work, known: Mapping[str, tuple[Path, ...]]) -> None:
         found = finished(planned.plan)
         source = None
         if found is None and (source := source_for(planned.plan, known)) is not None:
-            if not take_over(source, planned.plan, work.suite.folder):
+            if not take_over(source, planned.plan.rundir.root, work.suite.folder):
                 work.journal.say(
                     f"{planned.cell.name}: not reused: somebody is working in {source}"
                 )
@@ -113,7 +117,7 @@ def collect_finished(work: Work, known: Mapping[str, tuple[Path, ...]]) -> None:
         )
         report = replace(report, collected=True, reused_from=source)
         work.reports[planned.number] = report
-        work.tell_end(report, planned)
+        work.tell_end(report, planned.plan.identity)
 
 
 def _finish(work: Work, *, interrupted: bool) -> SuiteReport:
@@ -123,15 +127,15 @@ def _finish(work: Work, *, interrupted: bool) -> SuiteReport:
         code = InterruptedRunError.exit_code
         reason = "interrupted before it was started"
         work.reports[planned.number] = CellReport.of(planned.cell, status, reason, exit_code=code)
-    cells = tuple(work.reports[planned.number] for planned in work.cells)
+    cells = [work.reports[planned.number] for planned in work.cells]
     try:
-        found, no_table = write_table(cells, suite.folder)
+        found, no_table = write_table([*cells, *work.reused], suite.folder)
     except Exception as error:
         work.journal.tell(SUITE_ENDED, status=RunStatus.PARTIAL, exit_code=code_of_error(error))
         raise
-    for before, cell, planned in zip(cells, found, work.cells, strict=True):
+    for before, cell, planned in zip(cells, found[: len(cells)], work.cells, strict=True):
         if cell != before:
-            work.tell_end(cell, planned)
+            work.tell_end(cell, planned.plan.identity)
     # of the cell that went worst: a defect (70) is worse than a failure of HELM's (4), that than
     # something missing (3), that than a wrong configuration (2), that than a result that is partial
     # or not reportable (1)

@@ -16,7 +16,7 @@ from typing import Any
 from eval_factory import __version__
 from eval_factory.analysis.suite_files import write_suite_results
 from eval_factory.analysis.suite_results import FinishedCell, suite_results
-from eval_factory.config.suite import Suite, build_suite
+from eval_factory.config.suite import ReusedCell, Suite, build_suite
 from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.core.nouns import OfCell, RunStatus
 from eval_factory.core.plain_yaml import parse_own
@@ -96,7 +96,8 @@ def check_suite(folder: SuiteDir, *, env: Mapping[str, str]) -> SuiteCheck:
     suite = _suite_of(folder, env)
     status = suite_status.status_of(folder)
     reported = {cell.name: cell for cell in status.cells}
-    cells = tuple(_checked(one, reported.get(one.cell.name)) for one in checked_cells(suite, env))
+    checked = [_checked(one, reported.get(one.cell.name)) for one in checked_cells(suite, env)]
+    cells = (*checked, *map(_checked_reused, suite.reused))
     table = modified_at(folder.results_yaml)
     last = max((modified_at(RunDir(cell.folder).evaluation_config) for cell in cells), default=0.0)
     is_due = folder.results_yaml.exists() and (
@@ -135,6 +136,18 @@ def _checked(one: CheckedCell, reported: CellState | None) -> CellCheck:
     ):
         return check(reported.status, reported.reason or reason)
     return check(status, reason)
+
+
+def _checked_reused(cell: ReusedCell) -> CellCheck:
+    try:
+        result = load_result(cell.folder).result
+    except PrerequisiteError:
+        status = RunStatus.MISSING
+        reason: str | None = "the reused result was not copied yet"
+    else:
+        status = result.status
+        reason = "; ".join(result.validity.short_reasons) or None
+    return CellCheck(cell.target, cell.evaluation, status, reason, (), cell.folder)
 
 
 def _found(plan: Plan) -> tuple[RunStatus, str | None]:
@@ -194,7 +207,8 @@ def verify_suite(folder: SuiteDir) -> Verified:
         findings.append(Finding(wrong, "", f"cannot be read: {error}"))
         return Verified(folder.root, tuple(findings), tuple(notes), unreadable)
     configured = {one.cell.name: one for one in checked_cells(suite, env)}
-    of_table = {cell.name: cell.status for cell in table.cells}
+    reused = {cell.name for cell in suite.reused}
+    of_table = {cell.name: cell.status for cell in table.cells if cell.name not in reused}
     for name in sorted(configured.keys() ^ of_table.keys()):
         findings.append(
             Finding(wrong, name, "is a cell of one of the two: of this file, or of the table")

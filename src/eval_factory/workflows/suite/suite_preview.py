@@ -103,6 +103,10 @@ def _lines(
     budget = [f"{name} {value:,}" for name, value in suite.budget.stated.items()]
     yield f"#   budget of all cells: {', '.join(budget) or 'no limit'}"
     yield from served_lines(suite.serve)
+    if suite.reused:
+        yield "\n# results that are there already; nothing is run for them"
+    for cell in suite.reused:
+        yield f"#   {cell.name}: {cell.source}"
     yield "\n# limits of endpoints, for all cells together"
     yield from _limits(planned)
     keys: list[tuple[Cell, str]] = []

@@ -172,7 +172,7 @@ def test_it_is_copied_whole_and_left_as_it_is(folder: RunDir, tmp_path: Path) ->
     (folder.root / ".report.html.1234.part").touch()
     before = {path.name for path in folder.root.iterdir()}
     made, suite = cell_of(tmp_path)
-    assert take_over(folder.root, made, suite)
+    assert take_over(folder.root, made.rundir.root, suite)
     copy = made.rundir
     assert {path.name for path in copy.root.iterdir()} == before - {
         index.name,
@@ -190,7 +190,7 @@ def test_what_stood_in_its_place_is_kept(folder: RunDir, tmp_path: Path) -> None
     made, suite = cell_of(tmp_path)
     made.rundir.root.mkdir(parents=True)
     (made.rundir.root / "own").write_text("paid for")
-    assert take_over(folder.root, made, suite)
+    assert take_over(folder.root, made.rundir.root, suite)
     assert made.rundir.run_state.is_file()
     assert not (made.rundir.root / "own").exists()
     (aside,) = (suite.state / "set-aside" / "model").iterdir()
@@ -201,15 +201,16 @@ def test_what_stood_in_its_place_is_kept(folder: RunDir, tmp_path: Path) -> None
 def test_nothing_is_taken_where_somebody_works(folder: RunDir, tmp_path: Path) -> None:
     made, suite = cell_of(tmp_path)
     with folder.locked():
-        assert not take_over(folder.root, made, suite)
+        assert not take_over(folder.root, made.rundir.root, suite)
     assert not made.rundir.root.exists()
     made.rundir.root.mkdir(parents=True)
     with made.rundir.locked():
-        assert not take_over(folder.root, made, suite)
+        assert not take_over(folder.root, made.rundir.root, suite)
     assert [path.name for path in made.rundir.root.parent.iterdir()] == ["task"]
 
 
 def test_a_folder_that_cannot_be_written(folder: RunDir, tmp_path: Path) -> None:
     (tmp_path / "suite").touch()
-    with pytest.raises(PrerequisiteError, match="cannot be copied to"):
-        take_over(folder.root, *cell_of(tmp_path))
+    made, suite = cell_of(tmp_path)
+    with pytest.raises(PrerequisiteError, match=str(folder.root)):
+        take_over(folder.root, made.rundir.root, suite)

@@ -1,0 +1,88 @@
+"""Results that a suite's file names under `reuse`: they stand in its table, and nothing is run for
+them. Imported results come into a suite in this way.
+"""
+
+from __future__ import annotations
+
+from eval_factory.config.suite import ReusedCell, Suite
+from eval_factory.config.suite_layers import TOP
+from eval_factory.core.errors import (
+    BusyError,
+    EvalFactoryError,
+    NotReportableError,
+    PrerequisiteError,
+)
+from eval_factory.core.nouns import RunStatus
+from eval_factory.core.rundir import RunDir, SuiteDir, sha256_of
+from eval_factory.report.reader import StoredResult, load_result
+from eval_factory.workflows.suite.cell_loop import Work
+from eval_factory.workflows.suite.finished_cells import take_over
+from eval_factory.workflows.suite.suite_report import CellReport
+
+
+def refuse_unreadable(suite: Suite) -> None:
+    """
+    Raises:
+        PrerequisiteError: a reused folder has no result, with all that have none.
+    """
+    problems = []
+    for number, cell in enumerate(suite.reused):
+        try:
+            load_result(cell.source)
+        except PrerequisiteError as error:
+            problems.append(f"{TOP}.reuse[{number}]: {error}")
+    if problems:
+        raise PrerequisiteError("\n".join([*problems, "nothing was asked"]))
+
+
+def take_reused(work: Work) -> list[CellReport]:
+    """Copy each reused result into the suite's folder, where it is not there yet."""
+    reports = []
+    for cell in work.suite.reused:
+        try:
+            report, identity = _taken(cell, work.suite.folder)
+        except EvalFactoryError as error:
+            reason = str(error).split("\n")[0]
+            report = _report(cell, RunStatus.FAILED, reason, error.exit_code)
+            identity = None
+        reports.append(report)
+        work.tell_end(report, identity)
+    return reports
+
+
+def _taken(cell: ReusedCell, suite: SuiteDir) -> tuple[CellReport, str]:
+    if not _is_copied(cell) and not take_over(cell.source, cell.folder, suite):
+        raise BusyError(f"not reused: somebody is working in {cell.source}")
+    stored = load_result(cell.folder)
+    result = stored.result
+    code = 0 if result.reportable else NotReportableError.exit_code
+    return _report(cell, result.status, _reason(stored), code), result.provenance.run_identity
+
+
+def _is_copied(cell: ReusedCell) -> bool:
+    """Whether the suite's folder holds the result as it is in its source."""
+    copy = RunDir(cell.folder).checksums
+    source = RunDir(cell.source).checksums
+    if not copy.is_file() or not source.is_file():
+        return False
+    return sha256_of(copy) == sha256_of(source)
+
+
+def _reason(stored: StoredResult) -> str | None:
+    reasons = stored.result.validity.short_reasons
+    if stored.result.reportable or not reasons:
+        return None
+    return reasons[0]
+
+
+def _report(cell: ReusedCell, status: RunStatus, reason: str | None, code: int) -> CellReport:
+    return CellReport(
+        cell.target,
+        cell.evaluation,
+        status,
+        cell.folder,
+        reason,
+        exit_code=code,
+        collected=True,
+        reused_from=cell.source,
+    )
