@@ -275,6 +275,7 @@ def _reasons_across_programs(a: Side, b: Side) -> Iterator[Reason]:
     both = f"{a.label} and {b.label}"
     if prompts := _other_prompts(a, b):
         yield Reason("prompts", f"{both} were asked in different words: {prompts}")
+    yield from _other_readers(a, b)
     makers = [_maker(side) for side in (a, b)]
     if makers[0] != makers[1]:
         scored = " and ".join(

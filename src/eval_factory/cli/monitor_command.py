@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,7 @@ from eval_factory.core.this_process import ignore_sighup
 
 if TYPE_CHECKING:
     from eval_factory.monitor.look import MonitorOutcome, RunOptions
+    from eval_factory.monitor.panel import Panel
 
 _LOOK = "look"
 
@@ -67,6 +69,14 @@ def monitor() -> None:
     help="Wait for the end, as the local executor always does, also of Slurm's jobs.",
 )
 @click.option(
+    "--from",
+    "made",
+    type=HomePath(),
+    multiple=True,
+    metavar="DIR",
+    help="Take an imported result as the look; for a baseline one for each of its runs.",
+)
+@click.option(
     "--new_baseline", metavar="WHY", help="Begin again with another baseline; WHY is written down."
 )
 @click.option(
@@ -88,7 +98,13 @@ def monitor() -> None:
 )
 @click.pass_context
 def look(
-    ctx: click.Context, /, panel: Path, executor: str | None, new_baseline: str | None, **how: bool
+    ctx: click.Context,
+    /,
+    panel: Path,
+    executor: str | None,
+    new_baseline: str | None,
+    made: tuple[Path, ...],
+    **how: bool,
 ) -> None:
     """Make one look at PANEL.yml (or its baseline, where there is none yet), and write it into the
     ledger.
@@ -103,19 +119,24 @@ def look(
     with output.failures_reported():
         loaded = load_panel(panel, os.environ, {} if executor is None else {"executor": executor})
         if how["dry_run"]:
-            from eval_factory.monitor.look import what_it_may_find
-            from eval_factory.workflows.suite.suite_preview import preview_suite
-
-            suite = loaded.suite(loaded.folder / "looks" / "0001")
-            show_dry_run(
-                preview_suite(suite, env=os.environ, debug=ctx.obj["debug"]), output.screen()
-            )
-            click.echo(own_lines("\n".join(what_it_may_find(loaded))))
+            _show_panel(loaded, output, debug=ctx.obj["debug"])
             return
         asking = _asking(output, wait=how["wait"], no_preflight=how["no_preflight"])
+        asking = replace(asking, made=made)
         looked = make_look(loaded, asking, new_baseline)
         _show(looked, output)
     ctx.exit(looked.exit_code)
+
+
+def _show_panel(panel: Panel, output: RunOutput, *, debug: bool) -> None:
+    """Show what a look asks, where this program asks, and what the panel may find."""
+    from eval_factory.monitor.look import what_it_may_find
+    from eval_factory.workflows.suite.suite_preview import preview_suite
+
+    if not panel.takes_results:
+        suite = panel.suite(panel.folder / "looks" / "0001")
+        show_dry_run(preview_suite(suite, env=os.environ, debug=debug), output.screen())
+    click.echo(own_lines("\n".join(what_it_may_find(panel))))
 
 
 def _asking(output: RunOutput, *, wait: bool, no_preflight: bool = False) -> RunOptions:

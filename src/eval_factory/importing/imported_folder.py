@@ -109,6 +109,7 @@ def write_again(stored: StoredResult, rundir: RunDir) -> TaskResult:
     """
     result = with_clinicians(stored.result, RunDir(stored.folder))
     config = {"config": stored.config, "target": stored.target}
-    return write_reports(
+    write_reports(
         result, rundir, config=config, command=stored.command, redactor=Redactor(), responses={}
     )
+    return result

@@ -38,6 +38,7 @@ from eval_factory.importing.counting import (
 )
 from eval_factory.importing.foreign_run import ForeignRun, ForeignSample, ReportedValue
 from eval_factory.importing.sources import SourceError
+from eval_factory.reading import VERSION
 from eval_factory.scoring.groups import Groups, scores_by_group
 from eval_factory.scoring.intervals import PROPORTION, describe
 from eval_factory.scoring.scores import MetricValues
@@ -237,6 +238,7 @@ def _provenance(run: ForeignRun, counts: SampleCounts) -> Provenance:
         prompts_sha256=counts.prompts_sha256(),
         run_identity=hashlib.sha256(identity.encode()).hexdigest()[:32],
         errata_version=load_errata().version,
+        reader_version=VERSION,
         git_hash=None,
         target=run.model,
         started_at=run.started_at,

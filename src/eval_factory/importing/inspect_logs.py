@@ -20,6 +20,7 @@ from eval_factory.importing.sources import (
     json_document,
     number_of,
     sample_id,
+    utc_time,
 )
 
 PROGRAM = "inspect_ai"
@@ -90,8 +91,8 @@ def read(path: Path) -> ForeignRun:
         files={path.name: digest_of(path)},
         finished=status == "success",
         why_unfinished=None if status == "success" else _unfinished(status, header),
-        started_at=_time(stats.get("started_at") or facts.get("created")),
-        ended_at=_time(stats.get("completed_at")),
+        started_at=utc_time(stats.get("started_at") or facts.get("created")),
+        ended_at=utc_time(stats.get("completed_at")),
         prompt_tokens=usage[0],
         completion_tokens=usage[1],
         settings=_settings(facts, header),
@@ -426,7 +427,3 @@ def _text(document: Mapping[str, Any], name: str, path: Path) -> str:
     if not isinstance(value, str) or not value:
         raise SourceError(f"{path}: has no field eval.{name}")
     return value
-
-
-def _time(value: Any) -> str | None:
-    return str(value) if value else None

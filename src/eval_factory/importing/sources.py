@@ -8,11 +8,13 @@ import math
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import IO, Any
 
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.foreign_text import one_line
+from eval_factory.core.results import UTC_FORMAT
 from eval_factory.core.safe_files import open_regular
 
 MAX_DOCUMENT_BYTES = 2 * 1024**3
@@ -223,6 +225,17 @@ def number_of(value: Any) -> float | None:
             return None
         return number if math.isfinite(number) else None
     return None
+
+
+def utc_time(value: Any) -> str | None:
+    """Return a time as results have it; None where it is none, or names no time zone."""
+    try:
+        moment = datetime.fromisoformat(str(value).replace("Z", "+00:00"))
+    except ValueError:
+        return None
+    if moment.tzinfo is None:
+        return None
+    return moment.astimezone(timezone.utc).strftime(UTC_FORMAT)
 
 
 def count_of(value: Any) -> int | None:

@@ -50,7 +50,14 @@ from eval_factory.monitor.ledger import (
     Line,
     is_older,
 )
-from eval_factory.monitor.panel import PANEL_FILE, TOP, Limit, Panel, digest_of
+from eval_factory.monitor.made_elsewhere import (
+    identities_of,
+    refuse_unequal,
+    refuse_unfit,
+    result_folders,
+    take,
+)
+from eval_factory.monitor.panel import IMPORTED, PANEL_FILE, TOP, Limit, Panel, digest_of
 from eval_factory.monitor.report import (
     alarm_words,
     assumed_lines,
@@ -102,6 +109,8 @@ class RunOptions:
     # shows what a suite does
     progress_view: Callable[[SuiteDir], AbstractContextManager[SuiteObserver]]
     options: SuiteOptions
+    # folders of imported results: one for each asking that was made elsewhere
+    made: Sequence[Path] = ()
 
 
 def look(panel: Panel, options: RunOptions, new_baseline: str | None = None) -> MonitorOutcome:
@@ -113,7 +122,13 @@ def look(panel: Panel, options: RunOptions, new_baseline: str | None = None) -> 
         PrerequisiteError: the ledger was changed; what a look needs is missing.
         InterruptedRunError: stopped; the same command goes on.
     """
-    panel.suite(panel.folder / "looks" / "0")  # a wrong file leaves no folder
+    if panel.takes_results:
+        sizes = [task.size for task in panel.section.tasks]
+        refuse_unfit(options.made, panel.names, sizes, panel.model)
+    elif options.made:
+        raise ConfigError(f"{panel.file}: --from needs tasks of the type {IMPORTED}")
+    else:
+        panel.suite(panel.folder / "looks" / "0")  # a wrong file leaves no folder
     if RunDir(panel.folder).marker.is_file() or suite_dir(panel.folder).was_started:
         raise ConfigError(
             f"{panel.file}: {panel.folder} is the folder of a run or a suite; "
@@ -138,9 +153,17 @@ def _asks_for_more_repeats(panel: Panel, history: History) -> bool:
     baseline = history.baseline
     if baseline is None or history.looks:
         return False
-    now = panel.fixed(panel.folder / baseline["repeats"][0]["folder"])
+    now = panel.fixed(panel.identities(panel.folder / baseline["repeats"][0]["folder"]))
     then = baseline["fixed"]
     return now["repeats"] > then["repeats"] and {**now, "repeats": 0} == {**then, "repeats": 0}
+
+
+def _ask(panel: Panel, folder: Path, options: RunOptions, number: int) -> SuiteReport | None:
+    """Ask the panel again; or take the result of that number, which was made elsewhere."""
+    if panel.takes_results:
+        take(options.made[number], panel.names, folder / panel.target_name)
+        return None
+    return _ask_suite(panel.suite(folder), options)
 
 
 def _ask_suite(suite: Suite, options: RunOptions) -> SuiteReport:
@@ -151,6 +174,8 @@ def _ask_suite(suite: Suite, options: RunOptions) -> SuiteReport:
 
 def _unfinished(reports: Sequence[SuiteReport], panel: Panel) -> MonitorOutcome | None:
     """The outcome if some run is not complete or not reportable."""
+    if not reports:
+        return None
     worst = max(reports, key=lambda report: report.exit_code)
     if worst.exit_code:
         first = "not made: a run is not complete, or may not be reported, and that is no evidence"
@@ -188,13 +213,15 @@ def _make_baseline(
     for number in range(1, section.baseline.repeats + 1):
         folders.append(panel.folder / "baseline" / f"{epoch}" / f"{number}")
     of_target = [folder / panel.target_name for folder in folders]
+    if panel.takes_results:
+        refuse_unequal(options.made, panel.names, section.baseline.repeats)
     reports = _ask_repeats(panel, folders, rules, options)
     if (unfinished := _unfinished(reports, panel)) is not None:
         return unfinished
     measurements = [measure(folder, limits) for folder in of_target]
     _refuse_different_runs(of_target, limits)
     course = Course(rules, limits, measurements)
-    fixed = panel.fixed(folders[0])
+    fixed = panel.fixed(panel.identities(folders[0]))
     write_atomic(panel.folder / PANEL_FILE, to_yaml({TOP: panel.whole}))
     if history.begun is not None:
         _not_made(ledger, history.begun, "another baseline was started")
@@ -228,10 +255,12 @@ def _ask_repeats(
     reports = []
     for number, folder in enumerate(folders, start=1):
         options.say(f"baseline, run {number} of {len(folders)}")
-        reports.append(_ask_suite(panel.suite(folder), options))
-        if reports[-1].exit_code:
-            break
-        if number == 1 and reports[-1].status == RunStatus.COMPLETE:
+        report = _ask(panel, folder, options, number - 1)
+        if report is not None:
+            reports.append(report)
+            if report.exit_code:
+                break
+        if number == 1 and (report is None or report.status == RunStatus.COMPLETE):
             # a wrong limit raises here, before the rest is paid
             measurement = measure(folder / panel.target_name, panel.limits)
             Course(rules, panel.limits, [measurement] * 2)
@@ -279,7 +308,13 @@ def _make_look(
     of_target = folder / panel.target_name
     limits = panel.limits
     looks = history.looks
-    _refuse_another(panel, baseline, folder)
+    if panel.takes_results:
+        runs = run_folders_of(panel.folder, [baseline, *looks])
+        refuse_unequal(options.made, panel.names, 1, runs)
+        identities = identities_of(result_folders(options.made[0], panel.names))
+    else:
+        identities = panel.identities(folder)
+    _refuse_another(panel, baseline, identities)
     if len(looks) >= baseline["looks"]:
         raise ConfigError(
             f"{panel.file}: all {baseline['looks']} looks of this panel are made; "
@@ -290,7 +325,8 @@ def _make_look(
     if begun is None:
         begun = ledger.append(BEGUN, **of_epoch)
     options.say(f"look {number}: {len(looks) + 1} of {baseline['looks']}")
-    if (unfinished := _unfinished([_ask_suite(panel.suite(folder), options)], panel)) is not None:
+    report = _ask(panel, folder, options, 0)
+    if report is not None and (unfinished := _unfinished([report], panel)) is not None:
         return unfinished
     course, reasons = _so_far(panel, baseline, looks, of_target)
     if course is None:
@@ -344,9 +380,9 @@ def _not_made(ledger: Ledger, begun: Line, reason: str) -> None:
     )
 
 
-def _refuse_another(panel: Panel, baseline: Line, folder: Path) -> None:
+def _refuse_another(panel: Panel, baseline: Line, identities: Mapping[str, str]) -> None:
     """Raises ConfigError: the panel is not that of the baseline, with what differs."""
-    now = panel.fixed(folder)
+    now = panel.fixed(identities)
     then = baseline["fixed"]
     if digest_of(now) == baseline["panel"]:
         return
@@ -449,11 +485,11 @@ def change(panel: Panel, new_target: Path, options: RunOptions) -> MonitorOutcom
     with ledger.looking(options.say):
         history = ledger.intact()
         baseline = _baseline_for(policy, panel, history)
-        line = _approved_before(history, new.fixed(nowhere))
+        line = _approved_before(history, new.fixed(new.identities(nowhere)))
         if line is not None:
             lines = [f"change {line['change']} was approved at {line['at']}"]
         else:
-            _refuse_another(panel, baseline, nowhere)
+            _refuse_another(panel, baseline, panel.identities(nowhere))
             number = 1 + len(history.of_kind(CHANGE))
             folder = panel.folder / "changes" / f"{number:04}"
             targets = [
@@ -524,7 +560,11 @@ def _decision(panel: Panel, new: Panel, folder: Path, result: GateResult) -> dic
     return {
         "folder": folder.relative_to(panel.folder).as_posix(),
         "old": {"name": panel.target_name, "model": panel.model},
-        "new": {"name": new.target_name, "model": new.model, "fixed": new.fixed(folder)},
+        "new": {
+            "name": new.target_name,
+            "model": new.model,
+            "fixed": new.fixed(new.identities(folder)),
+        },
         "outcome": result.outcome,
         "policy_sha256": result.policy_sha256,
         "checks": checks,

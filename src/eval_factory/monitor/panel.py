@@ -32,12 +32,15 @@ from eval_factory.core.errors import ConfigError
 from eval_factory.core.plain_yaml import load_mapping
 from eval_factory.core.safe_files import expanded
 from eval_factory.core.strict_model import DescribedModel, StrictModel, plain_schema
+from eval_factory.monitor.made_elsewhere import GIVE_RESULTS, identities_of
 from eval_factory.tasks.asking_forms import ASKED_AGAIN_BY, ASKED_AGAIN_IF
 from eval_factory.tasks.framework import load_framework
 from eval_factory.workflows.suite.planned_cells import PlannedCell, plan_cells
 
 TOP = "monitor"
 CHANGED = "changed"
+IMPORTED = "imported"
+"""Type of a task that another program asks; its results are given with --from."""
 PANEL_FILE = "panel.yml"  # in the output folder: the panel of the baseline that holds
 Watched = Literal[
     "changed", "refused", "unreadable", "empty", "failed", "length", "latency", "stated"
@@ -57,7 +60,7 @@ class PanelTask(DescribedModel):
     """One task of the panel."""
 
     type: OneLineText
-    """The task; 'eval-factory ls' lists them."""
+    """The task; 'eval-factory ls' lists them. `imported`: another program asks it."""
     name: FolderName | None = None
     """The task's name in the panel, needed if one task is there twice."""
     size: Positive
@@ -202,6 +205,11 @@ class Panel:
         return document
 
     @property
+    def takes_results(self) -> bool:
+        """Whether another program asks the panel, and its results are imported."""
+        return self.section.tasks[0].type == IMPORTED
+
+    @property
     def policy(self) -> Path:
         """The gate's policy of the plan of change; only where there is one."""
         if self.section.change is None:
@@ -223,6 +231,8 @@ class Panel:
         """One asking of the panel; of its own target where no others are named. Raises ConfigError:
         with every mistake, as the panel's file has it.
         """
+        if self.takes_results:
+            raise ConfigError(f"{self.file}: {GIVE_RESULTS}")
         section: dict[str, Any] = {
             key: self.document[key] for key in _OF_SUITES if key in self.document
         }
@@ -266,8 +276,20 @@ class Panel:
         except ConfigError as error:
             raise ConfigError([_as_here(problem) for problem in error.problems]) from None
 
-    def fixed(self, folder: Path) -> dict[str, Any]:
-        """The values that a baseline is for, if the panel is asked in `folder`.
+    def identities(self, folder: Path) -> dict[str, str]:
+        """Return task -> identity of its run, if the panel is asked in `folder`; of imported
+        results those that are there.
+        """
+        if self.takes_results:
+            of_target = folder / self.target_name
+            return identities_of({task: of_target / task for task in self.names})
+        identities = {}
+        for run in self.planned(folder):
+            identities[run.cell.evaluation] = run.plan.identity
+        return identities
+
+    def fixed(self, identities: Mapping[str, str]) -> dict[str, Any]:
+        """The values that a baseline is for.
 
         If any of them changes, a new baseline is needed.
         """
@@ -275,16 +297,13 @@ class Panel:
         limits = {}
         for limit in self.limits:
             limits[limit.name] = [limit.metric, limit.max_drop]
-        runs = {}
-        for run in self.planned(folder):
-            runs[run.cell.evaluation] = run.plan.identity
         return {
             "alpha": float(section.alpha),
             "looks": section.looks,
             "repeats": section.baseline.repeats,
             "alarm_on": sorted(section.alarm_on),
             "limits": limits,
-            "runs": runs,
+            "runs": dict(identities),
         }
 
 
@@ -355,6 +374,9 @@ def _problems_of(section: PanelSection, names: Sequence[str]) -> Iterator[str]:
                     f"{path}.params.extra: {key} "
                     "asks again within a run, and a panel by its looks; leave it out"
                 )
+    types = {task.type == IMPORTED for task in section.tasks}
+    if len(types) > 1:
+        yield f"{TOP}.tasks: all tasks are of the type {IMPORTED}, or none is; make two panels"
     yield from problems_with({"name": "model", **section.target}, f"{TOP}.target", TargetEntry)
 
 

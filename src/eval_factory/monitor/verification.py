@@ -38,6 +38,7 @@ from eval_factory.monitor.ledger import (
     Line,
 )
 from eval_factory.monitor.ledger_order import CLOCKS_DIFFER, order_problems, time_of
+from eval_factory.monitor.made_elsewhere import identity_of
 from eval_factory.monitor.panel import Limit, digest_of
 from eval_factory.reading import VERSION
 from eval_factory.report.checksums import ChecksumsError, read_checksums
@@ -236,7 +237,7 @@ def _other_configurations(folder: Path, baseline: Line, looks: Sequence[Line]) -
     """Runs of another configuration than the panel's."""
     parts = [*baseline.get("repeats", [baseline]), *looks]
     for run in _runs_of(parts):
-        identity = load_result(folder / run["folder"]).result.provenance.run_identity
+        identity = identity_of(load_result(folder / run["folder"]).result)
         if identity != baseline["fixed"]["runs"][run["task"]]:
             yield f"{run['folder']}: is a run of another configuration than the panel's"
 

@@ -26,7 +26,8 @@ def read_by_one_rule(folders: Sequence[Path | str], beside: int | None = None) -
 
     `beside`: the version that read another result, which these are held against.
 
-    A result whose answers are not there any more is loaded as it is stored; who compares refuses.
+    A result whose answers are not there any more, and an imported one, is loaded as it is stored;
+    who compares refuses.
     """
     versions = set() if beside is None else {beside}
     for folder in folders:
@@ -44,7 +45,8 @@ def _by_this_rule(stored: StoredResult, stack: ExitStack) -> StoredResult:
     """The result read by this version's rule; its files are there until the stack is closed."""
     from eval_factory.workflows.recollect import recollected  # imported here: it takes long
 
-    if stored.result.provenance.reader_version == VERSION:
+    provenance = stored.result.provenance
+    if provenance.reader_version == VERSION or provenance.imported is not None:
         return stored
     try:
         made = stack.enter_context(recollected(RunDir(stored.folder), stored))

@@ -12,6 +12,7 @@ from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.core.rundir import RunDir
 from eval_factory.importing.sources import SourceError
 from eval_factory.importing.tables import Columns
+from eval_factory.reading import VERSION
 from eval_factory.report.papers import methods_text
 from eval_factory.report.reader import StoredResult, load_result
 from eval_factory.workflows.import_results import import_results
@@ -256,3 +257,17 @@ def test_what_needs_files_of_a_run_is_refused_by_name(log: Path, tmp_path: Path)
     imported(log, tmp_path / "out")
     with pytest.raises(PrerequisiteError, match="compare, gate"):
         last_state(RunDir(tmp_path / "out"))
+
+
+def test_a_result_that_an_older_rule_read_is_compared_as_it_is(log: Path, tmp_path: Path) -> None:
+    imported(log, tmp_path / "a")
+    imported(log, tmp_path / "b")
+    file = RunDir(tmp_path / "b").evaluation_config
+    text = file.read_text()
+    now = f"reader_version: {VERSION}"
+    assert now in text
+    file.write_text(text.replace(now, "reader_version: 1"))
+    (comparison,) = compare([tmp_path / "a", tmp_path / "b"]).comparisons
+    assert comparison.paired.n == QUESTIONS
+    refused = compare([tmp_path / "a", tmp_path / "b"], metric="exact_match.lenient")
+    assert [reason.name for reason in refused.reasons] == ["reader"]
