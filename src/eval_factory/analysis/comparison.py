@@ -423,6 +423,8 @@ def _reasons(sides: Sequence[Side]) -> list[Reason]:
 def _compared(
     a: Side, b: Side, models: tuple[Model, Model], name: str, margin: float | None
 ) -> Comparison:
+    # a result of another program has another name for it
+    name = a.metric or name
     score = a.stored.result.scores[name]
     shared = (a.values.keys & b.values.keys) - (a.values.unscored & b.values.unscored)
     keys = [key for key in a.values.values if key in b.values.values]

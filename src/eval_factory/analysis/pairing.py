@@ -175,10 +175,19 @@ def _contained(
             continue
         candidates = by_options.get(tuple(sorted(asked.options)), [])
         holders[asked.id] = [prompt.id for prompt in candidates if asked.question in prompt.prompt]
+        if asked.options:
+            # a prompt that has its options in its text alone
+            for prompt in by_options.get((), []):
+                if _holds(prompt.prompt, (asked.question, *asked.options)):
+                    holders[asked.id].append(prompt.id)
     taken = Counter(names[0] for names in holders.values() if len(names) == 1)
     for name, names in holders.items():
         if len(names) == 1 and taken[names[0]] == 1:
             yield name, names[0]
+
+
+def _holds(prompt: str, texts: Iterable[str]) -> bool:
+    return all(text in prompt for text in texts)
 
 
 def too_few(pairing: Pairing, min_paired: float) -> str:

@@ -277,7 +277,8 @@ def _of_result(
     side = None
     times = list[float]()
     if main is not None:
-        side = Side(bare.target, stored, values_of(_timed(result.instances, main, times), main))
+        values = values_of(_timed(result.instances, main, times), main)
+        side = Side(bare.target, stored, values, result.main_metric)
         ends = {"ci_low": main.stats.ci_low, "ci_high": main.stats.ci_high, "n": main.stats.count}
         direction = {
             "higher_is_better": main.higher_is_better,

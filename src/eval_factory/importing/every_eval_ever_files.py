@@ -22,6 +22,8 @@ from eval_factory.importing.sources import (
 )
 
 PROGRAM = "every_eval_ever"
+UNNAMED = "score"
+"""The metric of a record that names none."""
 
 
 def is_record(path: Path) -> bool:
@@ -97,7 +99,7 @@ def _run(
 def _metric_of(result: Mapping[str, Any]) -> str:
     config = result.get("metric_config") or {}
     name = config.get("metric_name") or config.get("metric_id")
-    return str(name or result.get("evaluation_result_id"))
+    return str(name or UNNAMED)
 
 
 def _samples_file(path: Path, document: Mapping[str, Any]) -> Path | None:

@@ -78,6 +78,8 @@ class ForeignRun:
     reported: Mapping[str, ReportedValue]
     samples: Callable[[], Iterator[ForeignSample]] | None
     files: Mapping[str, str]  # name in the source -> SHA-256
+    # answers that the program says it has, repeats among them; None where it does not say
+    stated_samples: int | None = None
     finished: bool = True
     why_unfinished: str | None = None
     started_at: str | None = None

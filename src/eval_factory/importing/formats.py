@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from eval_factory.core.errors import ConfigError
@@ -13,8 +15,8 @@ from eval_factory.importing import (
     lm_eval_folders,
     tables,
 )
-from eval_factory.importing.foreign_run import ForeignRun
-from eval_factory.importing.sources import SourceError
+from eval_factory.importing.foreign_run import ForeignRun, ForeignSample
+from eval_factory.importing.sources import SourceError, of_known_form
 from eval_factory.importing.tables import Columns
 
 INSPECT = "inspect"
@@ -46,7 +48,30 @@ def runs_in(
     found = kind or detected(source)
     if found == TABLE:
         return [tables.read(source, columns, task, model)]
-    return _READERS[found](source)
+    with of_known_form(source):
+        runs = _READERS[found](source)
+    return [_guarded(run) for run in runs]
+
+
+def _guarded(run: ForeignRun) -> ForeignRun:
+    """Return the run; a sample of another form is reported with its number."""
+    if run.samples is None:
+        return run
+    return replace(run, samples=partial(_samples_of_known_form, run))
+
+
+def _samples_of_known_form(run: ForeignRun) -> Iterator[ForeignSample]:
+    if run.samples is None:
+        return
+    samples = run.samples()
+    number = 0
+    while True:
+        number += 1
+        with of_known_form(f"{', '.join(run.files)}, answer {number}"):
+            sample = next(samples, None)
+        if sample is None:
+            return
+        yield sample
 
 
 def detected(source: Path) -> str:

@@ -48,7 +48,9 @@ def read(folder: Path) -> ForeignRun:
     reported = {}
     columns = {}
     for metric in metrics:
-        if metric.perturbation is not None or metric.helm_mean is None or not metric.values:
+        if metric.perturbation is not None or metric.split != split:
+            continue
+        if metric.helm_mean is None or not metric.values:
             continue
         better = facts_of(metric.name).higher_is_better
         reported[metric.label] = ReportedValue(metric.helm_mean, None, better)
@@ -64,7 +66,7 @@ def read(folder: Path) -> ForeignRun:
         model=adapter.model or "unknown",
         main_metric=_main_metric(list(reported)),
         reported=reported,
-        samples=partial(_samples, folder, columns),
+        samples=partial(_samples, folder, split, columns),
         files={name: digest_of(folder / name) for name in _FILES},
         settings={
             "run_spec": run.run_spec.name,
@@ -84,11 +86,11 @@ def _main_metric(names: list[str]) -> str:
     return names[0]
 
 
-def _samples(folder: Path, columns: dict[str, Any]) -> Iterator[ForeignSample]:
+def _samples(folder: Path, split: str | None, columns: dict[str, Any]) -> Iterator[ForeignSample]:
     run = output.read_run(folder)
     try:
         for state in run.request_states():
-            if state.instance.perturbation is None:
+            if state.instance.perturbation is None and state.instance.split == split:
                 yield _sample(state, columns, str(folder))
     except HelmError as error:
         raise SourceError(str(error)) from None

@@ -14,7 +14,6 @@ from eval_factory.core.rundir import RunDir
 from eval_factory.core.safe_files import write_atomic
 from eval_factory.core.secrets import Redactor
 from eval_factory.importing.foreign_run import ForeignRun
-from eval_factory.importing.imported_result import result_of
 from eval_factory.report.checksums import digests_of, write_checksums
 from eval_factory.report.documents import run_config
 from eval_factory.report.reader import StoredResult
@@ -73,6 +72,7 @@ def configuration(run: ForeignRun, options: ImportOptions, output_dir: Path) -> 
 
 def write_import(
     run: ForeignRun,
+    result: TaskResult,
     options: ImportOptions,
     rundir: RunDir,
     redactor: Redactor,
@@ -85,10 +85,8 @@ def write_import(
     `output_dir` is the folder that the documents name, and `rated` the one with people's ratings,
     if they are not this one.
 
-    Raises:
-        SourceError: a sample is there twice, or cannot be read; nothing is written then.
+    `result` is what `result_of` makes of the run.
     """
-    result = result_of(run, redactor, options.min_coverage)
     result = with_clinicians(result, rated or rundir)
     output_dir = output_dir or rundir.root
     config = configuration(run, options, output_dir)

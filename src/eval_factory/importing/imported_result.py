@@ -72,9 +72,8 @@ def result_of(run: ForeignRun, redactor: Redactor, min_coverage: float) -> TaskR
     groups = _groups(run, counts)
     floor = counts.floor()
     instances = counts.instances()
-    reasons = _not_reportable(run, scores)
-    is_covered = instances.requested > 0 and instances.coverage >= min_coverage
-    if run.samples is not None and not is_covered:
+    reasons = _not_reportable(run, scores, instances.requested)
+    if instances.requested and instances.coverage < min_coverage:
         reasons.append(
             f"{instances.scored} of {instances.requested} answers have a value of "
             f"{run.main_metric}\n  --min_coverage accepts fewer"
@@ -177,9 +176,12 @@ def _groups(run: ForeignRun, counts: SampleCounts) -> Groups:
     return scores_by_group(metric, counts.members, set(counts.failed), failed_as_zero=False)
 
 
-def _not_reportable(run: ForeignRun, scores: Mapping[str, Score]) -> list[str]:
+def _not_reportable(run: ForeignRun, scores: Mapping[str, Score], answers: int) -> list[str]:
     reasons = []
-    if run.samples is None:
+    stated = run.stated_samples
+    if answers and stated is not None and answers < stated:
+        reasons.append(f"the source holds {answers} of {stated} answers\n  import the whole of it")
+    if not answers:
         reasons.append(
             "the source has no answers, so nobody can check the value\n  "
             "import a source that holds the answers to single questions"

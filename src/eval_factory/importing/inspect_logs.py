@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from eval_factory.core.foreign_text import one_line
 from eval_factory.importing.foreign_run import ForeignRun, ForeignSample, ReportedValue
 from eval_factory.importing.sources import (
     SourceError,
@@ -76,7 +77,7 @@ def read(path: Path) -> ForeignRun:
     packages = facts.get("packages") or {}
     usage = _total_usage(stats.get("model_usage") or {})
     names = list(reported)
-    main = names[0] if names else _first_scorer(path, status)
+    main = names[0] if names else _first_scorer(path, status, header)
     unknown = ["prompts as sent to the endpoint", "cost"]
     if not packages.get(PROGRAM):
         unknown.append("version of inspect_ai")
@@ -89,6 +90,7 @@ def read(path: Path) -> ForeignRun:
         reported=reported,
         samples=lambda: _samples(path),
         files={path.name: digest_of(path)},
+        stated_samples=count_of(results.get("total_samples")),
         finished=status == "success",
         why_unfinished=None if status == "success" else _unfinished(status, header),
         started_at=utc_time(stats.get("started_at") or facts.get("created")),
@@ -366,12 +368,12 @@ def _metric(metrics: Mapping[str, Any], name: str) -> float | None:
     return None
 
 
-def _first_scorer(path: Path, status: str) -> str:
+def _first_scorer(path: Path, status: str, header: Mapping[str, Any]) -> str:
     for sample in _samples(path):
         if sample.values:
             return next(iter(sample.values))
     raise SourceError(
-        f"{path}: holds no score (status {status}); "
+        f"{path}: holds no score (status {one_line(_unfinished(status, header))}); "
         "`inspect score` or `inspect eval-retry` makes them"
     )
 

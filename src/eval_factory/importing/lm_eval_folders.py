@@ -14,10 +14,12 @@ from typing import Any
 from eval_factory.importing.foreign_run import ForeignRun, ForeignSample, ReportedValue
 from eval_factory.importing.sources import (
     SourceError,
+    count_of,
     digest_of,
     json_document,
     json_lines,
     number_of,
+    parsed,
     sample_id,
 )
 
@@ -92,6 +94,7 @@ def _run(path: Path, document: Mapping[str, Any], task: str) -> ForeignRun:
         reported=reported,
         samples=open_samples,
         files=files,
+        stated_samples=_stated_samples(document, task),
         settings={
             "task_version": (document.get("versions") or {}).get(task),
             "few_shot": (document.get("n-shot") or {}).get(task),
@@ -103,6 +106,13 @@ def _run(path: Path, document: Mapping[str, Any], task: str) -> ForeignRun:
         unknown=tuple(unknown),
         notes=tuple(notes),
     )
+
+
+def _stated_samples(document: Mapping[str, Any], task: str) -> int | None:
+    counts = (document.get("n-samples") or {}).get(task)
+    if not isinstance(counts, dict):
+        return None
+    return count_of(counts.get("effective"))
 
 
 def _samples_file(path: Path, task: str) -> Path | None:
@@ -230,11 +240,23 @@ def _requests(arguments: Any) -> list[tuple[str, str]]:
 
 
 def _prompt_text(prompt: Any) -> str:
-    """Return the text of a prompt; that of a chat is a list of messages."""
+    """Return the text of a prompt; that of a chat is a list of messages, or the JSON of one."""
+    if isinstance(prompt, list) and len(prompt) == 1 and isinstance(prompt[0], str):
+        prompt = _messages_in(prompt[0])
     if isinstance(prompt, list):
         texts = [str(message.get("content")) for message in prompt if isinstance(message, dict)]
         return "\n\n".join(texts)
     return str(prompt)
+
+
+def _messages_in(text: str) -> Any:
+    """Return the messages that a text has as JSON; another text as it is."""
+    if not text.startswith("["):
+        return text
+    try:
+        return parsed(text, "a prompt")
+    except SourceError:
+        return text
 
 
 def _most_likely(responses: Any, options: tuple[str, ...]) -> str | None:

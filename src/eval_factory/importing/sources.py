@@ -6,6 +6,7 @@ import hashlib
 import json
 import math
 import zipfile
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime, timezone
@@ -28,10 +29,37 @@ ZSTANDARD = 93
 """The method of a ZIP entry that is compressed with zstd (APPNOTE.TXT 6.3.8, 4.4.5)."""
 _CHUNK = 1024**2
 _MAX_NAME = 300
+_DAMAGED = (
+    zipfile.BadZipFile,
+    zlib.error,
+    OSError,
+    ValueError,
+    NotImplementedError,
+    EOFError,
+)
+"""Ways in which unpacking an entry of an archive fails."""
+_OTHER_FORM = (AttributeError, TypeError, LookupError, ValueError, ArithmeticError)
+"""Ways in which reading a document fails that has other types in it than its program writes."""
 
 
 class SourceError(PrerequisiteError):
     """A source cannot be read, or cannot be trusted; nothing was written."""
+
+
+@contextmanager
+def of_known_form(place: Path | str) -> Iterator[None]:
+    """
+    Raises:
+        SourceError: what is read inside has a field of another type than its program writes.
+    """
+    try:
+        yield
+    except _OTHER_FORM as error:
+        why = one_line(f"{type(error).__name__}: {error}")
+        raise SourceError(
+            f"{place}: a field has another form than its program writes ({why}); "
+            "make the file again, or import it as a table"
+        ) from error
 
 
 def digest_of(path: Path) -> str:
@@ -153,15 +181,13 @@ class Archive:
             else:
                 with self._zip.open(entry) as opened:
                     text = opened.read(limit + 1)
-        except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError, EOFError) as error:
+        except _DAMAGED as error:
             raise SourceError(f"{place}: is damaged: {one_line(str(error))}") from None
         if len(text) != entry.file_size:
             raise SourceError(f"{place}: does not unpack to the size that the archive states")
         return text
 
     def _zstandard(self, entry: zipfile.ZipInfo, limit: int) -> bytes:
-        import zlib
-
         import zstandard  # imported here: only such archives need it
 
         self._file.seek(entry.header_offset)

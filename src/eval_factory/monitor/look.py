@@ -308,13 +308,7 @@ def _make_look(
     of_target = folder / panel.target_name
     limits = panel.limits
     looks = history.looks
-    if panel.takes_results:
-        runs = run_folders_of(panel.folder, [baseline, *looks])
-        refuse_unequal(options.made, panel.names, 1, runs)
-        identities = identities_of(result_folders(options.made[0], panel.names))
-    else:
-        identities = panel.identities(folder)
-    _refuse_another(panel, baseline, identities)
+    _refuse_another(panel, baseline, _identities(panel, folder, [baseline, *looks], options))
     if len(looks) >= baseline["looks"]:
         raise ConfigError(
             f"{panel.file}: all {baseline['looks']} looks of this panel are made; "
@@ -357,6 +351,16 @@ def _make_look(
     done = f"what is done about it: {note}; it stays an alarm until --new_baseline"
     alarm = f"{first}ALARM: {alarm_words(baseline, line['alarm'])}"
     return _reported(ledger, options, Outcome.ALARM, line, [alarm, *lines, done])
+
+
+def _identities(
+    panel: Panel, folder: Path, before: Sequence[Line], options: RunOptions
+) -> dict[str, str]:
+    """The identities of a look's runs; of a result that was made elsewhere, if it is a new one."""
+    if not panel.takes_results:
+        return panel.identities(folder)
+    refuse_unequal(options.made, panel.names, 1, run_folders_of(panel.folder, before))
+    return identities_of(result_folders(options.made[0], panel.names))
 
 
 def _so_far(

@@ -116,11 +116,12 @@ def _written(
     from eval_factory.importing.imported_folder import write_import
     from eval_factory.importing.imported_result import result_of
 
-    result_of(run, redactor, options.min_coverage)  # what cannot be read is found before writing
+    # what cannot be read is found here, before anything is written
+    result = result_of(run, redactor, options.min_coverage)
     rundir = RunDir(folder)
     rundir.create()
     with rundir.locked():
-        return write_import(run, options, rundir, redactor)
+        return write_import(run, result, options, rundir, redactor)
 
 
 @dataclass(frozen=True)
@@ -141,6 +142,7 @@ def imported_again(stored: StoredResult) -> Iterator[ImportedAgain]:
     """
     from eval_factory.importing.formats import runs_in
     from eval_factory.importing.imported_folder import ImportOptions, write_import
+    from eval_factory.importing.imported_result import result_of
     from eval_factory.importing.tables import Columns
 
     about = stored.config["imported"]
@@ -163,8 +165,10 @@ def imported_again(stored: StoredResult) -> Iterator[ImportedAgain]:
     with TemporaryDirectory() as folder:
         rundir = RunDir(Path(folder))
         rundir.create()
+        result = result_of(run, Redactor(), options.min_coverage)
         write_import(
             run,
+            result,
             options,
             rundir,
             Redactor(),

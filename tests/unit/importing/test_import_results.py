@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -271,3 +272,60 @@ def test_a_result_that_an_older_rule_read_is_compared_as_it_is(log: Path, tmp_pa
     assert comparison.paired.n == QUESTIONS
     refused = compare([tmp_path / "a", tmp_path / "b"], metric="exact_match.lenient")
     assert [reason.name for reason in refused.reasons] == ["reader"]
+
+
+def test_a_prompt_with_its_options_in_the_text_is_paired_with_a_question(
+    log: Path, tmp_path: Path
+) -> None:
+    imported(log, tmp_path / "a")
+    rows: list[dict[str, Any]] = []
+    for number in range(QUESTIONS):
+        question = f"Which fruit is number {number}, of those that are listed?"
+        text = f"Choose. {question} A. apple B. pear C. plum D. fig"
+        rows.append({"id": f"x{number}", "q": text, "score": 1})
+    rows[4]["q"] = rows[4]["q"].replace("D. fig", "D. date")
+    table = tmp_path / "answers.jsonl"
+    table.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    imported(table, tmp_path / "b", columns=Columns(id="id", value="score", question="q"))
+    document = (tmp_path / "b" / "instances.jsonl").read_text()
+    (tmp_path / "b" / "instances.jsonl").write_text(document.replace('"question":', '"extra.q":'))
+    compared = compare([tmp_path / "a", tmp_path / "b"], allow=["prompts", "program"])
+    assert compared.comparisons[0].paired.n == QUESTIONS - 1
+
+
+def test_a_chat_of_the_harness_has_the_texts_of_its_messages(tmp_path: Path) -> None:
+    source = write_lm_eval(tmp_path / "harness")
+    for file in source.parent.glob("samples_*"):
+        lines = []
+        for text in file.read_text().splitlines():
+            line = json.loads(text)
+            prompt = line["arguments"]["gen_args_0"]["arg_0"]
+            message = [{"role": "user", "content": prompt}]
+            line["arguments"]["gen_args_0"]["arg_0"] = [json.dumps(message)]
+            lines.append(json.dumps(line))
+        file.write_text("\n".join(lines))
+    result = imported(source.parent, tmp_path / "out").result
+    assert {record.prompt for record in result.instances} == {
+        f"Q: fruit {number}?\nA:" for number in range(QUESTIONS)
+    }
+
+
+def test_three_results_are_compared_each_by_its_own_metric(log: Path, tmp_path: Path) -> None:
+    imported(log, tmp_path / "a")
+    for name in ("b", "c"):
+        rows = []
+        for number in range(QUESTIONS):
+            question = f"Which fruit is number {number}, of those that are listed?"
+            options = ["fig", "plum", "pear", "apple"]
+            rows.append({"id": f"x{number}", "q": question, "o": options, f"points_{name}": 1})
+        table = tmp_path / f"{name}.jsonl"
+        table.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        columns = Columns(id="id", question="q", options="o", value=f"points_{name}")
+        imported(table, tmp_path / name, columns=columns)
+    folders = [tmp_path / name for name in ("a", "b", "c")]
+    compared = compare(folders, allow=["prompts", "program"])
+    assert [comparison.metric for comparison in compared.comparisons] == [
+        "choice",
+        "choice",
+        "points_b",
+    ]
