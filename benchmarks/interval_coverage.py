@@ -340,7 +340,7 @@ TABLES: dict[str, tuple[str, Callable[[], Iterator[Cell]]]] = {
 }
 
 
-def lines_of(name: str, samples: int, seed: int) -> Iterator[str]:
+def lines_of(name: str, samples: int, seed: int, text: str = "") -> Iterator[str]:
     """In Markdown: how many of 100 intervals hold the truth (the most that miss it on one side; the
     mean width), bold where these are too few.
     """
@@ -351,6 +351,8 @@ def lines_of(name: str, samples: int, seed: int) -> Iterator[str]:
     columns = [cell.column for cell in next(iter(rows.values()))]
     yield from (f"| {' | '.join([head, *columns])} |", f"|{'---|' * (len(columns) + 1)}")
     for row, of_row in rows.items():
+        if text not in row:
+            continue
         yield (
             f"| {' | '.join([row, *(text_of(measured(cell, samples, seed)) for cell in of_row)])} |"
         )
@@ -379,10 +381,12 @@ def main() -> None:
         action="append",
         help="of several; all where none is given",
     )
+    parser.add_argument("--rows", default="", help="only rows whose name contains this text")
     arguments = parser.parse_args()
     for name in arguments.table or TABLES:
         for line in chain(
-            ("", f"### {name}", ""), lines_of(name, arguments.samples, arguments.seed)
+            ("", f"### {name}", ""),
+            lines_of(name, arguments.samples, arguments.seed, arguments.rows),
         ):
             print(line, flush=True)
 

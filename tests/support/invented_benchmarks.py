@@ -341,7 +341,7 @@ def script_concordance(folder: Path, _scenarios: Path) -> Invented:
 def med_dialog(subset: str) -> Callable[[Path, Path], Invented]:
     def make(_folder: Path, scenarios: Path) -> Invented:
         folder = scenarios / "med_dialog" / subset
-        folder.mkdir(parents=True)
+        folder.mkdir(parents=True, exist_ok=True)
         data = [
             {"src": f"Patient: pain, case {n}. Doctor: rest.", "tgt": f"Summary {n}."}
             for n in CASES

@@ -20,7 +20,7 @@ from eval_factory.analysis.comparison import (
 from eval_factory.analysis.comparison_reasons import Reason, Side, values_of
 from eval_factory.analysis.gate import difference_in_group
 from eval_factory.core.errors import ConfigError, PrerequisiteError
-from eval_factory.core.results import InstanceRecord
+from eval_factory.core.results import InstanceRecord, JudgeCorrection, RubricReport, RubricVotes
 from eval_factory.report.reader import load_result
 from eval_factory.scoring.paired import equivalence, non_inferiority, paired_difference
 from facts import each_says, says
@@ -296,3 +296,51 @@ def test_p_values_of_pairs_are_corrected_for_those_that_were_compared(tmp_path: 
     p_value = there(alone.comparisons[0].paired.p_value)
     assert twice[0].comparison.p_holm == pytest.approx(6 * p_value)
     assert compare_pairs([]) == ()
+
+
+CORRECTED_SCORE = "rubric_score.judge_corrected"
+
+
+def corrected_by_labels(folder: Path, right: int, youden_stderr: float | None) -> Path:
+    """A rubric's score of 40 cases, divided by sensitivity + specificity - 1 = 0.8."""
+    records = [
+        instance(f"q{number}", float(number < right), CORRECTED_SCORE) for number in range(40)
+    ]
+    made = result(records, (CORRECTED_SCORE,))
+    correction = JudgeCorrection(
+        judge="kind",
+        judge_score=0.5,
+        value=right / 40,
+        ci_low=0.1,
+        ci_high=0.9,
+        ci_method="m",
+        sensitivity=0.9,
+        specificity=0.9,
+        labels=300,
+        matched_points=1.0,
+        passport_date="2026-05-06",
+        passport_sha256="5" * 64,
+        categories={},
+        youden_stderr=youden_stderr,
+    )
+    votes = RubricVotes(40, right, 40 - right, 0)
+    rubric = RubricReport(votes, {"kind": votes}, {}, correction=correction)
+    return written(folder, replace(made, validity=replace(made.validity, rubric=rubric)))
+
+
+def test_a_difference_of_corrected_scores_is_as_uncertain_as_the_labels(tmp_path: Path) -> None:
+    widths = []
+    for stderr in (None, 0.02, 0.2):
+        folder = tmp_path / str(stderr)
+        sides = [
+            corrected_by_labels(folder / "a", 10, stderr),
+            corrected_by_labels(folder / "b", 30, 0.01 if stderr else None),
+        ]
+        found = only(sides, metric=CORRECTED_SCORE).paired
+        assert found.difference == pytest.approx(0.5)
+        widths.append(there(found.ci_high) - there(found.ci_low))
+    without, little, much = widths
+    assert without < little < much
+    # to each side sqrt(half^2 + (1.96 * 0.5 * 0.2 / 0.8)^2), of nearly equal sides
+    expected = 2 * ((without / 2) ** 2 + (1.96 * 0.5 * 0.25) ** 2) ** 0.5
+    assert much == pytest.approx(expected, rel=0.05)
