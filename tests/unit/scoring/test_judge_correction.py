@@ -303,6 +303,9 @@ def test_a_judge_whose_labels_allow_chance_corrects_nothing() -> None:
         mixed += [replace(item, conversation=number) for item in items]
     many = by_truth(USUAL, mixed)
     assert isinstance(many, CorrectedByLabels)
+    rates = judge_rates(mixed, {})
+    assert rates is not None
+    assert many.youden_stderr == near(float(rates.resampled.sum(axis=1).std(ddof=1)))
     few = by_truth(USUAL, mixed[: 8 * len(items)])
     assert isinstance(few, NotCorrected)
     says(few.reason, LITTLE)
