@@ -198,9 +198,12 @@ def main() -> None:
     )
     parser.add_argument("--samples", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=7)
+    parser.add_argument("--rows", default="", help="only rows whose name contains this text")
     arguments = parser.parse_args()
     print("| values; group and rest | populations | t | permutation |\n|---|---|---|---|")
     for row in rows():
+        if arguments.rows not in row.name:
+            continue
         shares = measured(row, arguments.samples, arguments.seed)
         populations = "equal" if row.alike else "differ"
         shown = []
