@@ -54,14 +54,14 @@ def check_batches(
 
 def refused(role: str, error: BatchApiError) -> EndpointRefusedError:
     """The endpoint has no batches, or refuses the key or the request."""
-    where = "target.api_endpoint.batch"
+    setting = "target.api_endpoint.batch"
     if role != MODEL_ROLE:
-        where = f"batch in the entry {role} of config.params.extra.judges"
+        setting = f"batch in the entry {role} of config.params.extra.judges"
     if error.status in NO_SUCH_ADDRESS:
-        return EndpointRefusedError(f"{error}\n  the endpoint has no batches: leave out {where}")
+        return EndpointRefusedError(f"{error}\n  the endpoint has no batches: leave out {setting}")
     if error.status in (401, 403):
         return EndpointRefusedError(
             f"Authentication error detected: {error}\n  check the key, and whether it may make "
-            f"batches; or leave out {where}"
+            f"batches; or leave out {setting}"
         )
-    return EndpointRefusedError(f"{error}\n  mend what it names, or leave out {where}")
+    return EndpointRefusedError(f"{error}\n  mend what it names, or leave out {setting}")

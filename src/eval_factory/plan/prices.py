@@ -28,6 +28,8 @@ _RATES = {
     "cached_input_per_million": "cache_read_mtok",
 }
 """Our names -> the library's."""
+PROCESSING = {True: "batch", False: "standard"}
+"""The library's words for whether requests go by batch."""
 BY_BATCH = ", by batch"
 """The end of the source of a batch's price."""
 FREE = Price(0.0, 0.0, source="embedded")  # the embedded endpoint is on this machine
@@ -175,12 +177,14 @@ def library_price(url: str, model_id: str, at: datetime, *, by_batch: bool = Fal
             model_id,
             provider_api_url=url,
             genai_request_timestamp=at,
-            price_context={"processing": "batch"} if by_batch else None,
+            price_context={"processing": PROCESSING[by_batch]},
         )
     except LookupError:
         return None
     source = f"{BY_LIBRARY} {genai_prices.__version__}"
-    return price_from(price_found.model_price, f"{source}{BY_BATCH}" if by_batch else source)
+    if by_batch:
+        source += BY_BATCH
+    return price_from(price_found.model_price, source)
 
 
 def price_from(stated: Any, source: str) -> Price | None:
