@@ -121,6 +121,9 @@ def run_logged(spec: ProcessSpec, *, log: Path, on_tick: Callable[[], None]) -> 
                 on_tick()
         except BaseException:
             end_group(process)
+            if process.stdin is not None:
+                with contextlib.suppress(BrokenPipeError):
+                    process.stdin.close()
             raise
         finally:
             if process.poll() is not None:
