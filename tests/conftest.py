@@ -14,10 +14,17 @@ from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
 import pytest
-from hypothesis import HealthCheck, settings
-from jinja2 import Environment
 
-from eval_factory.helm.environments import Environment as Installed
+try:
+    metadata.distribution("eval-factory-helm")
+    from hypothesis import HealthCheck, settings
+    from jinja2 import Environment
+
+    from eval_factory.helm.environments import Environment as Installed
+except ImportError as missing:
+    sys.exit(
+        f"pytest: {missing}; make what the tests need: source scripts/venv.sh && make_dev_venv"
+    )
 
 if TYPE_CHECKING:
     from invented_bundle import Origin

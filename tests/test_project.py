@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import os
 import re
+import runpy
 import subprocess
 import sys
 import zipfile
+from importlib import metadata
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
 import pytest
 from scripts.readme_hook import for_an_index
 from scripts.update_readme import PAGES
+
+from facts import says
 
 
 def test_the_readme_is_short_in_both_directions(root: Path) -> None:
@@ -32,6 +37,20 @@ def test_on_an_index_every_link_of_the_readme_leads_to_the_published_repository(
     assert "![" in published
     for address in ("https://host.example/project", ""):
         assert re.findall(r"\]\((?!https?:)", for_an_index(text, address, "1.2")) == []
+
+
+def test_tests_without_the_package_end_with_one_line(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def distribution(name: str) -> object:
+        raise PackageNotFoundError(name)
+
+    monkeypatch.setattr(metadata, "distribution", distribution)
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_path(str(root / "tests" / "conftest.py"))
+    message = str(ended.value)
+    says(message, "eval-factory-helm", "make_dev_venv")
+    assert "\n" not in message
 
 
 @pytest.mark.parametrize("name", PAGES)
