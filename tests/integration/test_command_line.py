@@ -17,7 +17,7 @@ import pytest
 from eval_factory import __version__
 from eval_factory.tasks.framework import load_framework
 from facts import each_says, says
-from program_runs import program, program_each, program_environment
+from program_runs import program, program_each, program_environment, run
 
 
 def test_version_and_help_and_the_list_that_programs_parse(tmp_path: Path) -> None:
@@ -279,6 +279,18 @@ def test_looking_imports_nothing_that_takes_long(
         text=True,
         check=False,
     )
+    assert finished.returncode == 0, finished.stderr
+
+
+def test_helm_run_imports_what_every_run_needs() -> None:
+    """Neither what checks files, nor what reads answers: a run that asks again needs it."""
+    code = (
+        "import sys\n"
+        "from eval_factory.helm_plugin import runner\n"
+        "heavy = {'pydantic', 'eval_factory.reading'} & set(sys.modules)\n"
+        "sys.exit(f'imported: {heavy}' if heavy else 0)\n"
+    )
+    finished = run([sys.executable, "-c", code], cwd=None, env=program_environment())
     assert finished.returncode == 0, finished.stderr
 
 

@@ -22,6 +22,7 @@ from eval_factory.helm import names
 from eval_factory.helm.environments import environment_of
 from eval_factory.plan.run_plan import HELM_SUITE, EndpointPlan, Plan
 from eval_factory.tasks.asking_forms import LOGPROBS
+from eval_factory.tasks.jury_form import JURY
 from eval_factory.tasks.reasoned import REASONED
 from eval_factory.tasks.upstreams import HELM, Upstream
 
@@ -115,8 +116,6 @@ def benchmark_files(
     which our plug-in reads, and over `has_clusters`, `has_answers`, `instances` and `notes`: they
     are for whoever collects the folder without the data.
     """
-    from eval_factory.tasks.custom_benchmark import JURY  # for a custom benchmark alone
-
     files: dict[str, str] = {}
     prompt = benchmark.judge_prompt_file
     if prompt is not None and benchmark.jury_form.places:
@@ -161,8 +160,6 @@ def benchmark_files(
 def _jury_metric(
     benchmark: Benchmark, prompt: Path | None, judges: tuple[EndpointPlan, ...]
 ) -> dict[str, Any]:
-    from eval_factory.tasks.custom_benchmark import JURY
-
     entries = []
     for judge in judges:
         deployment = deployment_of(judge)

@@ -24,7 +24,7 @@ from urllib.parse import unquote
 
 from eval_factory.core.plain_yaml import parse_own
 from eval_factory.helm import names
-from eval_factory.tasks.jury_form import HELMS_FORM, JuryForm, jury_form_of
+from eval_factory.tasks.jury_form import HELMS_FORM, JURY, JuryForm, jury_form_of
 
 _TWINS = {
     "a": "\u0430\u03b1\u1d00",
@@ -489,7 +489,5 @@ def jury_form_in(model_configs: Path) -> JuryForm:
     file = model_configs / names.BENCHMARK
     if not file.is_file():
         return HELMS_FORM
-    from eval_factory.tasks.custom_benchmark import JURY  # for a custom benchmark alone
-
     metrics = parse_own(file.read_text(encoding="utf-8")).get("metrics") or ()
     return next((jury_form_of(metric) for metric in metrics if metric["name"] == JURY), HELMS_FORM)

@@ -41,7 +41,6 @@ from helm.common.request import GeneratedOutput, RequestResult
 from eval_factory.core.safe_files import write_atomic
 from eval_factory.endpoint.media import PLACE
 from eval_factory.helm import names
-from eval_factory.reading import stated_option
 from eval_factory.tasks import asking_forms as again
 from eval_factory.tasks.choice_question import (
     NONE_OF_THE_OTHERS,
@@ -568,6 +567,8 @@ def is_asked_now(state: RequestState, done: Mapping[_Key, RequestState]) -> bool
 
 def option_stated(state: RequestState) -> str | None:
     """The label of the option that the answer states, as the collector reads it."""
+    from eval_factory.reading import stated_option  # most runs ask nothing again
+
     answer: str = state.result.completions[0].text.strip()
     options = state.output_mapping or options_shown(state.instance.input.text)
     if not options:

@@ -28,6 +28,7 @@ from eval_factory.tasks.custom_table import PictureCheck, picture_columns
 from eval_factory.tasks.file_problems import Findings, shortened, why_unreadable
 from eval_factory.tasks.jury_form import (
     HELMS_FORM,
+    JURY,
     MAX,
     MIN,
     JuryForm,
@@ -37,7 +38,6 @@ from eval_factory.tasks.jury_form import (
 from eval_factory.tasks.message_files import OWN, read_rubric_file
 from eval_factory.tasks.rubric_case import RUBRIC_METRIC
 
-JURY = "jury_score"
 BERTSCORES = ("BERTScore-P", "BERTScore-R", "BERTScore-F")
 TAKE_EVERY_REFERENCE = ("rouge_1", "rouge_2", "rouge_l", *BERTSCORES)
 """The best over all references, whether they are tagged correct or not (HELM's

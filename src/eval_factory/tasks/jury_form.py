@@ -19,7 +19,8 @@ from typing import Any
 from eval_factory.tasks.custom_table import CORRECT
 from eval_factory.tasks.file_problems import Findings, line_of, read_text
 
-# keys of a jury's metric in benchmark.yaml
+JURY = "jury_score"
+"""The name of a jury's metric in benchmark.yaml; its keys follow."""
 SCALE = "scale"
 CRITERIA = "criteria"
 MIN = "min"

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 
 from eval_factory.core.secrets import secret_in, variable_of
 from eval_factory.endpoint.endpoint_settings import OAuthSettings
-from eval_factory.tasks.framework import load_framework
 
 CREDENTIALS = ("CLIENT_ID", "CLIENT_SECRET")
 
@@ -18,6 +17,8 @@ def services_in(env: Mapping[str, str]) -> tuple[OAuthSettings, ...]:
     """
     if not any(name.endswith("_CLIENT_ID") for name in env):
         return ()  # framework.yml takes time
+    from eval_factory.tasks.framework import load_framework
+
     services = []
     for service, entry in load_framework().oauth.items():
         if all(secret_in(env, variable_of(service, name)) for name in CREDENTIALS):
