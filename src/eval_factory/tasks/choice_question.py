@@ -129,8 +129,9 @@ def lettered(row: DataRow, column: str) -> dict[str, Any]:
 
 NONE_OF_THE_OTHERS = "None of the other options"
 _DENIES = re.compile(
-    r"\b(?:not|except|least|false|incorrect(?:ly)?|untrue|unlikely|never|wrong|excepto|falsa?|incorrect[ao])\b"
-    r"|n.t\b",
+    r"\b(?:not|except|least|false|incorrect(?:ly)?|untrue|unlikely|never|wrong|cannot"
+    r"|excepto|exceto|fals[ao]|incorrect[ao]|incorret[ao]|n\u00e3o)\b"
+    r"|n['\u2019]t\b",
     re.IGNORECASE,
 )
 

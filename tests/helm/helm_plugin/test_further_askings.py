@@ -255,7 +255,14 @@ def test_the_choices_are_shown_without_the_question() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["Which is NOT a vein?", "All are true except", "It isn't a vein?"]
+    "text",
+    [
+        "Which is NOT a vein?",
+        "All are true except",
+        "It isn't a vein?",
+        "It isn\u2019t a vein?",
+        "Qual n\u00e3o \u00e9 uma veia?",
+    ],
 )
 def test_the_right_choice_is_replaced_but_for_a_question_for_what_is_not_so(text: str) -> None:
     spec = expanded(("none_of_the_others", True))
@@ -265,6 +272,12 @@ def test_the_right_choice_is_replaced_but_for_a_question_for_what_is_not_so(text
     assert len(made(spec, [question(Input(text))])) == 1
     others = replace(question(Input(LONG)), references=[*changed.references])
     assert len(made(spec, [others])) == 1
+
+
+@pytest.mark.parametrize("text", ["Which is the functional unit of the kidney?", LONG])
+def test_a_unit_is_no_denial(text: str) -> None:
+    spec = expanded(("none_of_the_others", True))
+    assert names(made(spec, [question(Input(text))])) == [None, "none_of_the_others"]
 
 
 def test_a_letter_is_asked_for_where_no_rule_reads_an_answer() -> None:
