@@ -372,7 +372,11 @@ class Readability:
 
     def _notes_on_reading(self, plan: Plan, instances: Instances) -> Iterator[Note]:
         counts = self._counts(instances.requested - instances.failed)
-        if "unparsed" in counts and self.form is not None:
+        is_reasoned = plan.evaluation.run.config.params.extra.answer_style == REASONED
+        if "unparsed" in counts and is_reasoned:
+            text = f"{counts['unparsed']} state no answer, neither in a last line nor elsewhere"
+            yield Note(Importance.INCOMPLETE, f"{text}: they count as wrong")
+        elif "unparsed" in counts and self.form is not None:
             text = (
                 f"{counts['unparsed']} are not in the form that the benchmark asks for "
                 f"({self.form.about}): HELM's"

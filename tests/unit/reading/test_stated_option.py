@@ -226,6 +226,8 @@ def test_what_states_no_option_is_unread(options: dict[str, str], answer: str) -
         ("My answer remains B.", "B"),
         ("I would still choose B.", "B"),
         ("Yes, B.", "B"),
+        ("After checking once more: B", "B"),
+        ("I considered D. Unstable angina, but B. Acute pericarditis is the better answer.", "B"),
         ("Sorry, B. Acute pericarditis", "B"),
         ("A: The answer to this question is actually D.", None),
         ("I'd like to change my answer from B to D.", "D"),

@@ -431,6 +431,13 @@ def texts(readability: Readability, **scores: Score) -> list[tuple[Importance, s
     return [(note.importance, note.text) for note in readability.notes(here, OF_FOUR, scores)]
 
 
+def test_reasoned_answers_without_an_answer_are_not_measured_by_helms_form() -> None:
+    extra = {"config.type": "sample_medical_qa", "config.params.extra.answer_style": "reasoned"}
+    ((_, text),) = [(n.importance, n.text) for n in read("?").notes(plan(extra), OF_FOUR, {})]
+    says(text, "1 of 4 answers", "last line", "wrong")
+    assert "lenient" not in text
+
+
 def test_each_count_is_told_by_its_own_note() -> None:
     assert texts(read("A")) == []
     for readability, importance, begins in (
