@@ -175,7 +175,7 @@ def sentences(one: Comparison) -> Iterator[str]:
         bounds = ""
         if one.bounds is not None:
             low, high = (_number(limit, one) for limit in one.bounds)
-            bounds = f"; whatever these were worth, the difference of all is from {low} to {high}"
+            bounds = f"; whatever their values, the difference of all is from {low} to {high}"
         yield (
             f"Left out, because a value is missing: {one.failed.total} "
             f"({counts}, {one.failed.both} in both){bounds}."

@@ -227,7 +227,7 @@ def _field_of(score: GroupScore) -> str:
     return score.group if len(GROUPS[score.group]) <= 1 else f"{score.group}: {score.label}"
 
 
-NO_WIN_RATES = "No two models have values that a win rate could be made of."
+NO_WIN_RATES = "There is no win rate: no benchmark has reportable scores of two models."
 
 
 def suite_markdown(results: SuiteResults, root: Path) -> str:

@@ -236,7 +236,7 @@ def _read(cell: FinishedCell) -> tuple[CellResult, Side | None]:
         why = str(error)
     except _NOT_OURS as error:
         why = (
-            f"{cell.folder}: its result is not as eval-factory writes it "
+            f"{cell.folder}: eval-factory did not write its result in this form "
             f"({type(error).__name__}: {error})"
         )
     return replace(bare, status=RunStatus.FAILED, reason=one_line(why, _MAX_REASON)), None

@@ -131,7 +131,7 @@ class Ledger:
             head = hashlib.sha256(text).hexdigest()
             lines.append(line)
         if torn and len(heads) != 2:
-            problems.append(f"{self.file.name}: its last line is not whole")
+            problems.append(f"{self.file.name}: its last line is cut off")
         if head not in heads and (lines or heads):
             problems.append(
                 f"{self.head_file.name}: is not of the last line: "
@@ -144,7 +144,7 @@ class Ledger:
         history = self.read()
         if history.problems:
             raise PrerequisiteError(
-                f"{self.file}: was changed by somebody else, and nothing is added to it\n"
+                f"{self.file}: was changed outside of eval-factory: no line is added to it\n"
                 + "\n".join(f"  {problem}" for problem in history.problems[:5])
                 + f"\n  see 'eval-factory monitor verify {self.folder}'; "
                 "put the file back from a copy"

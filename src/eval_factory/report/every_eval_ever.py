@@ -180,7 +180,7 @@ def aggregate(stored: StoredResult, publisher: Publisher, *, now: float) -> dict
     if not results:
         raise ConfigError(
             f"{stored.folder}: no score of {result.task} can be exported: "
-            "of none is it known whether more is better"
+            "nobody knows of any whether a higher score is better"
         )
     asked = provenance.endpoints.get(MODEL_ROLE)
     return {

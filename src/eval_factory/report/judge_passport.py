@@ -110,7 +110,7 @@ class JudgePassport:
     def _steadiness_in_words(self) -> Iterator[str]:
         if self.unjudged:
             yield (
-                f"It gave no decision about {formats.counted(self.unjudged, 'item')}, "
+                f"It did not decide about {formats.counted(self.unjudged, 'item')}, "
                 "which are in no figure."
             )
         for change, one in self._moved:

@@ -482,7 +482,7 @@ def _runs_of(folder: Path) -> list[Path]:
     in_order = [runs[name] for name in order if name in runs] if order else found
     if not in_order:
         raise PrerequisiteError(
-            f"{folder}: is the folder of a suite none of whose runs has a result; "
+            f"{folder}: is the folder of a suite, and none of its runs has a result; "
             f"'eval-factory suite status {folder}'"
             " says where it stands"
         )

@@ -146,7 +146,7 @@ def how_sure(result: results.TaskResult) -> str:
     if not interval_text(score):
         return (
             "There are too few instances for an interval: "
-            "how far chance moved this score is not known."
+            "nobody knows how far chance moved this score."
         )
     between = interval_text(score).replace(" to ", " and ")
     return f"With 95 % confidence the score on all such questions is between {between}."
@@ -202,10 +202,7 @@ def beside_chance(result: results.TaskResult) -> str:
     least = (
         f"The best score without a model is {amount(floor.value, score)} ({floor_named(floor)})."
     )
-    unknown = (
-        " No judge was asked about such an answer: "
-        "what a text that fits every question gets is not known."
-    )
+    unknown = " No judge rated a text that fits every question: its score is not known."
     return f"{least} {_above(score, floor)}{unknown if floor.assumed else ''}"
 
 

@@ -391,10 +391,7 @@ class Askings:
         extra = self.plan.evaluation.run.config.params.extra
         helm = self.plan.evaluation.task.helm
         if extra.repeats and not draft.run.run_spec.adapter_spec.temperature:
-            why = (
-                "at temperature 0 repeats differ only by what the endpoint itself does not hold "
-                "equal"
-            )
+            why = "at temperature 0 repeated answers differ only where the endpoint itself varies"
             draft.notes.add(Importance.BACKGROUND, f"{why}; config.params.temperature sets it")
         if extra.confidence == STATED_ONLY:
             why = "answers were asked for with their confidence in one"
@@ -415,10 +412,7 @@ class Askings:
                 "changed: their right answers may be others",
             )
         if extra.perturb and (helm.any_run_spec or self.plan.evaluation.benchmark is not None):
-            why = (
-                "nobody has checked that other words leave the right answers of this benchmark "
-                "as they are"
-            )
+            why = "nobody has checked whether the right answers stay right in other words"
             draft.notes.add(
                 Importance.DOUBTFUL, f"{why}: `perturb` is checked for the tasks of eval-factory"
             )

@@ -50,7 +50,7 @@ from eval_factory.scoring.prediction_powered import (
 from eval_factory.tasks.message_files import LabelledItem
 
 OTHER_ANSWERS = (
-    "{count} ratings are of answers, or questions, that are other ones now: they are not used"
+    "{count} ratings are of answers or questions that have changed since: they are not used"
 )
 
 

@@ -196,13 +196,13 @@ class FloorScores:
         if trivial is not None and trivial.error is not None:
             yield Note(
                 Importance.BACKGROUND,
-                f"what trivial answers score could not be computed: {trivial.error}",
+                f"the best score without a model could not be computed: {trivial.error}",
             )
         if self._failed is not None:
             kind = type(self._failed).__name__
             yield Note(
                 Importance.BACKGROUND,
-                f"{INCOMPLETE_FLOORS}{kind} while trivial answers were scored",
+                f"{INCOMPLETE_FLOORS}{kind} while answers without a model were scored",
             )
 
 
@@ -238,11 +238,11 @@ def notes_on_floors(
     if found:
         yield Note(Importance.DOUBTFUL, f"{'; '.join(found)}. {means}")
     if main in scores and main in floors and floors[main].assumed:
-        assumed = f"the floor of {main}, {floors[main].value:g}, is assumed"
-        not_asked = "No judge was asked what a text gets that fits every question"
+        assumed = f"the best score without a model of {main}, {floors[main].value:g}, is assumed"
+        not_asked = "No judge rated a text that fits every question"
         yield Note(
             Importance.BACKGROUND,
-            f"{assumed}: it is the mark of an answer with nothing in it. {not_asked}",
+            f"{assumed}: an answer without content gets this mark. {not_asked}",
         )
 
 

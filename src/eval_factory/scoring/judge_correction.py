@@ -145,8 +145,8 @@ def corrected_score(
         return _corrected_by_truth(cases, rates)
     if rates_differ(votes, labels.pairs):
         return NotCorrected(
-            "too few items have the labels of two physicians, and the judge's share of 'met' is "
-            "another one here than among the labels"
+            "two physicians labelled too few items, and the judge says 'met' more or less often "
+            "here than among the labels"
         )
     return corrected_by_labels(cases, labels.pairs, weights)
 
@@ -472,7 +472,7 @@ class RubricCorrection:
             if not low <= middle <= high:
                 usual = f"nine of ten there have {formats.short(low)} to {formats.short(high)}"
                 unlike.append(
-                    f"answers here have {formats.short(middle)} characters in the middle, {usual}"
+                    f"the median answer here has {formats.short(middle)} characters, {usual}"
                 )
         if any(one.category is not None for one in passport.pairs) and self.matched < FEW_MATCHED:
             matched = formats.percent(self.matched, 0)

@@ -194,9 +194,10 @@ def _notes_on_scores(draft: Draft) -> Iterator[Note]:
         yield Note(Importance.DOUBTFUL, note_on_quasi(which))
     if tally.injected:
         injected = (
-            f"{tally.injected} answers speak to their judges (see `injection` in results.jsonl)"
+            f"{tally.injected} answers tell their judges what to do "
+            "(see `injection` in results.jsonl)"
         )
-        ignored = "what stands in them was not taken for a judgement; look at their scores"
+        ignored = "no text in them was read as a judgement; look at their scores"
         yield Note(Importance.DOUBTFUL, f"{injected}: {ignored}")
 
 
@@ -244,8 +245,8 @@ def notes_on_labels(main: str, scores: Mapping[str, Score], about: About) -> Ite
             interval = f"{label}: the 95 % interval, up to {formats.score(formats.rounded(high))}"
             ends = f"{formats.decimals(lowest, 2)} .. {formats.decimals(highest, 2)}"
             most = (
-                "the most that wrong labels let a model score that is right: "
-                "higher scores are no better ones"
+                "the highest score of a model that is always right, because of wrong labels: "
+                "higher scores are not better"
             )
             yield Note(
                 Importance.DOUBTFUL, f"{interval}, reaches {ends}, {most} ({about.label_audit})"

@@ -34,7 +34,10 @@ def bias_of_stopping(stop: StopWhen) -> str | None:
     rule that looks at the width alone.
     """
     if stop.beats_floor:
-        size = "2 to 5 points of a model that is 3 to 10 above its floor, simulated"
+        size = (
+            "2 to 5 points of a model that is 3 to 10 above the best score without a model, "
+            "simulated"
+        )
         shown = f"the score where the run stopped is too good in the mean ({size})"
     elif stop.differs_from is not None:
         shown = "the difference where the run stopped is too large in the mean"
@@ -143,7 +146,7 @@ class Looks:
                 low <= one <= high for one in (*metric.values.values(), *self.others.values())
             ):
                 raise ConfigError(
-                    f"{STOP_WHEN}.differs_from: nobody knows the ends of the scale of {draft.main}"
+                    f"{STOP_WHEN}.differs_from: the scale of {draft.main} has no known ends"
                 )
             metric = replace(metric, scale=(low - high, high - low), lowest=None)
         if not values:

@@ -242,7 +242,7 @@ def notes_on_clusters(
     notes = []
     if sources < count:
         shared = f"{count} instances share {sources} sources ({rule.what})"
-        alike = "intervals take those of one source for alike, not for independent"
+        alike = "intervals count instances of one source as alike, not as independent"
         notes.append(Note(Importance.BACKGROUND, f"{shared}: {alike}"))
     if (few := few_sources(list(labels.values()))) is not None:
         notes.append(Note(Importance.DOUBTFUL, f"{few} ({rule.what})"))

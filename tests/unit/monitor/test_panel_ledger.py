@@ -56,7 +56,7 @@ def test_what_is_changed_is_found_and_nothing_is_added_to_it(ledger: Ledger, spo
     spoilt = b"".join(spoil(lines))  # type: ignore[operator]
     ledger.file.write_bytes(spoilt)
     assert ledger.read().problems
-    with pytest.raises(PrerequisiteError, match=naming("by somebody else")):
+    with pytest.raises(PrerequisiteError, match=naming("outside of eval-factory")):
         ledger.append("note", text="more")
     assert ledger.file.read_bytes() == spoilt
 

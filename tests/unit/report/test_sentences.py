@@ -178,7 +178,7 @@ def test_chance_that_is_not_known_is_not_spoken_of() -> None:
     says(told(wide, exact_match=floor), "chance may explain")
     assumed = told(SHARE, exact_match=replace(floor, best="empty", assumed=True))
     says(assumed, "20.0 % (empty, assumed)")
-    said = "No judge was asked about such an answer: what a text that fits every question gets is not known."
+    said = "No judge rated a text that fits every question: its score is not known."
     assert assumed.endswith(said)
 
 

@@ -165,7 +165,7 @@ def test_ratings_of_other_answers_are_not_used_and_answers_that_came_later_are_t
             sample_of(made),
             gone,
             (DRAWN - 6, COUNT - 2),
-            "6 ratings are of answers, or questions, that are other ones now: they are not used",
+            "6 ratings are of answers or questions that have changed since: they are not used",
         ),
         (
             sample_of(fewer),
@@ -338,7 +338,7 @@ def test_another_main_metric_uses_none_of_them() -> None:
     made = yes_no_result()
     annotations = Annotations((sample_of(made),), tuple(rated(sample_of(made), "1", stricter)))
     other = of([instance("q1", 1.0, "other")], "other", (0.0, 1.0))
-    note = "40 ratings are of answers, or questions, that are other ones now: they are not used"
+    note = "40 ratings are of answers or questions that have changed since: they are not used"
     expected = Clinicians(0, 0, 0, 0, too_few=TooFewRated(0, 20), notes=(note,))
     assert (
         clinicians_of(other, annotations)

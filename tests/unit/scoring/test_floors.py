@@ -218,7 +218,7 @@ def test_what_is_missing_is_said(tmp_path: Path) -> None:
     write_trivial(tmp_path, always("", 0, 0, 0, 0), error="ValueError in x.py:3")
     result = four_right(tmp_path, SAMPLE)
     assert result.validity.floors["exact_match"].answers == {"empty": 0.0}
-    each_says(result.validity.notes[:-1], ["trivial answers", "ValueError in x.py:3"])
+    each_says(result.validity.notes[:-1], ["without a model", "ValueError in x.py:3"])
 
 
 def test_a_column_of_another_length_costs_the_floors_and_nothing_else(tmp_path: Path) -> None:
@@ -266,7 +266,7 @@ def test_the_floor_of_a_jury_is_the_mark_of_an_empty_answer(tmp_path: Path) -> N
         "aci_bench_accuracy": Floor("empty", 1.0, 3, {"empty": 1.0}, assumed=True)
     }
     (note,) = notes_about(result, "is assumed")
-    says(note, "floor of aci_bench_accuracy", "1, is assumed")
+    says(note, "without a model", "aci_bench_accuracy, 1, is assumed")
     assert result.validity.notes.index(note) > 0, "of the least weight"
 
 

@@ -120,9 +120,9 @@ def test_a_case_that_the_judge_left_open_is_left_out_and_a_failed_one_counts_as_
         (
             PASSPORT,
             tally(length=99),
-            "answers here have 99 characters in the middle, nine of ten there have 100 to 200",
+            "the median answer here has 99 characters, nine of ten there have 100 to 200",
         ),
-        (PASSPORT, tally(length=201), "answers here have 201 characters in the middle"),
+        (PASSPORT, tally(length=201), "the median answer here has 201 characters"),
         (
             replace(PASSPORT, says_met=0.1),
             tally(),
@@ -164,7 +164,7 @@ def test_labels_that_cannot_tell_give_no_score_and_a_note() -> None:
         None,
     )
     (absent,) = [note for note in found.notes.texts() if note.startswith(f"{LABEL}: absent")]
-    says(absent, "passport", "judge kind", "another one here")
+    says(absent, "passport", "judge kind", "more or less often")
     assert "say too little" not in absent
 
 

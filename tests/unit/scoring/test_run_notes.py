@@ -190,7 +190,7 @@ FAILED = {"failed": {("id0", 0, None), ("id1", 0, None)}}
             {"injected": 2},
             {},
             Importance.DOUBTFUL,
-            "2 answers speak to their judges (see `injection` in results.jsonl): ",
+            "2 answers tell their judges what to do (see `injection` in results.jsonl): ",
         ),
     ],
 )

@@ -176,7 +176,7 @@ def test_what_no_interval_can_be_of_is_refused() -> None:
     keys = {(f"id{at}", 0, None): 1 for at in range(50)}
     with pytest.raises(ConfigError, match=naming("exact_match", "no mean")):
         looked(50, half_width=0.1, metric={"helm_mean": 0.123, "counts": keys})
-    with pytest.raises(ConfigError, match=naming("ends of the scale")):
+    with pytest.raises(ConfigError, match=naming("no known ends")):
         looked(50, values=[7.0, 8.0] * 25, others=[7.0] * 50)
 
 
