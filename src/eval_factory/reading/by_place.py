@@ -18,6 +18,7 @@ _OPENS = compiled(rf"\W{{0,20}}{_NUMBER}{_LEAD_IN}{_OPTION}\W{{0,3}}")
 _STOPS = compiled(r"['\")\]]*\s*(?:$|[.:\n])")
 _IS_NOT_A = compiled(r"\W*\w+ not (?!correct|right|the)")
 _GOES_ON = compiled(rf" ?[{UNSPACED}]|\.\.")  # a particle, another word, a second thought
+_SHARE = compiled(r"\W{0,3}\d+(?:\.\d+)? ?%")  # "A (20 %), B (70 %)"
 _ONLY_OPTIONS = compiled(rf"(?:\W|(?:{any_of('joiner')}|options?|choices?|both|either){WORD_END})*")
 _OTHERS = compiled(rf"\W{{0,5}}{any_of('the_others')}{WORD_END}")
 
@@ -43,6 +44,8 @@ def opening(document: Document) -> Iterator[Statement]:
     if opens is None or clause.is_question() or begins_with_walk(document):
         return
     after = document.text[group.end : group.end + 200]
+    if _SHARE.match(after) and len(clause.groups) > 1:
+        return
     if cues.is_called_wrong(after) and not _IS_NOT_A.match(after):
         return
     if _GOES_ON.match(after):

@@ -103,6 +103,9 @@ UNREAD = [
     (ANEMIA, "The answer is B... no, A."),
     (ANEMIA, "The answer is B, or rather A."),
     (ANEMIA, '{"choice": "A"}\n{"choice": "B"}'),
+    (ANEMIA, "A (20%), B (70%), C (5%), D (5%)"),
+    (ANEMIA, "La risposta non è B."),
+    (ANEMIA, "La réponse correcte n'est pas B."),
     # questions that a text asks itself
     (YES_NO_MAYBE, "Third, is there a difference? The answer is yes.\nFourth, it may not matter."),
     # what only the meaning tells
