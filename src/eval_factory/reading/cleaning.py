@@ -74,9 +74,8 @@ def answering_part(answer: str) -> str:
     if not _has_any(answer, _SIGNS_OF_TEMPLATES):
         return answer
     text = answer
-    ends = [match.end() for match in _THINKING_ENDS.finditer(answer)]
-    if ends:
-        text = answer[ends[-1] :]
+    for end in _THINKING_ENDS.finditer(answer):
+        text = answer[end.end() :]
     begin = _THINKING_BEGINS.search(text)
     if begin is not None:
         text = text[: begin.start()]

@@ -125,7 +125,7 @@ def ends_at(mention: Mention, after: str) -> bool:
         return True
     if mention.form is Form.LABEL:
         return _LABEL_ENDS.match(after) is not None or _AFTER_LABEL.match(after) is not None
-    ends = _TEXT_ENDS
+    end = _TEXT_ENDS
     if mention.is_common:
-        ends = _COMMON_TEXT_ENDS
-    return ends.match(after) is not None or _REASON.match(after) is not None
+        end = _COMMON_TEXT_ENDS
+    return end.match(after) is not None or _REASON.match(after) is not None

@@ -57,11 +57,11 @@ def _values_in(text: str, start: int) -> list[str] | None:
 
 def _inner_values(value: dict[str, Any]) -> list[str]:
     """Answers in objects of an object that has none of its own: {"final": {"answer": "B"}}."""
-    found: list[str] = []
+    named: list[str] = []
     for inner in value.values():
         if isinstance(inner, dict):
-            found.extend(_values(inner, is_answer=False))
-    return found
+            named.extend(_values(inner, is_answer=False))
+    return named
 
 
 def _values(value: Any, *, is_answer: bool) -> list[str]:

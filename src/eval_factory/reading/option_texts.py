@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -36,8 +37,8 @@ def option_texts(options: tuple[tuple[str, str], ...]) -> tuple[OptionText, ...]
         is_short = len(words) == 1
         if words and not (is_short and words[0] in labels):
             texts.append(OptionText(label, words, is_short and words[0] in _COMMON))
-    known = [option.words for option in texts]
-    unique = [option for option in texts if known.count(option.words) == 1]
+    counts = Counter(option.words for option in texts)
+    unique = [option for option in texts if counts[option.words] == 1]
     return tuple(sorted(unique, key=lambda option: len(option.words), reverse=True))
 
 
@@ -57,7 +58,7 @@ def mentions_by_text(words: Words, texts: Sequence[OptionText]) -> tuple[list[Me
         if word in places:
             places[word].append(number)
     taken: set[int] = set()
-    found = []
+    mentions = []
     by_initial = _by_initial(words)
     for option in texts:
         starts = _places_of(words, places[option.words[0]], option)
@@ -67,8 +68,8 @@ def mentions_by_text(words: Words, texts: Sequence[OptionText]) -> tuple[list[Me
             numbers = range(first, first + len(option.words))
             if taken.isdisjoint(numbers):
                 taken.update(numbers)
-                found.append(_mention(words, numbers, option))
-    return found, taken
+                mentions.append(_mention(words, numbers, option))
+    return mentions, taken
 
 
 MIN_CUT_WORDS = 2
@@ -119,7 +120,7 @@ def _places_of_misspelt(
     spellings = _spellings(by_initial, option)
     if spellings is None:
         return []
-    found = []
+    starts = []
     for first in range(len(words.texts) - len(option.words) + 1):
         if words.texts[first] not in spellings[0]:
             continue
@@ -127,8 +128,8 @@ def _places_of_misspelt(
             if words.texts[number] not in same:
                 break
         else:
-            found.append(first)
-    return found
+            starts.append(first)
+    return starts
 
 
 def _spellings(by_initial: Mapping[str, set[str]], option: OptionText) -> list[set[str]] | None:

@@ -35,12 +35,12 @@ def words_of(lower: str) -> Words:
     if lower.isascii():
         pattern = _ASCII_WORD
     pieces = pattern.split(lower)  # what stands between words, and words, by turns
-    ends = list(accumulate(map(len, pieces)))
+    bounds = list(accumulate(map(len, pieces)))
     texts = pieces[1::2]
     spelt = _spelt(texts)
     if spelt:
         texts = [spelt.get(word, word) for word in texts]
-    return Words(tuple(texts), tuple(zip(ends[0::2], ends[1::2], strict=False)))
+    return Words(tuple(texts), tuple(zip(bounds[0::2], bounds[1::2], strict=False)))
 
 
 def _spelt(texts: Sequence[str]) -> dict[str, str]:
