@@ -72,25 +72,38 @@ def mentions_by_text(words: Words, texts: Sequence[OptionText]) -> tuple[list[Me
     return mentions, taken
 
 
-MIN_CUT_WORDS = 2
 MIN_CUT_LETTERS = 8
-"""So many words of an option's text have to be there, or one so long, where a limit of tokens cut
-the rest off.
+MIN_LETTERS_OF_CUT_WORD = 5
+MIN_LETTERS_BEHIND_A_WORD = 2
+"""Where a limit of tokens cut an option's text off: so many letters of its first word have to be
+there, of its first word that is cut itself, and of a cut word behind the first one.
 """
 
 
 def cut_text(words: Words, texts: Sequence[OptionText]) -> Mention | None:
-    """ "C. Calcium channel": one word, then the beginning of one option's text and no more."""
-    length = len(words.texts) - 1
-    if length < 1 or (length < MIN_CUT_WORDS and len(words.texts[1]) < MIN_CUT_LETTERS):
+    """ "C. Calcium channel", "C. Serum bil": one word, then the beginning of one option's text and
+    no more.
+    """
+    spoken = words.texts[1:]
+    if not spoken:
         return None
-    begun = []
-    for option in texts:
-        if len(option.words) > length and option.words[:length] == words.texts[1:]:
-            begun.append(option)
+    begun = [option for option in texts if _begins(option, spoken)]
     if len(begun) != 1:
         return None
-    return _mention(words, range(1, length + 1), begun[0])
+    return _mention(words, range(1, len(words.texts)), begun[0])
+
+
+def _begins(option: OptionText, spoken: tuple[str, ...]) -> bool:
+    """Whether the option's text begins so, and goes on."""
+    place = len(spoken) - 1
+    last = spoken[place]
+    if len(option.words) <= place or option.words[:place] != spoken[:place]:
+        return False
+    if option.words[place] == last:
+        goes_on = len(option.words) > len(spoken)
+        return goes_on and (place > 0 or len(last) >= MIN_CUT_LETTERS)
+    enough = MIN_LETTERS_BEHIND_A_WORD if place > 0 else MIN_LETTERS_OF_CUT_WORD
+    return len(last) >= enough and option.words[place].startswith(last)
 
 
 def _mention(words: Words, numbers: range, option: OptionText) -> Mention:

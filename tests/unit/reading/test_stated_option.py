@@ -270,6 +270,11 @@ def test_without_options_nothing_is_stated() -> None:
         ("C. ACE inhibitors", "C"),
         ("C. Acetylcholinesterase", None),
         ("E. Acetylcholinesterase", "E"),
+        ("C. Calcium chan", None),
+        ("D. Calcium chan", "D"),
+        ("C. Acetylchol", None),
+        ("E. Acetylchol", "E"),
+        ("C. ACE inhib", "C"),
     ],
 )
 def test_a_label_before_the_cut_text_of_another_option_is_unread(
