@@ -153,7 +153,10 @@ def _checked_reused(cell: ReusedCell) -> CellCheck:
 def _found(plan: Plan) -> tuple[RunStatus, str | None]:
     """The status of what stands in the cell's folder, and what is wrong with it."""
     if (why := finished(plan)) is not None:
-        return RunStatus.COMPLETE, f"not reportable: {why.splitlines()[0]}" if why else None
+        if not why:
+            return RunStatus.COMPLETE, None
+        reason = why.splitlines()[0].removeprefix("NOT REPORTABLE: ")
+        return RunStatus.COMPLETE, f"not reportable: {reason}"
     if is_complete_run(plan) and reads_own_data(plan):
         return (
             RunStatus.COMPLETE,

@@ -29,6 +29,7 @@ from eval_factory.core.rundir import (
     suite_dir,
 )
 from eval_factory.core.safe_files import refuse_foreign, write_atomic
+from eval_factory.data.bundle import MANIFEST
 from eval_factory.executors.slurm import Slurm
 from eval_factory.executors.slurm_runs import SlurmRuns, SlurmStore, active
 
@@ -49,6 +50,8 @@ def find_suite(path: Path) -> SuiteDir:
         what = "is a file"
     elif RunDir(path).marker.is_file():
         what = "is the output folder of one run, not of a suite"
+    elif (path / MANIFEST).is_file():
+        what = "is a data bundle ('eval-factory data verify' checks one), not a suite"
     above = (one for one in Path(os.path.abspath(path)).parents if SuiteDir(one).was_started)
     hint = "".join(f"; did you mean {one_line(str(one), 1000)}?" for one in islice(above, 1))
     raise PrerequisiteError(

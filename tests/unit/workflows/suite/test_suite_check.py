@@ -132,7 +132,7 @@ def test_a_result_with_gaps_and_one_that_is_not_reportable(tmp_path: Path) -> No
     folder = suite(tmp_path / "another")
     finish(plan_of(folder), reportable=False)
     assert only(folder).is_complete
-    assert str(only(folder).reason).startswith("not reportable: ")
+    assert str(only(folder).reason).lower().count("not reportable") == 1
 
 
 def test_a_cell_that_failed_says_why(tmp_path: Path) -> None:

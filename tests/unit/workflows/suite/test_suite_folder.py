@@ -14,6 +14,7 @@ from eval_factory.config.evaluation import Request, build_evaluation
 from eval_factory.config.suite import build_suite
 from eval_factory.core.errors import BusyError, ConfigError, PrerequisiteError
 from eval_factory.core.rundir import Holder, SuiteDir
+from eval_factory.data.bundle import MANIFEST
 from eval_factory.tasks.framework import load_framework
 from eval_factory.workflows.suite import suite_folder as module
 from eval_factory.workflows.suite.suite_folder import find_suite, holder_now, write_configs
@@ -167,3 +168,9 @@ def test_the_files_hold_names_of_variables_and_never_a_secret(tmp_path: Path) ->
     for file in files:
         assert "canary" not in file.read_text("utf-8")
         assert "${MY_KEY}" in file.read_text("utf-8")
+
+
+def test_a_data_bundle_is_named_as_one(tmp_path: Path) -> None:
+    (tmp_path / MANIFEST).write_text("{}")
+    with pytest.raises(PrerequisiteError, match=naming("is a data bundle", "data verify")):
+        find_suite(tmp_path)
