@@ -42,21 +42,21 @@ def write_checksums(rundir: RunDir, result: TaskResult, digests: Mapping[str, st
 
 
 def digests_of(
-    rundir: RunDir, runs: Iterable[Path], known: Mapping[str, str] = MappingProxyType({})
+    rundir: RunDir, runs: Iterable[Path], known_hashes: Mapping[str, str] = MappingProxyType({})
 ) -> dict[str, str]:
     """Path in the output folder -> SHA-256 of every file that is part of the result.
 
     Not of logs, which the next command goes on writing; nor of data sets, whose hashes are in the
     provenance. `known`: those of files that have not changed since.
     """
-    others = (
+    further_files = (
         rundir.run_config,
         rundir.packages,
         rundir.run_state,
         rundir.own_data,
         rundir.cache_db,
     )
-    found = {*rundir.results, *others}
+    paths = {*rundir.results, *further_files}
     for folder, pattern in (
         (rundir.responses, "*"),
         (rundir.model_configs, "*"),
@@ -64,20 +64,21 @@ def digests_of(
         (rundir.helm, "*.json"),
         (rundir.made_pictures, "*"),
     ):
-        found.update(folder.glob(pattern))
+        paths.update(folder.glob(pattern))
     for folder in runs:
-        found.update(folder.rglob("*"))
-    files = {
-        path.relative_to(rundir.root).as_posix(): path for path in sorted(found) if path.is_file()
-    }
-    return {name: known.get(name) or sha256_of(path) for name, path in files.items()}
+        paths.update(folder.rglob("*"))
+    files = {}
+    for path in sorted(paths):
+        if path.is_file():
+            files[path.relative_to(rundir.root).as_posix()] = path
+    return {name: known_hashes.get(name) or sha256_of(path) for name, path in files.items()}
 
 
 def read_checksums(path: Path) -> dict[str, str]:
     """Path in the output folder -> SHA-256 that it had. Raises OSError; ChecksumsError: a line has
     another form, or a path leads out of the folder.
     """
-    found: dict[str, str] = {}
+    digests: dict[str, str] = {}
     for number, line in enumerate(
         path.read_text(encoding="utf-8", errors="surrogateescape").splitlines(), start=1
     ):
@@ -91,8 +92,8 @@ def read_checksums(path: Path) -> dict[str, str]:
             )
         if not leads_inside(name):
             raise ChecksumsError(f"line {number} names a file outside of the folder")
-        found[name] = match["digest"]
-    return found
+        digests[name] = match["digest"]
+    return digests
 
 
 def listed_checksums(rundir: RunDir) -> dict[str, str]:

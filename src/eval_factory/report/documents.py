@@ -23,15 +23,15 @@ def rounded_fields(fields: Mapping[str, Any], *exact: str) -> dict[str, Any]:
     """Each number with a fraction rounded, seconds (`..._s`) as such; the fields that are named
     are left alone.
     """
-    found = dict(fields)
+    rounded_values = dict(fields)
     for name, value in fields.items():
         if isinstance(value, Mapping):
-            found[name] = rounded_fields(value)
+            rounded_values[name] = rounded_fields(value)
         elif isinstance(value, float) and name not in exact:
-            found[name] = (
+            rounded_values[name] = (
                 rounded(value, DIGITS_OF_SECONDS) if name.endswith("_s") else rounded(value)
             )
-    return found
+    return rounded_values
 
 
 def formatted(value: Any) -> Any:
@@ -53,7 +53,9 @@ def formatted(value: Any) -> Any:
             isinstance(item, (dict, list)) or (isinstance(item, str) and " " in item)
             for item in listed
         )
-        return listed if is_long else OneLineList(listed)
+        if is_long:
+            return listed
+        return OneLineList(listed)
     return value
 
 
@@ -76,18 +78,19 @@ def evaluation_config(
     """
     compared: dict[str, Any] | None = None
     if (record := result.comparability) is not None:
-        found = asdict(record) | {
+        facts = asdict(record) | {
             "deviations": [*map(asdict, record.deviations)],
             "remarks": list(record.remarks),
         }
         # what is empty is left out: of a run with the leaderboard's settings one line is left
-        compared = {
-            name: value for name, value in found.items() if value or name == "medhelm_settings"
-        }
+        compared = {}
+        for name, value in facts.items():
+            if value or name == "medhelm_settings":
+                compared[name] = value
     provenance = without_nulls(asdict(result.provenance))
-    for asked in provenance["endpoints"].values():
-        if asked["servers"] is None:  # there is one, as there was before there could be several
-            del asked["servers"]
+    for endpoint in provenance["endpoints"].values():
+        if endpoint["servers"] is None:  # there is one, as there was before there could be several
+            del endpoint["servers"]
     return {
         "schema_version": results.SCHEMA_VERSION,
         "status": result.status,
@@ -127,25 +130,32 @@ def _groups(result: results.TaskResult) -> dict[str, Any]:
     """A score of a group does not repeat what the score of that name in `tasks` says of its
     metric.
     """
-    known = {name: vars(score) for name, score in result.scores.items()}
+    by_name = {name: vars(score) for name, score in result.scores.items()}
     groups: dict[str, Any] = {}
     for field, by_value in result.groups.items():
         written = {}
         for value, scores in by_value.items():
             documents = {
-                name: _score_and_facts(score, known.get(name, {})) for name, score in scores.items()
+                name: _score_and_facts(score, by_name.get(name, {}))
+                for name, score in scores.items()
             }
             written[value] = OneLine({"metrics": {"score": {"scores": documents}}})
         groups[field] = {"groups": written}
-    return {result.task: {"groups": groups}} if groups else {}
+    if groups:
+        return {result.task: {"groups": groups}}
+    return {}
 
 
-def _score_and_facts(score: results.Score, known: Mapping[str, Any]) -> dict[str, Any]:
+def _score_and_facts(score: results.Score, known_facts: Mapping[str, Any]) -> dict[str, Any]:
     """With what a score says of itself beside its value and statistics, but for what is known
     without it.
     """
     facts = {name: fact for name, fact in vars(score).items() if name not in ("value", "stats")}
-    facts = {name: fact for name, fact in facts.items() if name not in known or known[name] != fact}
+    facts = {
+        name: fact
+        for name, fact in facts.items()
+        if name not in known_facts or known_facts[name] != fact
+    }
     if facts.get("scale") is not None:  # its end is written as 1, not 1.0
         facts["scale"] = OneLineList(
             int(end) if float(end).is_integer() else end for end in facts["scale"]
@@ -183,8 +193,14 @@ def _validity(result: results.TaskResult) -> dict[str, Any]:
         for name in ("jury", "choice_orders")
     }
     parts["asked_again"] = _said_only(record["asked_again"])
-    found = {**first, "not_reportable": record.pop("not_reportable"), **record, **parts, **last}
-    written: dict[str, Any] = formatted(without_nulls(found))
+    written_validity = {
+        **first,
+        "not_reportable": record.pop("not_reportable"),
+        **record,
+        **parts,
+        **last,
+    }
+    written: dict[str, Any] = formatted(without_nulls(written_validity))
     floors = {
         name: OneLine({key: value for key, value in floor.items() if value or key != "assumed"})
         for name, floor in written["floors"].items()
@@ -195,34 +211,36 @@ def _validity(result: results.TaskResult) -> dict[str, Any]:
 def _said_only(value: Any) -> Any:
     """Each number rounded, and nothing of what is None or empty."""
     if isinstance(value, Mapping):
-        found = {name: _said_only(one) for name, one in value.items()}
-        return {name: one for name, one in found.items() if one not in (None, {}, [])}
+        items = {name: _said_only(item) for name, item in value.items()}
+        return {name: item for name, item in items.items() if item not in (None, {}, [])}
     if isinstance(value, list | tuple):
-        return [_said_only(one) for one in value]
-    return rounded(value) if isinstance(value, float) else value
+        return [_said_only(item) for item in value]
+    if isinstance(value, float):
+        return rounded(value)
+    return value
 
 
 def usage(record: results.Usage) -> dict[str, Any]:
     """At the top the figures of this run; by role, and of all runs, where these are others."""
-    found = {**_spent(record.this_run.total), "wall_s": rounded(record.wall_s, DIGITS_OF_SECONDS)}
+    written = {**_spent(record.this_run.total), "wall_s": rounded(record.wall_s, DIGITS_OF_SECONDS)}
     if record.cost_unknown is not None:
-        found["cost_unknown"] = record.cost_unknown
+        written["cost_unknown"] = record.cost_unknown
     if roles := _roles(record.this_run):
-        found["this_run"] = roles
+        written["this_run"] = roles
     if record.runs != 1 or record.all_runs != record.this_run:
-        found["all_runs"] = {
+        written["all_runs"] = {
             "runs": record.runs,
             **_spent(record.all_runs.total),
             **_roles(record.all_runs),
         }
-    return found
+    return written
 
 
 def _roles(spent: results.SpentByRole) -> dict[str, Any]:
     """Nothing where the figures of the model are those of all."""
     if dict(spent.roles) == {results.MODEL_ROLE: spent.total}:
         return {}
-    return {"roles": {role: _spent(one) for role, one in spent.roles.items()}}
+    return {"roles": {role: _spent(role_spent) for role, role_spent in spent.roles.items()}}
 
 
 def _spent(spent: results.Spent) -> dict[str, Any]:
@@ -234,7 +252,9 @@ def _spent(spent: results.Spent) -> dict[str, Any]:
     )
     if spent.cost is None:
         return fields_of_it
-    price = {} if spent.cost.price is None else {"price": spent.cost.price.as_written()}
+    price = {}
+    if spent.cost.price is not None:
+        price = {"price": spent.cost.price.as_written()}
     cost = rounded_fields(
         {name: value for name, value in vars(spent.cost).items() if name != "price"}
     )
@@ -269,7 +289,7 @@ def run_config(
     command: str,
     framework_name: str,
     pkg_name: str,
-    more: Mapping[str, Any] | None = None,
+    further: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """The full merged configuration that is run. `more`: sections that few runs have."""
     return {
@@ -278,7 +298,7 @@ def run_config(
         "pkg_name": pkg_name,
         "config": config["config"],
         "target": config["target"],
-        **(more or {}),
+        **(further or {}),
     }
 
 
@@ -338,13 +358,13 @@ def instance_line(record: results.InstanceRecord) -> dict[str, Any]:
 
 def result_line(record: results.InstanceRecord) -> dict[str, Any]:
     """One line of results.jsonl."""
-    found = {name: getattr(record, name) for name in OF_A_RESULT}
+    record_fields = {name: getattr(record, name) for name in OF_A_RESULT}
     if record.latency_s is not None:
-        found["latency_s"] = rounded(record.latency_s, DIGITS_OF_SECONDS)
-    more = {name: getattr(record, name) for name in OF_SOME_RESULTS}
-    lists = {name: list(value) for name, value in more.items() if isinstance(value, tuple)}
-    return found | {
-        name: value for name, value in {**more, **lists}.items() if value or value == ""
+        record_fields["latency_s"] = rounded(record.latency_s, DIGITS_OF_SECONDS)
+    optional = {name: getattr(record, name) for name in OF_SOME_RESULTS}
+    lists = {name: list(value) for name, value in optional.items() if isinstance(value, tuple)}
+    return record_fields | {
+        name: value for name, value in {**optional, **lists}.items() if value or value == ""
     }
 
 

@@ -56,7 +56,9 @@ def line(
     *,
     dashed: bool = False,
 ) -> Shape:
-    dash = {"stroke-dasharray": DASH} if dashed else {}
+    dash = {}
+    if dashed:
+        dash = {"stroke-dasharray": DASH}
     return Shape(
         "line", colour, {"x1": x1, "y1": y1, "x2": x2, "y2": y2, "stroke-width": width, **dash}
     )
@@ -94,7 +96,9 @@ def words(
 
 def _number(value: float | str) -> str:
     """To a hundredth of a pixel."""
-    return value if isinstance(value, str) else f"{value:.2f}".rstrip("0").rstrip(".")
+    if isinstance(value, str):
+        return value
+    return f"{value:.2f}".rstrip("0").rstrip(".")
 
 
 @dataclass(frozen=True)
@@ -158,16 +162,16 @@ def svg(drawing: Drawing, *, standalone: bool = False) -> str:
     height = _number(drawing.height)
     colours = _OF_THE_PAGE
     beginning = ""
-    own = ""
+    size_attributes = ""
     paper = ""
     if standalone:
         colours = COLOURS
         beginning = '<?xml version="1.0" encoding="UTF-8"?>\n'
-        own = f' xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}"'
+        size_attributes = f' xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}"'
         paper = f'<rect width="{width}" height="{height}" fill="{colours["paper"]}"/>\n'
     elements = "\n".join(_element(shape, colours) for shape in drawing.shapes)
     return (
-        f'{beginning}<svg{own} class="plot" viewBox="0 0 {width} {height}" role="img"'
+        f'{beginning}<svg{size_attributes} class="plot" viewBox="0 0 {width} {height}" role="img"'
         ' font-family="system-ui, Helvetica, Arial, '
         f'sans-serif" font-size="{_number(FONT_SIZE)}">\n'
         f"<title>{_escaped(drawing.title)}</title>\n<desc>{_escaped(drawing.description)}</desc>\n"
@@ -176,14 +180,18 @@ def svg(drawing: Drawing, *, standalone: bool = False) -> str:
 
 
 def _element(shape: Shape, colours: Mapping[Colour, str]) -> str:
-    kind = "stroke" if shape.tag == "line" else "fill"
+    kind = "fill"
+    if shape.tag == "line":
+        kind = "stroke"
     attributes = {
         **shape.place,
         kind: colours[shape.colour],
         "class": f"plot-{kind}-{shape.colour}",
     }
     written = " ".join(f'{name}="{_number(value)}"' for name, value in attributes.items())
-    title = f"<title>{_escaped(shape.title)}</title>" if shape.title else ""
+    title = ""
+    if shape.title:
+        title = f"<title>{_escaped(shape.title)}</title>"
     inside = _escaped(shape.words) + title
     return (
         f"<{shape.tag} {written}>{inside}</{shape.tag}>" if inside else f"<{shape.tag} {written}/>"
@@ -258,7 +266,7 @@ def png(drawing: Drawing) -> bytes:
     return file.getvalue()
 
 
-def _artist(shape: Shape, **how: Any) -> Any:
+def _artist(shape: Shape, **options: Any) -> Any:
     from matplotlib import font_manager, get_data_path, lines, patches, text
 
     colour = COLOURS[shape.colour]
@@ -266,29 +274,38 @@ def _artist(shape: Shape, **how: Any) -> Any:
     if shape.tag == "line":
         width = place["stroke-width"]
         dash = DASH / width  # matplotlib takes it in widths of the line
-        how |= {
+        options |= {
             "linestyle": (0, (dash, dash)) if "stroke-dasharray" in place else "solid",
             "solid_capstyle": "butt",
         }
-        ends = (place["x1"], place["x2"]), (place["y1"], place["y2"])
-        return lines.Line2D(*ends, linewidth=width * _POINTS, color=colour, **how)
+        corners = (place["x1"], place["x2"]), (place["y1"], place["y2"])
+        return lines.Line2D(*corners, linewidth=width * _POINTS, color=colour, **options)
     if shape.tag == "text":
         # the font that matplotlib brings along: no machine need have any
         file = Path(get_data_path(), "fonts", "ttf", "DejaVuSans.ttf")
-        how |= {"color": colour, "fontsize": FONT_SIZE * _POINTS}
-        how |= {"fontproperties": font_manager.FontProperties(fname=file)}
+        options |= {"color": colour, "fontsize": FONT_SIZE * _POINTS}
+        options |= {"fontproperties": font_manager.FontProperties(fname=file)}
         anchor = {"start": "left", "middle": "center", "end": "right"}[place["text-anchor"]]
-        how |= {"horizontalalignment": anchor, "verticalalignment": "baseline", "parse_math": False}
+        options |= {
+            "horizontalalignment": anchor,
+            "verticalalignment": "baseline",
+            "parse_math": False,
+        }
         return text.Text(
-            place["x"], place["y"], _in_letters_of(font_manager.get_font(file), shape.words), **how
+            place["x"],
+            place["y"],
+            _in_letters_of(font_manager.get_font(file), shape.words),
+            **options,
         )
-    how |= {"facecolor": colour, "linewidth": 0}
+    options |= {"facecolor": colour, "linewidth": 0}
     if shape.tag == "rect":
-        return patches.Rectangle((place["x"], place["y"]), place["width"], place["height"], **how)
+        return patches.Rectangle(
+            (place["x"], place["y"]), place["width"], place["height"], **options
+        )
     if shape.tag == "circle":
-        return patches.Circle((place["cx"], place["cy"]), place["r"], **how)
+        return patches.Circle((place["cx"], place["cy"]), place["r"], **options)
     points = [tuple(map(float, point.split(","))) for point in place["points"].split()]
-    return patches.Polygon(points, **how)
+    return patches.Polygon(points, **options)
 
 
 def _in_letters_of(font: Any, text: str) -> str:
@@ -300,10 +317,10 @@ def _in_letters_of(font: Any, text: str) -> str:
             for part in unicodedata.normalize("NFKD", letter)
             if not unicodedata.combining(part)
         )
-        known = (
-            one
-            for one in (letter, plain)
-            if one and all(font.get_char_index(ord(part)) for part in one)
+        drawable = (
+            candidate
+            for candidate in (letter, plain)
+            if candidate and all(font.get_char_index(ord(part)) for part in candidate)
         )
-        letters.append(next(known, letter.encode("unicode_escape").decode("ascii")))
+        letters.append(next(drawable, letter.encode("unicode_escape").decode("ascii")))
     return "".join(letters)

@@ -182,7 +182,7 @@ def aggregate(stored: StoredResult, publisher: Publisher, *, now: float) -> dict
             f"{stored.folder}: no score of {result.task} can be exported: "
             "nobody knows of any whether a higher score is better"
         )
-    asked = provenance.endpoints.get(MODEL_ROLE)
+    endpoint = provenance.endpoints.get(MODEL_ROLE)
     return {
         "schema_version": _SCHEMA_VERSION,
         "evaluation_id": f"{result.task}/{model_id}/{exports.result_digest(stored)[:16]}",
@@ -205,7 +205,7 @@ def aggregate(stored: StoredResult, publisher: Publisher, *, now: float) -> dict
             "name": model_id,
             "id": f"{developer}/{model}",
             "developer": developer,
-            **({} if asked is None else _platform(asked.host)),
+            **({} if endpoint is None else _platform(endpoint.host)),
             "additional_details": {"deployment_type": "unknown", "model_availability": "unknown"},
         },
         "evaluation_results": results,
@@ -236,15 +236,21 @@ def _score(stored: StoredResult, name: str, score: Score) -> dict[str, Any]:
     stats = score.stats
     interval = None
     if stats.ci_low is not None and stats.ci_high is not None:
-        ends = {"lower": stats.ci_low, "upper": stats.ci_high}
-        interval = {**ends, "confidence_level": 0.95, "method": stats.ci_method or "unknown"}
-    stderr = None if stats.stderr is None else {"value": stats.stderr}
-    found = {
+        interval_ends = {"lower": stats.ci_low, "upper": stats.ci_high}
+        interval = {
+            **interval_ends,
+            "confidence_level": 0.95,
+            "method": stats.ci_method or "unknown",
+        }
+    stderr = None
+    if stats.stderr is not None:
+        stderr = {"value": stats.stderr}
+    uncertainty_values = {
         "standard_error": stderr,
         "standard_deviation": stats.stddev,
         "confidence_interval": interval,
     }
-    uncertainty = without_nulls({"num_samples": stats.count, **found})
+    uncertainty = without_nulls({"num_samples": stats.count, **uncertainty_values})
     sent = exports.sampling_of(stored)
     if "max_completion_tokens" in sent:
         sent = {"max_tokens": sent["max_completion_tokens"], **sent}

@@ -51,7 +51,9 @@ def access_of(stored: StoredResult) -> str:
     if task is None:
         return "unknown"
     has_own_files = not stored.extra.keys().isdisjoint(OWN_FILES)
-    return "private" if has_own_files and task.about.access == PUBLIC else task.about.access
+    if has_own_files and task.about.access == PUBLIC:
+        return "private"
+    return task.about.access
 
 
 def texts_may_leave(stored: StoredResult) -> bool:
@@ -63,8 +65,8 @@ def texts_may_leave(stored: StoredResult) -> bool:
 
 def is_of_a_model(stored: StoredResult) -> bool:
     """False for the embedded demo endpoint, whatever model id the run config gave it."""
-    asked = stored.result.provenance.endpoints.get(MODEL_ROLE)
-    return asked is None or asked.model == stored.result.provenance.target
+    endpoint = stored.result.provenance.endpoints.get(MODEL_ROLE)
+    return endpoint is None or endpoint.model == stored.result.provenance.target
 
 
 def refuse_demo(stored: StoredResult) -> None:
@@ -79,7 +81,9 @@ def refuse_demo(stored: StoredResult) -> None:
 def model_id(stored: StoredResult) -> str:
     """The evaluated model, as it was asked for."""
     target = stored.result.provenance.target
-    return target if is_of_a_model(stored) else f"eval-factory/{target.replace(' ', '-')}"
+    if not is_of_a_model(stored):
+        return f"eval-factory/{target.replace(' ', '-')}"
+    return target
 
 
 def result_digest(stored: StoredResult) -> str:
@@ -87,7 +91,7 @@ def result_digest(stored: StoredResult) -> str:
     its folder lies.
     """
     result = stored.result
-    known: dict[str, Any] = {
+    parts: dict[str, Any] = {
         "task": result.task,
         "run_identity": result.provenance.run_identity,
         "prompts_sha256": result.provenance.prompts_sha256,
@@ -98,20 +102,22 @@ def result_digest(stored: StoredResult) -> str:
         "scored": result.validity.instances.scored,
         "failed": result.validity.instances.failed,
     }
-    return hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
 def sampling_of(stored: StoredResult) -> dict[str, Any]:
     """The finite numbers that were sent with each request to the model; none where requests had
     different ones.
     """
-    asked = stored.result.provenance.endpoints.get(MODEL_ROLE)
-    sent = asked.sampling[0] if asked is not None and len(asked.sampling) == 1 else {}
-    return {
-        name: value
-        for name, value in sent.items()
-        if isinstance(value, int | float) and math.isfinite(value)
-    }
+    endpoint = stored.result.provenance.endpoints.get(MODEL_ROLE)
+    sent: Mapping[str, Any] = {}
+    if endpoint is not None and len(endpoint.sampling) == 1:
+        sent = endpoint.sampling[0]
+    numbers = {}
+    for name, value in sent.items():
+        if isinstance(value, int | float) and math.isfinite(value):
+            numbers[name] = value
+    return numbers
 
 
 def stored_reasons(stored: StoredResult) -> str:
@@ -126,8 +132,10 @@ def stored_reasons(stored: StoredResult) -> str:
 
 def hub_dataset(task: Task) -> str | None:
     """The data set's id on the Hugging Face Hub, where the task's data are from there."""
-    found = re.fullmatch(r"Hugging Face ([\w.-]+/[\w.-]+)", task.about.source)
-    return found[1] if found else None
+    match = re.fullmatch(r"Hugging Face ([\w.-]+/[\w.-]+)", task.about.source)
+    if not match:
+        return None
+    return match[1]
 
 
 def hub_entry(stored: StoredResult, *, task_id: str, allow_not_reportable: bool) -> str:
@@ -188,7 +196,9 @@ def _hub_notes(stored: StoredResult, task: Task, not_reportable: str, revision: 
         parts.append(
             f"95 % interval {formats.short(stats.ci_low)} to {formats.short(stats.ci_high)}"
         )
-    of_all = "" if task.about.instances is None else f" (the benchmark has {task.about.instances})"
+    of_all = f" (the benchmark has {task.about.instances})"
+    if task.about.instances is None:
+        of_all = ""
     parts.append(f"{instances.scored} instances scored{of_all}")
     if revision is None:  # the pinned one is what the run was configured to read
         parts.append("at an unknown revision of the data")
@@ -231,11 +241,11 @@ def tracked_run_of(stored: StoredResult, *, with_texts: bool) -> TrackedRun:
     model = model_id(stored)
     result = stored.result
     provenance = stored.result.provenance
-    asked = provenance.endpoints.get(MODEL_ROLE)
+    endpoint = provenance.endpoints.get(MODEL_ROLE)
     hosts = inner_hosts(stored)
     params = {"task": result.task, "model": model}
-    if asked is not None and is_public_platform(asked.host):
-        params["endpoint"] = asked.host
+    if endpoint is not None and is_public_platform(endpoint.host):
+        params["endpoint"] = endpoint.host
     params |= _flat(stored.config.get("params") or {}, "params")
     tags = {
         RESULT_TAG: result_digest(stored),
@@ -253,7 +263,9 @@ def tracked_run_of(stored: StoredResult, *, with_texts: bool) -> TrackedRun:
     }
     if reason := stored_reasons(stored):
         tags["eval_factory.not_reportable"] = without_hosts(reason, hosts)[:MAX_TAG]
-    shown = {name: without_hosts(value, hosts)[:_MAX_VALUE] for name, value in params.items()}
+    shown = {}
+    for name, value in params.items():
+        shown[name] = without_hosts(value, hosts)[:_MAX_VALUE]
     rundir = RunDir(stored.folder)
     wanted = [rundir.evaluation_config, rundir.report_md]
     if with_texts or texts_may_leave(stored):  # prompts and answers are in these
@@ -297,9 +309,11 @@ def log_mlflow_run(run: TrackedRun, client: Any, experiment: str) -> tuple[str, 
     from mlflow.exceptions import MlflowException
 
     try:
-        found = client.get_experiment_by_name(experiment)
+        experiment_found = client.get_experiment_by_name(experiment)
         experiment_id = (
-            client.create_experiment(experiment) if found is None else found.experiment_id
+            client.create_experiment(experiment)
+            if experiment_found is None
+            else experiment_found.experiment_id
         )
         wanted = (
             f"tags.`{RESULT_TAG}` = '{run.tags[RESULT_TAG]}' and attributes.status = 'FINISHED'"
@@ -405,7 +419,7 @@ def _flat(value: Any, name: str) -> Iterator[tuple[str, str]]:
 
 def _tracked_metrics(stored: StoredResult) -> dict[str, float]:
     """Each score with its interval and count; and how many instances have none."""
-    found: dict[str, float] = {}
+    metrics: dict[str, float] = {}
     for label, score in stored.result.scores.items():
         name = _tracked_name(label)
         stats = score.stats
@@ -415,11 +429,11 @@ def _tracked_metrics(stored: StoredResult) -> dict[str, float]:
             (".ci_high", stats.ci_high),
         ):
             if value is not None and math.isfinite(value):
-                found[name + ending] = value
-        found[f"{name}.count"] = float(stats.count)
+                metrics[name + ending] = value
+        metrics[f"{name}.count"] = float(stats.count)
     for field in ("requested", "scored", "failed"):
-        found[f"instances.{field}"] = float(getattr(stored.result.validity.instances, field))
-    return found
+        metrics[f"instances.{field}"] = float(getattr(stored.result.validity.instances, field))
+    return metrics
 
 
 def _tracked_name(label: str) -> str:
@@ -460,9 +474,10 @@ def inspect_log(stored: StoredResult, *, created: str, with_texts: bool) -> dict
     reason = stored_reasons(stored)
     complete = result.status == RunStatus.COMPLETE
     sampling = sampling_of(stored)
-    generate: dict[str, Any] = {
-        name: sampling[name] for name in ("temperature", "top_p", "max_tokens") if name in sampling
-    }
+    generate: dict[str, Any] = {}
+    for name in ("temperature", "top_p", "max_tokens"):
+        if name in sampling:
+            generate[name] = sampling[name]
     spent = result.usage.this_run.roles
     return {
         "version": 2,
@@ -476,14 +491,16 @@ def inspect_log(stored: StoredResult, *, created: str, with_texts: bool) -> dict
         },
         "results": {
             "total_samples": len(samples),
-            "completed_samples": sum("error" not in one for one in samples),
+            "completed_samples": sum("error" not in sample for sample in samples),
             "scores": list(_scores(stored)),
         },
         "stats": {
             "started_at": provenance.started_at or "",
             "completed_at": provenance.ended_at or "",
             "model_usage": {model: _usage(spent[MODEL_ROLE])} if MODEL_ROLE in spent else {},
-            "role_usage": {role: _usage(one) for role, one in spent.items() if role != MODEL_ROLE},
+            "role_usage": {
+                role: _usage(role_spent) for role, role_spent in spent.items() if role != MODEL_ROLE
+            },
         },
         **({} if complete else {"error": _error(reason or "the run is not complete")}),
         "samples": samples,
@@ -544,11 +561,10 @@ def _scores(stored: StoredResult) -> Iterator[dict[str, Any]]:
             "ci_low": stats.ci_low,
             "ci_high": stats.ci_high,
         }
-        finite = {
-            label: value
-            for label, value in values.items()
-            if value is not None and math.isfinite(value)
-        }
+        finite = {}
+        for label, value in values.items():
+            if value is not None and math.isfinite(value):
+                finite[label] = value
         yield {
             "name": name,
             "scorer": f"helm.{scores[name].metric or name}",
@@ -564,12 +580,12 @@ def _sample(
         return value if with_texts else NOT_PUBLIC
 
     turns = [
-        {"role": _ROLES.get(one["role"], one["role"]), "content": text(one["content"])}
-        for one in instance.turns
+        {"role": _ROLES.get(part["role"], part["role"]), "content": text(part["content"])}
+        for part in instance.turns
     ]
-    right = [text(one["text"]) for one in instance.references if "correct" in one["tags"]]
-    shown = [one["text"] for one in instance.references] if with_texts else []
-    own = {
+    right = [text(part["text"]) for part in instance.references if "correct" in part["tags"]]
+    shown = [part["text"] for part in instance.references] if with_texts else []
+    facts = {
         "split": instance.split,
         "perturbation": instance.perturbation,
         "cluster": instance.cluster,
@@ -582,7 +598,7 @@ def _sample(
         "input": turns or text(instance.prompt),
         "target": right[0] if len(right) == 1 else right,
         **({"choices": shown} if len(shown) > len(right) > 0 else {}),
-        "metadata": {**without_nulls(own), **instance.categories},
+        "metadata": {**without_nulls(facts), **instance.categories},
     }
     if instance.error is not None or instance.completion is None:
         return {**sample, "scores": {}, "error": _error(instance.error or "no answer")}
@@ -619,14 +635,16 @@ def _sample(
 
 def _judged(instance: InstanceRecord, text: Any) -> dict[str, Any]:
     """What judges said, as they said it."""
-    marks = {"judges": dict(instance.judges)} if instance.judges else {}
+    marks = {}
+    if instance.judges:
+        marks = {"judges": dict(instance.judges)}
     if not (instance.judgements or instance.criteria):
         return {"metadata": marks} if marks else {}
-    said: Mapping[str, Any] = {
+    words: Mapping[str, Any] = {
         "judgements": dict(instance.judgements),
         "criteria": list(instance.criteria),
     }
-    return {"explanation": text(json.dumps(said, ensure_ascii=False)), "metadata": marks}
+    return {"explanation": text(json.dumps(words, ensure_ascii=False)), "metadata": marks}
 
 
 def _usage(spent: Spent | InstanceRecord) -> dict[str, Any]:

@@ -46,10 +46,10 @@ def differences_of_files(stored: Path, made: Path) -> Iterator[Difference]:
     if stored.suffix == ".html":  # another zlib compresses the same data to other bytes
         our_text = readable_page(our_text)
         their_text = readable_page(their_text)
-    found = _differences(stored.suffix, our_text, their_text)
-    if (first := next(found, None)) is not None:
+    differences_found = _differences(stored.suffix, our_text, their_text)
+    if (first := next(differences_found, None)) is not None:
         yield first
-        yield from found
+        yield from differences_found
     elif REDACTED not in our_text:  # a digit beyond a number's precision, a blank
         pairs = zip(our_text.split("\n"), their_text.split("\n"), strict=False)
         for number, (our_line, their_line) in enumerate(pairs, start=1):
@@ -81,9 +81,11 @@ def _differences(suffix: str, stored: str, made: str) -> Iterator[Difference]:
             if documents is None:
                 yield from _of_texts(ours, theirs, line)
             else:
-                for one in differences(*documents):
+                for difference in differences(*documents):
                     yield Difference(
-                        f"{line}: {one.field}" if one.field else line, one.stored, one.made
+                        f"{line}: {difference.field}" if difference.field else line,
+                        difference.stored,
+                        difference.made,
                     )
 
 
@@ -127,4 +129,6 @@ def shown(value: Any) -> str:
         text = repr(value)
     else:
         text = json.dumps(value, default=str)
-    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]} ..."
+    if len(text) <= _MAX_SHOWN:
+        return text
+    return f"{text[:_MAX_SHOWN]} ..."

@@ -52,7 +52,9 @@ class Axis:
     def number(self, value: float) -> str:
         """With as many digits as the axis' length is worth: 0.712 of 0 to 1, 3.85 of 1 to 5."""
         span = self.high - self.low
-        digits = next((digits for most, digits in ((2, 3), (20, 2), (200, 1)) if span <= most), 0)
+        digits = next(
+            (digits for maximum, digits in ((2, 3), (20, 2), (200, 1)) if span <= maximum), 0
+        )
         return (
             formats.short(value)
             if 0 < span < 0.02 or span >= 1e6
@@ -93,10 +95,10 @@ def axis_of(
     """An axis over its scale and all values; without a scale over the values, with a margin, from 0
     at the least where nothing is below it.
     """
-    known = [value for value in values if value is not None and math.isfinite(value)]
+    finite = [value for value in values if value is not None and math.isfinite(value)]
     if scale is not None:
-        known += scale
-    low, high = (min(known), max(known)) if known else (0.0, 1.0)
+        finite += scale
+    low, high = (min(finite), max(finite)) if finite else (0.0, 1.0)
     if scale is None or low == high:
         margin = (high - low) * 0.08 or abs(high) * 0.1 or 1.0
         low = low - margin if low < 0 else max(0.0, low - margin)
@@ -176,8 +178,8 @@ def interval_plot(
         row += ROW
     shapes += labels  # over every line
     if bounds is not None:
-        ends = " ... ".join(map(axis.number, bounds))
-        text = f"missing answers all wrong ... all right: {ends}"
+        bounds_text = " ... ".join(map(axis.number, bounds))
+        text = f"missing answers all wrong ... all right: {bounds_text}"
         shapes += _hatched(axis.x(bounds[0]), axis.x(bounds[1]), middle - 11, 22.0, text)
         shapes += _hatched(axis.left, axis.left + 24.0, row - 6, 12.0)
         shapes.append(_beside(axis, axis.left + 20, row, text, on_the_right=True))
@@ -213,7 +215,9 @@ def dot_plot(
         if row.interval:
             values += row.interval
     axis = axis_of([*values, overall], _LABEL_ROOM + _COUNT_ROOM, WIDTH - _NUMBERS_ROOM, scale)
-    top = 30.0 if overall is not None else 12.0
+    top = 12.0
+    if overall is not None:
+        top = 30.0
     bottom = top + ROW * len(shown) + 4
     shapes = [*axis.shapes(top - 4, bottom, axis_label)]
     if overall is not None:
@@ -223,7 +227,9 @@ def dot_plot(
         shapes.append(_over(axis, f"all: {axis.number(overall)}", overall, top - 10))
     for number, row in enumerate(shown):
         shapes += _row(axis, row, top + ROW * (number + 0.5))
-    words = [] if overall is None else [f"all instances: {axis.number(overall)}"]
+    words = []
+    if overall is not None:
+        words = [f"all instances: {axis.number(overall)}"]
     words += [f"{row.label} ({row.count} instances): {row.text(axis)}" for row in shown]
     foot = []
     if any(row.stands_out for row in shown):
@@ -256,8 +262,8 @@ def difference_plot(
     higher_is_better: bool = True,
 ) -> Drawing:
     """A difference b - a with its interval, beside a line at zero. `names`: of a and b."""
-    ends = [abs(value) for value in (row.value, *(row.interval or ())) if math.isfinite(value)]
-    reach = max(ends, default=0.0) * 1.15 or 1.0
+    reaches = [abs(value) for value in (row.value, *(row.interval or ())) if math.isfinite(value)]
+    reach = max(reaches, default=0.0) * 1.15 or 1.0
     axis = axis_of([], _LABEL_ROOM + _COUNT_ROOM, WIDTH - _NUMBERS_ROOM, (-reach, reach))
     top = 30.0
     bottom = 34.0 + ROW
@@ -395,26 +401,26 @@ def histogram(
     top = 22.0 + 18.0 * len(marks)
     bottom = top + PLOT_HEIGHT
     shapes = [*axis.shapes(top, bottom, axis_label)]
-    most = max((one.count for one in bins), default=1)
+    tallest = max((bar.count for bar in bins), default=1)
     width = (axis.right - axis.left) / BINS - 1
     if len(set(finite)) <= MAX_DISTINCT:  # columns do not touch, however close two values are
         gaps = [axis.x(right.middle) - axis.x(left.middle) for left, right in pairwise(bins)]
         width = max(2.0, min([34.0, *(gap - 2 for gap in gaps)]))
-    for one in bins:
-        if one.count:
-            height = (PLOT_HEIGHT - 6) * one.count / most
-            x = axis.x(one.middle)
+    for bar in bins:
+        if bar.count:
+            height = (PLOT_HEIGHT - 6) * bar.count / tallest
+            x = axis.x(bar.middle)
             shapes.append(
-                drawing.rect(x - width / 2, bottom - height, width, height, "data", one.text(axis))
+                drawing.rect(x - width / 2, bottom - height, width, height, "data", bar.text(axis))
             )
-            if width >= text_width(str(one.count)) - 4:
-                shapes.append(drawing.words(x, bottom - height - 4, str(one.count), "middle"))
+            if width >= text_width(str(bar.count)) - 4:
+                shapes.append(drawing.words(x, bottom - height - 4, str(bar.count), "middle"))
     for number, mark in enumerate(marks):
         x = axis.x(mark.value)
         y = 14.0 + 18.0 * number
         shapes.append(drawing.line(x, y + 4, x, bottom, "second", 1.5, dashed=True))
         shapes.append(_over(axis, mark.text(axis), mark.value, y))
-    words = [f"{len(finite)} values", *(one.text(axis) for one in bins if one.count)]
+    words = [f"{len(finite)} values", *(bar.text(axis) for bar in bins if bar.count)]
     words += [mark.text(axis) for mark in marks]
     if left_out := len(values) - len(finite):
         words.append(f"{left_out} that are no numbers are left out")
@@ -453,11 +459,15 @@ def bins_of(values: Sequence[float], axis: Axis) -> list[Bin]:
     if len(counts) <= MAX_DISTINCT:
         return [Bin(value, value, count) for value, count in sorted(counts.items())]
     step = (axis.high - axis.low) / BINS
-    found = Counter(min(BINS - 1, int((value - axis.low) / step + 1e-9)) for value in values)
-    return [
-        Bin(axis.low + step * number, axis.low + step * (number + 1), found[number])
-        for number in range(BINS)
-    ]
+    counts_by_bin = Counter(
+        min(BINS - 1, int((value - axis.low) / step + 1e-9)) for value in values
+    )
+    bins = []
+    for number in range(BINS):
+        bins.append(
+            Bin(axis.low + step * number, axis.low + step * (number + 1), counts_by_bin[number])
+        )
+    return bins
 
 
 @dataclass
@@ -507,14 +517,18 @@ def plots_of(result: TaskResult, numbers: InstanceNumbers | None = None) -> dict
 def _group_plots(result: TaskResult) -> dict[str, Drawing]:
     metric = result.main_metric
     main = result.scores.get(metric)
-    scale = None if main is None else main.scale
-    overall = None if main is None else main.value
+    scale = None
+    overall = None
+    if main is not None:
+        scale = main.scale
+        overall = main.value
     drawings = {}
     names = _names("groups-", result.groups)
     for name, (group_field, by_value) in zip(names, result.groups.items(), strict=True):
-        rows = [
-            plotted(group, scores[metric]) for group, scores in by_value.items() if metric in scores
-        ]
+        rows = []
+        for group, scores in by_value.items():
+            if metric in scores:
+                rows.append(plotted(group, scores[metric]))
         if not rows:
             continue
         elsewhere = 0
@@ -532,11 +546,11 @@ def _group_plots(result: TaskResult) -> dict[str, Drawing]:
 
 
 def _plot_of_other_words(result: TaskResult) -> Drawing | None:
-    again = result.validity.asked_again
-    if again is None or not again.in_other_words:
+    asked_again = result.validity.asked_again
+    if asked_again is None or not asked_again.in_other_words:
         return None
     rows = []
-    for family, words in by_harm(again.in_other_words):
+    for family, words in by_harm(asked_again.in_other_words):
         change = words.change
         if change.questions >= MIN_QUESTIONS:
             is_marked = (words.p_holm or 1.0) < 0.05
@@ -552,16 +566,16 @@ def _plot_of_other_words(result: TaskResult) -> Drawing | None:
             )
     if not rows:
         return None
-    ends = [0.0]
+    reaches = [0.0]
     for row in rows:
         if row.interval:
-            ends += row.interval
+            reaches += row.interval
     return dot_plot(
         f"{result.task}: what other words change",
         rows,
         axis_label=f"difference of {result.main_metric}, after less before",
         differs_from="the unchanged question",
-        scale=(min(ends), max(ends) or 0.01),
+        scale=(min(reaches), max(reaches) or 0.01),
     )
 
 
@@ -609,7 +623,9 @@ def _score_plot(result: TaskResult, label: str) -> Drawing:
 
 def _of_instances(result: TaskResult, numbers: InstanceNumbers) -> Iterator[tuple[str, Drawing]]:
     main = result.scores.get(result.main_metric)
-    scale = main.scale if main else None
+    scale = None
+    if main:
+        scale = main.scale
     if numbers.values:
         name = f"{result.main_metric} of an instance ({len(numbers.values)} instances)"
         title = f"How {result.main_metric} is distributed over the instances"
@@ -651,10 +667,10 @@ def plotted(label: str, score: Score) -> PlottedValue:
 def _names(beginning: str, labels: Mapping[str, object]) -> list[str]:
     """A file's name for each label, which may be anything: another one each."""
     names: list[str] = []
-    for one in labels:
-        plain = re.sub(r"[^A-Za-z0-9_]+", "-", one)[:40].strip("-")
+    for text in labels:
+        plain = re.sub(r"[^A-Za-z0-9_]+", "-", text)[:40].strip("-")
         name = f"{beginning}{plain or len(names) + 1}"
-        names.append(
-            name if name.lower() not in map(str.lower, names) else f"{name}-{len(names) + 1}"
-        )
+        if name.lower() in map(str.lower, names):
+            name = f"{name}-{len(names) + 1}"
+        names.append(name)
     return names

@@ -37,9 +37,9 @@ def result_summary(result: TaskResult, rundir: RunDir) -> str:
     if shown is None:
         shown = MAX_NOTES
     lines += [f"note: {note}" for note in notes[:shown]]
-    if (more := len(notes) - shown) > 0:
+    if (hidden := len(notes) - shown) > 0:
         kind = "note" if shown == 0 else "more note"
-        lines.append(f"{counted(more, kind)}: report.html, validity.notes")
+        lines.append(f"{counted(hidden, kind)}: report.html, validity.notes")
     lines.append(f"results: {rundir.evaluation_config}")
     return "\n".join([main, *(f"  {line}" for line in lines)])
 
@@ -58,7 +58,9 @@ def result_lines(result: TaskResult, max_families: int | None = None) -> Iterato
     yield from _instances(result)
     judges = validity.judges.items()
     if missing := [
-        f"{name} {one.scored:,} of {one.asked:,}" for name, one in judges if one.scored < one.asked
+        f"{name} {judge.scored:,} of {judge.asked:,}"
+        for name, judge in judges
+        if judge.scored < judge.asked
     ]:
         yield f"judgements that came: {', '.join(missing)}"
     yield from filter(None, [sentences.ratings_line(result)])
@@ -107,33 +109,37 @@ def _scores(result: TaskResult) -> Iterator[str]:
     )
     if corrected is not None:
         differs = corrected.stats.count != score.stats.count
-        over = f" over {counted(corrected.stats.count, 'instance')}" if differs else ""
+        over = ""
+        if differs:
+            over = f" over {counted(corrected.stats.count, 'instance')}"
         yield f"corrected = {formats.score(corrected.value)}{over}{_interval_behind(corrected)}"
 
 
 def _interval_behind(score: Score) -> str:
     between = formats.between(score.stats.ci_low, score.stats.ci_high)
-    return f"  (95 % interval {between})" if between else ""
+    if not between:
+        return ""
+    return f"  (95 % interval {between})"
 
 
 def _other_splits(result: TaskResult) -> Iterator[str]:
     """Where the instances are that the main score does not count."""
     main = result.scores.get(result.main_metric)
     split = main.split if main else result.validity.main_split
-    for other, count in result.validity.splits.items():
-        if other == split:
+    for split_name, count in result.validity.splits.items():
+        if split_name == split:
             continue
-        score = result.scores.get(label := f"{main.metric}@{other}") if main else None
+        score = result.scores.get(label := f"{main.metric}@{split_name}") if main else None
         value = (
             " have no such score" if score is None else f": {label} = {formats.score(score.value)}"
         )
-        yield f"split {other}: {counted(count, 'instance')} more{value}"
+        yield f"split {split_name}: {counted(count, 'instance')} more{value}"
 
 
 def _instances(result: TaskResult) -> Iterator[str]:
     """How many became what, and why some failed, the most frequent causes."""
     counts = result.validity.instances
-    asked = sum(result.validity.splits.values())
+    questions = sum(result.validity.splits.values())
     line = (
         f"instances: {counts.scored} of {counts.requested} scored; {counts.failed} failed,"
         f" {counts.empty} empty, {counts.truncated} cut off, {counts.filtered} filtered"
@@ -143,8 +149,8 @@ def _instances(result: TaskResult) -> Iterator[str]:
     if counts.unreadable:
         answers = counted(counts.unreadable, "answer")
         line += f"; {answers} without anything that the score reads"
-    if asked and asked != counts.requested:
-        line += f" ({counted(asked, 'instance')}, each trial and perturbation counted)"
+    if questions and questions != counts.requested:
+        line += f" ({counted(questions, 'instance')}, each trial and perturbation counted)"
     yield line
     causes = result.validity.failures
     shown = sorted(causes, key=lambda cause: -cause.count)[:_MAX_CAUSES]
@@ -152,8 +158,8 @@ def _instances(result: TaskResult) -> Iterator[str]:
         if cause in shown:
             who = "failed" if cause.role == MODEL_ROLE else f"judge {cause.role}"
             yield f"{who}: {line_of(cause)}"
-    if more := len(causes) - len(shown):
-        yield f"{counted(more, 'more cause')} of failures: validity.failures, report.html"
+    if hidden := len(causes) - len(shown):
+        yield f"{counted(hidden, 'more cause')} of failures: validity.failures, report.html"
 
 
 def _usage(usage: Usage) -> Iterator[str]:
@@ -192,9 +198,9 @@ def markdown_report(result: TaskResult) -> str:
         )
     head = ["metric", "value", "95 % interval", "with what is missing", "instances"]
     notes = [f"- {prose(note)}" for note in validity.notes[:MAX_NOTES]]
-    if (more := len(validity.notes) - MAX_NOTES) > 0:
+    if (hidden := len(validity.notes) - MAX_NOTES) > 0:
         notes.append(
-            f"- {counted(more, 'more note')}: `validity.notes` in `evaluation_config.yaml`"
+            f"- {counted(hidden, 'more note')}: `validity.notes` in `evaluation_config.yaml`"
         )
     parts = [
         [f"# {code(result.task)}: {code(result.provenance.target)}"],
@@ -214,7 +220,9 @@ def _headline(result: TaskResult) -> Iterator[str]:
     if score is None:
         yield f"**{code(result.main_metric)} could not be computed.**"
     else:
-        interval = f", 95 % interval {_interval(score)}" if _interval(score) else ""
+        interval = ""
+        if _interval(score):
+            interval = f", 95 % interval {_interval(score)}"
         over = counted(score.stats.count, "instance")
         yield f"**{code(result.main_metric)}: {formats.score(score.value)}**{interval}, {over}"
         if (better := sentences.corrected_score(result)) is not None:
@@ -243,28 +251,32 @@ def _group(result: TaskResult, field: str, by_value: Mapping[str, Scores]) -> li
     """Folded; the empty lines around the table let GitHub read it as Markdown. The summary is
     read as HTML.
     """
-    found = {
-        value: scores[result.main_metric]
-        for value, scores in by_value.items()
-        if result.main_metric in scores
-    }
-    rows = [
-        [
-            Code(value),
-            formats.score(score.value),
-            _interval(score),
-            formats.count(score.stats.count),
-        ]
-        for value, score in found.items()
-    ]
+    shown = {}
+    for value, scores in by_value.items():
+        if result.main_metric in scores:
+            shown[value] = scores[result.main_metric]
+    rows = []
+    for value, score in shown.items():
+        rows.append(
+            [
+                Code(value),
+                formats.score(score.value),
+                _interval(score),
+                formats.count(score.stats.count),
+            ]
+        )
     table = markdown(Table([Code(field), "value", "95 % interval", "instances"], rows, numbers=3))
     title = f"{counted(len(rows), 'group')} by <code>{escape(one_line(field))}</code>"
     return ["<details>", f"<summary>{title}</summary>", "", *table, "", "</details>"]
 
 
 def _provenance(record: Provenance) -> list[str]:
-    helm = [] if record.helm is None else [f"{record.helm_name} {code(record.helm)}"]
-    ended = [] if record.ended_at is None else [f"ended {code(record.ended_at)}"]
+    helm = []
+    if record.helm is not None:
+        helm = [f"{record.helm_name} {code(record.helm)}"]
+    ended = []
+    if record.ended_at is not None:
+        ended = [f"ended {code(record.ended_at)}"]
     parts = [
         f"eval-factory {code(record.eval_factory)}",
         *helm,

@@ -118,9 +118,9 @@ def metrics_document(result: TaskResult, statistics: ResponseStatistics) -> dict
     runs = statistics.runs
     latency = statistics.latency_s
     names = ("prompt_tokens", "total_tokens", "completion_tokens")
-    tokens: dict[str, tuple[float | None, float | None]] = {
-        name: getattr(statistics, name) for name in names
-    }
+    tokens: dict[str, tuple[float | None, float | None]] = {}
+    for name in names:
+        tokens[name] = getattr(statistics, name)
     # seconds from the first request of each run to its last response, added up
     inference = round(sum(last - first for first, last in runs), _DIGITS_OF_SECONDS)
     return {
@@ -153,11 +153,11 @@ def metrics_document(result: TaskResult, statistics: ResponseStatistics) -> dict
             "total_responses": instances.requested - instances.failed,
             "reasoning_unfinished_count": instances.thinking_unfinished,
         },
-        "evaluation": _evaluation(result, inference, asked=bool(runs)),
+        "evaluation": _evaluation(result, inference, was_asked=bool(runs)),
     }
 
 
-def _evaluation(result: TaskResult, inference: float, *, asked: bool) -> dict[str, Any]:
+def _evaluation(result: TaskResult, inference: float, *, was_asked: bool) -> dict[str, Any]:
     """The time of a helm-run is known of the last one alone, so that of several there is no sum."""
     spent = result.usage.all_runs.roles.get(MODEL_ROLE)
     tokens = None
@@ -170,7 +170,7 @@ def _evaluation(result: TaskResult, inference: float, *, asked: bool) -> dict[st
     times = {"runtime_seconds": runtime, "inference_time_seconds": inference}
     if result.usage.runs > 1:
         times = {"inference_time_seconds": inference}
-    elif asked:
+    elif was_asked:
         times["scoring_time_seconds"] = round(max(runtime - inference, 0.0), _DIGITS_OF_SECONDS)
     return {**times, "total_runs": result.usage.runs, "token_usage": tokens}
 
@@ -180,4 +180,6 @@ def _moment(seconds: float) -> str:
 
 
 def _rounded(value: float | None, times: int = 1) -> float | None:
-    return None if value is None else round(value * times, 2)
+    if value is not None:
+        return round(value * times, 2)
+    return None

@@ -79,7 +79,7 @@ def page(
     """The page. `redact`: for what is written out; instances come redacted. `beside`: of two
     results or more.
     """
-    blocks = "\n".join(chain.from_iterable(one.instances.blocks for one in shown))
+    blocks = "\n".join(chain.from_iterable(result_shown.instances.blocks for result_shown in shown))
     return whole_page(
         "page.html.j2",
         page_style(),
@@ -212,35 +212,35 @@ def shown_of(
 ) -> list[ShownResult]:
     """Each with its instances packed.
     Raises PrerequisiteError: the files of instances cannot be read."""
-    found: list[ShownResult] = []
+    results_shown: list[ShownResult] = []
     media = PageMedia()
-    for number, (one, label) in enumerate(zip(stored, labels, strict=True)):
-        result = one.result
+    for number, (result_stored, label) in enumerate(zip(stored, labels, strict=True)):
+        result = result_stored.result
         packer = InstancePacker(
             result.scores.get(result.main_metric),
             tuple(result.groups),
             number,
             with_texts=with_texts,
-            folder=one.folder,
+            folder=result_stored.folder,
             media=media,
         )
         lost = LostAnswers(result.validity.asked_again)
         for record in result.instances:
             lost.add(record)
             packer.add(documents.instance_line(record), documents.result_line(record))
-        methods = papers.methods_text(result, one.config, one.target)
-        found.append(
+        methods = papers.methods_text(result, result_stored.config, result_stored.target)
+        results_shown.append(
             ShownResult(
                 result,
-                one.command,
+                result_stored.command,
                 packer.finish(),
                 methods,
                 label,
                 lost if with_texts else None,
-                own_description(one.folder),
+                own_description(result_stored.folder),
             )
         )
-    return found
+    return results_shown
 
 
 def rater_form(
@@ -267,7 +267,7 @@ def rater_form(
         count=len(order),
         media=media,
         criteria=sample.kind == "criteria",
-        keys=[(one["key"], one["label"]) for one in data["choices"]],
+        keys=[(choice["key"], choice["label"]) for choice in data["choices"]],
     )
 
 
@@ -281,12 +281,16 @@ def form_data(
 ) -> dict[str, Any]:
     """What the page's script gets: neither a score nor the id of an answer."""
     keys = rating_keys(sample.choices)
-    questions = {one.code: [asked.name for asked in one.questions] for one in sample.answers}
+    questions = {
+        sampled_answer.code: [question.name for question in sampled_answer.questions]
+        for sampled_answer in sample.answers
+    }
     return {
         "sheet": sample.id,
         "rater": rater,
         "choices": [
-            {"label": one.label, "key": key} for one, key in zip(sample.choices, keys, strict=True)
+            {"label": choice.label, "key": key}
+            for choice, key in zip(sample.choices, keys, strict=True)
         ],
         "items": [
             {
@@ -306,7 +310,7 @@ def rating_keys(choices: Sequence[RatingChoice]) -> list[str]:
     """The number key of each rating: the rating itself where all are single digits, else its
     place from 1.
     """
-    labels = [one.label for one in choices]
+    labels = [choice.label for choice in choices]
     if all(label.isascii() and label.isdigit() and len(label) == 1 for label in labels):
         return labels
     return [str(place) if place < 10 else "" for place in range(1, len(labels) + 1)]

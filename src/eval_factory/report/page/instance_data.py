@@ -48,11 +48,11 @@ class PageMedia:
         """An element that no browser runs for each that is new on the page, to stand on a line.
         `media`: of an `InstanceRecord` of this output folder."""
         added = []
-        for one in media:
-            sha256, file = (str(one.get(name) or "") for name in ("sha256", "file"))
+        for medium in media:
+            sha256, file = (str(medium.get(name) or "") for name in ("sha256", "file"))
             if not sha256 or not file or not self.left or sha256 in self._held:
                 continue
-            kind, data = _shown_medium(folder, file, str(one.get("type")), sha256, self.max_side)
+            kind, data = _shown_medium(folder, file, str(medium.get("type")), sha256, self.max_side)
             text = base64.b64encode(data).decode("ascii")
             if len(text) > self.left:
                 self.left = 0  # no file is read any more
@@ -66,7 +66,7 @@ class PageMedia:
 
 def media_columns(media: Iterable[Mapping[str, Any]]) -> list[list[Any]]:
     """What the page's script gets of each."""
-    return [[one.get(name) for name in ("type", "sha256", "file")] for one in media]
+    return [[medium.get(name) for name in ("type", "sha256", "file")] for medium in media]
 
 
 def without_media(page: str) -> str:
@@ -144,7 +144,9 @@ def points_lost(criterion: Mapping[str, Any]) -> float | None:
     if share is None:
         return None
     points = float(criterion["points"])
-    return points * (1 - share) if points > 0 else -points * share
+    if points > 0:
+        return points * (1 - share)
+    return -points * share
 
 
 def criterion_signs(record: InstanceRecord) -> Iterator[str]:
@@ -153,16 +155,24 @@ def criterion_signs(record: InstanceRecord) -> Iterator[str]:
     """
     if record.error is not None:
         return
-    decisions = [{_decision(words) for words in one["judges"].values()} for one in record.criteria]
-    if any(one["points"] > 0 and one["verdict"] == "not met" for one in record.criteria):
+    decisions = [
+        {_decision(words) for words in criterion["judges"].values()}
+        for criterion in record.criteria
+    ]
+    if any(
+        criterion["points"] > 0 and criterion["verdict"] == "not met"
+        for criterion in record.criteria
+    ):
         yield NOT_MET
-    if any(one["points"] < 0 and one["verdict"] == "met" for one in record.criteria):
+    if any(
+        criterion["points"] < 0 and criterion["verdict"] == "met" for criterion in record.criteria
+    ):
         yield HARM
-    if any(one["verdict"] == "unjudged" for one in record.criteria) or any(
-        None in found for found in decisions
+    if any(criterion["verdict"] == "unjudged" for criterion in record.criteria) or any(
+        None in votes for votes in decisions
     ):
         yield UNDECIDED
-    if any({0, 1} <= found for found in decisions):
+    if any({0, 1} <= votes for votes in decisions):
         yield DISAGREE
 
 
@@ -172,17 +182,28 @@ def criteria_rows(criteria: Sequence[Mapping[str, Any]], *, with_texts: bool) ->
     of a criterion, a tag or a judge.
     """
     rows = []
-    for number, one in enumerate(criteria, 1):
-        criterion = shortened_text(one["criterion"]) if with_texts else None
-        tags = [shortened_text(tag) for tag in one["tags"][:MAX_TAGS]] if with_texts else []
+    for number, criterion in enumerate(criteria, 1):
+        text = None
+        tags = []
+        if with_texts:
+            text = shortened_text(criterion["criterion"])
+            tags = [shortened_text(tag) for tag in criterion["tags"][:MAX_TAGS]]
         judges = []
-        for judge, vote in one["judges"].items():
+        for judge, vote in criterion["judges"].items():
             words = vote.get("explanation", vote.get("error")) if with_texts else None
             judges.append(
                 [judge, _decision(vote), None if words is None else shortened_text(str(words))]
             )
         rows.append(
-            [number, criterion, one["points"], tags, one["verdict"], points_lost(one), judges]
+            [
+                number,
+                text,
+                criterion["points"],
+                tags,
+                criterion["verdict"],
+                points_lost(criterion),
+                judges,
+            ]
         )
     # else in the file's order
     return sorted(rows, key=lambda row: (row[5] or 0.0, row[5] is None), reverse=True)
@@ -190,7 +211,9 @@ def criteria_rows(criteria: Sequence[Mapping[str, Any]], *, with_texts: bool) ->
 
 def _decision(vote: Mapping[str, Any]) -> int | None:
     met = vote.get("criteria_met")
-    return int(met) if isinstance(met, bool) else None
+    if isinstance(met, bool):
+        return int(met)
+    return None
 
 
 def shortened_text(text: str) -> str:
@@ -224,37 +247,38 @@ class LostPoints:
         """The numbers of what cost this answer points."""
         lost: set[int] = set()
         seen: set[int] = set()
-        for one in criteria:
-            points = points_lost(one)
+        for criterion in criteria:
+            points = points_lost(criterion)
             for is_tag, label in [
-                *((True, tag) for tag in dict.fromkeys(one["tags"])),
-                (False, one["criterion"]),
+                *((True, tag) for tag in dict.fromkeys(criterion["tags"])),
+                (False, criterion["criterion"]),
             ]:
                 number = self._numbers.setdefault((is_tag, label), len(self._counted))
                 if number == len(self._counted):
                     self._counted.append(LostScore(shortened_text(label), is_tag))
-                found = self._counted[number]
+                score = self._counted[number]
                 if number not in seen:
-                    found.answers += 1
+                    score.answers += 1
                     seen.add(number)
                 if points is not None:
-                    found.judged += 1
-                    found.points += points
+                    score.judged += 1
+                    score.points += points
                     if points and number not in lost:
-                        found.times += 1
+                        score.times += 1
                         lost.add(number)
         return tuple(sorted(lost))
 
     def most(self) -> dict[int, LostScore]:
         """Number -> what cost most, tags first; of what several answers have."""
-        found = [
-            (number, one)
-            for number, one in enumerate(self._counted)
-            if one.times and one.answers > 1
+        losses = [
+            (number, score)
+            for number, score in enumerate(self._counted)
+            if score.times and score.answers > 1
         ]
-        found.sort(key=lambda one: (-one[1].points, one[1].label))
+        losses.sort(key=lambda score: (-score[1].points, score[1].label))
         tags, texts = (
-            [one for one in found if one[1].is_tag is kind][:MAX_LOST] for kind in (True, False)
+            [score for score in losses if score[1].is_tag is kind][:MAX_LOST]
+            for kind in (True, False)
         )
         return dict([*tags, *texts])
 
@@ -384,13 +408,13 @@ class InstancePacker:
                 row["flags"].append("wrong" if is_low else "right")
         questions = self._questions()
         counts = {flag: sum(flag in row["flags"] for row in questions) for flag in _FLAGS}
-        most = self._lost.most()
+        losses = self._lost.most()
         blocks = (
-            compressed_block(self.run, "index", self._index(middle, most)),
+            compressed_block(self.run, "index", self._index(middle, losses)),
             *self._blocks,
             *self._of_media,
         )
-        lost = tuple(most.values())
+        lost = tuple(losses.values())
         return InstanceBlocks(blocks, self._numbers, counts, len(questions), middle, lost)
 
     def _questions(self) -> list[dict[str, Any]]:
@@ -432,7 +456,9 @@ class InstancePacker:
                     "split": record.split,
                     "value": value,
                     "flags": list(dict.fromkeys(flags_of(record))),
-                    "groups": [None if one is None else str(one) for one in categories],
+                    "groups": [
+                        None if category is None else str(category) for category in categories
+                    ],
                     "latency": record.latency_s,
                     "tokens": record.completion_tokens,
                     "prompt": first_words(prompt, 90) if self.with_texts else "",
@@ -450,7 +476,7 @@ class InstancePacker:
 
     def _detail(self, record: InstanceRecord) -> dict[str, Any]:
         """What is shown of an opened instance; what is empty is left out."""
-        found: dict[str, Any] = {
+        detail: dict[str, Any] = {
             "metrics": dict(record.metrics),
             "finish_reason": record.finish_reason,
             "cached": record.cached,
@@ -462,12 +488,12 @@ class InstancePacker:
             "criteria": criteria_rows(record.criteria, with_texts=self.with_texts),
         }
         if self.with_texts:
-            found |= {
+            detail |= {
                 "prompt": None if record.turns else record.prompt,
                 "turns": list(record.turns),
                 "references": [
-                    [one.get("text", ""), "correct" in one.get("tags", ())]
-                    for one in record.references
+                    [reference.get("text", ""), "correct" in reference.get("tags", ())]
+                    for reference in record.references
                 ],
                 "media": media_columns(record.media),
                 "answer": record.completion,
@@ -476,17 +502,21 @@ class InstancePacker:
                 "judges": dict(record.judgements),
                 "categories": dict(record.categories),
             }
-        return {
-            name: value
-            for name, value in found.items()
-            if not (value is None or value is False or value in ([], {}))
-        }
+        detail_written = {}
+        for name, value in detail.items():
+            if not (value is None or value is False or value in ([], {})):
+                detail_written[name] = value
+        return detail_written
 
-    def _index(self, middle: float | None, most: Mapping[int, LostScore]) -> Iterator[str]:
+    def _index(self, middle: float | None, lost_scores: Mapping[int, LostScore]) -> Iterator[str]:
         """A line that says what the others hold, then a line an instance, which ends with what
         cost it points.
         """
-        lost = {"lost": [[one.label, one.is_tag] for one in most.values()]} if most else {}
+        lost = (
+            {"lost": [[score.label, score.is_tag] for score in lost_scores.values()]}
+            if lost_scores
+            else {}
+        )
         yield json_line(
             {
                 "chunk": _CHUNK,
@@ -497,7 +527,7 @@ class InstancePacker:
                 **lost,
             }
         )
-        numbers = {label: number for number, label in enumerate(most)}
+        numbers = {label: number for number, label in enumerate(lost_scores)}
         for row in self._rows:
             yield json_line(
                 {**row, "lost": [numbers[label] for label in row["lost"] if label in numbers]}
@@ -543,7 +573,7 @@ def _text_of_prompt(record: InstanceRecord) -> str:
     if not record.turns:
         return record.prompt
     texts = [turn.get("content") for turn in record.turns if turn.get("role") != "system"]
-    return "\n".join(one for one in texts if isinstance(one, str)) or record.prompt
+    return "\n".join(text for text in texts if isinstance(text, str)) or record.prompt
 
 
 def first_words(text: str, length: int) -> str:
@@ -554,4 +584,6 @@ def first_words(text: str, length: int) -> str:
     shown = " ".join(before.split())
     if len(shown) > length:
         return shown[: length - 1].rstrip() + "…"
-    return f"{shown} {REDACTED}".lstrip() if redacted else shown
+    if redacted:
+        return f"{shown} {REDACTED}".lstrip()
+    return shown
