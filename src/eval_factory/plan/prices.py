@@ -113,10 +113,10 @@ def unknown_price(endpoint: EndpointPlan) -> str:
     return f"no price is known of {endpoint.model_id} at {urlsplit(endpoint.url).netloc}"
 
 
-def how_to_say(model_id: str, where: str = "config.params.extra.prices") -> str:
+def how_to_say(model_id: str, path: str = "config.params.extra.prices") -> str:
     """What to write where no price is known."""
     return (
-        f"write what it costs: {where}: [{{model_id: {model_id}, input_per_million: DOLLARS,"
+        f"write what it costs: {path}: [{{model_id: {model_id}, input_per_million: DOLLARS,"
         " output_per_million: DOLLARS}]"
     )
 

@@ -196,9 +196,9 @@ def _hub_notes(stored: StoredResult, task: Task, not_reportable: str, revision: 
         parts.append(
             f"95 % interval {formats.short(stats.ci_low)} to {formats.short(stats.ci_high)}"
         )
-    of_all = f" (the benchmark has {task.about.instances})"
-    if task.about.instances is None:
-        of_all = ""
+    of_all = ""
+    if task.about.instances is not None:
+        of_all = f" (the benchmark has {task.about.instances})"
     parts.append(f"{instances.scored} instances scored{of_all}")
     if revision is None:  # the pinned one is what the run was configured to read
         parts.append("at an unknown revision of the data")

@@ -220,17 +220,15 @@ def dot_plot(
         top = 30.0
     bottom = top + ROW * len(shown) + 4
     shapes = [*axis.shapes(top - 4, bottom, axis_label)]
-    if overall is not None:
-        shapes.append(
-            drawing.line(axis.x(overall), top - 4, axis.x(overall), bottom, "ink", 1.5, dashed=True)
-        )
-        shapes.append(_over(axis, f"all: {axis.number(overall)}", overall, top - 10))
-    for number, row in enumerate(shown):
-        shapes += _row(axis, row, top + ROW * (number + 0.5))
     words = []
     if overall is not None:
-        words = [f"all instances: {axis.number(overall)}"]
-    words += [f"{row.label} ({row.count} instances): {row.text(axis)}" for row in shown]
+        x = axis.x(overall)
+        shapes.append(drawing.line(x, top - 4, x, bottom, "ink", 1.5, dashed=True))
+        shapes.append(_over(axis, f"all: {axis.number(overall)}", overall, top - 10))
+        words.append(f"all instances: {axis.number(overall)}")
+    for number, row in enumerate(shown):
+        shapes += _row(axis, row, top + ROW * (number + 0.5))
+        words.append(f"{row.label} ({row.count} instances): {row.text(axis)}")
     foot = []
     if any(row.stands_out for row in shown):
         foot.append(f"diamond: differs from {differs_from} (p < 0.05, Holm)")
