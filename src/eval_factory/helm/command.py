@@ -1,4 +1,4 @@
-"""What helm-run is started with: the YAML that it reads from --local-path, its run entry and its
+"""Makes the input of helm-run: the YAML that it reads from --local-path, its run entry and its
 command line.
 
 The same plan and files give the same bytes. No file holds a key: a client gets the NAME of the
@@ -200,7 +200,7 @@ def _dump(document: dict[str, Any]) -> str:
 
 
 class Program(list[str]):
-    """What a command line begins with: one word, or an interpreter and what it runs."""
+    """The beginning of a command line: a program, or an interpreter and what it runs."""
 
 
 MODULES = {

@@ -1,4 +1,4 @@
-"""What judges are asked about the criteria of a rubric, and what they decide. Pure functions.
+"""Makes a rubric's prompts for judges, and reads their decisions. Pure functions.
 
 Our prompt asks what HealthBench's published grader asks (openai/simple-evals, healthbench_eval.py):
 whether the last turn of a conversation meets one criterion, shown with its points; all parts of a

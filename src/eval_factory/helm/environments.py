@@ -1,4 +1,4 @@
-"""Where an upstream is installed, in which version, and what a run of it imports.
+"""Finds an upstream's installation, its version, and the packages that a run of it imports.
 
 crfm-helm lies beside eval-factory, medhelm in an environment of its own: both install the import
 name `helm`. So what is installed is looked for in the environment that helm-run will have, before

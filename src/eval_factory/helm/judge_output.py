@@ -203,7 +203,7 @@ class UnusableJudgeOutput(Exception):
 
 
 def is_blank_answer(answer: str) -> bool:
-    """Whether an answer has nothing in it: it gets the lowest rating, and no judge is asked.
+    """Find out if an answer has nothing in it: it gets the lowest rating, and no judge is asked.
 
     Saying nothing must not pay: HELM gives such an instance the default score of its jury metric.
     """
@@ -411,7 +411,7 @@ _RATING = rf"(?:[1-5](?:\.0)?|one|two|three|four|five)(?={_MARKS}{_RATING_ENDS})
 is no rating.
 """
 _OF_NO_SCALE = rf"(?:\A|[\n{{\[;!?]|\.(?=\s)|\b(?:overall|final|your|my) ){_MARKS}"
-"""Where a rating begins. A word before 'score' names a clinical scale: GCS score, Apgar score,
+"""The beginning of a rating. A word before 'score' names a clinical scale: GCS score, Apgar score,
 Pain score.
 """
 _FIVE = r"(?:5|five|maximum|highest|top|perfect)\b"

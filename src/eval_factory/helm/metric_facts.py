@@ -1,5 +1,5 @@
-"""What is known of HELM's metrics: which way is better, their values, which is a score and which
-the main one.
+"""Facts about HELM's metrics: which way is better, their values, which is a score and which the
+main one.
 
 Read in the code of HELM's metrics (crfm-helm 0.5.16); a metric that is not in the table is unknown,
 never guessed. `tests/helm` compares the directions with those that HELM's own
@@ -34,9 +34,9 @@ class MetricFacts:
 _ZERO_TO_ONE = (0.0, 1.0)
 
 _SHARE = MetricFacts(higher_is_better=True, scale=_ZERO_TO_ONE, unit="share")
-"""Of the instances, or of what was found or looked for: precision, recall."""
+"""Shares of the instances, or of what was found or looked for: precision, recall."""
 OVERLAP = MetricFacts(higher_is_better=True, scale=_ZERO_TO_ONE, unit="overlap")
-"""Of the words of an answer with those of a reference: ROUGE, BLEU, F1 of words."""
+"""Overlap of an answer's words with a reference's: ROUGE, BLEU, F1 of words."""
 # mean of the ratings of a jury
 _RATING = MetricFacts(higher_is_better=True, scale=HELMS_FORM.scale, unit="rating")
 F1 = MetricFacts(higher_is_better=True, scale=_ZERO_TO_ONE, unit="F1")
@@ -46,7 +46,7 @@ ERROR_RATE = MetricFacts(higher_is_better=False, unit="errors per word")
 """May exceed 1: an answer can hold more wrong words than the reference has words."""
 
 POINTS = MetricFacts(higher_is_better=True, scale=_ZERO_TO_ONE, unit="share of points")
-"""Of a rubric, clipped as published."""
+"""The score of a rubric, clipped as published."""
 UNCLIPPED_POINTS = MetricFacts(higher_is_better=True, unit="share of points")
 """A case may lose more points than it wins, so there is no least value."""
 
@@ -157,7 +157,7 @@ BOOKKEEPING = frozenset(
 
 
 def is_score(name: str) -> bool:
-    """Whether a HELM statistic says something about the answers' quality."""
+    """Find out if a HELM statistic says something about the answers' quality."""
     return name not in BOOKKEEPING and not name.startswith(BOOKKEEPING_PREFIXES)
 
 

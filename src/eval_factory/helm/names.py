@@ -88,7 +88,7 @@ the rubric's order.
 """
 
 UNSCORABLE = "HELM cannot score this answer: "
-"""What the reason begins with where an answer came and a metric raised on it."""
+"""The beginning of the reason why an answer that came has no score: a metric raised on it."""
 
 MEDHELM_HEALTHBENCH = frozenset(
     f"helm.benchmark.annotation.health_bench_annotator.{name}"

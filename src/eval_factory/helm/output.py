@@ -52,7 +52,7 @@ class Perturbation(HelmRecord):
 
     @property
     def families(self) -> Iterator[str]:
-        """What HELM's worst cases are called that it counts for."""
+        """The names of HELM's worst cases that it counts for."""
         yield self.name
         yield from ("robustness",) * self.robustness + ("fairness",) * self.fairness
 
@@ -170,7 +170,7 @@ class StoredRunSpec(HelmRecord):
 
 @dataclass(frozen=True)
 class JuryNames:
-    """What HELM's jury metric of a run is called, and where its judges' annotations are."""
+    """The name of a run's jury metric, and of its judges' annotations."""
 
     metric: str
     annotation: str
@@ -400,7 +400,7 @@ def perturbation_label(name: MetricName) -> str | None:
 
 
 def scenario_folder(helm_dir: Path, scenario: str) -> Path:
-    """Where HELM keeps a scenario's data."""
+    """The folder of a scenario's data."""
     return helm_dir / names.SCENARIOS_FOLDER / scenario
 
 
@@ -474,7 +474,7 @@ def groups_of(instance: Any, source: str | None = None) -> dict[str, str]:
 
 
 def are_few(values: int, instances: int) -> bool:
-    """Whether a field with so many values sorts so many instances into groups."""
+    """Find out if a field with so many values sorts so many instances into groups."""
     return 2 <= values <= min(MAX_GROUPS, instances // 2)
 
 
@@ -491,7 +491,7 @@ class LoadedDataset(HelmRecord):
 
 
 class LimitedRecords(HelmRecord):
-    """What a scenario's `max_length` did to the records that it read."""
+    """The effect of a scenario's `max_length` on the records that it read."""
 
     max_length: int
     records: int
@@ -507,7 +507,7 @@ class DrawnSample(HelmRecord):
 
 
 class RunRecord(HelmRecord):
-    """What helm-run wrote down of itself."""
+    """The record that helm-run writes about itself."""
 
     datasets: list[LoadedDataset] = []  # of the Hugging Face Hub
     # names of those of HELM that were applied; None: it did not come so far

@@ -31,7 +31,7 @@ _MAX_NAME = 80
 
 @dataclass(frozen=True)
 class PageRun:
-    """What the schema has to know of a run."""
+    """The facts about a run that the schema needs."""
 
     task: str  # as eval-factory calls it
     groups: tuple[str, ...]  # HELM's, the most general first; each is `plain_name` of what it was
@@ -41,7 +41,7 @@ class PageRun:
 
 
 def is_plain(metric: str) -> bool:
-    """Whether a metric's name is one that HELM may render."""
+    """Find out if HELM may render a metric's name."""
     return _PLAIN.fullmatch(metric) is not None
 
 

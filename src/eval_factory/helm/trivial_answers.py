@@ -54,7 +54,7 @@ _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|\n+")
 
 @dataclass(frozen=True)
 class AskedQuestion:
-    """What is known of one instance."""
+    """The facts about one instance."""
 
     id: str
     right: tuple[str, ...]  # the texts of the right references
@@ -266,7 +266,7 @@ def _answer_of(question: AskedQuestion, text: str) -> str | None:
 
 
 def _lead(text: str, enough: float) -> str:
-    """What stands first in the source."""
+    """The first sentences of the source, up to `enough` words."""
     taken: list[str] = []
     words = 0
     for sentence in _SENTENCE_END.split(text.strip()):
@@ -424,7 +424,7 @@ PADDED_ANSWER = (
 
 @dataclass(frozen=True)
 class ConfidenceReply:
-    """What the model said of how sure it is."""
+    """The model's reply about how sure it is."""
 
     reply: str | None
     error: str | None  # why there is none

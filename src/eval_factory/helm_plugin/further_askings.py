@@ -316,7 +316,7 @@ def answer_in_data(state: RequestState) -> str | None:
 
 
 def answered(text: str) -> RequestResult:
-    """As if a model had said it."""
+    """A result as if a model had answered with this text."""
     output = GeneratedOutput(text, 0, [], finish_reason={"reason": "stop"})
     return RequestResult(True, [], [output], cached=True, request_time=0)
 
@@ -516,7 +516,7 @@ def by_chance(
 
 
 def is_right(state: RequestState) -> bool | None:
-    """Whether the answer is a right reference; None where that cannot be told of its text alone."""
+    """Compare the answer with the right references; None if its text alone does not decide."""
     if state.result is None or not state.result.success:
         return False
     label = option_stated(state)
@@ -553,7 +553,7 @@ _TEXTS = {again.CONFIDENCE: again.ASK_CONFIDENCE, again.ASK_LETTER: again.ASK_FO
 
 
 def is_asked_now(state: RequestState, done: Mapping[_Key, RequestState]) -> bool:
-    """Whether a further turn follows on the answer: a letter is asked for where none is read."""
+    """Decide if a further turn follows on the answer: a letter is asked for if none is read."""
     if _tells_chance(state):
         return False
     if _name(state) != again.ASK_LETTER:

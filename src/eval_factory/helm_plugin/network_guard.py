@@ -1,4 +1,4 @@
-"""What a helm-run of ours does first: takes its run's settings, and `offline` connects to the
+"""Prepares a helm-run of ours: takes its run's settings, and with `offline` lets it connect to the
 endpoints' hosts alone.
 
 The guard is an audit hook (PEP 578): Python itself calls it before every connection and every

@@ -259,7 +259,7 @@ class EvalRunner(Runner):  # type: ignore[misc]
             )
 
     def _asks_again(self, *, of_model: bool) -> bool:
-        """Whether answers are doubted, and so are asked for once more."""
+        """Archive doubted answers, and decide if they are asked for again."""
         clients = self._session.clients.items()
         waits = []
         for role, client in clients:
@@ -328,7 +328,7 @@ class EvalRunner(Runner):  # type: ignore[misc]
 
 
 def needs_no_torch(metric_spec: Any) -> bool:
-    """Whether a metric counts, and does not look at pictures."""
+    """Find out if a metric counts, and does not look at pictures."""
     _, of_pictures, name = metric_spec.class_name.partition(".metrics.image_generation.")
     return not of_pictures or name == "efficiency_metrics.EfficiencyMetric"
 
@@ -495,7 +495,7 @@ _OF_THE_ENVIRONMENT = (
     NotImplementedError,
     NameError,
 )
-"""What no answer sets off: something is missing, full or stopped."""
+"""Errors that no answer causes: something is missing, full or stopped."""
 
 _Key = tuple[str | None, int, Any]
 
@@ -580,7 +580,7 @@ class Unscorable:
 
 
 def without_answer(state: RequestState, reason: str) -> RequestState:
-    """As HELM has it of a request that failed."""
+    """The request without its answer, as HELM writes one that failed."""
     cached = bool(state.result and state.result.cached)
     empty = [GeneratedOutput(text="", logprob=0, tokens=[])]
     return replace(state, result=replace(failure(reason), cached=cached, completions=empty))

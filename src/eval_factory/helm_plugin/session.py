@@ -1,5 +1,5 @@
-"""What all parts of one helm-run share: the response cache, the events, the counters, the budget
-with its clock, the question that is judged, and the record of the run.
+"""The state that all parts of one helm-run share: the response cache, the events, the counters, the
+budget with its clock, the question that is judged, and the record of the run.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ STARTED = time.monotonic() - time.process_time()
 
 
 def tracker_of(settings: HelmRunSettings, cache_db: Path) -> SpendingTracker | None:
-    """Of the run alone; None where it has no limit."""
+    """The tracker of the run alone; None if it has no limit."""
     if not settings.budget:
         return None
     return SpendingTracker(settings.budget, spent_so_far(cache_db, settings.prices), began=STARTED)
@@ -69,7 +69,7 @@ class RunSpending:
         self._prices = settings.prices
         self._tracker = tracker
         self.is_countable = True
-        """Whether the cost of all answers is known that a limit counts."""
+        """True if the cost of all answers that a limit counts is known."""
         write_prices(cache_db, run_id, settings.prices)
 
     def begin(self) -> str | None:

@@ -57,7 +57,7 @@ def draw_with_a_seed(downsample: _Downsample) -> _Downsample:
 
 
 def named(instances: Sequence[Any], ids: Sequence[str]) -> list[Any]:
-    """Those of these ids, in the data's order. Raises PrerequisiteError: there is no such one."""
+    """The instances of these ids, in the data's order. Raises PrerequisiteError: one is missing."""
     by_id = {str(instance.id): instance for instance in instances}
     missing = [name for name in ids if name not in by_id]
     if missing:

@@ -1,3 +1,1 @@
-"""What is patched in HELM, inside helm-run and in memory only: defects, slowness, optional
-packages.
-"""
+"""Patches of HELM, inside helm-run and in memory only: defects, slowness, optional packages."""

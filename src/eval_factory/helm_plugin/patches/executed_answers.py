@@ -505,7 +505,7 @@ _slow: list[float] = []  # seconds that the model's slow queries took
 
 
 def _predicted_rows(database: Path, query: str) -> tuple[Rows | None, str | None]:
-    """Of a model: thousands of queries that never end must not take hours."""
+    """Execute a model's query: thousands of queries that never end must not take hours."""
     if not query:
         return None, "No query generated"
     limit = sql_worker.TIME_LIMIT_S if sum(_slow) < TOTAL_LIMIT_S else SHORT_LIMIT_S

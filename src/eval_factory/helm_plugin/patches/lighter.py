@@ -208,7 +208,7 @@ def read_yaml_with_the_c_parser(_loader: type) -> type:
 
 @contextmanager
 def patched_modules(modules: Mapping[str, ModuleType | None]) -> Iterator[None]:
-    """What is imported meanwhile gets these; who imports the packages later gets the packages."""
+    """Replace modules for imports in this context; later imports get the packages themselves."""
     loaded: dict[str, Any] = sys.modules
     put = {name: module for name, module in modules.items() if name not in loaded}
     loaded.update(put)

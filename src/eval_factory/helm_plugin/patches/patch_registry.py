@@ -87,7 +87,7 @@ class Patch:
         return tuple(target for target in targets if target.startswith("helm."))
 
     def is_asked_for(self, run_specs: set[str], env: Mapping[str, str]) -> bool:
-        """Whether a helm-run of these run specs wants it; none where they are unknown."""
+        """Decide if a helm-run of these run specs wants the patch; none if they are unknown."""
         if self.when is not None and self.stage is Stage.IMPORTED:
             if self.when not in sys.modules:  # it is not to be imported for a patch
                 return False
@@ -111,7 +111,7 @@ class Patch:
         return function
 
     def apply(self) -> bool:
-        """Whether there was something to replace."""
+        """Apply the patch; return False if there was nothing to replace."""
         if self.replaces is None:
             return self.load()() is not False
         owner, name = owner_of(self.replaces)
@@ -120,7 +120,7 @@ class Patch:
 
 
 def owner_of(target: str) -> tuple[Any, str]:
-    """Where the attribute of a target stands, and its name there."""
+    """The owner of a target's attribute, and the attribute's name."""
     module, _, attribute = target.partition(":")
     path, _, name = attribute.rpartition(".")
     return pkgutil.resolve_name(f"{module}:{path}"), name

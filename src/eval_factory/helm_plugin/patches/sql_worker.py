@@ -98,7 +98,7 @@ def _rows(cursor: sqlite3.Cursor, largest: int) -> list[list[Any]]:
 
 
 def _plain(value: Any) -> Any:
-    """What JSON cannot hold becomes text, as SQLite writes it."""
+    """Turn a value that JSON cannot hold into text, as SQLite writes it."""
     if isinstance(value, bytes):
         return f"X'{value.hex().upper()}'"
     if isinstance(value, float) and math.isinf(value):

@@ -49,7 +49,7 @@ _Judgement = TypeVar("_Judgement")
 
 
 class NotJudged(str):
-    """Why a judge gave no judgement."""
+    """The reason why a judge gave no judgement."""
 
 
 def judgement(
