@@ -266,30 +266,30 @@ def leaderboard_line(record: results.Comparability | None) -> str | None:
     return f"settings unlike those of {record.leaderboard}: {'; '.join(shown)}{rest}"
 
 
-def rubric_headline(found: results.RubricReport) -> str:
+def rubric_headline(report: results.RubricReport) -> str:
     """One line: how many criteria are met, and how far the judges agree."""
-    votes = found.criteria
+    votes = report.criteria
     rest = {"not met": votes.not_met, "tied": votes.tied, "unjudged": votes.unjudged}
     parts = [f"{votes.met:,} of {of_criteria(votes.asked)} met"]
     parts += [f"{count:,} {name}" for name, count in rest.items() if count or name == "not met"]
-    said = [", ".join(parts)]
-    if found.krippendorff_alpha is not None:
-        said.append(
+    sentences = [", ".join(parts)]
+    if report.krippendorff_alpha is not None:
+        sentences.append(
             "agreement of the judges (Krippendorff's alpha): "
-            f"{formats.coefficient(found.krippendorff_alpha)}"
+            f"{formats.coefficient(report.krippendorff_alpha)}"
         )
-    if found.unanimous is not None:
-        said.append(
-            f"all judges say the same of {formats.percent(formats.rounded(found.unanimous))}"
+    if report.unanimous is not None:
+        sentences.append(
+            f"all judges say the same of {formats.percent(formats.rounded(report.unanimous))}"
         )
-    if (fixed := found.correction) is not None:
-        ends = f"{formats.score(fixed.ci_low)} to {formats.score(fixed.ci_high)}"
+    if (fixed := report.correction) is not None:
+        bounds = f"{formats.score(fixed.ci_low)} to {formats.score(fixed.ci_high)}"
         judge = f"{fixed.judge}'s own score is {formats.score(fixed.judge_score)}"
-        said.append(
-            f"without the judge's mistakes the score is {formats.score(fixed.value)} ({ends}); "
+        sentences.append(
+            f"without the judge's mistakes the score is {formats.score(fixed.value)} ({bounds}); "
             f"{judge}"
         )
-    return "; ".join(said)
+    return "; ".join(sentences)
 
 
 def of_criteria(count: int) -> str:
@@ -312,54 +312,56 @@ def cost_line(usage: results.Usage) -> str | None:
     return f"{line}; without the {ever.unpriced_requests} answers whose cost is not known{why}"
 
 
-def clinician_headline(found: results.Clinicians) -> str:
+def clinician_headline(clinicians: results.Clinicians) -> str:
     """One line: the corrected score, or how many ratings it lacks."""
-    by = f"{found.rated} of {found.answers} answers rated by {counted(found.raters, 'rater')}"
-    if found.corrected is not None:
-        one = found.corrected
-        interval = f"95 % interval {formats.between(one.ci_low, one.ci_high)}"
+    raters = counted(clinicians.raters, "rater")
+    by = f"{clinicians.rated} of {clinicians.answers} answers rated by {raters}"
+    if clinicians.corrected is not None:
+        corrected = clinicians.corrected
+        interval = f"95 % interval {formats.between(corrected.ci_low, corrected.ci_high)}"
         value, without = (
-            formats.score(formats.rounded(score)) for score in (one.value, one.judge_value)
+            formats.score(formats.rounded(score))
+            for score in (corrected.value, corrected.judge_value)
         )
         return (
             f"corrected by clinicians = {value}  ({interval}); without correction {without}; {by}"
         )
-    if found.too_few is not None:
-        return (
-            f"no score corrected by clinicians: {found.too_few.needed} rated answers are needed; "
-            f"{by}"
-        )
+    if clinicians.too_few is not None:
+        needed = clinicians.too_few.needed
+        return f"no score corrected by clinicians: {needed} rated answers are needed; {by}"
     return by
 
 
-def clinician_lines(found: results.Clinicians) -> Iterator[str]:
+def clinician_lines(clinicians: results.Clinicians) -> Iterator[str]:
     """The headline, then agreement, bias and notes."""
-    yield clinician_headline(found)
-    if found.agreement is not None:
-        yield f"agreement of the raters: {agreement_text(found.agreement)}"
-    for judge, one in found.judges.items():
+    yield clinician_headline(clinicians)
+    if clinicians.agreement is not None:
+        yield f"agreement of the raters: {agreement_text(clinicians.agreement)}"
+    for judge, agreement in clinicians.judges.items():
         # above 0: the judge is more lenient than the raters, where more is better
         bias = "not known"
-        if one.bias is not None:
-            bias = formats.bias(one.bias)
-            if one.bias_low is not None and one.bias_high is not None:
-                bias += f" ({formats.bias(one.bias_low)} .. {formats.bias(one.bias_high)})"
-        yield f"{judge} with the raters: {agreement_text(one)}; bias {bias}"
-    yield from (f"note: {note}" for note in found.notes)
+        if agreement.bias is not None:
+            bias = formats.bias(agreement.bias)
+            if agreement.bias_low is not None and agreement.bias_high is not None:
+                bias += (
+                    f" ({formats.bias(agreement.bias_low)} .. {formats.bias(agreement.bias_high)})"
+                )
+        yield f"{judge} with the raters: {agreement_text(agreement)}; bias {bias}"
+    yield from (f"note: {note}" for note in clinicians.notes)
 
 
-def agreement_text(one: results.Agreement) -> str:
+def agreement_text(agreement: results.Agreement) -> str:
     """The measures that are defined."""
     named = {
-        "alpha": one.alpha,
-        "ICC": one.icc,
-        "weighted kappa": one.weighted_kappa,
-        "AC1": one.ac1,
+        "alpha": agreement.alpha,
+        "ICC": agreement.icc,
+        "weighted kappa": agreement.weighted_kappa,
+        "AC1": agreement.ac1,
     }
     measures = ", ".join(
         f"{name} {formats.mean_rating(value)}" for name, value in named.items() if value is not None
     )
-    return f"{measures or 'not defined'} (n = {one.n})"
+    return f"{measures or 'not defined'} (n = {agreement.n})"
 
 
 def stopping_line(result: results.TaskResult) -> str | None:
@@ -464,10 +466,10 @@ def asked_again_lines(found: AskedAgain | None, most: int | None = None) -> Iter
         yield f"of {asked} where no other option is right, it says so for {_percent(share.value)}"
 
 
-def _options_only(found: OptionsOnly) -> str:
+def _options_only(only: OptionsOnly) -> str:
     """Whether the options give the answer away."""
-    right = found.right
-    if right is None or found.guess is None:
+    right = only.right
+    if right is None or only.guess is None:
         return "the choices without their questions: no answer can be read"
     interval = ""
     verdict = "they are not shown to say more than guessing does"
@@ -475,24 +477,24 @@ def _options_only(found: OptionsOnly) -> str:
         interval = f" (95 % interval {_percent(right.ci_low)} .. {_percent(right.ci_high)})"
         if right.count < MIN_QUESTIONS:
             verdict = "too few questions to say whether the choices give answers away"
-        elif right.ci_low > found.guess:
+        elif right.ci_low > only.guess:
             verdict = "the choices alone give answers away"
     shown = f"{_percent(right.value)} of {counted(right.count, 'question')} are right{interval}"
-    guess = f"guessing gets {_percent(found.guess)}"
+    guess = f"guessing gets {_percent(only.guess)}"
     return f"with the choices alone, without the question, {shown}, where {guess}: {verdict}"
 
 
-def right_by_line(found: RightBy) -> str:
+def right_by_line(right_by: RightBy) -> str:
     """The rule by which answers are right or wrong, and how many it reads."""
-    answers = counted(found.answers, "answer")
-    if found.rule == BY_HELM:
-        unread = found.answers - found.read
+    answers = counted(right_by.answers, "answer")
+    if right_by.rule == BY_HELM:
+        unread = right_by.answers - right_by.read
         rest = f"; {unread:,} cannot be read, and are neither right nor changed" if unread else ""
-        helm = f"HELM's match says so, which reads {found.read:,} of {answers}"
+        helm = f"HELM's match says so, which reads {right_by.read:,} of {answers}"
         return f"an answer is right here where {helm}{rest}"
     return (
         "an answer is right here where the option that it states is the right one: HELM's match "
-        f"reads {found.read_by_helm:,} of {answers}, the reader {found.read:,}; "
+        f"reads {right_by.read_by_helm:,} of {answers}, the reader {right_by.read:,}; "
         "what it cannot read is neither right nor changed"
     )
 
@@ -502,23 +504,23 @@ def by_harm(families: Mapping[str, InOtherWords]) -> list[tuple[str, InOtherWord
     return sorted(families.items(), key=lambda one: (one[1].change.difference, one[0]))
 
 
-def _repeats(found: Repeats) -> Iterator[str]:
-    if found.mean is None:
-        yield f"asked {found.times} times: no question has a value each time"
+def _repeats(repeats: Repeats) -> Iterator[str]:
+    if repeats.mean is None:
+        yield f"asked {repeats.times} times: no question has a value each time"
         return
     same = (
         ""
-        if found.same_each_time is None
-        else f"; the same answer each time: {_percent(found.same_each_time.value)}"
+        if repeats.same_each_time is None
+        else f"; the same answer each time: {_percent(repeats.same_each_time.value)}"
     )
-    more = (
+    majority = (
         ""
-        if found.majority is None
-        else f"; its most frequent answer scores {formats.score(found.majority.value)}"
+        if repeats.majority is None
+        else f"; its most frequent answer scores {formats.score(repeats.majority.value)}"
     )
-    unread = _unread_questions(found.unread)
-    asked = f"asked {found.times} times ({counted(found.questions, 'question')}{unread})"
-    yield f"{asked}: mean {_with_interval(found.mean)}{same}{more}"
+    unread = _unread_questions(repeats.unread)
+    beginning = f"asked {repeats.times} times ({counted(repeats.questions, 'question')}{unread})"
+    yield f"{beginning}: mean {_with_interval(repeats.mean)}{same}{majority}"
 
 
 def _lost(change: Change) -> str:
@@ -559,66 +561,70 @@ def _unread_questions(count: int) -> str:
     return f", without {counted(count, 'question')} whose answers cannot be read" if count else ""
 
 
-def _pushback(found: Pushback) -> Iterator[str]:
-    if found.turns:
-        last = found.turns[-1]
-        turns = len(found.turns)
+def _pushback(pushback: Pushback) -> Iterator[str]:
+    if pushback.turns:
+        last = pushback.turns[-1]
+        turns = len(pushback.turns)
         yield (
             f"{_lost(last)} after {counted(turns, 'doubt')}: "
             f"{formats.score(last.difference, sign='+')}{_beside(last)}"
         )
-    answers = counted(sum(found.changed_at.values()), "answer")
-    unread = found.changed_at.get("unread", 0)
-    if found.changed_at:
+    answers = counted(sum(pushback.changed_at.values()), "answer")
+    unread = pushback.changed_at.get("unread", 0)
+    if pushback.changed_at:
         rest = ""
         if unread:
             rest = f"; {unread:,} have a turn that cannot be read, and no other change"
-        yield f"{found.changed_at.get('never', 0):,} of {answers} stood through all doubts{rest}"
+        yield f"{pushback.changed_at.get('never', 0):,} of {answers} stood through all doubts{rest}"
 
 
-def _confidence(found: Confidence) -> str:
-    how = (
+def _confidence(confidence: Confidence) -> str:
+    manner = (
         "asked how sure it is"
-        if found.source == "stated"
+        if confidence.source == "stated"
         else "by the log probabilities of its answers"
     )
     unread = (
-        f"; {counted(found.unread, 'answer')} without a readable confidence" if found.unread else ""
+        f"; {counted(confidence.unread, 'answer')} without a readable confidence"
+        if confidence.unread
+        else ""
     )
-    if found.unread_answers:
-        unread += f"; {counted(found.unread_answers, 'answer')} that cannot be read left out"
-    if found.mean is None or found.right is None or found.calibration_error is None:
-        return f"{how}: too few answers with a confidence to say anything{unread}"
-    answers = counted(found.questions, "answer")
+    if confidence.unread_answers:
+        unread += f"; {counted(confidence.unread_answers, 'answer')} that cannot be read left out"
+    if confidence.mean is None or confidence.right is None or confidence.calibration_error is None:
+        return f"{manner}: too few answers with a confidence to say anything{unread}"
+    answers = counted(confidence.questions, "answer")
     gap = (
-        f"{how} ({answers}), it is {_percent(found.mean.value)} sure and "
-        f"{_percent(found.right.value)} right"
+        f"{manner} ({answers}), it is {_percent(confidence.mean.value)} sure and "
+        f"{_percent(confidence.right.value)} right"
     )
-    half = next((risk for share, risk in found.risk_coverage if share >= 0.5), None)
+    half = next((risk for share, risk in confidence.risk_coverage if share >= 0.5), None)
     surest = (
         ""
         if half is None
         else f"; of the half that it is surest of, {formats.percent(half, 0)} are wrong"
     )
-    return f"{gap}; calibration error {_with_interval(found.calibration_error)}{surest}{unread}"
+    return (
+        f"{gap}; calibration error {_with_interval(confidence.calibration_error)}{surest}{unread}"
+    )
 
 
-def _abstention(found: Abstention) -> str:
-    if found.abstained is None or found.score is None or found.score_before is None:
+def _abstention(abstention: Abstention) -> str:
+    if abstention.abstained is None or abstention.score is None or abstention.score_before is None:
         return 'with "I do not know" as an answer: no question has a value'
     of = {
-        "what it gets wrong": found.abstained_when_wrong,
-        "what it gets right": found.abstained_when_right,
+        "what it gets wrong": abstention.abstained_when_wrong,
+        "what it gets right": abstention.abstained_when_right,
     }
     parts = [
-        f"{_percent(share.value)} of {what}" for what, share in of.items() if share is not None
+        f"{_percent(share.value)} of {kind}" for kind, share in of.items() if share is not None
     ]
     scores = (
-        f"{formats.score(found.score.value)}, "
-        f"without that {formats.score(found.score_before.value)}"
+        f"{formats.score(abstention.score.value)}, "
+        f"without that {formats.score(abstention.score_before.value)}"
     )
-    costs = f"score where a wrong answer costs {found.cost_of_wrong:g}: {scores}"
-    unread = _unread_questions(found.unread)
+    costs = f"score where a wrong answer costs {abstention.cost_of_wrong:g}: {scores}"
+    unread = _unread_questions(abstention.unread)
     return f'"I do not know" was answered to {" and ".join(parts)}{unread}; {costs}'
 
 
