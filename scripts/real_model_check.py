@@ -22,6 +22,7 @@ from typing import Any
 
 import yaml
 
+from eval_factory.core.results import ALL_ORDERS, REPEATS_MEAN
 from eval_factory.demo.example import write_example
 from eval_factory.reading import stated_option
 from eval_factory.tasks.choice_question import LETTERS
@@ -38,6 +39,8 @@ JUDGED = 4
 TOKENS_OF_JUDGE = 120  # such a judge often goes on until its tokens are used up
 AS_IT_IS = ""
 _LETTER = re.compile(r"\W*([A-D])(?:[.):\s]|$)")
+
+OF_SEVERAL_ANSWERS = (REPEATS_MEAN, ALL_ORDERS)  # ends of names of metrics over several askings
 
 Record = Mapping[str, Any]
 
@@ -194,6 +197,13 @@ class Answers:
                 return stated
         return stated_option(completion, options)
 
+    def is_read_in_same_words(self, question: str) -> bool:
+        for name, asking in self.records:
+            is_another_draw = asking.startswith(("repeat_", "same_words_"))
+            if name == question and is_another_draw and self.is_right(name, asking) is not None:
+                return True
+        return False
+
     def is_right(self, question: str, asking: str) -> bool | None:
         """None: no rule reads the answer, or it did not come."""
         if (question, asking) not in self.records:
@@ -266,6 +276,7 @@ class Moves:
     was_right: int = 0
     lost: int = 0
     won: int = 0
+    by_chance: int = 0  # of those that were right: asked in the same words, with a readable answer
 
     @classmethod
     def by_answers(cls, answers: Answers, asking: str) -> Moves:
@@ -278,6 +289,8 @@ class Moves:
             moves.questions += 1
             if before:
                 moves.was_right += 1
+            if before and answers.is_read_in_same_words(question):
+                moves.by_chance += 1
             if before and not after:
                 moves.lost += 1
             if after and not before:
@@ -292,6 +305,8 @@ class Moves:
             moves.was_right = right_to_wrong["count"]
             moves.lost = round(right_to_wrong["value"] * right_to_wrong["count"])
         wrong_to_right = change.get("wrong_to_right")
+        if change.get("same_words"):
+            moves.by_chance = change["same_words"]["count"]
         if wrong_to_right:
             moves.won = round(wrong_to_right["value"] * wrong_to_right["count"])
         return moves
@@ -300,15 +315,11 @@ class Moves:
 def wrong_about_losses(result: Record, answers: Answers) -> Iterator[str]:
     """What was lost and won is what the answers say, and chance stands beside each loss."""
     asked_again = result["validity"]["asked_again"]
-    extra = result["config"]["params"]["extra"]
-    tells_chance = bool(extra.get("chance_questions") or extra.get("repeats"))
     for asking, change in changes_of(asked_again).items():
         reported = Moves.reported(change)
         expected = Moves.by_answers(answers, asking)
         if reported != expected:
             yield f"{asking}: {reported}; by the answers {expected}"
-        if tells_chance and reported.was_right and not change.get("same_words"):
-            yield f"{asking}: no chance is known of {reported.was_right} right answers"
 
 
 def wrong_about_reading(result: Record, answers: Answers) -> Iterator[str]:
@@ -317,7 +328,13 @@ def wrong_about_reading(result: Record, answers: Answers) -> Iterator[str]:
     for (question, asking), record in answers.records.items():
         is_right = answers.is_right(question, asking)
         for metric, value in record["metrics"].items():
-            if metric.startswith("exact_match") and is_right is False and value:
+            is_of_one_answer = not metric.endswith(OF_SEVERAL_ANSWERS)
+            if (
+                metric.startswith("exact_match")
+                and is_right is False
+                and value
+                and is_of_one_answer
+            ):
                 yield f"{question} {asking}: {metric} is {value}, and the answer states another"
     parts = [counts.get(part) for part in ("read_by_rule", "read_by_asking", "unread")]
     if None not in parts and sum(parts) != len(answers.questions):

@@ -15,6 +15,7 @@ COMPLETIONS = {
     "pushback_1": ("I stand by my answer: A.", "A. Heart", "C", "A"),
     "options_only": ("B", "A", "C. Lung", "A"),
     "choice_order_2": ("A", "A", "C", "A"),
+    "same_words_100": ("A", "?", "?", "?"),
 }
 """Asking -> an answer a question; the first option is always right."""
 
@@ -45,8 +46,8 @@ RESULT: dict[str, Any] = {
     "results": {"tasks": {"custom": {"metrics": {"score": {"scores": {"jury": {"value": 3.0}}}}}}},
     "validity": {
         "instances": {
-            "requested": 16,
-            "scored": 16,
+            "requested": 20,
+            "scored": 20,
             "failed": 0,
             "filtered": 0,
             "read_by_rule": 3,
@@ -56,7 +57,7 @@ RESULT: dict[str, Any] = {
         "choice_orders": {"changed": share(1 / 3, 3)},
         "judges": {"small": {"asked": 2, "scored": 1, "failed": 1}},
         "asked_again": {
-            "right_by": {"rule": "reader", "answers": 16, "read_by_helm": 12, "read": 15},
+            "right_by": {"rule": "reader", "answers": 20, "read_by_helm": 13, "read": 16},
             "pushback": {
                 "changed_at": {"1": 1, "never": 2, "unread": 1},
                 "turns": [
@@ -119,7 +120,7 @@ AGAIN = "validity/asked_again"
         ("validity/choice_orders/changed", share(0.25, 4), checks.wrong_about_orders),
         ("validity/instances/read_by_rule", 4, checks.wrong_about_reading),
         ("validity/instances/scored", 11, checks.wrong_about_reading),
-        (f"{AGAIN}/right_by/read", 17, checks.wrong_about_reading),
+        (f"{AGAIN}/right_by/read", 21, checks.wrong_about_reading),
         (f"{AGAIN}/confidence/unread", 0, checks.wrong_about_confidence),
     ],
 )
