@@ -28,7 +28,12 @@ CHAT = {
 }
 TEXT = {"index": 0, "text": "A", "finish_reason": "stop", "logprobs": None}
 MODEL = re.compile(rb'"model"\s*:\s*"([^"\\]*)"')
-USAGE = {"prompt_tokens": 400, "completion_tokens": 1, "total_tokens": 401}
+PROMPT_TOKENS = 1_234_567
+"""In place of the count, which is as wide in the answer: one that stands still while prompts grow
+is a server's that cuts them.
+"""
+USAGE = {"prompt_tokens": PROMPT_TOKENS, "completion_tokens": 1}
+BYTES_PER_TOKEN = 4
 
 
 @lru_cache(maxsize=64)
@@ -143,6 +148,8 @@ class Connection(asyncio.Protocol):
         answer = _answer(b"chat" in path, _model_of(body)).replace(
             b"%032d" % 0, b"%032d" % next(_numbers)
         )
+        counted = len(body) // BYTES_PER_TOKEN
+        answer = answer.replace(b"%7d" % PROMPT_TOKENS, b"%7d" % counted)
         if not self.latency_s:
             self.reply(answer, is_probe)
         elif is_probe:
