@@ -302,3 +302,13 @@ def test_groups_of_clustered_instances_have_clustered_intervals_and_tests() -> N
     assert (found.stats.clusters, found.stats.ci_method) == (5, "wilson-clustered")
     assert ends(found.stats)[0] < ends(plain.stats)[0]
     assert found.stats.p_value == near(1.0)
+
+
+def test_sources_of_the_rest_alone_count_too() -> None:
+    """Of the rest 20 sources of five are right or wrong as a whole: 20 answers, and not 100."""
+    group = [1.0] * 4 + [0.0] * 8
+    rest = [float(number // 5 < 14) for number in range(100)]
+    sources = [f"s{number // 5}" for number in range(100)]
+    apart = there(p_value_of_difference((group, None), (rest, None)))
+    together = there(p_value_of_difference((group, None), (rest, sources)))
+    assert apart < 0.05 < together
