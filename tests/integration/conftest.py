@@ -18,6 +18,12 @@ from scripted_endpoint import ScriptedEndpoint
 
 
 @pytest.fixture
+def as_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every program of the test is a process: one is killed, or its variables are looked for."""
+    monkeypatch.setattr(program_runs, "runs_here", lambda *_: False)
+
+
+@pytest.fixture
 def run_program(tmp_path: Path) -> Run:
     """Runs `eval-factory run_eval` with a config written for it; keyword `extra` goes under params.extra."""
 

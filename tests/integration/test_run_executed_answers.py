@@ -21,6 +21,8 @@ from integration.test_real_data import bare_helm
 from program_runs import CANARY, Outcome, Run
 from scripted_endpoint import ScriptedEndpoint
 
+pytestmark = pytest.mark.usefixtures("as_processes")
+
 HUMANEVAL = "helm:code:dataset=humaneval"
 ALLOWED = {"extra": {"allow_code_execution": True}}
 

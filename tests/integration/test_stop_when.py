@@ -141,6 +141,7 @@ def test_a_rule_that_never_holds_asks_all_and_says_so(ask: Ask) -> None:
     says(notes_of(outcome), "never held", "all 200 instances")
 
 
+@pytest.mark.usefixtures("as_processes")
 def test_a_killed_run_goes_on_and_asks_nothing_twice(ask: Ask, tmp_path: Path) -> None:
     holder = tmp_path / "out" / ".lock.holder.json"
     ended = threading.Lock()

@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,8 +17,12 @@ from typing import Any
 import pytest
 import yaml
 
+from command_here import run_here
+
 PROGRAM = (sys.executable, "-m", "eval_factory")
 TIMEOUT_S = 240
+READ_AT_START = re.compile(r"PYTHON\w+|LC_\w+|HF_\w+")
+"""Variables that Python, or a package while it is imported, reads once."""
 CANARY = "sk-canary-5f3a9c1e7b2d4860aa"
 
 
@@ -54,6 +59,29 @@ def program_environment(**extra: str) -> dict[str, str]:
 
 
 def run(
+    argv: Sequence[str], *, cwd: Path | None, env: Mapping[str, str]
+) -> subprocess.CompletedProcess[str]:
+    """Run a program to its end, and capture its text: eval-factory's command line in this process,
+    where nothing that a process alone has is looked at.
+    """
+    if runs_here(argv, env):
+        ended = run_here(*argv[len(PROGRAM) :], cwd=cwd, env=env)
+        return subprocess.CompletedProcess(list(argv), ended.code, ended.stdout, ended.stderr)
+    return run_process(argv, cwd=cwd, env=env)
+
+
+def runs_here(argv: Sequence[str], env: Mapping[str, str]) -> bool:
+    """Before a release every program is a process."""
+    if os.environ.get("EVAL_FACTORY_EVERY_TEST") == "1":
+        return False
+    if tuple(argv[: len(PROGRAM)]) != PROGRAM:
+        return False
+    if threading.current_thread() is not threading.main_thread():
+        return False
+    return not any(READ_AT_START.fullmatch(name) for name in env)
+
+
+def run_process(
     argv: Sequence[str], *, cwd: Path | None, env: Mapping[str, str]
 ) -> subprocess.CompletedProcess[str]:
     """Run a program as a shell starts it, to its end, and capture its text."""
