@@ -81,7 +81,7 @@ def lm_evaluation_harness() -> Read:
 
 
 def lighteval() -> Read:
-    """Its extraction of indices, with native letters."""
+    """Its extraction of indices, with native letters, as its scorer of multiple choices does it."""
     from lighteval.metrics.utils.extractive_match_utils import (
         IndicesExtractionConfig,
         extract_target_from_pred,
@@ -90,12 +90,14 @@ def lighteval() -> Read:
     from lighteval.tasks.requests import Doc
     from lighteval.utils.language import Language
 
-    kinds = (IndicesExtractionConfig(prefix_for_extraction="NativeLetters"),)
+    letters = IndicesExtractionConfig(
+        prefix_for_extraction="NativeLetters", try_extract_without_anchor=True
+    )
 
     def read(answer: str, options: Mapping[str, str]) -> str | None:
         doc = Doc(query="", choices=list(options.values()), gold_index=0)
-        patterns = get_extraction_regexes(doc, kinds, Language.ENGLISH)
-        found = extract_target_from_pred(answer, patterns)
+        patterns = get_extraction_regexes(doc, (letters,), Language.ENGLISH)
+        found = extract_target_from_pred(answer, patterns, fallback_mode="first_match")
         return next((label for label in found if label in options), None)
 
     return read
