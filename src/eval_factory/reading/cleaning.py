@@ -109,8 +109,12 @@ def plain_text(text: str) -> str:
         plain = _INLINE_MARK.sub("", plain)
     if _has_any(plain, _SIGNS_OF_ABBREVIATIONS):
         plain = _ABBREVIATIONS.sub(r"\1\2", plain)
-    spaced = [" ".join(line.split()) for line in plain.split("\n")]
-    return "\n".join(line for line in spaced if line)
+    spaced = []
+    for line in plain.split("\n"):
+        words_of_line = line.split()
+        if words_of_line:
+            spaced.append(" ".join(words_of_line))
+    return "\n".join(spaced)
 
 
 def _has_any(text: str, signs: Iterable[str]) -> bool:
