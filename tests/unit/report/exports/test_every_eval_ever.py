@@ -259,7 +259,7 @@ def test_metrics_of_unknown_direction_are_left_out_but_for_the_main_one() -> Non
     unknown = {
         name: replace(score, higher_is_better=None) for name, score in stored.result.scores.items()
     }
-    with pytest.raises(ConfigError, match="whether more is better"):
+    with pytest.raises(ConfigError, match="higher score"):
         aggregate(with_scores(stored, **unknown), WHO, now=NOW)
 
 
