@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""The README's pictures: the page of a result, and the table of a suite, on the embedded endpoint.
+"""The pictures of README and docs: the page of a result, and the table of a suite, on the embedded
+endpoint; with three folders as arguments the page that compares them (docs/import.md).
 
 Needs Debian's chromium on PATH.
 """
@@ -26,8 +27,19 @@ def picture(page: Path, name: str, height: int) -> None:
     subprocess.run(["chromium", *flags, *size, page.as_uri()], check=True, capture_output=True)
 
 
+def compared(folders: list[str]) -> None:
+    """Make the picture of the page that compares results of several programs."""
+    with tempfile.TemporaryDirectory() as folder:
+        page = Path(folder) / "compared.html"
+        subprocess.run([PROGRAM, "report", *folders, "-o", str(page)], check=True)
+        picture(page, "three_programs.png", 765)
+
+
 def main() -> None:
     PICTURES.mkdir(exist_ok=True)
+    if sys.argv[1:]:
+        compared(sys.argv[1:])
+        return
     with tempfile.TemporaryDirectory() as folder:
         suite = Path(folder) / "suite"
         subprocess.run(
