@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
@@ -20,6 +20,15 @@ if TYPE_CHECKING:
     from eval_factory.importing.imported_folder import ImportOptions
     from eval_factory.importing.tables import Columns
     from eval_factory.report.reader import StoredResult
+
+_OF_THE_PROGRAM = (
+    "eval_factory",
+    "python",
+    "errata_version",
+    "statistics_version",
+    "reader_version",
+)
+"""Fields of the provenance that are of the program which imported, not of the source."""
 
 
 @dataclass(frozen=True)
@@ -166,6 +175,9 @@ def imported_again(stored: StoredResult) -> Iterator[ImportedAgain]:
         rundir = RunDir(Path(folder))
         rundir.create()
         result = result_of(run, Redactor(), options.min_coverage)
+        before = stored.result.provenance
+        as_stored = {name: getattr(before, name) for name in _OF_THE_PROGRAM}
+        result = replace(result, provenance=replace(result.provenance, **as_stored))
         write_import(
             run,
             result,

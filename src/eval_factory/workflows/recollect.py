@@ -80,10 +80,7 @@ def last_state(rundir: RunDir) -> LastRunState:
     """
     state = read_state(rundir)
     if state is None and is_imported(rundir):
-        raise PrerequisiteError(
-            f"{rundir.root}: is an imported result; this command needs HELM's files of a run.\n"
-            "  compare, gate, report, annotate, export and verify read imported results"
-        )
+        raise PrerequisiteError(_needs_a_run(rundir.root))
     if state is None:
         raise PrerequisiteError(
             f"{rundir.run_state}: is missing or cannot be read, so nothing can be collected again"
@@ -93,6 +90,13 @@ def last_state(rundir: RunDir) -> LastRunState:
     if not own or len(own) < len(state.runs):
         raise PrerequisiteError(f"{rundir.run_state}: runs: names no folder in this one")
     return state
+
+
+def _needs_a_run(folder: Path) -> str:
+    return (
+        f"{folder}: is an imported result; this command needs HELM's files of a run.\n"
+        "  compare, gate, report, annotate, export and verify read imported results"
+    )
 
 
 def stored_document(rundir: RunDir) -> dict[str, Any]:
@@ -368,6 +372,8 @@ def reproduce(folder: Path, output_dir: Path | None, *, env: Mapping[str, str]) 
     """
     stored = load_result(folder)
     rundir = RunDir(folder)
+    if stored.result.provenance.imported is not None:
+        raise PrerequisiteError(_needs_a_run(folder))
     evaluation = stored_evaluation(rundir, stored)
     target = output_dir or folder.with_name(f"{folder.resolve().name}.reproduced")
     config = config_for(folder, target)
@@ -391,6 +397,8 @@ def config_for(folder: Path, target: Path) -> dict[str, Any]:
     """What was run in a folder, for another: all values that were used, but those that were left to
     the benchmark. Raises ConfigError: it is the original's folder.
     """
+    if is_imported(RunDir(folder)):
+        raise PrerequisiteError(_needs_a_run(folder))
     original = folder.resolve()
     other = target.resolve()
     if original == other or original in other.parents or other in original.parents:

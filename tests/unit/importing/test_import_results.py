@@ -17,7 +17,7 @@ from eval_factory.reading import VERSION
 from eval_factory.report.papers import methods_text
 from eval_factory.report.reader import StoredResult, load_result
 from eval_factory.workflows.import_results import import_results
-from eval_factory.workflows.recollect import last_state
+from eval_factory.workflows.recollect import config_for, last_state, reproduce
 from eval_factory.workflows.verify import verify
 from foreign_results import (
     QUESTIONS,
@@ -329,3 +329,23 @@ def test_three_results_are_compared_each_by_its_own_metric(log: Path, tmp_path: 
         "choice",
         "points_b",
     ]
+
+
+def test_another_version_writes_other_sentences(
+    log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    imported(log, tmp_path / "out")
+    monkeypatch.setattr("eval_factory.workflows.verify.__version__", "9.9.9")
+    monkeypatch.setattr("eval_factory.importing.imported_result.__version__", "9.9.9")
+    monkeypatch.setattr("platform.python_version", lambda: "3.99")
+    found = verify(tmp_path / "out")
+    assert found.intact
+    assert any("SHA256SUMS" in note for note in found.notes)
+
+
+def test_what_asks_again_refuses_an_imported_result_by_name(log: Path, tmp_path: Path) -> None:
+    imported(log, tmp_path / "out")
+    with pytest.raises(PrerequisiteError, match="compare, gate"):
+        reproduce(tmp_path / "out", None, env={})
+    with pytest.raises(PrerequisiteError, match="compare, gate"):
+        config_for(tmp_path / "out", tmp_path / "other")
