@@ -349,3 +349,24 @@ def test_what_asks_again_refuses_an_imported_result_by_name(log: Path, tmp_path:
         reproduce(tmp_path / "out", None, env={})
     with pytest.raises(PrerequisiteError, match="compare, gate"):
         config_for(tmp_path / "out", tmp_path / "other")
+
+
+def test_results_that_keep_prompts_alone_are_paired_by_them(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        source = write_lm_eval(tmp_path / f"harness_{name}")
+        for file in source.parent.glob("samples_*"):
+            text = file.read_text().replace('"question"', '"passage"')
+            file.write_text(text.replace("Q: fruit", "Q:  fruit" if name == "b" else "Q: fruit"))
+        imported(source.parent, tmp_path / name)
+    compared = compare([tmp_path / "a", tmp_path / "b"], allow=["prompts"])
+    assert "by prompt" in compared.pairings[0]
+    assert compared.comparisons[0].paired.n == QUESTIONS
+
+
+def test_ids_of_a_table_pair_where_nothing_else_does(log: Path, tmp_path: Path) -> None:
+    imported(log, tmp_path / "a")
+    table = tmp_path / "scores.csv"
+    table.write_text("nr,s\n" + "".join(f"fruit/{number},1\n" for number in range(QUESTIONS)))
+    imported(table, tmp_path / "b", columns=Columns(id="nr", value="s"))
+    compared = compare([tmp_path / "a", tmp_path / "b"], allow=["prompts", "program"])
+    assert "by named columns" in compared.pairings[0]
