@@ -104,8 +104,8 @@ def _fits_nothing(
             names += (one.evaluation["name"], one.name)
         known = {
             "evaluation": names,
-            "target": [one.target["name"] for one in every],
-            "variant": [one.variant["name"] for one in every],
+            "target": [cell.target["name"] for cell in every],
+            "variant": [cell.variant["name"] for cell in every],
         }
         asked = {
             key: pattern[key]

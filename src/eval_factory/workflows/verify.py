@@ -134,12 +134,12 @@ def verify(folder: Path, *, suite: Callable[[SuiteDir], Verified] | None = None)
             found.append(one)  # what was found before a file that makes no sense counts
     except (EvalFactoryError, *WRONG_FILES) as raised:
         error = raised
-    findings = [one for one in found if isinstance(one, Finding)]
-    notes = tuple(one for one in found if isinstance(one, str))
+    findings = [finding for finding in found if isinstance(finding, Finding)]
+    notes = tuple(note for note in found if isinstance(note, str))
     if error is None:
         # where a field is known, the digest of the file says no more
-        named = {one.file for one in findings}
-        findings += [one for one in remembered if one.file not in named]
+        named = {finding.file for finding in findings}
+        findings += [finding for finding in remembered if finding.file not in named]
         return Verified(folder, tuple(dict.fromkeys(findings)), notes)
     return _with_a_file_that_makes_no_sense(folder, error, findings, remembered, notes)
 
@@ -321,7 +321,7 @@ def _findings_of_statement(rundir: RunDir, stored: StoredResult) -> Iterator[Fin
         return
     try:
         document = parse_json(rundir.attestation.read_text(encoding="utf-8"))
-        subjects = {one["name"]: one["digest"]["sha256"] for one in document["subject"]}
+        subjects = {entry["name"]: entry["digest"]["sha256"] for entry in document["subject"]}
     except WRONG_FILES as error:
         yield Finding(name, "", f"cannot be read: {type(error).__name__}: {error}")
         return
