@@ -55,7 +55,7 @@ def test_each_value_that_is_no_part_of_a_runs_identity_chooses_whether_a_result_
     }
     endpoint = {
         f"target.api_endpoint.{name}"
-        for name in ("api_key", "oauth", "requests_per_minute", "tokens_per_minute")
+        for name in ("api_key", "oauth", "requests_per_minute", "tokens_per_minute", "batch")
     }
     params = {f"config.params.{name}" for name in ("parallelism", "max_retries", "request_timeout")}
     assert {"config.output_dir"} | params | extra | endpoint == finished_cells.OF_NO_RESULT
@@ -166,7 +166,7 @@ def cell_of(tmp_path: Path) -> tuple[Plan, SuiteDir]:
 
 def test_it_is_copied_whole_and_left_as_it_is(folder: RunDir, tmp_path: Path) -> None:
     """Also what a killed run left in the write-ahead log of its cache; not its lock."""
-    wal, index = folder.answers[1:]
+    wal, index = folder.answers[1:3]
     wal.write_bytes(b"log")
     index.write_bytes(b"index")
     (folder.root / ".report.html.1234.part").touch()
