@@ -112,20 +112,20 @@ def floors(results: SuiteResults, evaluation: str) -> list[str]:
     have others: the least to the greatest then. Empty where none is known.
     """
     cells = [cell for cell in results.cells if cell.evaluation == evaluation]
-    known = {cell.floor: cell for cell in cells if cell.floor is not None}
-    if not known:
+    floors = {cell.floor: cell for cell in cells if cell.floor is not None}
+    if not floors:
         return []
-    shown = [amount(value, known[value]) for value in sorted({min(known), max(known)})]
-    names = dict.fromkeys(cell.floor_by for cell in known.values() if cell.floor_by is not None)
+    shown = [amount(value, floors[value]) for value in sorted({min(floors), max(floors)})]
+    names = dict.fromkeys(cell.floor_by for cell in floors.values() if cell.floor_by is not None)
     return [" to ".join(dict.fromkeys(shown)), ", ".join(names)]
 
 
 def verdict_of_suite(results: SuiteResults) -> tuple[str, str, list[str]]:
     """Colour and mark of the first card, and a line for each kind of doubt with its count."""
-    known = [cell.verdict for cell in results.cells if cell.verdict is not None]
+    verdicts = [cell.verdict for cell in results.cells if cell.verdict is not None]
     lines = []
     for verdict in Verdict:
-        count = known.count(verdict)
+        count = verdicts.count(verdict)
         if count and verdict is not Verdict.GOOD:
             lines.append(f"{counted(count, 'score')}: {verdict.value.word}.")
     unread = sum(cell.unreadable or 0 for cell in results.cells)
@@ -133,11 +133,11 @@ def verdict_of_suite(results: SuiteResults) -> tuple[str, str, list[str]]:
         lines.append(
             f"{counted(unread, 'answer')} could not be read: no score counts them as right."
         )
-    measured = [verdict for verdict in known if verdict is not Verdict.DEMO]
+    measured = [verdict for verdict in verdicts if verdict is not Verdict.DEMO]
     worst = Verdict.CHANCE
     if measured:
         worst = max(measured, key=list(Verdict).index)
-    elif known:
+    elif verdicts:
         worst = Verdict.DEMO
     if results.status != RunStatus.COMPLETE and worst.value.colour == "good":
         worst = Verdict.CHANCE
@@ -156,11 +156,11 @@ def metrics_of(results: SuiteResults, evaluation: str) -> str:
 
 def total_cost(results: SuiteResults) -> str:
     """Of the runs whose cost is known; empty where none is."""
-    known = [cell.cost for cell in results.cells if cell.cost is not None]
-    if not known:
+    costs = [cell.cost for cell in results.cells if cell.cost is not None]
+    if not costs:
         return ""
-    least = len(known) < len(results.cells) or any(cell.unpriced for cell in results.cells)
-    return f"All that was paid for cost {'at least ' if least else ''}{formats.money(sum(known))}."
+    least = len(costs) < len(results.cells) or any(cell.unpriced for cell in results.cells)
+    return f"All that was paid for cost {'at least ' if least else ''}{formats.money(sum(costs))}."
 
 
 def ranks(results: SuiteResults) -> dict[tuple[str, str], str]:
