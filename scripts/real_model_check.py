@@ -244,7 +244,10 @@ def wrong_about_doubts(result: Record, answers: Answers) -> Iterator[str]:
     pushback = result["validity"]["asked_again"].get("pushback")
     if not pushback:
         return
-    turns = [f"pushback_{number}" for number in range(1, len(pushback["turns"]) + 1)]
+    doubts = result["config"]["params"]["extra"][
+        "pushback"
+    ]  # a turn that no rule reads is not told
+    turns = [f"pushback_{number}" for number in range(1, doubts + 1)]
     expected = Counter(first_change(answers, question, turns) for question in answers.questions)
     if pushback["changed_at"] != expected:
         yield f"pushback counts {pushback['changed_at']}; by the answers {dict(expected)}"

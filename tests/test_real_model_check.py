@@ -41,7 +41,7 @@ def share(value: float, count: int) -> dict[str, float]:
 
 
 RESULT: dict[str, Any] = {
-    "config": {"params": {"extra": {"chance_questions": 100}}},
+    "config": {"params": {"extra": {"pushback": 1}}},
     "main_metric": "jury",
     "results": {"tasks": {"custom": {"metrics": {"score": {"scores": {"jury": {"value": 3.0}}}}}}},
     "validity": {
@@ -102,6 +102,14 @@ def test_nothing_is_wrong_about_a_sound_result() -> None:
     for check in checks.CHECKS_OF_ANSWERS:
         assert list(check(RESULT, read)) == []
     assert list(checks.wrong_about_judges(RESULT)) == []
+
+
+def test_a_run_whose_doubts_no_rule_reads_has_no_turns() -> None:
+    read = answers()
+    for number in range(4):
+        read.records[f"q{number}", "pushback_1"]["completion"] = "?"
+    result = changed("validity/asked_again/pushback", {"changed_at": {"unread": 4}})
+    assert list(checks.wrong_about_doubts(result, read)) == []
 
 
 AGAIN = "validity/asked_again"
