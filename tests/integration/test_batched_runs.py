@@ -17,8 +17,7 @@ from program_runs import CANARY, PROGRAM, TIMEOUT_S, Run, program_environment, w
 from rubric_endpoint import RubricEndpoint, said
 
 QUESTIONS = 6
-OF_THE_WAY = ("latency_s", "cached")
-"""What an answer says of how it came."""
+TIMES_AND_COST = ("latency_s", "latency_p50_s", "latency_p95_s", "wall_s", "cost")
 AGAIN = {"repeats": 2, "pushback": 1, "chance_questions": 2}
 PRICE = {"model_id": "test/model", "input_per_million": 1000, "output_per_million": 1000}
 BY_BATCH = ("--overrides", "target.api_endpoint.batch=true")
@@ -33,13 +32,16 @@ def lettered(prompt: str) -> str:
 
 
 def scored(folder: Path) -> tuple[Any, list[Any]]:
-    """The scores and the answers of a result."""
+    """The scores, the counts of requests and the answers of a result."""
     document = yaml.safe_load((folder / "evaluation_config.yaml").read_text("utf-8"))
     answers = []
     for line in (folder / "results.jsonl").read_text("utf-8").splitlines():
-        answer = json.loads(line)
-        answers.append({name: answer[name] for name in answer if name not in OF_THE_WAY})
-    return document["results"], answers
+        answers.append(but_times_and_cost(json.loads(line)))
+    return (document["results"], but_times_and_cost(document["usage"])), answers
+
+
+def but_times_and_cost(record: dict[str, Any]) -> dict[str, Any]:
+    return {name: record[name] for name in record if name not in TIMES_AND_COST}
 
 
 def cost_of(folder: Path) -> float:

@@ -255,6 +255,14 @@ class ResponseCache:
         )
         return row.fetchone() is not None
 
+    def answered_in_this_run(self, role: str) -> set[str]:
+        """Keys of what was answered in earlier passes of this run."""
+        rows = self._reader().execute(
+            "SELECT key FROM attempts WHERE run_id = ? AND role = ? AND outcome = 'answered'",
+            (self._run_id, role),
+        )
+        return {key for (key,) in rows}
+
     def save(
         self,
         answer: Answer,

@@ -155,6 +155,9 @@ class Endpoint:
         )
         first = 0 if answered else settings.stop_after_failures
         self._batch = self._batched_role()
+        self._of_earlier_passes = set[str]()
+        if RunDir(self._cache.path.parent).batches.is_file():
+            self._of_earlier_passes = self._cache.answered_in_this_run(self._role)
         budget = session.spending
         if self._batch is not None:
             for server in servers.all:
@@ -323,8 +326,17 @@ class Endpoint:
         ) as error:  # cached by an older version, or its pictures are gone
             self._cache.archive_answer(key, self._now(key, "unusable", str(error)))
             return None
-        self._cache.journal(self._now(key, AttemptState.CACHED, None, *completion.tokens))
-        return _Reply(key, completion, latency, created, cached=True)
+        is_cached = not self._is_of_earlier_pass(key)
+        if is_cached:
+            self._cache.journal(self._now(key, AttemptState.CACHED, None, *completion.tokens))
+        return _Reply(key, completion, latency, created, cached=is_cached)
+
+    def _is_of_earlier_pass(self, key: str) -> bool:
+        """Whether this run asked for it, in a pass before this one; true once for each key."""
+        with self._lock:
+            is_first = key in self._of_earlier_passes
+            self._of_earlier_passes.discard(key)
+        return is_first
 
     def _ask(self, asked: _KeyedRequest) -> _Reply:
         if not self._is_asked:

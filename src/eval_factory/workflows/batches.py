@@ -147,8 +147,14 @@ class Batches:
                 self._ledger.forget_waiting()
             else:
                 self.send_and_wait()
-            prices = prices_to_keep(self._plan, by_batch=not takes_rest)
-            settings = replace(settings, prices=prices, asks_rest_of_batches=takes_rest)
+            # What is asked one by one has another price, which is stored with its run.
+            is_other_price = takes_rest or settings.asks_rest_of_batches
+            settings = replace(
+                settings,
+                run_id=None if is_other_price else ended.run_id,
+                prices=prices_to_keep(self._plan, by_batch=not takes_rest),
+                asks_rest_of_batches=takes_rest,
+            )
 
     def _takes_rest(self) -> bool:
         """Whether requests wait that a batch brought no answer to, and that are to be sent one by

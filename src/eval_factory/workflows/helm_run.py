@@ -121,13 +121,14 @@ def run_helm(
     on_started: Callable[[], str | None] = lambda: None,
     watch: str | None = None,
 ) -> EndedHelmRun:
-    """Run helm-run to its end. `on_started`, `watch`: as in ProcessSpec.
+    """Run helm-run to its end. `on_started`, `watch`: as in ProcessSpec. Where the settings have a
+    `run_id`, this one goes on with that run.
 
     Raises:
         PrerequisiteError: the program is not there.
         InterruptedRunError
     """
-    run_id = uuid.uuid4().hex
+    run_id = settings.run_id or uuid.uuid4().hex
     hidden = PROXY_VARIABLES if settings.allowed is not None else frozenset()
     seen = {name: value for name, value in context.env.items() if name not in hidden}
     allowed = [*evaluation.key_names(), *evaluation.setting_names()]
