@@ -68,7 +68,11 @@ def test_the_price_is_that_of_the_run_that_paid(tmp_path: Path) -> None:
 def test_the_users_table_of_now_goes_before_the_price_of_then(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("eval_factory.scoring.journal.table_prices", lambda _plan: {"model": TABLE})
+    def table_price(_plan: Any, endpoint: Any, *, by_batch: bool) -> Price | None:
+        assert not by_batch
+        return TABLE if endpoint.role == "model" else None
+
+    monkeypatch.setattr("eval_factory.scoring.journal.table_price", table_price)
     found = used(folder(tmp_path), "old")
     assert found.this_run.roles["model"].cost == Cost(5.0, "table", 1, 0, price=TABLE)
     assert found.all_runs.roles["model"].cost == Cost(10.25, "endpoint, table", 3, 0, price=TABLE)
@@ -77,6 +81,21 @@ def test_the_users_table_of_now_goes_before_the_price_of_then(
     answered(other, "new", "model", 1, cost=0.25)
     uncounted = used(other, "new").all_runs.total.cost
     assert uncounted == Cost(0.25, "endpoint", 1, 0), "a price that was not counted by is not named"
+
+
+def test_the_table_halves_what_came_by_batch_alone(tmp_path: Path) -> None:
+    row = {"model_id": "org/model", "input_per_million": 4, "output_per_million": 0}
+    table = {"config.params.extra.prices": [{**row, "batch_discount": 0.5}]}
+    here = plan({"config.output_dir": str(tmp_path), **table})
+    path = folder(tmp_path)
+    write_prices(path, "new", {"model": replace(LATER, source="genai-prices 2, by batch")})
+    usage, _, _ = usage_of(here, "new", 1.0)
+    by_batch = usage.this_run.roles["model"].cost
+    assert by_batch is not None
+    assert by_batch.value == pytest.approx(2.25), "one answer says 0.25 of itself"
+    all_runs = usage.all_runs.roles["model"].cost
+    assert all_runs is not None
+    assert all_runs.value == pytest.approx(6.25), "the old run's came at the usual price"
 
 
 def test_a_result_has_its_costs_by_run_and_role(tmp_path: Path) -> None:
