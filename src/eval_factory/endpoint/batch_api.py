@@ -118,13 +118,19 @@ class BatchApi:
             raise BatchApiError("the answer to the upload names no file")
         return file_id
 
-    def create(self, file_id: str, address: str, intent: str) -> BatchStatus:
-        """Make a batch of a file. `address`: the path of its requests' endpoint."""
+    def create(self, file_id: str, address: str, metadata: Mapping[str, str]) -> BatchStatus:
+        """Make a batch of a file.
+
+        Args:
+            file_id: of the uploaded file.
+            address: the path of its requests' endpoint.
+            metadata: by which it is known again; `INTENT` is one of them.
+        """
         wanted = {
             "input_file_id": file_id,
             "endpoint": address,
             "completion_window": COMPLETION_WINDOW,
-            "metadata": {INTENT: intent},
+            "metadata": dict(metadata),
         }
         return BatchStatus.read(self._json("POST", "batches", json=wanted))
 

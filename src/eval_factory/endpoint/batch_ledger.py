@@ -73,6 +73,7 @@ class Batch:
     intent: str
     """Our own name of it, which the provider keeps in its metadata."""
     number: int
+    run_identity: str
     role: str
     state: BatchState
     requests: int
@@ -88,6 +89,7 @@ _SCHEMA = """
 CREATE TABLE IF NOT EXISTS batches (
     intent TEXT PRIMARY KEY,
     number INTEGER NOT NULL,
+    run_identity TEXT NOT NULL,
     role TEXT NOT NULL,
     state TEXT NOT NULL,
     requests INTEGER NOT NULL,
@@ -114,7 +116,7 @@ CREATE INDEX IF NOT EXISTS lines_by_key ON lines (key);
 CREATE INDEX IF NOT EXISTS lines_by_intent ON lines (intent);
 """
 _LINE = "id, key, role, body, prompt_tokens, output_tokens"
-_BATCH = "intent, number, role, state, requests, sha256, file_id, batch_id, created"
+_BATCH = "intent, number, run_identity, role, state, requests, sha256, file_id, batch_id, created"
 
 
 class BatchLedger:
@@ -179,14 +181,24 @@ class BatchLedger:
         """Requests that wait are made again by helm-run, where they are still needed."""
         self._write("DELETE FROM lines WHERE intent IS NULL")
 
-    def intend(self, role: str, lines: Sequence[Line], sha256: str) -> Batch:
-        """Write down that these requests are about to be sent as one batch."""
+    def intend(
+        self, role: str, lines: Sequence[Line], sha256: str, *, run_identity: str = ""
+    ) -> Batch:
+        """Write down that these requests are about to be sent as one batch.
+
+        Args:
+            role: whose requests they are.
+            lines: the requests.
+            sha256: of the batch's file.
+            run_identity: of the run that asks.
+        """
         intent = uuid.uuid4().hex
         with self._lock, self._connection:
             (number,) = self._connection.execute("SELECT count(*) + 1 FROM batches").fetchone()
             batch = Batch(
                 intent=intent,
                 number=number,
+                run_identity=run_identity,
                 role=role,
                 state=BatchState.INTENDED,
                 requests=len(lines),
@@ -287,8 +299,8 @@ class BatchLedger:
 
 
 def _batch(row: Sequence[Any]) -> Batch:
-    intent, number, role, state, *rest = row
-    return Batch(intent, number, role, BatchState(state), *rest)
+    intent, number, run_identity, role, state, *rest = row
+    return Batch(intent, number, run_identity, role, BatchState(state), *rest)
 
 
 def has_open_batches(path: Path) -> bool:

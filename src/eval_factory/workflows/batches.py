@@ -28,7 +28,7 @@ from eval_factory.core.helm_run_settings import HelmRunSettings
 from eval_factory.core.logs import BATCHES_AWAITED
 from eval_factory.core.rundir import RunDir
 from eval_factory.core.urls import API_PATHS
-from eval_factory.endpoint.batch_api import BatchApi, BatchApiError, BatchStatus, reply_in
+from eval_factory.endpoint.batch_api import INTENT, BatchApi, BatchApiError, BatchStatus, reply_in
 from eval_factory.endpoint.batch_ledger import (
     Batch,
     BatchLedger,
@@ -241,7 +241,8 @@ class Batches:
 
     def _intended(self, role: str, lines: Sequence[Line]) -> Batch:
         data = self._roles[role].file_of(lines)
-        return self._ledger.intend(role, lines, hashlib.sha256(data).hexdigest())
+        digest = hashlib.sha256(data).hexdigest()
+        return self._ledger.intend(role, lines, digest, run_identity=self._plan.identity)
 
     def _send(self, batch: Batch) -> None:
         """Send a batch whose intent is written down, and nothing else."""
@@ -252,7 +253,7 @@ class Batches:
         self._ledger.uploaded(batch.intent, file_id)
         self._ledger.creating(batch.intent)
         try:
-            status = role.api.create(file_id, role.address, batch.intent)
+            status = role.api.create(file_id, role.address, _metadata_of(batch))
         except BatchApiError as error:
             if error.status is None or error.status >= 500:
                 raise EndpointUnreachableError(
@@ -517,6 +518,15 @@ def refuse_to_forget_batches(rundir: RunDir) -> None:
             f"--fresh: batches of {rundir.root} are open, and --fresh would forget them\n"
             "  leave it out to take up their answers, or give --cancel_batches first"
         )
+
+
+def _metadata_of(batch: Batch) -> dict[str, str]:
+    """By which a person, and the next run, find a batch at the provider."""
+    return {
+        INTENT: batch.intent,
+        "eval_factory_run": batch.run_identity,
+        "eval_factory_batch": str(batch.number),
+    }
 
 
 def _role_of(endpoint: EndpointSettings, context: RunContext, price: Price | None) -> _Role:

@@ -152,6 +152,7 @@ def test_a_batch_brings_all_answers(night: Night, endpoint: BatchEndpoint) -> No
     assert {headers["Data-Class"] for headers in endpoint.call_headers} == {"confidential"}
     assert {headers["Authorization"] for headers in endpoint.call_headers} == {f"Bearer {KEY}"}
     (batch,) = endpoint.batches.values()
+    assert batch.metadata["eval_factory_run"] == night.plan.identity
     assert [line["url"] for line in batch.lines] == ["/v1/chat/completions"] * REQUESTS
     assert KEY not in night.screen.getvalue()
     assert KEY.encode() not in night.rundir.batches.read_bytes()
