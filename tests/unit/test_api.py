@@ -120,6 +120,7 @@ def test_a_dry_run_returns_a_record_and_writes_nothing(
 
 def test_all_that_it_promises_is_there() -> None:
     assert set(api.__all__) == {
+        "BatchChoice",
         "BusyError",
         "Calibrated",
         "CellReport",
@@ -144,6 +145,7 @@ def test_all_that_it_promises_is_there() -> None:
         "TaskInfo",
         "Verified",
         "calibrate",
+        "cancel_batches",
         "compare",
         "dry_run",
         "estimate",
