@@ -179,7 +179,7 @@ def test_a_judge_that_can_be_moved_or_left_something_open_is_not_good() -> None:
     assert "20.0 points less often" in " ".join(
         replace(moved, steadiness={Change.PADDED: strict}).verdict
     )
-    says(" ".join(replace(passport(), unjudged=1).verdict), "no decision", "1 item")
+    says(" ".join(replace(passport(), unjudged=1).verdict), "did not decide", "1 item")
     lines = passport_text(moved).splitlines()
     says("\n".join(lines), "praise of itself added", "added 80 25.0 %", "+20.0 (+10.0 to +30.0)")
     assert max(map(len, lines)) <= 80

@@ -37,7 +37,8 @@ MEASURED = PromptSizes(10, 4000, 50)
 
 @pytest.fixture(autouse=True)
 def no_library(monkeypatch: pytest.MonkeyPatch) -> None:
-    def price(url: str, model_id: str, at: datetime) -> Price | None:
+    def price(url: str, model_id: str, at: datetime, *, by_batch: bool) -> Price | None:
+        assert not by_batch
         return Price(1.0, 10.0, source="genai-prices 7") if model_id == "org/model" else None
 
     monkeypatch.setattr(prices, "library_price", price)
@@ -104,7 +105,7 @@ def test_rates_of_long_prompts(
 ) -> None:
     """For their answers too; a request is as long as the mean."""
     price = Price(1.0, 10.0, long_prompts=(LongPrompts(2.0, 20.0, above=99),))
-    monkeypatch.setattr(prices, "library_price", lambda *_: price)
+    monkeypatch.setattr(prices, "library_price", lambda *_, **__: price)
     sizes.append(MEASURED)
     assert of(tmp_path).cost == pytest.approx((1000 * 2 + 50 * 20) / 1e6)
     sizes.append(PromptSizes(10, 3960, 55))

@@ -206,9 +206,9 @@ def test_the_schema_of_a_custom_benchmark_names_no_other_file() -> None:
     assert {key.rpartition(".")[2] for _, key in CASES} == names
 
 
-SUITE_KEYS = {"output_dir", "extends"}
+SUITE_KEYS = {"output_dir", "extends", "reuse.folder"}
 PANEL_KEYS = {"output_dir", "change.policy"}
-"""The folder is ours; the other is read as below."""
+"""The output folder is ours, a reused result is read as each result is; the others as below."""
 
 
 def test_all_paths_of_suites_panels_and_policies_are_walked() -> None:

@@ -12,6 +12,7 @@ from eval_factory.config.suite import Suite, build_suite
 from eval_factory.core.budget import Budget
 from eval_factory.core.errors import ConfigError
 from eval_factory.plan.run_plan import Plan
+from eval_factory.workflows import estimate
 from eval_factory.workflows.estimate import Estimate, PromptSizes, RoleEstimate, own_scenarios
 from eval_factory.workflows.suite import suite_estimate
 from eval_factory.workflows.suite.suite_estimate import (
@@ -165,6 +166,7 @@ def test_the_data_are_looked_at_once_for_all_targets(
         return PromptSizes(7, 2800, 70)
 
     monkeypatch.setattr(suite_estimate, "SharedSizes", lambda: SharedSizes(look))
+    monkeypatch.setattr(estimate, "typical_requests", dict)
     other = {"url": "https://large.org/v1", "model_id": "n", "type": "completions"}
     targets = [{"name": "small", "api_endpoint": NO_KEY}, {"name": "large", "api_endpoint": other}]
     found = estimate_suite(suite_of(tmp_path, targets=targets), {}, lambda _: None)
