@@ -187,7 +187,7 @@ def test_every_kind_of_answer_is_counted_under_its_name(tmp_path: Path) -> None:
     with FaultEndpoint(faults, BODY_CANARY) as endpoint:
         outcome = run(tmp_path / "out", endpoint, parallelism=8)
         assert outcome.returncode == 1, outcome.stderr
-        says(outcome.stderr, "say nothing")
+        says(outcome.stderr, "reads nothing")
         each = INSTANCES // len(KINDS)
         counts = outcome.document()["validity"]["instances"]
         assert counts == {
@@ -312,7 +312,7 @@ def test_under_lasting_429_fewer_go_on_at_once_and_then_more_again(tmp_path: Pat
     while_narrow = [inside for answered, inside in arrivals if 5 <= answered < 10]
     afterwards = [inside for answered, inside in arrivals if answered >= 20]
     # About 16, then 2, then 5. A busy machine lets a few through late: so what is usual of each time is compared.
-    assert max(while_narrow) <= at_first / 2
+    assert median(while_narrow) <= at_first / 2
     assert median(while_narrow) < median(afterwards) <= 0.6 * at_first
 
 
