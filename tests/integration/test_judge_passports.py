@@ -265,7 +265,7 @@ def test_what_a_judge_leaves_open_is_in_its_passport(
     assert made.returncode == 0, made.stderr
     passport = yaml.safe_load((tmp_path / "p" / "judge_passport.yaml").read_text())
     assert (passport["unjudged"], passport["label_set"]["items"]) == (22, 218)
-    says(made.stdout, "no decision", "22 items")
+    says(made.stdout, "did not decide", "22 items")
 
 
 def test_several_judges_and_which_jury_agrees_best(
