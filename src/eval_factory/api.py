@@ -199,6 +199,7 @@ def cancel_batches(
     output_dir: Path | str | None = None,
     flags: Mapping[str, Any] | None = None,
     overrides: Iterable[str] = (),
+    choice: BatchChoice | None = None,
     env: Mapping[str, str] | None = None,
     screen: TextIO | None = None,
 ) -> list[str]:
@@ -210,7 +211,7 @@ def cancel_batches(
     from eval_factory.workflows.batches import cancel
 
     request = arguments_of(run_config, output_dir, flags, overrides)
-    return cancel(request, env=_env(env), screen=screen or io.StringIO())
+    return cancel(request, choice or BatchChoice(), env=_env(env), screen=screen or io.StringIO())
 
 
 def run_suite(

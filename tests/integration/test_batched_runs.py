@@ -1,4 +1,7 @@
-"""Runs whose requests go by batch, through the real helm-run: all is as without, but cost and times."""
+"""Runs whose requests go by batch, through the real helm-run.
+
+All is as without batches, but cost and times.
+"""
 
 from __future__ import annotations
 

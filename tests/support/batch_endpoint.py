@@ -22,6 +22,7 @@ class StoredBatch:
     lines: list[Document]
     metadata: dict[str, str]
     polls: int = 0
+    completed: int = 0
     status: str = "validating"
     output: list[Document] = field(default_factory=list)
     errors: list[Document] = field(default_factory=list)
@@ -149,6 +150,7 @@ class BatchEndpoint(ScriptedEndpoint):
             stored = {"status_code": status, "request_id": "r", "body": body}
             document = {"custom_id": line["custom_id"], "response": stored, "error": None}
             (batch.output if status == 200 else batch.errors).append(document)
+        batch.completed = len(batch.output)
         batch.output = self.change_output(batch.output)
         self.files[f"output_{batch.id}"] = batch.output
         self.files[f"error_{batch.id}"] = batch.errors
@@ -177,7 +179,7 @@ class BatchEndpoint(ScriptedEndpoint):
             "error_file_id": f"error_{batch.id}" if is_over and batch.errors else None,
             "request_counts": {
                 "total": len(batch.lines),
-                "completed": len(batch.output),
+                "completed": batch.completed,
                 "failed": len(batch.errors),
             },
         }

@@ -222,7 +222,7 @@ def _value(path: str, *names: str, **how: Any) -> Callable[[Any], Any]:
     is_flag=True,
     help="Send a batch again of which nobody knows whether it was sent; it may be paid twice.",
 )
-@click.option("--batch_id", help="The provider's id of a batch whose id nobody heard.")
+@click.option("--batch_id", help="The provider's id of a batch whose id did not arrive.")
 @click.option("--cancel_batches", is_flag=True, help="Cancel the batches of this run, and end.")
 @click.option(
     "--no_preflight",
@@ -289,7 +289,8 @@ def run_eval(
         if not values["dry_run"] and (values["shows_nulls"] or values["diff"]):
             raise ConfigError("run_eval: --all and --diff belong to --dry_run")
         if values["cancel_batches"]:
-            lines = api.cancel_batches(run_config, flags=flags, overrides=overrides)
+            choice = options.batch_choice
+            lines = api.cancel_batches(run_config, flags=flags, overrides=overrides, choice=choice)
             output.stdout.write(own_lines("\n".join(lines)) + "\n")
             return
         if values["dry_run"]:

@@ -25,7 +25,7 @@ class BatchState(Word):
 
     INTENDED = "intended"  # nothing was sent
     UPLOADED = "uploaded"  # the provider has its file
-    CREATING = "creating"  # the provider may have it, or not: nobody heard its answer
+    CREATING = "creating"  # the provider may have it, or not: its answer did not arrive
     SENT = "sent"
     ENDED = "ended"  # what came of it is in the ledger
     RESENT = "resent"  # the user said that it is to be sent anew
@@ -264,9 +264,9 @@ class BatchLedger:
 
     def open_batches(self) -> list[Batch]:
         """Those whose end is not known, the oldest first."""
-        marks = ", ".join("?" for _ in OPEN_STATES)
-        query = f"SELECT {_BATCH} FROM batches WHERE state IN ({marks}) ORDER BY number"  # noqa: S608
-        return [_batch(row) for row in self._rows(query, *(state.value for state in OPEN_STATES))]
+        query = f"SELECT {_BATCH} FROM batches ORDER BY number"  # noqa: S608
+        batches = [_batch(row) for row in self._rows(query)]
+        return [batch for batch in batches if batch.state in OPEN_STATES]
 
     def batch(self, intent: str) -> Batch:
         query = f"SELECT {_BATCH} FROM batches WHERE intent = ?"  # noqa: S608

@@ -42,7 +42,7 @@ class BatchedRole:
         Args:
             settings: how the role's endpoint is asked.
             ledger: has the replies.
-            wait: is told the key and the line of each request that waits.
+            wait: gets the key and the line of each request that waits.
             asks_rest: whether requests whose batch brought no answer are sent one by one.
         """
         self.settings = settings

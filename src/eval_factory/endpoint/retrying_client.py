@@ -306,8 +306,8 @@ class RetryingClient:
 
         Args:
             body: of the request.
-            note: is told of each attempt without an answer.
-            sending: is told of each attempt before it is sent.
+            note: gets each attempt without an answer.
+            sending: gets the number and time of each attempt before it is sent.
             batched: has the replies of a request that goes by batch.
 
         Raises:

@@ -25,7 +25,7 @@ def batch_api_of(
         endpoint: of one URL.
         env: has the key.
         redactor: learns the key.
-        say: is told how a sign-in goes.
+        say: reports how a sign-in goes.
     """
     servers = servers_of(endpoint, env=env, redactor=redactor, say=say, services=services_in(env))
     (address,) = reached(filled(endpoint.url, env), env)

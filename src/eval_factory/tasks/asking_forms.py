@@ -82,7 +82,8 @@ _NOT_TO_KNOW = (
     r"i\s+(?:do\s+not|don.?t)\s+have\s+(?:enough|sufficient)\s+information",
     r"i(?:\s+would|.d)\s+(?:rather|prefer)\s+not\s+(?:to\s+)?(?:guess|answer|say)",
     r"i\s+(?:will\s+|would\s+|must\s+|choose\s+to\s+|prefer\s+to\s+)?abstain",
-    r"ich\s+wei(?:\u00df|ss)\s+(?:es\s+)?nicht|je\s+ne\s+sais\s+pas|no\s+(?:lo\s+)?s\u00e9|n\u00e3o\s+sei",
+    r"ich\s+wei(?:\u00df|ss)\s+(?:es\s+)?nicht|je\s+ne\s+sais\s+pas|no\s+(?:lo\s+)?s\u00e9",
+    r"n\u00e3o\s+sei",
 )
 _ANY_OF_THEM = "|".join(_NOT_TO_KNOW)
 _FIRST_WORDS = rf"^\W*(?:{_ANY_OF_THEM}|{_UNABLE}|(?:do\s+not|don.?t)\s+know)\b"
@@ -231,22 +232,23 @@ def is_in_another_form(perturbation: str | None) -> bool:
     )
 
 
+_WITH_ROOM = (
+    SAME_WORDS,
+    PERTURB,
+    PUSHBACK,
+    CONFIDENCE,
+    ABSTAIN,
+    BLIND,
+    OPTIONS_ONLY,
+    NONE_OF_THE_OTHERS,
+    ASK_LETTER,
+)
+"""Askings whose answers may have `ROOM` tokens: all but another draw of the first answer."""
+
+
 def is_asked_again(perturbation: str | None) -> bool:
     """Not so another order of the choices, nor a perturbation of HELM's."""
-    return perturbation is not None and perturbation.startswith(
-        (
-            REPEAT,
-            SAME_WORDS,
-            PERTURB,
-            PUSHBACK,
-            CONFIDENCE,
-            ABSTAIN,
-            BLIND,
-            OPTIONS_ONLY,
-            NONE_OF_THE_OTHERS,
-            ASK_LETTER,
-        )
-    )
+    return perturbation is not None and perturbation.startswith((REPEAT, *_WITH_ROOM))
 
 
 def pushback_text(instance: str, turn: int) -> str:
@@ -279,7 +281,9 @@ def limit_of_chance(perturbation: str) -> int:
 def may_abstain_text(cost_of_wrong: float) -> str:
     """What is said at the end of a question where not to know is an answer."""
     points = "point" if cost_of_wrong == 1 else "points"
-    lost = f"costs {cost_of_wrong:g} {points}" if cost_of_wrong else "costs nothing"
+    lost = "costs nothing"
+    if cost_of_wrong:
+        lost = f"costs {cost_of_wrong:g} {points}"
     return (
         f'A right answer scores 1 point, a wrong one {lost}, and "{ABSTENTION}" scores 0: '
         "you may answer so."
@@ -305,19 +309,7 @@ def has_more_room(perturbation: str | None) -> bool:
 
     Not so the first answer, and another draw of it (a repeat, another order of the choices).
     """
-    return perturbation is not None and perturbation.startswith(
-        (
-            SAME_WORDS,
-            PERTURB,
-            PUSHBACK,
-            CONFIDENCE,
-            ABSTAIN,
-            BLIND,
-            OPTIONS_ONLY,
-            NONE_OF_THE_OTHERS,
-            ASK_LETTER,
-        )
-    )
+    return perturbation is not None and perturbation.startswith(_WITH_ROOM)
 
 
 def follows_an_answer(request: Mapping[str, Any]) -> bool:

@@ -33,4 +33,7 @@ class TypicalRequest:
 def typical_requests() -> Mapping[str, TypicalRequest]:
     """Task -> its typical request."""
     document = parse_own(FILE.read_text(encoding="utf-8"))
-    return {name: TypicalRequest(**figures) for name, figures in document.items()}
+    requests = {}
+    for name, figures in document.items():
+        requests[name] = TypicalRequest(**figures)
+    return requests

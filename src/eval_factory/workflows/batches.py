@@ -250,10 +250,21 @@ class Batches:
         data = role.file_of(self._ledger.lines_of(batch.intent))
         name = f"{batch.intent}.jsonl"
         file_id = self._tried(role, lambda: role.api.upload(name, data))
+        status = self._tried(role, lambda: self._made(batch, role, file_id))
+        self._ledger.sent(batch.intent, status.id)
+        self._say(batch, status)
+
+    def _made(self, batch: Batch, role: _Role, file_id: str) -> BatchStatus:
+        """Make a batch of its file.
+
+        Raises:
+            BatchApiError: the endpoint refuses it, so that it was not made.
+            EndpointUnreachableError: it may have been made, or not.
+        """
         self._ledger.uploaded(batch.intent, file_id)
         self._ledger.creating(batch.intent)
         try:
-            status = role.api.create(file_id, role.address, _metadata_of(batch))
+            return role.api.create(file_id, role.address, _metadata_of(batch))
         except BatchApiError as error:
             if error.status is None or error.status >= 500:
                 raise EndpointUnreachableError(
@@ -261,9 +272,7 @@ class Batches:
                     f"  {SAME_COMMAND}, and looks for it first"
                 ) from None
             self._ledger.uploaded(batch.intent, file_id)
-            raise refused(role.settings.role, error) from None
-        self._ledger.sent(batch.intent, status.id)
-        self._say(batch, status)
+            raise
 
     def _settle(self, batch: Batch) -> None:
         """Find out about a batch that was being made when an earlier invocation died."""
@@ -274,14 +283,16 @@ class Batches:
             self._ledger.sent(batch.intent, known.id)
 
     def _looked_for(self, batch: Batch) -> BatchStatus | None:
-        """The batch of an intent whose id nobody heard; None: it was not made.
+        """The batch of an intent whose id did not arrive; None: it was not made.
 
         Raises:
             PrerequisiteError: nobody can tell.
         """
         role = self._role_of_batch(batch)
         if self._choice.batch_id is not None:
-            return self._tried(role, lambda: role.api.status(str(self._choice.batch_id)))
+            named = self._tried(role, lambda: role.api.status(str(self._choice.batch_id)))
+            self._refuse_another(batch, named)
+            return named
         if self._choice.resend:
             return None
         has_metadata = False
@@ -300,6 +311,20 @@ class Batches:
             "provider, then give the same command with --batch_id ID, or with --resend where it "
             "was not made"
         )
+
+    def _refuse_another(self, batch: Batch, named: BatchStatus) -> None:
+        """Raises PrerequisiteError: the batch that the user names is not the one in doubt.
+
+        Its answers would be of other requests, and ours would be asked and paid again.
+        """
+        is_other_intent = named.intent not in (None, batch.intent)
+        is_other_size = named.total not in (0, batch.requests)
+        if is_other_intent or is_other_size:
+            raise PrerequisiteError(
+                f"--batch_id: {named.id} is another batch than {self._of(batch)}: it has "
+                f"{named.total} requests in place of {batch.requests}, or another name in its "
+                "metadata\n  nothing was sent; look for the id at the provider again"
+            )
 
     def _wait(self) -> None:
         """Poll all that were sent until they have ended."""
@@ -401,6 +426,12 @@ class Batches:
                     doubled += 1
                 else:
                     replies[reply[0]] = reply[1:]
+        if status.completed > len(replies) and not self._choice.resend:
+            raise PrerequisiteError(
+                f"{self._of(batch)}: the endpoint completed {status.completed} requests, and its "
+                f"files hold {len(replies)}: the others are paid, and their answers are not here\n"
+                f"  {SAME_COMMAND} looks again; with --resend they are asked, and paid, once more"
+            )
         self._ledger.end(batch.intent, replies, f"its batch {status.status} before it was answered")
         missing = len(keys) - len(replies)
         self._context.say(
@@ -438,20 +469,18 @@ class Batches:
     def _tried(self, role: _Role, ask: Callable[[], _T]) -> _T:
         """Ask a few times. Raises EndpointUnreachableError, EndpointRefusedError."""
         pause = FIRST_PAUSE_S
-        for _ in range(role.settings.max_retries):
+        retries = role.settings.max_retries
+        while True:
             try:
                 return ask()
             except BatchApiError as error:
                 if not error.may_pass:
                     raise refused(role.settings.role, error) from None
+                if retries == 0:
+                    raise EndpointUnreachableError(f"{error}\n  {SAME_COMMAND}") from None
+            retries -= 1
             time.sleep(pause)
             pause = min(MAX_PAUSE_S, 2 * pause)
-        try:
-            return ask()
-        except BatchApiError as error:
-            if not error.may_pass:
-                raise refused(role.settings.role, error) from None
-            raise EndpointUnreachableError(f"{error}\n  {SAME_COMMAND}") from None
 
     def _role_of_batch(self, batch: Batch) -> _Role:
         """Raises ConfigError: the configuration does not name its role any more."""
@@ -557,11 +586,13 @@ def _local_time(seconds: float) -> str:
     return f"{datetime.fromtimestamp(seconds).astimezone():%Y-%m-%d %H:%M %Z}"
 
 
-def cancel(request: Request, *, env: Mapping[str, str], screen: TextIO) -> list[str]:
+def cancel(
+    request: Request, choice: BatchChoice, *, env: Mapping[str, str], screen: TextIO
+) -> list[str]:
     """Cancel the open batches of a run. Returns a line for each."""
     evaluation = build_evaluation(request, load_framework(), env)
     plan = make_plan(evaluation)
     with lock_folder(plan, env, screen) as context:
-        batches = batches_of(context, plan, BatchChoice(), Budget())
+        batches = batches_of(context, plan, choice, Budget())
         lines = batches.cancel() if batches is not None else []
     return lines or [f"{plan.rundir.root}: no batch is open"]

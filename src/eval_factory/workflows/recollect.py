@@ -312,15 +312,16 @@ def versions_that_differ(
     return [f"another version: {line}" for line in lines]
 
 
-def _other_packages(listed: str, here: str, told: Collection[str]) -> list[str]:
-    """A line that counts and names the packages that are of another version, or gone. `told`: the
-    names of those that have a line each.
+def _other_packages(listed: str, here: str, listed_already: Collection[str]) -> list[str]:
+    """A line that counts and names the packages that are of another version, or gone.
+
+    `listed_already`: the names of those that have a line each.
     """
     installed = set(here.splitlines())
     names_of_others = []
     for line in listed.splitlines():
         name = line.partition("==")[0]
-        if line not in installed and name not in told:
+        if line not in installed and name not in listed_already:
             names_of_others.append(name)
     if not names_of_others:
         return []

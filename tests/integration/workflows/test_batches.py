@@ -1,4 +1,4 @@
-"""Batches that are sent, polled and found again, at an endpoint on loopback; no helm-run is needed."""
+"""Batches that are sent, polled and found again, at an endpoint on loopback, without helm-run."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from batch_endpoint import BatchEndpoint, StoredBatch
 from eval_factory.config.evaluation import Request, build_evaluation
 from eval_factory.core.budget import Budget
 from eval_factory.core.errors import (
+    ConfigError,
     EndpointRefusedError,
     EndpointUnreachableError,
     InterruptedRunError,
@@ -303,6 +305,66 @@ def test_a_busy_endpoint_is_asked_again(night: Night, endpoint: BatchEndpoint) -
     night.go()
     assert night.answered == ALL
     assert Counter(endpoint.sent_lines) == Counter(ALL)
+
+
+def test_a_busy_endpoint_is_asked_again_to_make_a_batch(
+    night: Night, endpoint: BatchEndpoint
+) -> None:
+    calls = Counter[tuple[str, str]]()
+
+    def before(method: str, path: str) -> int | None:
+        calls[method, path] += 1
+        is_first = calls[method, path] == 1
+        return 429 if (method, path) == ("POST", "/v1/batches") and is_first else None
+
+    endpoint.before = before
+    night.go()
+    assert Counter(endpoint.sent_lines) == Counter(ALL)
+
+
+def test_answers_that_were_paid_and_are_not_there_are_not_paid_again(
+    night: Night, endpoint: BatchEndpoint
+) -> None:
+    endpoint.change_output = lambda lines: lines[:5]
+    for _ in range(2):
+        with pytest.raises(PrerequisiteError, match=naming("--resend")):
+            night.go()
+    assert len(endpoint.batches) == 1
+    endpoint.change_output = lambda lines: lines
+    night.go(BatchChoice(resend=True))
+    assert night.answered == ALL
+
+
+def test_an_id_of_another_batch_is_refused(
+    night: Night, endpoint: BatchEndpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    endpoint.lists = False
+    of_another = {"eval_factory_intent": "of another run"}
+    endpoint.batches["batch_77"] = StoredBatch("batch_77", [{}] * REQUESTS, of_another)
+    endpoint.batches["batch_78"] = StoredBatch("batch_78", [{}], {})
+    die_before_creating(night, monkeypatch)
+    for named in ("batch_77", "batch_78"):
+        with pytest.raises(PrerequisiteError, match=naming(named)):
+            night.go(BatchChoice(batch_id=named))
+    assert len(endpoint.batches) == 2
+
+
+def test_open_batches_are_not_forgotten(night: Night, endpoint: BatchEndpoint) -> None:
+    batches.refuse_to_forget_batches(night.rundir)
+    night.want()
+    known = night.batches()
+    known._send(known._intended("model", night.ledger.waiting()))
+    with pytest.raises(ConfigError, match=naming("--fresh", "--cancel_batches")):
+        batches.refuse_to_forget_batches(night.rundir)
+    one_by_one = replace(night.plan, model=replace(night.plan.model, batch=False))
+    without = batches_of(night.context, one_by_one, NOTHING_SAID, Budget())
+    assert without is not None
+    with pytest.raises(ConfigError, match=naming("batch: true", "--cancel_batches")):
+        without.begin()
+    night.go()
+    batches.refuse_to_forget_batches(night.rundir)
+    assert batches_of(night.context, one_by_one, NOTHING_SAID, Budget()) is None
+    assert len(endpoint.batches) == 1
 
 
 def test_polls_outlive_a_silent_endpoint(night: Night, endpoint: BatchEndpoint) -> None:
