@@ -1,4 +1,4 @@
-"""benchmarks/parity.yml: each task was held against bare helm-run, or it says why not; the claims are its fraction."""
+"""benchmarks/parity.yml has a row or a reason for each task, and the claims are its fraction."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `nox -s real_model` asserts of any model: each check fails on a result that is wrong there."""
+"""The checks of `nox -s real_model`: each fails on a result that is wrong there."""
 
 from __future__ import annotations
 

@@ -131,8 +131,9 @@ def test_a_baseline_needs_as_many_different_results_as_it_has_repeats(tmp_path: 
 def test_a_change_of_the_model_needs_a_panel_that_is_asked_here(
     watched: Panel, tmp_path: Path
 ) -> None:
+    options = RunOptions({}, print, nullcontext, SuiteOptions())  # type: ignore[arg-type]
     with pytest.raises(ConfigError):
-        change(watched, tmp_path / "target.yml", RunOptions({}, print, nullcontext, SuiteOptions()))  # type: ignore[arg-type]
+        change(watched, tmp_path / "target.yml", options)
 
 
 def test_a_changed_copy_is_found(watched: Panel) -> None:

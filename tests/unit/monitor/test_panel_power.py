@@ -292,7 +292,7 @@ def test_the_runs_that_a_baseline_has_are_kept(
 
 
 def test_a_source_that_failed_once_needs_more_runs() -> None:
-    """A quarter of the panel: five runs without a failure ask for ten; one failure in ten for more."""
+    """A quarter of the panel: five good runs ask for ten; one failure in ten for more."""
     units = np.array([0] * 25 + list(range(1, 76)))
     steady = np.ones((10, 100))
     failed = steady.copy()
