@@ -290,7 +290,7 @@ class Ratings:
                 units[instance, criterion] = rating
         return units
 
-    def of_instances(self, left_out: str | None = None) -> dict[InstanceKey, float]:
+    def jury_scores(self, left_out: str | None = None) -> dict[InstanceKey, float]:
         """The jury's score of each instance: the mean of all its ratings, as HELM computes it."""
         sums: dict[InstanceKey, list[float]] = defaultdict(list)
         for judge, ratings in self.by_judge.items():
@@ -302,7 +302,7 @@ class Ratings:
             return {}  # the others said nothing
         return rated | dict.fromkeys(self.lowest, self.form.lowest)
 
-    def means_of(self, instance: InstanceKey) -> dict[str, float]:
+    def mean_by_judge(self, instance: InstanceKey) -> dict[str, float]:
         """Return the mean of each judge's ratings of one instance."""
         means = {}
         for judge, ratings in self.by_judge.items():
@@ -350,7 +350,7 @@ class Ratings:
 
     def _mean_without(self, judge: str) -> float | None:
         """The jury's score without a judge; None if the others said nothing."""
-        scores = self.of_instances(left_out=judge)
+        scores = self.jury_scores(left_out=judge)
         if not scores:
             return None
         return statistics.fmean(scores.values())

@@ -24,12 +24,12 @@ from eval_factory.scoring.scores import (
 from eval_factory.tasks.asking_forms import REPEAT, SAME_WORDS, is_asked_again
 from eval_factory.tasks.choice_question import number_of_order
 
-AS_IT_IS = ""  # the name of a question's first asking
+FIRST_ASKING = ""  # the name of a question's first asking
 MIN_IN_GROUP = 10
 
 
 def names_of_repeats(times: int) -> list[str]:
-    return [AS_IT_IS, *(f"{REPEAT}{number}" for number in range(2, times + 1))]
+    return [FIRST_ASKING, *(f"{REPEAT}{number}" for number in range(2, times + 1))]
 
 
 def right_and_wrong(
@@ -64,14 +64,14 @@ class AskingValues:
         self._main = main
         self._members = draft.tally.members
         self._missing = draft.missing
-        self._as_zero = draft.as_zero
+        self._as_zero = draft.missing_as_zero
         self._right = right
         self.scale = main.scale
         self.has_right = (facts_of(main.name, main.scale).scale or PROPORTION) == PROPORTION
         """An answer is right if its value is 1; a rating is not."""
         self.by_reader = self.has_right and right.by_reader
         self._repeats = names_of_repeats(times)[1:]
-        self._by_name: dict[str, Mapping[InstanceKey, float]] = {AS_IT_IS: main.values}
+        self._by_name: dict[str, Mapping[InstanceKey, float]] = {FIRST_ASKING: main.values}
         self.perturbations_of_helm: dict[str, str] = {}
         for metric in same_metric(main, (*metrics_asked_again, *draft.metrics)):
             if metric.perturbation and not is_derived(metric):
@@ -123,7 +123,7 @@ class AskingValues:
         """Count the questions that were not asked in this way."""
         units = self._units_of(name)
         count = 0
-        for key in self._by_name[AS_IT_IS]:
+        for key in self._by_name[FIRST_ASKING]:
             if key[:2] not in units:
                 count += 1
         return count
@@ -159,7 +159,7 @@ class AskingValues:
             name: the asking.
             among: questions; all if not given.
         """
-        before = self.of(AS_IT_IS)
+        before = self.of(FIRST_ASKING)
         after = self.of(name)
         units = []
         for unit in before:
@@ -175,7 +175,7 @@ class AskingValues:
         )
         unread = 0
         if among is None:
-            unread = self.unread_in([AS_IT_IS, name])
+            unread = self.unread_in([FIRST_ASKING, name])
         return Change(
             len(units),
             difference.value_a,
@@ -224,7 +224,7 @@ class AskingValues:
         if not askings:
             askings = [self.of(name) for name in self._by_name if name.startswith(SAME_WORDS)]
         lost = {}
-        for unit, value in self.of(AS_IT_IS).items():
+        for unit, value in self.of(FIRST_ASKING).items():
             is_lost = [float(values[unit] < 1.0) for values in askings if unit in values]
             if value >= 1.0 and is_lost:
                 lost[unit] = statistics.fmean(is_lost)
@@ -234,7 +234,7 @@ class AskingValues:
         """Return what asking in this way did to each group: by field of the instances, then its
         value.
         """
-        before = self.of(AS_IT_IS)
+        before = self.of(FIRST_ASKING)
         after = self.of(name)
         groups: dict[str, dict[str, Change]] = {}
         for field_name, by_value in self._members.items():

@@ -35,7 +35,7 @@ from eval_factory.helm.metric_facts import chosen_main_metric
 from eval_factory.helm.trivial_answers import ConfidenceReply, read_replies
 from eval_factory.plan.run_plan import Plan
 from eval_factory.scoring.asking_values import (
-    AS_IT_IS,
+    FIRST_ASKING,
     AskingValues,
     names_of_repeats,
     right_and_wrong,
@@ -238,7 +238,7 @@ class Askings(Part):
             report = replace(report, pushback=self.pushback(values, extra.pushback))
         if self.confidence is not None:
             confidence = self.confidence.report(
-                values.of(AS_IT_IS), values.sources, self._count_unread_as_it_is()
+                values.of(FIRST_ASKING), values.sources, self._count_unread_as_it_is()
             )
             report = replace(report, confidence=confidence)
         if extra.allow_abstain:
@@ -309,7 +309,9 @@ class Askings(Part):
             return by_unit
         answers = {}
         for unit in by_unit:
-            answers[unit] = [self.right.said((*unit, name or None)) for name in asking_names]
+            answers[unit] = [
+                self.right.comparable_answer((*unit, name or None)) for name in asking_names
+            ]
         return answers
 
     def in_other_words(
@@ -338,7 +340,7 @@ class Askings(Part):
         changed: Counter[str] = Counter()
         for unit in self.units:
             keys = [(*unit, turn) for turn in turns]
-            if self.right.helms.keys() >= set(keys):
+            if self.right.helm_matches.keys() >= set(keys):
                 changed[self._first_change(unit, keys)] += 1
         changes = []
         for turn in turns:
@@ -349,12 +351,12 @@ class Askings(Part):
 
     def _first_change(self, unit: Unit, turns: Sequence[InstanceKey]) -> str:
         """The number of the first turn with another answer; an unread answer is no change."""
-        first = self.right.said((*unit, None))
+        first = self.right.comparable_answer((*unit, None))
         if self.right.form is None:
-            first = self.right.helms.get((*unit, None))
+            first = self.right.helm_matches.get((*unit, None))
         if first is None:
             return UNREAD
-        answers = list(map(self.right.said, turns))
+        answers = list(map(self.right.comparable_answer, turns))
         for turn, answer in enumerate(answers, 1):
             if answer is not None and answer != first:
                 return str(turn)
@@ -383,7 +385,7 @@ class Askings(Part):
 
     def none_of_these(self, values: AskingValues) -> Share | None:
         """The share of right answers if the right option is that none of the others is."""
-        first = values.of(AS_IT_IS)
+        first = values.of(FIRST_ASKING)
         units = [unit for unit in sorted(first) if unit in self.none_right]
         return values.share(units, lambda unit: first[unit] >= 1.0)
 
@@ -405,7 +407,7 @@ class Askings(Part):
 
     def abstention(self, values: AskingValues, cost: float) -> Abstention:
         """Report on the questions with leave not to know, at the cost of a wrong answer."""
-        before = values.of(AS_IT_IS)
+        before = values.of(FIRST_ASKING)
         after = values.of(ABSTAIN)
         silent = {unit: (*unit, ABSTAIN) in self.right.not_to_know for unit in before}
         units = []
@@ -431,7 +433,7 @@ class Askings(Part):
             values.share(units, lambda unit: _at_cost(before[unit], cost), scale=(-cost, 1.0)),
             values.share(were_wrong, silent.__getitem__),
             values.share(were_right, silent.__getitem__),
-            values.unread_in([AS_IT_IS, ABSTAIN]),
+            values.unread_in([FIRST_ASKING, ABSTAIN]),
         )
 
     def _add_notes(self, draft: Draft) -> None:
@@ -501,7 +503,7 @@ def _of_units_asked_each_time(
 
 def _lost_questions(values: AskingValues, name: str) -> list[str]:
     """Questions that were right as they are, and are not when they are asked in this way."""
-    before = values.of(AS_IT_IS)
+    before = values.of(FIRST_ASKING)
     lost = []
     for unit, value in values.of(name).items():
         if before.get(unit, 0.0) >= 1.0 > value:

@@ -156,7 +156,7 @@ class ChoiceOrderCheck(Part):
         answers: dict[Unit, dict[int, str | None]] = defaultdict(dict)
         for unit, by_order in self.chosen.items():
             for order in by_order:
-                text = self.right.said((*unit, _name_of_order(order)))
+                text = self.right.comparable_answer((*unit, _name_of_order(order)))
                 if text is not None:
                     answers[unit][order] = text
         return answers
@@ -218,11 +218,11 @@ class ChoiceOrderCheck(Part):
         if self.right is None:
             return {}
         changes: dict[Unit, list[float]] = defaultdict(list)
-        for key in self.right.helms:
+        for key in self.right.helm_matches:
             if not (key[2] or "").startswith((REPEAT, SAME_WORDS)):
                 continue
-            first = self.right.said((*key[:2], None))
-            repeated = self.right.said(key)
+            first = self.right.comparable_answer((*key[:2], None))
+            repeated = self.right.comparable_answer(key)
             if first is not None and repeated is not None:
                 changes[key[:2]].append(float(repeated != first))
         by_unit = {}

@@ -256,7 +256,7 @@ def _result(draft: Draft, records: InstanceRecords, provenance: Provenance) -> T
     return TaskResult(
         task=draft.plan.task_name,
         main_metric=draft.main,
-        scores=_main_first(draft.scores, draft.main) | draft.beside,
+        scores=_main_first(draft.scores, draft.main) | draft.further_scores,
         groups=draft.groups.scores,
         validity=Validity(
             instances,

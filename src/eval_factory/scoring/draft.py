@@ -34,14 +34,14 @@ class Draft:
     notes: Notes = field(default_factory=Notes)
     scores: dict[str, results.Score] = field(default_factory=dict)
     bounds: dict[str, tuple[float, float]] = field(default_factory=dict)
-    beside: dict[str, results.Score] = field(default_factory=dict)
+    further_scores: dict[str, results.Score] = field(default_factory=dict)
     """A jury's scores of other instances or with other values, which stand after all others."""
     main: str = ""
-    why: Sequence[str] = ()  # the notes on how the main metric was chosen
+    main_metric_notes: Sequence[str] = ()  # the notes on how the main metric was chosen
     main_values: MetricValues | None = None
     # instances without a value of the main metric that counts
     missing: set[InstanceKey] = field(default_factory=set)
-    as_zero: bool = False  # True if these count as 0
+    missing_as_zero: bool = False  # True if these count as 0
     instances: results.Instances = field(
         default_factory=lambda: results.Instances(0, 0, 0, 0, 0, 0, 0)
     )

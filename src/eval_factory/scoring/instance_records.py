@@ -113,7 +113,7 @@ class InstanceRecords:
 
     def _scores_by_judge(self, key: InstanceKey) -> dict[str, float]:
         if self.rubric is None:
-            return self.tally.ratings.means_of(key)
+            return self.tally.ratings.mean_by_judge(key)
         return self.rubric.scores_by_judge(key)
 
     def _metrics_of(self, key: InstanceKey) -> dict[str, float]:

@@ -101,7 +101,7 @@ class Jury(Part):
         stands beside.
         """
         metric = draft.jury_metric
-        draft.beside |= helms_own(draft.metrics, metric, draft.tally)
+        draft.further_scores |= helms_own(draft.metrics, metric, draft.tally)
         metrics = []
         for made in draft.metrics:
             if is_judged(made, metric):
@@ -218,7 +218,7 @@ def bounds_over_judgements(
     best = {}
     complete = []
     for key, value in metric.values.items():
-        means = ratings.means_of(key)
+        means = ratings.mean_by_judge(key)
         missing = len(judges) - len(means)
         if key in ratings.lowest or not missing:
             worst[key] = best[key] = value

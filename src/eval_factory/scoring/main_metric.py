@@ -20,14 +20,16 @@ class MainMetric(Part):
     def publish(self, draft: Draft) -> None:
         """Choose it: all that follows asks which values it lacks."""
         labels = [metric.label for metric in draft.metrics]
-        draft.main, draft.why = chosen_main_metric(draft.plan.evaluation.task.helm, labels)
+        draft.main, draft.main_metric_notes = chosen_main_metric(
+            draft.plan.evaluation.task.helm, labels
+        )
         draft.main = main_label(draft)
         draft.main_values = _metric_labelled(draft, draft.main)
         tally = draft.tally
         draft.missing = tally.failed | tally.undecided
-        draft.as_zero = draft.failed_as_zero
+        draft.missing_as_zero = draft.failed_as_zero
         if draft.main_values is not None:
-            draft.missing, draft.as_zero = missing_judgements(
+            draft.missing, draft.missing_as_zero = missing_judgements(
                 draft.main_values, draft.jury_metric, tally, failed_as_zero=draft.failed_as_zero
             )
         draft.instances = tally.counts(draft.missing)
@@ -37,7 +39,7 @@ class MainMetric(Part):
         importance = Importance.NO_RESULT
         if draft.main in draft.scores:
             importance = Importance.DOUBTFUL
-        draft.notes.add(importance, *draft.why)
+        draft.notes.add(importance, *draft.main_metric_notes)
 
 
 class Grouping(Part):
@@ -54,7 +56,7 @@ class Grouping(Part):
             draft.main_values,
             draft.tally.members,
             draft.missing,
-            failed_as_zero=draft.as_zero,
+            failed_as_zero=draft.missing_as_zero,
             beside=_metric_labelled(draft, f"{draft.main}{CORRECTED}"),
         )
 

@@ -46,11 +46,11 @@ def add_mean_over(
     values: dict[InstanceKey, float] = {}
     for metric in metrics:
         values |= metric.values
-    counted = with_missing_counted(values, draft.missing, failed_as_zero=draft.as_zero)
+    counted = with_missing_counted(values, draft.missing, failed_as_zero=draft.missing_as_zero)
     mean = _means_of_questions(main, counted, suffix)
     if not mean.values:
         return None
-    score = score_of(mean, set(), failed_as_zero=draft.as_zero)
+    score = score_of(mean, set(), failed_as_zero=draft.missing_as_zero)
     if score is None:
         return None
     if draft.run.rubric:

@@ -66,7 +66,7 @@ class MetricScores(Part):
                 score = score_of_all_judges(metric, draft.tally.ratings, draft.tally.judges)
                 if score is not None:
                     of_all_judges[metric.label + ALL_JUDGES] = score
-        draft.beside = of_all_judges | draft.beside
+        draft.further_scores = of_all_judges | draft.further_scores
 
 
 def _add_score(metric: MetricValues, draft: Draft) -> None:

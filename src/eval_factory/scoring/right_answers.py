@@ -26,7 +26,7 @@ class RightAnswers(Part):
     form: AnswerForm | None  # None: open text, which is compared word for word
     pattern: str | None  # by which HELM finds a label in an answer; None: the answer is the label
     reader: AnswerForm | None = None  # the form of reasoned answers; None: they are read as `form`
-    helms: dict[InstanceKey, str] = field(default_factory=dict)
+    helm_matches: dict[InstanceKey, str] = field(default_factory=dict)
     """HELM's match in each answer: an option's text, or the answer if it has none."""
     stated: dict[InstanceKey, str] = field(default_factory=dict)
     """The options that the reader finds; an answer in which it finds nothing is not in it."""
@@ -50,7 +50,7 @@ class RightAnswers(Part):
             return
         options = state.output_mapping or {}
         label = option_read(answer, self.pattern)
-        self.helms[key] = stored_form(options.get(label, label))
+        self.helm_matches[key] = stored_form(options.get(label, label))
         if self.form is None:
             return
         if not answer.strip() or not self.form.reads(state, answer):
@@ -110,17 +110,17 @@ class RightAnswers(Part):
     def by_reader(self) -> bool:
         return self.has_reader and bool(self.unread_by_helm or self.reader is not None)
 
-    def said(self, key: InstanceKey) -> str | None:
+    def comparable_answer(self, key: InstanceKey) -> str | None:
         """Return the answer's option, to be compared with others; None if none is read from it."""
         if self.by_reader:
             return self.stated.get(key)
         if key in self.unread_by_helm:
             return None
-        return self.helms.get(key)
+        return self.helm_matches.get(key)
 
     def is_unread(self, key: InstanceKey) -> bool:
         """The answer came, and no rule reads it."""
-        return key in self.helms and self.said(key) is None
+        return key in self.helm_matches and self.comparable_answer(key) is None
 
     def is_unread_in(self, unit: tuple[str, int], names: Iterable[str | None]) -> bool:
         """No rule reads the answer to one of these askings of a question; empty: as it is."""
@@ -128,9 +128,9 @@ class RightAnswers(Part):
 
     def reading_rule(self, keys: Collection[InstanceKey] | None = None) -> RightBy | None:
         """The rule, named once for a result; None of open text."""
-        if self.form is None or not self.helms:
+        if self.form is None or not self.helm_matches:
             return None
-        answers = set(self.helms)
+        answers = set(self.helm_matches)
         if keys is not None:
             answers &= set(keys)
         by_helm = len(answers - self.unread_by_helm)

@@ -418,7 +418,9 @@ class RubricTally(Part):
         scores = _clipped_groups(draft.groups.scores)
         of_criteria: GroupScores = {}
         if draft.main_values is not None:
-            of_criteria = scores_by_tag(draft.main_values, self.cases, failed_as_zero=draft.as_zero)
+            of_criteria = scores_by_tag(
+                draft.main_values, self.cases, failed_as_zero=draft.missing_as_zero
+            )
         of_cases = scores.keys() | hidden.keys()
         for tag, by_value in of_criteria.items():
             name = tag

@@ -144,7 +144,7 @@ class Looks(Part):
             why = "is not a mean over instances: no interval holds at several looks"
             raise ConfigError(f"{STOP_WHEN}: {draft.main} {why}")
         first = {key: value for key, value in metric.values.items() if self._place[key[0]] < size}
-        values = with_missing_counted(first, draft.missing, failed_as_zero=draft.as_zero)
+        values = with_missing_counted(first, draft.missing, failed_as_zero=draft.missing_as_zero)
         if self.stop.differs_from is not None:
             values = {
                 key: value - self.others[key[0]]

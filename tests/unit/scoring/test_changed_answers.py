@@ -91,7 +91,9 @@ def completed(
                 clusters=clusters,
             )
         )
-    found = draft(run=run, main="exact_match", metrics=metrics, missing=missing, as_zero=as_zero)
+    found = draft(
+        run=run, main="exact_match", metrics=metrics, missing=missing, missing_as_zero=as_zero
+    )
     for question, group in (groups or {}).items():
         found.tally.members["ward"][group].append((question, 0, None))
     part.count(found)

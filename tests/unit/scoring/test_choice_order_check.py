@@ -71,7 +71,7 @@ def check_of(folder: Path, *others: MetricValues, pattern: str | None = None) ->
 def completed(
     check: ChoiceOrderCheck, main: MetricValues | None, *missing: InstanceKey, as_zero: bool = False
 ) -> Draft:
-    found = draft(main_values=main, missing=set(missing), as_zero=as_zero)
+    found = draft(main_values=main, missing=set(missing), missing_as_zero=as_zero)
     check.compare(found)
     return found
 

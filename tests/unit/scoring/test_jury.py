@@ -89,7 +89,7 @@ def test_a_form_of_the_benchmarks_own() -> None:
         {"right": "it is true"},
     )
     made.lowest.add(("silent", 0, None))
-    assert made.of_instances()["silent", 0, None] == 0.0
+    assert made.jury_scores()["silent", 0, None] == 0.0
     plain = ratings(a=[1], b=[1]).report()
     assert (plain.labels, plain.criteria) == ({}, {})
 
@@ -152,17 +152,17 @@ def test_the_means_are_of_all_ratings_not_of_instances() -> None:
     made.add("a", key(0), {"accuracy": 1, "clarity": 1, "completeness": 1})
     made.add("b", key(0), {"accuracy": 5})
     made.add("a", key(1), {"accuracy": 5})
-    assert made.of_instances() == {key(0): 2.0, key(1): 5.0}
-    assert made.of_instances(left_out="a") == {key(0): 5.0}
+    assert made.jury_scores() == {key(0): 2.0, key(1): 5.0}
+    assert made.jury_scores(left_out="a") == {key(0): 5.0}
     assert made.report().means == {"a": 2.0, "b": 5.0}
-    assert made.means_of(key(0)) == {"a": 1.0, "b": 5.0}
+    assert made.mean_by_judge(key(0)) == {"a": 1.0, "b": 5.0}
 
 
 def test_an_answer_with_nothing_in_it_has_the_lowest_rating() -> None:
     made = ratings(a=[5], b=[3])
     made.lowest.add(key(7))
-    assert made.of_instances() == {key(0): 4.0, key(7): 1.0}
-    assert {type(value) for value in made.of_instances().values()} == {float}
+    assert made.jury_scores() == {key(0): 4.0, key(7): 1.0}
+    assert {type(value) for value in made.jury_scores().values()} == {float}
     report = made.report()
     assert (report.leave_one_out, report.means) == ({"a": 2.0, "b": 3.0}, {"a": 5.0, "b": 3.0})
 
@@ -209,7 +209,7 @@ def judged(*given: dict[str, int | tuple[int, ...]] | None) -> Ratings:
 
 def metric(said: Ratings, unjudged: int = 0, helm_mean: float | None = None) -> MetricValues:
     """As HELM computes it, with its default of 1 for the unjudged, which come last."""
-    values = said.of_instances()
+    values = said.jury_scores()
     values |= {key(len(values) + number): 1.0 for number in range(unjudged)}
     place: dict[str, Any] = {"scale": (1.0, 5.0), "split": "test"}
     return MetricValues("jury", "jury", helm_mean, values=values, **place)

@@ -15,11 +15,13 @@ def metric() -> MetricValues:
 
 
 def test_how_the_main_metric_was_chosen_is_a_doubt_and_without_a_score_more() -> None:
-    made = draft(main="m", why=("w",), scores={"m": mean_score(metric(), metric().values)})
+    made = draft(
+        main="m", main_metric_notes=("w",), scores={"m": mean_score(metric(), metric().values)}
+    )
     made.notes.add(Importance.BACKGROUND, "known")
     MainMetric().conclude(made)
     assert (made.notes.texts(), made.notes.urgent) == (("w", "known"), 0)
-    without = draft(main="m", why=("w",))
+    without = draft(main="m", main_metric_notes=("w",))
     MainMetric().conclude(without)
     assert without.notes.urgent == 1
 

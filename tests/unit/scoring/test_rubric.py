@@ -322,7 +322,9 @@ def test_groups_of_criteria_stand_beside_those_of_cases(two: rubric.RubricTally)
     assert (accuracy.stats.count, accuracy.value) == (10, near((8 + 0.5 + 1) / 10))
     assert found.hidden == {"x": [1]}
     assert grouped(two, Groups(), None).scores == {}
-    as_zero = grouped(two, Groups(), as_zero=True).scores["axis"]["accuracy"]["rubric_score"]
+    as_zero = grouped(two, Groups(), missing_as_zero=True).scores["axis"]["accuracy"][
+        "rubric_score"
+    ]
     assert as_zero.stats.count == 11, "one failed"
 
 
