@@ -14,18 +14,18 @@ import pytest
 
 PACKAGE = Path(__file__).resolve().parents[1] / "src" / "eval_factory"
 CONFIG = PACKAGE.parents[1] / "pyproject.toml"
-LAYERS = "A room imports only from rooms below it"
-PLUGIN = "What runs inside helm-run is imported by nobody else"
+LAYERS = "A package imports only from packages below it"
+PLUGIN = "No other package imports the code that runs inside helm-run"
 HELM = "HELM itself is imported only inside helm-run"
-RECORDS = "Reports and analysis see records"
-ANALYSIS = "Analysis compares what was scored"
-EXECUTORS = "What starts processes knows nothing of HELM"
+RECORDS = "Reports and analysis read records"
+ANALYSIS = "Analysis compares scores"
+EXECUTORS = "Executors know nothing of HELM"
 CIRCLES = "import each other in a circle"
 CONTRACTS = (LAYERS, PLUGIN, HELM, RECORDS, ANALYSIS, EXECUTORS, CIRCLES)
 
 
 def lint(source: Path) -> tuple[int, str]:
-    """The contracts of pyproject.toml, held against the package `eval_factory` in this folder: exit code and output, on a line."""
+    """Check the package `eval_factory` of a folder against the contracts; return exit code and output."""
     finished = subprocess.run(
         [
             str(Path(sys.executable).parent / "lint-imports"),
@@ -96,7 +96,7 @@ def test_each_contract_can_fail(copy: Path) -> None:
     (copy / "attic" / "__init__.py").touch()
     code, text = lint(copy.parent)
     assert code == 1
-    assert f"{LAYERS}, and every room has its place BROKEN" in text
+    assert f"{LAYERS}, and every package has its place BROKEN" in text
     assert "import each other in a circle BROKEN" in text
     assert ".runs" in text
     told = text.partition("Broken contracts")[2].replace("-> helm ", "-> eval_factory..helm ")
